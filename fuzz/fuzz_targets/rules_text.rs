@@ -24,11 +24,17 @@ fuzz_target!(|data: &[u8]| -> Corpus {
                 config.rules().iter().take(8).map(|rule| rule.identity.to_string()).collect();
             let domain = Domain::merge([config], true).expect("one file cannot clash with itself").remove(0);
             for word in &words {
-                let entries: Vec<(&str, &str)> =
+                let mut entries: Vec<(&str, &str)> =
                     word.split('|').skip(1).map(|step| step.split_once('=').unwrap_or((step, "x"))).collect();
-                let rules = domain.matching(&entries, Some("premium"));
-                assert!(rules.len() <= domain.rules().len());
-                rules.iter().for_each(|rule| assert!(rule.metric_name("d", &entries).starts_with("d.")));
+                let own = entries.last().map_or("x", |(_, value)| *value);
+                // Addresses too, for ranges and prefixes. A rule of a range has the range as its value.
+                let inside = own.trim_start_matches('=').split('/').next().unwrap_or_default();
+                for value in [own, inside, "10.1.2.3", "2001:db8::1", "::ffff:10.1.2.3"] {
+                    entries.last_mut().into_iter().for_each(|entry| entry.1 = value);
+                    let rules = domain.matching(&entries, Some("premium"));
+                    assert!(rules.len() <= domain.rules().len());
+                    rules.iter().for_each(|rule| assert!(rule.metric_name("d", &entries).starts_with("d.")));
+                }
             }
         }
         Err(error) => {

@@ -47,6 +47,80 @@ fn rule_check_allocates_nothing() {
     assert_eq!(fewest(|| drop(rules.check("nope", &both))), 0, "no rules");
 }
 
+/// A step of `prefixes` writes its prefix into one string. Finding ranges allocates nothing.
+#[test]
+fn address_check_allocates_a_string_for_each_step() {
+    let text = "
+domain: d
+tollgate: {}
+descriptors:
+  - { key: ip, ranges: [10.0.0.0/8, '2001:db8::/32'], rate_limit: { unit: year, requests_per_unit: 1 } }
+  - key: net
+    prefixes:
+      ipv4: { 32: { unit: year, requests_per_unit: 1 } }
+      ipv6: { 64: { unit: year, requests_per_unit: 1 }, 48: { unit: year, requests_per_unit: 1 } }
+";
+    let rules = Rules::builder().load([Config::from_yaml("test.yaml", text).unwrap()]).unwrap();
+    let ask = |entries: &[(&str, &str)]| {
+        let _ = rules.check("d", &[Descriptor::new(entries)]);
+    };
+    assert_eq!(fewest(|| ask(&[("ip", "10.1.2.3")])), 0);
+    assert_eq!(fewest(|| ask(&[("ip", "2001:db8::1")])), 0);
+    assert_eq!(fewest(|| ask(&[("ip", "11.1.2.3")])), 0);
+    assert_eq!(fewest(|| ask(&[("net", "10.1.2.3")])), 1);
+    assert_eq!(fewest(|| ask(&[("net", "2001:db8::1")])), 2);
+    assert_eq!(fewest(|| ask(&[("net", "text")])), 0);
+}
+
+/// A client that uses all 65,536 networks of its /48 does not grow the memory.
+#[test]
+fn flood_of_prefixes_keeps_memory_flat() {
+    let text = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: ip
+    prefixes:
+      ipv4: { 32: { unit: hour, requests_per_unit: 100 } }
+      ipv6: { 64: { unit: hour, requests_per_unit: 100 }, 48: { unit: hour, requests_per_unit: 1000 } }
+";
+    let rules = Rules::builder().load([Config::from_yaml("test.yaml", text).unwrap()]).unwrap();
+    let flood = |networks: std::ops::Range<u32>| {
+        let ask = |network: u32| {
+            let address = format!("2001:db8:7:{network:x}::1");
+            rules.check("d", &[Descriptor::new(&[("ip", &address)])]).is_allowed()
+        };
+        networks.filter(|network| ask(*network)).count()
+    };
+    let first = flood(0..2_000);
+    let before = held();
+    let admitted = first + flood(2_000..1 << 16);
+    assert_eq!(held(), before);
+    // An hour may end during the test.
+    assert!((1_000..=2_000).contains(&admitted), "{admitted}");
+}
+
+/// 100,000 ranges take less than 10 MB.
+#[test]
+fn many_ranges_take_little_memory() {
+    use std::fmt::Write as _;
+    for is_ipv6 in [false, true] {
+        let mut text = "domain: d\ntollgate: {}\ndescriptors:\n- key: ip\n  ranges:\n".to_owned();
+        for n in 0..100_000_u32 {
+            let (high, low) = (n / 256, n % 256);
+            let _ = match is_ipv6 {
+                // No range touches another, so each takes two intervals.
+                true => writeln!(text, "  - 2001:{high:x}:{:x}::/48", 2 * low),
+                false => writeln!(text, "  - {}.{}.{low}.0/25", 1 + high / 256, high % 256),
+            };
+        }
+        let config = Config::from_yaml("test.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+        // A load frees the list of the file.
+        let bytes = bytes_held(|| Domain::merge([config.clone()], false).unwrap());
+        assert!(bytes < 5_000_000, "{bytes} bytes for 100,000 ranges, IPv6: {is_ipv6}");
+    }
+}
+
 /// Returns a file with a rule for each value from 0. The limit of the rule for 0 is `first`. `store` is the rules' store and
 /// algorithm.
 fn many_rules(count: usize, first: usize, store: &str) -> Config {

@@ -43,6 +43,11 @@ pub struct Rule {
     pub counted_by: u32,
     /// The other entries that have a counter for each key: those with `share_threshold` and a `*` in their key.
     pub counted_by_key: u32,
+    /// For a rule of `prefixes`: how many leading bits of an address count. The address is the last value of the
+    /// request. A value that is not an address counts as it is.
+    pub prefix: Option<u8>,
+    /// Whether requests of different keys or values share a counter: `share_threshold`, `classes` or `prefixes`.
+    pub(super) shares_counters: bool,
     /// The name of the rule's metrics.
     pub metric: Metric,
     /// The `metadata` of the descriptor, a [map](Metadata::Map). Rules of one descriptor share it. It has no effect on
@@ -75,15 +80,6 @@ impl Rule {
             (Some(class), Amount::Limited { limit, .. }) => class.share.headroom(limit.most()),
             _ => 0,
         }
-    }
-
-    /// Whether requests of different keys or values share a counter: `share_threshold`, or `classes`.
-    pub(super) fn shares_counters(&self) -> bool {
-        if self.class.is_some() {
-            return true;
-        }
-        let wild = self.metric.levels.iter().map(|level| level.contains('*'));
-        (0..u32::BITS).zip(wild).any(|(bit, is_wild)| is_wild && self.counted_by >> bit & 1 == 0)
     }
 
     /// Whether processes share it: `store: redis`.

@@ -5,6 +5,7 @@
 //! - The sample files give the same rules in YAML, JSON and TOML.
 //! - Identities are unique. Other numbers, algorithms and stores do not change them.
 
+mod addresses;
 mod formats;
 mod go;
 mod guide;

@@ -195,3 +195,13 @@ fn redis_soft_limit_needs_atomic_mode() {
     );
     warned(&soft(""), &[&["has no effect in the mode lease"]]);
 }
+
+#[test]
+fn range_as_value_is_warned() {
+    let text = |key: &str| format!("domain: d\ndescriptors: [{{ key: {key}, value: 10.0.0.0/8, {DAY} }}]");
+    warned(
+        &text("remote_address"),
+        &[&["\"10.0.0.0/8\" is compared as a text", "write ranges: [\"10.0.0.0/8\"] instead of value"]],
+    );
+    warned(&text("masked_remote_address"), &[]);
+}

@@ -11,6 +11,7 @@ mod late_charges;
 mod load_report;
 mod long_keys;
 mod modes;
+mod prefixes;
 mod refund_n;
 mod reload;
 mod report;

@@ -3,6 +3,7 @@
 //! Properties:
 //! - For any patterns, values, tiers and members, the tree finds the same rules as a naive walk through the file.
 
+mod addresses;
 mod descriptors;
 mod ours;
 mod patterns;

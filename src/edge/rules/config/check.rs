@@ -1,7 +1,6 @@
 //! Converts a file's nodes to rules. Reports all problems, and rejects the file if there are any.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::Config;
@@ -12,8 +11,8 @@ use super::keys::{FieldPath, MapFields, MapKind};
 use super::limit::{Draft, Labelled};
 use super::node::{FileNode, SMALL, Value, quoted};
 use super::problem::{ConfigError, Problems};
-use super::scalar::BadValue;
-use crate::edge::rules::matching::{Branch, Pattern, Position, Tier};
+use super::ranges::MatchedValues;
+use crate::edge::rules::matching::{Branch, BranchRules, Pattern, Position, Tier};
 use crate::edge::rules::rule::{Metadata, Rule, RuleClass};
 
 /// The maximum depth of descriptors: a rule has 32 bits, one for each level.
@@ -25,9 +24,10 @@ const MAX_REPEATED: usize = 4;
 impl Branch {
     /// The name of this limit in a message.
     pub(super) fn shown(&self) -> String {
-        match &self.value {
-            Some(value) => format!("key {}, value {}", quoted(&self.key), quoted(value)),
-            None => format!("key {} without a value", quoted(&self.key)),
+        match (&self.value, &*self.ranges) {
+            (Some(value), _) => format!("key {}, value {}", quoted(&self.key), quoted(value)),
+            (None, [range, ..]) => format!("key {}, range {range}", quoted(&self.key)),
+            (None, []) => format!("key {} without a value", quoted(&self.key)),
         }
     }
 }
@@ -71,13 +71,18 @@ pub(super) fn check(
 
 /// The descriptor or tier whose limits are being read, with its other settings.
 #[derive(Copy, Clone, Debug)]
-struct RulePlace<'p> {
-    tier: Option<&'p str>,
-    shadow: bool,
-    quota_mode: bool,
-    detailed: bool,
-    metadata: Option<&'p Arc<Metadata>>,
-    line: usize,
+pub(super) struct RulePlace<'p> {
+    pub(super) tier: Option<&'p str>,
+    pub(super) values: &'p MatchedValues,
+    /// Whether all values share one counter.
+    pub(super) shares: bool,
+    /// The leading bits that count, if the rule is of `prefixes`.
+    pub(super) prefix: Option<u8>,
+    pub(super) shadow: bool,
+    pub(super) quota_mode: bool,
+    pub(super) detailed: bool,
+    pub(super) metadata: Option<&'p Arc<Metadata>>,
+    pub(super) line: usize,
 }
 
 impl Checker {
@@ -138,16 +143,17 @@ impl Checker {
             }
         }
         self.report_duplicates(&branches, places, path);
+        self.report_same_ranges(&branches, path);
         branches
     }
 
     /// Reports branches of one level with the same key and value.
     fn report_duplicates(&mut self, branches: &[Branch], mut places: Vec<(u32, u32)>, path: &FieldPath<'_>) {
         let branch = |&(place, _): &(u32, u32)| &branches[place as usize];
-        places.sort_by(|one, other| branch(one).pair().cmp(&branch(other).pair()));
+        places.sort_by(|one, other| branch(one).parts().cmp(&branch(other).parts()));
         for (one, other) in places.iter().zip(places.iter().skip(1)) {
             let (first, second) = (branch(one), branch(other));
-            if first.pair() == second.pair() {
+            if first.parts() == second.parts() && first.ranges.is_empty() {
                 let message = format!("the descriptor with {} occurs twice", second.shown());
                 let mut remedy = format!("remove it here or in line {}", first.at.line);
                 if self.extended {
@@ -169,18 +175,22 @@ impl Checker {
         let value = self.read(&fields, "value", FileNode::text).filter(|value| !value.is_empty());
         let wildcard =
             key.is_some_and(|key| key.contains('*')) || value.is_some_and(|value| value.contains('*'));
-        let share_threshold = self.flag(&fields, "share_threshold");
-        if share_threshold && !wildcard {
-            let message = "only descriptors with a `*` can share a counter";
-            let remedy = "remove it, or write a `*` in the value or the key";
-            self.wrong(&fields, "share_threshold", message, remedy);
-        }
+        let ranges = self.own_ranges(&fields, key.unwrap_or_default(), value);
+        let share_threshold = self.share_threshold(&fields, wildcard || !ranges.is_empty());
         let value_to_metric = self.flag(&fields, "value_to_metric");
+        let values = match value {
+            Some(value) => Pattern::new(value).map_or(MatchedValues::One, MatchedValues::Like),
+            None if fields.has("ranges") => MatchedValues::of_ranges(&ranges),
+            None => MatchedValues::All,
+        };
         let metadata = self.read(&fields, "metadata", |node| {
             node.map("write a map, or remove it").map(|_| Arc::new(node.metadata()))
         });
         let place = RulePlace {
             tier: None,
+            values: &values,
+            shares: share_threshold,
+            prefix: None,
             shadow: self.flag(&fields, "shadow_mode"),
             quota_mode: self.flag(&fields, "quota_mode"),
             detailed: self.flag(&fields, "detailed_metric"),
@@ -191,11 +201,10 @@ impl Checker {
         if let (Some(key), false) = (key, classes.is_empty()) {
             return self.class_branches(&fields, (key, classes), way, place);
         }
-        way.push(key.unwrap_or_default(), value, LevelFlags { wildcard, share_threshold, value_to_metric });
+        let flags = LevelFlags { wildcard, share_threshold, value_to_metric };
+        way.push(key.unwrap_or_default(), value, ranges.first(), flags);
         let own = self.limits(&fields, way, place);
-        let many = value.is_none_or(|value| value.contains('*'));
-        let values = many.then(|| value.and_then(Pattern::new));
-        let tiers = self.tiers(&fields, way, place, values.as_ref());
+        let tiers = self.tiers(&fields, way, place);
         if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
             let message = "this is empty, so there is no limit";
             let remedy = "indent its lines further than rate_limit, or remove it";
@@ -205,9 +214,28 @@ impl Checker {
         way.pop();
         let branch = key.map(|key| {
             let (key, value) = (key.into(), value.map(Box::from));
-            Branch { key, value, at: node.at, own, tiers, children }
+            Branch { key, value, ranges, at: node.at, own, tiers, children }
         });
         branch.into_iter().collect()
+    }
+
+    /// Reads `share_threshold` of a descriptor that can share a counter or not.
+    fn share_threshold(&mut self, fields: &MapFields<'_, '_>, can_share: bool) -> bool {
+        let share_threshold = self.flag(fields, "share_threshold");
+        if share_threshold && !can_share {
+            let (message, remedy) = match self.extended {
+                true => (
+                    "only descriptors with a `*` or with ranges can share a counter",
+                    "remove it, or write a `*` in the value or the key, or write ranges",
+                ),
+                false => (
+                    "only descriptors with a `*` can share a counter",
+                    "remove it, or write a `*` in the value or the key",
+                ),
+            };
+            self.wrong(fields, "share_threshold", message, remedy);
+        }
+        share_threshold
     }
 
     /// Reads the limits of a descriptor with classes. Returns a branch for each class, with its own rules.
@@ -222,12 +250,12 @@ impl Checker {
         self.check_shares(fields, &classes, &limits);
         // Like a value that shares its counter with others.
         let flags = LevelFlags { wildcard: false, share_threshold: true, value_to_metric: false };
-        way.push(key, None, flags);
+        way.push(key, None, None, flags);
         let counter = |label: Option<&LimitLabel>| format!("{}#classes", way.identity(None, label)).into();
         let counters: Vec<Box<str>> = limits.iter().map(|(_, label)| counter(label.as_ref())).collect();
         way.pop();
         let branches = classes.iter().map(|one| {
-            way.push(key, one.value, flags);
+            way.push(key, one.value, None, flags);
             let start = self.rules.len();
             for ((draft, label), counter) in limits.iter().zip(&counters) {
                 let (name, counter) = (one.name().into(), counter.clone());
@@ -235,19 +263,27 @@ impl Checker {
                 self.rule(draft.clone(), way, place, label.as_ref(), Some(class));
             }
             way.pop();
-            let (key, value, own) = (key.into(), one.value.map(Box::from), start..self.rules.len());
-            Branch { key, value, at: one.at, own, tiers: Vec::new(), children: Vec::new() }
+            Branch {
+                key: key.into(),
+                value: one.value.map(Box::from),
+                ranges: Box::default(),
+                at: one.at,
+                own: BranchRules { all: start..self.rules.len(), ipv4_from: None },
+                tiers: Vec::new(),
+                children: Vec::new(),
+            }
         });
         branches.collect()
     }
 
-    /// Reads `rate_limit` or `rate_limits` of a descriptor or of a tier. Returns the range of its rules.
-    fn limits(&mut self, fields: &MapFields<'_, '_>, way: &RulePath, place: RulePlace<'_>) -> Range<usize> {
+    /// Reads `rate_limit`, `rate_limits` or `prefixes` of a descriptor or of a tier.
+    fn limits(&mut self, fields: &MapFields<'_, '_>, way: &RulePath, place: RulePlace<'_>) -> BranchRules {
         let start = self.rules.len();
         for (draft, label) in self.drafts(fields) {
             self.rule(draft, way, place, label.as_ref(), None);
         }
-        start..self.rules.len()
+        let ipv4_from = self.prefixes(fields, way, place);
+        BranchRules { all: start..self.rules.len(), ipv4_from }
     }
 
     /// Reads `rate_limit` or `rate_limits`.
@@ -271,7 +307,9 @@ impl Checker {
                     LimitLabel::Name(name) => {
                         (format!("are named {}", quoted(name)), "give one of them another name")
                     }
-                    LimitLabel::Unit(unit) => (format!("have the same unit, {unit}"), "give each a name"),
+                    LimitLabel::Unit(unit) | LimitLabel::Prefix(unit) => {
+                        (format!("have the same unit, {unit}"), "give each a name")
+                    }
                 };
                 self.problems.add(item.at, path, format!("two limits here {same}"), remedy);
             }
@@ -280,7 +318,7 @@ impl Checker {
         drafts
     }
 
-    fn rule(
+    pub(super) fn rule(
         &mut self,
         draft: Draft,
         way: &RulePath,
@@ -292,7 +330,7 @@ impl Checker {
         if self.texts == 0 {
             return;
         }
-        let RulePlace { tier, shadow, quota_mode, detailed, metadata, line } = place;
+        let RulePlace { tier, prefix, shadow, quota_mode, detailed, metadata, line, .. } = place;
         let identity = way.identity(tier, label);
         let metric = way.metric(detailed, tier, label);
         let is_named = draft.name.is_some();
@@ -324,21 +362,16 @@ impl Checker {
             replaces: draft.replaces,
             counted_by: way.counted_by(),
             counted_by_key: way.counted_by_key(),
+            prefix,
+            shares_counters: way.shares() || prefix.is_some(),
             metric,
             metadata: metadata.cloned(),
             line: draft.line,
         });
     }
 
-    /// Reads `tiers`. `values` is the pattern that members must match: `None` if the descriptor matches a single value, and
-    /// `Some(None)` if it matches every value.
-    fn tiers(
-        &mut self,
-        fields: &MapFields<'_, '_>,
-        way: &RulePath,
-        place: RulePlace<'_>,
-        values: Option<&Option<Pattern>>,
-    ) -> Vec<Tier> {
+    /// Reads `tiers`.
+    fn tiers(&mut self, fields: &MapFields<'_, '_>, way: &RulePath, place: RulePlace<'_>) -> Vec<Tier> {
         let entries = self
             .read(fields, "tiers", |node| node.map("write a map from the names of tiers to their limits"));
         let entries = entries.unwrap_or_default();
@@ -354,7 +387,7 @@ impl Checker {
             let path = path.key(name);
             let Some(fields) = self.fields(value, MapKind::TIER, &path) else { continue };
             let rules = self.limits(&fields, way, RulePlace { tier: Some(name), ..place });
-            if !fields.has("rate_limit") && !fields.has("rate_limits") {
+            if !["rate_limit", "rate_limits", "prefixes"].iter().any(|key| fields.has(key)) {
                 let remedy =
                     "write rate_limit or rate_limits; to set no limit, write rate_limit: { unlimited: true }";
                 self.problems.add(key.at, path, "this tier has no limit", remedy);
@@ -365,30 +398,16 @@ impl Checker {
             for (index, item) in items.iter().enumerate() {
                 let path = path.index(index);
                 let Some(member) = self.take(item, &path, item.text()) else { continue };
-                self.take(item, &path, check_member(member, values));
+                self.take(item, &path, place.values.check_member(member));
                 if let Some(other) = whose.insert(member, name) {
                     let message = format!("{} is already a member of {}", quoted(member), quoted(other));
                     self.problems.add(item.at, path, message, "remove it from one of them");
                 }
                 members.push(member.into());
             }
-            tiers.push(Tier { name: name.into(), members, rules });
+            let ranges = self.member_ranges(&fields, place.values);
+            tiers.push(Tier { name: name.into(), members, ranges, rules });
         }
         tiers
-    }
-}
-
-/// Checks that a member matches the value of its descriptor.
-fn check_member(member: &str, values: Option<&Option<Pattern>>) -> Result<(), BadValue> {
-    match values {
-        None => {
-            let remedy = "remove the members, or remove the descriptor's value, or write a `*` in it";
-            Err(BadValue::new("this descriptor matches one value only", remedy))
-        }
-        Some(Some(pattern)) if !pattern.matches(member) => {
-            let message = format!("{} does not match the descriptor's value", quoted(member));
-            Err(BadValue::new(message, "remove it, or change the descriptor's value"))
-        }
-        Some(_) => Ok(()),
     }
 }

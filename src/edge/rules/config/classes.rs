@@ -120,6 +120,8 @@ impl Checker {
     fn reject_beside_classes(&mut self, fields: &MapFields<'_, '_>, key: Option<&str>) {
         for (other, why) in [
             ("value", "the classes are the values"),
+            ("ranges", "the classes are the values"),
+            ("prefixes", "a prefix has a count of its own"),
             ("share_threshold", "classes share one counter in any case"),
             ("tiers", "a tier has a count of its own"),
             ("descriptors", "the entry with the class must be the last one"),

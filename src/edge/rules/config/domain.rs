@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::problem::{ConfigError, Problems};
 use super::warnings::same_names_in;
 use super::{Config, Problem};
-use crate::edge::rules::matching::{Branch, FoundRules, Tree};
+use crate::edge::rules::matching::{Branch, FoundRules, Matched, Tree};
 use crate::edge::rules::rule::{Charging, Rule};
 
 /// All rules of one domain. It finds the rules that limit a request.
@@ -147,13 +147,14 @@ impl Domain {
 
     /// Returns the rules that limit a request with these entries: keys and values in order. Empty if no rule does.
     ///
-    /// Several rules are the limits of one descriptor (`rate_limits`). The tier that the request names has precedence.
+    /// Several rules are the limits of one descriptor (`rate_limits`, `prefixes`). The tier that the request names has precedence.
     /// Next is the tier that contains the request's last value, and then the descriptor's own limits.
     ///
     /// # Complexity
     /// Does not allocate. The cost depends on the kind of entry:
     ///
     /// - Exact entries: one hash look-up per level, or two if no entry is exact.
+    /// - Ranges of addresses: reads the value as an address, and makes a binary search.
     /// - Wildcards with a plain key: a binary search by their prefix or suffix.
     /// - Wildcards that share their prefix or suffix with many others, that have neither (`*x*`), or that have a `*` in
     ///   the key: a search by a literal that they contain. One automaton reads the key or the value once, in time
@@ -178,7 +179,7 @@ fn at_domain(config: &Config) -> String {
 /// Returns the problems that prevent a merge.
 fn clashes(files: &[Config]) -> Vec<Problem> {
     let mut found = Vec::new();
-    let mut seen: HashMap<(&str, Option<&str>), (&Config, &Branch)> = HashMap::new();
+    let mut seen: HashMap<Matched<'_>, (&Config, &Branch)> = HashMap::new();
     let Some(first) = files.first() else { return found };
     for file in files {
         let mut problems = Problems::of(&file.file);
@@ -192,8 +193,9 @@ fn clashes(files: &[Config]) -> Vec<Problem> {
             }
         }
         for branch in &file.branches {
-            let pair = (&*branch.key, branch.value.as_deref());
-            if let Some((other, before)) = seen.insert(pair, (file, branch)) {
+            // One problem is enough for a branch with many ranges.
+            let clash = |same: Option<_>, matched| seen.insert(matched, (file, branch)).or(same);
+            if let Some((other, before)) = branch.matched().fold(None, clash) {
                 let message = format!("{} is also in {}:{}", branch.shown(), other.file, before.at.line);
                 problems.add(branch.at, "descriptors", message, "remove one of them");
             }

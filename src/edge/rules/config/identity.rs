@@ -1,12 +1,16 @@
 //! The identity of a rule, and the name of its metrics.
 //!
 //! ```text
-//! identity = domain { "|" key [ "=" value ] } [ "#tier=" name ] [ "#name=" name | "#unit=" unit ]
+//! identity = domain { "|" key [ "=" value | "==" range ] } [ "#tier=" name ] [ "#name=" name | "#unit=" unit | "#prefix=" prefix ]
 //! ```
+//! The range is the first one of the descriptor, so the rule stays the same when others are added or removed.
+//!
 //! A backslash precedes each `|`, `=`, `#` and backslash in a key, a value or a name, so two different paths never have
 //! the same text.
 
 use std::sync::Arc;
+
+use ipnet::IpNet;
 
 use crate::edge::rules::rule::Metric;
 use crate::edge::rules::rule::Rule;
@@ -60,7 +64,7 @@ impl RulePath {
         Self { identity, steps: Vec::new() }
     }
 
-    pub(super) fn push(&mut self, key: &str, value: Option<&str>, flags: LevelFlags) {
+    pub(super) fn push(&mut self, key: &str, value: Option<&str>, range: Option<&IpNet>, flags: LevelFlags) {
         let before = self.identity.len();
         self.identity.push('|');
         escape(&mut self.identity, key);
@@ -68,9 +72,16 @@ impl RulePath {
             self.identity.push('=');
             escape(&mut self.identity, value);
         }
+        let range = range.map(IpNet::to_string);
+        if let Some(range) = &range {
+            self.identity.push_str("==");
+            self.identity.push_str(range);
+        }
         let several = value.is_none() || flags.wildcard;
         self.steps.push(PathLevel {
-            metric: value.map_or_else(|| key.into(), |value| format!("{key}_{value}").into()),
+            metric: value
+                .or(range.as_deref())
+                .map_or_else(|| key.into(), |value| format!("{key}_{value}").into()),
             counted: several && !flags.share_threshold,
             counted_by_key: flags.share_threshold && key.contains('*'),
             with_value: several && flags.value_to_metric && !flags.share_threshold,
@@ -99,6 +110,11 @@ impl RulePath {
         self.bits(|step| step.counted)
     }
 
+    /// Whether requests of different keys or values share a counter.
+    pub(super) fn shares(&self) -> bool {
+        self.steps.iter().any(|step| step.shared)
+    }
+
     pub(super) fn counted_by_key(&self) -> u32 {
         self.bits(|step| step.counted_by_key)
     }
@@ -106,7 +122,7 @@ impl RulePath {
     pub(super) fn metric(&self, detailed: bool, tier: Option<&str>, label: Option<&LimitLabel>) -> Metric {
         let mut levels: Vec<Arc<str>> = self.steps.iter().map(|step| step.metric.clone()).collect();
         levels.extend(tier.map(|tier| format!("tier_{tier}").into()));
-        levels.extend(label.map(|(LimitLabel::Name(text) | LimitLabel::Unit(text))| Arc::from(&**text)));
+        levels.extend(label.map(|label| Arc::from(label.text())));
         let with_value = self.bits(|step| if detailed { !step.shared } else { step.with_value });
         let with_empty_value = detailed && !self.steps.iter().any(|step| step.shared);
         Metric { levels, with_value, with_empty_value }
@@ -119,12 +135,12 @@ impl RulePath {
             escape(&mut identity, tier);
         }
         if let Some(label) = label {
-            let (kind, text) = match label {
-                LimitLabel::Name(name) => ("#name=", name),
-                LimitLabel::Unit(unit) => ("#unit=", unit),
-            };
-            identity.push_str(kind);
-            escape(&mut identity, text);
+            identity.push_str(match label {
+                LimitLabel::Name(_) => "#name=",
+                LimitLabel::Unit(_) => "#unit=",
+                LimitLabel::Prefix(_) => "#prefix=",
+            });
+            escape(&mut identity, label.text());
         }
         identity.into()
     }
@@ -135,10 +151,19 @@ impl RulePath {
 pub(super) enum LimitLabel {
     Name(Box<str>),
     Unit(Box<str>),
+    /// The kind of addresses, and the length of the prefix.
+    Prefix(Box<str>),
+}
+
+impl LimitLabel {
+    fn text(&self) -> &str {
+        let (Self::Name(text) | Self::Unit(text) | Self::Prefix(text)) = self;
+        text
+    }
 }
 
 impl Rule {
-    /// Returns the keys that lead to the rule, each with its value if the file has one.
+    /// Returns the keys that lead to the rule, each with its value if the file has one, or with the first of its ranges.
     ///
     /// # Examples
     /// ```

@@ -63,7 +63,7 @@ impl MapKind {
         called: "a descriptor",
         envoys: "key value rate_limit descriptors shadow_mode quota_mode detailed_metric value_to_metric \
                  share_threshold metadata",
-        ours: "rate_limits tiers classes",
+        ours: "rate_limits tiers classes ranges prefixes",
     };
     pub(super) const RATE_LIMIT: Self = Self {
         called: "rate_limit",
@@ -73,10 +73,18 @@ impl MapKind {
     };
     pub(super) const REPLACED: Self = Self { called: "an item of replaces", envoys: "name", ours: "" };
     pub(super) const TIER: Self =
-        Self { called: "a tier", envoys: "", ours: "members rate_limit rate_limits" };
+        Self { called: "a tier", envoys: "", ours: "members ranges rate_limit rate_limits prefixes" };
+    pub(super) const PREFIXES: Self = Self { called: "prefixes", envoys: "", ours: "ipv4 ipv6" };
 
-    const ALL: [Self; 6] =
-        [Self::ROOT, Self::SETTINGS, Self::DESCRIPTOR, Self::RATE_LIMIT, Self::REPLACED, Self::TIER];
+    const ALL: [Self; 7] = [
+        Self::ROOT,
+        Self::SETTINGS,
+        Self::DESCRIPTOR,
+        Self::RATE_LIMIT,
+        Self::REPLACED,
+        Self::TIER,
+        Self::PREFIXES,
+    ];
 
     fn envoys(self) -> impl Iterator<Item = &'static str> {
         self.envoys.split_ascii_whitespace()

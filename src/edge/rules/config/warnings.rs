@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ipnet::IpNet;
+
 use super::node::quoted;
 use super::problem::Problems;
 use super::{Config, Problem};
@@ -80,11 +82,25 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
     unreached(branches, warnings);
     hidden(branches, warnings);
     for branch in branches {
-        if branch.has_no_limit() && branch.children.is_empty() && branch.value.is_none() {
+        text_of_range(branch, warnings);
+        if branch.has_no_limit() && branch.children.is_empty() && branch.matches_any() {
             let message = format!("{} has no limit and no descriptors", branch.shown());
             warnings.add(branch.at, "", message, "add a limit or descriptors, or remove it");
         }
         level(&branch.children, warnings);
+    }
+}
+
+/// Warns about a range of addresses as the value of a key whose values are single addresses.
+fn text_of_range(branch: &Branch, warnings: &mut Problems) {
+    let value = branch.value.as_deref().filter(|value| value.parse::<IpNet>().is_ok());
+    if let Some(value) = value.filter(|_| &*branch.key == "remote_address") {
+        let message =
+            format!("{} is compared as a text, and remote_address has single addresses", quoted(value));
+        let remedy = format!(
+            "to match the addresses in it, write ranges: [\"{value}\"] instead of value; this needs the key `tollgate` at the top of the file"
+        );
+        warnings.add(branch.at, "", message, remedy);
     }
 }
 
@@ -113,9 +129,9 @@ fn unreached(branches: &[Branch], warnings: &mut Problems) {
 /// descriptors too is meant to admit them.
 fn hidden(branches: &[Branch], warnings: &mut Problems) {
     let limited: Vec<&Branch> =
-        branches.iter().filter(|branch| branch.value.is_none() && !branch.own.is_empty()).collect();
+        branches.iter().filter(|branch| branch.matches_any() && !branch.own.all.is_empty()).collect();
     for branch in branches {
-        if branch.value.is_none() || !branch.has_no_limit() || branch.children.is_empty() {
+        if branch.matches_any() || !branch.has_no_limit() || branch.children.is_empty() {
             continue;
         }
         if let Some(sibling) = limited.iter().find(|sibling| sibling.key == branch.key) {

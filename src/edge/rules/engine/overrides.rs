@@ -47,6 +47,8 @@ pub(super) fn rule(unit: Unit) -> Option<Rule> {
         replaces: Vec::new(),
         counted_by: u32::MAX,
         counted_by_key: 0,
+        prefix: None,
+        shares_counters: false,
         metric: Metric { levels: vec![name.into()], ..Metric::default() },
         metadata: None,
         line: 0,

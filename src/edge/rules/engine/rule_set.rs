@@ -86,11 +86,21 @@ pub(super) struct ActiveRule {
     is_plain: bool,
     /// Whether requests with other keys have separate counters.
     keys_vary: bool,
-    /// The entry whose value is the rule's key. `None` if the key has several parts or none.
-    key_entry: Option<u32>,
+    key_from: KeyFrom,
     pub(super) meters: Arc<Meters>,
     /// Set by the first request since this load that the rule matched.
     pub(super) matched: OnceFlag,
+}
+
+/// What the key of a rule is made of.
+#[derive(Copy, Clone, Debug)]
+enum KeyFrom {
+    /// The value of one entry.
+    Entry(u32),
+    /// Several parts, or none.
+    Parts,
+    /// The prefix of an address with this number of bits, alone or with other parts.
+    Prefix { bits: u8, is_alone: bool },
 }
 
 /// The counter of a rule, before its load is in force.
@@ -383,14 +393,19 @@ impl ActiveRule {
             (Counter::Local(_), Amount::Blocked { .. }) => true,
             _ => false,
         };
-        let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters());
+        let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters);
         let counted_by = rule.counted_by | rule.counted_by_key;
-        let key_entry = (counted_by.is_power_of_two() && !keys_vary).then(|| counted_by.trailing_zeros());
+        let is_alone = counted_by.is_power_of_two() && !keys_vary;
+        let key_from = match rule.prefix {
+            Some(bits) => KeyFrom::Prefix { bits, is_alone },
+            None if is_alone => KeyFrom::Entry(counted_by.trailing_zeros()),
+            None => KeyFrom::Parts,
+        };
         let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
         let is_plain = part == Some(Part::Enforced)
             && rule.soft == u64::MAX
             && counter.local().is_some_and(|counter| counter.headroom == 0);
-        Self { rule, counter, quota, window, unit, part, is_plain, keys_vary, key_entry, meters, matched }
+        Self { rule, counter, quota, window, unit, part, is_plain, keys_vary, key_from, meters, matched }
     }
 
     /// Returns the counter and the key of a request, if that counter alone decides. It does not if limits that requests
@@ -402,7 +417,8 @@ impl ActiveRule {
         descriptor: &Descriptor<'r>,
     ) -> Option<(&LocalCounter, &'r str)> {
         let Counter::Local(counter) = &self.counter else { return None };
-        let (_, value) = descriptor.entries().get(self.key_entry? as usize)?;
+        let KeyFrom::Entry(entry) = self.key_from else { return None };
+        let (_, value) = descriptor.entries().get(entry as usize)?;
         let is_plain = self.is_plain && value.len() <= LONGEST && !self.counts_with_override(domain);
         is_plain.then_some((counter, value))
     }
@@ -427,13 +443,16 @@ impl ActiveRule {
 
     #[inline]
     fn whole_key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
-        if let Some(entry) = self.key_entry
-            && let Some((_, value)) = descriptor.entries().get(entry as usize)
-        {
-            return CounterKey::Whole(value);
+        let (entries, counted_by) = (descriptor.entries(), [self.rule.counted_by, self.rule.counted_by_key]);
+        match self.key_from {
+            KeyFrom::Entry(entry) => {
+                CounterKey::Whole(entries.get(entry as usize).map_or("", |(_, value)| value))
+            }
+            KeyFrom::Parts => CounterKey::new(entries, counted_by, self.keys_vary),
+            KeyFrom::Prefix { bits, is_alone } => {
+                CounterKey::of_prefix(entries, counted_by, self.keys_vary, (bits, is_alone))
+            }
         }
-        let Rule { counted_by, counted_by_key, .. } = self.rule;
-        CounterKey::new(descriptor.entries(), [counted_by, counted_by_key], self.keys_vary)
     }
 
     /// Whether the rules that are in force now use the same counter as this rule.

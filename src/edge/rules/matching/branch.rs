@@ -1,6 +1,11 @@
 //! The contents of a file: descriptors, with the positions of their rules.
 
+use std::net::IpAddr;
 use std::ops::Range;
+
+use ipnet::IpNet;
+
+use super::address::address_of;
 
 /// A position in a file. The order is the order of reading.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -24,9 +29,10 @@ impl Position {
 pub(crate) struct Branch {
     pub(crate) key: Box<str>,
     pub(crate) value: Option<Box<str>>,
+    /// The ranges of addresses that it matches instead of a value.
+    pub(crate) ranges: Box<[IpNet]>,
     pub(crate) at: Position,
-    /// Its rules, as a range in the file's rules.
-    pub(crate) own: Range<usize>,
+    pub(crate) own: BranchRules,
     pub(crate) tiers: Vec<Tier>,
     pub(crate) children: Vec<Branch>,
 }
@@ -36,7 +42,63 @@ pub(crate) struct Branch {
 pub(crate) struct Tier {
     pub(crate) name: Box<str>,
     pub(crate) members: Vec<Box<str>>,
-    pub(crate) rules: Range<usize>,
+    /// The ranges of the addresses that are members too.
+    pub(crate) ranges: Box<[IpNet]>,
+    pub(crate) rules: BranchRules,
+}
+
+/// What only one branch of a level may match: a key with a value, with a range, or with neither.
+pub(crate) type Matched<'b> = (&'b str, Option<&'b str>, Option<IpNet>);
+
+/// The rules of a descriptor or of a tier.
+#[derive(Clone, Debug)]
+pub(crate) struct BranchRules {
+    /// All rules, as a range in the file's rules.
+    pub(crate) all: Range<usize>,
+    /// With `prefixes`: where the rules for IPv4 begin. The rules for IPv6 precede them. On both sides of this place is
+    /// the rule of the longest prefix.
+    pub(crate) ipv4_from: Option<usize>,
+}
+
+/// What a value is: `prefixes` limit the two kinds of addresses separately.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum AddressKind {
+    Ipv4,
+    Ipv6,
+    /// The value is not an address.
+    Other,
+}
+
+impl AddressKind {
+    pub(super) const ALL: [Self; 3] = [Self::Ipv4, Self::Ipv6, Self::Other];
+
+    pub(super) fn of(address: Option<IpAddr>) -> Self {
+        match address {
+            Some(IpAddr::V4(_)) => Self::Ipv4,
+            Some(IpAddr::V6(_)) => Self::Ipv6,
+            None => Self::Other,
+        }
+    }
+}
+
+impl BranchRules {
+    /// Returns the rules that apply to a value.
+    pub(super) fn of_value(&self, value: &str) -> Range<usize> {
+        self.of(AddressKind::of(address_of(value)))
+    }
+
+    /// Returns the rules that apply to a kind of values. A value that is not an address has the rules of the longest prefixes.
+    pub(super) fn of(&self, kind: AddressKind) -> Range<usize> {
+        let Range { start, end } = self.all;
+        match (self.ipv4_from, kind) {
+            (None, _) => start..end,
+            (Some(ipv4), AddressKind::Ipv4) => ipv4..end,
+            (Some(ipv4), AddressKind::Ipv6) => start..ipv4,
+            (Some(ipv4), AddressKind::Other) => {
+                ipv4.saturating_sub(1).max(start)..ipv4.saturating_add(1).min(end)
+            }
+        }
+    }
 }
 
 impl Branch {
@@ -46,11 +108,33 @@ impl Branch {
 
     /// Whether the descriptor itself limits nothing. Its children may have limits.
     pub(crate) fn has_no_limit(&self) -> bool {
-        self.own.is_empty() && self.tiers.is_empty()
+        self.own.all.is_empty() && self.tiers.is_empty()
+    }
+
+    /// Whether it matches every value.
+    pub(crate) fn matches_any(&self) -> bool {
+        self.value.is_none() && self.ranges.is_empty()
+    }
+
+    /// Whether a search has to read values as addresses here.
+    pub(super) fn reads_addresses(&self) -> bool {
+        !self.ranges.is_empty() || self.has_forms()
+    }
+
+    /// Whether the rules depend on the address.
+    pub(super) fn has_forms(&self) -> bool {
+        let by_tier = |tier: &Tier| !tier.ranges.is_empty() || tier.rules.ipv4_from.is_some();
+        self.own.ipv4_from.is_some() || self.tiers.iter().any(by_tier)
     }
 
     /// The identity of the branch within its level.
-    pub(crate) fn pair(&self) -> (&str, Option<&str>) {
-        (&self.key, self.value.as_deref())
+    pub(crate) fn parts(&self) -> (&str, Option<&str>, &[IpNet]) {
+        (&self.key, self.value.as_deref(), &self.ranges)
+    }
+
+    /// Returns the branch's value, or each of its ranges.
+    pub(crate) fn matched(&self) -> impl Iterator<Item = Matched<'_>> {
+        let whole = self.ranges.is_empty().then_some((&*self.key, self.value.as_deref(), None));
+        whole.into_iter().chain(self.ranges.iter().map(|range| (&*self.key, None, Some(*range))))
     }
 }

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
+use smallvec::SmallVec;
+
 use super::Descriptor;
+use super::address::{PREFIX_TEXT, address_of, push_prefix};
 
 /// The length of the longest key, in bytes, that is stored as it is. Addresses, names and most paths are shorter.
 pub(crate) const LONGEST: usize = 256;
@@ -13,9 +16,9 @@ const KEPT: usize = 64;
 /// The key under which a rule counts a request: the values of some entries.
 #[derive(Clone, Debug)]
 pub(crate) enum CounterKey<'a> {
-    /// One value, or none.
+    /// One value, or none. A rule with one part takes the value itself, and not [`CounterKey::new`].
     Whole(&'a str),
-    /// Several values, each with its length before it.
+    /// Several values, each with its length before it, or the prefix of an address.
     Joined(String),
 }
 
@@ -30,26 +33,43 @@ impl<'a> CounterKey<'a> {
         let is_set = |mask: u32, bit: u32| mask >> bit & 1 == 1;
         let counted =
             || (0..u32::BITS).zip(entries).filter(move |(bit, _)| is_set(counted_by | counted_by_key, *bit));
-        match (counted_by | counted_by_key).count_ones() {
-            0 => Self::Whole(""),
-            1 if !keys_vary => Self::Whole(counted().next().map_or("", |(_, (_, value))| value)),
-            _ => {
-                // Nearly all lengths need at most three digits.
-                let of = |text: &str| text.len() + 4;
-                let length =
-                    counted().map(|(_, (key, value))| of(value) + if keys_vary { of(key) } else { 0 }).sum();
-                let mut joined = String::with_capacity(length);
-                for (bit, (key, value)) in counted() {
-                    if keys_vary {
-                        push(&mut joined, key);
-                    }
-                    if is_set(counted_by, bit) {
-                        push(&mut joined, value);
-                    }
-                }
-                Self::Joined(joined)
+        if counted_by | counted_by_key == 0 {
+            return Self::Whole("");
+        }
+        // Nearly all lengths need at most three digits.
+        let of = |text: &str| text.len() + 4;
+        let length = counted().map(|(_, (key, value))| of(value) + if keys_vary { of(key) } else { 0 }).sum();
+        let mut joined = String::with_capacity(length);
+        for (bit, (key, value)) in counted() {
+            if keys_vary {
+                push(&mut joined, key);
+            }
+            if is_set(counted_by, bit) {
+                push(&mut joined, value);
             }
         }
+        Self::Joined(joined)
+    }
+
+    /// Builds the key of a rule that counts the last entry's address by its first `bits`. A value that is not an address
+    /// counts as it is. `is_alone`: the key has no other part.
+    pub(crate) fn of_prefix(
+        entries: &'a [(&'a str, &'a str)],
+        counted_by: [u32; 2],
+        keys_vary: bool,
+        (bits, is_alone): (u8, bool),
+    ) -> Self {
+        let Some((&(key, value), before)) = entries.split_last() else { return Self::Whole("") };
+        let Some(address) = address_of(value) else {
+            return if is_alone { Self::Whole(value) } else { Self::new(entries, counted_by, keys_vary) };
+        };
+        let mut prefix = String::with_capacity(PREFIX_TEXT);
+        push_prefix(&mut prefix, address, bits);
+        if is_alone {
+            return Self::Joined(prefix);
+        }
+        let entries: SmallVec<[_; 4]> = before.iter().copied().chain([(key, &*prefix)]).collect();
+        Self::Joined(CounterKey::new(&entries, counted_by, keys_vary).as_str().to_owned())
     }
 
     /// Builds the key of a limit that the request sets: the domain, and the keys and values of all entries.

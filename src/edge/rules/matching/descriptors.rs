@@ -8,6 +8,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::Descriptor;
+use super::address::push_ipv4;
 
 /// The descriptors of one request, built piece by piece. It owns its texts in one block of memory.
 ///
@@ -117,14 +118,7 @@ impl Added<'_> {
 
     fn new_address(self, key: &str, address: IpAddr) -> Self {
         let added = self.entry_by(key, |texts| match address {
-            IpAddr::V4(address) => {
-                let [first, rest @ ..] = address.octets();
-                push_number(texts, first);
-                for octet in rest {
-                    texts.push('.');
-                    push_number(texts, octet);
-                }
-            }
+            IpAddr::V4(address) => push_ipv4(texts, address.octets()),
             IpAddr::V6(address) => _ = write!(texts, "{address}"),
         });
         added.0.address = added.0.entries.last().map(|entry| (address, *entry));
@@ -272,18 +266,6 @@ impl Descriptors {
     fn slice(&self, begin: u32, end: u32) -> &str {
         self.texts.get(begin as usize..end as usize).unwrap_or_default()
     }
-}
-
-/// Appends a number in decimal.
-fn push_number(texts: &mut String, number: u8) {
-    let digit = |number: u8| char::from(b'0' + number % 10);
-    if number >= 100 {
-        texts.push(digit(number / 100));
-    }
-    if number >= 10 {
-        texts.push(digit(number / 10));
-    }
-    texts.push(digit(number));
 }
 
 /// Positions saturate at four gigabytes of text.

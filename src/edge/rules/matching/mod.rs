@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! at each level   1. the exact (key, value)             one hash look-up
-//!                 2. the wildcards, first declared      by their prefix or suffix, or by a literal between
-//!                 3. the key without a value            one hash look-up
+//!                 2. the longest range of addresses     a binary search
+//!                 3. the wildcards, first declared      by their prefix or suffix, or by a literal between
+//!                 4. the key without a value            one hash look-up
 //! ```
 //! A level is a number. One table for all levels holds the exact entries, by the hash of level, key and value, so a
 //! search does not copy the request's texts. A search never backtracks: the first entry that a level finds counts, as
@@ -12,22 +13,27 @@
 //! [`Branch`] is a descriptor of a file. [`Tree`] holds the branches in a form for search, and its `trace` tells why rules do
 //! not apply. [`Descriptor`] belongs to a request.
 
+mod address;
 mod affixes;
 mod branch;
+mod by_address;
 mod counter_key;
 mod descriptor;
 mod descriptors;
 mod literals;
+mod node;
 mod pattern;
 mod trace;
 mod tree;
 mod wild;
 
-pub(super) use self::branch::{Branch, Position, Tier};
+pub(super) use self::address::{Ranges, address_of};
+pub(super) use self::branch::{Branch, BranchRules, Matched, Position, Tier};
 pub(super) use self::counter_key::{CounterKey, LONGEST};
 pub use self::descriptor::Descriptor;
 pub use self::descriptors::{Added, Descriptors};
+pub(super) use self::node::FoundRules;
 pub(super) use self::pattern::Pattern;
 pub use self::trace::{FileEntry, Mismatch};
-pub(super) use self::tree::{FoundRules, Tree};
+pub(super) use self::tree::Tree;
 pub(super) use self::wild::Wildcards;

@@ -5,8 +5,10 @@
 
 use std::fmt;
 
+use super::affixes::NONE;
+use super::node::{FoundRules, TreeNode};
 use super::pattern::Pattern;
-use super::tree::{FoundRules, Tree, TreeNode};
+use super::tree::Tree;
 
 /// Why a rule does not apply to a descriptor of a request. `D` names a descriptor of the file. Entries are counted from 0
 /// here, and from 1 in the text that [`Display`](fmt::Display) writes.
@@ -122,8 +124,10 @@ struct Levels<'t> {
 
 impl<'t> Levels<'t> {
     fn of(tree: &'t Tree) -> Self {
-        let mut nodes = vec![Vec::new(); tree.levels.len()];
-        for (at, node) in (0..).zip(&tree.nodes) {
+        let declared = tree.descriptors();
+        let count = declared.iter().map(|node| node.level as usize + 1).max().unwrap_or_default();
+        let mut nodes = vec![Vec::new(); count];
+        for (at, node) in (0..).zip(declared) {
             if let Some(level) = nodes.get_mut(node.level as usize) {
                 level.push(at);
             }
@@ -169,7 +173,7 @@ impl Tree {
             if let Some((_, node)) = found.filter(|_| entry < end) {
                 let why = Mismatch::Deeper { entry: entry + 1 };
                 missed.extend(rules_of(node).map(|rules| Missed { rules, why }));
-                if self.levels.get(node.below as usize).is_some() {
+                if node.below != NONE {
                     level = node.below;
                     continue;
                 }

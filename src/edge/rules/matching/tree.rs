@@ -1,11 +1,13 @@
 //! The tree of one domain's descriptors.
 
-use std::ops::Range;
-
 use ahash::RandomState;
 use hashbrown::HashTable;
 
+use super::address::address_of;
 use super::affixes::NONE;
+use super::branch::AddressKind;
+use super::by_address::ByAddress;
+use super::node::{Exact, FoundRules, ReadingBranch, TreeLevel, TreeNode};
 use super::{Branch, Wildcards};
 
 /// The entries of the file, for finding the entry of a request.
@@ -13,7 +15,11 @@ use super::{Branch, Wildcards};
 pub(crate) struct Tree {
     hasher: RandomState,
     pub(super) nodes: Vec<TreeNode>,
-    pub(super) levels: Vec<TreeLevel>,
+    /// Empty if the tree reads addresses.
+    levels: Vec<TreeLevel>,
+    /// The levels of a tree that reads addresses. They are apart, so that a search in other trees does not ask for
+    /// addresses.
+    by_address: Option<Box<ByAddress>>,
     /// The nodes by level, key and value; nodes without a value by level and key.
     by_entry: HashTable<u32>,
     /// The values that belong to a tier, by node.
@@ -27,98 +33,6 @@ struct Member {
     rules: FoundRules,
 }
 
-#[derive(Debug)]
-pub(super) struct TreeNode {
-    /// The level of the node.
-    pub(super) level: u32,
-    pub(super) key: Box<str>,
-    pub(super) value: Option<Box<str>>,
-    pub(super) own: FoundRules,
-    pub(super) tiers: Box<[(Box<str>, FoundRules)]>,
-    has_members: bool,
-    /// The level of the node's children.
-    pub(super) below: u32,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct TreeLevel {
-    has_exact: bool,
-    has_bare: bool,
-    /// The keys of the level, if they are few: comparing a request's key with them is faster than hashing it.
-    few_keys: Option<Vec<LevelKey>>,
-    wild: Option<Box<Wildcards>>,
-}
-
-/// A key on a level.
-#[derive(Debug)]
-struct LevelKey {
-    key: Box<str>,
-    /// Its nodes with a value.
-    exact: Exact,
-    /// Its node without a value.
-    bare: Option<u32>,
-}
-
-/// The nodes with a value, for one key of a level.
-#[derive(Debug)]
-enum Exact {
-    /// The nodes with their values: comparing a request's value with them is faster than hashing it.
-    Few(Vec<(Box<str>, u32)>),
-    /// The nodes are in the table of the whole tree.
-    Many,
-}
-
-/// The maximum number of keys, or of values of a key, that are compared in order instead of hashed.
-const FEW: usize = 4;
-
-impl TreeLevel {
-    fn new(branches: &[(&Branch, usize)]) -> Self {
-        let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let of = |key: &str| LevelKey { key: key.into(), exact: Exact::Few(Vec::new()), bare: None };
-        let few_keys = (keys.len() <= FEW).then(|| keys.into_iter().map(of).collect());
-        Self { few_keys, ..Self::default() }
-    }
-
-    /// Adds a node.
-    fn add(&mut self, number: u32, node: &TreeNode) {
-        let keys = self.few_keys.iter_mut().flatten();
-        let key = keys.into_iter().find(|one| one.key == node.key);
-        if let Some(value) = &node.value {
-            self.has_exact = true;
-            let Some(key) = key else { return };
-            match &mut key.exact {
-                Exact::Few(few) if few.len() < FEW => few.push((value.clone(), number)),
-                exact => *exact = Exact::Many,
-            }
-        } else {
-            self.has_bare = true;
-            key.into_iter().for_each(|key| key.bare = key.bare.or(Some(number)));
-        }
-    }
-}
-
-/// The rules that limit a request: a range of the domain's rules. An empty range means that nothing limits the request.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct FoundRules {
-    first: u32,
-    end: u32,
-}
-
-impl FoundRules {
-    fn of(rules: &Range<usize>, offset: usize) -> Self {
-        let index = |at: usize| u32::try_from(at.saturating_add(offset)).unwrap_or(NONE);
-        Self { first: index(rules.start), end: index(rules.end) }
-    }
-
-    /// Returns their indices in the domain's rules.
-    #[inline]
-    pub(crate) fn rules(self) -> Range<usize> {
-        self.first as usize..self.end as usize
-    }
-}
-
 impl Tree {
     /// Builds a tree from the entries of several files. Each file comes with the index of its first rule in the
     /// domain's rules.
@@ -127,17 +41,23 @@ impl Tree {
             hasher: RandomState::new(),
             nodes: Vec::new(),
             levels: Vec::new(),
+            by_address: None,
             by_entry: HashTable::new(),
             members: HashTable::new(),
         };
         let of_file =
             |(branches, offset): (&'b [Branch], usize)| branches.iter().map(move |branch| (branch, offset));
-        tree.fill(&files.into_iter().flat_map(of_file).collect::<Vec<_>>());
+        let mut reading = Vec::new();
+        tree.fill(&files.into_iter().flat_map(of_file).collect::<Vec<_>>(), &mut reading);
+        if !reading.is_empty() {
+            let levels = std::mem::take(&mut tree.levels);
+            tree.by_address = Some(Box::new(ByAddress::new(levels, &mut tree.nodes, &reading)));
+        }
         tree
     }
 
-    /// Adds a level with these branches, and returns its number.
-    fn fill(&mut self, branches: &[(&Branch, usize)]) -> u32 {
+    /// Adds a level with these branches, and returns its number. Adds the branches that read addresses to `reading`.
+    fn fill<'b>(&mut self, branches: &[(&'b Branch, usize)], reading: &mut Vec<ReadingBranch<'b>>) -> u32 {
         let level = u32::try_from(self.levels.len()).unwrap_or(NONE);
         self.levels.push(TreeLevel::new(branches));
         let mut wild = Vec::new();
@@ -148,6 +68,9 @@ impl Tree {
             if branch.is_wildcard() {
                 wild.push((&*branch.key, branch.value.as_deref(), node));
             }
+            if branch.reads_addresses() {
+                reading.push(ReadingBranch { branch, offset, node, level });
+            }
         }
         if let Some(here) = self.levels.get_mut(level as usize).filter(|_| !wild.is_empty()) {
             here.wild = Some(Box::new(Wildcards::new(wild)));
@@ -155,7 +78,7 @@ impl Tree {
         for (&(branch, offset), node) in branches.iter().zip(nodes) {
             if !branch.children.is_empty() {
                 let children: Vec<_> = branch.children.iter().map(|child| (child, offset)).collect();
-                self.nodes[node as usize].below = self.fill(&children);
+                self.nodes[node as usize].below = self.fill(&children, reading);
             }
         }
         level
@@ -163,33 +86,32 @@ impl Tree {
 
     fn add(&mut self, level: u32, branch: &Branch, offset: usize) -> u32 {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
-        let mut tiers = Vec::with_capacity(branch.tiers.len());
         for tier in &branch.tiers {
-            let rules = FoundRules::of(&tier.rules, offset);
-            tiers.push((tier.name.clone(), rules));
             for value in &tier.members {
+                let rules = FoundRules::of(&tier.rules.of_value(value), offset);
                 let hash = self.hasher.hash_one((number, &**value));
                 let again = |member: &Member| self.hasher.hash_one((member.node, &*member.value));
                 self.members.insert_unique(hash, Member { node: number, value: value.clone(), rules }, again);
             }
         }
-        self.nodes.push(TreeNode {
-            level,
-            key: branch.key.clone(),
-            value: branch.value.clone(),
-            own: FoundRules::of(&branch.own, offset),
-            tiers: tiers.into(),
-            has_members: branch.tiers.iter().any(|tier| !tier.members.is_empty()),
-            below: NONE,
-        });
+        self.nodes.push(TreeNode::new(level, (branch, offset), &branch.own, AddressKind::Other, NONE));
         let (hasher, nodes) = (&self.hasher, &self.nodes);
         let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
-        if let (Some(here), Some(node)) = (self.levels.get_mut(level as usize), nodes.last()) {
+        // A search finds the ranges of a branch by the address alone.
+        if branch.ranges.is_empty()
+            && let (Some(here), Some(node)) = (self.levels.get_mut(level as usize), nodes.last())
+        {
             // A text equal to the wildcard itself also finds it here, because the first look-up compares texts only.
             here.add(number, node);
             self.by_entry.insert_unique(hash(node), number, |&at| hash(&nodes[at as usize]));
         }
         number
+    }
+
+    /// Returns the nodes of the file's descriptors, without other forms of them.
+    pub(super) fn descriptors(&self) -> &[TreeNode] {
+        let forms_from = self.by_address.as_ref().map(|by_address| by_address.forms_from);
+        forms_from.and_then(|end| self.nodes.get(..end)).unwrap_or(&self.nodes)
     }
 
     /// Returns the rules for a request's entries, in order. Does not allocate.
@@ -237,8 +159,33 @@ impl Tree {
     /// Returns the node that an entry leads to.
     #[inline(always)]
     pub(super) fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
-        let here = self.levels.get(level as usize)?;
-        let at = match &here.few_keys {
+        let Some(here) = self.levels.get(level as usize) else {
+            return self.step_by_address(level, key, value);
+        };
+        let at = self.entry(here, level, key, value)?;
+        Some((at, self.nodes.get(at as usize)?))
+    }
+
+    /// Returns the node that an entry leads to, in a tree that reads addresses.
+    #[inline(never)]
+    fn step_by_address(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
+        let by_address = self.by_address.as_deref()?;
+        let here = by_address.level(level)?;
+        let at = match by_address.ranges(level, key) {
+            None => self.entry(here, level, key, value)?,
+            Some(ranges) => {
+                let exact = if here.has_exact { self.declared(level, key, Some(value)) } else { None };
+                let ranged = exact.or_else(|| ranges.find(address_of(value)?));
+                ranged.or_else(|| self.entry(here, level, key, value))?
+            }
+        };
+        Some((at, self.nodes.get(by_address.form(at, value) as usize)?))
+    }
+
+    /// Returns the number of the node that an entry leads to, whatever its address is.
+    #[inline(always)]
+    fn entry(&self, here: &TreeLevel, level: u32, key: &str, value: &str) -> Option<u32> {
+        match &here.few_keys {
             Some(keys) => {
                 let found = keys.iter().find(|one| *one.key == *key);
                 let bare = found.and_then(|one| one.bare);
@@ -248,15 +195,14 @@ impl Tree {
                     None => None,
                 };
                 match (exact, &here.wild) {
-                    (None, Some(wild)) => wild.first(key, value).or(bare)?,
-                    _ => exact.or(bare)?,
+                    (None, Some(wild)) => wild.first(key, value).or(bare),
+                    _ => exact.or(bare),
                 }
             }
             None => self
                 .valued(here, level, key, value)
-                .or_else(|| here.has_bare.then(|| self.declared(level, key, None)).flatten())?,
-        };
-        Some((at, self.nodes.get(at as usize)?))
+                .or_else(|| here.has_bare.then(|| self.declared(level, key, None)).flatten()),
+        }
     }
 
     /// Returns the node with this exact key and value, or the first declared wildcard that matches them.

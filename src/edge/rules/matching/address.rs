@@ -1,0 +1,230 @@
+//! Addresses: reads them, writes their prefixes, and finds the longest range that contains one.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use super::affixes::NONE;
+
+/// Reads a value as an address. An IPv4 address in the form of an IPv6 address (`::ffff:192.0.2.1`) is an IPv4 address.
+pub(crate) fn address_of(value: &str) -> Option<IpAddr> {
+    Some(value.parse::<IpAddr>().ok()?.to_canonical())
+}
+
+/// The length of the longest text of a prefix.
+pub(super) const PREFIX_TEXT: usize = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128".len();
+
+/// Appends the prefix of an address: `203.0.113.0/24` or `2001:db8:1::/48`. Equal prefixes have equal texts.
+pub(super) fn push_prefix(text: &mut String, address: IpAddr, bits: u8) {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(u32::BITS.saturating_sub(bits.into())).unwrap_or(0);
+            push_ipv4(text, (address.to_bits() & mask).to_be_bytes());
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(u128::BITS.saturating_sub(bits.into())).unwrap_or(0);
+            let groups = Ipv6Addr::from_bits(address.to_bits() & mask).segments();
+            let end = groups.iter().rposition(|group| *group != 0).map_or(0, |last| last + 1);
+            for (at, group) in groups.iter().enumerate().take(end) {
+                if at > 0 {
+                    text.push(':');
+                }
+                push_hex(text, *group);
+            }
+            if end < groups.len() {
+                text.push_str("::");
+            }
+        }
+    }
+    text.push('/');
+    push_number(text, bits);
+}
+
+/// Appends an IPv4 address.
+pub(super) fn push_ipv4(text: &mut String, octets: [u8; 4]) {
+    let [first, rest @ ..] = octets;
+    push_number(text, first);
+    for octet in rest {
+        text.push('.');
+        push_number(text, octet);
+    }
+}
+
+/// Appends a number in decimal.
+fn push_number(text: &mut String, number: u8) {
+    let digit = |number: u8| char::from(b'0' + number % 10);
+    if number >= 100 {
+        text.push(digit(number / 100));
+    }
+    if number >= 10 {
+        text.push(digit(number / 10));
+    }
+    text.push(digit(number));
+}
+
+/// Appends a number in hexadecimal.
+fn push_hex(text: &mut String, number: u16) {
+    let mut has_begun = false;
+    for shift in [12, 8, 4, 0] {
+        let digit = u32::from(number >> shift & 0xf);
+        has_begun |= digit != 0 || shift == 0;
+        if has_begun {
+            text.extend(char::from_digit(digit, 16));
+        }
+    }
+}
+
+/// Ranges of addresses, each with a node. Finds the longest range that contains an address.
+///
+/// Ranges are nested or disjoint, so they cut the addresses into intervals. In each interval, one range is the longest.
+/// A search is a binary search for the interval: about 17 comparisons for 100,000 ranges. A range takes at most two
+/// intervals, of 8 bytes each for IPv4 and 20 for IPv6.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges {
+    ipv4: Intervals<u32>,
+    ipv6: Intervals<u128>,
+}
+
+/// The intervals of one kind of addresses, in order. Each ends where the next one begins.
+#[derive(Debug)]
+struct Intervals<T> {
+    first: Box<[T]>,
+    /// `NONE` for an interval outside all ranges.
+    nodes: Box<[u32]>,
+}
+
+impl<T> Default for Intervals<T> {
+    fn default() -> Self {
+        Self { first: Box::default(), nodes: Box::default() }
+    }
+}
+
+impl Ranges {
+    /// Builds the search. No range may occur twice.
+    pub(crate) fn new(ranges: impl IntoIterator<Item = (IpNet, u32)>) -> Self {
+        let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
+        for (range, node) in ranges {
+            match range {
+                IpNet::V4(range) => {
+                    ipv4.push((range.network().to_bits(), range.broadcast().to_bits(), node));
+                }
+                IpNet::V6(range) => {
+                    ipv6.push((range.network().to_bits(), range.broadcast().to_bits(), node));
+                }
+            }
+        }
+        Self {
+            ipv4: Intervals::new(ipv4, |last| last.checked_add(1)),
+            ipv6: Intervals::new(ipv6, |last| last.checked_add(1)),
+        }
+    }
+
+    /// Returns the node of the longest range that contains the address.
+    pub(crate) fn find(&self, address: IpAddr) -> Option<u32> {
+        match address {
+            IpAddr::V4(address) => self.ipv4.find(address.to_bits()),
+            IpAddr::V6(address) => self.ipv6.find(address.to_bits()),
+        }
+    }
+}
+
+impl<T: Copy + Ord> Intervals<T> {
+    /// Builds the intervals from ranges: the first and the last address, and the node.
+    fn new(mut ranges: Vec<(T, T, u32)>, next: impl Fn(T) -> Option<T>) -> Self {
+        // A range before the ranges inside it.
+        ranges.sort_unstable_by(|one, other| one.0.cmp(&other.0).then(other.1.cmp(&one.1)));
+        let mut intervals: Vec<(T, u32)> = Vec::with_capacity(ranges.len().saturating_mul(2));
+        // The ranges around the present place, from outside to inside.
+        let mut open: Vec<(T, u32)> = Vec::new();
+        let close = |intervals: &mut Vec<(T, u32)>, open: &mut Vec<(T, u32)>| {
+            if let Some((last, _)) = open.pop()
+                && let Some(after) = next(last)
+            {
+                push(intervals, after, open.last().map_or(NONE, |(_, node)| *node));
+            }
+        };
+        for (first, last, node) in ranges {
+            while open.last().is_some_and(|(end, _)| *end < first) {
+                close(&mut intervals, &mut open);
+            }
+            push(&mut intervals, first, node);
+            open.push((last, node));
+        }
+        while !open.is_empty() {
+            close(&mut intervals, &mut open);
+        }
+        let (first, nodes): (Vec<T>, Vec<u32>) = intervals.into_iter().unzip();
+        Self { first: first.into(), nodes: nodes.into() }
+    }
+
+    fn find(&self, address: T) -> Option<u32> {
+        let after = self.first.partition_point(|first| *first <= address);
+        let node = *self.nodes.get(after.checked_sub(1)?)?;
+        (node != NONE).then_some(node)
+    }
+}
+
+/// Adds an interval. It replaces an interval that would be empty.
+fn push<T: Copy + Ord>(intervals: &mut Vec<(T, u32)>, first: T, node: u32) {
+    match intervals.last_mut() {
+        Some(last) if last.0 == first => last.1 = node,
+        _ => intervals.push((first, node)),
+    }
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    fn prefix(address: &str, bits: u8) -> String {
+        let mut text = String::new();
+        push_prefix(&mut text, address_of(address).expect("an address"), bits);
+        text
+    }
+
+    #[test]
+    fn prefixes_have_one_text() {
+        let rows = [
+            ("203.0.113.77", 32, "203.0.113.77/32"),
+            ("203.0.113.77", 24, "203.0.113.0/24"),
+            ("203.0.113.77", 1, "128.0.0.0/1"),
+            ("::ffff:203.0.113.77", 24, "203.0.113.0/24"),
+            ("2001:db8:0:1:2:3:4:5", 64, "2001:db8:0:1::/64"),
+            ("2001:DB8:0:1ff::", 56, "2001:db8:0:100::/56"),
+            ("2001:db8::1", 64, "2001:db8::/64"),
+            ("2001:db8::1", 128, "2001:db8:0:0:0:0:0:1/128"),
+            ("::1", 48, "::/48"),
+        ];
+        for (address, bits, text) in rows {
+            assert_eq!(prefix(address, bits), text, "{address}/{bits}");
+            assert!(text.parse::<IpNet>().is_ok(), "{text}");
+        }
+        assert_eq!(prefix("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 128).len(), PREFIX_TEXT);
+        assert_eq!(address_of("2001:db8::1%eth0"), None);
+        assert_eq!(address_of("203.0.113.7:80"), None);
+    }
+
+    #[test]
+    fn longest_range_is_found() {
+        let nested =
+            ["0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/16", "10.255.0.0/16", "255.255.255.255/32", "::/1"];
+        let ranges =
+            Ranges::new((0..).zip(nested).map(|(node, range)| (range.parse().expect("a range"), node)));
+        let rows = [
+            ("9.255.255.255", Some(0)),
+            ("10.0.0.0", Some(2)),
+            ("10.0.255.255", Some(2)),
+            ("10.1.0.0", Some(1)),
+            ("10.255.255.255", Some(3)),
+            ("11.0.0.0", Some(0)),
+            ("255.255.255.254", Some(0)),
+            ("255.255.255.255", Some(4)),
+            ("7fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", Some(5)),
+            ("8000::", None),
+        ];
+        for (address, node) in rows {
+            assert_eq!(ranges.find(address.parse().expect("an address")), node, "{address}");
+        }
+        assert_eq!(Ranges::default().find("::1".parse().expect("an address")), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! What a search in the tree needs to read values as addresses: the ranges of a level, and the *forms* of a node.
+//!
+//! A node has several forms if its rules depend on the address: one for each kind of values if it has `prefixes`, and
+//! one more for the addresses in the ranges of each tier. A form is a node of its own, with the rules for these
+//! addresses, so the rest of a search knows nothing of addresses.
+
+use std::collections::HashMap;
+
+use ahash::RandomState;
+use ipnet::IpNet;
+
+use super::address::{Ranges, address_of};
+use super::branch::AddressKind;
+use super::node::{ReadingBranch, TreeLevel, TreeNode};
+
+/// The levels of a tree that reads addresses.
+#[derive(Debug)]
+pub(super) struct ByAddress {
+    levels: Vec<TreeLevel>,
+    /// The number of nodes before the first form.
+    pub(super) forms_from: usize,
+    /// The ranges of each key, by level. Sorted by key.
+    ranges: HashMap<u32, Vec<(Box<str>, Ranges)>, RandomState>,
+    forms: HashMap<u32, Forms, RandomState>,
+}
+
+/// The forms of a node.
+#[derive(Debug)]
+struct Forms {
+    /// By kind.
+    by_kind: [u32; AddressKind::ALL.len()],
+    /// For addresses in the ranges of tiers.
+    by_tier: Ranges,
+}
+
+impl ByAddress {
+    /// Adds the forms of all branches that read addresses to the nodes.
+    pub(super) fn new(
+        levels: Vec<TreeLevel>,
+        nodes: &mut Vec<TreeNode>,
+        reading: &[ReadingBranch<'_>],
+    ) -> Self {
+        let forms_from = nodes.len();
+        let mut ranges: HashMap<(u32, &str), Vec<(IpNet, u32)>> = HashMap::new();
+        let mut forms = HashMap::default();
+        for of in reading {
+            if !of.branch.ranges.is_empty() {
+                let own = of.branch.ranges.iter().map(|range| (*range, of.node));
+                ranges.entry((of.level, &of.branch.key)).or_default().extend(own);
+            }
+            if of.branch.has_forms() {
+                forms.insert(of.node, Forms::new(of, nodes));
+            }
+        }
+        let mut by_level: HashMap<u32, Vec<(Box<str>, Ranges)>, RandomState> = HashMap::default();
+        for ((level, key), ranges) in ranges {
+            by_level.entry(level).or_default().push((key.into(), Ranges::new(ranges)));
+        }
+        by_level.values_mut().for_each(|keys| keys.sort_by(|(one, _), (other, _)| one.cmp(other)));
+        Self { levels, forms_from, ranges: by_level, forms }
+    }
+
+    pub(super) fn level(&self, level: u32) -> Option<&TreeLevel> {
+        self.levels.get(level as usize)
+    }
+
+    /// Returns the ranges of a key.
+    pub(super) fn ranges(&self, level: u32, key: &str) -> Option<&Ranges> {
+        let keys = self.ranges.get(&level)?;
+        let at = keys.binary_search_by(|(one, _)| (**one).cmp(key)).ok()?;
+        keys.get(at).map(|(_, ranges)| ranges)
+    }
+
+    /// Returns the form of a node for a value: the node itself if it has no other.
+    pub(super) fn form(&self, node: u32, value: &str) -> u32 {
+        let Some(Forms { by_kind, by_tier }) = self.forms.get(&node) else { return node };
+        let address = address_of(value);
+        let of_kind = || by_kind[AddressKind::of(address) as usize];
+        address.and_then(|address| by_tier.find(address)).unwrap_or_else(of_kind)
+    }
+}
+
+impl Forms {
+    fn new(of: &ReadingBranch<'_>, nodes: &mut Vec<TreeNode>) -> Self {
+        let ReadingBranch { branch, node, .. } = *of;
+        let mut add = |own, kind| {
+            let number = u32::try_from(nodes.len()).unwrap_or(node);
+            let form = nodes.get(node as usize).map(|base| base.form(of, own, kind));
+            nodes.extend(form);
+            number
+        };
+        let by_kind = AddressKind::ALL.map(|kind| add(&branch.own, kind));
+        let mut by_tier = Vec::new();
+        for tier in branch.tiers.iter().filter(|tier| !tier.ranges.is_empty()) {
+            let [ipv4, ipv6] = [AddressKind::Ipv4, AddressKind::Ipv6].map(|kind| add(&tier.rules, kind));
+            let of = |range: &IpNet| if matches!(range, IpNet::V4(_)) { ipv4 } else { ipv6 };
+            by_tier.extend(tier.ranges.iter().map(|range| (*range, of(range))));
+        }
+        Self { by_kind, by_tier: Ranges::new(by_tier) }
+    }
+}

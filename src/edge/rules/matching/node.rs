@@ -1,0 +1,136 @@
+//! The parts of a tree: its nodes, and its levels.
+
+use std::ops::Range;
+
+use super::affixes::NONE;
+use super::branch::AddressKind;
+use super::{Branch, BranchRules, Wildcards};
+
+#[derive(Debug)]
+pub(super) struct TreeNode {
+    /// The level of the node.
+    pub(super) level: u32,
+    pub(super) key: Box<str>,
+    pub(super) value: Option<Box<str>>,
+    pub(super) own: FoundRules,
+    pub(super) tiers: Box<[(Box<str>, FoundRules)]>,
+    pub(super) has_members: bool,
+    /// The level of the node's children.
+    pub(super) below: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct TreeLevel {
+    pub(super) has_exact: bool,
+    pub(super) has_bare: bool,
+    /// The keys of the level, if they are few: comparing a request's key with them is faster than hashing it.
+    pub(super) few_keys: Option<Vec<LevelKey>>,
+    pub(super) wild: Option<Box<Wildcards>>,
+}
+
+/// A key on a level.
+#[derive(Debug)]
+pub(super) struct LevelKey {
+    pub(super) key: Box<str>,
+    /// Its nodes with a value.
+    pub(super) exact: Exact,
+    /// Its node without a value.
+    pub(super) bare: Option<u32>,
+}
+
+/// The nodes with a value, for one key of a level.
+#[derive(Debug)]
+pub(super) enum Exact {
+    /// The nodes with their values: comparing a request's value with them is faster than hashing it.
+    Few(Vec<(Box<str>, u32)>),
+    /// The nodes are in the table of the whole tree.
+    Many,
+}
+
+/// A branch that reads addresses, with its node.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct ReadingBranch<'b> {
+    pub(super) branch: &'b Branch,
+    /// The index of the file's first rule.
+    pub(super) offset: usize,
+    pub(super) node: u32,
+    pub(super) level: u32,
+}
+
+impl TreeNode {
+    /// Creates the node of a branch for one kind of values, with these rules as its own.
+    pub(super) fn new(
+        level: u32,
+        (branch, offset): (&Branch, usize),
+        own: &BranchRules,
+        kind: AddressKind,
+        below: u32,
+    ) -> Self {
+        let rules = |rules: &BranchRules| FoundRules::of(&rules.of(kind), offset);
+        Self {
+            level,
+            key: branch.key.clone(),
+            value: branch.value.clone(),
+            own: rules(own),
+            tiers: branch.tiers.iter().map(|tier| (tier.name.clone(), rules(&tier.rules))).collect(),
+            has_members: branch.tiers.iter().any(|tier| !tier.members.is_empty()),
+            below,
+        }
+    }
+
+    /// Returns this node for one kind of values, with these rules as its own.
+    pub(super) fn form(&self, of: &ReadingBranch<'_>, own: &BranchRules, kind: AddressKind) -> Self {
+        Self::new(self.level, (of.branch, of.offset), own, kind, self.below)
+    }
+}
+
+/// The maximum number of keys, or of values of a key, that are compared in order instead of hashed.
+const FEW: usize = 4;
+
+impl TreeLevel {
+    pub(super) fn new(branches: &[(&Branch, usize)]) -> Self {
+        let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let of = |key: &str| LevelKey { key: key.into(), exact: Exact::Few(Vec::new()), bare: None };
+        let few_keys = (keys.len() <= FEW).then(|| keys.into_iter().map(of).collect());
+        Self { few_keys, ..Self::default() }
+    }
+
+    /// Adds a node.
+    pub(super) fn add(&mut self, number: u32, node: &TreeNode) {
+        let keys = self.few_keys.iter_mut().flatten();
+        let key = keys.into_iter().find(|one| one.key == node.key);
+        if let Some(value) = &node.value {
+            self.has_exact = true;
+            let Some(key) = key else { return };
+            match &mut key.exact {
+                Exact::Few(few) if few.len() < FEW => few.push((value.clone(), number)),
+                exact => *exact = Exact::Many,
+            }
+        } else {
+            self.has_bare = true;
+            key.into_iter().for_each(|key| key.bare = key.bare.or(Some(number)));
+        }
+    }
+}
+
+/// The rules that limit a request: a range of the domain's rules. An empty range means that nothing limits the request.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FoundRules {
+    first: u32,
+    end: u32,
+}
+
+impl FoundRules {
+    pub(super) fn of(rules: &Range<usize>, offset: usize) -> Self {
+        let index = |at: usize| u32::try_from(at.saturating_add(offset)).unwrap_or(NONE);
+        Self { first: index(rules.start), end: index(rules.end) }
+    }
+
+    /// Returns their indices in the domain's rules.
+    #[inline]
+    pub(crate) fn rules(self) -> Range<usize> {
+        self.first as usize..self.end as usize
+    }
+}

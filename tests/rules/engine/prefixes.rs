@@ -1,0 +1,221 @@
+//! Rules of `prefixes` and `ranges`: what they count together.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use tollgate::rules::{Charging, Config, Descriptor, Rules, RulesBuilder, Verdict};
+use tollgate::{ManualClock, Timestamp};
+
+const LADDER: &str = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: ip
+    prefixes:
+      ipv4: { 32: { unit: hour, requests_per_unit: 2 }, 24: { unit: hour, requests_per_unit: 3 } }
+      ipv6:
+        64: { unit: hour, requests_per_unit: 2 }
+        56: { unit: hour, requests_per_unit: 4 }
+        48: { unit: hour, requests_per_unit: 6 }
+";
+
+fn rules_by(
+    text: &str,
+    build: impl Fn(RulesBuilder<ManualClock>) -> RulesBuilder<ManualClock>,
+) -> Rules<ManualClock> {
+    let clock = ManualClock::new(Timestamp::from_secs(1_789_999_200));
+    let config = Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    build(Rules::builder().clock(clock)).load([config]).unwrap()
+}
+
+fn rules(text: &str) -> Rules<ManualClock> {
+    rules_by(text, |builder| builder)
+}
+
+fn ask(rules: &Rules<ManualClock>, address: &str, hits: u64) -> Vec<(String, u64, bool)> {
+    let answer = rules.check_n("d", &[Descriptor::new(&[("ip", address)])], hits);
+    let each = answer.limits().map(|limit| {
+        let left = limit.decision().expect("a limit").remaining();
+        let name = limit.name().trim_start_matches("d.ip.").to_owned();
+        (name, left, limit.verdict() == Verdict::Denied)
+    });
+    each.collect()
+}
+
+/// Returns the units that are left at each step, and whether the request was admitted.
+fn left(rules: &Rules<ManualClock>, address: &str) -> (Vec<u64>, bool) {
+    let each = ask(rules, address, 1);
+    (each.iter().map(|(_, left, _)| *left).collect(), each.iter().all(|(_, _, denied)| !denied))
+}
+
+#[test]
+fn steps_are_charged_all_or_none() {
+    let rules = rules(LADDER);
+    // The /48, the /56, and the /64.
+    assert_eq!(left(&rules, "2001:db8:0:1::1"), (vec![5, 3, 1], true));
+    assert_eq!(left(&rules, "2001:db8:0:1::2"), (vec![4, 2, 0], true));
+    assert_eq!(left(&rules, "2001:DB8:0:1::3"), (vec![4, 2, 0], false));
+    assert_eq!(left(&rules, "2001:db8:0:2::1"), (vec![3, 1, 1], true));
+    assert_eq!(left(&rules, "2001:db8:0:2::1"), (vec![2, 0, 0], true));
+    assert_eq!(left(&rules, "2001:db8:0:3::1"), (vec![2, 0, 2], false));
+    assert_eq!(left(&rules, "2001:db8:0:100::1"), (vec![1, 3, 1], true));
+    assert_eq!(left(&rules, "2001:db8:0:200::1"), (vec![0, 3, 1], true));
+    let denied = ask(&rules, "2001:db8:0:300::1", 1);
+    assert_eq!(denied[0], ("ipv6/48".to_owned(), 0, true));
+    assert_eq!(left(&rules, "2001:db8:1::1"), (vec![5, 3, 1], true));
+    // The /32, and the /24.
+    assert_eq!(left(&rules, "203.0.113.1"), (vec![1, 2], true));
+    assert_eq!(left(&rules, "::ffff:203.0.113.1"), (vec![0, 1], true));
+    assert_eq!(left(&rules, "203.0.113.2"), (vec![1, 0], true));
+    assert_eq!(left(&rules, "203.0.113.3"), (vec![2, 0], false));
+}
+
+#[test]
+fn refund_covers_all_steps() {
+    let rules = rules(LADDER);
+    let descriptors = [Descriptor::new(&[("ip", "2001:db8::1")])];
+    let answer = rules.check_n("d", &descriptors, 2);
+    assert!(answer.is_allowed());
+    rules.refund(&descriptors, &answer);
+    assert_eq!(left(&rules, "2001:db8::2"), (vec![5, 3, 1], true));
+    assert!(rules.refund_n("d", &descriptors, 1));
+    assert_eq!(left(&rules, "2001:db8::2"), (vec![5, 3, 1], true));
+}
+
+#[test]
+fn other_texts_are_counted_by_the_longest_prefixes() {
+    let rules = rules(LADDER);
+    for text in ["unknown", "", "203.0.113.1:80", "2001:db8::1%eth0", "[2001:db8::1]"] {
+        assert_eq!(left(&rules, text), (vec![1, 1], true), "{text}");
+        assert_eq!(left(&rules, text), (vec![0, 0], true), "{text}");
+        assert_eq!(left(&rules, text), (vec![0, 0], false), "{text}");
+    }
+    assert_eq!(left(&rules, "203.0.113.1"), (vec![1, 2], true));
+}
+
+#[test]
+fn flood_from_one_network_is_held_to_its_limit() {
+    let rules = rules(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - key: ip
+    prefixes:
+      ipv4: { 32: { unit: hour, requests_per_unit: 100 } }
+      ipv6:
+        64: { unit: hour, requests_per_unit: 100 }
+        56: { unit: hour, requests_per_unit: 400 }
+        48: { unit: hour, requests_per_unit: 1000 }
+",
+    );
+    let network: Ipv6Addr = "2001:db8:7::1".parse().unwrap();
+    let admitted = (0..1_u128 << 16).filter(|number| {
+        let address = Ipv6Addr::from_bits(network.to_bits() | number << 64);
+        left(&rules, &address.to_string()).1
+    });
+    assert_eq!(admitted.count(), 1_000);
+    assert!(left(&rules, "2001:db8:8::1").1, "another network is not affected");
+}
+
+#[test]
+fn reload_that_adds_a_step_keeps_the_others() {
+    let rules = rules(LADDER);
+    assert_eq!(left(&rules, "2001:db8::1"), (vec![5, 3, 1], true));
+    let more = LADDER.replace("        48:", "        52: { unit: hour, requests_per_unit: 5 }\n        48:");
+    rules.replace([Config::from_yaml("test.yaml", &more).unwrap()]).unwrap();
+    assert_eq!(left(&rules, "2001:db8::2"), (vec![4, 4, 2, 0], true));
+}
+
+#[test]
+fn reporting_and_counting_work_as_for_other_rules() {
+    let shadow = rules(&LADDER.replace("key: ip", "key: ip\n    shadow_mode: true"));
+    for _ in 0..3 {
+        assert!(shadow.check("d", &[Descriptor::new(&[("ip", "2001:db8::1")])]).is_allowed());
+    }
+    let first = rules_by(LADDER, |builder| builder.charging(Charging::CountFirst));
+    for _ in 0..3 {
+        let _ = ask(&first, "2001:db8::1", 1);
+    }
+    assert_eq!(left(&first, "2001:db8::1:0:0:0").0[0], 2, "denied requests count");
+    let alone = rules_by(&LADDER.replace("tollgate: {}", "tollgate: { store: redis }"), |builder| {
+        builder.alone(true)
+    });
+    assert_eq!(left(&alone, "2001:db8::1"), (vec![5, 3, 1], true));
+}
+
+#[test]
+fn prefix_joins_other_entries() {
+    let rules = rules(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - key: path
+    descriptors:
+      - key: ip
+        prefixes:
+          ipv4: { 24: { unit: hour, requests_per_unit: 1 } }
+          ipv6: { 64: { unit: hour, requests_per_unit: 1 } }
+",
+    );
+    let ask = |path, ip| rules.check("d", &[Descriptor::new(&[("path", path), ("ip", ip)])]).is_allowed();
+    assert!(ask("/a", "203.0.113.1"));
+    assert!(!ask("/a", "203.0.113.2"));
+    assert!(ask("/b", "203.0.113.2"));
+    assert!(ask("/a", "x") && !ask("/a", "x") && ask("/b", "x"));
+}
+
+#[test]
+fn ranges_count_each_address_or_all() {
+    let rules = rules(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - { key: ip, ranges: [10.0.0.0/8], rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: ip, ranges: [11.0.0.0/8, '2001:db8::/32'], share_threshold: true, rate_limit: { unit: hour, requests_per_unit: 2 } }
+",
+    );
+    let admitted = |ip| rules.check("d", &[Descriptor::new(&[("ip", ip)])]).is_allowed();
+    assert!(admitted("10.0.0.1") && admitted("10.0.0.2") && !admitted("10.0.0.1"));
+    assert!(admitted("11.0.0.1") && admitted("2001:db8::1") && !admitted("11.0.0.2"));
+}
+
+/// Three steps decide as three rules whose callers cut the address themselves.
+#[test]
+fn steps_decide_as_single_rules() {
+    let steps = rules(LADDER);
+    let single = rules(
+        "
+domain: d
+descriptors:
+  - { key: n48, rate_limit: { unit: hour, requests_per_unit: 6 } }
+  - { key: n56, rate_limit: { unit: hour, requests_per_unit: 4 } }
+  - { key: n64, rate_limit: { unit: hour, requests_per_unit: 2 } }
+",
+    );
+    let mut state = 7_u64;
+    for _ in 0..2_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let subnet = u128::from(state >> 40 & 0x3ff) << 64;
+        let address = Ipv6Addr::from_bits(0x2001_0db8_0007_u128 << 80 | subnet | u128::from(state >> 60));
+        let cut = |bits: u32| Ipv6Addr::from_bits(address.to_bits() & u128::MAX << (128 - bits)).to_string();
+        let [n48, n56, n64] = [cut(48), cut(56), cut(64)];
+        let (one, two, three) = ([("n48", &*n48)], [("n56", &*n56)], [("n64", &*n64)]);
+        let expected =
+            single.check("d", &[Descriptor::new(&one), Descriptor::new(&two), Descriptor::new(&three)]);
+        let found = steps.check("d", &[Descriptor::new(&[("ip", &address.to_string())])]);
+        assert_eq!(found.is_allowed(), expected.is_allowed(), "{address}");
+        let figures = |answer: &tollgate::rules::Answer| {
+            answer
+                .limits()
+                .map(|limit| limit.decision().copied().expect("a limit").remaining())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(figures(&found), figures(&expected), "{address}");
+        assert_eq!(found.retry_after(), expected.retry_after());
+        steps.clock().advance(Duration::from_secs(7));
+        single.clock().advance(Duration::from_secs(7));
+    }
+}
