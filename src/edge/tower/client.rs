@@ -70,17 +70,36 @@ fn folded(network: IpNet) -> IpNet {
     }
 }
 
-/// Returned for a prefix that is longer than the address.
+/// Returned for a prefix that is longer than the address, and for [steps](super::PrefixLimits) in the wrong order.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct PrefixError {
     bits: u8,
-    longest: u8,
+    /// The longest prefix that is possible here. `None` if the quota is the problem.
+    longest: Option<u8>,
+}
+
+impl PrefixError {
+    /// Checks the length of a prefix.
+    pub(super) fn check(bits: u8, longest: u8) -> Result<(), Self> {
+        if bits <= longest { Ok(()) } else { Err(Self { bits, longest: Some(longest) }) }
+    }
+
+    /// The error for a quota below that of a longer prefix.
+    pub(super) const fn lower(bits: u8) -> Self {
+        Self { bits, longest: None }
+    }
 }
 
 impl fmt::Display for PrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bits, longest } = self;
-        write!(f, "the prefix is {bits} bits; use 0 to {longest}")
+        match longest {
+            Some(longest) => write!(f, "the prefix is {bits} bits; use 0 to {longest}"),
+            None => write!(
+                f,
+                "the quota of the prefix of {bits} bits is below that of a longer prefix, whose addresses it includes; raise it"
+            ),
+        }
     }
 }
 
@@ -199,9 +218,7 @@ impl ClientIp {
     /// # Errors
     /// If `bits` is more than 128.
     pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, PrefixError> {
-        if bits > 128 {
-            return Err(PrefixError { bits, longest: 128 });
-        }
+        PrefixError::check(bits, 128)?;
         self.v6_mask = mask_128(bits);
         Ok(self)
     }
@@ -211,11 +228,15 @@ impl ClientIp {
     /// # Errors
     /// If `bits` is more than 32.
     pub fn ipv4_prefix(mut self, bits: u8) -> Result<Self, PrefixError> {
-        if bits > 32 {
-            return Err(PrefixError { bits, longest: 32 });
-        }
-        self.v4_mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+        PrefixError::check(bits, 32)?;
+        self.v4_mask = mask_32(bits);
         Ok(self)
+    }
+
+    /// Uses the whole address as the key.
+    pub(super) fn whole(mut self) -> Self {
+        (self.v4_mask, self.v6_mask) = (u32::MAX, u128::MAX);
+        self
     }
 
     /// Returns the client's full address, with IPv4 in IPv6 converted to IPv4. Returns `None` if the address is not
@@ -294,8 +315,25 @@ fn is_in(networks: &[IpNet], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(&address))
 }
 
+fn mask_32(bits: u8) -> u32 {
+    u32::MAX.checked_shl(32_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
+}
+
 fn mask_128(bits: u8) -> u128 {
     u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
+}
+
+/// Returns the leading bits of an address, as many as its kind has.
+pub(super) fn prefix_of(address: IpAddr, ipv4: u8, ipv6: u8) -> IpAddr {
+    masked(address, mask_32(ipv4), mask_128(ipv6))
+}
+
+#[inline]
+fn masked(address: IpAddr, v4_mask: u32, v6_mask: u128) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & v4_mask).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & v6_mask).into(),
+    }
 }
 
 impl KeyExtractor for ClientIp {
@@ -303,10 +341,7 @@ impl KeyExtractor for ClientIp {
 
     #[inline]
     fn key(&self, head: Head<'_>) -> Option<IpAddr> {
-        Some(match self.address(head)? {
-            IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & self.v4_mask).into(),
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & self.v6_mask).into(),
-        })
+        Some(masked(self.address(head)?, self.v4_mask, self.v6_mask))
     }
 
     fn is_ambiguous(&self, head: Head<'_>) -> bool {

@@ -26,6 +26,7 @@ mod head;
 mod key;
 mod layer;
 mod limit;
+mod prefixes;
 #[cfg(feature = "redis")]
 mod redis;
 mod refusal;
@@ -45,6 +46,7 @@ pub use self::head::Head;
 pub use self::key::{Global, Header, HeaderKey, KeyExtractor, Missing, Route, key_fn};
 pub use self::layer::RateLimitLayer;
 pub use self::limit::{Limit, Named, Ruling, SoftLimited};
+pub use self::prefixes::{PrefixLimits, PrefixRuling};
 pub use self::refusal::Refused;
 #[cfg(feature = "rules")]
 pub use self::rules::{Describe, InDomain};

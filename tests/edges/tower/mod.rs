@@ -7,6 +7,7 @@ mod client;
 mod head;
 mod in_progress;
 mod layer;
+mod prefixes;
 #[cfg(feature = "rules")]
 mod rules;
 mod servers;
