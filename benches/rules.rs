@@ -18,6 +18,7 @@
 //! * The second table measures whole checks (matching, deciding and counting) and compares them with the limiter alone.
 //! * Before these tables, the bench measures the start, the reloads and the resident memory of ten thousand rules. These
 //!   figures are of one run. On Linux the memory is `VmRSS`, without what the process had before.
+//! * One more part finds addresses in 100,000 ranges.
 //! * Known bias: a tight loop keeps in the caches as much of the tree as fits.
 
 #[path = "peers/summary.rs"]
@@ -25,6 +26,8 @@
 mod summary;
 mod support;
 
+#[path = "rules/addresses.rs"]
+mod addresses;
 #[path = "rules/checks.rs"]
 mod checks;
 #[path = "rules/many.rs"]
@@ -158,12 +161,14 @@ fn main() {
             "quiet_rounds": quiet_rounds,
         }));
     }
+    let addresses = addresses::run(rounds, matches);
     let checks = checks::run(rounds, matches);
     let checks: Vec<Value> =
         checks.iter().map(|(name, ns, Ratio { all, quiet, quiet_rounds })| json!({ "kind": name, "ns": ns, "ratio": all.median, "quiet": quiet, "quiet_rounds": quiet_rounds })).collect();
     if let Some(path) = option("--json") {
+        let many = many.into_iter().map(|(name, figure, unit)| (name.to_owned(), figure, unit));
         let many: Vec<Value> = many
-            .iter()
+            .chain(addresses)
             .map(|(name, figure, unit)| json!({ "kind": name, "figure": figure, "unit": unit }))
             .collect();
         let json =

@@ -199,6 +199,26 @@ paths! {
             rules.at(NOW).check("bench", &entries.each_ref().map(|entry| Descriptor::new(entry))).is_allowed()
         }
     };
+    /// One rule with limits for three prefixes of the address.
+    rules_three_prefixes, true, {
+        let steps = "32: { unit: minute, requests_per_unit: 1000000, algorithm: gcra }, \
+             24: { unit: minute, requests_per_unit: 10000000 }, 16: { unit: second, requests_per_unit: 10000000 }";
+        let rules = rules(&format!("{{ key: remote_address, prefixes: {{ ipv4: {{ {steps} }}, ipv6: {{ {steps} }} }} }}"));
+        let clients: Vec<String> = (0..KEYS).map(address).collect();
+        move |number| {
+            let entry = [("remote_address", clients[index(number)].as_str())];
+            rules.at(NOW).check("bench", &[Descriptor::new(&entry)]).is_allowed()
+        }
+    };
+    /// One rule of a range, keyed by the address.
+    rules_range, true, {
+        let rules = rules(&PER_ADDRESS.replace("remote_address,", "remote_address, ranges: [203.0.0.0/16],"));
+        let clients: Vec<String> = (0..KEYS).map(address).collect();
+        move |number| {
+            let entry = [("remote_address", clients[index(number)].as_str())];
+            rules.at(NOW).check("bench", &[Descriptor::new(&entry)]).is_allowed()
+        }
+    };
     /// The middleware around a service that answers immediately, keyed by the peer's address. The requests are built
     /// beforehand.
     layer_by_peer, true, {
@@ -232,6 +252,11 @@ fn known(number: u32) -> u64 {
 
 fn texts() -> Vec<String> {
     (0..u64::from(KEYS)).map(text).collect()
+}
+
+fn address(number: u32) -> String {
+    let [.., high, low] = number.to_be_bytes();
+    format!("203.0.{high}.{low}")
 }
 
 fn hasher() -> RandomState {

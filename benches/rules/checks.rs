@@ -24,6 +24,10 @@ fn subjects() -> Vec<(&'static str, usize, Check)> {
         "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000, algorithm: gcra } }";
     const WINDOW: &str = "{ key: remote_address, rate_limit: { unit: minute, requests_per_unit: 1000000 } }";
     const CLIENT: &str = "{ key: client, rate_limit: { unit: hour, requests_per_unit: 10000000 } }";
+    const MORE: &str = "unit: minute, requests_per_unit: 100000000";
+    const PREFIXES: &str = "ipv4: { 32: { unit: minute, requests_per_unit: 1000000 }, \
+        24: { unit: minute, requests_per_unit: 100000000 }, 16: { unit: minute, requests_per_unit: 100000000 } }, \
+        ipv6: { 64: { unlimited: true } }";
     let quota = Quota::per_minute(1_000_000);
     let windows =
         |quota| RateLimiter::builder(FixedWindow::new(quota)).compact().expect("the configuration is valid");
@@ -38,6 +42,9 @@ fn subjects() -> Vec<(&'static str, usize, Check)> {
         Box::new(check) as Check
     };
     let both = rules(&format!("{WINDOW}, {CLIENT}"));
+    let single = rules(&format!(
+        "{WINDOW}, {{ key: network, rate_limit: {{ {MORE} }} }}, {{ key: wider, rate_limit: {{ {MORE} }} }}"
+    ));
     vec![
         ("limiter, gcra", 0, Box::new(move |client| bucket.check(client).is_allowed())),
         ("rule, gcra", 0, of_rules(ADDRESS)),
@@ -55,6 +62,22 @@ fn subjects() -> Vec<(&'static str, usize, Check)> {
                 let (one, other) = ([("remote_address", client)], [("client", client)]);
                 both.check("bench", &[Descriptor::new(&one), Descriptor::new(&other)]).is_allowed()
             }),
+        ),
+        (
+            "three rules, cut before",
+            6,
+            Box::new(move |client| {
+                let (network, _) = client.rsplit_once('.').expect("an address");
+                let (wider, _) = network.rsplit_once('.').expect("an address");
+                let entries = [("remote_address", client), ("network", network), ("wider", wider)];
+                let each = entries.each_ref().map(std::slice::from_ref);
+                single.check("bench", &each.map(Descriptor::new)).is_allowed()
+            }),
+        ),
+        (
+            "three prefixes of one rule",
+            6,
+            of_rules(&format!("{{ key: remote_address, prefixes: {{ {PREFIXES} }} }}")),
         ),
     ]
 }
