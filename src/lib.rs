@@ -203,6 +203,7 @@
 //! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
 //! | [`guide::middleware`], [`guide::http`] | feature `tower`: limits in front of a server; feature `http`: the headers and bodies that clients receive |
 //! | [`guide::rules`] | feature `rules`: limits in files that reload |
+//! | [`guide::addresses`] | feature `rules`: limits for IP ranges, and for several IPv6 prefixes of a client together |
 //! | [`guide::gateway`] | feature `rules`: limits for Envoy and other gateways, which ask `tollgate serve` |
 //! | [`guide::redis`] | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
 //! | [`telemetry`] | figures for operators (in the pages of `cargo doc`) |
@@ -243,6 +244,11 @@ pub mod guide {
     pub mod actix_and_pingora {
         #![cfg_attr(feature = "http", doc = include_str!("guide/actix_and_pingora.md"))]
         #![cfg_attr(not(feature = "http"), doc = "This guide needs the feature `http`.")]
+    }
+    pub mod addresses {
+        #![cfg_attr(feature = "rules", doc = include_str!("guide/addresses.md"))]
+        #![cfg_attr(all(feature = "rules", feature = "tower"), doc = include_str!("guide/addresses_layer.md"))]
+        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
     }
     pub mod before_production {
         #![cfg_attr(feature = "std", doc = include_str!("guide/before_production.md"))]
