@@ -77,11 +77,13 @@ impl<const N: usize, S, C> PrefixLimits<N, S, C> {
     ///
     /// # Examples
     /// ```
+    /// use std::net::IpAddr;
     /// use tollgate::tower::PrefixLimits;
-    /// use tollgate::{Gcra, Quota, RateLimiter};
+    /// use tollgate::{Gcra, Keyed, Quota, RateLimiter};
     ///
     /// let steps = [(32, 64, Quota::per_second(100)), (24, 48, Quota::per_second(1_000))];
-    /// let limits = PrefixLimits::with(steps, |quota| RateLimiter::builder(Gcra::new(quota)).keyed())?;
+    /// let limits: PrefixLimits<2, Keyed<IpAddr, Gcra>> =
+    ///     PrefixLimits::with(steps, |quota| RateLimiter::builder(Gcra::new(quota)).keyed())?;
     /// # drop(limits);
     /// # Ok::<(), tollgate::tower::PrefixError>(())
     /// ```

@@ -5,6 +5,7 @@ mod count_denials;
 mod failures;
 mod long_keys;
 mod modes;
+mod prefixes;
 mod real;
 #[cfg(feature = "watch")]
 mod source;

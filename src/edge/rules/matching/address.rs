@@ -77,8 +77,7 @@ fn push_hex(text: &mut String, number: u16) {
 /// Ranges of addresses, each with a node. Finds the longest range that contains an address.
 ///
 /// Ranges are nested or disjoint, so they cut the addresses into intervals. In each interval, one range is the longest.
-/// A search is a binary search for the interval: about 17 comparisons for 100,000 ranges. A range takes at most two
-/// intervals, of 8 bytes each for IPv4 and 20 for IPv6.
+/// A search finds the interval. A range takes at most two intervals, of 9 bytes each for IPv4 and 21 for IPv6.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     ipv4: Intervals<u32>,
@@ -88,14 +87,20 @@ pub(crate) struct Ranges {
 /// The intervals of one kind of addresses, in order. Each ends where the next one begins.
 #[derive(Debug)]
 struct Intervals<T> {
-    first: Box<[T]>,
+    /// The last level has the first address of each interval. A level above has the first address of each block of the
+    /// level below. A block is one cache line for IPv4. Without these levels, the steps of a binary search would read as
+    /// many distant cache lines.
+    levels: Vec<Box<[T]>>,
     /// `NONE` for an interval outside all ranges.
     nodes: Box<[u32]>,
 }
 
+/// The number of addresses in a block.
+const BLOCK: usize = 16;
+
 impl<T> Default for Intervals<T> {
     fn default() -> Self {
-        Self { first: Box::default(), nodes: Box::default() }
+        Self { levels: Vec::new(), nodes: Box::default() }
     }
 }
 
@@ -153,13 +158,26 @@ impl<T: Copy + Ord> Intervals<T> {
         while !open.is_empty() {
             close(&mut intervals, &mut open);
         }
-        let (first, nodes): (Vec<T>, Vec<u32>) = intervals.into_iter().unzip();
-        Self { first: first.into(), nodes: nodes.into() }
+        let (mut level, nodes): (Vec<T>, Vec<u32>) = intervals.into_iter().unzip();
+        let mut levels = Vec::new();
+        while level.len() > BLOCK {
+            let above = level.iter().step_by(BLOCK).copied().collect();
+            levels.push(std::mem::replace(&mut level, above).into());
+        }
+        levels.push(level.into());
+        levels.reverse();
+        Self { levels, nodes: nodes.into() }
     }
 
     fn find(&self, address: T) -> Option<u32> {
-        let after = self.first.partition_point(|first| *first <= address);
-        let node = *self.nodes.get(after.checked_sub(1)?)?;
+        let mut at = 0;
+        for level in &self.levels {
+            let start = at * BLOCK;
+            let block = level.get(start..level.len().min(start + BLOCK))?;
+            // Counts instead of a binary search: the comparisons do not wait for each other.
+            at = start + block.iter().filter(|first| **first <= address).count().checked_sub(1)?;
+        }
+        let node = *self.nodes.get(at)?;
         (node != NONE).then_some(node)
     }
 }
