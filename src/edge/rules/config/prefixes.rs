@@ -1,5 +1,7 @@
 //! Reads `prefixes`: a limit for each of several lengths of an address's prefix.
 
+use std::cmp::Reverse;
+
 use super::check::RulePlace;
 use super::checker::Checker;
 use super::identity::{LimitLabel, RulePath};
@@ -8,7 +10,16 @@ use super::limit::Draft;
 use super::node::{Value, quoted};
 use super::ranges::length_of;
 use super::scalar::BadValue;
+use crate::edge::rules::matching::Position;
 use crate::edge::rules::rule::Amount;
+
+/// The limit of one length.
+#[derive(Debug)]
+struct PrefixDraft {
+    bits: u8,
+    at: Position,
+    draft: Draft,
+}
 
 impl Checker {
     /// Reads the key `prefixes`, and adds a rule for each prefix. Returns where the rules for IPv4 begin; `None` without
@@ -43,13 +54,12 @@ impl Checker {
         let ipv4 = self.steps(&of_kinds, ("ipv4", 32, "32"), needs_ipv4);
         // The longest prefixes are beside each other.
         ipv6.reverse();
-        let mut ipv4_from = self.rules.len();
-        for (kind, steps) in [("ipv6", ipv6), ("ipv4", ipv4)] {
-            ipv4_from = self.rules.len();
-            for (bits, draft) in steps {
-                let label = LimitLabel::Prefix(format!("{kind}/{bits}").into());
-                self.rule(draft, way, RulePlace { prefix: Some(bits), ..place }, Some(&label), None);
-            }
+        let ipv4_from = self.rules.len() + ipv6.len();
+        let steps =
+            ipv6.into_iter().map(|step| ("ipv6", step)).chain(ipv4.into_iter().map(|step| ("ipv4", step)));
+        for (kind, PrefixDraft { bits, draft, .. }) in steps {
+            let label = LimitLabel::Prefix(format!("{kind}/{bits}").into());
+            self.rule(draft, way, RulePlace { prefix: Some(bits), ..place }, Some(&label), None);
         }
         Some(ipv4_from)
     }
@@ -60,11 +70,11 @@ impl Checker {
         fields: &MapFields<'_, '_>,
         (kind, most, usual): (&str, u8, &str),
         is_needed: bool,
-    ) -> Vec<(u8, Draft)> {
+    ) -> Vec<PrefixDraft> {
         let entries =
             self.read(fields, kind, |node| node.map("write a map from lengths of prefixes to limits"));
         let path = fields.path.key(kind);
-        if is_needed && entries.is_none_or(|entries| entries.is_empty()) && self.problems.is_empty() {
+        if is_needed && (!fields.has(kind) || entries.is_some_and(<[_]>::is_empty)) {
             let message = format!("the addresses of {kind} have no limit");
             let remedy = format!(
                 "write {kind}: {{ {usual}: {{ … }} }}; to set no limit, write {usual}: {{ unlimited: true }}"
@@ -81,19 +91,17 @@ impl Checker {
             });
             let Some(bits) = self.take(key, &path, bits) else { continue };
             if let Some(draft) = self.limit(value, &path.key(&bits.to_string())) {
-                steps.push((bits, draft));
+                steps.push(PrefixDraft { bits, at: key.at, draft });
             }
         }
-        steps.sort_by(|(one, _), (other, _)| other.cmp(one));
-        for pair in steps.windows(2) {
-            if let [(long, inner), (short, outer)] = pair
-                && !is_at_most(&inner.limit, &outer.limit)
-            {
+        steps.sort_by_key(|step| Reverse(step.bits));
+        for (inner, outer) in steps.iter().zip(steps.iter().skip(1)) {
+            if !is_at_most(&inner.draft.limit, &outer.draft.limit) {
+                let (long, short) = (inner.bits, outer.bits);
                 let message = format!(
                     "the limit of /{short} is below the limit of /{long}, and all addresses of a /{long} are in one /{short}"
                 );
-                let remedy = format!("raise it, or remove /{long}");
-                self.problems.add(fields.at(kind), path, message, remedy);
+                self.problems.add(outer.at, path, message, format!("raise it, or remove /{long}"));
             }
         }
         steps
