@@ -172,3 +172,12 @@ fn bad_prefixes_are_refused() {
     refused(&descriptor(&only_ipv6), &[&["the addresses of ipv4 have no limit"]]);
     good(&descriptor(&format!("ranges: ['2001:db8::/32'], {only_ipv6}")));
 }
+
+#[test]
+fn addresses_guide_example_loads_without_warnings() {
+    let guide = include_str!("../../../src/guide/addresses.md");
+    let texts: Vec<&str> =
+        guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(texts.len(), 1);
+    assert!(good(texts[0]).warnings().is_empty());
+}
