@@ -147,14 +147,14 @@ impl Domain {
 
     /// Returns the rules that limit a request with these entries: keys and values in order. Empty if no rule does.
     ///
-    /// Several rules are the limits of one descriptor (`rate_limits`, `prefixes`). The tier that the request names has precedence.
-    /// Next is the tier that contains the request's last value, and then the descriptor's own limits.
+    /// Several rules are the limits of one descriptor (`rate_limits`, `prefixes`). The tier that the request names has
+    /// precedence. Next is the tier that contains the request's last value, and then the descriptor's own limits.
     ///
     /// # Complexity
     /// Does not allocate. The cost depends on the kind of entry:
     ///
     /// - Exact entries: one hash look-up per level, or two if no entry is exact.
-    /// - Ranges of addresses: reads the value as an address, and makes a binary search.
+    /// - Ranges of addresses: reads the value as an address, and searches a few blocks of the sorted ranges.
     /// - Wildcards with a plain key: a binary search by their prefix or suffix.
     /// - Wildcards that share their prefix or suffix with many others, that have neither (`*x*`), or that have a `*` in
     ///   the key: a search by a literal that they contain. One automaton reads the key or the value once, in time

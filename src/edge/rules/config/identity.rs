@@ -1,7 +1,8 @@
 //! The identity of a rule, and the name of its metrics.
 //!
 //! ```text
-//! identity = domain { "|" key [ "=" value | "==" range ] } [ "#tier=" name ] [ "#name=" name | "#unit=" unit | "#prefix=" prefix ]
+//! identity = domain { "|" key [ "=" value | "==" range ] } [ "#tier=" name ] [ limit ]
+//! limit    = "#name=" name | "#unit=" unit | "#prefix=" prefix
 //! ```
 //! The range is the first one of the descriptor, so the rule stays the same when others are added or removed.
 //!

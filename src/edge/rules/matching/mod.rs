@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! at each level   1. the exact (key, value)             one hash look-up
-//!                 2. the longest range of addresses     a binary search
+//!                 2. the longest range of addresses     a search in sorted intervals
 //!                 3. the wildcards, first declared      by their prefix or suffix, or by a literal between
 //!                 4. the key without a value            one hash look-up
 //! ```
