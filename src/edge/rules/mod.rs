@@ -52,6 +52,8 @@ mod source;
 #[cfg(feature = "watch")]
 mod watch;
 
+pub use ipnet::IpNet;
+
 pub use self::config::{Config, ConfigError, Domain, Format, Problem, UnknownFormat};
 #[cfg(feature = "redis")]
 pub use self::counting::Server;

@@ -318,6 +318,12 @@ fn classes_are_checked() {
         ("{ x: 9% }", "", &["less than one of 10 units is left", "raise its share"]),
         ("{ x: 50% }", "value: y", &["value and classes cannot be used together"]),
         ("{ x: 50% }", "tiers: { t: { rate_limit: { unlimited: true } } }", &["tiers and classes"]),
+        ("{ x: 50% }", "ranges: [10.0.0.0/8]", &["ranges and classes", "the classes are the values"]),
+        (
+            "{ x: 50% }",
+            "prefixes: { ipv4: { 24: { unit: day, requests_per_unit: 1 } } }",
+            &["prefixes and classes", "remove one of them"],
+        ),
         ("{ x: 50% }", "descriptors: [{ key: b }]", &["descriptors and classes", "must be the last one"]),
     ] {
         let said = super::support::bad(&classes(map, more));

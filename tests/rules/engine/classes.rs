@@ -106,6 +106,43 @@ descriptors:
     assert!(scene.ask(&[("other", "y")]).is_allowed());
 }
 
+/// Classes below ranges, and ranges beside classes of one key.
+#[test]
+fn classes_and_ranges_work_together() {
+    let scene = Scene::new(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - key: ip
+    ranges: [10.0.0.0/8]
+    descriptors:
+      - { key: priority, classes: { high: 100%, low: 50% }, rate_limit: { unit: hour, requests_per_unit: 4 } }
+  - key: ip
+    ranges: [10.1.0.0/16]
+    share_threshold: true
+    descriptors:
+      - { key: priority, classes: { high: 100%, low: 50% }, rate_limit: { unit: hour, requests_per_unit: 6 } }
+  - { key: who, classes: { vip: 100%, '*': 50% }, rate_limit: { unit: hour, requests_per_unit: 2 } }
+  - { key: who, ranges: [10.0.0.0/8], rate_limit: { unit: hour, requests_per_unit: 5 } }
+",
+    );
+    let of = |ip, class| [("ip", ip), ("priority", class)];
+    assert_eq!(scene.admitted(&of("10.9.0.1", "low"), 9), 2, "each address has a count");
+    assert_eq!(scene.admitted(&of("10.9.0.2", "low"), 9), 2);
+    assert_eq!(scene.admitted(&of("10.9.0.1", "high"), 9), 2);
+    assert_eq!(scene.admitted(&of("10.1.0.1", "low"), 9), 3, "the addresses of the range have one count");
+    assert_eq!(scene.admitted(&of("10.1.0.2", "low"), 9), 0);
+    assert_eq!(scene.admitted(&of("10.1.0.2", "high"), 9), 3);
+    assert_eq!(
+        scene.admitted(&[("who", "10.0.0.1")], 9),
+        5,
+        "a range comes before the class of all other values"
+    );
+    assert_eq!(scene.admitted(&[("who", "11.0.0.1")], 9), 1);
+    assert_eq!(scene.admitted(&[("who", "vip")], 9), 1);
+}
+
 /// A refund is for the shared count.
 #[test]
 fn refunds_are_for_all_classes() {

@@ -55,11 +55,11 @@ fn reason<'a>(explanation: &'a Explanation, rule: &str) -> Reason<'a> {
 }
 
 fn key(entry: usize, key: &str) -> Reason<'_> {
-    Reason::Misses(Mismatch::Key { entry, wanted: FileEntry { key, value: None } })
+    Reason::Misses(Mismatch::Key { entry, wanted: FileEntry { key, value: None, ranges: &[] } })
 }
 
 fn value<'a>(entry: usize, key: &'a str, value: &'a str) -> Reason<'a> {
-    Reason::Misses(Mismatch::Value { entry, wanted: FileEntry { key, value: Some(value) } })
+    Reason::Misses(Mismatch::Value { entry, wanted: FileEntry { key, value: Some(value), ranges: &[] } })
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn each_reason_is_named() {
     let scene = Scene::new(TEXT);
     let exact = explain(&scene, &[("address", "10.0.0.1")]);
     assert_eq!(reason(&exact, "d|address=10.0.0.1"), Reason::Enforced);
-    let by = FileEntry { key: "address", value: Some("10.0.0.1") };
+    let by = FileEntry { key: "address", value: Some("10.0.0.1"), ranges: &[] };
     let by = Reason::Misses(Mismatch::Hidden { entry: 0, by });
     assert_eq!((reason(&exact, "d|address"), reason(&exact, "d|address=10.*")), (by, by));
     assert_eq!(reason(&exact, "d|tenant"), key(0, "tenant"));
@@ -77,7 +77,7 @@ fn each_reason_is_named() {
 
     let login = explain(&scene, &[("path", "/login")]);
     assert_eq!(reason(&login, "d|path=/login"), Reason::Enforced);
-    let wanted = FileEntry { key: "user", value: None };
+    let wanted = FileEntry { key: "user", value: None, ranges: &[] };
     assert_eq!(reason(&login, "d|path=/login|user"), Reason::Misses(Mismatch::Missing { wanted }));
     let deeper = explain(&scene, &[("path", "/login"), ("user", "ann")]);
     assert_eq!(reason(&deeper, "d|path=/login"), Reason::Misses(Mismatch::Deeper { entry: 1 }));
@@ -103,6 +103,111 @@ fn each_reason_is_named() {
     let own = scene.rules.explain("d", &[own], 5);
     assert_eq!(reason(&own, "d|address"), Reason::RequestLimit);
     assert!(own.answer().is_never());
+}
+
+/// Ranges inside ranges, beside prefixes, tiers and classes.
+const ADDRESSES: &str = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: ip
+    prefixes:
+      ipv4: { 32: { unit: hour, requests_per_unit: 3 }, 24: { unit: hour, requests_per_unit: 9 } }
+      ipv6: { 64: { unit: hour, requests_per_unit: 3 }, 48: { unit: hour, requests_per_unit: 9 } }
+    tiers:
+      partner: { ranges: [192.0.2.0/24], rate_limit: { unit: hour, requests_per_unit: 50 } }
+  - key: ip
+    ranges: [10.0.0.0/8, 172.16.0.0/12]
+    rate_limit: { unit: hour, requests_per_unit: 7 }
+  - key: ip
+    ranges: [10.1.0.0/16]
+    share_threshold: true
+    descriptors:
+      - { key: class, classes: { high: 100%, low: 50% }, rate_limit: { unit: hour, requests_per_unit: 8 } }
+";
+
+#[test]
+fn ranges_and_prefixes_are_explained() {
+    let scene = Scene::new(ADDRESSES);
+    let outside = explain(&scene, &[("ip", "198.51.100.7")]);
+    assert_eq!(outside.others(), 0);
+    let keys: Vec<_> = outside.rules().filter_map(|one| one.key()).collect();
+    assert_eq!(keys, ["198.51.100.7/32", "198.51.100.0/24"]);
+    let [ipv4, ipv6] = [false, true].map(|is_ipv6| Reason::Misses(Mismatch::Family { entry: 0, is_ipv6 }));
+    assert_eq!(reason(&outside, "d|ip#prefix=ipv6/64"), ipv6);
+    assert_eq!(reason(&outside, "d|ip#tier=partner"), Reason::Misses(Mismatch::Tier));
+    let said = reason(&outside, "d|ip==10.0.0.0/8").to_string();
+    assert_eq!(said, "the value of entry 1 is not in the ranges 10.0.0.0/8 and 1 more");
+    let said = reason(&outside, "d|ip==10.1.0.0/16|class=low").to_string();
+    assert_eq!(said, "the value of entry 1 is not in the range 10.1.0.0/16");
+
+    let other = explain(&scene, &[("ip", "2001:db8::7")]);
+    assert_eq!(reason(&other, "d|ip#prefix=ipv4/24"), ipv4);
+    assert_eq!(ipv4.to_string(), "the value of entry 1 is not an IPv4 address");
+    // The longest prefix of each kind applies.
+    let neither = explain(&scene, &[("ip", "localhost")]);
+    assert_eq!(reason(&neither, "d|ip#prefix=ipv4/32"), Reason::Enforced);
+    assert_eq!(reason(&neither, "d|ip#prefix=ipv6/64"), Reason::Enforced);
+    assert_eq!(reason(&neither, "d|ip#prefix=ipv4/24"), ipv4);
+    assert_eq!(reason(&neither, "d|ip#prefix=ipv6/48"), ipv6);
+    let partner = explain(&scene, &[("ip", "192.0.2.9")]);
+    assert_eq!(reason(&partner, "d|ip#tier=partner"), Reason::Enforced);
+    assert_eq!(reason(&partner, "d|ip#prefix=ipv4/32"), Reason::Misses(Mismatch::Tier));
+    assert_eq!(reason(&partner, "d|ip#prefix=ipv6/48"), Reason::Misses(Mismatch::Tier));
+
+    let inside = explain(&scene, &[("ip", "10.1.2.3"), ("class", "low")]);
+    assert_eq!(reason(&inside, "d|ip==10.1.0.0/16|class=low"), Reason::Enforced);
+    let above = explain(&scene, &[("ip", "10.1.2.3")]);
+    let ranges = &["10.1.0.0/16".parse().unwrap()];
+    let by = FileEntry { key: "ip", value: None, ranges };
+    let hidden = Reason::Misses(Mismatch::Hidden { entry: 0, by });
+    assert_eq!(reason(&above, "d|ip==10.0.0.0/8"), hidden);
+    assert_eq!(reason(&above, "d|ip#prefix=ipv4/32"), hidden);
+    let said =
+        "entry 1 belongs to the descriptor with key \"ip\" and the range 10.1.0.0/16, which comes first";
+    assert_eq!(hidden.to_string(), said);
+    let deeper = explain(&scene, &[("ip", "192.0.2.9"), ("class", "low")]);
+    for rule in ["d|ip#prefix=ipv4/32", "d|ip#prefix=ipv6/64", "d|ip#tier=partner"] {
+        assert_eq!(reason(&deeper, rule), Reason::Misses(Mismatch::Deeper { entry: 1 }), "{rule}");
+    }
+}
+
+/// Explanations of addresses decide as checks, list each rule once, and give true reasons.
+#[test]
+fn explanation_of_addresses_agrees_with_check() {
+    let scene = Scene::new(ADDRESSES);
+    let values = ["10.1.2.3", "10.2.2.3", "192.0.2.9", "198.51.100.7", "::ffff:10.1.2.3", "2001:db8::7", "x"];
+    for (round, value) in (0..8).flat_map(|round| values.map(|value| (round, value))) {
+        let entries = [("ip", value), ("class", if round % 3 == 0 { "low" } else { "high" })];
+        let entries = &entries[..1 + round % 2];
+        let descriptor = Descriptor::new(entries);
+        let descriptors = [if round % 4 == 3 { descriptor.tier("partner") } else { descriptor }];
+        let explanation = scene.rules.explain("d", &descriptors, 1);
+        let answer = scene.rules.check("d", &descriptors);
+        assert_eq!(explanation.answer().outcome(), answer.outcome(), "{explanation:?}");
+        let applied: Vec<_> =
+            explanation.rules().filter_map(|one| Some(one.applied()?.name().to_owned())).collect();
+        let found: Vec<_> = answer.limits().map(|limit| limit.name().to_owned()).collect();
+        assert_eq!(applied, found, "{explanation:?}");
+        assert_eq!(explanation.rules().count() + explanation.others(), 8, "{explanation:?}");
+        let address = value.parse::<std::net::IpAddr>().map(|address| address.to_canonical());
+        let is_in = |entry: FileEntry<'_>| {
+            entry.ranges.iter().any(|range| address.as_ref().is_ok_and(|address| range.contains(address)))
+        };
+        for one in explanation.rules() {
+            let is_true = match one.reason() {
+                Reason::Misses(Mismatch::Family { is_ipv6, .. }) => {
+                    let kind = if is_ipv6 { "#prefix=ipv6/" } else { "#prefix=ipv4/" };
+                    let is_other = address.as_ref().map_or(true, |address| address.is_ipv6() != is_ipv6);
+                    one.rule().identity.contains(kind) && is_other
+                }
+                Reason::Misses(Mismatch::Value { entry: 0, wanted }) => !is_in(wanted),
+                Reason::Misses(Mismatch::Hidden { entry: 0, by }) => is_in(by),
+                _ => true,
+            };
+            assert!(is_true, "{one:?} for {value}");
+        }
+    }
 }
 
 #[test]

@@ -127,7 +127,7 @@ descriptors:
     let of = |prefixes: &[&str]| prefixes.iter().map(|prefix| format!("d.ip.{prefix}")).collect::<Vec<_>>();
     assert_eq!(names(&domain, "2001:db8::7"), of(&["ipv6/48", "ipv6/56", "ipv6/64"]));
     assert_eq!(names(&domain, "::ffff:192.0.2.7"), of(&["ipv4/32", "ipv4/24"]));
-    assert_eq!(names(&domain, "nobody"), of(&["ipv6/64", "ipv4/32"]));
+    assert_eq!(names(&domain, "unknown"), of(&["ipv6/64", "ipv4/32"]));
     assert_eq!(names(&domain, "10.1.1.1"), of(&["tier_big.ipv4/32"]));
     assert_eq!(names(&domain, "2001:db8::1"), of(&["tier_big.ipv6/64"]));
     assert_eq!(names(&domain, "192.0.2.1"), of(&["tier_big.ipv4/32"]));
@@ -150,7 +150,7 @@ fn range() -> impl Strategy<Value = IpNet> {
     prop_oneof![ipv4, ipv6].prop_map(|range| range.expect("the length is valid").trunc())
 }
 
-/// The ends of ranges, and the addresses beside them.
+/// The ends of ranges, and the addresses next to them.
 fn addresses_near(ranges: &[IpNet]) -> Vec<IpAddr> {
     let near = |address: IpAddr| match address {
         IpAddr::V4(one) => [one.to_bits().wrapping_sub(1), one.to_bits(), one.to_bits().wrapping_add(1)]

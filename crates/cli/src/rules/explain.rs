@@ -1,5 +1,7 @@
 //! `tollgate rules explain`: which rules apply to a request, and why.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 use tollgate::rules::{Amount, Applied, Descriptor, Domain, Explained, Explanation, Rules, Verdict};
 use tollgate::{ManualClock, Outcome};
@@ -80,7 +82,13 @@ fn counter(explained: &Explained<'_>, entries: &[(&str, &str)]) -> String {
         false => None,
     });
     let counted: Vec<String> = counted.collect();
-    if counted.is_empty() { "all together".to_owned() } else { printable(counted.join(",").as_bytes(), 100) }
+    if counted.is_empty() {
+        return "all together".to_owned();
+    }
+    // `prefixes` count by the last value. A value that is not an address counts as it is.
+    let is_address = entries.last().is_some_and(|(_, value)| value.parse::<IpAddr>().is_ok());
+    let bits = rule.prefix.filter(|_| is_address).map(|bits| format!("/{bits}")).unwrap_or_default();
+    printable(format!("{}{bits}", counted.join(",")).as_bytes(), 100)
 }
 
 const fn word(outcome: Outcome) -> &'static str {

@@ -74,6 +74,38 @@ fn explanation_prints_json() {
 }
 
 #[test]
+fn ranges_and_prefixes_are_explained() {
+    let place = Place::new();
+    let text = "\
+domain: edge
+tollgate: {}
+descriptors:
+  - key: remote_address
+    prefixes:
+      ipv4: { 24: { unit: second, requests_per_unit: 10 } }
+      ipv6: { 64: { unit: second, requests_per_unit: 10 } }
+  - key: remote_address
+    ranges: [10.0.0.0/8, 172.16.0.0/12]
+    rate_limit: { unit: second, requests_per_unit: 99 }
+";
+    place.file("ranges.yaml", text);
+    let json = place.run("rules explain ranges.yaml edge remote_address=192.0.2.1 --json").json();
+    let rule = |at: usize, key: &str| json["rules"][at][key].as_str().map(str::to_owned);
+    let row = |at: usize| (rule(at, "rule").unwrap(), rule(at, "why").unwrap(), rule(at, "counter"));
+    let (identity, why, counter) = row(0);
+    assert_eq!((&*identity, &*why), ("edge|remote_address#prefix=ipv4/24", "enforced"));
+    assert_eq!(counter.as_deref(), Some("192.0.2.0/24"));
+    let (identity, why, _) = row(1);
+    assert_eq!(identity, "edge|remote_address#prefix=ipv6/64");
+    assert_eq!(why, "the value of entry 1 is not an IPv6 address");
+    let (identity, why, _) = row(2);
+    assert_eq!(identity, "edge|remote_address==10.0.0.0/8");
+    assert_eq!(why, "the value of entry 1 is not in the ranges 10.0.0.0/8 and 1 more");
+    let run = place.run("rules explain ranges.yaml edge remote_address=192.0.2.1").ok();
+    assert!(run.stdout.contains("remote_address=192.0.2.1/24"), "{}", run.stdout);
+}
+
+#[test]
 fn wrong_arguments_are_explained() {
     let place = Place::new();
     place.file("edge.yaml", EDGE);

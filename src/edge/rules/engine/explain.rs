@@ -66,7 +66,11 @@ struct Listed {
 #[derive(Debug)]
 enum Cause {
     /// It applies. `place` is its index among the rules of the answer.
-    Applies { place: usize, key: Box<str>, replaced_by: Option<u32> },
+    Applies {
+        place: usize,
+        key: Box<str>,
+        replaced_by: Option<u32>,
+    },
     Misses(Mismatch<u32>),
     /// The request sets its own limit.
     RequestLimit,
@@ -171,7 +175,8 @@ impl<'a> Explained<'a> {
     }
 
     /// Returns the key under which the rule counts the request. It is empty if all requests share one counter. Values of
-    /// several entries are joined, each with its length before it. Returns `None` if the rule does not apply.
+    /// several entries are joined, each with its length before it. With `prefixes`, the last value is the prefix. Returns
+    /// `None` if the rule does not apply.
     #[must_use]
     pub fn key(&self) -> Option<&'a str> {
         match &self.listed.cause {
@@ -197,7 +202,7 @@ impl<'a> Explained<'a> {
             Cause::RequestLimit => Reason::RequestLimit,
             Cause::Misses(why) => {
                 let entry = |node| answer.domain().map(|domain| domain.tree().entry(node));
-                Reason::Misses(why.map(|node| entry(node).unwrap_or(FileEntry { key: "", value: None })))
+                Reason::Misses(why.map(|node| entry(node).unwrap_or_default()))
             }
             Cause::Applies { place, replaced_by, .. } => {
                 let by = replaced_by.and_then(|by| answer.domain()?.rule(by));

@@ -77,7 +77,8 @@ fn push_hex(text: &mut String, number: u16) {
 /// Ranges of addresses, each with a node. Finds the longest range that contains an address.
 ///
 /// Ranges are nested or disjoint, so they cut the addresses into intervals. In each interval, one range is the longest.
-/// A search finds the interval. A range takes at most two intervals, of 9 bytes each for IPv4 and 21 for IPv6.
+/// A search finds the interval. A range takes at most two intervals, of 9 bytes each for IPv4 and 21 for IPv6, and 18 bytes
+/// for explanations.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     ipv4: Intervals<u32>,

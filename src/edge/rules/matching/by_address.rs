@@ -2,7 +2,7 @@
 //!
 //! A node has several forms if its rules depend on the address: one for each kind of values if it has `prefixes`, and
 //! one more for the addresses in the ranges of each tier. A form is a node of its own, with the rules for these
-//! addresses, so the rest of a search knows nothing of addresses.
+//! addresses, so the rest of a search does not read addresses.
 
 use std::collections::HashMap;
 
@@ -21,6 +21,8 @@ pub(super) struct ByAddress {
     pub(super) forms_from: usize,
     /// The ranges of each key, by level. Sorted by key.
     ranges: HashMap<u32, Vec<(Box<str>, Ranges)>, RandomState>,
+    /// The ranges of each descriptor, by node. Only explanations read them.
+    declared: HashMap<u32, Box<[IpNet]>, RandomState>,
     forms: HashMap<u32, Forms, RandomState>,
 }
 
@@ -42,11 +44,12 @@ impl ByAddress {
     ) -> Self {
         let forms_from = nodes.len();
         let mut ranges: HashMap<(u32, &str), Vec<(IpNet, u32)>> = HashMap::new();
-        let mut forms = HashMap::default();
+        let (mut declared, mut forms) = (HashMap::default(), HashMap::default());
         for of in reading {
             if !of.branch.ranges.is_empty() {
                 let own = of.branch.ranges.iter().map(|range| (*range, of.node));
                 ranges.entry((of.level, &of.branch.key)).or_default().extend(own);
+                declared.insert(of.node, of.branch.ranges.clone());
             }
             if of.branch.has_forms() {
                 forms.insert(of.node, Forms::new(of, nodes));
@@ -57,7 +60,7 @@ impl ByAddress {
             by_level.entry(level).or_default().push((key.into(), Ranges::new(ranges)));
         }
         by_level.values_mut().for_each(|keys| keys.sort_by(|(one, _), (other, _)| one.cmp(other)));
-        Self { levels, forms_from, ranges: by_level, forms }
+        Self { levels, forms_from, ranges: by_level, declared, forms }
     }
 
     pub(super) fn level(&self, level: u32) -> Option<&TreeLevel> {
@@ -69,6 +72,11 @@ impl ByAddress {
         let keys = self.ranges.get(&level)?;
         let at = keys.binary_search_by(|(one, _)| (**one).cmp(key)).ok()?;
         keys.get(at).map(|(_, ranges)| ranges)
+    }
+
+    /// Returns the ranges of a node's descriptor.
+    pub(super) fn ranges_of(&self, node: u32) -> &[IpNet] {
+        self.declared.get(&node).map(|ranges| &**ranges).unwrap_or_default()
     }
 
     /// Returns the form of a node for a value: the node itself if it has no other.

@@ -58,15 +58,19 @@ pub(super) struct ReadingBranch<'b> {
 }
 
 impl TreeNode {
-    /// Creates the node of a branch for one kind of values, with these rules as its own.
+    /// Creates the node of a branch for one kind of values, with these rules as its own. `None`: the node has the rules for
+    /// all kinds.
     pub(super) fn new(
         level: u32,
         (branch, offset): (&Branch, usize),
         own: &BranchRules,
-        kind: AddressKind,
+        kind: Option<AddressKind>,
         below: u32,
     ) -> Self {
-        let rules = |rules: &BranchRules| FoundRules::of(&rules.of(kind), offset);
+        let rules = |rules: &BranchRules| {
+            let range = kind.map_or_else(|| rules.all.clone(), |kind| rules.of(kind));
+            FoundRules::of(&range, offset)
+        };
         Self {
             level,
             key: branch.key.clone(),
@@ -80,7 +84,7 @@ impl TreeNode {
 
     /// Returns this node for one kind of values, with these rules as its own.
     pub(super) fn form(&self, of: &ReadingBranch<'_>, own: &BranchRules, kind: AddressKind) -> Self {
-        Self::new(self.level, (of.branch, of.offset), own, kind, self.below)
+        Self::new(self.level, (of.branch, of.offset), own, Some(kind), self.below)
     }
 }
 
@@ -126,6 +130,12 @@ impl FoundRules {
     pub(super) fn of(rules: &Range<usize>, offset: usize) -> Self {
         let index = |at: usize| u32::try_from(at.saturating_add(offset)).unwrap_or(NONE);
         Self { first: index(rules.start), end: index(rules.end) }
+    }
+
+    /// Returns the rules before and after some of these rules. `None` if those are not among these.
+    pub(super) fn around(self, some: Self) -> Option<[Self; 2]> {
+        let contains = self.first <= some.first && some.first < some.end && some.end <= self.end;
+        contains.then_some([Self { end: some.first, ..self }, Self { first: some.end, ..self }])
     }
 
     /// Returns their indices in the domain's rules.

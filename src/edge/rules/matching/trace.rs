@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use ipnet::IpNet;
+
+use super::address::address_of;
 use super::affixes::NONE;
 use super::node::{FoundRules, TreeNode};
 use super::pattern::Pattern;
@@ -17,7 +20,15 @@ use super::tree::Tree;
 pub enum Mismatch<D> {
     /// Another tier of the same descriptor applies, or none.
     Tier,
-    /// Another descriptor matches the entry too, and comes first: it is exact, or it is the first wildcard.
+    /// The rule is a step of `prefixes` for addresses of another kind.
+    Family {
+        /// The index of the request's entry.
+        entry: usize,
+        /// Whether the step is for IPv6, and not for IPv4.
+        is_ipv6: bool,
+    },
+    /// Another descriptor matches the entry too, and comes first: it is exact, has the longest range, or is the first
+    /// wildcard.
     Hidden {
         /// The index of the request's entry.
         entry: usize,
@@ -34,11 +45,11 @@ pub enum Mismatch<D> {
         /// The index of the request's first entry that the rule does not have.
         entry: usize,
     },
-    /// The request's entry has another value.
+    /// The request's entry has another value, or no address in the rule's ranges.
     Value {
         /// The index of the request's entry.
         entry: usize,
-        /// The descriptor with the rule's value.
+        /// The descriptor with the rule's value or ranges.
         wanted: D,
     },
     /// The request's entry has another key.
@@ -50,13 +61,28 @@ pub enum Mismatch<D> {
     },
 }
 
-/// A descriptor of a file: its key, and its value if it has one.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// A descriptor of a file: its key, and its value or ranges if it has them.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct FileEntry<'a> {
     /// The key.
     pub key: &'a str,
     /// The value or the wildcard.
     pub value: Option<&'a str>,
+    /// The ranges of addresses.
+    pub ranges: &'a [IpNet],
+}
+
+/// Writes the first of several ranges, and the number of the others.
+struct RangesText<'a>(&'a [IpNet]);
+
+impl fmt::Display for RangesText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => Ok(()),
+            [only] => write!(f, "the range {only}"),
+            [first, others @ ..] => write!(f, "the ranges {first} and {} more", others.len()),
+        }
+    }
 }
 
 impl<D> Mismatch<D> {
@@ -65,6 +91,7 @@ impl<D> Mismatch<D> {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Tier => "tier",
+            Self::Family { .. } => "family",
             Self::Hidden { .. } => "hidden",
             Self::Missing { .. } => "missing",
             Self::Deeper { .. } => "deeper",
@@ -77,6 +104,7 @@ impl<D> Mismatch<D> {
     pub(crate) fn map<E>(self, name: impl FnOnce(D) -> E) -> Mismatch<E> {
         match self {
             Self::Tier => Mismatch::Tier,
+            Self::Family { entry, is_ipv6 } => Mismatch::Family { entry, is_ipv6 },
             Self::Hidden { entry, by } => Mismatch::Hidden { entry, by: name(by) },
             Self::Missing { wanted } => Mismatch::Missing { wanted: name(wanted) },
             Self::Deeper { entry } => Mismatch::Deeper { entry },
@@ -90,21 +118,33 @@ impl fmt::Display for Mismatch<FileEntry<'_>> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Tier => f.write_str("another tier applies"),
-            Self::Hidden { entry, by: FileEntry { key, value } } => {
+            Self::Family { entry, is_ipv6 } => {
+                let kind = if is_ipv6 { "IPv6" } else { "IPv4" };
+                write!(f, "the value of entry {} is not an {kind} address", entry + 1)
+            }
+            Self::Hidden { entry, by: FileEntry { key, value, ranges } } => {
                 write!(f, "entry {} belongs to the descriptor with key {key:?}", entry + 1)?;
-                match value {
-                    Some(value) => write!(f, " and value {value:?}, which comes first"),
-                    None => f.write_str(", which comes first"),
+                match (value, ranges) {
+                    (Some(value), _) => write!(f, " and value {value:?}, which comes first"),
+                    (None, []) => f.write_str(", which comes first"),
+                    (None, ranges) => write!(f, " and {}, which comes first", RangesText(ranges)),
                 }
             }
             Self::Missing { wanted } => {
                 write!(f, "the request has no further entry, and the rule needs {:?}", wanted.key)
             }
-            Self::Deeper { entry } => write!(f, "the request has more entries: {} is one too many", entry + 1),
+            Self::Deeper { entry } => {
+                write!(f, "the request has more entries: {} is one too many", entry + 1)
+            }
+            Self::Value { entry, wanted: FileEntry { value: None, ranges, .. } } => {
+                write!(f, "the value of entry {} is not in {}", entry + 1, RangesText(ranges))
+            }
             Self::Value { entry, wanted } => {
                 write!(f, "the value of entry {} is not {:?}", entry + 1, wanted.value.unwrap_or_default())
             }
-            Self::Key { entry, wanted } => write!(f, "the key of entry {} is not {:?}", entry + 1, wanted.key),
+            Self::Key { entry, wanted } => {
+                write!(f, "the key of entry {} is not {:?}", entry + 1, wanted.key)
+            }
         }
     }
 }
@@ -153,7 +193,7 @@ impl<'t> Levels<'t> {
     }
 }
 
-/// Returns the limits of a node: its own, and those of its tiers.
+/// Returns the limits of a descriptor's node, for all kinds of values: its own, and those of its tiers.
 fn rules_of(node: &TreeNode) -> impl Iterator<Item = FoundRules> {
     std::iter::once(node.own).chain(node.tiers.iter().map(|(_, rules)| *rules))
 }
@@ -162,14 +202,16 @@ impl Tree {
     /// Returns the rules that fail at the last step of a search, those first that fail latest.
     ///
     /// # Complexity
-    /// O(nodes).
+    /// O(nodes + ranges).
     pub(crate) fn missed(&self, entries: &[(&str, &str)], tier: Option<&str>) -> Vec<Missed> {
         let mut missed = Vec::new();
         let Some(end) = entries.len().checked_sub(1) else { return missed };
         let levels = Levels::of(self);
         let mut level = 0;
         for (entry, &(key, value)) in entries.iter().enumerate() {
-            let found = self.step(level, key, value);
+            // The node of the descriptor, and not its form for this address.
+            let found = self.step(level, key, value).map(|(at, _)| at);
+            let found = found.and_then(|at| Some((at, self.nodes.get(at as usize)?)));
             if let Some((_, node)) = found.filter(|_| entry < end) {
                 let why = Mismatch::Deeper { entry: entry + 1 };
                 missed.extend(rules_of(node).map(|rules| Missed { rules, why }));
@@ -180,15 +222,16 @@ impl Tree {
             }
             if let Some((_, node)) = found.filter(|_| entry == end) {
                 let applies = self.find(entries, tier);
-                let others = rules_of(node).filter(|rules| *rules != applies);
-                missed.extend(others.map(|rules| Missed { rules, why: Mismatch::Tier }));
+                for rules in rules_of(node) {
+                    missed.extend(others(rules, applies, entry));
+                }
                 for (wanted, child) in levels.at(node.below) {
                     levels.add_all(child, Mismatch::Missing { wanted }, &mut missed);
                 }
             }
             let found = found.map(|(found, _)| found);
             for (wanted, node) in levels.at(level).filter(|(at, _)| found != Some(*at)) {
-                let is_value = node.value.as_ref().is_none_or(|wanted| fits(wanted, value));
+                let is_value = self.accepts(wanted, node, value);
                 let why = match found {
                     _ if !fits(&node.key, key) => Mismatch::Key { entry, wanted },
                     Some(by) if is_value => Mismatch::Hidden { entry, by },
@@ -204,11 +247,37 @@ impl Tree {
         missed
     }
 
-    /// Returns the key and the value of a node.
-    pub(crate) fn entry(&self, node: u32) -> FileEntry<'_> {
-        let entry = |node: &'_ TreeNode| FileEntry { key: &node.key, value: node.value.as_deref() };
-        self.nodes.get(node as usize).map_or(FileEntry { key: "", value: None }, entry)
+    /// Whether a descriptor matches a value.
+    fn accepts(&self, at: u32, node: &TreeNode, value: &str) -> bool {
+        match (&node.value, self.ranges_of(at)) {
+            (Some(wanted), _) => fits(wanted, value),
+            (None, []) => true,
+            (None, ranges) => {
+                address_of(value).is_some_and(|address| ranges.iter().any(|range| range.contains(&address)))
+            }
+        }
     }
+
+    /// Returns the key, and the value or the ranges of a descriptor.
+    pub(crate) fn entry(&self, at: u32) -> FileEntry<'_> {
+        let node = self.nodes.get(at as usize);
+        node.map_or_else(FileEntry::default, |node| FileEntry {
+            key: &node.key,
+            value: node.value.as_deref(),
+            ranges: self.ranges_of(at),
+        })
+    }
+}
+
+/// Returns the rules that do not apply, among the own rules of a descriptor or of a tier.
+fn others(rules: FoundRules, applies: FoundRules, entry: usize) -> impl Iterator<Item = Missed> {
+    let each = match rules.around(applies) {
+        // Before the rules that apply are steps for IPv6, and after them steps for IPv4.
+        Some([ipv6, ipv4]) => [(ipv6, true), (ipv4, false)]
+            .map(|(rules, is_ipv6)| Missed { rules, why: Mismatch::Family { entry, is_ipv6 } }),
+        None => [rules, FoundRules::default()].map(|rules| Missed { rules, why: Mismatch::Tier }),
+    };
+    each.into_iter()
 }
 
 /// Whether a key or a value of the file matches a text.

@@ -2,10 +2,10 @@
 
 use ahash::RandomState;
 use hashbrown::HashTable;
+use ipnet::IpNet;
 
 use super::address::address_of;
 use super::affixes::NONE;
-use super::branch::AddressKind;
 use super::by_address::ByAddress;
 use super::node::{Exact, FoundRules, ReadingBranch, TreeLevel, TreeNode};
 use super::{Branch, Wildcards};
@@ -94,7 +94,7 @@ impl Tree {
                 self.members.insert_unique(hash, Member { node: number, value: value.clone(), rules }, again);
             }
         }
-        self.nodes.push(TreeNode::new(level, (branch, offset), &branch.own, AddressKind::Other, NONE));
+        self.nodes.push(TreeNode::new(level, (branch, offset), &branch.own, None, NONE));
         let (hasher, nodes) = (&self.hasher, &self.nodes);
         let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
         // A search finds the ranges of a branch by the address alone.
@@ -108,10 +108,15 @@ impl Tree {
         number
     }
 
-    /// Returns the nodes of the file's descriptors, without other forms of them.
+    /// Returns the nodes of the file's descriptors, without their forms. They have the rules for all kinds of values.
     pub(super) fn descriptors(&self) -> &[TreeNode] {
         let forms_from = self.by_address.as_ref().map(|by_address| by_address.forms_from);
         forms_from.and_then(|end| self.nodes.get(..end)).unwrap_or(&self.nodes)
+    }
+
+    /// Returns the ranges of a descriptor.
+    pub(super) fn ranges_of(&self, node: u32) -> &[IpNet] {
+        self.by_address.as_deref().map(|by_address| by_address.ranges_of(node)).unwrap_or_default()
     }
 
     /// Returns the rules for a request's entries, in order. Does not allocate.
