@@ -371,14 +371,17 @@ pub mod design {
 }
 
 pub use algorithm::{
-    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, Limit, LimitKind,
-    MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket, WindowAlgorithm,
+    Algorithm, Calendar, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter,
+    LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
+    WindowAlgorithm,
 };
 pub use base::clock::{Clock, IntoClock, ManualClock, Timestamp};
 #[cfg(feature = "std")]
 pub use base::clock::{CoarseClock, QuantaClock, StdClock};
 pub use base::decision::{Decision, Denied, Outcome};
 pub use base::quota::{Quota, QuotaError};
+#[cfg(feature = "calendar")]
+pub use edge::calendar;
 #[cfg(feature = "http")]
 pub use edge::http;
 #[cfg(feature = "redis")]

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `gcra`, `leaky_bucket_meter`, `leaky_bucket_queue`, `token_bucket` (greedy) | TAT | `pace` |
 //! | `token_bucket` (interval, aligned), `fixed_window` | window and units used; two anchors | `batch` |
+//! | `calendar_window` | period and units used | its own |
 //! | `sliding_window`, `sub_window` | window and count; counts of the windows before | `counts` |
 //! | `sliding_log` | units ever admitted; their times | its own |
 //! | `minimum_spacing` | last admission | its own |
@@ -12,6 +13,7 @@
 //! compact store, whose states have 40 bits.
 
 mod batch;
+mod calendar_window;
 pub(crate) mod compact;
 mod counts;
 mod fixed_window;
@@ -30,6 +32,9 @@ mod token_bucket;
 
 #[allow(unused_imports, reason = "only some features need it")]
 pub(crate) use self::batch::Returns;
+#[allow(unused_imports, reason = "the feature calendar computes tables")]
+pub(crate) use self::calendar_window::CalendarTable;
+pub use self::calendar_window::{Calendar, CalendarWindow};
 pub use self::compact::{CompactAlgorithm, WindowAlgorithm};
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;

@@ -21,6 +21,11 @@ impl Split {
         }
     }
 
+    /// Creates a layout for `periods` periods: the index field has room for one more value, for "never".
+    pub(super) const fn for_periods(periods: u32) -> Self {
+        Self { low_bits: u32::BITS + periods.leading_zeros() }
+    }
+
     /// Returns the largest count: one below all ones.
     pub(super) const fn max_low(self) -> u64 {
         (1 << self.low_bits) - 2
@@ -67,6 +72,20 @@ mod tests {
                 for low in [0, 1.min(split.max_low()), split.max_low()] {
                     let word = split.pack(high, low);
                     assert_eq!(split.unpack(word), (high, low), "{window_ns}");
+                    assert_ne!(word, DEAD);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_periods_round_trip_below_dead() {
+        for periods in [1, 2, 3, 1_634, 49_711, u32::MAX] {
+            let split = Split::for_periods(periods);
+            for high in [0, 1, u64::from(periods)] {
+                for low in [0, 1, split.max_low()] {
+                    let word = split.pack(high, low);
+                    assert_eq!(split.unpack(word), (high, low), "{periods}");
                     assert_ne!(word, DEAD);
                 }
             }

@@ -1,5 +1,7 @@
 //! Everything between a server and the limiter. Only the modules in here use http, tower, Redis, metrics and tracing.
 
+#[cfg(feature = "calendar")]
+pub mod calendar;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "redis")]

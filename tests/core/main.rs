@@ -7,6 +7,8 @@ extern crate tollgate_testing;
 mod adjustable;
 mod algorithms_named;
 mod algorithms_oracle;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod charges_named;
 mod charges_oracle;
 mod classes;

@@ -4,6 +4,7 @@
 //! - Lock-free calls are lock-free: a thread that is stopped anywhere in a call does not block other threads.
 //! - No limiter starts a thread, and a dropped watcher leaves no thread or open file.
 //! - A constructor that panics reports its caller.
+//! - A process has at most a thousand calendars, because their tables stay.
 //! - Memory is resident only as far as rules and limiters are used, and removed keys are freed.
 //!
 //! These are properties of memory, signals, threads and hooks, so the tests observe them through the operating system.
@@ -13,6 +14,8 @@ mod arena;
 #[macro_use]
 extern crate tollgate_testing;
 
+#[cfg(feature = "calendar")]
+mod calendars;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod denials;
 mod keyed_garbage;

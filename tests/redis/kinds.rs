@@ -10,6 +10,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
+#[cfg(feature = "calendar")]
+use tollgate::calendar::CalendarPeriod;
 use tollgate::redis::{
     Answer, BlockingAtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, ErrorKind, InProcess, Limit,
     OnFailure,
@@ -19,6 +21,8 @@ use tollgate::{
     ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
     TokenBucket,
 };
+#[cfg(feature = "calendar")]
+use tollgate::{Calendar, CalendarWindow};
 use tollgate_testing::operations::config;
 use tollgate_testing::redis::Server;
 
@@ -80,8 +84,20 @@ fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Subject {
         // Most of these intervals are not whole numbers of microseconds.
         9 => subject(LeakyBucketQueue::new(Quota::per_second(few).burst(quota.burst_size()))),
         10 => subject(TokenBucket::new(Quota::per_minute(few).burst(quota.burst_size()))),
+        #[cfg(feature = "calendar")]
+        12 => subject(of_berlin(CalendarPeriod::Day, few)),
+        #[cfg(feature = "calendar")]
+        13 => subject(of_berlin(CalendarPeriod::Month { day: 31 }, few)),
         _ => subject(LeakyBucketMeter::new(Quota::per_hour(few).burst(quota.burst_size()))),
     }
+}
+
+/// The number of kinds that [`made`] knows.
+const KINDS: u8 = if cfg!(feature = "calendar") { 14 } else { 12 };
+
+#[cfg(feature = "calendar")]
+fn of_berlin(period: CalendarPeriod, limit: u64) -> CalendarWindow {
+    CalendarWindow::new(Calendar::at_hour("Europe/Berlin", period, 6).unwrap(), limit)
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -271,7 +287,7 @@ fn every_algorithm_agrees_with_local_limiter_and_server() {
     let at = prop_oneof![Just(0), Just(START + 5), 0..10 * SEC];
     let case = std::cell::Cell::new(0);
     TestRunner::new(config(800))
-        .run(&((0_u8..12, quota, parts, at), steps()), |((kind, quota, parts, at), steps)| {
+        .run(&((0..KINDS, quota, parts, at), steps()), |((kind, quota, parts, at), steps)| {
             case.set(case.get() + 1);
             let subject = made(kind, quota, parts, at);
             let model = InProcess::new(ManualClock::default()).blocking();

@@ -1,5 +1,7 @@
 //! Limits that several processes share through Redis. Tests of connections and faults use real servers.
 
+#[cfg(feature = "calendar")]
+mod calendars;
 mod clients;
 mod fallback;
 mod faults;

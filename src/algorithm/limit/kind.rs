@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::algorithm::Calendar;
 use crate::base::clock::Timestamp;
 
 /// The algorithm of a [`Limit`](crate::Limit), with its parameters and without its quota.
@@ -31,6 +32,11 @@ pub enum LimitKind {
     FixedWindow,
     /// `fixed-window(first-use)`: [`FixedWindow::from_first_use`](crate::FixedWindow::from_first_use).
     FirstUseWindow,
+    /// `calendar-window`: [`CalendarWindow`](crate::CalendarWindow), with windows that are periods of a calendar.
+    CalendarWindow {
+        /// The calendar.
+        calendar: Calendar,
+    },
     /// `sliding-window`: [`SlidingWindow`](crate::SlidingWindow), two counts, with a weight for the previous one.
     SlidingWindow {
         /// Whether the window is [strict](crate::SlidingWindow::strict).
@@ -64,6 +70,7 @@ impl LimitKind {
             Self::TokenBucket | Self::IntervalBucket | Self::AlignedBucket { .. } => "token-bucket",
             Self::LeakyBucketMeter | Self::LeakyBucketQueue => "leaky-bucket",
             Self::FixedWindow | Self::FirstUseWindow => "fixed-window",
+            Self::CalendarWindow { .. } => "calendar-window",
             Self::SlidingWindow { .. } => "sliding-window",
             Self::SubWindow { .. } => "sub-window",
             Self::SlidingLog => "sliding-log",
@@ -83,6 +90,7 @@ impl LimitKind {
             | Self::LeakyBucketQueue => true,
             Self::FixedWindow
             | Self::FirstUseWindow
+            | Self::CalendarWindow { .. }
             | Self::SlidingWindow { .. }
             | Self::SubWindow { .. }
             | Self::SlidingLog
@@ -104,6 +112,7 @@ impl LimitKind {
             Self::IntervalBucket
             | Self::AlignedBucket { .. }
             | Self::FirstUseWindow
+            | Self::CalendarWindow { .. }
             | Self::SubWindow { .. }
             | Self::SlidingLog => false,
         }

@@ -8,8 +8,8 @@ use core::time::Duration;
 pub use self::kind::LimitKind;
 use super::batch::Returns;
 use super::{
-    FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing, SlidingLog, SlidingWindow,
-    SubWindow, TokenBucket,
+    CalendarWindow, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing, SlidingLog,
+    SlidingWindow, SubWindow, TokenBucket,
 };
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
@@ -31,13 +31,14 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 /// | `token-bucket(aligned, adaptive) 400/h` | [`TokenBucket::aligned_adaptive`]; `at` can stand before `adaptive` |
 /// | `leaky-bucket 10/s`, `leaky-bucket(queue) 10/s burst 3` | [`LeakyBucketMeter`], [`LeakyBucketQueue`] |
 /// | `fixed-window 100/min`, `fixed-window(first-use) 100/min` | [`FixedWindow::new`], [`FixedWindow::from_first_use`] |
+/// | (none) | [`CalendarWindow`], because a text cannot name a table |
 /// | `sliding-window 100/min`, `sliding-window(strict) 100/min` | [`SlidingWindow`] |
 /// | `sub-window(60) 500/h`, `sub-window(60, strict) 500/h` | [`SubWindow`]; without a number it has 60 parts |
 /// | `sliding-log 3/10s` | [`SlidingLog`] |
 /// | `minimum-spacing 250ms` | [`MinimumSpacing`] |
 ///
 /// [`Display`](core::fmt::Display) writes the shortest such text, and [`FromStr`](core::str::FromStr) reads the same
-/// limit from it.
+/// limit from it. For a calendar, it writes a text for people, which nothing reads.
 ///
 /// # Examples
 /// ```
@@ -207,6 +208,7 @@ impl Limit {
             }
             LimitKind::FixedWindow => fits!(FixedWindow::aligned(&quota)),
             LimitKind::FirstUseWindow => fits!(FixedWindow::first_use(&quota)),
+            LimitKind::CalendarWindow { calendar } => fits!(CalendarWindow::of_quota(calendar, &quota)),
             LimitKind::SlidingWindow { .. } => fits!(SlidingWindow::checked(&quota)),
             LimitKind::SubWindow { parts, .. } => fits!(SubWindow::checked(&quota, parts)),
             LimitKind::SlidingLog => fits!(SlidingLog::checked(&quota)),
@@ -274,6 +276,14 @@ impl From<FixedWindow> for Limit {
             Returns::Continuously | Returns::Aligned { .. } => LimitKind::FixedWindow,
         };
         Self { kind, quota }
+    }
+}
+
+/// The quota's period is the calendar's longest one.
+impl From<CalendarWindow> for Limit {
+    fn from(algorithm: CalendarWindow) -> Self {
+        let kind = LimitKind::CalendarWindow { calendar: algorithm.calendar() };
+        Self { kind, quota: algorithm.quota() }
     }
 }
 

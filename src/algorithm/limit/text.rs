@@ -22,6 +22,8 @@ const NAMES: &str = "a number of units, or the name of an algorithm (gcra, token
 const NAME_END: &str = "a space after the name of the algorithm";
 const CLOSED: &str = "a \")\" after the options of the algorithm";
 const NO_BURST: &str = "no burst, because this algorithm has none: it counts up to the limit";
+const NO_TEXT: &str =
+    "another algorithm: a calendar has no text; build a CalendarWindow in code, or write period in rules";
 const PARTS: &str = "a whole number of parts in the parentheses, as in sub-window(60)";
 
 impl fmt::Display for Limit {
@@ -48,6 +50,9 @@ impl fmt::Display for Limit {
             }
             LimitKind::LeakyBucketQueue => write!(f, "{name}(queue)")?,
             LimitKind::FirstUseWindow => write!(f, "{name}(first-use)")?,
+            LimitKind::CalendarWindow { calendar } => {
+                return write!(f, "{name}({calendar}) {}", self.quota.limit());
+            }
             LimitKind::SlidingWindow { strict: true } => write!(f, "{name}(strict)")?,
             LimitKind::SubWindow { parts, strict: false } => write!(f, "{name}({parts})")?,
             LimitKind::SubWindow { parts, strict: true } => write!(f, "{name}({parts}, strict)")?,
@@ -148,6 +153,7 @@ fn options_of(name: &str) -> &'static str {
             "token-bucket, token-bucket(interval), token-bucket(aligned) or token-bucket(aligned, at 8h, adaptive)"
         }
         "leaky-bucket" => "leaky-bucket or leaky-bucket(queue)",
+        "calendar-window" => NO_TEXT,
         "fixed-window" => "fixed-window or fixed-window(first-use)",
         "sliding-window" => "sliding-window or sliding-window(strict)",
         "sub-window" => "sub-window(60) or sub-window(60, strict)",

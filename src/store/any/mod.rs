@@ -1,7 +1,7 @@
 //! A store whose kind and algorithm are chosen at run time.
 //!
 //! Algorithms with equal decisions share one implementation: a greedy token bucket, and a leaky bucket as a meter, are
-//! GCRA. This leaves 23 pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
+//! GCRA. This leaves 25 pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
 //! pair without a call through a pointer. The first charge creates the store: see [`late`].
 
 mod late;
@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, Hash};
 use self::late::{DirectPlan, KeyedPlan, LateStore, Plan};
 use crate::algorithm::compact::CompactState;
 use crate::algorithm::{
-    CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, SlidingLog,
-    SlidingWindow, SubWindow, TokenBucket,
+    CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing,
+    SlidingLog, SlidingWindow, SubWindow, TokenBucket,
 };
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -131,6 +131,7 @@ enum Pair<K, H> {
     DirectBucket(DirectOf<TokenBucket, H>),
     DirectQueue(DirectOf<LeakyBucketQueue, H>),
     DirectSpacing(DirectOf<MinimumSpacing, H>),
+    DirectCalendar(DirectOf<CalendarWindow, H>),
     KeyedFixed(KeyedOf<K, FixedWindow, H>),
     KeyedGcra(KeyedOf<K, Gcra, H>),
     KeyedSliding(KeyedOf<K, SlidingWindow, H>),
@@ -139,6 +140,7 @@ enum Pair<K, H> {
     KeyedBucket(KeyedOf<K, TokenBucket, H>),
     KeyedQueue(KeyedOf<K, LeakyBucketQueue, H>),
     KeyedSpacing(KeyedOf<K, MinimumSpacing, H>),
+    KeyedCalendar(KeyedOf<K, CalendarWindow, H>),
     CompactFixed(CompactOf<FixedWindow, H>),
     CompactGcra(CompactOf<Gcra, H>),
     CompactSliding(CompactOf<SlidingWindow, H>),
@@ -152,8 +154,8 @@ enum Pair<K, H> {
 macro_rules! by_kind {
     ($pair:expr, $store:ident => $direct:expr, $keyed:expr, $compact:expr, $sketch:expr $(,)?) => {
         by_kind!(@$pair, $store;
-            [DirectFixed, DirectGcra, DirectSliding, DirectSub, DirectLog, DirectBucket, DirectQueue, DirectSpacing] $direct;
-            [KeyedFixed, KeyedGcra, KeyedSliding, KeyedSub, KeyedLog, KeyedBucket, KeyedQueue, KeyedSpacing] $keyed;
+            [DirectFixed, DirectGcra, DirectSliding, DirectSub, DirectLog, DirectBucket, DirectQueue, DirectSpacing, DirectCalendar] $direct;
+            [KeyedFixed, KeyedGcra, KeyedSliding, KeyedSub, KeyedLog, KeyedBucket, KeyedQueue, KeyedSpacing, KeyedCalendar] $keyed;
             [CompactFixed, CompactGcra, CompactSliding, CompactQueue, CompactSpacing] $compact;
             [SketchFixed, SketchSliding] $sketch;
         )
@@ -237,6 +239,9 @@ where
             }
             LimitKind::FirstUseWindow => {
                 planned!(FixedWindow::try_from_first_use(quota)?, [DirectFixed, KeyedFixed])
+            }
+            LimitKind::CalendarWindow { calendar } => {
+                planned!(CalendarWindow::try_new(calendar, quota.limit())?, [DirectCalendar, KeyedCalendar])
             }
             LimitKind::SlidingWindow { strict } => {
                 let window = SlidingWindow::try_new(quota)?;

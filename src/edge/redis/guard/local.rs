@@ -47,6 +47,10 @@ fn divided(limit: &Limit, processes: u32) -> Quota {
             let share = windows_of(parts);
             share.try_burst((quota.burst_size() / parts).max(1)).unwrap_or(share)
         }
+        // A period of a calendar cannot be longer, so each share has at least one unit in each.
+        LimitKind::CalendarWindow { .. } => {
+            Quota::try_new((quota.limit() / parts).max(1), quota.period()).unwrap_or(LEAST)
+        }
         _ => windows_of(parts),
     }
 }

@@ -26,6 +26,9 @@ pub(crate) fn can_decide_here(mode: &str, limit: &Limit) -> Result<(), QuotaErro
         | LimitKind::FixedWindow
         | LimitKind::SlidingWindow { .. } => return Ok(()),
         LimitKind::SlidingLog => ("sliding log", LATE, SLIDES),
+        LimitKind::CalendarWindow { .. } => {
+            ("calendar window", "it counts windows of one length", "FixedWindow::new")
+        }
         LimitKind::SubWindow { .. } => ("sub-window counter", LATE, SLIDES),
         LimitKind::MinimumSpacing { .. } => {
             ("minimum spacing", "units that are spent together have no spacing", "Gcra with a burst of 1")

@@ -94,6 +94,9 @@ impl Part {
             (Arithmetic::Batches(batches), LimitState::Batches { used, .. }) => {
                 batches.capacity.saturating_sub(used)
             }
+            (Arithmetic::Calendar(periods), LimitState::Batches { used, .. }) => {
+                periods.limit.saturating_sub(used)
+            }
             (_, LimitState::Plain { left, .. }) => left,
             _ => 0,
         }
@@ -148,6 +151,13 @@ impl Part {
                 batch: batches.batch,
                 to_boundary_ns: ends_us.saturating_sub(now_us).saturating_mul(NS),
                 period_ns: batches.period_us.saturating_mul(NS),
+            },
+            (Arithmetic::Calendar(periods), LimitState::Batches { ends_us, used }) => Facts::Batch {
+                used,
+                raised: 0,
+                batch: u64::MAX,
+                to_boundary_ns: ends_us.saturating_sub(now_us).saturating_mul(NS),
+                period_ns: periods.length_us(ends_us).saturating_mul(NS),
             },
             (_, LimitState::Plain { left: _, wait_us, reset_us, delay_us }) => {
                 let [retry_ns, reset_ns, delay_ns] =

@@ -1,4 +1,5 @@
-//! The calls to the shared state, its replies, and what the replies mean. Nothing here uses a connection or a clock.
+//! The calls to the shared state, its replies, and what the replies mean. Nothing here uses a connection. Only `script` reads a
+//! clock: the period of a calendar goes into the call.
 //!
 //! | part | contents |
 //! |---|---|

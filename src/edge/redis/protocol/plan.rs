@@ -28,9 +28,9 @@
 use std::fmt;
 
 use super::exact::{EXACT, MOST, above};
-use super::kinds::{Batches, FewKinds, KindSet, Log, Parts, Spacing};
+use super::kinds::{Batches, CalendarPeriods, FewKinds, KindSet, Log, Parts, Spacing};
 use crate::algorithm::compact::ticks::gcd;
-use crate::algorithm::{Limit, LimitKind};
+use crate::algorithm::{Calendar, Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
 
 /// The preferred maximum number of ticks of a burst.
@@ -51,12 +51,14 @@ pub struct Plan {
     names: Box<[Box<str>]>,
     /// The arguments of each limit.
     arguments: Box<[Arguments]>,
-    /// The kinds, if there are one or two limits.
+    /// The kinds, if there are one or two limits and no calendar.
     few: Option<FewKinds>,
+    /// Whether a limit has a calendar, so that the arguments of a call depend on its time.
+    needs_time: bool,
 }
 
 /// The name of a limit's kind in the arguments of a script, and its numbers as texts. They are written once, and not for
-/// each call.
+/// each call, except for calendars.
 type Arguments = (&'static str, Box<[Box<str>]>);
 
 /// One limit.
@@ -69,8 +71,8 @@ pub struct Part {
 }
 
 /// The end of the name of a limit's state. It contains the algorithm, so that no other algorithm reads the state; the
-/// index; and the period, the number of parts and the phase, because windows with other values begin and end at other
-/// times.
+/// index; and the period, the number of parts and the phase, or the calendar, because windows with other values begin and
+/// end at other times.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct StateName {
     letter: char,
@@ -78,6 +80,7 @@ pub struct StateName {
     period_us: Option<u64>,
     parts: u64,
     phase_us: u64,
+    calendar: Option<Calendar>,
 }
 
 /// The numbers that the script counts with.
@@ -89,6 +92,7 @@ pub(crate) enum Arithmetic {
     Parts(Parts),
     Spacing(Spacing),
     Batches(Batches),
+    Calendar(CalendarPeriods),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -137,6 +141,9 @@ impl Plan {
                     Arithmetic::Parts(Parts::new(&quota, parts, strict)?)
                 }
                 LimitKind::MinimumSpacing { spacing } => Arithmetic::Spacing(Spacing::new(spacing)?),
+                LimitKind::CalendarWindow { calendar } => {
+                    Arithmetic::Calendar(CalendarPeriods::new(calendar, &quota)?)
+                }
                 LimitKind::FirstUseWindow => Arithmetic::Batches(Batches::windows(&quota)?),
                 LimitKind::IntervalBucket => Arithmetic::Batches(Batches::bucket(&quota, None)?),
                 LimitKind::AlignedBucket { at, adaptive } => {
@@ -150,11 +157,18 @@ impl Plan {
     }
 
     fn of(parts: Box<[Part]>) -> Self {
+        let needs_time = parts.iter().any(|part| matches!(part.kind, Arithmetic::Calendar(_)));
+        let plan = Self::at(parts, 0);
+        Self { few: plan.few.filter(|_| !needs_time), needs_time, ..plan }
+    }
+
+    /// Creates the plan of calls at a time, in microseconds.
+    fn at(parts: Box<[Part]>, at_us: u64) -> Self {
         let kinds = parts.iter().map(|part| part.kind.text()).reduce(KindSet::with);
         let names = parts.iter().map(|part| part.name().to_string().into()).collect();
         let text = |number: &u64| number.to_string().into();
         let arguments = |part: &Part| {
-            let (kind, numbers) = part.kind.arguments();
+            let (kind, numbers) = part.kind.arguments(at_us);
             (kind, numbers.iter().map(text).collect())
         };
         let arguments: Box<[Arguments]> = parts.iter().map(arguments).collect();
@@ -163,7 +177,7 @@ impl Plan {
             [(first, _), (second, _)] => Some(FewKinds::new(first, Some(second))),
             _ => None,
         };
-        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)), names, arguments, few }
+        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)), names, arguments, few, needs_time: false }
     }
 
     /// The kinds of the limits.
@@ -181,9 +195,19 @@ impl Plan {
         &self.arguments
     }
 
-    /// The kinds, if there are one or two limits.
+    /// The kinds, if there are one or two limits and no calendar.
     pub(super) const fn few(&self) -> Option<FewKinds> {
         self.few
+    }
+
+    /// Whether a command needs [`Plan::with_time`].
+    pub(super) const fn needs_time(&self) -> bool {
+        self.needs_time
+    }
+
+    /// Returns the plan of calls at this time: the arguments have the periods of calendars.
+    pub(super) fn with_time(&self, at_us: u64) -> Self {
+        Self::at(self.parts.clone(), at_us)
     }
 
     /// The limits, in order.
@@ -228,11 +252,12 @@ impl Arithmetic {
             Self::Parts(_) => KindSet::of(3),
             Self::Spacing(_) => KindSet::of(4),
             Self::Batches(_) => KindSet::of(5),
+            Self::Calendar(_) => KindSet::of(6),
         }
     }
 
-    /// The name of its kind in the arguments of a script, and its numbers.
-    fn arguments(&self) -> (&'static str, Vec<u64>) {
+    /// The name of its kind in the arguments of a script, and its numbers. A calendar has the numbers of calls at a time.
+    fn arguments(&self, at_us: u64) -> (&'static str, Vec<u64>) {
         match *self {
             Self::Pace(Pace { interval, scale, capacity }) => ("g", vec![interval, scale, capacity]),
             Self::Windows(windows) => {
@@ -250,6 +275,10 @@ impl Arithmetic {
                     Some(_) => "a",
                 };
                 (kind, vec![capacity, period_us, batch, phase_us.unwrap_or(0)])
+            }
+            Self::Calendar(periods) => {
+                let [own, next, after] = periods.starts_us(at_us);
+                ("c", vec![periods.limit, own, next, after])
             }
         }
     }
@@ -280,12 +309,14 @@ impl Part {
             Arithmetic::Batches(batches) => {
                 batches.period_us.saturating_mul(batches.periods(batches.capacity))
             }
+            // The longest period.
+            Arithmetic::Calendar(_) => self.limit.quota().period_ns().div_ceil(1_000),
         }
     }
 
     /// The end of the name of its state.
     pub const fn name(&self) -> StateName {
-        let (mut parts, mut phase_us) = (1, 0);
+        let (mut parts, mut phase_us, mut calendar) = (1, 0, None);
         let (letter, period_us) = match self.kind {
             Arithmetic::Pace(_) => ('g', None),
             Arithmetic::Windows(windows) => (if windows.slides { 's' } else { 'f' }, Some(windows.period_us)),
@@ -306,16 +337,23 @@ impl Part {
                 };
                 (letter, Some(batches.period_us))
             }
+            Arithmetic::Calendar(periods) => {
+                calendar = Some(periods.calendar);
+                ('c', None)
+            }
         };
-        StateName { letter, index: self.index, period_us, parts, phase_us }
+        StateName { letter, index: self.index, period_us, parts, phase_us, calendar }
     }
 }
 
-/// Writes names like `g0`, `f1:1d`, `s0:1500ms`, `p0:1h/60`, `a0:1d+8h`. Each time is in the largest unit that gives a
-/// whole number.
+/// Writes names like `g0`, `f1:1d`, `s0:1500ms`, `p0:1h/60`, `a0:1d+8h`, `c0:month in Europe/Berlin`. Each time is in the
+/// largest unit that gives a whole number.
 impl fmt::Display for StateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.letter, self.index)?;
+        if let Some(calendar) = self.calendar {
+            write!(f, ":{calendar}")?;
+        }
         let Some(period_us) = self.period_us else { return Ok(()) };
         write!(f, ":{}", InUnits(period_us))?;
         if self.parts != 1 {

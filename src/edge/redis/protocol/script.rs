@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::Write;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use ::redis::{Cmd, ErrorKind as Theirs, RedisError, RedisWrite, Script, Value};
 use smallvec::SmallVec;
@@ -13,7 +13,7 @@ use super::exact::{EXACT, LAST_US};
 use super::kinds::{FewKinds, Form, KindSet, Questions};
 use super::model::MARGINS_US;
 use super::plan::{Arithmetic, Plan, Windows};
-use crate::base::clock::Timestamp;
+use crate::base::clock::{Timestamp, unix_nanos};
 
 /// The most numbers of a limit.
 const NUMBERS: usize = 4;
@@ -98,6 +98,10 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
         add_numbers(&mut command, plan);
         return command;
     }
+    if plan.needs_time() {
+        let plan = Arc::new(plan.with_time(calendar_time_us(call)));
+        return command(&Call { tag: call.tag.clone(), plan, ..*call }, by);
+    }
     let posts = matches!(call.ask, Question::Post { .. });
     let letters: &[&str] = if posts { &["", "p"] } else { &[""] };
     let script = match few {
@@ -138,6 +142,14 @@ fn add_texts(command: &mut Cmd, numbers: &[Box<str>], least: usize) {
     }
     for _ in numbers.len()..least {
         command.arg(0);
+    }
+}
+
+/// The time whose period a call sends. Without a time, the server's time selects the period, and the wall clock is near it.
+fn calendar_time_us(call: &Call) -> u64 {
+    match (call.ask, call.now) {
+        (Question::Refund { at_us, .. }, _) => at_us,
+        (_, now) => now.map_or_else(unix_nanos, Timestamp::as_nanos) / 1_000,
     }
 }
 
@@ -270,7 +282,7 @@ pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
             (Arithmetic::Windows(_), &[start_us, previous, current, ref others @ ..]) => {
                 (LimitState::Windows { start_us, previous, current }, others)
             }
-            (Arithmetic::Batches(_), &[ends_us, used, ref others @ ..]) => {
+            (Arithmetic::Batches(_) | Arithmetic::Calendar(_), &[ends_us, used, ref others @ ..]) => {
                 (LimitState::Batches { ends_us, used }, others)
             }
             (

@@ -3,8 +3,11 @@
 //! Times are whole microseconds, so a period or a part that is not a whole number of them is an error, which names the
 //! nearest values that work. Only a spacing is rounded, up, which denies more and never admits more.
 
+mod calendar;
+
 use std::time::Duration;
 
+pub(crate) use self::calendar::CalendarPeriods;
 use super::exact::{EXACT, MOST, above, period_us};
 use crate::algorithm::SubWindow;
 use crate::base::clock::{Timestamp, saturating_nanos};
@@ -17,17 +20,18 @@ const DECIDE: &str = include_str!("decide.lua");
 const DECISION: &str = "-- The decision is between these two parts.\n";
 
 /// The kinds with their texts. A script contains the texts that its plan needs.
-const TEXTS: [(&[&str], &str); 6] = [
+const TEXTS: [(&[&str], &str); 7] = [
     (&["g"], include_str!("pace.lua")),
     (&["f", "s", "S"], include_str!("windows.lua")),
     (&["l"], include_str!("log.lua")),
     (&["p", "P"], include_str!("parts.lua")),
     (&["m"], include_str!("spacing.lua")),
     (&["i", "a", "A"], include_str!("batches.lua")),
+    (&["c"], include_str!("calendar.lua")),
 ];
 
 /// The names of the kinds, and for each the index of its text, and how many numbers a reply has.
-const KINDS: [(&str, usize, usize); 11] = [
+const KINDS: [(&str, usize, usize); 12] = [
     ("g", 0, 1),
     ("f", 1, 3),
     ("s", 1, 3),
@@ -39,6 +43,7 @@ const KINDS: [(&str, usize, usize); 11] = [
     ("i", 5, 2),
     ("a", 5, 2),
     ("A", 5, 2),
+    ("c", 6, 2),
 ];
 
 /// The questions that a script for one or two limits answers.

@@ -75,7 +75,7 @@ impl BatchesView {
 
     /// Returns when the state has no effect any more.
     pub(super) fn until_us(part: &Part, ends_us: u64, used: u64) -> u64 {
-        let Arithmetic::Batches(batches) = part.kind else { return 0 };
+        let Arithmetic::Batches(batches) = part.kind else { return ends_us };
         let periods = batches.periods(used);
         let periods = if batches.adaptive { periods } else { periods.saturating_sub(1) };
         ends_us.saturating_add(periods.saturating_mul(batches.period_us))

@@ -16,6 +16,7 @@
 //! a changed period begins with an empty count.
 
 mod batches;
+mod calendar;
 mod log;
 mod pace;
 mod parts;
@@ -25,6 +26,7 @@ mod windows;
 use std::collections::VecDeque;
 
 use self::batches::BatchesView;
+use self::calendar::CalendarView;
 use self::log::LogView;
 use self::parts::{Counts, PartsView};
 use self::spacing::SpacingView;
@@ -111,6 +113,7 @@ enum Now {
     Parts(PartsView),
     Spacing(SpacingView),
     Batches(BatchesView),
+    Calendar(CalendarView),
 }
 
 /// Answers a question.
@@ -281,6 +284,7 @@ fn view(part: &Part, state: Option<StoredState>, now_us: u64) -> View {
         Arithmetic::Parts(parts) => PartsView::view(parts, state, now_us),
         Arithmetic::Spacing(spacing) => SpacingView::view(spacing, state, now_us),
         Arithmetic::Batches(batches) => BatchesView::view(batches, state, now_us),
+        Arithmetic::Calendar(periods) => CalendarView::view(periods, state, now_us),
     }
 }
 
@@ -316,6 +320,7 @@ impl View {
             Now::Parts(parts) => parts.charge(units),
             Now::Spacing(spacing) => spacing.charge(units, now_us),
             Now::Batches(batches) => batches.charge(units),
+            Now::Calendar(calendar) => calendar.charge(units),
         };
         self.is_changed |= charged > 0;
         charged
@@ -340,6 +345,7 @@ impl View {
             Now::Parts(parts) => parts.refund(units, at_us, now_us),
             Now::Spacing(spacing) => spacing.refund(units, at_us, now_us),
             Now::Batches(batches) => batches.refund(units, at_us),
+            Now::Calendar(calendar) => calendar.refund(units, at_us),
         };
         self.is_changed |= back > 0;
         back
@@ -363,6 +369,7 @@ impl View {
             Now::Parts(parts) => parts.state(),
             Now::Spacing(spacing) => spacing.state(),
             Now::Batches(batches) => batches.state(),
+            Now::Calendar(calendar) => calendar.state(),
         }
     }
 
@@ -377,6 +384,7 @@ impl View {
             Now::Parts(parts) => parts.standing(cost, now_us),
             Now::Spacing(spacing) => spacing.standing(now_us),
             Now::Batches(batches) => batches.standing(),
+            Now::Calendar(calendar) => calendar.standing(),
         }
     }
 }

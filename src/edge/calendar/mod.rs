@@ -1,0 +1,242 @@
+//! Calendars: the months, years, weeks and days of a time zone, as the periods of a limit.
+//!
+//! ```
+//! use tollgate::calendar::CalendarPeriod;
+//! use tollgate::{Calendar, CalendarWindow, RateLimiter, Timestamp};
+//!
+//! let months = Calendar::at_hour("Europe/Berlin", CalendarPeriod::Month { day: 15 }, 6)?;
+//! assert_eq!(months.to_string(), "month from day 15 at 06:00 in Europe/Berlin");
+//!
+//! let limiter = RateLimiter::builder(CalendarWindow::new(months, 1_000)).keyed::<String>();
+//! assert!(limiter.check("customer 17").is_allowed());
+//! # Ok::<(), tollgate::calendar::CalendarError>(())
+//! ```
+//!
+//! A table with the beginning of each period is computed when a calendar is first built, and stays until the process ends.
+//! [`guide::calendars`](crate::guide::calendars) explains short months, daylight saving, and changes of the rules.
+
+mod error;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::iter::successors;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::civil::Date;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+
+pub use self::error::CalendarError;
+use self::error::Reason;
+use crate::algorithm::{Calendar, CalendarTable};
+
+/// The most calendars of a process: tables are never freed.
+const MOST: usize = 1_000;
+
+/// The tables of all calendars, by their text.
+static TABLES: Mutex<BTreeMap<String, &'static CalendarTable>> = Mutex::new(BTreeMap::new());
+
+/// The length of a calendar's periods, and the day on which they begin.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum CalendarPeriod {
+    /// Days of the zone. They have 23 or 25 hours if daylight saving begins or ends.
+    Day,
+    /// Weeks that begin on this day.
+    Week {
+        /// The first day.
+        from: Weekday,
+    },
+    /// Months that begin on this day.
+    Month {
+        /// The first day, from 1 to 31. In a month without this day, the period begins on the month's last day.
+        day: u8,
+    },
+    /// Years that begin on this day.
+    Year {
+        /// The month of the first day, from 1 to 12.
+        month: u8,
+        /// The first day, from 1. February 29 is February 28 in most years.
+        day: u8,
+    },
+}
+
+/// A day of the week.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Weekday {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
+}
+
+impl Weekday {
+    /// The days with their names, from Monday.
+    pub(crate) const ALL: [(&'static str, Self); 7] = [
+        ("monday", Self::Monday),
+        ("tuesday", Self::Tuesday),
+        ("wednesday", Self::Wednesday),
+        ("thursday", Self::Thursday),
+        ("friday", Self::Friday),
+        ("saturday", Self::Saturday),
+        ("sunday", Self::Sunday),
+    ];
+}
+
+impl Calendar {
+    /// Creates a calendar in a time zone. Its periods begin at midnight.
+    ///
+    /// # Errors
+    /// Returns an error if no zone has this name, if no month has the period's day, or if the process has 1,000 other
+    /// calendars.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::calendar::CalendarPeriod;
+    /// use tollgate::{Calendar, Timestamp};
+    ///
+    /// let days = Calendar::new("Europe/Berlin", CalendarPeriod::Day)?;
+    /// let noon = Timestamp::from_secs(1_774_778_400); // 2026-03-29, when daylight saving begins
+    /// let day = days.period_at(noon);
+    /// assert_eq!(day.end.duration_since(day.start).as_secs(), 23 * 3_600);
+    ///
+    /// let error = Calendar::new("Europe/Berln", CalendarPeriod::Day).unwrap_err();
+    /// assert!(error.to_string().contains("did you mean Europe/Berlin"));
+    /// # Ok::<(), tollgate::calendar::CalendarError>(())
+    /// ```
+    /// # Complexity
+    /// The first calendar of a kind computes its table: about 50,000 days, or 1,600 months. Others find it.
+    #[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
+    pub fn new(zone: &str, period: CalendarPeriod) -> Result<Self, CalendarError> {
+        Self::at_hour(zone, period, 0)
+    }
+
+    /// Creates a calendar whose periods begin at this hour of the day, from 0 to 23. If a day does not have this hour,
+    /// its period begins when the clocks have gone forward. If it has the hour twice, the first one counts.
+    ///
+    /// # Errors
+    /// The same as for [`Calendar::new`], or if the hour is above 23.
+    #[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
+    pub fn at_hour(zone: &str, period: CalendarPeriod, hour: u8) -> Result<Self, CalendarError> {
+        period.check()?;
+        within("hour", hour, 0, 23)?;
+        let found = find(zone)?;
+        let name = found.iana_name().unwrap_or(zone);
+        let text = match hour {
+            0 => format!("{period} in {name}"),
+            hour => format!("{period} at {hour:02}:00 in {name}"),
+        };
+        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = tables.get(&text) {
+            return Ok(Self::of(table));
+        }
+        if tables.len() >= MOST {
+            return Err(Reason::TooMany.into());
+        }
+        let table = CalendarTable::new(text.as_str().into(), period.starts(hour, &found));
+        let table: &'static _ = Box::leak(Box::new(table));
+        tables.insert(text, table);
+        Ok(Self::of(table))
+    }
+}
+
+impl CalendarPeriod {
+    fn check(self) -> Result<(), CalendarError> {
+        match self {
+            Self::Day | Self::Week { .. } => Ok(()),
+            Self::Month { day } => within("day", day, 1, 31),
+            Self::Year { month, day } => {
+                within("month", month, 1, 12)?;
+                // A leap year.
+                within("day", day, 1, clamped(2_024, month, 31).day().unsigned_abs())
+            }
+        }
+    }
+
+    /// Returns the seconds at which periods begin, in ascending order. Times before the epoch count as the epoch.
+    fn starts(self, hour: u8, zone: &TimeZone) -> impl Iterator<Item = u32> {
+        let second = move |date: Date| {
+            // A start inside a gap is moved forward by the gap. Of two equal times of day, the earlier one counts.
+            let start = zone.to_ambiguous_timestamp(date.at(hour.cast_signed(), 0, 0, 0)).compatible();
+            start.ok().and_then(|start| u32::try_from(start.as_second().max(0)).ok())
+        };
+        self.dates().map_while(second)
+    }
+
+    /// Returns the dates on which periods begin, from a date before the epoch in every zone.
+    fn dates(self) -> Box<dyn Iterator<Item = Date>> {
+        const FIRST: Date = Date::constant(1969, 12, 30);
+        const YEARS: std::ops::Range<i16> = 1969..2_108;
+        let days = successors(Some(FIRST), |date| date.tomorrow().ok());
+        match self {
+            Self::Day => Box::new(days),
+            Self::Week { from } => {
+                let place = from as i8;
+                Box::new(days.filter(move |date| date.weekday().to_monday_zero_offset() == place))
+            }
+            Self::Month { day } => {
+                Box::new(YEARS.flat_map(move |year| (1..=12).map(move |month| clamped(year, month, day))))
+            }
+            Self::Year { month, day } => Box::new(YEARS.map(move |year| clamped(year, month, day))),
+        }
+    }
+}
+
+impl fmt::Display for CalendarPeriod {
+    /// Writes the period, and its start unless that is the usual one: `month from day 15`, `week from sunday`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Day => f.write_str("day"),
+            Self::Week { from: Weekday::Monday } => f.write_str("week"),
+            Self::Week { from } => write!(f, "week from {}", Weekday::ALL[from as usize].0),
+            Self::Month { day: 1 } => f.write_str("month"),
+            Self::Month { day } => write!(f, "month from day {day}"),
+            Self::Year { month: 1, day: 1 } => f.write_str("year"),
+            Self::Year { month, day } => write!(f, "year from {month:02}-{day:02}"),
+        }
+    }
+}
+
+/// Returns a date, or the last date of its month.
+fn clamped(year: i16, month: u8, day: u8) -> Date {
+    let first = Date::constant(year, month.cast_signed(), 1);
+    let last = first.last_of_month();
+    Date::new(year, month.cast_signed(), day.cast_signed()).unwrap_or(last)
+}
+
+fn within(what: &'static str, got: u8, least: u8, most: u8) -> Result<(), CalendarError> {
+    if (least..=most).contains(&got) {
+        return Ok(());
+    }
+    Err(Reason::Range { what, got, least, most }.into())
+}
+
+fn find(zone: &str) -> Result<TimeZone, CalendarError> {
+    let zones = TimeZoneDatabase::bundled();
+    zones.get(zone).map_err(|_| {
+        let names = zones.available().map(|name| name.as_str().to_owned());
+        Reason::Zone { name: zone.chars().take(80).collect(), nearest: nearest(zone, names) }.into()
+    })
+}
+
+/// Returns up to three names that the author probably meant, the most similar one first.
+fn nearest(zone: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+    // A long text is not a misspelt name, and the comparison would take long.
+    if zone.len() > 64 {
+        return Vec::new();
+    }
+    let zone = zone.to_ascii_lowercase();
+    let mut alike: Vec<(f64, String)> = names
+        .map(|name| {
+            let lower = name.to_ascii_lowercase();
+            // Someone may write the city alone.
+            let city = lower.rsplit('/').next().unwrap_or_default();
+            (strsim::jaro_winkler(&zone, &lower).max(strsim::jaro_winkler(&zone, city)), name)
+        })
+        .filter(|&(likeness, _)| likeness > 0.8)
+        .collect();
+    alike.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+    alike.into_iter().take(3).map(|(_, name)| name).collect()
+}
