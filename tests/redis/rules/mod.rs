@@ -1,6 +1,8 @@
 //! Rules whose limits several processes share. In these tests each `Rules` stands for one process, and all use one
 //! server.
 
+#[cfg(feature = "calendar")]
+mod calendars;
 mod count_denials;
 mod failures;
 mod long_keys;

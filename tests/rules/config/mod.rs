@@ -6,6 +6,8 @@
 //! - Identities are unique. Other numbers, algorithms and stores do not change them.
 
 mod addresses;
+#[cfg(feature = "calendar")]
+mod calendars;
 mod formats;
 mod go;
 mod guide;

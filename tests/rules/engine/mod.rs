@@ -1,5 +1,7 @@
 //! Rules decide requests: the samples in Envoy's language row by row, and Tollgate's additions.
 
+#[cfg(feature = "calendar")]
+mod calendars;
 mod charging;
 mod classes;
 mod count_denials;

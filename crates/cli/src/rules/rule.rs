@@ -1,6 +1,7 @@
 //! The contents of a rule, for people and for programs.
 
 use serde_json::{Value, json};
+use tollgate::LimitKind;
 use tollgate::rules::{Amount, Rule, RuleClass, Shared, Store};
 
 use crate::human;
@@ -44,6 +45,10 @@ pub fn says(rule: &Rule) -> Value {
         "memory_bytes": memory,
         "max_keys": max_keys,
     });
+    let calendar = match own.map(|own| own.kind()) {
+        Some(LimitKind::CalendarWindow { calendar }) => json!({ "calendar": calendar.to_string() }),
+        _ => Value::Null,
+    };
     let rest = json!({
         "soft": Some(rule.soft).filter(|&soft| soft < u64::MAX),
         "shadow": rule.shadow,
@@ -53,7 +58,7 @@ pub fn says(rule: &Rule) -> Value {
         "class": rule.class.as_ref().map(|class| json!({ "name": class.name, "share_per_million": class.share.share() })),
         "replaces": rule.replaces,
     });
-    merged([limit, shared, rest])
+    merged([limit, calendar, shared, rest])
 }
 
 /// The limit, its algorithm and its store.
@@ -67,7 +72,11 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
             let share =
                 |class: &RuleClass| format!("{} of ", human::share(class.share.share().into(), 1_000_000));
             let share = rule.class.as_ref().map_or_else(String::new, share);
-            [format!("{share}{}", limit.quota()), limit.kind().name().to_owned(), store]
+            let quota = match limit.kind() {
+                LimitKind::CalendarWindow { calendar } => format!("{}/{calendar}", limit.most()),
+                _ => limit.quota().to_string(),
+            };
+            [format!("{share}{quota}"), limit.kind().name().to_owned(), store]
         }
         _ => without_store("?"),
     }

@@ -68,19 +68,21 @@ impl MapKind {
     pub(super) const RATE_LIMIT: Self = Self {
         called: "rate_limit",
         envoys: "unit requests_per_unit unlimited name replaces",
-        ours: "algorithm burst every strict parts store memory max_keys soft enforced headers mode on_failure \
-               processes timeout",
+        ours: "period time_zone starts algorithm burst every strict parts store memory max_keys soft enforced headers \
+               mode on_failure processes timeout",
     };
+    pub(super) const STARTS: Self = Self { called: "starts", envoys: "", ours: "month day weekday hour" };
     pub(super) const REPLACED: Self = Self { called: "an item of replaces", envoys: "name", ours: "" };
     pub(super) const TIER: Self =
         Self { called: "a tier", envoys: "", ours: "members ranges rate_limit rate_limits prefixes" };
     pub(super) const PREFIXES: Self = Self { called: "prefixes", envoys: "", ours: "ipv4 ipv6" };
 
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::ROOT,
         Self::SETTINGS,
         Self::DESCRIPTOR,
         Self::RATE_LIMIT,
+        Self::STARTS,
         Self::REPLACED,
         Self::TIER,
         Self::PREFIXES,

@@ -32,6 +32,15 @@ pub(super) struct Draft {
 /// A limit with what distinguishes it from the other limits of its descriptor, if there are several.
 pub(super) type Labelled = (Draft, Option<LimitLabel>);
 
+/// The periods in which a limit counts.
+struct Periods {
+    /// Distinguishes the limit from others of its descriptor, if it has no name.
+    label: String,
+    /// The longest length of a period.
+    length: Duration,
+    calendar: Option<LimitKind>,
+}
+
 impl Checker {
     /// `None` if the limit cannot be read, which is reported.
     pub(super) fn limit(&mut self, node: &FileNode, path: &FieldPath<'_>) -> Option<Draft> {
@@ -51,8 +60,7 @@ impl Checker {
             self.reject_settings_of_unlimited(&fields);
             return Some(draft("unlimited", Amount::Unlimited, u64::MAX));
         }
-        let unit = self.unit(&fields);
-        let every = self.number(&fields, "every", 1, u32::MAX).unwrap_or(1);
+        let periods = self.periods(&fields);
         let limit = if fields.has("requests_per_unit") {
             self.number(&fields, "requests_per_unit", 0, u32::MAX)
         } else {
@@ -61,12 +69,42 @@ impl Checker {
             self.warnings.add(node.at, path, message, remedy);
             Some(0)
         };
-        let parameters = self.parameters(&fields);
+        let parameters = self.parameters(&fields, periods.as_ref().and_then(|periods| periods.calendar));
+        let Periods { label, length, calendar } = periods?;
+        if let (Some(_), Some(0)) = (calendar, limit) {
+            let message = "a limit of 0 denies all requests at all times, so a calendar has no effect on it";
+            self.wrong(&fields, "period", message, "write unit instead of period");
+            return None;
+        }
+        let (limit, soft) = self.quota(&fields, (u64::from(limit?), length), parameters?)?;
+        Some(draft(&label, limit, soft))
+    }
+
+    /// Reads in which periods a limit counts.
+    fn periods(&mut self, fields: &MapFields<'_, '_>) -> Option<Periods> {
+        if fields.has("period") {
+            let (period, calendar) = self.calendar(fields)?;
+            let length = calendar.quota(1).ok()?.period();
+            let calendar = Some(LimitKind::CalendarWindow { calendar });
+            return Some(Periods { label: format!("calendar-{period}"), length, calendar });
+        }
+        self.reject_calendar_settings(fields);
+        let unit = self.unit(fields);
+        let every = self.number(fields, "every", 1, u32::MAX).unwrap_or(1);
         let unit = unit?;
-        let period = Duration::from_secs(unit.period().as_secs().saturating_mul(u64::from(every)));
-        let (limit, soft) = self.quota(&fields, (u64::from(limit?), period), parameters?)?;
-        let unit = if every == 1 { unit.to_string() } else { format!("{every}-{unit}") };
-        Some(draft(&unit, limit, soft))
+        let length = Duration::from_secs(unit.period().as_secs().saturating_mul(u64::from(every)));
+        let label = if every == 1 { unit.to_string() } else { format!("{every}-{unit}") };
+        Some(Periods { label, length, calendar: None })
+    }
+
+    /// Reports the keys of a calendar in a limit without one.
+    fn reject_calendar_settings(&mut self, fields: &MapFields<'_, '_>) {
+        for key in ["time_zone", "starts"] {
+            if fields.has(key) {
+                let message = format!("{key} applies only to a period of the calendar");
+                self.wrong(fields, key, message, "remove it, or write period: month instead of unit: month");
+            }
+        }
     }
 
     fn unit(&mut self, fields: &MapFields<'_, '_>) -> Option<Unit> {
@@ -122,11 +160,24 @@ impl Checker {
         names
     }
 
-    fn parameters(&mut self, fields: &MapFields<'_, '_>) -> Option<(LimitKind, Option<Store>)> {
+    fn parameters(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+        calendar: Option<LimitKind>,
+    ) -> Option<(LimitKind, Option<Store>)> {
         let before = self.problems.len();
         let algorithm = match fields.has("algorithm") {
-            true => self.word(fields, "algorithm", "algorithm", ALGORITHMS),
-            false => Some(self.settings.algorithm.unwrap_or(DEFAULT_ALGORITHM)),
+            true => match (self.word(fields, "algorithm", "algorithm", ALGORITHMS), calendar) {
+                (Some(LimitKind::FixedWindow), Some(calendar)) => Some(calendar),
+                (Some(other), Some(calendar)) => {
+                    let message = format!("{} cannot count periods of the calendar", other.name());
+                    let remedy = "remove it, or use algorithm: fixed-window, or write unit instead of period";
+                    self.wrong(fields, "algorithm", message, remedy);
+                    Some(calendar)
+                }
+                (algorithm, _) => algorithm,
+            },
+            false => calendar.or(self.settings.algorithm).or(Some(DEFAULT_ALGORITHM)),
         };
         let strict = self.flag(fields, "strict");
         let given = self.number(fields, "parts", 1, u32::MAX);

@@ -4,6 +4,11 @@
 //! YAML, JSON, TOML ──► nodes, each with its line and column ──► one checker ──► rules, problems and warnings
 //! ```
 
+#[cfg(feature = "calendar")]
+mod calendar;
+#[cfg(not(feature = "calendar"))]
+#[path = "no_calendar.rs"]
+mod calendar;
 mod check;
 mod checker;
 mod classes;

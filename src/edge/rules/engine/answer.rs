@@ -467,7 +467,13 @@ impl<'a> Status<'a> {
             Amount::Limited { limit, .. } if limit.kind() == LimitKind::FixedWindow => {
                 limit.quota().period_ns()
             }
-            Amount::Limited { .. } => 0,
+            Amount::Limited { limit, .. } => match limit.kind() {
+                LimitKind::CalendarWindow { calendar } => {
+                    let end = calendar.period_at(decision.at()).end;
+                    return Some(end.duration_since(decision.at()));
+                }
+                _ => 0,
+            },
         };
         if let Some(passed_ns) = decision.at_ns().checked_rem(window) {
             return Some(Duration::from_nanos(window - passed_ns));

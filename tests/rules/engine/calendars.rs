@@ -1,0 +1,95 @@
+//! Rules that count in periods of a calendar: the ends of periods in all figures, and loads.
+
+use std::time::Duration;
+
+use tollgate::Timestamp;
+use tollgate::rules::Code;
+
+use super::{Scene, code, left, one};
+
+const X: [(&str, &str); 1] = [("a", "x")];
+/// 2026-11-27 12:00 in UTC, and the period of the 15th at 06:00 in Berlin that contains it.
+const NOW: u64 = 1_795_780_800;
+const START: u64 = 1_794_718_800;
+const END: u64 = 1_797_310_800;
+
+fn monthly(limit: u32) -> String {
+    one(&format!(
+        "{{ period: month, time_zone: Europe/Berlin, starts: {{ day: 15, hour: 6 }}, requests_per_unit: {limit} }}"
+    ))
+}
+
+fn scene(text: &str) -> Scene {
+    let scene = Scene::new(text);
+    scene.clock.set(Timestamp::from_secs(NOW));
+    scene
+}
+
+/// Both ways of charging: the figures of an admission and of a denial point to the end of the period.
+#[test]
+fn figures_point_to_end_of_period() {
+    for scene in [scene(&monthly(3)), Scene::counting_first(&monthly(3))] {
+        scene.clock.set(Timestamp::from_secs(NOW));
+        let to_end = Some(Duration::from_secs(END - NOW));
+        let answer = scene.ask_n(&X, 0);
+        assert_eq!(answer.status(0).reset_after(), to_end, "also for a key that used nothing");
+        assert_eq!(scene.admitted(&X, 5), 3);
+        let answer = scene.ask(&X);
+        assert_eq!(code(&answer), Code::OverLimit);
+        assert_eq!(answer.status(0).reset_after(), to_end);
+        assert_eq!(answer.retry_after(), to_end);
+        scene.advance(END - NOW - 1);
+        assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(1)));
+        scene.advance(1);
+        assert_eq!(scene.admitted(&X, 5), 3, "the next period begins");
+        assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(31 * 86_400)));
+    }
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn header_fields_show_the_length_and_the_end_of_the_period() {
+    use tollgate::http::Fields;
+
+    let scene = scene(&monthly(3));
+    let answer = scene.ask(&X);
+    let policies: Vec<_> = answer.limits().filter_map(|limit| limit.policy("monthly")).collect();
+    let mut headers = http::HeaderMap::new();
+    Fields::default().write(&mut headers, &policies);
+    assert_eq!(headers["ratelimit-policy"], format!("\"monthly\";q=3;w={}", END - START));
+    assert_eq!(headers["ratelimit"], format!("\"monthly\";r=2;t={}", END - NOW));
+}
+
+/// A load of another limit of the same calendar keeps the used units in the period. A load of another calendar
+/// counts them in the period of the new one.
+#[test]
+fn loads_keep_usage() {
+    for charging in [Scene::new, Scene::counting_first] {
+        let scene = charging(&monthly(10));
+        scene.clock.set(Timestamp::from_secs(NOW));
+        assert_eq!(scene.admitted(&X, 6), 6);
+        scene.reload(&monthly(8));
+        assert_eq!(left(&scene, &X), 2);
+        scene.reload(&monthly(10));
+        assert_eq!(left(&scene, &X), 4, "a lower limit forgot used units");
+        scene.reload(&one("{ period: month, requests_per_unit: 10 }"));
+        assert_eq!(left(&scene, &X), 4, "the calendar month of UTC");
+        scene.advance(Duration::from_secs(1_796_083_200 - NOW).as_secs());
+        assert_eq!(left(&scene, &X), 10, "2026-12-01 in UTC");
+    }
+}
+
+/// One counter for all requests, and a keyed store.
+#[test]
+fn calendars_work_in_every_place_that_can_hold_them() {
+    let text = "domain: edge\ntollgate: {}\ndescriptors:\n  - key: a\n    rate_limits:\n      - { period: day, time_zone: Asia/Kathmandu, requests_per_unit: 4, store: keyed, max_keys: 10 }\n  - key: b\n    value: all\n    rate_limit: { period: year, requests_per_unit: 2 }\n";
+    let scene = scene(text);
+    assert_eq!(scene.admitted(&X, 9), 4);
+    assert_eq!(scene.admitted(&[("b", "all")], 9), 2);
+    let midnight = 1_795_803_300; // 2026-11-28 00:00 in Kathmandu
+    scene.advance(midnight - NOW - 1);
+    assert_eq!(scene.admitted(&X, 9), 0);
+    scene.advance(1);
+    assert_eq!(scene.admitted(&X, 9), 4);
+    assert_eq!(scene.admitted(&[("b", "all")], 9), 0);
+}
