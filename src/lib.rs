@@ -184,7 +184,7 @@
 //! | a semaphore, tower's `ConcurrencyLimit` | limits on *concurrent* requests, with waiting: they bound the work in progress, not a rate. For a limit on each key, see [`sketch::InFlight`] |
 //! | a script in Redis, Envoy's rate limit service | a limit that programs in several languages share. Among your own Rust programs, use the feature `redis` |
 //! | nginx, HAProxy, Envoy, a CDN | floods: they deny requests before the requests cost your server a connection and a handshake. Use this crate for limits on accounts and actions |
-//! | a database | billing, such as paid calls per month: this crate's counts are lost when the process ends, unless you save them ([`RateLimiter::snapshot`]) |
+//! | a database | billing, such as paid calls per month ([`guide::calendars`] has the limits): this crate's counts are lost when the process ends, unless you save them ([`RateLimiter::snapshot`]) |
 //!
 //! # Guides
 //!
@@ -199,6 +199,7 @@
 //! | [`guide::distinct_values`] | how many different values a client uses: user names, devices |
 //! | [`guide::priorities`] | headroom for important requests: several classes on one count |
 //! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
+//! | [`guide::calendars`] | feature `calendar`: quotas by the month, year, week or day of a time zone |
 //! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
 //! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
 //! | [`guide::middleware`], [`guide::http`] | feature `tower`: limits in front of a server; feature `http`: the headers and bodies that clients receive |
@@ -253,6 +254,11 @@ pub mod guide {
     pub mod before_production {
         #![cfg_attr(feature = "std", doc = include_str!("guide/before_production.md"))]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
+    }
+    pub mod calendars {
+        #![cfg_attr(feature = "calendar", doc = include_str!("guide/calendars.md"))]
+        #![cfg_attr(all(feature = "calendar", feature = "rules"), doc = include_str!("guide/calendars_rules.md"))]
+        #![cfg_attr(not(feature = "calendar"), doc = "This guide needs the feature `calendar`.")]
     }
     pub mod configuration {
         #![cfg_attr(feature = "std", doc = include_str!("guide/configuration.md"))]
