@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use std::time::Duration;
 use tollgate::calendar::{CalendarPeriod, Weekday};
 use tollgate::{
-    AnyLimiter, Calendar, CalendarWindow, Carry, Decision, FixedWindow, Limit, LimitKind, ManualClock,
+    AnyLimiter, Calendar, CalendarWindow, Carry, Class, Decision, FixedWindow, Limit, LimitKind, ManualClock,
     Outcome, Quota, RateLimiter, StoreKind, Timestamp, check_all,
 };
 use tollgate_testing::operations::config;
@@ -305,6 +305,21 @@ fn calendar_window_agrees_with_plain_model() {
             Ok(())
         })
         .unwrap();
+}
+
+/// A class leaves units to others until the period ends.
+#[test]
+fn classes_share_the_count_of_a_period() {
+    let clock = ManualClock::new(at(START));
+    let limiter = RateLimiter::builder(CalendarWindow::new(months(), 10)).clock(clock.clone()).keyed::<u64>();
+    let admitted = |class| (0..20).filter(|_| limiter.check_class(&7, 1, class).is_allowed()).count();
+    assert_eq!(admitted(Class::percent(50)), 5);
+    let denied = limiter.check_class(&7, 2, Class::percent(50));
+    assert_eq!((denied.outcome(), denied.limit(), denied.remaining()), (Outcome::Denied, 5, 0));
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(END - START)));
+    assert_eq!(admitted(Class::ALL), 5);
+    clock.set(at(END));
+    assert_eq!(admitted(Class::percent(50)), 5);
 }
 
 #[test]

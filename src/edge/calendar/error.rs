@@ -5,10 +5,10 @@ use std::fmt;
 
 /// The error for a calendar that does not exist. The message contains the value and the valid ones.
 #[derive(Clone, PartialEq, Eq)]
-pub struct CalendarError(Reason);
+pub struct CalendarError(NoCalendar);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Reason {
+pub(super) enum NoCalendar {
     /// No zone has this name.
     Zone {
         name: String,
@@ -28,37 +28,39 @@ impl CalendarError {
     /// Whether there is no such time zone.
     #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn is_of_zone(&self) -> bool {
-        matches!(self.0, Reason::Zone { .. })
+        matches!(self.0, NoCalendar::Zone { .. })
     }
 
     /// Returns what is wrong.
     pub(crate) fn problem(&self) -> String {
         match &self.0 {
-            Reason::Zone { name, .. } => format!("no time zone is called {name:?}"),
-            Reason::Range { what, got, least, .. } if got < least => {
+            NoCalendar::Zone { name, .. } => format!("no time zone is called {name:?}"),
+            NoCalendar::Range { what, got, least, .. } if got < least => {
                 format!("the {what} {got} is less than {least}")
             }
-            Reason::Range { what, got, most, .. } => format!("the {what} {got} is more than {most}"),
-            Reason::TooMany => "this process has 1,000 other calendars, and keeps their tables".to_owned(),
+            NoCalendar::Range { what, got, most, .. } => format!("the {what} {got} is more than {most}"),
+            NoCalendar::TooMany => {
+                "this process has 1,000 other calendars, and keeps their tables".to_owned()
+            }
         }
     }
 
     /// Returns how to correct it.
     pub(crate) fn remedy(&self) -> String {
         match &self.0 {
-            Reason::Zone { nearest, .. } => match nearest.as_slice() {
+            NoCalendar::Zone { nearest, .. } => match nearest.as_slice() {
                 [] => "use a name of the IANA database, such as Europe/Berlin or UTC".to_owned(),
                 [one] => format!("did you mean {one}?"),
                 [all @ .., last] => format!("did you mean {} or {last}?", all.join(", ")),
             },
-            Reason::Range { least, most, .. } => format!("use a whole number from {least} to {most}"),
-            Reason::TooMany => "use fewer different zones, periods and starts, or restart it".to_owned(),
+            NoCalendar::Range { least, most, .. } => format!("use a whole number from {least} to {most}"),
+            NoCalendar::TooMany => "use fewer different zones, periods and starts, or restart it".to_owned(),
         }
     }
 }
 
-impl From<Reason> for CalendarError {
-    fn from(reason: Reason) -> Self {
+impl From<NoCalendar> for CalendarError {
+    fn from(reason: NoCalendar) -> Self {
         Self(reason)
     }
 }

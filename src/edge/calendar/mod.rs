@@ -26,7 +26,7 @@ use jiff::civil::Date;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 pub use self::error::CalendarError;
-use self::error::Reason;
+use self::error::NoCalendar;
 use crate::algorithm::{Calendar, CalendarTable};
 
 /// The most calendars of a process: tables are never freed.
@@ -133,7 +133,7 @@ impl Calendar {
             return Ok(Self::of(table));
         }
         if tables.len() >= MOST {
-            return Err(Reason::TooMany.into());
+            return Err(NoCalendar::TooMany.into());
         }
         let table = CalendarTable::new(text.as_str().into(), period.starts(hour, &found));
         let table: &'static _ = Box::leak(Box::new(table));
@@ -210,14 +210,14 @@ fn within(what: &'static str, got: u8, least: u8, most: u8) -> Result<(), Calend
     if (least..=most).contains(&got) {
         return Ok(());
     }
-    Err(Reason::Range { what, got, least, most }.into())
+    Err(NoCalendar::Range { what, got, least, most }.into())
 }
 
 fn find(zone: &str) -> Result<TimeZone, CalendarError> {
     let zones = TimeZoneDatabase::bundled();
     zones.get(zone).map_err(|_| {
         let names = zones.available().map(|name| name.as_str().to_owned());
-        Reason::Zone { name: zone.chars().take(80).collect(), nearest: nearest(zone, names) }.into()
+        NoCalendar::Zone { name: zone.chars().take(80).collect(), nearest: nearest(zone, names) }.into()
     })
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tollgate::Timestamp;
-use tollgate::rules::Code;
+use tollgate::rules::{Code, Descriptor};
 
-use super::{Scene, code, left, one};
+use super::{Scene, code, config, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
 /// 2026-11-27 12:00 in UTC, and the period of the 15th at 06:00 in Berlin that contains it.
@@ -77,6 +77,45 @@ fn loads_keep_usage() {
         scene.advance(Duration::from_secs(1_796_083_200 - NOW).as_secs());
         assert_eq!(left(&scene, &X), 10, "2026-12-01 in UTC");
     }
+}
+
+#[test]
+fn changed_calendar_is_reported() {
+    let scene = scene(&monthly(10));
+    let report = scene.rules.replace([config(&one("{ period: month, requests_per_unit: 9 }"))]).unwrap();
+    let changes = "limit 10/month from day 15 at 06:00 in Europe/Berlin to 9/month in UTC";
+    assert!(report.to_string().contains(changes), "{report}");
+}
+
+/// Each class has its share of a period, and waits for the end of the period.
+#[test]
+fn classes_share_a_period() {
+    let text = "domain: d\ntollgate: {}\ndescriptors:\n  - key: tenant\n    descriptors:\n      - key: priority\n        classes: { critical: 100%, batch: 50% }\n        rate_limit: { period: month, time_zone: Europe/Berlin, starts: { day: 15, hour: 6 }, requests_per_unit: 10 }\n";
+    let of = |class| [("tenant", "x"), ("priority", class)];
+    for scene in [scene(text), Scene::counting_first(text)] {
+        scene.clock.set(Timestamp::from_secs(NOW));
+        assert_eq!(scene.admitted(&of("batch"), 5), 5);
+        assert_eq!(left(&scene, &of("critical")), 5);
+        let to_end = Some(Duration::from_secs(END - NOW));
+        let answer = scene.ask(&of("batch"));
+        assert_eq!((answer.retry_after(), answer.status(0).reset_after()), (to_end, to_end));
+        scene.advance(END - NOW);
+        assert_eq!((left(&scene, &of("batch")), left(&scene, &of("critical"))), (5, 10));
+    }
+}
+
+#[test]
+fn explanation_has_figures_of_the_period() {
+    let scene = scene(&monthly(3));
+    assert_eq!(scene.admitted(&X, 2), 2);
+    for (cost, is_allowed) in [(1, true), (2, false)] {
+        let explanation = scene.rules.explain("d", &[Descriptor::new(&X)], cost);
+        assert_eq!(explanation.answer().is_allowed(), is_allowed);
+        let rule = explanation.rules().next().expect("it applies");
+        let decision = rule.applied().and_then(|applied| applied.decision().copied()).expect("it decides");
+        assert_eq!((decision.remaining(), decision.reset_after()), (1, Duration::from_secs(END - NOW)));
+    }
+    assert_eq!(left(&scene, &X), 1);
 }
 
 /// One counter for all requests, and a keyed store.

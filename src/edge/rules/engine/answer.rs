@@ -464,10 +464,8 @@ impl<'a> Status<'a> {
         let window = match &limit.rule().limit {
             Amount::Unlimited => return None,
             Amount::Blocked { period } => saturating_nanos(*period),
-            Amount::Limited { limit, .. } if limit.kind() == LimitKind::FixedWindow => {
-                limit.quota().period_ns()
-            }
             Amount::Limited { limit, .. } => match limit.kind() {
+                LimitKind::FixedWindow => limit.quota().period_ns(),
                 LimitKind::CalendarWindow { calendar } => {
                     let end = calendar.period_at(decision.at()).end;
                     return Some(end.duration_since(decision.at()));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::rule_set::{ActiveDomain, RuleSet};
+use crate::algorithm::LimitKind;
 use crate::edge::rules::config::Domain;
 use crate::edge::rules::rule::{Amount, Charging, Rule, RuleClass, Store};
 
@@ -347,7 +348,7 @@ fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
 /// Writes `10/s burst 30, gcra`.
 fn says(rule: &Rule) -> String {
     match &rule.limit {
-        Amount::Limited { limit, .. } => format!("{}, {}", limit.quota(), limit.kind().name()),
+        Amount::Limited { .. } => format!("{}, {}", limit(rule), algorithm(rule)),
         Amount::Unlimited | Amount::Blocked { .. } => limit(rule),
     }
 }
@@ -358,7 +359,10 @@ fn limit(rule: &Rule) -> String {
     match &rule.limit {
         Amount::Unlimited => "unlimited".to_owned(),
         Amount::Blocked { .. } => "denies all".to_owned(),
-        Amount::Limited { limit, .. } => limit.quota().to_string(),
+        Amount::Limited { limit, .. } => match limit.kind() {
+            LimitKind::CalendarWindow { calendar } => format!("{}/{calendar}", limit.most()),
+            _ => limit.quota().to_string(),
+        },
     }
 }
 
