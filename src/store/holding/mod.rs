@@ -105,6 +105,10 @@ impl<S: Refunds> Refunds for Holding<S> {
     fn can_refund(&self) -> bool {
         self.store.can_refund()
     }
+
+    fn burst(&self) -> u64 {
+        self.store.burst()
+    }
 }
 
 impl<S: Store<Q>, Q: Hash + ?Sized> Store<Q> for Holding<S> {
