@@ -52,6 +52,7 @@
 //! | about N units in any period, with two counters | [`SlidingWindow`] |
 //! | N units for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
 //! | a minimum time between two requests | [`MinimumSpacing`] |
+//! | that a client which exceeds its limit is denied for minutes, longer each time | [`Blocked`] |
 //!
 //! A client can spend the whole burst at once: 1,000 units per hour with the default burst can admit 1,000 requests
 //! within one second. To prevent that, set a lower burst, or add a second limit ([`check_all`]).
@@ -377,9 +378,9 @@ pub mod design {
 }
 
 pub use algorithm::{
-    Algorithm, Calendar, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter,
-    LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
-    WindowAlgorithm,
+    Algorithm, Block, Blocked, Calendar, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra,
+    LeakyBucketMeter, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, SlidingLog, SlidingWindow,
+    SubWindow, TokenBucket, WindowAlgorithm,
 };
 pub use base::clock::{Clock, IntoClock, ManualClock, Timestamp};
 #[cfg(feature = "std")]

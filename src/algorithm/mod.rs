@@ -3,6 +3,7 @@
 //! | file | word (head; tail) | engine |
 //! |---|---|---|
 //! | `gcra`, `leaky_bucket_meter`, `leaky_bucket_queue`, `token_bucket` (greedy) | TAT | `pace` |
+//! | `blocked` | TAT and level | `pace` |
 //! | `token_bucket` (interval, aligned), `fixed_window` | window and units used; two anchors | `batch` |
 //! | `calendar_window` | period and units used | its own |
 //! | `sliding_window`, `sub_window` | window and count; counts of the windows before | `counts` |
@@ -13,6 +14,7 @@
 //! compact store, whose states have 40 bits.
 
 mod batch;
+mod blocked;
 mod calendar_window;
 pub(crate) mod compact;
 mod counts;
@@ -32,6 +34,7 @@ mod token_bucket;
 
 #[allow(unused_imports, reason = "only some features need it")]
 pub(crate) use self::batch::Returns;
+pub use self::blocked::{Block, Blocked};
 #[allow(unused_imports, reason = "the feature calendar computes tables")]
 pub(crate) use self::calendar_window::CalendarTable;
 pub use self::calendar_window::{Calendar, CalendarWindow};

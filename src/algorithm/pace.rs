@@ -84,16 +84,41 @@ macro_rules! paced {
 }
 pub(super) use paced;
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(super) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }
     a
 }
 
+impl Pace<false> {
+    /// Returns the quota in ticks of `1 / (scale × spread)` ns if its times are multiples of `spread` ticks, so that a
+    /// word has room for other data in its lowest bits. `None` if a full burst does not fit then.
+    pub(super) const fn spread(quota: &Quota, scale: u32, spread: u32) -> Option<Self> {
+        let Some(Self { interval, capacity, burst, scale }) = Self::at_scale(quota, scale) else {
+            return None;
+        };
+        if capacity as u128 * spread as u128 > Self::MAX_WRAPPING_CAPACITY {
+            return None;
+        }
+        let (interval, capacity) = (interval * spread as u64, capacity * spread as u64);
+        Some(Self { interval, capacity, burst, scale: scale * spread })
+    }
+
+    /// Returns how far a word is ahead of now if exactly one unit is free.
+    pub(super) const fn one_free(&self) -> u64 {
+        self.capacity - self.interval
+    }
+
+    /// Returns the ticks of a time span, at most `u64::MAX`.
+    pub(super) const fn span(&self, span_ns: u64) -> u64 {
+        span_ns.saturating_mul(self.scale as u64)
+    }
+}
+
 impl<const QUEUED: bool> Pace<QUEUED> {
     const MAX_SCALE: u32 = 32;
-    const MAX_WRAPPING_CAPACITY: u128 = 1 << 61;
+    pub(super) const MAX_WRAPPING_CAPACITY: u128 = 1 << 61;
 
     pub(crate) const fn new(quota: &Quota) -> Self {
         let denominator = quota.limit() / gcd(quota.limit(), quota.period_ns());
@@ -173,13 +198,13 @@ impl<const QUEUED: bool> Pace<QUEUED> {
 
     /// Returns the furthest that any word may be ahead of now, by debts and reservations: 292 years, or four years if
     /// the word wraps.
-    const fn furthest(&self) -> u64 {
+    pub(super) const fn furthest(&self) -> u64 {
         if self.scale == 1 { i64::MAX as u64 } else { 1 << 62 }
     }
 
     /// Returns how far the word is ahead of now, in ticks.
     #[inline]
-    const fn ahead(&self, word: u64, now_ticks: u64) -> u64 {
+    pub(super) const fn ahead(&self, word: u64, now_ticks: u64) -> u64 {
         if self.scale == 1 {
             return word.saturating_sub(now_ticks);
         }
@@ -188,14 +213,14 @@ impl<const QUEUED: bool> Pace<QUEUED> {
     }
 
     #[inline]
-    const fn ticks(&self, now_ns: u64) -> u64 {
+    pub(super) const fn ticks(&self, now_ns: u64) -> u64 {
         // Wraps only if the scale is not 1; then the comparison wraps too.
         now_ns.wrapping_mul(self.scale as u64)
     }
 
     /// Returns the TAT `ahead` ticks after now, or `None` if it is beyond the end of time.
     #[inline]
-    const fn tat(&self, now_ticks: u64, ahead: u64) -> Option<u64> {
+    pub(super) const fn tat(&self, now_ticks: u64, ahead: u64) -> Option<u64> {
         if self.scale == 1 {
             return match now_ticks.checked_add(ahead) {
                 Some(DEAD) | None => None,
@@ -209,9 +234,9 @@ impl<const QUEUED: bool> Pace<QUEUED> {
     }
 
     #[inline]
-    fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, ahead: u64) -> Decision {
+    pub(super) fn decide(&self, outcome: Outcome, now_ns: u64, cost: u64, ahead: u64) -> Decision {
         let Self { interval, capacity, burst, scale } = *self;
-        let facts = Facts::Pace { ahead, interval, capacity, scale, queued: QUEUED };
+        let facts = Facts::Pace { ahead, interval, capacity, scale, queued: QUEUED, mark: 0 };
         Decision::new(outcome, cost, burst, now_ns, facts)
     }
 
@@ -295,7 +320,7 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
     /// Of the requests that wait, only the last one can be refunded: the later requests already have their turns.
     fn refund(&self, word: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
-        let &Facts::Pace { ahead: then, interval, capacity, scale, queued } = charge.facts() else {
+        let &Facts::Pace { ahead: then, interval, capacity, scale, queued, .. } = charge.facts() else {
             return None;
         };
         if scale != self.scale {

@@ -41,7 +41,8 @@ pub(crate) const DEAD: u64 = u64::MAX;
 pub enum Step {
     /// The request is not admitted: nothing is written.
     Deny(Decision),
-    /// The request is admitted, if the head can be exchanged for `next`.
+    /// The request is admitted, if the head can be exchanged for `next`. After [`Stepper::block`], the decision can also
+    /// be a denial: the exchange then starts a block.
     Admit {
         /// The decision.
         decision: Decision,
@@ -102,6 +103,24 @@ pub struct Refunded {
     pub next: u64,
     /// The units by which the key's debt decreases. The last one may have been paid in part.
     pub units: u64,
+}
+
+/// What is left of the blocks of a key, for a state under another quota.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct BlockRest {
+    /// How many blocks followed each other; 0 if there was none.
+    pub level: u8,
+    /// The end of the last block, in nanoseconds.
+    pub until_ns: u64,
+}
+
+impl BlockRest {
+    /// What is left at the time of a decision on the key.
+    #[allow(dead_code, reason = "only quota changes need it")]
+    pub(crate) const fn of(decision: &Decision) -> Self {
+        let until_ns = decision.at_ns().saturating_add(decision.block_ns());
+        Self { level: decision.mark().div_ceil(2), until_ns }
+    }
 }
 
 /// An algorithm that is an engine with a quota. Public in a private module.
@@ -255,6 +274,28 @@ pub trait Stepper {
     fn reserve(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64, cost: u64, wait_ns: u64) -> Step {
         let _ = wait_ns;
         self.step(head, read, now_ns, cost)
+    }
+
+    /// Whether a denial can start a block.
+    const BLOCKS: bool = false;
+
+    /// Returns the step of a check that may block its key: `step`, or the block that its denial starts. A peek does not
+    /// call this, so a peek writes nothing.
+    #[inline(always)]
+    fn block(&self, head: u64, step: Step) -> Step {
+        let _ = head;
+        step
+    }
+
+    /// Returns the step that seeds a key, with the rest of its blocks under another quota.
+    fn resume(&self, seeded: Step, block: BlockRest) -> Step {
+        let _ = block;
+        seeded
+    }
+
+    /// Returns the length of the longest block, in nanoseconds.
+    fn longest_block_ns(&self) -> u64 {
+        0
     }
 
     /// Whether a charge can be refunded after later charges; in a queue only the last charge can.

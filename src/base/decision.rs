@@ -97,8 +97,9 @@ enum Charge {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Facts {
     /// `ahead`: how far the theoretical arrival time is ahead of now, in ticks of `1 / scale` ns. `queued`: each unit
-    /// waits for the units before it.
-    Pace { ahead: u64, interval: u64, capacity: u64, scale: u32, queued: bool },
+    /// waits for the units before it. `mark`: the mark of the word's blocks, 0 without blocks; see
+    /// [`Blocked`](crate::Blocked).
+    Pace { ahead: u64, interval: u64, capacity: u64, scale: u32, queued: bool, mark: u8 },
     /// The same as `Pace`, in ticks of `den / num` ns. At the time of the decision, `remainder / den` of the current
     /// tick had passed. A full burst is `limit` intervals.
     Ticks { ahead: u64, interval: u64, remainder: u64, num: u64, den: u64, queued: bool },
@@ -142,6 +143,31 @@ impl Decision {
     /// Returns this decision, marked as not charged.
     pub(crate) const fn uncharged(self) -> Self {
         Self { charge: Charge::None, ..self }
+    }
+
+    /// Returns this decision with the mark of the word's blocks.
+    pub(crate) const fn with_mark(mut self, of_word: u8) -> Self {
+        if let Facts::Pace { mark, .. } = &mut self.facts {
+            *mark = of_word;
+        }
+        self
+    }
+
+    /// Returns the mark of the word's blocks.
+    pub(crate) const fn mark(&self) -> u8 {
+        if let Facts::Pace { mark, .. } = self.facts { mark } else { 0 }
+    }
+
+    /// Returns the nanoseconds until the key's block ends, or 0 if it is in none. At the end of a block, one unit is
+    /// free.
+    pub(crate) const fn block_ns(&self) -> u64 {
+        match self.facts {
+            // Of an even mark, the block has ended.
+            Facts::Pace { ahead, interval, capacity, scale, mark, .. } if mark % 2 == 1 => {
+                ahead.saturating_sub(capacity.saturating_sub(interval)).div_ceil(scale as u64)
+            }
+            _ => 0,
+        }
     }
 
     /// Returns the units that were charged.
@@ -197,6 +223,16 @@ impl Decision {
     #[must_use]
     pub const fn is_never(&self) -> bool {
         matches!(self.outcome, Outcome::Never)
+    }
+
+    /// Returns `true` if the request is denied because an earlier denial, or this one, blocked its key: see
+    /// [`Blocked`](crate::Blocked). [`Decision::retry_after`] then returns the time until the block has ended and the
+    /// cost fits. For one unit, that is the end of the block.
+    ///
+    /// It is `false` for an admitted request, and for every limiter without blocks.
+    #[must_use]
+    pub const fn is_block(&self) -> bool {
+        matches!(self.outcome, Outcome::Denied) && self.block_ns() > 0
     }
 
     /// Returns the units that the caller asked for.
@@ -282,7 +318,7 @@ impl Decision {
     #[cold]
     pub(crate) fn retry_ns(&self) -> u64 {
         match self.facts {
-            Facts::Pace { ahead, interval, capacity, scale, queued } => {
+            Facts::Pace { ahead, interval, capacity, scale, queued, .. } => {
                 // Denied, so cost <= burst and the difference is at most the capacity.
                 let wanted = interval.saturating_mul(self.cost);
                 let full = ahead.saturating_sub(capacity.saturating_sub(wanted));
@@ -433,9 +469,9 @@ impl Decision {
     ) -> Self {
         let limit = self.limit.saturating_sub(spare);
         let facts = match self.facts {
-            Facts::Pace { ahead, interval, capacity, scale, queued } => {
+            Facts::Pace { ahead, interval, capacity, scale, queued, mark } => {
                 let capacity = capacity.saturating_sub(interval.saturating_mul(spare));
-                Facts::Pace { ahead, interval, capacity, scale, queued }
+                Facts::Pace { ahead, interval, capacity, scale, queued, mark }
             }
             Facts::Plain { remaining, mut retry_ns, reset_ns, delay_ns } => {
                 if outcome != Outcome::Denied && spare > 0 && remaining <= spare {

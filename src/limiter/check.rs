@@ -20,9 +20,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// # Complexity
     /// Compact or sketch: O(1). A compact limiter reads the clock, hashes the key, reads one cache line, and makes one
     /// exchange if the unit is admitted. A sketch reads three lines and makes up to four exchanges. Neither allocates.
-    /// Both are lock-free. A denial writes nothing, with two exceptions. A compact limiter counts each new key that it
+    /// Both are lock-free. A denial writes nothing, with three exceptions. A compact limiter counts each new key that it
     /// denies because of a debt that was [spilled or inherited](crate::Overflow). A [`Sketch`](crate::Sketch) may write
-    /// in a race.
+    /// in a race. A denial may start a [block](crate::Blocked).
     ///
     /// Keyed: O(1) expected. The limiter reads the clock, hashes the key, pins an epoch, makes three dependent loads,
     /// and makes one exchange if the unit is admitted. It is lock-free. A denial of a key that the limiter holds writes

@@ -75,6 +75,8 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// All classes share the count of the key, and so do the checks without a class. The figures of the decision are those
     /// of the class: its limit is the share. [`Decision::is_never`] returns true for a cost above the share.
     ///
+    /// A denial of a class with a part of the burst starts no [block](crate::Blocked).
+    ///
     /// If the limiter's quota changes at the same time, the share is that of the old or of the new burst.
     ///
     /// # Complexity
@@ -132,6 +134,9 @@ where
         0 => store.peek(key, at, 0),
         _ => store.apply(key, Operation::CheckKeeping { headroom }, at, cost),
     };
+    // Under the lower limit of the class, a block that has ended would look as if it went on.
+    let has_ended = <T::Store as Store<Q>>::BLOCKS && decision.block_ns() == 0;
+    let decision = if has_ended { decision.with_mark(0) } else { decision };
     let next = || store.peek(key, at, headroom.saturating_add(1));
     decision.for_lower_limit(decision.outcome(), cost, headroom, next)
 }

@@ -96,6 +96,17 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
         DirectTicket { store: self, admission, now_ns: at.ns() }
     }
 
+    const BLOCKS: bool = A::BLOCKS;
+
+    #[inline(always)]
+    fn block(&self, (): (), at: CheckTime, denial: Decision) -> Decision {
+        if !A::BLOCKS || denial.outcome() != Outcome::Denied {
+            return denial;
+        }
+        let Ok(now) = self.state.block(&self.algorithm, at.ns(), denial.cost());
+        if now.is_denied() { now } else { denial }
+    }
+
     fn refund(&self, (): (), at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let Ok(units) = self.state.refund(&self.algorithm, &Refund { charge, units, now_ns: at.ns() });
         units
@@ -149,9 +160,9 @@ impl<A: Algorithm> Migrate for Direct<A> {
     }
 
     fn carry_all(&self, into: &Self, CarryOver { owed, .. }: CarryOver<'_>) -> CarriedOver {
-        let Debt { at_ns, units } = owed(&|at| self.peek(at.ns(), 0));
+        let Debt { at_ns, units, block } = owed(&|at| self.peek(at.ns(), 0));
         if self.state.is_used() && units > 0 {
-            let _ = into.act(Action::Seed, at_ns, units);
+            let _ = into.act(Action::Seed(block), at_ns, units);
         }
         CarriedOver::All
     }
@@ -176,8 +187,8 @@ impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
         self.state.is_used()
     }
 
-    fn seed(&self, _key: &Q, _when: CheckTime, Debt { at_ns, units }: Debt) -> Option<Decision> {
-        let _ = self.act(Action::Seed, at_ns, units);
+    fn seed(&self, _key: &Q, _when: CheckTime, Debt { at_ns, units, block }: Debt) -> Option<Decision> {
+        let _ = self.act(Action::Seed(block), at_ns, units);
         None
     }
 }

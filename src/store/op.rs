@@ -3,6 +3,7 @@
 use core::array::from_fn;
 use core::hash::Hash;
 
+use crate::algorithm::step::BlockRest;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
@@ -32,6 +33,18 @@ pub enum Operation {
         /// The longest wait.
         wait_ns: u64,
     },
+}
+
+impl Operation {
+    /// Returns the same operation, but its denial starts no block.
+    #[allow(dead_code, reason = "only some stores need it")]
+    pub(crate) const fn without_block(self) -> Self {
+        match self {
+            Self::Check => Self::CheckKeeping { headroom: 0 },
+            Self::Take => Self::TakeKeeping { headroom: 0 },
+            other => other,
+        }
+    }
 }
 
 /// The number of keys whose memory is prefetched before they are checked.
@@ -115,6 +128,18 @@ pub trait Store<Q: ?Sized>: Refunds {
     #[inline(always)]
     fn aim(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Self::Ticket<'_> {
         self.decide(key, at, cost)
+    }
+
+    /// Whether a denial can start a block.
+    #[doc(hidden)]
+    const BLOCKS: bool = false;
+
+    /// Starts the block of a request that a peek has denied, if the algorithm has blocks. Returns the denial afterwards.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn block(&self, key: Self::Prepared<'_>, at: CheckTime, denial: Decision) -> Decision {
+        let _ = (key, at);
+        denial
     }
 
     /// Takes back up to `units` of a charge, as far as they are still owed. Returns the number of units taken back.
@@ -255,6 +280,11 @@ pub trait Debts {
     /// The units that a new key still owes at `now_ns`, if `units` were charged to it at `at_ns`.
     fn left(&self, at_ns: u64, units: u64, now_ns: u64) -> u64;
 
+    /// The longest time in nanoseconds for which a denial can block a key.
+    fn longest_block_ns(&self) -> u64 {
+        0
+    }
+
     /// The largest number of units that is ever admitted at once.
     fn burst(&self) -> u64;
 
@@ -272,6 +302,8 @@ pub struct Debt {
     pub at_ns: u64,
     /// The units that the key owes at that time.
     pub units: u64,
+    /// What is left of the key's blocks at that time. A store without blocks ignores it.
+    pub block: BlockRest,
 }
 
 /// The way in which the debts of all keys are carried over into another store.

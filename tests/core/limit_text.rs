@@ -3,12 +3,13 @@
 use proptest::prelude::*;
 use std::time::Duration;
 use tollgate::{
-    FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, Quota,
-    QuotaError, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
+    Block, Blocked, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing,
+    Quota, QuotaError, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
 
 #[test]
 fn algorithms_print_and_parse() {
+    let (ten_minutes, day) = (Block::of(Duration::from_secs(600)), Duration::from_secs(86_400));
     let hour = Quota::per_hour(400);
     let at = Timestamp::from_secs(86_400 + 8 * 3_600);
     for (limit, text) in [
@@ -25,6 +26,11 @@ fn algorithms_print_and_parse() {
         (
             TokenBucket::aligned_adaptive(hour, Timestamp::ZERO).into(),
             "token-bucket(aligned, adaptive) 400/h",
+        ),
+        (Blocked::new(Quota::per_minute(5), ten_minutes).into(), "1/12s burst 5 block 10min"),
+        (
+            Limit::token_bucket(Quota::per_minute(5)).with_block(ten_minutes.at_most(day)).unwrap(),
+            "token-bucket 5/min block 10min to 1d",
         ),
         (LeakyBucketMeter::new(Quota::per_second(1)).into(), "leaky-bucket 1/s"),
         (LeakyBucketQueue::new(Quota::per_second(1).burst(3)).into(), "leaky-bucket(queue) 1/s burst 3"),
@@ -55,6 +61,7 @@ fn other_spellings_parse() {
         ("fixed-window 5/s burst 5", "fixed-window 5/s"),
         ("sub-window(1_000) 5/s", "sub-window(1000) 5/s"),
         ("token-bucket(aligned, at 49h) 9/d", "token-bucket(aligned, at 1h) 9/d"),
+        (" gcra 5/min  block  600 s  to 10m ", "5/min block 10min"),
     ] {
         assert_eq!(text.parse::<Limit>().unwrap().to_string(), printed, "{text}");
     }
@@ -96,6 +103,11 @@ fn errors_show_text_and_remedy() {
         ("sliding-log 5/s burst 6", "no burst"),
         ("sliding-log 70000/s", "65536"),
         ("minimum-spacing 10/s", "a period such as"),
+        ("5/min block soon", "a period such as"),
+        ("5/min block 10min to", "a period such as"),
+        ("5/min block 10min to 5min", "must be at least 10min"),
+        ("sliding-log 5/min block 10min", "sliding-log cannot block keys"),
+        ("leaky-bucket(queue) 5/min block 10min", "leaky-bucket cannot block keys"),
         ("minimum-spacing(strict) 10s", "no parentheses"),
     ] {
         let error = text.parse::<Limit>().unwrap_err().to_string();
@@ -151,6 +163,17 @@ proptest! {
         }
     }
 
+    #[test]
+    fn text_of_every_block_parses_back(kind in kinds(), quota in quotas(), first in 1..u64::MAX, times in 1..20_000u64) {
+        let first = Duration::from_nanos(first);
+        for block in [Block::of(first), Block::of(first).at_most(first.saturating_mul(times as u32))] {
+            if let Ok(limit) = Limit::try_new(kind, quota).and_then(|limit| limit.with_block(block)) {
+                prop_assert_eq!(limit.to_string().parse::<Limit>(), Ok(limit));
+                prop_assert_eq!(limit.with_quota(limit.quota()), Ok(limit));
+            }
+        }
+    }
+
     /// The numbers of an algorithm are those of a valid quota, and its limit keeps them.
     #[test]
     fn limit_of_algorithm_is_the_limit_of_its_own_algorithm(quota in quotas(), at in any::<u64>(), parts in 1..4_097u32) {
@@ -169,6 +192,12 @@ proptest! {
             };
         }
         same!(|quota| Ok::<_, QuotaError>(Gcra::new(quota)));
+        let block = Block::of(Duration::from_secs(600));
+        if let Ok(algorithm) = Blocked::try_new(quota, block) {
+            let limit = Limit::from(algorithm);
+            prop_assert_eq!(limit.to_string().parse::<Limit>(), Ok(limit));
+            prop_assert_eq!(Blocked::try_new(limit.quota(), block).map(Limit::from), Ok(limit));
+        }
         same!(|quota| Ok::<_, QuotaError>(LeakyBucketQueue::new(quota)));
         same!(|quota| Ok::<_, QuotaError>(TokenBucket::new(quota)));
         same!(TokenBucket::try_interval);

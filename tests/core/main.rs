@@ -7,6 +7,7 @@ extern crate tollgate_testing;
 mod adjustable;
 mod algorithms_named;
 mod algorithms_oracle;
+mod blocks;
 #[cfg(feature = "calendar")]
 mod calendar;
 mod charges_named;

@@ -9,6 +9,7 @@
 )]
 
 pub mod accuracy;
+pub mod blocks;
 pub mod bounds;
 pub mod chart;
 #[macro_use]

@@ -8,8 +8,8 @@ use core::time::Duration;
 pub use self::kind::LimitKind;
 use super::batch::Returns;
 use super::{
-    CalendarWindow, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing, SlidingLog,
-    SlidingWindow, SubWindow, TokenBucket,
+    Block, Blocked, CalendarWindow, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing,
+    SlidingLog, SlidingWindow, SubWindow, TokenBucket,
 };
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
@@ -36,6 +36,7 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 /// | `sub-window(60) 500/h`, `sub-window(60, strict) 500/h` | [`SubWindow`]; without a number it has 60 parts |
 /// | `sliding-log 3/10s` | [`SlidingLog`] |
 /// | `minimum-spacing 250ms` | [`MinimumSpacing`] |
+/// | `5/min block 10min`, `5/min block 10min to 1d` | [`Blocked`]; `to` is the longest block. Also after `token-bucket` and `leaky-bucket` |
 ///
 /// [`Display`](core::fmt::Display) writes the shortest such text, and [`FromStr`](core::str::FromStr) reads the same
 /// limit from it. For a calendar, it writes a text for people, which nothing reads.
@@ -62,19 +63,20 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 pub struct Limit {
     kind: LimitKind,
     quota: Quota,
+    block: Option<Block>,
 }
 
 impl Limit {
     /// Creates a limit for the generic cell rate algorithm: see [`Gcra`]. Accepts every quota.
     #[must_use]
     pub const fn gcra(quota: Quota) -> Self {
-        Self { kind: LimitKind::Gcra, quota }
+        Self { kind: LimitKind::Gcra, quota, block: None }
     }
 
     /// Creates a limit for a token bucket that refills continuously: see [`TokenBucket`]. Accepts every quota.
     #[must_use]
     pub const fn token_bucket(quota: Quota) -> Self {
-        Self { kind: LimitKind::TokenBucket, quota }
+        Self { kind: LimitKind::TokenBucket, quota, block: None }
     }
 
     /// Creates a limit for a fixed window that is aligned to the Unix epoch: see [`FixedWindow`].
@@ -128,8 +130,48 @@ impl Limit {
     pub fn with_quota(&self, quota: Quota) -> Result<Self, QuotaError> {
         match self.kind {
             LimitKind::MinimumSpacing { .. } => Ok(MinimumSpacing::from(quota).into()),
-            kind => Self::try_new(kind, quota),
+            kind => {
+                let limit = Self::try_new(kind, quota)?;
+                self.block.map_or(Ok(limit), |block| limit.with_block(block))
+            }
         }
+    }
+
+    /// Returns the same limit with blocks after denials: see [`Blocked`].
+    ///
+    /// # Errors
+    /// Returns an error if the algorithm is not GCRA, a token bucket with continuous refill, or a leaky bucket as a meter,
+    /// or if the block does not fit the quota. The error states the maximum.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Block, Limit, Quota};
+    ///
+    /// let ten_minutes = Block::of(Duration::from_secs(600));
+    /// let logins = Limit::gcra(Quota::per_minute(5)).with_block(ten_minutes)?;
+    /// assert_eq!(logins.to_string(), "5/min block 10min");
+    /// assert!(Limit::fixed_window(Quota::per_minute(5)).with_block(ten_minutes).is_err());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn with_block(self, block: Block) -> Result<Self, QuotaError> {
+        Ok(self.blocking(block)?)
+    }
+
+    const fn blocking(self, block: Block) -> Result<Self, Reason> {
+        if !self.kind.has_blocks() {
+            return Err(Reason::NoBlocks { algorithm: self.kind.name() });
+        }
+        match Blocked::checked(&self.quota, block) {
+            Ok(_) => Ok(Self { block: Some(block), ..self }),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// Returns how long a denial blocks a key, if it does.
+    #[must_use]
+    pub const fn block(&self) -> Option<Block> {
+        self.block
     }
 
     /// Returns the same limit with another [`most`](Self::most).
@@ -199,12 +241,12 @@ impl Limit {
             LimitKind::Gcra
             | LimitKind::TokenBucket
             | LimitKind::LeakyBucketMeter
-            | LimitKind::LeakyBucketQueue => return Ok(Self { kind, quota }),
+            | LimitKind::LeakyBucketQueue => return Ok(Self { kind, quota, block: None }),
             LimitKind::IntervalBucket => fits!(TokenBucket::from_first_use(&quota)),
             LimitKind::AlignedBucket { at, adaptive } => {
                 fits!(TokenBucket::in_batches(&quota, at, adaptive));
                 let at = Timestamp::from_nanos(at.as_nanos() % quota.period_ns());
-                return Ok(Self { kind: LimitKind::AlignedBucket { at, adaptive }, quota });
+                return Ok(Self { kind: LimitKind::AlignedBucket { at, adaptive }, quota, block: None });
             }
             LimitKind::FixedWindow => fits!(FixedWindow::aligned(&quota)),
             LimitKind::FirstUseWindow => fits!(FixedWindow::first_use(&quota)),
@@ -215,7 +257,7 @@ impl Limit {
             LimitKind::MinimumSpacing { spacing } => return Ok(Self::spacing(spacing)),
         }
         match if kind.has_burst() { Ok(quota) } else { quota.without_burst() } {
-            Ok(quota) => Ok(Self { kind, quota }),
+            Ok(quota) => Ok(Self { kind, quota, block: None }),
             Err(reason) => Err(reason),
         }
     }
@@ -223,7 +265,7 @@ impl Limit {
     const fn spacing(spacing: Duration) -> Self {
         let spacing_ns = saturating_nanos(spacing);
         let kind = LimitKind::MinimumSpacing { spacing: Duration::from_nanos(spacing_ns) };
-        Self { kind, quota: Quota::stored(1, spacing_ns, 1) }
+        Self { kind, quota: Quota::stored(1, spacing_ns, 1), block: None }
     }
 }
 
@@ -242,16 +284,23 @@ impl From<Gcra> for Limit {
 }
 
 /// The quota changes its numbers as for [`Gcra`].
+impl From<Blocked> for Limit {
+    fn from(algorithm: Blocked) -> Self {
+        Self { block: Some(algorithm.blocks()), ..Self::gcra(algorithm.quota()) }
+    }
+}
+
+/// The quota changes its numbers as for [`Gcra`].
 impl From<LeakyBucketMeter> for Limit {
     fn from(algorithm: LeakyBucketMeter) -> Self {
-        Self { kind: LimitKind::LeakyBucketMeter, quota: algorithm.quota() }
+        Self { kind: LimitKind::LeakyBucketMeter, quota: algorithm.quota(), block: None }
     }
 }
 
 /// The quota changes its numbers as for [`Gcra`].
 impl From<LeakyBucketQueue> for Limit {
     fn from(algorithm: LeakyBucketQueue) -> Self {
-        Self { kind: LimitKind::LeakyBucketQueue, quota: algorithm.quota() }
+        Self { kind: LimitKind::LeakyBucketQueue, quota: algorithm.quota(), block: None }
     }
 }
 
@@ -264,7 +313,7 @@ impl From<TokenBucket> for Limit {
             Returns::FromFirstUse => LimitKind::IntervalBucket,
             Returns::Aligned { at, adaptive } => LimitKind::AlignedBucket { at, adaptive },
         };
-        Self { kind, quota }
+        Self { kind, quota, block: None }
     }
 }
 
@@ -275,7 +324,7 @@ impl From<FixedWindow> for Limit {
             Returns::FromFirstUse => LimitKind::FirstUseWindow,
             Returns::Continuously | Returns::Aligned { .. } => LimitKind::FixedWindow,
         };
-        Self { kind, quota }
+        Self { kind, quota, block: None }
     }
 }
 
@@ -283,27 +332,27 @@ impl From<FixedWindow> for Limit {
 impl From<CalendarWindow> for Limit {
     fn from(algorithm: CalendarWindow) -> Self {
         let kind = LimitKind::CalendarWindow { calendar: algorithm.calendar() };
-        Self { kind, quota: algorithm.quota() }
+        Self { kind, quota: algorithm.quota(), block: None }
     }
 }
 
 impl From<SlidingWindow> for Limit {
     fn from(algorithm: SlidingWindow) -> Self {
         let (quota, strict) = algorithm.quota();
-        Self { kind: LimitKind::SlidingWindow { strict }, quota }
+        Self { kind: LimitKind::SlidingWindow { strict }, quota, block: None }
     }
 }
 
 impl From<SubWindow> for Limit {
     fn from(algorithm: SubWindow) -> Self {
         let (quota, parts, strict) = algorithm.quota();
-        Self { kind: LimitKind::SubWindow { parts, strict }, quota }
+        Self { kind: LimitKind::SubWindow { parts, strict }, quota, block: None }
     }
 }
 
 impl From<SlidingLog> for Limit {
     fn from(algorithm: SlidingLog) -> Self {
-        Self { kind: LimitKind::SlidingLog, quota: algorithm.quota() }
+        Self { kind: LimitKind::SlidingLog, quota: algorithm.quota(), block: None }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Limits as text: `100/min burst 20`, `sub-window(60, strict) 500/h`. The type's documentation has the table.
 //!
 //! ```text
-//! limit     = [ name [ "(" option { "," option } ")" ] ] quota
+//! limit     = [ name [ "(" option { "," option } ")" ] ] quota [ "block" period [ "to" period ] ]
 //!           | "minimum-spacing" period
 //! ```
 
@@ -10,7 +10,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use super::{Limit, LimitKind};
+use super::{Block, Limit, LimitKind};
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::quota::{PeriodText, Quota, QuotaError, Reason, TextForm, parse_number, parse_period};
 
@@ -31,7 +31,7 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.kind.name();
         match self.kind {
-            LimitKind::Gcra => return self.quota.fmt(f),
+            LimitKind::Gcra => {}
             LimitKind::MinimumSpacing { spacing } => {
                 return write!(f, "{name} {}", PeriodText(saturating_nanos(spacing)));
             }
@@ -57,7 +57,15 @@ impl fmt::Display for Limit {
             LimitKind::SubWindow { parts, strict: false } => write!(f, "{name}({parts})")?,
             LimitKind::SubWindow { parts, strict: true } => write!(f, "{name}({parts}, strict)")?,
         }
-        write!(f, " {}", self.quota)
+        if self.kind != LimitKind::Gcra {
+            f.write_str(" ")?;
+        }
+        self.quota.fmt(f)?;
+        let Some(block) = self.block else { return Ok(()) };
+        let [first, longest] =
+            [block.first(), block.longest()].map(|length| PeriodText(saturating_nanos(length)));
+        write!(f, " block {first}")?;
+        if block.longest() > block.first() { write!(f, " to {longest}") } else { Ok(()) }
     }
 }
 
@@ -76,6 +84,21 @@ impl FromStr for Limit {
 }
 
 fn parse(text: &str) -> Result<Limit, Reason> {
+    match text.split_once(" block ") {
+        Some((limit, block)) => parse_without_block(limit)?.blocking(parse_block(block)?),
+        None => parse_without_block(text),
+    }
+}
+
+fn parse_block(text: &str) -> Result<Block, Reason> {
+    let length = |text: &str| parse_period(text.trim()).map(Duration::from_nanos);
+    match text.split_once(" to ") {
+        Some((first, longest)) => Ok(Block::of(length(first)?).at_most(length(longest)?)),
+        None => Ok(Block::of(length(text)?)),
+    }
+}
+
+fn parse_without_block(text: &str) -> Result<Limit, Reason> {
     let text = text.trim();
     if !text.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return Ok(Limit::gcra(Quota::parse(text)?));

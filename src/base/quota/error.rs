@@ -5,6 +5,9 @@ use alloc::string::String;
 use core::error::Error;
 use core::fmt;
 
+use super::NANOS_PER_SEC;
+use super::period::PeriodText;
+
 /// The error for an invalid quota. The message contains the input and the valid range.
 ///
 /// # Examples
@@ -106,6 +109,20 @@ pub(crate) enum Reason {
     Pending {
         changes: u32,
     },
+    /// A block of length 0, or a longest block that is shorter than the first one.
+    ShortBlock {
+        got_ns: u64,
+        min_ns: u64,
+    },
+    /// The block is too long for the algorithm's word, or for the number of blocks that the word counts.
+    LongBlock {
+        got_ns: u64,
+        max_ns: u64,
+    },
+    /// The algorithm has no blocks.
+    NoBlocks {
+        algorithm: &'static str,
+    },
     /// Another module found the error and wrote its text.
     Worded,
     Syntax {
@@ -141,6 +158,11 @@ impl Reason {
             Self::Overflow => "overflow: a sliding window supports only Overflow::Forget",
             Self::Layout { .. } => "quota: changes a part of the limiter's quota that must stay the same",
             Self::Pending { .. } => "quota: the debts of too many earlier changes are not paid yet",
+            Self::ShortBlock { .. } => "block: shorter than 1 ns, or at most shorter than the first block",
+            Self::LongBlock { .. } => {
+                "block: too long for the quota, or more than 16384 times the first block"
+            }
+            Self::NoBlocks { .. } => "block: the algorithm has no blocks",
             Self::Worded => "quota: this kind of limiter cannot hold it",
             Self::Syntax { .. } => "quota: expected LIMIT/PERIOD [burst N]",
             Self::NumberTooLarge => {
@@ -211,8 +233,8 @@ impl fmt::Display for QuotaError {
         f.write_str(match self.form {
             TextForm::Quota => "; write LIMIT/PERIOD [burst N], as in 100/60s, 5/min burst 20 or 1000/h",
             TextForm::Limit => {
-                "; write [ALGORITHM] LIMIT/PERIOD [burst N], as in 100/min burst 20, sliding-log 3/10s or \
-                 sub-window(60, strict) 500/h"
+                "; write [ALGORITHM] LIMIT/PERIOD [burst N] [block LENGTH [to LONGEST]], as in 100/min burst 20, \
+                 sliding-log 3/10s, sub-window(60, strict) 500/h or 5/min block 10min to 1d"
             }
         })
     }
@@ -296,6 +318,25 @@ impl fmt::Display for Reason {
             Self::Overflow => f.write_str(
                 "the compact store cannot move the debt of an evicted key if the algorithm is a sliding window; use \
                  Overflow::Forget",
+            ),
+            Self::ShortBlock { got_ns, min_ns } => {
+                let [got, min] = [got_ns, min_ns].map(PeriodText);
+                write!(f, "a block, or the longest block, is {got}, but must be at least {min}")
+            }
+            Self::LongBlock { max_ns: 0, .. } => {
+                f.write_str("a key cannot be blocked, because a full burst takes years to refill")
+            }
+            Self::LongBlock { got_ns, max_ns } => {
+                const DAY_NS: u64 = 86_400 * NANOS_PER_SEC;
+                // A limit of years is easier to read without its nanoseconds.
+                let is_short = max_ns < DAY_NS || max_ns.is_multiple_of(NANOS_PER_SEC);
+                let [got, max] = [got_ns, if is_short { max_ns } else { max_ns - max_ns % DAY_NS }].map(PeriodText);
+                write!(f, "the longest block is {got}, but with this quota and first block it can be at most {max}")
+            }
+            Self::NoBlocks { algorithm } => write!(
+                f,
+                "{algorithm} cannot block keys, because its states hold no time to which a block could add; use gcra, \
+                 token-bucket or leaky-bucket"
             ),
             // `QuotaError` writes its own text.
             Self::Worded => Ok(()),

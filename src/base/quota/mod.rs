@@ -1,13 +1,15 @@
 //! Quotas: the number of units per period, and the burst.
 
 mod error;
+mod period;
 mod text;
 
 use core::time::Duration;
 
 pub use self::error::QuotaError;
 pub(crate) use self::error::{Reason, TextForm, or_panic};
-pub(crate) use self::text::{PeriodText, parse_number, parse_period};
+pub(crate) use self::period::PeriodText;
+pub(crate) use self::text::{parse_number, parse_period};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 

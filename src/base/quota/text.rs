@@ -10,18 +10,8 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{NANOS_PER_SEC, Quota, QuotaError, Reason, TextForm};
-
-/// Unit names and lengths in nanoseconds, longest units first. `Display` prints the first name of a unit.
-const UNITS: [(&[&str], u64); 7] = [
-    (&["d", "day", "days"], 86_400 * NANOS_PER_SEC),
-    (&["h", "hr", "hour", "hours"], 3_600 * NANOS_PER_SEC),
-    (&["min", "m", "mins", "minute", "minutes"], 60 * NANOS_PER_SEC),
-    (&["s", "sec", "secs", "second", "seconds"], NANOS_PER_SEC),
-    (&["ms", "msec", "millisecond", "milliseconds"], 1_000_000),
-    (&["us", "µs", "usec", "microsecond", "microseconds"], 1_000),
-    (&["ns", "nsec", "nanosecond", "nanoseconds"], 1),
-];
+use super::period::{UNITS, in_units};
+use super::{Quota, QuotaError, Reason, TextForm};
 
 impl fmt::Display for Quota {
     /// Writes the shortest text that parses back to the same quota.
@@ -68,26 +58,9 @@ impl Quota {
     }
 }
 
-/// A time in nanoseconds, written in the largest unit that gives a whole number: `250ms`.
-pub(crate) struct PeriodText(pub(crate) u64);
-
-impl fmt::Display for PeriodText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, unit) = if self.0 == 0 { (0, "s") } else { in_units(self.0) };
-        write!(f, "{count}{unit}")
-    }
-}
-
 /// Parses a period without a quota, such as `250ms`, into nanoseconds.
 pub(crate) fn parse_period(text: &str) -> Result<u64, Reason> {
     period_in(text, "a period such as 250ms, 10s or 8h")
-}
-
-/// Returns the period as a number of the largest unit that divides it.
-fn in_units(period_ns: u64) -> (u64, &'static str) {
-    // The last unit is the nanosecond, which divides every period.
-    let unit = UNITS.into_iter().find(|(_, unit_ns)| period_ns.is_multiple_of(*unit_ns));
-    unit.map_or((period_ns, "ns"), |(names, unit_ns)| (period_ns / unit_ns, names[0]))
 }
 
 fn period_in(text: &str, expected: &'static str) -> Result<u64, Reason> {

@@ -72,6 +72,8 @@ pub trait ErasedLimit {
     fn check(&self, at: CheckTime) -> Decision;
     /// Makes the decision of [`ErasedLimit::check`], and charges nothing.
     fn decide_uncharged(&self, at: CheckTime) -> Decision;
+    /// Starts the block of a denied request, if the limit has blocks.
+    fn block(&self, at: CheckTime, denial: Decision) -> Decision;
     /// Decides and charges nothing.
     fn peek(&self, at: CheckTime) -> Decision;
     /// Refunds a charge.
@@ -94,6 +96,11 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
 
     fn decide_uncharged(&self, at: CheckTime) -> Decision {
         self.decide(self.prepare(), at).uncharged()
+    }
+
+    #[inline(always)]
+    fn block(&self, at: CheckTime, denial: Decision) -> Decision {
+        if S::BLOCKS { self.limiter.store.block(self.prepare(), at, denial) } else { denial }
     }
 
     fn peek(&self, at: CheckTime) -> Decision {

@@ -97,7 +97,10 @@ fn decide_slowly<L: LimitSet>(
     is_given: bool,
 ) -> L::Decisions {
     let each = limits.answers(|_, limit| limit.decide_uncharged(at));
-    if each.as_ref().iter().any(Decision::is_denied) { each } else { finish(limits, answers, at, is_given) }
+    if each.as_ref().iter().any(Decision::is_denied) {
+        return limits.answers(|index, limit| limit.block(at, each.as_ref()[index]));
+    }
+    finish(limits, answers, at, is_given)
 }
 
 macro_rules! tuples {
@@ -132,7 +135,7 @@ macro_rules! tuples {
                     }
                     if $(tickets.$index.outcome() != Outcome::Allowed)||+ {
                         let outcome = worst([$(tickets.$index.outcome()),+].into_iter());
-                        break 'slow (outcome, [$(tickets.$index.uncharged()),+]);
+                        break 'slow (outcome, [$(self.$index.block(at, tickets.$index.uncharged())),+]);
                     }
                     // Each limit except the last must be able to refund.
                     let in_order = $((self.$index.can_refund() || $index + 1 == $len))&&+;
@@ -165,21 +168,22 @@ tuples! {
     8: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5, 6 S6 C6 Q6, 7 S7 C7 Q7;
 }
 
-/// Reads limits of one type, and charges them in order if none denies. `answers` returns one place for each limit.
+/// Reads limits of one type, and charges them in order if none denies. `answers` returns one place for each limit, and
+/// `block` starts the block of the limit with this index.
 #[inline(always)]
 fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
     limits: &L,
     tickets: &mut [impl Ticket],
     answers: impl FnOnce() -> B,
-    at: CheckTime,
-    is_given: bool,
+    block: impl Fn(usize, Decision) -> Decision,
+    (at, is_given): (CheckTime, bool),
 ) -> JointDecision<L::Decisions> {
     if tickets.iter_mut().any(|ticket| ticket.peek() == Peeked::Undecided) {
         return JointDecision::of(limits.names(), decide_slowly(limits, answers().as_mut(), at, is_given));
     }
     let outcome = worst(tickets.iter().map(Ticket::outcome));
     if outcome != Outcome::Allowed {
-        let each = limits.answers(|index, _| tickets[index].uncharged());
+        let each = limits.answers(|index, _| block(index, tickets[index].uncharged()));
         return JointDecision::with_outcome(outcome, limits.names(), each);
     }
     // Each limit except the last must be able to refund.
@@ -216,7 +220,8 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized, const N: usize> LimitSet for [BoundLimit<
         let keys = self.each_ref().map(BoundLimit::prepare);
         let at = given.unwrap_or_else(|| self.now());
         let mut tickets: [_; N] = from_fn(|index| self[index].aim(keys[index], at));
-        decide_each(self, &mut tickets, || [None; N], at, given.is_some())
+        let block = |index: usize, denial| self[index].block(at, denial);
+        decide_each(self, &mut tickets, || [None; N], block, (at, given.is_some()))
     }
 }
 
@@ -235,7 +240,8 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> LimitSet for [BoundLimit<'_, S, C, Q>] {
     fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
         let at = given.unwrap_or_else(|| self.now());
         let mut tickets: Vec<_> = self.iter().map(|limit| limit.aim(limit.prepare(), at)).collect();
-        decide_each(self, &mut tickets, || alloc::vec![None; self.len()], at, given.is_some())
+        let block = |index: usize, denial| self[index].block(at, denial);
+        decide_each(self, &mut tickets, || alloc::vec![None; self.len()], block, (at, given.is_some()))
     }
 }
 

@@ -145,6 +145,13 @@ impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
         self.plan.peek(at, cost)
     }
 
+    pub(super) fn block<Q: ?Sized>(&self, key: &Q, at: CheckTime, denial: Decision) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.get().map_or(denial, |store| store.block(store.prepare(key), at, denial))
+    }
+
     /// Before the first charge, there is nothing to refund.
     pub(super) fn refund<Q: ?Sized>(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64
     where

@@ -1,7 +1,7 @@
 //! A store whose kind and algorithm are chosen at run time.
 //!
 //! Algorithms with equal decisions share one implementation: a greedy token bucket, and a leaky bucket as a meter, are
-//! GCRA. This leaves 25 pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
+//! GCRA. This leaves 27 pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
 //! pair without a call through a pointer. The first charge creates the store: see [`late`].
 
 mod late;
@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, Hash};
 use self::late::{DirectPlan, KeyedPlan, LateStore, Plan};
 use crate::algorithm::compact::CompactState;
 use crate::algorithm::{
-    CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing,
-    SlidingLog, SlidingWindow, SubWindow, TokenBucket,
+    Blocked, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind,
+    MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
 };
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -125,6 +125,7 @@ type SketchOf<A, H> = LateStore<SketchPlan<A>, Sketch<A, H>, H>;
 enum Pair<K, H> {
     DirectFixed(DirectOf<FixedWindow, H>),
     DirectGcra(DirectOf<Gcra, H>),
+    DirectBlocked(DirectOf<Blocked, H>),
     DirectSliding(DirectOf<SlidingWindow, H>),
     DirectSub(DirectOf<SubWindow, H>),
     DirectLog(DirectOf<SlidingLog, H>),
@@ -134,6 +135,7 @@ enum Pair<K, H> {
     DirectCalendar(DirectOf<CalendarWindow, H>),
     KeyedFixed(KeyedOf<K, FixedWindow, H>),
     KeyedGcra(KeyedOf<K, Gcra, H>),
+    KeyedBlocked(KeyedOf<K, Blocked, H>),
     KeyedSliding(KeyedOf<K, SlidingWindow, H>),
     KeyedSub(KeyedOf<K, SubWindow, H>),
     KeyedLog(KeyedOf<K, SlidingLog, H>),
@@ -154,8 +156,8 @@ enum Pair<K, H> {
 macro_rules! by_kind {
     ($pair:expr, $store:ident => $direct:expr, $keyed:expr, $compact:expr, $sketch:expr $(,)?) => {
         by_kind!(@$pair, $store;
-            [DirectFixed, DirectGcra, DirectSliding, DirectSub, DirectLog, DirectBucket, DirectQueue, DirectSpacing, DirectCalendar] $direct;
-            [KeyedFixed, KeyedGcra, KeyedSliding, KeyedSub, KeyedLog, KeyedBucket, KeyedQueue, KeyedSpacing, KeyedCalendar] $keyed;
+            [DirectFixed, DirectGcra, DirectBlocked, DirectSliding, DirectSub, DirectLog, DirectBucket, DirectQueue, DirectSpacing, DirectCalendar] $direct;
+            [KeyedFixed, KeyedGcra, KeyedBlocked, KeyedSliding, KeyedSub, KeyedLog, KeyedBucket, KeyedQueue, KeyedSpacing, KeyedCalendar] $keyed;
             [CompactFixed, CompactGcra, CompactSliding, CompactQueue, CompactSpacing] $compact;
             [SketchFixed, SketchSliding] $sketch;
         )
@@ -218,6 +220,10 @@ where
             }};
         }
         let quota = limit.quota();
+        if let Some(block) = limit.block() {
+            // A limit of another algorithm has no block.
+            return Ok(planned!(Blocked::try_new(quota, block)?, [DirectBlocked, KeyedBlocked]));
+        }
         Ok(match limit.canonical().kind() {
             LimitKind::Gcra | LimitKind::TokenBucket | LimitKind::LeakyBucketMeter => {
                 planned!(Gcra::new(quota), [DirectGcra, KeyedGcra], CompactGcra)
@@ -285,8 +291,8 @@ where
 
 /// The error for a limit that a kind of store does not support.
 fn unsupported(kind: StoreKind, limit: &Limit) -> QuotaError {
-    let (algorithm, store) =
-        (limit.kind().name(), if kind == StoreKind::Sketch { "sketch" } else { "compact" });
+    let store = if kind == StoreKind::Sketch { "sketch" } else { "compact" };
+    let algorithm = if limit.block().is_some() { "a limit with a block" } else { limit.kind().name() };
     Reason::Unsupported { algorithm, store }.into()
 }
 
@@ -331,7 +337,7 @@ where
         self.limit
     }
 
-    /// [`Operation::Check`].
+    /// [`Operation::Check`]. A denial starts no block, because only the caller knows whether it is enforced.
     #[allow(dead_code, reason = "rules use it")]
     #[inline]
     pub(crate) fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
@@ -392,7 +398,8 @@ fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
     at: CheckTime,
     cost: u64,
 ) -> Decision {
-    store.apply(key, Operation::Check, at, cost)
+    let operation = if S::BLOCKS { Operation::Check.without_block() } else { Operation::Check };
+    store.apply(key, operation, at, cost)
 }
 
 #[inline(never)]
@@ -438,6 +445,12 @@ where
 
     fn decide(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
         self.peek(key, at, cost)
+    }
+
+    const BLOCKS: bool = true;
+
+    fn block(&self, key: &Q, at: CheckTime, denial: Decision) -> Decision {
+        each!(&self.pair, store => store.block(key, at, denial))
     }
 
     fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {

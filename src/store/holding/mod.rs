@@ -74,19 +74,20 @@ impl<S> Holding<S> {
         self.book.take(self.book.hash(key), id).map(|held| held.charge)
     }
 
-    /// Asks the store. If it denies, releases the ended holds of the key, and asks again.
+    /// Asks the store. If it denies, releases the ended holds of the key, and asks again. `ask` also receives whether
+    /// this is the last time.
     fn ask<Q: ?Sized>(
         &self,
         (key, hash): (S::Prepared<'_>, u64),
         at: CheckTime,
-        ask: impl Fn(S::Prepared<'_>) -> Decision,
+        ask: impl Fn(S::Prepared<'_>, bool) -> Decision,
     ) -> Decision
     where
         S: Store<Q>,
     {
         // The number is read before the store is asked; see `book`.
         let may_hold = self.book.may_hold(hash);
-        let decision = ask(key);
+        let decision = ask(key, !may_hold);
         if decision.outcome() != Outcome::Denied || !may_hold {
             return decision;
         }
@@ -95,7 +96,7 @@ impl<S> Holding<S> {
         };
         // Asked again in any case: another thread may have released them.
         self.book.release_ended(hash, at.ns(), release);
-        ask(key)
+        ask(key, true)
     }
 }
 
@@ -133,16 +134,27 @@ impl<S: Store<Q>, Q: Hash + ?Sized> Store<Q> for Holding<S> {
     }
 
     fn apply(&self, key: Self::Prepared<'_>, operation: Operation, at: CheckTime, cost: u64) -> Decision {
-        self.ask(key, at, |key| self.store.apply(key, operation, at, cost))
+        self.ask(key, at, |key, is_last| {
+            // Only a denial that stays starts a block.
+            let operation = if S::BLOCKS && !is_last { operation.without_block() } else { operation };
+            self.store.apply(key, operation, at, cost)
+        })
     }
 
     /// An ended hold is released here, too, so that the decision is that of a check.
     fn peek(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Decision {
-        self.ask(key, at, |key| self.store.peek(key, at, cost))
+        self.ask(key, at, |key, _| self.store.peek(key, at, cost))
     }
 
     fn decide(&self, key: Self::Prepared<'_>, at: CheckTime, cost: u64) -> Decision {
         self.peek(key, at, cost)
+    }
+
+    const BLOCKS: bool = S::BLOCKS;
+
+    /// The peek that denied has released the ended holds.
+    fn block(&self, (key, _): Self::Prepared<'_>, at: CheckTime, denial: Decision) -> Decision {
+        self.store.block(key, at, denial)
     }
 
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64 {

@@ -64,10 +64,11 @@ where
     }
 
     /// Makes room under the cap as of `when`, the time of the call.
-    fn seed(&self, key: &Q, when: CheckTime, Debt { at_ns, units }: Debt) -> Option<Decision> {
+    fn seed(&self, key: &Q, when: CheckTime, Debt { at_ns, units, block }: Debt) -> Option<Decision> {
         let hash = self.hasher.hash_one(key);
         let guard = reclaim::pin();
-        let ask = Request { algorithm: &self.algorithm, action: Action::Seed, now_ns: at_ns, cost: units };
+        let ask =
+            Request { algorithm: &self.algorithm, action: Action::Seed(block), now_ns: at_ns, cost: units };
         if self.live(key, hash, &guard).is_some_and(|node| node.state.apply(&ask).is_ok()) {
             return None;
         }

@@ -556,6 +556,20 @@ where
         KeyedTicket { node, admission, algorithm, now_ns, _guard: guard }
     }
 
+    const BLOCKS: bool = A::BLOCKS;
+
+    #[inline(always)]
+    fn block(&self, (key, hash): (&Q, u64), at: CheckTime, denial: Decision) -> Decision {
+        if !A::BLOCKS || denial.outcome() != Outcome::Denied {
+            return denial;
+        }
+        let guard = reclaim::pin();
+        // Without a node, the key owes nothing by now, or the store denied it because it was full.
+        let state = self.live(key, hash, &guard).map(|node| &node.state);
+        let now = state.and_then(|state| state.block(&self.algorithm, at.ns(), denial.cost()).ok());
+        now.filter(Decision::is_denied).unwrap_or(denial)
+    }
+
     /// Returns 0 for a key that was removed.
     fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let (guard, refund) = (reclaim::pin(), Refund { charge, units, now_ns: at.ns() });

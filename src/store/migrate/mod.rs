@@ -52,6 +52,7 @@ use std::sync::{Arc, PoisonError};
 
 pub use self::carry::Carry;
 use self::latest::{LatestCharge, SLACK_NS};
+use crate::algorithm::step::BlockRest;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
@@ -256,9 +257,10 @@ impl<S: Migrate> Generation<S> {
         let paid = |at_ns: u64, owed: u64| at_ns.saturating_add(debts.paid_in_ns(at_ns, owed));
         // Twice the time, because a charge at the moment of the change may belong to the next window.
         let full_ns = paid(paid(as_of_ns, debts.burst()), debts.burst());
+        let blocked_ns = as_of_ns.saturating_add(past.last.held.store.debts().longest_block_ns());
         let until_ns = match self.most_carried(past) {
             u64::MAX => u64::MAX,
-            most => full_ns.max(paid(as_of_ns, most)),
+            most => full_ns.max(paid(as_of_ns, most)).max(blocked_ns),
         };
         let until_ns = until_ns.min(UNKNOWN - 1);
         // Ordering: Relaxed: see `asks`.
@@ -327,6 +329,16 @@ impl<S: Migrate> Generation<S> {
         }
     }
 
+    /// Starts the block of a request that a peek here has denied. If the quota changes at this moment, the next denial
+    /// starts the block instead.
+    pub(crate) fn block<Q: ?Sized>(&self, key: &Q, when: CheckTime, denial: Decision) -> Decision
+    where
+        S: Inherit<Q>,
+    {
+        let store = &self.held.store;
+        store.block(store.prepare(key), self.time_here(when), denial)
+    }
+
     /// Whether a charge of this generation counts in any case, because no change has begun since. If not, it counts only
     /// if this generation is still the published one, which the caller must look at after this call. The caller must
     /// issue a fence between the charge and this call.
@@ -382,7 +394,7 @@ impl<S: Migrate> Generation<S> {
             self.held.latest.cover(at_ns);
             self.owes(units, burst);
         }
-        Debt { at_ns, units }
+        Debt { at_ns, units, block: BlockRest::of(&before) }
     }
 
     /// Takes over the debts of all keys, if the old store can list them. After that, the past is not needed any more.
@@ -554,7 +566,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
         loop {
             let generation = self.present.load();
             let decision = generation.apply(key, operation, at, cost);
-            // A denial has written nothing.
+            // A denial has charged nothing.
             if decision.is_denied() || decision.cost() == 0 {
                 return decision;
             }
@@ -574,6 +586,12 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
 
     fn decide(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
         self.peek(key, at, cost)
+    }
+
+    const BLOCKS: bool = S::BLOCKS;
+
+    fn block(&self, key: &Q, at: CheckTime, denial: Decision) -> Decision {
+        self.present.load().block(key, at, denial)
     }
 
     fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {

@@ -127,6 +127,13 @@ impl Plan {
     pub fn new(limits: &[Limit]) -> Result<Self, QuotaError> {
         let part = |(index, limit): (usize, &Limit)| {
             let (limit, quota) = (limit.canonical(), limit.quota());
+            if limit.block().is_some() {
+                return Err(QuotaError::worded(
+                    "limits on a server do not block keys after a denial; use a limit of this process, such as a keyed \
+                     one, or remove the block"
+                        .to_owned(),
+                ));
+            }
             let kind = match limit.kind() {
                 LimitKind::Gcra
                 | LimitKind::TokenBucket

@@ -18,7 +18,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         word: &N,
         hash: u64,
         time: CheckTime,
-        Debt { at_ns: then_ns, units }: Debt,
+        Debt { at_ns: then_ns, units, block: _ }: Debt,
     ) {
         let place = self.place(hash);
         let state = word.reference(then_ns).wrapping_add(word.seed(then_ns, units));

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::algorithm::{FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow};
+use crate::algorithm::{
+    Block, Blocked, FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow,
+};
 use crate::base::quota::Quota;
 use crate::base::sync::{Arc, both, spawn};
 
@@ -403,4 +405,82 @@ fn turns<A: Algorithm>(algorithm: A) {
 fn reserved_turns_are_distinct_and_precede_checks() {
     model(|| turns(Gcra::new(quota(1, 10))));
     model(|| turns(MinimumSpacing::new(Duration::from_nanos(10))));
+}
+
+/// Blocks of 100 ns and then 200 ns, for a key whose two units are in use.
+fn used_up() -> Arc<Shared<Blocked>> {
+    let block = Block::of(Duration::from_nanos(100)).at_most(Duration::from_nanos(200));
+    let shared = Shared::new(Blocked::new(quota(1, 10).burst(2), block), 0);
+    assert!(shared.check_at(100, 2));
+    shared
+}
+
+/// Two denials at different times.
+fn race_to_block(deny: fn(&Shared<Blocked>, u64) -> Decision) {
+    let shared = used_up();
+    let (a, b) = both(&shared, move |s| deny(s, 100), move |s| deny(s, 101));
+    let end = |denial: &Decision| denial.at_ns() + denial.block_ns();
+    let now = shared.state.peek(&shared.algorithm, 102, 1).unwrap();
+    assert_eq!(
+        [end(&a), end(&b)],
+        [end(&now); 2],
+        "one block starts from one state, and ends at its stated time"
+    );
+    let next = shared.charge_at(end(&now), 2);
+    assert_eq!(next.block_ns(), 200, "both denials were one block");
+}
+
+/// The denial of the controls: it stores the block without a look at the head.
+fn block_by_store(shared: &Shared<Blocked>, now_ns: u64) -> Decision {
+    let Shared { algorithm, state, .. } = shared;
+    let head = shared.head();
+    match algorithm.block(head, algorithm.step(head, |_| 0, now_ns, 1)) {
+        Step::Admit { decision, next, .. } => {
+            state.head.store(next, Ordering::SeqCst);
+            decision
+        }
+        Step::Deny(denial) => denial,
+        Step::Help(_) => unreachable!("the word has no tail"),
+    }
+}
+
+#[test]
+fn racing_denials_start_one_block() {
+    model(|| race_to_block(|s, now_ns| s.charge_at(now_ns, 1)));
+}
+
+#[test]
+#[should_panic(expected = "one block starts from one state")]
+fn control_blocks_by_store_start_twice() {
+    model(|| race_to_block(block_by_store));
+}
+
+/// A denial, in parallel with a charge of thirty units that needs no room.
+fn block_during_charge(deny: fn(&Shared<Blocked>, u64) -> Decision) {
+    let shared = used_up();
+    let (denial, forced) = both(
+        &shared,
+        move |s| deny(s, 100),
+        |s| {
+            let (algorithm, action) = (&s.algorithm, Action::Apply(Operation::Force));
+            s.state.apply(&Request { algorithm, action, now_ns: 100, cost: 30 }).unwrap()
+        },
+    );
+    assert!(denial.is_block() && forced.charged() == 30);
+    let now = shared.state.peek(&shared.algorithm, 100, 1).unwrap();
+    assert!(
+        now.is_block() && now.reset_after() >= Duration::from_nanos(320),
+        "no charge is lost, and no block"
+    );
+}
+
+#[test]
+fn block_racing_a_charge_loses_neither() {
+    model(|| block_during_charge(|s, now_ns| s.charge_at(now_ns, 1)));
+}
+
+#[test]
+#[should_panic(expected = "no charge is lost, and no block")]
+fn control_block_by_store_loses_a_charge() {
+    model(|| block_during_charge(block_by_store));
 }
