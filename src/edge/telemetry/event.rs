@@ -27,6 +27,8 @@ pub enum Event {
     OverLimit,
     /// Admitted units above the soft limit.
     SoftLimited,
+    /// Units that were denied because their key is blocked, with those whose denial started the block.
+    Blocked,
 }
 
 impl Event {
@@ -39,7 +41,7 @@ impl Event {
         Self::ErrorClosed,
         Self::ErrorLocal,
     ];
-    pub(super) const MARKS: [Self; 3] = [Self::NearLimit, Self::OverLimit, Self::SoftLimited];
+    pub(super) const MARKS: [Self; 4] = [Self::NearLimit, Self::OverLimit, Self::SoftLimited, Self::Blocked];
     pub(super) const COUNT: usize = Self::DECISIONS.len() + Self::MARKS.len();
 
     /// Returns the index of the event, in the order of declaration.
@@ -61,12 +63,13 @@ impl Event {
             Self::NearLimit => "near_limit",
             Self::OverLimit => "over_limit",
             Self::SoftLimited => "soft_limited",
+            Self::Blocked => "blocked",
         }
     }
 
     /// Whether the event is an outcome.
     #[must_use]
     pub const fn is_decision(self) -> bool {
-        !matches!(self, Self::NearLimit | Self::OverLimit | Self::SoftLimited)
+        !matches!(self, Self::NearLimit | Self::OverLimit | Self::SoftLimited | Self::Blocked)
     }
 }

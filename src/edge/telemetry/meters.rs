@@ -39,6 +39,8 @@ pub struct MeterCounts {
     pub over_limit: u64,
     /// Admitted units above the soft limit.
     pub soft_limited: u64,
+    /// Units that were denied because their key is [blocked](crate::Blocked).
+    pub blocked: u64,
 }
 
 impl MeterCounts {
@@ -175,6 +177,9 @@ impl Meters {
                 let cost = decision.cost();
                 self.record(if shadow { Event::ShadowDenied } else { Event::Denied }, cost);
                 self.record_shares(Shares { near: 0, over: cost });
+                if decision.is_block() {
+                    self.record(Event::Blocked, cost);
+                }
             }
         }
     }
@@ -209,6 +214,7 @@ impl Meters {
             near_limit: event(Event::NearLimit),
             over_limit: event(Event::OverLimit),
             soft_limited: event(Event::SoftLimited),
+            blocked: event(Event::Blocked),
         }
     }
 }

@@ -20,6 +20,7 @@
 //! | `tollgate_near_limit_total` | `domain`, `rule` | admitted units above four fifths of the limit |
 //! | `tollgate_over_limit_total` | `domain`, `rule` | units above the limit |
 //! | `tollgate_soft_limited_total` | `domain`, `rule` | admitted units above the soft limit |
+//! | `tollgate_blocked_total` | `domain`, `rule` | units that were denied because their key is [blocked](crate::Blocked) |
 //! | `tollgate_check_duration_seconds` | `domain` | the duration of a sample of checks |
 //! | `tollgate_keys` | whose | stored keys |
 //! | `tollgate_slots` | whose | the capacity in keys |

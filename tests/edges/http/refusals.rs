@@ -4,7 +4,9 @@ use super::dialects::lines;
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
 use tollgate::http::{Dialect, Fields, Policy, Reset, problem, problem_at, retry_after};
-use tollgate::{Algorithm, Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+use tollgate::{
+    Algorithm, Block, Blocked, Decision, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp,
+};
 
 const BURST: Quota = Quota::per_minute(100);
 const DAILY: Quota = Quota::per_day(1_000);
@@ -225,4 +227,16 @@ fn instance_is_a_uri_in_json() {
         serde_json::from_str(&problem_at(&two(), "/limits?rule=%2F&\"q\\ \n\u{e9}#burst")).expect("JSON");
     assert_eq!(body["instance"], "/limits?rule=%2F&%22q%5C%20%0A%C3%A9#burst");
     assert_eq!(body["violated-policies"], serde_json::json!(["burst"]));
+}
+
+#[test]
+fn refusal_of_a_blocked_client_has_the_end_of_its_block() {
+    let quota = Quota::per_minute(2);
+    let algorithm = Blocked::new(quota, Block::of(Duration::from_secs(600)));
+    let policy = [Policy::new("login", &quota, after(algorithm, 2, 1))];
+    assert_eq!(retry_after(&policy), Some(Duration::from_secs(600)));
+    let response = Fields::default().refusal(&policy);
+    let said = lines(response.headers());
+    assert!(said.contains(&"retry-after: 600".to_owned()), "{said:?}");
+    assert!(said.contains(&r#"ratelimit: "login";r=0;t=600"#.to_owned()), "{said:?}");
 }

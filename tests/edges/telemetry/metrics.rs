@@ -75,7 +75,7 @@ fn rule_requests_are_counted_by_outcome() {
         assert_eq!((of("requests", "error_open"), of("requests", "error_closed")), (0.0, 0.0));
         assert_eq!((of("requests", "error_local"), of("hits", "")), (0.0, 33.0));
         assert_eq!((of("near_limit", ""), of("over_limit", ""), of("soft_limited", "")), (2.0, 18.0, 2.0));
-        assert_eq!(values.len(), 7 + 4, "there are no other metrics");
+        assert_eq!(values.len(), 7 + 5, "there are no other metrics");
     });
 }
 
@@ -90,7 +90,7 @@ fn each_event_has_its_own_counter() {
         Event::ErrorClosed,
         Event::ErrorLocal,
     ];
-    let marks = [Event::NearLimit, Event::OverLimit, Event::SoftLimited];
+    let marks = [Event::NearLimit, Event::OverLimit, Event::SoftLimited, Event::Blocked];
     for event in decisions.into_iter().chain(marks) {
         recorded(|values| {
             Meters::new("d", "r").record(event, 7);
@@ -154,7 +154,7 @@ fn keys_create_no_metrics() {
             meters.observe(&limiter.check(&key), false);
         }
         publish("l", &limiter);
-        assert_eq!(values().len(), 7 + 4 + 4);
+        assert_eq!(values().len(), 7 + 5 + 4);
     });
 }
 
@@ -516,7 +516,7 @@ fn every_metric_is_described() {
     let source = if cfg!(feature = "watch") { 4 } else { 0 };
     // A domain of rules has the gauge of unmatched rules and the timer.
     // Loads also count the domains that they removed.
-    assert_eq!(all.len(), 7 + 4 + 3 + 4 + 2 + 5 + 3 + 2 + 1 + shared + source);
+    assert_eq!(all.len(), 7 + 5 + 3 + 4 + 2 + 5 + 3 + 2 + 1 + shared + source);
     for (key, unit, text, _) in all {
         assert!(unit.is_some() && text.is_some_and(|text| !text.is_empty()), "{}", key.key().name());
         assert!(key.key().name().starts_with("tollgate_"));

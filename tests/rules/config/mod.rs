@@ -6,6 +6,7 @@
 //! - Identities are unique. Other numbers, algorithms and stores do not change them.
 
 mod addresses;
+mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;
 mod formats;

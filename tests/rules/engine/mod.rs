@@ -1,5 +1,6 @@
 //! Rules decide requests: the samples in Envoy's language row by row, and Tollgate's additions.
 
+mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;
 mod charging;
@@ -54,7 +55,7 @@ impl Scene {
         Self::try_new(text, Some(Charging::CountFirst)).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn try_new(text: &str, charging: Option<Charging>) -> Result<Self, RulesError> {
+    pub(crate) fn try_new(text: &str, charging: Option<Charging>) -> Result<Self, RulesError> {
         let clock = ManualClock::new(START);
         let config = config(text);
         let domain = config.domain().to_owned();

@@ -49,6 +49,11 @@ pub fn says(rule: &Rule) -> Value {
         Some(LimitKind::CalendarWindow { calendar }) => json!({ "calendar": calendar.to_string() }),
         _ => Value::Null,
     };
+    let block = own.and_then(|own| own.block()).map_or(Value::Null, |block| {
+        let [first, longest] = [block.first(), block.longest()]
+            .map(|length| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
+        json!({ "block": { "for_ns": first, "at_most_ns": longest } })
+    });
     let rest = json!({
         "soft": Some(rule.soft).filter(|&soft| soft < u64::MAX),
         "shadow": rule.shadow,
@@ -58,7 +63,7 @@ pub fn says(rule: &Rule) -> Value {
         "class": rule.class.as_ref().map(|class| json!({ "name": class.name, "share_per_million": class.share.share() })),
         "replaces": rule.replaces,
     });
-    merged([limit, calendar, shared, rest])
+    merged([limit, calendar, shared, block, rest])
 }
 
 /// The limit, its algorithm and its store.
@@ -76,7 +81,10 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
                 LimitKind::CalendarWindow { calendar } => format!("{}/{calendar}", limit.most()),
                 _ => limit.quota().to_string(),
             };
-            [format!("{share}{quota}"), limit.kind().name().to_owned(), store]
+            // The text of a limit with a block is its algorithm, its quota and its block.
+            let text = limit.to_string();
+            let block = text.split_once(&quota).map_or("", |(_, block)| block);
+            [format!("{share}{quota}{block}"), limit.kind().name().to_owned(), store]
         }
         _ => without_store("?"),
     }

@@ -99,6 +99,10 @@ impl Checker {
                             "use store: compact or keyed, or remove the classes",
                         );
                     }
+                    if limit.block().is_some() {
+                        let message = "classes cannot share a limit with block: a denial of one class would block them all";
+                        self.wrong(fields, "classes", message, "remove the block or the classes");
+                    }
                     limit.most()
                 }
                 Amount::Unlimited => {

@@ -1,6 +1,6 @@
 //! Checks that a limit and its store work together, by creating a small store.
 
-use crate::algorithm::{FixedWindow, Limit, LimitKind};
+use crate::algorithm::{Block, FixedWindow, Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::rule::Store;
@@ -12,8 +12,14 @@ use crate::store::{AnyStore, Capacity, StoreKind};
 const ENOUGH: usize = 1 << 10;
 
 /// Creates the limit, and the store that the engine would create, but small.
-pub(super) fn checked(kind: LimitKind, quota: Quota, store: Option<Store>) -> Result<Limit, QuotaError> {
+pub(super) fn checked(
+    kind: LimitKind,
+    quota: Quota,
+    block: Option<Block>,
+    store: Option<Store>,
+) -> Result<Limit, QuotaError> {
     let limit = Limit::try_new(kind, quota)?;
+    let limit = block.map_or(Ok(limit), |block| limit.with_block(block))?;
     let (kind, memory) = match store {
         #[cfg(feature = "redis")]
         Some(Store::Redis(_)) => return crate::edge::redis::check_limit(&limit).map(|()| limit),

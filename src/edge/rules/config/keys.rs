@@ -68,8 +68,8 @@ impl MapKind {
     pub(super) const RATE_LIMIT: Self = Self {
         called: "rate_limit",
         envoys: "unit requests_per_unit unlimited name replaces",
-        ours: "period time_zone starts algorithm burst every strict parts store memory max_keys soft enforced headers \
-               mode on_failure processes timeout",
+        ours: "period time_zone starts algorithm burst every block strict parts store memory max_keys soft enforced \
+               headers mode on_failure processes timeout",
     };
     pub(super) const STARTS: Self = Self { called: "starts", envoys: "", ours: "month day weekday hour" };
     pub(super) const REPLACED: Self = Self { called: "an item of replaces", envoys: "name", ours: "" };
@@ -77,7 +77,9 @@ impl MapKind {
         Self { called: "a tier", envoys: "", ours: "members ranges rate_limit rate_limits prefixes" };
     pub(super) const PREFIXES: Self = Self { called: "prefixes", envoys: "", ours: "ipv4 ipv6" };
 
-    const ALL: [Self; 8] = [
+    pub(super) const BLOCK: Self = Self { called: "block", envoys: "", ours: "for at_most" };
+
+    const ALL: [Self; 9] = [
         Self::ROOT,
         Self::SETTINGS,
         Self::DESCRIPTOR,
@@ -86,6 +88,7 @@ impl MapKind {
         Self::REPLACED,
         Self::TIER,
         Self::PREFIXES,
+        Self::BLOCK,
     ];
 
     fn envoys(self) -> impl Iterator<Item = &'static str> {

@@ -187,11 +187,15 @@ impl Checker {
         let has_parts = matches!(algorithm, LimitKind::SubWindow { .. });
         for (key, fits, right) in [
             ("burst", algorithm.has_burst(), "gcra, token-bucket or leaky-bucket"),
+            ("block", algorithm.has_blocks(), "gcra, token-bucket or leaky-bucket"),
             ("strict", is_window, "sliding-window or sub-window"),
             ("parts", has_parts, "sub-window"),
         ] {
             if !fits && fields.has(key) {
-                let remedy = format!("remove it, or use algorithm: {right}");
+                let remedy = match calendar {
+                    Some(_) => "remove it, or write unit instead of period".to_owned(),
+                    None => format!("remove it, or use algorithm: {right}"),
+                };
                 self.wrong(fields, key, format!("{} does not use {key}", algorithm.name()), remedy);
             }
         }
@@ -215,7 +219,9 @@ impl Checker {
         let implied = if fields.has("max_keys") {
             Some(Store::Keyed { max_keys })
         } else if fields.has("memory")
-            || (defaults.memory.is_some() && algorithm.is_none_or(LimitKind::is_compact))
+            || (defaults.memory.is_some()
+                && algorithm.is_none_or(LimitKind::is_compact)
+                && !fields.has("block"))
         {
             Some(Store::Compact(MEMORY))
         } else {
@@ -233,7 +239,9 @@ impl Checker {
             Store::Sketch(_) => Store::Sketch(memory_given),
             Store::Redis(_) => Store::Redis(shared),
         };
-        if let Some(algorithm) = algorithm {
+        if fields.has("block") && !matches!(store, Store::Keyed { .. }) {
+            self.reject_block_in(fields, &store);
+        } else if let Some(algorithm) = algorithm {
             let refused = match store {
                 Store::Compact(_) if !algorithm.is_compact() => Some(("compact", "store: keyed")),
                 Store::Sketch(_) if !algorithm.is_sketched() => {
@@ -276,6 +284,10 @@ impl Checker {
         if self.problems.len() > before {
             return None;
         }
+        let block = self.block(fields, limit);
+        if self.problems.len() > before {
+            return None;
+        }
         if limit == 0 {
             return Some((Amount::Blocked { period }, soft.unwrap_or(u64::MAX)));
         }
@@ -295,7 +307,7 @@ impl Checker {
             Some(_) => "choose another limit, algorithm or store",
             None => "choose another limit or algorithm",
         };
-        let limit = fits::checked(kind, quota, store).map_err(|error| misfit(error, remedy));
+        let limit = fits::checked(kind, quota, block, store).map_err(|error| misfit(error, remedy));
         let limit = self.take(fields.node, &path, limit)?;
         let most = limit.most();
         if let Some(soft) = soft.filter(|&soft| soft > most) {

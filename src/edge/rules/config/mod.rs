@@ -4,6 +4,7 @@
 //! YAML, JSON, TOML ──► nodes, each with its line and column ──► one checker ──► rules, problems and warnings
 //! ```
 
+mod block;
 #[cfg(feature = "calendar")]
 mod calendar;
 #[cfg(not(feature = "calendar"))]

@@ -75,6 +75,9 @@ impl RuleCheck<'_> {
 
     fn count_denied(&mut self, decided: &mut Decided, when: CheckTime) {
         let CountedBy::Local { counter, headroom } = self.counted else { return };
+        if counter.has_blocks() {
+            return;
+        }
         let elsewhere = || self.elsewhere(when);
         let counted = counter.count(self.key.as_str(), self.is_own, self.cost, headroom, when, elsewhere);
         // If other requests have given units back, the request stays denied with the earlier figures.

@@ -181,8 +181,9 @@ impl Counter {
             Prepared::Done(Self::Local(LocalCounter::new(generation, true, headroom, made_of)))
         };
         let make = |headroom: u64| made_of.store(rule, headroom, hasher);
-        // One unit, with which a rule that counts denied requests detects that its limit is exceeded.
-        let least = u64::from(charging.counts_denied());
+        // One unit, with which a rule that counts denied requests detects that its limit is exceeded. A rule with blocks
+        // counts no denied request.
+        let least = u64::from(charging.counts_denied() && limit.block().is_none());
         let Some(last) = last else { return Ok(first(make(least)?, least)) };
         let before = last.generation.store();
         let same = before.with_limit_of(&made_of.with_headroom(least)?);
@@ -192,7 +193,7 @@ impl Counter {
         // Usage stays, also beyond the new limit. If the store can hold it, windows free it at their end as usual.
         let unpaid = if last.generation.is_taking_over(now.ns()) { last.spare } else { 0 };
         let owed = last.made_of.most.saturating_add(unpaid);
-        let headroom = least.max(owed.min(most_room(limit.kind(), most)).saturating_sub(most));
+        let headroom = least.max(owed.min(most_room(&limit, most)).saturating_sub(most));
         let (store, headroom) = match make(headroom) {
             Ok(store) => (store, headroom),
             Err(_) => (make(least)?, least),
@@ -235,10 +236,12 @@ fn one_window(quota: Quota) -> Result<Limit, QuotaError> {
 }
 
 /// Returns the maximum number of units in a store with this limit, including usage from another limit. A log uses
-/// memory for each unit of every key, as long as the rule exists.
-fn most_room(algorithm: LimitKind, limit: u64) -> u64 {
-    match algorithm {
+/// memory for each unit of every key, as long as the rule exists. A key whose block has ended has one unit free; if more
+/// units had to stay free, the key would be blocked again at once.
+fn most_room(rule: &Limit, limit: u64) -> u64 {
+    match rule.kind() {
         LimitKind::SlidingLog => limit.saturating_mul(4).clamp(1_024, SlidingLog::MAX_LIMIT),
+        _ if rule.block().is_some() => limit,
         _ => u64::MAX,
     }
 }
@@ -266,6 +269,17 @@ impl LocalCounter {
         !self.is_first && self.generation.is_taking_over(now_ns)
     }
 
+    /// Whether denials can block keys.
+    #[inline]
+    pub(super) const fn has_blocks(&self) -> bool {
+        self.made_of.limit.block().is_some()
+    }
+
+    /// Starts the block of a request that the rule denies. Returns the denial afterwards.
+    pub(super) fn block(&self, key: &str, denial: Decision) -> Decision {
+        self.generation.block(key, CheckTime::from_ns(denial.at_ns()), denial)
+    }
+
     /// Returns the readings for metrics.
     pub(super) fn readings(&self, now_ns: u64) -> Vec<Reading> {
         let store = self.generation.store();
@@ -287,9 +301,10 @@ impl LocalCounter {
         if cost == 0 {
             return self.peek(key, 0, headroom, when);
         }
-        if headroom == 0 {
+        if headroom == 0 && !self.has_blocks() {
             return generation.apply(key, Operation::Check, when, cost);
         }
+        // With a headroom, a denial starts no block: see `LocalCounter::block`.
         let decision = generation.apply(key, Operation::CheckKeeping { headroom }, when, cost);
         decision.for_lower_limit(decision.outcome(), cost, headroom, || self.next(key, headroom, when))
     }
@@ -329,6 +344,9 @@ impl LocalCounter {
         when: CheckTime,
         elsewhere: impl FnOnce() -> u64,
     ) -> CountedFirst {
+        if self.has_blocks() {
+            return self.count_admitted(key, cost, when);
+        }
         let generation = &self.generation;
         let operation = match whole {
             true => Operation::Force,
@@ -356,6 +374,22 @@ impl LocalCounter {
         let before = in_use.saturating_sub(charged).saturating_add(elsewhere);
         let decision = judged.for_lower_limit(outcome, cost, headroom, || self.next(key, headroom, when));
         CountedFirst { decision: decision.with_other_units(elsewhere), charged, before }
+    }
+
+    /// Counts a request if it is admitted. A denied request blocks its key, and is not counted in addition. A cost of 0
+    /// asks whether the key is in a block.
+    #[cold]
+    fn count_admitted(&self, key: &str, cost: u64, when: CheckTime) -> CountedFirst {
+        let decision = match (cost, self.peek(key, 1, 0, when)) {
+            (0, next) if next.is_block() => next,
+            _ => self.charge(key, cost, 0, when),
+        };
+        let in_use = decision.limit().saturating_sub(decision.remaining());
+        CountedFirst {
+            decision,
+            charged: decision.charged(),
+            before: in_use.saturating_sub(decision.charged()),
+        }
     }
 }
 

@@ -280,7 +280,8 @@ impl<C: Clock> Rules<C> {
     /// Lists all rules that apply. For each descriptor, it also lists up to 20 rules that fail at the last step of the
     /// search, because those are the rules that the caller may have meant.
     ///
-    /// A rule with `store: redis` is not asked, except in the mode `write-back`.
+    /// A rule with `store: redis` is not asked, except in the mode `write-back`. An explanation starts no
+    /// [block](crate::Blocked), so a check that starts one has a longer wait.
     ///
     /// # Complexity
     /// O(rules of the domain). It is meant for people and tests, and not for each request.

@@ -81,7 +81,8 @@ impl<C: Clock> Rules<C> {
     /// Usage beyond a lower limit is cut to what the new store can hold. A sliding log stores a time for each unit. It
     /// holds four times its limit or 1,024 units, whichever is more, but no more than [its largest
     /// limit](crate::SlidingLog::MAX_LIMIT). If no word of the new algorithm or store can hold the higher limit, it
-    /// holds the lower limit and forgets all usage beyond it.
+    /// holds the lower limit and forgets all usage beyond it. A rule with a `block` also holds only its own limit. Its keys
+    /// stay in their blocks, which end at the same times.
     ///
     /// A sketch keeps its counts if the windows stay the same and its counters have room for the new limit; otherwise
     /// it restarts at zero. A rule also restarts at zero if its `share_threshold` is switched on or off.

@@ -63,7 +63,7 @@ impl RuleCheck<'_> {
         let (cost, meters) = (self.cost, &*self.active.meters);
         match &decided.decision {
             Some(decision) if decision.is_denied() => {
-                self.report_denial(decided, decision, domain, descriptors, summary, to);
+                self.report_denial(decided, domain, descriptors, summary, to);
             }
             Some(decision) => {
                 let is_charged = summary.outcome == Outcome::Allowed
@@ -95,12 +95,20 @@ impl RuleCheck<'_> {
         }
     }
 
-    /// Counts a denial, and informs the observers.
+    /// Blocks the key if the denial is enforced and the rule has blocks.
+    fn block(&self, decided: &mut Decided) {
+        if let (CountedBy::Local { counter, .. }, Some(denial)) = (self.counted, &mut decided.decision)
+            && counter.has_blocks()
+        {
+            *denial = counter.block(self.key.as_str(), *denial);
+        }
+    }
+
+    /// Counts a denial, and informs the observers. Also starts a block, because the denial is final only now.
     #[cold]
     fn report_denial(
         &self,
-        decided: &Decided,
-        decision: &Decision,
+        decided: &mut Decided,
         domain: &ActiveDomain,
         descriptors: &[Descriptor<'_>],
         &Summary { shadow, quota_rules_deny, .. }: &Summary,
@@ -109,6 +117,10 @@ impl RuleCheck<'_> {
         let (cost, meters) = (self.cost, &*self.active.meters);
         let reports_only =
             shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quota_rules_deny);
+        if !reports_only {
+            self.block(decided);
+        }
+        let Some(decision) = &decided.decision else { return };
         match decided.by.and_then(DecidedWhere::event) {
             Some(event) => meters.record(event, cost),
             None if self.effect.is_denial_counted || domain.charging == Charging::CountFirst => {
@@ -116,6 +128,9 @@ impl RuleCheck<'_> {
                 meters.record(if reports_only { Event::ShadowDenied } else { Event::Denied }, cost);
                 let in_use = self.effect.before.saturating_add(cost);
                 meters.record_use(decision.limit(), in_use, cost);
+                if decision.is_block() {
+                    meters.record(Event::Blocked, cost);
+                }
             }
             None => meters.observe(decision, reports_only),
         }

@@ -7,7 +7,7 @@
 //!               └─ charge this process's limits ── one denies because another request came first ──► all are refunded
 //!                   └─ charge the limits that only report
 //! settle  a load has replaced a charged counter ──► refund, and find the rules again
-//! report  the outcome of each rule: RequestCheck::finish
+//! report  the outcome of each rule: RequestCheck::finish. Rules that deny the request block its keys: RuleCheck::block
 //! ```
 //! With `charging: count-denials`, a denied request is then charged to the limits that deny it: see
 //! [`count_denials`](super::count_denials). With `charging: count-first`, the request is counted at all limits and decided

@@ -81,8 +81,8 @@ pub(super) struct ActiveRule {
     pub(super) unit: Option<Unit>,
     /// The part that the rule takes in every request, or `None` if the request's key or the time decides.
     pub(super) part: Option<Part>,
-    /// Whether the rule is plain: it is enforced for every request, this process counts it in a store without headroom,
-    /// and it has no soft limit.
+    /// Whether the rule is plain: it is enforced for every request, this process counts it in a store without headroom and
+    /// without blocks, and it has no soft limit.
     is_plain: bool,
     /// Whether requests with other keys have separate counters.
     keys_vary: bool,
@@ -404,7 +404,7 @@ impl ActiveRule {
         let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
         let is_plain = part == Some(Part::Enforced)
             && rule.soft == u64::MAX
-            && counter.local().is_some_and(|counter| counter.headroom == 0);
+            && counter.local().is_some_and(|counter| counter.headroom == 0 && !counter.has_blocks());
         Self { rule, counter, quota, window, unit, part, is_plain, keys_vary, key_from, meters, matched }
     }
 

@@ -48,6 +48,7 @@ const fn mark(event: Event) -> &'static str {
     match event {
         Event::NearLimit => "tollgate_near_limit_total",
         Event::OverLimit => "tollgate_over_limit_total",
+        Event::Blocked => "tollgate_blocked_total",
         _ => "tollgate_soft_limited_total",
     }
 }
@@ -265,6 +266,7 @@ pub fn describe() {
         (mark(Event::NearLimit), "Admitted units above four fifths of the limit"),
         (mark(Event::OverLimit), "Units above the limit"),
         (mark(Event::SoftLimited), "Admitted units above the soft limit"),
+        (mark(Event::Blocked), "Units denied because their key is blocked"),
         #[cfg(feature = "tower")]
         (WITHOUT_KEY, "Requests in which a layer found no key, by outcome"),
         (RELOADS, "Loads of rules, by result"),

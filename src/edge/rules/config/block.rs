@@ -1,0 +1,57 @@
+//! Reads `block`: how long a denial blocks a key.
+
+use std::time::Duration;
+
+use super::checker::Checker;
+use super::keys::{MapFields, MapKind};
+use super::node::{FileNode, Value};
+use super::scalar::BadValue;
+use crate::algorithm::Block;
+use crate::base::quota::parse_period;
+use crate::edge::rules::rule::Store;
+
+impl Checker {
+    /// Reads the block of a limit that admits this many requests. A bad value is reported.
+    pub(super) fn block(&mut self, fields: &MapFields<'_, '_>, limit: u64) -> Option<Block> {
+        let node = fields.get("block")?;
+        if limit == 0 {
+            let message = "has no effect: the limit is 0, so all requests are denied";
+            self.wrong(fields, "block", message, "remove it");
+            return None;
+        }
+        if !matches!(node.kind, Value::Map(_)) {
+            return self.read(fields, "block", length).map(Block::of);
+        }
+        let path = fields.path.key("block");
+        let fields = self.fields(node, MapKind::BLOCK, &path)?;
+        if !fields.has("for") {
+            let remedy = "write the length of the first block, such as for: 10m";
+            self.wrong(&fields, "for", "the length is missing", remedy);
+            return None;
+        }
+        let block = Block::of(self.read(&fields, "for", length)?);
+        match fields.has("at_most") {
+            true => Some(block.at_most(self.read(&fields, "at_most", length)?)),
+            false => Some(block),
+        }
+    }
+
+    /// Reports a block of a limit in a store that has no blocks.
+    pub(super) fn reject_block_in(&mut self, fields: &MapFields<'_, '_>, store: &Store) {
+        let why = match store {
+            Store::Redis(_) => "the server counts units, and its script knows no blocks",
+            Store::Sketch(_) => "its counters hold no time",
+            Store::Compact(_) | Store::Keyed { .. } => "its words have no room for them",
+        };
+        let message = format!("the {store} store has no blocks: {why}");
+        self.wrong(fields, "block", message, "remove it, or write store: keyed for this limit");
+    }
+}
+
+fn length(node: &FileNode) -> Result<Duration, BadValue> {
+    let read = node.text().ok().and_then(|text| parse_period(text.trim()).ok());
+    read.filter(|&length_ns| length_ns > 0).map(Duration::from_nanos).ok_or_else(|| {
+        let message = format!("expected a time above 0, found {}", node.shown());
+        BadValue::new(message, "write a whole number with its unit, such as 30s, 10m, 2h or 1d")
+    })
+}
