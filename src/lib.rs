@@ -52,7 +52,7 @@
 //! | about N units in any period, with two counters | [`SlidingWindow`] |
 //! | N units for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
 //! | a minimum time between two requests | [`MinimumSpacing`] |
-//! | that a client which exceeds its limit is denied for minutes, longer each time | [`Blocked`] |
+//! | that a client which exceeds its limit is denied for minutes, longer each time | [`Blocked`]; see [`guide::blocks`] |
 //!
 //! A client can spend the whole burst at once: 1,000 units per hour with the default burst can admit 1,000 requests
 //! within one second. To prevent that, set a lower burst, or add a second limit ([`check_all`]).
@@ -195,6 +195,7 @@
 //! | [`guide::actix_and_pingora`] | feature `http`: the same limits in actix-web and Pingora |
 //! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
 //! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
+//! | [`guide::blocks`] | block a client for a time after a denial, longer each time |
 //! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
 //! | [`guide::token_budgets`], [`guide::requests_in_progress`] | units that are held until the cost is known; how many requests run at the same time |
 //! | [`guide::distinct_values`] | how many different values a client uses: user names, devices |
@@ -254,6 +255,10 @@ pub mod guide {
     }
     pub mod before_production {
         #![cfg_attr(feature = "std", doc = include_str!("guide/before_production.md"))]
+        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
+    }
+    pub mod blocks {
+        #![cfg_attr(feature = "std", doc = include_str!("guide/blocks.md"))]
         #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
     }
     pub mod calendars {
