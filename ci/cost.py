@@ -6,6 +6,8 @@ from wording import figure, markdown
 
 COMPACT, GOVERNOR = "tollgate compact", "governor + ahash"
 MIB = 2**20
+# The least memory that becomes resident, in bytes.
+PAGE = 4096
 # Loads by the names of their charts in the results, and their words in the chart of threads.
 LOADS = {"threads, one hot key": "one key", "threads, 1,000 keys": "1,000 keys", "threads, 1 M keys": "1 M keys"}
 STORES = {COMPACT: "compact", "tollgate keyed": "keyed", GOVERNOR: "governor"}
@@ -31,7 +33,7 @@ def chart_files(cost):
             lines(cost, "keys"), "keys, drawn uniformly", "nanoseconds a check", x_text=charts.power, **log),
         "cost_memory.svg": charts.chart(
             "Resident memory, by number of keys", "Lower is better. Of the same processes, after each key was checked once.",
-            lines(cost, "keys", lambda row: row["bytes"] / MIB), "keys", "MiB", x_text=charts.power, **log),
+            lines(cost, "keys", lambda row: max(row["bytes"], PAGE) / MIB), "keys", "MiB", x_text=charts.power, **log),
         "cost_threads.svg": charts.chart(
             "Checks a second, by threads", f"Higher is better. All threads together, on {cores} cores: more threads take turns.",
             threads, "threads", "million checks a second", shade=(cores * 2**0.5, f"more threads than the {cores} cores"), **log),
@@ -74,7 +76,7 @@ def predictions(model, threads=64):
 CAPTIONS = {
     "cost_keys.svg": "Each row has a process of its own, and the processes of a size take turns. Those of 100 M keys follow each other instead, because they need too much memory "
                      "together. *12 B a key* is the least memory that `Capacity::for_traffic` gives if all keys owe; the compact store otherwise has four slots a key.",
-    "cost_memory.svg": "Resident memory that the limiter added to its process, from `/proc/self/statm`. The sketch of a compact store becomes resident only where it is written.",
+    "cost_memory.svg": "Resident memory that the limiter added to its process, from `/proc/self/statm`. A page is the least. The sketch of a compact store becomes resident only where it is written.",
     "cost_threads.svg": "**This machine has two cores.** Up to two threads, the chart shows what cores cost. Beyond, threads take turns: it shows only what happens if there are more threads "
                         "than cores. The model below says what to expect of more cores.",
     "cost_rules.svg": "A rule limits each client of one tenant. governor has no rules: a user would write a map from the tenant to a limiter.",
