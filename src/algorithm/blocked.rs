@@ -144,7 +144,7 @@ impl Block {
 /// use std::time::Duration;
 /// use tollgate::{Block, Blocked, ManualClock, Quota, RateLimiter};
 ///
-/// let minutes = |minutes| Duration::from_secs(60 * minutes);
+/// let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
 /// let block = Block::of(minutes(10)).at_most(minutes(60 * 24));
 /// let clock = ManualClock::default();
 /// let logins = RateLimiter::builder(Blocked::new(Quota::per_minute(5), block)).clock(clock.clone()).keyed::<String>();
@@ -291,7 +291,7 @@ impl Blocked {
 
     /// Returns a step of the pace as a step of this algorithm.
     #[inline]
-    fn marked(head: u64, parts: Parts, step: Step) -> Step {
+    const fn marked(head: u64, parts: Parts, step: Step) -> Step {
         match step {
             Step::Deny(denial) => Step::Deny(denial.with_mark(parts.mark)),
             // Without a charge.

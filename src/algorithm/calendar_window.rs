@@ -39,6 +39,8 @@ pub(crate) struct CalendarTable {
     starts: Box<[u32]>,
     /// The length of the longest period that ends.
     longest_ns: u64,
+    /// The usual length of a period in seconds, at least 1.
+    usual: u32,
     split: Split,
 }
 
@@ -65,16 +67,34 @@ impl CalendarTable {
             }
         }
         let longest_ns = u64::from(longest.max(1)) * NANOS_PER_SEC;
-        let split = Split::for_periods(u32::try_from(starts.len()).unwrap_or(u32::MAX));
-        Self { text, starts: starts.into(), longest_ns, split }
+        let count = u32::try_from(starts.len()).unwrap_or(u32::MAX);
+        let split = Split::for_periods(count);
+        let last = starts[starts.len() - 1];
+        let usual = last.checked_div(count - 1).unwrap_or(1).max(1);
+        Self { text, starts: starts.into(), longest_ns, usual, split }
     }
 
     /// Returns the index of the period that contains a time.
     #[inline]
-    fn index(&self, now_ns: u64) -> usize {
-        let second = now_ns / NANOS_PER_SEC;
-        // The first period begins at 0, so at least one start is not later.
-        self.starts.partition_point(|&start| u64::from(start) <= second) - 1
+    pub(crate) fn index(&self, now_ns: u64) -> usize {
+        // No start is above the largest 32-bit number, so all later times are in the last period.
+        let second = u32::try_from(now_ns / NANOS_PER_SEC).unwrap_or(u32::MAX);
+        // The first period begins at 0, so the search ends there.
+        let mut index = self.guess(second);
+        while self.starts[index] > second {
+            index -= 1;
+        }
+        while self.starts.get(index + 1).is_some_and(|&next| next <= second) {
+            index += 1;
+        }
+        index
+    }
+
+    /// Returns an index that is at most two from the right one, as a test checks for each zone: the lengths of periods
+    /// differ, but their sums hardly do.
+    #[inline]
+    pub(crate) fn guess(&self, second: u32) -> usize {
+        ((second / self.usual) as usize).min(self.starts.len() - 1)
     }
 
     /// Returns a period; the last one, if there is none with this index.

@@ -398,6 +398,7 @@ fn wrong_calendars_are_refused() {
         ("CEST", "did you mean CET"),
         ("", "such as Europe/Berlin or UTC"),
         ("+02:00", "such as Europe/Berlin or UTC"),
+        ("Etc/Unknown", "no time zone"),
     ] {
         let error = said(zone, CalendarPeriod::Day, 0);
         assert!(

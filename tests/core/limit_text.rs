@@ -164,9 +164,9 @@ proptest! {
     }
 
     #[test]
-    fn text_of_every_block_parses_back(kind in kinds(), quota in quotas(), first in 1..u64::MAX, times in 1..20_000u64) {
+    fn text_of_every_block_parses_back(kind in kinds(), quota in quotas(), first in 1..u64::MAX, times in 1..20_000_u32) {
         let first = Duration::from_nanos(first);
-        for block in [Block::of(first), Block::of(first).at_most(first.saturating_mul(times as u32))] {
+        for block in [Block::of(first), Block::of(first).at_most(first.saturating_mul(times))] {
             if let Ok(limit) = Limit::try_new(kind, quota).and_then(|limit| limit.with_block(block)) {
                 prop_assert_eq!(limit.to_string().parse::<Limit>(), Ok(limit));
                 prop_assert_eq!(limit.with_quota(limit.quota()), Ok(limit));

@@ -23,7 +23,7 @@ pin_project! {
     #[derive(Debug)]
     enum BodyKind<B> {
         Inner { #[pin] body: B },
-        Held { #[pin] body: B, permit: Option<Permit> },
+        Held { #[pin] body: B, permit: Option<Box<Permit>> },
         Refusal { bytes: Bytes },
     }
 }
@@ -34,8 +34,8 @@ impl<B> Body<B> {
     }
 
     /// The body of a request that is in progress until the body has ended.
-    pub(super) const fn held(body: B, permit: Permit) -> Self {
-        Self { kind: BodyKind::Held { body, permit: Some(permit) } }
+    pub(super) fn held(body: B, permit: Permit) -> Self {
+        Self { kind: BodyKind::Held { body, permit: Some(Box::new(permit)) } }
     }
 
     pub(super) const fn refusal(bytes: Bytes) -> Self {

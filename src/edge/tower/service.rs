@@ -393,9 +393,8 @@ where
                 Projected::Deciding { decision } => ready!(decision.poll(context)),
                 Projected::HandedOn { response, pending } => {
                     let mut result = ready!(response.poll(context));
-                    let mut permit = None;
                     if let Some(mut pending) = pending.take() {
-                        permit = pending.ruling.permit();
+                        let permit = pending.ruling.permit();
                         if pending.finish(&mut result) {
                             match L::refund(pending, result) {
                                 Ok(refunded) => result = refunded,
@@ -405,13 +404,12 @@ where
                                 }
                             }
                         }
+                        if let Some(permit) = permit {
+                            let held = |body| Body::held(body, permit);
+                            return Poll::Ready(result.map(|response| response.map(held)));
+                        }
                     }
-                    return Poll::Ready(result.map(|response| {
-                        response.map(|body| match permit {
-                            Some(permit) => Body::held(body, permit),
-                            None => Body::inner(body),
-                        })
-                    }));
+                    return Poll::Ready(result.map(|response| response.map(Body::inner)));
                 }
                 Projected::Refunding { refund } => {
                     let result = ready!(refund.poll(context));

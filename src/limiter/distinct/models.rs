@@ -7,7 +7,7 @@ use crate::base::clock::models::Still;
 use crate::base::quota::Quota;
 use crate::base::sync::{Arc, both, explore};
 use crate::limiter::RateLimiter;
-use crate::store::{Capacity, Operation, Store};
+use crate::store::{Capacity, HashedStore as _, Operation, Store};
 
 const NOW_NS: u64 = 100_000_000_000;
 const AT: CheckTime = CheckTime::from_ns(NOW_NS);
@@ -55,18 +55,18 @@ fn same_new_value(check: Check) {
 }
 
 #[test]
-fn models_racing_value_is_counted_once() {
+fn racing_value_is_counted_once() {
     same_new_value(check);
 }
 
 #[test]
 #[should_panic(expected = "a value is counted once")]
-fn models_control_without_refund_counts_twice() {
+fn control_without_refund_counts_twice() {
     same_new_value(check_without_refund);
 }
 
 #[test]
-fn models_two_values_take_one_unit() {
+fn two_values_take_one_unit() {
     explore(2, || {
         let values = Arc::new(values(1));
         let pairs = [7, 8].map(|value| pair(&values, value));

@@ -378,7 +378,7 @@ impl<A: CompactAlgorithm, H> Refunds for Compact<A, H> {
     }
 
     fn burst(&self) -> u64 {
-        self.debts().burst()
+        self.plan.burst()
     }
 }
 

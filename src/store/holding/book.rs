@@ -29,7 +29,7 @@ use super::id::HoldId;
 use crate::base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 
 /// The number of shards: enough that requests of different keys rarely use the same mutex.
-const SHARDS: usize = if cfg!(tollgate_loom) { 1 } else { 64 };
+const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 64 };
 /// The most holds that one decision releases.
 const RELEASED_AT_ONCE: usize = if cfg!(tollgate_loom) { 2 } else { 64 };
 /// The most holds that a new hold forgets. It is more than one, so that a shard cannot fill up with them.

@@ -46,13 +46,13 @@ fn settle_while_it_ends(take: Take) {
 }
 
 #[test]
-fn models_hold_is_settled_once() {
+fn hold_is_settled_once() {
     settle_while_it_ends(take);
 }
 
 #[test]
 #[should_panic(expected = "a hold is settled once")]
-fn models_control_separate_look_settles_twice() {
+fn control_separate_look_settles_twice() {
     settle_while_it_ends(take_separately);
 }
 
@@ -83,19 +83,19 @@ fn requests_after_the_end(check: Check) {
 }
 
 #[test]
-fn models_ended_hold_denies_nothing() {
+fn ended_hold_denies_nothing() {
     requests_after_the_end(check);
 }
 
 #[test]
 #[should_panic(expected = "no denial is due to a hold that has ended")]
-fn models_control_late_number_denies() {
+fn control_late_number_denies() {
     requests_after_the_end(check_before_the_number);
 }
 
 #[cfg(tollgate_shuttle)]
 #[test]
-fn models_eight_settle_one_hold_once() {
+fn eight_settle_one_hold_once() {
     crate::base::sync::sample(400, || {
         let (book, id) = with_one_hold();
         let settled = eight(&book, move |book, number| match number % 2 {

@@ -53,7 +53,9 @@ fn usage_tells_which_files_are_optional() {
 #[test]
 fn every_command_has_a_version() {
     let place = Place::new();
-    for command in ["", "replay ", "suggest ", "rules ", "rules check ", "rules explain ", "rules push ", "rules diff "] {
+    for command in
+        ["", "replay ", "suggest ", "rules ", "rules check ", "rules explain ", "rules push ", "rules diff "]
+    {
         let run = place.run(&format!("{command}--version")).ok();
         assert!(run.stdout.ends_with(concat!(" ", env!("CARGO_PKG_VERSION"), "\n")), "{}", run.stdout);
     }

@@ -204,7 +204,7 @@ impl Checker {
         let flags = LevelFlags { wildcard, share_threshold, value_to_metric };
         way.push(key.unwrap_or_default(), value, ranges.first(), flags);
         let own = self.limits(&fields, way, place);
-        let tiers = self.tiers(&fields, way, place);
+        let tiers = self.tiers(&fields, way, place).into();
         if let Some(node) = fields.entry("rate_limit").filter(|node| matches!(node.kind, Value::Null)) {
             let message = "this is empty, so there is no limit";
             let remedy = "indent its lines further than rate_limit, or remove it";
@@ -268,8 +268,8 @@ impl Checker {
                 value: one.value.map(Box::from),
                 ranges: Box::default(),
                 at: one.at,
-                own: BranchRules { all: start..self.rules.len(), ipv4_from: None },
-                tiers: Vec::new(),
+                own: BranchRules::new(start..self.rules.len(), None),
+                tiers: Box::default(),
                 children: Vec::new(),
             }
         });
@@ -283,7 +283,7 @@ impl Checker {
             self.rule(draft, way, place, label.as_ref(), None);
         }
         let ipv4_from = self.prefixes(fields, way, place);
-        BranchRules { all: start..self.rules.len(), ipv4_from }
+        BranchRules::new(start..self.rules.len(), ipv4_from)
     }
 
     /// Reads `rate_limit` or `rate_limits`.

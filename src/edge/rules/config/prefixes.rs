@@ -52,7 +52,7 @@ impl Checker {
         let [needs_ipv4, needs_ipv6] = place.values.kinds();
         let mut ipv6 = self.steps(&of_kinds, ("ipv6", 128, "64"), needs_ipv6);
         let ipv4 = self.steps(&of_kinds, ("ipv4", 32, "32"), needs_ipv4);
-        // The longest prefixes are next to each other.
+        // The longest prefixes of both kinds are next to each other.
         ipv6.reverse();
         let ipv4_from = self.rules.len() + ipv6.len();
         let steps =

@@ -129,7 +129,7 @@ fn unreached(branches: &[Branch], warnings: &mut Problems) {
 /// descriptors too is meant to admit them.
 fn hidden(branches: &[Branch], warnings: &mut Problems) {
     let limited: Vec<&Branch> =
-        branches.iter().filter(|branch| branch.matches_any() && !branch.own.all.is_empty()).collect();
+        branches.iter().filter(|branch| branch.matches_any() && !branch.own.all().is_empty()).collect();
     for branch in branches {
         if branch.matches_any() || !branch.has_no_limit() || branch.children.is_empty() {
             continue;

@@ -201,7 +201,7 @@ impl<'a> Explained<'a> {
         match &self.listed.cause {
             Cause::RequestLimit => Reason::RequestLimit,
             Cause::Misses(why) => {
-                let entry = |node| answer.domain().map(|domain| domain.tree().entry(node));
+                let entry = |node| answer.domain().map(|domain| domain.tree().file_entry(node));
                 Reason::Misses(why.map(|node| entry(node).unwrap_or_default()))
             }
             Cause::Applies { place, replaced_by, .. } => {

@@ -33,7 +33,7 @@ pub(crate) struct Branch {
     pub(crate) ranges: Box<[IpNet]>,
     pub(crate) at: Position,
     pub(crate) own: BranchRules,
-    pub(crate) tiers: Vec<Tier>,
+    pub(crate) tiers: Box<[Tier]>,
     pub(crate) children: Vec<Branch>,
 }
 
@@ -50,15 +50,18 @@ pub(crate) struct Tier {
 /// What only one branch of a level may match: a key with a value, with a range, or with neither.
 pub(crate) type Matched<'b> = (&'b str, Option<&'b str>, Option<IpNet>);
 
-/// The rules of a descriptor or of a tier.
+/// The rules of a descriptor or of a tier. The numbers are short, because a file can have very many descriptors.
 #[derive(Clone, Debug)]
 pub(crate) struct BranchRules {
-    /// All rules, as a range in the file's rules.
-    pub(crate) all: Range<usize>,
+    /// The first rule of the descriptor among the file's rules, and the one after its last.
+    start: u32,
+    end: u32,
     /// With `prefixes`: where the rules for IPv4 begin. The rules for IPv6 precede them. On both sides of this place is
-    /// the rule of the longest prefix.
-    pub(crate) ipv4_from: Option<usize>,
+    /// the rule of the longest prefix. [`NO_PREFIXES`] otherwise.
+    ipv4_from: u32,
 }
+
+const NO_PREFIXES: u32 = u32::MAX;
 
 /// What a value is: `prefixes` limit the two kinds of addresses separately.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -82,6 +85,21 @@ impl AddressKind {
 }
 
 impl BranchRules {
+    /// Creates it from the places of the rules in the file, which has fewer rules than the maximum.
+    pub(crate) fn new(all: Range<usize>, ipv4_from: Option<usize>) -> Self {
+        let place = |place: usize| u32::try_from(place).unwrap_or(NO_PREFIXES - 1);
+        Self { start: place(all.start), end: place(all.end), ipv4_from: ipv4_from.map_or(NO_PREFIXES, place) }
+    }
+
+    /// Returns all rules, as a range in the file's rules.
+    pub(crate) const fn all(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    const fn has_prefixes(&self) -> bool {
+        self.ipv4_from != NO_PREFIXES
+    }
+
     /// Returns the rules that apply to a value.
     pub(super) fn of_value(&self, value: &str) -> Range<usize> {
         self.of(AddressKind::of(address_of(value)))
@@ -89,14 +107,12 @@ impl BranchRules {
 
     /// Returns the rules that apply to a kind of values. A value that is not an address has the rules of the longest prefixes.
     pub(super) fn of(&self, kind: AddressKind) -> Range<usize> {
-        let Range { start, end } = self.all;
-        match (self.ipv4_from, kind) {
-            (None, _) => start..end,
-            (Some(ipv4), AddressKind::Ipv4) => ipv4..end,
-            (Some(ipv4), AddressKind::Ipv6) => start..ipv4,
-            (Some(ipv4), AddressKind::Other) => {
-                ipv4.saturating_sub(1).max(start)..ipv4.saturating_add(1).min(end)
-            }
+        let (Range { start, end }, ipv4) = (self.all(), self.ipv4_from as usize);
+        match kind {
+            _ if !self.has_prefixes() => start..end,
+            AddressKind::Ipv4 => ipv4..end,
+            AddressKind::Ipv6 => start..ipv4,
+            AddressKind::Other => ipv4.saturating_sub(1).max(start)..ipv4.saturating_add(1).min(end),
         }
     }
 }
@@ -108,7 +124,7 @@ impl Branch {
 
     /// Whether the descriptor itself limits nothing. Its children may have limits.
     pub(crate) fn has_no_limit(&self) -> bool {
-        self.own.all.is_empty() && self.tiers.is_empty()
+        self.own.all().is_empty() && self.tiers.is_empty()
     }
 
     /// Whether it matches every value.
@@ -123,8 +139,8 @@ impl Branch {
 
     /// Whether the rules depend on the address.
     pub(super) fn has_forms(&self) -> bool {
-        let by_tier = |tier: &Tier| !tier.ranges.is_empty() || tier.rules.ipv4_from.is_some();
-        self.own.ipv4_from.is_some() || self.tiers.iter().any(by_tier)
+        let by_tier = |tier: &Tier| !tier.ranges.is_empty() || tier.rules.has_prefixes();
+        self.own.has_prefixes() || self.tiers.iter().any(by_tier)
     }
 
     /// The identity of the branch within its level.

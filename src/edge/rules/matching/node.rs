@@ -68,7 +68,7 @@ impl TreeNode {
         below: u32,
     ) -> Self {
         let rules = |rules: &BranchRules| {
-            let range = kind.map_or_else(|| rules.all.clone(), |kind| rules.of(kind));
+            let range = kind.map_or_else(|| rules.all(), |kind| rules.of(kind));
             FoundRules::of(&range, offset)
         };
         Self {

@@ -259,7 +259,7 @@ impl Tree {
     }
 
     /// Returns the key, and the value or the ranges of a descriptor.
-    pub(crate) fn entry(&self, at: u32) -> FileEntry<'_> {
+    pub(crate) fn file_entry(&self, at: u32) -> FileEntry<'_> {
         let node = self.nodes.get(at as usize);
         node.map_or_else(FileEntry::default, |node| FileEntry {
             key: &node.key,
