@@ -5,7 +5,7 @@ use super::{At, RateLimiter};
 use crate::algorithm::Algorithm;
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
-use crate::store::op::Refunds;
+use crate::store::op::StoreBase;
 use crate::store::{Direct, ManyKeys, Operation, Store};
 
 /// The whole burst, in millionths.

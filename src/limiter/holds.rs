@@ -10,10 +10,10 @@ use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::{Decision, Denied};
 use crate::base::quota::{QuotaError, Reason};
-use crate::store::op::Refunds;
+use crate::store::op::StoreBase;
 use crate::store::{Direct, HoldId, Holding, ManyKeys, Operation, Store};
 
-impl<S: Refunds, C> RateLimiter<S, C> {
+impl<S: StoreBase, C> RateLimiter<S, C> {
     /// Makes a limiter whose units can be [held](RateLimiter::hold): taken now, and settled later. At most `most` holds
     /// can exist at the same time.
     ///
@@ -98,7 +98,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
     ///
     /// The units are charged now, so other requests of the key do not get them. Later, one of these events settles the
     /// hold:
-    /// - [`Hold::commit`] charges what was used, and releases the rest. More than was held is charged as well, and can
+    /// - [`Hold::commit`] charges the actual cost, and releases the rest. More than was held is charged as well, and can
     ///   leave a debt.
     /// - A hold that is dropped releases all its units.
     /// - [`RateLimiter::commit`] and [`RateLimiter::release`] do the same by the hold's [identity](Hold::id).

@@ -12,7 +12,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Refunds, Store,
+    CarriedOver, CarryOver, Debt, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Store, StoreBase,
     Ticket,
 };
 
@@ -113,7 +113,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 }
 
-impl<A: Algorithm> Refunds for Direct<A> {
+impl<A: Algorithm> StoreBase for Direct<A> {
     #[inline(always)]
     fn can_refund(&self) -> bool {
         A::CAN_REFUND

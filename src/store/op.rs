@@ -68,7 +68,7 @@ pub(crate) const BATCH: usize = 16;
 // 3. The caller applies one operation.
 //
 // `Direct` treats all keys as the same key.
-pub trait Store<Q: ?Sized>: Refunds {
+pub trait Store<Q: ?Sized>: StoreBase {
     /// A key in the form that the store uses for a search.
     #[doc(hidden)]
     type Prepared<'k>: Copy
@@ -148,7 +148,7 @@ pub trait Store<Q: ?Sized>: Refunds {
 }
 
 /// The part of a [`Store`] that does not depend on the type of the keys. Public in a private module: sealed.
-pub trait Refunds {
+pub trait StoreBase {
     /// Whether a charge can be taken back, even after later charges.
     #[doc(hidden)]
     fn can_refund(&self) -> bool;

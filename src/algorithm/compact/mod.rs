@@ -154,7 +154,7 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
         self.judge(ahead, at.now_ns, cost)
     }
 
-    /// Refunds the unpaid part of a charge; `reference` is the one at the refund's time. Returns `None` if the charge
+    /// StoreBase the unpaid part of a charge; `reference` is the one at the refund's time. Returns `None` if the charge
     /// is paid.
     fn refund(&self, ahead: u64, reference: u64, refund: &Refund<'_>) -> Option<Moved>;
 

@@ -174,7 +174,7 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
         request: Request<B>,
     ) -> Self::Deciding;
 
-    /// Refunds the charge and returns the result. If the refund must be awaited, the result returns after it.
+    /// StoreBase the charge and returns the result. If the refund must be awaited, the result returns after it.
     fn refund(
         pending: Pending<Self, X, Self::Ruling>,
         result: Result<S::Response, S::Error>,

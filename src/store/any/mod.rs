@@ -21,8 +21,8 @@ use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::compact::{CompactLayout, CompactPlan};
 use crate::store::keyed::KeyedLayout;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild,
-    Refunds, Store,
+    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+    StoreBase,
 };
 use crate::store::sketch::SketchPlan;
 use crate::store::{
@@ -458,7 +458,7 @@ where
     }
 }
 
-impl<K, H> Refunds for AnyStore<K, H>
+impl<K, H> StoreBase for AnyStore<K, H>
 where
     K: Hash + Eq + Send + Sync + 'static,
     H: BuildHasher + Clone,

@@ -37,8 +37,8 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::capacity::Capacity;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild,
-    Refunds, Store, in_batches,
+    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
+    StoreBase, in_batches,
 };
 
 /// Slots in a bucket. The design text gives the costs and benefits of 16.
@@ -371,7 +371,7 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     }
 }
 
-impl<A: CompactAlgorithm, H> Refunds for Compact<A, H> {
+impl<A: CompactAlgorithm, H> StoreBase for Compact<A, H> {
     #[inline(always)]
     fn can_refund(&self) -> bool {
         self.can_refund

@@ -35,7 +35,7 @@ const RELEASED_AT_ONCE: usize = if cfg!(tollgate_loom) { 2 } else { 64 };
 /// The most holds that a new hold forgets. It is more than one, so that a shard cannot fill up with them.
 const FORGOTTEN_AT_ONCE: usize = 2;
 
-/// All holds of a limiter. `C` is what is charged elsewhere for a hold.
+/// All holds of a limiter. `C` is the charge of a hold in a store, or `()` if there is none.
 #[derive(Debug)]
 pub(crate) struct HoldBook<C> {
     hasher: ahash::RandomState,

@@ -15,7 +15,7 @@ pub(crate) use self::book::{Held, HoldBook, KeyStanding, NotKept};
 pub use self::id::HoldId;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::store::op::{ManyKeys, Operation, Refunds, Store};
+use crate::store::op::{ManyKeys, Operation, Store, StoreBase};
 
 /// A store with [holds](crate::RateLimiter::hold): units that are taken now and settled later. Created by
 /// [`RateLimiter::with_holds`](crate::RateLimiter::with_holds).
@@ -102,7 +102,7 @@ impl<S> Holding<S> {
 
 impl<S: ManyKeys> ManyKeys for Holding<S> {}
 
-impl<S: Refunds> Refunds for Holding<S> {
+impl<S: StoreBase> StoreBase for Holding<S> {
     fn can_refund(&self) -> bool {
         self.store.can_refund()
     }

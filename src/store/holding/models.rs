@@ -8,7 +8,7 @@ use crate::base::quota::Quota;
 use crate::base::sync::eight;
 use crate::base::sync::{Arc, both, explore};
 use crate::store::Direct;
-use crate::store::op::{Operation, Refunds as _, Store};
+use crate::store::op::{Operation, Store, StoreBase as _};
 
 const KEY: u64 = 7;
 const HASH: u64 = 1 << 60;

@@ -42,7 +42,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, processors};
-use crate::store::op::{BATCH, Debts as _, Exchange, ManyKeys, Operation, Refunds, Store, Ticket};
+use crate::store::op::{BATCH, Debts as _, Exchange, ManyKeys, Operation, Store, StoreBase, Ticket};
 
 /// The number of keys that a full store searches for an idle one, if its cap is above [`FULLY_SEARCHED_CAP`].
 /// Each key costs one cache line, and the lines come from memory at the same time. With 12 keys, a new key costs 0.35 µs
@@ -578,7 +578,7 @@ where
     }
 }
 
-impl<K, A: Algorithm, H> Refunds for Keyed<K, A, H> {
+impl<K, A: Algorithm, H> StoreBase for Keyed<K, A, H> {
     fn can_refund(&self) -> bool {
         A::CAN_REFUND
     }

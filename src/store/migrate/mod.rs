@@ -58,7 +58,7 @@ use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Inherit, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Refunds, Store,
+    CarriedOver, CarryOver, Debt, Inherit, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store, StoreBase,
 };
 
 /// Callers' times may be behind the time of a change by this much. A caller with times further behind has a clock of its
@@ -603,7 +603,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     }
 }
 
-impl<S: Refunds> Refunds for Adjustable<S> {
+impl<S: StoreBase> StoreBase for Adjustable<S> {
     fn can_refund(&self) -> bool {
         self.present.load().held.store.can_refund()
     }

@@ -60,7 +60,7 @@ use crate::sketch::window::{
     Commit, Insert, Known, Late, Lines, Moment, Probe, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
 };
 use crate::store::capacity::Capacity;
-use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Refunds, Store};
+use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store, StoreBase};
 
 /// Counts windows in a sketch: constant memory, whatever the number of keys.
 ///
@@ -530,7 +530,7 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
     }
 }
 
-impl<A: WindowAlgorithm, H> Refunds for Sketch<A, H> {
+impl<A: WindowAlgorithm, H> StoreBase for Sketch<A, H> {
     fn can_refund(&self) -> bool {
         false
     }

@@ -395,7 +395,7 @@ impl<'r> RequestCheck<'r> {
         self.rules.iter().any(|check| check.effect.is_charged)
     }
 
-    /// Refunds the charges to counters of this process.
+    /// StoreBase the charges to counters of this process.
     #[cold]
     pub(super) fn refund_here(&mut self, when: CheckTime) {
         for (check, decided) in self.each(|_| true).filter(|(check, _)| !check.counted.is_shared()) {

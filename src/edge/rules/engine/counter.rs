@@ -20,7 +20,7 @@ use crate::edge::rules::rule::{self, Amount, Charging, MEMORY, Rule};
 use crate::edge::telemetry::{Reading, readings_of};
 use crate::store::any::AnyLayout;
 use crate::store::migrate::{Carry, Generation};
-use crate::store::op::{Migrate, Operation, Refunds, Store};
+use crate::store::op::{Migrate, Operation, Store, StoreBase};
 use crate::store::{AnyStore, StoreKind, WhenFull};
 
 /// The capacity of a keyed store that replaces a compact one because the compact one cannot hold the limit.

@@ -1,4 +1,4 @@
-//! Refunds of the charges of an answer, and refunds without an answer.
+//! StoreBase of the charges of an answer, and refunds without an answer.
 
 use super::Rules;
 use super::answer::Answer;
@@ -22,7 +22,7 @@ pub(super) struct Refund<'a> {
 }
 
 impl<C: Clock> Rules<C> {
-    /// Refunds the charges of an answer as far as possible, as [`AllOf::refund`](crate::joint::AllOf::refund) does. Pass the
+    /// StoreBase the charges of an answer as far as possible, as [`AllOf::refund`](crate::joint::AllOf::refund) does. Pass the
     /// request's descriptors. Rules that count first, and rules that have changed since the check, do not refund.
     ///
     /// A shared rule in the mode `atomic` refunds only through a `BlockingClient`, which waits, or with `refund_async`.
@@ -65,7 +65,7 @@ impl<C: Clock> Rules<C> {
         refunds
     }
 
-    /// Refunds units to all rules that apply to these descriptors, without the answer that charged them. A
+    /// StoreBase units to all rules that apply to these descriptors, without the answer that charged them. A
     /// descriptor's own cost has precedence over `hits`.
     ///
     /// No rule gets back more than is in use. Every caller can free the units of every key, so offer this only to
@@ -113,7 +113,7 @@ impl<C: Clock> Rules<C> {
     }
 }
 
-/// Refunds the cost of a request that this rule did not charge now.
+/// StoreBase the cost of a request that this rule did not charge now.
 fn refund_cost(check: &RuleCheck<'_>, when: CheckTime) {
     if let CountedBy::Local { counter, .. } = check.counted {
         let key = check.key.as_str();

@@ -92,7 +92,7 @@ impl<'r> RuleCheck<'r> {
         decided.decision.as_ref().is_some_and(|charge| counter.generation.is_open_for(charge))
     }
 
-    /// Refunds the rule's charge as far as possible.
+    /// StoreBase the rule's charge as far as possible.
     pub(super) fn refund(&mut self, decided: &Decided, when: CheckTime) {
         if std::mem::take(&mut self.effect.is_charged) {
             let taken = std::mem::take(&mut self.effect.taken);
@@ -209,7 +209,7 @@ impl<'r> RuleCheck<'r> {
     }
 }
 
-/// Refunds what a rule has charged, or the units that were `taken` although the rule denied the request.
+/// StoreBase what a rule has charged, or the units that were `taken` although the rule denied the request.
 pub(super) fn refund(counted: CountedBy<'_>, key: &str, decided: &Decided, taken: u64, when: CheckTime) {
     match (counted, &decided.decision) {
         (CountedBy::Local { counter, .. }, Some(charge)) => {
