@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::at::At;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, QuantaClock, Timestamp, saturating_nanos};
-use crate::base::decision::{Decision, Denied, Facts, Outcome};
+use crate::base::decision::{Decision, Denied};
 use crate::store::HoldId;
-use crate::store::holding::{Held, HoldBook, KeyStanding, NotKept, no_room};
+use crate::store::holding::{HoldBook, enter};
 
 const LIFE: Duration = Duration::from_secs(600);
 const MOST: usize = 1 << 16;
@@ -116,38 +116,12 @@ impl<C> InProgress<C> {
     fn enter_at<Q: Hash + ?Sized>(&self, key: &Q, units: u64, at: CheckTime) -> Result<Permit, Denied> {
         let (hash, now_ns) = (self.book.hash(key), at.ns());
         let end_ns = now_ns.saturating_add(saturating_nanos(self.life));
-        let keep = || {
-            let hold = Held { units, paid_ns: end_ns, charge: () };
-            self.book.keep(hash, end_ns, hold, (self.limit, now_ns))
-        };
-        let mut kept = keep();
-        if let Err(NotKept::KeyFull(_)) = kept {
-            self.book.release_ended(hash, now_ns, |_| {});
-            kept = keep();
+        let id = self.book.id(end_ns);
+        let decision = enter(&self.book, (hash, id), units, (self.limit, now_ns));
+        if decision.is_denied() {
+            return Err(Denied::of(decision));
         }
-        match kept {
-            Ok((id, standing)) => {
-                let decision = self.decision(Outcome::Allowed, units, standing, now_ns);
-                Ok(Permit { book: Some(Arc::clone(&self.book)), hash, id, decision })
-            }
-            Err(NotKept::KeyFull(standing)) => {
-                let outcome = if units > self.limit { Outcome::Never } else { Outcome::Denied };
-                Err(Denied::of(self.decision(outcome, units, standing, now_ns)))
-            }
-            Err(NotKept::BookFull) => Err(Denied::of(no_room(units, self.limit, now_ns))),
-        }
-    }
-
-    fn decision(&self, outcome: Outcome, units: u64, standing: KeyStanding, now_ns: u64) -> Decision {
-        let used = u64::try_from(standing.units).unwrap_or(u64::MAX);
-        let (first, last) = standing.ends_ns.unwrap_or((now_ns, now_ns));
-        let facts = Facts::Plain {
-            remaining: self.limit.saturating_sub(used),
-            retry_ns: first.saturating_sub(now_ns),
-            reset_ns: last.saturating_sub(now_ns),
-            delay_ns: 0,
-        };
-        Decision::new(outcome, units, self.limit, now_ns, facts).uncharged()
+        Ok(Permit { book: Some(Arc::clone(&self.book)), hash, id, decision })
     }
 }
 

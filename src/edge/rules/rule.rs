@@ -34,6 +34,8 @@ pub struct Rule {
     pub enforced_per_million: u32,
     /// Whether header fields and problem documents mention the rule.
     pub headers: bool,
+    /// How requests hold units of the limit, if its `rate_limit` has `hold`.
+    pub hold: Option<Box<RuleHold>>,
     /// The class of requests that the rule limits, if its descriptor has `classes`.
     pub class: Option<RuleClass>,
     /// The names of rules that this rule disables for the same request.
@@ -101,6 +103,18 @@ pub struct RuleClass {
     pub counter: Box<str>,
 }
 
+/// How requests hold units of a rule: they take the units at their start, and settle them at their end.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct RuleHold {
+    /// How long a hold lives at most.
+    pub life: Duration,
+    /// The most units that the holds of a key can have at the same time.
+    pub most: u64,
+    /// The units that a request with a cost of 0 holds, if there are any. A later request with a cost settles the hold.
+    pub units: Option<u64>,
+}
+
 /// How much a rule admits.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
@@ -111,6 +125,13 @@ pub enum Amount {
     Blocked {
         /// The unit.
         period: Duration,
+    },
+    /// A number of units in progress at the same time: `in_progress`.
+    InProgress {
+        /// The number.
+        most: u64,
+        /// How long a request counts at most.
+        life: Duration,
     },
     /// A limit.
     Limited {

@@ -141,16 +141,14 @@ impl<C> HoldBook<C> {
         self.shard(hash).len.load(Ordering::Acquire) > 0
     }
 
-    /// Keeps a hold until `end_ns`, if the key then holds at most `limit` units.
+    /// Keeps a hold until the end of its identity, if the key then holds at most `limit` units.
     pub(crate) fn keep(
         &self,
-        hash: u64,
-        end_ns: u64,
+        (hash, id): (u64, HoldId),
         hold: Held<C>,
         (limit, now_ns): (u64, u64),
-    ) -> Result<(HoldId, KeyStanding), NotKept> {
+    ) -> Result<KeyStanding, NotKept> {
         let shard = self.shard(hash);
-        let id = self.id(end_ns);
         shard.with(|held| {
             self.forget(shard, held, now_ns);
             let standing = held.standing(hash);
@@ -165,7 +163,7 @@ impl<C> HoldBook<C> {
             // Ordering: Relaxed. A decision that does not see the new hold was made before it.
             shard.len.fetch_add(1, Ordering::Relaxed);
             held.insert(hash, id, hold);
-            Ok((id, held.standing(hash)))
+            Ok(held.standing(hash))
         })
     }
 
@@ -176,6 +174,18 @@ impl<C> HoldBook<C> {
             let taken = held.remove(hash, id)?;
             drop(Leaving(&shard.len, &self.len));
             Some(taken)
+        })
+    }
+
+    /// Removes the hold of the key that ends first, so that the caller settles it.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn take_first(&self, hash: u64) -> Option<(HoldId, Held<C>)> {
+        let shard = self.shard(hash);
+        shard.with(|held| {
+            let first = held.first(hash)?;
+            let taken = held.remove(hash, first)?;
+            drop(Leaving(&shard.len, &self.len));
+            Some((first, taken))
         })
     }
 
@@ -213,7 +223,8 @@ impl<C> HoldBook<C> {
         }
     }
 
-    fn id(&self, end_ns: u64) -> HoldId {
+    /// Returns the identity of a new hold.
+    pub(crate) fn id(&self, end_ns: u64) -> HoldId {
         // Ordering: Relaxed. It matters only that each hold gets a different number.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let half = |half: u8| u128::from(self.secret.hash_one((number, half)));

@@ -33,6 +33,51 @@ pub(crate) fn no_room(cost: u64, limit: u64, now_ns: u64) -> Decision {
     Decision::new(Outcome::Denied, cost, limit, now_ns, facts).uncharged()
 }
 
+/// Begins a request of `units` units with this identity, if the key then has at most `limit` units in progress. Frees
+/// requests whose life has ended if there is no room. Returns the decision.
+pub(crate) fn enter<C: Default>(
+    book: &HoldBook<C>,
+    (hash, id): (u64, HoldId),
+    units: u64,
+    (limit, now_ns): (u64, u64),
+) -> Decision {
+    let keep = || {
+        let hold = Held { units, paid_ns: id.end_ns(), charge: C::default() };
+        book.keep((hash, id), hold, (limit, now_ns))
+    };
+    let mut kept = keep();
+    if let Err(NotKept::KeyFull(_)) = kept {
+        book.release_ended(hash, now_ns, |_| {});
+        kept = keep();
+    }
+    match kept {
+        Ok(standing) => in_progress(Outcome::Allowed, units, standing, (limit, now_ns)),
+        Err(NotKept::KeyFull(standing)) => {
+            let outcome = if units > limit { Outcome::Never } else { Outcome::Denied };
+            in_progress(outcome, units, standing, (limit, now_ns))
+        }
+        Err(NotKept::BookFull) => no_room(units, limit, now_ns),
+    }
+}
+
+/// Returns the decision about a request of `units` units if the key has these units in progress.
+pub(crate) fn in_progress(
+    outcome: Outcome,
+    units: u64,
+    standing: KeyStanding,
+    (limit, now_ns): (u64, u64),
+) -> Decision {
+    let used = u64::try_from(standing.units).unwrap_or(u64::MAX);
+    let (first, last) = standing.ends_ns.unwrap_or((now_ns, now_ns));
+    let facts = Facts::Plain {
+        remaining: limit.saturating_sub(used),
+        retry_ns: first.saturating_sub(now_ns),
+        reset_ns: last.saturating_sub(now_ns),
+        delay_ns: 0,
+    };
+    Decision::new(outcome, units, limit, now_ns, facts).uncharged()
+}
+
 impl<S> Holding<S> {
     pub(crate) fn new(store: S, most: usize) -> Self {
         Self { store, book: HoldBook::new(most) }
@@ -60,8 +105,9 @@ impl<S> Holding<S> {
             return Err(charge);
         }
         let paid_ns = charge.at_ns().max(at.ns()).saturating_add(charge.reset_ns());
-        match self.book.keep(prepared.1, end_ns, Held { units, paid_ns, charge }, (u64::MAX, at.ns())) {
-            Ok((id, _)) => Ok((id, charge)),
+        let id = self.book.id(end_ns);
+        match self.book.keep((prepared.1, id), Held { units, paid_ns, charge }, (u64::MAX, at.ns())) {
+            Ok(_) => Ok((id, charge)),
             Err(NotKept::BookFull | NotKept::KeyFull(_)) => {
                 self.store.refund(prepared.0, at, &charge, units);
                 Err(no_room(units, charge.limit(), at.ns()))

@@ -17,7 +17,8 @@ const END: CheckTime = CheckTime::from_ns(2_000_000_000);
 fn with_one_hold() -> (Arc<HoldBook<()>>, HoldId) {
     let book = HoldBook::new(4);
     let hold = Held { units: 1, paid_ns: u64::MAX, charge: () };
-    let Ok((id, _)) = book.keep(HASH, END.ns(), hold, (u64::MAX, 0)) else { panic!("there is room") };
+    let id = book.id(END.ns());
+    assert!(book.keep((HASH, id), hold, (u64::MAX, 0)).is_ok(), "there is room");
     (Arc::new(book), id)
 }
 

@@ -12,6 +12,7 @@ mod calendars;
 mod formats;
 mod go;
 mod guide;
+mod holds;
 mod metadata;
 mod ours;
 mod properties;

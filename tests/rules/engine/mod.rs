@@ -9,6 +9,7 @@ mod count_denials;
 mod envoy;
 mod explain;
 mod gateway;
+mod holds;
 mod in_use;
 mod late_charges;
 mod load_report;

@@ -1,5 +1,7 @@
 //! The contents of a rule, for people and for programs.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tollgate::LimitKind;
 use tollgate::rules::{Amount, Rule, RuleClass, Shared, Store};
@@ -16,6 +18,10 @@ fn shared_json(shared: &Shared) -> Value {
         "processes": shared.processes,
         "timeout_ms": u64::try_from(shared.timeout.as_millis()).unwrap_or(u64::MAX),
     })
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The contents of a rule.
@@ -38,7 +44,7 @@ pub fn says(rule: &Rule) -> Value {
     let limit = json!({
         "unlimited": matches!(rule.limit, Amount::Unlimited),
         "limit": units,
-        "period_ns": period.and_then(|period| u64::try_from(period.as_nanos()).ok()),
+        "period_ns": period.map(nanos),
         "burst": quota.map(|quota| quota.burst_size()),
         "algorithm": own.map(|own| own.kind().name()),
         "store": store.map(ToString::to_string),
@@ -50,10 +56,17 @@ pub fn says(rule: &Rule) -> Value {
         _ => Value::Null,
     };
     let block = own.and_then(|own| own.block()).map_or(Value::Null, |block| {
-        let [first, longest] = [block.first(), block.longest()]
-            .map(|length| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
+        let [first, longest] = [block.first(), block.longest()].map(nanos);
         json!({ "block": { "for_ns": first, "at_most_ns": longest } })
     });
+    let hold = rule.hold.as_deref().map_or(
+        Value::Null,
+        |hold| json!({ "hold": { "life_ns": nanos(hold.life), "most": hold.most, "units": hold.units } }),
+    );
+    let in_progress = match &rule.limit {
+        Amount::InProgress { most, life } => json!({ "in_progress": most, "life_ns": nanos(*life) }),
+        _ => Value::Null,
+    };
     let rest = json!({
         "soft": Some(rule.soft).filter(|&soft| soft < u64::MAX),
         "shadow": rule.shadow,
@@ -63,7 +76,7 @@ pub fn says(rule: &Rule) -> Value {
         "class": rule.class.as_ref().map(|class| json!({ "name": class.name, "share_per_million": class.share.share() })),
         "replaces": rule.replaces,
     });
-    merged([limit, calendar, shared, block, rest])
+    merged([limit, calendar, shared, block, hold, in_progress, rest])
 }
 
 /// The limit, its algorithm and its store.
@@ -72,6 +85,7 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
     match &rule.limit {
         Amount::Unlimited => without_store("none"),
         Amount::Blocked { .. } => without_store("denies all"),
+        Amount::InProgress { most, .. } => without_store(&format!("{most} in progress")),
         Amount::Limited { limit, store } => {
             let store = store.as_ref().map_or("default".to_owned(), kept);
             let share =
@@ -84,7 +98,8 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
             // The text of a limit with a block is its algorithm, its quota and its block.
             let text = limit.to_string();
             let block = text.split_once(&quota).map_or("", |(_, block)| block);
-            [format!("{share}{quota}{block}"), limit.kind().name().to_owned(), store]
+            let hold = if rule.hold.is_some() { ", with holds" } else { "" };
+            [format!("{share}{quota}{block}{hold}"), limit.kind().name().to_owned(), store]
         }
         _ => without_store("?"),
     }

@@ -48,7 +48,7 @@ impl Checker {
     }
 }
 
-fn length(node: &FileNode) -> Result<Duration, BadValue> {
+pub(super) fn length(node: &FileNode) -> Result<Duration, BadValue> {
     let read = node.text().ok().and_then(|text| parse_period(text.trim()).ok());
     read.filter(|&length_ns| length_ns > 0).map(Duration::from_nanos).ok_or_else(|| {
         let message = format!("expected a time above 0, found {}", node.shown());

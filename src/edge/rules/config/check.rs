@@ -358,6 +358,7 @@ impl Checker {
             quota_mode,
             enforced_per_million: draft.enforced,
             headers: draft.headers,
+            hold: draft.hold,
             class,
             replaces: draft.replaces,
             counted_by: way.counted_by(),

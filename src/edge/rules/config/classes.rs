@@ -88,6 +88,11 @@ impl Checker {
     ) {
         let path = fields.path.key("classes");
         for (draft, _) in limits {
+            if draft.hold.is_some() || matches!(draft.limit, Amount::InProgress { .. }) {
+                let message = "classes cannot share a limit on units that requests hold";
+                self.wrong(fields, "classes", message, "remove the classes, or hold and in_progress");
+                continue;
+            }
             let most = match &draft.limit {
                 Amount::Limited { limit, store } => {
                     if let Some(Store::Redis(_)) = store {
@@ -110,7 +115,7 @@ impl Checker {
                     self.wrong(fields, "classes", message, "remove one of them");
                     continue;
                 }
-                Amount::Blocked { .. } => continue,
+                Amount::Blocked { .. } | Amount::InProgress { .. } => continue,
             };
             for one in classes.iter().filter(|one| one.class.headroom(most) == most) {
                 let message = format!("less than one of {most} units is left for this class");

@@ -68,8 +68,8 @@ impl MapKind {
     pub(super) const RATE_LIMIT: Self = Self {
         called: "rate_limit",
         envoys: "unit requests_per_unit unlimited name replaces",
-        ours: "period time_zone starts algorithm burst every block strict parts store memory max_keys soft enforced \
-               headers mode on_failure processes timeout",
+        ours: "period time_zone starts algorithm burst every block hold in_progress strict parts store memory max_keys \
+               soft enforced headers mode on_failure processes timeout",
     };
     pub(super) const STARTS: Self = Self { called: "starts", envoys: "", ours: "month day weekday hour" };
     pub(super) const REPLACED: Self = Self { called: "an item of replaces", envoys: "name", ours: "" };
@@ -79,7 +79,9 @@ impl MapKind {
 
     pub(super) const BLOCK: Self = Self { called: "block", envoys: "", ours: "for at_most" };
 
-    const ALL: [Self; 9] = [
+    pub(super) const HOLD: Self = Self { called: "hold", envoys: "", ours: "life most units" };
+
+    const ALL: [Self; 10] = [
         Self::ROOT,
         Self::SETTINGS,
         Self::DESCRIPTOR,
@@ -89,6 +91,7 @@ impl MapKind {
         Self::TIER,
         Self::PREFIXES,
         Self::BLOCK,
+        Self::HOLD,
     ];
 
     fn envoys(self) -> impl Iterator<Item = &'static str> {

@@ -12,7 +12,7 @@ use super::settings;
 use crate::algorithm::LimitKind;
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::rule::{
-    ALGORITHMS, Amount, DEFAULT_ALGORITHM, MEMORY, Mode, STORES, Store, UNITS, Unit,
+    ALGORITHMS, Amount, DEFAULT_ALGORITHM, MEMORY, Mode, RuleHold, STORES, Store, UNITS, Unit,
 };
 
 /// The content of one `rate_limit`, before its rule is known.
@@ -26,6 +26,7 @@ pub(super) struct Draft {
     pub(super) soft: u64,
     pub(super) enforced: u32,
     pub(super) headers: bool,
+    pub(super) hold: Option<Box<RuleHold>>,
     pub(super) replaces: Vec<Box<str>>,
 }
 
@@ -54,11 +55,14 @@ impl Checker {
         let line = node.at.line as usize;
         let draft = |unit: &str, limit, soft| {
             let label = name.clone().map_or_else(|| LimitLabel::Unit(unit.into()), LimitLabel::Name);
-            Draft { line, name, label, limit, soft, enforced, headers, replaces }
+            Draft { line, name, label, limit, soft, enforced, headers, hold: None, replaces }
         };
         if unlimited {
             self.reject_settings_of_unlimited(&fields);
             return Some(draft("unlimited", Amount::Unlimited, u64::MAX));
+        }
+        if fields.has("in_progress") {
+            return Some(draft("in-progress", self.in_progress(&fields)?, u64::MAX));
         }
         let periods = self.periods(&fields);
         let limit = if fields.has("requests_per_unit") {
@@ -77,7 +81,8 @@ impl Checker {
             return None;
         }
         let (limit, soft) = self.quota(&fields, (u64::from(limit?), length), parameters?)?;
-        Some(draft(&label, limit, soft))
+        let hold = self.hold(&fields, &limit);
+        Some(Draft { hold, ..draft(&label, limit, soft) })
     }
 
     /// Reads in which periods a limit counts.

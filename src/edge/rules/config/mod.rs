@@ -17,6 +17,7 @@ mod domain;
 mod files;
 mod fits;
 mod format;
+mod hold;
 mod identity;
 mod json;
 mod keys;

@@ -113,6 +113,9 @@ fn is_at_most(one: &Amount, other: &Amount) -> bool {
     match (one, other) {
         (_, Amount::Unlimited) | (Amount::Blocked { .. }, _) => true,
         (Amount::Unlimited, _) | (_, Amount::Blocked { .. }) => false,
+        (Amount::InProgress { most: one, .. }, Amount::InProgress { most: other, .. }) => one <= other,
+        // They limit different things.
+        (Amount::InProgress { .. }, _) | (_, Amount::InProgress { .. }) => true,
         (Amount::Limited { limit: one, .. }, Amount::Limited { limit: other, .. }) => {
             let (one, other) = (one.quota(), other.quota());
             let crossed = |limit: u64, period: u64| u128::from(limit) * u128::from(period);

@@ -58,6 +58,8 @@ pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
 pub(crate) enum NoCounter {
     /// The store cannot hold the quota, or there is not enough memory.
     Quota(QuotaError),
+    /// Requests cannot hold its units.
+    CannotHold,
     /// The rule is shared by processes, and the builder has no server.
     NoServer,
     /// The rule is shared by processes, and its background task could not be started.
@@ -80,6 +82,10 @@ impl fmt::Display for NoCounter {
                  give it more `memory`, or change it again later",
             ),
             Self::Quota(error) => write!(f, "cannot be counted: {error}"),
+            Self::CannotHold => f.write_str(
+                "has hold or in_progress, but denied requests are charged first, or its store cannot give units back; use \
+                 charging: all-or-nothing or count-denials, and store: compact or keyed",
+            ),
             Self::NoServer => {
                 let why = if cfg!(feature = "redis") {
                     "was given no server: pass one to `RulesBuilder::redis`, or to `tollgate serve` with --redis"

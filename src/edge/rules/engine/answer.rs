@@ -336,7 +336,7 @@ impl<'a> Applied<'a> {
                 Ok(own) if self.is_of_request() => Policy::new(name, &own, decision),
                 _ => Policy::new(name, &limit.quota(), decision),
             },
-            Amount::Unlimited | Amount::Blocked { .. } => return None,
+            Amount::Unlimited | Amount::Blocked { .. } | Amount::InProgress { .. } => return None,
         };
         Some(policy.enforced(self.is_enforced()))
     }
@@ -472,6 +472,7 @@ impl<'a> Status<'a> {
                 }
                 _ => 0,
             },
+            Amount::InProgress { .. } => 0,
         };
         if let Some(passed_ns) = decision.at_ns().checked_rem(window) {
             return Some(Duration::from_nanos(window - passed_ns));

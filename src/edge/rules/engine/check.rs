@@ -18,6 +18,7 @@ use crate::base::decision::Outcome;
 use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules};
 use crate::edge::rules::rule::{Amount, Charging, MILLION};
+use crate::store::HoldId;
 
 /// The rules that apply to a request, decided together. It holds their keys and costs, and writes their results
 /// directly into the answer, because the answer is large.
@@ -37,6 +38,8 @@ pub(super) struct RequestCheck<'r> {
     has_replacing: bool,
     /// Whether a descriptor counts as a quota that always has room.
     has_room: bool,
+    /// Whether some rules hold units of the request, or settle them.
+    pub(super) has_holds: bool,
 }
 
 /// What a request asks.
@@ -46,6 +49,16 @@ pub(super) struct Request<'d, 'r> {
     /// The rules of the first descriptors, as far as they were searched.
     pub(super) searched: &'d [FoundRules],
     pub(super) hits: u64,
+    /// The identity under which the rules hold the request's units.
+    pub(super) hold: Option<&'d HoldId>,
+}
+
+impl<'d, 'r> Request<'d, 'r> {
+    /// A request that costs `hits`, unless its descriptors set a cost.
+    #[inline(always)]
+    pub(super) const fn of(descriptors: &'d [Descriptor<'r>], searched: &'d [FoundRules], hits: u64) -> Self {
+        Self { descriptors, searched, hits, hold: None }
+    }
 }
 
 /// A peek at a shared rule before it is charged.
@@ -72,6 +85,7 @@ impl<'r> RequestCheck<'r> {
             has_repeated: false,
             has_replacing: false,
             has_room: false,
+            has_holds: false,
         }
     }
 
@@ -113,6 +127,9 @@ impl<'r> RequestCheck<'r> {
         }
         if domain.quota {
             self.make_quotas(descriptors.len());
+        }
+        if let Some(book) = domain.book.as_deref() {
+            self.prepare_holds(book, request.hold, CheckTime::from_ns(now_ns));
         }
     }
 

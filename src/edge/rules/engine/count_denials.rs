@@ -63,7 +63,9 @@ impl<'r> RequestCheck<'r> {
             Part::Replaced => false,
         };
         let rules = self.each(takes_part);
-        rules.filter(|(check, decided)| check.cost > 0 && decided.outcome() != Outcome::Allowed)
+        // Units that a request wanted to hold are not in use.
+        let is_charged = |check: &RuleCheck<'_>| check.cost > 0 && check.held.is_none();
+        rules.filter(move |(check, decided)| is_charged(check) && decided.outcome() != Outcome::Allowed)
     }
 }
 

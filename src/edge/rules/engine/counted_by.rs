@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::counter::{Counter, LocalCounter, SharedCounter};
+use super::counter::{Counter, LocalCounter, ProgressCounter, SharedCounter};
 use super::rule_set::ActiveRule;
 use crate::edge::rules::rule::Charging;
 
@@ -19,6 +19,7 @@ pub(super) enum CountedBy<'r> {
         headroom: u64,
     },
     Shared(&'r SharedCounter),
+    InProgress(&'r ProgressCounter),
 }
 
 impl<'r> CountedBy<'r> {
@@ -36,6 +37,7 @@ impl<'r> CountedBy<'r> {
                 Self::Local { counter, headroom }
             }
             (Counter::Shared(shared), _) => Self::Shared(shared),
+            (Counter::InProgress(counter), _) => Self::InProgress(counter),
             (Counter::Unlimited(_), _) => Self::Nothing,
             (Counter::Blocked { period, .. }, _) => Self::Blocked(*period),
         }
@@ -47,6 +49,7 @@ impl<'r> CountedBy<'r> {
         match self {
             Self::Local { counter, .. } => counter.can_refund,
             Self::Shared(shared) => shared.limiter.can_refund(),
+            Self::InProgress(_) => true,
             Self::Nothing | Self::Blocked(_) => false,
         }
     }

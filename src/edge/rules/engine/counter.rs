@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::holds::RuleBook;
 use crate::algorithm::{Limit, LimitKind, SlidingLog};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
@@ -39,6 +40,15 @@ pub(super) enum Counter {
     },
     Local(LocalCounter),
     Shared(SharedCounter),
+    /// Counts the units in progress.
+    InProgress(ProgressCounter),
+}
+
+/// The units in progress: at most `most` for each key.
+#[derive(Clone, Debug)]
+pub(super) struct ProgressCounter {
+    pub(super) book: Arc<RuleBook>,
+    pub(super) most: u64,
 }
 
 /// A limiter that other processes share.
@@ -74,6 +84,8 @@ pub(super) struct Parameters {
     most: u64,
     store: Option<rule::Store>,
     charging: Charging,
+    /// The debt beyond the limit that a compact store has room for: a hold may have used more than it took.
+    overdraft: u64,
     /// The entries that count by key and value, and those that count by key alone.
     counted_by: [u32; 2],
 }
@@ -130,6 +142,7 @@ impl Counter {
         match (self, other) {
             (Self::Local(one), Self::Local(other)) => Arc::ptr_eq(&one.generation, &other.generation),
             (Self::Shared(one), Self::Shared(other)) => Arc::ptr_eq(&one.limiter, &other.limiter),
+            (Self::InProgress(one), Self::InProgress(other)) => Arc::ptr_eq(&one.book, &other.book),
             _ => false,
         }
     }
@@ -139,7 +152,7 @@ impl Counter {
         match self {
             Self::Local(local) => Some(local),
             Self::Unlimited(last) | Self::Blocked { last, .. } => last.as_ref(),
-            Self::Shared(_) => None,
+            Self::Shared(_) | Self::InProgress(_) => None,
         }
     }
 
@@ -150,6 +163,7 @@ impl Counter {
         last: Option<&Self>,
         now: CheckTime,
         (hasher, servers): (&Hasher, &Servers),
+        book: Option<&Arc<RuleBook>>,
     ) -> Result<Prepared, NoCounter> {
         let last_shared = if let Some(Self::Shared(shared)) = last { Some(shared) } else { None };
         let counted_by = [rule.counted_by, rule.counted_by_key];
@@ -162,9 +176,20 @@ impl Counter {
                 _ => return Ok(Prepared::Done(Self::Blocked { period, last: last.cloned() })),
             },
             Amount::Unlimited => return Ok(Prepared::Done(Self::Unlimited(last.cloned()))),
+            Amount::InProgress { most, .. } => {
+                let book = book.filter(|_| charging != Charging::CountFirst).ok_or(NoCounter::CannotHold)?;
+                return Ok(Prepared::Done(Self::InProgress(ProgressCounter {
+                    book: Arc::clone(book),
+                    most,
+                })));
+            }
         };
+        if rule.hold.is_some() && charging == Charging::CountFirst {
+            return Err(NoCounter::CannotHold);
+        }
         let store = store.filter(|store| !matches!(store, rule::Store::Redis(_)) || !servers.alone);
-        let made_of = Parameters { limit, most, store, charging, counted_by };
+        let overdraft = rule.hold.as_ref().map_or(0, |_| most);
+        let made_of = Parameters { limit, most, store, charging, overdraft, counted_by };
         if let Some(rule::Store::Redis(how)) = store {
             if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
                 return Ok(Prepared::Done(Self::Shared(kept.clone())));
@@ -216,7 +241,8 @@ impl Parameters {
         let limit = self.with_headroom(headroom)?;
         let of = |kind, capacity, max_keys: Option<usize>| {
             let cap = max_keys.map(|max| (max, WhenFull::Forget));
-            AnyStore::new(AnyLayout { capacity, cap, ..AnyLayout::new(kind) }, limit, hasher)
+            let overdraft = self.overdraft;
+            AnyStore::new(AnyLayout { capacity, cap, overdraft, ..AnyLayout::new(kind) }, limit, hasher)
         };
         let store = match self.store {
             _ if rule.has_one_counter() => of(StoreKind::Direct, None, None),

@@ -6,7 +6,7 @@ use std::fmt;
 use super::rule_set::{ActiveDomain, RuleSet};
 use crate::algorithm::LimitKind;
 use crate::edge::rules::config::Domain;
-use crate::edge::rules::rule::{Amount, Charging, Rule, RuleClass, Store};
+use crate::edge::rules::rule::{Amount, Charging, Rule, RuleClass, RuleHold, Store};
 
 /// The changes of a load: the domains and rules that it added, changed and removed. Unchanged rules are not listed.
 ///
@@ -310,7 +310,7 @@ fn difference((what, before, after): (&'static str, String, String)) -> Option<D
 type Says = fn(&Rule) -> String;
 
 /// Returns the settings of a rule, without its keys and values.
-const SAYS: [(&str, Says); 14] = [
+const SAYS: [(&str, Says); 15] = [
     ("limit", limit),
     ("algorithm", algorithm),
     ("store", store),
@@ -321,6 +321,10 @@ const SAYS: [(&str, Says); 14] = [
     ("class", |rule| {
         let share = |class: &RuleClass| format!("{} of {} per million", class.name, class.share.share());
         rule.class.as_ref().map_or_else(|| NONE.to_owned(), share)
+    }),
+    ("hold", |rule| {
+        let hold = |hold: &RuleHold| format!("{:?}, at most {} units", hold.life, hold.most);
+        rule.hold.as_deref().map_or_else(|| NONE.to_owned(), hold)
     }),
     ("headers", |rule| rule.headers.to_string()),
     ("replaces", |rule| format!("{:?}", rule.replaces)),
@@ -349,7 +353,7 @@ fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
 fn says(rule: &Rule) -> String {
     match &rule.limit {
         Amount::Limited { .. } => format!("{}, {}", limit(rule), algorithm(rule)),
-        Amount::Unlimited | Amount::Blocked { .. } => limit(rule),
+        Amount::Unlimited | Amount::Blocked { .. } | Amount::InProgress { .. } => limit(rule),
     }
 }
 
@@ -359,6 +363,7 @@ fn limit(rule: &Rule) -> String {
     match &rule.limit {
         Amount::Unlimited => "unlimited".to_owned(),
         Amount::Blocked { .. } => "denies all".to_owned(),
+        Amount::InProgress { most, life } => format!("{most} in progress, for {life:?} at most"),
         Amount::Limited { limit, .. } => match limit.kind() {
             LimitKind::CalendarWindow { calendar } => format!("{}/{calendar}", limit.most()),
             _ => limit.quota().to_string(),
@@ -369,7 +374,7 @@ fn limit(rule: &Rule) -> String {
 fn algorithm(rule: &Rule) -> String {
     match &rule.limit {
         Amount::Limited { limit, .. } => limit.kind().name().to_owned(),
-        Amount::Unlimited | Amount::Blocked { .. } => NONE.to_owned(),
+        Amount::Unlimited | Amount::Blocked { .. } | Amount::InProgress { .. } => NONE.to_owned(),
     }
 }
 

@@ -27,6 +27,7 @@ mod counter;
 mod decided;
 mod error;
 mod explain;
+mod holds;
 mod load_report;
 #[cfg(all(test, tollgate_loom))]
 mod models;
@@ -230,7 +231,7 @@ impl<C: Clock> Rules<C> {
                 let readings = match &active.counter {
                     Counter::Local(local) => local.readings(now_ns),
                     Counter::Shared(shared) => shared.limiter.readings(),
-                    Counter::Unlimited(_) | Counter::Blocked { .. } => continue,
+                    Counter::Unlimited(_) | Counter::Blocked { .. } | Counter::InProgress(_) => continue,
                 };
                 visit(&domain.name, &active.rule.name, &readings);
             }

@@ -43,6 +43,7 @@ pub(super) fn rule(unit: Unit) -> Option<Rule> {
         quota_mode: false,
         enforced_per_million: MILLION,
         headers: true,
+        hold: None,
         class: None,
         replaces: Vec::new(),
         counted_by: u32::MAX,

@@ -135,7 +135,7 @@ impl<C: Clock> Rules<C> {
         }
         let domain = domain.index;
         let mut answer = self.undecided(rules, Some(domain));
-        self.decide_any(&mut answer, Request { descriptors, searched: &[found], hits }, when);
+        self.decide_any(&mut answer, Request::of(descriptors, &[found], hits), when);
         answer
     }
 
@@ -190,7 +190,7 @@ impl<C: Clock> Rules<C> {
         }
         let domain = domain.index;
         let mut answer = self.undecided(rules, Some(domain));
-        self.decide_any(&mut answer, Request { descriptors, searched: &searched, hits }, when);
+        self.decide_any(&mut answer, Request::of(descriptors, &searched, hits), when);
         answer
     }
 

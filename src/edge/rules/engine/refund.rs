@@ -4,6 +4,7 @@ use super::Rules;
 use super::answer::Answer;
 use super::check::RequestCheck;
 use super::counted_by::CountedBy;
+use super::counter::LocalCounter;
 use super::decided::{Decided, Few, Part};
 use super::route::Request;
 use super::rule_check::{self, RuleCheck};
@@ -100,11 +101,11 @@ impl<C: Clock> Rules<C> {
         let Some(domain) = rules.domain(domain) else { return true };
         let mut decided = Few::new();
         let mut found = RequestCheck::new(&mut decided);
-        found.find(domain, &Request { descriptors, searched: &[], hits }, when.ns(), &self.hasher);
+        found.find(domain, &Request::of(descriptors, &[], hits), when.ns(), &self.hasher);
         let all = found.each(|part| part != Part::Replaced).all(|(check, _)| match check.counted {
             CountedBy::Local { counter, .. } => counter.can_refund,
             CountedBy::Shared(_) => false,
-            CountedBy::Nothing | CountedBy::Blocked(_) => true,
+            CountedBy::Nothing | CountedBy::Blocked(_) | CountedBy::InProgress(_) => true,
         });
         if all {
             found.each(|part| part != Part::Replaced).for_each(|(check, _)| refund_cost(check, when));
@@ -115,10 +116,18 @@ impl<C: Clock> Rules<C> {
 
 /// StoreBase the cost of a request that this rule did not charge now.
 fn refund_cost(check: &RuleCheck<'_>, when: CheckTime) {
-    if let CountedBy::Local { counter, .. } = check.counted {
-        let key = check.key.as_str();
-        let in_use = counter.generation.peek(key, when, 0);
-        // A store refunds what a decision has charged. This decision stands for all of the key's charges.
-        counter.generation.store().refund(key, when, &in_use.for_cost(check.cost).forced(), check.cost);
+    match check.counted {
+        CountedBy::Local { counter, .. } => {
+            refund_in_use(counter, check.key.as_str(), check.cost, when);
+        }
+        CountedBy::InProgress(counter) => check.leave_first(counter),
+        _ => {}
     }
+}
+
+/// Gives units back to a key, whichever requests charged them: at most those in use.
+pub(super) fn refund_in_use(counter: &LocalCounter, key: &str, units: u64, when: CheckTime) {
+    let in_use = counter.generation.peek(key, when, 0);
+    // A store refunds what a decision has charged. This decision stands for all of the key's charges.
+    counter.generation.store().refund(key, when, &in_use.for_cost(units).forced(), units);
 }

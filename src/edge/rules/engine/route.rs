@@ -23,7 +23,7 @@ use super::answer::Answer;
 pub(super) use super::check::Request;
 use super::check::{Peek, RequestCheck};
 use super::counted_by::CountedBy;
-use super::decided::{Few, Summary};
+use super::decided::{Few, Part, Summary};
 use super::rule_set::{ActiveDomain, DomainId, RuleSet};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
@@ -151,6 +151,9 @@ impl<A: Asker> Route<'_, '_, A> {
             self.asker.ask(&mut self.check, Ask::Reports).await;
         }
         self.check.report_only(admitted, self.asker.now());
+        if admitted && self.check.has_holds {
+            self.check.keep_holds(|part| part == Part::Shadow, self.asker.now());
+        }
         admitted
     }
 
@@ -178,6 +181,7 @@ impl<A: Asker> Route<'_, '_, A> {
             }
         }
         self.check.charge_all(self.asker.now())
+            && (!self.check.has_holds || self.check.keep_holds(Part::refuses, self.asker.now()))
     }
 
     async fn refund(&mut self) {
@@ -225,7 +229,7 @@ impl<C: Clock> Rules<C> {
                     return self.unknown_domain(rules);
                 }
                 let mut answer = self.undecided(rules, domain);
-                self.decide_any(&mut answer, Request { descriptors, searched: &[], hits }, when);
+                self.decide_any(&mut answer, Request::of(descriptors, &[], hits), when);
                 answer
             }
         }
@@ -269,6 +273,9 @@ impl<C: Clock> Rules<C> {
                 }
                 summary.shadow |= domain.shadow;
                 let when = route.asker.now();
+                if route.check.has_holds {
+                    self.settle_reports(&mut route.check, domain, when);
+                }
                 route.check.finish(domain, request.descriptors, summary, when, &self.observers);
                 return;
             }

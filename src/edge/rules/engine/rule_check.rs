@@ -3,6 +3,7 @@
 use super::counted_by::CountedBy;
 use super::counter::{LocalCounter, SharedCounter, blocked};
 use super::decided::Decided;
+use super::holds::HeldUnits;
 use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -25,6 +26,8 @@ pub(super) struct RuleCheck<'r> {
     /// The other counter of the same requests. A limit that a request sets and the file's rule of the same unit count
     /// as one.
     pub(super) twin: Option<Box<Twin<'r>>>,
+    /// How the rule holds units of the request, or settles them.
+    pub(super) held: Option<Box<HeldUnits<'r>>>,
     pub(super) effect: Effect,
 }
 
@@ -73,7 +76,7 @@ impl<'r> RuleCheck<'r> {
         cost: u64,
     ) -> Self {
         let (charging, effect) = (domain.charging, Effect::default());
-        Self { active, counted, key, cost, charging, is_own: false, twin: None, effect }
+        Self { active, counted, key, cost, charging, is_own: false, twin: None, held: None, effect }
     }
 
     /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with this
@@ -95,6 +98,7 @@ impl<'r> RuleCheck<'r> {
     /// StoreBase the rule's charge as far as possible.
     pub(super) fn refund(&mut self, decided: &Decided, when: CheckTime) {
         if std::mem::take(&mut self.effect.is_charged) {
+            self.give_up_hold();
             let taken = std::mem::take(&mut self.effect.taken);
             refund(self.counted, self.key.as_str(), decided, taken, when);
         }
@@ -169,6 +173,7 @@ impl<'r> RuleCheck<'r> {
             }
             CountedBy::Shared(shared) => return self.ask_shared(shared, decided),
             CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
+            CountedBy::InProgress(counter) => return self.enter(counter, decided, when),
             CountedBy::Nothing => None,
         };
         self.effect.is_charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
@@ -187,6 +192,7 @@ impl<'r> RuleCheck<'r> {
                 if shared.limiter.can_refund() { decision.refunded() } else { decision.uncharged() }
             }),
             CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
+            CountedBy::InProgress(counter) => Some(self.peek_in_progress(counter, cost, when)),
             CountedBy::Nothing => None,
         };
     }
@@ -204,6 +210,7 @@ impl<'r> RuleCheck<'r> {
             }
             CountedBy::Shared(shared) => self.ask_shared(shared, decided),
             CountedBy::Blocked(period) => decided.decision = Some(blocked(period, self.cost, when.ns())),
+            CountedBy::InProgress(counter) => self.enter(counter, decided, when),
             CountedBy::Nothing => decided.decision = None,
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::counter::{Counter, LocalCounter, Prepared};
 use super::decided::Part;
 use super::error::RulesError;
+use super::holds::{self, RuleBook};
 use super::options::LoadOptions;
 use super::overrides;
 use crate::algorithm::LimitKind;
@@ -30,6 +31,8 @@ pub(super) struct RuleSet {
     number: u64,
     names: HashMap<Box<str>, u32, Hasher>,
     overrides: Arc<Overrides>,
+    /// The units that requests hold. All loads share it from the first load that needs it.
+    book: Option<Arc<RuleBook>>,
     pub(super) domains: Vec<ActiveDomain>,
 }
 
@@ -61,6 +64,8 @@ pub(super) struct ActiveDomain {
     ever_asked: Arc<OnceFlag>,
     tree: Tree,
     pub(super) rules: Vec<ActiveRule>,
+    /// The units that requests hold, if some rules have `hold` or `in_progress`.
+    pub(super) book: Option<Arc<RuleBook>>,
     /// Whether some of them are shared by processes.
     #[cfg(feature = "redis")]
     pub(super) has_shared: bool,
@@ -154,7 +159,7 @@ impl RuleSet {
     /// Creates a set without rules.
     pub(super) fn empty(hasher: &Hasher) -> Self {
         let names = HashMap::with_hasher(hasher.clone());
-        Self { number: 0, names, overrides: Arc::default(), domains: Vec::new() }
+        Self { number: 0, names, overrides: Arc::default(), book: None, domains: Vec::new() }
     }
 
     /// Creates the rules of these domains, with the clients' usage under the rules in force now. If one rule fails, the
@@ -167,6 +172,8 @@ impl RuleSet {
         now: impl Fn() -> CheckTime,
     ) -> Result<Self, RulesError> {
         let begun = now();
+        let has_holds = domains.iter().any(|domain| domain.rules().iter().any(holds_units));
+        let book = self.book.clone().or_else(|| has_holds.then(holds::new_book));
         let mut prepared = Vec::with_capacity(domains.len());
         for mut domain in domains {
             let charging = options.charging(domain.charging);
@@ -182,7 +189,7 @@ impl RuleSet {
                 }
                 let last = before.and_then(|before| before.by_identity(rule.counter()));
                 let last = last.map(|last| &last.counter);
-                Counter::prepare(rule, charging, last, begun, (hasher, servers))
+                Counter::prepare(rule, charging, last, begun, (hasher, servers), book.as_ref())
                     .map(RuleCounter::Own)
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
@@ -192,8 +199,8 @@ impl RuleSet {
         // All slow steps are finished at this point, and no later step can fail.
         prepared.iter().flat_map(|(_, counters)| counters).for_each(RuleCounter::close_last);
         let when = now();
-        let mut next =
-            Self { number: self.number + 1, overrides: Arc::clone(&self.overrides), ..Self::empty(hasher) };
+        let overrides = Arc::clone(&self.overrides);
+        let mut next = Self { number: self.number + 1, overrides, book, ..Self::empty(hasher) };
         for (domain, counters) in prepared {
             let before = self.domain(&domain.name);
             let domain = next.activate(domain, before, counters, when, (hasher, options));
@@ -243,12 +250,18 @@ impl RuleSet {
             tree,
             #[cfg(feature = "redis")]
             has_shared: rules.iter().any(|rule| matches!(rule.counter, Counter::Shared(_))),
+            book: self.book.clone().filter(|_| rules.iter().any(|active| holds_units(&active.rule))),
             rules,
             overrides: Arc::clone(&self.overrides),
             timer: CheckTimer::new(&name, TIMED),
             by_identity,
             name,
         }
+    }
+
+    /// Returns the number of holds and of requests in progress.
+    pub(super) fn holds(&self) -> usize {
+        self.book.as_ref().map_or(0, |book| book.len())
     }
 
     #[inline]
@@ -369,7 +382,7 @@ impl ActiveRule {
         let servers = Servers::default();
         let when = CheckTime::from_ns(0);
         let prepared =
-            Counter::prepare(&rule, Charging::AllOrNothing, None, when, (hasher, &servers)).ok()?;
+            Counter::prepare(&rule, Charging::AllOrNothing, None, when, (hasher, &servers), None).ok()?;
         let counter = prepared.finish(when);
         let meters = Arc::new(Meters::new("", &rule.name));
         Some(Self::new(rule, counter, meters))
@@ -380,6 +393,7 @@ impl ActiveRule {
         let (quota, window) = match &rule.limit {
             Amount::Unlimited => (u64::MAX, Duration::ZERO),
             Amount::Blocked { period } => (0, *period),
+            Amount::InProgress { most, life } => (*most, *life),
             Amount::Limited { limit, .. } if limit.kind().has_burst() => {
                 let own = limit.most() - kept;
                 (own, refill_time(own, &limit.quota()))
@@ -393,7 +407,7 @@ impl ActiveRule {
             (Counter::Local(_), Amount::Blocked { .. }) => true,
             _ => false,
         };
-        let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters);
+        let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters && rule.hold.is_none());
         let counted_by = rule.counted_by | rule.counted_by_key;
         let is_alone = counted_by.is_power_of_two() && !keys_vary;
         let key_from = match rule.prefix {
@@ -404,6 +418,7 @@ impl ActiveRule {
         let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
         let is_plain = part == Some(Part::Enforced)
             && rule.soft == u64::MAX
+            && rule.hold.is_none()
             && counter.local().is_some_and(|counter| counter.headroom == 0 && !counter.has_blocks());
         Self { rule, counter, quota, window, unit, part, is_plain, keys_vary, key_from, meters, matched }
     }
@@ -460,6 +475,11 @@ impl ActiveRule {
         let now = domain.and_then(|domain| domain.by_identity(&self.rule.identity));
         now.is_some_and(|now| now.counter.is(&self.counter))
     }
+}
+
+/// Whether requests hold units of the rule.
+fn holds_units(rule: &Rule) -> bool {
+    rule.hold.is_some() || matches!(rule.limit, Amount::InProgress { .. })
 }
 
 /// Returns the time in which these units refill, rounded up.

@@ -12,6 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
@@ -32,6 +33,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::edge::rules::counting::{SharedDecision, SharedLimiter, Wait};
 use crate::edge::rules::matching::Descriptor;
+use crate::store::HoldId;
 
 impl<C: Clock> Rules<C> {
     /// Does what [`Rules::check`] does, and waits for the server of shared rules (`store: redis`). It asks all shared
@@ -144,11 +146,31 @@ impl<C: Clock> Rules<C> {
             let domain = DomainId::Index(domain.index);
             return self.decide(answer.rules, domain, descriptors, hits, CheckTime::read(&self.clock));
         }
-        let mut asker = Waiting { clock: &self.clock, calls: Few::new(), deadline, is_over: false };
-        let request = Request { descriptors, searched: &[], hits };
-        // Boxed, so that the future is small for services without shared rules.
-        Box::pin(self.route(&mut answer, request, &mut asker)).await;
+        self.wait(&mut answer, Request::of(descriptors, &[], hits), deadline).await;
         answer
+    }
+
+    /// Does what [`Rules::hold`] does, and waits like [`Rules::check_async`].
+    pub async fn hold_async(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        units: u64,
+        life: Duration,
+    ) -> (Answer, Option<HoldId>) {
+        let when = CheckTime::read(&self.clock);
+        let mut answer = self.find_domain(domain);
+        let id = answer.domain().and_then(|domain| domain.new_hold(descriptors, life, when));
+        let request = Request { hold: id.as_ref(), ..Request::of(descriptors, &[], units) };
+        self.wait(&mut answer, request, None).await;
+        let id = id.filter(|_| answer.is_allowed());
+        (answer, id)
+    }
+
+    async fn wait(&self, answer: &mut Answer, request: Request<'_, '_>, deadline: Option<Instant>) {
+        let mut asker = Waiting { clock: &self.clock, calls: Few::new(), deadline, is_over: false };
+        // Boxed, so that the future is small for services without shared rules.
+        Box::pin(self.route(answer, request, &mut asker)).await;
     }
 
     /// Gives the servers what this process holds: units of rules with the mode `lease` go back, and units that rules with
@@ -485,7 +507,7 @@ mod tests {
             let domain = answer.domain().unwrap();
             let mut decided = Few::new();
             let mut route = Route { check: RequestCheck::new(&mut decided), asker: &mut asker };
-            let request = Request { descriptors: &descriptors, searched: &[], hits: 1 };
+            let request = Request::of(&descriptors, &[], 1);
             route.check.find(domain, &request, route.asker.now().ns(), &rules.hasher);
             route.asker.ask(&mut route.check, ask).await;
             assert!(route.check.is_charged());
