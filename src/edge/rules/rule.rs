@@ -60,6 +60,21 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Lets requests hold all units of the limit, if it has no `hold` of its own and can give units back.
+    pub(super) fn hold_by_default(&mut self) {
+        let gives_back = match &self.limit {
+            Amount::Limited { limit, store } => {
+                limit.kind() != LimitKind::SlidingLog
+                    && !matches!(store, Some(Store::Redis(_) | Store::Sketch(_)))
+            }
+            _ => false,
+        };
+        if let (Amount::Limited { limit, .. }, true, None) = (&self.limit, gives_back, &self.hold) {
+            let most = limit.most();
+            self.hold = Some(Box::new(RuleHold { life: LONGEST_HOLD, most, units: None }));
+        }
+    }
+
     /// Returns the name of the rule's metrics for a request: `files.tenant_acme.method`.
     #[must_use]
     pub fn metric_name(&self, domain: &str, entries: &[(&str, &str)]) -> String {
@@ -306,6 +321,8 @@ pub(super) const MEMORY: Capacity = Capacity::memory(1 << 20);
 /// The default wait for a server. A server in the same data centre answers within one millisecond. 40 ms are half of
 /// the delay that a client notices.
 const TIMEOUT: Duration = Duration::from_millis(40);
+/// The longest life of a hold of a rule that does not set it.
+const LONGEST_HOLD: Duration = Duration::from_secs(600);
 /// All keys, in millionths: the unit of shares.
 pub(super) const MILLION: u32 = 1_000_000;
 

@@ -14,12 +14,16 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::answer::Answerer;
+use super::answer::{Answerer, Entry};
 use super::health::Health;
 use super::json;
 
 /// How long the body of a request may take.
 const BODY: Duration = Duration::from_secs(10);
+
+/// The paths that hold units and settle them.
+const RESERVE: &str = "/json/reserve";
+const COMMIT: &str = "/json/commit";
 
 type Answered = Result<Response<Full<Bytes>>, Infallible>;
 
@@ -73,17 +77,22 @@ impl Http {
                 }
             }
             ("/healthcheck", _) => not_allowed("GET, HEAD"),
-            ("/json", _) if !self.has_json => text(
+            ("/json" | RESERVE | COMMIT, _) if !self.has_json => text(
                 StatusCode::FORBIDDEN,
                 "gRPC has TLS here, and this face has none, so it answers /json only if --http names its address\n",
             ),
-            ("/json", &Method::POST) => self.json(request.into_body()).await,
-            ("/json", _) => not_allowed("POST"),
-            _ => text(StatusCode::NOT_FOUND, "there is only /json (POST) and /healthcheck here\n"),
+            ("/json", &Method::POST) => self.json(Entry::Json, request.into_body()).await,
+            (RESERVE, &Method::POST) => self.json(Entry::Reserve, request.into_body()).await,
+            (COMMIT, &Method::POST) => self.json(Entry::Commit, request.into_body()).await,
+            ("/json" | RESERVE | COMMIT, _) => not_allowed("POST"),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there is only /json, /json/reserve and /json/commit (POST), and /healthcheck here\n",
+            ),
         }
     }
 
-    async fn json(&self, body: Incoming) -> Response<Full<Bytes>> {
+    async fn json(&self, entry: Entry, body: Incoming) -> Response<Full<Bytes>> {
         match timeout(BODY, Limited::new(body, self.max_message).collect()).await {
             Err(_) => text(StatusCode::REQUEST_TIMEOUT, "the body took too long\n"),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
@@ -93,7 +102,7 @@ impl Http {
             Ok(Ok(body)) => {
                 #[expect(clippy::disallowed_methods, reason = "the caller waits in real time")]
                 let deadline = Instant::now() + self.deadline;
-                json::answer(&self.answerer, &body.to_bytes(), deadline).await.map(Full::new)
+                json::answer(&self.answerer, entry, &body.to_bytes(), deadline).await.map(Full::new)
             }
         }
     }

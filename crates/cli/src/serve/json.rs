@@ -1,4 +1,4 @@
-//! `/json`: requests and answers as proto3 JSON.
+//! `/json`, `/json/reserve` and `/json/commit`: requests and answers as proto3 JSON.
 
 use std::time::Instant;
 
@@ -6,30 +6,63 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tollgate::Clock;
 use tonic::{Code, Status};
 
 use super::answer::{Answerer, Entry};
-use super::proto::{self, Object, RateLimitRequest, RateLimitResponse};
+use super::proto::{self, Object};
 
 /// Answers a request in JSON, with the status that fits the answer.
-pub async fn answer<C: Clock>(answerer: &Answerer<C>, body: &[u8], deadline: Instant) -> Response<Bytes> {
-    let request: RateLimitRequest = match serde_json::from_slice(body) {
-        Ok(Object(request)) => request,
-        Err(error) => {
-            answerer.meters().undecodable(Entry::Json, Code::InvalidArgument);
-            return failure(&Status::invalid_argument(format!("the body is no request: {error}")));
-        }
+pub async fn answer<C: Clock>(
+    answerer: &Answerer<C>,
+    entry: Entry,
+    body: &[u8],
+    deadline: Instant,
+) -> Response<Bytes> {
+    let answered = match entry {
+        Entry::Reserve => reserve(answerer, body, deadline).await,
+        Entry::Commit => commit(answerer, body, deadline).await,
+        _ => check(answerer, body, deadline).await,
     };
-    match answerer.answer(request, Entry::Json, deadline).await {
-        Ok(answer) => response(status_of(&answer), &answer),
-        Err(status) => failure(&status),
+    answered.unwrap_or_else(|status| failure(&status))
+}
+
+type Answered = Result<Response<Bytes>, Status>;
+
+async fn check<C: Clock>(answerer: &Answerer<C>, body: &[u8], deadline: Instant) -> Answered {
+    let answer = answerer.answer(read(answerer, Entry::Json, body)?, Entry::Json, deadline).await?;
+    Ok(response(status_of(answer.overall_code), &answer))
+}
+
+async fn reserve<C: Clock>(answerer: &Answerer<C>, body: &[u8], deadline: Instant) -> Answered {
+    let answer = answerer.reserve(read(answerer, Entry::Reserve, body)?, deadline).await?;
+    Ok(response(status_of(answer.code), &answer))
+}
+
+async fn commit<C: Clock>(answerer: &Answerer<C>, body: &[u8], deadline: Instant) -> Answered {
+    let answer = answerer.commit(read(answerer, Entry::Commit, body)?, deadline).await?;
+    Ok(response(StatusCode::OK, &answer))
+}
+
+/// Reads the message of a request.
+fn read<C: Clock, T: DeserializeOwned>(
+    answerer: &Answerer<C>,
+    entry: Entry,
+    body: &[u8],
+) -> Result<T, Status> {
+    match serde_json::from_slice(body) {
+        Ok(Object(message)) => Ok(message),
+        Err(error) => {
+            answerer.meters().undecodable(entry, Code::InvalidArgument);
+            Err(Status::invalid_argument(format!("the body is no request: {error}")))
+        }
     }
 }
 
-/// Returns the status of an answer.
-fn status_of(answer: &RateLimitResponse) -> StatusCode {
-    match proto::Code::try_from(answer.overall_code) {
+/// Returns the status of an answer with this code.
+fn status_of(code: i32) -> StatusCode {
+    match proto::Code::try_from(code) {
         Ok(proto::Code::Ok) => StatusCode::OK,
         Ok(proto::Code::OverLimit) => StatusCode::TOO_MANY_REQUESTS,
         Ok(proto::Code::Unknown) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR,

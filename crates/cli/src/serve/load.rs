@@ -21,13 +21,13 @@ descriptors:
 ";
 
 /// Loads the rules of the files and folders, and writes what is suspicious about them to the log. Without any paths,
-/// loads the example.
+/// loads the example. `hold_all`: see [`RulesBuilder::hold_all`].
 ///
 /// # Errors
 /// If the rules cannot be loaded.
-pub fn load(args: &ServeRules) -> Result<Arc<Rules>, Error> {
+pub fn load(args: &ServeRules, hold_all: bool) -> Result<Arc<Rules>, Error> {
     let failed = |error: RulesError| Error::run(error.to_string());
-    let builder = builder(args)?;
+    let builder = builder(args)?.hold_all(hold_all);
     if args.paths.is_empty() {
         let config = Config::from_yaml("example", EXAMPLE).map_err(|error| Error::run(error.to_string()))?;
         return Ok(Arc::new(builder.load([config]).map_err(failed)?));

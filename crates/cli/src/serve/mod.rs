@@ -107,7 +107,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         // Rules in Redis need a runtime.
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::run(format!("cannot start a runtime: {error}")))?;
-        checks.push(runtime.block_on(async { load::load(&args.rules).map(drop) }));
+        checks.push(runtime.block_on(async { load::load(&args.rules, args.faces.kuadrant).map(drop) }));
     }
     let mut errors: Vec<Error> = checks.into_iter().filter_map(Result::err).collect();
     if let Some(last) = errors.pop() {

@@ -231,7 +231,7 @@ impl Service {
         let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
         let health = Health::new().await;
         let (loads, loaded) = mpsc::unbounded_channel();
-        let rules = load::load(&args.rules)?;
+        let rules = load::load(&args.rules, args.faces.kuadrant)?;
         let noted = Arc::clone(&rules);
         let note: NoteLoad = Arc::new(move |result| {
             load::note(result, &noted);

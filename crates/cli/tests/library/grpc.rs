@@ -14,7 +14,8 @@ use tollgate::QuantaClock;
 use tollgate::rules::Rules;
 use tollgate_cli::serve::answer::{Answerer, Settings};
 use tollgate_cli::serve::grpc::{
-    BODY, CHECK_RATE_LIMIT, ENVOY, KUADRANT, Options, SHOULD_RATE_LIMIT, Services, time_to_answer,
+    BODY, CHECK_RATE_LIMIT, COMMIT, ENVOY, KUADRANT, Options, RESERVE, SHOULD_RATE_LIMIT, Services,
+    time_to_answer,
 };
 use tollgate_cli::serve::proto::{Entry as Pair, RateLimitDescriptor, RateLimitRequest};
 use tonic::service::Routes;
@@ -72,7 +73,7 @@ async fn call_is_answered_and_counted() {
         assert_eq!((code, &body[5..7]), (Code::Ok, &expected[..]));
     }
     let counts = answerer.meters().read();
-    assert_eq!((counts.entries, counts.codes[0], counts.over_limit), ([3, 0, 0, 0], 3, 1));
+    assert_eq!((counts.entries, counts.codes[0], counts.over_limit), ([3, 0, 0, 0, 0, 0], 3, 1));
     assert_eq!((counts.times.iter().sum::<u64>(), counts.in_flight), (3, 0));
 }
 
@@ -138,6 +139,14 @@ async fn services_are_offered_on_request() {
     let (none, all) = (services(&answerer, &Options::default()), services(&answerer, &all));
     assert_eq!(called(&none, CHECK_RATE_LIMIT, body()).await.0, Code::Unimplemented);
     assert_eq!(called(&all, CHECK_RATE_LIMIT, body()).await.0, Code::Ok);
+    // The rules have no `hold`, and the answer names what is missing. Both messages begin as a question does.
+    for path in [RESERVE, COMMIT] {
+        assert_eq!(called(&none, path, body()).await.0, Code::Unimplemented);
+        assert_eq!(called(&all, path, body()).await.0, Code::Unimplemented);
+        assert_eq!(called(&all, path, framed(0, 0, &[])).await.0, Code::InvalidArgument);
+        assert_eq!(called(&all, path, framed(0, 3, &[0x0a, 0x05, 0x61])).await.0, Code::Internal);
+    }
+    assert_eq!(answerer.meters().read().entries[4..], [3, 3]);
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
         assert_eq!(called(&none, &path, list()).await.0, Code::Unimplemented);

@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use tollgate::rules::Rules;
-use tollgate_cli::serve::answer::{Answerer, Settings};
+use tollgate_cli::serve::answer::{Answerer, Entry, Settings};
 use tollgate_cli::serve::json;
 use tollgate_cli::serve::proto::{DESCRIPTORS, Object, RateLimitRequest, RateLimitResponse};
 
@@ -126,7 +126,7 @@ async fn json_status_follows_the_answer() {
     #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
     let deadline = Instant::now();
     let ask = async |body: &str| {
-        let response = json::answer(&answerer, body.as_bytes(), deadline).await;
+        let response = json::answer(&answerer, Entry::Json, body.as_bytes(), deadline).await;
         assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
         (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
     };
@@ -144,10 +144,45 @@ async fn json_status_follows_the_answer() {
     assert_eq!(ask("{}").await, (400, r#"{"code":3,"message":"the domain is empty"}"#.to_owned()));
     let settings = Settings { max_in_flight: 0, ..Settings::default() };
     let busy = Answerer::new(Rules::from_yaml(RULES).unwrap().into(), settings);
-    let response = json::answer(&busy, request.as_bytes(), deadline).await;
+    let response = json::answer(&busy, Entry::Json, request.as_bytes(), deadline).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), &br#"{"code":14,"message":"too many requests wait for an answer"}"#[..]);
     let counts = answerer.meters().read();
-    assert_eq!((counts.entries, counts.undecodable, counts.over_limit), ([0, 0, 0, 4], 1, 1));
+    assert_eq!((counts.entries, counts.undecodable, counts.over_limit), ([0, 0, 0, 4, 0, 0], 1, 1));
     assert_eq!((counts.codes[0], counts.codes[3]), (2, 2));
+}
+
+#[tokio::test]
+async fn units_are_held_and_settled_in_json() {
+    let rules = RULES
+        .replace("domain: rl", "domain: rl\ntollgate: {}")
+        .replace("requests_per_unit: 1 ", "requests_per_unit: 9, hold: {} ");
+    let answerer = Answerer::new(Rules::from_yaml(&rules).unwrap().into(), Settings::default());
+    #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
+    let deadline = Instant::now();
+    let ask = async |entry, more: &str| {
+        let body =
+            format!(r#"{{"domain":"rl","descriptors":[{{"entries":[{{"key":"foo","value":"x"}}]}}]{more}}}"#);
+        let response = json::answer(&answerer, entry, body.as_bytes(), deadline).await;
+        (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
+    };
+    let (status, body) = ask(Entry::Reserve, r#","amount":"6","ttl":"30s""#).await;
+    let id =
+        body.strip_prefix(r#"{"code":"OK","reservationId":""#).and_then(|rest| rest.strip_suffix(r#""}"#));
+    let commit = format!(r#","reservationId":"{}","actualAmount":2"#, id.expect(&body));
+    assert_eq!(status, 200);
+    assert_eq!(ask(Entry::Reserve, r#","amount":4"#).await, (429, r#"{"code":"OVER_LIMIT"}"#.to_owned()));
+    assert_eq!(ask(Entry::Commit, &commit).await, (200, r#"{"reservationReleased":true}"#.to_owned()));
+    assert_eq!(ask(Entry::Commit, &commit).await, (200, "{}".to_owned()));
+    assert_eq!(ask(Entry::Reserve, r#","amount":5,"ttl":"1.5s""#).await.0, 200);
+    for bad in [
+        r#","amount":-1"#,
+        r#","amount":1,"ttl":60"#,
+        r#","amount":1,"ttl":"60""#,
+        r#","ttl":"-1s""#,
+        r#","hits":1"#,
+    ] {
+        let (status, body) = ask(Entry::Reserve, bad).await;
+        assert_eq!(status, 400, "{bad}: {body}");
+    }
 }

@@ -8,8 +8,9 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 use prost_types::value::Kind;
 use prost_types::{Struct, Timestamp, Value};
 use tollgate_cli::serve::proto::{
-    Code, DESCRIPTORS, DescriptorStatus, Entry, ExpirationSpecifier, HeaderValue, Quota, RateLimit,
-    RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse, RateLimitUnit, Unit,
+    Code, CommitRequest, CommitResponse, DESCRIPTORS, DescriptorStatus, Entry, ExpirationSpecifier,
+    HeaderValue, Quota, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
+    RateLimitResponse, RateLimitUnit, ReserveRequest, ReserveResponse, Unit,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/proto");
@@ -209,6 +210,47 @@ fn messages_match_their_description() {
         + r#""responseHeadersToAdd":[{"key":"a","value":"b","rawValue":"/wA="}],"requestHeadersToAdd":[{"key":"a","value":"b","rawValue":"/wA="}],"#
         + r#""rawBody":"Ym9keQ==","dynamicMetadata":{"k":"v"},"quota":{"requests":5,"validUntil":"2026-09-21T14:13:20Z","id":"q"}}"#;
     assert_eq!(serde_json::to_string(&read).expect("it is valid"), json);
+}
+
+#[test]
+fn messages_of_holds_match_their_description() {
+    let json = |name: &str, message: &dyn Fn(&str) -> DynamicMessage| {
+        serde_json::to_string(&message(&format!("kuadrant.service.ratelimit.v1.{name}")))
+            .expect("it is valid")
+    };
+    let RateLimitRequest { domain, descriptors, .. } = request("rl", vec![descriptor(&[("foo", "x")])]);
+    let ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+    let reserve = ReserveRequest { domain: domain.clone(), descriptors: descriptors.clone(), amount: 9, ttl };
+    let reservation_id = Bytes::from_static(b"id");
+    let commit = CommitRequest { domain, descriptors, reservation_id, actual_amount: 7 };
+    let (start, code) =
+        (r#"{"domain":"rl","descriptors":[{"entries":[{"key":"foo","value":"x"}]}],"#, Code::Ok as i32);
+    let reserved = ReserveResponse { code, reservation_id: "id".to_owned() };
+    let committed = CommitResponse { reservation_released: true };
+    for (name, read, expected) in [
+        (
+            "ReserveRequest",
+            &(|name: &str| described(name, &reserve)) as &dyn Fn(&str) -> _,
+            format!(r#"{start}"amount":"9","ttl":"60s"}}"#),
+        ),
+        (
+            "CommitRequest",
+            &|name| described(name, &commit),
+            format!(r#"{start}"reservationId":"id","actualAmount":"7"}}"#),
+        ),
+        (
+            "ReserveResponse",
+            &|name| described(name, &reserved),
+            r#"{"code":"OK","reservationId":"id"}"#.to_owned(),
+        ),
+        ("CommitResponse", &|name| described(name, &committed), r#"{"reservationReleased":true}"#.to_owned()),
+    ] {
+        assert_eq!(json(name, read), expected);
+    }
+    assert_eq!(
+        serde_json::to_string(&reserved).expect("it is valid"),
+        r#"{"code":"OK","reservationId":"id"}"#
+    );
 }
 
 #[test]

@@ -160,6 +160,14 @@ impl<C> RulesBuilder<C> {
         self
     }
 
+    /// Sets whether requests can [hold](Rules::hold) units of every rule that can give units back, for at most ten
+    /// minutes, also if its `rate_limit` has no `hold`. Default: no. Logs, sketches, `store: redis` and
+    /// `charging: count-first` cannot. Checks of one or two rules take longer with this option.
+    pub fn hold_all(mut self, hold: bool) -> Self {
+        self.options.hold_all = hold;
+        self
+    }
+
     /// Sets whether all rules only report and deny nothing: a dry run. Default: no.
     pub fn shadow(mut self, shadow: bool) -> Self {
         self.options.shadow = shadow;

@@ -296,6 +296,19 @@ impl<C: Clock> Rules<C> {
         (answer, id)
     }
 
+    /// Whether each rule that applies to these descriptors holds the units of a request: [`Rules::hold`] charges nothing
+    /// that [`Rules::commit`] does not settle. It is `false` for a descriptor that sets its own limit.
+    #[must_use]
+    pub fn can_hold(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> bool {
+        let rules = self.in_force.load();
+        let Some(domain) = rules.domain(domain) else { return true };
+        descriptors.iter().all(|descriptor| {
+            let mut found = domain.rules_of(domain.search(descriptor)).map(|(_, active)| &active.rule);
+            let counts = |rule: &Rule| !matches!(rule.limit, Amount::Unlimited | Amount::Blocked { .. });
+            descriptor.limit.is_none() && found.all(|rule| rule.hold_life().is_some() || !counts(rule))
+        })
+    }
+
     /// Settles the units that a request [held](Rules::hold): charges `actual` units to each rule with `hold`, gives the
     /// rest back, and ends the request at each rule with `in_progress`. Pass the request's descriptors. Returns whether
     /// any rule still held units under this identity.
@@ -338,17 +351,14 @@ impl<C: Clock> Rules<C> {
         self.in_force.load().holds()
     }
 
-    /// Settles the holds of a decided request that reports its cost.
+    /// Settles the holds of a decided request that reports its cost. A charge that is held is not refunded by its
+    /// answer.
     #[cold]
-    pub(super) fn settle_reports(
-        &self,
-        found: &mut RequestCheck<'_>,
-        domain: &ActiveDomain,
-        when: CheckTime,
-    ) {
+    pub(super) fn finish_holds(&self, found: &mut RequestCheck<'_>, domain: &ActiveDomain, when: CheckTime) {
         for (check, decided) in found.each(|part| part != Part::Replaced) {
-            let Some(&HeldUnits { book, hash, step: HoldStep::Settle(actual) }) = check.held.as_deref()
-            else {
+            let Some(&HeldUnits { book, hash, step }) = check.held.as_deref() else { continue };
+            let HoldStep::Settle(actual) = step else {
+                decided.decision = decided.decision.map(Decision::uncharged);
                 continue;
             };
             self.settle(&domain.name, check, book.take_first(hash), actual, when);

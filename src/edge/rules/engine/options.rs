@@ -13,6 +13,7 @@ pub(super) struct LoadOptions {
     pub(super) allow_removals: bool,
     pub(super) allow_file_removals: bool,
     pub(super) start_without_rules: bool,
+    pub(super) hold_all: bool,
     pub(super) near_limit: NearLimit,
 }
 

@@ -172,12 +172,16 @@ impl RuleSet {
         now: impl Fn() -> CheckTime,
     ) -> Result<Self, RulesError> {
         let begun = now();
-        let has_holds = domains.iter().any(|domain| domain.rules().iter().any(holds_units));
+        let has_holds =
+            options.hold_all || domains.iter().any(|domain| domain.rules().iter().any(holds_units));
         let book = self.book.clone().or_else(|| has_holds.then(holds::new_book));
         let mut prepared = Vec::with_capacity(domains.len());
         for mut domain in domains {
             let charging = options.charging(domain.charging);
             domain.charging = Some(charging);
+            if options.hold_all && charging != Charging::CountFirst {
+                domain.rules.iter_mut().for_each(Rule::hold_by_default);
+            }
             let before = self.domain(domain.name());
             let mut of_classes: HashMap<&str, usize> = HashMap::new();
             let counters = domain.rules().iter().enumerate().map(|(index, rule)| {

@@ -158,13 +158,38 @@ impl<C: Clock> Rules<C> {
         units: u64,
         life: Duration,
     ) -> (Answer, Option<HoldId>) {
+        self.hold_by(domain, descriptors, (units, life), None).await
+    }
+
+    /// Does what [`Rules::hold_async`] does, and answers by the deadline, as [`Rules::check_until`] does.
+    pub async fn hold_until(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        units: u64,
+        life: Duration,
+        deadline: std::time::Instant,
+    ) -> (Answer, Option<HoldId>) {
+        self.hold_by(domain, descriptors, (units, life), Some(deadline.into())).await
+    }
+
+    async fn hold_by(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        (units, life): (u64, Duration),
+        deadline: Option<Instant>,
+    ) -> (Answer, Option<HoldId>) {
         let when = CheckTime::read(&self.clock);
         let mut answer = self.find_domain(domain);
         let id = answer.domain().and_then(|domain| domain.new_hold(descriptors, life, when));
-        let request = Request { hold: id.as_ref(), ..Request::of(descriptors, &[], units) };
-        self.wait(&mut answer, request, None).await;
-        let id = id.filter(|_| answer.is_allowed());
-        (answer, id)
+        let Some(id) = id else {
+            return (self.check_by(domain, descriptors, units, deadline).await, None);
+        };
+        let request = Request { hold: Some(&id), ..Request::of(descriptors, &[], units) };
+        self.wait(&mut answer, request, deadline).await;
+        let is_held = answer.is_allowed();
+        (answer, is_held.then_some(id))
     }
 
     async fn wait(&self, answer: &mut Answer, request: Request<'_, '_>, deadline: Option<Instant>) {

@@ -1,11 +1,11 @@
 //! Asks the rules. This is the only place that knows how the rules charge a request.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
-use tollgate::Clock;
 use tollgate::redis::DecidedBy;
 use tollgate::rules::{Answer, Applied, Descriptor};
+use tollgate::{Clock, Decision};
 use tonic::Status;
 
 use super::{Answerer, Code, Entry};
@@ -20,15 +20,17 @@ impl<C: Clock> Answerer<C> {
         entry: Entry,
         deadline: Instant,
     ) -> Result<(Answer, Code), Status> {
-        let answer = match entry {
-            Entry::Check => {
-                let queries: Vec<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
-                self.rules.check_until(domain, &queries, 0, deadline).await
-            }
-            _ => self.rules.check_until(domain, descriptors, hits, deadline).await,
+        let (answer, is_over) = if entry == Entry::Check {
+            let queries: Vec<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
+            let (answer, id) = self.hold(domain, &queries, (0, Duration::MAX), deadline).await?;
+            let is_over = id.is_none();
+            (answer, is_over)
+        } else {
+            let answer = self.rules.check_until(domain, descriptors, hits, deadline).await;
+            self.demand_store(&answer, descriptors, deadline).await?;
+            let is_over = answer.is_denied();
+            (answer, is_over)
         };
-        self.demand_store(&answer, descriptors, deadline).await?;
-        let is_over = if entry == Entry::Check { is_full(&answer) } else { answer.is_denied() };
         Ok((answer, if is_over { Code::OverLimit } else { Code::Ok }))
     }
 
@@ -80,7 +82,7 @@ impl<C: Clock> Answerer<C> {
 
     /// Refuses to answer without the server of a shared rule that could deny the request, if the settings say so. If
     /// another rule denies the request in any case, its denial is the answer.
-    async fn demand_store(
+    pub(super) async fn demand_store(
         &self,
         answer: &Answer,
         descriptors: &[Descriptor<'_>],
@@ -99,10 +101,12 @@ impl<C: Clock> Answerer<C> {
     }
 }
 
-/// Whether one more hit would be denied, after a query.
-fn is_full(answer: &Answer) -> bool {
+/// Whether a rule denies the request, or would deny one more hit after a query.
+pub(super) fn is_full(answer: &Answer) -> bool {
     let is_full = |limit: &Applied<'_>| {
-        limit.decided_by() != Some(DecidedBy::Open) && limit.decision().is_some() && limit.remaining() == 0
+        let is_over =
+            |decision: &Decision| decision.is_denied() || (decision.cost() == 0 && limit.remaining() == 0);
+        limit.decided_by() != Some(DecidedBy::Open) && limit.decision().is_some_and(is_over)
     };
     let enforced = || answer.limits().filter(Applied::is_enforced);
     let quotas = || enforced().filter(Applied::is_quota);

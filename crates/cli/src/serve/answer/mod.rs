@@ -3,6 +3,7 @@
 //! ```text
 //! text      makes all texts UTF-8, and checks how many there are
 //! decide    asks the rules
+//! holds     asks them to hold units, and to settle them
 //! status    one status for each descriptor
 //! extras    header fields, body and metadata, if the settings ask for them
 //! meters    counts what was answered
@@ -10,6 +11,7 @@
 
 mod decide;
 mod extras;
+mod holds;
 mod meters;
 mod settings;
 mod status;
@@ -26,6 +28,7 @@ use tollgate::rules::{Descriptor, Rules, Unit};
 use tollgate::{Clock, QuantaClock};
 use tonic::Status;
 
+use self::meters::InFlightRequest;
 pub use self::meters::{AnswerCounts, BOUNDS_US, Meters};
 pub use self::settings::{LimitHeaders, Names, Settings};
 pub use self::status::unit_of;
@@ -46,11 +49,16 @@ pub enum Entry {
     Report,
     /// `POST /json`.
     Json,
+    /// `Reserve` of Kuadrant's service, and `POST /json/reserve`: holds units.
+    Reserve,
+    /// `Commit` of Kuadrant's service, and `POST /json/commit`: settles units that were held.
+    Commit,
 }
 
 impl Entry {
     /// All methods.
-    pub const ALL: [Self; 4] = [Self::ShouldRateLimit, Self::Check, Self::Report, Self::Json];
+    pub const ALL: [Self; 6] =
+        [Self::ShouldRateLimit, Self::Check, Self::Report, Self::Json, Self::Reserve, Self::Commit];
 
     /// Returns the name of the method, for metrics.
     pub const fn name(self) -> &'static str {
@@ -59,6 +67,8 @@ impl Entry {
             Self::Check => "CheckRateLimit",
             Self::Report => "Report",
             Self::Json => "json",
+            Self::Reserve => "Reserve",
+            Self::Commit => "Commit",
         }
     }
 }
@@ -112,9 +122,7 @@ impl<C: Clock> Answerer<C> {
         entry: Entry,
         deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
-        let Some(in_flight) = self.meters.begin(entry, self.settings.max_in_flight) else {
-            return Err(Status::unavailable("too many requests wait for an answer"));
-        };
+        let in_flight = self.begin(entry)?;
         let answered = self.answer_one(request, entry, deadline).await;
         in_flight.end(answered.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
         if answered.as_ref().is_ok_and(|response| response.overall_code == Code::OverLimit as i32) {
@@ -123,16 +131,27 @@ impl<C: Clock> Answerer<C> {
         answered
     }
 
+    #[inline]
+    fn begin(&self, entry: Entry) -> Result<InFlightRequest<'_>, Status> {
+        let in_flight = self.meters.begin(entry, self.settings.max_in_flight);
+        in_flight.ok_or_else(|| Status::unavailable("too many requests wait for an answer"))
+    }
+
+    #[inline]
+    fn check_form(&self, request: &RateLimitRequest) -> Result<(), Status> {
+        if !self.is_loaded() {
+            return Err(Status::unavailable("no rules are loaded yet"));
+        }
+        text::check(request, &self.settings)
+    }
+
     async fn answer_one(
         &self,
         mut request: RateLimitRequest,
         entry: Entry,
         deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
-        if !self.is_loaded() {
-            return Err(Status::unavailable("no rules are loaded yet"));
-        }
-        text::check(&request, &self.settings)?;
+        self.check_form(&request)?;
         loop {
             if let Some(texts) = text::texts(&request) {
                 return self.answer_texts(&request, texts, entry, deadline).await;
@@ -148,13 +167,7 @@ impl<C: Clock> Answerer<C> {
         entry: Entry,
         deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
-        let mut rest = &pairs[..];
-        let mut descriptors = SmallVec::<[_; 4]>::with_capacity(request.descriptors.len());
-        for descriptor in &request.descriptors {
-            let (entries, others) = rest.split_at(descriptor.entries.len());
-            rest = others;
-            descriptors.push(self.descriptor(descriptor, entries)?);
-        }
+        let mut descriptors = self.descriptors(request, &pairs)?;
         let hits = u64::from(request.hits_addend.max(1)).min(self.settings.max_hits);
         let is_back = |index: usize| request.descriptors.get(index).is_some_and(|one| one.is_negative_hits);
         let refunded = match entry != Entry::Check && (0..descriptors.len()).any(is_back) {
@@ -183,6 +196,23 @@ impl<C: Clock> Answerer<C> {
             response.dynamic_metadata = Some(extras::metadata(request, &answer, &response.statuses));
         }
         Ok(response)
+    }
+
+    /// Translates the descriptors. `pairs` are the entries of all of them.
+    #[inline]
+    fn descriptors<'a>(
+        &self,
+        request: &RateLimitRequest,
+        pairs: &'a [(&'a str, &'a str)],
+    ) -> Result<SmallVec<[Descriptor<'a>; 4]>, Status> {
+        let mut rest = pairs;
+        let mut descriptors = SmallVec::with_capacity(request.descriptors.len());
+        for descriptor in &request.descriptors {
+            let (entries, others) = rest.split_at(descriptor.entries.len());
+            rest = others;
+            descriptors.push(self.descriptor(descriptor, entries)?);
+        }
+        Ok(descriptors)
     }
 
     /// Translates a descriptor.

@@ -26,7 +26,10 @@ use tower_service::Service;
 
 use self::frame::Call;
 use super::answer::{Answerer, Entry};
-use super::proto::{DESCRIPTORS, RateLimitRequest, RateLimitResponse};
+use super::proto::{
+    CommitRequest, CommitResponse, DESCRIPTORS, RateLimitRequest, RateLimitResponse, ReserveRequest,
+    ReserveResponse,
+};
 
 /// What the gRPC face offers.
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitServic
 pub const KUADRANT: &str = "kuadrant.service.ratelimit.v1.RateLimitService";
 pub const CHECK_RATE_LIMIT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit";
 const REPORT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Report";
+pub const RESERVE: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Reserve";
+pub const COMMIT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Commit";
 
 /// All services of the gRPC face. The methods that gateways call have a short way; all others take tonic's router.
 #[derive(Debug)]
@@ -121,6 +126,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let entry = match request.uri().path() {
             SHOULD_RATE_LIMIT => Entry::ShouldRateLimit,
+            RESERVE if self.face.kuadrant => return self.face.clone().hold::<ReserveRequest, B>(request),
+            COMMIT if self.face.kuadrant => return self.face.clone().hold::<CommitRequest, B>(request),
             CHECK_RATE_LIMIT if self.face.kuadrant => Entry::Check,
             REPORT if self.face.kuadrant => Entry::Report,
             _ => return Box::pin(self.others.call(request)),
@@ -150,8 +157,7 @@ impl<C: Clock + Send + Sync + 'static> Face<C> {
         B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Failure> + Send,
     {
-        #[expect(clippy::disallowed_methods, reason = "the caller waits in real time")]
-        let deadline = Instant::now() + time_to_answer(request.headers(), self.deadline);
+        let deadline = self.deadline(&request);
         match timeout(BODY, frame::read(request, self.max_message)).await {
             Err(_) => {
                 self.answerer.meters().undecodable(entry, Code::DeadlineExceeded);
@@ -161,15 +167,46 @@ impl<C: Clock + Send + Sync + 'static> Face<C> {
                 let answered = self.answerer.answer(message, entry, deadline).await;
                 answered.map_or_else(Status::into_http, |answer| frame::response(&answer))
             }
-            Ok(Call::Other(request)) => Box::pin(self.call_tonic(entry, request, deadline)).await,
+            Ok(Call::Other(request)) => {
+                let called = self.call_tonic::<RateLimitRequest>(entry, request, deadline);
+                Box::pin(called).await
+            }
         }
     }
 
+    fn deadline<B>(&self, request: &Request<B>) -> Instant {
+        #[expect(clippy::disallowed_methods, reason = "the caller waits in real time")]
+        let now = Instant::now();
+        now + time_to_answer(request.headers(), self.deadline)
+    }
+
+    /// Answers a call that holds units or settles them.
+    fn hold<Q, B>(
+        self: Arc<Self>,
+        request: Request<B>,
+    ) -> BoxFuture<'static, Result<Response<Body>, Infallible>>
+    where
+        Q: Question<C>,
+        B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Failure> + Send,
+    {
+        Box::pin(async move {
+            let deadline = self.deadline(&request);
+            let entry = Q::ENTRY;
+            Ok(self.call_tonic::<Q>(entry, request.map(Body::new), deadline).await)
+        })
+    }
+
     /// Answers a call with tonic's codec.
-    async fn call_tonic(&self, entry: Entry, request: Request<Body>, deadline: Instant) -> Response<Body> {
+    async fn call_tonic<Q: Question<C>>(
+        &self,
+        entry: Entry,
+        request: Request<Body>,
+        deadline: Instant,
+    ) -> Response<Body> {
         let mut is_decoded = false;
         let method = Method { answerer: &self.answerer, entry, deadline, is_decoded: &mut is_decoded };
-        let codec = ProstCodec::<RateLimitResponse, RateLimitRequest>::default();
+        let codec = ProstCodec::<Q::Answer, Q>::default();
         let mut grpc = Grpc::new(codec).max_decoding_message_size(self.max_message);
         let response = timeout(BODY, grpc.unary(method, request))
             .await
@@ -223,15 +260,60 @@ struct Method<'a, C> {
     is_decoded: &'a mut bool,
 }
 
-impl<'a, C: Clock + Send + Sync> UnaryService<RateLimitRequest> for Method<'a, C> {
-    type Response = RateLimitResponse;
-    type Future = BoxFuture<'a, Result<tonic::Response<RateLimitResponse>, Status>>;
+impl<'a, C: Clock + Send + Sync, Q: Question<C>> UnaryService<Q> for Method<'a, C> {
+    type Response = Q::Answer;
+    type Future = BoxFuture<'a, Result<tonic::Response<Q::Answer>, Status>>;
 
-    fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
+    fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
         *self.is_decoded = true;
         let Self { answerer, entry, deadline, .. } = *self;
         Box::pin(async move {
-            answerer.answer(request.into_inner(), entry, deadline).await.map(tonic::Response::new)
+            request.into_inner().ask(answerer, entry, deadline).await.map(tonic::Response::new)
         })
+    }
+}
+
+/// A message that has an answer.
+trait Question<C>: prost::Message + Default + 'static {
+    /// The method that it comes by, unless there are several.
+    const ENTRY: Entry;
+
+    type Answer: prost::Message + 'static;
+
+    fn ask(
+        self,
+        answerer: &Answerer<C>,
+        entry: Entry,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Self::Answer, Status>> + Send;
+}
+
+impl<C: Clock + Send + Sync> Question<C> for RateLimitRequest {
+    const ENTRY: Entry = Entry::ShouldRateLimit;
+
+    type Answer = RateLimitResponse;
+
+    async fn ask(self, to: &Answerer<C>, entry: Entry, deadline: Instant) -> Result<Self::Answer, Status> {
+        to.answer(self, entry, deadline).await
+    }
+}
+
+impl<C: Clock + Send + Sync> Question<C> for ReserveRequest {
+    const ENTRY: Entry = Entry::Reserve;
+
+    type Answer = ReserveResponse;
+
+    async fn ask(self, to: &Answerer<C>, _: Entry, deadline: Instant) -> Result<Self::Answer, Status> {
+        to.reserve(self, deadline).await
+    }
+}
+
+impl<C: Clock + Send + Sync> Question<C> for CommitRequest {
+    const ENTRY: Entry = Entry::Commit;
+
+    type Answer = CommitResponse;
+
+    async fn ask(self, to: &Answerer<C>, _: Entry, deadline: Instant) -> Result<Self::Answer, Status> {
+        to.commit(self, deadline).await
     }
 }

@@ -76,6 +76,14 @@ pub(super) fn optional_number<'de, D: Deserializer<'de>>(from: D) -> Result<Opti
     Ok(Option::<Whole<u64>>::deserialize(from)?.map(|whole| whole.0))
 }
 
+/// Reads a duration in seconds, such as `"60s"` or `"1.5s"`.
+pub(super) fn optional_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+    let read = text.parse::<Duration>().ok().filter(|_| text.ends_with('s'));
+    read.map(Some)
+        .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &"a duration, such as \"60s\""))
+}
+
 /// Reads a unit by its name or its number.
 pub(super) fn unit<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     struct UnitVisitor;

@@ -70,6 +70,68 @@ pub struct RateLimitOverride {
     pub unit: i32,
 }
 
+/// `kuadrant.service.ratelimit.v1.ReserveRequest`.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct ReserveRequest {
+    #[serde(deserialize_with = "form::text")]
+    #[prost(bytes = "bytes", tag = "1")]
+    pub domain: Bytes,
+    #[serde(deserialize_with = "form::objects")]
+    #[prost(message, repeated, tag = "2")]
+    pub descriptors: Vec<RateLimitDescriptor>,
+    /// The units to hold.
+    #[serde(deserialize_with = "form::number")]
+    #[prost(uint64, tag = "3")]
+    pub amount: u64,
+    /// How long the hold may live.
+    #[serde(deserialize_with = "form::optional_duration")]
+    #[prost(message, optional, tag = "4")]
+    pub ttl: Option<Duration>,
+}
+
+/// `kuadrant.service.ratelimit.v1.ReserveResponse`.
+#[derive(Clone, PartialEq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReserveResponse {
+    #[serde(serialize_with = "form::code", skip_serializing_if = "form::is_default")]
+    #[prost(enumeration = "Code", tag = "1")]
+    pub code: i32,
+    /// Empty if the units are not held.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[prost(string, tag = "2")]
+    pub reservation_id: String,
+}
+
+/// `kuadrant.service.ratelimit.v1.CommitRequest`.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct CommitRequest {
+    #[serde(deserialize_with = "form::text")]
+    #[prost(bytes = "bytes", tag = "1")]
+    pub domain: Bytes,
+    #[serde(deserialize_with = "form::objects")]
+    #[prost(message, repeated, tag = "2")]
+    pub descriptors: Vec<RateLimitDescriptor>,
+    #[serde(alias = "reservation_id", deserialize_with = "form::text")]
+    #[prost(bytes = "bytes", tag = "3")]
+    pub reservation_id: Bytes,
+    /// The units that were used.
+    #[serde(alias = "actual_amount", deserialize_with = "form::number")]
+    #[prost(uint64, tag = "4")]
+    pub actual_amount: u64,
+}
+
+/// `kuadrant.service.ratelimit.v1.CommitResponse`.
+#[derive(Copy, Clone, PartialEq, Eq, Message, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommitResponse {
+    /// Whether the hold was still there.
+    #[serde(skip_serializing_if = "form::is_default")]
+    #[prost(bool, tag = "1")]
+    pub reservation_released: bool,
+}
+
 /// `envoy.service.ratelimit.v3.RateLimitResponse`.
 #[derive(Clone, PartialEq, Message, Serialize)]
 #[serde(rename_all = "camelCase")]

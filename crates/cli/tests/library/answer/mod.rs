@@ -2,6 +2,7 @@
 
 mod bounds;
 mod extras;
+mod holds;
 mod kuadrant;
 mod request;
 mod shared;

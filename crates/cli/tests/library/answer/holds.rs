@@ -1,0 +1,166 @@
+//! `Reserve` and `Commit`, and queries that hold units until a report settles them.
+
+use tollgate_cli::serve::proto::{CommitRequest, ReserveRequest};
+use tonic::Code as Status;
+
+use super::*;
+
+const RULES: &str = r"
+tollgate: {}
+descriptors:
+  - { key: user, rate_limit: { unit: day, requests_per_unit: 100, hold: { life: 60s, most: 80% } } }
+  - { key: plain, rate_limit: { unit: day, requests_per_unit: 100 } }
+  - { key: log, rate_limit: { unit: day, requests_per_unit: 100, algorithm: sliding-log } }
+  - { key: own, rate_limit: { unit: day, requests_per_unit: 10, hold: { units: 4 } } }
+  - { key: export, rate_limit: { in_progress: 1 } }
+";
+
+/// Runs a call to its end.
+fn run<T>(call: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
+fn deadline() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+type Failure = (Status, String);
+
+fn failure(status: tonic::Status) -> Failure {
+    (status.code(), status.message().to_owned())
+}
+
+impl Service {
+    fn reserve(&self, key: &str, amount: u64, ttl: i64) -> Result<(i32, String), Failure> {
+        let RateLimitRequest { domain, descriptors, .. } = request([of([(key, "alice")])]);
+        let ttl = (ttl != 0).then_some(prost_types::Duration { seconds: ttl, nanos: 0 });
+        let request = ReserveRequest { domain, descriptors, amount, ttl };
+        run(self.answerer.reserve(request, deadline()))
+            .map(|answer| (answer.code, answer.reservation_id))
+            .map_err(failure)
+    }
+
+    fn commit(&self, key: &str, id: &str, actual_amount: u64) -> Result<bool, Failure> {
+        let RateLimitRequest { domain, descriptors, .. } = request([of([(key, "alice")])]);
+        let reservation_id = Bytes::copy_from_slice(id.as_bytes());
+        let request = CommitRequest { domain, descriptors, reservation_id, actual_amount };
+        run(self.answerer.commit(request, deadline()))
+            .map(|answer| answer.reservation_released)
+            .map_err(failure)
+    }
+
+    /// Returns what is left, as a query says.
+    fn left(&self, key: &str) -> u32 {
+        self.ask([with_hits(of([(key, "alice")]), 0)]).statuses[0].limit_remaining
+    }
+}
+
+const OK: i32 = Code::Ok as i32;
+const OVER: i32 = Code::OverLimit as i32;
+
+#[test]
+fn reserve_holds_and_commit_settles() {
+    let service = service(RULES);
+    let (code, id) = service.reserve("user", 70, 0).unwrap();
+    assert_eq!((code, id.len(), service.left("user")), (OK, 32, 30));
+    assert_eq!(service.reserve("user", 20, 0).unwrap(), (OVER, String::new()), "90 would be held");
+    assert_eq!(service.reserve("user", 40, 0).unwrap(), (OVER, String::new()), "30 are left");
+    assert_eq!(service.commit("user", &id, 25), Ok(true));
+    assert_eq!(service.left("user"), 75);
+    assert_eq!(service.commit("user", &id, 5), Ok(false), "a second commit is a report");
+    assert_eq!(service.left("user"), 70);
+    for unknown in ["", "x", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+        assert_eq!(service.commit("user", unknown, 10), Ok(false));
+    }
+    assert_eq!(service.left("user"), 40);
+    let counts = service.answerer.meters().read();
+    assert_eq!((counts.entries[4..].to_vec(), counts.over_limit), (vec![3, 5], 2));
+}
+
+#[test]
+fn reservation_ends_after_its_time() {
+    for (ttl, life) in [(0, 60), (1_000, 60), (7, 7)] {
+        let service = service(RULES);
+        let (_, id) = service.reserve("user", 80, ttl).unwrap();
+        service.clock.advance(Duration::from_secs(life - 1));
+        assert_eq!(service.left("user"), 20, "{ttl}");
+        service.clock.advance(Duration::from_secs(1));
+        assert_eq!(service.left("user"), 100, "{ttl}");
+        assert_eq!(service.commit("user", &id, 30), Ok(false));
+        assert_eq!(service.left("user"), 70, "{ttl}: what was used is counted");
+    }
+    assert_eq!(service(RULES).reserve("user", 1, -1).unwrap_err().0, Status::InvalidArgument);
+}
+
+/// A client of Kuadrant's operator reserves 0 units by default, and commits what was used.
+#[test]
+fn reserve_of_nothing_is_a_query() {
+    let service = service(RULES);
+    let (code, id) = service.reserve("user", 0, 0).unwrap();
+    assert_eq!((code, service.left("user")), (OK, 100));
+    assert_eq!(service.commit("user", &id, 120), Ok(false));
+    assert_eq!(service.reserve("user", 0, 0).unwrap(), (OVER, String::new()), "no unit is left");
+}
+
+#[test]
+fn limits_that_cannot_hold_are_named() {
+    let service = service(RULES);
+    for key in ["plain", "log"] {
+        for (code, message) in
+            [service.reserve(key, 1, 0).unwrap_err(), service.commit(key, "", 1).unwrap_err()]
+        {
+            assert_eq!(code, Status::Unimplemented);
+            assert!(message.contains("hold: {}"), "{message}");
+        }
+        assert_eq!(service.left(key), 100);
+    }
+    assert_eq!(service.reserve("none", 9, 0).unwrap().0, OK, "no rule applies");
+    let service = service_with(RULES, Settings::default(), |builder| builder.hold_all(true));
+    let (_, id) = service.reserve("plain", 90, 0).unwrap();
+    assert_eq!((service.left("plain"), service.commit("plain", &id, 1)), (10, Ok(true)));
+    assert_eq!(service.left("plain"), 99);
+    assert_eq!(service.reserve("log", 1, 0).unwrap_err().0, Status::Unimplemented);
+}
+
+#[test]
+fn requests_in_progress_are_reserved() {
+    let service = service(RULES);
+    let (_, id) = service.reserve("export", 1, 0).unwrap();
+    assert_eq!(service.reserve("export", 1, 0).unwrap().0, OVER);
+    assert_eq!(service.commit("export", &id, 1), Ok(true));
+    assert_eq!(service.reserve("export", 1, 0).unwrap().0, OK);
+}
+
+/// The query at the start of a stream holds what the rule says, and the report at its end settles it.
+#[test]
+fn query_holds_and_report_settles() {
+    let service = service(RULES);
+    let report = |hits| service.ask([with_hits(of([("own", "alice")]), hits)]).overall_code;
+    assert_eq!([report(0), report(0), report(0)], [OK, OK, OVER]);
+    assert_eq!(report(1), OK);
+    assert_eq!(report(0), OK, "nine of ten are used or held");
+    assert_eq!(report(0), OVER);
+    service.clock.advance(Duration::from_secs(60));
+    assert_eq!(report(9), OK, "lost reports give the units back");
+}
+
+#[test]
+fn kuadrants_check_holds_only_if_it_says_ok() {
+    let text = "tollgate: {}\ndescriptors:\n  - { key: a, rate_limits: [ { unit: day, requests_per_unit: 10, hold: { units: 4 } },\n      \
+                { unit: hour, requests_per_unit: 5, name: hourly } ] }";
+    let service = service(text);
+    let call = |entry, hits| {
+        let request = RateLimitRequest { hits_addend: hits, ..request([of([("a", "alice")])]) };
+        service.call(request, entry).unwrap().overall_code
+    };
+    assert_eq!([call(Entry::Check, 1), call(Entry::Check, 1), call(Entry::Check, 1)], [OK, OK, OVER]);
+    assert_eq!([call(Entry::Report, 5), call(Entry::Check, 1)], [OK, OVER], "the hourly limit is full");
+    assert_eq!(call(Entry::Report, 1), OK);
+    service.clock.advance(Duration::from_secs(3_600));
+    assert_eq!(
+        [call(Entry::Check, 1), call(Entry::Check, 1)],
+        [OK, OVER],
+        "six are used, and no hold was left"
+    );
+}
