@@ -55,7 +55,7 @@ impl<S, C> RateLimiter<Holding<S>, C> {
 }
 
 /// The verbs of a hold, at the time of the clock or at a given time.
-trait HoldVerbs<S>: Timed<Store = Holding<S>> {
+pub(crate) trait HoldVerbs<S>: Timed<Store = Holding<S>> {
     fn hold_key<Q: Hash + ?Sized>(
         &self,
         key: &Q,

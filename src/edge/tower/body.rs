@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::limiter::in_progress::Permit;
+use super::settle::RequestEnd;
 
 pin_project! {
     /// The body of a response: the inner service's body unchanged, or the body of a denial.
@@ -23,7 +23,7 @@ pin_project! {
     #[derive(Debug)]
     enum BodyKind<B> {
         Inner { #[pin] body: B },
-        Held { #[pin] body: B, permit: Option<Box<Permit>> },
+        Unsettled { #[pin] body: B, end: Option<Box<RequestEnd>> },
         Refusal { bytes: Bytes },
     }
 }
@@ -33,9 +33,9 @@ impl<B> Body<B> {
         Self { kind: BodyKind::Inner { body } }
     }
 
-    /// The body of a request that is in progress until the body has ended.
-    pub(super) fn held(body: B, permit: Permit) -> Self {
-        Self { kind: BodyKind::Held { body, permit: Some(Box::new(permit)) } }
+    /// The body of a request that is settled when the body ends.
+    pub(super) const fn unsettled(body: B, end: Box<RequestEnd>) -> Self {
+        Self { kind: BodyKind::Unsettled { body, end: Some(end) } }
     }
 
     pub(super) const fn refusal(bytes: Bytes) -> Self {
@@ -57,12 +57,17 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
             Projected::Inner { body } => body.poll_frame(context),
-            Projected::Held { body, permit } => {
-                let frame = ready!(body.poll_frame(context));
-                if !matches!(frame, Some(Ok(_))) {
-                    *permit = None;
-                }
-                Poll::Ready(frame)
+            Projected::Unsettled { mut body, end } => {
+                let frame = ready!(body.as_mut().poll_frame(context));
+                let Some(waiting) = end else { return Poll::Ready(frame) };
+                Poll::Ready(match frame {
+                    Some(Ok(frame)) => Some(Ok(waiting.read(frame, &*body))),
+                    last => {
+                        waiting.body_ended(last.is_none());
+                        *end = None;
+                        last
+                    }
+                })
             }
             Projected::Refusal { bytes } if bytes.is_empty() => Poll::Ready(None),
             Projected::Refusal { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes).into())))),
@@ -71,14 +76,14 @@ where
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            BodyKind::Inner { body } | BodyKind::Held { body, .. } => body.is_end_stream(),
+            BodyKind::Inner { body } | BodyKind::Unsettled { body, .. } => body.is_end_stream(),
             BodyKind::Refusal { bytes } => bytes.is_empty(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            BodyKind::Inner { body } | BodyKind::Held { body, .. } => body.size_hint(),
+            BodyKind::Inner { body } | BodyKind::Unsettled { body, .. } => body.size_hint(),
             BodyKind::Refusal { bytes } => {
                 SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
             }

@@ -6,16 +6,17 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tower_layer::Layer;
 
 use super::awaited::AwaitedLimit;
 use super::head::Head;
 use super::key::{KeyExtractor, Missing};
-use super::limit::Named;
+use super::limit::{Limit, Named, Settles};
 use super::refusal::Refused;
 use super::service::{AtOnce, Awaited, RateLimit};
 use super::settings::{LayerOptions, LayerSettings};
+use super::settle::{Count, number};
 use super::unknown::WithoutKey;
 use crate::base::quota::Quota;
 use crate::edge::http::Fields;
@@ -309,6 +310,67 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         L: AwaitedLimit<X::Key>,
     {
         RateLimitLayer { settings: self.settings, mode: PhantomData }
+    }
+}
+
+/// Costs that the response tells: see [`Holds`](super::Holds).
+impl<L: Limit<X::Key, Ruling: Settles>, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
+    /// Charges the cost that a header field of the response tells, instead of the estimate that is held. The field can
+    /// also be a trailer, as in gRPC. Its value is a whole number. If the field is missing, occurs twice or is not such a
+    /// number, it tells nothing.
+    ///
+    /// The layer does not remove the field from the response.
+    #[must_use]
+    pub fn settle_by_header(self, name: HeaderName) -> Self {
+        self.settle_by(move |fields| number(fields, &name))
+    }
+
+    /// Charges the cost that a function finds in the header fields of the response, or otherwise in its trailers,
+    /// instead of the estimate that is held. Replaces [`RateLimitLayer::settle_by_header`].
+    ///
+    /// A cost in the header fields is charged when the response begins.
+    #[must_use]
+    pub fn settle_by(self, cost: impl Fn(&HeaderMap) -> Option<u64> + Send + Sync + 'static) -> Self {
+        self.with(|settings| settings.options.settle_by.fields = Some(Arc::new(cost)))
+    }
+
+    /// Charges the cost that a function counts in the body, instead of the estimate that is held. The layer calls `new`
+    /// for each response. It passes the data of each frame to the function that `new` returns. This function returns the
+    /// cost of all data until now, or `None` as long as it is not known.
+    ///
+    /// The last cost is charged when the body has ended. If the body breaks off or is dropped early, the client may have
+    /// caused it, so the layer charges at least the estimate. A cost in the fields or trailers takes precedence
+    /// ([`RateLimitLayer::settle_by`]).
+    ///
+    /// A frame can end anywhere, also within a line or a character. Data in several parts, as in a chain of buffers, is
+    /// copied into one.
+    ///
+    /// # Examples
+    /// Charges the length of the body:
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tollgate::tower::{Global, Holds, RateLimitLayer};
+    /// # use tollgate::{Quota, RateLimiter};
+    /// let bytes = RateLimiter::new(Quota::per_second(1_000_000)).with_holds(1_000)?;
+    /// let layer = RateLimitLayer::new(Holds::new(bytes, Duration::from_secs(60)), Global)
+    ///     .cost(|_| 10_000)
+    ///     .settle_by_body(|| {
+    ///         let mut length = 0;
+    ///         move |data| {
+    ///             length += data.len() as u64;
+    ///             Some(length)
+    ///         }
+    ///     });
+    /// # drop(layer);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[must_use]
+    pub fn settle_by_body<F>(self, new: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: FnMut(&[u8]) -> Option<u64> + Send + Sync + 'static,
+    {
+        let new = move || -> Box<Count> { Box::new(new()) };
+        self.with(|settings| settings.options.settle_by.count = Some(Arc::new(new)))
     }
 }
 

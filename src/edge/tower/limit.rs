@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::settle::Unsettled;
 use crate::algorithm::Algorithm;
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
@@ -81,11 +82,6 @@ pub trait Limit<K: ?Sized>: Send + Sync + 'static {
     fn knows_remaining(&self) -> bool {
         true
     }
-
-    /// Whether the rulings of admitted requests have a [permit](Ruling::permit). Default: false.
-    fn has_permits(&self) -> bool {
-        false
-    }
 }
 
 /// The result of a check by a [`Limit`].
@@ -109,9 +105,15 @@ pub trait Ruling {
         None
     }
 
-    /// Takes the permit of an admitted request out of the ruling. The layer keeps it until the body of the response has
-    /// ended or is dropped. Default: none.
-    fn permit(&mut self) -> Option<Permit> {
+    /// Whether an admitted request must be [settled](Ruling::unsettled) when the body of its response ends. Default:
+    /// false.
+    fn is_unsettled(&self) -> bool {
+        false
+    }
+
+    /// Takes what remains to be settled out of the ruling. The layer keeps it until the body of the response has ended
+    /// or is dropped. If the request has no response, the layer drops the ruling instead. Default: nothing.
+    fn unsettled(&mut self) -> Option<Box<dyn Unsettled>> {
         None
     }
 
@@ -121,6 +123,13 @@ pub trait Ruling {
         if self.is_allowed() { Event::Allowed } else { Event::Denied }
     }
 }
+
+/// A ruling whose cost the response can settle. Needed for [`RateLimitLayer::settle_by`](super::RateLimitLayer::settle_by) and the like.
+#[diagnostic::on_unimplemented(
+    message = "the limit does not hold units, so a response cannot settle them",
+    note = "use `tollgate::tower::Holds` as the limit of the layer"
+)]
+pub trait Settles: Ruling {}
 
 /// Marks a request that is admitted beyond a soft limit. It is an extension of the request, and the service may do less
 /// work for such a request.
@@ -175,11 +184,6 @@ impl<K: ?Sized, L: Limit<K> + ?Sized> Limit<K> for Arc<L> {
     fn knows_remaining(&self) -> bool {
         (**self).knows_remaining()
     }
-
-    #[inline]
-    fn has_permits(&self) -> bool {
-        (**self).has_permits()
-    }
 }
 
 /// A limiter with the name and quota that clients see: see [`RateLimitLayer::policy`](super::RateLimitLayer::policy).
@@ -231,11 +235,6 @@ impl<K: ?Sized, L: Limit<K>> Limit<K> for Named<L> {
     fn knows_remaining(&self) -> bool {
         self.limit.knows_remaining()
     }
-
-    #[inline]
-    fn has_permits(&self) -> bool {
-        self.limit.has_permits()
-    }
 }
 
 /// A limiter is a limit for the keys that its store accepts.
@@ -283,33 +282,37 @@ where
 
 /// A request is in progress until the body of its response has ended.
 impl<Q: Hash + ?Sized, C: Clock + Send + Sync + 'static> Limit<Q> for InProgress<C> {
-    type Ruling = Entered;
+    type Ruling = Entered<Permit>;
 
     #[inline]
-    fn check(&self, key: &Q, cost: u64) -> Entered {
+    fn check(&self, key: &Q, cost: u64) -> Entered<Permit> {
         match self.try_enter(key, cost) {
-            Ok(permit) => Entered { decision: permit.decision(), permit: Some(permit) },
-            Err(denied) => Entered { decision: denied.decision(), permit: None },
+            Ok(permit) => Entered { decision: permit.decision(), unsettled: Some(permit) },
+            Err(denied) => Entered { decision: denied.decision(), unsettled: None },
         }
     }
 
     /// Does nothing: the permit ends with the request.
-    fn refund(&self, _key: &Q, _ruling: &Entered) {}
+    fn refund(&self, _key: &Q, _ruling: &Entered<Permit>) {}
+}
 
-    #[inline]
-    fn has_permits(&self) -> bool {
-        true
+/// The units are in progress, whatever the request used.
+impl Unsettled for Permit {
+    fn units(&self) -> u64 {
+        self.decision().cost()
     }
+
+    fn settle(&mut self, _actual: u64) {}
 }
 
-/// The ruling of [`InProgress`].
+/// The ruling of a limit whose requests have an end.
 #[derive(Debug)]
-pub struct Entered {
-    decision: Decision,
-    permit: Option<Permit>,
+pub struct Entered<U> {
+    pub(super) decision: Decision,
+    pub(super) unsettled: Option<U>,
 }
 
-impl Ruling for Entered {
+impl<U: Unsettled> Ruling for Entered<U> {
     fn is_allowed(&self) -> bool {
         self.decision.is_allowed()
     }
@@ -322,8 +325,13 @@ impl Ruling for Entered {
         Some(self.decision)
     }
 
-    fn permit(&mut self) -> Option<Permit> {
-        self.permit.take()
+    #[inline]
+    fn is_unsettled(&self) -> bool {
+        self.unsettled.is_some()
+    }
+
+    fn unsettled(&mut self) -> Option<Box<dyn Unsettled>> {
+        Some(Box::new(self.unsettled.take()?))
     }
 }
 

@@ -5,7 +5,7 @@
 //!      ├─ no key and `Missing::Deny`, or several keys ──► the layer responds
 //!      └─ the limit decides, at once or awaited
 //!           ├─ admitted ── the layer does not need the response ──► forwarded
-//!           │           └─ the response needs fields or may refund ──► forwarded; then the layer reads the ruling
+//!           │           └─ the response needs fields, may refund, or settles ──► forwarded; then the layer reads the ruling
 //!           again └─ denied ──► the layer responds
 //! ```
 //! 1. A limit that decides immediately does so in `call`, on the service that was polled ready. This mode has no state
@@ -31,6 +31,7 @@ use super::head::Head;
 use super::key::KeyExtractor;
 use super::limit::{Limit, Ruling, SoftLimited};
 use super::settings::{LayerSettings, LimitedBy, Screened};
+use super::settle::{RequestEnd, SettleBy};
 use crate::edge::http::Policy;
 
 /// Mode: the limit decides in the service's `call`. The limit is a [`Limit`].
@@ -145,7 +146,7 @@ impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
         settings.options.count(&ruling, settings.limit.knows_remaining(), cost);
         match L::refusal(settings, request, &ruling) {
             Some(response) => Asked::Refused(response),
-            None if settings.options.reads_responses() || settings.limit.has_permits() => {
+            None if settings.options.reads_responses() || ruling.is_unsettled() => {
                 Asked::Pending(Pending::new(settings, client, ruling))
             }
             None => Asked::Admitted,
@@ -157,7 +158,7 @@ impl<S, L, X: KeyExtractor, M> RateLimit<S, L, X, M> {
 pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     type Ruling: Ruling;
     type Deciding: Future<Output = RequestState<S, B, Self, X, M>>;
-    type Refunding: Future<Output = Result<S::Response, S::Error>>;
+    type Refunding: Future<Output = Answered<S::Response, S::Error>>;
 
     /// Returned for a limit that must be awaited.
     type Later;
@@ -177,14 +178,12 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
     /// StoreBase the charge and returns the result. If the refund must be awaited, the result returns after it.
     fn refund(
         pending: Pending<Self, X, Self::Ruling>,
-        result: Result<S::Response, S::Error>,
-    ) -> Result<Result<S::Response, S::Error>, Self::Refunding>;
+        answered: Answered<S::Response, S::Error>,
+    ) -> Result<Answered<S::Response, S::Error>, Self::Refunding>;
 
     fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>]));
 
     fn knows_remaining(&self) -> bool;
-
-    fn has_permits(&self) -> bool;
 
     /// Returns the response to a denied request. Marks an admitted request that is beyond its soft limit.
     #[inline]
@@ -219,7 +218,7 @@ impl<T> Future for Never<T> {
 impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce, X, S, B> for L {
     type Ruling = L::Ruling;
     type Deciding = Never<RequestState<S, B, L, X, AtOnce>>;
-    type Refunding = Never<Result<S::Response, S::Error>>;
+    type Refunding = Never<Answered<S::Response, S::Error>>;
 
     type Later = Infallible;
 
@@ -240,10 +239,10 @@ impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce
 
     fn refund(
         pending: Pending<L, X, L::Ruling>,
-        result: Result<S::Response, S::Error>,
-    ) -> Result<Result<S::Response, S::Error>, Self::Refunding> {
+        answered: Answered<S::Response, S::Error>,
+    ) -> Result<Answered<S::Response, S::Error>, Self::Refunding> {
         pending.settings.limit.refund(pending.client.key(), &pending.ruling);
-        Ok(result)
+        Ok(answered)
     }
 
     fn policies(&self, ruling: &L::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
@@ -253,11 +252,6 @@ impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce
     #[inline]
     fn knows_remaining(&self) -> bool {
         Limit::knows_remaining(self)
-    }
-
-    #[inline]
-    fn has_permits(&self) -> bool {
-        Limit::has_permits(self)
     }
 }
 
@@ -273,7 +267,7 @@ where
 {
     type Ruling = L::Ruling;
     type Deciding = Pin<Box<dyn Future<Output = RequestState<S, B, L, X, Awaited>> + Send>>;
-    type Refunding = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Refunding = Pin<Box<dyn Future<Output = Answered<S::Response, S::Error>> + Send>>;
 
     type Later = ();
 
@@ -299,9 +293,7 @@ where
                 Some(response) => RequestState::Refused { response: Some(response) },
                 None => RequestState::HandedOn {
                     response: inner.call(request),
-                    pending: settings
-                        .options
-                        .reads_responses()
+                    pending: (settings.options.reads_responses() || ruling.is_unsettled())
                         .then(|| Pending::new(&settings, client, ruling)),
                 },
             }
@@ -310,11 +302,11 @@ where
 
     fn refund(
         pending: Pending<L, X, L::Ruling>,
-        result: Result<S::Response, S::Error>,
-    ) -> Result<Result<S::Response, S::Error>, Self::Refunding> {
+        answered: Answered<S::Response, S::Error>,
+    ) -> Result<Answered<S::Response, S::Error>, Self::Refunding> {
         Err(Box::pin(async move {
             pending.settings.limit.refund(pending.client.key(), &pending.ruling).await;
-            result
+            answered
         }))
     }
 
@@ -325,11 +317,10 @@ where
     fn knows_remaining(&self) -> bool {
         AwaitedLimit::knows_remaining(self)
     }
-
-    fn has_permits(&self) -> bool {
-        false
-    }
 }
+
+/// The result of the inner service, and what remains to be settled when the body ends.
+pub(super) type Answered<R, E> = (Result<R, E>, Option<Box<RequestEnd>>);
 
 /// The work that remains when the response is ready.
 #[derive(Debug)]
@@ -394,26 +385,24 @@ where
                 Projected::HandedOn { response, pending } => {
                     let mut result = ready!(response.poll(context));
                     if let Some(mut pending) = pending.take() {
-                        let permit = pending.ruling.permit();
-                        if pending.finish(&mut result) {
-                            match L::refund(pending, result) {
-                                Ok(refunded) => result = refunded,
+                        let refunds = pending.finish(&mut result);
+                        let end = pending.end(&result, refunds);
+                        let mut answered = (result, end);
+                        if refunds {
+                            match L::refund(pending, answered) {
+                                Ok(refunded) => answered = refunded,
                                 Err(refund) => {
                                     self.as_mut().project().state.set(RequestState::Refunding { refund });
                                     continue;
                                 }
                             }
                         }
-                        if let Some(permit) = permit {
-                            let held = |body| Body::held(body, permit);
-                            return Poll::Ready(result.map(|response| response.map(held)));
-                        }
+                        return Poll::Ready(with_end(answered));
                     }
                     return Poll::Ready(result.map(|response| response.map(Body::inner)));
                 }
                 Projected::Refunding { refund } => {
-                    let result = ready!(refund.poll(context));
-                    return Poll::Ready(result.map(|response| response.map(Body::inner)));
+                    return Poll::Ready(with_end(ready!(refund.poll(context))));
                 }
                 Projected::Refused { response } => {
                     return match response.take() {
@@ -428,7 +417,15 @@ where
     }
 }
 
-impl<L, X: KeyExtractor, R> Pending<L, X, R> {
+fn with_end<R, E>((result, end): Answered<Response<R>, E>) -> Result<Response<Body<R>>, E> {
+    let body = |body| match end {
+        Some(end) => Body::unsettled(body, end),
+        None => Body::inner(body),
+    };
+    result.map(|response| response.map(body))
+}
+
+impl<L, X: KeyExtractor, R: Ruling> Pending<L, X, R> {
     fn new(settings: &Arc<LayerSettings<L, X>>, client: LimitedBy<X::Key>, ruling: R) -> Self {
         Self { settings: Arc::clone(settings), client, ruling }
     }
@@ -447,6 +444,17 @@ impl<L, X: KeyExtractor, R> Pending<L, X, R> {
             }
             Err(_) => settings.options.refund_errors,
         }
+    }
+
+    /// Returns what remains to be settled when the body ends.
+    fn end<T, E>(&mut self, result: &Result<Response<T>, E>, refunds: bool) -> Option<Box<RequestEnd>> {
+        let mut unsettled = self.ruling.unsettled()?;
+        if refunds {
+            unsettled.settle(0);
+        }
+        let response = result.as_ref().ok()?;
+        let settle_by = if refunds { &SettleBy::default() } else { &self.settings.options.settle_by };
+        Some(Box::new(settle_by.end_of(unsettled, response.headers())))
     }
 }
 

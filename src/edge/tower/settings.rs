@@ -13,6 +13,7 @@ use super::head::Head;
 use super::key::{KeyExtractor, Missing};
 use super::limit::Ruling;
 use super::refusal::{GRPC_STATUS, Instance, RESOURCE_EXHAUSTED, Refused, Wait};
+use super::settle::SettleBy;
 use super::unknown::{KeylessOutcome, Unknown};
 use crate::edge::http::{Fields, Policy};
 use crate::edge::telemetry::{Event, Meters};
@@ -41,6 +42,7 @@ pub(super) struct LayerOptions {
     pub(super) cost: Option<Arc<Cost>>,
     pub(super) refund: Option<Arc<Refund>>,
     pub(super) refund_errors: bool,
+    pub(super) settle_by: SettleBy,
     pub(super) on_refused: Option<Arc<OnRefused>>,
     pub(super) instance: Option<Arc<Instance>>,
     pub(super) fields: Fields,

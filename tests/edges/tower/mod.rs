@@ -5,6 +5,7 @@ mod awaited;
 mod classes;
 mod client;
 mod head;
+mod holds;
 mod in_progress;
 mod layer;
 mod prefixes;
