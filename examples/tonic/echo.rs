@@ -17,7 +17,7 @@ const METHOD: PathAndQuery = PathAndQuery::from_static("/example.Echo/Say");
 
 /// A codec with texts as messages.
 #[derive(Copy, Clone, Debug, Default)]
-struct Text;
+pub(crate) struct Text;
 
 impl Codec for Text {
     type Encode = String;

@@ -14,7 +14,7 @@ use tollgate::tower::{Body, Header, RateLimitLayer};
 use tollgate::{ManualClock, Quota};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-/// A body of these frames. An empty text is a failure.
+/// A body of these frames. An empty text is a failure, and `!` is a panic.
 #[derive(Debug)]
 struct Frames(VecDeque<&'static str>);
 
@@ -28,6 +28,7 @@ impl http_body::Body for Frames {
     ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
         Poll::Ready(self.0.pop_front().map(|text| match text {
             "" => Err("the connection broke"),
+            "!" => panic!("the body panicked"),
             text => Ok(Frame::data(Bytes::from_static(text.as_bytes()))),
         }))
     }
@@ -49,7 +50,7 @@ fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Answers at once; `/never` waits, `/error` fails, `/panic` panics, `/broken` breaks off.
+/// Answers at once; `/never` waits, `/error` fails, `/panic` panics, `/broken` breaks off, `/body-panic` panics later.
 fn service() -> impl Service<
     Request<()>,
     Response = Response<Frames>,
@@ -61,6 +62,7 @@ fn service() -> impl Service<
         "/error" => Err("the service failed"),
         "/panic" => panic!("the service panicked"),
         "/broken" => Ok(Response::new(Frames(VecDeque::from(["one", "", "never sent"])))),
+        "/body-panic" => Ok(Response::new(Frames(VecDeque::from(["one", "!"])))),
         _ => Ok(Response::new(Frames(VecDeque::from(["one", "two"])))),
     })
 }
@@ -129,6 +131,13 @@ fn broken_requests_end() {
         assert!(next(&mut body).unwrap().is_err() && limited.limit.is_empty());
         assert!(limited.call("/error").is_err() && limited.limit.is_empty());
         let panicked = catch_unwind(AssertUnwindSafe(|| limited.call("/panic")));
+        assert!(panicked.is_err() && limited.limit.is_empty());
+        // The body panics, and its connection drops it.
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let mut body = limited.call("/body-panic").unwrap().into_body();
+            next(&mut body);
+            next(&mut body)
+        }));
         assert!(panicked.is_err() && limited.limit.is_empty());
         // The client disconnects while the service works.
         let mut waiting = Box::pin(limited.layer.layer(service()).oneshot(request("/never")));

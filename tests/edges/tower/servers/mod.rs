@@ -4,6 +4,7 @@
 
 #[path = "../../../../examples/tonic/echo.rs"]
 mod echo;
+mod endings;
 mod server;
 
 use std::net::{IpAddr, SocketAddr};
