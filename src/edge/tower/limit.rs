@@ -127,7 +127,7 @@ pub trait Ruling {
 /// A ruling whose cost the response can settle. Needed for [`RateLimitLayer::settle_by`](super::RateLimitLayer::settle_by) and the like.
 #[diagnostic::on_unimplemented(
     message = "the limit does not hold units, so a response cannot settle them",
-    note = "use `tollgate::tower::Holds` as the limit of the layer"
+    note = "use `tollgate::tower::Holds` as the limit of the layer, or rules"
 )]
 pub trait Settles: Ruling {}
 

@@ -52,7 +52,7 @@ pub use self::limit::{Limit, Named, Ruling, Settles, SoftLimited};
 pub use self::prefixes::{PrefixLimits, PrefixRuling};
 pub use self::refusal::Refused;
 #[cfg(feature = "rules")]
-pub use self::rules::{Describe, InDomain};
+pub use self::rules::{Describe, InDomain, Ruled};
 pub use self::service::{AtOnce, Awaited, RateLimit, ResponseFuture};
 pub use self::settle::Unsettled;
 pub use self::unknown::WithoutKey;

@@ -11,15 +11,20 @@ use super::awaited::AwaitedLimit;
 use super::head::Head;
 use super::key::KeyExtractor;
 use super::layer::RateLimitLayer;
-use super::limit::{Limit, Ruling};
+use super::limit::{Limit, Ruling, Settles};
+use super::settle::Unsettled;
 use crate::base::clock::Clock;
 use crate::edge::http::Policy;
-use crate::edge::rules::{Answer, Descriptors, Rules, RulesError};
+use crate::edge::rules::{Answer, Descriptor, Descriptors, Rules, RulesError};
+use crate::store::HoldId;
 
 /// The rules of one domain, as a limit of a layer.
+///
+/// If rules have `hold` or `in_progress`, a request holds their units until the body of its response has ended. The
+/// response can tell the cost that is charged then: see [`Holds`](super::Holds).
 pub struct InDomain<C> {
     rules: Arc<Rules<C>>,
-    domain: Box<str>,
+    domain: Arc<str>,
 }
 
 impl<C> fmt::Debug for InDomain<C> {
@@ -29,18 +34,84 @@ impl<C> fmt::Debug for InDomain<C> {
 }
 
 impl<C: Clock + Send + Sync + 'static> Limit<Descriptors> for InDomain<C> {
-    type Ruling = Answer;
+    type Ruling = Ruled<C>;
 
-    fn check(&self, key: &Descriptors, cost: u64) -> Answer {
-        key.with(|descriptors| self.rules.check_n(&self.domain, descriptors, cost))
+    fn check(&self, key: &Descriptors, cost: u64) -> Ruled<C> {
+        if self.rules.has_holds() {
+            let of = |descriptors: &[Descriptor<'_>]| {
+                self.rules.hold(&self.domain, descriptors, cost, Duration::MAX)
+            };
+            return self.ruled(key.with(of), key, cost);
+        }
+        Ruled {
+            answer: key.with(|descriptors| self.rules.check_n(&self.domain, descriptors, cost)),
+            held: None,
+        }
     }
 
-    fn refund(&self, key: &Descriptors, ruling: &Answer) {
-        key.with(|descriptors| self.rules.refund(descriptors, ruling));
+    /// The units that the request holds are settled in another way.
+    fn refund(&self, key: &Descriptors, ruling: &Ruled<C>) {
+        key.with(|descriptors| self.rules.refund(descriptors, &ruling.answer));
     }
 
-    fn policies(&self, ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
-        tell_policies(ruling, tell);
+    fn policies(&self, ruling: &Ruled<C>, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        tell_policies(&ruling.answer, tell);
+    }
+}
+
+impl<C> InDomain<C> {
+    #[cold]
+    fn ruled(&self, (answer, id): (Answer, Option<HoldId>), key: &Descriptors, units: u64) -> Ruled<C>
+    where
+        C: Clock,
+    {
+        let held = id.map(|id| {
+            let (rules, domain) = (Arc::clone(&self.rules), Arc::clone(&self.domain));
+            Box::new(HeldByRules { rules, domain, key: key.clone(), id, units })
+        });
+        Ruled { answer, held }
+    }
+}
+
+/// The answer of rules, and the units that an admitted request holds.
+pub struct Ruled<C: Clock> {
+    answer: Answer,
+    held: Option<Box<HeldByRules<C>>>,
+}
+
+/// The units that a request holds. They are settled when the body of the response has ended, because the request is in
+/// progress until then.
+struct HeldByRules<C: Clock> {
+    rules: Arc<Rules<C>>,
+    domain: Arc<str>,
+    key: Descriptors,
+    id: HoldId,
+    units: u64,
+}
+
+impl<C: Clock> Drop for HeldByRules<C> {
+    fn drop(&mut self) {
+        let Self { rules, domain, key, id, units } = self;
+        key.with(|descriptors| rules.commit(domain, descriptors, *id, *units));
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> Unsettled for HeldByRules<C> {
+    fn units(&self) -> u64 {
+        self.units
+    }
+
+    fn settle(&mut self, actual: u64) {
+        self.units = actual;
+    }
+}
+
+impl<C: Clock + Send + Sync + 'static> Settles for Ruled<C> {}
+
+impl<C: Clock> fmt::Debug for Ruled<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let holds = self.held.is_some();
+        f.debug_struct("Ruled").field("answer", &self.answer).field("holds", &holds).finish()
     }
 }
 
@@ -53,34 +124,48 @@ fn tell_policies(ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
 /// Rules that processes share ask their server, so the layer awaits them: [`RateLimitLayer::awaited`].
 #[cfg(feature = "redis")]
 impl<C: Clock + Send + Sync + 'static> AwaitedLimit<Descriptors> for InDomain<C> {
-    type Ruling = Answer;
+    type Ruling = Ruled<C>;
 
-    async fn check(&self, key: &Descriptors, cost: u64) -> Answer {
+    async fn check(&self, key: &Descriptors, cost: u64) -> Ruled<C> {
         let entries = key.pairs();
-        self.rules.check_n_async(&self.domain, &key.each_of(&entries), cost).await
+        let (rules, domain, descriptors) = (&self.rules, &*self.domain, key.each_of(&entries));
+        if rules.has_holds() {
+            let held = rules.hold_async(domain, &descriptors, cost, Duration::MAX).await;
+            return self.ruled(held, key, cost);
+        }
+        Ruled { answer: rules.check_n_async(domain, &descriptors, cost).await, held: None }
     }
 
-    async fn refund(&self, key: &Descriptors, ruling: &Answer) {
+    async fn refund(&self, key: &Descriptors, ruling: &Ruled<C>) {
         let entries = key.pairs();
-        self.rules.refund_async(&key.each_of(&entries), ruling).await;
+        self.rules.refund_async(&key.each_of(&entries), &ruling.answer).await;
     }
 
-    fn policies(&self, ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
-        tell_policies(ruling, tell);
+    fn policies(&self, ruling: &Ruled<C>, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        tell_policies(&ruling.answer, tell);
     }
 }
 
-impl Ruling for Answer {
+impl<C: Clock + Send + Sync + 'static> Ruling for Ruled<C> {
     fn is_allowed(&self) -> bool {
-        Self::is_allowed(self)
+        self.answer.is_allowed()
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        Self::retry_after(self)
+        self.answer.retry_after()
     }
 
     fn is_soft_limited(&self) -> bool {
-        Self::is_soft_limited(self)
+        self.answer.is_soft_limited()
+    }
+
+    #[inline]
+    fn is_unsettled(&self) -> bool {
+        self.held.is_some()
+    }
+
+    fn unsettled(&mut self) -> Option<Box<dyn Unsettled>> {
+        Some(self.held.take()?)
     }
 }
 
@@ -157,7 +242,7 @@ where
     /// # drop(layer);
     /// # Ok::<(), tollgate::rules::RulesError>(())
     /// ```
-    pub fn rules(rules: Arc<Rules<C>>, domain: impl Into<Box<str>>, describe: F) -> Result<Self, RulesError> {
+    pub fn rules(rules: Arc<Rules<C>>, domain: impl Into<Arc<str>>, describe: F) -> Result<Self, RulesError> {
         let domain = domain.into();
         rules.require_domain(&domain)?;
         Ok(Self::new(InDomain { rules, domain }, Describe(describe)))

@@ -11,4 +11,6 @@ mod layer;
 mod prefixes;
 #[cfg(feature = "rules")]
 mod rules;
+#[cfg(feature = "rules")]
+mod rules_holds;
 mod servers;

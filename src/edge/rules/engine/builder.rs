@@ -7,7 +7,7 @@ use super::Rules;
 use super::error::RulesError;
 use super::options::LoadOptions;
 use super::report::Observers;
-use super::rule_set::RuleSet;
+use super::rule_set::{OnceFlag, RuleSet};
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::rules::config::Config;
 #[cfg(feature = "redis")]
@@ -258,6 +258,7 @@ impl<C: Clock> RulesBuilder<C> {
             reloads: Reloads::new(),
             observers: self.observers,
             servers: self.servers,
+            has_holds: OnceFlag::default(),
         }
     }
 }

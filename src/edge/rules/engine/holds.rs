@@ -290,10 +290,11 @@ impl<C: Clock> Rules<C> {
         let when = CheckTime::read(&self.clock);
         let mut answer = self.find_domain(domain);
         let id = answer.domain().and_then(|domain| domain.new_hold(descriptors, life, when));
-        let request = Request { hold: id.as_ref(), ..Request::of(descriptors, &[], units) };
+        let Some(id) = id else { return (self.decide_by_name(domain, descriptors, units, when), None) };
+        let request = Request { hold: Some(&id), ..Request::of(descriptors, &[], units) };
         self.decide_any(&mut answer, request, when);
-        let id = id.filter(|_| answer.is_allowed());
-        (answer, id)
+        let is_held = answer.is_allowed();
+        (answer, is_held.then_some(id))
     }
 
     /// Whether each rule that applies to these descriptors holds the units of a request: [`Rules::hold`] charges nothing
@@ -343,6 +344,13 @@ impl<C: Clock> Rules<C> {
             }
         }
         was_held
+    }
+
+    /// Whether any load had rules with `hold` or `in_progress`.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(crate) fn has_holds(&self) -> bool {
+        self.has_holds.is_set()
     }
 
     /// Returns the number of holds and of requests in progress, including those that have ended and were not needed

@@ -59,7 +59,7 @@ use self::options::LoadOptions;
 pub use self::publish::publish_rules;
 use self::reload::Loading;
 use self::report::Observers;
-use self::rule_set::{DomainId, RuleSet};
+use self::rule_set::{DomainId, OnceFlag, RuleSet};
 use super::config::Config;
 use super::counting::{Hasher, Servers};
 use super::matching::Descriptor;
@@ -105,6 +105,8 @@ pub struct Rules<C = QuantaClock> {
     reloads: Reloads,
     observers: Observers,
     servers: Servers,
+    /// Whether a load had rules that hold units.
+    has_holds: OnceFlag,
 }
 
 impl Rules {

@@ -178,6 +178,9 @@ impl<C: Clock> Rules<C> {
         });
         match next {
             Ok((next, hash)) => {
+                if next.has_holds() {
+                    self.has_holds.set();
+                }
                 let next = Arc::new(next);
                 self.in_force.publish(Arc::clone(&next));
                 let rules = next.domains.iter().map(|domain| domain.rules.len()).sum::<usize>();

@@ -144,7 +144,7 @@ impl OnceFlag {
     }
 
     #[inline]
-    fn is_set(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 }
@@ -261,6 +261,11 @@ impl RuleSet {
             by_identity,
             name,
         }
+    }
+
+    /// Whether rules of this load, or of an earlier one, hold units.
+    pub(super) const fn has_holds(&self) -> bool {
+        self.book.is_some()
     }
 
     /// Returns the number of holds and of requests in progress.
