@@ -141,7 +141,7 @@ pub enum Amount {
         /// The unit.
         period: Duration,
     },
-    /// A number of units in progress at the same time: `in_progress`.
+    /// A number of requests in progress at the same time: `in_progress`.
     InProgress {
         /// The number.
         most: u64,

@@ -55,7 +55,7 @@ impl Checker {
         Some(Box::new(RuleHold { life, most, units }))
     }
 
-    /// Reads a limit on the units in progress. A bad value is reported.
+    /// Reads a limit on the requests in progress. A bad value is reported.
     pub(super) fn in_progress(&mut self, fields: &MapFields<'_, '_>) -> Option<Amount> {
         let most = self.number(fields, "in_progress", 1, u32::MAX);
         let others = MapKind::RATE_LIMIT.ours().filter(|key| !IN_PROGRESS.contains(key));
@@ -76,5 +76,5 @@ impl Checker {
     }
 }
 
-/// The keys that a limit on the units in progress may have.
+/// The keys that a limit on the requests in progress may have.
 const IN_PROGRESS: [&str; 4] = ["in_progress", "hold", "enforced", "headers"];

@@ -19,7 +19,8 @@ pub(super) enum CountedBy<'r> {
         headroom: u64,
     },
     Shared(&'r SharedCounter),
-    InProgress(&'r ProgressCounter),
+    /// The book of the holds.
+    Book(&'r ProgressCounter),
 }
 
 impl<'r> CountedBy<'r> {
@@ -37,7 +38,7 @@ impl<'r> CountedBy<'r> {
                 Self::Local { counter, headroom }
             }
             (Counter::Shared(shared), _) => Self::Shared(shared),
-            (Counter::InProgress(counter), _) => Self::InProgress(counter),
+            (Counter::InProgress(counter), _) => Self::Book(counter),
             (Counter::Unlimited(_), _) => Self::Nothing,
             (Counter::Blocked { period, .. }, _) => Self::Blocked(*period),
         }
@@ -49,7 +50,7 @@ impl<'r> CountedBy<'r> {
         match self {
             Self::Local { counter, .. } => counter.can_refund,
             Self::Shared(shared) => shared.limiter.can_refund(),
-            Self::InProgress(_) => true,
+            Self::Book(_) => true,
             Self::Nothing | Self::Blocked(_) => false,
         }
     }

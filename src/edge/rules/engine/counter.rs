@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::holds::RuleBook;
+use super::held::RuleBook;
 use crate::algorithm::{Limit, LimitKind, SlidingLog};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
@@ -40,11 +40,11 @@ pub(super) enum Counter {
     },
     Local(LocalCounter),
     Shared(SharedCounter),
-    /// Counts the units in progress.
+    /// Counts the requests in progress.
     InProgress(ProgressCounter),
 }
 
-/// The units in progress: at most `most` for each key.
+/// The requests in progress: at most `most` for each key.
 #[derive(Clone, Debug)]
 pub(super) struct ProgressCounter {
     pub(super) book: Arc<RuleBook>,

@@ -27,6 +27,8 @@ mod counter;
 mod decided;
 mod error;
 mod explain;
+mod held;
+mod hold_check;
 mod holds;
 mod load_report;
 #[cfg(all(test, tollgate_loom))]

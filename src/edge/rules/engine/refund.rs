@@ -105,7 +105,7 @@ impl<C: Clock> Rules<C> {
         let all = found.each(|part| part != Part::Replaced).all(|(check, _)| match check.counted {
             CountedBy::Local { counter, .. } => counter.can_refund,
             CountedBy::Shared(_) => false,
-            CountedBy::Nothing | CountedBy::Blocked(_) | CountedBy::InProgress(_) => true,
+            CountedBy::Nothing | CountedBy::Blocked(_) | CountedBy::Book(_) => true,
         });
         if all {
             found.each(|part| part != Part::Replaced).for_each(|(check, _)| refund_cost(check, when));
@@ -120,7 +120,7 @@ fn refund_cost(check: &RuleCheck<'_>, when: CheckTime) {
         CountedBy::Local { counter, .. } => {
             refund_in_use(counter, check.key.as_str(), check.cost, when);
         }
-        CountedBy::InProgress(counter) => check.leave_first(counter),
+        CountedBy::Book(counter) => check.leave_first(counter),
         _ => {}
     }
 }

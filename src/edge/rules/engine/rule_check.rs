@@ -3,7 +3,7 @@
 use super::counted_by::CountedBy;
 use super::counter::{LocalCounter, SharedCounter, blocked};
 use super::decided::Decided;
-use super::holds::HeldUnits;
+use super::held::HeldUnits;
 use super::rule_set::{ActiveDomain, ActiveRule};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -173,7 +173,7 @@ impl<'r> RuleCheck<'r> {
             }
             CountedBy::Shared(shared) => return self.ask_shared(shared, decided),
             CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
-            CountedBy::InProgress(counter) => return self.enter(counter, decided, when),
+            CountedBy::Book(counter) => return self.enter(counter, decided, when),
             CountedBy::Nothing => None,
         };
         self.effect.is_charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
@@ -192,7 +192,7 @@ impl<'r> RuleCheck<'r> {
                 if shared.limiter.can_refund() { decision.refunded() } else { decision.uncharged() }
             }),
             CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
-            CountedBy::InProgress(counter) => Some(self.peek_in_progress(counter, cost, when)),
+            CountedBy::Book(counter) => Some(self.peek_in_progress(counter, cost, when)),
             CountedBy::Nothing => None,
         };
     }
@@ -210,7 +210,7 @@ impl<'r> RuleCheck<'r> {
             }
             CountedBy::Shared(shared) => self.ask_shared(shared, decided),
             CountedBy::Blocked(period) => decided.decision = Some(blocked(period, self.cost, when.ns())),
-            CountedBy::InProgress(counter) => self.enter(counter, decided, when),
+            CountedBy::Book(counter) => self.enter(counter, decided, when),
             CountedBy::Nothing => decided.decision = None,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::counter::{Counter, LocalCounter, Prepared};
 use super::decided::Part;
 use super::error::RulesError;
-use super::holds::{self, RuleBook};
+use super::held::{self, RuleBook};
 use super::options::LoadOptions;
 use super::overrides;
 use crate::algorithm::LimitKind;
@@ -174,7 +174,7 @@ impl RuleSet {
         let begun = now();
         let has_holds =
             options.hold_all || domains.iter().any(|domain| domain.rules().iter().any(holds_units));
-        let book = self.book.clone().or_else(|| has_holds.then(holds::new_book));
+        let book = self.book.clone().or_else(|| has_holds.then(held::new_book));
         let mut prepared = Vec::with_capacity(domains.len());
         for mut domain in domains {
             let charging = options.charging(domain.charging);

@@ -23,7 +23,7 @@ enum Ask {
     Commit(HoldId, u64),
 }
 
-/// What a call is told.
+/// The answer to a call.
 #[derive(Copy, Clone, Debug)]
 enum Told {
     OverLimit,

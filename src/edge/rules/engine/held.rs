@@ -1,0 +1,53 @@
+//! The holds of all rules, and what a request does with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::decision::Decision;
+use crate::edge::rules::rule::{Amount, Rule};
+use crate::store::holding::HoldBook;
+use crate::store::migrate::Generation;
+use crate::store::{AnyStore, HoldId};
+
+/// The most holds, and requests in progress, of all keys. Each takes about 300 bytes.
+const MOST_HOLDS: usize = 1 << 18;
+
+/// The holds of all rules. A request in progress has no charge.
+pub(super) type RuleBook = HoldBook<Option<HeldCharge>>;
+
+pub(super) fn new_book() -> Arc<RuleBook> {
+    Arc::new(HoldBook::new(MOST_HOLDS))
+}
+
+/// The charge of a hold, and the counter that it was made in.
+#[derive(Debug)]
+pub(super) struct HeldCharge {
+    pub(super) generation: Arc<Generation<AnyStore>>,
+    pub(super) charge: Decision,
+}
+
+/// What a request does with the holds of a rule.
+#[derive(Debug)]
+pub(super) struct HeldUnits<'r> {
+    pub(super) book: &'r RuleBook,
+    pub(super) hash: u64,
+    pub(super) step: HoldStep,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(super) enum HoldStep {
+    /// It takes units.
+    Take(HoldId),
+    /// It settles the hold that ends first, for this cost.
+    Settle(u64),
+}
+
+impl Rule {
+    /// How long a request holds units of the rule at most, if it does.
+    pub(super) fn hold_life(&self) -> Option<Duration> {
+        match (&self.limit, &self.hold) {
+            (Amount::InProgress { life, .. }, _) => Some(*life),
+            (_, hold) => hold.as_ref().map(|hold| hold.life),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The holds of the rules of one request: which units it takes, and which holds it settles.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::check::RequestCheck;
+use super::counted_by::CountedBy;
+use super::counter::{LocalCounter, ProgressCounter};
+use super::decided::{Decided, Part};
+use super::held::{HeldCharge, HeldUnits, HoldStep, RuleBook};
+use super::refund::refund_in_use;
+use super::rule_check::RuleCheck;
+use crate::base::check_time::CheckTime;
+use crate::base::clock::saturating_nanos;
+use crate::base::decision::{Decision, Outcome};
+use crate::store::HoldId;
+use crate::store::holding::{Held, NotKept, enter, in_progress, no_room};
+use crate::store::op::Store;
+
+impl<'r> RequestCheck<'r> {
+    /// Finds out what the request does with the holds of its rules. Releases those of its keys that have ended.
+    #[cold]
+    pub(super) fn prepare_holds(&mut self, book: &'r RuleBook, given: Option<&HoldId>, when: CheckTime) {
+        let (mut seen, mut has_holds) = (HashSet::new(), false);
+        for (check, _) in self.each(|part| part != Part::Replaced) {
+            let Some(life) = check.active.rule.hold_life() else { continue };
+            let hash = check.hash_in(book);
+            check.release_ended(book, hash, when);
+            // A hold has one charge. If two descriptors have the same rule and key, the second is an ordinary request.
+            if seen.insert(hash) {
+                let id = || given.copied().unwrap_or_else(|| book.id(ends_ns(when, life)));
+                check.held = check.hold_step(book, hash, given.is_some(), id);
+                has_holds |= check.held.is_some();
+            }
+        }
+        self.has_holds = has_holds;
+    }
+
+    /// Notes the charges of rules with this part whose units the request holds. Returns whether there was room.
+    #[cold]
+    pub(super) fn keep_holds(&mut self, part: impl Fn(Part) -> bool, when: CheckTime) -> bool {
+        self.each(part).fold(true, |kept, (check, decided)| check.keep_hold(decided, when) && kept)
+    }
+}
+
+impl<'r> RuleCheck<'r> {
+    pub(super) fn hash_in(&self, book: &RuleBook) -> u64 {
+        book.hash(&(self.active.rule.counter(), self.key.as_str()))
+    }
+
+    /// Decides what the request does with the holds of the rule, and sets its cost.
+    fn hold_step(
+        &mut self,
+        book: &'r RuleBook,
+        hash: u64,
+        is_given: bool,
+        id: impl FnOnce() -> HoldId,
+    ) -> Option<Box<HeldUnits<'r>>> {
+        let units = self.active.rule.hold.as_ref().and_then(|hold| hold.units);
+        let in_progress = matches!(self.counted, CountedBy::Book(_));
+        if in_progress {
+            // Whatever it costs, it is one request.
+            self.cost = self.cost.min(1);
+        }
+        let takes_all = is_given || in_progress;
+        let step = match (units, self.cost) {
+            (Some(_), cost @ 1..) if !takes_all => {
+                book.standing(hash).ends_ns?;
+                self.cost = 0;
+                HoldStep::Settle(cost)
+            }
+            (Some(units), 0) => {
+                self.cost = units;
+                HoldStep::Take(id())
+            }
+            (_, 1..) if takes_all => HoldStep::Take(id()),
+            _ => return None,
+        };
+        Some(Box::new(HeldUnits { book, hash, step }))
+    }
+
+    fn release_ended(&self, book: &RuleBook, hash: u64, when: CheckTime) {
+        // The number is read before the store is asked, so that no denial is due to a hold that has ended.
+        if book.may_hold(hash) {
+            book.release_ended(hash, when.ns(), |held| {
+                if let CountedBy::Local { counter, .. } = self.counted {
+                    refund_hold(counter, self.key.as_str(), held, held.units, when);
+                }
+            });
+        }
+    }
+
+    /// Returns the identity under which the rule holds units of the request.
+    fn taken(&self) -> Option<(&'r RuleBook, u64, HoldId)> {
+        match self.held.as_deref()? {
+            &HeldUnits { book, hash, step: HoldStep::Take(id) } => Some((book, hash, id)),
+            HeldUnits { step: HoldStep::Settle(_), .. } => None,
+        }
+    }
+
+    fn keep_hold(&mut self, decided: &mut Decided, when: CheckTime) -> bool {
+        let (Some((book, hash, id)), Some(charge)) = (self.taken(), decided.decision) else { return true };
+        let (CountedBy::Local { counter, .. }, Some(hold)) = (self.counted, &self.active.rule.hold) else {
+            return true;
+        };
+        if !self.effect.is_charged {
+            return true;
+        }
+        let paid_ns = charge.at_ns().max(when.ns()).saturating_add(charge.reset_ns());
+        let held = HeldCharge { generation: Arc::clone(&counter.generation), charge };
+        let (units, most) = (self.cost, (hold.most, when.ns()));
+        let denial = match book.keep((hash, id), Held { units, paid_ns, charge: Some(held) }, most) {
+            Ok(_) => return true,
+            Err(NotKept::BookFull) => no_room(units, charge.limit(), when.ns()),
+            Err(NotKept::KeyFull(standing)) => {
+                let outcome = if units > hold.most { Outcome::Never } else { Outcome::Denied };
+                in_progress(outcome, units, standing, most)
+            }
+        };
+        self.refund(decided, when);
+        decided.decision = Some(denial);
+        false
+    }
+
+    /// Forgets the hold of a request whose charges are refunded.
+    pub(super) fn give_up_hold(&self) {
+        if let Some((book, hash, id)) = self.taken() {
+            book.take(hash, id);
+        }
+    }
+
+    /// Begins a request at a rule of `in_progress`.
+    #[cold]
+    pub(super) fn enter(&mut self, counter: &ProgressCounter, decided: &mut Decided, when: CheckTime) {
+        let Some((book, hash, id)) = self.taken() else {
+            decided.decision = Some(self.peek_in_progress(counter, self.cost, when));
+            return;
+        };
+        let decision = enter(book, (hash, id), self.cost, (counter.most, when.ns()));
+        self.effect.is_charged = decision.is_allowed();
+        decided.decision = Some(decision);
+    }
+
+    /// Decides whether there is room for a cost.
+    pub(super) fn peek_in_progress(&self, counter: &ProgressCounter, cost: u64, when: CheckTime) -> Decision {
+        let standing = counter.book.standing(self.hash_in(&counter.book));
+        let outcome = match standing.units.saturating_add(cost.into()) {
+            _ if cost == 0 => Outcome::Allowed,
+            _ if cost > counter.most => Outcome::Never,
+            units if units > counter.most.into() => Outcome::Denied,
+            _ => Outcome::Allowed,
+        };
+        in_progress(outcome, cost, standing, (counter.most, when.ns()))
+    }
+
+    /// Ends the request in progress whose life would end first.
+    pub(super) fn leave_first(&self, counter: &ProgressCounter) {
+        counter.book.take_first(self.hash_in(&counter.book));
+    }
+}
+
+/// Refunds up to `units` of a hold.
+pub(super) fn refund_hold(
+    counter: &LocalCounter,
+    key: &str,
+    held: &Held<Option<HeldCharge>>,
+    units: u64,
+    when: CheckTime,
+) {
+    let Some(HeldCharge { generation, charge }) = held.charge.as_ref().filter(|_| units > 0) else { return };
+    if Arc::ptr_eq(generation, &counter.generation) {
+        generation.store().refund(key, when, charge, units);
+        return;
+    }
+    // A load has changed the rule. After this peek, the key's units of the old counter are in the new one, too.
+    counter.generation.peek(key, when, 0);
+    // The old counter still knows how many units of the hold time has paid.
+    let unpaid = generation.store().refund(key, when, charge, units);
+    refund_in_use(counter, key, unpaid, when);
+}
+
+pub(super) fn ends_ns(when: CheckTime, life: Duration) -> u64 {
+    when.ns().saturating_add(saturating_nanos(life))
+}
