@@ -28,6 +28,7 @@
 
 use core::time::Duration;
 
+use super::compact::{BlockedWord, IntoCompact};
 use super::pace::{Pace, gcd};
 use super::step::{Algorithm, BlockRest, Refund, Refunded, Step, Stepper};
 use crate::base::clock::saturating_nanos;
@@ -130,8 +131,11 @@ impl Block {
 ///
 /// A [joint check](crate::check_all) blocks the keys of those limits that deny it. It blocks no key of the others.
 ///
-/// Direct and keyed stores hold this algorithm. A compact store cannot, because its words have no room to count blocks.
-/// Windows, logs and sketches cannot, because their states hold counts instead of a time.
+/// Direct and keyed stores hold this algorithm, and a compact store holds blocks of one length:
+/// [`Builder::compact`](crate::Builder::compact) refuses blocks that grow, because its words have no room to count them,
+/// and blocks in which more than 131,071 units would refill. Its only overflow policy is
+/// [`Overflow::Forget`](crate::Overflow::Forget), the default: in a full bucket, the block that ends first is dropped, and
+/// no key gets the block of another one. A block ends within a tick of its length, at the time that each denial states. Windows, logs and sketches have no blocks, because their states hold counts instead of a time.
 ///
 /// Times are exact if `T = period / limit` is a whole number of nanoseconds, or a fraction with a denominator of at most 4.
 /// Otherwise `T` is rounded up by less than 1/4 ns, or by less than 1 ns if the burst or the block takes months. The limiter
@@ -406,5 +410,28 @@ impl Algorithm for Blocked {
 
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         Ok(Self::checked(quota, self.block)?)
+    }
+}
+
+impl IntoCompact for Blocked {
+    type CompactState = BlockedWord;
+
+    fn compact(&self, tiers: &[Quota], overdraft: u64) -> Result<BlockedWord, QuotaError> {
+        if self.levels > 1 {
+            let instead = "blocks of one length (Block::of without at_most), or a keyed store";
+            return Err(Reason::NoCompactForm { algorithm: "GCRA with blocks", instead }.into());
+        }
+        for quota in tiers {
+            self.requota(quota)?;
+        }
+        if overdraft > 0 {
+            let what = "with blocks, the overdraft";
+            return Err(Reason::Word { algorithm: "the compact store", what, got: overdraft, max: 0 }.into());
+        }
+        BlockedWord::new(self.pace.rate(), self.block.most_ns)
+    }
+
+    fn tier(&self, own: &BlockedWord, quota: &Quota) -> Result<BlockedWord, QuotaError> {
+        self.requota(quota).map(|_| *own)
     }
 }

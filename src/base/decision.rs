@@ -90,6 +90,8 @@ enum Charge {
     Forced,
     /// Nothing was charged: the call was a peek, or the request was admitted without being counted.
     None,
+    /// Nothing was charged, and the key is in a block. The ticks of a compact state have no other mark.
+    NoneInBlock,
 }
 
 /// The figures that an algorithm hands to [`Decision`]'s methods. All describe the state *after* the decision: with the
@@ -145,6 +147,11 @@ impl Decision {
         Self { charge: Charge::None, ..self }
     }
 
+    /// Returns this decision, marked as not charged, for a key in a block.
+    pub(crate) const fn in_block(self) -> Self {
+        Self { charge: Charge::NoneInBlock, ..self }
+    }
+
     /// Returns this decision with the mark of the word's blocks.
     pub(crate) const fn with_mark(mut self, of_word: u8) -> Self {
         if let Facts::Pace { mark, .. } = &mut self.facts {
@@ -155,7 +162,10 @@ impl Decision {
 
     /// Returns the mark of the word's blocks.
     pub(crate) const fn mark(&self) -> u8 {
-        if let Facts::Pace { mark, .. } = self.facts { mark } else { 0 }
+        match self.facts {
+            Facts::Pace { mark, .. } => mark,
+            _ => matches!(self.charge, Charge::NoneInBlock) as u8,
+        }
     }
 
     /// Returns the nanoseconds until the key's block ends, or 0 if it is in none. At the end of a block, one unit is
@@ -165,6 +175,9 @@ impl Decision {
             // Of an even mark, the block has ended.
             Facts::Pace { ahead, interval, capacity, scale, mark, .. } if mark % 2 == 1 => {
                 ahead.saturating_sub(capacity.saturating_sub(interval)).div_ceil(scale as u64)
+            }
+            Facts::Ticks { ahead, interval, .. } if matches!(self.charge, Charge::NoneInBlock) => {
+                self.ticks_ns(ahead.saturating_sub(interval.saturating_mul(self.limit.saturating_sub(1))))
             }
             _ => 0,
         }
@@ -414,11 +427,11 @@ impl Decision {
 
     /// Returns the nanoseconds from the decision's time to the start of the tick that is `ticks` after the current
     /// tick.
-    fn ticks_ns(&self, ticks: u64) -> u64 {
+    const fn ticks_ns(&self, ticks: u64) -> u64 {
         match self.facts {
             Facts::Ticks { remainder, num, den, .. } => {
-                let passed = u128::from(ticks) * u128::from(den);
-                saturate(passed.saturating_sub(u128::from(remainder)).div_ceil(u128::from(num)))
+                let passed = ticks as u128 * den as u128;
+                saturate(passed.saturating_sub(remainder as u128).div_ceil(num as u128))
             }
             _ => 0,
         }

@@ -271,7 +271,9 @@ fn limits_as_values_block_in_direct_and_keyed_stores() {
         }
     }
     let limit: Limit = "5/min block 10m".parse().unwrap();
-    for kind in [StoreKind::Compact, StoreKind::Sketch] {
+    for (kind, limit) in
+        [(StoreKind::Compact, "5/min block 10m to 1d".parse().unwrap()), (StoreKind::Sketch, limit)]
+    {
         let error = RateLimiter::any(limit).build::<String>(kind).unwrap_err().to_string();
         assert!(error.contains("block") && error.contains("keyed"), "{error}");
     }

@@ -9,6 +9,7 @@ mod counting;
 mod any_store;
 mod calendar;
 mod caps_and_quotas;
+mod compact_blocks;
 mod compact_oracle;
 mod compact_overflow;
 mod compact_snapshot;

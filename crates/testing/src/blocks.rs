@@ -3,11 +3,17 @@
 //! The model keeps the end of the block and the number of blocks as numbers of their own. It shares no code with the
 //! library, which keeps them in one word.
 
+use super::compact::{Layout, Seeded};
 use super::oracle::{Oracle, Spec, Verdict};
 use super::steps::Op;
 use super::subjects::{Subject, quota, verdict};
 use std::time::Duration;
-use tollgate::{Block, Blocked, Decision, Direct, Keyed, ManualClock, RateLimiter};
+use tollgate::{
+    Block, Blocked, Capacity, Compact, Decision, Direct, Keyed, ManualClock, QuotaError, RateLimiter,
+};
+
+/// A compact limiter with blocks.
+pub type CompactBlocks = RateLimiter<Compact<Blocked, Seeded>, ManualClock>;
 
 /// A quota with its blocks.
 #[derive(Copy, Clone, Debug)]
@@ -35,6 +41,22 @@ impl BlockSpec {
 
     pub fn direct(&self) -> Option<RateLimiter<Direct<Blocked>, ManualClock>> {
         Some(RateLimiter::builder(self.algorithm()?).clock(ManualClock::default()).direct())
+    }
+
+    /// A compact limiter with far more room than a few keys need.
+    pub fn compact(&self) -> Option<Result<CompactBlocks, QuotaError>> {
+        let builder = RateLimiter::builder(self.algorithm()?).clock(ManualClock::default()).hasher(Seeded(7));
+        Some(builder.capacity(Capacity::memory(1 << 12)).compact())
+    }
+
+    /// The layout of a compact limiter's states, if a block takes a whole number of its ticks.
+    pub fn layout(&self, snapshot: &[u8]) -> Option<Layout> {
+        match Layout::read(snapshot) {
+            Layout::Ticks(ticks) if u128::from(self.most_ns) * ticks.num % ticks.den == 0 => {
+                Some(Layout::Ticks(ticks))
+            }
+            _ => None,
+        }
     }
 
     pub fn keyed(&self) -> Option<RateLimiter<Keyed<u32, Blocked>, ManualClock>> {
@@ -185,12 +207,23 @@ pub enum BlockOp {
 
 /// Plays the operations on one key, and compares each decision with the model's.
 pub fn play(spec: BlockSpec, start: u64, ops: &[(Op, BlockOp)], limiter: &dyn Subject) {
+    // No word lasts longer than half a year with fractions of a quarter nanosecond.
+    let (low, high) = (start.saturating_sub(1 << 51), start + (1 << 53));
+    play_at(spec, start, ops, limiter, |now| now.clamp(low, high));
+}
+
+/// [`play`] at times that the limiter decides exactly: `exact` returns the one for a time.
+pub fn play_at(
+    spec: BlockSpec,
+    start: u64,
+    ops: &[(Op, BlockOp)],
+    limiter: &dyn Subject,
+    exact: impl Fn(u64) -> u64,
+) {
     let mut oracle = BlockOracle::new(spec);
-    let (mut now, mut last) = (start, None::<(Decision, u64)>);
+    let (mut now, mut last) = (exact(start), None::<(Decision, u64)>);
     for (op, verb) in ops {
-        // No word lasts longer than half a year with fractions of a quarter nanosecond.
-        let (low, high) = (start.saturating_sub(1 << 51), start + (1 << 53));
-        now = op.step.apply(now, spec.spec, &oracle).clamp(low, high);
+        now = exact(op.step.apply(now, spec.spec, &oracle));
         let cost = op.cost.apply(now, &oracle);
         let before = format!("{verb:?} {cost} at {now} for {oracle:?}");
         let at = limiter.at(now);

@@ -9,11 +9,13 @@
 //! | [`TatWord`] | theoretical arrival time, in ticks | now, in ticks | the debt |
 //! | [`FixedWord`] | window index, then count | this window's index, count 0 | count |
 //! | [`SlidingWord`] | window index, previous count, count | the last window's index, nothing counted | both counts |
+//! | [`BlockedWord`] | theoretical arrival time, then the mark of a block | now, in ticks, no mark | the debt or the block |
 //!
 //! A state that is not ahead means the same as an absent key. If a store merges two keys with the first or second word,
 //! the state that is further ahead is right for both keys, or denies more (*domination*). This does not hold for the
-//! third word.
+//! other two words.
 
+mod blocked;
 pub(crate) mod slot;
 mod tat;
 pub(crate) mod ticks;
@@ -21,11 +23,12 @@ mod window;
 
 use core::fmt::Debug;
 
+pub(crate) use self::blocked::BlockedWord;
 pub(crate) use self::tat::{TatVariant, TatWord};
 pub(crate) use self::ticks::STATE_BITS;
 pub use self::window::WindowAlgorithm;
 pub(crate) use self::window::{FixedWord, SlidingWord, WindowCounts, WindowState};
-use crate::algorithm::step::{Algorithm, Refund};
+use crate::algorithm::step::{Algorithm, BlockRest, Refund};
 use crate::base::check_time::Newest;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
@@ -33,19 +36,21 @@ use crate::base::quota::{Quota, QuotaError};
 /// An algorithm that the [`Compact`](crate::Compact) store can hold: its state fits 40 bits. Sealed.
 ///
 /// These are GCRA, the greedy token bucket, both leaky buckets and minimum spacing; the aligned fixed window, up to
-/// 8,573,190,079 units; and the sliding window of two counts, up to 65,407 units each.
+/// 8,573,190,079 units; the sliding window of two counts, up to 65,407 units each; and GCRA with
+/// [blocks](crate::Blocked) of one length.
 pub trait CompactAlgorithm: Algorithm + IntoCompact {}
 
 impl<A: Algorithm + IntoCompact> CompactAlgorithm for A {}
 
 /// The kinds of states, as error messages name them.
-pub(crate) const STATES: [&str; 6] = [
+pub(crate) const STATES: [&str; 7] = [
     "aligned windows",
     "sliding windows",
     "strict sliding windows",
     "arrival times",
     "departure times of a queue",
     "times of spaced events",
+    "arrival times with blocks",
 ];
 
 /// The conversion of an algorithm to a [`CompactState`]. Public in a private module, as [`super::step::Stepper`].
@@ -132,6 +137,21 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
 
     /// Decides `cost` units for a state that is `ahead` of the reference at `now_ns`.
     fn judge(&self, ahead: u64, now_ns: u64, cost: u64) -> Verdict;
+
+    /// Whether a denial can start a block.
+    const BLOCKS: bool = false;
+
+    /// Returns how far ahead a state is in the block that a denial starts. `None` if it is in a block already.
+    fn block(&self, ahead: u64) -> Option<u64> {
+        let _ = ahead;
+        None
+    }
+
+    /// Returns how far ahead a seeded state is, with the rest of its blocks under another quota.
+    fn resume(&self, then_ns: u64, seeded: u64, block: BlockRest) -> u64 {
+        let _ = (then_ns, block);
+        seeded
+    }
 
     /// Charges as much of `cost` as the state can hold, without a check for room.
     fn force(&self, ahead: u64, now_ns: u64, cost: u64) -> Moved;

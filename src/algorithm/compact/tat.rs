@@ -35,24 +35,25 @@ pub(crate) enum TatVariant {
     Event,
 }
 
-fn refused(algorithm: &'static str, unfit: Unfit, rate: UnitRate) -> QuotaError {
-    let reason = match unfit {
-        Unfit::Burst { max } => {
-            Reason::Word { algorithm, what: "the burst, in the compact store,", got: rate.burst, max }
-        }
-        Unfit::Fast => {
-            let Interval { num, den } = rate.interval;
-            let per_second = 1_000_000_000 * u128::from(den) / u128::from(num.max(1));
-            let got = u64::try_from(per_second).unwrap_or(u64::MAX);
-            let what = "the units a second, in the compact store,";
-            Reason::Word { algorithm, what, got, max: (1 << 39) / MIN_TICKS }
-        }
-        Unfit::Apart => Reason::Apart { algorithm },
-    };
-    reason.into()
-}
-
 impl TatWord {
+    /// The error for a rate that has no tick.
+    pub(super) fn refused(algorithm: &'static str, unfit: Unfit, rate: UnitRate) -> QuotaError {
+        let reason = match unfit {
+            Unfit::Burst { max } => {
+                Reason::Word { algorithm, what: "the burst, in the compact store,", got: rate.burst, max }
+            }
+            Unfit::Fast => {
+                let Interval { num, den } = rate.interval;
+                let per_second = 1_000_000_000 * u128::from(den) / u128::from(num.max(1));
+                let got = u64::try_from(per_second).unwrap_or(u64::MAX);
+                let what = "the units a second, in the compact store,";
+                Reason::Word { algorithm, what, got, max: (1 << 39) / MIN_TICKS }
+            }
+            Unfit::Apart => Reason::Apart { algorithm },
+        };
+        reason.into()
+    }
+
     /// Creates a word whose ticks can also count `tiers`, and debts of `overdraft` units beyond the burst.
     pub(crate) fn new(
         algorithm: &'static str,
@@ -70,7 +71,7 @@ impl TatWord {
             }
             tiers.push(UnitRate { burst, ..own });
         }
-        let interval = ticks::choose(own, &tiers).map_err(|unfit| refused(algorithm, unfit, own))?;
+        let interval = ticks::choose(own, &tiers).map_err(|unfit| Self::refused(algorithm, unfit, own))?;
         let mut word = Self::with_ticks(algorithm, own, interval, kind)?;
         let mut most = word.capacity;
         for &tier in &tiers {
@@ -107,16 +108,27 @@ impl TatWord {
         let Interval { num, den } = own.interval;
         let (top, bottom) = (u128::from(interval) * u128::from(den), u128::from(num));
         let common = ticks::gcd(top, bottom);
-        let fits = |value: u128| u64::try_from(value).map_err(|_| refused(algorithm, Unfit::Fast, own));
+        let fits = |value: u128| u64::try_from(value).map_err(|_| Self::refused(algorithm, Unfit::Fast, own));
         let rate = TickRate::new(fits(top / common)?, fits(bottom / common)?);
         let capacity = interval * own.burst;
         Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity })
     }
 
+    /// Returns the same word for states that may be this far ahead.
+    pub(super) const fn with_horizon(self, horizon: u64) -> Self {
+        Self { horizon, ..self }
+    }
+
+    /// Returns the ticks of a time span, rounded up.
+    pub(super) fn ticks_in(&self, span_ns: u64) -> u64 {
+        let ticks = (u128::from(span_ns) * u128::from(self.rate.num())).div_ceil(u128::from(self.rate.den()));
+        u64::try_from(ticks).unwrap_or(u64::MAX)
+    }
+
     /// Returns another rate in the same ticks, with its interval rounded up. The horizon may be too short for the
     /// result.
     fn counted(&self, algorithm: &'static str, rate: UnitRate) -> Result<Self, QuotaError> {
-        let apart = || refused(algorithm, Unfit::Apart, rate);
+        let apart = || Self::refused(algorithm, Unfit::Apart, rate);
         let Interval { num, den } = rate.interval;
         // num / den nanoseconds × rate.num / rate.den ticks per nanosecond: at most 63 + 64 bits.
         let top = u128::from(num) * u128::from(self.rate.num());

@@ -97,8 +97,8 @@ pub(crate) enum Reason {
     },
     /// The windows are so short that the index of the spill sketch would wrap too soon.
     SpillRange,
-    /// An overflow policy that moves debts, for a word of two counts. Neither of two such words needs to include the
-    /// other's debt, so only `Forget` is possible.
+    /// An overflow policy that moves debts, for words that cannot be merged: of two counts, neither word needs to include the
+    /// other's debt; a block would stop a key that was never denied. So only `Forget` is possible.
     Overflow,
     /// A per-call quota would need another layout of the limiter's words.
     Layout {
@@ -155,7 +155,7 @@ impl Reason {
             Self::Option { .. } => "option: the store does not have it",
             Self::TooSmall { .. } => "capacity: too small for a sketch",
             Self::SpillRange => "overflow: the windows are too short to spill debts",
-            Self::Overflow => "overflow: a sliding window supports only Overflow::Forget",
+            Self::Overflow => "overflow: sliding windows and blocks support only Overflow::Forget",
             Self::Layout { .. } => "quota: changes a part of the limiter's quota that must stay the same",
             Self::Pending { .. } => "quota: the debts of too many earlier changes are not paid yet",
             Self::ShortBlock { .. } => "block: shorter than 1 ns, or at most shorter than the first block",
@@ -316,8 +316,8 @@ impl fmt::Display for Reason {
                  second; use Overflow::Inherit or Overflow::Forget",
             ),
             Self::Overflow => f.write_str(
-                "the compact store cannot move the debt of an evicted key if the algorithm is a sliding window; use \
-                 Overflow::Forget",
+                "the compact store cannot move the debt of an evicted key if the algorithm is a sliding window or has \
+                 blocks; use Overflow::Forget",
             ),
             Self::ShortBlock { got_ns, min_ns } => {
                 let [got, min] = [got_ns, min_ns].map(PeriodText);

@@ -145,6 +145,7 @@ enum Pair<K, H> {
     KeyedCalendar(KeyedOf<K, CalendarWindow, H>),
     CompactFixed(CompactOf<FixedWindow, H>),
     CompactGcra(CompactOf<Gcra, H>),
+    CompactBlocked(CompactOf<Blocked, H>),
     CompactSliding(CompactOf<SlidingWindow, H>),
     CompactQueue(CompactOf<LeakyBucketQueue, H>),
     CompactSpacing(CompactOf<MinimumSpacing, H>),
@@ -158,7 +159,7 @@ macro_rules! by_kind {
         by_kind!(@$pair, $store;
             [DirectFixed, DirectGcra, DirectBlocked, DirectSliding, DirectSub, DirectLog, DirectBucket, DirectQueue, DirectSpacing, DirectCalendar] $direct;
             [KeyedFixed, KeyedGcra, KeyedBlocked, KeyedSliding, KeyedSub, KeyedLog, KeyedBucket, KeyedQueue, KeyedSpacing, KeyedCalendar] $keyed;
-            [CompactFixed, CompactGcra, CompactSliding, CompactQueue, CompactSpacing] $compact;
+            [CompactFixed, CompactGcra, CompactBlocked, CompactSliding, CompactQueue, CompactSpacing] $compact;
             [SketchFixed, SketchSliding] $sketch;
         )
     };
@@ -222,7 +223,11 @@ where
         let quota = limit.quota();
         if let Some(block) = limit.block() {
             // A limit of another algorithm has no block.
-            return Ok(planned!(Blocked::try_new(quota, block)?, [DirectBlocked, KeyedBlocked]));
+            return Ok(planned!(
+                Blocked::try_new(quota, block)?,
+                [DirectBlocked, KeyedBlocked],
+                CompactBlocked
+            ));
         }
         Ok(match limit.canonical().kind() {
             LimitKind::Gcra | LimitKind::TokenBucket | LimitKind::LeakyBucketMeter => {

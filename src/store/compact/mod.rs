@@ -366,6 +366,13 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
         self.table.aim(&self.plan.word, key, at.ns(), cost)
     }
 
+    const BLOCKS: bool = <A::CompactState as CompactState>::BLOCKS;
+
+    #[inline(always)]
+    fn block(&self, key: SlotAddress, at: CheckTime, denial: Decision) -> Decision {
+        self.table.block(&self.plan.word, key, at.ns(), denial)
+    }
+
     fn refund(&self, key: SlotAddress, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         self.table.refund(&self.plan.word, key, at, charge, units)
     }
@@ -401,8 +408,12 @@ impl<A: CompactAlgorithm> Debts for CompactPlan<A> {
         self.word.uncharged(Outcome::Allowed, 0, self.word.moment(0), 0).limit()
     }
 
+    fn longest_block_ns(&self) -> u64 {
+        self.algorithm.longest_block_ns()
+    }
+
     fn owed(&self, decision: &Decision) -> u64 {
-        decision.owed()
+        if decision.block_ns() > 0 { decision.limit() } else { decision.owed() }
     }
 }
 

@@ -68,8 +68,12 @@ fn bad_blocks_are_refused() {
         ("block: { for: 10m, at_most: 5m }", &["is 5min, but must be at least 10min"]),
         ("block: { for: 1s, at_most: 30d }", &["can be at most 16384s"]),
         ("block: 2000d", &["can be at most 833d"]),
-        ("block: 10m, store: compact", &["the compact store has no blocks", "store: keyed"]),
-        ("block: 10m, memory: 1MiB", &["the compact store has no blocks", "store: keyed"]),
+        (
+            "block: { for: 10m, at_most: 1d }, store: compact",
+            &["blocks of one length", "without at_most", "keyed store"],
+        ),
+        ("block: { for: 10m, at_most: 1d }, memory: 1MiB", &["blocks of one length", "keyed store"]),
+        ("block: 30d, store: compact", &["the longest block is 30d", "at most 1572804s"]),
         ("block: 10m, store: sketch", &["the sketch store has no blocks", "store: keyed"]),
         ("block: 10m, store: redis", &["the redis store has no blocks", "store: keyed"]),
     ];

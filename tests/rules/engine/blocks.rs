@@ -48,10 +48,15 @@ fn denial_blocks_the_key_and_blocks_double() {
 
 #[test]
 fn constant_block_and_one_counter_for_all() {
-    for descriptor in ["key: a", "key: a, value: x"] {
+    for (descriptor, more) in [
+        ("key: a", ""),
+        ("key: a, value: x", ""),
+        ("key: a", ", store: compact"),
+        ("key: a", ", memory: 64KiB"),
+    ] {
         let text = format!(
             "{{ domain: d, tollgate: {{}}, descriptors: [ {{ {descriptor}, rate_limit: {} }} ] }}",
-            five("block: 600s")
+            five(&format!("block: 600s{more}"))
         );
         let scene = Scene::new(&text);
         assert_eq!(scene.admitted(&A, 6), 5);
@@ -60,6 +65,22 @@ fn constant_block_and_one_counter_for_all() {
         scene.advance(1);
         assert_eq!(scene.admitted(&A, 2), 1);
         assert_eq!(scene.ask(&A).retry_after(), minutes(10));
+    }
+}
+
+/// A block without `store` is in a keyed store, which counts in nanoseconds, and not in ticks.
+#[test]
+fn block_without_store_is_in_a_keyed_store() {
+    let stores = [("", true), ("store: keyed", true), ("store: compact", false)];
+    for (more, is_exact) in stores {
+        // A block of an odd number of intervals: its ticks are no whole nanoseconds.
+        let scene = Scene::new(&one(&format!(
+            "{{ unit: second, requests_per_unit: 7, algorithm: gcra, block: 123457ms, {more} }}"
+        )));
+        assert_eq!(scene.admitted(&A, 7), 7);
+        let end = scene.ask(&A).retry_after().unwrap();
+        assert_eq!(end == Duration::from_millis(123_457), is_exact, "{more}: {end:?}");
+        assert!(end.abs_diff(Duration::from_millis(123_457)) < Duration::from_millis(1));
     }
 }
 
@@ -178,8 +199,14 @@ fn tiers_have_their_own_blocks() {
 /// With `charging` modes that count denied requests, the block stands for the denied request.
 #[test]
 fn denied_request_blocks_instead_of_being_counted() {
-    let text = two(&format!("rate_limit: {}", five("block: 10m")), &format!("rate_limit: {}", five("")));
-    for charging in [Charging::CountFirst, Charging::CountDenials] {
+    for (charging, store) in [
+        (Charging::CountFirst, "keyed"),
+        (Charging::CountDenials, "keyed"),
+        (Charging::CountFirst, "compact"),
+        (Charging::CountDenials, "compact"),
+    ] {
+        let block = format!("block: 10m, store: {store}");
+        let text = two(&format!("rate_limit: {}", five(&block)), &format!("rate_limit: {}", five("")));
         let scene = Scene::try_new(&text, Some(charging)).unwrap();
         assert_eq!(scene.admitted(&A, 5), 5, "{charging}");
         assert_eq!(left(&scene, &A), 0);

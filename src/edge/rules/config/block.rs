@@ -36,15 +36,17 @@ impl Checker {
         }
     }
 
-    /// Reports a block of a limit in a store that has no blocks.
-    pub(super) fn reject_block_in(&mut self, fields: &MapFields<'_, '_>, store: &Store) {
+    /// Reports a block of a limit in a store that has no blocks. Returns whether the store has none.
+    pub(super) fn rejects_block_in(&mut self, fields: &MapFields<'_, '_>, store: &Store) -> bool {
         let why = match store {
+            _ if !fields.has("block") => return false,
             Store::Redis(_) => "the server counts units, and its script knows no blocks",
             Store::Sketch(_) => "its counters hold no time",
-            Store::Compact(_) | Store::Keyed { .. } => "its words have no room for them",
+            Store::Compact(_) | Store::Keyed { .. } => return false,
         };
         let message = format!("the {store} store has no blocks: {why}");
         self.wrong(fields, "block", message, "remove it, or write store: keyed for this limit");
+        true
     }
 }
 

@@ -244,9 +244,9 @@ impl Checker {
             Store::Sketch(_) => Store::Sketch(memory_given),
             Store::Redis(_) => Store::Redis(shared),
         };
-        if fields.has("block") && !matches!(store, Store::Keyed { .. }) {
-            self.reject_block_in(fields, &store);
-        } else if let Some(algorithm) = algorithm {
+        if !self.rejects_block_in(fields, &store)
+            && let Some(algorithm) = algorithm
+        {
             let refused = match store {
                 Store::Compact(_) if !algorithm.is_compact() => Some(("compact", "store: keyed")),
                 Store::Sketch(_) if !algorithm.is_sketched() => {

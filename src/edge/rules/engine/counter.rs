@@ -249,6 +249,8 @@ impl Parameters {
             Some(rule::Store::Compact(capacity)) => of(StoreKind::Compact, Some(capacity), None),
             Some(rule::Store::Keyed { max_keys }) => of(StoreKind::Keyed, None, max_keys),
             Some(rule::Store::Sketch(capacity)) => of(StoreKind::Sketch, Some(capacity), None),
+            // A keyed store forgets no block before it ends, as long as it has room.
+            None if limit.block().is_some() => of(StoreKind::Keyed, None, Some(MAX_KEYS)),
             // A shared rule has no store in this process.
             None | Some(rule::Store::Redis(_)) => of(StoreKind::Compact, Some(MEMORY), None)
                 .or_else(|_| of(StoreKind::Keyed, None, Some(MAX_KEYS))),

@@ -2,10 +2,10 @@
 
 use super::{Again, FoundSlot, Full, PendingInsert, SlotAddress, SlotTable};
 use crate::algorithm::compact::slot::{SlotStanding, standing};
-use crate::algorithm::compact::{CompactState, Moved, STATE_BITS};
+use crate::algorithm::compact::{CompactState, Moved, STATE_BITS, Verdict};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::CheckTime;
-use crate::base::decision::Decision;
+use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Ordering::{AcqRel, Relaxed};
 use crate::store::op::Debt;
 
@@ -18,10 +18,11 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         word: &N,
         hash: u64,
         time: CheckTime,
-        Debt { at_ns: then_ns, units, block: _ }: Debt,
+        Debt { at_ns: then_ns, units, block }: Debt,
     ) {
         let place = self.place(hash);
-        let state = word.reference(then_ns).wrapping_add(word.seed(then_ns, units));
+        let seeded = word.resume(then_ns, word.seed(then_ns, units), block);
+        let state = word.reference(then_ns).wrapping_add(seeded);
         self.retry(word, time.ns(), |at| {
             let FoundSlot::Absent { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(());
@@ -44,6 +45,40 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let newcomer = PendingInsert { place, next: place.word(state), started };
             self.insert(word, newcomer, (slot, seen, ahead), at)
         });
+    }
+
+    /// Starts the block of a request that was denied, if the words have blocks. Returns the denial afterwards.
+    #[inline(always)]
+    pub(in crate::store::compact) fn block(
+        &self,
+        word: &N,
+        place: SlotAddress,
+        now_ns: u64,
+        denial: Decision,
+    ) -> Decision {
+        if !N::BLOCKS || denial.outcome() != Outcome::Denied || denial.is_block() {
+            return denial;
+        }
+        self.retry(word, now_ns, |at| {
+            // An absent key has no debt, so it was forgotten after the denial. A request that fits by now was denied
+            // before a refund or a reset.
+            let FoundSlot::Here { slot, word: seen, ahead } = self.find(word, place, at)? else {
+                return Ok(denial);
+            };
+            if word.judge(ahead, at.now_ns, denial.cost()) != Verdict::Deny {
+                return Ok(denial);
+            }
+            let blocked = word.block(ahead);
+            if let Some(after) = blocked {
+                self.announce(word, at)?;
+                let next = place.word(at.reference.wrapping_add(after));
+                // Ordering: as in `check`.
+                let slot = &self.bucket_of(place)[slot];
+                slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+            }
+            let ahead = blocked.unwrap_or(ahead);
+            Ok(word.uncharged(Outcome::Denied, ahead, at.moment(), denial.cost()))
+        })
     }
 
     /// Whether the table can refund charges.

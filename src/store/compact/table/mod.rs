@@ -258,6 +258,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             return None;
         };
         match word.judge(ahead, at.now_ns, cost) {
+            // This denial starts a block.
+            Verdict::Deny if N::BLOCKS && word.block(ahead).is_some() => None,
             Verdict::Deny => Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
             Verdict::Never => Some(word.uncharged(Outcome::Never, ahead, at, cost)),
             // Only a cost of zero leaves the state unchanged.
@@ -317,7 +319,9 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[cold]
     #[inline(never)]
     fn charge_slowly(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
-        self.decide(word, place, now_ns, |ahead, at| (word.judge(ahead, at.now_ns, cost), cost))
+        let decided =
+            self.decide(word, place, now_ns, |ahead, at| (word.judge(ahead, at.now_ns, cost), cost));
+        self.block(word, place, now_ns, decided)
     }
 
     /// Decides and charges an operation.
@@ -358,7 +362,9 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 }
             },
         };
-        self.decide(word, place, at.ns(), judge)
+        let decided = self.decide(word, place, at.ns(), judge);
+        let may_block = matches!(operation, Operation::Check | Operation::Take);
+        if may_block { self.block(word, place, at.ns(), decided) } else { decided }
     }
 
     /// Decides by `judge`. It maps how far a state is ahead, and a time, to a verdict and a cost.

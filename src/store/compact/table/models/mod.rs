@@ -15,6 +15,8 @@ use crate::base::sync::{Arc, admitted, beside, both};
 use crate::store::capacity::Capacity;
 use crate::store::compact::Overflow;
 
+mod blocks;
+
 #[cfg(tollgate_shuttle)]
 mod many;
 
