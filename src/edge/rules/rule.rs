@@ -48,7 +48,11 @@ pub struct Rule {
     /// For a rule of `prefixes`: how many leading bits of an address count. The address is the last value of the
     /// request. A value that is not an address counts as it is.
     pub prefix: Option<u8>,
-    /// Whether requests of different keys or values share a counter: `share_threshold`, `classes` or `prefixes`.
+    /// Whether the rule limits the number of different values of the last entry, for each key of the other entries:
+    /// `distinct: true`.
+    pub distinct: bool,
+    /// Whether requests of different keys or values share a counter: `share_threshold`, `classes`, `prefixes` or
+    /// `distinct`.
     pub(super) shares_counters: bool,
     /// The name of the rule's metrics.
     pub metric: Metric,
@@ -64,7 +68,8 @@ impl Rule {
     pub(super) fn hold_by_default(&mut self) {
         let gives_back = match &self.limit {
             Amount::Limited { limit, store } => {
-                limit.kind() != LimitKind::SlidingLog
+                !self.distinct
+                    && limit.kind() != LimitKind::SlidingLog
                     && !matches!(store, Some(Store::Redis(_) | Store::Sketch(_)))
             }
             _ => false,

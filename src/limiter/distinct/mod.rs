@@ -67,9 +67,15 @@ const BYTES_A_VALUE: usize = 16;
 /// Bloom 1970; Putze, Sanders and Singler 2007 (blocks).
 pub struct Distinct<C = QuantaClock, H = ahash::RandomState> {
     limiter: RateLimiter<Compact<FixedWindow, H>, C>,
-    windows: Windows,
-    known: WindowedBloom,
+    known: KnownPairs,
     hasher: ahash::RandomState,
+}
+
+/// The pairs of a key and a value that were admitted in a window.
+#[derive(Debug)]
+pub(crate) struct KnownPairs {
+    windows: Windows,
+    filter: WindowedBloom,
 }
 
 /// A request: the hashes of its key, and of the pair.
@@ -91,15 +97,8 @@ impl<C, H: BuildHasher> Distinct<C, H> {
     /// That of the limiter, and 16 bytes for each of `values`.
     pub fn new(limiter: RateLimiter<Compact<FixedWindow, H>, C>, values: usize) -> Result<Self, QuotaError> {
         let window_ns = limiter.store.algorithm().quota().0.period_ns();
-        let windows = Windows::new(window_ns, tag_bits(window_ns), u64::MAX);
-        if let Some(min_ns) = windows.too_short() {
-            return Err(
-                Reason::ShortWindow { algorithm: "distinct values", got_ns: window_ns, min_ns }.into()
-            );
-        }
-        let bytes = values.saturating_mul(BYTES_A_VALUE);
-        let known = WindowedBloom::new(bytes, false).ok_or(Reason::Memory { bytes: bytes as u64 })?;
-        Ok(Self { limiter, windows, known, hasher: ahash::RandomState::new() })
+        let known = KnownPairs::new(window_ns, values.saturating_mul(BYTES_A_VALUE))?;
+        Ok(Self { limiter, known, hasher: ahash::RandomState::new() })
     }
 
     /// Returns this limit at the time `now`: no clock is read.
@@ -114,7 +113,7 @@ impl<C, H: BuildHasher> Distinct<C, H> {
 
     /// Returns the bytes of the limiter's states and of the filter.
     pub fn state_bytes(&self) -> usize {
-        HashedStore::state_bytes(&self.limiter.store) + self.known.bytes()
+        HashedStore::state_bytes(&self.limiter.store) + self.known.filter.bytes()
     }
 
     fn pair<K: Hash + ?Sized, V: Hash + ?Sized>(&self, key: &K, value: &V) -> Pair {
@@ -122,23 +121,24 @@ impl<C, H: BuildHasher> Distinct<C, H> {
     }
 
     fn check_at(&self, pair: Pair, at: CheckTime) -> Decision {
-        let mut moment = self.windows.moment(at.ns());
+        let windows = &self.known.windows;
+        let mut moment = windows.moment(at.ns());
         loop {
             match self.check_in(moment, pair, at) {
                 Ok(decision) => return decision,
                 // Another thread has begun a later window.
-                Err(late) => moment = self.windows.catch_up(moment, late),
+                Err(late) => moment = windows.catch_up(moment, late),
             }
         }
     }
 
     fn check_in(&self, Moment { window, .. }: Moment, pair: Pair, at: CheckTime) -> Result<Decision, Late> {
-        let (store, windows) = (&self.limiter.store, &self.windows);
+        let (store, KnownPairs { windows, filter }) = (&self.limiter.store, &self.known);
         let key = store.prepare_hash(pair.key);
         let charge = |cost| Store::<u64>::apply(store, key, Operation::Check, at, cost);
         let refund = |decision: &Decision| Store::<u64>::refund(store, key, at, decision, 1);
-        let probe = self.known.probe(windows, pair.both);
-        let found = self.known.find(windows, &probe, window)?;
+        let probe = filter.probe(windows, pair.both);
+        let found = filter.find(windows, &probe, window)?;
         let (is_in, is_crowded) = (found.is_in(), found.is_crowded(windows));
         if is_in && !is_crowded {
             return Ok(charge(0));
@@ -146,7 +146,7 @@ impl<C, H: BuildHasher> Distinct<C, H> {
         let decision = charge(1);
         if !decision.is_allowed() {
             // Another thread may have used the last unit for the same value.
-            let again = self.known.find(windows, &probe, window)?;
+            let again = filter.find(windows, &probe, window)?;
             let is_known = !is_in && again.is_in() && !again.is_crowded(windows);
             return Ok(if is_known { charge(0) } else { decision });
         }
@@ -164,16 +164,51 @@ impl<C, H: BuildHasher> Distinct<C, H> {
     }
 
     fn peek_at(&self, pair: Pair, at: CheckTime) -> Decision {
-        let (store, windows) = (&self.limiter.store, &self.windows);
-        let probe = self.known.probe(windows, pair.both);
+        let (store, is_known) = (&self.limiter.store, self.known.holds(pair.both, at));
+        Store::<u64>::peek(store, store.prepare_hash(pair.key), at, u64::from(!is_known))
+    }
+}
+
+impl KnownPairs {
+    /// # Errors
+    /// If the memory cannot be allocated, or if the windows are too short.
+    pub(crate) fn new(window_ns: u64, bytes: usize) -> Result<Self, QuotaError> {
+        let windows = Windows::new(window_ns, tag_bits(window_ns), u64::MAX);
+        if let Some(min_ns) = windows.too_short() {
+            return Err(
+                Reason::ShortWindow { algorithm: "distinct values", got_ns: window_ns, min_ns }.into()
+            );
+        }
+        let filter = WindowedBloom::new(bytes, false).ok_or(Reason::Memory { bytes: bytes as u64 })?;
+        Ok(Self { windows, filter })
+    }
+
+    /// Whether a pair was admitted in this window.
+    pub(crate) fn holds(&self, pair: u64, at: CheckTime) -> bool {
+        let Self { windows, filter } = self;
+        let probe = filter.probe(windows, pair);
         let mut moment = windows.moment(at.ns());
-        let is_known = loop {
-            match self.known.find(windows, &probe, moment.window) {
-                Ok(found) => break found.is_in() && !found.is_crowded(windows),
+        loop {
+            match filter.find(windows, &probe, moment.window) {
+                Ok(found) => return found.is_in() && !found.is_crowded(windows),
                 Err(late) => moment = windows.catch_up(moment, late),
             }
-        };
-        Store::<u64>::peek(store, store.prepare_hash(pair.key), at, u64::from(!is_known))
+        }
+    }
+
+    /// Inserts a pair whose unit is charged. Returns whether another thread has inserted it since
+    /// [`holds`](Self::holds), so that the unit is counted twice. If a later window has begun, inserts nothing: the next
+    /// request with this pair is charged there.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn insert(&self, pair: u64, at: CheckTime) -> bool {
+        let Self { windows, filter } = self;
+        let window = windows.moment(at.ns()).window;
+        let Ok(found) = filter.find(windows, &filter.probe(windows, pair), window) else { return false };
+        if found.is_in() {
+            return !found.is_crowded(windows);
+        }
+        let is_crowded = found.is_crowded(windows);
+        matches!(found.insert(windows, window), Ok(Insert::Again) if !is_crowded)
     }
 }
 
@@ -211,6 +246,6 @@ impl<C, H: BuildHasher> At<'_, Distinct<C, H>> {
 
 impl<C, H> fmt::Debug for Distinct<C, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Distinct").field("filter_bytes", &self.known.bytes()).finish_non_exhaustive()
+        f.debug_struct("Distinct").field("filter_bytes", &self.known.filter.bytes()).finish_non_exhaustive()
     }
 }

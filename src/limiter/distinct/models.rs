@@ -1,6 +1,6 @@
 //! Models of limits on different values. Law: a value of a key is counted once in a window, and only if it is admitted.
 
-use super::{Decision, Distinct, Pair};
+use super::{Decision, Distinct, KnownPairs, Pair};
 use crate::algorithm::FixedWindow;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::models::Still;
@@ -34,10 +34,11 @@ fn check(values: &Values, pair: Pair) -> Decision {
 /// The fault: keeps the charge if another thread has inserted the value.
 fn check_without_refund(values: &Values, pair: Pair) -> Decision {
     let store = &values.limiter.store;
-    let window = values.windows.moment(NOW_NS).window;
+    let KnownPairs { windows, filter } = &values.known;
+    let window = windows.moment(NOW_NS).window;
     let charge = Store::<u64>::apply(store, store.prepare_hash(pair.key), Operation::Check, AT, 1);
-    let found = values.known.find(&values.windows, &values.known.probe(&values.windows, pair.both), window);
-    let _ = found.map(|found| found.insert(&values.windows, window));
+    let found = filter.find(windows, &filter.probe(windows, pair.both), window);
+    let _ = found.map(|found| found.insert(windows, window));
     charge
 }
 
@@ -54,9 +55,28 @@ fn same_new_value(check: Check) {
     });
 }
 
+/// The steps of a rule, which may have others between them.
+fn check_in_steps(values: &Values, pair: Pair) -> Decision {
+    let store = &values.limiter.store;
+    let charge = |cost| Store::<u64>::apply(store, store.prepare_hash(pair.key), Operation::Check, AT, cost);
+    let decision = charge(u64::from(!values.known.holds(pair.both, AT)));
+    if decision.is_denied() && values.known.holds(pair.both, AT) {
+        return charge(0);
+    }
+    if decision.charged() > 0 && values.known.insert(pair.both, AT) {
+        Store::<u64>::refund(store, store.prepare_hash(pair.key), AT, &decision, 1);
+    }
+    decision
+}
+
 #[test]
 fn racing_value_is_counted_once() {
     same_new_value(check);
+}
+
+#[test]
+fn racing_value_of_a_rule_is_counted_once() {
+    same_new_value(check_in_steps);
 }
 
 #[test]

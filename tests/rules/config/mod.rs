@@ -9,6 +9,7 @@ mod addresses;
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;
+mod distinct;
 mod formats;
 mod go;
 mod guide;

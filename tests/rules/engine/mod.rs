@@ -6,6 +6,7 @@ mod calendars;
 mod charging;
 mod classes;
 mod count_denials;
+mod distinct;
 mod envoy;
 mod explain;
 mod gateway;

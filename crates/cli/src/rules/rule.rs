@@ -67,6 +67,8 @@ pub fn says(rule: &Rule) -> Value {
         Amount::InProgress { most, life } => json!({ "in_progress": most, "life_ns": nanos(*life) }),
         _ => Value::Null,
     };
+    // Only a rule that counts values has this key.
+    let distinct = if rule.distinct { json!({ "distinct": true }) } else { Value::Null };
     let rest = json!({
         "soft": Some(rule.soft).filter(|&soft| soft < u64::MAX),
         "shadow": rule.shadow,
@@ -76,7 +78,7 @@ pub fn says(rule: &Rule) -> Value {
         "class": rule.class.as_ref().map(|class| json!({ "name": class.name, "share_per_million": class.share.share() })),
         "replaces": rule.replaces,
     });
-    merged([limit, calendar, shared, block, hold, in_progress, rest])
+    merged([limit, calendar, shared, block, hold, in_progress, distinct, rest])
 }
 
 /// The limit, its algorithm and its store.
@@ -99,7 +101,8 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
             let text = limit.to_string();
             let block = text.split_once(&quota).map_or("", |(_, block)| block);
             let hold = if rule.hold.is_some() { ", with holds" } else { "" };
-            [format!("{share}{quota}{block}{hold}"), limit.kind().name().to_owned(), store]
+            let values = if rule.distinct { " different values" } else { "" };
+            [format!("{share}{quota}{block}{values}{hold}"), limit.kind().name().to_owned(), store]
         }
         _ => without_store("?"),
     }

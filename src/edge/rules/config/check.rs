@@ -252,6 +252,7 @@ impl Checker {
         let flags = LevelFlags { wildcard: false, share_threshold: true, value_to_metric: false };
         way.push(key, None, None, flags);
         let counter = |label: Option<&LimitLabel>| format!("{}#classes", way.identity(None, label)).into();
+        limits.iter().for_each(|(draft, _)| self.check_distinct(draft, way, &place, true));
         let counters: Vec<Box<str>> = limits.iter().map(|(_, label)| counter(label.as_ref())).collect();
         way.pop();
         let branches = classes.iter().map(|one| {
@@ -280,6 +281,7 @@ impl Checker {
     fn limits(&mut self, fields: &MapFields<'_, '_>, way: &RulePath, place: RulePlace<'_>) -> BranchRules {
         let start = self.rules.len();
         for (draft, label) in self.drafts(fields) {
+            self.check_distinct(&draft, way, &place, false);
             self.rule(draft, way, place, label.as_ref(), None);
         }
         let ipv4_from = self.prefixes(fields, way, place);
@@ -330,6 +332,7 @@ impl Checker {
         if self.texts == 0 {
             return;
         }
+        let last = if draft.distinct.is_some() { way.last_bit() } else { 0 };
         let RulePlace { tier, prefix, shadow, quota_mode, detailed, metadata, line, .. } = place;
         let identity = way.identity(tier, label);
         let metric = way.metric(detailed, tier, label);
@@ -361,10 +364,11 @@ impl Checker {
             hold: draft.hold,
             class,
             replaces: draft.replaces,
-            counted_by: way.counted_by(),
+            counted_by: way.counted_by() & !last,
             counted_by_key: way.counted_by_key(),
             prefix,
-            shares_counters: way.shares() || prefix.is_some(),
+            distinct: draft.distinct.is_some(),
+            shares_counters: way.shares() || prefix.is_some() || draft.distinct.is_some(),
             metric,
             metadata: metadata.cloned(),
             line: draft.line,

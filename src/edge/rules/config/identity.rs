@@ -111,6 +111,12 @@ impl RulePath {
         self.bits(|step| step.counted)
     }
 
+    /// Returns the bit of the last level.
+    pub(super) fn last_bit(&self) -> u32 {
+        let last = self.steps.len().saturating_sub(1);
+        u32::try_from(last).ok().and_then(|last| 1_u32.checked_shl(last)).unwrap_or(0)
+    }
+
     /// Whether requests of different keys or values share a counter.
     pub(super) fn shares(&self) -> bool {
         self.steps.iter().any(|step| step.shared)

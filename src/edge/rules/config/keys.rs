@@ -68,8 +68,8 @@ impl MapKind {
     pub(super) const RATE_LIMIT: Self = Self {
         called: "rate_limit",
         envoys: "unit requests_per_unit unlimited name replaces",
-        ours: "period time_zone starts algorithm burst every block hold in_progress strict parts store memory max_keys \
-               soft enforced headers mode on_failure processes timeout",
+        ours: "period time_zone starts algorithm burst every block hold in_progress distinct strict parts store memory \
+               max_keys soft enforced headers mode on_failure processes timeout",
     };
     pub(super) const STARTS: Self = Self { called: "starts", envoys: "", ours: "month day weekday hour" };
     pub(super) const REPLACED: Self = Self { called: "an item of replaces", envoys: "name", ours: "" };

@@ -11,6 +11,7 @@ use super::scalar::BadValue;
 use super::settings;
 use crate::algorithm::LimitKind;
 use crate::base::quota::{Quota, QuotaError};
+use crate::edge::rules::matching::Position;
 use crate::edge::rules::rule::{
     ALGORITHMS, Amount, DEFAULT_ALGORITHM, MEMORY, Mode, RuleHold, STORES, Store, UNITS, Unit,
 };
@@ -27,6 +28,8 @@ pub(super) struct Draft {
     pub(super) enforced: u32,
     pub(super) headers: bool,
     pub(super) hold: Option<Box<RuleHold>>,
+    /// Whether it limits the number of different values.
+    pub(super) distinct: Option<Position>,
     pub(super) replaces: Vec<Box<str>>,
 }
 
@@ -53,16 +56,16 @@ impl Checker {
         let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);
         let headers = self.read(&fields, "headers", FileNode::yes).unwrap_or(true);
         let line = node.at.line as usize;
-        let draft = |unit: &str, limit, soft| {
+        let draft = |unit: &str, limit, soft, distinct| {
             let label = name.clone().map_or_else(|| LimitLabel::Unit(unit.into()), LimitLabel::Name);
-            Draft { line, name, label, limit, soft, enforced, headers, hold: None, replaces }
+            Draft { line, name, label, limit, soft, enforced, headers, hold: None, distinct, replaces }
         };
         if unlimited {
             self.reject_settings_of_unlimited(&fields);
-            return Some(draft("unlimited", Amount::Unlimited, u64::MAX));
+            return Some(draft("unlimited", Amount::Unlimited, u64::MAX, None));
         }
         if fields.has("in_progress") {
-            return Some(draft("in-progress", self.in_progress(&fields)?, u64::MAX));
+            return Some(draft("in-progress", self.in_progress(&fields)?, u64::MAX, None));
         }
         let periods = self.periods(&fields);
         let limit = if fields.has("requests_per_unit") {
@@ -81,8 +84,9 @@ impl Checker {
             return None;
         }
         let (limit, soft) = self.quota(&fields, (u64::from(limit?), length), parameters?)?;
+        let distinct = self.distinct(&fields, &limit);
         let hold = self.hold(&fields, &limit);
-        Some(Draft { hold, ..draft(&label, limit, soft) })
+        Some(Draft { hold, ..draft(&label, limit, soft, distinct) })
     }
 
     /// Reads in which periods a limit counts.

@@ -13,6 +13,7 @@ mod calendar;
 mod check;
 mod checker;
 mod classes;
+mod distinct;
 mod domain;
 mod files;
 mod fits;

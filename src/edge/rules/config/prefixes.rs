@@ -59,7 +59,9 @@ impl Checker {
             ipv6.into_iter().map(|step| ("ipv6", step)).chain(ipv4.into_iter().map(|step| ("ipv4", step)));
         for (kind, PrefixDraft { bits, draft, .. }) in steps {
             let label = LimitLabel::Prefix(format!("{kind}/{bits}").into());
-            self.rule(draft, way, RulePlace { prefix: Some(bits), ..place }, Some(&label), None);
+            let place = RulePlace { prefix: Some(bits), ..place };
+            self.check_distinct(&draft, way, &place, false);
+            self.rule(draft, way, place, Some(&label), None);
         }
         Some(ipv4_from)
     }

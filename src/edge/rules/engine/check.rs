@@ -69,6 +69,9 @@ pub(super) struct Peek {
     pub(super) cost: u64,
 }
 
+/// The bit beside those of the parts: some rules count values.
+const VALUES: u8 = 1 << 7;
+
 /// The number of rules that need no allocation. At most as many are compared with each other when they are found.
 const FEW: usize = 4;
 
@@ -116,8 +119,11 @@ impl<'r> RequestCheck<'r> {
                 continue;
             }
             for (index, active) in domain.rules_of(found) {
-                let check = RuleCheck::new(domain, active, descriptor, cost);
-                let part = active.part.unwrap_or_else(|| part_of(active, &check.key, index, now_ns, hasher));
+                let mut check = RuleCheck::new(domain, active, descriptor, cost);
+                let part = active.part.unwrap_or_else(|| {
+                    self.parts |= u8::from(active.values.is_some()) * VALUES;
+                    rare_part(active, &mut check, descriptor, (index, now_ns), hasher)
+                });
                 self.has_replacing |= !active.rule.replaces.is_empty();
                 self.add(check, Decided::not_yet(index, place, part));
             }
@@ -173,7 +179,10 @@ impl<'r> RequestCheck<'r> {
         let Some(active) = domain.override_of(unit, hasher) else { return };
         let mut of_unit = domain.rules_of(found).filter(|(_, rule)| rule.unit == Some(unit));
         let twin = of_unit.find_map(|(_, rule)| {
-            Some(Box::new(Twin { counter: rule.counter.local()?, key: rule.key(domain, descriptor) }))
+            Some(Box::new(Twin::Counter {
+                counter: rule.counter.local()?,
+                key: rule.key(domain, descriptor),
+            }))
         });
         let counted = CountedBy::of(active, Some(requests), domain.charging);
         let key = domain.key_of_request(descriptor);
@@ -452,6 +461,15 @@ impl<'r> RequestCheck<'r> {
         self.rules.iter().any(|check| check.missed_new_twin(domain))
     }
 
+    /// Completes what few requests have: quotas, and values.
+    #[cold]
+    fn finish_rare(&mut self, summary: &mut Summary, when: CheckTime) {
+        summary.quota_rules_deny = self.all_quota_rules_deny();
+        if self.parts & VALUES != 0 {
+            self.note_values(when);
+        }
+    }
+
     /// Completes the summary, and reports the outcome of each rule.
     #[inline]
     pub(super) fn finish(
@@ -462,7 +480,9 @@ impl<'r> RequestCheck<'r> {
         when: CheckTime,
         to: &Observers,
     ) {
-        summary.quota_rules_deny = self.all_quota_rules_deny();
+        if self.parts & (VALUES | 1 << Part::Quota as u8) != 0 {
+            self.finish_rare(summary, when);
+        }
         for (check, decided) in self.each(|part| part != Part::Replaced) {
             check.report(decided, domain, descriptors, summary, to);
         }
@@ -470,6 +490,21 @@ impl<'r> RequestCheck<'r> {
             summary.longest_other_wait = self.longest_other_wait(when);
         }
     }
+}
+
+/// Returns the part of a rule that counts values, or that is enforced for a share of its keys only.
+#[cold]
+fn rare_part<'r>(
+    active: &'r ActiveRule,
+    check: &mut RuleCheck<'r>,
+    descriptor: &Descriptor<'r>,
+    (index, now_ns): (u32, u64),
+    hasher: &Hasher,
+) -> Part {
+    if let Some(seen) = &active.values {
+        check.count_values(seen, descriptor, CheckTime::from_ns(now_ns));
+    }
+    Part::of_all(&active.rule).unwrap_or_else(|| part_of(active, &check.key, index, now_ns, hasher))
 }
 
 /// Returns the part of a rule that is enforced for a share of its keys only. A hash of the key selects the keys. If all

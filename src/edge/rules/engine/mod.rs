@@ -44,6 +44,7 @@ mod report;
 mod route;
 mod rule_check;
 mod rule_set;
+mod values;
 #[cfg(feature = "redis")]
 mod waiting;
 

@@ -49,6 +49,7 @@ pub(super) fn rule(unit: Unit) -> Option<Rule> {
         counted_by: u32::MAX,
         counted_by_key: 0,
         prefix: None,
+        distinct: false,
         shares_counters: false,
         metric: Metric { levels: vec![name.into()], ..Metric::default() },
         metadata: None,

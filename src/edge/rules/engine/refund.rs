@@ -117,6 +117,8 @@ impl<C: Clock> Rules<C> {
 /// StoreBase the cost of a request that this rule did not charge now.
 fn refund_cost(check: &RuleCheck<'_>, when: CheckTime) {
     match check.counted {
+        // A known value stays known, so its unit is not returned.
+        CountedBy::Local { .. } if check.counts_values() => {}
         CountedBy::Local { counter, .. } => {
             refund_in_use(counter, check.key.as_str(), check.cost, when);
         }

@@ -5,6 +5,7 @@ use super::counter::{LocalCounter, SharedCounter, blocked};
 use super::decided::Decided;
 use super::held::HeldUnits;
 use super::rule_set::{ActiveDomain, ActiveRule};
+use super::values::SeenValues;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::sync::fence_after_rmw;
@@ -23,19 +24,21 @@ pub(super) struct RuleCheck<'r> {
     pub(super) charging: Charging,
     /// Whether the rule counts a limit that the request sets.
     pub(super) is_own: bool,
-    /// The other counter of the same requests. A limit that a request sets and the file's rule of the same unit count
-    /// as one.
+    /// The other counter of the same requests: a limit that a request sets and the file's rule of the same unit count as
+    /// one. Or the values that the rule counts.
     pub(super) twin: Option<Box<Twin<'r>>>,
     /// How the rule holds units of the request, or settles them.
     pub(super) held: Option<Box<HeldUnits<'r>>>,
     pub(super) effect: Effect,
 }
 
-/// A counter with the key of a request.
+/// What counts together with a rule's counter.
 #[derive(Debug)]
-pub(super) struct Twin<'r> {
-    pub(super) counter: &'r LocalCounter,
-    pub(super) key: CounterKey<'r>,
+pub(super) enum Twin<'r> {
+    /// A counter, with the key of the request.
+    Counter { counter: &'r LocalCounter, key: CounterKey<'r> },
+    /// The values that were admitted, and the hash of the request's key and value: the rule counts different values.
+    Value { seen: &'r SeenValues, pair: u64 },
 }
 
 /// What a request did to a counter.
@@ -61,7 +64,7 @@ impl<'r> RuleCheck<'r> {
         active.matched.set();
         let twin = active.unit.and_then(|unit| {
             let counter = domain.override_in_use(unit)?.counter.local()?;
-            Some(Box::new(Twin { counter, key: domain.key_of_request(descriptor) }))
+            Some(Box::new(Twin::Counter { counter, key: domain.key_of_request(descriptor) }))
         });
         let (counted, key) = (CountedBy::of(active, None, domain.charging), active.key(domain, descriptor));
         Self { twin, ..Self::with(domain, active, counted, key, cost) }
@@ -106,11 +109,11 @@ impl<'r> RuleCheck<'r> {
 
     /// Returns the units in the other counter of these requests.
     pub(super) fn elsewhere(&self, when: CheckTime) -> u64 {
-        let Some(twin) = &self.twin else { return 0 };
+        let Some(Twin::Counter { counter, key }) = self.twin.as_deref() else { return 0 };
         // Both sides charge before they read the other counter. If two requests race, at least one sees the other's
         // charge.
         fence_after_rmw();
-        twin.counter.generation.peek(twin.key.as_str(), when, 0).owed()
+        counter.generation.peek(key.as_str(), when, 0).owed()
     }
 
     /// Returns the decision on a cost without a charge. `None` unless this process counts the rule.
@@ -124,6 +127,9 @@ impl<'r> RuleCheck<'r> {
     /// the last units, both may be denied. Both are never admitted.
     #[cold]
     fn charge_with_twin(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
+        if let Some(&Twin::Value { seen, pair }) = self.twin.as_deref() {
+            return self.charge_value((seen, pair), (counter, headroom), when);
+        }
         let key = self.key.as_str();
         let peeked = counter.peek(key, self.cost, headroom, when).with_other_units(self.elsewhere(when));
         if peeked.is_denied() || self.cost == 0 {

@@ -10,6 +10,7 @@ use super::error::RulesError;
 use super::held::{self, RuleBook};
 use super::options::LoadOptions;
 use super::overrides;
+use super::values::SeenValues;
 use crate::algorithm::LimitKind;
 use crate::base::check_time::CheckTime;
 use crate::base::quota::Quota;
@@ -79,12 +80,15 @@ pub(super) struct ActiveDomain {
 pub(super) struct ActiveRule {
     pub(super) rule: Rule,
     pub(super) counter: Counter,
+    /// The admitted values of a rule that counts different values.
+    pub(super) values: Option<Arc<SeenValues>>,
     /// The units that a fresh key may use at once, and the time in which they refill.
     pub(super) quota: u64,
     pub(super) window: Duration,
     /// The unit for which limits that requests set count together with this rule.
     pub(super) unit: Option<Unit>,
-    /// The part that the rule takes in every request, or `None` if the request's key or the time decides.
+    /// The part that the rule takes in every request, or `None` if the request's key or the time decides, or if the rule
+    /// counts values.
     pub(super) part: Option<Part>,
     /// Whether the rule is plain: it is enforced for every request, this process counts it in a store without headroom and
     /// without blocks, and it has no soft limit.
@@ -110,14 +114,14 @@ enum KeyFrom {
 
 /// The counter of a rule, before its load is in force.
 enum RuleCounter {
-    Own(Prepared),
+    Own(Prepared, Option<Arc<SeenValues>>),
     /// The counter is that of an earlier rule of the domain, with this index: another class of the same descriptor.
     SameAs(usize),
 }
 
 impl RuleCounter {
     fn close_last(&self) {
-        if let Self::Own(prepared) = self {
+        if let Self::Own(prepared, _) = self {
             prepared.close_last();
         }
     }
@@ -192,9 +196,12 @@ impl RuleSet {
                     }
                 }
                 let last = before.and_then(|before| before.by_identity(rule.counter()));
+                let seen = last.and_then(|last| Some((&last.rule, last.values.as_ref()?)));
                 let last = last.map(|last| &last.counter);
                 Counter::prepare(rule, charging, last, begun, (hasher, servers), book.as_ref())
-                    .map(RuleCounter::Own)
+                    .and_then(|counter| {
+                        Ok(RuleCounter::Own(counter, SeenValues::after(rule, charging, seen, hasher)?))
+                    })
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
@@ -236,11 +243,11 @@ impl RuleSet {
                 Some(same) => Arc::clone(&same.meters),
                 None => Arc::new(Meters::new(&name, &rule.name).near_limit(options.near_limit)),
             };
-            let counter = match prepared {
-                RuleCounter::Own(prepared) => prepared.finish(when),
-                RuleCounter::SameAs(earlier) => active[earlier].counter.clone(),
+            let (counter, values) = match prepared {
+                RuleCounter::Own(prepared, values) => (prepared.finish(when), values),
+                RuleCounter::SameAs(earlier) => (active[earlier].counter.clone(), None),
             };
-            active.push(ActiveRule::new(rule, counter, meters));
+            active.push(ActiveRule { values, ..ActiveRule::new(rule, counter, meters) });
         }
         let rules = active;
         ActiveDomain {
@@ -424,12 +431,27 @@ impl ActiveRule {
             None if is_alone => KeyFrom::Entry(counted_by.trailing_zeros()),
             None => KeyFrom::Parts,
         };
-        let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
+        let part = Part::of_all(&rule).filter(|_| !rule.distinct);
+        let matched = OnceFlag::default();
         let is_plain = part == Some(Part::Enforced)
             && rule.soft == u64::MAX
             && rule.hold.is_none()
             && counter.local().is_some_and(|counter| counter.headroom == 0 && !counter.has_blocks());
-        Self { rule, counter, quota, window, unit, part, is_plain, keys_vary, key_from, meters, matched }
+        let values = None;
+        Self {
+            rule,
+            counter,
+            values,
+            quota,
+            window,
+            unit,
+            part,
+            is_plain,
+            keys_vary,
+            key_from,
+            meters,
+            matched,
+        }
     }
 
     /// Returns the counter and the key of a request, if that counter alone decides. It does not if limits that requests

@@ -1,0 +1,90 @@
+//! `distinct` in files: what is read, and what is refused.
+
+use super::support::{good, refused};
+use tollgate::rules::Config;
+
+fn below(descriptor: &str) -> String {
+    format!(
+        "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: address, descriptors: [ {{ {descriptor} }} ] }} ] }}"
+    )
+}
+
+fn limit(more: &str) -> String {
+    format!("rate_limit: {{ unit: hour, requests_per_unit: 10, distinct: true, {more} }}")
+}
+
+#[test]
+fn all_formats_read_distinct() {
+    let yaml = good(&below(&format!("key: user, {}", limit(""))));
+    let json = r#"{ "domain": "d", "tollgate": {}, "descriptors": [ { "key": "address", "descriptors": [ { "key": "user",
+        "rate_limit": { "unit": "hour", "requests_per_unit": 10, "distinct": true } } ] } ] }"#;
+    let toml = r#"
+        domain = "d"
+        tollgate = {}
+        [[descriptors]]
+        key = "address"
+        [[descriptors.descriptors]]
+        key = "user"
+        rate_limit = { unit = "hour", requests_per_unit = 10, distinct = true }
+    "#;
+    let json = Config::from_json("a.json", json).unwrap();
+    let toml = Config::from_toml("a.toml", toml).unwrap();
+    for config in [yaml, json, toml] {
+        let rule = &config.rules()[0];
+        assert!(rule.distinct && rule.counted_by == 0b01, "{rule:?}");
+    }
+    let config = good(&below(&format!("key: user, {}", limit("").replace("true", "false"))));
+    assert!(!config.rules()[0].distinct && config.rules()[0].counted_by == 0b11);
+    good(&below(&format!("key: user, ranges: [10.0.0.0/8], {}", limit(""))));
+    good(&below(&format!("key: user, value: 'a*', {}", limit(""))));
+    good(&below(&format!(
+        "key: user, {}",
+        limit("store: keyed, soft: 5, headers: false, enforced: 10%, name: users")
+    )));
+}
+
+#[test]
+fn bad_combinations_are_refused() {
+    let rows: &[(&str, &[&str])] = &[
+        ("algorithm: gcra", &["gcra counts no different values", "algorithm: fixed-window"]),
+        ("algorithm: sliding-window", &["sliding-window counts no different values"]),
+        ("store: sketch", &["the sketch store counts no different values", "store: compact or keyed"]),
+        ("store: redis", &["the redis store counts no different values", "store: compact or keyed"]),
+        ("block: 10m", &["fixed-window does not use block"]),
+        ("distinct: user", &["distinct"]),
+    ];
+    for (more, parts) in rows {
+        let limit = match more.starts_with("distinct") {
+            true => format!("rate_limit: {{ unit: hour, requests_per_unit: 10, {more} }}"),
+            false => limit(more),
+        };
+        refused(&below(&format!("key: user, {limit}")), &[parts]);
+    }
+    let unlimited = "key: user, rate_limit: { unlimited: true, distinct: true }";
+    refused(&below(unlimited), &[&["distinct cannot be used with unlimited: true"]]);
+    let zero = limit("").replace("10", "0");
+    refused(&below(&format!("key: user, {zero}")), &[&["the limit is 0", "remove it"]]);
+    let places: &[(&str, &[&str])] = &[
+        ("key: user, value: bob,", &["this descriptor has one value"]),
+        (
+            "key: user, value: 'b*', share_threshold: true,",
+            &["a count for all of its values", "share_threshold"],
+        ),
+        ("key: user, classes: { high: 100%, low: 50% },", &["cannot be used with classes"]),
+    ];
+    for (place, parts) in places {
+        refused(&below(&format!("{place} {}", limit(""))), &[parts]);
+    }
+    let tier = format!("key: user, tiers: {{ vip: {{ members: [ann], {} }} }}", limit(""));
+    refused(&below(&tier), &[&["cannot be used in a tier", "outside tiers"]]);
+    let prefix = "{ unit: hour, requests_per_unit: 10, distinct: true }";
+    let prefixes = format!("key: client, prefixes: {{ ipv4: {{ 32: {prefix} }}, ipv6: {{ 64: {prefix} }} }}");
+    refused(&below(&prefixes), &[&["cannot be used with prefixes"], &["cannot be used with prefixes"]]);
+    for charging in ["count-first", "count-denials"] {
+        let text = below(&format!("key: user, {}", limit("")));
+        let text = text.replace("tollgate: {}", &format!("tollgate: {{ charging: {charging} }}"));
+        refused(&text, &[&["cannot be used with charging", "use charging: all-or-nothing"]]);
+    }
+    let plain = below(&format!("key: user, {}", limit(""))).replace("tollgate: {}, ", "");
+    refused(&plain, &[&["distinct", "tollgate: {}"]]);
+}

@@ -1,0 +1,236 @@
+//! `distinct: true`: a limit on the number of different values of a key.
+
+use tollgate::rules::{Charging, Code, Descriptor, Verdict};
+
+use super::{Scene, code, one};
+
+type Entries<'a> = [(&'a str, &'a str); 2];
+
+/// A limit of three user names of an address in an hour.
+fn names(more: &str) -> String {
+    format!(
+        "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: address, descriptors: [ {{ key: user, rate_limit: \
+         {{ unit: hour, requests_per_unit: 3, distinct: true, {more} }} }} ] }} ] }}"
+    )
+}
+
+const fn of<'a>(address: &'a str, user: &'a str) -> Entries<'a> {
+    [("address", address), ("user", user)]
+}
+
+fn left(scene: &Scene, entries: &[(&str, &str)]) -> u32 {
+    scene.ask_n(entries, 0).status(0).remaining()
+}
+
+#[test]
+fn different_values_are_limited_and_known_ones_are_free() {
+    for more in
+        ["", "store: keyed", "store: keyed, max_keys: 100", "memory: 64KiB", "algorithm: fixed-window"]
+    {
+        let scene = Scene::new(&names(more));
+        for (attempt, name) in ["ann", "bob", "ann", "cid", "bob", "ann"].iter().enumerate() {
+            let answer = scene.ask_n(&of("A", name), 1 + 7 * attempt as u64);
+            assert!(answer.is_allowed(), "{more}: {name}");
+        }
+        let denied = scene.ask(&of("A", "dan"));
+        assert!(denied.is_denied() && code(&denied) == Code::OverLimit, "{more}");
+        assert_eq!(denied.retry_after().map(|wait| wait.as_secs()), Some(3_600));
+        assert!(scene.ask(&of("A", "dan")).is_denied(), "a denied value is not known");
+        assert_eq!(scene.admitted(&of("A", "bob"), 100), 100, "{more}");
+        assert_eq!((left(&scene, &of("A", "x")), left(&scene, &of("B", "x"))), (0, 3));
+        assert!(scene.ask(&of("B", "dan")).is_allowed(), "another address has its own count");
+        scene.advance(3_600);
+        assert_eq!(left(&scene, &of("A", "ann")), 3);
+        assert!(scene.ask(&of("A", "dan")).is_allowed(), "a new window knows no values");
+        assert_eq!(left(&scene, &of("A", "ann")), 2);
+    }
+}
+
+#[test]
+fn query_counts_no_value_and_explanation_neither() {
+    let scene = Scene::new(&names(""));
+    assert!(scene.ask_n(&of("A", "ann"), 0).is_allowed());
+    assert_eq!(left(&scene, &of("A", "ann")), 3);
+    let [entries, known] = [of("A", "ann"), of("A", "bob")];
+    assert!(scene.ask(&known).is_allowed());
+    for _ in 0..5 {
+        for (entries, units) in [(&entries, 2), (&known, 2)] {
+            let descriptors = [Descriptor::new(entries)];
+            let explained = scene.rules.explain("d", &descriptors, 1);
+            let rule = explained.rules().next().unwrap();
+            assert!(rule.rule().distinct && rule.key() == Some("A"));
+            assert_eq!(rule.applied().unwrap().decision().unwrap().remaining(), units);
+        }
+    }
+    assert_eq!(left(&scene, &of("A", "ann")), 2);
+}
+
+#[test]
+fn without_other_entries_all_requests_share_the_count() {
+    let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 2, distinct: true }"));
+    let admitted = |value: &str| scene.ask(&[("a", value)]).is_allowed();
+    assert_eq!(["x", "y", "z", "x", "y", "z"].map(admitted), [true, true, false, true, true, false]);
+}
+
+#[test]
+fn value_that_another_rule_denies_is_not_known() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 2, \
+                distinct: true } }, { key: all, rate_limit: { unit: minute, requests_per_unit: 1 } } ] }";
+    let scene = Scene::new(text);
+    let all = [("all", "x")];
+    assert!(scene.ask(&all).is_allowed());
+    for user in ["a", "b", "c", "d"] {
+        assert!(scene.ask_both(&[("user", user)], &all).is_denied());
+    }
+    assert_eq!(left(&scene, &[("user", "a")]), 2);
+    scene.advance(60);
+    assert!(scene.ask_both(&[("user", "a")], &all).is_allowed());
+    assert_eq!(left(&scene, &[("user", "a")]), 1, "the value is counted with the request");
+    // Both orders of the descriptors.
+    scene.advance(60);
+    assert!(scene.ask(&all).is_allowed());
+    assert!(scene.ask_both(&all, &[("user", "b")]).is_denied());
+    assert_eq!(left(&scene, &[("user", "a")]), 1);
+}
+
+#[test]
+fn one_request_may_name_several_values() {
+    let scene = Scene::new(&names(""));
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|user| of("A", user));
+    let ask = |all: &[&Entries<'_>]| {
+        let all: Vec<Descriptor<'_>> = all.iter().map(|entries| Descriptor::new(&entries[..])).collect();
+        scene.rules.check("d", &all).is_allowed()
+    };
+    assert!(ask(&[&a, &b]));
+    assert_eq!(left(&scene, &a), 1);
+    assert!(!ask(&[&a, &c, &d]), "one is left for two new values");
+    assert_eq!(left(&scene, &a), 1);
+    assert!(ask(&[&a, &b, &c]) && !ask(&[&a, &d]));
+}
+
+#[test]
+fn refund_keeps_the_value_and_its_unit() {
+    let scene = Scene::new(&names(""));
+    let entries = of("A", "ann");
+    let descriptors = [Descriptor::new(&entries)];
+    let answer = scene.rules.check("d", &descriptors);
+    scene.rules.refund(&descriptors, &answer);
+    assert_eq!(left(&scene, &entries), 2);
+    let other = of("A", "bob");
+    assert!(scene.rules.refund_n("d", &[Descriptor::new(&other)], 1));
+    assert_eq!(left(&scene, &entries), 2);
+    assert!(scene.ask(&entries).is_allowed());
+    assert_eq!(left(&scene, &entries), 2);
+}
+
+#[test]
+fn load_keeps_the_values_of_an_unchanged_limit() {
+    let scene = Scene::new(&names(""));
+    for user in ["a", "b", "c"] {
+        assert!(scene.ask(&of("A", user)).is_allowed());
+    }
+    scene.reload(&names(""));
+    scene.reload(&names("name: users"));
+    assert!(scene.ask(&of("A", "a")).is_allowed() && scene.ask(&of("A", "d")).is_denied());
+    // Another number keeps the count and the values.
+    scene.reload(&names("").replace("requests_per_unit: 3", "requests_per_unit: 4"));
+    assert!(scene.ask(&of("A", "a")).is_allowed());
+    assert_eq!(left(&scene, &of("A", "a")), 1);
+    assert!(scene.ask(&of("A", "d")).is_allowed() && scene.ask(&of("A", "e")).is_denied());
+    // Without `distinct`, the pairs have counts of their own, and then the values are new.
+    scene.reload(&names("").replace("distinct: true,", ""));
+    assert_eq!(scene.admitted(&of("A", "a"), 5), 3);
+    scene.reload(&names(""));
+    assert_eq!(left(&scene, &of("A", "a")), 3);
+    // Another period keeps the count, and knows no value.
+    assert!(scene.ask(&of("A", "a")).is_allowed());
+    scene.reload(&names("").replace("unit: hour", "unit: day"));
+    assert_eq!(left(&scene, &of("A", "a")), 2);
+    assert!(scene.ask(&of("A", "a")).is_allowed());
+    assert_eq!(left(&scene, &of("A", "a")), 1);
+}
+
+#[test]
+fn shadow_dry_run_and_quota_rules_count_values() {
+    let shadow = names("").replace("key: user,", "key: user, shadow_mode: true,");
+    let scene = Scene::new(&shadow);
+    for user in ["a", "b", "c", "d", "d", "a"] {
+        assert!(scene.ask(&of("A", user)).is_allowed());
+    }
+    scene.rules.for_each(|_, _, counts| {
+        assert_eq!((counts.allowed, counts.shadow_denied), (3, 2), "new values, and denied ones");
+    });
+    let verdict = |user| {
+        let entries = of("A", user);
+        let answer = scene.ask(&entries);
+        answer.limits().next().unwrap().verdict()
+    };
+    assert_eq!([verdict("a"), verdict("e")], [Verdict::Allowed, Verdict::ShadowDenied]);
+
+    let scene = Scene::new(&names("").replace("tollgate: {}", "tollgate: { shadow: true }"));
+    for user in ["a", "b", "c", "d"] {
+        assert!(scene.ask(&of("A", user)).is_allowed());
+    }
+    assert_eq!(left(&scene, &of("A", "a")), 0);
+
+    let scene = Scene::new(&names("").replace("key: user,", "key: user, quota_mode: true,"));
+    assert_eq!(
+        ["a", "b", "c", "d", "a"].map(|user| scene.ask(&of("A", user)).is_allowed()),
+        [true, true, true, false, true]
+    );
+}
+
+#[test]
+fn soft_limit_marks_new_values_beyond_it() {
+    let scene = Scene::new(&names("soft: 1"));
+    let mark = |user| scene.ask(&of("A", user)).is_soft_limited();
+    assert_eq!(["a", "b", "a", "c"].map(mark), [false, true, false, true]);
+}
+
+#[test]
+fn half_of_the_keys_may_be_enforced() {
+    let scene = Scene::new(&names("enforced: 50%"));
+    let mut denied = 0;
+    for address in 0..200 {
+        let address = address.to_string();
+        for user in ["a", "b", "c"] {
+            assert!(scene.ask(&of(&address, user)).is_allowed());
+        }
+        denied += usize::from(scene.ask(&of(&address, "d")).is_denied());
+    }
+    assert!((60..140).contains(&denied), "{denied}");
+}
+
+#[test]
+fn other_limits_of_the_descriptor_count_as_always() {
+    let text = names("")
+        .replace("rate_limit: {", "rate_limits: [ { name: pair, unit: hour, requests_per_unit: 4 }, {");
+    let text = text.replace("distinct: true,  } }", "distinct: true } ] }");
+    let scene = Scene::new(&text);
+    assert_eq!(scene.admitted(&of("A", "a"), 9), 4, "four requests of the pair");
+    assert_eq!(["b", "c", "d"].map(|user| scene.ask(&of("A", user)).is_allowed()), [true, true, false]);
+}
+
+#[test]
+fn charging_that_counts_denials_is_refused() {
+    for charging in [Charging::CountFirst, Charging::CountDenials] {
+        let error = Scene::try_new(&names(""), Some(charging)).err().unwrap().to_string();
+        assert!(
+            error.contains("distinct counts no value that is denied; use charging: all-or-nothing"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn example_of_the_guide_limits_names_and_tries() {
+    let guide = include_str!("../../../src/guide/distinct_values.md");
+    let text = guide.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let scene = Scene::new(text);
+    let of = |user| [("remote_address", "192.0.2.1"), ("user_name", user)];
+    assert_eq!(scene.admitted(&of("alice"), 9), 5, "five tries a minute");
+    let names: Vec<String> = (0..20).map(|user| user.to_string()).collect();
+    assert_eq!(names.iter().filter(|user| scene.ask(&of(user)).is_allowed()).count(), 9);
+    scene.advance(60);
+    assert_eq!((scene.admitted(&of("alice"), 9), scene.admitted(&of("bob"), 9)), (5, 0));
+}
