@@ -17,9 +17,9 @@ use tollgate::redis::{
     OnFailure,
 };
 use tollgate::{
-    Algorithm, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, LimitKind,
-    ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
-    TokenBucket,
+    Algorithm, Block, Blocked, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue,
+    LimitKind, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow,
+    Timestamp, TokenBucket,
 };
 #[cfg(feature = "calendar")]
 use tollgate::{Calendar, CalendarWindow};
@@ -84,16 +84,25 @@ fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Subject {
         // Most of these intervals are not whole numbers of microseconds.
         9 => subject(LeakyBucketQueue::new(Quota::per_second(few).burst(quota.burst_size()))),
         10 => subject(TokenBucket::new(Quota::per_minute(few).burst(quota.burst_size()))),
+        // The model of this process rounds intervals that are no multiple of a quarter of a nanosecond.
+        12 => {
+            let quota = Quota::new(1, quota.period()).burst(quota.burst_size());
+            let first = Duration::from_micros(1 + at_us % 3_000_000);
+            subject(Blocked::new(
+                quota,
+                Block::of(first).at_most(first * u32::from(parts != 1) * parts + first),
+            ))
+        }
         #[cfg(feature = "calendar")]
-        12 => subject(of_berlin(CalendarPeriod::Day, few)),
+        13 => subject(of_berlin(CalendarPeriod::Day, few)),
         #[cfg(feature = "calendar")]
-        13 => subject(of_berlin(CalendarPeriod::Month { day: 31 }, few)),
+        14 => subject(of_berlin(CalendarPeriod::Month { day: 31 }, few)),
         _ => subject(LeakyBucketMeter::new(Quota::per_hour(few).burst(quota.burst_size()))),
     }
 }
 
 /// The number of kinds that [`made`] knows.
-const KINDS: u8 = if cfg!(feature = "calendar") { 14 } else { 12 };
+const KINDS: u8 = if cfg!(feature = "calendar") { 15 } else { 13 };
 
 #[cfg(feature = "calendar")]
 fn of_berlin(period: CalendarPeriod, limit: u64) -> CalendarWindow {
@@ -142,7 +151,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// The figures of a decision in whole microseconds, rounded up.
-fn figures(decision: &Decision) -> [Option<u128>; 6] {
+fn figures(decision: &Decision) -> [Option<u128>; 7] {
     let us = |time: Duration| time.as_nanos().div_ceil(1_000);
     [
         Some(u128::from(decision.is_allowed()) + 2 * u128::from(decision.is_never())),
@@ -151,6 +160,7 @@ fn figures(decision: &Decision) -> [Option<u128>; 6] {
         decision.retry_after().map(us),
         Some(us(decision.reset_after())),
         Some(us(decision.delay())),
+        Some(decision.is_block().into()),
     ]
 }
 
@@ -210,8 +220,9 @@ fn alike(
             Step::Check(_, cost) | Step::Peek(_, cost) => {
                 let checks = matches!(step, Step::Check(..));
                 let decision = if checks { ours.check(cost, now) } else { ours.peek(cost, now) };
-                // A model and a server at a given time have no public peek. A check of a cost that is denied is one.
-                if !checks && decision.is_allowed() && cost > 0 {
+                // A model and a server at a given time have no public peek. A check of a cost that is denied is one,
+                // unless it starts a block.
+                if !checks && ((decision.is_allowed() && cost > 0) || limit.block().is_some()) {
                     continue;
                 }
                 let answer = model.at(now).check_n(key, cost);

@@ -1,5 +1,6 @@
 //! Limits that several processes share through Redis. Tests of connections and faults use real servers.
 
+mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;
 mod clients;

@@ -79,7 +79,7 @@ impl Transport for Fake {
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
         let limits = call.plan.parts().iter().map(|part| match part.windows() {
-            None => LimitState::Pace { ahead: 0 },
+            None => LimitState::Pace { ahead: 0, is_blocked: false },
             Some(_) => LimitState::Windows { start_us: 0, previous: 0, current: 0 },
         });
         self.act(call, Reply { granted: 1, now_us: 0, limits: limits.collect() }).await

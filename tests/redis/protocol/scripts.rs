@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tollgate::redis::{Client, Error, ErrorKind};
-use tollgate::{FixedWindow, LimitKind, MinimumSpacing, Quota, SlidingLog, SubWindow, TokenBucket};
+use tollgate::{Block, FixedWindow, LimitKind, MinimumSpacing, Quota, SlidingLog, SubWindow, TokenBucket};
 use tollgate_testing::redis::{Cluster, Server};
 
 use super::*;
@@ -172,13 +172,17 @@ fn script_and_model_agree() {
     assert_agree(400, 0x5C41, prop::collection::vec(limits(), 1..=3), steps());
 }
 
+fn blocked(quota: Quota, first: Duration) -> Limit {
+    Limit::gcra(quota).with_block(Block::of(first).at_most(first * 3)).unwrap()
+}
+
 /// Limits of several kinds.
 fn many_limits() -> impl Strategy<Value = [Limit; 2]> {
     let limit = prop_oneof![6 => 1_u64..=12, 3 => 13_u64..=300];
     let period_us = select(vec![1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000]);
     let start = prop_oneof![Just(0_u64), Just(1_700_000_000_000_000), 0_u64..10_000_000];
     let burst = prop_oneof![1 => Just(None), 1 => (1_u64..=30).prop_map(Some)];
-    let kind = (0_u8..12, select(vec![1_u32, 2, 3, 5, 12, 60, 600]), start);
+    let kind = (0_u8..14, select(vec![1_u32, 2, 3, 5, 12, 60, 600]), start);
     let many = (kind, limit.clone(), limit, period_us, burst).prop_map(
         |((kind, parts, start), limit, other, period_us, burst)| {
             let at = Timestamp::from_nanos(start * 1_000);
@@ -194,6 +198,12 @@ fn many_limits() -> impl Strategy<Value = [Limit; 2]> {
                     8 => FixedWindow::from_first_use(quota).into(),
                     9 => TokenBucket::interval(quota).into(),
                     10 => TokenBucket::aligned(quota, at).into(),
+                    11 | 12 => {
+                        // Also blocks that were shorter or longer, and quotas that changed with them.
+                        let first = Duration::from_micros(1 + start % 50_000_000 * limit);
+                        let block = Block::of(first).at_most(first * (1 + parts * 25 % 16_384));
+                        Limit::gcra(quota).with_block(block).unwrap()
+                    }
                     _ => TokenBucket::aligned_adaptive(quota, at).into(),
                 }
             })
@@ -321,6 +331,7 @@ fn check_at_server_time_and_model_agree() {
         TokenBucket::interval(quota).into(),
         TokenBucket::aligned(quota, at).into(),
         TokenBucket::aligned_adaptive(quota, at).into(),
+        blocked(quota, Duration::from_millis(15)),
     ];
     let pairs = kinds.iter().flat_map(|first| kinds.iter().map(move |second| vec![*first, *second]));
     for (index, limits) in kinds.iter().map(|limit| vec![*limit]).chain(pairs).enumerate() {
@@ -350,7 +361,7 @@ fn text_states_are_read_and_replaced() {
             Limit::gcra(Quota::per_minute(10)),
             "g0",
             format!("6000000 1 {now_us} 12000000"),
-            LimitState::Pace { ahead: 18_000_000 },
+            LimitState::Pace { ahead: 18_000_000, is_blocked: false },
             32,
         ),
         // 32 bytes.
@@ -358,7 +369,7 @@ fn text_states_are_read_and_replaced() {
             Limit::gcra(Quota::per_minute(10)),
             "g0",
             format!("600000 1 {now_us} 120000"),
-            LimitState::Pace { ahead: 7_200_000 },
+            LimitState::Pace { ahead: 7_200_000, is_blocked: false },
             32,
         ),
         // The debt of two units under another interval.
@@ -366,7 +377,7 @@ fn text_states_are_read_and_replaced() {
             Limit::gcra(Quota::per_minute(10)),
             "g0",
             format!("1000000 1 {now_us} 2000000"),
-            LimitState::Pace { ahead: 18_000_000 },
+            LimitState::Pace { ahead: 18_000_000, is_blocked: false },
             32,
         ),
         (
@@ -543,8 +554,9 @@ async fn copy_late<T: Transport>(server: [&T; 2], limit: Limit) {
 #[tokio::test]
 async fn late_copy_of_a_moved_key_changes_nothing() {
     let quota = Quota::per_day(10);
-    let limits: [Limit; 10] = [
+    let limits: [Limit; 11] = [
         Limit::gcra(quota),
+        blocked(quota, Duration::from_secs(60)),
         Limit::fixed_window(quota),
         Limit::sliding_window(quota).strict(),
         SlidingLog::new(quota).into(),

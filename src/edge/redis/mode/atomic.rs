@@ -102,6 +102,8 @@ impl<T: Transport> Builder<T> {
     ///   1, 10, 100, … microseconds that divides it.
     /// - sub-windows whose parts are not a whole number of microseconds, or whose limit is 2^48 or more.
     /// - a spacing of zero or above 71 years, and times of alignment that are not a whole number of microseconds.
+    /// - blocks that are not a whole number of microseconds, or that take 71 years together with the burst. At rates above
+    ///   1,000 units a second, the bound can be lower.
     /// - buckets with an adaptive start whose limit times period, in microseconds, is 2^53 or more.
     pub fn atomic(self) -> Result<AtomicLimiter, QuotaError> {
         AtomicLimiter::new(self)

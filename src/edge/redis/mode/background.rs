@@ -19,7 +19,9 @@ pub(crate) fn can_decide_here(mode: &str, limit: &Limit) -> Result<(), QuotaErro
     const LATE: &str =
         "a unit would be counted at the time of the call to the server, and not of its request";
     const SLIDES: &str = "SlidingWindow";
+    const UNSEEN: &str = "a denial here would block the key in this process only";
     let (name, reason, instead) = match limit.kind() {
+        _ if limit.block().is_some() => ("GCRA with a block", UNSEEN, "a limit without the block"),
         LimitKind::Gcra
         | LimitKind::TokenBucket
         | LimitKind::LeakyBucketMeter

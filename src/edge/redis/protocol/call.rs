@@ -111,6 +111,8 @@ pub enum LimitState {
     Pace {
         /// In ticks.
         ahead: u64,
+        /// Whether the key is in a block.
+        is_blocked: bool,
     },
     /// The units in the current window, and in the previous window.
     Windows {

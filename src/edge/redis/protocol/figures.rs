@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use super::call::{LimitState, Reply};
 use super::exact::EXACT;
-use super::plan::{Arithmetic, Pace, Part, Plan, Windows};
+use super::kinds::{Blocks, Pace};
+use super::plan::{Arithmetic, Part, Plan, Windows};
 use crate::algorithm::LimitKind;
 use crate::base::clock::Timestamp;
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -87,7 +88,8 @@ impl Part {
     /// The units left.
     fn left(&self, standing: &LimitState, now_us: u64) -> u64 {
         match (self.kind, *standing) {
-            (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => pace.left(ahead),
+            (Arithmetic::Pace(pace), LimitState::Pace { ahead, .. }) => pace.left(ahead),
+            (Arithmetic::Blocked(blocks), LimitState::Pace { ahead, .. }) => blocks.pace.left(ahead),
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
                 windows.left(previous, current, windows.until_end_us(start_us, now_us).min(windows.period_us))
             }
@@ -121,7 +123,7 @@ impl Part {
         let now_us = reply.now_us;
         let remaining = self.left(standing, now_us);
         let facts = match (self.kind, *standing) {
-            (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => {
+            (Arithmetic::Pace(pace), LimitState::Pace { ahead, .. }) => {
                 let mut facts = pace.facts(ahead, remaining, outcome, cost);
                 if let (LimitKind::LeakyBucketQueue, Facts::Plain { delay_ns, .. }) =
                     (self.limit.kind(), &mut facts)
@@ -130,6 +132,14 @@ impl Part {
                     *delay_ns = pace.ns(ahead.saturating_sub(charged));
                 }
                 facts
+            }
+            (Arithmetic::Blocked(Blocks { pace, .. }), LimitState::Pace { ahead, is_blocked }) => {
+                match pace.facts(ahead, remaining, outcome, cost) {
+                    Facts::Plain { retry_ns, reset_ns, .. } if is_blocked && outcome == Outcome::Denied => {
+                        pace.blocked(retry_ns, reset_ns, cost)
+                    }
+                    facts => facts,
+                }
             }
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
                 let to_end_us = windows.until_end_us(start_us, now_us);
@@ -193,6 +203,19 @@ impl Pace {
     /// Converts ticks to nanoseconds. The result is whole microseconds, because times are given in microseconds.
     const fn ns(&self, ticks: u64) -> u64 {
         ticks.div_ceil(self.scale).saturating_mul(NS)
+    }
+
+    /// Returns the figures of a denial in a block: those of an arrival time, because they tell a block. They give the same
+    /// wait and reset, in whole microseconds.
+    fn blocked(&self, retry_ns: u64, reset_ns: u64, cost: u64) -> Facts {
+        // A tick of `1 / scale` microseconds is 1,000 ticks of `1 / scale` nanoseconds.
+        let interval = self.interval.saturating_mul(NS);
+        let ticks = |ns: u64| ns.saturating_mul(self.scale);
+        let (ahead, wait) = (ticks(reset_ns), ticks(retry_ns));
+        let capacity = ahead.saturating_sub(wait).saturating_add(interval.saturating_mul(cost));
+        // The scale is at most 2^30.
+        let scale = u32::try_from(self.scale).unwrap_or(u32::MAX);
+        Facts::Pace { ahead, interval, capacity, scale, queued: false, mark: 1 }
     }
 
     const fn facts(&self, ahead: u64, remaining: u64, outcome: Outcome, cost: u64) -> Facts {

@@ -278,7 +278,12 @@ pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
     let mut limits = SmallVec::new();
     for part in call.plan.parts() {
         let (standing, others) = match (part.kind, rest) {
-            (Arithmetic::Pace(_), &[ahead, ref others @ ..]) => (LimitState::Pace { ahead }, others),
+            (Arithmetic::Pace(_), &[ahead, ref others @ ..]) => {
+                (LimitState::Pace { ahead, is_blocked: false }, others)
+            }
+            (Arithmetic::Blocked(_), &[ahead, blocked, ref others @ ..]) => {
+                (LimitState::Pace { ahead, is_blocked: blocked > 0 }, others)
+            }
             (Arithmetic::Windows(_), &[start_us, previous, current, ref others @ ..]) => {
                 (LimitState::Windows { start_us, previous, current }, others)
             }

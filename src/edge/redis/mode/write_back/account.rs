@@ -385,7 +385,7 @@ impl Account {
         self.asked = None;
         let Some(standing) = reply.limits.first() else { return Learnt::Present { overshoot: 0 } };
         let (used, over, room, is_present) = match (&self.part.kind, standing) {
-            (Arithmetic::Pace(pace), LimitState::Pace { ahead }) => {
+            (Arithmetic::Pace(pace), LimitState::Pace { ahead, .. }) => {
                 let room = pace.capacity.saturating_sub(*ahead) / pace.interval;
                 let used = ahead.div_ceil(pace.interval);
                 (used, used.saturating_sub(self.most()), room, true)
@@ -589,8 +589,11 @@ mod tests {
         assert_eq!(account.left(), 10, "the share holds half of the burst");
         assert!(account.ask(false, 0).is_some());
         // Four units beyond the burst, 100,000 ticks each.
-        let reply =
-            Reply { granted: 10, now_us: 1, limits: smallvec![LimitState::Pace { ahead: 2_400_000 }] };
+        let reply = Reply {
+            granted: 10,
+            now_us: 1,
+            limits: smallvec![LimitState::Pace { ahead: 2_400_000, is_blocked: false }],
+        };
         let learnt = account.answered(&reply, 2, 1, 9 * SECOND);
         assert_eq!(learnt, Learnt::Present { overshoot: 4 });
         assert_eq!((account.left(), account.pending()), (0, 0));

@@ -3,11 +3,15 @@
 //! Times are whole microseconds, so a period or a part that is not a whole number of them is an error, which names the
 //! nearest values that work. Only a spacing is rounded, up, which denies more and never admits more.
 
+mod blocked;
 mod calendar;
+mod pace;
 
 use std::time::Duration;
 
+pub(crate) use self::blocked::Blocks;
 pub(crate) use self::calendar::CalendarPeriods;
+pub(crate) use self::pace::Pace;
 use super::exact::{EXACT, MOST, above, period_us};
 use crate::algorithm::SubWindow;
 use crate::base::clock::{Timestamp, saturating_nanos};
@@ -20,7 +24,7 @@ const DECIDE: &str = include_str!("decide.lua");
 const DECISION: &str = "-- The decision is between these two parts.\n";
 
 /// The kinds with their texts. A script contains the texts that its plan needs.
-const TEXTS: [(&[&str], &str); 7] = [
+const TEXTS: [(&[&str], &str); 8] = [
     (&["g"], include_str!("pace.lua")),
     (&["f", "s", "S"], include_str!("windows.lua")),
     (&["l"], include_str!("log.lua")),
@@ -28,10 +32,11 @@ const TEXTS: [(&[&str], &str); 7] = [
     (&["m"], include_str!("spacing.lua")),
     (&["i", "a", "A"], include_str!("batches.lua")),
     (&["c"], include_str!("calendar.lua")),
+    (&["b"], include_str!("blocked.lua")),
 ];
 
 /// The names of the kinds, and for each the index of its text, and how many numbers a reply has.
-const KINDS: [(&str, usize, usize); 12] = [
+const KINDS: [(&str, usize, usize); 13] = [
     ("g", 0, 1),
     ("f", 1, 3),
     ("s", 1, 3),
@@ -44,6 +49,7 @@ const KINDS: [(&str, usize, usize); 12] = [
     ("a", 5, 2),
     ("A", 5, 2),
     ("c", 6, 2),
+    ("b", 7, 2),
 ];
 
 /// The questions that a script for one or two limits answers.

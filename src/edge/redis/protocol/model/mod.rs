@@ -8,14 +8,19 @@
 //!    time that refills a burst, or more than a whole window. So a clock that ran ahead does not lock out a client for
 //!    long. The corrected state is written even if the request is denied.
 //!
+//! *Blocks.* The end of a block is part of the theoretical arrival time, so the same holds for it. After a step back, a block
+//! lasts for at most its length plus the time that refills a burst, from the step on.
+//!
 //! *Quotas that change.* A GCRA state contains the interval with which it was written. Under another interval, the debt
 //! is converted unit for unit, rounded up (except 2^-25 of a unit), and is paid at the new rate. Limiters with
 //! different quotas can share a state, for example two versions of a program. In any interval of time, they together
 //! admit at most the larger burst, plus the higher rate times the length of the interval. Windows of the same period
 //! are counted together under any limit. The name of a state contains the period, so each period has its own count, and
-//! a changed period begins with an empty count.
+//! a changed period begins with an empty count. A block that has begun keeps its end under every quota; if the limit's
+//! longest block is shorter, the block has that length from its beginning.
 
 mod batches;
+mod blocked;
 mod calendar;
 mod log;
 mod pace;
@@ -26,13 +31,15 @@ mod windows;
 use std::collections::VecDeque;
 
 use self::batches::BatchesView;
+use self::blocked::BlockedView;
 use self::calendar::CalendarView;
 use self::log::LogView;
 use self::parts::{Counts, PartsView};
 use self::spacing::SpacingView;
 use super::call::{LimitState, Question, Reply};
 use super::exact::{EXACT, LAST_US, MAX_DEBT};
-use super::plan::{Arithmetic, Pace, Part, Plan, StateName, Windows};
+use super::kinds::Pace;
+use super::plan::{Arithmetic, Part, Plan, StateName, Windows};
 
 /// How much longer than necessary keys are kept: first if the server's clock gives the time, second if the call does.
 pub(crate) const MARGINS_US: [u64; 2] = [1_000_000, 60_000_000];
@@ -77,6 +84,15 @@ enum StoredState {
         ends_us: u64,
         used: u64,
     },
+    Blocked {
+        t_us: u64,
+        /// How far the theoretical arrival time is ahead of it, without the block.
+        alone: u64,
+        interval: u64,
+        scale: u64,
+        mark: u64,
+        rest_us: u64,
+    },
 }
 
 /// The total that a process posted in an epoch.
@@ -102,7 +118,7 @@ struct View {
     left: u64,
     /// Whether the state was moved back from the future.
     healed: bool,
-    /// Whether units were charged or taken back.
+    /// Whether units were charged or taken back, or a block began.
     is_changed: bool,
 }
 
@@ -114,6 +130,7 @@ enum Now {
     Spacing(SpacingView),
     Batches(BatchesView),
     Calendar(CalendarView),
+    Blocked(BlockedView),
 }
 
 /// Answers a question.
@@ -134,7 +151,7 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
     match *ask {
         Question::Peek { .. } => {}
         Question::Check { cost } if cost <= left => charge(cost.min(EXACT - 1), &mut views),
-        Question::Check { .. } => {}
+        Question::Check { cost } => views.iter_mut().for_each(|view| view.block(cost)),
         Question::Force { cost } => charge(cost.min(EXACT - 1), &mut views),
         Question::Lease { least, wanted, share } => {
             let least = least.max(1);
@@ -187,6 +204,7 @@ impl KeyState {
                 Some(StoredState::Parts(counts)) => counts.until_us(part),
                 Some(StoredState::Spacing { came_us, next_us, .. }) => *came_us.max(next_us),
                 Some(StoredState::Batches { ends_us, used }) => BatchesView::until_us(part, *ends_us, *used),
+                Some(state @ StoredState::Blocked { .. }) => BlockedView::until_us(part, state, now_us),
                 None => 0,
             };
             posts.max(until_us.saturating_sub(now_us))
@@ -285,6 +303,7 @@ fn view(part: &Part, state: Option<StoredState>, now_us: u64) -> View {
         Arithmetic::Spacing(spacing) => SpacingView::view(spacing, state, now_us),
         Arithmetic::Batches(batches) => BatchesView::view(batches, state, now_us),
         Arithmetic::Calendar(periods) => CalendarView::view(periods, state, now_us),
+        Arithmetic::Blocked(blocks) => BlockedView::view(blocks, state, now_us),
     }
 }
 
@@ -321,6 +340,7 @@ impl View {
             Now::Spacing(spacing) => spacing.charge(units, now_us),
             Now::Batches(batches) => batches.charge(units),
             Now::Calendar(calendar) => calendar.charge(units),
+            Now::Blocked(blocked) => blocked.charge(units),
         };
         self.is_changed |= charged > 0;
         charged
@@ -328,13 +348,7 @@ impl View {
 
     fn refund(&mut self, units: u64, at_us: u64, now_us: u64) -> u64 {
         let back = match &mut self.now {
-            Now::Pace { pace, ahead } => {
-                let own = units.min(MAX_DEBT / pace.interval) * pace.interval;
-                let paid = now_us.saturating_sub(at_us).saturating_mul(pace.scale);
-                let back = own.saturating_sub(paid).min(*ahead);
-                *ahead -= back;
-                back.div_ceil(pace.interval)
-            }
+            Now::Pace { pace, ahead } => pace.refund(ahead, units, at_us, now_us),
             Now::Windows { windows, index, current, .. } if at_us / windows.period_us == *index => {
                 let back = units.min(*current);
                 *current -= back;
@@ -346,9 +360,17 @@ impl View {
             Now::Spacing(spacing) => spacing.refund(units, at_us, now_us),
             Now::Batches(batches) => batches.refund(units, at_us),
             Now::Calendar(calendar) => calendar.refund(units, at_us),
+            Now::Blocked(blocked) => blocked.refund(units, at_us, now_us),
         };
         self.is_changed |= back > 0;
         back
+    }
+
+    /// Starts the block of a denied check, if this limit has blocks and denies it.
+    fn block(&mut self, cost: u64) {
+        if let Now::Blocked(blocked) = &mut self.now {
+            self.is_changed |= blocked.block(cost);
+        }
     }
 
     /// Returns whether a call that granted these units writes this state. GCRA and windows are also written if the call
@@ -370,13 +392,14 @@ impl View {
             Now::Spacing(spacing) => spacing.state(),
             Now::Batches(batches) => batches.state(),
             Now::Calendar(calendar) => calendar.state(),
+            Now::Blocked(blocked) => blocked.state(now_us),
         }
     }
 
     /// Returns the figures of the reply. `cost` units did not fit, if they are more than those left.
     fn standing(&self, cost: u64, now_us: u64) -> LimitState {
         match &self.now {
-            &Now::Pace { ahead, .. } => LimitState::Pace { ahead },
+            &Now::Pace { ahead, .. } => LimitState::Pace { ahead, is_blocked: false },
             &Now::Windows { windows, index, current, previous } => {
                 LimitState::Windows { start_us: index * windows.period_us, previous, current }
             }
@@ -385,6 +408,7 @@ impl View {
             Now::Spacing(spacing) => spacing.standing(now_us),
             Now::Batches(batches) => batches.standing(),
             Now::Calendar(calendar) => calendar.standing(),
+            Now::Blocked(blocked) => blocked.standing(),
         }
     }
 }

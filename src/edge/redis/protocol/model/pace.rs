@@ -2,7 +2,7 @@
 
 use super::{Now, StoredState, View};
 use crate::edge::redis::protocol::exact::MAX_DEBT;
-use crate::edge::redis::protocol::plan::Pace;
+use crate::edge::redis::protocol::kinds::Pace;
 
 impl Pace {
     pub(super) fn view(&self, state: Option<StoredState>, now_us: u64) -> View {
@@ -26,9 +26,18 @@ impl Pace {
         View::new(self.left(ahead), healed, Now::Pace { pace: *self, ahead })
     }
 
+    /// Takes units back, as far as time has not paid for them. Returns their number; a part of a unit counts as one.
+    pub(super) fn refund(&self, ahead: &mut u64, units: u64, at_us: u64, now_us: u64) -> u64 {
+        let own = units.min(MAX_DEBT / self.interval) * self.interval;
+        let paid = now_us.saturating_sub(at_us).saturating_mul(self.scale);
+        let back = own.saturating_sub(paid).min(*ahead);
+        *ahead -= back;
+        back.div_ceil(self.interval)
+    }
+
     /// Returns the debt in ticks of this interval, unit for unit and rounded up. The calculation keeps each product
     /// below 2^53.
-    fn convert(&self, ahead: u64, interval: u64) -> u64 {
+    pub(super) fn convert(&self, ahead: u64, interval: u64) -> u64 {
         const SMALL: u64 = 1 << 26;
         let (units, part) = (ahead / interval, ahead % interval);
         let (mut from, mut to) = (1, 1);

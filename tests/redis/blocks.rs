@@ -1,0 +1,229 @@
+//! Blocks on a server: a denial in one process blocks the key for all of them, and no block outlives its stated end.
+//!
+//! `kinds` compares them with the blocks of this process, and `protocol::scripts` compares the script with its model.
+
+use std::time::Duration;
+
+use tollgate::redis::{
+    BlockingAtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, ErrorKind, InProcess, Limit,
+    OnFailure,
+};
+use tollgate::{Block, FixedWindow, ManualClock, Quota, Timestamp};
+use tollgate_testing::redis::Server;
+
+const START: u64 = 1_800_000_000;
+const MINUTE: u64 = 60;
+const DAY: u64 = 86_400;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_secs(START + seconds)
+}
+
+/// Five a minute; the first block has ten minutes, the longest an hour.
+fn logins() -> Limit {
+    Limit::gcra(Quota::per_minute(5))
+        .with_block(Block::of(secs(10 * MINUTE)).at_most(secs(60 * MINUTE)))
+        .unwrap()
+}
+
+/// A model of a server, or a server. Each limiter on it is one process.
+enum Host {
+    Model(BlockingInProcess),
+    Real(Server),
+}
+
+impl Host {
+    fn process(&self, limits: &[Limit]) -> BlockingAtomicLimiter {
+        macro_rules! of {
+            ($client:expr) => {{
+                let mut builder = $client.limiter("login", limits[0]).timeout(secs(20));
+                for limit in &limits[1..] {
+                    builder = builder.and(*limit);
+                }
+                builder.on_failure(OnFailure::Closed).atomic().unwrap()
+            }};
+        }
+        match self {
+            Self::Model(model) => of!(model),
+            Self::Real(server) => of!(BlockingClient::open(&server.url()).unwrap()),
+        }
+    }
+}
+
+/// Runs a test on a model of a server, and on a server if there is one.
+fn on_each(test: impl Fn(&Host)) {
+    test(&Host::Model(InProcess::new(ManualClock::default()).blocking()));
+    if let Some(server) = Server::start() {
+        test(&Host::Real(server));
+    }
+}
+
+/// The wait of a check of one unit, if it is denied by a block.
+fn blocked_for(limiter: &BlockingAtomicLimiter, seconds: u64) -> Option<Duration> {
+    let answer = limiter.at(at(seconds)).check("mallory");
+    assert_eq!(answer.by(), DecidedBy::Server);
+    assert_eq!(answer.is_denied(), answer.decision().is_block(), "each denial here is a block");
+    answer.retry_after().filter(|_| answer.is_denied())
+}
+
+#[test]
+fn denial_in_one_process_blocks_the_key_in_all() {
+    on_each(|host| {
+        let [one, two] = [host.process(&[logins()]), host.process(&[logins()])];
+        assert!(one.at(at(0)).check_n("mallory", 5).is_allowed());
+        assert_eq!(blocked_for(&two, 1), Some(secs(600)));
+        assert_eq!(blocked_for(&one, 2), Some(secs(599)), "a denial does not extend the block");
+        assert!(one.at(at(2)).check("alice").is_allowed());
+        assert!(!one.at(at(600)).check_n("mallory", 6).decision().is_block(), "it is never admitted");
+        assert_eq!(blocked_for(&one, 600), Some(secs(1)));
+        assert_eq!(blocked_for(&two, 601), None, "one unit is free");
+        // Each block is twice as long, up to the longest.
+        let mut end = 601;
+        for minutes in [20, 40, 60, 60] {
+            assert_eq!(blocked_for(&two, end), Some(secs(minutes * MINUTE)));
+            assert_eq!(blocked_for(&one, end + minutes * MINUTE - 1), Some(secs(1)));
+            end += minutes * MINUTE;
+            assert_eq!(blocked_for(&one, end), None);
+        }
+        // The key owes nothing for as long as its last block was, and starts again with the first length.
+        let quiet = end + MINUTE + 60 * MINUTE;
+        assert!(one.at(at(quiet)).check_n("mallory", 5).is_allowed());
+        assert_eq!(blocked_for(&one, quiet), Some(secs(600)));
+    });
+}
+
+#[test]
+fn first_denial_writes_once_and_later_ones_write_nothing() {
+    let Some(server) = Server::start() else { return };
+    let dirty = || -> u64 {
+        let info: String = server.command(&["INFO", "persistence"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let limiter = BlockingClient::open(&server.url()).unwrap();
+    let limiter = limiter.limiter("login", logins()).timeout(secs(20)).atomic().unwrap();
+    assert!(limiter.check_n("a", 5).is_allowed());
+    let before = dirty();
+    assert!(limiter.check("a").decision().is_block());
+    assert_eq!(dirty(), before + 1);
+    for cost in [1, 2, 5, 6] {
+        assert!(limiter.check_n("a", cost).is_denied());
+    }
+    assert!(limiter.peek("a").decision().is_block());
+    assert_eq!(dirty(), before + 1);
+    let life_ms: u64 = server.command(&["PTTL", "tollgate:v1:{login|a}:b0"]);
+    // The block, the rest of the burst, and the quiet time.
+    let whole_ms = 1_000 * (600 + 48 + 600);
+    assert!((whole_ms - 20_000..=whole_ms + 2_000).contains(&life_ms), "{life_ms}");
+    server.command::<()>(&["SET", "tollgate:v1:{login|a}:b0", "x"]);
+    assert_eq!(limiter.charge_unchecked("a", 1).unwrap_err().kind(), ErrorKind::Reply);
+}
+
+/// A peek asks the server for its own time, which the test of a model moves.
+#[test]
+fn peek_and_refund_start_and_end_no_block() {
+    let clock = ManualClock::new(at(0));
+    let limiter = InProcess::new(clock.clone()).blocking().limiter("login", logins()).atomic().unwrap();
+    let charge = limiter.check_n("a", 5);
+    assert!(limiter.peek("a").is_denied() && !limiter.peek("a").decision().is_block());
+    clock.advance(secs(1));
+    assert_eq!(limiter.refund("a", &charge).unwrap(), 5, "a part of a unit counts as one");
+    let charge = limiter.check_n("a", 5);
+    assert!(limiter.check("a").decision().is_block());
+    assert_eq!(limiter.refund("a", &charge).unwrap(), 0);
+    assert_eq!(limiter.peek("a").retry_after(), Some(secs(600)));
+    clock.advance(secs(600));
+    assert!(limiter.peek("a").is_allowed() && limiter.peek_n("a", 2).is_denied());
+    assert!(limiter.check("a").is_allowed());
+    // Each unit that is charged without a check is paid after the block.
+    assert!(limiter.check("a").decision().is_block());
+    assert!(limiter.charge_unchecked("a", 2).unwrap().is_allowed());
+    assert_eq!(limiter.check("a").retry_after(), Some(secs(1_200 + 24)));
+}
+
+#[test]
+fn clock_that_steps_back_does_not_keep_a_block() {
+    on_each(|host| {
+        let limiter = host.process(&[logins()]);
+        assert!(limiter.at(at(DAY)).check_n("mallory", 5).is_allowed());
+        assert_eq!(blocked_for(&limiter, DAY), Some(secs(600)));
+        // By less than the time that refills the burst: the block ends at the same time.
+        assert_eq!(blocked_for(&limiter, DAY - 30), Some(secs(630)));
+        // The clock was ahead by a day. The block has its length from now on.
+        assert_eq!(blocked_for(&limiter, 0), Some(secs(600)));
+        assert_eq!(blocked_for(&limiter, 599), Some(secs(1)));
+        assert_eq!(blocked_for(&limiter, 600), None);
+    });
+}
+
+#[test]
+fn changed_limits_keep_the_end_of_a_block() {
+    let with = |quota: Quota, first: u64, most: u64| {
+        [Limit::gcra(quota).with_block(Block::of(secs(first)).at_most(secs(most))).unwrap()]
+    };
+    on_each(|host| {
+        let old = host.process(&with(Quota::per_minute(5), 600, 3_600));
+        assert!(old.at(at(0)).check_n("mallory", 5).is_allowed());
+        assert_eq!(blocked_for(&old, 0), Some(secs(600)));
+        let other_rate = host.process(&with(Quota::per_hour(7).burst(3), 600, 3_600));
+        assert_eq!(blocked_for(&other_rate, 100), Some(secs(500)));
+        let longer = host.process(&with(Quota::per_minute(5), 7_200, 7_200));
+        assert_eq!(blocked_for(&longer, 100), Some(secs(500)), "a block that has begun does not grow");
+        let shorter = host.process(&with(Quota::per_minute(5), 120, 300));
+        assert_eq!(blocked_for(&shorter, 100), Some(secs(200)), "it has the longest length, from its start");
+        assert_eq!(blocked_for(&shorter, 300), None);
+        assert_eq!(blocked_for(&shorter, 300), Some(secs(240)), "the second block");
+    });
+}
+
+#[test]
+fn limit_blocks_only_keys_that_it_denies() {
+    let hourly = Limit::from(FixedWindow::new(Quota::per_hour(8)));
+    let daily = Limit::from(FixedWindow::new(Quota::per_day(100)));
+    // With two limits and with three: each number has a script of its own.
+    for limits in [&[logins(), hourly][..], &[hourly, daily, logins()]] {
+        on_each(|host| {
+            let limiter = host.process(limits);
+            assert!(limiter.at(at(0)).check_n("mallory", 5).is_allowed());
+            assert!(limiter.at(at(MINUTE)).check_n("mallory", 3).is_allowed());
+            let by_hour = limiter.at(at(MINUTE)).check("mallory").decision();
+            assert!(by_hour.is_denied() && !by_hour.is_block(), "the hour denied it, and blocks nothing");
+            let next_hour = 3_600 - START % 3_600;
+            assert!(limiter.at(at(next_hour)).check_n("mallory", 5).is_allowed(), "no block began");
+            let charged = limiter.at(at(next_hour)).check("mallory").decision();
+            assert_eq!((charged.is_block(), charged.retry_after()), (true, Some(secs(600))));
+            let later = limiter.at(at(next_hour + 600)).check_n("mallory", 1).decision();
+            assert_eq!((later.is_allowed(), later.remaining()), (true, 0));
+        });
+    }
+}
+
+#[test]
+fn other_modes_and_long_blocks_are_refused() {
+    let server = InProcess::default().blocking();
+    let told = server.limiter("api", logins()).leases().build().map(drop).unwrap_err().to_string();
+    assert!(told.contains("leases() cannot bound it") && told.contains("use atomic()"), "{told}");
+    let told = server.limiter("api", logins()).write_back().build().map(drop).unwrap_err().to_string();
+    assert!(told.contains("write_back() cannot bound it"), "{told}");
+    let block = |quota: Quota, length| Limit::gcra(quota).with_block(Block::of(length)).unwrap();
+    let refused = |limit| server.limiter("api", limit).atomic().map(drop).unwrap_err().to_string();
+    let told = refused(block(Quota::per_minute(5), Duration::from_nanos(1_500)));
+    assert!(told.contains("whole number of microseconds"), "{told}");
+    let told = refused(block(Quota::new(32, Duration::from_nanos(1)), secs(200 * DAY)));
+    assert!(told.contains("too long") && told.contains("is possible"), "{told}");
+}
+
+/// Without the server, the process's share limits the key, and blocks nothing.
+#[test]
+fn local_policy_has_no_blocks() {
+    let client = BlockingClient::open("redis://127.0.0.1:1").unwrap();
+    let limiter = client.limiter("login", logins()).timeout(Duration::from_millis(200)).atomic().unwrap();
+    assert!(limiter.at(at(0)).check_n("a", 5).is_allowed());
+    let denied = limiter.at(at(0)).check("a");
+    assert_eq!((denied.by(), denied.decision().is_block()), (DecidedBy::Local, false));
+    assert!(limiter.at(at(12)).check("a").is_allowed());
+}
