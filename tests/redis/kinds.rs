@@ -17,9 +17,9 @@ use tollgate::redis::{
     OnFailure,
 };
 use tollgate::{
-    Algorithm, Block, Blocked, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue,
-    LimitKind, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow,
-    Timestamp, TokenBucket,
+    Algorithm, Block, Blocked, Class, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter,
+    LeakyBucketQueue, LimitKind, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow,
+    SubWindow, Timestamp, TokenBucket,
 };
 #[cfg(feature = "calendar")]
 use tollgate::{Calendar, CalendarWindow};
@@ -33,6 +33,7 @@ const START: u64 = 472_222 * 3_600 * SEC;
 /// The process's own limiter, with any algorithm.
 trait Own {
     fn check(&self, cost: u64, now: Timestamp) -> Decision;
+    fn check_class(&self, cost: u64, class: Class, now: Timestamp) -> Decision;
     fn peek(&self, cost: u64, now: Timestamp) -> Decision;
     fn refund(&self, charge: &Decision, now: Timestamp) -> u64;
 }
@@ -40,6 +41,10 @@ trait Own {
 impl<A: Algorithm> Own for RateLimiter<Direct<A>, ManualClock> {
     fn check(&self, cost: u64, now: Timestamp) -> Decision {
         self.at(now).check_n(cost)
+    }
+
+    fn check_class(&self, cost: u64, class: Class, now: Timestamp) -> Decision {
+        self.at(now).check_class(cost, class)
     }
 
     fn peek(&self, cost: u64, now: Timestamp) -> Decision {
@@ -112,6 +117,8 @@ fn of_berlin(period: CalendarPeriod, limit: u64) -> CalendarWindow {
 #[derive(Copy, Clone, Debug)]
 enum Step {
     Check(Time, u64),
+    /// A check of a class with this share in per cent.
+    Class(Time, u64, u8),
     Peek(Time, u64),
     Refund(Time),
 }
@@ -143,6 +150,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(
         prop_oneof![
             12 => (time(), cost()).prop_map(|(time, cost)| Step::Check(time, cost)),
+            3 => (time(), cost(), 1_u8..=99).prop_map(|(time, cost, share)| Step::Class(time, cost.max(1), share)),
             2 => (time(), cost()).prop_map(|(time, cost)| Step::Peek(time, cost)),
             2 => time().prop_map(Step::Refund),
         ],
@@ -191,7 +199,7 @@ fn alike(
         _ => period_us,
     };
     for step in steps {
-        let (Step::Check(time, _) | Step::Peek(time, _) | Step::Refund(time)) = *step;
+        let (Step::Check(time, _) | Step::Class(time, ..) | Step::Peek(time, _) | Step::Refund(time)) = *step;
         now_us = match time {
             Time::Us(by) => now_us + by,
             Time::Share(share) => now_us + period_us * share / 16,
@@ -203,6 +211,10 @@ fn alike(
             // not do so.
             Time::Back(share) => (now_us - period_us * share / 16).max(highest_us - furthest_us * 14 / 16),
         };
+        // For a class, a state is moved back sooner.
+        if matches!(step, Step::Class(..)) {
+            now_us = now_us.max(highest_us);
+        }
         // A log on a server forgets the times that have left, and an adaptive bucket its first share.
         if matches!(limit.kind(), LimitKind::SlidingLog | LimitKind::AlignedBucket { adaptive: true, .. }) {
             now_us = now_us.max(highest_us);
@@ -217,9 +229,20 @@ fn alike(
             (last, full_us) = (None, u64::MAX);
         }
         match *step {
-            Step::Check(_, cost) | Step::Peek(_, cost) => {
-                let checks = matches!(step, Step::Check(..));
-                let decision = if checks { ours.check(cost, now) } else { ours.peek(cost, now) };
+            Step::Check(_, cost) | Step::Class(_, cost, _) | Step::Peek(_, cost) => {
+                let share = if let Step::Class(_, _, percent) = *step { percent } else { 100 };
+                let class = Class::percent(share);
+                let Ok(model) = model.class(class) else { continue };
+                // A class of minimum spacing has no effect, except on the limit in the figures.
+                if share < 100 && matches!(limit.kind(), LimitKind::MinimumSpacing { .. }) {
+                    continue;
+                }
+                let checks = !matches!(step, Step::Peek(..));
+                let decision = match step {
+                    Step::Check(..) => ours.check(cost, now),
+                    Step::Class(..) => ours.check_class(cost, class, now),
+                    _ => ours.peek(cost, now),
+                };
                 // A model and a server at a given time have no public peek. A check of a cost that is denied is one,
                 // unless it starts a block.
                 if !checks && ((decision.is_allowed() && cost > 0) || limit.block().is_some()) {
@@ -237,7 +260,7 @@ fn alike(
                     answer.decision(),
                     decision
                 );
-                let real = server.map(|server| server.at(now).check_n(key, cost));
+                let real = server.map(|server| server.class(class).unwrap().at(now).check_n(key, cost));
                 if let Some(real) = real {
                     prop_assert_eq!(real.by(), DecidedBy::Server);
                     prop_assert_eq!(figures(&real.decision()), figures(&decision), "{:?}: {:?}", limit, step);

@@ -3,6 +3,7 @@
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;
+mod classes;
 mod clients;
 mod fallback;
 mod faults;

@@ -15,7 +15,7 @@ use crate::base::clock::{ManualClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::redis::protocol::strictness;
-use crate::limiter::{AnyLimiter, RateLimiter};
+use crate::limiter::{AnyLimiter, Class, RateLimiter};
 use crate::store::{StoreKind, WhenFull};
 
 /// The limiter of one share. The caller passes all times, so its clock is not read.
@@ -85,22 +85,27 @@ impl Local {
     }
 
     /// Returns the decision that [`check`](Self::check) would make. Charges nothing.
-    pub(crate) fn peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
-        tightest(self.shares.iter().map(|share| share.at(now).peek_n(key, cost)))
+    pub(crate) fn peek(&self, key: &[u8], cost: u64, class: Class, now: Timestamp) -> Option<Decision> {
+        tightest(self.shares.iter().map(|share| {
+            let headroom = if cost == 0 { 0 } else { class.headroom(share.limit().most()) };
+            let peek = |cost: u64| share.at(now).peek_n(key, cost.saturating_add(headroom));
+            let decision = peek(cost);
+            decision.for_lower_limit(decision.outcome(), cost, headroom, || peek(1))
+        }))
     }
 
     /// Charges all limits, or none. The result is the decision of the limit that denies for longest, or if none denies,
     /// of the limit with the fewest units left.
-    pub(crate) fn check(&self, key: &[u8], cost: u64, now: Timestamp) -> Option<Decision> {
+    pub(crate) fn check(&self, key: &[u8], cost: u64, class: Class, now: Timestamp) -> Option<Decision> {
         if let [share] = &*self.shares {
-            return Some(share.at(now).check_n(key, cost));
+            return Some(share.at(now).check_class(key, cost, class));
         }
-        if let Some(refusal) = self.peek(key, cost, now).filter(Decision::is_denied) {
+        if let Some(refusal) = self.peek(key, cost, class, now).filter(Decision::is_denied) {
             return Some(refusal);
         }
         let mut charges = Vec::with_capacity(self.shares.len());
         for share in &self.shares {
-            let charge = share.at(now).check_n(key, cost);
+            let charge = share.at(now).check_class(key, cost, class);
             if charge.is_denied() {
                 // A concurrent request was charged first.
                 for (share, charge) in self.shares.iter().zip(&charges) {

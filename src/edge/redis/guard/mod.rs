@@ -56,6 +56,7 @@ use crate::edge::redis::client::{KeyPlaces, OnFailure, Settings};
 use crate::edge::redis::protocol::slot::PARTS;
 use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Reply, Transport};
 use crate::edge::telemetry::{breaker_closed, breaker_opened};
+use crate::limiter::Class;
 use crate::limiter::wait::TokioClock;
 
 /// The retry time of a denial, if no breaker gives the time of the next call.
@@ -64,8 +65,8 @@ const A_SECOND_NS: u64 = 1_000_000_000;
 /// The maximum for the time that twice the time-out gives a probe to report.
 const LONGEST_PROBE: Duration = Duration::from_secs(60);
 
-/// Applies an operation to this process's share, for a key and a cost.
-type LocalVerb = fn(&Local, &[u8], u64, Timestamp) -> Option<Decision>;
+/// Applies an operation to this process's share, for a key, a cost and a class.
+type LocalVerb = fn(&Local, &[u8], u64, Class, Timestamp) -> Option<Decision>;
 
 /// The guard of one limiter; see the module docs.
 pub(crate) struct Guard {
@@ -193,12 +194,17 @@ impl Guard {
     /// Decides a request while the server is unavailable, by the limiter's [`OnFailure`]. `key` is the key that the
     /// caller passed.
     pub(crate) fn fallback(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
-        self.without_server(key, cost, now, Local::check)
+        self.fallback_of(Class::ALL, key, cost, now)
     }
 
-    /// Like `fallback`, but charges nothing.
-    pub(crate) fn fallback_peek(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
-        self.without_server(key, cost, now, Local::peek)
+    /// Like `fallback`, for a request of a class.
+    pub(crate) fn fallback_of(&self, class: Class, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        self.without_server((key, cost, class), now, Local::check)
+    }
+
+    /// Like `fallback_of`, but charges nothing.
+    pub(crate) fn fallback_peek(&self, class: Class, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+        self.without_server((key, cost, class), now, Local::peek)
     }
 
     /// Takes back what a [`fallback`](Self::fallback) charged to this process's share. Returns the units taken back.
@@ -207,14 +213,20 @@ impl Guard {
         local.map_or(0, |local| local.refund(key, charge, now))
     }
 
-    fn without_server(&self, key: &[u8], cost: u64, now: Timestamp, verb: LocalVerb) -> Answer {
+    fn without_server(
+        &self,
+        (key, cost, class): (&[u8], u64, Class),
+        now: Timestamp,
+        verb: LocalVerb,
+    ) -> Answer {
+        let most = self.most - class.headroom(self.most);
         let server = &self.servers[self.settings.places.server(key)];
         let (decision, by) = match self.settings.on_failure {
-            OnFailure::Open => (self.undecided(server, Outcome::Allowed, cost, now), DecidedBy::Open),
-            OnFailure::Closed => (self.refusal(server, cost, now), DecidedBy::Closed),
+            OnFailure::Open => (self.undecided(server, Outcome::Allowed, (cost, most), now), DecidedBy::Open),
+            OnFailure::Closed => (self.refusal(server, (cost, most), now), DecidedBy::Closed),
             OnFailure::Local { processes } => (
-                self.local(processes, |local| verb(local, key, cost, now))
-                    .unwrap_or_else(|| self.refusal(server, cost, now)),
+                self.local(processes, |local| verb(local, key, cost, class, now))
+                    .unwrap_or_else(|| self.refusal(server, (cost, most), now)),
                 DecidedBy::Local,
             ),
         };
@@ -231,18 +243,24 @@ impl Guard {
     }
 
     /// A denial until the server is called again. It is permanent if the cost is above every limit's maximum.
-    fn refusal(&self, server: &ServerGuard, cost: u64, now: Timestamp) -> Decision {
-        let outcome = if cost > self.most { Outcome::Never } else { Outcome::Denied };
-        self.undecided(server, outcome, cost, now)
+    fn refusal(&self, server: &ServerGuard, (cost, most): (u64, u64), now: Timestamp) -> Decision {
+        let outcome = if cost > most { Outcome::Never } else { Outcome::Denied };
+        self.undecided(server, outcome, (cost, most), now)
     }
 
-    fn undecided(&self, server: &ServerGuard, outcome: Outcome, cost: u64, now: Timestamp) -> Decision {
+    fn undecided(
+        &self,
+        server: &ServerGuard,
+        outcome: Outcome,
+        (cost, most): (u64, u64),
+        now: Timestamp,
+    ) -> Decision {
         let wait_ns = match server.worst(self.clock.now().as_nanos()) {
             (BreakerState::Closed, _) | (_, 0) => A_SECOND_NS,
             (_, ns) => ns,
         };
         let facts = Facts::Plain { remaining: 0, retry_ns: wait_ns, reset_ns: wait_ns, delay_ns: 0 };
-        Decision::new(outcome, cost, self.most, now.as_nanos(), facts).uncharged()
+        Decision::new(outcome, cost, most, now.as_nanos(), facts).uncharged()
     }
 
     /// Returns the health of the server, or of all servers together.

@@ -12,8 +12,8 @@ use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Builder, Connected, OnThread};
 use crate::edge::redis::guard::{Guard, Health};
-use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Question, Reply, Transport};
-use crate::limiter::At;
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Reply, Transport};
+use crate::limiter::{At, Class};
 
 /// A limiter that asks the server to decide every request, in one atomic step and one round trip.
 ///
@@ -60,6 +60,9 @@ use crate::limiter::At;
 pub struct AtomicLimiter {
     /// Its clock is for decisions without the server.
     dispatch: Arc<Dispatch<StdClock>>,
+    /// The plan of checks and peeks: without the units that the class leaves to other requests.
+    plan: Arc<Plan>,
+    class: Class,
 }
 
 /// [`AtomicLimiter`] for threads, which blocks the calling thread while it waits for the server. Its methods decide as those
@@ -78,11 +81,11 @@ pub struct AtomicLimiter {
 pub type BlockingAtomicLimiter = OnThread<AtomicLimiter>;
 
 /// Decides a request while the server is unavailable.
-type Fallback = fn(&Guard, &[u8], u64, Timestamp) -> Answer;
+type Fallback = fn(&Guard, Class, &[u8], u64, Timestamp) -> Answer;
 
 impl fmt::Debug for AtomicLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits: Vec<_> = self.dispatch.plan.limits().collect();
+        let limits: Vec<_> = self.plan.limits().collect();
         f.debug_struct("AtomicLimiter").field("limits", &limits).finish_non_exhaustive()
     }
 }
@@ -125,7 +128,39 @@ impl<T: Transport> Builder<OnThread<T>> {
 impl AtomicLimiter {
     fn new<T: Connected + 'static>(builder: Builder<T>) -> Result<Self, QuotaError> {
         let settings = builder.settings();
-        Ok(Self { dispatch: Arc::new(Dispatch::new(builder.client, &settings, StdClock::new())?) })
+        let dispatch = Dispatch::new(builder.client, &settings, StdClock::new())?;
+        Ok(Self { plan: Arc::clone(&dispatch.plan), dispatch: Arc::new(dispatch), class: Class::ALL })
+    }
+
+    /// Returns this limiter for the requests of a [`Class`]: it denies a request if more than the class's share of a limit
+    /// would be in use afterwards. All classes share the counts of the keys, and so do the checks without a class.
+    ///
+    /// The figures of its answers are those of the class. While the server is unavailable, the class has its share of this
+    /// process's share. [`charge_unchecked`](Self::charge_unchecked) and [`refund`](Self::refund) are those of the whole
+    /// limit. A denial starts no [block](crate::Blocked), unless the class has the whole burst.
+    ///
+    /// # Errors
+    /// Returns an error if the class's share is less than one unit, or if the limiter has a token bucket with an
+    /// [adaptive start](crate::TokenBucket::aligned_adaptive).
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::redis::{InProcess, Limit};
+    /// use tollgate::{Class, Quota};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = InProcess::default(); // or Client::open("redis://127.0.0.1")?
+    /// let limiter = server.limiter("api", Limit::gcra(Quota::per_hour(10))).atomic()?;
+    /// let batch = limiter.class(Class::percent(50))?;
+    /// assert!(batch.check_n("alice", 5).await.is_allowed());
+    /// assert!(batch.check("alice").await.is_denied());
+    /// assert!(limiter.check_n("alice", 5).await.is_allowed()); // the other half is for other requests
+    /// # Ok(()) }
+    /// ```
+    pub fn class(&self, class: Class) -> Result<Self, QuotaError> {
+        let plan = Arc::new(self.dispatch.plan.of_class(class)?);
+        Ok(Self { dispatch: Arc::clone(&self.dispatch), plan, class })
     }
 
     /// Returns the health of the server, as seen by this limiter's calls.
@@ -153,32 +188,36 @@ impl AtomicLimiter {
         question: Question,
         now: Option<Timestamp>,
     ) -> Result<(Reply, Timestamp), Error> {
-        let reply = self.dispatch.ask(&self.dispatch.call(key, question, now)).await?;
+        // The units of a class are charged without a check, and refunded, as those of other requests.
+        let plan = match question {
+            Question::Force { .. } | Question::Refund { .. } => &self.dispatch.plan,
+            _ => &self.plan,
+        };
+        let reply = self.dispatch.ask(&self.dispatch.call_by(plan, key, question, now)).await?;
         let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
         Ok((reply, at))
     }
 
     async fn check_bytes(&self, key: &[u8], cost: u64, now: Option<Timestamp>) -> Answer {
         if cost == 0 {
-            return self.peek_bytes(key, cost, now, Guard::fallback).await;
+            return self.peek_bytes(key, cost, now, Guard::fallback_of).await;
         }
-        let Dispatch { plan, guard, .. } = &*self.dispatch;
         match self.ask(key, Question::Check { cost }, now).await {
-            Ok((reply, at)) => Answer::new(plan.decision(&reply, cost, at), DecidedBy::Server),
-            Err(_) => guard.fallback(key, cost, self.time(now)),
+            Ok((reply, at)) => Answer::new(self.plan.decision(&reply, cost, at), DecidedBy::Server),
+            Err(_) => self.dispatch.guard.fallback_of(self.class, key, cost, self.time(now)),
         }
     }
 
     async fn peek_bytes(&self, key: &[u8], cost: u64, now: Option<Timestamp>, fallback: Fallback) -> Answer {
         match self.peek_server(key, cost, now).await {
             Ok(decision) => Answer::new(decision, DecidedBy::Server),
-            Err(_) => fallback(&self.dispatch.guard, key, cost, self.time(now)),
+            Err(_) => fallback(&self.dispatch.guard, self.class, key, cost, self.time(now)),
         }
     }
 
     async fn peek_server(&self, key: &[u8], cost: u64, now: Option<Timestamp>) -> Result<Decision, Error> {
         let (reply, at) = self.ask(key, Question::Peek { cost }, now).await?;
-        Ok(self.dispatch.plan.peeked(&reply, cost, at))
+        Ok(self.plan.peeked(&reply, cost, at))
     }
 
     async fn refund_bytes(&self, key: &[u8], answer: &Answer, now: Option<Timestamp>) -> Result<u64, Error> {
@@ -292,7 +331,7 @@ impl Guarded for AtomicLimiter {
 impl AtomicLimiter {
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
     pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
-        self.dispatch.decide_without_server(key.as_bytes(), cost)
+        self.dispatch.guard.fallback_of(self.class, key.as_bytes(), cost, self.dispatch.now())
     }
 
     /// Takes back a charge if that needs no call to the server.
@@ -307,7 +346,7 @@ impl AtomicLimiter {
     pub(crate) async fn take(&self, key: &str, cost: u64) -> Option<Duration> {
         let question = Question::Lease { least: 1, wanted: cost, share: 1 };
         let (reply, at) = self.ask(key.as_bytes(), question, None).await.ok()?;
-        self.dispatch.plan.peeked(&reply, 1, at).retry_after().filter(|wait| !wait.is_zero())
+        self.plan.peeked(&reply, 1, at).retry_after().filter(|wait| !wait.is_zero())
     }
 
     /// Like [`peek_n`](Self::peek_n), but returns `None` if the server does not answer.
@@ -317,6 +356,14 @@ impl AtomicLimiter {
 }
 
 impl BlockingAtomicLimiter {
+    /// Returns this limiter for the requests of a class. See [`AtomicLimiter::class`].
+    ///
+    /// # Errors
+    /// The errors of [`AtomicLimiter::class`].
+    pub fn class(&self, class: Class) -> Result<Self, QuotaError> {
+        Ok(Self { inner: self.inner.class(class)?, thread: self.thread.clone() })
+    }
+
     /// Checks one unit for `key` now, and charges it if it is admitted.
     pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
         self.thread.block_on(self.inner.check(key))

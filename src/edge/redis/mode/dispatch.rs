@@ -55,7 +55,18 @@ impl<C: Clock> Dispatch<C> {
 
     /// A call about a key. Without a time, the server's time decides.
     pub(crate) fn call(&self, key: &[u8], ask: Question, now: Option<Timestamp>) -> Call {
-        self.guard.places().call(&self.plan, key, ask, now)
+        self.call_by(&self.plan, key, ask, now)
+    }
+
+    /// A call by another plan of the same states.
+    pub(crate) fn call_by(
+        &self,
+        plan: &Arc<Plan>,
+        key: &[u8],
+        ask: Question,
+        now: Option<Timestamp>,
+    ) -> Call {
+        self.guard.places().call(plan, key, ask, now)
     }
 
     /// Sends a call through the limiter's guard.

@@ -19,6 +19,7 @@ use super::exact::{EXACT, MOST, above};
 use super::kinds::{Batches, Blocks, CalendarPeriods, FewKinds, KindSet, Log, Pace, Parts, Spacing};
 use crate::algorithm::{Calendar, Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
+use crate::limiter::Class;
 
 /// The limits of a limiter.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -193,6 +194,15 @@ impl Plan {
         self.parts.get(index).map(|&part| Self::of([part].into()))
     }
 
+    /// Returns the plan of calls for a class of requests. It reads and writes the same states.
+    ///
+    /// # Errors
+    /// Returns an error if less than one unit is left for the class, or if a new key starts with a share of the burst.
+    pub(crate) fn of_class(&self, class: Class) -> Result<Self, QuotaError> {
+        let parts = self.parts.iter().map(|part| part.of_class(class));
+        Ok(Self::of(parts.collect::<Result<_, _>>()?))
+    }
+
     /// The largest cost that all limits together can admit at once.
     pub fn most(&self) -> u64 {
         self.parts.iter().map(|part| part.limit.most()).min().unwrap_or(u64::MAX)
@@ -266,6 +276,43 @@ impl Arithmetic {
 }
 
 impl Part {
+    /// Returns this limit without the units that a class leaves to other requests. The ticks and the name stay, so the state
+    /// is the same.
+    fn of_class(&self, class: Class) -> Result<Self, QuotaError> {
+        let (mut kind, most) = (self.kind, self.limit.most());
+        let kept = class.headroom(most);
+        if kept == 0 {
+            return Ok(*self);
+        }
+        if kept == most {
+            return Err(QuotaError::worded(format!(
+                "shared {}: less than one of {most} units is left for a class with {} millionths; raise its share, or the limit",
+                self.limit,
+                class.share(),
+            )));
+        }
+        match &mut kind {
+            Arithmetic::Pace(pace) | Arithmetic::Blocked(Blocks { pace, .. }) => {
+                pace.capacity -= kept * pace.interval;
+            }
+            Arithmetic::Windows(Windows { limit, .. })
+            | Arithmetic::Log(Log { limit, .. })
+            | Arithmetic::Parts(Parts { limit, .. })
+            | Arithmetic::Calendar(CalendarPeriods { limit, .. }) => *limit -= kept,
+            Arithmetic::Batches(Batches { adaptive: true, .. }) => {
+                return Err(QuotaError::worded(format!(
+                    "shared {}: it has no classes, because a new key starts with a share of the burst; use \
+                     TokenBucket::aligned",
+                    self.limit
+                )));
+            }
+            Arithmetic::Batches(batches) => batches.capacity -= kept,
+            // It admits every cost or none.
+            Arithmetic::Spacing(_) => return Ok(*self),
+        }
+        Ok(Self { limit: self.limit.with_most(most - kept)?, kind, ..*self })
+    }
+
     /// Its windows, if it has windows.
     pub const fn windows(&self) -> Option<Windows> {
         match self.kind {
