@@ -163,6 +163,13 @@ pub enum Amount {
     },
 }
 
+impl Amount {
+    /// Whether a server blocks keys of the limit.
+    pub(super) const fn blocks_on_server(&self) -> bool {
+        matches!(self, Self::Limited { limit, store: Some(Store::Redis(_)) } if limit.block().is_some())
+    }
+}
+
 /// The stores, by their names in rules.
 #[derive(Copy, Clone, PartialEq, Debug)]
 #[non_exhaustive]

@@ -75,7 +75,10 @@ fn bad_blocks_are_refused() {
         ("block: { for: 10m, at_most: 1d }, memory: 1MiB", &["blocks of one length", "keyed store"]),
         ("block: 30d, store: compact", &["the longest block is 30d", "at most 1572804s"]),
         ("block: 10m, store: sketch", &["the sketch store has no blocks", "store: keyed"]),
-        ("block: 10m, store: redis", &["the redis store has no blocks", "store: keyed"]),
+        (
+            "block: 10m, store: redis, mode: lease",
+            &["the redis store has no blocks in the mode lease", "mode: atomic, or store: keyed"],
+        ),
     ];
     for (text, parts) in rows {
         refused(&limit(&format!("{FIVE}, {text}")), &[parts]);
@@ -107,8 +110,8 @@ fn memory_of_the_file_does_not_make_the_store_compact() {
     let is_keyed = |limit: &Amount| matches!(limit, Amount::Limited { store: Some(Store::Keyed { .. }), .. });
     assert!(is_keyed(&config.rules()[0].limit));
     refused(
-        &text.replace("tollgate: {}", "tollgate: { store: redis }"),
-        &[&["the redis store has no blocks", "store: keyed for this limit"]],
+        &text.replace("tollgate: {}", "tollgate: { store: redis, mode: lease }"),
+        &[&["the redis store has no blocks in the mode lease", "store: keyed for this limit"]],
     );
 }
 

@@ -331,8 +331,8 @@ fn classes_are_checked() {
     }
     let limit = |limit: &str| classes("{ x: 50% }", "").replace("requests_per_unit: 10", limit);
     refused(
-        &limit("requests_per_unit: 10, store: redis"),
-        &[&["classes cannot share a limit with store: redis", "compact"]],
+        &limit("requests_per_unit: 10, store: redis, mode: lease"),
+        &[&["classes cannot share a limit in the mode lease", "write mode: atomic", "compact"]],
     );
     refused(
         &classes("{ x: 50% }", "").replace("{ unit: day, requests_per_unit: 10 }", "{ unlimited: true }"),

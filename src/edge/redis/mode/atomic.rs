@@ -202,7 +202,18 @@ impl AtomicLimiter {
         if cost == 0 {
             return self.peek_bytes(key, cost, now, Guard::fallback_of).await;
         }
-        match self.ask(key, Question::Check { cost }, now).await {
+        self.charge_bytes(key, cost, Question::Check { cost }, now).await
+    }
+
+    /// Asks a question that charges the cost or nothing.
+    async fn charge_bytes(
+        &self,
+        key: &[u8],
+        cost: u64,
+        question: Question,
+        now: Option<Timestamp>,
+    ) -> Answer {
+        match self.ask(key, question, now).await {
             Ok((reply, at)) => Answer::new(self.plan.decision(&reply, cost, at), DecidedBy::Server),
             Err(_) => self.dispatch.guard.fallback_of(self.class, key, cost, self.time(now)),
         }
@@ -332,6 +343,16 @@ impl AtomicLimiter {
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
     pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
         self.dispatch.guard.fallback_of(self.class, key.as_bytes(), cost, self.dispatch.now())
+    }
+
+    /// Checks a request. If it `only_reports`, a denial starts no block.
+    pub(crate) async fn check_rule(&self, key: &str, cost: u64, only_reports: bool) -> Answer {
+        if !only_reports || !self.plan.limits().any(|limit| limit.block().is_some()) {
+            return self.check_n(key, cost).await;
+        }
+        // A lease of all units or of none is a check that starts no block.
+        let question = Question::Lease { least: cost, wanted: cost, share: 1 };
+        self.charge_bytes(key.as_bytes(), cost, question, None).await
     }
 
     /// Takes back a charge if that needs no call to the server.

@@ -8,7 +8,7 @@ use super::node::{FileNode, Value};
 use super::scalar::BadValue;
 use crate::algorithm::Block;
 use crate::base::quota::parse_period;
-use crate::edge::rules::rule::Store;
+use crate::edge::rules::rule::{Mode, Shared, Store};
 
 impl Checker {
     /// Reads the block of a limit that admits this many requests. A bad value is reported.
@@ -38,14 +38,21 @@ impl Checker {
 
     /// Reports a block of a limit in a store that has no blocks. Returns whether the store has none.
     pub(super) fn rejects_block_in(&mut self, fields: &MapFields<'_, '_>, store: &Store) -> bool {
-        let why = match store {
+        let (why, mode, atomic) = match store {
             _ if !fields.has("block") => return false,
-            Store::Redis(_) => "the server counts units, and its script knows no blocks",
-            Store::Sketch(_) => "its counters hold no time",
-            Store::Compact(_) | Store::Keyed { .. } => return false,
+            Store::Redis(Shared { mode: Mode::Atomic, .. }) | Store::Compact(_) | Store::Keyed { .. } => {
+                return false;
+            }
+            Store::Redis(how) => (
+                "a denial would block the key in one process only",
+                format!(" in the mode {}", how.mode),
+                "mode: atomic, or ",
+            ),
+            Store::Sketch(_) => ("its counters hold no time", String::new(), ""),
         };
-        let message = format!("the {store} store has no blocks: {why}");
-        self.wrong(fields, "block", message, "remove it, or write store: keyed for this limit");
+        let message = format!("the {store} store has no blocks{mode}: {why}");
+        let remedy = format!("remove it, or write {atomic}store: keyed for this limit");
+        self.wrong(fields, "block", message, remedy);
         true
     }
 }

@@ -334,6 +334,12 @@ impl Checker {
         }
         let last = if draft.distinct.is_some() { way.last_bit() } else { 0 };
         let RulePlace { tier, prefix, shadow, quota_mode, detailed, metadata, line, .. } = place;
+        if quota_mode && draft.limit.blocks_on_server() {
+            let message = "quota_mode cannot be used with a block and store: redis: the server would block the key although \
+                           another limit admits the request";
+            let remedy = "remove quota_mode or the block, or write store: keyed";
+            self.problems.add(Position::new(draft.line, 1), "", message, remedy);
+        }
         let identity = way.identity(tier, label);
         let metric = way.metric(detailed, tier, label);
         let is_named = draft.name.is_some();

@@ -8,7 +8,7 @@ use super::limit::Labelled;
 use super::node::{FileNode, quoted};
 use super::scalar::BadValue;
 use crate::edge::rules::matching::Position;
-use crate::edge::rules::rule::{Amount, Store};
+use crate::edge::rules::rule::{Amount, Mode, Store};
 use crate::limiter::Class;
 
 /// The maximum number of classes of a descriptor.
@@ -95,14 +95,15 @@ impl Checker {
             }
             let most = match &draft.limit {
                 Amount::Limited { limit, store } => {
-                    if let Some(Store::Redis(_)) = store {
-                        let message = "classes cannot share a limit with store: redis: a server keeps no units for a class";
-                        self.wrong(
-                            fields,
-                            "classes",
-                            message,
-                            "use store: compact or keyed, or remove the classes",
+                    if let Some(Store::Redis(how)) = store
+                        && how.mode != Mode::Atomic
+                    {
+                        let message = format!(
+                            "classes cannot share a limit in the mode {}: units that a process holds belong to no class",
+                            how.mode
                         );
+                        let remedy = "write mode: atomic, use store: compact or keyed, or remove the classes";
+                        self.wrong(fields, "classes", message, remedy);
                     }
                     if limit.block().is_some() {
                         let message = "classes cannot share a limit with block: a denial of one class would block them all";

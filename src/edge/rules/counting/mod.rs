@@ -44,6 +44,13 @@ pub(crate) enum Wait {
     Yes,
 }
 
+/// Whether a shared limiter denies a request, or reports only that it would.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Denies {
+    Request,
+    Nothing,
+}
+
 /// Returns the output of a future that does not wait.
 pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
@@ -58,10 +65,10 @@ pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
 pub(crate) enum NoCounter {
     /// The store cannot hold the quota, or there is not enough memory.
     Quota(QuotaError),
-    /// Requests cannot hold its units.
-    CannotHold,
     /// The rule is shared by processes, and the builder has no server.
     NoServer,
+    /// The rule cannot be counted with the options of the load.
+    Refused(&'static str),
     /// The rule is shared by processes, and its background task could not be started.
     #[cfg(feature = "redis")]
     Task(Box<str>),
@@ -82,10 +89,6 @@ impl fmt::Display for NoCounter {
                  give it more `memory`, or change it again later",
             ),
             Self::Quota(error) => write!(f, "cannot be counted: {error}"),
-            Self::CannotHold => f.write_str(
-                "has hold or in_progress, but denied requests are charged first, or its store cannot give units back; use \
-                 charging: all-or-nothing or count-denials, and store: compact or keyed",
-            ),
             Self::NoServer => {
                 let why = if cfg!(feature = "redis") {
                     "was given no server: pass one to `RulesBuilder::redis`, or to `tollgate serve` with --redis"
@@ -94,6 +97,7 @@ impl fmt::Display for NoCounter {
                 };
                 write!(f, "has store: redis, but this program {why}, or choose another store")
             }
+            Self::Refused(why) => f.write_str(why),
             #[cfg(feature = "redis")]
             Self::Task(why) => write!(f, "has no background task: {why}"),
         }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{NoCounter, SharedDecision, Wait};
+use super::{Denies, NoCounter, SharedDecision, Wait};
 use crate::algorithm::Limit;
+use crate::base::quota::QuotaError;
 use crate::edge::rules::rule::Shared;
 use crate::edge::telemetry::{Event, Reading};
+use crate::limiter::Class;
 
 /// Which side decided for a shared rule. This type has no values.
 #[derive(Copy, Clone, Debug)]
@@ -50,7 +52,11 @@ impl Servers {
 pub(crate) enum SharedLimiter {}
 
 impl SharedLimiter {
-    pub(crate) async fn check(&self, _key: &str, _cost: u64, _wait: Wait) -> SharedDecision {
+    pub(crate) async fn check(&self, _key: &str, _cost: u64, _denies: Denies, _wait: Wait) -> SharedDecision {
+        match *self {}
+    }
+
+    pub(crate) const fn class(&self, _class: Class) -> Result<Self, QuotaError> {
         match *self {}
     }
 

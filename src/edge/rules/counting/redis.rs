@@ -9,15 +9,17 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
 use super::beyond::{DenialCounter, TWO};
-use super::{NoCounter, SharedDecision, Wait};
+use super::{Denies, NoCounter, SharedDecision, Wait};
 use crate::algorithm::Limit;
 use crate::base::decision::Decision;
+use crate::base::quota::QuotaError;
 use crate::edge::redis::{
     Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BuildError, Builder, Client, DecidedBy,
     DecidesHere, InProcess, LeaseLimiter, RuntimeThread, WriteBackLimiter,
 };
 use crate::edge::rules::rule::{Mode, OnFailure, Shared};
 use crate::edge::telemetry::{Event, Reading, Readings};
+use crate::limiter::Class;
 
 /// The server of [`RulesBuilder::redis`](crate::rules::RulesBuilder::redis).
 #[derive(Clone, Debug)]
@@ -217,14 +219,30 @@ impl SharedLimiter {
         }
     }
 
+    /// Returns the limiter of a class of requests, which counts in the same state.
+    ///
+    /// # Errors
+    /// Returns an error if less than one unit is left for the class, or in a mode that holds units in this process: they
+    /// belong to no class.
+    pub(crate) fn class(&self, class: Class) -> Result<Self, QuotaError> {
+        let ModeLimiter::Atomic(limiter) = &self.limiter else {
+            return Err(QuotaError::worded("only the mode atomic has classes".to_owned()));
+        };
+        let limiter = limiter.class(class)?.into();
+        Ok(Self { limiter, thread: self.thread.clone(), denials: None })
+    }
+
     /// Decides, and charges an admitted request.
-    pub(crate) async fn check(&self, key: &str, cost: u64, wait: Wait) -> SharedDecision {
+    pub(crate) async fn check(&self, key: &str, cost: u64, denies: Denies, wait: Wait) -> SharedDecision {
+        let only_reports = denies == Denies::Nothing;
         let answer = match &self.limiter {
             // Only the server decides. A check that does not wait decides as if the server did not answer.
-            ModeLimiter::Atomic(limiter) => match self.asked(wait, limiter.check_n(key, cost)).await {
-                Some(answer) => answer,
-                None => limiter.decide_without_server(key, cost),
-            },
+            ModeLimiter::Atomic(limiter) => {
+                match self.asked(wait, limiter.check_rule(key, cost, only_reports)).await {
+                    Some(answer) => answer,
+                    None => limiter.decide_without_server(key, cost),
+                }
+            }
             ModeLimiter::Lease(limiter) => self.held(limiter, key, cost, wait).await,
             ModeLimiter::WriteBack(limiter) => self.held(limiter, key, cost, wait).await,
         };

@@ -10,13 +10,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::decided::Part;
 use super::held::RuleBook;
 use crate::algorithm::{Limit, LimitKind, SlidingLog};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError};
-use crate::edge::rules::counting::{Hasher, NoCounter, Servers, SharedLimiter};
+use crate::edge::rules::counting::{Denies, Hasher, NoCounter, Servers, SharedLimiter};
 use crate::edge::rules::rule::{self, Amount, Charging, MEMORY, Rule};
 use crate::edge::telemetry::{Reading, readings_of};
 use crate::store::any::AnyLayout;
@@ -54,8 +55,20 @@ pub(super) struct ProgressCounter {
 /// A limiter that other processes share.
 #[derive(Clone, Debug)]
 pub(super) struct SharedCounter {
+    /// The limiter of the rule's class, or of all requests.
     pub(super) limiter: Arc<SharedLimiter>,
+    /// The limiter of all classes.
+    whole: Arc<SharedLimiter>,
+    /// Whether no rule of the domain denies a request.
+    is_dry_run: bool,
     made_of: Parameters,
+}
+
+impl SharedCounter {
+    /// Whether a denial of a rule with this part denies the request.
+    pub(super) fn denies(&self, part: Part) -> Denies {
+        if part == Part::Enforced && !self.is_dry_run { Denies::Request } else { Denies::Nothing }
+    }
 }
 
 /// A store of this process.
@@ -102,6 +115,11 @@ pub(super) enum Prepared {
     },
 }
 
+/// Why a rule with holds has no counter.
+const NO_HOLDS: NoCounter = NoCounter::Refused(
+    "cannot have hold or in_progress: denied requests are charged first; use charging: all-or-nothing or count-denials",
+);
+
 /// The way in which a load carries usage over.
 const CARRY: Carry = Carry::Used;
 
@@ -125,10 +143,20 @@ impl Prepared {
 }
 
 impl Counter {
-    /// Returns the counter for a rule that leaves `kept` units of its limit to others.
-    pub(super) fn keeping(mut self, kept: u64) -> Self {
-        if let Self::Local(local) = &mut self {
-            local.headroom = local.spare.saturating_add(kept);
+    /// Returns the counter for a rule, which may be one of several classes, in a domain that denies requests or not.
+    pub(super) fn of_rule(mut self, rule: &Rule, in_dry_run: bool) -> Self {
+        match &mut self {
+            Self::Local(local) => local.headroom = local.spare.saturating_add(rule.kept()),
+            Self::Shared(shared) => {
+                let class = rule.class.as_ref().map(|class| shared.whole.class(class.share));
+                shared.limiter = match class.transpose() {
+                    Ok(class) => class.map_or_else(|| Arc::clone(&shared.whole), Arc::new),
+                    // The file's check has refused such a class: no request of it can be admitted.
+                    Err(_) => return Self::Blocked { period: Duration::ZERO, last: None },
+                };
+                shared.is_dry_run = in_dry_run;
+            }
+            Self::Unlimited(_) | Self::Blocked { .. } | Self::InProgress(_) => {}
         }
         self
     }
@@ -141,7 +169,7 @@ impl Counter {
     pub(super) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local(one), Self::Local(other)) => Arc::ptr_eq(&one.generation, &other.generation),
-            (Self::Shared(one), Self::Shared(other)) => Arc::ptr_eq(&one.limiter, &other.limiter),
+            (Self::Shared(one), Self::Shared(other)) => Arc::ptr_eq(&one.whole, &other.whole),
             (Self::InProgress(one), Self::InProgress(other)) => Arc::ptr_eq(&one.book, &other.book),
             _ => false,
         }
@@ -177,7 +205,7 @@ impl Counter {
             },
             Amount::Unlimited => return Ok(Prepared::Done(Self::Unlimited(last.cloned()))),
             Amount::InProgress { most, .. } => {
-                let book = book.filter(|_| charging != Charging::CountFirst).ok_or(NoCounter::CannotHold)?;
+                let book = book.filter(|_| charging != Charging::CountFirst).ok_or(NO_HOLDS)?;
                 return Ok(Prepared::Done(Self::InProgress(ProgressCounter {
                     book: Arc::clone(book),
                     most,
@@ -185,7 +213,7 @@ impl Counter {
             }
         };
         if rule.hold.is_some() && charging == Charging::CountFirst {
-            return Err(NoCounter::CannotHold);
+            return Err(NO_HOLDS);
         }
         let store = store.filter(|store| !matches!(store, rule::Store::Redis(_)) || !servers.alone);
         let overdraft = rule.hold.as_ref().map_or(0, |_| most);
@@ -195,8 +223,16 @@ impl Counter {
                 return Ok(Prepared::Done(Self::Shared(kept.clone())));
             }
             let (counts_denials, succeeds) = (charging == Charging::CountDenials, last_shared.is_some());
-            let limiter = servers.limiter(&rule.identity, limit, how, counts_denials, succeeds)?;
-            return Ok(Prepared::Done(Self::Shared(SharedCounter { limiter, made_of })));
+            if counts_denials && (limit.block().is_some() || rule.class.is_some()) {
+                return Err(NoCounter::Refused(
+                    "cannot count denied requests: with store: redis, `charging: count-denials` knows no block and no \
+                     classes; use another charging, or store: keyed",
+                ));
+            }
+            let whole = servers.limiter(rule.counter(), limit, how, counts_denials, succeeds)?;
+            let limiter = Arc::clone(&whole);
+            let shared = SharedCounter { limiter, whole, is_dry_run: false, made_of };
+            return Ok(Prepared::Done(Self::Shared(shared)));
         }
         if let Some(kept) = last.filter(|last| last.made_of == made_of) {
             return Ok(Prepared::Done(Self::Local(kept.clone())));

@@ -148,7 +148,9 @@ impl<'r> RuleCheck<'r> {
     fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
         let (limiter, key) = (&shared.limiter, self.key.as_str());
         let answer = match decided.decision {
-            None if self.cost > 0 => Some(ready(limiter.check(key, self.cost, Wait::No))),
+            None if self.cost > 0 => {
+                Some(ready(limiter.check(key, self.cost, shared.denies(decided.part), Wait::No)))
+            }
             None if self.peeks_at_use() => ready(limiter.peek_use(key, Wait::No)),
             _ => None,
         };

@@ -17,7 +17,7 @@ use crate::base::quota::Quota;
 use crate::base::sync::AtomicU32;
 use crate::base::sync::Ordering::Relaxed;
 use crate::edge::rules::config::{Domain, RuleFiles};
-use crate::edge::rules::counting::{Hasher, Servers};
+use crate::edge::rules::counting::{Hasher, NoCounter, Servers};
 use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules, LONGEST, Tree};
 use crate::edge::rules::rule::{Amount, Charging, Rule, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
@@ -198,7 +198,15 @@ impl RuleSet {
                 let last = before.and_then(|before| before.by_identity(rule.counter()));
                 let seen = last.and_then(|last| Some((&last.rule, last.values.as_ref()?)));
                 let last = last.map(|last| &last.counter);
-                Counter::prepare(rule, charging, last, begun, (hasher, servers), book.as_ref())
+                let is_refused = options.quota && !servers.alone && rule.limit.blocks_on_server();
+                let prepared = match is_refused {
+                    true => Err(NoCounter::Refused(
+                        "cannot be a quota: with store: redis, the server would block the key although another rule admits \
+                         the request; remove the block, or use store: keyed",
+                    )),
+                    false => Counter::prepare(rule, charging, last, begun, (hasher, servers), book.as_ref()),
+                };
+                prepared
                     .and_then(|counter| {
                         Ok(RuleCounter::Own(counter, SeenValues::after(rule, charging, seen, hasher)?))
                     })
@@ -247,6 +255,7 @@ impl RuleSet {
                 RuleCounter::Own(prepared, values) => (prepared.finish(when), values),
                 RuleCounter::SameAs(earlier) => (active[earlier].counter.clone(), None),
             };
+            let counter = counter.of_rule(&rule, shadow || options.shadow);
             active.push(ActiveRule { values, ..ActiveRule::new(rule, counter, meters) });
         }
         let rules = active;
@@ -401,6 +410,7 @@ impl ActiveRule {
             Counter::prepare(&rule, Charging::AllOrNothing, None, when, (hasher, &servers), None).ok()?;
         let counter = prepared.finish(when);
         let meters = Arc::new(Meters::new("", &rule.name));
+        let counter = counter.of_rule(&rule, false);
         Some(Self::new(rule, counter, meters))
     }
 
@@ -416,7 +426,6 @@ impl ActiveRule {
             }
             Amount::Limited { limit, .. } => (limit.most() - kept, limit.quota().period()),
         };
-        let counter = counter.keeping(kept);
         let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
         let is_fixed = match (&counter, &rule.limit) {
             (Counter::Local(_), Amount::Limited { limit, .. }) => limit.kind() == LimitKind::FixedWindow,

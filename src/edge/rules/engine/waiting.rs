@@ -31,7 +31,7 @@ use super::rule_check::{self, RuleCheck};
 use super::rule_set::DomainId;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
-use crate::edge::rules::counting::{SharedDecision, SharedLimiter, Wait};
+use crate::edge::rules::counting::{Denies, SharedDecision, SharedLimiter, Wait};
 use crate::edge::rules::matching::Descriptor;
 use crate::store::HoldId;
 
@@ -327,7 +327,12 @@ impl<C> Waiting<'_, C> {
                 && decided.decision.is_none()
                 && charges(ask, check, decided.part)
             {
-                let call = SharedCall::new(&shared.limiter, check.key.as_str(), check.cost);
+                let call = SharedCall::new(
+                    &shared.limiter,
+                    check.key.as_str(),
+                    check.cost,
+                    shared.denies(decided.part),
+                );
                 self.calls.push(RuleCall { place, call });
             }
         }
@@ -400,11 +405,11 @@ enum CallStage {
 }
 
 impl SharedCall {
-    fn new(limiter: &Arc<SharedLimiter>, key: &str, cost: u64) -> Self {
+    fn new(limiter: &Arc<SharedLimiter>, key: &str, cost: u64, denies: Denies) -> Self {
         Self::with(limiter, key, |limiter, key| {
             CallStage::Asking(Box::pin(async move {
                 if cost > 0 {
-                    return limiter.check(&key, cost, Wait::Yes).await;
+                    return limiter.check(&key, cost, denies, Wait::Yes).await;
                 }
                 let peeked = limiter.peek_use(&key, Wait::Yes).await;
                 peeked.unwrap_or_else(|| limiter.decide_without_server(&key, 0))

@@ -1,0 +1,180 @@
+//! Rules with a block or with classes, shared by processes.
+
+use std::time::Duration;
+
+use tollgate::redis::InProcess;
+use tollgate::rules::{Config, Descriptor, Rules};
+use tollgate::{ManualClock, Timestamp};
+
+use super::{ask, ask_now, clock, config, file, in_process, load, process, run};
+
+const MINUTES: Duration = Duration::from_secs(600);
+const ATOMIC: &str = "store: redis, mode: atomic";
+
+/// Three a minute, then a block.
+fn login(keys: &str, block: &str) -> String {
+    let limit = "{ unit: minute, requests_per_unit: 3, algorithm: gcra, block: ";
+    format!("  - {{ key: a{keys}, rate_limit: {limit}{block} }} }}\n")
+}
+
+/// The wait of a request that a block denies.
+fn blocked(rules: &Rules<ManualClock>) -> Option<Duration> {
+    let answer = run(ask(rules, &[("a", "x")]));
+    let decision = answer.limits().next().and_then(|limit| limit.decision());
+    assert_eq!(answer.is_denied(), decision.is_some_and(|decision| decision.is_block()));
+    answer.retry_after().filter(|_| answer.is_denied())
+}
+
+#[test]
+fn processes_share_a_block() {
+    let clock = clock();
+    for charging in ["all-or-nothing", "count-first"] {
+        let server = in_process(&clock).0;
+        let text =
+            file(&format!("{ATOMIC}, charging: {charging}"), &[login("", "{ for: 10m, at_most: 1h }")]);
+        let [one, two] = [0, 1].map(|_| process(server.clone(), &clock, &text));
+        for _ in 0..3 {
+            assert_eq!(blocked(&one), None, "{charging}");
+        }
+        assert_eq!(blocked(&two), Some(MINUTES));
+        clock.advance(MINUTES);
+        assert_eq!(blocked(&one), None);
+        assert_eq!(blocked(&one), Some(2 * MINUTES));
+        // A load with another block keeps the end of the block that has begun.
+        one.replace([config(&text.replace("for: 10m, at_most: 1h", "for: 5m, at_most: 15m"))]).unwrap();
+        assert_eq!(
+            blocked(&one),
+            Some(Duration::from_secs(15 * 60)),
+            "the longest length, from its beginning"
+        );
+        clock.advance(Duration::from_secs(15 * 60));
+        assert_eq!(blocked(&one), None);
+        clock.advance(Duration::from_secs(86_400));
+    }
+}
+
+#[test]
+fn rule_that_only_reports_blocks_nothing() {
+    let (keys, rest) = (", shadow_mode: true", "");
+    let in_file = login(keys, "10m");
+    let of_none = login(rest, "10m").replace("block: 10m", "block: 10m, enforced: 0%");
+    for (text, is_dry_run) in [
+        (file(ATOMIC, &[in_file]), false),
+        (file(ATOMIC, &[of_none]), false),
+        (file(&format!("{ATOMIC}, shadow: true"), &[login("", "10m")]), false),
+        (file(ATOMIC, &[login("", "10m")]), true),
+    ] {
+        let clock = clock();
+        let server = in_process(&clock).0;
+        let Ok(config) = Config::from_yaml("test.yaml", &text) else { panic!("{text}") };
+        let rules = Rules::builder().clock(clock.clone()).redis(server.clone()).shadow(is_dry_run);
+        let rules = rules.load([config]).unwrap();
+        for _ in 0..5 {
+            assert!(run(ask(&rules, &[("a", "x")])).is_allowed(), "{text}");
+        }
+        let enforcing = process(server, &clock, &file(ATOMIC, &[login("", "10m")]));
+        clock.advance(Duration::from_secs(20));
+        assert_eq!(blocked(&enforcing), None, "{text}: a unit has refilled, and no block began");
+        assert_eq!(blocked(&enforcing), Some(MINUTES), "{text}");
+    }
+}
+
+/// A denial by another rule starts no block, and returns the units of the rule with the block.
+#[test]
+fn rule_blocks_only_what_it_denies() {
+    let clock = clock();
+    let server = in_process(&clock).0;
+    let other = "  - { key: b, rate_limit: { unit: hour, requests_per_unit: 1, store: keyed } }\n".to_owned();
+    let rules = process(server, &clock, &file(ATOMIC, &[login("", "10m"), other]));
+    let both = [("a", "x"), ("b", "y")];
+    assert!(run(ask(&rules, &both)).is_allowed());
+    for _ in 0..5 {
+        assert!(run(ask(&rules, &both)).is_denied());
+    }
+    assert_eq!([blocked(&rules), blocked(&rules)], [None, None]);
+    assert_eq!(blocked(&rules), Some(MINUTES));
+    // A caller that cannot wait for the server has this process's share, without blocks.
+    assert!(ask_now(&rules, &[("a", "x")]).is_allowed());
+}
+
+#[test]
+fn loads_that_a_server_cannot_count_are_refused() {
+    let clock = clock();
+    let server = in_process(&clock).0;
+    let of_file = |text: &str| Config::from_yaml("test.yaml", text).unwrap_err().to_string();
+    for mode in ["lease", "write-back"] {
+        let told = of_file(&file(&format!("store: redis, mode: {mode}"), &[login("", "10m")]));
+        let part = format!("the redis store has no blocks in the mode {mode}");
+        assert!(told.contains(&part) && told.contains("mode: atomic, or store: keyed"), "{told}");
+    }
+    let told = of_file(&file(ATOMIC, &[login(", quota_mode: true", "10m")]));
+    assert!(
+        told.contains("test.yaml:4") && told.contains("quota_mode cannot be used with a block"),
+        "{told}"
+    );
+    let count_denials = format!("{ATOMIC}, charging: count-denials");
+    for rule in [login("", "10m"), classes()] {
+        let text = file(&count_denials, &[rule]);
+        let told = load(server.clone(), &clock, &text).unwrap_err().to_string();
+        assert!(told.contains("test.yaml:") && told.contains("use another charging"), "{told}");
+    }
+    let quotas = Rules::builder().clock(clock.clone()).redis(server).quota(true);
+    let told = quotas.load([config(&file(ATOMIC, &[login("", "10m")]))]).unwrap_err().to_string();
+    assert!(told.contains("cannot be a quota"), "{told}");
+}
+
+fn classes() -> String {
+    "  - key: tenant\n    descriptors:\n      - key: class\n        classes: { critical: 100%, normal: 80%, '*': 50% }\n        \
+     rate_limit: { unit: hour, requests_per_unit: 10 }\n"
+        .to_owned()
+}
+
+fn admitted(rules: &Rules<ManualClock>, class: &str) -> usize {
+    let entries = [("tenant", "acme"), ("class", class)];
+    let descriptors = [Descriptor::new(&entries)];
+    (0..20).filter(|_| run(rules.check_async("d", &descriptors)).is_allowed()).count()
+}
+
+#[test]
+fn classes_of_all_processes_share_one_count() {
+    for charging in ["all-or-nothing", "count-first"] {
+        let clock = clock();
+        let server = in_process(&clock).0;
+        let text = file(&format!("{ATOMIC}, charging: {charging}"), &[classes()]);
+        let [one, two] = [0, 1].map(|_| process(server.clone(), &clock, &text));
+        assert_eq!([admitted(&one, "batch"), admitted(&two, "other")], [5, 0], "{charging}");
+        let descriptors = [Descriptor::new(&[("tenant", "acme"), ("class", "batch")])];
+        let answer = run(two.check_async("d", &descriptors));
+        assert_eq!(answer.status(0).remaining(), 0);
+        assert_eq!([admitted(&two, "normal"), admitted(&one, "normal")], [3, 0], "{charging}");
+        // A load with other shares keeps the count.
+        one.replace([config(&text.replace("normal: 80%", "normal: 90%"))]).unwrap();
+        assert_eq!([admitted(&one, "normal"), admitted(&two, "normal")], [1, 0], "{charging}");
+        assert_eq!([admitted(&two, "critical"), admitted(&one, "critical")], [1, 0], "{charging}");
+        assert_eq!(server.keys(), 1, "one count for all classes");
+    }
+}
+
+#[test]
+fn other_modes_refuse_classes() {
+    for mode in ["lease", "write-back"] {
+        let text = file(&format!("store: redis, mode: {mode}"), &[classes()]);
+        let told = Config::from_yaml("test.yaml", &text).unwrap_err().to_string();
+        assert!(
+            told.contains(&format!("in the mode {mode}")) && told.contains("write mode: atomic"),
+            "{told}"
+        );
+    }
+}
+
+/// A server that is away has no blocks, and the share of a class is that of this process.
+#[test]
+fn classes_have_a_share_without_the_server() {
+    let clock = ManualClock::new(Timestamp::from_secs(super::START));
+    let text = file(ATOMIC, &[classes()]);
+    let rules = Rules::builder().clock(clock).redis(InProcess::default()).load([config(&text)]).unwrap();
+    let ask = |class| rules.check("d", &[Descriptor::new(&[("tenant", "acme"), ("class", class)])]);
+    // This call cannot wait for the server.
+    assert_eq!((0..20).filter(|_| ask("batch").is_allowed()).count(), 5);
+    assert_eq!((0..20).filter(|_| ask("critical").is_allowed()).count(), 5);
+}
