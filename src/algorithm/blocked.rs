@@ -131,11 +131,12 @@ impl Block {
 ///
 /// A [joint check](crate::check_all) blocks the keys of those limits that deny it. It blocks no key of the others.
 ///
-/// Direct and keyed stores hold this algorithm, and a compact store holds blocks of one length:
-/// [`Builder::compact`](crate::Builder::compact) refuses blocks that grow, because its words have no room to count them,
-/// and blocks in which more than 131,071 units would refill. Its only overflow policy is
+/// Direct and keyed stores hold this algorithm, and so does a [Redis server](crate::guide::blocks#on-a-redis-server). A compact
+/// store holds blocks of one length: [`Builder::compact`](crate::Builder::compact) refuses blocks that grow, because its
+/// words have no room to count them, and blocks in which more than 131,071 units would refill. Its only overflow policy is
 /// [`Overflow::Forget`](crate::Overflow::Forget), the default: in a full bucket, the block that ends first is dropped, and
-/// no key gets the block of another one. A block ends within a tick of its length, at the time that each denial states. Windows, logs and sketches have no blocks, because their states hold counts instead of a time.
+/// no key gets the block of another one. A block ends within a tick of its length, at the time that each denial states.
+/// Windows, logs and sketches have no blocks, because their states hold counts instead of a time.
 ///
 /// Times are exact if `T = period / limit` is a whole number of nanoseconds, or a fraction with a denominator of at most 4.
 /// Otherwise `T` is rounded up by less than 1/4 ns, or by less than 1 ns if the burst or the block takes months. The limiter
