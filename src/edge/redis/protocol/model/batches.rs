@@ -9,12 +9,39 @@ use crate::edge::redis::protocol::exact::MAX_DEBT;
 use crate::edge::redis::protocol::kinds::Batches;
 use crate::edge::redis::protocol::plan::{Arithmetic, Part};
 
+/// The units that are in use until a period ends.
+pub(super) struct UsedUntil {
+    pub(super) ends_us: u64,
+    pub(super) used: u64,
+}
+
 pub(super) struct BatchesView {
     batches: Batches,
-    ends_us: u64,
-    used: u64,
+    pub(super) count: UsedUntil,
     /// Whether the key is new, and used units are only the missing share of the first batch.
     is_new: bool,
+}
+
+impl UsedUntil {
+    pub(super) fn charge(&mut self, units: u64) -> u64 {
+        let units = units.min(MAX_DEBT.saturating_sub(self.used));
+        self.used += units;
+        units
+    }
+
+    pub(super) fn refund(&mut self, units: u64) -> u64 {
+        let back = units.min(self.used);
+        self.used -= back;
+        back
+    }
+
+    pub(super) const fn state(&self) -> StoredState {
+        StoredState::Batches { ends_us: self.ends_us, used: self.used }
+    }
+
+    pub(super) const fn standing(&self) -> LimitState {
+        LimitState::Batches { ends_us: self.ends_us, used: self.used }
+    }
 }
 
 impl BatchesView {
@@ -44,33 +71,15 @@ impl BatchesView {
         if is_new {
             units = batches.first_used(ends_us, now_us);
         }
-        let view = Self { batches, ends_us, used: units, is_new };
+        let view = Self { batches, count: UsedUntil { ends_us, used: units }, is_new };
         View::new(batches.capacity.saturating_sub(units), healed, Now::Batches(view))
-    }
-
-    pub(super) fn charge(&mut self, units: u64) -> u64 {
-        let units = units.min(MAX_DEBT.saturating_sub(self.used));
-        self.used += units;
-        units
     }
 
     /// Takes back units of the present period.
     pub(super) fn refund(&mut self, units: u64, at_us: u64) -> u64 {
-        let is_present = at_us < self.ends_us && at_us + self.batches.period_us >= self.ends_us;
-        if self.is_new || !is_present {
-            return 0;
-        }
-        let back = units.min(self.used);
-        self.used -= back;
-        back
-    }
-
-    pub(super) const fn state(&self) -> StoredState {
-        StoredState::Batches { ends_us: self.ends_us, used: self.used }
-    }
-
-    pub(super) const fn standing(&self) -> LimitState {
-        LimitState::Batches { ends_us: self.ends_us, used: self.used }
+        let ends_us = self.count.ends_us;
+        let is_present = at_us < ends_us && at_us + self.batches.period_us >= ends_us;
+        if self.is_new || !is_present { 0 } else { self.count.refund(units) }
     }
 
     /// Returns when the state has no effect any more.

@@ -1,14 +1,12 @@
 //! Windows of a calendar.
 
+use super::batches::UsedUntil;
 use super::{Now, StoredState, View};
-use crate::edge::redis::protocol::call::LimitState;
-use crate::edge::redis::protocol::exact::MAX_DEBT;
 use crate::edge::redis::protocol::kinds::CalendarPeriods;
 
 pub(super) struct CalendarView {
     periods: CalendarPeriods,
-    ends_us: u64,
-    used: u64,
+    pub(super) count: UsedUntil,
 }
 
 impl CalendarView {
@@ -23,31 +21,12 @@ impl CalendarView {
                 ends_us = since_us;
             }
         }
-        let view = Self { periods, ends_us, used: units };
+        let view = Self { periods, count: UsedUntil { ends_us, used: units } };
         View::new(periods.limit.saturating_sub(units), healed, Now::Calendar(view))
-    }
-
-    pub(super) fn charge(&mut self, units: u64) -> u64 {
-        let units = units.min(MAX_DEBT.saturating_sub(self.used));
-        self.used += units;
-        units
     }
 
     /// Takes back units of the present period.
     pub(super) fn refund(&mut self, units: u64, at_us: u64) -> u64 {
-        if self.periods.period_us(at_us)[1] != self.ends_us {
-            return 0;
-        }
-        let back = units.min(self.used);
-        self.used -= back;
-        back
-    }
-
-    pub(super) const fn state(&self) -> StoredState {
-        StoredState::Batches { ends_us: self.ends_us, used: self.used }
-    }
-
-    pub(super) const fn standing(&self) -> LimitState {
-        LimitState::Batches { ends_us: self.ends_us, used: self.used }
+        if self.periods.period_us(at_us)[1] == self.count.ends_us { self.count.refund(units) } else { 0 }
     }
 }

@@ -338,8 +338,9 @@ impl View {
             Now::Log(log) => log.charge(units, now_us),
             Now::Parts(parts) => parts.charge(units),
             Now::Spacing(spacing) => spacing.charge(units, now_us),
-            Now::Batches(batches) => batches.charge(units),
-            Now::Calendar(calendar) => calendar.charge(units),
+            Now::Batches(BatchesView { count, .. }) | Now::Calendar(CalendarView { count, .. }) => {
+                count.charge(units)
+            }
             Now::Blocked(blocked) => blocked.charge(units),
         };
         self.is_changed |= charged > 0;
@@ -390,8 +391,9 @@ impl View {
             Now::Log(log) => log.state(),
             Now::Parts(parts) => parts.state(),
             Now::Spacing(spacing) => spacing.state(),
-            Now::Batches(batches) => batches.state(),
-            Now::Calendar(calendar) => calendar.state(),
+            Now::Batches(BatchesView { count, .. }) | Now::Calendar(CalendarView { count, .. }) => {
+                count.state()
+            }
             Now::Blocked(blocked) => blocked.state(now_us),
         }
     }
@@ -406,8 +408,9 @@ impl View {
             Now::Log(log) => log.standing(cost, now_us),
             Now::Parts(parts) => parts.standing(cost, now_us),
             Now::Spacing(spacing) => spacing.standing(now_us),
-            Now::Batches(batches) => batches.standing(),
-            Now::Calendar(calendar) => calendar.standing(),
+            Now::Batches(BatchesView { count, .. }) | Now::Calendar(CalendarView { count, .. }) => {
+                count.standing()
+            }
             Now::Blocked(blocked) => blocked.standing(),
         }
     }
