@@ -97,6 +97,39 @@ fn denial_in_one_process_blocks_the_key_in_all() {
 }
 
 #[test]
+fn denials_that_race_start_one_block() {
+    on_each(|host| {
+        let processes: Vec<_> = (0..4).map(|_| host.process(&[logins()])).collect();
+        let waits = std::thread::scope(|scope| {
+            let race = |limiter| move || (0..20).filter_map(|_| blocked_for(limiter, 0)).collect::<Vec<_>>();
+            let threads: Vec<_> = processes.iter().map(|limiter| scope.spawn(race(limiter))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(waits, [secs(600); 75], "five units were free");
+        assert_eq!(blocked_for(&processes[0], 600), None);
+        assert_eq!(blocked_for(&processes[1], 600), Some(secs(1_200)), "the second block");
+    });
+}
+
+/// Clients see the quota of the limit in header fields, also during a block.
+#[cfg(feature = "http")]
+#[test]
+fn denial_in_a_block_knows_its_quota() {
+    for quota in [Quota::per_minute(5), Quota::per_minute(7), Quota::per_second(999)] {
+        let limit = Limit::gcra(quota).with_block(Block::of(secs(600))).unwrap();
+        let limiter =
+            InProcess::new(ManualClock::default()).blocking().limiter("login", limit).atomic().unwrap();
+        assert!(limiter.at(at(0)).check_n("a", limit.most()).is_allowed());
+        for cost in [1, 3] {
+            let denied = limiter.at(at(0)).check_n("a", cost).decision();
+            let policy = tollgate::http::Policy::new("login", &quota, denied);
+            assert_eq!((policy.quota(), policy.window()), (quota.limit(), quota.period()), "{quota}");
+            assert!(denied.is_block() && denied.remaining() == 0);
+        }
+    }
+}
+
+#[test]
 fn first_denial_writes_once_and_later_ones_write_nothing() {
     let Some(server) = Server::start() else { return };
     let dirty = || -> u64 {

@@ -227,6 +227,7 @@ fn atomic_steps() -> impl Strategy<Value = Vec<Step>> {
         8 => units().prop_map(|cost| Asked::Plain(Question::Check { cost: cost.max(1) })),
         6 => (0_u64..=16, 1_u64..=3).prop_map(|(share, more)| Asked::Share(share, more)),
         2 => units().prop_map(|cost| Asked::Plain(Question::Peek { cost })),
+        2 => (units(), units()).prop_map(|(least, share)| Asked::Plain(Question::Lease { least, wanted: least, share })),
         2 => units().prop_map(|cost| Asked::Plain(Question::Force { cost })),
         3 => (units(), 0_usize..4).prop_map(|(units, ago)| Asked::Refund(units, ago)),
     ];

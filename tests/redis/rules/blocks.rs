@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::InProcess;
+use tollgate::redis::{BlockingClient, InProcess};
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{ManualClock, Timestamp};
 
@@ -77,6 +77,25 @@ fn rule_that_only_reports_blocks_nothing() {
         assert_eq!(blocked(&enforcing), None, "{text}: a unit has refilled, and no block began");
         assert_eq!(blocked(&enforcing), Some(MINUTES), "{text}");
     }
+}
+
+#[test]
+fn server_starts_no_block_for_a_dry_run() {
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    let client = || BlockingClient::open(&server.url()).unwrap();
+    let settings = format!("{ATOMIC}, timeout: 20s, on_failure: closed");
+    let rules = |shadow| {
+        let builder = Rules::builder().clock(clock()).redis(client()).shadow(shadow);
+        builder.load([config(&file(&settings, &[login("", "10m"), classes()]))]).unwrap()
+    };
+    let (dry, enforcing) = (rules(true), rules(false));
+    let is_block = |rules: &Rules<ManualClock>| {
+        let answer = run(ask(rules, &[("a", "x")]));
+        answer.limits().next().and_then(|limit| limit.decision()).is_some_and(|decision| decision.is_block())
+    };
+    assert!((0..6).all(|_| !is_block(&dry)));
+    assert!(is_block(&enforcing) && is_block(&dry));
+    assert_eq!([admitted(&enforcing, "batch"), admitted(&enforcing, "critical")], [5, 5]);
 }
 
 /// A denial by another rule starts no block, and returns the units of the rule with the block.
