@@ -9,6 +9,7 @@ mod fallback;
 mod faults;
 mod guard;
 mod harness;
+mod holds;
 mod kinds;
 mod lease;
 #[cfg(feature = "watch")]

@@ -40,6 +40,7 @@
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
 //! | `client` | connections, user settings, and a server in this process |
+//! | `holds` | units that are settled later, and requests in progress: calls, the script's commands, and its model in Rust |
 //! | `region` | one limit for several regions: totals, shares and their exchange |
 //! | `protocol` | limits, keys, calls and replies; the script, and its model in Rust |
 
@@ -47,6 +48,7 @@
 
 mod client;
 mod guard;
+mod holds;
 #[cfg(tollgate_simulation)]
 #[doc(hidden)]
 pub mod internals;
@@ -55,8 +57,8 @@ mod protocol;
 mod region;
 
 pub use self::client::{
-    BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, OnFailure, OnThread,
-    Shard, ShardError, Shards,
+    BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, InProgressBuilder,
+    OnFailure, OnThread, Shard, ShardError, Shards,
 };
 #[cfg(feature = "rules")]
 pub(crate) use self::client::{PlainClient, RuntimeThread};
@@ -64,8 +66,9 @@ pub use self::guard::{BreakerState, Health};
 #[cfg(feature = "rules")]
 pub(crate) use self::mode::forms::DecidesHere;
 pub use self::mode::{
-    AtomicLimiter, BlockingAtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, LeaseBuilder,
-    LeaseLimiter, LeaseStats, RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+    AtomicLimiter, BlockingAtomicLimiter, BlockingInProgressLimiter, BlockingLeaseLimiter,
+    BlockingWriteBackLimiter, InProgressLimiter, LeaseBuilder, LeaseLimiter, LeaseStats, RegionHealth,
+    SharedPermit, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
 #[cfg(feature = "rules")]
 pub(crate) use self::protocol::check_limit;

@@ -20,13 +20,13 @@
 //! has paid. For such a hold, a refund would return nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
 use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
 
-use super::id::HoldId;
-use crate::base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use super::id::{HoldId, HoldIds};
+use crate::base::sync::{AtomicUsize, Mutex, Ordering};
 
 /// The number of shards: enough that requests of different keys rarely use the same mutex.
 const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 64 };
@@ -39,9 +39,7 @@ const FORGOTTEN_AT_ONCE: usize = 2;
 #[derive(Debug)]
 pub(crate) struct HoldBook<C> {
     hasher: ahash::RandomState,
-    /// Makes identities that cannot be guessed. `std` uses `SipHash` here, with a secret from the system.
-    secret: RandomState,
-    next: AtomicU64,
+    ids: HoldIds,
     most: usize,
     len: AtomicUsize,
     // Padded: holds of different keys write different shards.
@@ -117,8 +115,7 @@ impl<C> HoldBook<C> {
         };
         Self {
             hasher: ahash::RandomState::new(),
-            secret: RandomState::new(),
-            next: AtomicU64::new(0),
+            ids: HoldIds::new(),
             most,
             len: AtomicUsize::new(0),
             shards: (0..SHARDS).map(shard).collect(),
@@ -225,10 +222,7 @@ impl<C> HoldBook<C> {
 
     /// Returns the identity of a new hold.
     pub(crate) fn id(&self, end_ns: u64) -> HoldId {
-        // Ordering: Relaxed. It matters only that each hold gets a different number.
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let half = |half: u8| u128::from(self.secret.hash_one((number, half)));
-        HoldId::new(end_ns, half(0) << 64 | half(1))
+        HoldId::new(end_ns, self.ids.next())
     }
 
     fn shard(&self, hash: u64) -> &HoldShard<C> {

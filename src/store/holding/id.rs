@@ -1,8 +1,10 @@
 //! The identity of a hold.
 
 use core::fmt;
+use std::hash::{BuildHasher, RandomState};
 
 use crate::base::clock::Timestamp;
+use crate::base::sync::{AtomicU64, Ordering};
 
 /// The identity of a hold: the end of its life, and 128 random bits.
 ///
@@ -69,5 +71,27 @@ impl HoldId {
 impl fmt::Debug for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HoldId").field("end", &self.end()).finish_non_exhaustive()
+    }
+}
+
+/// Makes the random bits of identities.
+#[derive(Debug)]
+pub(crate) struct HoldIds {
+    /// Makes bits that cannot be guessed. `std` uses `SipHash` here, with a secret from the system.
+    secret: RandomState,
+    next: AtomicU64,
+}
+
+impl HoldIds {
+    pub(crate) fn new() -> Self {
+        Self { secret: RandomState::new(), next: AtomicU64::new(0) }
+    }
+
+    /// Returns 128 bits that this source has not returned before.
+    pub(crate) fn next(&self) -> u128 {
+        // Ordering: Relaxed. It matters only that each hold gets a different number.
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let half = |half: u8| u128::from(self.secret.hash_one((number, half)));
+        half(0) << 64 | half(1)
     }
 }

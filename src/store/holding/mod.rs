@@ -13,6 +13,8 @@ use core::hash::Hash;
 
 pub(crate) use self::book::{Held, HoldBook, KeyStanding, NotKept};
 pub use self::id::HoldId;
+#[allow(unused_imports, reason = "redis uses it")]
+pub(crate) use self::id::HoldIds;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::store::op::{ManyKeys, Operation, Store, StoreBase};

@@ -1,5 +1,6 @@
 //! Calls to the shared state: to a server that the tests start, and to the model of its script.
 
+mod holds;
 mod model;
 mod names;
 mod regions;

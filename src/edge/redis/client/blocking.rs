@@ -2,7 +2,7 @@
 
 use super::connected::Client;
 use super::runtime::OnThread;
-use super::settings::Builder;
+use super::settings::{Builder, InProgressBuilder};
 use super::sharded::{ShardError, Shards};
 use crate::algorithm::Limit;
 use crate::edge::redis::protocol::Error;
@@ -76,6 +76,12 @@ impl BlockingClient {
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state, in every process.
     pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
-        Builder::new(self.clone(), self.inner.routes(), name, limit.into())
+        Builder::new(self.clone(), self.inner.routes(), name, &[limit.into()])
+    }
+
+    /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
+    /// share their state, in every process.
+    pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
+        InProgressBuilder::new(self.clone(), self.inner.routes(), name, limit)
     }
 }

@@ -8,10 +8,11 @@ use tokio::runtime::Handle;
 
 use super::cluster::Nodes;
 use super::connection::{Evicting, ServerConnection};
-use super::settings::Builder;
+use super::settings::{Builder, InProgressBuilder};
 use super::sharded::{Routes, ShardError, Shards};
 use crate::algorithm::Limit;
 use crate::base::sync::Ordering;
+use crate::edge::redis::holds::{HoldCall, HoldReply, HoldTransport, script as hold_script};
 use crate::edge::redis::protocol::script::{self, By, CopyStep, StoredStates};
 use crate::edge::redis::protocol::{Call, Error, ErrorKind, Reply, Transport};
 use crate::edge::redis::region::{
@@ -204,7 +205,13 @@ impl Client {
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state, in every process.
     pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
-        Builder::new(self.clone(), &self.routes, name, limit.into())
+        Builder::new(self.clone(), &self.routes, name, &[limit.into()])
+    }
+
+    /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
+    /// share their state, in every process.
+    pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
+        InProgressBuilder::new(self.clone(), &self.routes, name, limit)
     }
 }
 
@@ -254,6 +261,12 @@ impl Transport for Client {
             Topology::One(_) => 0,
             Topology::Cluster(nodes) => nodes.part(&call.tag),
         }
+    }
+}
+
+impl HoldTransport for Client {
+    async fn ask_holds(&self, call: &HoldCall) -> Result<HoldReply, Error> {
+        hold_script::reply(call, &self.run(&call.call, |by| hold_script::command(call, by)).await?)
     }
 }
 

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::runtime::OnThread;
-use super::settings::Builder;
+use super::settings::{Builder, InProgressBuilder};
 use super::sharded::{Routes, ShardError, Shards};
 use crate::algorithm::Limit;
 use crate::base::clock::{Clock, StdClock};
+use crate::edge::redis::holds::{HoldCall, HoldKind, HoldReply, HoldState, HoldTransport};
 use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
 use crate::edge::redis::protocol::{Call, Error, Reply, Transport};
 use crate::edge::redis::region::{
@@ -52,6 +53,8 @@ struct ServerState {
 #[derive(Default)]
 struct KeptKeys {
     held: HashMap<Vec<u8>, KeptKey, ahash::RandomState>,
+    /// The holds of each key.
+    holds: HashMap<(Vec<u8>, HoldKind), HoldState, ahash::RandomState>,
     /// The states of limits that several regions share, by the names of their keys.
     regions: HashMap<Vec<u8>, RegionState, ahash::RandomState>,
     /// What the region of this server knows of its calls to others, for each limiter.
@@ -128,7 +131,13 @@ impl InProcess {
     /// Returns a builder for a limiter with this name. All limiters with the same name, prefix and limits share their
     /// state.
     pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
-        Builder::new(self.clone(), &self.routes, name, limit.into())
+        Builder::new(self.clone(), &self.routes, name, &[limit.into()])
+    }
+
+    /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
+    /// share their state.
+    pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
+        InProgressBuilder::new(self.clone(), &self.routes, name, limit)
     }
 
     /// Returns the same server, for limiters that block.
@@ -212,7 +221,13 @@ impl Default for InProcess {
 impl BlockingInProcess {
     /// Returns a builder for a limiter with this name. See [`InProcess::limiter`].
     pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
-        Builder::new(self.clone(), &self.inner.routes, name, limit.into())
+        Builder::new(self.clone(), &self.inner.routes, name, &[limit.into()])
+    }
+
+    /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
+    /// share their state.
+    pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
+        InProgressBuilder::new(self.clone(), &self.inner.routes, name, limit)
     }
 }
 
@@ -250,6 +265,25 @@ impl Transport for InProcess {
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
         Ok(self.answer(call))
+    }
+}
+
+impl HoldTransport for InProcess {
+    async fn ask_holds(&self, call: &HoldCall) -> Result<HoldReply, Error> {
+        let (mut keys, now_us) = self.servers[call.call.place.server].now();
+        if keys.holds.len() >= keys.sweep_at.max(SWEEP) {
+            keys.holds.retain(|_, state| !state.is_over(now_us));
+            keys.sweep_at = keys.holds.len() * 2;
+        }
+        let name = (call.call.tag.clone(), call.kind);
+        let mut state = keys.holds.remove(&name).unwrap_or_default();
+        let mut limits = |ask| Self::answer_of(&mut keys, &Call { ask, ..call.call.clone() }, now_us);
+        let at_us = call.call.now.map_or(now_us, |now| now.as_nanos() / 1_000);
+        let reply = state.answer(call, at_us, &mut limits);
+        if state != HoldState::default() {
+            keys.holds.insert(name, state);
+        }
+        Ok(reply)
     }
 }
 

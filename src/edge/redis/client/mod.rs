@@ -30,7 +30,7 @@ pub use self::in_process::{BlockingInProcess, InProcess};
 #[cfg(feature = "rules")]
 pub(crate) use self::plain::PlainClient;
 pub use self::runtime::OnThread;
-pub(crate) use self::runtime::{Connected, RuntimeThread, Tasks, on_thread};
+pub(crate) use self::runtime::{Connected, OnDrop, RuntimeThread, Tasks, on_thread};
 pub(crate) use self::settings::Settings;
-pub use self::settings::{Breaker, BuildError, Builder, OnFailure};
+pub use self::settings::{Breaker, BuildError, Builder, InProgressBuilder, OnFailure};
 pub use self::sharded::{KeyPlaces, Shard, ShardError, Shards};

@@ -163,14 +163,14 @@ impl Tasks {
 }
 
 /// Calls a function on drop, unless it was cancelled.
-pub(super) struct OnDrop<F: FnOnce()>(Option<F>);
+pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> OnDrop<F> {
-    pub(super) fn new(act: F) -> Self {
+    pub(crate) fn new(act: F) -> Self {
         Self(Some(act))
     }
 
-    pub(super) fn cancel(mut self) {
+    pub(crate) fn cancel(mut self) {
         self.0 = None;
     }
 }

@@ -108,10 +108,10 @@ pub struct Builder<T> {
 }
 
 impl<T> Builder<T> {
-    pub(crate) fn new(client: T, routes: &Arc<Routes>, name: &str, limit: Limit) -> Self {
+    pub(crate) fn new(client: T, routes: &Arc<Routes>, name: &str, limits: &[Limit]) -> Self {
         let settings = Settings {
             places: KeyPlaces::new(&[], routes),
-            limits: [limit.canonical()].into(),
+            limits: limits.iter().map(|limit| limit.canonical()).collect(),
             timeout: Duration::from_millis(40),
             breaker: Breaker::default(),
             on_failure: OnFailure::default(),
@@ -168,6 +168,55 @@ impl<T> Builder<T> {
         let settings = &self.settings;
         let places = KeyPlaces::new(&head(&self.prefix, &settings.name), &settings.places.routes);
         Settings { places, ..settings.clone() }
+    }
+}
+
+/// Sets the options of a limit on requests in progress. Then build it.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it builds a limiter"]
+pub struct InProgressBuilder<T> {
+    /// Its limiter has no limits.
+    pub(crate) builder: Builder<T>,
+    pub(crate) limit: u64,
+    pub(crate) life: Duration,
+}
+
+impl<T> InProgressBuilder<T> {
+    pub(crate) fn new(client: T, routes: &Arc<Routes>, name: &str, limit: u64) -> Self {
+        Self { builder: Builder::new(client, routes, name, &[]), limit, life: Duration::from_secs(600) }
+    }
+
+    fn with(self, set: impl FnOnce(Builder<T>) -> Builder<T>) -> Self {
+        Self { builder: set(self.builder), ..self }
+    }
+
+    /// Sets how long a request can be in progress. Afterwards it does not count any more. Default: ten minutes.
+    ///
+    /// Choose a time that no request of a working server takes.
+    pub fn life(mut self, life: Duration) -> Self {
+        self.life = life;
+        self
+    }
+
+    /// Sets the prefix of all keys in Redis. See [`Builder::prefix`].
+    pub fn prefix(self, prefix: &str) -> Self {
+        self.with(|builder| builder.prefix(prefix))
+    }
+
+    /// Sets how long a call waits for the server. Default: 40 ms.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with(|builder| builder.timeout(timeout))
+    }
+
+    /// Sets when the limiter stops asking a server that fails. See [`Builder::breaker`].
+    pub fn breaker(self, breaker: Breaker) -> Self {
+        self.with(|builder| builder.breaker(breaker))
+    }
+
+    /// Sets what decides a request while the server is unavailable. Default: this process decides, as if it were the
+    /// only process.
+    pub fn on_failure(self, on_failure: OnFailure) -> Self {
+        self.with(|builder| builder.on_failure(on_failure))
     }
 }
 

@@ -96,6 +96,11 @@ struct ServerGuard {
 
 impl Guard {
     pub(crate) fn new(settings: &Settings) -> Self {
+        Self::of(settings, settings.limits.iter().map(Limit::most).min().unwrap_or(u64::MAX))
+    }
+
+    /// The guard of a limiter that can admit at most this cost at once.
+    pub(crate) fn of(settings: &Settings, most: u64) -> Self {
         let clock = TokioClock::new();
         let breaker = settings.breaker;
         // A probe has the same time-out as any call. If it has not reported after twice that time, its caller is gone.
@@ -117,7 +122,7 @@ impl Guard {
         Self {
             servers: (0..settings.places.routes.len()).map(server).collect(),
             settings: settings.clone(),
-            most: settings.limits.iter().map(Limit::most).min().unwrap_or(u64::MAX),
+            most,
             local: OnceLock::new(),
             previous_until_ns: now_ns.saturating_add(previous_ns),
             clock,
@@ -130,7 +135,21 @@ impl Guard {
     ///
     /// # Panics
     /// Panics in a tokio runtime that was built without its timer, as all of tokio's time functions do.
-    pub(crate) async fn ask<T: Transport>(&self, transport: &T, call: &Call) -> Result<Reply, Error> {
+    pub(crate) fn ask<'g, T: Transport>(
+        &'g self,
+        transport: &'g T,
+        call: &'g Call,
+    ) -> impl Future<Output = Result<Reply, Error>> + Send + 'g {
+        self.send(transport, call, || transport.call(call))
+    }
+
+    /// Like [`ask`](Self::ask), for any request about the key of a call.
+    pub(crate) async fn send<T: Transport, R, F: Future<Output = Result<R, Error>>>(
+        &self,
+        transport: &T,
+        call: &Call,
+        send: impl FnOnce() -> F,
+    ) -> Result<R, Error> {
         let mut most = self.settings.timeout;
         if let Some(before) = call.place.before {
             let began_ns = self.clock.now().as_nanos();
@@ -140,7 +159,7 @@ impl Guard {
             }
             most = most.saturating_sub(self.since(began_ns));
         }
-        self.run_within(transport, call, most, || transport.call(call)).await
+        self.run_within(transport, call, most, send).await
     }
 
     /// The time since `began_ns`.
@@ -220,13 +239,25 @@ impl Guard {
         verb: LocalVerb,
     ) -> Answer {
         let most = self.most - class.headroom(self.most);
+        self.fallback_by((key, cost, most), now, |processes| {
+            self.local(processes, |local| verb(local, key, cost, class, now))
+        })
+    }
+
+    /// Decides a request while the server is unavailable. `most` is the most units that the limit can ever admit.
+    /// `share` decides with this process's share, for a number of processes; `None` denies.
+    pub(crate) fn fallback_by(
+        &self,
+        (key, cost, most): (&[u8], u64, u64),
+        now: Timestamp,
+        share: impl FnOnce(u32) -> Option<Decision>,
+    ) -> Answer {
         let server = &self.servers[self.settings.places.server(key)];
         let (decision, by) = match self.settings.on_failure {
             OnFailure::Open => (self.undecided(server, Outcome::Allowed, (cost, most), now), DecidedBy::Open),
             OnFailure::Closed => (self.refusal(server, (cost, most), now), DecidedBy::Closed),
             OnFailure::Local { processes } => (
-                self.local(processes, |local| verb(local, key, cost, class, now))
-                    .unwrap_or_else(|| self.refusal(server, (cost, most), now)),
+                share(processes).unwrap_or_else(|| self.refusal(server, (cost, most), now)),
                 DecidedBy::Local,
             ),
         };

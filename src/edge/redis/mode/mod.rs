@@ -1,10 +1,11 @@
-//! The three modes of a shared limiter.
+//! The modes of a shared limiter.
 //!
 //! | part | contents |
 //! |---|---|
 //! | `atomic` | the server decides every request |
 //! | `lease` | the server charges units in blocks, and this process spends them |
 //! | `write_back` | this process decides, and posts to the server later |
+//! | `holds` | units that are taken now and settled later, and requests in progress |
 //! | `dispatch` | the clock, and calls to the server |
 //! | `background` | for modes that decide in this process: wake-up and stop of the task |
 //! | `forms` | the public methods that the limiters for threads share |
@@ -15,12 +16,14 @@ pub(crate) mod background;
 pub(crate) mod count;
 pub(crate) mod dispatch;
 pub(crate) mod forms;
+mod holds;
 pub(crate) mod lease;
 pub(crate) mod queue;
 pub(crate) mod table;
 pub(crate) mod write_back;
 
 pub use self::atomic::{AtomicLimiter, BlockingAtomicLimiter};
+pub use self::holds::{BlockingInProgressLimiter, InProgressLimiter, SharedPermit};
 pub use self::lease::{BlockingLeaseLimiter, LeaseBuilder, LeaseLimiter, LeaseStats};
 pub use self::write_back::{
     BlockingWriteBackLimiter, RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,

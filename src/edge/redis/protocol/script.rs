@@ -39,8 +39,8 @@ impl ScriptText {
     /// Returns the script of these kinds. It is made on first use. It has only the texts that its plan needs, because
     /// Redis runs a script's whole text at each call.
     fn of(kinds: KindSet, form: Form) -> &'static Self {
-        static SOURCES: [[OnceLock<ScriptText>; KindSet::COUNT]; 2] =
-            [const { [const { OnceLock::new() }; KindSet::COUNT] }; 2];
+        static SOURCES: [[OnceLock<ScriptText>; KindSet::COUNT]; 3] =
+            [const { [const { OnceLock::new() }; KindSet::COUNT] }; 3];
         SOURCES[form as usize][kinds.index()].get_or_init(|| Self::new(kinds.script(form)))
     }
 
@@ -116,15 +116,38 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
     if few.is_some() {
         add_numbers(&mut command, plan);
     } else {
-        for (kind, numbers) in plan.arguments() {
-            command.arg(*kind);
-            add_texts(&mut command, numbers, NUMBERS);
-        }
+        add_kinds(&mut command, plan);
     }
     if let Some(others) = others {
         command.arg(&others);
     }
     command
+}
+
+/// Builds a command that calls the script of holds about the limits of a call, and about the holds in the key that ends with
+/// `holds`. `first` is the first number of the question `ask`.
+pub(crate) fn holds_command(call: &Call, holds: &str, ask: &str, first: u64, by: By) -> Cmd {
+    let plan = &*call.plan;
+    if plan.needs_time() {
+        let plan = Arc::new(plan.with_time(calendar_time_us(call)));
+        return holds_command(&Call { tag: call.tag.clone(), plan, ..*call }, holds, ask, first, by);
+    }
+    let kinds = if plan.parts().is_empty() { KindSet::NONE } else { plan.kinds() };
+    let mut command = ScriptText::of(kinds, Form::Holds).call(by, plan.parts().len() + 1);
+    add_keys(&mut command, call, &[""]);
+    command.arg([&*call.tag, b":", holds.as_bytes()].concat());
+    add_time(&mut command, call.now.map(|now| now.as_nanos() / 1_000));
+    command.arg(ask).arg(margin_ms(call.now)).arg(exact(first));
+    add_kinds(&mut command, plan);
+    command
+}
+
+/// Adds the kind and the numbers of each limit.
+fn add_kinds(command: &mut Cmd, plan: &Plan) {
+    for (kind, numbers) in plan.arguments() {
+        command.arg(*kind);
+        add_texts(command, numbers, NUMBERS);
+    }
 }
 
 /// Adds the numbers of one or two limits. Those of the second begin after [`NUMBERS`].
@@ -270,13 +293,22 @@ pub(crate) fn numbers(value: &Value) -> Option<SmallVec<[u64; 8]>> {
 
 /// Parses the reply of a server.
 pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
-    let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the limiter's script");
-    let numbers = numbers(value).ok_or_else(unexpected_reply)?;
-    let Some((&[granted, now_us], mut rest)) = numbers.split_first_chunk() else {
-        return Err(unexpected_reply());
+    let numbers = numbers(value).unwrap_or_default();
+    let reply = match *numbers {
+        [granted, now_us, ref limits @ ..] => reply_of(&call.plan, granted, now_us, limits),
+        _ => None,
     };
+    reply.ok_or_else(unexpected_reply)
+}
+
+pub(crate) fn unexpected_reply() -> Error {
+    Error::new(ErrorKind::Reply, "the reply is not from the limiter's script")
+}
+
+/// Makes a reply from its parts. `rest` has the numbers of the limits. Returns `None` if there are more or fewer.
+pub(crate) fn reply_of(plan: &Plan, granted: u64, now_us: u64, mut rest: &[u64]) -> Option<Reply> {
     let mut limits = SmallVec::new();
-    for part in call.plan.parts() {
+    for part in plan.parts() {
         let (standing, others) = match (part.kind, rest) {
             (Arithmetic::Pace(_), &[ahead, ref others @ ..]) => {
                 (LimitState::Pace { ahead, is_blocked: false }, others)
@@ -294,12 +326,12 @@ pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
                 Arithmetic::Log(_) | Arithmetic::Parts(_) | Arithmetic::Spacing(_),
                 &[left, wait_us, reset_us, delay_us, ref others @ ..],
             ) => (LimitState::Plain { left, wait_us, reset_us, delay_us }, others),
-            _ => return Err(unexpected_reply()),
+            _ => return None,
         };
         limits.push(standing);
         rest = others;
     }
-    if rest.is_empty() { Ok(Reply { granted, now_us, limits }) } else { Err(unexpected_reply()) }
+    rest.is_empty().then_some(Reply { granted, now_us, limits })
 }
 
 /// Returns whether the server does not know the script, because it restarted or is another server.

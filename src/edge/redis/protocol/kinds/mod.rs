@@ -150,6 +150,8 @@ pub(super) enum Form {
     All,
     /// Adds the units of a post.
     Post,
+    /// Answers a question about holds.
+    Holds,
 }
 
 /// A set of kinds, as indices into [`TEXTS`].
@@ -196,6 +198,9 @@ pub(crate) struct Batches {
 impl KindSet {
     /// The number of sets.
     pub(super) const COUNT: usize = 1 << TEXTS.len();
+    /// No kind: a script that counts only holds.
+    pub(super) const NONE: Self = Self(0);
+
     /// The kind of this index.
     pub(super) const fn of(text: u8) -> Self {
         Self(1 << text)
@@ -229,12 +234,12 @@ impl KindSet {
             script.extend(names.iter().map(|name| format!("kinds.{name} = read\n")));
         }
         script.push_str(include_str!("read.lua"));
-        if form == Form::Post {
-            script.push_str(include_str!("post.lua"));
-        } else {
-            script.extend([DECIDE, include_str!("all.lua")]);
-        }
-        script.push_str(include_str!("reply.lua"));
+        let reply = include_str!("reply.lua");
+        script.extend(match form {
+            Form::All => [DECIDE, include_str!("all.lua"), reply],
+            Form::Post => [include_str!("post.lua"), "", reply],
+            Form::Holds => [include_str!("holds.lua"), include_str!("all.lua"), include_str!("held.lua")],
+        });
         script
     }
 }

@@ -1,0 +1,105 @@
+//! What a server stores and answers, in Rust. `holds.lua` does the same on a server; tests compare the two.
+
+use std::collections::BTreeMap;
+
+use super::call::{HoldCall, HoldQuestion, HoldReply, MOST_HOLDS, StoredHold};
+use crate::edge::redis::protocol::{EXACT, Question, Reply};
+
+/// The holds of one key, and their units.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct HoldState {
+    holds: BTreeMap<StoredHold, u64>,
+}
+
+/// Charges nothing, but moves states back from the future as every call except a peek does.
+const HEAL: Question = Question::Refund { units: 0, at_us: 0 };
+
+impl HoldState {
+    /// Answers a call. `limits` answers a question about the limits of the same key at the same time.
+    pub fn answer(
+        &mut self,
+        call: &HoldCall,
+        now_us: u64,
+        limits: &mut impl FnMut(Question) -> Reply,
+    ) -> HoldReply {
+        let holds = self.holds.clone().split_off(&StoredHold { end_us: now_us + 1, identity: 0 });
+        let mut present = Self { holds };
+        let reply = present.answer_present(call, now_us, limits);
+        // A peek writes nothing: if time steps back, the holds that had ended count again.
+        if !matches!(call.ask, HoldQuestion::Peek { .. }) {
+            *self = present;
+        }
+        reply
+    }
+
+    /// Answers a call, without the holds that have ended.
+    fn answer_present(
+        &mut self,
+        call: &HoldCall,
+        now_us: u64,
+        limits: &mut impl FnMut(Question) -> Reply,
+    ) -> HoldReply {
+        let end_us = |life_us: u64| now_us.saturating_add(life_us).min(EXACT - 1);
+        let mut done = false;
+        match call.ask {
+            HoldQuestion::Release { hold: StoredHold { end_us: 0, identity } } => {
+                let before = self.holds.len();
+                self.holds.retain(|hold, _| hold.identity != identity);
+                done = self.holds.len() < before;
+            }
+            HoldQuestion::Commit { hold, .. } | HoldQuestion::Release { hold } => {
+                done = self.holds.remove(&hold).is_some();
+            }
+            HoldQuestion::Renew { hold, life_us } => {
+                if let Some(units) = self.holds.remove(&hold) {
+                    self.holds.insert(StoredHold { end_us: end_us(life_us), ..hold }, units);
+                    done = true;
+                }
+            }
+            _ => {}
+        }
+        let held = self.held();
+        let left = Self::room(call, limits).saturating_sub(held);
+        let limits = match call.ask {
+            HoldQuestion::Check { cost } if cost <= left => limits(Question::Force { cost }),
+            HoldQuestion::Hold { units, life_us, identity }
+                if units <= left && (self.holds.len() as u64) < MOST_HOLDS =>
+            {
+                done = true;
+                self.holds.insert(StoredHold { end_us: end_us(life_us), identity }, units);
+                limits(HEAL)
+            }
+            HoldQuestion::Commit { hold, units } if done || hold.end_us <= now_us => {
+                limits(Question::Force { cost: units })
+            }
+            HoldQuestion::Peek { cost } => limits(Question::Peek { cost: cost.saturating_add(held) }),
+            HoldQuestion::Check { cost: units } | HoldQuestion::Hold { units, .. } => {
+                limits(HEAL);
+                limits(Question::Peek { cost: units.saturating_add(held) })
+            }
+            HoldQuestion::Commit { .. } | HoldQuestion::Release { .. } | HoldQuestion::Renew { .. } => {
+                limits(HEAL)
+            }
+        };
+        let [first_us, last_us] = [self.holds.first_key_value(), self.holds.last_key_value()]
+            .map(|hold| hold.map_or(0, |(hold, _)| hold.end_us));
+        HoldReply { done, held: self.held(), first_us, last_us, limits }
+    }
+
+    /// Returns whether the key has no hold, except holds that have ended.
+    pub(crate) fn is_over(&self, now_us: u64) -> bool {
+        self.holds.last_key_value().is_none_or(|(last, _)| last.end_us <= now_us)
+    }
+
+    fn held(&self) -> u64 {
+        self.holds.values().sum()
+    }
+
+    /// The units left in all limits, and in the number of units that the key can hold.
+    fn room(call: &HoldCall, limits: &mut impl FnMut(Question) -> Reply) -> u64 {
+        let plan = &call.call.plan;
+        let of_limits =
+            |reply: &Reply| if plan.parts().is_empty() { u64::MAX } else { plan.remaining(reply) };
+        call.most_units.min(of_limits(&limits(Question::Peek { cost: 0 })))
+    }
+}

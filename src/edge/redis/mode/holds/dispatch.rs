@@ -1,0 +1,171 @@
+//! How limiters with holds call the server, and what its replies mean.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::runtime::Handle;
+
+use crate::base::clock::{Clock, StdClock, Timestamp, saturating_nanos};
+use crate::base::decision::{Decision, Facts, Outcome};
+use crate::edge::redis::client::{Connected, OnDrop};
+use crate::edge::redis::guard::Guard;
+use crate::edge::redis::holds::{
+    HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, StoredHold,
+};
+use crate::edge::redis::protocol::{Error, ErrorKind, Plan, Question};
+use crate::store::HoldId;
+use crate::store::holding::HoldIds;
+
+/// The longest life. The server counts ends exactly.
+const LONGEST_US: u64 = 1 << 52;
+
+/// A call under way.
+type Carried<'c> = Pin<Box<dyn Future<Output = Result<HoldReply, Error>> + Send + 'c>>;
+
+/// A client of any type, which carries calls through a guard.
+trait HoldCarrier: Send + Sync {
+    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c HoldCall) -> Carried<'c>;
+}
+
+impl<T: Connected<Transport: HoldTransport>> HoldCarrier for T {
+    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c HoldCall) -> Carried<'c> {
+        Box::pin(async move {
+            let transport = self.transport()?;
+            guard.send(transport, &call.call, || transport.ask_holds(call)).await
+        })
+    }
+}
+
+/// A limiter's connection to the server, for calls about holds.
+pub(super) struct HoldDispatch {
+    plan: Arc<Plan>,
+    pub(super) guard: Guard,
+    client: Box<dyn HoldCarrier>,
+    clock: StdClock,
+    ids: HoldIds,
+    kind: HoldKind,
+    /// The most units that a key can hold.
+    most_units: u64,
+}
+
+impl HoldDispatch {
+    /// `limit` is the limit on requests in progress, for a limiter of that kind.
+    pub(super) fn new<T>(client: T, plan: Plan, guard: Guard, limit: Option<u64>) -> Arc<Self>
+    where
+        T: Connected<Transport: HoldTransport> + 'static,
+    {
+        Arc::new(Self {
+            plan: Arc::new(plan),
+            guard,
+            client: Box::new(client),
+            clock: StdClock::new(),
+            ids: HoldIds::new(),
+            kind: if limit.is_some() { HoldKind::Requests } else { HoldKind::Units },
+            most_units: limit.unwrap_or(MOST_HELD).min(MOST_HELD),
+        })
+    }
+
+    /// The limit on requests in progress.
+    pub(super) fn most_units(&self) -> u64 {
+        self.most_units
+    }
+
+    /// The time of decisions without the server.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(super) async fn ask(&self, key: &[u8], ask: HoldQuestion) -> Result<HoldReply, Error> {
+        let call = self.guard.places().call(&self.plan, key, Question::Peek { cost: 0 }, None);
+        let call = HoldCall { call, kind: self.kind, most_units: self.most_units, ask };
+        self.client.carry(&self.guard, &call).await
+    }
+
+    /// Asks the server to hold the units. Returns its reply, and the identity of the hold.
+    ///
+    /// If the caller stops waiting, or no answer arrives in time, the server may have the hold, so it is released.
+    pub(super) async fn hold(
+        self: &Arc<Self>,
+        key: &[u8],
+        units: u64,
+        life: Duration,
+    ) -> Result<(HoldReply, HoldId), Error> {
+        let (identity, life_us) = (self.ids.next(), micros(life));
+        let (runtime, unknown_end) = (Handle::try_current().ok(), HoldId::new(0, identity));
+        let lost = OnDrop::new(|| self.release_later(runtime.as_ref(), key.into(), unknown_end));
+        let answer = self.ask(key, HoldQuestion::Hold { units, life_us, identity }).await;
+        if !answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
+            lost.cancel();
+        }
+        let reply = answer?;
+        let id = hold_id(reply.limits.now_us.saturating_add(life_us), identity);
+        Ok((reply, id))
+    }
+
+    /// An identity that the server does not know, and whose end has passed.
+    pub(super) fn unknown_id(&self) -> HoldId {
+        HoldId::new(0, self.ids.next())
+    }
+
+    /// Releases a hold without waiting for the answer.
+    pub(super) fn release_later(self: &Arc<Self>, runtime: Option<&Handle>, key: Box<[u8]>, id: HoldId) {
+        let own = Arc::clone(self);
+        let release = async move {
+            // If the server does not answer, the hold ends with its life.
+            let _ = own.ask(&key, HoldQuestion::Release { hold: stored(id) }).await;
+        };
+        match runtime {
+            Some(runtime) => drop(runtime.spawn(release)),
+            // A server in this process answers at once. Other servers need a runtime.
+            None => drop(release.now_or_never()),
+        }
+    }
+
+    /// Returns the outcome of a request of this cost that the server denied.
+    pub(super) fn denial(&self, cost: u64) -> Outcome {
+        if cost > self.plan.most().min(self.most_units) { Outcome::Never } else { Outcome::Denied }
+    }
+
+    /// The decision about a request of this cost. The figures describe the state after the call, without the held units.
+    pub(super) fn decision(&self, reply: &HoldReply, outcome: Outcome, cost: u64) -> Decision {
+        let HoldReply { held, first_us, last_us, ref limits, .. } = *reply;
+        let at = Timestamp::from_nanos(limits.now_us.saturating_mul(1_000));
+        let until_ns = |end_us: u64| end_us.saturating_sub(limits.now_us).saturating_mul(1_000);
+        let is_limited = !self.plan.parts().is_empty();
+        let room = if is_limited { self.plan.remaining(limits) } else { self.most_units };
+        let remaining = room.saturating_sub(held);
+        // The limits have room for the request and for all holds, or a hold ends.
+        let wanted = if outcome == Outcome::Denied { cost } else { u64::from(remaining == 0) };
+        let of_limits = is_limited.then(|| self.plan.peeked(limits, wanted.saturating_add(held), at));
+        let refilled_ns = of_limits.filter(|of| of.outcome() == Outcome::Denied).map(|of| of.retry_ns());
+        let ended_ns = (held > 0).then(|| until_ns(first_us));
+        let facts = Facts::Plain {
+            remaining,
+            retry_ns: refilled_ns.into_iter().chain(ended_ns).min().unwrap_or(0),
+            reset_ns: of_limits.map_or(0, |of| of.reset_ns()).max(until_ns(last_us)),
+            delay_ns: 0,
+        };
+        let limit = of_limits.map_or(self.most_units, |of| of.limit());
+        Decision::new(outcome, cost, limit, at.as_nanos(), facts)
+    }
+}
+
+/// A life in microseconds, rounded up: at most 142 years.
+pub(super) fn micros(life: Duration) -> u64 {
+    saturating_nanos(life).div_ceil(1_000).min(LONGEST_US)
+}
+
+/// The identity of a hold that ends at this time of the server.
+pub(super) fn hold_id(end_us: u64, identity: u128) -> HoldId {
+    HoldId::new(end_us.saturating_mul(1_000), identity)
+}
+
+/// The hold as the server stores it.
+pub(super) fn stored(id: HoldId) -> StoredHold {
+    let bytes = id.to_bytes();
+    let identity = bytes[8..].iter().fold(0, |identity, &byte| identity << 8 | u128::from(byte));
+    StoredHold { end_us: id.end_ns() / 1_000, identity }
+}

@@ -1,0 +1,354 @@
+//! A limit on the requests of a key that are in progress in all processes.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::dispatch::{HoldDispatch, hold_id, micros, stored};
+use crate::base::clock::StdClock;
+use crate::base::decision::Outcome;
+use crate::base::quota::QuotaError;
+use crate::edge::redis::client::{Connected, InProgressBuilder, OnThread};
+use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::holds::{HoldQuestion, HoldTransport};
+use crate::edge::redis::mode::forms::Guarded;
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan};
+use crate::limiter::in_progress::{InProgress, Permit};
+use crate::store::HoldId;
+
+/// A limit on the requests of each key that are in progress at the same time, in all processes.
+///
+/// A request is in progress until its [`SharedPermit`] is dropped, until [`leave`](Self::leave) ends it, or until its life
+/// has ended. A process that dies, or is cut off, therefore occupies its places only for the lives of its requests.
+/// [`Client::in_progress`](crate::edge::redis::Client::in_progress) begins the builder. For one process, use
+/// [`holds::InProgress`](crate::holds::InProgress). All clones are the same limiter.
+///
+/// # Consistency
+/// The server counts the requests, in one atomic step and one round trip for each request that begins, and one for each
+/// that ends. At most `limit` units of a key are in progress, however many processes share the limit, as long as the
+/// server keeps its data. All times are the server's: a request that has ended by its clock counts nowhere. If the
+/// server's clock steps back, requests end later, by the step. If an answer was lost, the limiter asks the
+/// server to forget the request; if this is lost, too, the server counts the request until the end of its life.
+///
+/// # If the server does not answer
+/// [`on_failure`](InProgressBuilder::on_failure) decides, as for other limiters. With
+/// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local), this process admits its share of the limit, and at least one
+/// unit, in addition to the requests that the server counts. [`SharedPermit::by`] names what decided.
+///
+/// # Cost
+/// About 120 bytes at the server for each request in progress. At most 4,096 requests of a key can be in progress, and
+/// more are denied. A step removes the requests that have ended: each once, so at most 4,096, which takes about 1.5 ms. The
+/// rest takes O(log requests). In a Cluster, each key is on one node.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::redis::InProcess;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = InProcess::default(); // or Client::open("redis://127.0.0.1")?
+/// let exports = server.in_progress("exports", 2).life(Duration::from_secs(300)).build()?;
+/// let first = exports.try_enter("alice", 1).await.expect("none is in progress");
+/// let second = exports.try_enter("alice", 1).await.expect("one is in progress");
+/// let denied = exports.try_enter("alice", 1).await.expect_err("two are in progress");
+/// assert!(denied.retry_after().unwrap() <= Duration::from_secs(300)); // a life ends, or a request ends earlier
+/// first.leave().await?;
+/// assert!(exports.try_enter("alice", 1).await.is_ok());
+/// # drop(second);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct InProgressLimiter(Arc<Entrance>);
+
+/// [`InProgressLimiter`] for threads, which blocks the calling thread while it waits for the server.
+///
+/// # Examples
+/// ```
+/// use tollgate::redis::{BlockingInProgressLimiter, InProcess};
+///
+/// let server = InProcess::default().blocking(); // or a `BlockingClient`
+/// let exports: BlockingInProgressLimiter = server.in_progress("exports", 1).build()?;
+/// let permit = exports.try_enter("alice", 1).expect("none is in progress");
+/// assert!(exports.try_enter("alice", 1).is_err());
+/// # drop(permit);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type BlockingInProgressLimiter = OnThread<InProgressLimiter>;
+
+struct Entrance {
+    dispatch: Arc<HoldDispatch>,
+    life: Duration,
+    /// The requests that this process admitted alone. Made on first use.
+    local: OnceLock<InProgress<StdClock>>,
+}
+
+impl<T: HoldTransport> InProgressBuilder<T> {
+    /// Builds the limiter. Sends nothing.
+    ///
+    /// # Errors
+    /// Returns an error if the life is zero, because no request would count.
+    pub fn build(self) -> Result<InProgressLimiter, QuotaError> {
+        InProgressLimiter::new(self)
+    }
+}
+
+impl<T: HoldTransport> InProgressBuilder<OnThread<T>> {
+    /// Builds the limiter. Sends nothing.
+    ///
+    /// # Errors
+    /// Returns an error if the life is zero, because no request would count.
+    pub fn build(self) -> Result<BlockingInProgressLimiter, QuotaError> {
+        let thread = self.builder.client.thread.clone();
+        Ok(OnThread { inner: InProgressLimiter::new(self)?, thread })
+    }
+}
+
+impl InProgressLimiter {
+    fn new<T>(builder: InProgressBuilder<T>) -> Result<Self, QuotaError>
+    where
+        T: Connected<Transport: HoldTransport> + 'static,
+    {
+        let InProgressBuilder { builder, limit, life } = builder;
+        if life.is_zero() {
+            return Err(QuotaError::worded(
+                "the life of a request in progress is zero, so no request would count; set a longer life"
+                    .to_owned(),
+            ));
+        }
+        let guard = Guard::of(&builder.settings(), limit);
+        let dispatch = HoldDispatch::new(builder.client, Plan::new(&[])?, guard, Some(limit));
+        Ok(Self(Arc::new(Entrance { dispatch, life, local: OnceLock::new() })))
+    }
+
+    async fn enter(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
+        let Entrance { dispatch, life, .. } = &*self.0;
+        let Ok((reply, id)) = dispatch.hold(key, units, *life).await else {
+            return self.enter_alone(key, units);
+        };
+        let outcome = if reply.done { Outcome::Allowed } else { dispatch.denial(units) };
+        let decision = dispatch.decision(&reply, outcome, units).uncharged();
+        let answer = Answer::new(decision, DecidedBy::Server);
+        if reply.done { Ok(self.permit(key, id, answer, Entered::Server)) } else { Err(answer) }
+    }
+
+    /// Decides while the server is unavailable.
+    fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
+        let Entrance { dispatch, life, local } = &*self.0;
+        let mut entered = None;
+        let answer =
+            dispatch.guard.fallback_by((key, units, dispatch.most_units()), dispatch.now(), |processes| {
+                let share = (dispatch.most_units() / u64::from(processes.max(1))).max(1);
+                let share = share.min(dispatch.most_units());
+                let local = local.get_or_init(|| InProgress::new(share).clock(StdClock::new()).life(*life));
+                Some(match local.try_enter(key, units) {
+                    Ok(permit) => entered.insert(permit).decision(),
+                    Err(denied) => denied.decision(),
+                })
+            });
+        if answer.is_denied() {
+            return Err(answer);
+        }
+        let id = entered.as_ref().map_or_else(|| dispatch.unknown_id(), Permit::id);
+        Ok(self.permit(key, id, answer, Entered::Here { _permit: entered }))
+    }
+
+    fn permit(&self, key: &[u8], id: HoldId, answer: Answer, entered: Entered) -> SharedPermit {
+        let runtime = Handle::try_current().ok();
+        let inside = Inside { limiter: self.clone(), key: key.into(), runtime, entered };
+        SharedPermit { inside: Some(inside), id, answer }
+    }
+
+    async fn leave_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
+        if self.0.local.get().is_some_and(|local| local.leave(key, id)) {
+            return Ok(true);
+        }
+        Ok(self.0.dispatch.ask(key, HoldQuestion::Release { hold: stored(id) }).await?.done)
+    }
+
+    /// Begins a request of `units` for `key`, or denies it. The request ends when the permit is dropped, or after its life.
+    ///
+    /// # Errors
+    /// Returns the denial if the key would have more units in progress than its limit, or 4,096 requests.
+    /// [`Answer::retry_after`] returns the time until the first life ends; a request can end earlier.
+    pub async fn try_enter<K: Key + ?Sized>(&self, key: &K, units: u64) -> Result<SharedPermit, Answer> {
+        self.enter(&key.bytes(), units).await
+    }
+
+    /// Ends the request with this identity, which any process can have begun. Returns whether it was in progress.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The request then ends with its life at the latest. The call can be
+    /// repeated.
+    pub async fn leave<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
+        self.leave_bytes(&key.bytes(), id).await
+    }
+
+    /// Returns the units of a key that are in progress, by the server.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer.
+    pub async fn current<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
+        Ok(self.0.dispatch.ask(&key.bytes(), HoldQuestion::Peek { cost: 0 }).await?.held)
+    }
+
+    /// Returns the health of the server, as seen by this limiter's calls.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.0.dispatch.guard.health()
+    }
+
+    /// Returns the health of each server, if the client has [several](crate::edge::redis::Client::sharded). Otherwise
+    /// returns an empty list.
+    #[must_use]
+    pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
+        self.0.dispatch.guard.health_by_server()
+    }
+}
+
+impl Guarded for InProgressLimiter {
+    fn guard(&self) -> &Guard {
+        &self.0.dispatch.guard
+    }
+}
+
+impl fmt::Debug for InProgressLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("InProgressLimiter");
+        text.field("limit", &self.0.dispatch.most_units()).field("life", &self.0.life).finish_non_exhaustive()
+    }
+}
+
+impl BlockingInProgressLimiter {
+    /// Begins a request of `units` for `key`, or denies it. See [`InProgressLimiter::try_enter`].
+    ///
+    /// # Errors
+    /// The denial of [`InProgressLimiter::try_enter`].
+    pub fn try_enter<K: Key + ?Sized>(&self, key: &K, units: u64) -> Result<SharedPermit, Answer> {
+        self.thread.block_on(self.inner.try_enter(key, units))
+    }
+
+    /// Ends the request with this identity. See [`InProgressLimiter::leave`].
+    ///
+    /// # Errors
+    /// The errors of [`InProgressLimiter::leave`].
+    pub fn leave<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
+        self.thread.block_on(self.inner.leave(key, id))
+    }
+
+    /// Returns the units of a key that are in progress, by the server.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer.
+    pub fn current<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
+        self.thread.block_on(self.inner.current(key))
+    }
+}
+
+/// A request in progress; created by [`InProgressLimiter::try_enter`].
+///
+/// Dropping it ends the request in the background: a task of the runtime in which the request began sends one call. If that
+/// call is lost, the request ends with its life. [`leave`](Self::leave) waits for the server instead.
+#[must_use = "a request is not in progress any more once its permit is dropped"]
+pub struct SharedPermit {
+    /// `None` once the request has ended, or is detached.
+    inside: Option<Inside>,
+    id: HoldId,
+    answer: Answer,
+}
+
+struct Inside {
+    limiter: InProgressLimiter,
+    key: Box<[u8]>,
+    /// The runtime in which the request began.
+    runtime: Option<Handle>,
+    entered: Entered,
+}
+
+enum Entered {
+    /// The server counts the request.
+    Server,
+    /// This process admitted the request alone, and counts it if it has a permit.
+    Here { _permit: Option<Permit> },
+}
+
+impl SharedPermit {
+    /// Returns the answer that began the request. Its figures include the request.
+    pub fn answer(&self) -> Answer {
+        self.answer
+    }
+
+    /// Returns what began the request.
+    #[must_use]
+    pub fn by(&self) -> DecidedBy {
+        self.answer.by()
+    }
+
+    /// Returns the identity, by which another process can [end](InProgressLimiter::leave) the request.
+    ///
+    /// If the server did not begin the request, only this process knows the identity.
+    #[must_use]
+    pub fn id(&self) -> HoldId {
+        self.id
+    }
+
+    /// Lets the request end later: a life from now. Use it for work that can take longer than any useful life, such as a
+    /// stream, and renew it well before the end of its life. Changes the [identity](Self::id). Returns whether the request
+    /// was in progress.
+    ///
+    /// Returns `true` without a call if the server did not begin the request.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The request may then end at its previous end.
+    pub async fn renew(&mut self) -> Result<bool, Error> {
+        let Some(Inside { entered: Entered::Server, limiter, key, .. }) = &self.inside else {
+            return Ok(true);
+        };
+        let Entrance { dispatch, life, .. } = &*limiter.0;
+        let (hold, life_us) = (stored(self.id), micros(*life));
+        let reply = dispatch.ask(key, HoldQuestion::Renew { hold, life_us }).await?;
+        if reply.done {
+            self.id = hold_id(reply.limits.now_us.saturating_add(life_us), hold.identity);
+        }
+        Ok(reply.done)
+    }
+
+    /// Ends the request, and waits for the server. Returns whether it was in progress.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The request then ends with its life at the latest.
+    pub async fn leave(mut self) -> Result<bool, Error> {
+        let Some(Inside { entered: Entered::Server, limiter, key, .. }) = &self.inside else {
+            return Ok(true);
+        };
+        // If the caller stops waiting, or the call fails, the drop sends it again.
+        let was_there = limiter.leave_bytes(key, self.id).await?;
+        self.inside = None;
+        Ok(was_there)
+    }
+
+    /// Leaves the request to a caller that knows its identity. Otherwise it ends with its life.
+    pub fn detach(mut self) -> HoldId {
+        if let Some(Inside { entered: Entered::Here { _permit: Some(permit) }, .. }) = self.inside.take() {
+            let _ = permit.detach();
+        }
+        self.id
+    }
+}
+
+impl Drop for SharedPermit {
+    fn drop(&mut self) {
+        if let Some(Inside { entered: Entered::Server, limiter, key, runtime }) = self.inside.take() {
+            limiter.0.dispatch.release_later(runtime.as_ref(), key, self.id);
+        }
+    }
+}
+
+impl fmt::Debug for SharedPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("SharedPermit");
+        text.field("id", &self.id).field("units", &self.answer.decision().cost()).finish_non_exhaustive()
+    }
+}

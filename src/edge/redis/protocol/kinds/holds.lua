@@ -1,0 +1,60 @@
+
+-- Holds: units that are taken now and settled later. The module `holds::model` does the same in Rust; tests compare the two.
+--
+-- KEYS  after the states of the limits: the holds of the key
+-- ARGV  after the limits: the most units that the key can hold; the most holds; an identity; and the life of a new hold, or
+--       the end of the hold with this identity, or 0
+-- Reply units granted, time; 1 if the hold was taken or found; the units held; the first and the last end, or 0; then the
+--       numbers of each limit
+--
+-- The holds are a sorted set. A hold is its identity (16 bytes) and its units (8 bytes), and its score is its end. The empty
+-- text comes first: its score is the sum of the units of all holds, negative.
+local book, identity, span = KEYS[count + 1], argv[#argv - 1], argv[#argv] + 0
+local sum, held, ended, found, taken, done = call('ZSCORE', book, ''), 0, {}, nil, nil, 0
+if sum then
+  held, ended = -sum, call('ZRANGEBYSCORE', book, '(0', now)
+  for i = 1, #ended do
+    if #ended[i] ~= 24 then return redis.error_reply(ours) end
+    held = held - struct.unpack('>I8', ended[i], 17)
+  end
+  if ask == 'commit' or ask == 'release' or ask == 'renew' then
+    local from, to = argv[#argv], argv[#argv]
+    -- If the caller does not know the end, it releases the hold by its identity alone.
+    if span == 0 and ask == 'release' then from, to = string.format('(%.0f', now), '+inf' end
+    local same = {}
+    if to == '+inf' or span > now then same = call('ZRANGEBYSCORE', book, from, to) end
+    for i = 1, #same do
+      if string.sub(same[i], 1, 16) == identity then found, done = same[i], 1 end
+    end
+    if found and ask ~= 'renew' then held = held - struct.unpack('>I8', found, 17) end
+  end
+end
+left = max(0, min(left, argv[#argv - 3] + 0) - held)
+local life = span
+if ask == 'renew' then life = a end
+if ask == 'commit' then
+  -- If the hold is not there before its end, it is settled.
+  if found or span <= now then units = a end
+elseif ask == 'check' and a <= left then
+  units = a
+elseif ask == 'hold' and a <= left and call('ZCARD', book) - #ended <= argv[#argv - 2] + 0 then
+  taken, done, held = identity .. struct.pack('>I8', a), 1, held + a
+elseif ask == 'check' or ask == 'hold' or ask == 'peek' then
+  cost = a + held
+end
+if ask ~= 'peek' and (taken or found or #ended > 0) then
+  if #ended > 0 then call('ZREMRANGEBYSCORE', book, '(0', now) end
+  if found and ask ~= 'renew' then
+    call('ZREM', book, found)
+  elseif taken or found then
+    call('ZADD', book, min(now + life, EXACT - 1), taken or found)
+  end
+  local alone = 0
+  if sum then alone = 1 end
+  if call('ZCARD', book) > alone then call('ZADD', book, -held, '') else call('DEL', book) end
+  if done == 1 and (taken or ask == 'renew') then
+    local lives = ceil(life / 1000) + margin
+    if call('PTTL', book) < lives then call('PEXPIRE', book, lives) end
+  end
+  ended = {}
+end
