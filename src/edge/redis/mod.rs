@@ -66,9 +66,10 @@ pub use self::guard::{BreakerState, Health};
 #[cfg(feature = "rules")]
 pub(crate) use self::mode::forms::DecidesHere;
 pub use self::mode::{
-    AtomicLimiter, BlockingAtomicLimiter, BlockingInProgressLimiter, BlockingLeaseLimiter,
-    BlockingWriteBackLimiter, InProgressLimiter, LeaseBuilder, LeaseLimiter, LeaseStats, RegionHealth,
-    SharedPermit, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+    AtomicLimiter, BlockingAtomicLimiter, BlockingHoldingLimiter, BlockingInProgressLimiter,
+    BlockingLeaseLimiter, BlockingWriteBackLimiter, HoldingLimiter, InProgressLimiter, LeaseBuilder,
+    LeaseLimiter, LeaseStats, RegionHealth, SharedHold, SharedPermit, WriteBackBuilder, WriteBackLimiter,
+    WriteBackStats,
 };
 #[cfg(feature = "rules")]
 pub(crate) use self::protocol::check_limit;

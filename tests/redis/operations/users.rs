@@ -13,6 +13,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const EVERY_MODE: [&str; 5] = ["eval", "evalsha", "get", "set", "time"];
 /// The commands that write-back also needs.
 const WRITE_BACK: [&str; 5] = ["hdel", "hget", "hgetall", "hset", "pexpire"];
+/// The commands that holds and requests in progress also need.
+const HOLDS: [&str; 10] = [
+    "zadd",
+    "zcard",
+    "zrange",
+    "zrangebyscore",
+    "zrem",
+    "zremrangebyscore",
+    "zscore",
+    "del",
+    "pttl",
+    "pexpire",
+];
 /// The commands that a Cluster also needs.
 const CLUSTER: [&str; 2] = ["cluster|slots", "asking"];
 
@@ -71,6 +84,17 @@ fn ask_write_back(client: &BlockingClient, limit: Limit) -> Health {
     health
 }
 
+/// Asks the server every question about holds.
+fn ask_holds(client: &BlockingClient, limit: Limit) -> Health {
+    let limiter = builder(client, limit).holding().unwrap();
+    let hold = |units, life| limiter.hold("a", units, life).map(tollgate::redis::SharedHold::detach);
+    if let (Ok(id), Ok(_ended)) = (hold(2, PATIENCE), hold(1, Duration::from_micros(1))) {
+        let _ = limiter.check("a");
+        let _ = limiter.commit("a", id, 1);
+    }
+    limiter.health()
+}
+
 fn limits() -> [Limit; 3] {
     let quota = || Quota::per_hour(1_000);
     [Limit::gcra(quota()), Limit::fixed_window(quota()), Limit::sliding_window(quota())]
@@ -89,6 +113,10 @@ fn user_with_least_rights_suffices_for_each_mode() {
     grant(&server, &[&EVERY_MODE[..], &["select"]].concat()).unwrap();
     let in_database = BlockingClient::open(&format!("{}1", url(&server))).unwrap();
     assert_answered(&ask_atomic(&in_database, limits()[0]));
+    grant(&server, &[&EVERY_MODE[..], &HOLDS].concat()).unwrap();
+    for limit in limits() {
+        assert_answered(&ask_holds(&client, limit));
+    }
     // A process that has not posted for more than an hour: the first post of another process removes it.
     server.command::<()>(&["HSET", "tollgate:v1:{acl|a}:pg0", "7", "1 1 1 - -"]);
     grant(&server, &[&EVERY_MODE[..], &WRITE_BACK].concat()).unwrap();
@@ -165,6 +193,13 @@ fn user_with_fewer_rights_gets_clear_error() {
         server.command::<()>(&["FLUSHALL"]);
         server.command::<()>(&["HSET", "tollgate:v1:{acl|a}:pg0", "7", "1 1 1 - -"]);
         let health = ask_write_back(&client, limits()[0]);
+        assert!(health.errors(ErrorKind::Refused) > 0, "{missing}: {health:?}");
+    }
+    for missing in HOLDS {
+        let rights: Vec<_> = EVERY_MODE.into_iter().chain(HOLDS).filter(|right| *right != missing).collect();
+        grant(&server, &rights).unwrap();
+        server.command::<()>(&["FLUSHALL"]);
+        let health = ask_holds(&client, limits()[0]);
         assert!(health.errors(ErrorKind::Refused) > 0, "{missing}: {health:?}");
     }
     // A user that may not touch the keys. The error does not contain the key.

@@ -124,6 +124,18 @@ impl Local {
     pub(crate) fn refund(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
         self.shares.iter().map(|share| share.at(now).refund(key, charge)).max().unwrap_or(0)
     }
+
+    /// Corrects what [`check`](Self::check) charged to the actual cost. With several limits, the same holds as for a
+    /// [`refund`](Self::refund).
+    pub(crate) fn settle(
+        &self,
+        key: &[u8],
+        charge: &Decision,
+        actual: u64,
+        now: Timestamp,
+    ) -> Option<Decision> {
+        tightest(self.shares.iter().map(|share| share.at(now).settle(key, charge, actual)))
+    }
 }
 
 /// The strictest decision; if several are equal, the first.

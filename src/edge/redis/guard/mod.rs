@@ -232,6 +232,17 @@ impl Guard {
         local.map_or(0, |local| local.refund(key, charge, now))
     }
 
+    /// Corrects what a [`fallback`](Self::fallback) charged to this process's share, for units whose cost is known now.
+    pub(crate) fn settle(
+        &self,
+        key: &[u8],
+        charge: &Decision,
+        actual: u64,
+        now: Timestamp,
+    ) -> Option<Decision> {
+        self.local.get().and_then(Option::as_ref)?.settle(key, charge, actual, now)
+    }
+
     fn without_server(
         &self,
         (key, cost, class): (&[u8], u64, Class),

@@ -23,7 +23,10 @@ pub(crate) mod table;
 pub(crate) mod write_back;
 
 pub use self::atomic::{AtomicLimiter, BlockingAtomicLimiter};
-pub use self::holds::{BlockingInProgressLimiter, InProgressLimiter, SharedPermit};
+pub use self::holds::{
+    BlockingHoldingLimiter, BlockingInProgressLimiter, HoldingLimiter, InProgressLimiter, SharedHold,
+    SharedPermit,
+};
 pub use self::lease::{BlockingLeaseLimiter, LeaseBuilder, LeaseLimiter, LeaseStats};
 pub use self::write_back::{
     BlockingWriteBackLimiter, RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,

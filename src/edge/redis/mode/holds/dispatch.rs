@@ -68,6 +68,10 @@ impl HoldDispatch {
         })
     }
 
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// The limit on requests in progress.
     pub(super) fn most_units(&self) -> u64 {
         self.most_units

@@ -1,0 +1,478 @@
+//! A limiter whose units can be held by all processes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::dispatch::{HoldDispatch, stored};
+use crate::algorithm::{Limit, LimitKind};
+use crate::base::decision::{Decision, Outcome};
+use crate::base::quota::QuotaError;
+use crate::edge::redis::client::{Builder, Connected, OnThread};
+use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::holds::{HoldQuestion, HoldTransport, StoredHold};
+use crate::edge::redis::mode::forms::Guarded;
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan};
+use crate::limiter::Class;
+use crate::store::HoldId;
+
+/// A limiter on whose units processes can have [holds](Self::hold): units that are taken now, and settled later.
+///
+/// Use it for costs that are known later, such as the tokens of a language model. [`Builder::holding`] builds it. For one
+/// process, use [`RateLimiter::with_holds`](crate::RateLimiter::with_holds). All clones are the same limiter.
+///
+/// # How it counts
+/// The server decides every request in one atomic step and one round trip. It keeps the holds apart from the counts: a
+/// request, or a new hold, is admitted if its units fit into the units left of all limits, less the units of all holds. A
+/// commit removes the hold and charges the actual units, in one step. So the units that are charged and held never exceed
+/// a limit, while no commit is larger than its hold. A commit that is larger is charged as well, and can leave a debt.
+///
+/// A hold whose life has ended, by the server's clock, counts nowhere, even if its holder died. The units of a hold do not
+/// return with time: unlike in one process, time pays a charge from its commit on.
+///
+/// Only limiters of this type see the holds. A limiter of another mode with the same name and limits shares the counts, but
+/// not the holds.
+///
+/// # If the server does not answer
+/// [`Builder::on_failure`] decides, as for an [`AtomicLimiter`](crate::edge::redis::AtomicLimiter). With
+/// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local), a hold charges the share of this process, and is settled
+/// there. If an answer was lost, the limiter asks the server to release the hold; if this is lost, too, the server keeps
+/// the hold until the end of its life.
+///
+/// # Cost
+/// About 120 bytes at the server for each hold. A key can have at most 4,096 holds, and more are denied. A step removes
+/// the holds that have ended: each once, so at most 4,096, which takes about 1.5 ms. The rest takes O(log holds). In a Cluster, a key and its holds
+/// are on one node.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::redis::{InProcess, Limit};
+/// use tollgate::{ManualClock, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = ManualClock::default();
+/// let server = InProcess::new(clock.clone()); // or Client::open("redis://127.0.0.1")?
+/// let tokens = server.limiter("tokens", Limit::gcra(Quota::per_minute(10_000))).holding()?;
+///
+/// let hold = tokens.hold("alice", 4_000, Duration::from_secs(60)).await.expect("10,000 are left");
+/// assert!(tokens.check_n("alice", 7_000).await.is_denied());
+/// let after = hold.commit(1_500).await?; // the answer had 1,500 tokens
+/// assert_eq!(after.remaining(), 8_500);
+///
+/// let lost = tokens.hold("alice", 8_000, Duration::from_secs(60)).await.expect("8,500 are left");
+/// let _ = lost.detach(); // its holder dies
+/// assert!(tokens.check_n("alice", 1_000).await.is_denied());
+/// clock.advance(Duration::from_secs(60));
+/// assert!(tokens.check_n("alice", 1_000).await.is_allowed());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct HoldingLimiter {
+    dispatch: Arc<HoldDispatch>,
+}
+
+/// [`HoldingLimiter`] for threads, which blocks the calling thread while it waits for the server.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Quota;
+/// use tollgate::redis::{BlockingHoldingLimiter, InProcess, Limit};
+///
+/// let server = InProcess::default().blocking(); // or a `BlockingClient`
+/// let limiter = server.limiter("tokens", Limit::fixed_window(Quota::per_day(10_000)));
+/// let tokens: BlockingHoldingLimiter = limiter.holding()?;
+/// let hold = tokens.hold("alice", 4_000, Duration::from_secs(60)).expect("10,000 are left");
+/// assert_eq!(tokens.settle(hold, 1_500)?.remaining(), 8_500);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type BlockingHoldingLimiter = OnThread<HoldingLimiter>;
+
+impl<T: HoldTransport> Builder<T> {
+    /// Builds a limiter whose units can be held: taken now, and settled later.
+    ///
+    /// # Errors
+    /// Returns an error for the first limit that the server's script cannot count exactly, as
+    /// [`atomic`](Builder::atomic) does. Returns an error also for a limit whose units cannot be kept free: a leaky bucket
+    /// as a queue, minimum spacing, and a token bucket with an adaptive start.
+    pub fn holding(self) -> Result<HoldingLimiter, QuotaError> {
+        HoldingLimiter::new(self)
+    }
+}
+
+impl<T: HoldTransport> Builder<OnThread<T>> {
+    /// Builds a limiter whose units can be held: taken now, and settled later.
+    ///
+    /// # Errors
+    /// The errors of [`holding`](Builder::holding) of an async client.
+    pub fn holding(self) -> Result<BlockingHoldingLimiter, QuotaError> {
+        let thread = self.client.thread.clone();
+        Ok(OnThread { inner: HoldingLimiter::new(self)?, thread })
+    }
+}
+
+/// Returns an error if units of the limit cannot be kept free for a hold.
+fn can_hold(limit: &Limit) -> Result<(), QuotaError> {
+    let (name, reason) = match limit.kind() {
+        LimitKind::LeakyBucketQueue => {
+            ("leaky bucket queue", "each request has its turn, and a hold has none")
+        }
+        LimitKind::MinimumSpacing { .. } => ("minimum spacing", "it has no units to keep free"),
+        LimitKind::AlignedBucket { adaptive: true, .. } => {
+            ("token bucket with an adaptive start", "an idle key loses units, also those that are held")
+        }
+        _ => return Ok(()),
+    };
+    Err(QuotaError::worded(format!(
+        "shared {name} of {}: its units cannot be held, because {reason}; use atomic(), or Gcra",
+        limit.quota()
+    )))
+}
+
+impl HoldingLimiter {
+    fn new<T>(builder: Builder<T>) -> Result<Self, QuotaError>
+    where
+        T: Connected<Transport: HoldTransport> + 'static,
+    {
+        let settings = builder.settings();
+        settings.limits.iter().try_for_each(can_hold)?;
+        let plan = Plan::new(&settings.limits)?;
+        Ok(Self { dispatch: HoldDispatch::new(builder.client, plan, Guard::new(&settings), None) })
+    }
+
+    async fn hold_bytes(&self, key: &[u8], units: u64, life: Duration) -> Result<SharedHold, Answer> {
+        let dispatch = &self.dispatch;
+        let (answer, id, is_held) = match dispatch.hold(key, units, life).await {
+            Ok((reply, id)) => {
+                let outcome = if reply.done { Outcome::Allowed } else { dispatch.denial(units) };
+                let decision = dispatch.decision(&reply, outcome, units).uncharged();
+                (Answer::new(decision, DecidedBy::Server), id, reply.done)
+            }
+            Err(_) => {
+                let answer = dispatch.guard.fallback(key, units, dispatch.now());
+                (answer, dispatch.unknown_id(), answer.is_allowed())
+            }
+        };
+        if !is_held {
+            return Err(answer);
+        }
+        let runtime = Handle::try_current().ok();
+        let open = OpenHold { limiter: self.clone(), key: key.into(), runtime };
+        Ok(SharedHold { open: Some(open), id, answer })
+    }
+
+    async fn commit_bytes(&self, key: &[u8], hold: StoredHold, units: u64) -> Result<Decision, Error> {
+        let reply = self.dispatch.ask(key, HoldQuestion::Commit { hold, units }).await?;
+        Ok(self.dispatch.decision(&reply, Outcome::Allowed, units).forced())
+    }
+
+    async fn release_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
+        Ok(self.dispatch.ask(key, HoldQuestion::Release { hold: stored(id) }).await?.done)
+    }
+
+    async fn check_bytes(&self, key: &[u8], cost: u64) -> Answer {
+        let dispatch = &*self.dispatch;
+        if cost == 0 {
+            return self.peek_bytes(key, 0).await;
+        }
+        match dispatch.ask(key, HoldQuestion::Check { cost }).await {
+            Ok(reply) => {
+                let outcome = if reply.limits.granted > 0 { Outcome::Allowed } else { dispatch.denial(cost) };
+                Answer::new(dispatch.decision(&reply, outcome, cost), DecidedBy::Server)
+            }
+            Err(_) => dispatch.guard.fallback(key, cost, dispatch.now()),
+        }
+    }
+
+    async fn peek_bytes(&self, key: &[u8], cost: u64) -> Answer {
+        let dispatch = &*self.dispatch;
+        match dispatch.ask(key, HoldQuestion::Peek { cost }).await {
+            Ok(reply) => {
+                let left = dispatch.plan().remaining(&reply.limits).saturating_sub(reply.held);
+                let outcome = if cost <= left { Outcome::Allowed } else { dispatch.denial(cost) };
+                Answer::new(dispatch.decision(&reply, outcome, cost).uncharged(), DecidedBy::Server)
+            }
+            Err(_) => dispatch.guard.fallback_peek(Class::ALL, key, cost, dispatch.now()),
+        }
+    }
+
+    /// Takes `units` for work whose cost is known later, or denies the work.
+    ///
+    /// Other requests of the key do not get the units until one of these events settles the hold:
+    /// - [`SharedHold::commit`] charges the actual cost, and releases the rest.
+    /// - A hold that is dropped is released, in the background.
+    /// - [`commit`](Self::commit) and [`release`](Self::release) do the same by the hold's [identity](SharedHold::id), in
+    ///   any process.
+    /// - Its `life` ends.
+    ///
+    /// # Errors
+    /// Returns the denial if the limits have no room for the units and all holds, or if the key has 4,096 holds.
+    /// [`Answer::retry_after`] returns the time until the limits have room, or until the first life ends. The request can
+    /// be denied again then, if other holds are still there; and a hold that is settled can make room earlier.
+    pub async fn hold<K: Key + ?Sized>(
+        &self,
+        key: &K,
+        units: u64,
+        life: Duration,
+    ) -> Result<SharedHold, Answer> {
+        self.hold_bytes(&key.bytes(), units, life).await
+    }
+
+    /// Settles the hold with this identity: charges `actual` units, and releases the rest of the hold. Returns the state of
+    /// the key afterwards.
+    ///
+    /// If the hold was settled before its end, this call changes nothing. So a call whose answer was lost can be repeated
+    /// until the hold would have ended. After its end, each call charges `actual` as of now.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The server may have settled the hold.
+    pub async fn commit<K: Key + ?Sized>(&self, key: &K, id: HoldId, actual: u64) -> Result<Decision, Error> {
+        self.commit_bytes(&key.bytes(), stored(id), actual).await
+    }
+
+    /// Releases the hold with this identity. Returns whether it was there.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The call can be repeated.
+    pub async fn release<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
+        self.release_bytes(&key.bytes(), id).await
+    }
+
+    /// Checks one unit for `key` now, and charges it if it is admitted.
+    pub async fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n(key, 1).await
+    }
+
+    /// Checks `cost` units for `key` now, and charges all of them or none. The units of holds are not available.
+    pub async fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.check_bytes(&key.bytes(), cost).await
+    }
+
+    /// Returns whether [`check`](Self::check) would admit the request now, and the state of the limits. Charges nothing.
+    pub async fn peek<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.peek_bytes(&key.bytes(), 1).await
+    }
+
+    /// Charges `cost` units for `key` now, even if they exceed a limit. See
+    /// [`AtomicLimiter::charge_unchecked`](crate::edge::redis::AtomicLimiter::charge_unchecked).
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The server may have charged the units.
+    pub async fn charge_unchecked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Result<Answer, Error> {
+        let charged = self.commit_bytes(&key.bytes(), StoredHold::ENDED, cost).await?;
+        Ok(Answer::new(charged, DecidedBy::Server))
+    }
+
+    /// Returns the units of a key that are held.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer.
+    pub async fn held<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
+        Ok(self.dispatch.ask(&key.bytes(), HoldQuestion::Peek { cost: 0 }).await?.held)
+    }
+
+    /// Returns the health of the server, as seen by this limiter's calls.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.dispatch.guard.health()
+    }
+
+    /// Returns the health of each server, if the client has [several](crate::edge::redis::Client::sharded). Otherwise
+    /// returns an empty list.
+    #[must_use]
+    pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
+        self.dispatch.guard.health_by_server()
+    }
+}
+
+impl Guarded for HoldingLimiter {
+    fn guard(&self) -> &Guard {
+        &self.dispatch.guard
+    }
+}
+
+impl fmt::Debug for HoldingLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits: Vec<_> = self.dispatch.plan().limits().collect();
+        f.debug_struct("HoldingLimiter").field("limits", &limits).finish_non_exhaustive()
+    }
+}
+
+impl BlockingHoldingLimiter {
+    /// Takes `units` for work whose cost is known later. See [`HoldingLimiter::hold`].
+    ///
+    /// # Errors
+    /// The denial of [`HoldingLimiter::hold`].
+    pub fn hold<K: Key + ?Sized>(&self, key: &K, units: u64, life: Duration) -> Result<SharedHold, Answer> {
+        self.thread.block_on(self.inner.hold(key, units, life))
+    }
+
+    /// Charges `actual` units, and releases the rest of the hold. See [`SharedHold::commit`].
+    ///
+    /// # Errors
+    /// The errors of [`SharedHold::commit`].
+    pub fn settle(&self, hold: SharedHold, actual: u64) -> Result<Decision, Error> {
+        self.thread.block_on(hold.commit(actual))
+    }
+
+    /// Settles the hold with this identity. See [`HoldingLimiter::commit`].
+    ///
+    /// # Errors
+    /// The errors of [`HoldingLimiter::commit`].
+    pub fn commit<K: Key + ?Sized>(&self, key: &K, id: HoldId, actual: u64) -> Result<Decision, Error> {
+        self.thread.block_on(self.inner.commit(key, id, actual))
+    }
+
+    /// Releases the hold with this identity. Returns whether it was there.
+    ///
+    /// # Errors
+    /// The errors of [`HoldingLimiter::release`].
+    pub fn release<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
+        self.thread.block_on(self.inner.release(key, id))
+    }
+
+    /// Checks one unit for `key` now, and charges it if it is admitted.
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.thread.block_on(self.inner.check(key))
+    }
+
+    /// Checks `cost` units for `key` now, and charges all of them or none.
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        self.thread.block_on(self.inner.check_n(key, cost))
+    }
+
+    /// Returns whether [`check`](Self::check) would admit the request now. Charges nothing.
+    pub fn peek<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.thread.block_on(self.inner.peek(key))
+    }
+
+    /// Charges `cost` units for `key` now, even if they exceed a limit.
+    ///
+    /// # Errors
+    /// The errors of [`HoldingLimiter::charge_unchecked`].
+    pub fn charge_unchecked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Result<Answer, Error> {
+        self.thread.block_on(self.inner.charge_unchecked(key, cost))
+    }
+
+    /// Returns the units of a key that are held.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer.
+    pub fn held<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
+        self.thread.block_on(self.inner.held(key))
+    }
+}
+
+/// Units that are taken from a [`HoldingLimiter`], and settled later.
+///
+/// Dropping it releases them in the background: a task of the runtime in which the hold was taken sends one call. If that call
+/// is lost, the hold ends with its life. [`release`](Self::release) waits for the server instead.
+#[must_use = "a hold that is dropped is released"]
+pub struct SharedHold {
+    /// `None` once the hold is settled or detached.
+    open: Option<OpenHold>,
+    id: HoldId,
+    answer: Answer,
+}
+
+struct OpenHold {
+    limiter: HoldingLimiter,
+    key: Box<[u8]>,
+    /// The runtime in which the hold was taken.
+    runtime: Option<Handle>,
+}
+
+impl OpenHold {
+    /// Releases a hold without waiting for the server.
+    fn release(self, id: HoldId, answer: &Answer) {
+        let Self { limiter: HoldingLimiter { dispatch }, key, runtime } = self;
+        match answer.by() {
+            DecidedBy::Server => dispatch.release_later(runtime.as_ref(), key, id),
+            DecidedBy::Local => {
+                dispatch.guard.refund(&key, &answer.decision(), dispatch.now());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl SharedHold {
+    /// Returns the answer that took the units. Its cost is the number of units.
+    pub fn answer(&self) -> Answer {
+        self.answer
+    }
+
+    /// Returns what took the units.
+    #[must_use]
+    pub fn by(&self) -> DecidedBy {
+        self.answer.by()
+    }
+
+    /// Returns the identity, by which another process can settle the hold. Its end is a time of the server's clock.
+    ///
+    /// If the server did not take the hold, the server does not know the identity. A commit by it charges the units.
+    #[must_use]
+    pub fn id(&self) -> HoldId {
+        self.id
+    }
+
+    /// Leaves the hold to a caller that knows its identity. Otherwise it ends with its life.
+    pub fn detach(mut self) -> HoldId {
+        self.open = None;
+        self.id
+    }
+
+    /// Charges `actual` units, and releases the rest of the hold. Returns the state of the key afterwards.
+    ///
+    /// If `actual` is more than was held, the difference is charged even if the key cannot spend it. If the life of the hold
+    /// has ended, charges `actual` as of now. If this process's share took the hold, it is settled there.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The server may have settled the hold. Until its end, call
+    /// [`HoldingLimiter::commit`] with its identity again; otherwise it ends with its life.
+    pub async fn commit(mut self, actual: u64) -> Result<Decision, Error> {
+        let Some(OpenHold { limiter, key, .. }) = self.open.take() else { return Ok(self.answer.decision()) };
+        let HoldingLimiter { dispatch } = &limiter;
+        if self.by() == DecidedBy::Local
+            && let Some(settled) =
+                dispatch.guard.settle(&key, &self.answer.decision(), actual, dispatch.now())
+        {
+            return Ok(settled);
+        }
+        limiter.commit_bytes(&key, stored(self.id), actual).await
+    }
+
+    /// Releases the hold, and waits for the server. Returns whether it was there.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The hold then ends with its life at the latest.
+    pub async fn release(mut self) -> Result<bool, Error> {
+        if self.by() != DecidedBy::Server {
+            return Ok(true);
+        }
+        let Some(OpenHold { limiter, key, .. }) = &self.open else { return Ok(false) };
+        // If the caller stops waiting, or the call fails, the drop sends it again.
+        let was_there = limiter.release_bytes(key, self.id).await?;
+        self.open = None;
+        Ok(was_there)
+    }
+}
+
+impl Drop for SharedHold {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.release(self.id, &self.answer);
+        }
+    }
+}
+
+impl fmt::Debug for SharedHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("SharedHold");
+        text.field("id", &self.id).field("units", &self.answer.decision().cost()).finish_non_exhaustive()
+    }
+}
