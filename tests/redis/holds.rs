@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use tollgate::holds::HoldId;
 use tollgate::redis::{
     BlockingClient, BlockingHoldingLimiter, BlockingInProgressLimiter, Breaker, Client, DecidedBy,
-    HoldingLimiter, InProcess, InProgressLimiter, Limit, OnFailure, SharedHold, SharedPermit,
+    HoldingLimiter, InProcess, InProgressLimiter, Limit, OnFailure, Shard, Shards, SharedHold, SharedPermit,
 };
 use tollgate::{
     FixedWindow, LeakyBucketQueue, ManualClock, MinimumSpacing, Quota, SlidingLog, SubWindow, Timestamp,
@@ -570,4 +570,27 @@ fn keys_of_holds_expire() {
     server.command::<()>(&["SET", name, "x"]);
     assert!(exports.current("s").unwrap_err().to_string().contains("did not write"));
     assert_eq!(exports.health().opened, 0);
+}
+
+/// A limit keeps its counts when a key moves to another server. The holds stay behind, and count nowhere.
+#[test]
+fn holds_of_a_moved_key_stay_behind() {
+    let (old, new) = (InProcess::new(start()), InProcess::new(start()));
+    let build = |servers: Shards<InProcess>| {
+        let client = InProcess::sharded(servers).unwrap().blocking();
+        let tokens =
+            client.limiter("tokens", Limit::gcra(Quota::per_hour(100))).on_failure(OnFailure::Closed);
+        let exports = client.in_progress("exports", 1).on_failure(OnFailure::Closed);
+        (tokens.holding().unwrap(), exports.build().unwrap())
+    };
+    let (tokens, exports) = build([Shard::new("old", old.clone())].into());
+    let id = tokens.hold("a", 60, seconds(60)).unwrap().detach();
+    assert!(
+        tokens.check_n("a", 10).is_allowed() && exports.try_enter("a", 1).map(SharedPermit::detach).is_ok()
+    );
+    let moved = Shards::new([Shard::new("new", new)]).previous([Shard::new("old", old)], seconds(3_600));
+    let (tokens, exports) = build(moved);
+    assert_eq!((tokens.held("a").unwrap(), tokens.peek("a").decision().remaining()), (0, 90));
+    assert_eq!(tokens.commit("a", id, 60).unwrap().remaining(), 90);
+    assert!(exports.try_enter("a", 1).is_ok());
 }

@@ -38,8 +38,8 @@ use crate::store::HoldId;
 /// # If the server does not answer
 /// [`Builder::on_failure`] decides, as for an [`AtomicLimiter`](crate::edge::redis::AtomicLimiter). With
 /// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local), a hold charges the share of this process, and is settled
-/// there. If an answer was lost, the limiter asks the server to release the hold; if this is lost, too, the server keeps
-/// the hold until the end of its life.
+/// there. If no answer arrives in time, or the caller stops waiting, the limiter releases the hold by one more call. If that
+/// call or the connection is lost, the server keeps the hold until the end of its life.
 ///
 /// # Cost
 /// About 120 bytes at the server for each hold. A key can have at most 4,096 holds, and more are denied. A step removes

@@ -29,8 +29,9 @@ use crate::store::HoldId;
 /// The server counts the requests, in one atomic step and one round trip for each request that begins, and one for each
 /// that ends. At most `limit` units of a key are in progress, however many processes share the limit, as long as the
 /// server keeps its data. All times are the server's: a request that has ended by its clock counts nowhere. If the
-/// server's clock steps back, requests end later, by the step. If an answer was lost, the limiter asks the
-/// server to forget the request; if this is lost, too, the server counts the request until the end of its life.
+/// server's clock steps back, requests end later, by the step. If no answer arrives in
+/// time, or the caller stops waiting, the limiter withdraws the request by one more call. If that call or the connection is
+/// lost, the server counts the request until the end of its life.
 ///
 /// # If the server does not answer
 /// [`on_failure`](InProgressBuilder::on_failure) decides, as for other limiters. With
