@@ -17,6 +17,7 @@ use crate::base::sync::{explore, explore_heavy, fence_after_rmw};
 use crate::edge::rules::counting::ready;
 use crate::edge::rules::rule::{Charging, Unit};
 use crate::store::AnyStore;
+use crate::store::HoldId;
 use crate::store::migrate::Generation;
 use crate::store::op::{Operation, Store};
 
@@ -294,4 +295,64 @@ fn control_without_refund_charges_others() {
         })
     };
     explore(2, move || denials_are_charged_once(check));
+}
+
+/// A rule of three units per day, whose units requests hold.
+fn with_holds(more: &str) -> Config {
+    let limit = format!("unit: day, requests_per_unit: 3, hold: {{}}{more}");
+    file("", &format!("{{ key: a, value: x, rate_limit: {{ {limit} }} }}"))
+}
+
+const HELD: [Descriptor<'static>; 1] = [Descriptor::new(&[("a", "x")])];
+
+/// A request that held two units has used three. It settles them while a load replaces the rule's counter.
+fn settled_during_a_load(commit: fn(&Shared, HoldId)) {
+    let rules = loaded(Still, with_holds(""));
+    let (_, id) = rules.hold("d", &HELD, 2, std::time::Duration::MAX);
+    let id = id.expect("three units are free");
+    together(
+        &rules,
+        move |rules| commit(rules, id),
+        |rules| {
+            load(rules, with_holds(", algorithm: gcra"));
+            // From then on, the new counter has the key.
+            let _ = rules.check_n("d", &HELD, 0);
+        },
+    );
+    assert!(!check(&rules), "no unit that was used is lost");
+    assert_eq!(rules.holds(), 0);
+}
+
+#[test]
+fn load_loses_no_settled_unit() {
+    explore(2, || {
+        settled_during_a_load(|rules, id| {
+            rules.commit("d", &HELD, id, 3);
+        });
+    });
+}
+
+/// Charges the third unit without looking at the rules again.
+#[test]
+#[should_panic(expected = "no unit that was used is lost")]
+fn control_settled_without_reread_loses_unit() {
+    explore(2, || {
+        settled_during_a_load(|rules, id| {
+            let in_force = rules.in_force.load();
+            let when = CheckTime::read(&rules.clock);
+            rules.commit("d", &HELD, id, 2);
+            let domain = in_force.domain("d").expect("there are rules");
+            generation(&domain.rules[0]).apply("", Operation::Force, when, 1);
+        });
+    });
+}
+
+/// Two requests want two of three units each.
+#[test]
+fn racing_holds_of_rules_take_no_unit_twice() {
+    explore(2, || {
+        let rules = loaded(Still, with_holds(""));
+        let hold = |rules: &Shared| rules.hold("d", &HELD, 2, std::time::Duration::MAX).1.is_some();
+        assert_eq!(count(together(&rules, hold, hold)), 1, "two of three units are held once");
+    });
 }
