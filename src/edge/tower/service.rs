@@ -383,23 +383,14 @@ where
             let next = match self.as_mut().project().state.project() {
                 Projected::Deciding { decision } => ready!(decision.poll(context)),
                 Projected::HandedOn { response, pending } => {
-                    let mut result = ready!(response.poll(context));
-                    if let Some(mut pending) = pending.take() {
-                        let refunds = pending.finish(&mut result);
-                        let end = pending.end(&result, refunds);
-                        let mut answered = (result, end);
-                        if refunds {
-                            match L::refund(pending, answered) {
-                                Ok(refunded) => answered = refunded,
-                                Err(refund) => {
-                                    self.as_mut().project().state.set(RequestState::Refunding { refund });
-                                    continue;
-                                }
-                            }
-                        }
-                        return Poll::Ready(with_end(answered));
+                    let result = ready!(response.poll(context));
+                    let Some(pending) = pending.take() else {
+                        return Poll::Ready(result.map(|response| response.map(Body::inner)));
+                    };
+                    match pending.answer(result) {
+                        Ok(answered) => return Poll::Ready(with_end(answered)),
+                        Err(refund) => RequestState::Refunding { refund },
                     }
-                    return Poll::Ready(result.map(|response| response.map(Body::inner)));
                 }
                 Projected::Refunding { refund } => {
                     return Poll::Ready(with_end(ready!(refund.poll(context))));
@@ -428,6 +419,22 @@ fn with_end<R, E>((result, end): Answered<Response<R>, E>) -> Result<Response<Bo
 impl<L, X: KeyExtractor, R: Ruling> Pending<L, X, R> {
     fn new(settings: &Arc<LayerSettings<L, X>>, client: LimitedBy<X::Key>, ruling: R) -> Self {
         Self { settings: Arc::clone(settings), client, ruling }
+    }
+
+    /// Does the work. If a refund must be awaited, the result returns after it. Not inlined, because most responses
+    /// have no such work.
+    #[inline(never)]
+    fn answer<S, B, M, T>(
+        mut self,
+        mut result: Result<Response<T>, S::Error>,
+    ) -> Result<Answered<Response<T>, S::Error>, L::Refunding>
+    where
+        S: Service<Request<B>, Response = Response<T>>,
+        L: Decide<M, X, S, B, Ruling = R>,
+    {
+        let refunds = self.finish(&mut result);
+        let end = self.end(&result, refunds);
+        if refunds { L::refund(self, (result, end)) } else { Ok((result, end)) }
     }
 
     /// Writes the fields. Returns whether to refund the charge.
