@@ -30,6 +30,8 @@ use crate::store::{HoldId, Holding, ManyKeys, Store};
 /// | the service panics, or the client disconnects before the response | the estimate |
 /// | the service fails, or the response has a status that [refunds](super::RateLimitLayer::refund) | nothing if the layer [refunds errors](super::RateLimitLayer::refund_errors) or the status; otherwise as above |
 ///
+/// The limiter has keys. For one limit on all requests, use the key extractor [`Global`](super::Global).
+///
 /// If a body lasts longer than the life of its hold, other requests of the key can get the units. The cost is charged
 /// at the end.
 ///

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use tollgate::holds::Holding;
-use tollgate::tower::{Global, Holds, RateLimitLayer};
+use tollgate::tower::{AwaitedLimit, Global, Holds, RateLimitLayer, Ruling, Unsettled};
 use tollgate::{Gcra, Keyed, ManualClock, Quota, RateLimiter};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -352,4 +352,92 @@ fn body_that_outlives_its_hold_is_charged_at_its_end() {
     let before = debt(&limited.limiter);
     drop(second);
     assert_eq!(debt(&limited.limiter) - before, Duration::from_secs(36 * ESTIMATE));
+}
+
+/// A limit of a caller's own, which must be awaited, and which notes what happens.
+#[derive(Clone, Debug, Default)]
+struct Noting(Arc<Mutex<Vec<String>>>);
+
+impl Noting {
+    fn note(&self, what: impl Into<String>) {
+        self.0.lock().unwrap().push(what.into());
+    }
+
+    fn notes(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+struct Open(Noting);
+
+struct Opened(Option<Open>);
+
+impl AwaitedLimit<()> for Noting {
+    type Ruling = Opened;
+
+    async fn check(&self, (): &(), cost: u64) -> Opened {
+        self.note(format!("checked {cost}"));
+        Opened(Some(Open(self.clone())))
+    }
+
+    async fn refund(&self, (): &(), _: &Opened) {
+        self.note("refunded");
+    }
+}
+
+impl Ruling for Opened {
+    fn is_allowed(&self) -> bool {
+        true
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn unsettled(&mut self) -> Option<Box<dyn Unsettled>> {
+        Some(Box::new(self.0.take()?))
+    }
+}
+
+impl Unsettled for Open {
+    fn units(&self) -> u64 {
+        1
+    }
+
+    fn settle(&mut self, actual: u64) {
+        self.0.note(format!("settled {actual}"));
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.note("ended");
+    }
+}
+
+#[test]
+fn awaited_requests_also_end_with_their_body() {
+    let limit = Noting::default();
+    let layer =
+        RateLimitLayer::new(limit.clone(), Global).refund(|status| status.is_server_error()).awaited();
+    for status in [StatusCode::OK, StatusCode::BAD_GATEWAY] {
+        let service = service_fn(move |_: Request<()>| {
+            let mut answer = answer(&[], &[Step::Data("text")]);
+            *answer.status_mut() = status;
+            std::future::ready(Ok::<_, &str>(answer))
+        });
+        let mut body = match pin!(layer.layer(service).oneshot(Request::new(()))).poll(&mut context()) {
+            Poll::Ready(answer) => answer.unwrap().into_body(),
+            Poll::Pending => panic!("the limit and the service answer at once"),
+        };
+        let refunds = if status == StatusCode::OK { &[][..] } else { &["settled 0", "refunded"] };
+        assert_eq!(limit.notes(), [&["checked 1"], refunds].concat());
+        assert_eq!((read(&mut body, 1).as_str(), limit.notes().len()), ("text", 0));
+        read(&mut body, 1);
+        assert_eq!(limit.notes(), ["ended"]);
+    }
 }
