@@ -5,8 +5,8 @@
 //! 1. A theoretical arrival time does not change, and a window that begins in the future counts as if it had begun. So
 //!    the limiter denies for longer, by less than the step.
 //! 2. A state that is too far in the future is moved back to the present, and keeps its debt. Too far is more than the
-//!    time that refills a burst, or more than a whole window. So a clock that ran ahead does not lock out a client for
-//!    long. The corrected state is written even if the request is denied.
+//!    time that refills a burst (for a class of requests, its share), or more than a whole window. So a clock that ran
+//!    ahead does not lock out a client for long. The corrected state is written even if the request is denied.
 //!
 //! *Blocks.* The end of a block is part of the theoretical arrival time, so the same holds for it. After a step back, a block
 //! lasts for at most its length plus the time that refills a burst, from the step on.
