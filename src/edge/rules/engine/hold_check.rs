@@ -10,7 +10,7 @@ use super::counter::{LocalCounter, ProgressCounter};
 use super::decided::{Decided, Part};
 use super::held::{HeldCharge, HeldUnits, HoldStep, RuleBook};
 use super::refund::refund_in_use;
-use super::rule_check::RuleCheck;
+use super::rule_check::{RuleCheck, Twin};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
@@ -30,8 +30,9 @@ impl<'r> RequestCheck<'r> {
             // A hold has one charge. If two descriptors have the same rule and key, the second is an ordinary request.
             if seen.insert(hash) {
                 let id = || given.copied().unwrap_or_else(|| book.id(ends_ns(when, life)));
-                check.held = check.hold_step(book, hash, given.is_some(), id);
-                has_holds |= check.held.is_some();
+                let held = check.hold_step(book, hash, given.is_some(), id);
+                has_holds |= held.is_some();
+                check.twin = held.map(|held| Box::new(Twin::Held(held)));
             }
         }
         self.has_holds = has_holds;
@@ -56,7 +57,7 @@ impl<'r> RuleCheck<'r> {
         hash: u64,
         is_given: bool,
         id: impl FnOnce() -> HoldId,
-    ) -> Option<Box<HeldUnits<'r>>> {
+    ) -> Option<HeldUnits<'r>> {
         let units = self.active.rule.hold.as_ref().and_then(|hold| hold.units);
         let in_progress = matches!(self.counted, CountedBy::Book(_));
         if in_progress {
@@ -77,7 +78,7 @@ impl<'r> RuleCheck<'r> {
             (_, 1..) if takes_all => HoldStep::Take(id()),
             _ => return None,
         };
-        Some(Box::new(HeldUnits { book, hash, step }))
+        Some(HeldUnits { book, hash, step })
     }
 
     fn release_ended(&self, book: &RuleBook, hash: u64, when: CheckTime) {
@@ -91,9 +92,14 @@ impl<'r> RuleCheck<'r> {
         }
     }
 
+    /// Returns what the request does with the holds of the rule.
+    pub(super) fn held(&self) -> Option<&HeldUnits<'r>> {
+        if let Some(Twin::Held(held)) = self.twin.as_deref() { Some(held) } else { None }
+    }
+
     /// Returns the identity under which the rule holds units of the request.
     fn taken(&self) -> Option<(&'r RuleBook, u64, HoldId)> {
-        match self.held.as_deref()? {
+        match self.held()? {
             &HeldUnits { book, hash, step: HoldStep::Take(id) } => Some((book, hash, id)),
             HeldUnits { step: HoldStep::Settle(_), .. } => None,
         }

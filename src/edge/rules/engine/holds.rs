@@ -159,7 +159,7 @@ impl<C: Clock> Rules<C> {
     #[cold]
     pub(super) fn finish_holds(&self, found: &mut RequestCheck<'_>, domain: &ActiveDomain, when: CheckTime) {
         for (check, decided) in found.each(|part| part != Part::Replaced) {
-            let Some(&HeldUnits { book, hash, step }) = check.held.as_deref() else { continue };
+            let Some(&HeldUnits { book, hash, step }) = check.held() else { continue };
             let HoldStep::Settle(actual) = step else {
                 decided.decision = decided.decision.map(Decision::uncharged);
                 continue;

@@ -25,10 +25,8 @@ pub(super) struct RuleCheck<'r> {
     /// Whether the rule counts a limit that the request sets.
     pub(super) is_own: bool,
     /// The other counter of the same requests: a limit that a request sets and the file's rule of the same unit count as
-    /// one. Or the values that the rule counts.
+    /// one. Or the values that the rule counts, or the units that requests hold.
     pub(super) twin: Option<Box<Twin<'r>>>,
-    /// How the rule holds units of the request, or settles them.
-    pub(super) held: Option<Box<HeldUnits<'r>>>,
     pub(super) effect: Effect,
 }
 
@@ -39,6 +37,8 @@ pub(super) enum Twin<'r> {
     Counter { counter: &'r LocalCounter, key: CounterKey<'r> },
     /// The values that were admitted, and the hash of the request's key and value: the rule counts different values.
     Value { seen: &'r SeenValues, pair: u64 },
+    /// What the request does with the holds of the rule.
+    Held(HeldUnits<'r>),
 }
 
 /// What a request did to a counter.
@@ -79,7 +79,7 @@ impl<'r> RuleCheck<'r> {
         cost: u64,
     ) -> Self {
         let (charging, effect) = (domain.charging, Effect::default());
-        Self { active, counted, key, cost, charging, is_own: false, twin: None, held: None, effect }
+        Self { active, counted, key, cost, charging, is_own: false, twin: None, effect }
     }
 
     /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with this
@@ -131,6 +131,9 @@ impl<'r> RuleCheck<'r> {
             return self.charge_value((seen, pair), (counter, headroom), when);
         }
         let key = self.key.as_str();
+        if self.held().is_some() {
+            return counter.charge(key, self.cost, headroom, when);
+        }
         let peeked = counter.peek(key, self.cost, headroom, when).with_other_units(self.elsewhere(when));
         if peeked.is_denied() || self.cost == 0 {
             return peeked;
