@@ -38,8 +38,6 @@ pub(super) struct RequestCheck<'r> {
     has_replacing: bool,
     /// Whether a descriptor counts as a quota that always has room.
     has_room: bool,
-    /// Whether some rules hold units of the request, or settle them.
-    pub(super) has_holds: bool,
 }
 
 /// What a request asks.
@@ -71,6 +69,8 @@ pub(super) struct Peek {
 
 /// The bit beside those of the parts: some rules count values.
 const VALUES: u8 = 1 << 7;
+/// Another bit: requests can hold units of some rules.
+const HOLDS: u8 = 1 << 6;
 
 /// The number of rules that need no allocation. At most as many are compared with each other when they are found.
 const FEW: usize = 4;
@@ -88,7 +88,6 @@ impl<'r> RequestCheck<'r> {
             has_repeated: false,
             has_replacing: false,
             has_room: false,
-            has_holds: false,
         }
     }
 
@@ -121,7 +120,7 @@ impl<'r> RequestCheck<'r> {
             for (index, active) in domain.rules_of(found) {
                 let mut check = RuleCheck::new(domain, active, descriptor, cost);
                 let part = active.part.unwrap_or_else(|| {
-                    self.parts |= u8::from(active.values.is_some()) * VALUES;
+                    self.parts |= rare_parts(active);
                     rare_part(active, &mut check, descriptor, (index, now_ns), hasher)
                 });
                 self.has_replacing |= !active.rule.replaces.is_empty();
@@ -134,9 +133,17 @@ impl<'r> RequestCheck<'r> {
         if domain.quota {
             self.make_quotas(descriptors.len());
         }
-        if let Some(book) = domain.book.as_deref() {
+        if self.has_holds()
+            && let Some(book) = domain.book.as_deref()
+        {
             self.prepare_holds(book, request.hold, CheckTime::from_ns(now_ns));
         }
+    }
+
+    /// Whether requests can hold units of some rules.
+    #[inline]
+    pub(super) fn has_holds(&self) -> bool {
+        self.parts & HOLDS != 0
     }
 
     /// Makes all rules that can deny quotas. A descriptor to which no rule applies is a quota with room, and so is one
@@ -312,6 +319,9 @@ impl<'r> RequestCheck<'r> {
             } else {
                 check.peek(decided, 0, when);
             }
+        }
+        if admitted && self.has_holds() {
+            self.keep_holds(|part| part == Part::Shadow, when);
         }
     }
 
@@ -492,7 +502,14 @@ impl<'r> RequestCheck<'r> {
     }
 }
 
-/// Returns the part of a rule that counts values, or that is enforced for a share of its keys only.
+/// Returns the bits of a rule without a part of its own.
+#[cold]
+fn rare_parts(active: &ActiveRule) -> u8 {
+    let holds = active.rule.hold_life().is_some();
+    u8::from(active.values.is_some()) * VALUES | u8::from(holds) * HOLDS
+}
+
+/// Returns the part of a rule that counts values, whose units requests hold, or that is enforced for a share of its keys only.
 #[cold]
 fn rare_part<'r>(
     active: &'r ActiveRule,

@@ -22,7 +22,7 @@ impl<'r> RequestCheck<'r> {
     /// Finds out what the request does with the holds of its rules. Releases those of its keys that have ended.
     #[cold]
     pub(super) fn prepare_holds(&mut self, book: &'r RuleBook, given: Option<&HoldId>, when: CheckTime) {
-        let (mut seen, mut has_holds) = (HashSet::new(), false);
+        let mut seen = HashSet::new();
         for (check, _) in self.each(|part| part != Part::Replaced) {
             let Some(life) = check.active.rule.hold_life() else { continue };
             let hash = check.hash_in(book);
@@ -31,11 +31,9 @@ impl<'r> RequestCheck<'r> {
             if seen.insert(hash) {
                 let id = || given.copied().unwrap_or_else(|| book.id(ends_ns(when, life)));
                 let held = check.hold_step(book, hash, given.is_some(), id);
-                has_holds |= held.is_some();
                 check.twin = held.map(|held| Box::new(Twin::Held(held)));
             }
         }
-        self.has_holds = has_holds;
     }
 
     /// Notes the charges of rules with this part whose units the request holds. Returns whether there was room.

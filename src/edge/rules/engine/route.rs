@@ -151,9 +151,6 @@ impl<A: Asker> Route<'_, '_, A> {
             self.asker.ask(&mut self.check, Ask::Reports).await;
         }
         self.check.report_only(admitted, self.asker.now());
-        if admitted && self.check.has_holds {
-            self.check.keep_holds(|part| part == Part::Shadow, self.asker.now());
-        }
         admitted
     }
 
@@ -181,7 +178,7 @@ impl<A: Asker> Route<'_, '_, A> {
             }
         }
         self.check.charge_all(self.asker.now())
-            && (!self.check.has_holds || self.check.keep_holds(Part::refuses, self.asker.now()))
+            && (!self.check.has_holds() || self.check.keep_holds(Part::refuses, self.asker.now()))
     }
 
     async fn refund(&mut self) {
@@ -273,7 +270,7 @@ impl<C: Clock> Rules<C> {
                 }
                 summary.shadow |= domain.shadow;
                 let when = route.asker.now();
-                if route.check.has_holds {
+                if route.check.has_holds() {
                     self.finish_holds(&mut route.check, domain, when);
                 }
                 route.check.finish(domain, request.descriptors, summary, when, &self.observers);

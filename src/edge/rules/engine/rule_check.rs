@@ -182,10 +182,7 @@ impl<'r> RuleCheck<'r> {
             CountedBy::Local { counter, headroom } => {
                 Some(counter.charge(self.key.as_str(), self.cost, headroom, when))
             }
-            CountedBy::Shared(shared) => return self.ask_shared(shared, decided),
-            CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
-            CountedBy::Book(counter) => return self.enter(counter, decided, when),
-            CountedBy::Nothing => None,
+            _ => return self.decide_without_store(decided, self.cost, true, when),
         };
         self.effect.is_charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
     }
@@ -195,17 +192,11 @@ impl<'r> RuleCheck<'r> {
     #[inline]
     pub(super) fn peek(&mut self, decided: &mut Decided, other_cost: u64, when: CheckTime) {
         let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(other_cost) };
-        decided.decision = match self.counted {
-            CountedBy::Local { .. } if self.peeks_at_use() => return self.count(decided, when),
-            CountedBy::Local { .. } => self.peeked(cost, when),
-            // A shared rule is asked once. Its charge has been refunded.
-            CountedBy::Shared(shared) => decided.decision.map(|decision| {
-                if shared.limiter.can_refund() { decision.refunded() } else { decision.uncharged() }
-            }),
-            CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
-            CountedBy::Book(counter) => Some(self.peek_in_progress(counter, cost, when)),
-            CountedBy::Nothing => None,
-        };
+        match self.counted {
+            CountedBy::Local { .. } if self.peeks_at_use() => self.count(decided, when),
+            CountedBy::Local { .. } => decided.decision = self.peeked(cost, when),
+            _ => self.decide_without_store(decided, cost, false, when),
+        }
     }
 
     /// Counts the request and decides afterwards.
@@ -219,11 +210,24 @@ impl<'r> RuleCheck<'r> {
                 self.effect.is_charged = counted.charged > 0;
                 self.effect.before = counted.before;
             }
-            CountedBy::Shared(shared) => self.ask_shared(shared, decided),
-            CountedBy::Blocked(period) => decided.decision = Some(blocked(period, self.cost, when.ns())),
-            CountedBy::Book(counter) => self.enter(counter, decided, when),
-            CountedBy::Nothing => decided.decision = None,
+            _ => self.decide_without_store(decided, self.cost, true, when),
         }
+    }
+
+    /// Decides a rule that no store of this process counts. `cost` is that of a peek.
+    #[cold]
+    fn decide_without_store(&mut self, decided: &mut Decided, cost: u64, charges: bool, when: CheckTime) {
+        decided.decision = match self.counted {
+            CountedBy::Shared(shared) if charges => return self.ask_shared(shared, decided),
+            // A shared rule is asked once. Its charge has been refunded.
+            CountedBy::Shared(shared) => decided.decision.map(|decision| {
+                if shared.limiter.can_refund() { decision.refunded() } else { decision.uncharged() }
+            }),
+            CountedBy::Book(counter) if charges => return self.enter(counter, decided, when),
+            CountedBy::Book(counter) => Some(self.peek_in_progress(counter, cost, when)),
+            CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
+            CountedBy::Local { .. } | CountedBy::Nothing => None,
+        };
     }
 }
 

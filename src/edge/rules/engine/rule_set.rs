@@ -440,11 +440,10 @@ impl ActiveRule {
             None if is_alone => KeyFrom::Entry(counted_by.trailing_zeros()),
             None => KeyFrom::Parts,
         };
-        let part = Part::of_all(&rule).filter(|_| !rule.distinct);
+        let part = Part::of_all(&rule).filter(|_| !rule.distinct && !holds_units(&rule));
         let matched = OnceFlag::default();
         let is_plain = part == Some(Part::Enforced)
             && rule.soft == u64::MAX
-            && rule.hold.is_none()
             && counter.local().is_some_and(|counter| counter.headroom == 0 && !counter.has_blocks());
         let values = None;
         Self {
@@ -519,7 +518,7 @@ impl ActiveRule {
 
 /// Whether requests hold units of the rule.
 fn holds_units(rule: &Rule) -> bool {
-    rule.hold.is_some() || matches!(rule.limit, Amount::InProgress { .. })
+    rule.hold_life().is_some()
 }
 
 /// Returns the time in which these units refill, rounded up.
