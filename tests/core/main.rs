@@ -7,6 +7,8 @@ extern crate tollgate_testing;
 mod adjustable;
 mod algorithms_named;
 mod algorithms_oracle;
+#[path = "../common/alike.rs"]
+mod alike;
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendar;
@@ -16,6 +18,7 @@ mod classes;
 mod distinct;
 mod holds;
 mod joint;
+mod kinds_alike;
 mod late_charges;
 mod limit_text;
 mod limiter;

@@ -1,5 +1,8 @@
 //! Limits that several processes share through Redis. Tests of connections and faults use real servers.
 
+#[cfg(feature = "rules")]
+#[path = "../common/alike.rs"]
+mod alike;
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;

@@ -1,5 +1,7 @@
 //! Rules: reading, matching, deciding and reloading.
 
+#[path = "../common/alike.rs"]
+mod alike;
 mod config;
 mod engine;
 #[cfg(feature = "watch")]

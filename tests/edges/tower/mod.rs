@@ -1,6 +1,8 @@
 //! The middleware: the layer around the tests' own services and in real servers.
 
 mod addresses;
+#[cfg(feature = "rules")]
+mod alike;
 mod awaited;
 mod classes;
 mod client;

@@ -1,6 +1,7 @@
 //! Rules whose limits several processes share. In these tests each `Rules` stands for one process, and all use one
 //! server.
 
+mod alike;
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;

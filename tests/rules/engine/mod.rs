@@ -1,5 +1,6 @@
 //! Rules decide requests: the samples in Envoy's language row by row, and Tollgate's additions.
 
+mod alike;
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;

@@ -1,6 +1,9 @@
 //! The library behind the program. These tests call its public names and start no process.
 
 #[cfg(feature = "serve")]
+#[path = "../../../../tests/common/alike.rs"]
+mod alike;
+#[cfg(feature = "serve")]
 mod answer;
 mod args;
 mod axis;

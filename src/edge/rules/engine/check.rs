@@ -19,6 +19,7 @@ use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules};
 use crate::edge::rules::rule::{Amount, Charging, MILLION};
 use crate::store::HoldId;
+use crate::store::op::Store as _;
 
 /// The rules that apply to a request, decided together. It holds their keys and costs, and writes their results
 /// directly into the answer, because the answer is large.
@@ -34,8 +35,8 @@ pub(super) struct RequestCheck<'r> {
     has_final: bool,
     /// Whether one rule may apply to several descriptors, so that two charges may go to one key.
     has_repeated: bool,
-    /// Whether some rules replace others.
-    has_replacing: bool,
+    /// Whether some rules replace others, or count values.
+    has_rare: bool,
     /// Whether a descriptor counts as a quota that always has room.
     has_room: bool,
 }
@@ -69,7 +70,7 @@ pub(super) struct Peek {
 
 /// The bit beside those of the parts: some rules count values.
 const VALUES: u8 = 1 << 7;
-/// Another bit: requests can hold units of some rules.
+/// Another bit: some rules hold units of the request, or settle them.
 const HOLDS: u8 = 1 << 6;
 
 /// The number of rules that need no allocation. At most as many are compared with each other when they are found.
@@ -86,7 +87,7 @@ impl<'r> RequestCheck<'r> {
             has_shared: false,
             has_final: false,
             has_repeated: false,
-            has_replacing: false,
+            has_rare: false,
             has_room: false,
         }
     }
@@ -118,32 +119,32 @@ impl<'r> RequestCheck<'r> {
                 continue;
             }
             for (index, active) in domain.rules_of(found) {
-                let mut check = RuleCheck::new(domain, active, descriptor, cost);
-                let part = active.part.unwrap_or_else(|| {
-                    self.parts |= rare_parts(active);
-                    rare_part(active, &mut check, descriptor, (index, now_ns), hasher)
-                });
-                self.has_replacing |= !active.rule.replaces.is_empty();
+                let check = RuleCheck::new(domain, active, descriptor, cost);
+                let part = active.part.unwrap_or_else(|| part_of(active, &check.key, index, now_ns, hasher));
+                self.has_rare |= active.is_rare;
                 self.add(check, Decided::not_yet(index, place, part));
             }
         }
-        if self.has_replacing {
+        if self.has_rare {
             self.replace();
+            self.count_values(descriptors, CheckTime::from_ns(now_ns));
+            if let Some(book) = domain.book.as_deref() {
+                self.prepare_holds(book, request.hold, CheckTime::from_ns(now_ns));
+            }
         }
         if domain.quota {
             self.make_quotas(descriptors.len());
         }
-        if self.has_holds()
-            && let Some(book) = domain.book.as_deref()
-        {
-            self.prepare_holds(book, request.hold, CheckTime::from_ns(now_ns));
-        }
     }
 
-    /// Whether requests can hold units of some rules.
+    /// Whether some rules hold units of the request, or settle them.
     #[inline]
     pub(super) fn has_holds(&self) -> bool {
         self.parts & HOLDS != 0
+    }
+
+    pub(super) fn note_holds(&mut self) {
+        self.parts |= HOLDS;
     }
 
     /// Makes all rules that can deny quotas. A descriptor to which no rule applies is a quota with room, and so is one
@@ -195,6 +196,19 @@ impl<'r> RequestCheck<'r> {
         let key = domain.key_of_request(descriptor);
         let check = RuleCheck { is_own: true, twin, ..RuleCheck::with(domain, active, counted, key, cost) };
         self.add(check, Decided::not_yet(overrides::index(unit), place, Part::Enforced));
+    }
+
+    /// Turns the checks of rules that count values into checks of the request's values.
+    #[cold]
+    fn count_values(&mut self, descriptors: &[Descriptor<'r>], when: CheckTime) {
+        for (check, decided) in self.rules.iter_mut().zip(&*self.decided) {
+            if let Some(seen) = &check.active.values
+                && let Some(descriptor) = descriptors.get(decided.descriptor as usize)
+            {
+                self.parts |= VALUES;
+                check.count_values(seen, descriptor, when);
+            }
+        }
     }
 
     /// Disables the rules that other rules replace.
@@ -480,6 +494,26 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
+    /// Inserts the values that an admitted request has charged. Their units are not refunded with the request, because the
+    /// values stay known.
+    #[cold]
+    pub(super) fn note_values(&mut self, when: CheckTime) {
+        for (check, decided) in self.each(|_| true) {
+            let Some(&Twin::Value { seen, pair }) = check.twin.as_deref() else { continue };
+            let (CountedBy::Local { counter, .. }, Some(charge)) = (check.counted, &mut decided.decision)
+            else {
+                continue;
+            };
+            if !std::mem::take(&mut check.effect.is_charged) {
+                continue;
+            }
+            if seen.insert(pair, when) {
+                counter.generation.store().refund(check.key.as_str(), when, charge, charge.charged());
+            }
+            *charge = charge.uncharged();
+        }
+    }
+
     /// Completes the summary, and reports the outcome of each rule.
     #[inline]
     pub(super) fn finish(
@@ -500,28 +534,6 @@ impl<'r> RequestCheck<'r> {
             summary.longest_other_wait = self.longest_other_wait(when);
         }
     }
-}
-
-/// Returns the bits of a rule without a part of its own.
-#[cold]
-fn rare_parts(active: &ActiveRule) -> u8 {
-    let holds = active.rule.hold_life().is_some();
-    u8::from(active.values.is_some()) * VALUES | u8::from(holds) * HOLDS
-}
-
-/// Returns the part of a rule that counts values, whose units requests hold, or that is enforced for a share of its keys only.
-#[cold]
-fn rare_part<'r>(
-    active: &'r ActiveRule,
-    check: &mut RuleCheck<'r>,
-    descriptor: &Descriptor<'r>,
-    (index, now_ns): (u32, u64),
-    hasher: &Hasher,
-) -> Part {
-    if let Some(seen) = &active.values {
-        check.count_values(seen, descriptor, CheckTime::from_ns(now_ns));
-    }
-    Part::of_all(&active.rule).unwrap_or_else(|| part_of(active, &check.key, index, now_ns, hasher))
 }
 
 /// Returns the part of a rule that is enforced for a share of its keys only. A hash of the key selects the keys. If all

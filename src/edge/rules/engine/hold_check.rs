@@ -22,7 +22,7 @@ impl<'r> RequestCheck<'r> {
     /// Finds out what the request does with the holds of its rules. Releases those of its keys that have ended.
     #[cold]
     pub(super) fn prepare_holds(&mut self, book: &'r RuleBook, given: Option<&HoldId>, when: CheckTime) {
-        let mut seen = HashSet::new();
+        let (mut seen, mut has_holds) = (HashSet::new(), false);
         for (check, _) in self.each(|part| part != Part::Replaced) {
             let Some(life) = check.active.rule.hold_life() else { continue };
             let hash = check.hash_in(book);
@@ -30,9 +30,14 @@ impl<'r> RequestCheck<'r> {
             // A hold has one charge. If two descriptors have the same rule and key, the second is an ordinary request.
             if seen.insert(hash) {
                 let id = || given.copied().unwrap_or_else(|| book.id(ends_ns(when, life)));
-                let held = check.hold_step(book, hash, given.is_some(), id);
-                check.twin = held.map(|held| Box::new(Twin::Held(held)));
+                if let Some(held) = check.hold_step(book, hash, given.is_some(), id) {
+                    check.twin = Some(Box::new(Twin::Held(held)));
+                    has_holds = true;
+                }
             }
+        }
+        if has_holds {
+            self.note_holds();
         }
     }
 

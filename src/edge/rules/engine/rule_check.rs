@@ -146,6 +146,42 @@ impl<'r> RuleCheck<'r> {
         both
     }
 
+    /// Turns this into the check of a value: a known value costs nothing, and another one costs one unit, whatever the
+    /// request costs.
+    pub(super) fn count_values(
+        &mut self,
+        seen: &'r SeenValues,
+        descriptor: &Descriptor<'r>,
+        when: CheckTime,
+    ) {
+        let pair = seen.pair(self.key.as_str(), descriptor.entries().last());
+        if self.cost > 0 {
+            self.cost = u64::from(!seen.holds(pair, when));
+        }
+        self.twin = Some(Box::new(Twin::Value { seen, pair }));
+    }
+
+    /// Whether the rule counts values.
+    pub(super) fn counts_values(&self) -> bool {
+        matches!(self.twin.as_deref(), Some(Twin::Value { .. }))
+    }
+
+    /// Charges a value.
+    pub(super) fn charge_value(
+        &self,
+        (seen, pair): (&SeenValues, u64),
+        (counter, headroom): (&LocalCounter, u64),
+        when: CheckTime,
+    ) -> Decision {
+        let key = self.key.as_str();
+        let decision = counter.charge(key, self.cost, headroom, when);
+        // Another request may have used the last unit for the same value.
+        if decision.is_denied() && seen.holds(pair, when) {
+            return counter.peek(key, 0, headroom, when);
+        }
+        decision
+    }
+
     /// Asks a shared rule, unless it has already answered. Waits no longer than the rule's mode does.
     #[cold]
     fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {

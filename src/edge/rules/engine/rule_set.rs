@@ -87,12 +87,13 @@ pub(super) struct ActiveRule {
     pub(super) window: Duration,
     /// The unit for which limits that requests set count together with this rule.
     pub(super) unit: Option<Unit>,
-    /// The part that the rule takes in every request, or `None` if the request's key or the time decides, or if the rule
-    /// counts values.
+    /// The part that the rule takes in every request, or `None` if the request's key or the time decides.
     pub(super) part: Option<Part>,
     /// Whether the rule is plain: it is enforced for every request, this process counts it in a store without headroom and
     /// without blocks, and it has no soft limit.
     is_plain: bool,
+    /// Whether the rule replaces others, or counts values.
+    pub(super) is_rare: bool,
     /// Whether requests with other keys have separate counters.
     keys_vary: bool,
     key_from: KeyFrom,
@@ -440,10 +441,12 @@ impl ActiveRule {
             None if is_alone => KeyFrom::Entry(counted_by.trailing_zeros()),
             None => KeyFrom::Parts,
         };
-        let part = Part::of_all(&rule).filter(|_| !rule.distinct && !holds_units(&rule));
-        let matched = OnceFlag::default();
+        let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
+        let is_rare = rule.distinct || holds_units(&rule) || !rule.replaces.is_empty();
         let is_plain = part == Some(Part::Enforced)
             && rule.soft == u64::MAX
+            && !rule.distinct
+            && rule.hold.is_none()
             && counter.local().is_some_and(|counter| counter.headroom == 0 && !counter.has_blocks());
         let values = None;
         Self {
@@ -455,6 +458,7 @@ impl ActiveRule {
             unit,
             part,
             is_plain,
+            is_rare,
             keys_vary,
             key_from,
             meters,

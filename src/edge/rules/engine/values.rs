@@ -11,19 +11,12 @@
 
 use std::sync::Arc;
 
-use super::check::RequestCheck;
-use super::counted_by::CountedBy;
-use super::counter::LocalCounter;
-use super::rule_check::{RuleCheck, Twin};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
-use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::rules::counting::{Hasher, NoCounter};
-use crate::edge::rules::matching::Descriptor;
 use crate::edge::rules::rule::{Amount, Charging, MEMORY, Rule, Store};
 use crate::limiter::distinct::KnownPairs;
-use crate::store::op::Store as _;
 
 /// The values that a rule has admitted in the window.
 #[derive(Debug)]
@@ -66,67 +59,18 @@ impl SeenValues {
         Ok(Some(Arc::new(Self { known, hasher: hasher.clone(), window_ns, bytes })))
     }
 
-    fn holds(&self, pair: u64, when: CheckTime) -> bool {
+    /// Returns the hash of a key and a value.
+    pub(super) fn pair(&self, key: &str, value: Option<&(&str, &str)>) -> u64 {
+        self.hasher.hash_one((key, value))
+    }
+
+    /// Whether a value was admitted in this window.
+    pub(super) fn holds(&self, pair: u64, when: CheckTime) -> bool {
         self.known.holds(pair, when)
     }
-}
 
-impl<'r> RuleCheck<'r> {
-    /// Turns this into the check of a value: a known value costs nothing, and another one costs one unit, whatever the
-    /// request costs.
-    pub(super) fn count_values(
-        &mut self,
-        seen: &'r SeenValues,
-        descriptor: &Descriptor<'r>,
-        when: CheckTime,
-    ) {
-        let pair = seen.hasher.hash_one((self.key.as_str(), descriptor.entries().last()));
-        if self.cost > 0 {
-            self.cost = u64::from(!seen.holds(pair, when));
-        }
-        self.twin = Some(Box::new(Twin::Value { seen, pair }));
-    }
-
-    /// Whether the rule counts values.
-    pub(super) fn counts_values(&self) -> bool {
-        matches!(self.twin.as_deref(), Some(Twin::Value { .. }))
-    }
-
-    /// Charges a value.
-    pub(super) fn charge_value(
-        &self,
-        (seen, pair): (&SeenValues, u64),
-        (counter, headroom): (&LocalCounter, u64),
-        when: CheckTime,
-    ) -> Decision {
-        let key = self.key.as_str();
-        let decision = counter.charge(key, self.cost, headroom, when);
-        // Another request may have used the last unit for the same value.
-        if decision.is_denied() && seen.holds(pair, when) {
-            return counter.peek(key, 0, headroom, when);
-        }
-        decision
-    }
-}
-
-impl RequestCheck<'_> {
-    /// Inserts the values that an admitted request has charged. Their units are not refunded with the request, because the
-    /// values stay known.
-    #[cold]
-    pub(super) fn note_values(&mut self, when: CheckTime) {
-        for (check, decided) in self.each(|_| true) {
-            let Some(&Twin::Value { seen, pair }) = check.twin.as_deref() else { continue };
-            let (CountedBy::Local { counter, .. }, Some(charge)) = (check.counted, &mut decided.decision)
-            else {
-                continue;
-            };
-            if !std::mem::take(&mut check.effect.is_charged) {
-                continue;
-            }
-            if seen.known.insert(pair, when) {
-                counter.generation.store().refund(check.key.as_str(), when, charge, charge.charged());
-            }
-            *charge = charge.uncharged();
-        }
+    /// Inserts a value whose unit is charged. Returns whether another request has inserted it.
+    pub(super) fn insert(&self, pair: u64, when: CheckTime) -> bool {
+        self.known.insert(pair, when)
     }
 }

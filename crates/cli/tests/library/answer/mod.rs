@@ -1,5 +1,6 @@
 //! Tests of answers. Each table has the rows of one part of the protocol.
 
+mod alike;
 mod bounds;
 mod extras;
 mod holds;
