@@ -71,7 +71,8 @@ fn shown(entries: &[(&str, &str)]) -> String {
 
 /// Returns what the rule counts the request by.
 fn counter(explained: &Explained<'_>, entries: &[(&str, &str)]) -> String {
-    if explained.key().is_none() || !matches!(explained.rule().limit, Amount::Limited { .. }) {
+    let counts = matches!(explained.rule().limit, Amount::Limited { .. } | Amount::InProgress { .. });
+    if explained.key().is_none() || !counts {
         return String::new();
     }
     let rule = explained.rule();
