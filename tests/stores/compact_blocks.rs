@@ -227,7 +227,7 @@ fn what_does_not_fit_is_refused() {
     assert!(build(FIVE, Block::of(18 * day)).compact().is_ok());
     assert!(build(FIVE, ten).overflow(Overflow::Forget).tiers([FIVE]).compact().is_ok());
     assert!(
-        build("1/1000d".parse().unwrap(), Block::of(day))
+        build("1/100d".parse().unwrap(), Block::of(day))
             .compact()
             .is_ok_and(|limiter| limiter.check("a").is_allowed())
     );
