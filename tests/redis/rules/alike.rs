@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use tollgate::rules::Applied;
+
 use super::*;
 use crate::alike::{Case, Kind, START as FIRST, Seen, cases};
 
-/// Whether a server counts this kind of limit.
+/// Whether a server counts this kind of limit. (A rule that names a store of its own is not shared.)
 fn is_shared(case: &Case) -> bool {
-    matches!(case.kind, Kind::Calendar | Kind::Ranges | Kind::Prefixes)
+    !matches!(case.kind, Kind::Distinct | Kind::CompactBlock)
 }
 
 const SETTINGS: &str = "store: redis, mode: atomic, timeout: 20s";
@@ -19,11 +21,12 @@ fn play(case: &Case, rules: &Rules<ManualClock>, clock: &ManualClock) {
         clock.advance(Duration::from_secs(now - last));
         last = now;
         let answer = rules.check("alike", &[Descriptor::new(entries)]);
+        let blocks = |limit: Applied<'_>| limit.decision().is_some_and(|decision| decision.is_block());
         Seen {
             is_allowed: answer.is_allowed(),
             left: answer.status(0).remaining().into(),
             wait: answer.retry_after().map(|wait| wait.as_secs()),
-            is_block: Some(false),
+            is_block: Some(answer.limits().any(blocks)),
         }
     });
 }
