@@ -2,14 +2,13 @@
 
 #![no_main]
 
-
 use arbitrary::Unstructured;
+use libfuzzer_sys::{Corpus, fuzz_target};
+use std::time::Duration;
 use tollgate_testing::fuzzing::Case;
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::steps::within_reach;
 use tollgate_testing::subjects::{direct, verdict};
-use libfuzzer_sys::{Corpus, fuzz_target};
-use std::time::Duration;
 
 fn nanos(wait: u128) -> Duration {
     Duration::from_nanos(u64::try_from(wait).expect("the wait fits in 64 bits (584 years)"))

@@ -3,10 +3,9 @@
 
 #![no_main]
 
-
 use arbitrary::Unstructured;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use tollgate_testing::blocks::{BlockSpec, BlockOp, play};
+use tollgate_testing::blocks::{BlockOp, BlockSpec, play};
 use tollgate_testing::fuzzing::Case;
 
 fn verb(bytes: &mut Unstructured<'_>) -> arbitrary::Result<BlockOp> {

@@ -8,15 +8,15 @@
 extern crate tollgate_testing;
 
 use arbitrary::{Result, Unstructured};
+use libfuzzer_sys::{Corpus, fuzz_target};
+use std::collections::HashMap;
+use tollgate::{Capacity, Compact, CompactAlgorithm, ManualClock, Overflow, RateLimiter, Timestamp};
 use tollgate_testing::compact::{COMPACT, Layout, Seeded, seal};
+use tollgate_testing::fuzzing::{cost, step};
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
 use tollgate_testing::steps::{Cost, Op};
 use tollgate_testing::subjects::verdict;
-use tollgate_testing::fuzzing::{cost, step};
-use libfuzzer_sys::{Corpus, fuzz_target};
-use std::collections::HashMap;
-use tollgate::{Capacity, Compact, CompactAlgorithm, ManualClock, Overflow, RateLimiter, Timestamp};
 
 type Limiter<A> = RateLimiter<Compact<A, Seeded>, ManualClock>;
 
@@ -142,7 +142,10 @@ impl Model<'_> {
             (Verdict::Denied, Verdict::Allowed) => !roomy && *overflow != Overflow::Forget,
             _ => ours == own,
         };
-        assert!(sound, "the limiter says {ours:?}, the key's oracle {own:?}: {cost} at {now} of {key}, {oracle:?}");
+        assert!(
+            sound,
+            "the limiter says {ours:?}, the key's oracle {own:?}: {cost} at {now} of {key}, {oracle:?}"
+        );
         if charges && ours == Verdict::Allowed && cost > 0 {
             oracle.charge(at.into(), cost);
         }
@@ -255,7 +258,8 @@ fn play<A: CompactAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
 /// A failed restore returns the reason and changes nothing.
 fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8]) {
     let before = limiter.snapshot();
-    let error = limiter.restore(snapshot).expect_err("the limiter rejects bytes that it did not write").to_string();
+    let error =
+        limiter.restore(snapshot).expect_err("the limiter rejects bytes that it did not write").to_string();
     assert!(error.len() > "cannot restore the snapshot: ".len());
     assert_eq!(limiter.snapshot(), before);
 }

@@ -3,16 +3,15 @@
 
 #![no_main]
 
-
 use arbitrary::Unstructured;
-use tollgate_testing::fuzzing::Case;
-use tollgate_testing::kinds::Kind;
-use tollgate_testing::subjects::{direct, quota};
 use http::HeaderMap;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use tollgate_testing::reader::{entry, list, number, percent_decoded};
 use tollgate::http::{Dialect, Fields, Policy, Reset, problem};
 use tollgate::{Decision, Quota};
+use tollgate_testing::fuzzing::Case;
+use tollgate_testing::kinds::Kind;
+use tollgate_testing::reader::{entry, list, number, percent_decoded};
+use tollgate_testing::subjects::{direct, quota};
 
 /// Returns the last decision of a random run, and its quota.
 fn decided(case: &Case) -> Option<(Quota, Decision)> {
@@ -77,7 +76,8 @@ fn read_back(policies: &[Policy<'_>], nearest_only: bool, refuse: bool) {
 
     let body: serde_json::Value = serde_json::from_str(&problem(policies)).expect("JSON");
     let names = body["violated-policies"].as_array().expect("the value is an array").iter();
-    let names: Vec<String> = names.map(|name| percent_decoded(name.as_str().expect("the item is a string"))).collect();
+    let names: Vec<String> =
+        names.map(|name| percent_decoded(name.as_str().expect("the item is a string"))).collect();
     let violated = policies.iter().filter(|policy| policy.is_violated()).map(Policy::name);
     assert!(violated.eq(names.iter().map(String::as_str)));
 }

@@ -6,14 +6,14 @@
 extern crate tollgate_testing;
 
 use arbitrary::Unstructured;
+use libfuzzer_sys::{Corpus, fuzz_target};
+use std::collections::{HashMap, HashSet};
+use tollgate::{Algorithm, ManualClock, RateLimiter, Timestamp};
 use tollgate_testing::fuzzing::Case;
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::{Oracle, Verdict};
 use tollgate_testing::steps::{Cost, within_reach};
 use tollgate_testing::subjects::verdict;
-use libfuzzer_sys::{Corpus, fuzz_target};
-use std::collections::{HashMap, HashSet};
-use tollgate::{Algorithm, ManualClock, RateLimiter, Timestamp};
 
 const KEYS: u32 = 40;
 

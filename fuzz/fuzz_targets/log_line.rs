@@ -8,6 +8,7 @@ use std::io::Cursor;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
+use tollgate_cli::decimal;
 use tollgate_cli::decimal::DecimalError;
 use tollgate_cli::input::client::Clients;
 use tollgate_cli::input::decompress::InputSource;
@@ -16,7 +17,6 @@ use tollgate_cli::input::fields::{FieldList, Format};
 use tollgate_cli::input::row::{ChosenFields, Row, printable};
 use tollgate_cli::input::time::{TimeFormat, TimeParser};
 use tollgate_cli::input::{Selection, Trace, clf, jsonl, load_source};
-use tollgate_cli::decimal;
 
 #[derive(Arbitrary, Debug)]
 enum Input {

@@ -5,8 +5,8 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use tollgate_testing::naive::{Entry, find, valid_entries, yaml};
 use tollgate::rules::{Config, Descriptor, Domain, Rules};
+use tollgate_testing::naive::{Entry, find, valid_entries, yaml};
 
 /// The texts have few letters, so that many of them are equal.
 fn text(bytes: &mut Unstructured<'_>, letters: &[char]) -> Result<String> {

@@ -12,7 +12,7 @@ use prost::Message;
 use tollgate::http::{Dialect, Fields};
 use tollgate::rules::Rules;
 use tollgate_cli::serve::answer::{Answerer, Entry, LimitHeaders, Names, Settings};
-use tollgate_cli::serve::proto::{Code, RateLimitRequest, RateLimitResponse};
+use tollgate_cli::serve::proto::{Code, CommitRequest, RateLimitRequest, RateLimitResponse, ReserveRequest};
 
 const RULES: &str = "
 domain: rl
@@ -27,6 +27,8 @@ descriptors:
     value: 127.0.0.1
     descriptors:
       - { key: generic_key, rate_limit: { unit: week, requests_per_unit: 4294967295, store: keyed, max_keys: 100 } }
+  - { key: held, rate_limit: { unit: hour, requests_per_unit: 100, store: keyed, hold: { life: 1s, most: 50%, units: 7 } } }
+  - { key: running, rate_limits: [ { in_progress: 3, hold: { life: 1s } }, { unit: day, requests_per_unit: 9, hold: {} } ] }
 ";
 
 /// One service with few parts in its answers, and one with all.
@@ -44,11 +46,47 @@ static SERVICES: LazyLock<[Answerer; 2]> = LazyLock::new(|| {
     [three, all].map(|settings| Answerer::new(rules().into(), settings))
 });
 
+/// Holds units. Settles them if the message also is a commit, at once and once more.
+fn hold(service: &Answerer, message: &[u8]) {
+    let Ok(request) = ReserveRequest::decode(message) else { return };
+    let (domain, descriptors) = (request.domain.clone(), request.descriptors.clone());
+    let answer = service.reserve(request, Instant::now()).now_or_never();
+    match answer.expect("rules of this process do not wait") {
+        Ok(answer) => {
+            assert_eq!(answer.code == Code::Ok as i32, !answer.reservation_id.is_empty());
+            let reservation_id = answer.reservation_id.into();
+            let commit = CommitRequest { domain, descriptors, reservation_id, actual_amount: 3 };
+            let settle = || service.commit(commit.clone(), Instant::now()).now_or_never();
+            assert!(settle().expect("it does not wait").is_ok(), "what can be held can be settled");
+            let again = settle().expect("it does not wait").expect("a commit is a report");
+            assert!(!again.reservation_released, "a hold is settled once");
+        }
+        Err(status) => refused(&status),
+    }
+}
+
+fn commit(service: &Answerer, message: &[u8]) {
+    let Ok(request) = CommitRequest::decode(message) else { return };
+    if let Err(status) = service.commit(request, Instant::now()).now_or_never().expect("it does not wait") {
+        refused(&status);
+    }
+}
+
+fn refused(status: &tonic::Status) {
+    use tonic::Code::{InvalidArgument, Unimplemented};
+    assert!(matches!(status.code(), InvalidArgument | Unimplemented), "{status:?}");
+}
+
 fuzz_target!(|input: &[u8]| {
     let Some((first, message)) = input.split_first() else { return };
-    let Ok(request) = RateLimitRequest::decode(message) else { return };
     let entry = Entry::ALL[usize::from(first >> 1) % Entry::ALL.len()];
     let service = &SERVICES[usize::from(first & 1)];
+    match entry {
+        Entry::Reserve => return hold(service, message),
+        Entry::Commit => return commit(service, message),
+        _ => {}
+    }
+    let Ok(request) = RateLimitRequest::decode(message) else { return };
     let descriptors = request.descriptors.len();
     let answer = service.answer(request, entry, Instant::now()).now_or_never();
     match answer.expect("rules of this process do not wait") {
@@ -69,9 +107,6 @@ fuzz_target!(|input: &[u8]| {
             let bytes = answer.encode_to_vec();
             assert_eq!(RateLimitResponse::decode(&bytes[..]), Ok(answer));
         }
-        Err(status) => {
-            use tonic::Code::{InvalidArgument, Unimplemented};
-            assert!(matches!(status.code(), InvalidArgument | Unimplemented), "{status:?}");
-        }
+        Err(status) => refused(&status),
     }
 });

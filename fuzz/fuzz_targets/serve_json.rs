@@ -9,13 +9,14 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use tollgate::rules::Rules;
+use tollgate_cli::serve::answer::{Answerer, Entry, Settings};
 use tollgate_cli::serve::json;
-use tollgate_cli::serve::answer::{Answerer, Settings};
 
 const RULES: &str = "
 domain: rl
+tollgate: {}
 descriptors:
-  - { key: foo, rate_limit: { name: n, unit: minute, requests_per_unit: 10 } }
+  - { key: foo, rate_limit: { name: n, unit: minute, requests_per_unit: 10, hold: {} } }
   - { key: '*', metadata: { a: [1, 2.5, null, { b: true }] }, rate_limit: { unlimited: true } }
 ";
 
@@ -24,16 +25,24 @@ static SERVICE: LazyLock<Answerer> = LazyLock::new(|| {
     Answerer::new(rules.into(), Settings { dynamic_metadata: true, ..Settings::default() })
 });
 
-fuzz_target!(|body: &[u8]| {
-    let response = json::answer(&SERVICE, body, Instant::now()).now_or_never();
+fn ask(entry: Entry, body: &[u8]) {
+    let response = json::answer(&SERVICE, entry, body, Instant::now()).now_or_never();
     let response = response.expect("rules of this process do not wait");
     let told: serde_json::Value = serde_json::from_slice(response.body()).expect("the answer is JSON");
+    let code = if entry == Entry::Json { "overallCode" } else { "code" };
     match response.status().as_u16() {
-        200 => assert_eq!(told["overallCode"], "OK"),
-        429 => assert_eq!(told["overallCode"], "OVER_LIMIT"),
+        200 if entry == Entry::Commit => assert!(told.is_object()),
+        200 => assert_eq!(told[code], "OK"),
+        429 => assert_eq!(told[code], "OVER_LIMIT"),
         400 => assert!(told["code"].is_u64() && told["message"].is_string()),
         status => panic!("status {status}"),
     }
     let parsed = serde_json::from_slice::<serde_json::Value>(body);
     assert!(response.status() == 400 || parsed.is_ok_and(|value| value.is_object()));
+}
+
+fuzz_target!(|body: &[u8]| {
+    for entry in [Entry::Json, Entry::Reserve, Entry::Commit] {
+        ask(entry, body);
+    }
 });

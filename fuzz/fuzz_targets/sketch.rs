@@ -134,7 +134,10 @@ fn play(counts: Option<CountMin>, filter: Option<Bloom>, hashes: &[u64; 16], ops
                 Op::Insert { key } => {
                     let there = filter.contains_hash(hash(key));
                     assert_eq!(filter.insert_hash(hash(key)), there, "{op:?}");
-                    assert!(inserted.insert(hash(key)) || there, "{op:?}: the filter does not find an inserted key");
+                    assert!(
+                        inserted.insert(hash(key)) || there,
+                        "{op:?}: the filter does not find an inserted key"
+                    );
                 }
                 Op::Clear => {
                     filter.clear();

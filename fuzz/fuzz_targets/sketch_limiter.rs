@@ -7,15 +7,15 @@
 extern crate tollgate_testing;
 
 use arbitrary::{Result, Unstructured};
+use libfuzzer_sys::{Corpus, fuzz_target};
+use std::collections::HashMap;
+use tollgate::{ManualClock, Timestamp, WindowAlgorithm};
+use tollgate_testing::fuzzing::{cost, step};
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
 use tollgate_testing::sketch::{LEAST, WINDOWS, build, reach};
 use tollgate_testing::steps::{Cost, Op};
 use tollgate_testing::subjects::verdict;
-use tollgate_testing::fuzzing::{cost, step};
-use libfuzzer_sys::{Corpus, fuzz_target};
-use std::collections::HashMap;
-use tollgate::{ManualClock, Timestamp, WindowAlgorithm};
 
 #[derive(Debug)]
 enum Act {
@@ -111,7 +111,10 @@ impl Model<'_> {
             (Verdict::Allowed, Verdict::Denied) => !roomy && backward,
             _ => ours == own,
         };
-        assert!(sound, "the limiter says {ours:?}, the key's oracle {own:?}: {cost} at {now} of {key}, {oracle:?}");
+        assert!(
+            sound,
+            "the limiter says {ours:?}, the key's oracle {own:?}: {cost} at {now} of {key}, {oracle:?}"
+        );
         if charges && ours == Verdict::Allowed && cost > 0 && own == Verdict::Allowed {
             oracle.charge(now.into(), cost);
         }

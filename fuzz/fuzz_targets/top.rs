@@ -4,10 +4,10 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use tollgate_testing::bounds::Exact;
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashMap;
 use tollgate::sketch::{CutText, TopKeys};
+use tollgate_testing::bounds::Exact;
 
 #[derive(Arbitrary, Debug)]
 enum Act {

@@ -4,17 +4,16 @@
 
 #![no_main]
 
-
 use arbitrary::Unstructured;
-use tollgate_testing::fuzzing::Case;
+use libfuzzer_sys::{Corpus, fuzz_target};
+use std::time::Duration;
 use tollgate_testing::compact::compact;
+use tollgate_testing::fuzzing::Case;
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::ledger::{Operation, check_no_units_created};
 use tollgate_testing::oracle::Verdict;
 use tollgate_testing::steps::{Op, within_reach};
 use tollgate_testing::subjects::direct;
-use libfuzzer_sys::{Corpus, fuzz_target};
-use std::time::Duration;
 
 fn verb(bytes: &mut Unstructured<'_>) -> arbitrary::Result<Operation> {
     Ok(match bytes.int_in_range(0..=7)? {

@@ -187,7 +187,10 @@ impl<C: Clock> Rules<C> {
             return (self.check_by(domain, descriptors, units, deadline).await, None);
         };
         let request = Request { hold: Some(&id), ..Request::of(descriptors, &[], units) };
-        self.wait(&mut answer, request, deadline).await;
+        match answer.domain().is_some_and(|domain| domain.has_shared) {
+            true => self.wait(&mut answer, request, deadline).await,
+            false => self.decide_any(&mut answer, request, when),
+        }
         let is_held = answer.is_allowed();
         (answer, is_held.then_some(id))
     }
