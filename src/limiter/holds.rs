@@ -75,8 +75,10 @@ pub(crate) trait HoldVerbs<S>: Timed<Store = Holding<S>> {
         S: Store<Q>,
     {
         match self.store().take(key, id) {
-            Some(charge) if self.time().ns() < id.end_ns() => return self.settle_key(key, &charge, actual),
-            Some(charge) => self.refund_key(key, &charge, charge.cost()),
+            Some((id, charge)) if self.time().ns() < id.end_ns() => {
+                return self.settle_key(key, &charge, actual);
+            }
+            Some((_, charge)) => self.refund_key(key, &charge, charge.cost()),
             None => 0,
         };
         self.apply(key, Operation::Force, actual)
@@ -86,7 +88,7 @@ pub(crate) trait HoldVerbs<S>: Timed<Store = Holding<S>> {
     where
         S: Store<Q>,
     {
-        self.store().take(key, id).map_or(0, |charge| self.refund_key(key, &charge, charge.cost()))
+        self.store().take(key, id).map_or(0, |(_, charge)| self.refund_key(key, &charge, charge.cost()))
     }
 }
 

@@ -64,13 +64,18 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Lets requests hold all units of the limit, if it has no `hold` of its own and can give units back.
-    pub(super) fn hold_by_default(&mut self) {
+    /// Lets requests hold all units of the limit, if it has no `hold` of its own and can give units back. `has_room` tells
+    /// whether a compact store has room for the debts of holds.
+    pub(super) fn hold_by_default(&mut self, has_room: impl FnOnce(&Limit) -> bool) {
         let gives_back = match &self.limit {
             Amount::Limited { limit, store } => {
                 !self.distinct
                     && limit.kind() != LimitKind::SlidingLog
-                    && !matches!(store, Some(Store::Redis(_) | Store::Sketch(_)))
+                    && match store {
+                        Some(Store::Redis(_) | Store::Sketch(_)) => false,
+                        Some(Store::Compact(_)) => has_room(limit),
+                        _ => true,
+                    }
             }
             _ => false,
         };

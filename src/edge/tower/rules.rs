@@ -67,7 +67,7 @@ impl<C> InDomain<C> {
     {
         let held = id.map(|id| {
             let (rules, domain) = (Arc::clone(&self.rules), Arc::clone(&self.domain));
-            Box::new(HeldByRules { rules, domain, key: key.clone(), id, units })
+            Box::new(HeldByRules { rules, domain, key: key.clone(), id, units, actual: None })
         });
         Ruled { answer, held }
     }
@@ -86,13 +86,17 @@ struct HeldByRules<C: Clock> {
     domain: Arc<str>,
     key: Descriptors,
     id: HoldId,
+    /// The cost of the request.
     units: u64,
+    /// The cost that the response told.
+    actual: Option<u64>,
 }
 
 impl<C: Clock> Drop for HeldByRules<C> {
     fn drop(&mut self) {
-        let Self { rules, domain, key, id, units } = self;
-        key.with(|descriptors| rules.commit(domain, descriptors, *id, *units));
+        let Self { rules, domain, key, id, units, actual } = self;
+        let actual = |descriptor: &Descriptor<'_>| actual.unwrap_or_else(|| descriptor.cost(*units));
+        key.with(|descriptors| rules.settle_request(domain, descriptors, *id, actual));
     }
 }
 
@@ -102,7 +106,7 @@ impl<C: Clock + Send + Sync + 'static> Unsettled for HeldByRules<C> {
     }
 
     fn settle(&mut self, actual: u64) {
-        self.units = actual;
+        self.actual = Some(actual);
     }
 }
 

@@ -65,6 +65,8 @@ struct KeyHolds<C> {
     units: u128,
     /// In the order of their ends.
     holds: BTreeMap<HoldId, Held<C>>,
+    /// The end of each hold, by its random bits.
+    ends: BTreeMap<u128, u64>,
 }
 
 /// A hold.
@@ -152,9 +154,7 @@ impl<C> HoldBook<C> {
             if standing.units + u128::from(hold.units) > u128::from(limit) {
                 return Err(NotKept::KeyFull(standing));
             }
-            // Ordering: Relaxed. See `Leaving`.
-            if self.len.fetch_add(1, Ordering::Relaxed) >= self.most {
-                self.len.fetch_sub(1, Ordering::Relaxed);
+            if !self.has_room() && !(self.forget_unpaid(shard, held, now_ns) && self.has_room()) {
                 return Err(NotKept::BookFull);
             }
             // Ordering: Relaxed. A decision that does not see the new hold was made before it.
@@ -164,26 +164,33 @@ impl<C> HoldBook<C> {
         })
     }
 
-    /// Removes a hold, so that the caller settles it. Returns `None` if the hold is settled, or was never here.
-    pub(crate) fn take(&self, hash: u64, id: HoldId) -> Option<Held<C>> {
+    /// Removes the hold with these random bits, so that the caller settles it. Returns it with its own end, or `None` if it
+    /// is settled, or was never here.
+    pub(crate) fn take(&self, hash: u64, id: HoldId) -> Option<(HoldId, Held<C>)> {
+        self.remove(hash, |held| {
+            let end_ns = *held.keys.get(&hash)?.ends.get(&id.random())?;
+            Some(HoldId::new(end_ns, id.random()))
+        })
+    }
+
+    fn remove(
+        &self,
+        hash: u64,
+        choose: impl FnOnce(&ShardHolds<C>) -> Option<HoldId>,
+    ) -> Option<(HoldId, Held<C>)> {
         let shard = self.shard(hash);
         shard.with(|held| {
+            let id = choose(held)?;
             let taken = held.remove(hash, id)?;
             drop(Leaving(&shard.len, &self.len));
-            Some(taken)
+            Some((id, taken))
         })
     }
 
     /// Removes the hold of the key that ends first, so that the caller settles it.
     #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn take_first(&self, hash: u64) -> Option<(HoldId, Held<C>)> {
-        let shard = self.shard(hash);
-        shard.with(|held| {
-            let first = held.first(hash)?;
-            let taken = held.remove(hash, first)?;
-            drop(Leaving(&shard.len, &self.len));
-            Some((first, taken))
-        })
+        self.remove(hash, |held| held.first(hash))
     }
 
     /// Releases holds of the key that have ended: at most [`RELEASED_AT_ONCE`]. Returns whether there were any.
@@ -220,6 +227,26 @@ impl<C> HoldBook<C> {
         }
     }
 
+    /// Counts one hold more, if there is room.
+    fn has_room(&self) -> bool {
+        // Ordering: Relaxed. See `Leaving`.
+        let has_room = self.len.fetch_add(1, Ordering::Relaxed) < self.most;
+        if !has_room {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// Forgets an ended hold of a book that is full. Its units stay charged until time has paid them. Returns whether there
+    /// was one among the first of this shard.
+    fn forget_unpaid(&self, shard: &HoldShard<C>, held: &mut ShardHolds<C>, now_ns: u64) -> bool {
+        let mut first = held.paid.iter().take(RELEASED_AT_ONCE);
+        let Some(&(_, hash, id)) = first.find(|(_, _, id)| id.end_ns() <= now_ns) else { return false };
+        drop(held.remove(hash, id));
+        drop(Leaving(&shard.len, &self.len));
+        true
+    }
+
     /// Returns the identity of a new hold.
     pub(crate) fn id(&self, end_ns: u64) -> HoldId {
         HoldId::new(end_ns, self.ids.next())
@@ -252,14 +279,20 @@ impl<C> ShardHolds<C> {
 
     fn insert(&mut self, hash: u64, id: HoldId, hold: Held<C>) {
         self.paid.insert((hold.paid_ns.max(id.end_ns()), hash, id));
-        let key = self.keys.entry(hash).or_insert_with(|| KeyHolds { units: 0, holds: BTreeMap::new() });
+        let key = self.keys.entry(hash).or_insert_with(|| KeyHolds {
+            units: 0,
+            holds: BTreeMap::new(),
+            ends: BTreeMap::new(),
+        });
         key.units += u128::from(hold.units);
         key.holds.insert(id, hold);
+        key.ends.insert(id.random(), id.end_ns());
     }
 
     fn remove(&mut self, hash: u64, id: HoldId) -> Option<Held<C>> {
         let key = self.keys.get_mut(&hash)?;
         let hold = key.holds.remove(&id)?;
+        key.ends.remove(&id.random());
         key.units -= u128::from(hold.units);
         if key.holds.is_empty() {
             self.keys.remove(&hash);

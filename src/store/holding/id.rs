@@ -40,6 +40,10 @@ impl HoldId {
         self.end_ns
     }
 
+    pub(crate) const fn random(self) -> u128 {
+        self.random
+    }
+
     /// Returns the end of the hold's life, by the limiter's clock.
     #[must_use]
     pub const fn end(self) -> Timestamp {

@@ -118,8 +118,8 @@ impl<S> Holding<S> {
     }
 
     /// Removes a hold, so that the caller settles its charge.
-    pub(crate) fn take<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId) -> Option<Decision> {
-        self.book.take(self.book.hash(key), id).map(|held| held.charge)
+    pub(crate) fn take<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId) -> Option<(HoldId, Decision)> {
+        self.book.take(self.book.hash(key), id).map(|(id, held)| (id, held.charge))
     }
 
     /// Asks the store. If it denies, releases the ended holds of the key, and asks again. `ask` also receives whether

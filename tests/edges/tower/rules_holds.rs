@@ -130,3 +130,20 @@ descriptors:
     rules.clock().advance(Duration::from_secs(3_600));
     assert_eq!(call(&layer, "/").await.unwrap().status(), StatusCode::OK);
 }
+
+/// A descriptor's own cost is an estimate, too: the response tells the cost, and a refund gives it back.
+#[tokio::test]
+async fn own_cost_of_a_descriptor_is_settled() {
+    let rules = rules(TEXT);
+    let describe: DescribeFn = |head, descriptors| {
+        descriptors.begin().entry("all", "x").hits(5);
+        descriptors.begin().entry("path", head.path());
+        Some(())
+    };
+    let layer = RateLimitLayer::rules(Arc::clone(&rules), "api", describe).unwrap();
+    let layer = layer.settle_by_header(HeaderName::from_static("x-used")).refund_errors(true);
+    assert!(call(&layer, "/error").await.is_err());
+    assert_eq!(state(&rules), (100, 0), "the layer refunds errors");
+    drop(call(&layer, "/?30").await.unwrap());
+    assert_eq!(state(&rules), (70, 0), "30 units were used");
+}

@@ -326,3 +326,338 @@ proptest! {
         }
     }
 }
+
+/// A quota rule without room for the hold denies by itself. If another one has room, the request is charged to that one.
+#[test]
+fn full_share_of_one_quota_rule_switches_no_limit_off() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [
+        { key: a, quota_mode: true, rate_limits: [ { name: one, unit: day, requests_per_unit: 100, hold: { most: 10% } },
+          { name: two, unit: day, requests_per_unit: 20, hold: {} } ] },
+        { key: b, rate_limit: { unit: day, requests_per_unit: 5 } } ] }";
+    let scene = Scene::new(text);
+    let both = [Descriptor::new(&A), Descriptor::new(&B).hits(1)];
+    let admitted = (0..50).filter(|_| scene.rules.hold("d", &both, 10, ALL).0.is_allowed()).count();
+    assert_eq!((admitted, left(&scene, &B)), (2, 3));
+}
+
+/// Each rule has its own life: a short hold of a rate does not end a request in progress.
+#[test]
+fn life_of_a_hold_does_not_shorten_a_request_in_progress() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limits: [
+        { unit: day, requests_per_unit: 100, hold: { life: 5s } }, { in_progress: 1, hold: { life: 10m } } ] } ] }";
+    let scene = Scene::new(text);
+    let id = hold(&scene, 1).unwrap();
+    scene.advance(6);
+    assert_eq!(hold(&scene, 1), None, "the first request is in progress");
+    assert!(commit(&scene, id, 1));
+    assert!(hold(&scene, 1).is_some());
+}
+
+/// The hold is settled by its commit even while its rule has no `hold`.
+#[test]
+fn commit_counts_while_a_load_has_no_holds() {
+    let daily = |more: &str| one(&format!("{{ unit: day, requests_per_unit: 10{more} }}"));
+    for (actual, rest) in [(8, 2), (9, 1), (3, 7)] {
+        let scene = Scene::new(&daily(", hold: {}"));
+        let id = hold(&scene, 8).unwrap();
+        scene.reload(&daily(""));
+        commit(&scene, id, actual);
+        scene.reload(&daily(", hold: {}"));
+        scene.advance(60);
+        assert_eq!(left(&scene, &A), rest, "{actual} units were used");
+    }
+}
+
+/// A hold of a counter that is gone gives nothing back to the next counter, which does not contain its charge.
+#[test]
+fn hold_of_a_removed_rule_gives_back_no_units_of_others() {
+    let other = "{ domain: d, tollgate: {}, descriptors: [ { key: b, rate_limit: { in_progress: 1 } } ] }";
+    let progress = one("{ in_progress: 3 }");
+    for between in [other, &progress] {
+        let scene = Scene::new(&ten("life: 60s"));
+        assert!(hold(&scene, 8).is_some());
+        scene.reload(between);
+        scene.reload(&ten("life: 60s"));
+        assert!(scene.ask_n(&A, 10).is_allowed(), "the usage was lost with the rule");
+        scene.advance(60);
+        assert!(scene.ask_n(&A, 8).is_denied(), "{between}: ten of ten are used");
+    }
+}
+
+/// Which rules are replaced can depend on the time of the request.
+#[test]
+fn commit_settles_a_hold_of_a_rule_that_is_replaced_by_then() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [
+        { key: a, value: x, rate_limit: { name: base, unit: day, requests_per_unit: 1000, hold: { life: 60s } } },
+        { key: b, value: x, rate_limit: { unit: day, requests_per_unit: 100000, enforced: 50%, replaces: [ { name: base } ], hold: {} } } ] }";
+    let scene = Scene::new(text);
+    let both = [Descriptor::new(&A), Descriptor::new(&B)];
+    for _ in 0..64 {
+        let id = scene.rules.hold("d", &both, 1, ALL).1.unwrap();
+        scene.clock.advance(Duration::from_millis(7));
+        scene.rules.commit("d", &both, id, 1);
+    }
+    assert_eq!(scene.rules.holds(), 0, "all are settled");
+}
+
+/// A report can settle the hold of a request that another rule denies at the same time. The refund of the denied request
+/// then must not return what the report used.
+#[test]
+fn report_loses_no_units_to_a_request_that_is_denied() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [
+        { key: a, rate_limit: { unit: day, requests_per_unit: 4000000000, store: keyed, hold: { units: 4 } } },
+        { key: b, rate_limit: { unit: day, requests_per_unit: 100, hold: { units: 1, most: 1% } } } ] }";
+    let scene = Scene::new(text);
+    assert!(scene.ask_n(&B, 0).is_allowed(), "this hold takes the whole share");
+    let both = [Descriptor::new(&A), Descriptor::new(&B)];
+    let reports = 20_000;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                assert!(scene.rules.check_n("d", &both, 0).is_denied());
+            }
+        });
+        for _ in 0..reports {
+            assert!(scene.ask_n(&A, 4).is_allowed());
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(scene.rules.holds(), 1, "that of the other rule");
+    let left =
+        scene.rules.check_n("d", &[Descriptor::new(&A).hits(4)], 4).limits().next().unwrap().remaining();
+    assert_eq!(4_000_000_000 - left, 4 * (reports + 1));
+}
+
+#[test]
+fn refund_of_nothing_gives_nothing_back() {
+    let scene = Scene::new(&ten("units: 4"));
+    assert!(scene.ask_n(&A, 5).is_allowed());
+    assert!(scene.rules.refund_n("d", &[Descriptor::new(&A)], 0));
+    assert!(scene.ask_n(&A, 6).is_denied(), "five are used");
+    let scene = Scene::new(&one("{ in_progress: 1 }"));
+    assert!(scene.ask(&A).is_allowed());
+    assert!(scene.rules.refund_n("d", &[Descriptor::new(&A)], 0));
+    assert!(scene.ask(&A).is_denied(), "one is in progress");
+}
+
+#[test]
+fn refund_gives_units_back_beside_a_hold() {
+    let scene = Scene::new(&ten("units: 4"));
+    assert!(scene.ask_n(&A, 5).is_allowed() && scene.ask_n(&A, 0).is_allowed());
+    let left =
+        || scene.rules.explain("d", &[Descriptor::new(&A)], 1).answer().limits().next().unwrap().remaining();
+    assert_eq!(left(), 1);
+    assert!(scene.rules.refund_n("d", &[Descriptor::new(&A)], 5));
+    assert_eq!(left(), 6, "only the hold is left");
+}
+
+/// Units that a hold still has are not in use: they must not be given back twice.
+#[test]
+fn refund_leaves_the_units_of_holds() {
+    let scene = Scene::new(&ten("life: 60s"));
+    assert!(hold(&scene, 8).is_some());
+    assert!(scene.rules.refund_n("d", &[Descriptor::new(&A)], 8));
+    let used = [10, 2].into_iter().find(|&cost| scene.ask_n(&A, cost).is_allowed()).unwrap_or(0);
+    scene.advance(60);
+    let more = (0..10).filter(|_| scene.ask(&A).is_allowed()).count();
+    assert_eq!(used + more as u64, 10, "in one window");
+}
+
+/// A dry run tells how many requests the rules would deny. A request that they would deny would not have run.
+#[test]
+fn dry_run_denies_what_the_rules_would_deny() {
+    let text =
+        one("{ unit: minute, requests_per_unit: 10, algorithm: gcra, store: keyed, hold: { life: 60s } }");
+    let denied = |shadow: bool| {
+        let clock = tollgate::ManualClock::new(super::START);
+        let rules = tollgate::rules::Rules::builder().clock(clock.clone()).shadow(shadow);
+        let rules = rules.load([super::config(&text)]).unwrap();
+        let request = [Descriptor::new(&A)];
+        let mut denied = 0;
+        for _ in 0..600 {
+            let (answer, id) = rules.hold("d", &request, 1, ALL);
+            denied += u32::from(answer.limits().next().unwrap().verdict() != Verdict::Allowed);
+            if let Some(id) = id {
+                rules.commit("d", &request, id, 1);
+            }
+            clock.advance(Duration::from_secs(3));
+        }
+        denied
+    };
+    assert_eq!(denied(true), denied(false));
+}
+
+/// A quota rule that denied the request is not charged for it: another one admitted it.
+#[test]
+fn commit_charges_no_quota_rule_that_denied() {
+    let limit = "unit: hour, requests_per_unit: 10, algorithm: gcra, store: keyed, hold: {}";
+    let text = format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, quota_mode: true, rate_limits: [ {{ name: one, {limit} }},
+        {{ name: two, {} }} ] }} ] }}", limit.replace("10,", "100,"));
+    let scene = Scene::new(&text);
+    for units in [10, 5] {
+        let id = hold(&scene, units).unwrap();
+        assert!(commit(&scene, id, units));
+    }
+    scene.advance(1_800);
+    let answer = scene.ask_n(&A, 0);
+    assert_eq!(answer.limits().next().unwrap().remaining(), 5, "half of the ten units are back");
+}
+
+/// A request is in progress once, whatever it costs and however many of its descriptors have the rule.
+#[test]
+fn descriptors_of_one_rule_are_one_request_in_progress() {
+    let scene = Scene::new(&one("{ in_progress: 2 }"));
+    let twice = [Descriptor::new(&A), Descriptor::new(&A)];
+    let (answer, id) = scene.rules.hold("d", &twice, 500, ALL);
+    assert!(answer.is_allowed() && id.is_some());
+    assert_eq!(scene.rules.holds(), 1);
+}
+
+#[test]
+fn refund_ends_the_request_of_several_descriptors_once() {
+    let scene = Scene::new(&one("{ in_progress: 2 }"));
+    assert!(scene.ask(&A).is_allowed() && scene.ask(&A).is_allowed());
+    assert!(scene.rules.refund_n("d", &[Descriptor::new(&A), Descriptor::new(&A)], 1));
+    assert_eq!(scene.rules.holds(), 1);
+}
+
+/// Entries of `in_progress` have no charge, so they are no part of what a commit has charged.
+#[test]
+fn load_from_requests_in_progress_to_a_rate_loses_no_unit() {
+    let scene = Scene::new(&one("{ in_progress: 2 }"));
+    let id = hold(&scene, 1).unwrap();
+    scene.reload(&ten(""));
+    assert!(commit(&scene, id, 5));
+    assert_eq!(left(&scene, &A), 5);
+}
+
+/// A hold of eight units is one request.
+#[test]
+fn load_from_a_rate_to_requests_in_progress_counts_no_units() {
+    let scene = Scene::new(&ten("life: 10m"));
+    assert!(hold(&scene, 8).is_some());
+    scene.reload(&one("{ in_progress: 3 }"));
+    assert!(scene.ask(&A).is_allowed(), "at most one request is in progress");
+}
+
+/// Ended holds of keys that never return must not keep other keys from holding until their window ends.
+#[test]
+fn ended_holds_take_no_room() {
+    let scene =
+        Scene::new(&one("{ unit: day, requests_per_unit: 10, store: keyed, hold: { units: 1, life: 1s } }"));
+    for key in 0..=262_144 {
+        let _ = scene.ask_n(&[("a", &format!("k{key}"))], 0);
+    }
+    scene.advance(60);
+    assert!(scene.ask_n(&A, 0).is_allowed(), "no hold lives");
+}
+
+#[test]
+fn requests_release_64_ended_holds_each() {
+    let scene = Scene::new(&one("{ unit: day, requests_per_unit: 200, hold: { life: 60s } }"));
+    for _ in 0..200 {
+        assert!(hold(&scene, 1).is_some());
+    }
+    scene.advance(60);
+    assert_eq!([64, 128, 192, 200, 200].map(|_| left(&scene, &A)), [64, 128, 192, 200, 200]);
+}
+
+/// "A limit that a request carries shares the counter of the file's rule", also if requests can hold units of it.
+#[test]
+fn limit_of_a_request_shares_the_counter_of_a_rule_with_holds() {
+    for hold in ["", ", hold: {}"] {
+        let scene = Scene::new(&one(&format!("{{ unit: day, requests_per_unit: 10{hold} }}")));
+        let own = [Descriptor::new(&A).limit(10, tollgate::rules::Unit::Day)];
+        assert!(scene.rules.check_n("d", &own, 10).is_allowed());
+        assert!(scene.ask_n(&A, 10).is_denied(), "{hold:?}");
+    }
+}
+
+#[test]
+fn hold_of_no_units_is_committed_as_a_report() {
+    let scene = Scene::new(&ten(""));
+    let (answer, id) = scene.rules.hold("d", &[Descriptor::new(&A)], 0, ALL);
+    assert!(answer.is_allowed());
+    assert_eq!(scene.rules.holds(), 0);
+    assert!(!commit(&scene, id.expect("the rule has holds"), 4));
+    assert_eq!(left(&scene, &A), 6);
+}
+
+/// "Requests can hold units of every rule that can give units back": the option must not refuse a file.
+#[test]
+fn hold_all_loads_each_file_that_loads_without_it() {
+    for limit in [1_u32 << 16, 1 << 20, 1 << 22, 1 << 23, 1 << 24, (1 << 25) - 1, 1 << 25, u32::MAX] {
+        for unit in ["second", "minute", "day", "year"] {
+            for algorithm in ["gcra", "fixed-window", "sliding-window", "token-bucket", "leaky-bucket"] {
+                let limit = format!(
+                    "unit: {unit}, requests_per_unit: {limit}, algorithm: {algorithm}, store: compact"
+                );
+                let load = |hold_all| {
+                    let config =
+                        tollgate::rules::Config::from_yaml("test.yaml", &one(&format!("{{ {limit} }}")))
+                            .ok()?;
+                    Some(tollgate::rules::Rules::builder().hold_all(hold_all).load([config]).map(drop))
+                };
+                if let (Some(Ok(())), Some(Err(error))) = (load(false), load(true)) {
+                    panic!("{limit}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn request_of_an_unknown_domain_is_counted_once() {
+    let scene = Scene::new(&ten(""));
+    assert!(scene.rules.hold("nope", &[Descriptor::new(&A)], 1, ALL).0.is_allowed());
+    assert_eq!(scene.rules.reloads().unknown_domains, 1);
+}
+
+/// The metrics of a rule show what was used, not the estimates.
+#[test]
+fn metrics_count_what_a_report_used() {
+    let hits = |limit: &str| {
+        let scene = Scene::new(&one(limit));
+        assert!(scene.ask_n(&A, 0).is_allowed() && scene.ask_n(&A, 7).is_allowed());
+        let mut hits = 0;
+        scene.rules.for_each(|_, _, counts| hits += counts.hits);
+        hits
+    };
+    assert_eq!(hits("{ unit: day, requests_per_unit: 100 }"), 7);
+    assert_eq!(hits("{ unit: day, requests_per_unit: 100, hold: { units: 4 } }"), 7);
+}
+
+/// "A report of a key without holds is an ordinary request, so a client cannot avoid the limit with it": one hold admits one
+/// report, also if several come at the same time.
+#[test]
+fn one_hold_admits_one_report() {
+    let scene = Scene::new(&one("{ unit: day, requests_per_unit: 1000, store: keyed, hold: { units: 1 } }"));
+    assert!(scene.ask_n(&A, 1000).is_allowed());
+    let reports = std::sync::atomic::AtomicUsize::new(0);
+    let mut holds = 0;
+    let barrier = std::sync::Barrier::new(3);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..3_000 {
+                    barrier.wait();
+                    reports.fetch_add(
+                        usize::from(scene.ask_n(&A, 500).is_allowed()),
+                        std::sync::atomic::Ordering::Relaxed,
+                    );
+                    barrier.wait();
+                }
+            });
+        }
+        for _ in 0..3_000 {
+            assert!(scene.rules.refund_n("d", &[Descriptor::new(&A)], 1_000_000));
+            assert!(scene.ask_n(&A, 999).is_allowed());
+            assert!(scene.ask_n(&A, 0).is_allowed());
+            holds += 1;
+            barrier.wait();
+            barrier.wait();
+        }
+    });
+    assert_eq!(reports.into_inner(), holds);
+}

@@ -21,7 +21,7 @@ impl Checker {
         let refused = match limit {
             Amount::Limited { store: Some(Store::Redis(_)), .. } => Some((
                 "a limit that processes share has no holds in rules",
-                "use another store, or redis::Holding in code",
+                "use another store, or redis::HoldingLimiter in code",
             )),
             Amount::Limited { store: Some(Store::Sketch(_)), .. } => {
                 Some(("a sketch cannot give units back", "use store: compact or keyed"))
@@ -56,23 +56,36 @@ impl Checker {
     }
 
     /// Reads a limit on the requests in progress. A bad value is reported.
-    pub(super) fn in_progress(&mut self, fields: &MapFields<'_, '_>) -> Option<Amount> {
+    pub(super) fn in_progress(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+    ) -> Option<(Amount, Option<Box<RuleHold>>)> {
         let most = self.number(fields, "in_progress", 1, u32::MAX);
         let others = MapKind::RATE_LIMIT.ours().filter(|key| !IN_PROGRESS.contains(key));
         for key in others.chain(["unit", "requests_per_unit"]).filter(|key| fields.has(key)) {
             let message = format!("{key} cannot be used with in_progress");
             self.wrong(fields, key, message, "remove it, or write a second limit in rate_limits");
         }
-        let mut life = PROGRESS_LIFE;
+        if let Some(Store::Redis(_)) = self.settings.store {
+            let message =
+                "requests in progress of rules are counted in each process, and this file's store is redis";
+            let remedy = "write it in a file without store: redis, or use redis::InProgressLimiter in code";
+            self.wrong(fields, "in_progress", message, remedy);
+        }
+        let (mut life, mut units) = (PROGRESS_LIFE, None);
         if let Some(node) = fields.get("hold") {
             let path = fields.path.key("hold");
             let fields = self.fields(node, MapKind::HOLD, &path)?;
-            for key in ["most", "units"].into_iter().filter(|key| fields.has(key)) {
-                self.wrong(&fields, key, format!("{key} cannot be used with in_progress"), "remove it");
+            if fields.has("most") {
+                self.wrong(&fields, "most", "most cannot be used with in_progress", "remove it");
             }
             life = self.read(&fields, "life", length).unwrap_or(life);
+            // A request is one unit.
+            units = self.number(&fields, "units", 1, 1_u64);
         }
-        Some(Amount::InProgress { most: u64::from(most?), life })
+        let most = u64::from(most?);
+        let hold = units.map(|_| Box::new(RuleHold { life, most, units }));
+        Some((Amount::InProgress { most, life }, hold))
     }
 }
 

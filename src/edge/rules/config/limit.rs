@@ -65,7 +65,8 @@ impl Checker {
             return Some(draft("unlimited", Amount::Unlimited, u64::MAX, None));
         }
         if fields.has("in_progress") {
-            return Some(draft("in-progress", self.in_progress(&fields)?, u64::MAX, None));
+            let (limit, hold) = self.in_progress(&fields)?;
+            return Some(Draft { hold, ..draft("in-progress", limit, u64::MAX, None) });
         }
         let periods = self.periods(&fields);
         let limit = if fields.has("requests_per_unit") {

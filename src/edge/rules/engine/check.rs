@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::counted_by::CountedBy;
 use super::decided::{Decided, Few, Part, Summary};
+use super::held::HoldUse;
 use super::overrides;
 use super::report::Observers;
 use super::rule_check::{RuleCheck, Twin};
@@ -18,7 +19,6 @@ use crate::base::decision::Outcome;
 use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules};
 use crate::edge::rules::rule::{Amount, Charging, MILLION};
-use crate::store::HoldId;
 use crate::store::op::Store as _;
 
 /// The rules that apply to a request, decided together. It holds their keys and costs, and writes their results
@@ -48,15 +48,14 @@ pub(super) struct Request<'d, 'r> {
     /// The rules of the first descriptors, as far as they were searched.
     pub(super) searched: &'d [FoundRules],
     pub(super) hits: u64,
-    /// The identity under which the rules hold the request's units.
-    pub(super) hold: Option<&'d HoldId>,
+    pub(super) hold: HoldUse<'d>,
 }
 
 impl<'d, 'r> Request<'d, 'r> {
     /// A request that costs `hits`, unless its descriptors set a cost.
     #[inline(always)]
     pub(super) const fn of(descriptors: &'d [Descriptor<'r>], searched: &'d [FoundRules], hits: u64) -> Self {
-        Self { descriptors, searched, hits, hold: None }
+        Self { descriptors, searched, hits, hold: HoldUse::ByRule }
     }
 }
 

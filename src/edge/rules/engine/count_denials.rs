@@ -75,6 +75,14 @@ impl RuleCheck<'_> {
         self.cost == 0 && self.charging == Charging::CountDenials
     }
 
+    /// Charges a request after all rules have decided.
+    pub(super) fn charge_late(&mut self, decided: &mut Decided, when: CheckTime) {
+        self.charge(decided, when);
+        if self.charging == Charging::CountDenials && decided.outcome() != Outcome::Allowed {
+            self.count_denied(decided, when);
+        }
+    }
+
     fn count_denied(&mut self, decided: &mut Decided, when: CheckTime) {
         let CountedBy::Local { counter, headroom } = self.counted else { return };
         if counter.has_blocks() {

@@ -85,6 +85,8 @@ pub(super) struct LocalCounter {
     pub(super) can_refund: bool,
     /// Whether this is the first counter, which takes over no usage.
     is_first: bool,
+    /// The same as that of the counter whose usage it takes over.
+    pub(super) lineage: Arc<()>,
     made_of: Parameters,
 }
 
@@ -112,6 +114,7 @@ pub(super) enum Prepared {
         store: Box<AnyStore>,
         headroom: u64,
         made_of: Parameters,
+        lineage: Arc<()>,
     },
 }
 
@@ -134,9 +137,10 @@ impl Prepared {
     pub(super) fn finish(self, when: CheckTime) -> Counter {
         match self {
             Self::Done(counter) => counter,
-            Self::After { last, store, headroom, made_of } => {
+            Self::After { last, store, headroom, made_of, lineage } => {
                 let generation = last.next(*store, CARRY, when);
-                Counter::Local(LocalCounter::new(generation, false, headroom, made_of))
+                let first = LocalCounter::new(generation, headroom, made_of);
+                Counter::Local(LocalCounter { is_first: false, lineage, ..first })
             }
         }
     }
@@ -239,7 +243,7 @@ impl Counter {
         }
         let first = |store: AnyStore, headroom: u64| {
             let generation = Generation::first(store);
-            Prepared::Done(Self::Local(LocalCounter::new(generation, true, headroom, made_of)))
+            Prepared::Done(Self::Local(LocalCounter::new(generation, headroom, made_of)))
         };
         let make = |headroom: u64| made_of.store(rule, headroom, hasher);
         // One unit, with which a rule that counts denied requests detects that its limit is exceeded. A rule with blocks
@@ -260,8 +264,9 @@ impl Counter {
             Err(_) => (make(least)?, least),
         };
         if before.migrates() && store.migrates() {
+            let lineage = Arc::clone(&last.lineage);
             let last = last.generation.settled(CARRY, || now)?;
-            return Ok(Prepared::After { last, store: Box::new(store), headroom, made_of });
+            return Ok(Prepared::After { last, store: Box::new(store), headroom, made_of, lineage });
         }
         Ok(first(store, headroom))
     }
@@ -295,6 +300,13 @@ impl Parameters {
     }
 }
 
+/// Whether a compact store has room for a debt of one limit.
+pub(super) fn has_room_for_debts(limit: &Limit) -> bool {
+    let layout =
+        AnyLayout { capacity: Some(MEMORY), overdraft: limit.most(), ..AnyLayout::new(StoreKind::Compact) };
+    AnyStore::<String>::new(layout, *limit, &Hasher::new()).is_ok()
+}
+
 fn one_window(quota: Quota) -> Result<Limit, QuotaError> {
     Limit::try_new(LimitKind::FixedWindow, quota)
 }
@@ -322,9 +334,10 @@ pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
 }
 
 impl LocalCounter {
-    fn new(generation: Generation<AnyStore>, is_first: bool, headroom: u64, made_of: Parameters) -> Self {
+    fn new(generation: Generation<AnyStore>, headroom: u64, made_of: Parameters) -> Self {
         let can_refund = generation.store().can_refund();
-        Self { generation: Arc::new(generation), headroom, spare: headroom, can_refund, is_first, made_of }
+        let (generation, lineage) = (Arc::new(generation), Arc::default());
+        Self { generation, headroom, spare: headroom, can_refund, is_first: true, lineage, made_of }
     }
 
     /// Whether keys may still have usage that was carried over.

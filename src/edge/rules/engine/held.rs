@@ -23,6 +23,8 @@ pub(super) fn new_book() -> Arc<RuleBook> {
 #[derive(Debug)]
 pub(super) struct HeldCharge {
     pub(super) generation: Arc<Generation<AnyStore>>,
+    /// The counters that take over this counter's usage have the same.
+    pub(super) lineage: Arc<()>,
     pub(super) charge: Decision,
 }
 
@@ -32,6 +34,21 @@ pub(super) struct HeldUnits<'r> {
     pub(super) book: &'r RuleBook,
     pub(super) hash: u64,
     pub(super) step: HoldStep,
+    /// Whether the request has the identity, and settles the hold by it.
+    pub(super) is_given: bool,
+    /// Whether the book has the hold.
+    pub(super) is_kept: bool,
+}
+
+/// How a request uses the holds of its rules.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum HoldUse<'d> {
+    /// As the rules say.
+    ByRule,
+    /// It holds its cost, under this identity.
+    As(&'d HoldId),
+    /// Not at all.
+    Nothing,
 }
 
 #[derive(Copy, Clone, Debug)]

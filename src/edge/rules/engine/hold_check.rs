@@ -8,9 +8,10 @@ use super::check::RequestCheck;
 use super::counted_by::CountedBy;
 use super::counter::{LocalCounter, ProgressCounter};
 use super::decided::{Decided, Part};
-use super::held::{HeldCharge, HeldUnits, HoldStep, RuleBook};
+use super::held::{HeldCharge, HeldUnits, HoldStep, HoldUse, RuleBook};
 use super::refund::refund_in_use;
 use super::rule_check::{RuleCheck, Twin};
+use super::rule_set::ActiveDomain;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
@@ -21,19 +22,34 @@ use crate::store::op::Store;
 impl<'r> RequestCheck<'r> {
     /// Finds out what the request does with the holds of its rules. Releases those of its keys that have ended.
     #[cold]
-    pub(super) fn prepare_holds(&mut self, book: &'r RuleBook, given: Option<&HoldId>, when: CheckTime) {
+    pub(super) fn prepare_holds(&mut self, book: &'r RuleBook, hold: HoldUse<'_>, when: CheckTime) {
+        let given = match hold {
+            HoldUse::ByRule => None,
+            HoldUse::As(id) => Some(id),
+            HoldUse::Nothing => return,
+        };
         let (mut seen, mut has_holds) = (HashSet::new(), false);
         for (check, _) in self.each(|part| part != Part::Replaced) {
             let Some(life) = check.active.rule.hold_life() else { continue };
-            let hash = check.hash_in(book);
+            let hash = check.hash_in(book, check.is_in_progress());
             check.release_ended(book, hash, when);
-            // A hold has one charge. If two descriptors have the same rule and key, the second is an ordinary request.
-            if seen.insert(hash) {
-                let id = || given.copied().unwrap_or_else(|| book.id(ends_ns(when, life)));
-                if let Some(held) = check.hold_step(book, hash, given.is_some(), id) {
-                    check.twin = Some(Box::new(Twin::Held(held)));
-                    has_holds = true;
-                }
+            let is_first = seen.insert(hash);
+            if check.is_in_progress() {
+                // Whatever it costs, it is one request, also if several descriptors have the same rule and key.
+                check.cost = if is_first { check.cost.min(1) } else { 0 };
+            }
+            // A hold has one charge, so a second descriptor is an ordinary request. So is one whose own limit counts together
+            // with the rule.
+            let end_ns = ends_ns(when, life);
+            let id = || {
+                given.map_or_else(|| book.id(end_ns), |id| HoldId::new(end_ns.min(id.end_ns()), id.random()))
+            };
+            if is_first
+                && check.twin.is_none()
+                && let Some(held) = check.hold_step(book, hash, given.is_some(), id)
+            {
+                check.twin = Some(Box::new(Twin::Held(held)));
+                has_holds = true;
             }
         }
         if has_holds {
@@ -41,16 +57,25 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Notes the charges of rules with this part whose units the request holds. Returns whether there was room.
+    /// Notes the charges of rules with this part whose units the request holds. Returns whether the request is still
+    /// admitted: a rule without room for the hold denies it.
     #[cold]
     pub(super) fn keep_holds(&mut self, part: impl Fn(Part) -> bool, when: CheckTime) -> bool {
-        self.each(part).fold(true, |kept, (check, decided)| check.keep_hold(decided, when) && kept)
+        let keep = |kept, (check, decided): (&mut RuleCheck<'r>, &mut Decided)| {
+            (check.keep_hold(decided, when) || decided.part != Part::Enforced) && kept
+        };
+        self.each(part).fold(true, keep) && !self.all_quota_rules_deny()
     }
 }
 
 impl<'r> RuleCheck<'r> {
-    pub(super) fn hash_in(&self, book: &RuleBook) -> u64 {
-        book.hash(&(self.active.rule.counter(), self.key.as_str()))
+    /// Returns the hash of the request's key among the requests in progress, or among the holds.
+    pub(super) fn hash_in(&self, book: &RuleBook, in_progress: bool) -> u64 {
+        book.hash(&(in_progress, self.active.rule.counter(), self.key.as_str()))
+    }
+
+    pub(super) fn is_in_progress(&self) -> bool {
+        matches!(self.counted, CountedBy::Book(_))
     }
 
     /// Decides what the request does with the holds of the rule, and sets its cost.
@@ -62,12 +87,7 @@ impl<'r> RuleCheck<'r> {
         id: impl FnOnce() -> HoldId,
     ) -> Option<HeldUnits<'r>> {
         let units = self.active.rule.hold.as_ref().and_then(|hold| hold.units);
-        let in_progress = matches!(self.counted, CountedBy::Book(_));
-        if in_progress {
-            // Whatever it costs, it is one request.
-            self.cost = self.cost.min(1);
-        }
-        let takes_all = is_given || in_progress;
+        let takes_all = is_given || (self.is_in_progress() && units.is_none());
         let step = match (units, self.cost) {
             (Some(_), cost @ 1..) if !takes_all => {
                 book.standing(hash).ends_ns?;
@@ -81,7 +101,7 @@ impl<'r> RuleCheck<'r> {
             (_, 1..) if takes_all => HoldStep::Take(id()),
             _ => return None,
         };
-        Some(HeldUnits { book, hash, step })
+        Some(HeldUnits { book, hash, step, is_given, is_kept: false })
     }
 
     fn release_ended(&self, book: &RuleBook, hash: u64, when: CheckTime) {
@@ -103,7 +123,7 @@ impl<'r> RuleCheck<'r> {
     /// Returns the identity under which the rule holds units of the request.
     fn taken(&self) -> Option<(&'r RuleBook, u64, HoldId)> {
         match self.held()? {
-            &HeldUnits { book, hash, step: HoldStep::Take(id) } => Some((book, hash, id)),
+            &HeldUnits { book, hash, step: HoldStep::Take(id), .. } => Some((book, hash, id)),
             HeldUnits { step: HoldStep::Settle(_), .. } => None,
         }
     }
@@ -117,10 +137,14 @@ impl<'r> RuleCheck<'r> {
             return true;
         }
         let paid_ns = charge.at_ns().max(when.ns()).saturating_add(charge.reset_ns());
-        let held = HeldCharge { generation: Arc::clone(&counter.generation), charge };
+        let (generation, lineage) = (Arc::clone(&counter.generation), Arc::clone(&counter.lineage));
+        let held = HeldCharge { generation, lineage, charge };
         let (units, most) = (self.cost, (hold.most, when.ns()));
         let denial = match book.keep((hash, id), Held { units, paid_ns, charge: Some(held) }, most) {
-            Ok(_) => return true,
+            Ok(_) => {
+                self.note_kept();
+                return true;
+            }
             Err(NotKept::BookFull) => no_room(units, charge.limit(), when.ns()),
             Err(NotKept::KeyFull(standing)) => {
                 let outcome = if units > hold.most { Outcome::Never } else { Outcome::Denied };
@@ -132,10 +156,18 @@ impl<'r> RuleCheck<'r> {
         false
     }
 
-    /// Forgets the hold of a request whose charges are refunded.
-    pub(super) fn give_up_hold(&self) {
-        if let Some((book, hash, id)) = self.taken() {
-            book.take(hash, id);
+    fn note_kept(&mut self) {
+        if let Some(Twin::Held(held)) = self.twin.as_deref_mut() {
+            held.is_kept = true;
+        }
+    }
+
+    /// Forgets the hold of a request whose charges are refunded. Returns `false` if the hold is settled already, so that
+    /// the charge is not the request's any more.
+    pub(super) fn give_up_hold(&self) -> bool {
+        match (self.taken(), self.held()) {
+            (Some((book, hash, id)), Some(HeldUnits { is_kept: true, .. })) => book.take(hash, id).is_some(),
+            _ => true,
         }
     }
 
@@ -148,12 +180,15 @@ impl<'r> RuleCheck<'r> {
         };
         let decision = enter(book, (hash, id), self.cost, (counter.most, when.ns()));
         self.effect.is_charged = decision.is_allowed();
+        if decision.is_allowed() {
+            self.note_kept();
+        }
         decided.decision = Some(decision);
     }
 
     /// Decides whether there is room for a cost.
     pub(super) fn peek_in_progress(&self, counter: &ProgressCounter, cost: u64, when: CheckTime) -> Decision {
-        let standing = counter.book.standing(self.hash_in(&counter.book));
+        let standing = counter.book.standing(self.hash_in(&counter.book, true));
         let outcome = match standing.units.saturating_add(cost.into()) {
             _ if cost == 0 => Outcome::Allowed,
             _ if cost > counter.most => Outcome::Never,
@@ -163,9 +198,16 @@ impl<'r> RuleCheck<'r> {
         in_progress(outcome, cost, standing, (counter.most, when.ns()))
     }
 
+    /// Returns the units that holds of the key have.
+    pub(super) fn held_units(&self, domain: &ActiveDomain) -> u64 {
+        let standing = |book: &RuleBook| book.standing(self.hash_in(book, false)).units;
+        let units = domain.book.as_deref().filter(|_| self.active.rule.hold.is_some()).map_or(0, standing);
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+
     /// Ends the request in progress whose life would end first.
     pub(super) fn leave_first(&self, counter: &ProgressCounter) {
-        counter.book.take_first(self.hash_in(&counter.book));
+        counter.book.take_first(self.hash_in(&counter.book, true));
     }
 }
 
@@ -177,16 +219,22 @@ pub(super) fn refund_hold(
     units: u64,
     when: CheckTime,
 ) {
-    let Some(HeldCharge { generation, charge }) = held.charge.as_ref().filter(|_| units > 0) else { return };
+    let Some(HeldCharge { generation, lineage, charge }) = held.charge.as_ref().filter(|_| units > 0) else {
+        return;
+    };
     if Arc::ptr_eq(generation, &counter.generation) {
         generation.store().refund(key, when, charge, units);
+        return;
+    }
+    // Another counter than a later one of the same rule does not have the charge.
+    if !Arc::ptr_eq(lineage, &counter.lineage) {
         return;
     }
     // A load has changed the rule. After this peek, the key's units of the old counter are in the new one, too.
     counter.generation.peek(key, when, 0);
     // The old counter still knows how many units of the hold time has paid.
     let unpaid = generation.store().refund(key, when, charge, units);
-    refund_in_use(counter, key, unpaid, when);
+    refund_in_use(counter, key, unpaid, 0, when);
 }
 
 pub(super) fn ends_ns(when: CheckTime, life: Duration) -> u64 {

@@ -14,12 +14,12 @@ use super::Rules;
 use super::answer::Answer;
 use super::check::{Request, RequestCheck};
 use super::counted_by::CountedBy;
-use super::counter::LocalCounter;
-use super::decided::{Few, Part};
-use super::held::{HeldCharge, HeldUnits, HoldStep};
+use super::counter::{Counter, LocalCounter};
+use super::decided::{Few, Part, Summary};
+use super::held::{HeldCharge, HeldUnits, HoldStep, HoldUse};
 use super::hold_check::{ends_ns, refund_hold};
 use super::rule_check::RuleCheck;
-use super::rule_set::ActiveDomain;
+use super::rule_set::{ActiveDomain, ActiveRule, DomainId};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};
@@ -30,12 +30,16 @@ use crate::store::HoldId;
 use crate::store::holding::Held;
 use crate::store::op::{Operation, Store};
 
+/// Whether a rule is the first with its key in a request, and its hold.
+type Settled = (bool, Option<(HoldId, Held<Option<HeldCharge>>)>);
+
 impl<C: Clock> Rules<C> {
     /// Decides a request whose cost is known later: takes `units` now, and returns the identity by which
-    /// [`Rules::commit`] settles them. Returns no identity if the request is denied, or if no rule holds units of it.
+    /// [`Rules::commit`] settles them. Returns no identity if the request is denied, also in a dry run, or if none of its
+    /// rules has `hold` or `in_progress`.
     ///
-    /// - A rule with `hold` charges the units, and gives them back if they are not settled within `life`, or within
-    ///   the rule's own `life` if that is shorter. Its holds of a key have at most `most` units together. If the units
+    /// - A rule with `hold` charges the units, and gives them back if they are not settled within `life`, or within the
+    ///   rule's own `life` if that is shorter. Its holds of a key have at most `most` units together. If the units
     ///   are 0, the rule holds its own `units`.
     /// - A rule with `in_progress` counts one request, whatever its cost, until it is settled or its life has ended. If
     ///   the units are 0, it only decides whether there is room.
@@ -84,12 +88,26 @@ impl<C: Clock> Rules<C> {
     ) -> (Answer, Option<HoldId>) {
         let when = CheckTime::read(&self.clock);
         let mut answer = self.find_domain(domain);
-        let id = answer.domain().and_then(|domain| domain.new_hold(descriptors, life, when));
-        let Some(id) = id else { return (self.decide_by_name(domain, descriptors, units, when), None) };
-        let request = Request { hold: Some(&id), ..Request::of(descriptors, &[], units) };
+        let Some(domain) = answer.domain() else { return (answer, None) };
+        let Some(id) = domain.new_hold(descriptors, life, when) else {
+            let index = DomainId::Index(domain.index);
+            return (self.decide(answer.rules, index, descriptors, units, when), None);
+        };
+        let request = Request { hold: HoldUse::As(&id), ..Request::of(descriptors, &[], units) };
         self.decide_any(&mut answer, request, when);
-        let is_held = answer.is_allowed();
+        let is_held = answer.summary.outcome == Outcome::Allowed;
         (answer, is_held.then_some(id))
+    }
+
+    /// Returns the state of the rules for these descriptors, and charges and holds nothing.
+    #[must_use]
+    pub fn peek(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
+        let when = CheckTime::read(&self.clock);
+        let mut answer = self.find_domain(domain);
+        let queries: Few<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
+        let request = Request { hold: HoldUse::Nothing, ..Request::of(&queries, &[], 0) };
+        self.decide_any(&mut answer, request, when);
+        answer
     }
 
     /// Whether each rule that applies to these descriptors holds the units of a request: [`Rules::hold`] charges nothing
@@ -110,32 +128,55 @@ impl<C: Clock> Rules<C> {
     /// any rule still held units under this identity.
     ///
     /// If the life of the hold has ended, or it was settled before, this call charges `actual` as of now. Units that
-    /// were used are never lost: they are charged even if the limit has no room for them. A descriptor's own cost has
-    /// precedence over `actual`.
+    /// were used are never lost: they are charged even if the limit has no room for them. `actual` has precedence over the
+    /// costs of the descriptors. Call this only for a request that was admitted.
     ///
     /// # Complexity
     /// Same as [`Rules::hold`].
     pub fn commit(&self, domain: &str, descriptors: &[Descriptor<'_>], id: HoldId, actual: u64) -> bool {
+        self.settle_request(domain, descriptors, id, |_| actual)
+    }
+
+    /// Settles each rule's hold for the cost that `actual` returns for the cost of the request at the rule.
+    pub(crate) fn settle_request(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        id: HoldId,
+        actual: impl Fn(&Descriptor<'_>) -> u64,
+    ) -> bool {
         let when = CheckTime::read(&self.clock);
         let rules = self.in_force.load();
-        let Some(domain) = rules.domain(domain) else { return false };
-        let Some(book) = domain.book.as_deref() else { return false };
+        let (Some(domain), Some(book)) = (rules.domain(domain), rules.book.as_deref()) else { return false };
         let mut decided = Few::new();
         let mut found = RequestCheck::new(&mut decided);
-        found.find(domain, &Request::of(descriptors, &[], 0), when.ns(), &self.hasher);
-        let mut was_held = false;
-        let mut seen = HashSet::new();
-        for (check, decided) in found.each(|part| part != Part::Replaced) {
-            let hash = check.hash_in(book);
-            if check.active.rule.hold_life().is_none() || !seen.insert(hash) {
-                continue;
-            }
-            let taken = book.take(hash, id).map(|held| (id, held));
-            was_held |= taken.is_some();
-            if check.active.rule.hold.is_some() {
-                let descriptor = descriptors.get(decided.descriptor as usize);
-                let actual = descriptor.map_or(actual, |descriptor| descriptor.cost(actual));
-                self.settle(&domain.name, check, taken, actual, when);
+        let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, &[], 0) };
+        found.find(domain, &request, when.ns(), &self.hasher);
+        let (mut seen, mut was_held) = (HashSet::new(), false);
+        // A load may have changed what the rule holds, so both are asked. A rule may have been another part at the hold.
+        let mut settled: Few<Settled> = Few::new();
+        for (check, _) in found.each(|_| true) {
+            let hash = check.hash_in(book, false);
+            let is_first = seen.insert(hash);
+            let taken = if is_first { book.take(hash, id) } else { None };
+            let in_progress = if is_first { book.take(check.hash_in(book, true), id) } else { None };
+            let lives = |id: HoldId| when.ns() < id.end_ns();
+            was_held |= taken.as_ref().is_some_and(|(id, _)| lives(*id));
+            was_held |= in_progress.is_some_and(|(id, _)| lives(id));
+            settled.push((is_first, taken));
+        }
+        for ((check, decided), (is_first, taken)) in found.each(|_| true).zip(settled) {
+            let charges = match decided.part {
+                _ if taken.is_some() => true,
+                Part::Replaced => false,
+                // Quota rules without room were not charged.
+                Part::Quota => !was_held && check.active.rule.hold.is_some(),
+                Part::Enforced | Part::Shadow => check.active.rule.hold.is_some(),
+            };
+            if let (true, Some(descriptor)) =
+                (is_first && charges, descriptors.get(decided.descriptor as usize))
+            {
+                self.settle(&domain.name, check, taken, actual(descriptor), when);
             }
         }
         was_held
@@ -154,23 +195,69 @@ impl<C: Clock> Rules<C> {
         self.in_force.load().holds()
     }
 
-    /// Settles the holds of a decided request that reports its cost. A charge that is held is not refunded by its
-    /// answer.
+    /// Settles the holds of a decided request that reports its cost. Only its identity refunds a request that has one.
     #[cold]
-    pub(super) fn finish_holds(&self, found: &mut RequestCheck<'_>, domain: &ActiveDomain, when: CheckTime) {
+    pub(super) fn finish_holds(
+        &self,
+        found: &mut RequestCheck<'_>,
+        domain: &ActiveDomain,
+        summary: &mut Summary,
+        when: CheckTime,
+    ) {
+        let mut was_late = false;
         for (check, decided) in found.each(|part| part != Part::Replaced) {
-            let Some(&HeldUnits { book, hash, step }) = check.held() else { continue };
-            let HoldStep::Settle(actual) = step else {
-                decided.decision = decided.decision.map(Decision::uncharged);
-                continue;
-            };
-            self.settle(&domain.name, check, book.take_first(hash), actual, when);
-            if let (CountedBy::Local { counter, headroom }, Outcome::Allowed) =
-                (check.counted, decided.outcome())
-            {
-                decided.decision = Some(counter.peek(check.key.as_str(), 0, headroom, when));
+            let Some(&HeldUnits { book, hash, step, is_given, .. }) = check.held() else { continue };
+            match step {
+                HoldStep::Take(_) if !check.effect.is_charged => {}
+                HoldStep::Take(_) if is_given => decided.decision = decided.decision.map(Decision::uncharged),
+                HoldStep::Take(_) => {
+                    decided.decision = decided.decision.map(|decision| decision.as_charge_of(check.cost));
+                    // The report counts, not the query.
+                    if check.active.rule.hold.is_some() {
+                        check.cost = 0;
+                    }
+                }
+                HoldStep::Settle(actual) => {
+                    let Some(taken) = book.take_first(hash) else {
+                        // Another report was first, so this one is an ordinary request.
+                        check.cost = actual;
+                        check.charge_late(decided, when);
+                        was_late = true;
+                        continue;
+                    };
+                    self.settle(&domain.name, check, Some(taken), actual, when);
+                    if let (CountedBy::Local { counter, headroom }, Outcome::Allowed) =
+                        (check.counted, decided.outcome())
+                    {
+                        let state = counter.peek(check.key.as_str(), 0, headroom, when);
+                        (decided.decision, check.cost) = (Some(state.for_cost(actual)), actual);
+                    }
+                }
             }
         }
+        if was_late {
+            summary.outcome = found.outcome();
+        }
+    }
+
+    /// Ends what a request without an identity holds of a rule: the hold of its key that ends first, since all are alike.
+    /// Returns `false` if the request's charge is an ordinary one.
+    pub(super) fn give_up_first(
+        &self,
+        active: &ActiveRule,
+        key: &str,
+        domain: &ActiveDomain,
+        when: CheckTime,
+    ) -> bool {
+        let in_progress = matches!(active.counter, Counter::InProgress(_));
+        let holds = in_progress || active.rule.hold.as_ref().is_some_and(|hold| hold.units.is_some());
+        let Some(book) = domain.book.as_deref().filter(|_| holds) else { return false };
+        let taken = book.take_first(book.hash(&(in_progress, active.rule.counter(), key)));
+        let was_held = taken.is_some();
+        if let (Some((_, held)), Some(counter)) = (taken, active.counter.local()) {
+            refund_hold(counter, key, &held, held.units, when);
+        }
+        was_held || in_progress
     }
 
     /// Charges `actual` units to the rule, of which `taken` holds some already.
@@ -239,7 +326,7 @@ impl ActiveDomain {
     ) -> Option<HoldId> {
         let book = self.book.as_deref()?;
         let rules = descriptors.iter().flat_map(|descriptor| self.rules_of(self.search(descriptor)));
-        let least = rules.filter_map(|(_, active)| active.rule.hold_life()).min()?;
-        Some(book.id(ends_ns(when, life.min(least))))
+        let longest = rules.filter_map(|(_, active)| active.rule.hold_life()).max()?;
+        Some(book.id(ends_ns(when, life.min(longest))))
     }
 }

@@ -1,13 +1,17 @@
 //! StoreBase of the charges of an answer, and refunds without an answer.
 
+use std::collections::HashSet;
+
 use super::Rules;
 use super::answer::Answer;
 use super::check::RequestCheck;
 use super::counted_by::CountedBy;
 use super::counter::LocalCounter;
 use super::decided::{Decided, Few, Part};
+use super::held::HoldUse;
 use super::route::Request;
 use super::rule_check::{self, RuleCheck};
+use super::rule_set::ActiveDomain;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::Outcome;
@@ -29,7 +33,7 @@ impl<C: Clock> Rules<C> {
     /// A shared rule in the mode `atomic` refunds only through a `BlockingClient`, which waits, or with `refund_async`.
     pub fn refund(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
         let when = CheckTime::read(&self.clock);
-        for Refund { counted, key, decided } in self.refunds(descriptors, answer) {
+        for Refund { counted, key, decided } in self.refunds(descriptors, answer, when) {
             rule_check::refund(counted, key.as_str(), decided, 0, when);
         }
     }
@@ -39,6 +43,7 @@ impl<C: Clock> Rules<C> {
         &self,
         descriptors: &'a [Descriptor<'a>],
         answer: &'a Answer,
+        when: CheckTime,
     ) -> Few<Refund<'a>> {
         let mut refunds = Few::new();
         let Some(domain) = answer.domain() else { return refunds };
@@ -58,6 +63,9 @@ impl<C: Clock> Rules<C> {
                     Some(_) => domain.key_of_request(descriptor),
                     None => active.key(domain, descriptor),
                 };
+                if own.is_none() && self.give_up_first(active, key.as_str(), domain, when) {
+                    continue;
+                }
                 if (own.is_some() && !counted.is_shared()) || active.still_counts(now) {
                     refunds.push(Refund { counted, key, decided });
                 }
@@ -101,35 +109,46 @@ impl<C: Clock> Rules<C> {
         let Some(domain) = rules.domain(domain) else { return true };
         let mut decided = Few::new();
         let mut found = RequestCheck::new(&mut decided);
-        found.find(domain, &Request::of(descriptors, &[], hits), when.ns(), &self.hasher);
+        let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, &[], hits) };
+        found.find(domain, &request, when.ns(), &self.hasher);
         let all = found.each(|part| part != Part::Replaced).all(|(check, _)| match check.counted {
             CountedBy::Local { counter, .. } => counter.can_refund,
             CountedBy::Shared(_) => false,
             CountedBy::Nothing | CountedBy::Blocked(_) | CountedBy::Book(_) => true,
         });
         if all {
-            found.each(|part| part != Part::Replaced).for_each(|(check, _)| refund_cost(check, when));
+            let mut ended = HashSet::new();
+            for (check, _) in found.each(|part| part != Part::Replaced) {
+                // Several descriptors with the same rule and key are one request in progress.
+                let is_first = !check.is_in_progress()
+                    || ended.insert((check.active.rule.counter(), check.key.as_str().to_owned()));
+                if is_first {
+                    refund_cost(check, domain, when);
+                }
+            }
         }
         all
     }
 }
 
 /// StoreBase the cost of a request that this rule did not charge now.
-fn refund_cost(check: &RuleCheck<'_>, when: CheckTime) {
+fn refund_cost(check: &RuleCheck<'_>, domain: &ActiveDomain, when: CheckTime) {
     match check.counted {
         // A known value stays known, so its unit is not returned.
         CountedBy::Local { .. } if check.counts_values() => {}
         CountedBy::Local { counter, .. } => {
-            refund_in_use(counter, check.key.as_str(), check.cost, when);
+            // The holds of the key give their own units back.
+            refund_in_use(counter, check.key.as_str(), check.cost, check.held_units(domain), when);
         }
-        CountedBy::Book(counter) => check.leave_first(counter),
+        CountedBy::Book(counter) if check.cost > 0 => check.leave_first(counter),
         _ => {}
     }
 }
 
-/// Gives units back to a key, whichever requests charged them: at most those in use.
-pub(super) fn refund_in_use(counter: &LocalCounter, key: &str, units: u64, when: CheckTime) {
+/// Refunds units of a key, whichever requests charged them: at most those in use, less those of `others`.
+pub(super) fn refund_in_use(counter: &LocalCounter, key: &str, units: u64, others: u64, when: CheckTime) {
     let in_use = counter.generation.peek(key, when, 0);
+    let units = units.min(in_use.owed().saturating_sub(others));
     // A store refunds what a decision has charged. This decision stands for all of the key's charges.
     counter.generation.store().refund(key, when, &in_use.for_cost(units).forced(), units);
 }

@@ -271,7 +271,7 @@ impl<C: Clock> Rules<C> {
                 summary.shadow |= domain.shadow;
                 let when = route.asker.now();
                 if route.check.has_holds() {
-                    self.finish_holds(&mut route.check, domain, when);
+                    self.finish_holds(&mut route.check, domain, summary, when);
                 }
                 route.check.finish(domain, request.descriptors, summary, when, &self.observers);
                 return;

@@ -86,7 +86,8 @@ impl<'r> RuleCheck<'r> {
     /// rule.
     #[inline]
     pub(super) fn missed_new_twin(&self, domain: &ActiveDomain) -> bool {
-        !self.is_own && self.twin.is_none() && self.active.counts_with_override(domain)
+        let has_twin = matches!(self.twin.as_deref(), Some(Twin::Counter { .. }));
+        !self.is_own && !has_twin && self.active.counts_with_override(domain)
     }
 
     /// Whether the counter that the rule charged is open: see [`Generation::is_open_for`]. A shared counter never is.
@@ -101,7 +102,9 @@ impl<'r> RuleCheck<'r> {
     /// StoreBase the rule's charge as far as possible.
     pub(super) fn refund(&mut self, decided: &Decided, when: CheckTime) {
         if std::mem::take(&mut self.effect.is_charged) {
-            self.give_up_hold();
+            if !self.give_up_hold() {
+                return;
+            }
             let taken = std::mem::take(&mut self.effect.taken);
             refund(self.counted, self.key.as_str(), decided, taken, when);
         }

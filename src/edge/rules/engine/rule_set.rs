@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::counter::{Counter, LocalCounter, Prepared};
+use super::counter::{Counter, LocalCounter, Prepared, has_room_for_debts};
 use super::decided::Part;
 use super::error::RulesError;
 use super::held::{self, RuleBook};
@@ -33,7 +33,7 @@ pub(super) struct RuleSet {
     names: HashMap<Box<str>, u32, Hasher>,
     overrides: Arc<Overrides>,
     /// The units that requests hold. All loads share it from the first load that needs it.
-    book: Option<Arc<RuleBook>>,
+    pub(super) book: Option<Arc<RuleBook>>,
     pub(super) domains: Vec<ActiveDomain>,
 }
 
@@ -42,7 +42,6 @@ pub(super) struct RuleSet {
 pub(super) enum DomainId<'a> {
     Name(&'a str),
     /// The domain was looked up before.
-    #[cfg(feature = "redis")]
     Index(u32),
 }
 
@@ -185,7 +184,7 @@ impl RuleSet {
             let charging = options.charging(domain.charging);
             domain.charging = Some(charging);
             if options.hold_all && charging != Charging::CountFirst {
-                domain.rules.iter_mut().for_each(Rule::hold_by_default);
+                domain.rules.iter_mut().for_each(|rule| rule.hold_by_default(has_room_for_debts));
             }
             let before = self.domain(domain.name());
             let mut of_classes: HashMap<&str, usize> = HashMap::new();
@@ -303,7 +302,6 @@ impl RuleSet {
     pub(super) fn domain_of(&self, domain: DomainId<'_>) -> Option<&ActiveDomain> {
         match domain {
             DomainId::Name(name) => self.domain(name),
-            #[cfg(feature = "redis")]
             DomainId::Index(index) => self.domain_at(index),
         }
     }
@@ -433,7 +431,7 @@ impl ActiveRule {
             (Counter::Local(_), Amount::Blocked { .. }) => true,
             _ => false,
         };
-        let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters && rule.hold.is_none());
+        let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters);
         let counted_by = rule.counted_by | rule.counted_by_key;
         let is_alone = counted_by.is_power_of_two() && !keys_vary;
         let key_from = match rule.prefix {

@@ -25,12 +25,14 @@ use super::check::{Peek, RequestCheck};
 use super::counted_by::CountedBy;
 use super::counter::Counter;
 use super::decided::{Few, Part};
+use super::held::HoldUse;
 use super::refund::Refund;
 use super::route::{Ask, Asker, Request};
 use super::rule_check::{self, RuleCheck};
 use super::rule_set::DomainId;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
+use crate::base::decision::Outcome;
 use crate::edge::rules::counting::{Denies, SharedDecision, SharedLimiter, Wait};
 use crate::edge::rules::matching::Descriptor;
 use crate::store::HoldId;
@@ -182,16 +184,16 @@ impl<C: Clock> Rules<C> {
     ) -> (Answer, Option<HoldId>) {
         let when = CheckTime::read(&self.clock);
         let mut answer = self.find_domain(domain);
-        let id = answer.domain().and_then(|domain| domain.new_hold(descriptors, life, when));
-        let Some(id) = id else {
+        let Some(found) = answer.domain() else { return (answer, None) };
+        let Some(id) = found.new_hold(descriptors, life, when) else {
             return (self.check_by(domain, descriptors, units, deadline).await, None);
         };
-        let request = Request { hold: Some(&id), ..Request::of(descriptors, &[], units) };
+        let request = Request { hold: HoldUse::As(&id), ..Request::of(descriptors, &[], units) };
         match answer.domain().is_some_and(|domain| domain.has_shared) {
             true => self.wait(&mut answer, request, deadline).await,
             false => self.decide_any(&mut answer, request, when),
         }
-        let is_held = answer.is_allowed();
+        let is_held = answer.summary.outcome == Outcome::Allowed;
         (answer, is_held.then_some(id))
     }
 
@@ -237,7 +239,9 @@ impl<C: Clock> Rules<C> {
     pub async fn refund_async(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
         let when = CheckTime::read(&self.clock);
         let mut calls: Few<SharedCall> = Few::new();
-        for Refund { counted, key, decided } in self.refunds(descriptors, answer) {
+        for Refund { counted, key, decided } in
+            self.refunds(descriptors, answer, CheckTime::read(&self.clock))
+        {
             match (counted, decided.shared()) {
                 (CountedBy::Shared(shared), Some(charge)) => {
                     calls.push(SharedCall::refunding(&shared.limiter, key.as_str(), charge));

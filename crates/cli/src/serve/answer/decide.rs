@@ -57,13 +57,12 @@ impl<C: Clock> Answerer<C> {
     /// # Errors
     /// `UNIMPLEMENTED` if one of their rules cannot refund. Nothing is refunded then.
     #[cold]
-    pub(super) async fn refund(
+    pub(super) fn refund(
         &self,
         domain: &str,
         descriptors: &mut [Descriptor<'_>],
         hits: u64,
         is_back: impl Fn(usize) -> bool,
-        deadline: Instant,
     ) -> Result<Answer, Status> {
         const EMPTY: Descriptor<'static> = Descriptor::new(&[]);
         let mut backs = vec![EMPTY; descriptors.len()];
@@ -76,8 +75,7 @@ impl<C: Clock> Answerer<C> {
             let message = "a rule with `store: redis`, a log or a sketch takes no hits back";
             return Err(Status::unimplemented(message));
         }
-        backs.iter_mut().for_each(|back| *back = back.hits(0));
-        Ok(self.rules.check_until(domain, &backs, 0, deadline).await)
+        Ok(self.rules.peek(domain, &backs))
     }
 
     /// Refuses to answer without the server of a shared rule that could deny the request, if the settings say so. If

@@ -33,6 +33,11 @@ enum Told {
     Committed(bool),
 }
 
+/// The identity of an admitted request that holds nothing, such as one that only a dry run admits.
+fn nothing() -> HoldId {
+    HoldId::from_bytes([0xFF; 24])
+}
+
 impl<C: Clock> Answerer<C> {
     /// Holds units of all limits of the descriptors, or of none.
     ///
@@ -106,19 +111,26 @@ impl<C: Clock> Answerer<C> {
             return Err(Status::internal("a text is not UTF-8"));
         };
         let descriptors = self.descriptors(request, &pairs)?;
-        if !self.rules.can_hold(domain, &descriptors) {
+        let can_hold = self.rules.can_hold(domain, &descriptors);
+        let settled = match ask {
+            Ask::Commit(id, actual) if id != nothing() => self.rules.commit(domain, &descriptors, id, actual),
+            _ => false,
+        };
+        // A hold is settled also if a load has taken `hold` away from its rule.
+        if !can_hold && !settled {
             let message = "a rule of these descriptors cannot hold units: it has store: redis, a log or a sketch, or it \
                            needs `hold: {}` in its rate_limit";
             return Err(Status::unimplemented(message));
         }
         match ask {
             Ask::Reserve(amount, life) => {
-                let (_, id) = self.hold(domain, &descriptors, (amount, life), deadline).await?;
+                let (answer, id) = self.hold(domain, &descriptors, (amount, life), deadline).await?;
+                if answer.is_shadow_denied() {
+                    self.meters.shadow_denied();
+                }
                 Ok(id.map_or(Told::OverLimit, Told::Reserved))
             }
-            Ask::Commit(id, actual) => {
-                Ok(Told::Committed(self.rules.commit(domain, &descriptors, id, actual)))
-            }
+            Ask::Commit(..) => Ok(Told::Committed(settled)),
         }
     }
 
@@ -137,8 +149,6 @@ impl<C: Clock> Answerer<C> {
             self.rules.commit(domain, descriptors, id, 0);
         }
         demanded?;
-        // A query without holds is admitted under an identity that no hold has.
-        let id = id.unwrap_or(HoldId::from_bytes([0; 24]));
-        Ok((answer, (!is_over).then_some(id)))
+        Ok((answer, (!is_over).then(|| id.unwrap_or(nothing()))))
     }
 }

@@ -171,7 +171,7 @@ impl<C: Clock> Answerer<C> {
         let hits = u64::from(request.hits_addend.max(1)).min(self.settings.max_hits);
         let is_back = |index: usize| request.descriptors.get(index).is_some_and(|one| one.is_negative_hits);
         let refunded = match entry != Entry::Check && (0..descriptors.len()).any(is_back) {
-            true => Some(self.refund(domain, &mut descriptors, hits, is_back, deadline).await?),
+            true => Some(self.refund(domain, &mut descriptors, hits, is_back)?),
             false => None,
         };
         if entry == Entry::Report {

@@ -13,6 +13,7 @@ descriptors:
   - { key: log, rate_limit: { unit: day, requests_per_unit: 100, algorithm: sliding-log } }
   - { key: own, rate_limit: { unit: day, requests_per_unit: 10, hold: { units: 4 } } }
   - { key: export, rate_limit: { in_progress: 1 } }
+  - { key: stream, rate_limit: { in_progress: 1, hold: { units: 1 } } }
 ";
 
 /// Runs a call to its end.
@@ -163,4 +164,84 @@ fn kuadrants_check_holds_only_if_it_says_ok() {
         [OK, OVER],
         "six are used, and no hold was left"
     );
+}
+
+#[test]
+fn request_is_in_progress_from_its_query_to_its_report() {
+    let service = service(RULES);
+    let ask = |hits| service.ask([with_hits(of([("stream", "alice")]), hits)]).overall_code;
+    assert_eq!([ask(0), ask(0), ask(500), ask(0)], [OK, OVER, OK, OK]);
+    let service = self::service(RULES);
+    let call = |entry| {
+        let request = RateLimitRequest { hits_addend: 1, ..request([of([("stream", "alice")])]) };
+        service.call(request, entry).unwrap().overall_code
+    };
+    let calls = [Entry::Check, Entry::Check, Entry::Report, Entry::Check];
+    assert_eq!(calls.map(call), [OK, OVER, OK, OK]);
+}
+
+/// The answer to hits that are given back asks what is left, and holds nothing.
+#[test]
+fn hits_that_are_given_back_hold_nothing() {
+    let settings = Settings { negative_hits: true, ..Settings::default() };
+    let service = service_with(RULES, settings, |builder| builder);
+    let own = |hits| with_hits(of([("own", "alice")]), hits);
+    let back = || RateLimitDescriptor { is_negative_hits: true, ..own(5) };
+    assert_eq!(service.ask([own(5)]).overall_code, OK);
+    assert_eq!(service.ask([back()]).statuses[0].limit_remaining, 10);
+    let _ = (service.ask([back()]), service.ask([back()]));
+    assert_eq!(service.ask([own(0)]).overall_code, OK, "nothing is in use");
+}
+
+/// The gateway gets no answer from the rules, so the request is not in progress, and nothing will settle it.
+#[test]
+fn request_without_an_answer_holds_nothing() {
+    let rules = "tollgate: { timeout: 500ms }\ndescriptors:\n  - { key: shared, rate_limit: { unit: year, requests_per_unit: 9, store: redis, mode: atomic, on_failure: open } }\n  \
+                 - { key: export, rate_limit: { in_progress: 1 } }\n  - { key: own, rate_limit: { unit: day, requests_per_unit: 10, hold: { units: 4 } } }";
+    let settings = Settings { unavailable_without_store: true, ..Settings::default() };
+    let client = tollgate::redis::Client::open("redis://127.0.0.1:1/").unwrap();
+    let service = service_with(rules, settings, |builder| builder.redis(client.clone()));
+    let all = [of([("shared", "")]), of([("export", "alice")]), with_hits(of([("own", "alice")]), 0)];
+    for _ in 0..2 {
+        let status = service.call(request(all.clone()), Entry::ShouldRateLimit).unwrap_err();
+        assert_eq!(status.code(), Status::Unavailable);
+    }
+    let own = service.ask([with_hits(of([("own", "alice")]), 0)]).statuses[0].limit_remaining;
+    assert_eq!((service.ask([of([("export", "alice")])]).overall_code, own), (OK, 6));
+}
+
+/// A reservation that is refused charges nothing, also if a descriptor has its own cost.
+#[test]
+fn refused_reservation_charges_nothing() {
+    let service = service(
+        "tollgate: {}\ndescriptors:\n  - { key: user, rate_limit: { unit: day, requests_per_unit: 100, hold: {} } }\n  \
+         - { key: full, rate_limit: { unit: day, requests_per_unit: 1, hold: {} } }",
+    );
+    let reserve = |descriptors: Vec<RateLimitDescriptor>| {
+        let RateLimitRequest { domain, descriptors, .. } = request(descriptors);
+        run(service
+            .answerer
+            .reserve(ReserveRequest { domain, descriptors, amount: 1, ttl: None }, deadline()))
+        .unwrap()
+        .code
+    };
+    assert_eq!(reserve(vec![of([("full", "alice")])]), OK);
+    let user = || with_hits(of([("user", "alice")]), 5);
+    assert_eq!(reserve(vec![user(), with_hits(of([("full", "alice")]), 0)]), OVER, "no unit is left");
+    assert_eq!(service.left("user"), 100);
+}
+
+/// A dry run shows in the metrics what would be denied, whichever way a request comes.
+#[test]
+fn reservation_that_a_dry_run_would_deny_is_counted() {
+    for entry in [Entry::ShouldRateLimit, Entry::Reserve] {
+        let service = service_with(RULES, Settings::default(), |builder| builder.shadow(true));
+        for _ in 0..2 {
+            match entry {
+                Entry::Reserve => assert_eq!(service.reserve("user", 70, 0).unwrap().0, OK),
+                _ => assert_eq!(service.ask([with_hits(of([("user", "alice")]), 70)]).overall_code, OK),
+            }
+        }
+        assert_eq!(service.answerer.meters().read().shadow_denied, 1, "{}", entry.name());
+    }
 }
