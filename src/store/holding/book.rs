@@ -154,7 +154,8 @@ impl<C> HoldBook<C> {
             if standing.units + u128::from(hold.units) > u128::from(limit) {
                 return Err(NotKept::KeyFull(standing));
             }
-            if !self.has_room() && !(self.forget_unpaid(shard, held, now_ns) && self.has_room()) {
+            let has_room = self.has_room() || (self.forget_unpaid(shard, held, now_ns) && self.has_room());
+            if !has_room {
                 return Err(NotKept::BookFull);
             }
             // Ordering: Relaxed. A decision that does not see the new hold was made before it.
