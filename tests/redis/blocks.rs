@@ -260,3 +260,53 @@ fn local_policy_has_no_blocks() {
     assert_eq!((denied.by(), denied.decision().is_block()), (DecidedBy::Local, false));
     assert!(limiter.at(at(12)).check("a").is_allowed());
 }
+
+/// A clock that steps back prolongs a block by the step, or by the time that refills a burst if that is less.
+#[test]
+fn step_back_prolongs_a_block_by_at_most_the_burst() {
+    on_each(|host| {
+        for step in [200, DAY / 2] {
+            let limiter = host.process(&[logins()]);
+            let key = format!("mallory{step}");
+            let wait = |seconds: u64| limiter.at(at(seconds)).check(&key).retry_after().unwrap();
+            assert!(limiter.at(at(DAY)).check_n(&key, 5).is_allowed());
+            assert_eq!(wait(DAY), secs(600));
+            assert_eq!(wait(DAY + 300), secs(300));
+            // The time that refills the burst is a minute.
+            let after = wait(DAY + 300 - step);
+            assert!(after <= secs(300 + MINUTE), "{step} s back: {after:?} instead of 300 s");
+        }
+    });
+}
+
+/// If the longest block becomes shorter, a block lasts at most that long from its beginning, also if units were charged in it.
+#[test]
+fn shorter_longest_block_counts_from_the_beginning() {
+    let with = |first: u64, most: u64| {
+        [Limit::gcra(Quota::per_minute(5)).with_block(Block::of(secs(first)).at_most(secs(most))).unwrap()]
+    };
+    let clock = ManualClock::new(at(0));
+    let server = InProcess::new(clock.clone()).blocking();
+    let old = server.limiter("login", with(3_600, 3_600)[0]).atomic().unwrap();
+    let shorter = server.limiter("login", with(120, 1_200)[0]).atomic().unwrap();
+    assert!(old.check_n("mallory", 5).is_allowed());
+    assert_eq!(old.check("mallory").retry_after(), Some(secs(3_600)));
+    clock.advance(secs(1_140));
+    assert_eq!(shorter.peek("mallory").retry_after(), Some(secs(60)));
+    assert!(old.charge_unchecked("mallory", 1).is_ok());
+    // The charged unit is paid after the block.
+    assert_eq!(shorter.peek("mallory").retry_after(), Some(secs(60 + 12)));
+}
+
+/// Another quota moves no end, also of a block that is longer than its length because its denial had to wait longer.
+#[test]
+fn another_quota_moves_no_end_of_a_long_wait() {
+    let with = |quota: Quota| [Limit::gcra(quota).with_block(Block::of(secs(60))).unwrap()];
+    on_each(|host| {
+        let (hourly, daily) =
+            (host.process(&with(Quota::per_hour(1))), host.process(&with(Quota::per_day(1))));
+        assert_eq!(blocked_for(&hourly, 0), None);
+        assert_eq!(blocked_for(&hourly, 0), Some(secs(3_600)), "the wait without a block");
+        assert_eq!(blocked_for(&daily, 100), Some(secs(3_500)));
+    });
+}

@@ -594,3 +594,143 @@ fn holds_of_a_moved_key_stay_behind() {
     assert_eq!(tokens.commit("a", id, 60).unwrap().remaining(), 90);
     assert!(exports.try_enter("a", 1).is_ok());
 }
+
+/// An answer to a renewal that is lost does not keep the request in progress after its permit is dropped.
+#[tokio::test]
+async fn lost_renewal_does_not_outlive_its_permit() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 1).breaker(Breaker::new(u32::MAX, Duration::ZERO));
+    let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
+    let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
+    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    let mut permit = loop {
+        if let Ok(permit) = hasty.try_enter("a", 1).await {
+            break permit;
+        }
+    };
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    server.pause();
+    assert!(permit.renew().await.is_err(), "no answer in time");
+    server.resume();
+    assert_eq!(patient.current("a").await.unwrap(), 1);
+    assert!(permit.renew().await.unwrap(), "the request is in progress");
+    drop(permit);
+    let began = Instant::now();
+    while patient.current("a").await.unwrap() > 0 {
+        assert!(began.elapsed() < seconds(5), "the request is in progress for the rest of its life");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A short stall of the server leaves no request in progress, also if the breaker opens.
+#[tokio::test]
+async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 20).on_failure(OnFailure::Closed);
+    let patient = build().timeout(PATIENCE).build().unwrap();
+    let usual = build().timeout(Duration::from_millis(200)).build().unwrap();
+    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    assert!(usual.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    server.pause();
+    let enters = (0..20).map(|_| usual.try_enter("a", 1));
+    let entered = futures_util::future::join_all(enters).await;
+    assert!(entered.iter().all(Result::is_err));
+    server.resume();
+    let began = Instant::now();
+    while patient.current("a").await.unwrap() > 0 {
+        let units = patient.current("a").await.unwrap();
+        assert!(began.elapsed() < seconds(5), "{units} units are in progress for the rest of their lives");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A permit that is dropped ends its request, also while the breaker is open.
+#[tokio::test]
+async fn permits_dropped_while_the_breaker_is_open_end() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 20).on_failure(OnFailure::Closed);
+    let patient = build().timeout(PATIENCE).build().unwrap();
+    let usual = build().timeout(Duration::from_millis(200)).build().unwrap();
+    let mut permits = Vec::new();
+    for _ in 0..5 {
+        permits.push(usual.try_enter("a", 1).await.unwrap());
+    }
+    server.pause();
+    for _ in 0..20 {
+        assert!(usual.try_enter("b", 1).await.is_err());
+    }
+    // The requests end during the stall.
+    drop(permits);
+    server.resume();
+    let began = Instant::now();
+    while patient.current("a").await.unwrap() > 0 {
+        let units = patient.current("a").await.unwrap();
+        assert!(began.elapsed() < seconds(5), "{units} units are in progress for the rest of their lives");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A limit with a block: the model and the script decide alike, and a block does not take held units.
+#[test]
+fn blocks_and_holds_are_alike_on_a_server_and_its_model() {
+    let block = tollgate::Block::of(seconds(600));
+    let limit = Limit::gcra(Quota::per_minute(5)).with_block(block).unwrap();
+    let model = InProcess::new(start()).blocking().limiter("tokens", limit).holding();
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let real = client.limiter("tokens", limit).timeout(PATIENCE).on_failure(OnFailure::Closed).holding();
+    // Refusing such a limit would be right, too.
+    let (Ok(model), Ok(real)) = (model, real) else { return };
+    let ran = [model, real].map(|limiter| {
+        let id = limiter.hold("a", 3, seconds(60)).unwrap().detach();
+        assert!(limiter.check_n("a", 2).is_allowed());
+        let denied = limiter.check_n("a", 4).decision();
+        let free = limiter.peek("a").decision().remaining() + limiter.held("a").unwrap();
+        let after = limiter.commit("a", id, 3).unwrap();
+        (denied.is_block(), free, after.reset_after() > seconds(599))
+    });
+    assert_eq!(ran[0], ran[1], "model, server");
+}
+
+/// A denial because of 4,096 holds tells when to retry, also if they hold no units.
+#[test]
+fn full_key_without_units_tells_when_to_retry() {
+    let (limiter, _clock) = tokens();
+    for _ in 0..4_096 {
+        let _ = limiter.hold("a", 0, seconds(60)).unwrap().detach();
+    }
+    let denied = limiter.hold("a", 1, seconds(60)).unwrap_err();
+    assert_eq!(denied.retry_after(), Some(seconds(60)));
+}
+
+/// The holds of a key expire with the last of them, also if a longer one was released.
+#[test]
+fn released_hold_does_not_keep_the_key_for_its_life() {
+    let Some(server) = Server::start() else { return };
+    let client = BlockingClient::open(&server.url()).unwrap();
+    let limiter = client.limiter("tokens", Limit::gcra(Quota::per_hour(100))).timeout(PATIENCE);
+    let limiter = limiter.on_failure(OnFailure::Closed).holding().unwrap();
+    let long = limiter.hold("a", 1, seconds(30 * 86_400)).unwrap().detach();
+    let _ = limiter.hold("a", 1, seconds(5)).unwrap().detach();
+    assert!(limiter.release("a", long).unwrap());
+    let left: i64 = server.command(&["PTTL", "tollgate:v1:{tokens|a}:h"]);
+    assert!((4_000..=66_000).contains(&left), "{left} ms for a hold of 5 s");
+}
+
+/// A renewal of a request that this process admitted alone lets it end later.
+#[test]
+fn renewed_permit_without_a_server_ends_later() {
+    let absent = BlockingClient::open("redis://127.0.0.1:1/").unwrap();
+    let limiter = absent.in_progress("exports", 1).life(Duration::from_millis(600));
+    let limiter = limiter.on_failure(OnFailure::Local { processes: 1 }).build().unwrap();
+    let mut permit = limiter.try_enter("a", 1).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(runtime.block_on(permit.renew()).unwrap());
+    }
+    assert!(limiter.try_enter("a", 1).is_err(), "the renewed request is in progress");
+}

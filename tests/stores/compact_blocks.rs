@@ -286,3 +286,21 @@ fn block_survives_a_change_of_the_quota() {
         assert!(!limiter.check("a").is_block(), "a limit without a block blocks no more");
     }
 }
+
+/// A change of the quota keeps what a key owes beyond its block.
+#[test]
+fn debt_beyond_a_block_survives_a_change_of_the_quota() {
+    let make = |limit: &str| limit.parse::<Limit>().unwrap();
+    let early = [StoreKind::Compact, StoreKind::Keyed].map(|kind| {
+        let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+        let limiter =
+            RateLimiter::any(make("1/h block 1min")).clock(clock.clone()).build::<String>(kind).unwrap();
+        assert!(limiter.check("a").is_allowed());
+        let before = end(&limiter.check("a"));
+        assert!(before >= MINUTES(59), "{before:?}: a block is never shorter than the wait without it");
+        limiter.set_limit(make("1/h block 2min"), Carry::Used).unwrap();
+        clock.advance(MINUTES(3));
+        limiter.check("a").is_allowed()
+    });
+    assert_eq!(early, [false; 2], "two units of 1/h in three minutes");
+}

@@ -199,3 +199,58 @@ fn full_key_empties_in_one_step() {
     println!("{} holds ended in one step of {:?}", MOST_HOLDS - 1, began.elapsed());
     assert_eq!((after.done, after.held), (true, 2));
 }
+
+/// A withdrawal does not search the holds of the key: it takes O(log holds), as every other step does.
+#[test]
+fn withdrawal_does_not_search_all_holds() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let plan = plan(&[]);
+    let ask = |ask: HoldQuestion| {
+        runtime.block_on(client.ask_holds(&hold_call("{full}", &plan, MOST_HELD, ask, START_US))).unwrap()
+    };
+    for identity in 0..u128::from(MOST_HOLDS) {
+        let life_us = 1_000_000 + u64::try_from(identity).unwrap();
+        assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity }).done);
+    }
+    let spent = |hold: StoredHold| {
+        let mut connection = server.connection();
+        redis::cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut connection).unwrap();
+        for _ in 0..100 {
+            assert!(!ask(HoldQuestion::Release { hold }).done);
+        }
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+        let stat = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+        stat.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap().parse::<f64>().unwrap()
+    };
+    let identity = u128::MAX;
+    let known = spent(StoredHold { end_us: START_US + 1_000_000, identity });
+    let unknown = spent(StoredHold { end_us: 0, identity });
+    assert!(unknown < 5.0 * known, "{unknown} µs for a withdrawal, {known} µs for a release");
+}
+
+/// Each hold that has ended is left out once. A peek does not search it again and again.
+#[test]
+fn peeks_do_not_search_ended_holds_again() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let plan = plan(&[]);
+    let ask = |ask: HoldQuestion, now_us: u64| {
+        runtime.block_on(client.ask_holds(&hold_call("{full}", &plan, MOST_HELD, ask, now_us))).unwrap()
+    };
+    for identity in 0..u128::from(MOST_HOLDS) {
+        let life_us = if identity == 0 { 600_000_000 } else { 1_000_000 };
+        assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity }, START_US).done);
+    }
+    let mut connection = server.connection();
+    redis::cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut connection).unwrap();
+    for _ in 0..100 {
+        assert_eq!(ask(HoldQuestion::Peek { cost: 0 }, START_US + 2_000_000).held, 1);
+    }
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+    let stat = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+    let each: f64 = stat.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    assert!(each < 200.0, "{each} µs for each of 100 peeks at one hold");
+}

@@ -118,3 +118,22 @@ fn classes_share_no_holds() {
         );
     }
 }
+
+/// `store: redis` as the default of a file does not silently become a limit of each process.
+#[test]
+fn default_store_redis_and_in_progress_are_not_combined_silently() {
+    let text = "{ domain: d, tollgate: { store: redis }, descriptors: [ { key: user, rate_limit: { in_progress: 4 } } ] }";
+    let problems = super::support::bad(text);
+    assert!(problems[0].contains("in_progress"), "{problems:?}");
+}
+
+/// A remedy names a type that exists.
+#[test]
+fn remedy_of_hold_in_redis_names_a_type() {
+    let text = super::support::limit("unit: hour, requests_per_unit: 4, store: redis, hold: { life: 1m }");
+    let problems = super::support::bad(&text);
+    assert!(
+        problems[0].contains("redis::HoldingLimiter") || problems[0].contains("holding()"),
+        "{problems:?}"
+    );
+}

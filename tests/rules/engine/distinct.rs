@@ -234,3 +234,12 @@ fn example_of_the_guide_limits_names_and_tries() {
     scene.advance(60);
     assert_eq!((scene.admitted(&of("alice"), 9), scene.admitted(&of("bob"), 9)), (5, 0));
 }
+
+/// A value that a request names twice is one value.
+#[test]
+fn value_that_a_request_names_twice_is_counted_once() {
+    let scene = Scene::new(&names(""));
+    assert!(scene.ask(&of("A", "a")).is_allowed() && scene.ask(&of("A", "b")).is_allowed());
+    assert!(scene.ask_both(&of("A", "c"), &of("A", "c")).is_allowed(), "one is left for one new value");
+    assert_eq!(left(&scene, &of("A", "c")), 0);
+}
