@@ -346,13 +346,18 @@ impl Stepper for Blocked {
     fn resume(&self, seeded: Step, BlockRest { level, until_ns }: BlockRest) -> Step {
         let Step::Admit { decision, next, .. } = seeded else { return seeded };
         let (level, at_ns) = (level.min(self.levels), decision.at_ns());
-        let next = match until_ns.saturating_sub(at_ns).min(self.block.most_ns) {
+        let next = match until_ns.saturating_sub(at_ns) {
             _ if level == 0 => next,
             0 => word(next, 2 * level),
-            rest_ns => match self.pace.tat(self.pace.ticks(at_ns), self.ahead_in_block(rest_ns)) {
-                Some(tat) => word(tat, 2 * level - 1),
-                None => next,
-            },
+            rest_ns => {
+                let now = self.pace.ticks(at_ns);
+                // Shorter blocks cut the rest, but not below the wait that the debt has without a block.
+                let most = self.ahead_in_block(self.block.most_ns).max(self.pace.ahead(next, now));
+                match self.pace.tat(now, self.ahead_in_block(rest_ns).min(most)) {
+                    Some(tat) => word(tat, 2 * level - 1),
+                    None => next,
+                }
+            }
         };
         Step::admit(decision, next)
     }

@@ -126,8 +126,13 @@ impl CompactState for BlockedWord {
     }
 
     fn resume(&self, then_ns: u64, seeded: u64, BlockRest { level, until_ns }: BlockRest) -> u64 {
-        match until_ns.saturating_sub(then_ns).min(self.block_ns) {
-            rest_ns @ 1.. if level > 0 => 2 * (self.one_free + self.tat.ticks_in(rest_ns)) + 1,
+        match until_ns.saturating_sub(then_ns) {
+            rest_ns @ 1.. if level > 0 => {
+                // A shorter block cuts the rest, but not below the wait that the debt has without a block.
+                let owed = (seeded / 2).saturating_sub(self.one_free);
+                let most = self.tat.ticks_in(self.block_ns).max(owed);
+                2 * (self.one_free + self.tat.ticks_in(rest_ns).min(most)) + 1
+            }
             _ => seeded,
         }
     }
