@@ -242,4 +242,10 @@ fn value_that_a_request_names_twice_is_counted_once() {
     assert!(scene.ask(&of("A", "a")).is_allowed() && scene.ask(&of("A", "b")).is_allowed());
     assert!(scene.ask_both(&of("A", "c"), &of("A", "c")).is_allowed(), "one is left for one new value");
     assert_eq!(left(&scene, &of("A", "c")), 0);
+    assert!(scene.ask_both(&of("A", "d"), &of("A", "d")).is_denied());
+    // One quota with room admits a request, and a value that was denied is no such quota.
+    let scene = Scene::new(&names("").replace("key: user,", "key: user, quota_mode: true,"));
+    assert!(scene.ask(&of("A", "a")).is_allowed() && scene.ask(&of("A", "b")).is_allowed());
+    assert!(scene.ask_both(&of("A", "c"), &of("A", "c")).is_allowed());
+    assert!(scene.ask_both(&of("A", "d"), &of("A", "d")).is_denied());
 }

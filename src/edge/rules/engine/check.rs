@@ -126,7 +126,7 @@ impl<'r> RequestCheck<'r> {
         }
         if self.has_rare {
             self.replace();
-            self.count_values(descriptors, CheckTime::from_ns(now_ns));
+            self.count_values(domain, descriptors, CheckTime::from_ns(now_ns));
             if let Some(book) = domain.book.as_deref() {
                 self.prepare_holds(book, request.hold, CheckTime::from_ns(now_ns));
             }
@@ -199,13 +199,16 @@ impl<'r> RequestCheck<'r> {
 
     /// Turns the checks of rules that count values into checks of the request's values.
     #[cold]
-    fn count_values(&mut self, descriptors: &[Descriptor<'r>], when: CheckTime) {
-        for (check, decided) in self.rules.iter_mut().zip(&*self.decided) {
-            if let Some(seen) = &check.active.values
+    fn count_values(&mut self, domain: &ActiveDomain, descriptors: &[Descriptor<'r>], when: CheckTime) {
+        for (place, decided) in self.decided.iter().enumerate() {
+            if let Some((check, before)) = self.rules.get_mut(..=place).and_then(<[_]>::split_last_mut)
+                && let Some(seen) = &check.active.values
                 && let Some(descriptor) = descriptors.get(decided.descriptor as usize)
             {
                 self.parts |= VALUES;
-                check.count_values(seen, descriptor, when);
+                // Of two quotas for one value, the one without a cost would have room.
+                let is_quota = domain.quota || decided.part == Part::Quota;
+                check.count_values(seen, descriptor, if is_quota { &[] } else { before }, when);
             }
         }
     }

@@ -150,16 +150,21 @@ impl<'r> RuleCheck<'r> {
     }
 
     /// Turns this into the check of a value: a known value costs nothing, and another one costs one unit, whatever the
-    /// request costs.
+    /// request costs. A value for which a check before this one takes a unit costs nothing either.
     pub(super) fn count_values(
         &mut self,
         seen: &'r SeenValues,
         descriptor: &Descriptor<'r>,
+        before: &[Self],
         when: CheckTime,
     ) {
         let pair = seen.pair(self.key.as_str(), descriptor.entries().last());
+        let takes = |other: &Self| {
+            let Some(&Twin::Value { seen: its, pair: same }) = other.twin.as_deref() else { return false };
+            other.cost > 0 && same == pair && std::ptr::eq(its, seen)
+        };
         if self.cost > 0 {
-            self.cost = u64::from(!seen.holds(pair, when));
+            self.cost = u64::from(!before.iter().any(takes) && !seen.holds(pair, when));
         }
         self.twin = Some(Box::new(Twin::Value { seen, pair }));
     }
