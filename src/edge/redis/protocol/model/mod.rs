@@ -8,8 +8,10 @@
 //!    time that refills a burst (for a class of requests, its share), or more than a whole window. So a clock that ran
 //!    ahead does not lock out a client for long. The corrected state is written even if the request is denied.
 //!
-//! *Blocks.* The end of a block is part of the theoretical arrival time, so the same holds for it. After a step back, a block
-//! lasts for at most its length plus the time that refills a burst, from the step on.
+//! *Blocks.* The end of a block is part of the theoretical arrival time, so the same holds for it. But denials in a block write
+//! nothing, so its state has the time of its beginning, and a step is measured from there. After a step back, the block ends
+//! later: by the step, or by the time already passed in the block plus the time that refills a burst, whichever is less. So
+//! from the step on, it lasts for at most its length plus the time that refills a burst.
 //!
 //! *Quotas that change.* A GCRA state contains the interval with which it was written. Under another interval, the debt
 //! is converted unit for unit, rounded up (except 2^-25 of a unit), and is paid at the new rate. Limiters with
