@@ -302,12 +302,15 @@ fn shorter_longest_block_counts_from_the_beginning() {
 /// Another quota moves no end, also of a block that is longer than its length because its denial had to wait longer.
 #[test]
 fn another_quota_moves_no_end_of_a_long_wait() {
-    let with = |quota: Quota| [Limit::gcra(quota).with_block(Block::of(secs(60))).unwrap()];
+    let with = |quota, length| [Limit::gcra(quota).with_block(Block::of(secs(length))).unwrap()];
     on_each(|host| {
-        let (hourly, daily) =
-            (host.process(&with(Quota::per_hour(1))), host.process(&with(Quota::per_day(1))));
+        let process = |quota, length| host.process(&with(quota, length));
+        let (hourly, daily) = (process(Quota::per_hour(1), 60), process(Quota::per_day(1), 60));
         assert_eq!(blocked_for(&hourly, 0), None);
         assert_eq!(blocked_for(&hourly, 0), Some(secs(3_600)), "the wait without a block");
         assert_eq!(blocked_for(&daily, 100), Some(secs(3_500)));
+        assert_eq!(blocked_for(&process(Quota::per_minute(7).burst(3), 60), 100), Some(secs(3_500)));
+        assert_eq!(blocked_for(&process(Quota::per_hour(1), 10), 100), Some(secs(3_500)), "a shorter block");
+        assert_eq!(blocked_for(&daily, 3_600), None);
     });
 }

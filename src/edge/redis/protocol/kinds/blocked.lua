@@ -11,8 +11,11 @@ local ahead, mark, rest, state = 0, 0, 0, call('GET', key)
 if state then
   local old, ticks, t
   if #state == 48 then old, ticks, t, ahead, mark, rest = struct.unpack('>I8I8I8I8I8I8', state) end
-  if not old or old == 0 or mark > 30 or max(old, ticks, t, ahead, rest) >= EXACT then return redis.error_reply(ours) end
-  if old ~= interval or ticks ~= scale then
+  if not old or old == 0 or ticks == 0 or mark > 30 or max(old, ticks, t, ahead, rest) >= EXACT then return redis.error_reply(ours) end
+  if mark % 2 == 1 then
+    -- In a block, a debt is a time, so another interval does not move the end.
+    if ticks ~= scale then ahead = min(OWED, ceil(ahead / ticks) * scale) end
+  elseif old ~= interval or ticks ~= scale then
     -- A debt under another interval is converted unit for unit, rounded up.
     local from, to = 1, 1
     while floor(old / from) >= 67108864 do from = from * 2 end
@@ -54,7 +57,8 @@ if starts then
   local level = ceil(mark / 2)
   if level == 0 or shortest * 2 ^ (level - 1) < longest then level = level + 1 end
   mark, rest = 2 * level - 1, min(shortest * 2 ^ (level - 1), longest)
-  ahead = max(ahead, free + rest * scale)
+  -- If the wait is longer without the block, the block adds nothing to it.
+  if ahead > free + rest * scale then rest = 0 else ahead = free + rest * scale end
 end
 if add > 0 or back > 0 or starts or (healed and ask ~= 'peek') then
   local alone, quiet = ahead, 0

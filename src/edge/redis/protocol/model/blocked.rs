@@ -1,7 +1,7 @@
 //! GCRA with blocks.
 //!
 //! A state holds the debt without the block, and the rest of the block in microseconds. At the end of the block, one unit is
-//! free, unless units were charged without a check: these are the debt.
+//! free, unless units were charged without a check, or the denial would have had to wait longer: these are the debt.
 
 use super::{Now, StoredState, View};
 use crate::edge::redis::protocol::call::LimitState;
@@ -24,7 +24,13 @@ impl BlockedView {
         if let Some(StoredState::Blocked { t_us, alone, interval, scale, mark, rest_us }) = state {
             let pace = blocks.pace;
             let same = (interval, scale) == (pace.interval, pace.scale);
-            let alone = if same { alone } else { pace.convert(alone, interval) };
+            // In a block, a debt is a time, so another interval does not move the end.
+            let alone = match mark % 2 {
+                _ if same => alone,
+                0 => pace.convert(alone, interval),
+                _ if scale == pace.scale => alone,
+                _ => blocks.ticks(alone.div_ceil(scale)).min(MAX_DEBT),
+            };
             let rest_us = rest_us.min(blocks.longest_us);
             let block = if mark % 2 == 1 { blocks.free + blocks.ticks(rest_us) } else { 0 };
             let (ahead, gone_us) = ((alone + block).min(MAX_DEBT), now_us.saturating_sub(t_us));
@@ -69,7 +75,12 @@ impl BlockedView {
         let grows = level == 0 || blocks.length_us(level) < blocks.longest_us;
         let level = level + u64::from(grows);
         (self.mark, self.rest_us) = (2 * level - 1, blocks.length_us(level));
-        self.ahead = self.ahead.max(blocks.free + blocks.ticks(self.rest_us));
+        let end = blocks.free + blocks.ticks(self.rest_us);
+        // If the wait is longer without the block, the block adds nothing to it.
+        if self.ahead > end {
+            self.rest_us = 0;
+        }
+        self.ahead = self.ahead.max(end);
         true
     }
 

@@ -18,8 +18,9 @@
 //! different quotas can share a state, for example two versions of a program. In any interval of time, they together
 //! admit at most the larger burst, plus the higher rate times the length of the interval. Windows of the same period
 //! are counted together under any limit. The name of a state contains the period, so each period has its own count, and
-//! a changed period begins with an empty count. A block that has begun keeps its end under every quota; if the limit's
-//! longest block is shorter, the block has that length from its beginning.
+//! a changed period begins with an empty count. A block that has begun keeps its end under every quota, because a
+//! debt in a block is kept as a time. If the limit's longest block is shorter, the block has that length from its beginning,
+//! unless the wait without the block was longer.
 
 mod batches;
 mod blocked;
