@@ -7,7 +7,7 @@
 local interval, scale, capacity = argv[at + 1] + 0, argv[at + 2] + 0, argv[at + 3] + 0
 local shortest, longest, free = string.match(argv[at + 4], '^(%d+) (%d+) (%d+)$')
 shortest, longest, free = shortest + 0, longest + 0, free + 0
-local ahead, mark, rest, state = 0, 0, 0, call('GET', key)
+local ahead, mark, past, rest, state = 0, 0, 0, 0, call('GET', key)
 if state then
   local old, ticks, t
   if #state == 48 then old, ticks, t, ahead, mark, rest = struct.unpack('>I8I8I8I8I8I8', state) end
@@ -37,7 +37,9 @@ if state then
     ahead = 0
   end
   if mark % 2 == 1 and ahead > free then
-    rest = max(0, rest - max(0, now - t))
+    past = min(max(0, now - t), rest)
+    rest = rest - past
+    if rest == 0 then past = 0 end
   else
     mark, rest = mark + mark % 2, 0
   end
@@ -64,7 +66,8 @@ if add > 0 or back > 0 or starts or (healed and ask ~= 'peek') then
   local alone, quiet = ahead, 0
   if mark % 2 == 1 then alone = ahead - free - rest * scale end
   if mark > 0 then quiet = min(shortest * 2 ^ (ceil(mark / 2) - 1), longest) end
-  state = struct.pack('>I8I8I8I8I8I8', interval, scale, now, alone, mark, rest)
+  -- A charge in a block keeps the beginning of the block.
+  state = struct.pack('>I8I8I8I8I8I8', interval, scale, now - past, alone, mark, rest + past)
   call('SET', key, state, 'PX', ceil((ceil(ahead / scale) + quiet) / 1000) + margin)
 end
 r1, r2 = ahead, mark % 2

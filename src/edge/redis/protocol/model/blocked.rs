@@ -14,12 +14,14 @@ pub(super) struct BlockedView {
     /// With the block.
     ahead: u64,
     mark: u64,
+    /// How much of the block has passed, from the time of the state.
+    past_us: u64,
     rest_us: u64,
 }
 
 impl BlockedView {
     pub(super) fn view(blocks: Blocks, state: Option<StoredState>, now_us: u64) -> View {
-        let mut view = Self { blocks, ahead: 0, mark: 0, rest_us: 0 };
+        let mut view = Self { blocks, ahead: 0, mark: 0, past_us: 0, rest_us: 0 };
         let mut healed = false;
         if let Some(StoredState::Blocked { t_us, alone, interval, scale, mark, rest_us }) = state {
             let pace = blocks.pace;
@@ -41,6 +43,7 @@ impl BlockedView {
             view.mark = if is_forgotten { 0 } else { mark };
             if view.is_blocked() {
                 view.rest_us = rest_us.saturating_sub(gone_us);
+                view.past_us = if view.rest_us > 0 { gone_us } else { 0 };
             } else {
                 view.mark += view.mark % 2;
             }
@@ -85,15 +88,16 @@ impl BlockedView {
     }
 
     pub(super) fn state(&self, now_us: u64) -> StoredState {
-        let (pace, rest_us) = (self.blocks.pace, self.rest_us);
-        let block = if self.mark % 2 == 1 { self.blocks.free + self.blocks.ticks(rest_us) } else { 0 };
+        let pace = self.blocks.pace;
+        let block = if self.mark % 2 == 1 { self.blocks.free + self.blocks.ticks(self.rest_us) } else { 0 };
+        // A charge in a block keeps the beginning of the block.
         StoredState::Blocked {
-            t_us: now_us,
+            t_us: now_us - self.past_us,
             alone: self.ahead - block,
             interval: pace.interval,
             scale: pace.scale,
             mark: self.mark,
-            rest_us,
+            rest_us: self.rest_us + self.past_us,
         }
     }
 
@@ -107,6 +111,7 @@ impl BlockedView {
         let &StoredState::Blocked { t_us, alone, scale, mark, rest_us, .. } = state else { return 0 };
         let free = if mark % 2 == 1 { blocks.free } else { 0 };
         let debt_us = alone.div_ceil(scale) + free.div_ceil(blocks.pace.scale);
+        let rest_us = rest_us - now_us.saturating_sub(t_us).min(rest_us);
         t_us.max(now_us) + debt_us + rest_us + blocks.quiet_us(mark)
     }
 }
