@@ -23,6 +23,10 @@
 //! can open the breaker. A probe that is dropped, early or late, opens the breaker again for a pause of the same
 //! length.
 //!
+//! *Releases.* A call that ends a hold is sent although the breaker is open: each open breaker leaves holds behind, and
+//! nobody else ends them. Such a call reports its result only if the breaker permitted it. So it is never more than the calls
+//! that were in flight, and the permits that are dropped.
+//!
 //! *Several servers.* Each server of a [set](crate::edge::redis::Shards) has its own breakers and counts.
 //!
 //! *Clusters.* A node that is down must not block requests to other nodes. Successes on other nodes must also not reset
@@ -84,6 +88,15 @@ pub(crate) struct Guard {
     random: ahash::RandomState,
 }
 
+/// Which calls an open breaker stops.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Passage {
+    /// The call is not sent.
+    IfClosed,
+    /// The call is sent, and tells the breaker nothing.
+    Always,
+}
+
 /// The breakers and counts of one server.
 struct ServerGuard {
     /// The server's name in a set.
@@ -140,7 +153,7 @@ impl Guard {
         transport: &'g T,
         call: &'g Call,
     ) -> impl Future<Output = Result<Reply, Error>> + Send + 'g {
-        self.send(transport, call, || transport.call(call))
+        self.send(transport, call, Passage::IfClosed, || transport.call(call))
     }
 
     /// Like [`ask`](Self::ask), for any request about the key of a call.
@@ -148,6 +161,7 @@ impl Guard {
         &self,
         transport: &T,
         call: &Call,
+        passage: Passage,
         send: impl FnOnce() -> F,
     ) -> Result<R, Error> {
         let mut most = self.settings.timeout;
@@ -159,7 +173,7 @@ impl Guard {
             }
             most = most.saturating_sub(self.since(began_ns));
         }
-        self.run_within(transport, call, most, send).await
+        self.run_within(transport, call, (most, passage), send).await
     }
 
     /// The time since `began_ns`.
@@ -167,16 +181,16 @@ impl Guard {
         Duration::from_nanos(self.clock.now().as_nanos().saturating_sub(began_ns))
     }
 
-    /// Sends a request about the key of a call, unless the breaker of its server is open. Waits at most for `most`.
+    /// Sends a request about the key of a call, unless the breaker of its server forbids it. Waits at most for `most`.
     async fn run_within<T: Transport, R, F: Future<Output = Result<R, Error>>>(
         &self,
         transport: &T,
         call: &Call,
-        most: Duration,
+        (most, passage): (Duration, Passage),
         send: impl FnOnce() -> F,
     ) -> Result<R, Error> {
         let server = &self.servers[call.place.server];
-        let flight = self.start_call(server, transport.part(call))?;
+        let flight = self.start_call(server, transport.part(call), passage)?;
         let mut asked = pin!(send());
         let late = || Error::new(ErrorKind::Timeout, format!("no answer within {most:?}"));
         // Without a runtime there is no timer. A transport that needs a runtime then returns an error. Any other
@@ -190,16 +204,22 @@ impl Guard {
         flight.land(answer)
     }
 
-    fn start_call<'g>(&'g self, server: &'g ServerGuard, part: usize) -> Result<GuardedCall<'g>, Error> {
+    fn start_call<'g>(
+        &'g self,
+        server: &'g ServerGuard,
+        part: usize,
+        passage: Passage,
+    ) -> Result<GuardedCall<'g>, Error> {
         let circuit = &*server.circuits[part % PARTS];
         let now_ns = self.clock.now().as_nanos();
-        let permit = circuit.admit(now_ns).map_err(|_| {
+        let permit = circuit.admit(now_ns).ok();
+        if permit.is_none() && passage == Passage::IfClosed {
             server.tallies.error(ErrorKind::Breaker);
             // No text: it would be allocated for each request during the pause.
-            Error::new(ErrorKind::Breaker, "")
-        })?;
+            return Err(Error::new(ErrorKind::Breaker, ""));
+        }
         server.tallies.count(GuardCount::Asked);
-        if permit.is_probe() {
+        if permit.as_ref().is_some_and(Permit::is_probe) {
             server.tallies.count(GuardCount::Probe);
         }
         Ok(GuardedCall { guard: self, server, circuit, permit, began_ns: now_ns, landed: false })
@@ -367,7 +387,8 @@ struct GuardedCall<'g> {
     guard: &'g Guard,
     server: &'g ServerGuard,
     circuit: &'g Circuit,
-    permit: Permit,
+    /// `None` if the breaker is open, and the call is sent nevertheless.
+    permit: Option<Permit>,
     began_ns: u64,
     landed: bool,
 }
@@ -394,15 +415,21 @@ impl GuardedCall<'_> {
 
     /// The call was answered, or it failed for a reason that is not the server's.
     fn succeeded(&self) {
-        self.server.note(self.circuit.succeeded(&self.permit), None);
+        if let Some(permit) = &self.permit {
+            self.server.note(self.circuit.succeeded(permit), None);
+        }
     }
 
     fn failed(&self, now_ns: u64, why: Option<&Error>) {
-        self.server.note(self.circuit.failed(&self.permit, now_ns, self.random(now_ns)), why);
+        if let Some(permit) = &self.permit {
+            self.server.note(self.circuit.failed(permit, now_ns, self.random(now_ns)), why);
+        }
     }
 
     fn call_abandoned(&self, now_ns: u64) {
-        self.server.note(self.circuit.abandoned(&self.permit, now_ns, self.random(now_ns)), None);
+        if let Some(permit) = &self.permit {
+            self.server.note(self.circuit.abandoned(permit, now_ns, self.random(now_ns)), None);
+        }
     }
 
     /// Returns whether the time-out had passed long before this process continued.
@@ -432,7 +459,7 @@ impl Drop for GuardedCall<'_> {
         let now_ns = self.now_ns();
         let waited =
             now_ns.saturating_sub(self.began_ns) >= saturating_nanos(self.guard.settings.timeout) / 4;
-        if waited && !self.permit.is_probe() {
+        if waited && !self.permit.as_ref().is_some_and(Permit::is_probe) {
             self.failed(now_ns, None);
         } else {
             self.call_abandoned(now_ns);

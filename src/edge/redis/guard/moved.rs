@@ -18,8 +18,8 @@
 //! *Every algorithm* is copied in the same way, because no step reads the texts. The times in them are the previous
 //! server's.
 
-use super::Guard;
 use super::health::GuardCount;
+use super::{Guard, Passage};
 use crate::base::clock::Clock;
 use crate::edge::redis::protocol::{Call, Error, Place, Question, Transport};
 
@@ -40,15 +40,23 @@ impl Guard {
         }
         let began_ns = self.clock.now().as_nanos();
         let rest = || (self.settings.timeout / 2).saturating_sub(self.since(began_ns));
-        if self.run_within(transport, call, rest(), || transport.has_states(call)).await? {
+        if self
+            .run_within(transport, call, (rest(), Passage::IfClosed), || transport.has_states(call))
+            .await?
+        {
             return Ok(());
         }
         let old = Call { place: Place { server: before, before: None }, ..call.clone() };
-        let Ok(states) = self.run_within(transport, &old, rest(), || transport.read_states(&old)).await
+        let Ok(states) = self
+            .run_within(transport, &old, (rest(), Passage::IfClosed), || transport.read_states(&old))
+            .await
         else {
             self.servers[before].tallies.count(GuardCount::Uncopied);
             return Ok(());
         };
-        self.run_within(transport, call, rest(), || transport.write_states(call, &states)).await
+        self.run_within(transport, call, (rest(), Passage::IfClosed), || {
+            transport.write_states(call, &states)
+        })
+        .await
     }
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
 
 use crate::base::clock::{Clock, StdClock, Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::edge::redis::client::{Connected, OnDrop};
-use crate::edge::redis::guard::Guard;
+use crate::edge::redis::guard::{Guard, Passage};
 use crate::edge::redis::holds::{
     HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, StoredHold,
 };
@@ -22,19 +23,25 @@ use crate::store::holding::HoldIds;
 /// The longest life. The server counts ends exactly.
 const LONGEST_US: u64 = 1 << 52;
 
+/// The pauses between the calls of a release that is not answered: they double, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// For how long a release is repeated at most.
+const LONGEST_RELEASE: Duration = Duration::from_secs(3_600);
+
 /// A call under way.
 type Carried<'c> = Pin<Box<dyn Future<Output = Result<HoldReply, Error>> + Send + 'c>>;
 
 /// A client of any type, which carries calls through a guard.
 trait HoldCarrier: Send + Sync {
-    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c HoldCall) -> Carried<'c>;
+    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c HoldCall, passage: Passage) -> Carried<'c>;
 }
 
 impl<T: Connected<Transport: HoldTransport>> HoldCarrier for T {
-    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c HoldCall) -> Carried<'c> {
+    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c HoldCall, passage: Passage) -> Carried<'c> {
         Box::pin(async move {
             let transport = self.transport()?;
-            guard.send(transport, &call.call, || transport.ask_holds(call)).await
+            guard.send(transport, &call.call, passage, || transport.ask_holds(call)).await
         })
     }
 }
@@ -83,9 +90,18 @@ impl HoldDispatch {
     }
 
     pub(super) async fn ask(&self, key: &[u8], ask: HoldQuestion) -> Result<HoldReply, Error> {
+        self.ask_by(Passage::IfClosed, key, ask).await
+    }
+
+    /// Releases a hold. Returns whether it was there.
+    pub(super) async fn release(&self, key: &[u8], id: HoldId, passage: Passage) -> Result<bool, Error> {
+        Ok(self.ask_by(passage, key, HoldQuestion::Release { hold: stored(id) }).await?.done)
+    }
+
+    async fn ask_by(&self, passage: Passage, key: &[u8], ask: HoldQuestion) -> Result<HoldReply, Error> {
         let call = self.guard.places().call(&self.plan, key, Question::Peek { cost: 0 }, None);
         let call = HoldCall { call, kind: self.kind, most_units: self.most_units, ask };
-        self.client.carry(&self.guard, &call).await
+        self.client.carry(&self.guard, &call, passage).await
     }
 
     /// Asks the server to hold the units. Returns its reply, and the identity of the hold.
@@ -99,7 +115,7 @@ impl HoldDispatch {
     ) -> Result<(HoldReply, HoldId), Error> {
         let (identity, life_us) = (self.ids.next(), micros(life));
         let (runtime, unknown_end) = (Handle::try_current().ok(), HoldId::new(0, identity));
-        let lost = OnDrop::new(|| self.release_later(runtime.as_ref(), key.into(), unknown_end));
+        let lost = OnDrop::new(|| self.release_later(runtime.as_ref(), key.into(), unknown_end, life));
         let answer = self.ask(key, HoldQuestion::Hold { units, life_us, identity }).await;
         if !answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
             lost.cancel();
@@ -114,17 +130,34 @@ impl HoldDispatch {
         HoldId::new(0, self.ids.next())
     }
 
-    /// Releases a hold without waiting for the answer.
-    pub(super) fn release_later(self: &Arc<Self>, runtime: Option<&Handle>, key: Box<[u8]>, id: HoldId) {
+    /// Releases a hold without waiting for the answer, also while the breaker is open. If none arrives, a task repeats the call after growing pauses until
+    /// the hold has ended by itself, which is at most `life` from now.
+    pub(super) fn release_later(
+        self: &Arc<Self>,
+        runtime: Option<&Handle>,
+        key: Box<[u8]>,
+        id: HoldId,
+        life: Duration,
+    ) {
         let own = Arc::clone(self);
-        let release = async move {
-            // If the server does not answer, the hold ends with its life.
-            let _ = own.ask(&key, HoldQuestion::Release { hold: stored(id) }).await;
-        };
         match runtime {
-            Some(runtime) => drop(runtime.spawn(release)),
+            Some(runtime) => drop(runtime.spawn(async move { own.release_until(&key, id, life).await })),
             // A server in this process answers at once. Other servers need a runtime.
-            None => drop(release.now_or_never()),
+            None => drop(self.release(&key, id, Passage::Always).now_or_never()),
+        }
+    }
+
+    /// Releases a hold. Repeats the call until the server answers, or the hold has ended.
+    async fn release_until(&self, key: &[u8], id: HoldId, life: Duration) {
+        let (began, most) = (Instant::now(), life.min(LONGEST_RELEASE));
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = self.release(key, id, Passage::Always).await {
+            let is_lasting = matches!(error.kind(), ErrorKind::Address | ErrorKind::Reply);
+            if is_lasting || began.elapsed().saturating_add(pause) >= most {
+                return;
+            }
+            sleep(pause).await;
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::algorithm::{Limit, LimitKind};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Builder, Connected, OnThread};
-use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::guard::{Guard, Health, Passage};
 use crate::edge::redis::holds::{HoldQuestion, HoldTransport, StoredHold};
 use crate::edge::redis::mode::forms::Guarded;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan};
@@ -38,8 +38,10 @@ use crate::store::HoldId;
 /// # If the server does not answer
 /// [`Builder::on_failure`] decides, as for an [`AtomicLimiter`](crate::edge::redis::AtomicLimiter). With
 /// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local), a hold charges the share of this process, and is settled
-/// there. If no answer arrives in time, or the caller stops waiting, the limiter releases the hold by one more call. If that
-/// call or the connection is lost, the server keeps the hold until the end of its life.
+/// there. If no answer arrives in time, or the caller stops waiting, the limiter releases the hold by one more call.
+/// It sends this call also while the breaker is open, and repeats it after pauses that grow from 50 ms to 15 s, until it is
+/// answered, for the life of the hold and at most an hour. If the connection is lost, or the process or its runtime ends
+/// first, the server keeps the hold until the end of its life.
 ///
 /// # Cost
 /// About 120 bytes at the server for each hold. A key can have at most 4,096 holds, and more are denied. A step removes
@@ -161,7 +163,7 @@ impl HoldingLimiter {
             return Err(answer);
         }
         let runtime = Handle::try_current().ok();
-        let open = OpenHold { limiter: self.clone(), key: key.into(), runtime };
+        let open = OpenHold { limiter: self.clone(), key: key.into(), runtime, life };
         Ok(SharedHold { open: Some(open), id, answer })
     }
 
@@ -171,7 +173,7 @@ impl HoldingLimiter {
     }
 
     async fn release_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
-        Ok(self.dispatch.ask(key, HoldQuestion::Release { hold: stored(id) }).await?.done)
+        self.dispatch.release(key, id, Passage::IfClosed).await
     }
 
     async fn check_bytes(&self, key: &[u8], cost: u64) -> Answer {
@@ -369,8 +371,8 @@ impl BlockingHoldingLimiter {
 
 /// Units that are taken from a [`HoldingLimiter`], and settled later.
 ///
-/// Dropping it releases them in the background: a task of the runtime in which the hold was taken sends one call. If that call
-/// is lost, the hold ends with its life. [`release`](Self::release) waits for the server instead.
+/// Dropping it releases them in the background: a task of the runtime in which the hold was taken sends one call, also while the
+/// breaker is open, and repeats it until it is answered. If the runtime ends first, the hold ends with its life. [`release`](Self::release) waits for the server instead.
 #[must_use = "a hold that is dropped is released"]
 pub struct SharedHold {
     /// `None` once the hold is settled or detached.
@@ -384,14 +386,15 @@ struct OpenHold {
     key: Box<[u8]>,
     /// The runtime in which the hold was taken.
     runtime: Option<Handle>,
+    life: Duration,
 }
 
 impl OpenHold {
     /// Releases a hold without waiting for the server.
     fn release(self, id: HoldId, answer: &Answer) {
-        let Self { limiter: HoldingLimiter { dispatch }, key, runtime } = self;
+        let Self { limiter: HoldingLimiter { dispatch }, key, runtime, life } = self;
         match answer.by() {
-            DecidedBy::Server => dispatch.release_later(runtime.as_ref(), key, id),
+            DecidedBy::Server => dispatch.release_later(runtime.as_ref(), key, id, life),
             DecidedBy::Local => {
                 dispatch.guard.refund(&key, &answer.decision(), dispatch.now());
             }

@@ -11,7 +11,7 @@ use crate::base::clock::StdClock;
 use crate::base::decision::Outcome;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Connected, InProgressBuilder, OnThread};
-use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::guard::{Guard, Health, Passage};
 use crate::edge::redis::holds::{HoldQuestion, HoldTransport};
 use crate::edge::redis::mode::forms::Guarded;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan};
@@ -30,8 +30,10 @@ use crate::store::HoldId;
 /// that ends. At most `limit` units of a key are in progress, however many processes share the limit, as long as the
 /// server keeps its data. All times are the server's: a request that has ended by its clock counts nowhere. If the
 /// server's clock steps back, requests end later, by the step. If no answer arrives in
-/// time, or the caller stops waiting, the limiter withdraws the request by one more call. If that call or the connection is
-/// lost, the server counts the request until the end of its life.
+/// time, or the caller stops waiting, the limiter withdraws the request by one more call. It sends this call
+/// also while the breaker is open, and repeats it after pauses that grow from 50 ms to 15 s, until it is answered, for the
+/// life of the request and at most an hour. If the connection is lost, or the process or its runtime ends first, the server
+/// counts the request until the end of its life.
 ///
 /// # If the server does not answer
 /// [`on_failure`](InProgressBuilder::on_failure) decides, as for other limiters. With
@@ -166,7 +168,7 @@ impl InProgressLimiter {
         if self.0.local.get().is_some_and(|local| local.leave(key, id)) {
             return Ok(true);
         }
-        Ok(self.0.dispatch.ask(key, HoldQuestion::Release { hold: stored(id) }).await?.done)
+        self.0.dispatch.release(key, id, Passage::IfClosed).await
     }
 
     /// Begins a request of `units` for `key`, or denies it. The request ends when the permit is dropped, or after its life.
@@ -250,8 +252,8 @@ impl BlockingInProgressLimiter {
 
 /// A request in progress; created by [`InProgressLimiter::try_enter`].
 ///
-/// Dropping it ends the request in the background: a task of the runtime in which the request began sends one call. If that
-/// call is lost, the request ends with its life. [`leave`](Self::leave) waits for the server instead.
+/// Dropping it ends the request in the background: a task of the runtime in which the request began sends one call, also while
+/// the breaker is open, and repeats it until it is answered. If the runtime ends first, the request ends with its life. [`leave`](Self::leave) waits for the server instead.
 #[must_use = "a request is not in progress any more once its permit is dropped"]
 pub struct SharedPermit {
     /// `None` once the request has ended, or is detached.
@@ -342,7 +344,8 @@ impl SharedPermit {
 impl Drop for SharedPermit {
     fn drop(&mut self) {
         if let Some(Inside { entered: Entered::Server, limiter, key, runtime }) = self.inside.take() {
-            limiter.0.dispatch.release_later(runtime.as_ref(), key, self.id);
+            let life = limiter.0.life;
+            limiter.0.dispatch.release_later(runtime.as_ref(), key, self.id, life);
         }
     }
 }
