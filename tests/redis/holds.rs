@@ -269,7 +269,8 @@ fn several_limits_share_a_hold() {
 fn limits_without_free_units_cannot_hold() {
     let server = InProcess::default();
     let quota = Quota::per_second(10);
-    let limits: [Limit; 3] = [
+    let limits: [Limit; 4] = [
+        Limit::gcra(quota).with_block(tollgate::Block::of(seconds(600))).unwrap(),
         LeakyBucketQueue::new(quota).into(),
         MinimumSpacing::new(seconds(1)).into(),
         TokenBucket::aligned_adaptive(quota, Timestamp::from_secs(7)).into(),
@@ -671,28 +672,6 @@ async fn permits_dropped_while_the_breaker_is_open_end() {
         assert!(began.elapsed() < seconds(5), "{units} units are in progress for the rest of their lives");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// A limit with a block: the model and the script decide alike, and a block does not take held units.
-#[test]
-fn blocks_and_holds_are_alike_on_a_server_and_its_model() {
-    let block = tollgate::Block::of(seconds(600));
-    let limit = Limit::gcra(Quota::per_minute(5)).with_block(block).unwrap();
-    let model = InProcess::new(start()).blocking().limiter("tokens", limit).holding();
-    let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
-    let real = client.limiter("tokens", limit).timeout(PATIENCE).on_failure(OnFailure::Closed).holding();
-    // Refusing such a limit would be right, too.
-    let (Ok(model), Ok(real)) = (model, real) else { return };
-    let ran = [model, real].map(|limiter| {
-        let id = limiter.hold("a", 3, seconds(60)).unwrap().detach();
-        assert!(limiter.check_n("a", 2).is_allowed());
-        let denied = limiter.check_n("a", 4).decision();
-        let free = limiter.peek("a").decision().remaining() + limiter.held("a").unwrap();
-        let after = limiter.commit("a", id, 3).unwrap();
-        (denied.is_block(), free, after.reset_after() > seconds(599))
-    });
-    assert_eq!(ran[0], ran[1], "model, server");
 }
 
 /// A denial because of 4,096 holds tells when to retry, also if they hold no units.

@@ -100,7 +100,7 @@ impl<T: HoldTransport> Builder<T> {
     /// # Errors
     /// Returns an error for the first limit that the server's script cannot count exactly, as
     /// [`atomic`](Builder::atomic) does. Returns an error also for a limit whose units cannot be kept free: a leaky bucket
-    /// as a queue, minimum spacing, and a token bucket with an adaptive start.
+    /// as a queue, minimum spacing, a token bucket with an adaptive start, and a limit with a block.
     pub fn holding(self) -> Result<HoldingLimiter, QuotaError> {
         HoldingLimiter::new(self)
     }
@@ -120,6 +120,10 @@ impl<T: HoldTransport> Builder<OnThread<T>> {
 /// Returns an error if units of the limit cannot be kept free for a hold.
 fn can_hold(limit: &Limit) -> Result<(), QuotaError> {
     let (name, reason) = match limit.kind() {
+        _ if limit.block().is_some() => (
+            "GCRA with a block",
+            "a block would take the units that are held, and their commit would prolong it",
+        ),
         LimitKind::LeakyBucketQueue => {
             ("leaky bucket queue", "each request has its turn, and a hold has none")
         }
@@ -129,8 +133,9 @@ fn can_hold(limit: &Limit) -> Result<(), QuotaError> {
         }
         _ => return Ok(()),
     };
+    let without = if limit.block().is_some() { " without a block" } else { "" };
     Err(QuotaError::worded(format!(
-        "shared {name} of {}: its units cannot be held, because {reason}; use atomic(), or Gcra",
+        "shared {name} of {}: its units cannot be held, because {reason}; use atomic(), or Gcra{without}",
         limit.quota()
     )))
 }
