@@ -5,6 +5,7 @@ use super::client::Builder;
 pub use super::client::KeyPlaces;
 pub use super::holds::{
     HoldCall, HoldKind, HoldQuestion, HoldReply, HoldState, HoldTransport, MOST_HELD, MOST_HOLDS, StoredHold,
+    identity_of,
 };
 pub use super::mode::lease::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
 pub use super::mode::write_back::{Basis, BookSettings, Post, WriteBackBook, over_at_most};

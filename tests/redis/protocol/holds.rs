@@ -11,6 +11,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tollgate::redis::Client;
 use tollgate::redis::internals::{
     HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, MOST_HOLDS, StoredHold,
+    identity_of,
 };
 use tollgate::{FixedWindow, Quota, SlidingLog, SubWindow, TokenBucket};
 use tollgate_testing::redis::Server;
@@ -126,7 +127,9 @@ impl Both<'_> {
             now_us = now_us.saturating_add_signed(by_us);
             let ask = match asked {
                 Asked::Plain(ask) => ask,
-                Asked::Hold(units, life_us) => HoldQuestion::Hold { units, life_us, identity },
+                Asked::Hold(units, life_us) => {
+                    HoldQuestion::Hold { units, life_us, identity: identity_of(identity, units) }
+                }
                 Asked::Commit(which, units) => HoldQuestion::Commit { hold: chosen(&taken, which), units },
                 Asked::Release(which) => HoldQuestion::Release { hold: chosen(&taken, which) },
                 Asked::Withdraw(which) => {
@@ -138,7 +141,7 @@ impl Both<'_> {
             let reply = self.ask(&hold_call(tag, plan, most, ask, now_us))?;
             let end_us = |life_us: u64| now_us.saturating_add(life_us).min((1 << 53) - 1);
             match ask {
-                HoldQuestion::Hold { life_us, .. } if reply.done => {
+                HoldQuestion::Hold { life_us, identity, .. } if reply.done => {
                     taken.push(StoredHold { end_us: end_us(life_us), identity });
                 }
                 HoldQuestion::Renew { hold, life_us } if reply.done => {
@@ -185,7 +188,8 @@ fn full_key_empties_in_one_step() {
     let both = Both { client: &client, runtime: &runtime, model: stopped_model() };
     let plan = plan(&[]);
     let hold = |identity: u64| {
-        let ask = HoldQuestion::Hold { units: 1, life_us: 1_000_000, identity: identity.into() };
+        let ask =
+            HoldQuestion::Hold { units: 1, life_us: 1_000_000, identity: identity_of(identity.into(), 1) };
         both.ask(&hold_call("{full}", &plan, MOST_HELD, ask, START_US + identity)).unwrap()
     };
     for identity in 0..MOST_HOLDS {
@@ -212,7 +216,7 @@ fn withdrawal_does_not_search_all_holds() {
     };
     for identity in 0..u128::from(MOST_HOLDS) {
         let life_us = 1_000_000 + u64::try_from(identity).unwrap();
-        assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity }).done);
+        assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity: identity_of(identity, 1) }).done);
     }
     let spent = |hold: StoredHold| {
         let mut connection = server.connection();
@@ -242,6 +246,7 @@ fn peeks_do_not_search_ended_holds_again() {
     };
     for identity in 0..u128::from(MOST_HOLDS) {
         let life_us = if identity == 0 { 600_000_000 } else { 1_000_000 };
+        let identity = identity_of(identity, 1);
         assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity }, START_US).done);
     }
     let mut connection = server.connection();

@@ -39,12 +39,28 @@ impl HoldKind {
     }
 }
 
+/// The bits of an identity that are the units of the hold. A server finds a hold by its identity, and reads its units there.
+const UNIT_BITS: u32 = 56;
+
 /// A hold as a server stores it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StoredHold {
+    /// The end that the caller expects. A renewal whose answer was lost can have moved it.
     pub end_us: u64,
-    /// Bits that no other hold has.
+    /// Bits that no other hold of the key has: 72 that cannot be guessed, and the [units](identity_of).
     pub identity: u128,
+}
+
+/// Returns the identity of a hold of these units, from bits that no other hold has.
+pub const fn identity_of(random: u128, units: u64) -> u128 {
+    // No key can hold more.
+    let units = if units > MOST_HELD { MOST_HELD } else { units };
+    random << UNIT_BITS | units as u128
+}
+
+/// Returns the units of the hold with this identity.
+pub(super) fn units_of(identity: u128) -> u64 {
+    u64::try_from(identity & ((1 << UNIT_BITS) - 1)).unwrap_or(MOST_HELD)
 }
 
 impl StoredHold {
@@ -59,12 +75,13 @@ pub enum HoldQuestion {
     Check { cost: u64 },
     /// Returns the state.
     Peek { cost: u64 },
-    /// Holds the units until the server's time plus `life_us`, if there is room.
+    /// Holds the units until the server's time plus `life_us`, if there is room. They are also in the
+    /// [identity](identity_of).
     Hold { units: u64, life_us: u64, identity: u128 },
     /// Removes the hold, and charges the units, even if they exceed a limit. If the hold is not there, charges them only
     /// if its end has passed.
     Commit { hold: StoredHold, units: u64 },
-    /// Removes the hold. If its end is 0, finds it by its identity.
+    /// Removes the hold.
     Release { hold: StoredHold },
     /// Lets the hold end later, at the server's time plus `life_us`.
     Renew { hold: StoredHold, life_us: u64 },

@@ -17,6 +17,9 @@
 //! *Bounded work.* A key has at most 4,096 holds. Each hold is removed once, so a step removes at most that many,
 //! and few on average. Everything else that a step does takes O(log holds).
 //!
+//! *Found by its identity.* An identity has the units of its hold, so it is the member of the sorted set, and its score is the
+//! end. A call finds a hold without its end: after a hold whose answer was lost, and after a renewal whose answer was lost.
+//!
 //! *Settled once.* A hold is removed in the step that settles it. A commit or a release whose hold is not there before its
 //! end changes nothing, so a call whose answer was lost can be repeated. A commit after the end charges the units.
 //!
@@ -29,5 +32,7 @@ pub(crate) mod script;
 
 #[cfg(tollgate_simulation)]
 pub use self::call::MOST_HOLDS;
-pub use self::call::{HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, StoredHold};
+pub use self::call::{
+    HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, StoredHold, identity_of,
+};
 pub use self::model::HoldState;

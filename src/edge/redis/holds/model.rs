@@ -1,14 +1,14 @@
 //! What a server stores and answers, in Rust. `holds.lua` does the same on a server; tests compare the two.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use super::call::{HoldCall, HoldQuestion, HoldReply, MOST_HOLDS, StoredHold};
+use super::call::{HoldCall, HoldQuestion, HoldReply, MOST_HOLDS, StoredHold, units_of};
 use crate::edge::redis::protocol::{EXACT, Question, Reply};
 
-/// The holds of one key, and their units.
+/// The holds of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct HoldState {
-    holds: BTreeMap<StoredHold, u64>,
+    holds: BTreeSet<StoredHold>,
 }
 
 /// Charges nothing, but moves states back from the future as every call except a peek does.
@@ -42,18 +42,13 @@ impl HoldState {
         let end_us = |life_us: u64| now_us.saturating_add(life_us).min(EXACT - 1);
         let mut done = false;
         match call.ask {
-            HoldQuestion::Release { hold: StoredHold { end_us: 0, identity } } => {
-                let before = self.holds.len();
-                self.holds.retain(|hold, _| hold.identity != identity);
-                done = self.holds.len() < before;
-            }
             HoldQuestion::Commit { hold, .. } | HoldQuestion::Release { hold } => {
-                done = self.holds.remove(&hold).is_some();
+                done = self.remove(hold.identity)
             }
-            HoldQuestion::Renew { hold, life_us } => {
-                if let Some(units) = self.holds.remove(&hold) {
-                    self.holds.insert(StoredHold { end_us: end_us(life_us), ..hold }, units);
-                    done = true;
+            HoldQuestion::Renew { hold: StoredHold { identity, .. }, life_us } => {
+                done = self.remove(identity);
+                if done {
+                    self.holds.insert(StoredHold { end_us: end_us(life_us), identity });
                 }
             }
             _ => {}
@@ -66,7 +61,7 @@ impl HoldState {
                 if units <= left && (self.holds.len() as u64) < MOST_HOLDS =>
             {
                 done = true;
-                self.holds.insert(StoredHold { end_us: end_us(life_us), identity }, units);
+                self.holds.insert(StoredHold { end_us: end_us(life_us), identity });
                 limits(HEAL)
             }
             HoldQuestion::Commit { hold, units } if done || hold.end_us <= now_us => {
@@ -81,18 +76,24 @@ impl HoldState {
                 limits(HEAL)
             }
         };
-        let [first_us, last_us] = [self.holds.first_key_value(), self.holds.last_key_value()]
-            .map(|hold| hold.map_or(0, |(hold, _)| hold.end_us));
+        let [first_us, last_us] =
+            [self.holds.first(), self.holds.last()].map(|hold| hold.map_or(0, |hold| hold.end_us));
         HoldReply { done, held: self.held(), first_us, last_us, limits }
     }
 
     /// Returns whether the key has no hold, except holds that have ended.
     pub(crate) fn is_over(&self, now_us: u64) -> bool {
-        self.holds.last_key_value().is_none_or(|(last, _)| last.end_us <= now_us)
+        self.holds.last().is_none_or(|last| last.end_us <= now_us)
     }
 
     fn held(&self) -> u64 {
-        self.holds.values().sum()
+        self.holds.iter().map(|hold| units_of(hold.identity)).sum()
+    }
+
+    /// Removes the hold with this identity, whatever its end is. Returns whether it was there.
+    fn remove(&mut self, identity: u128) -> bool {
+        let found = self.holds.iter().find(|hold| hold.identity == identity).copied();
+        found.is_some_and(|found| self.holds.remove(&found))
     }
 
     /// The units left in all limits, and in the number of units that the key can hold.

@@ -14,7 +14,7 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::edge::redis::client::{Connected, OnDrop};
 use crate::edge::redis::guard::{Guard, Passage};
 use crate::edge::redis::holds::{
-    HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, StoredHold,
+    HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, StoredHold, identity_of,
 };
 use crate::edge::redis::protocol::{Error, ErrorKind, Plan, Question};
 use crate::store::HoldId;
@@ -113,7 +113,7 @@ impl HoldDispatch {
         units: u64,
         life: Duration,
     ) -> Result<(HoldReply, HoldId), Error> {
-        let (identity, life_us) = (self.ids.next(), micros(life));
+        let (identity, life_us) = (identity_of(self.ids.next(), units), micros(life));
         let (runtime, unknown_end) = (Handle::try_current().ok(), HoldId::new(0, identity));
         let lost = OnDrop::new(|| self.release_later(runtime.as_ref(), key.into(), unknown_end, life));
         let answer = self.ask(key, HoldQuestion::Hold { units, life_us, identity }).await;

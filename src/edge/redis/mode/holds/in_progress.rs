@@ -304,7 +304,8 @@ impl SharedPermit {
     /// Returns `true` without a call if the server did not begin the request.
     ///
     /// # Errors
-    /// Returns an error if the server does not answer. The request may then end at its previous end.
+    /// Returns an error if the server does not answer. The request may then end at its previous end, or a life from now. The
+    /// call can be repeated, and the permit ends the request in both cases.
     pub async fn renew(&mut self) -> Result<bool, Error> {
         let Some(Inside { entered: Entered::Server, limiter, key, .. }) = &self.inside else {
             return Ok(true);

@@ -3,30 +3,26 @@
 --
 -- KEYS  after the states of the limits: the holds of the key
 -- ARGV  after the limits: the most units that the key can hold; the most holds; an identity; and the life of a new hold, or
---       the end of the hold with this identity, or 0
+--       the end that the caller expects of the hold with this identity, or 0
 -- Reply units granted, time; 1 if the hold was taken or found; the units held; the first and the last end, or 0; then the
 --       numbers of each limit
 --
--- The holds are a sorted set. A hold is its identity (16 bytes) and its units (8 bytes), and its score is its end. The empty
--- text comes first: its score is the sum of the units of all holds, negative.
+-- The holds are a sorted set. A hold is its identity (16 bytes, and the last 7 of them are its units), and its score is its
+-- end. So a caller that knows an identity finds the hold at once, whatever its end is. The empty text comes first: its score
+-- is the sum of the units of all holds, negative.
 local book, identity, span = KEYS[count + 1], argv[#argv - 1], argv[#argv] + 0
+local function size(hold) return struct.unpack('>I7', hold, 10) end
 local sum, held, ended, found, taken, done = call('ZSCORE', book, ''), 0, {}, nil, nil, 0
 if sum then
   held, ended = -sum, call('ZRANGEBYSCORE', book, '(0', now)
   for i = 1, #ended do
-    if #ended[i] ~= 24 then return redis.error_reply(ours) end
-    held = held - struct.unpack('>I8', ended[i], 17)
+    if #ended[i] ~= 16 then return redis.error_reply(ours) end
+    held = held - size(ended[i])
   end
   if ask == 'commit' or ask == 'release' or ask == 'renew' then
-    local from, to = argv[#argv], argv[#argv]
-    -- If the caller does not know the end, it releases the hold by its identity alone.
-    if span == 0 and ask == 'release' then from, to = string.format('(%.0f', now), '+inf' end
-    local same = {}
-    if to == '+inf' or span > now then same = call('ZRANGEBYSCORE', book, from, to) end
-    for i = 1, #same do
-      if string.sub(same[i], 1, 16) == identity then found, done = same[i], 1 end
-    end
-    if found and ask ~= 'renew' then held = held - struct.unpack('>I8', found, 17) end
+    local ends = call('ZSCORE', book, identity)
+    if ends and ends + 0 > now then found, done = identity, 1 end
+    if found and ask ~= 'renew' then held = held - size(found) end
   end
 end
 left = max(0, min(left, argv[#argv - 3] + 0) - held)
@@ -38,7 +34,7 @@ if ask == 'commit' then
 elseif ask == 'check' and a <= left then
   units = a
 elseif ask == 'hold' and a <= left and call('ZCARD', book) - #ended <= argv[#argv - 2] + 0 then
-  taken, done, held = identity .. struct.pack('>I8', a), 1, held + a
+  taken, done, held = identity, 1, held + a
 elseif ask == 'check' or ask == 'hold' or ask == 'peek' then
   cost = a + held
 end
