@@ -47,10 +47,13 @@ if ask ~= 'peek' and (taken or found or #ended > 0) then
   end
   local alone = 0
   if sum then alone = 1 end
-  if call('ZCARD', book) > alone then call('ZADD', book, -held, '') else call('DEL', book) end
-  if done == 1 and (taken or ask == 'renew') then
-    local lives = ceil(life / 1000) + margin
-    if call('PTTL', book) < lives then call('PEXPIRE', book, lives) end
+  if call('ZCARD', book) > alone then
+    call('ZADD', book, -held, '')
+    -- The key expires with its last hold, also if a longer hold was released.
+    local final = call('ZRANGE', book, -1, -1, 'WITHSCORES')[2]
+    call('PEXPIRE', book, ceil((final - now) / 1000) + margin)
+  else
+    call('DEL', book)
   end
   ended = {}
 end
