@@ -178,7 +178,9 @@ impl HoldDispatch {
         let wanted = if outcome == Outcome::Denied { cost } else { u64::from(remaining == 0) };
         let of_limits = is_limited.then(|| self.plan.peeked(limits, wanted.saturating_add(held), at));
         let refilled_ns = of_limits.filter(|of| of.outcome() == Outcome::Denied).map(|of| of.retry_ns());
-        let ended_ns = (held > 0).then(|| until_ns(first_us));
+        // Without held units, the end of a hold makes room only if the key has as many holds as it can.
+        let is_full = outcome == Outcome::Denied && first_us > 0 && refilled_ns.is_none();
+        let ended_ns = (held > 0 || is_full).then(|| until_ns(first_us));
         let facts = Facts::Plain {
             remaining,
             retry_ns: refilled_ns.into_iter().chain(ended_ns).min().unwrap_or(0),
