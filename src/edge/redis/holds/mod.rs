@@ -14,7 +14,7 @@
 //! *An ended hold counts nowhere.* Each step first leaves out the holds whose end has passed, by the server's clock. Then
 //! it decides. No step needs the holder, and the whole key expires after its last hold.
 //!
-//! *Bounded work.* A key has at most 4,096 holds. Each hold is removed once, so a step removes at most that many,
+//! *Bounded work.* A key has at most 4,096 holds. Each hold is removed once, by the next step, also by a peek. So a step removes at most that many,
 //! and few on average. Everything else that a step does takes O(log holds).
 //!
 //! *Found by its identity.* An identity has the units of its hold, so it is the member of the sorted set, and its score is the

@@ -23,13 +23,8 @@ impl HoldState {
         limits: &mut impl FnMut(Question) -> Reply,
     ) -> HoldReply {
         let holds = self.holds.clone().split_off(&StoredHold { end_us: now_us + 1, identity: 0 });
-        let mut present = Self { holds };
-        let reply = present.answer_present(call, now_us, limits);
-        // A peek writes nothing: if time steps back, the holds that had ended count again.
-        if !matches!(call.ask, HoldQuestion::Peek { .. }) {
-            *self = present;
-        }
-        reply
+        *self = Self { holds };
+        self.answer_present(call, now_us, limits)
     }
 
     /// Answers a call, without the holds that have ended.

@@ -38,7 +38,7 @@ elseif ask == 'hold' and a <= left and call('ZCARD', book) - #ended <= argv[#arg
 elseif ask == 'check' or ask == 'hold' or ask == 'peek' then
   cost = a + held
 end
-if ask ~= 'peek' and (taken or found or #ended > 0) then
+if taken or found or #ended > 0 then
   if #ended > 0 then call('ZREMRANGEBYSCORE', book, '(0', now) end
   if found and ask ~= 'renew' then
     call('ZREM', book, found)
@@ -55,5 +55,4 @@ if ask ~= 'peek' and (taken or found or #ended > 0) then
   else
     call('DEL', book)
   end
-  ended = {}
 end
