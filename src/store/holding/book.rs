@@ -188,6 +188,16 @@ impl<C> HoldBook<C> {
         })
     }
 
+    /// Gives a hold another identity, and so another end, in one step. Returns whether it was here.
+    #[allow(dead_code, reason = "requests in progress on Redis use it")]
+    pub(crate) fn renew(&self, hash: u64, (id, later): (HoldId, HoldId)) -> bool {
+        self.shard(hash).with(|held| {
+            let Some(hold) = held.remove(hash, id) else { return false };
+            held.insert(hash, later, Held { paid_ns: later.end_ns(), ..hold });
+            true
+        })
+    }
+
     /// Removes the hold of the key that ends first, so that the caller settles it.
     #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn take_first(&self, hash: u64) -> Option<(HoldId, Held<C>)> {

@@ -155,7 +155,7 @@ impl InProgressLimiter {
             return Err(answer);
         }
         let id = entered.as_ref().map_or_else(|| dispatch.unknown_id(), Permit::id);
-        Ok(self.permit(key, id, answer, Entered::Here { _permit: entered }))
+        Ok(self.permit(key, id, answer, Entered::Here { permit: entered }))
     }
 
     fn permit(&self, key: &[u8], id: HoldId, answer: Answer, entered: Entered) -> SharedPermit {
@@ -274,7 +274,7 @@ enum Entered {
     /// The server counts the request.
     Server,
     /// This process admitted the request alone, and counts it if it has a permit.
-    Here { _permit: Option<Permit> },
+    Here { permit: Option<Permit> },
 }
 
 impl SharedPermit {
@@ -301,16 +301,20 @@ impl SharedPermit {
     /// stream, and renew it well before the end of its life. Changes the [identity](Self::id). Returns whether the request
     /// was in progress.
     ///
-    /// Returns `true` without a call if the server did not begin the request.
+    /// If the server did not begin the request, renews it in this process, without a call. Returns `true` if nothing counts it.
     ///
     /// # Errors
     /// Returns an error if the server does not answer. The request may then end at its previous end, or a life from now. The
     /// call can be repeated, and the permit ends the request in both cases.
     pub async fn renew(&mut self) -> Result<bool, Error> {
-        let Some(Inside { entered: Entered::Server, limiter, key, .. }) = &self.inside else {
-            return Ok(true);
-        };
-        let Entrance { dispatch, life, .. } = &*limiter.0;
+        let Some(Inside { entered, limiter, key, .. }) = &mut self.inside else { return Ok(true) };
+        let Entrance { dispatch, life, local } = &*limiter.0;
+        if let Entered::Here { permit } = entered {
+            let Some((permit, local)) = permit.as_mut().zip(local.get()) else { return Ok(true) };
+            let was_there = local.renew(permit);
+            self.id = permit.id();
+            return Ok(was_there);
+        }
         let (hold, life_us) = (stored(self.id), micros(*life));
         let reply = dispatch.ask(key, HoldQuestion::Renew { hold, life_us }).await?;
         if reply.done {
@@ -335,7 +339,7 @@ impl SharedPermit {
 
     /// Leaves the request to a caller that knows its identity. Otherwise it ends with its life.
     pub fn detach(mut self) -> HoldId {
-        if let Some(Inside { entered: Entered::Here { _permit: Some(permit) }, .. }) = self.inside.take() {
+        if let Some(Inside { entered: Entered::Here { permit: Some(permit) }, .. }) = self.inside.take() {
             let _ = permit.detach();
         }
         self.id
