@@ -15,6 +15,7 @@ mod harness;
 mod holds;
 mod kinds;
 mod lease;
+mod lost_holds;
 #[cfg(feature = "watch")]
 #[path = "../common/one_rule.rs"]
 mod one_rule;

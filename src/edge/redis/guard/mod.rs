@@ -23,9 +23,9 @@
 //! can open the breaker. A probe that is dropped, early or late, opens the breaker again for a pause of the same
 //! length.
 //!
-//! *Releases.* A call that ends a hold is sent although the breaker is open: each open breaker leaves holds behind, and
-//! nobody else ends them. Such a call reports its result only if the breaker permitted it. So it is never more than the calls
-//! that were in flight, and the permits that are dropped.
+//! *Releases.* A call that ends a hold in the background is sent although the breaker is open, because no other call ends
+//! the hold. It reports its result only if the breaker permitted it. Such calls are few: one for each call that was in flight,
+//! and for each permit that is dropped. Pauses between their repetitions grow.
 //!
 //! *Several servers.* Each server of a [set](crate::edge::redis::Shards) has its own breakers and counts.
 //!
@@ -387,7 +387,7 @@ struct GuardedCall<'g> {
     guard: &'g Guard,
     server: &'g ServerGuard,
     circuit: &'g Circuit,
-    /// `None` if the breaker is open, and the call is sent nevertheless.
+    /// `None` if the breaker is open, and the call is sent past it.
     permit: Option<Permit>,
     began_ns: u64,
     landed: bool,

@@ -38,7 +38,7 @@ impl HoldState {
         let mut done = false;
         match call.ask {
             HoldQuestion::Commit { hold, .. } | HoldQuestion::Release { hold } => {
-                done = self.remove(hold.identity)
+                done = self.remove(hold.identity);
             }
             HoldQuestion::Renew { hold: StoredHold { identity, .. }, life_us } => {
                 done = self.remove(identity);

@@ -1,0 +1,118 @@
+//! Holds and requests in progress whose answers are lost, and permits that are dropped while the breaker is open: none counts for the
+//! rest of its life.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+use std::time::{Duration, Instant};
+
+use tollgate::redis::{Breaker, Client, DecidedBy, OnFailure};
+use tollgate_testing::redis::Server;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A caller that stops waiting, and a call without an answer in time, leave no request in progress.
+#[tokio::test]
+async fn lost_answers_are_withdrawn() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 1).breaker(Breaker::new(u32::MAX, Duration::ZERO));
+    let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
+    let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
+    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    for _ in 0..3 {
+        server.pause();
+        let stopped = tokio::time::timeout(Duration::from_millis(100), patient.try_enter("a", 1)).await;
+        assert!(stopped.is_err());
+        assert_eq!(hasty.try_enter("b", 1).await.unwrap_err().by(), DecidedBy::Closed);
+        server.resume();
+        let began = Instant::now();
+        for key in ["a", "b"] {
+            while patient.current(key).await.map_or(true, |units| units > 0) {
+                assert!(began.elapsed() < PATIENCE, "{key} is in progress for the rest of its life");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+}
+
+/// An answer to a renewal that is lost does not keep the request in progress after its permit is dropped.
+#[tokio::test]
+async fn lost_renewal_does_not_outlive_its_permit() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 1).breaker(Breaker::new(u32::MAX, Duration::ZERO));
+    let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
+    let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
+    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    let mut permit = loop {
+        if let Ok(permit) = hasty.try_enter("a", 1).await {
+            break permit;
+        }
+    };
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    server.pause();
+    assert!(permit.renew().await.is_err(), "no answer in time");
+    server.resume();
+    assert_eq!(patient.current("a").await.unwrap(), 1);
+    assert!(permit.renew().await.unwrap(), "the request is in progress");
+    drop(permit);
+    let began = Instant::now();
+    while patient.current("a").await.unwrap() > 0 {
+        assert!(began.elapsed() < seconds(5), "the request is in progress for the rest of its life");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A short stall of the server leaves no request in progress, also if the breaker opens.
+#[tokio::test]
+async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 20).on_failure(OnFailure::Closed);
+    let patient = build().timeout(PATIENCE).build().unwrap();
+    let usual = build().timeout(Duration::from_millis(200)).build().unwrap();
+    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    assert!(usual.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    server.pause();
+    let enters = (0..20).map(|_| usual.try_enter("a", 1));
+    let entered = futures_util::future::join_all(enters).await;
+    assert!(entered.iter().all(Result::is_err));
+    server.resume();
+    let began = Instant::now();
+    while patient.current("a").await.unwrap() > 0 {
+        let units = patient.current("a").await.unwrap();
+        assert!(began.elapsed() < seconds(5), "{units} units are in progress for the rest of their lives");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A permit that is dropped ends its request, also while the breaker is open.
+#[tokio::test]
+async fn permits_dropped_while_the_breaker_is_open_end() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 20).on_failure(OnFailure::Closed);
+    let patient = build().timeout(PATIENCE).build().unwrap();
+    let usual = build().timeout(Duration::from_millis(200)).build().unwrap();
+    let mut permits = Vec::new();
+    for _ in 0..5 {
+        permits.push(usual.try_enter("a", 1).await.unwrap());
+    }
+    server.pause();
+    for _ in 0..20 {
+        assert!(usual.try_enter("b", 1).await.is_err());
+    }
+    // The requests end during the stall.
+    drop(permits);
+    server.resume();
+    let began = Instant::now();
+    while patient.current("a").await.unwrap() > 0 {
+        let units = patient.current("a").await.unwrap();
+        assert!(began.elapsed() < seconds(5), "{units} units are in progress for the rest of their lives");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
