@@ -116,3 +116,28 @@ async fn permits_dropped_while_the_breaker_is_open_end() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
+
+/// A release that no server answers is repeated only for the life of the hold. No task stays.
+#[tokio::test]
+async fn releases_without_an_answer_stop_with_the_life() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let exports = client.in_progress("exports", 1).life(seconds(1)).timeout(Duration::from_millis(300));
+    let exports = exports.on_failure(OnFailure::Closed).build().unwrap();
+    let permit = loop {
+        if let Ok(permit) = exports.try_enter("a", 1).await {
+            break permit;
+        }
+    };
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    server.pause();
+    drop(permit);
+    assert_eq!(tasks(), before + 1);
+    let began = Instant::now();
+    while tasks() > before {
+        assert!(began.elapsed() < PATIENCE, "the release is repeated for ever");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    server.resume();
+}

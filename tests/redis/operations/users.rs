@@ -14,18 +14,8 @@ const EVERY_MODE: [&str; 5] = ["eval", "evalsha", "get", "set", "time"];
 /// The commands that write-back also needs.
 const WRITE_BACK: [&str; 5] = ["hdel", "hget", "hgetall", "hset", "pexpire"];
 /// The commands that holds and requests in progress also need.
-const HOLDS: [&str; 10] = [
-    "zadd",
-    "zcard",
-    "zrange",
-    "zrangebyscore",
-    "zrem",
-    "zremrangebyscore",
-    "zscore",
-    "del",
-    "pttl",
-    "pexpire",
-];
+const HOLDS: [&str; 9] =
+    ["zadd", "zcard", "zrange", "zrangebyscore", "zrem", "zremrangebyscore", "zscore", "del", "pexpire"];
 /// The commands that a Cluster also needs.
 const CLUSTER: [&str; 2] = ["cluster|slots", "asking"];
 
