@@ -328,7 +328,7 @@ impl<L: Limit<X::Key, Ruling: Settles>, X: KeyExtractor, M> RateLimitLayer<L, X,
     /// Charges the cost that a function finds in the header fields of the response, or otherwise in its trailers,
     /// instead of the estimate that is held. Replaces [`RateLimitLayer::settle_by_header`].
     ///
-    /// A cost in the header fields is charged when the response begins.
+    /// A cost in the header fields is charged when the response begins; with rules, when its body has ended.
     #[must_use]
     pub fn settle_by(self, cost: impl Fn(&HeaderMap) -> Option<u64> + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.options.settle_by.fields = Some(Arc::new(cost)))
