@@ -137,3 +137,11 @@ fn remedy_of_hold_in_redis_names_a_type() {
         "{problems:?}"
     );
 }
+
+#[test]
+fn files_that_count_first_have_no_holds() {
+    for text in [&format!("{TEN}, hold: {{}}"), "in_progress: 4"] {
+        let file = limit(text).replace("tollgate: {}", "tollgate: { charging: count-first }");
+        refused(&file, &[&["cannot be used with charging: count-first", "use charging: all-or-nothing"]]);
+    }
+}

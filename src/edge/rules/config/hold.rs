@@ -7,7 +7,7 @@ use super::checker::Checker;
 use super::keys::{MapFields, MapKind};
 use super::node::FileNode;
 use crate::algorithm::LimitKind;
-use crate::edge::rules::rule::{Amount, MILLION, RuleHold, Store};
+use crate::edge::rules::rule::{Amount, Charging, MILLION, RuleHold, Store};
 
 /// The life of a hold, if the file sets none.
 const HOLD_LIFE: Duration = Duration::from_secs(60);
@@ -18,6 +18,7 @@ impl Checker {
     /// Reads the `hold` of a limit. A bad value is reported.
     pub(super) fn hold(&mut self, fields: &MapFields<'_, '_>, limit: &Amount) -> Option<Box<RuleHold>> {
         let node = fields.get("hold")?;
+        self.reject_count_first(fields, "hold");
         let refused = match limit {
             Amount::Limited { store: Some(Store::Redis(_)), .. } => Some((
                 "a limit that processes share has no holds in rules",
@@ -36,6 +37,14 @@ impl Checker {
             self.wrong(fields, "hold", message, remedy);
         }
         None
+    }
+
+    /// Reports units that requests hold in a file that charges denied requests first.
+    fn reject_count_first(&mut self, fields: &MapFields<'_, '_>, key: &str) {
+        if self.settings.charging == Some(Charging::CountFirst) {
+            let message = "cannot be used with charging: count-first: a denied request would hold units";
+            self.wrong(fields, key, message, "use charging: all-or-nothing or count-denials");
+        }
     }
 
     fn hold_of(&mut self, node: &FileNode, above: &MapFields<'_, '_>, limit: u64) -> Option<Box<RuleHold>> {
@@ -72,6 +81,7 @@ impl Checker {
             let remedy = "write it in a file without store: redis, or use redis::InProgressLimiter in code";
             self.wrong(fields, "in_progress", message, remedy);
         }
+        self.reject_count_first(fields, "in_progress");
         let (mut life, mut units) = (PROGRESS_LIFE, None);
         if let Some(node) = fields.get("hold") {
             let path = fields.path.key("hold");
