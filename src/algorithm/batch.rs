@@ -381,7 +381,7 @@ impl Stepper for Batch {
 
     const CAN_REFUND: bool = true;
 
-    /// StoreBase up to `units` of a charge, if the current period is still the period of the charge. (After a boundary,
+    /// Refunds up to `units` of a charge, if the current period is still the period of the charge. (After a boundary,
     /// a whole batch has already been returned.)
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;

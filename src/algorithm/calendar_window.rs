@@ -292,7 +292,7 @@ impl Stepper for CalendarWindow {
 
     const CAN_REFUND: bool = true;
 
-    /// StoreBase up to `units` of a charge, if its period is the current one.
+    /// Refunds up to `units` of a charge, if its period is the current one.
     fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
         let &Facts::Batch { batch: u64::MAX, to_boundary_ns, .. } = charge.facts() else { return None };

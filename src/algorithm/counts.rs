@@ -160,7 +160,7 @@ impl WindowCounts {
         if cost < room { cost } else { room }
     }
 
-    /// StoreBase up to `units` that were counted in the window `index`, if it is still the head's window. (Counts in the
+    /// Refunds up to `units` that were counted in the window `index`, if it is still the head's window. (Counts in the
     /// ring only grow.)
     pub(super) fn refund(&self, head: u64, index: u64, units: u64) -> Option<Refunded> {
         let (stored, count) = self.split.unpack(head);

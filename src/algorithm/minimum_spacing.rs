@@ -115,7 +115,7 @@ impl Stepper for MinimumSpacing {
 
     const CAN_REFUND: bool = true;
 
-    /// StoreBase a whole event, if it was the last one.
+    /// Refunds a whole event, if it was the last one.
     fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
 

@@ -304,7 +304,7 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
 
     const CAN_REFUND: bool = !QUEUED;
 
-    /// StoreBase the unpaid part of up to `units` of a charge. All time since the charge's turn counts as payment of this
+    /// Refunds the unpaid part of up to `units` of a charge. All time since the charge's turn counts as payment of this
     /// charge, and the refund takes the charge's last units.
     ///
     /// The time does not count as payment of earlier charges. Earlier charges may have been refunded since, and then

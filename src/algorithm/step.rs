@@ -301,7 +301,7 @@ pub trait Stepper {
     /// Whether a charge can be refunded after later charges; in a queue only the last charge can.
     const CAN_REFUND: bool = false;
 
-    /// StoreBase the unpaid part of a charge. Returns `None` if the charge is paid.
+    /// Refunds the unpaid part of a charge. Returns `None` if the charge is paid.
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let _ = (head, read, refund);
         None

@@ -163,7 +163,7 @@ macro_rules! charges {
                 self.apply(&(), Operation::Force, cost)
             }
 
-            /// StoreBase the part of a charge that is still owed. Returns the number of refunded units; the last one may
+            /// Refunds the part of a charge that is still owed. Returns the number of refunded units; the last one may
             /// be refunded only in part. Refund each charge once.
             ///
             /// Units that time has already paid are not refunded. Time pays each charge from the moment of the charge,
@@ -185,7 +185,7 @@ macro_rules! charges {
                 self.refund_n(charge, charge.cost())
             }
 
-            /// StoreBase up to `units` of a charge; see [`RateLimiter::refund`].
+            /// Refunds up to `units` of a charge; see [`RateLimiter::refund`].
             pub fn refund_n(&self, charge: &Decision, units: u64) -> u64 {
                 self.refund_key(&(), charge, units)
             }

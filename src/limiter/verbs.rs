@@ -72,7 +72,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.apply(key, Operation::Force, cost)
     }
 
-    /// StoreBase the part of a charge that the key still owes: for work that was not done. Returns the number of
+    /// Refunds the part of a charge that the key still owes: for work that was not done. Returns the number of
     /// refunded units; the last one may be refunded only in part.
     ///
     /// Units that time has already paid are not refunded. The admitted units, without the refunded ones, therefore stay
@@ -118,7 +118,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.refund_n(key, charge, charge.cost())
     }
 
-    /// StoreBase up to `units` of a charge; see [`RateLimiter::refund`].
+    /// Refunds up to `units` of a charge; see [`RateLimiter::refund`].
     pub fn refund_n<Q: ?Sized>(&self, key: &Q, charge: &Decision, units: u64) -> u64
     where
         S: Store<Q>,

@@ -174,7 +174,7 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
         self.judge(ahead, at.now_ns, cost)
     }
 
-    /// StoreBase the unpaid part of a charge; `reference` is the one at the refund's time. Returns `None` if the charge
+    /// Refunds the unpaid part of a charge; `reference` is the one at the refund's time. Returns `None` if the charge
     /// is paid.
     fn refund(&self, ahead: u64, reference: u64, refund: &Refund<'_>) -> Option<Moved>;
 

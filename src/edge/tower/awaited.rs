@@ -46,7 +46,7 @@ pub trait AwaitedLimit<K: ?Sized>: Send + Sync + 'static {
     /// implementation must limit its own waiting time, because the request waits for it.
     fn check(&self, key: &K, cost: u64) -> impl Future<Output = Self::Ruling> + Send;
 
-    /// StoreBase an admitted request as far as possible. The layer calls this at most once for a ruling, with the
+    /// Refunds an admitted request as far as possible. The layer calls this at most once for a ruling, with the
     /// ruling's key. The response waits for it.
     fn refund(&self, key: &K, ruling: &Self::Ruling) -> impl Future<Output = ()> + Send;
 

@@ -196,7 +196,7 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
         self.with(|settings| settings.options.refund = Some(Arc::new(refund)))
     }
 
-    /// StoreBase the charge if the inner service returns an error instead of a response. Default: no refund, because
+    /// Refunds the charge if the inner service returns an error instead of a response. Default: no refund, because
     /// clients can make some services fail.
     #[must_use]
     pub fn refund_errors(self, refund_errors: bool) -> Self {

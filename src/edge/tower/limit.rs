@@ -66,7 +66,7 @@ pub trait Limit<K: ?Sized>: Send + Sync + 'static {
     /// for long: it runs on the server's own threads.
     fn check(&self, key: &K, cost: u64) -> Self::Ruling;
 
-    /// StoreBase an admitted request as far as possible. The layer calls this at most once for a ruling, with the
+    /// Refunds an admitted request as far as possible. The layer calls this at most once for a ruling, with the
     /// ruling's key.
     fn refund(&self, key: &K, ruling: &Self::Ruling);
 

@@ -175,7 +175,7 @@ pub trait Decide<M, X: KeyExtractor, S: Service<Request<B>>, B>: Sized {
         request: Request<B>,
     ) -> Self::Deciding;
 
-    /// StoreBase the charge and returns the result. If the refund must be awaited, the result returns after it.
+    /// Refunds the charge and returns the result. If the refund must be awaited, the result returns after it.
     fn refund(
         pending: Pending<Self, X, Self::Ruling>,
         answered: Answered<S::Response, S::Error>,

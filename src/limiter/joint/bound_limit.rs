@@ -76,7 +76,7 @@ pub trait ErasedLimit {
     fn block(&self, at: CheckTime, denial: Decision) -> Decision;
     /// Decides and charges nothing.
     fn peek(&self, at: CheckTime) -> Decision;
-    /// StoreBase a charge.
+    /// Refunds a charge.
     fn refund(&self, at: CheckTime, charge: &Decision);
     /// Returns whether charges can be refunded.
     fn can_refund(&self) -> bool;

@@ -48,7 +48,7 @@ pub trait LimitSet {
         JointDecision::of(self.names(), self.answers(|_, limit| limit.peek(at)))
     }
 
-    /// StoreBase the charges.
+    /// Refunds the charges.
     fn refund(&self, at: CheckTime, charges: &[Decision]) {
         for (limit, charge) in self.each().zip(charges) {
             limit.refund(at, charge);

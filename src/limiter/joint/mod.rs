@@ -135,7 +135,7 @@ impl<L: Limits> AllOf<L> {
         self.limits.peek(self.time())
     }
 
-    /// StoreBase all charges of a decision of the same limits, as [`RateLimiter::refund`](crate::RateLimiter::refund)
+    /// Refunds all charges of a decision of the same limits, as [`RateLimiter::refund`](crate::RateLimiter::refund)
     /// does for each.
     pub fn refund(self, charge: &JointDecision<L::Decisions>) {
         if charge.is_allowed() {

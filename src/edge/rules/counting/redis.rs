@@ -272,7 +272,7 @@ impl SharedLimiter {
         !matches!(self.limiter, ModeLimiter::WriteBack(_))
     }
 
-    /// StoreBase a charge as far as possible. If the server does not answer, the charge stays there.
+    /// Refunds a charge as far as possible. If the server does not answer, the charge stays there.
     pub(crate) async fn refund(&self, key: &str, charge: SharedDecision, wait: Wait) {
         let answer = charge.by.answer(charge.decision);
         match &self.limiter {

@@ -447,7 +447,7 @@ impl<'r> RequestCheck<'r> {
         self.rules.iter().any(|check| check.effect.is_charged)
     }
 
-    /// StoreBase the charges to counters of this process.
+    /// Refunds the charges to counters of this process.
     #[cold]
     pub(super) fn refund_here(&mut self, when: CheckTime) {
         for (check, decided) in self.each(|_| true).filter(|(check, _)| !check.counted.is_shared()) {

@@ -1,4 +1,4 @@
-//! StoreBase of the charges of an answer, and refunds without an answer.
+//! Refunds of the charges of an answer, and refunds without an answer.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ pub(super) struct Refund<'a> {
 }
 
 impl<C: Clock> Rules<C> {
-    /// StoreBase the charges of an answer as far as possible, as [`AllOf::refund`](crate::joint::AllOf::refund) does. Pass the
+    /// Refunds the charges of an answer as far as possible, as [`AllOf::refund`](crate::joint::AllOf::refund) does. Pass the
     /// request's descriptors. Rules that count first, and rules that have changed since the check, do not refund.
     ///
     /// A shared rule in the mode `atomic` refunds only through a `BlockingClient`, which waits, or with `refund_async`.
@@ -74,7 +74,7 @@ impl<C: Clock> Rules<C> {
         refunds
     }
 
-    /// StoreBase units to all rules that apply to these descriptors, without the answer that charged them. A
+    /// Refunds units to all rules that apply to these descriptors, without the answer that charged them. A
     /// descriptor's own cost has precedence over `hits`.
     ///
     /// No rule gets back more than is in use. Every caller can free the units of every key, so offer this only to
@@ -131,7 +131,7 @@ impl<C: Clock> Rules<C> {
     }
 }
 
-/// StoreBase the cost of a request that this rule did not charge now.
+/// Refunds the cost of a request that this rule did not charge now.
 fn refund_cost(check: &RuleCheck<'_>, domain: &ActiveDomain, when: CheckTime) {
     match check.counted {
         // A known value stays known, so its unit is not returned.

@@ -66,7 +66,7 @@ pub(super) trait Asker {
     /// Keeps all charges: the decision is final.
     fn keep(&mut self) {}
 
-    /// StoreBase all charges that were not kept: the caller no longer waits.
+    /// Refunds all charges that were not kept: the caller no longer waits.
     fn abandon(&mut self, _: &mut RequestCheck<'_>) {}
 }
 

@@ -99,7 +99,7 @@ impl<'r> RuleCheck<'r> {
         decided.decision.as_ref().is_some_and(|charge| counter.generation.is_open_for(charge))
     }
 
-    /// StoreBase the rule's charge as far as possible.
+    /// Refunds the rule's charge as far as possible.
     pub(super) fn refund(&mut self, decided: &Decided, when: CheckTime) {
         if std::mem::take(&mut self.effect.is_charged) {
             if !self.give_up_hold() {
@@ -275,7 +275,7 @@ impl<'r> RuleCheck<'r> {
     }
 }
 
-/// StoreBase what a rule has charged, or the units that were `taken` although the rule denied the request.
+/// Refunds what a rule has charged, or the units that were `taken` although the rule denied the request.
 pub(super) fn refund(counted: CountedBy<'_>, key: &str, decided: &Decided, taken: u64, when: CheckTime) {
     match (counted, &decided.decision) {
         (CountedBy::Local { counter, .. }, Some(charge)) => {

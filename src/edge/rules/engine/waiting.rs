@@ -1,7 +1,7 @@
 //! Checks that wait for the server of shared rules.
 //!
 //! A request may have a deadline for all stages together. A limit whose server has not answered by then decides by its
-//! `on_failure`. A task waits for the late answer and refunds what it charged. StoreBase, and charges of denied requests,
+//! `on_failure`. A task waits for the late answer and refunds what it charged. Refunds, and charges of denied requests,
 //! also continue in a task after the deadline.
 //!
 //! Dropping the future refunds all charges. The request may be one that other limits were about to deny, and a client

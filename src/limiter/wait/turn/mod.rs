@@ -350,7 +350,7 @@ fn turn_behind(seen: &Decision, total: u128, units: u64) -> u64 {
 }
 
 impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Turn<'_, S, C, Q> {
-    /// StoreBase the charge, and then leaves the line, so that the next waiter finds the units free.
+    /// Refunds the charge, and then leaves the line, so that the next waiter finds the units free.
     fn drop(&mut self) {
         let (place, charge) = match self.stage {
             WaitStage::New | WaitStage::Done(_) => return,

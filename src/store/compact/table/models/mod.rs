@@ -385,7 +385,7 @@ fn refund_racing_first_check_refunds_own_charge() {
     crate::base::sync::explore(1, move || first_checks_racing_own_refund(Overflow::Spill, refund));
 }
 
-/// StoreBase a charge from the first word of a key, without checking that it is the key's only word.
+/// Refunds a charge from the first word of a key, without checking that it is the key's only word.
 fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     let place = shared.table.place(hash);
     let slots = shared.table.bucket(0);
