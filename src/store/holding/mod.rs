@@ -54,12 +54,15 @@ pub(crate) fn enter<C: Default>(
     }
     match kept {
         Ok(standing) => in_progress(Outcome::Allowed, units, standing, (limit, now_ns)),
-        Err(NotKept::KeyFull(standing)) => {
-            let outcome = if units > limit { Outcome::Never } else { Outcome::Denied };
-            in_progress(outcome, units, standing, (limit, now_ns))
-        }
+        Err(NotKept::KeyFull(standing)) => key_full(units, standing, (limit, now_ns)),
         Err(NotKept::BookFull) => no_room(units, limit, now_ns),
     }
+}
+
+/// The denial of a request of `units` units because its key would have more than its limit.
+pub(crate) fn key_full(units: u64, standing: KeyStanding, (limit, now_ns): (u64, u64)) -> Decision {
+    let outcome = if units > limit { Outcome::Never } else { Outcome::Denied };
+    in_progress(outcome, units, standing, (limit, now_ns))
 }
 
 /// Returns the decision about a request of `units` units if the key has these units in progress.

@@ -16,7 +16,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::store::HoldId;
-use crate::store::holding::{Held, NotKept, enter, in_progress, no_room};
+use crate::store::holding::{Held, NotKept, enter, in_progress, key_full, no_room};
 use crate::store::op::Store;
 
 impl<'r> RequestCheck<'r> {
@@ -71,7 +71,7 @@ impl<'r> RequestCheck<'r> {
 impl<'r> RuleCheck<'r> {
     /// Returns the hash of the request's key among the requests in progress, or among the holds.
     pub(super) fn hash_in(&self, book: &RuleBook, in_progress: bool) -> u64 {
-        book.hash(&(in_progress, self.active.rule.counter(), self.key.as_str()))
+        self.active.hash_in(book, in_progress, self.key.as_str())
     }
 
     pub(super) fn is_in_progress(&self) -> bool {
@@ -146,10 +146,7 @@ impl<'r> RuleCheck<'r> {
                 return true;
             }
             Err(NotKept::BookFull) => no_room(units, charge.limit(), when.ns()),
-            Err(NotKept::KeyFull(standing)) => {
-                let outcome = if units > hold.most { Outcome::Never } else { Outcome::Denied };
-                in_progress(outcome, units, standing, most)
-            }
+            Err(NotKept::KeyFull(standing)) => key_full(units, standing, most),
         };
         self.refund(decided, when);
         decided.decision = Some(denial);
@@ -189,13 +186,11 @@ impl<'r> RuleCheck<'r> {
     /// Decides whether there is room for a cost.
     pub(super) fn peek_in_progress(&self, counter: &ProgressCounter, cost: u64, when: CheckTime) -> Decision {
         let standing = counter.book.standing(self.hash_in(&counter.book, true));
-        let outcome = match standing.units.saturating_add(cost.into()) {
-            _ if cost == 0 => Outcome::Allowed,
-            _ if cost > counter.most => Outcome::Never,
-            units if units > counter.most.into() => Outcome::Denied,
-            _ => Outcome::Allowed,
-        };
-        in_progress(outcome, cost, standing, (counter.most, when.ns()))
+        let most = (counter.most, when.ns());
+        match standing.units.saturating_add(cost.into()) > counter.most.into() {
+            true if cost > 0 => key_full(cost, standing, most),
+            _ => in_progress(Outcome::Allowed, cost, standing, most),
+        }
     }
 
     /// Returns the units that holds of the key have.

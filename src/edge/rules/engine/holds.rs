@@ -42,7 +42,7 @@ impl<C: Clock> Rules<C> {
     ///   rule's own `life` if that is shorter. Its holds of a key have at most `most` units together. If the units
     ///   are 0, the rule holds its own `units`.
     /// - A rule with `in_progress` counts one request, whatever its cost, until it is settled or its life has ended. If
-    ///   the units are 0, it only decides whether there is room.
+    ///   the units are 0, it only decides whether there is room, unless its `hold` has `units`.
     /// - Every other rule charges the units, as [`Rules::check_n`] does, and keeps them.
     ///
     /// A descriptor's own cost has precedence over `units`.
@@ -137,7 +137,7 @@ impl<C: Clock> Rules<C> {
         self.settle_request(domain, descriptors, id, |_| actual)
     }
 
-    /// Settles each rule's hold for the cost that `actual` returns for the cost of the request at the rule.
+    /// Settles each rule's hold. `actual` returns the cost for a descriptor of the request.
     pub(crate) fn settle_request(
         &self,
         domain: &str,
@@ -252,7 +252,7 @@ impl<C: Clock> Rules<C> {
         let in_progress = matches!(active.counter, Counter::InProgress(_));
         let holds = in_progress || active.rule.hold.as_ref().is_some_and(|hold| hold.units.is_some());
         let Some(book) = domain.book.as_deref().filter(|_| holds) else { return false };
-        let taken = book.take_first(book.hash(&(in_progress, active.rule.counter(), key)));
+        let taken = book.take_first(active.hash_in(book, in_progress, key));
         let was_held = taken.is_some();
         if let (Some((_, held)), Some(counter)) = (taken, active.counter.local()) {
             refund_hold(counter, key, &held, held.units, when);

@@ -511,6 +511,11 @@ impl ActiveRule {
         }
     }
 
+    /// Returns the hash of a key of the rule in the book: among the requests in progress, or among the holds.
+    pub(super) fn hash_in(&self, book: &RuleBook, in_progress: bool, key: &str) -> u64 {
+        book.hash(&(in_progress, self.rule.counter(), key))
+    }
+
     /// Whether the rules that are in force now use the same counter as this rule.
     pub(super) fn still_counts(&self, domain: Option<&ActiveDomain>) -> bool {
         let now = domain.and_then(|domain| domain.by_identity(&self.rule.identity));
