@@ -5,13 +5,26 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::redis::{Breaker, Client, DecidedBy, OnFailure};
+use tollgate::redis::{Breaker, Client, DecidedBy, InProgressLimiter, OnFailure};
 use tollgate_testing::redis::Server;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+/// Waits until no unit of the key is in progress, long before any life ends.
+async fn all_end(exports: &InProgressLimiter, key: &str) {
+    let began = Instant::now();
+    loop {
+        let units = exports.current(key).await.unwrap();
+        if units == 0 {
+            return;
+        }
+        assert!(began.elapsed() < seconds(5), "{units} units are in progress for the rest of their lives");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A caller that stops waiting, and a call without an answer in time, leave no request in progress.
@@ -60,11 +73,7 @@ async fn lost_renewal_does_not_outlive_its_permit() {
     assert_eq!(patient.current("a").await.unwrap(), 1);
     assert!(permit.renew().await.unwrap(), "the request is in progress");
     drop(permit);
-    let began = Instant::now();
-    while patient.current("a").await.unwrap() > 0 {
-        assert!(began.elapsed() < seconds(5), "the request is in progress for the rest of its life");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    all_end(&patient, "a").await;
 }
 
 /// A short stall of the server leaves no request in progress, also if the breaker opens.
@@ -82,12 +91,7 @@ async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
     let entered = futures_util::future::join_all(enters).await;
     assert!(entered.iter().all(Result::is_err));
     server.resume();
-    let began = Instant::now();
-    while patient.current("a").await.unwrap() > 0 {
-        let units = patient.current("a").await.unwrap();
-        assert!(began.elapsed() < seconds(5), "{units} units are in progress for the rest of their lives");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    all_end(&patient, "a").await;
 }
 
 /// A permit that is dropped ends its request, also while the breaker is open.
@@ -109,12 +113,7 @@ async fn permits_dropped_while_the_breaker_is_open_end() {
     // The requests end during the stall.
     drop(permits);
     server.resume();
-    let began = Instant::now();
-    while patient.current("a").await.unwrap() > 0 {
-        let units = patient.current("a").await.unwrap();
-        assert!(began.elapsed() < seconds(5), "{units} units are in progress for the rest of their lives");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    all_end(&patient, "a").await;
 }
 
 /// A release that no server answers is repeated only for the life of the hold. No task stays.
