@@ -7,7 +7,7 @@
 //!
 //! *Apart from the counts.* A hold does not charge a limit. The server keeps the holds of a key in a key of their own. A
 //! request, or a new hold, is admitted if its units fit into the room of all limits less the units of all holds. A commit
-//! removes the hold and charges what was used, in the same step. The room of a limit grows with time, and only admitted
+//! removes the hold and charges the actual cost, in the same step. The room of a limit grows with time, and only admitted
 //! requests make it smaller. So the room is never less than the held units, and a commit of at most the held units never
 //! exceeds a limit. A request in progress is a hold without a limit: the number of units that can be held is its limit.
 //!

@@ -51,7 +51,7 @@ impl Service {
             .map_err(failure)
     }
 
-    /// Returns what is left, as a query says.
+    /// Returns the remaining units of a query.
     fn left(&self, key: &str) -> u32 {
         self.ask([with_hits(of([(key, "alice")]), 0)]).statuses[0].limit_remaining
     }
@@ -89,12 +89,12 @@ fn reservation_ends_after_its_time() {
         service.clock.advance(Duration::from_secs(1));
         assert_eq!(service.left("user"), 100, "{ttl}");
         assert_eq!(service.commit("user", &id, 30), Ok(false));
-        assert_eq!(service.left("user"), 70, "{ttl}: what was used is counted");
+        assert_eq!(service.left("user"), 70, "{ttl}: used units are counted");
     }
     assert_eq!(service(RULES).reserve("user", 1, -1).unwrap_err().0, Status::InvalidArgument);
 }
 
-/// A client of Kuadrant's operator reserves 0 units by default, and commits what was used.
+/// A client of Kuadrant's operator reserves 0 units by default, and commits the used units.
 #[test]
 fn reserve_of_nothing_is_a_query() {
     let service = service(RULES);
@@ -180,7 +180,7 @@ fn request_is_in_progress_from_its_query_to_its_report() {
     assert_eq!(calls.map(call), [OK, OVER, OK, OK]);
 }
 
-/// The answer to hits that are given back asks what is left, and holds nothing.
+/// The answer to hits that are given back tells the remaining units, and holds nothing.
 #[test]
 fn hits_that_are_given_back_hold_nothing() {
     let settings = Settings { negative_hits: true, ..Settings::default() };
