@@ -85,8 +85,8 @@ pub(super) struct LocalCounter {
     pub(super) can_refund: bool,
     /// Whether this is the first counter, which takes over no usage.
     is_first: bool,
-    /// The same as that of the counter whose usage it takes over.
-    pub(super) lineage: Arc<()>,
+    /// The number of the load that created it, or the first of the counters whose usage it takes over.
+    pub(super) lineage: u64,
     made_of: Parameters,
 }
 
@@ -114,7 +114,7 @@ pub(super) enum Prepared {
         store: Box<AnyStore>,
         headroom: u64,
         made_of: Parameters,
-        lineage: Arc<()>,
+        lineage: u64,
     },
 }
 
@@ -147,10 +147,16 @@ impl Prepared {
 }
 
 impl Counter {
-    /// Returns the counter for a rule, which may be one of several classes, in a domain that denies requests or not.
-    pub(super) fn of_rule(mut self, rule: &Rule, in_dry_run: bool) -> Self {
+    /// Returns the counter for a rule, which may be one of several classes, in a domain that denies requests or not. `load`
+    /// is the number of the load, from 1.
+    pub(super) fn of_rule(mut self, rule: &Rule, in_dry_run: bool, load: u64) -> Self {
         match &mut self {
-            Self::Local(local) => local.headroom = local.spare.saturating_add(rule.kept()),
+            Self::Local(local) => {
+                local.headroom = local.spare.saturating_add(rule.kept());
+                if local.lineage == 0 {
+                    local.lineage = load;
+                }
+            }
             Self::Shared(shared) => {
                 let class = rule.class.as_ref().map(|class| shared.whole.class(class.share));
                 shared.limiter = match class.transpose() {
@@ -264,7 +270,7 @@ impl Counter {
             Err(_) => (make(least)?, least),
         };
         if before.migrates() && store.migrates() {
-            let lineage = Arc::clone(&last.lineage);
+            let lineage = last.lineage;
             let last = last.generation.settled(CARRY, || now)?;
             return Ok(Prepared::After { last, store: Box::new(store), headroom, made_of, lineage });
         }
@@ -336,8 +342,8 @@ pub(super) fn blocked(period: Duration, cost: u64, now_ns: u64) -> Decision {
 impl LocalCounter {
     fn new(generation: Generation<AnyStore>, headroom: u64, made_of: Parameters) -> Self {
         let can_refund = generation.store().can_refund();
-        let (generation, lineage) = (Arc::new(generation), Arc::default());
-        Self { generation, headroom, spare: headroom, can_refund, is_first: true, lineage, made_of }
+        let generation = Arc::new(generation);
+        Self { generation, headroom, spare: headroom, can_refund, is_first: true, lineage: 0, made_of }
     }
 
     /// Whether keys may still have usage that was carried over.

@@ -24,7 +24,7 @@ pub(super) fn new_book() -> Arc<RuleBook> {
 pub(super) struct HeldCharge {
     pub(super) generation: Arc<Generation<AnyStore>>,
     /// The counters that take over this counter's usage have the same.
-    pub(super) lineage: Arc<()>,
+    pub(super) lineage: u64,
     pub(super) charge: Decision,
 }
 

@@ -137,7 +137,7 @@ impl<'r> RuleCheck<'r> {
             return true;
         }
         let paid_ns = charge.at_ns().max(when.ns()).saturating_add(charge.reset_ns());
-        let (generation, lineage) = (Arc::clone(&counter.generation), Arc::clone(&counter.lineage));
+        let (generation, lineage) = (Arc::clone(&counter.generation), counter.lineage);
         let held = HeldCharge { generation, lineage, charge };
         let (units, most) = (self.cost, (hold.most, when.ns()));
         let denial = match book.keep((hash, id), Held { units, paid_ns, charge: Some(held) }, most) {
@@ -222,7 +222,7 @@ pub(super) fn refund_hold(
         return;
     }
     // Another counter than a later one of the same rule does not have the charge.
-    if !Arc::ptr_eq(lineage, &counter.lineage) {
+    if *lineage != counter.lineage {
         return;
     }
     // A load has changed the rule. After this peek, the key's units of the old counter are in the new one, too.

@@ -255,7 +255,7 @@ impl RuleSet {
                 RuleCounter::Own(prepared, values) => (prepared.finish(when), values),
                 RuleCounter::SameAs(earlier) => (active[earlier].counter.clone(), None),
             };
-            let counter = counter.of_rule(&rule, shadow || options.shadow);
+            let counter = counter.of_rule(&rule, shadow || options.shadow, self.number);
             active.push(ActiveRule { values, ..ActiveRule::new(rule, counter, meters) });
         }
         let rules = active;
@@ -409,7 +409,7 @@ impl ActiveRule {
             Counter::prepare(&rule, Charging::AllOrNothing, None, when, (hasher, &servers), None).ok()?;
         let counter = prepared.finish(when);
         let meters = Arc::new(Meters::new("", &rule.name));
-        let counter = counter.of_rule(&rule, false);
+        let counter = counter.of_rule(&rule, false, 0);
         Some(Self::new(rule, counter, meters))
     }
 
