@@ -37,7 +37,7 @@ pub struct Rule {
     /// How requests hold units of the limit, if its `rate_limit` has `hold`.
     pub hold: Option<Box<RuleHold>>,
     /// The class of requests that the rule limits, if its descriptor has `classes`.
-    pub class: Option<RuleClass>,
+    pub class: Option<Box<RuleClass>>,
     /// The names of rules that this rule disables for the same request.
     pub replaces: Vec<Box<str>>,
     /// The entries that have a counter for each key and value; the first entry is the lowest bit. With no bit set, all

@@ -145,7 +145,8 @@ enum Pair<K, H> {
     KeyedCalendar(KeyedOf<K, CalendarWindow, H>),
     CompactFixed(CompactOf<FixedWindow, H>),
     CompactGcra(CompactOf<Gcra, H>),
-    CompactBlocked(CompactOf<Blocked, H>),
+    // The largest of the pairs, and few limits have blocks.
+    CompactBlocked(Box<CompactOf<Blocked, H>>),
     CompactSliding(CompactOf<SlidingWindow, H>),
     CompactQueue(CompactOf<LeakyBucketQueue, H>),
     CompactSpacing(CompactOf<MinimumSpacing, H>),
@@ -210,7 +211,7 @@ where
                     StoreKind::Keyed => {
                         Self::$keyed(LateStore::new(KeyedPlan { algorithm, layout: layout.keyed() }, hasher)?)
                     }
-                    $(StoreKind::Compact => Self::$compact(LateStore::new(layout.compact(algorithm)?, hasher)?),)?
+                    $(StoreKind::Compact => Self::$compact(LateStore::new(layout.compact(algorithm)?, hasher)?.into()),)?
                     $(StoreKind::Sketch => {
                         let capacity = layout.capacity.unwrap_or_default();
                         Self::$sketch(LateStore::new(SketchPlan::new(algorithm, capacity)?, hasher)?)

@@ -92,7 +92,7 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
             let store = store.as_ref().map_or("default".to_owned(), kept);
             let share =
                 |class: &RuleClass| format!("{} of ", human::share(class.share.share().into(), 1_000_000));
-            let share = rule.class.as_ref().map_or_else(String::new, share);
+            let share = rule.class.as_deref().map_or_else(String::new, share);
             let quota = match limit.kind() {
                 LimitKind::CalendarWindow { calendar } => format!("{}/{calendar}", limit.most()),
                 _ => limit.quota().to_string(),

@@ -261,7 +261,7 @@ impl Checker {
             for ((draft, label), counter) in limits.iter().zip(&counters) {
                 let (name, counter) = (one.name().into(), counter.clone());
                 let class = RuleClass { name, share: one.class, counter };
-                self.rule(draft.clone(), way, place, label.as_ref(), Some(class));
+                self.rule(draft.clone(), way, place, label.as_ref(), Some(Box::new(class)));
             }
             way.pop();
             Branch {
@@ -326,7 +326,7 @@ impl Checker {
         way: &RulePath,
         place: RulePlace<'_>,
         label: Option<&LimitLabel>,
-        class: Option<RuleClass>,
+        class: Option<Box<RuleClass>>,
     ) {
         // The file is already rejected, so no more rules are created.
         if self.texts == 0 {

@@ -37,7 +37,7 @@ pub(super) enum Counter {
     /// Counts nothing: the limit is 0.
     Blocked {
         period: Duration,
-        last: Option<LocalCounter>,
+        last: Option<Box<LocalCounter>>,
     },
     Local(LocalCounter),
     Shared(SharedCounter),
@@ -99,8 +99,8 @@ pub(super) struct Parameters {
     most: u64,
     store: Option<rule::Store>,
     charging: Charging,
-    /// The debt beyond the limit that a compact store has room for: a hold may have used more than it took.
-    overdraft: u64,
+    /// Whether a compact store has room for a debt beyond the limit: a hold may have used more than it took.
+    has_overdraft: bool,
     /// The entries that count by key and value, and those that count by key alone.
     counted_by: [u32; 2],
 }
@@ -189,7 +189,8 @@ impl Counter {
     fn last_local(&self) -> Option<&LocalCounter> {
         match self {
             Self::Local(local) => Some(local),
-            Self::Unlimited(last) | Self::Blocked { last, .. } => last.as_ref(),
+            Self::Unlimited(last) => last.as_ref(),
+            Self::Blocked { last, .. } => last.as_deref(),
             Self::Shared(_) | Self::InProgress(_) => None,
         }
     }
@@ -211,7 +212,7 @@ impl Counter {
             Amount::Blocked { period } => match Quota::try_new(1, period).and_then(one_window) {
                 // A window of one unit counts whether any request was denied. A peek reads this.
                 Ok(limit) if charging.counts_denied() => (limit, 0, None),
-                _ => return Ok(Prepared::Done(Self::Blocked { period, last: last.cloned() })),
+                _ => return Ok(Prepared::Done(Self::Blocked { period, last: last.cloned().map(Box::new) })),
             },
             Amount::Unlimited => return Ok(Prepared::Done(Self::Unlimited(last.cloned()))),
             Amount::InProgress { most, .. } => {
@@ -226,8 +227,8 @@ impl Counter {
             return Err(NO_HOLDS);
         }
         let store = store.filter(|store| !matches!(store, rule::Store::Redis(_)) || !servers.alone);
-        let overdraft = rule.hold.as_ref().map_or(0, |_| most);
-        let made_of = Parameters { limit, most, store, charging, overdraft, counted_by };
+        let has_overdraft = rule.hold.is_some();
+        let made_of = Parameters { limit, most, store, charging, has_overdraft, counted_by };
         if let Some(rule::Store::Redis(how)) = store {
             if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
                 return Ok(Prepared::Done(Self::Shared(kept.clone())));
@@ -288,7 +289,7 @@ impl Parameters {
         let limit = self.with_headroom(headroom)?;
         let of = |kind, capacity, max_keys: Option<usize>| {
             let cap = max_keys.map(|max| (max, WhenFull::Forget));
-            let overdraft = self.overdraft;
+            let overdraft = if self.has_overdraft { self.most } else { 0 };
             AnyStore::new(AnyLayout { capacity, cap, overdraft, ..AnyLayout::new(kind) }, limit, hasher)
         };
         let store = match self.store {

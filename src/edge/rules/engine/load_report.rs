@@ -320,7 +320,7 @@ const SAYS: [(&str, Says); 15] = [
     ("enforced per million", |rule| rule.enforced_per_million.to_string()),
     ("class", |rule| {
         let share = |class: &RuleClass| format!("{} of {} per million", class.name, class.share.share());
-        rule.class.as_ref().map_or_else(|| NONE.to_owned(), share)
+        rule.class.as_deref().map_or_else(|| NONE.to_owned(), share)
     }),
     ("hold", |rule| {
         let hold = |hold: &RuleHold| format!("{:?}, at most {} units", hold.life, hold.most);
