@@ -15,7 +15,7 @@ use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::{
     Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BuildError, Builder, Client, DecidedBy,
-    DecidesHere, InProcess, LeaseLimiter, RuntimeThread, WriteBackLimiter,
+    DecidesHere, Health, InProcess, LeaseLimiter, RuntimeThread, WriteBackLimiter,
 };
 use crate::edge::rules::rule::{Mode, OnFailure, Shared};
 use crate::edge::telemetry::{Event, Reading, Readings};
@@ -348,12 +348,25 @@ impl SharedLimiter {
 
     /// Returns the health of the server.
     pub(crate) fn readings(&self) -> Vec<Reading> {
-        let health = match &self.limiter {
+        self.health().readings()
+    }
+
+    fn health(&self) -> Health {
+        match &self.limiter {
             ModeLimiter::Atomic(limiter) => limiter.health(),
             ModeLimiter::Lease(limiter) => limiter.health(),
             ModeLimiter::WriteBack(limiter) => limiter.health(),
+        }
+    }
+
+    /// Returns the health of each server by name. A server that is alone has an empty name.
+    pub(crate) fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
+        let named = match &self.limiter {
+            ModeLimiter::Atomic(limiter) => limiter.health_by_server(),
+            ModeLimiter::Lease(limiter) => limiter.health_by_server(),
+            ModeLimiter::WriteBack(limiter) => limiter.health_by_server(),
         };
-        health.readings()
+        if named.is_empty() { vec![(Arc::from(""), self.health())] } else { named }
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) struct SharedCounter {
     /// The limiter of the rule's class, or of all requests.
     pub(super) limiter: Arc<SharedLimiter>,
     /// The limiter of all classes.
-    whole: Arc<SharedLimiter>,
+    pub(super) whole: Arc<SharedLimiter>,
     /// Whether no rule of the domain denies a request.
     is_dry_run: bool,
     made_of: Parameters,

@@ -44,6 +44,8 @@ mod report;
 mod route;
 mod rule_check;
 mod rule_set;
+#[cfg(feature = "redis")]
+mod servers;
 mod values;
 #[cfg(feature = "redis")]
 mod waiting;
@@ -221,6 +223,24 @@ impl<C: Clock> Rules<C> {
                 visit(&domain.name, &active.rule, active.meters.counts());
             }
         }
+    }
+
+    /// Returns the file of a rule in force. `identity` is the rule's [`Rule::identity`]. `None` if the domain has no such
+    /// rule.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Config, Rules};
+    ///
+    /// let text = "{ domain: edge, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 1 } } ] }";
+    /// let rules = Rules::builder().load([Config::from_yaml("limits.yaml", text)?])?;
+    /// assert_eq!(rules.file_of("edge", "edge|a").as_deref(), Some("limits.yaml"));
+    /// assert_eq!(rules.file_of("edge", "edge|b"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn file_of(&self, domain: &str, identity: &str) -> Option<String> {
+        self.in_force.load().domain(domain)?.file_of(identity).map(str::to_owned)
     }
 
     /// Calls `visit` with the domain, the rule's name and the readings of its store, for each rule: keys, evictions,

@@ -398,6 +398,10 @@ impl ActiveDomain {
     pub(super) fn by_identity(&self, identity: &str) -> Option<&ActiveRule> {
         self.rules.get(*self.by_identity.get(identity)? as usize)
     }
+
+    pub(super) fn file_of(&self, identity: &str) -> Option<&str> {
+        Some(self.files.of(*self.by_identity.get(identity)? as usize))
+    }
 }
 
 impl ActiveRule {
