@@ -3,6 +3,7 @@
 
 use std::io::Write as _;
 use std::panic::Location;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
@@ -33,4 +34,17 @@ pub fn assert_skip_is_reported(test: &str, variable: &str, value: &str, why: &st
     assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}{stderr}");
     let line = stderr.lines().find(|line| line.starts_with(&format!("SKIPPED {test} (")));
     assert!(line.is_some_and(|line| line.contains("tests/") && line.contains(why)), "{stdout}{stderr}");
+}
+
+/// Returns the program of the browser Chromium: the one that the variable `TOLLGATE_CHROMIUM` names, or the `chromium` on the
+/// search path. If it is missing, reports the test as skipped.
+#[track_caller]
+#[must_use]
+pub fn chromium() -> Option<PathBuf> {
+    let program = std::env::var_os("TOLLGATE_CHROMIUM").map_or_else(|| "chromium".into(), PathBuf::from);
+    if Command::new(&program).arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return Some(program);
+    }
+    skip(&format!("no {}; install chromium, or set TOLLGATE_CHROMIUM", program.display()));
+    None
 }

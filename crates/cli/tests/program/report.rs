@@ -2,10 +2,10 @@
 //!
 //! `TOLLGATE_CHROMIUM` names the browser; without it, the tests take the `chromium` on the search path.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use tollgate_testing::skipped::{assert_skip_is_reported, skip};
+use tollgate_testing::skipped::{assert_skip_is_reported, chromium};
 
 use crate::support::Place;
 
@@ -129,17 +129,6 @@ fn wrong_report_paths_fail_before_replay() {
     place.run("replay missing.log --report page.pdf").fails(2, &["page.pdf", "ends in .html"]);
     place.run("replay missing.log --report page.svg").fails(2, &["report.html", "--chart"]);
     place.run("replay --report").fails(2, &["--report <FILE>"]);
-}
-
-/// Returns the browser's program; if it is missing, reports the test as skipped.
-#[track_caller]
-fn chromium() -> Option<PathBuf> {
-    let program = std::env::var_os("TOLLGATE_CHROMIUM").map_or_else(|| "chromium".into(), PathBuf::from);
-    if Command::new(&program).arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return Some(program);
-    }
-    skip(&format!("no {}; install chromium, or set TOLLGATE_CHROMIUM", program.display()));
-    None
 }
 
 /// Loads a page in the browser. Returns its content after all scripts, and the messages of its console.
