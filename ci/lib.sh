@@ -37,7 +37,7 @@ tools() {
     # Tests of shared limits start their own servers. Without redis-server, they print a message and skip.
     have redis-server && have redis-cli || packages+=(redis-server)
     have valgrind || packages+=(valgrind)
-    # The test of the page of `tollgate replay --report`. Without it, it prints a message and skips.
+    # The tests of the two pages for browsers. Without it, they print a message and skip.
     have chromium || packages+=(chromium)
     # A Python script writes and checks the page of figures.
     have python3 || packages+=(python3)

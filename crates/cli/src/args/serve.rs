@@ -167,6 +167,9 @@ pub struct ServeFaces {
     pub http: Option<Address>,
 
     /// Address for the debug pages, or off; the pages show rules and denied keys
+    ///
+    /// Open the address in a browser to look at the service. Programs get the figures as text or JSON, such as with `curl
+    /// 127.0.0.1:6070`, which lists them. A face on loopback has no other names than localhost and IP addresses.
     #[arg(long, env = "TOLLGATE_DEBUG", default_value = "127.0.0.1:6070", value_name = "ADDRESS")]
     pub debug: Address,
 

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
-use tollgate::rules::{Amount, Applied, Descriptor, Domain, Explained, Explanation, Rules, Verdict};
+use tollgate::rules::{
+    Amount, Answer, Applied, Descriptor, Domain, Explained, Explanation, Rule, Rules, Verdict,
+};
 use tollgate::{ManualClock, Outcome};
 
 use super::files::RuleFiles;
@@ -17,7 +19,7 @@ use crate::output::wrap::for_stdout;
 use crate::output::{merged, print, table, to_json};
 
 /// A descriptor of the command line: keys and values.
-type Entries<'a> = Vec<(&'a str, &'a str)>;
+pub type Entries<'a> = Vec<(&'a str, &'a str)>;
 
 /// Explains what the rules of a file do with a request.
 ///
@@ -54,7 +56,8 @@ fn described(args: &ExplainArgs) -> Vec<Entries<'_>> {
     Some(first).filter(|first| !first.is_empty()).into_iter().chain(more).collect()
 }
 
-fn entries_of(descriptor: &DescriptorArg) -> impl Iterator<Item = (&str, &str)> {
+/// Returns the keys and values of a descriptor.
+pub fn entries_of(descriptor: &DescriptorArg) -> impl Iterator<Item = (&str, &str)> {
     descriptor.0.iter().map(|(key, EntryValue::Field(value) | EntryValue::Text(value))| (&**key, &**value))
 }
 
@@ -71,11 +74,14 @@ fn shown(entries: &[(&str, &str)]) -> String {
 
 /// Returns what the rule counts the request by.
 fn counter(explained: &Explained<'_>, entries: &[(&str, &str)]) -> String {
-    let counts = matches!(explained.rule().limit, Amount::Limited { .. } | Amount::InProgress { .. });
-    if explained.key().is_none() || !counts {
+    explained.key().map_or_else(String::new, |_| counted_by(explained.rule(), entries))
+}
+
+/// Returns what a rule counts a request with these entries by.
+pub fn counted_by(rule: &Rule, entries: &[(&str, &str)]) -> String {
+    if !matches!(rule.limit, Amount::Limited { .. } | Amount::InProgress { .. }) {
         return String::new();
     }
-    let rule = explained.rule();
     let is_set = |mask: u32, at: u32| mask.checked_shr(at).is_some_and(|mask| mask & 1 == 1);
     let counted = (0..).zip(entries).filter_map(|(at, (key, value))| match is_set(rule.counted_by, at) {
         true => Some(format!("{key}={value}")),
@@ -112,30 +118,33 @@ fn verdict(applied: &Applied<'_>) -> &'static str {
     }
 }
 
-fn text(args: &ExplainArgs, domain: &Domain, entries: &[Entries<'_>], explanation: &Explanation) -> String {
-    let answer = explanation.answer();
-    let name = printable(domain.name().as_bytes(), 60);
-    let units = human::counted(args.cost, "unit");
+/// Says what happens to the request.
+pub fn outcome(answer: &Answer) -> String {
     let outcome = match answer.outcome() {
         Outcome::Never => "never admitted",
         outcome => word(outcome),
     };
     let dry = if answer.is_shadow_denied() { ", but only because the domain is a dry run" } else { "" };
+    format!("{outcome}{dry}")
+}
+
+fn text(args: &ExplainArgs, domain: &Domain, entries: &[Entries<'_>], explanation: &Explanation) -> String {
+    let name = printable(domain.name().as_bytes(), 60);
+    let units = human::counted(args.cost, "unit");
     let mut head = format!("Domain   {name}, charged {}\n", domain.charging());
     for (place, entries) in (1..).zip(entries) {
         head += &format!("Request  descriptor {place}: {}\n", shown(entries));
     }
-    head += &format!("Answer   a new client's request of {units} is {outcome}{dry}\n");
+    head += &format!("Answer   a new client's request of {units} is {}\n", outcome(explanation.answer()));
     let rows: Vec<Vec<String>> = explanation.rules().map(|one| row(&one, entries)).collect();
     let applying = explanation.rules().filter(|one| one.reason().applies()).count();
     head += &match applying {
         0 => "Note     no rule applies, so nothing is limited\n".to_owned(),
         _ => String::new(),
     };
-    let header = "Descriptor|Rule|Applies|Why|Limit|Counter|Verdict|Remaining|Reset|Line";
     let mut text = for_stdout(&head);
     if !rows.is_empty() {
-        text += &format!("\n{}\n", table::table(header, 7..10, rows, &[0, 8, 9, 5]));
+        text += &format!("\n{}\n", table::table(COLUMNS, 7..10, rows, &[0, 8, 9, 5]));
     }
     match explanation.others() as u64 {
         0 => text,
@@ -148,7 +157,11 @@ fn text(args: &ExplainArgs, domain: &Domain, entries: &[Entries<'_>], explanatio
     }
 }
 
-fn row(one: &Explained<'_>, entries: &[Entries<'_>]) -> Vec<String> {
+/// The columns of [`row`].
+pub const COLUMNS: &str = "Descriptor|Rule|Applies|Why|Limit|Counter|Verdict|Remaining|Reset|Line";
+
+/// Returns a rule's row. `entries` are those of all descriptors.
+pub fn row(one: &Explained<'_>, entries: &[Entries<'_>]) -> Vec<String> {
     let own = entries.get(one.descriptor()).map_or(&[][..], Vec::as_slice);
     let applied = one.applied().filter(|_| one.reason().applies());
     let decision = applied.and_then(|applied| applied.decision().copied());
@@ -173,17 +186,24 @@ fn whole_json(
     entries: &[Entries<'_>],
     explanation: &Explanation,
 ) -> Value {
-    let answer = explanation.answer();
     let pairs =
         |entries: &Entries<'_>| entries.iter().map(|(key, value)| json!([key, value])).collect::<Vec<_>>();
-    let wait = answer.retry_after().filter(|_| answer.is_denied());
-    json!({
+    let head = json!({
         "domain": domain.name(),
         "charging": domain.charging().to_string(),
         "shadow": domain.is_shadow(),
         "tier": args.tier,
         "cost": args.cost,
         "descriptors": entries.iter().map(pairs).collect::<Vec<_>>(),
+    });
+    merged([head, explanation_json(explanation)])
+}
+
+/// The answer, and the rules that apply or nearly apply.
+pub fn explanation_json(explanation: &Explanation) -> Value {
+    let answer = explanation.answer();
+    let wait = answer.retry_after().filter(|_| answer.is_denied());
+    json!({
         "outcome": word(answer.outcome()),
         "shadow_denied": answer.is_shadow_denied(),
         "retry_after_ns": wait.map(nanos),

@@ -149,5 +149,6 @@ pub fn settings(args: &ServeArgs) -> Result<Settings, Error> {
         max_entries: bounds.max_entries,
         max_hits: bounds.max_hits.unwrap_or(u64::MAX),
         max_in_flight: bounds.max_in_flight,
+        near_limit: args.rules.near_limit,
     })
 }

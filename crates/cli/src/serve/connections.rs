@@ -27,6 +27,7 @@ use tower_service::Service;
 
 use super::listen::{Io, Listener, Stream};
 use super::log::{Level, Seldom};
+use super::patient::Patient;
 use super::stats::Stats;
 use super::tls::Tls;
 
@@ -51,6 +52,9 @@ const PING_AFTER: Duration = Duration::from_secs(60);
 
 /// How long the answer to a ping may take.
 const PING_ANSWER: Duration = Duration::from_secs(20);
+
+/// How long a client may take no bytes of a page.
+const STALLED: Duration = Duration::from_secs(10);
 
 /// The longest list of header fields, in bytes.
 const HEADERS: u32 = 16 << 10;
@@ -103,6 +107,8 @@ pub enum Protocol {
     Http2,
     /// HTTP/1 and HTTP/2.
     Http,
+    /// The same, for pages. A client that takes no bytes for ten seconds is cut off.
+    Pages,
 }
 
 /// A face: where it listens and how.
@@ -239,6 +245,10 @@ impl ConnectionContext {
                 return;
             }
         };
+        let stream = match self.protocol {
+            Protocol::Pages => Io::new(Patient::new(stream, STALLED)),
+            Protocol::Http | Protocol::Http2 => stream,
+        };
         let (stream, returned) = stream.and_back();
         let service = TowerToHyperService::new(service);
         let connection = self.builder.serve_connection(TokioIo::new(stream), service).into_owned();
@@ -281,7 +291,7 @@ impl ConnectionContext {
                 Ok(read) => first.extend_from_slice(&buffer[..read]),
             }
         }
-        if first == PREFACE || self.protocol == Protocol::Http {
+        if first == PREFACE || self.protocol != Protocol::Http2 {
             return Some(stream.again(first));
         }
         self.stats.not_http2.add();
@@ -376,7 +386,7 @@ fn builder(protocol: Protocol, bounds: Bounds) -> auto::Builder<TokioExecutor> {
         .keep_alive_timeout(PING_ANSWER);
     match protocol {
         Protocol::Http2 => builder.http2_only(),
-        Protocol::Http => builder,
+        Protocol::Http | Protocol::Pages => builder,
     }
 }
 

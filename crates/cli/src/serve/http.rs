@@ -25,20 +25,18 @@ const BODY: Duration = Duration::from_secs(10);
 const RESERVE: &str = "/json/reserve";
 const COMMIT: &str = "/json/commit";
 
-type Answered = Result<Response<Full<Bytes>>, Infallible>;
-
 /// A service from a function.
 #[derive(Clone)]
 pub struct Handler<F>(pub F);
 
-impl<F, Fut> Service<Request<Incoming>> for Handler<F>
+impl<F, Fut, B> Service<Request<Incoming>> for Handler<F>
 where
     F: Fn(Request<Incoming>) -> Fut,
-    Fut: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    Fut: Future<Output = Response<B>> + Send + 'static,
 {
-    type Response = Response<Full<Bytes>>;
+    type Response = Response<B>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Answered> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))

@@ -100,6 +100,14 @@ impl Listener {
         })
     }
 
+    /// Whether only processes of this machine reach it.
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback()),
+            Self::Unix(_) => true,
+        }
+    }
+
     /// Takes a TCP port from this runtime, for another one.
     pub fn detach(self) -> Option<std::net::TcpListener> {
         match self {

@@ -5,8 +5,8 @@
 //! | `arguments`, `variables`, `duration` | the command line; the variables of Envoy's Go service, as flags; durations |
 //! | `load` | rules: files, folders, the built-in example |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
-//! | `grpc`, `json`, `health`, `http`, `debug`, `metrics` | the faces |
-//! | `listen`, `tls`, `connections` | from a listener to requests |
+//! | `grpc`, `json`, `health`, `http`, `debug/`, `metrics` | the faces |
+//! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
 //! | `run` | the order of the start and of the end |
 //! | `stats`, `log`, `denials` | counts, log lines, denials in the log |
 //!
@@ -19,7 +19,7 @@
 pub mod answer;
 mod arguments;
 mod connections;
-mod debug;
+pub mod debug;
 mod denials;
 pub mod duration;
 pub mod grpc;
@@ -30,6 +30,7 @@ mod listen;
 mod load;
 pub mod log;
 mod metrics;
+mod patient;
 pub mod proto;
 mod run;
 mod stats;

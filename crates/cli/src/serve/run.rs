@@ -30,7 +30,7 @@ use tonic::service::Routes;
 use super::answer::Answerer;
 use super::arguments;
 use super::connections::{Bounds, Face, FaceContext, Protocol, ServerPhase};
-use super::debug::Debug;
+use super::debug::{self, Debug};
 use super::denials::Denials;
 use super::grpc;
 use super::health::{self, Health};
@@ -487,11 +487,11 @@ impl Pages {
             let context = FaceContext { bounds, stats: Arc::default(), phase: watched, alive };
             let face = |listener| {
                 let listener = Listener::attach(listener).ok()?;
-                Some(Face { listener, tls: None, protocol: Protocol::Http, context: context.clone() })
+                Some(Face { listener, tls: None, protocol: Protocol::Pages, context: context.clone() })
             };
             let handle = metrics.as_ref().map(|(_, page)| page.handle.clone());
             if let Some((face, page)) = debug.and_then(|(listener, page)| Some((face(listener)?, page))) {
-                tokio::spawn(face.serve(Handler(move |request| ready(page.answer(&request)))));
+                tokio::spawn(debug::serve(face, page));
             }
             if let Some((face, page)) = metrics.and_then(|(listener, page)| Some((face(listener)?, page))) {
                 tokio::spawn(face.serve(Handler(move |request| ready(page.answer(&request)))));

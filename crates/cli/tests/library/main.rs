@@ -7,6 +7,8 @@ mod alike;
 mod answer;
 mod args;
 mod axis;
+#[cfg(feature = "serve")]
+mod debug;
 mod decimal;
 mod descriptor;
 #[cfg(feature = "serve")]

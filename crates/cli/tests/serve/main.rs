@@ -1,5 +1,6 @@
 //! `tollgate serve`. Every test starts the program on free ports, asks it as gateways do, and stops it.
 
+mod browser;
 mod client;
 mod connections;
 mod drain;
@@ -9,6 +10,7 @@ mod flood;
 mod frames;
 mod log;
 mod many;
+mod page;
 mod reload;
 mod server;
 mod shared;

@@ -137,6 +137,17 @@ impl Server {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
+    /// Returns the processor time of the threads with this name.
+    pub(crate) fn processor_time(&self, name: &str) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let tasks = tasks.map(|task| task.unwrap().path());
+        let named = tasks.filter(|task| read(task.join("comm")).trim() == name);
+        let ns =
+            named.map(|task| read(task.join("schedstat")).split(' ').next().unwrap().parse::<u64>().unwrap());
+        Duration::from_nanos(ns.sum())
+    }
+
     /// Sends a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();

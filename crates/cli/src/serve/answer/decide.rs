@@ -45,6 +45,7 @@ impl<C: Clock> Answerer<C> {
         let mut reported = Ok(());
         for descriptor in descriptors.chunks(1) {
             let answer = self.rules.check_until(domain, descriptor, hits, deadline).await;
+            self.near.note(&answer, descriptor, self.settings.near_limit);
             // The other descriptors count even so.
             reported = reported.and(self.demand_store(&answer, descriptor, deadline).await);
         }

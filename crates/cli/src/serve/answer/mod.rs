@@ -7,12 +7,14 @@
 //! status    one status for each descriptor
 //! extras    header fields, body and metadata, if the settings ask for them
 //! meters    counts what was answered
+//! near      keys near their limit, while somebody views them
 //! ```
 
 mod decide;
 mod extras;
 mod holds;
 mod meters;
+mod near;
 mod settings;
 mod status;
 mod text;
@@ -30,6 +32,7 @@ use tonic::Status;
 
 use self::meters::InFlightRequest;
 pub use self::meters::{AnswerCounts, BOUNDS_US, Meters};
+pub use self::near::{NearKeys, NearView};
 pub use self::settings::{LimitHeaders, Names, Settings};
 pub use self::status::unit_of;
 use self::text::Texts;
@@ -80,6 +83,7 @@ pub struct Answerer<C = QuantaClock> {
     settings: Settings,
     fields: Fields,
     meters: Meters,
+    near: Arc<NearKeys>,
     /// Whether a request found that rules had been loaded.
     was_loaded: AtomicBool,
 }
@@ -88,12 +92,18 @@ impl<C: Clock> Answerer<C> {
     /// Creates an answerer for these rules.
     pub fn new(rules: Arc<Rules<C>>, settings: Settings) -> Self {
         let fields = settings.limit_headers.fields();
-        Self { rules, settings, fields, meters: Meters::default(), was_loaded: AtomicBool::new(false) }
+        let was_loaded = AtomicBool::new(false);
+        Self { rules, settings, fields, meters: Meters::default(), near: Arc::default(), was_loaded }
     }
 
     /// Returns the counts of answers.
     pub const fn meters(&self) -> &Meters {
         &self.meters
+    }
+
+    /// Begins to count the keys near their limit.
+    pub fn near(&self) -> NearView {
+        NearView::begin(Arc::clone(&self.near))
     }
 
     /// Whether rules were loaded since the start. Until then, all requests are `UNAVAILABLE`.
@@ -179,6 +189,7 @@ impl<C: Clock> Answerer<C> {
             return Ok(RateLimitResponse { overall_code: Code::Ok as i32, ..RateLimitResponse::default() });
         }
         let (answer, code) = self.decide(domain, &descriptors, hits, entry, deadline).await?;
+        self.near.note(&answer, &descriptors, self.settings.near_limit);
         if answer.is_shadow_denied() {
             self.meters.shadow_denied();
         }

@@ -2,6 +2,7 @@
 
 use http::HeaderName;
 use tollgate::http::{Dialect, Fields};
+use tollgate::telemetry::NearLimit;
 
 /// The settings of answers.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Settings {
     pub max_hits: u64,
     /// The most requests that wait for an answer at the same time.
     pub max_in_flight: usize,
+    /// The share of a limit above which a key is near it.
+    pub near_limit: NearLimit,
 }
 
 impl Default for Settings {
@@ -42,6 +45,7 @@ impl Default for Settings {
             max_entries: 32,
             max_hits: u64::MAX,
             max_in_flight: 8_192,
+            near_limit: NearLimit::default(),
         }
     }
 }

@@ -3,28 +3,24 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tollgate::rules::{Amount, Rule, Rules};
 use tollgate::telemetry::MeterCounts;
 
-use super::answer::{Answerer, unit_of};
-use super::health::Health;
-use super::http::{not_allowed, text, typed};
-use super::stats::{Stats, samples_of};
+use super::super::answer::{Answerer, unit_of};
+use super::super::health::Health;
+use super::super::stats::{Stats, samples_of};
+use super::read::Figures;
 use crate::human;
 use crate::input::row::printable;
-use crate::output::{merged, to_json};
+use crate::output::merged;
 use crate::rules::rule::{limit_texts, says};
 
 /// How many of the most-denied keys are kept and shown.
 pub const TOP: usize = 100;
 
 /// The longest part of a key that is shown, in characters.
-const KEY: usize = 120;
+pub(super) const KEY: usize = 120;
 
 /// What the debug pages show.
 #[derive(Clone, Debug)]
@@ -40,25 +36,16 @@ pub struct Debug {
 }
 
 /// A page, as a text and as JSON.
-type Page = (fn(&Debug) -> String, fn(&Debug) -> Value);
+pub(super) type Page = (fn(&Debug) -> String, fn(&Debug) -> Value);
 
 impl Debug {
-    /// Answers a request.
-    pub fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return not_allowed("GET, HEAD");
-        }
-        let (body, value): Page = match request.uri().path() {
-            "/" => (Self::home, Self::home_json),
-            "/rlconfig" => (Self::config, Self::config_json),
-            "/stats" => (Self::counts, Self::counts_json),
-            "/top" => (Self::top, Self::top_json),
-            _ => return text(StatusCode::NOT_FOUND, "the pages are listed at /\n"),
-        };
-        if wants_json(request.uri().query(), request.headers()) {
-            typed(StatusCode::OK, "application/json", to_json(&value(self)))
-        } else {
-            text(StatusCode::OK, body(self))
+    /// Returns a page of figures.
+    pub(super) const fn pages(figures: Figures) -> Page {
+        match figures {
+            Figures::Home => (Self::home, Self::home_json),
+            Figures::Rules => (Self::config, Self::config_json),
+            Figures::Counts => (Self::counts, Self::counts_json),
+            Figures::Top => (Self::top, Self::top_json),
         }
     }
 
@@ -70,6 +57,8 @@ impl Debug {
              /rlconfig   the rules in force\n\
              /stats      what was counted\n\
              /top        the most-denied keys\n\
+             /why        the rules that apply to a request, such as /why?domain=edge&descriptor=remote_address=192.0.2.1\n\
+             /page       all of this as a page for a browser\n\
              Add ?format=json to a page for JSON.\n",
             env!("CARGO_PKG_VERSION"),
             human::counted(counts.rules, "rule"),
@@ -86,7 +75,7 @@ impl Debug {
             "loads": counts.successes,
             "failed_loads": counts.errors,
             "last_error": self.rules.last_error().map(|error| error.to_string()),
-            "pages": ["/rlconfig", "/stats", "/top"],
+            "pages": ["/rlconfig", "/stats", "/top", "/why", "/page"],
         })
     }
 
@@ -195,7 +184,7 @@ pub fn go_counts(rule: &Rule, counts: &MeterCounts) -> [(&'static str, u64); 5] 
 }
 
 /// Returns a rule's path, as the Go service writes it.
-fn path(domain: &str, rule: &Rule) -> String {
+pub(super) fn path(domain: &str, rule: &Rule) -> String {
     [domain].into_iter().chain(rule.metric.levels.iter().map(|level| &**level)).collect::<Vec<_>>().join(".")
 }
 
@@ -208,10 +197,4 @@ fn envoy_limit(amount: &Amount) -> String {
         _ => return "unlimited: true".to_owned(),
     };
     format!("unit={} requests_per_unit={units}", unit_of(period).as_str_name())
-}
-
-/// Whether a request asks for JSON.
-fn wants_json(query: Option<&str>, headers: &HeaderMap) -> bool {
-    query.is_some_and(|query| query.split('&').any(|part| part == "format=json"))
-        || headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/json")
 }

@@ -1,0 +1,54 @@
+//! Serves the connections of the face.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::Semaphore;
+
+use super::super::connections::Face;
+use super::super::http::Handler;
+use super::answer::Debug;
+use super::live::Live;
+use super::read::{Asked, asked};
+use super::{why, write};
+
+/// The most pages that may be open at the same time.
+pub(super) const OPEN: usize = 8;
+
+/// Serves the face.
+pub async fn serve(face: Face, state: Debug) {
+    let site =
+        Arc::new(Site { state, is_local: face.listener.is_loopback(), room: Arc::new(Semaphore::new(OPEN)) });
+    face.serve(Handler(move |request| ready(site.answer(&request)))).await;
+}
+
+struct Site {
+    state: Debug,
+    /// Whether only this machine reaches the face.
+    is_local: bool,
+    /// Open pages hold it.
+    room: Arc<Semaphore>,
+}
+
+impl Site {
+    fn answer(&self, request: &Request<Incoming>) -> Response<write::Body> {
+        match asked(request, self.is_local) {
+            Ok(Asked::Figures(figures, form)) => write::figures(&self.state, figures, form),
+            Ok(Asked::Part(part)) => write::part(part),
+            Ok(Asked::Why(question, form)) => match why::why(&self.state.rules, &question) {
+                Ok(answer) => write::why(&answer, form),
+                Err(refusal) => write::refusal(refusal),
+            },
+            Ok(Asked::Live(filter)) => match Arc::clone(&self.room).try_acquire_owned() {
+                Ok(place) => write::live(Live::new(self.state.clone(), filter, place)),
+                Err(_) => write::refusal((
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    format!("{OPEN} pages are open, the most at a time; close one"),
+                )),
+            },
+            Err(refusal) => write::refusal(refusal),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What an open page shows, and the parts of it that have changed.
+//!
+//! The page asks for events. An event is a JSON object of sections. It has only what changed since the event before: a
+//! section, or a member of a section that is an object. A member that no longer exists is null.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+use tollgate::redis::{BreakerState, ErrorKind};
+use tollgate::rules::{Amount, Rule};
+use tollgate::telemetry::{DeniedKey, MeterCounts};
+
+use super::super::answer::NearView;
+use super::answer::{Debug, KEY, path};
+use crate::input::row::printable;
+use crate::rules::rule::limit_texts;
+
+/// The most rules that are shown. Those that denied most come first.
+const ROWS: usize = 100;
+
+/// The most keys that are shown.
+const KEYS: usize = 20;
+
+/// The longest text about the last load, in characters.
+const ERROR: usize = 2_000;
+
+/// The shortest time between two events.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// After an event, all open pages together wait for this many times the processor time that the event took. So they take a
+/// hundredth of a core, however many rules there are.
+const REST: u32 = 99;
+
+type Sections = Map<String, Value>;
+
+/// An open page.
+pub struct Live {
+    state: Debug,
+    filter: String,
+    near: NearView,
+    shown: Sections,
+    rest: Duration,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Live {
+    /// Opens a page with the rules whose name or identity contains a text.
+    pub(super) fn new(state: Debug, filter: String, place: OwnedSemaphorePermit) -> Self {
+        let near = state.answerer.near();
+        Self { state, filter, near, shown: Sections::new(), rest: Duration::ZERO, _place: place }
+    }
+
+    /// Returns the next event, when it is time. The first has all.
+    pub(super) async fn next(&mut self) -> String {
+        sleep(self.rest).await;
+        let began = processor_time();
+        let now = view(&self.state, &self.near, &self.filter);
+        let mut event = changes(&self.shown, &now);
+        self.shown = now;
+        let ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        event.insert("at".to_owned(), json!(u64::try_from(ms).unwrap_or(u64::MAX)));
+        let event = Value::Object(event).to_string();
+        let open = u32::try_from(self.near.views()).unwrap_or(u32::MAX);
+        self.rest =
+            SECOND.max(processor_time().saturating_sub(began).saturating_mul(REST.saturating_mul(open)));
+        event
+    }
+}
+
+/// Returns the processor time of this thread.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+/// Returns the sections and members that differ.
+pub fn changes(before: &Sections, now: &Sections) -> Sections {
+    let mut changed = Sections::new();
+    for (name, value) in now {
+        match (before.get(name), value) {
+            (Some(before), _) if before == value => {}
+            (Some(Value::Object(before)), Value::Object(now)) => {
+                let mut members: Sections =
+                    now.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(owned).collect();
+                let gone = before.keys().filter(|name| !now.contains_key(*name));
+                members.extend(gone.map(|name| (name.clone(), Value::Null)));
+                changed.insert(name.clone(), members.into());
+            }
+            _ => drop(changed.insert(name.clone(), value.clone())),
+        }
+    }
+    changed
+}
+
+fn owned((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}
+
+/// Returns all sections.
+fn view(state: &Debug, near: &NearView, filter: &str) -> Sections {
+    let mut rows = Busiest::default();
+    let mut at = 0;
+    let mut has_holds = false;
+    state.rules.for_each(|domain, rule, counts| {
+        has_holds |= rule.hold.is_some() || matches!(rule.limit, Amount::InProgress { .. });
+        if contains(&rule.name, filter) || contains(&rule.identity, filter) {
+            rows.add(at, counts, || row(state, domain, rule));
+        }
+        at += 1;
+    });
+    let [rules, figures, order] = rows.sections();
+    let denied = state.rules.top_denied(KEYS).iter().map(key).collect::<Vec<_>>();
+    let near_keys = near.top(KEYS).iter().map(key).collect::<Vec<_>>();
+    let sections = json!({
+        "state": whole(state, has_holds),
+        "rules": rules,
+        "figures": figures,
+        "order": order,
+        "denied": denied,
+        "near": near_keys,
+        "servers": servers(state),
+    });
+    match sections {
+        Value::Object(sections) => sections,
+        _ => Sections::new(),
+    }
+}
+
+/// What is true of the process.
+fn whole(state: &Debug, has_holds: bool) -> Value {
+    let (loads, answers) = (state.rules.reloads(), state.answerer.meters().read());
+    let error = state.rules.last_error().map(|error| error.to_string());
+    let last = loads.last_success.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "serving": state.health.is_serving(),
+        "rules": loads.rules,
+        "loads": loads.successes,
+        "failed_loads": loads.errors,
+        "last_load": last.map(|time| time.as_secs()),
+        "last_error": error.map(|error| cut_lines(&error)),
+        "requests": answers.entries.iter().sum::<u64>(),
+        "over_limit": answers.over_limit,
+        "shadow_denied": answers.shadow_denied,
+        // The first code is OK.
+        "errors": answers.codes.iter().skip(1).sum::<u64>(),
+        "late": answers.late,
+        "in_flight": answers.in_flight,
+        "unknown_domains": loads.unknown_domains,
+        "holds": has_holds.then(|| state.rules.holds()),
+    })
+}
+
+/// Cuts an error, and keeps its lines.
+fn cut_lines(error: &str) -> String {
+    let cut: String = error.chars().take(ERROR).collect();
+    cut.lines().map(|line| printable(line.as_bytes(), ERROR)).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a text contains a part, in letters of either case. Every text contains an empty part.
+fn contains(text: &str, part: &str) -> bool {
+    part.is_empty()
+        || text.as_bytes().windows(part.len()).any(|one| one.eq_ignore_ascii_case(part.as_bytes()))
+}
+
+/// The rules to show.
+#[derive(Default)]
+struct Busiest {
+    /// The least of them is first.
+    shown: BinaryHeap<Reverse<Row>>,
+    /// How many rules the filter found.
+    found: usize,
+}
+
+struct Row {
+    /// Denials and requests, and then the place among all rules.
+    rank: (u64, u64, Reverse<usize>),
+    figures: [u64; 6],
+    rule: Value,
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl Eq for Row {}
+
+impl PartialOrd for Row {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Row {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+impl Busiest {
+    /// Adds a rule if it is one of the first.
+    fn add(&mut self, at: usize, counts: MeterCounts, rule: impl FnOnce() -> Value) {
+        self.found += 1;
+        let denied = counts.denied.saturating_add(counts.error_closed);
+        let requests = counts.requests();
+        let rank = (denied, requests, Reverse(at));
+        if self.shown.len() == ROWS {
+            if self.shown.peek().is_some_and(|Reverse(least)| least.rank > rank) {
+                return;
+            }
+            self.shown.pop();
+        }
+        let MeterCounts { shadow_denied, near_limit, over_limit, hits, .. } = counts;
+        let figures = [requests, denied, shadow_denied, near_limit, over_limit, hits];
+        self.shown.push(Reverse(Row { rank, figures, rule: rule() }));
+    }
+
+    /// Returns the rules, their figures, and the order and number.
+    fn sections(self) -> [Value; 3] {
+        let (mut rules, mut figures, mut order) = (Sections::new(), Sections::new(), Vec::new());
+        for Reverse(row) in self.shown.into_sorted_vec() {
+            let Reverse(at) = row.rank.2;
+            rules.insert(at.to_string(), row.rule);
+            figures.insert(at.to_string(), json!(row.figures));
+            order.push(at);
+        }
+        [rules.into(), figures.into(), json!({ "shown": order, "found": self.found })]
+    }
+}
+
+/// What a rule says.
+fn row(state: &Debug, domain: &str, rule: &Rule) -> Value {
+    let [limit, algorithm, store] = limit_texts(rule);
+    let cut = |text: &str| printable(text.as_bytes(), KEY);
+    let file = state.rules.file_of(domain, &rule.identity).unwrap_or_default();
+    let how =
+        [&*algorithm, &*store].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ");
+    let mode = match rule {
+        Rule { shadow: true, .. } => "shadow_mode",
+        Rule { quota_mode: true, .. } => "quota_mode",
+        Rule { enforced_per_million: ..1_000_000, .. } => "enforced for some keys",
+        _ => "",
+    };
+    json!([
+        cut(&rule.name),
+        cut(&path(domain, rule)),
+        cut(&limit),
+        cut(&how),
+        mode,
+        cut(&format!("{file}:{}", rule.line)),
+        cut(domain),
+    ])
+}
+
+fn key(entry: &DeniedKey) -> Value {
+    let [rule, key] = [&entry.rule, &entry.key].map(|text| printable(text.as_bytes(), KEY));
+    json!([rule, key, entry.count])
+}
+
+/// The health of each server of shared rules.
+fn servers(state: &Debug) -> Value {
+    let servers = state.rules.health_by_server().into_iter().map(|(name, health)| {
+        let breaker = match health.breaker {
+            BreakerState::Closed => "closed",
+            BreakerState::HalfOpen => "half-open",
+            _ => "open",
+        };
+        let errors: Vec<(&str, u64)> = ErrorKind::ALL
+            .into_iter()
+            .map(|kind| (kind.as_str(), health.errors(kind)))
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let without = health.open.saturating_add(health.closed).saturating_add(health.local);
+        let figures = json!([
+            breaker,
+            health.asked,
+            health.answered,
+            health.failed(),
+            errors,
+            health.opened,
+            without,
+            health.evicts
+        ]);
+        (printable(name.as_bytes(), KEY), figures)
+    });
+    Value::Object(servers.collect())
+}
