@@ -1,6 +1,8 @@
 //! The command line.
 
 pub mod descriptor;
+#[cfg(feature = "serve")]
+pub mod process;
 pub mod rules;
 #[cfg(feature = "serve")]
 #[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]

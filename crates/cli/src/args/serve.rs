@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 
 use tollgate::telemetry::NearLimit;
 
+use super::process::ServeProcess;
 use super::rules::ChargingArg;
 use super::subcommand_of_line;
 use crate::decimal::{self, Scaled};
@@ -41,7 +42,8 @@ of the Go service.
 
 Signals: SIGTERM drains; SIGINT (Ctrl+C) ends without --drain, after the
 requests in flight; a second one ends at once. SIGHUP reads the rules and
-certificates again.
+certificates again. SIGUSR1 logs one level more, from warn to info to debug;
+SIGUSR2 logs as --log says again.
 
 Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used,
 2 a flag or a variable is wrong, 3 connections were cut off.";
@@ -77,6 +79,10 @@ pub struct ServeArgs {
     /// What the log contains.
     #[command(flatten)]
     pub logs: ServeLogs,
+
+    /// How the process runs, and what it tells others about itself.
+    #[command(flatten)]
+    pub process: ServeProcess,
 }
 
 /// Where rules are from, and how they are used.

@@ -3,8 +3,8 @@
 //! A thread of its own writes them. If the reader of standard error stops, lines are lost, but nothing waits.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -68,11 +68,42 @@ static WRITER: LazyLock<Option<SyncSender<Work>>> = LazyLock::new(|| {
 /// Lines that were lost since the last one that was not. Ordering: Relaxed. It publishes no other data.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
+/// The first level, and the form.
 static SETTINGS: OnceLock<(Level, LogFormat)> = OnceLock::new();
 
-/// Sets the level and the form. Only the first call has an effect.
+/// The level in force, as its place in [`LEVELS`]. Ordering: Relaxed. It publishes no other data.
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Warn as u8);
+
+const LEVELS: [Level; 5] = [Level::Off, Level::Error, Level::Warn, Level::Info, Level::Debug];
+
+impl Level {
+    /// Returns the level with the next more lines.
+    pub fn more(self) -> Self {
+        LEVELS[(self as usize + 1).min(LEVELS.len() - 1)]
+    }
+}
+
+/// Sets the first level and the form. Only the first call has an effect.
 pub fn set(level: Level, format: LogFormat) {
-    let _ = SETTINGS.set((level, format));
+    if SETTINGS.set((level, format)).is_ok() {
+        LEVEL.store(level as u8, Relaxed);
+    }
+}
+
+/// Changes the level in force, and writes a line about it.
+pub fn set_level(level: Level) {
+    LEVEL.store(level as u8, Relaxed);
+    always(format_args!("the log has the level {} now", format!("{level:?}").to_lowercase()));
+}
+
+/// Returns the level in force.
+pub fn level() -> Level {
+    LEVELS[usize::from(LEVEL.load(Relaxed))]
+}
+
+/// Returns the level at the start.
+pub fn first_level() -> Level {
+    settings().0
 }
 
 fn settings() -> (Level, LogFormat) {
@@ -96,7 +127,7 @@ pub fn always(message: impl fmt::Display) {
 
 /// Whether lines of the level INFO are written.
 pub fn has_info() -> bool {
-    settings().0 >= Level::Info
+    level() >= Level::Info
 }
 
 /// Waits until all lines are written, for at most a second.
@@ -110,7 +141,7 @@ pub fn flush() {
 }
 
 fn write(level: Level, message: &dyn fmt::Display) {
-    if level <= settings().0 {
+    if level <= self::level() {
         send(level, message);
     }
 }
@@ -148,7 +179,7 @@ pub struct Seldom(Mutex<(Option<SystemTime>, u64)>);
 impl Seldom {
     /// Writes a line at this level, or counts it.
     pub fn write(&self, level: Level, message: impl fmt::Display) {
-        if level > settings().0 {
+        if level > self::level() {
             return;
         }
         let now = SystemTime::now();

@@ -1,6 +1,7 @@
 //! The metrics page, in Prometheus's text format.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use tollgate::telemetry;
 use super::answer::{AnswerCounts, BOUNDS_US, Entry};
 use super::debug::{Debug, go_counts};
 use super::http::{not_allowed, text, typed};
+use super::process;
 use super::stats::{Sample, samples_of};
 use crate::error::Error;
 
@@ -27,6 +29,7 @@ const BUCKETS: [f64; 11] =
 /// If there is a recorder already.
 pub fn install() -> Result<PrometheusHandle, Error> {
     let cannot = |error: &dyn std::fmt::Display| Error::run(format!("cannot record metrics: {error}"));
+    LazyLock::force(&process::START);
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)
         .map_err(|error| cannot(&error))?
@@ -84,6 +87,7 @@ impl Metrics {
         if self.go_names {
             self.go_page(&mut page, &counts);
         }
+        process::metrics(&mut page);
         page
     }
 

@@ -9,6 +9,7 @@
 //! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
 //! | `run` | the order of the start and of the end |
 //! | `stats`, `log`, `denials` | counts, log lines, denials in the log |
+//! | `process`, `traces` | health checks of containers, systemd, metrics of the process; spans |
 //!
 //! # Threads
 //! The gRPC and HTTP faces run on one runtime with a thread for each core. The debug and metrics faces, and the reading of
@@ -31,10 +32,13 @@ mod load;
 pub mod log;
 mod metrics;
 mod patient;
+mod process;
 pub mod proto;
 mod run;
 mod stats;
 mod tls;
+#[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
+mod traces;
 pub mod variables;
 
 use std::collections::HashSet;
@@ -64,6 +68,9 @@ fn start() -> Result<(), Error> {
     let (args, taken) = arguments::read(std::env::args_os().collect())?;
     if args.rules.explain_env {
         return arguments::explain(&taken);
+    }
+    if args.process.healthcheck {
+        return process::check_health(run::Addresses::of(&args, &taken)?.http);
     }
     log::set(args.logs.log, args.logs.log_format);
     // Redis clients take the process's provider.
@@ -101,6 +108,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         arguments::settings(args).map(drop),
         run::Addresses::of(args, taken).map(drop),
         run::tls(args).map(drop),
+        traces::check(&args.process).map(drop),
         files.usable(),
     ];
     // A load reports the errors of files again.

@@ -39,8 +39,10 @@ use super::listen::Listener;
 use super::load;
 use super::log;
 use super::metrics::{self, Metrics};
+use super::process;
 use super::stats::Stats;
 use super::tls::{Files, Tls};
+use super::traces::Traces;
 use super::variables::Translation;
 use crate::args::serve::{Address, ServeArgs};
 use crate::error::Error;
@@ -66,9 +68,9 @@ const CUT: Duration = Duration::from_millis(200);
 /// # Errors
 /// If something cannot be used at the start, or if connections were cut off at the end.
 pub fn run(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
     let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(cores)
+        .worker_threads(args.process.threads.map_or_else(cores, usize::from))
         .thread_name("tollgate-serve")
         .enable_all()
         .build()
@@ -79,20 +81,12 @@ pub fn run(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     ended
 }
 
-/// Lowers the priority of this thread, and of those that it starts. A load or a page takes time, and on a machine with one core
-/// no answer may wait for it.
-fn give_way() {
-    // On other systems, this would be the priority of the whole process.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::nice(10);
-}
-
 /// Calls `load` on a thread that gives way, because a thread that `load` starts has the priority of its caller.
 fn quietly<T: Send>(load: impl FnOnce() -> T + Send) -> T {
     let runtime = runtime::Handle::current();
     let run = move || {
         let _entered = runtime.enter();
-        give_way();
+        process::give_way();
         load()
     };
     thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| resume_unwind(panic)))
@@ -111,7 +105,7 @@ pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
 /// The addresses of all faces.
 pub struct Addresses {
     grpc: Option<SocketAddr>,
-    http: Option<SocketAddr>,
+    pub http: Option<SocketAddr>,
     debug: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
@@ -162,7 +156,9 @@ impl Addresses {
 async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
     let service = Service::start(args, taken).await?;
+    process::tell_systemd("READY=1");
     let closing = signals.wait_for_end(service.read_again()).await?;
+    process::tell_systemd("STOPPING=1");
     service.end(args, closing, &mut signals).await
 }
 
@@ -215,6 +211,7 @@ struct Service {
     tls: Option<Arc<Tls>>,
     health: Health,
     note: NoteLoad,
+    traces: Traces,
     /// Watches the rules, unless they are the example.
     watcher: Option<Watcher>,
     phase: watch::Sender<ServerPhase>,
@@ -242,6 +239,7 @@ impl Service {
         let watcher = if is_example { None } else { Some(quietly(watch)?) };
         let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
         let stats = Arc::new(Stats::default());
+        let traces = Traces::start(&args.process, &stats)?;
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (alive, ended) = mpsc::channel(1);
         let bounds = Bounds {
@@ -254,7 +252,7 @@ impl Service {
         let Listeners { grpc, http, debug, metrics, described } =
             Listeners::open(args, &addresses, tls.is_some()).await?;
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
-        let service = Self { rules, stats, tls, health, note, watcher, phase, ended };
+        let service = Self { rules, stats, tls, health, note, traces, watcher, phase, ended };
         service.answer_gateways(args, &answerer, grpc, http, context)?;
         let state = service.debug_page(&answerer);
         let metrics = metrics.zip(recorder).map(|(listener, handle)| {
@@ -285,7 +283,7 @@ impl Service {
         for (listener, has_tls) in grpc {
             let tls = self.tls.clone().filter(|_| has_tls);
             let face = Face { listener, tls, protocol: Protocol::Http2, context: context.clone() };
-            tokio::spawn(face.serve(services.clone()));
+            self.traces.spawn(face, services.clone());
         }
         let Some(listener) = http else { return Ok(()) };
         // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
@@ -302,7 +300,7 @@ impl Service {
             async move { http.answer(request).await }
         };
         let face = Face { listener, tls: None, protocol: Protocol::Http, context };
-        tokio::spawn(face.serve(Handler(answer)));
+        self.traces.spawn(face, Handler(answer));
         Ok(())
     }
 
@@ -363,6 +361,7 @@ impl Service {
         let flush = async {
             // This waits for a load, and a file system that hangs must not hang the end.
             let _ = timeout(most, spawn_blocking(|| drop(watcher))).await;
+            let _ = timeout(most, self.traces.end()).await;
             timeout(most, self.rules.close()).await.is_ok()
         };
         let is_flushed = tokio::select! {
@@ -514,7 +513,7 @@ impl Pages {
         };
         let thread = thread::Builder::new().name("tollgate-pages".to_owned());
         let run = move || {
-            give_way();
+            process::give_way();
             runtime.block_on(run);
         };
         thread.spawn(run).map(drop).map_err(failed)
@@ -526,6 +525,8 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    more_lines: Signal,
+    usual_lines: Signal,
 }
 
 impl Signals {
@@ -536,6 +537,8 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hang_up: listen(SignalKind::hangup())?,
+            more_lines: listen(SignalKind::user_defined1())?,
+            usual_lines: listen(SignalKind::user_defined2())?,
         })
     }
 
@@ -549,7 +552,7 @@ impl Signals {
         let thread = thread::Builder::new().name("tollgate-hang-up".to_owned());
         thread
             .spawn(move || {
-                give_way();
+                process::give_way();
                 heard.iter().for_each(|()| read_again());
             })
             .map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
@@ -559,6 +562,8 @@ impl Signals {
                 _ = self.interrupt.recv() => return Ok(ServerPhase::Leaving),
                 // If one is waiting already, its reading comes after this signal.
                 _ = self.hang_up.recv() => drop(hang_ups.try_send(())),
+                _ = self.more_lines.recv() => log::set_level(log::level().more()),
+                _ = self.usual_lines.recv() => log::set_level(log::first_level()),
             }
         }
     }

@@ -38,6 +38,12 @@ pub struct Stats {
     pub tls_loads: Count,
     /// Certificates that were read and cannot be used.
     pub tls_errors: Count,
+    /// Spans that wait to be sent, or are on their way.
+    pub spans_waiting: Count,
+    /// Spans that a collector took.
+    pub spans_sent: Count,
+    /// Spans that were dropped, because too many waited or the collector did not take them.
+    pub spans_dropped: Count,
 }
 
 /// A number that threads change.
@@ -48,6 +54,18 @@ impl Count {
     /// Adds one.
     pub fn add(&self) {
         self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Adds this number.
+    #[cfg(feature = "otlp")]
+    pub fn add_many(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    /// Subtracts this number, of those that were added.
+    #[cfg(feature = "otlp")]
+    pub fn sub_many(&self, count: u64) {
+        self.0.fetch_sub(count, Relaxed);
     }
 
     /// Subtracts one, of those that were added.
@@ -114,9 +132,10 @@ impl Sample {
 impl Stats {
     /// Returns all counts. Those with the same name follow each other.
     #[rustfmt::skip]
-    pub fn samples(&self) -> [Sample; 13] {
+    pub fn samples(&self) -> [Sample; 16] {
         let Self { open, accepted, too_many, accept_errors, not_http2, handshakes_failed, handshakes_late, .. } = self;
         let Self { protocol_errors, aged, cut_after_grace, cut, tls_loads, tls_errors, .. } = self;
+        let Self { spans_waiting, spans_sent, spans_dropped, .. } = self;
         let gauge = |name, help, count: &Count| Sample::gauge(name, help, count.get());
         let counter = |name, help, count: &Count| Sample::counter(name, help, count.get());
         [
@@ -133,6 +152,9 @@ impl Stats {
             counter("tollgate_service_connections_cut_total", "Connections cut off at the end of the drain", cut),
             counter("tollgate_service_tls_reload_total", "Changed certificates that took effect", tls_loads),
             counter("tollgate_service_tls_reload_errors_total", "Changed certificates that cannot be used", tls_errors),
+            gauge("tollgate_service_spans_waiting", "Spans that wait to be sent", spans_waiting),
+            counter("tollgate_service_spans_sent_total", "Spans that a collector took", spans_sent),
+            counter("tollgate_service_spans_dropped_total", "Spans that were dropped", spans_dropped),
         ]
     }
 }

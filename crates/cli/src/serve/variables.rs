@@ -11,7 +11,7 @@ use super::duration;
 const RUNTIME_ROOT: &str = "/srv/runtime_data/current";
 
 /// The variables that have no effect here. A name that ends in `_` stands for all variables that begin with it.
-const UNUSED: [&str; 18] = [
+const UNUSED: [&str; 17] = [
     "CACHE_KEY_PREFIX",
     "CONFIG_GRPC_XDS_",
     "DISABLE_STATS",
@@ -23,7 +23,6 @@ const UNUSED: [&str; 18] = [
     "SETTINGS_PATH",
     "STATSD_",
     "STATS_FLUSH_INTERVAL",
-    "TRACING_",
     "UNLIMITED_REQUESTS_HITS",
     "USE_DOG_STATSD",
     "USE_DOG_STATSD_MOGRIFIERS",
@@ -34,7 +33,7 @@ const UNUSED: [&str; 18] = [
 
 /// The families of variables that have no effect here either, except those that are read. Newer versions of the Go service
 /// add to them.
-const FAMILIES: [&str; 2] = ["PROMETHEUS_", "REDIS_"];
+const FAMILIES: [&str; 3] = ["PROMETHEUS_", "REDIS_", "TRACING_"];
 
 /// Whether Kubernetes adds such a variable, for a service that is called `redis` or `tollgate`.
 pub fn is_of_kubernetes(name: &str) -> bool {
@@ -73,6 +72,8 @@ impl Translation {
         reader.rules()?;
         reader.redis()?;
         reader.answers()?;
+        #[cfg(feature = "otlp")]
+        reader.traces()?;
         reader.unused()?;
         Ok(reader.out)
     }
@@ -318,6 +319,26 @@ impl Reader<'_> {
         }
         if let Some(format) = self.get("LOG_FORMAT") {
             self.flag("log_format", Some(format.to_ascii_lowercase()), ["LOG_FORMAT"]);
+        }
+        Ok(())
+    }
+
+    /// The collector's address is in a variable of OpenTelemetry, OTEL_EXPORTER_OTLP_ENDPOINT, for both services.
+    #[cfg(feature = "otlp")]
+    fn traces(&mut self) -> Result<(), String> {
+        if self.is("TRACING_ENABLED")? != Some(true) {
+            return Ok(());
+        }
+        self.flag("otlp", None, ["TRACING_ENABLED"]);
+        self.same("otlp_protocol", "TRACING_EXPORTER_PROTOCOL");
+        self.same("otlp_sample", "TRACING_SAMPLING_RATE");
+        let names = ["TRACING_SERVICE_NAME", "TRACING_SERVICE_NAMESPACE", "TRACING_SERVICE_INSTANCE_ID"];
+        let keys = ["service.name", "service.namespace", "service.instance.id"];
+        let pairs =
+            names.iter().zip(keys).filter_map(|(name, key)| Some(format!("{key}={}", self.get(name)?)));
+        let pairs: Vec<String> = pairs.collect();
+        if !pairs.is_empty() {
+            self.flag("otlp_attributes", Some(pairs.join(",")), names);
         }
         Ok(())
     }

@@ -67,10 +67,11 @@ fn unusable_go_variables_are_errors() {
 
 #[test]
 fn one_warning_names_unused_variables() {
-    let unused = [("USE_STATSD", "true"), ("TRACING_ENABLED", "x"), ("MEMCACHE_TLS", "x"), ("HOME", "x")];
+    let unused =
+        [("USE_STATSD", "true"), ("TRACING_SAMPLING_RATE", "x"), ("MEMCACHE_TLS", "x"), ("HOME", "x")];
     assert_eq!(
         of(&unused).unwrap().warnings,
-        ["these variables have no effect here: MEMCACHE_TLS, TRACING_ENABLED, USE_STATSD"]
+        ["these variables have no effect here: MEMCACHE_TLS, TRACING_SAMPLING_RATE, USE_STATSD"]
     );
     assert_eq!(of(&[("USE_STATSD", "false")]).unwrap().warnings, [""; 0]);
     // Families that newer versions of the Go service add to.

@@ -91,6 +91,14 @@ impl Grpc {
         self.try_call(path, message).await.unwrap()
     }
 
+    /// Calls a method within a trace.
+    pub(crate) async fn call_within(&mut self, traceparent: &str, path: &str, message: &[u8]) -> Called {
+        let mut request = request(path, message);
+        request.headers_mut().insert("traceparent", traceparent.parse().unwrap());
+        self.0.ready().await.unwrap();
+        called(self.0.send_request(request).await.unwrap()).await.unwrap()
+    }
+
     /// Calls a method, and asserts that the status is OK.
     pub(crate) async fn ok(&mut self, path: &str, message: &[u8]) -> Bytes {
         let called = self.call(path, message).await;

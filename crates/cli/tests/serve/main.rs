@@ -16,4 +16,5 @@ mod server;
 mod shared;
 mod sockets;
 mod start;
+mod telemetry;
 mod tls;

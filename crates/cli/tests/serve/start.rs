@@ -204,7 +204,7 @@ fn go_variables_start_the_service() {
         ("LOG_LEVEL", "INFO"),
         ("LOG_FORMAT", "json"),
         ("LOCAL_CACHE_SIZE_IN_BYTES", "1"),
-        ("TRACING_ENABLED", "true"),
+        ("TRACING_SAMPLING_RATE", "1"),
         ("REDIS_URL", "127.0.0.1:1"),
     ];
     let mut server = Server::start_with(&[], "--drain 0s", &variables);
@@ -213,7 +213,7 @@ fn go_variables_start_the_service() {
     assert!(message.contains("serves 2 rules") && message.contains("RUNTIME_ROOT"), "{message}");
     assert_eq!(line["level"], "INFO");
     let unused = server.wait_for_line("have no effect");
-    assert!(unused.contains("LOCAL_CACHE_SIZE_IN_BYTES, TRACING_ENABLED"), "{unused}");
+    assert!(unused.contains("LOCAL_CACHE_SIZE_IN_BYTES, TRACING_SAMPLING_RATE"), "{unused}");
     server.wait_for_line("no rule has `store: redis`");
     block_on(async { assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK") });
     server.stop();

@@ -9,6 +9,8 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(feature = "otlp")]
+use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,8 @@ use tower_service::Service;
 
 use self::frame::Call;
 use super::answer::{Answerer, Entry};
+#[cfg(feature = "otlp")]
+use super::proto::Code as OverallCode;
 use super::proto::{
     CommitRequest, CommitResponse, DESCRIPTORS, RateLimitRequest, RateLimitResponse, ReserveRequest,
     ReserveResponse,
@@ -61,9 +65,18 @@ pub const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitServic
 /// Kuadrant's service, and the paths of its methods.
 pub const KUADRANT: &str = "kuadrant.service.ratelimit.v1.RateLimitService";
 pub const CHECK_RATE_LIMIT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit";
-const REPORT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Report";
+pub const REPORT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Report";
 pub const RESERVE: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Reserve";
 pub const COMMIT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Commit";
+
+/// The paths of all methods that ask for a decision, or report to one.
+#[cfg(feature = "otlp")]
+pub const PATHS: [&str; 5] = [SHOULD_RATE_LIMIT, CHECK_RATE_LIMIT, REPORT, RESERVE, COMMIT];
+
+/// The decision of a call, for a span around it. The answer alone knows it.
+#[cfg(feature = "otlp")]
+#[derive(Clone, Debug, Default)]
+pub struct Decision(pub Arc<OnceLock<bool>>);
 
 /// All services of the gRPC face. The methods that gateways call have a short way; all others take tonic's router.
 #[derive(Debug)]
@@ -158,6 +171,8 @@ impl<C: Clock + Send + Sync + 'static> Face<C> {
         B::Error: Into<Failure> + Send,
     {
         let deadline = self.deadline(&request);
+        #[cfg(feature = "otlp")]
+        let decision = request.extensions().get::<Decision>().cloned();
         match timeout(BODY, frame::read(request, self.max_message)).await {
             Err(_) => {
                 self.answerer.meters().undecodable(entry, Code::DeadlineExceeded);
@@ -165,6 +180,10 @@ impl<C: Clock + Send + Sync + 'static> Face<C> {
             }
             Ok(Call::Message(message)) => {
                 let answered = self.answerer.answer(message, entry, deadline).await;
+                #[cfg(feature = "otlp")]
+                if let (Some(decision), Ok(answer)) = (decision, &answered) {
+                    let _ = decision.0.set(answer.overall_code == OverallCode::OverLimit as i32);
+                }
                 answered.map_or_else(Status::into_http, |answer| frame::response(&answer))
             }
             Ok(Call::Other(request)) => {

@@ -1,0 +1,351 @@
+//! What the process tells its supervisor and its operator: health, readiness, the level of the log, its own metrics, and spans.
+
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use crate::client::{ASK, Grpc, LIMIT, block_on, bytes, get};
+use crate::server::{FREE, Place, Server, eventually, run};
+
+/// Returns the value of a metric without labels.
+fn value(page: &str, name: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+    line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
+}
+
+fn metrics(server: &Server) -> String {
+    let address = server.address("metrics");
+    block_on(async { get(&address, "/metrics").await.body })
+}
+
+#[test]
+fn metrics_describe_process_and_build() {
+    let place = Place::new();
+    let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0 --threads 3");
+    let page = metrics(&server);
+    let build = format!("tollgate_build_info{{version=\"{}\",os=", env!("CARGO_PKG_VERSION"));
+    assert!(page.contains(&build), "{page}");
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let resident = value(&page, "process_resident_memory_bytes");
+    assert!((1e6..1e9).contains(&resident) && resident < value(&page, "process_virtual_memory_bytes"));
+    let (open, most) = (value(&page, "process_open_fds"), value(&page, "process_max_fds"));
+    assert!((5.0..200.0).contains(&open) && open < most, "{open} of {most}");
+    assert!(value(&page, "process_start_time_seconds") > 1.7e9);
+    // The three of `--threads`, and few others.
+    let threads = value(&page, "process_threads");
+    assert!((5.0..20.0).contains(&threads), "{threads}");
+    let used = || value(&metrics(&server), "process_cpu_seconds_total");
+    let first = used();
+    assert!(eventually(|| used() > first), "the processor time stands still at {first}");
+    server.stop();
+}
+
+#[test]
+fn threads_have_bounds() {
+    for threads in ["0", "1025", "x"] {
+        run(&format!("--threads {threads}"), &[]).fails(2, &["--threads"]);
+    }
+    let place = Place::new();
+    let count = |threads: &str| {
+        let server = Server::start(&[&place.rules()], &format!("--metrics 127.0.0.1:0 --threads {threads}"));
+        value(&metrics(&server), "process_threads")
+    };
+    if cfg!(target_os = "linux") {
+        assert_eq!(count("9") - count("2"), 7.0);
+    }
+}
+
+#[test]
+fn signals_change_level_of_log() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "--log error --log-format json");
+    let levels = ["warn", "info", "debug", "debug"];
+    for (time, level) in levels.iter().enumerate() {
+        server.signal("USR1");
+        let said = || server.log().matches("the log has the level ").count() > time;
+        assert!(eventually(said), "{level}: {}", server.log());
+        assert!(
+            server.log().lines().last().unwrap().contains(&format!("level {level} now")),
+            "{}",
+            server.log()
+        );
+    }
+    server.signal("USR2");
+    server.wait_for_line("the log has the level error now");
+    server.signal("TERM");
+    assert_eq!(server.wait(), 0);
+    assert!(!server.log().contains("draining"), "{}", server.log());
+}
+
+#[test]
+fn raised_level_shows_lines() {
+    let place = Place::new();
+    let mut server = Server::start(&[&place.rules()], "");
+    server.signal("USR1");
+    server.wait_for_line("the log has the level info now");
+    server.signal("TERM");
+    assert_eq!(server.wait(), 0);
+    assert!(server.log().contains("draining"), "{}", server.log());
+}
+
+#[test]
+fn healthcheck_asks_running_service() {
+    let place = Place::new();
+    let server = Server::start(&[&place.rules()], "--drain 10s");
+    let address = server.address("http");
+    let check = || run("--healthcheck", &[("TOLLGATE_HTTP", &address), ("TOLLGATE_RULES", "/no/such")]);
+    let healthy = check();
+    assert_eq!((healthy.code, &*healthy.stdout), (0, "serving\n"), "{healthy:?}");
+    server.signal("TERM");
+    assert!(eventually(|| check().code == 1), "{}", server.log());
+    check().fails(1, &["wants no requests"]);
+    drop(server);
+    check().fails(1, &["cannot ask", "TOLLGATE_HTTP"]);
+    run("--healthcheck --http off", &[]).fails(2, &["--http is off"]);
+}
+
+#[test]
+fn systemd_hears_of_start_and_end() {
+    let place = Place::new();
+    let path = place.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let heard = || {
+        let mut text = [0; 64];
+        let length = socket.recv(&mut text).unwrap();
+        String::from_utf8(text[..length].to_vec()).unwrap()
+    };
+    let rules = place.rules();
+    let server = Server::start_with(&[&rules], FREE, &[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+    assert_eq!(heard(), "READY=1");
+    server.stop();
+    assert_eq!(heard(), "STOPPING=1");
+}
+
+#[cfg(feature = "otlp")]
+mod spans {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use bytes::Bytes;
+    use http::{HeaderMap, HeaderValue, Request, Response};
+    use http_body_util::{BodyExt as _, Full, StreamBody};
+    use hyper::body::{Frame, Incoming};
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use hyper_util::server::conn::auto;
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
+    use opentelemetry_proto::tonic::trace::v1::Span;
+    use prost::Message as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::client::{ONCE, http};
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    /// A collector on loopback. It takes spans over HTTP and gRPC.
+    struct Collector {
+        address: String,
+        got: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
+    }
+
+    impl Collector {
+        /// Starts it on a thread of its own. It ends with the test.
+        fn start() -> Self {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            let got = Arc::default();
+            let kept = Arc::clone(&got);
+            let serve = async move {
+                let listener = TcpListener::from_std(listener).unwrap();
+                while let Ok((stream, _)) = listener.accept().await {
+                    let kept = Arc::clone(&kept);
+                    let take = service_fn(move |request| take(request, Arc::clone(&kept)));
+                    tokio::spawn(async move {
+                        let builder = auto::Builder::new(TokioExecutor::new());
+                        let _ = builder.serve_connection(TokioIo::new(stream), take).await;
+                    });
+                }
+            };
+            std::thread::spawn(|| block_on(serve));
+            Self { address, got }
+        }
+
+        /// Waits for this number of spans, and returns them with the attributes of their service.
+        fn spans(&self, count: usize) -> Vec<(Span, Vec<KeyValue>)> {
+            let found = || self.got.lock().unwrap().iter().flat_map(spans_of).collect::<Vec<_>>();
+            assert!(eventually(|| found().len() >= count), "{count} spans do not come: {:?}", found());
+            found()
+        }
+    }
+
+    fn spans_of(request: &ExportTraceServiceRequest) -> Vec<(Span, Vec<KeyValue>)> {
+        let of = |spans: &opentelemetry_proto::tonic::trace::v1::ResourceSpans| {
+            let service = spans.resource.clone().unwrap().attributes;
+            let all = spans.scope_spans.iter().flat_map(|scope| scope.spans.clone());
+            all.map(|span| (span, service.clone())).collect::<Vec<_>>()
+        };
+        request.resource_spans.iter().flat_map(of).collect()
+    }
+
+    type Answer = Response<http_body_util::combinators::BoxBody<Bytes, Infallible>>;
+
+    async fn take(
+        request: Request<Incoming>,
+        kept: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
+    ) -> Result<Answer, Infallible> {
+        let is_grpc = request.headers()["content-type"].as_bytes().starts_with(b"application/grpc");
+        let path = request.uri().path().to_owned();
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        // A frame of gRPC has five bytes before its message.
+        let message = if is_grpc { body.slice(5..) } else { body };
+        assert!(path.ends_with("/v1/traces") || path.ends_with("TraceService/Export"), "{path}");
+        kept.lock().unwrap().push(ExportTraceServiceRequest::decode(message).unwrap());
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+        let frames = [Ok(Frame::data(Bytes::from_static(&[0; 5]))), Ok(Frame::trailers(trailers))];
+        let body = if is_grpc {
+            StreamBody::new(futures_util::stream::iter(frames)).boxed()
+        } else {
+            Full::new(Bytes::new()).boxed()
+        };
+        let kind = if is_grpc { "application/grpc" } else { "application/x-protobuf" };
+        Ok(Response::builder().header("content-type", kind).body(body).unwrap())
+    }
+
+    fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
+        let found = attributes.iter().find(|pair| pair.key == name)?;
+        Some(match found.value.clone()?.value? {
+            Value::StringValue(text) => text,
+            Value::IntValue(number) => number.to_string(),
+            Value::BoolValue(truth) => truth.to_string(),
+            other => format!("{other:?}"),
+        })
+    }
+
+    fn start(place: &Place, args: &str, variables: &[(&str, &str)]) -> Server {
+        let args = format!("{FREE} --metrics 127.0.0.1:0 {args}");
+        let soon = [("OTEL_BSP_SCHEDULE_DELAY", "50"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")];
+        Server::start_with(&[&place.rules()], &args, &[variables, &soon].concat())
+    }
+
+    /// Describes a span: its name, its status, and whether it denied. Those of gRPC belong to [`PARENT`].
+    fn described(span: &Span) -> String {
+        assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
+        let is_child = span.parent_span_id == bytes("b7ad6b7169203331");
+        assert_eq!(is_child, span.name.starts_with("envoy"), "{span:?}");
+        assert_eq!(is_child, span.trace_id == bytes("0af7651916cd43dd8448eb211c80319c"));
+        let get = |name| attribute(&span.attributes, name).unwrap_or_default();
+        let status = get("rpc.grpc.status_code") + &get("http.response.status_code");
+        format!("{} {status} {}", span.name, get("tollgate.over_limit"))
+    }
+
+    #[test]
+    fn each_call_has_span_with_context_of_caller() {
+        let place = Place::new();
+        for (protocol, args, name) in [
+            ("", "--otlp", "tollgate"),
+            ("grpc", "--otlp --otlp-attributes service.name=edge,team=a=b", "edge"),
+        ] {
+            let collector = Collector::start();
+            let address = format!("http://{}", collector.address);
+            let variables =
+                [("OTEL_EXPORTER_OTLP_ENDPOINT", &*address), ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)];
+            let server = start(&place, args, &variables);
+            block_on(async {
+                let mut grpc = Grpc::connect(&server.address("grpc")).await;
+                for (message, status) in [(ONCE, 0), (ONCE, 0), ("", 3)] {
+                    assert_eq!(grpc.call_within(PARENT, LIMIT, &bytes(message)).await.status, status);
+                }
+                // Neither health checks nor paths that a client invents have a span.
+                grpc.health("").await;
+                grpc.call("/no.such/Method", &[]).await;
+                let face = server.address("http");
+                http(&face, "GET", "/healthcheck", "").await;
+                http(&face, "POST", "/json", "{").await;
+            });
+            let spans = collector.spans(4);
+            server.stop();
+            let mut seen: Vec<String> = spans.iter().map(|(span, _)| described(span)).collect();
+            seen.sort();
+            let envoy = "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+            let calls = ["0 false", "0 true", "3 "].map(|call| format!("{envoy} {call}"));
+            assert_eq!(seen, [&["POST /json 400 ".to_owned()][..], &calls].concat());
+            assert!(
+                spans.iter().all(|(_, service)| attribute(service, "service.name").as_deref() == Some(name))
+            );
+            assert_eq!(attribute(&spans[0].1, "team"), args.contains("team").then(|| "a=b".to_owned()));
+        }
+    }
+
+    #[test]
+    fn dead_collector_costs_counted_spans_only() {
+        let place = Place::new();
+        // It accepts connections and never answers.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", silent.local_addr().unwrap());
+        let server = start(&place, "--otlp", &[("OTEL_EXPORTER_OTLP_ENDPOINT", &address)]);
+        block_on(async {
+            let mut grpc = Grpc::connect(&server.address("grpc")).await;
+            for _ in 0..6_000 {
+                grpc.ok(LIMIT, &bytes(ASK)).await;
+            }
+        });
+        let page = metrics(&server);
+        // The queue has room for 2,048. All others are dropped at once.
+        assert!(value(&page, "tollgate_service_spans_dropped_total") >= 3_952.0, "{page}");
+        assert_eq!(value(&page, "tollgate_service_spans_sent_total"), 0.0);
+        assert!(eventually(|| server.log().contains("spans are lost")), "{}", server.log());
+        server.stop();
+    }
+
+    #[test]
+    fn sampling_follows_flag_and_caller() {
+        let place = Place::new();
+        let collector = Collector::start();
+        let address = format!("http://{}", collector.address);
+        // The variables of the Go service.
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", &*address),
+            ("TRACING_ENABLED", "true"),
+            ("TRACING_EXPORTER_PROTOCOL", "grpc"),
+            ("TRACING_SERVICE_NAME", "RateLimit"),
+            ("TRACING_SERVICE_NAMESPACE", "shop"),
+            ("TRACING_SAMPLING_RATE", "0"),
+        ];
+        let server = start(&place, "", &variables);
+        block_on(async {
+            let mut grpc = Grpc::connect(&server.address("grpc")).await;
+            for _ in 0..20 {
+                grpc.ok(LIMIT, &bytes(ASK)).await;
+            }
+            grpc.call_within(PARENT, LIMIT, &bytes(ASK)).await;
+        });
+        // The end sends what waits.
+        server.stop();
+        let spans = collector.spans(1);
+        assert_eq!(spans.len(), 1, "{spans:?}");
+        let service = &spans[0].1;
+        assert_eq!(attribute(service, "service.name").as_deref(), Some("RateLimit"));
+        assert_eq!(attribute(service, "service.namespace").as_deref(), Some("shop"));
+    }
+
+    #[test]
+    fn wrong_variables_of_opentelemetry_end_the_start() {
+        let fails = |name: &str, value: &str, part: &str| {
+            run("--otlp", &[(name, value)]).fails(2, &[name, part]);
+            run("--otlp --check", &[(name, value)]).fails(2, &[name, part]);
+        };
+        fails("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318", "without TLS");
+        fails("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "http/protobuf or grpc");
+        fails("OTEL_TRACES_SAMPLER", "jaeger_remote", "parentbased_traceidratio");
+        run("--otlp --otlp-sample 1.5", &[]).fails(2, &["from 0 to 1"]);
+        run("--otlp-sample 1", &[]).fails(2, &["--otlp"]);
+        run("", &[("TRACING_ENABLED", "true"), ("TRACING_EXPORTER_PROTOCOL", "zipkin")])
+            .fails(2, &["zipkin"]);
+    }
+}
