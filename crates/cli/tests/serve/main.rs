@@ -10,6 +10,7 @@ mod flood;
 mod frames;
 mod log;
 mod many;
+mod packaging;
 mod page;
 mod reload;
 mod server;
