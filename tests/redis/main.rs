@@ -8,6 +8,7 @@ mod blocks;
 mod calendars;
 mod classes;
 mod clients;
+mod credentials;
 mod fallback;
 mod faults;
 mod guard;
@@ -28,6 +29,7 @@ mod rules;
 #[path = "../common/scenarios.rs"]
 mod scenarios;
 mod script;
+mod sentinel;
 mod sharded;
 #[cfg(all(feature = "rules", feature = "tower"))]
 mod tower;

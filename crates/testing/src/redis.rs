@@ -84,6 +84,38 @@ impl Server {
         command.query(&mut self.connection()).expect("the server answers")
     }
 
+    /// Runs one command for the test, at a server with a password.
+    ///
+    /// # Errors
+    /// The errors of the client library.
+    pub fn ask<T: redis::FromRedisValue>(&self, password: &str, words: &[&str]) -> redis::RedisResult<T> {
+        let url = self.url().replace("redis://", &format!("redis://:{password}@"));
+        let mut connection =
+            redis::Client::open(url)?.get_connection_with_timeout(Duration::from_millis(500))?;
+        redis::Cmd::new().arg(words).query(&mut connection)
+    }
+
+    /// Starts a Sentinel with the lines of its file. Without `redis-server`, this panics.
+    pub fn start_sentinel(settings: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a directory for the Sentinel");
+        let conf = dir.path().join("sentinel.conf");
+        for _ in 0..20 {
+            let port = free_port();
+            // A Sentinel writes to its file.
+            let own = format!("port {port}\nbind 127.0.0.1\ndir {}\n", dir.path().display());
+            std::fs::write(&conf, own + settings).expect("a file for the Sentinel");
+            let mut command = Command::new(program());
+            command.arg(&conf).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null());
+            let mut process = command.spawn().expect("redis-server can be run");
+            if wait_until_up(&mut process, port) {
+                return Self { process, port, dir, options: Vec::new() };
+            }
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        panic!("the Sentinel does not start");
+    }
+
     /// Kills the server, which saves nothing.
     pub fn kill(&mut self) {
         self.process.kill().expect("the server can be killed");
@@ -181,7 +213,10 @@ fn is_up(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
     let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
     let mut answer = [0; 5];
-    stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut answer).is_ok() && &answer == b"+PONG"
+    // A server with a password asks for it.
+    stream.write_all(b"PING\r\n").is_ok()
+        && stream.read_exact(&mut answer).is_ok()
+        && (&answer == b"+PONG" || &answer == b"-NOAU")
 }
 
 fn log(dir: &Path) -> String {
@@ -259,6 +294,70 @@ impl Cluster {
             thread::sleep(Duration::from_millis(20));
         }
         panic!("the cluster does not agree within {PATIENCE:?}");
+    }
+}
+
+/// A master, its replica, and three Sentinels, which all stop when this value is dropped. A replica takes over one to
+/// three seconds after the Sentinels lose the master.
+#[derive(Debug)]
+pub struct Sentinels {
+    /// The master at the start.
+    pub master: Server,
+    /// Its replica.
+    pub replica: Server,
+    /// The three Sentinels.
+    pub sentinels: Vec<Server>,
+}
+
+impl Sentinels {
+    /// Starts the servers. The servers have the password `data`, and the Sentinels the password `watch`. Without
+    /// `redis-server`, reports that the test skips and returns `None`.
+    #[track_caller]
+    pub fn start() -> Option<Self> {
+        let password = ["--requirepass", "data", "--masterauth", "data", "--repl-diskless-sync-delay", "0"];
+        let master = Server::start_with(&password)?;
+        let port = master.port.to_string();
+        let replica = Server::start_with(&[&password[..], &["--replicaof", "127.0.0.1", &port]].concat())?;
+        let settings = format!(
+            "sentinel monitor mymaster 127.0.0.1 {port} 2\nsentinel auth-pass mymaster data\n\
+             sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 3000\n\
+             requirepass watch\nsentinel sentinel-pass watch\n"
+        );
+        let sentinels = (0..3).map(|_| Server::start_sentinel(&settings)).collect();
+        let all = Self { master, replica, sentinels };
+        all.until(|info| info.contains("slaves=1,sentinels=3"));
+        let is_ready = |info: String| info.contains("master_link_status:up");
+        let started = Instant::now();
+        while !is_ready(all.replica.ask("data", &["INFO", "replication"]).unwrap_or_default()) {
+            assert!(started.elapsed() < PATIENCE, "the replica gets no data within {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        Some(all)
+    }
+
+    /// Returns an address with the passwords and all Sentinels.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port)).collect();
+        format!("redis-sentinel://:data@{}/mymaster?auth=watch", hosts.join(","))
+    }
+
+    /// Waits until `says` accepts what each Sentinel says about the master.
+    pub fn until(&self, says: impl Fn(&str) -> bool) {
+        let started = Instant::now();
+        while !self
+            .sentinels
+            .iter()
+            .all(|one| one.ask("watch", &["INFO", "sentinel"]).is_ok_and(|info: String| says(&info)))
+        {
+            assert!(started.elapsed() < PATIENCE, "the Sentinels do not agree within {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until each Sentinel names the replica as the master.
+    pub fn until_replica_takes_over(&self) {
+        let address = format!("address=127.0.0.1:{}", self.replica.port);
+        self.until(|info| info.contains(&address));
     }
 }
 

@@ -57,8 +57,8 @@ mod protocol;
 mod region;
 
 pub use self::client::{
-    BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, InProcess, InProgressBuilder,
-    OnFailure, OnThread, Shard, ShardError, Shards,
+    BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, CredentialsFile, InProcess,
+    InProgressBuilder, OnFailure, OnThread, Shard, ShardError, Shards,
 };
 #[cfg(feature = "rules")]
 pub(crate) use self::client::{PlainClient, RuntimeThread};
@@ -77,3 +77,5 @@ pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number};
 pub use self::region::RegionPolicy;
 #[doc(no_inline)]
 pub use crate::algorithm::Limit;
+#[doc(no_inline)]
+pub use ::redis::{BasicAuth, StreamingCredentialsProvider};

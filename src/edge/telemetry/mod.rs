@@ -45,6 +45,7 @@
 //! | `tollgate_failure_decisions_total` | `limiter`, `decision` | requests decided without the shared state: `error_open`, `error_closed`, `error_local` |
 //! | `tollgate_partitioned` | `limiter` | 1 while a circuit breaker stops calls to the shared state or to a part of it |
 //! | `tollgate_breaker_state` | `limiter` | 0 closed, 1 half-open, 2 open |
+//! | `tollgate_credentials_refused_total` | | credentials that a server refused, or that a provider could not give; absent before the first |
 //! | `tollgate_server_evicts` | `limiter` | 1 if the server is set to evict keys when its memory is full |
 //! | `tollgate_region_cut_off` | `limiter`, `region` | 1 while no process of this region got an answer of another region, over three exchange intervals of calls |
 //! | `tollgate_region_last_answer_seconds` | `limiter`, `region` | the time since the last answer of another region |
@@ -83,7 +84,7 @@ pub use self::event::Event;
 #[cfg(feature = "tower")]
 pub(crate) use self::facade::KeylessHandles;
 #[cfg(feature = "redis")]
-pub(crate) use self::facade::SharedHandles;
+pub(crate) use self::facade::{SharedHandles, count_refused_credentials};
 #[cfg(feature = "metrics")]
 pub use self::facade::{describe, publish};
 #[cfg(all(feature = "metrics", feature = "redis"))]
@@ -112,4 +113,4 @@ pub use self::top::{DeniedKey, TopDenied};
 #[cfg(all(feature = "redis", feature = "rules"))]
 pub(crate) use self::trace::subscription_refused;
 #[cfg(feature = "redis")]
-pub(crate) use self::trace::{breaker_closed, breaker_opened, server_evicts};
+pub(crate) use self::trace::{breaker_closed, breaker_opened, credentials_refused, server_evicts};

@@ -22,5 +22,7 @@ pub(crate) fn breaker_closed(_server: Option<&str>) {}
 pub(crate) fn breaker_opened(_server: Option<&str>, _pause_ns: u64, _error: Option<&dyn Display>) {}
 #[cfg(feature = "redis")]
 pub(crate) fn server_evicts(_policy: &str) {}
+#[cfg(feature = "redis")]
+pub(crate) fn credentials_refused(_error: &dyn Display) {}
 #[cfg(all(feature = "redis", feature = "rules"))]
 pub(crate) fn subscription_refused(_channel: &str) {}

@@ -88,6 +88,11 @@ pub(crate) fn server_evicts(policy: &str) {
     );
 }
 
+#[cfg(feature = "redis")]
+pub(crate) fn credentials_refused(error: &dyn Display) {
+    warn!(target: "tollgate", %error, "the server did not accept new credentials; open connections stay in use");
+}
+
 #[cfg(all(feature = "redis", feature = "rules"))]
 pub(crate) fn subscription_refused(channel: &str) {
     info!(target: "tollgate", channel, "no permission to subscribe; the rules are only polled");

@@ -27,6 +27,23 @@ use crate::edge::redis::protocol::Error;
 /// ```
 pub type BlockingClient = OnThread<Client>;
 
+/// The client shares its settings, and no connection, with the client for async code.
+///
+/// # Examples
+/// ```
+/// use tollgate::redis::{BlockingClient, Client, CredentialsFile};
+///
+/// let file = CredentialsFile::new("/run/secrets/redis");
+/// let client = BlockingClient::from(Client::open("redis://127.0.0.1:6379")?.credentials(file));
+/// # let _ = client;
+/// # Ok::<(), tollgate::redis::Error>(())
+/// ```
+impl From<Client> for BlockingClient {
+    fn from(client: Client) -> Self {
+        Self::new(client)
+    }
+}
+
 impl BlockingClient {
     /// Creates a client of one server.
     ///

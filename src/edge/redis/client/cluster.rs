@@ -24,8 +24,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::connection::{PAUSES_NS, ServerConnection, timed_out};
+use super::connection::{PAUSES_NS, ServerConnection, address_like, timed_out};
 use super::runtime::OnDrop;
+use super::upkeep::Upkeep;
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::script::By;
 use crate::edge::redis::protocol::slot::{self, PARTS};
@@ -148,20 +149,12 @@ impl Elsewhere {
     /// Returns the full address. If a node does not know its own name, its host is the host through which it was
     /// reached.
     fn address(self, answering_node: &ConnectionAddr) -> ConnectionAddr {
-        let host = |own: &str| match self.host.as_str() {
-            "" | "?" => own.to_owned(),
-            _ => self.host.clone(),
+        let own = match answering_node {
+            ConnectionAddr::TcpTls { host, .. } | ConnectionAddr::Tcp(host, _) => host,
+            _ => "127.0.0.1",
         };
-        match answering_node {
-            ConnectionAddr::TcpTls { host: own, insecure, tls_params, .. } => ConnectionAddr::TcpTls {
-                host: host(own),
-                port: self.port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            ConnectionAddr::Tcp(own, _) => ConnectionAddr::Tcp(host(own), self.port),
-            _ => ConnectionAddr::Tcp(host("127.0.0.1"), self.port),
-        }
+        let host = if matches!(&*self.host, "" | "?") { own } else { &self.host };
+        address_like(answering_node, host, self.port)
     }
 }
 
@@ -206,13 +199,27 @@ impl Nodes {
                 "expected redis://[[user]:password@]host[:port] for each node, and at least one node",
             ));
         }
+        Ok(Self::of(seeds))
+    }
+
+    fn of(seeds: Box<[Arc<ServerConnection>]>) -> Arc<Self> {
         let state = KnownNodes { nodes: seeds.to_vec(), ..KnownNodes::default() };
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             seeds,
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
             clock: StdClock::new(),
-        }))
+        })
+    }
+
+    /// Creates a client of the same Cluster, whose connections are kept up in another way.
+    pub(crate) fn with(&self, upkeep: &Upkeep) -> Arc<Self> {
+        Self::of(self.seeds.iter().map(|seed| seed.with(upkeep.clone())).collect())
+    }
+
+    pub(crate) fn upkeep(&self) -> &Upkeep {
+        // A Cluster has at least one seed.
+        self.seeds[0].upkeep()
     }
 
     fn state(&self) -> MutexGuard<'_, KnownNodes> {

@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 
 use super::cluster::Nodes;
-use super::connection::{Evicting, ServerConnection};
+use super::connection::{Evicting, ServerConnection, address};
+use super::sentinel;
 use super::settings::{Builder, InProgressBuilder};
 use super::sharded::{Routes, ShardError, Shards};
+use super::upkeep::Upkeep;
 use crate::algorithm::Limit;
 use crate::base::sync::Ordering;
 use crate::edge::redis::holds::{HoldCall, HoldReply, HoldTransport, script as hold_script};
@@ -25,8 +28,10 @@ use crate::edge::redis::region::{
 /// All clones share one connection (with several servers, or in a Cluster, one connection to each server or node). The client connects on the first call,
 /// and connects again when the connection is lost. A client and its limiters can be built while the server is down.
 ///
-/// An address is `redis://user:password@host:6379/0` (every part except the host is optional) or
-/// `unix:///path/to/socket`. For `rediss://`, enable TLS in the client library, and one provider of cryptography. Add
+/// An address is `redis://user:password@host:6379/0` (every part except the host is optional),
+/// `unix:///path/to/socket`, or `redis-sentinel://user:password@host:26379,host:26379/name/0` for the master that
+/// Sentinels name. There, user, password and database are those of the master. `?auth=user:password` at the end sets
+/// those of the Sentinels. `rediss-sentinel://` uses TLS for all of them. For `rediss://`, enable TLS in the client library, and one provider of cryptography. Add
 /// both to your own dependencies:
 ///
 /// ```toml
@@ -69,15 +74,51 @@ enum Topology {
     Cluster(Arc<Nodes>),
 }
 
+impl Topology {
+    /// How its connections are kept up. All nodes of a Cluster share this.
+    fn upkeep(&self) -> &Upkeep {
+        match self {
+            Self::One(line) => line.upkeep(),
+            Self::Cluster(nodes) => nodes.upkeep(),
+        }
+    }
+}
+
 impl Client {
-    /// Creates a client of one server.
+    /// Creates a client of one server, or of the master that Sentinels name.
     ///
     /// # Errors
     /// Returns an error if the address is invalid. The error does not contain the address, because an address can
     /// contain a password.
     pub fn open(url: &str) -> Result<Self, Error> {
+        Self::open_with(url, |url| ::redis::Client::open(url))
+    }
+
+    /// Creates a client of one server, or of the master that Sentinels name. `build` creates a client of the
+    /// [`redis`](https://docs.rs/redis) crate for each address: the address itself, or that of the master and those of
+    /// the Sentinels, as `redis://` or `rediss://`.
+    ///
+    /// Use it for certificates, as in [`from_redis`](Self::from_redis).
+    ///
+    /// # Errors
+    /// Returns an error if the address is invalid, or if `build` fails. The error does not contain the address.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::redis::Client;
+    ///
+    /// let client = Client::open_with("redis-sentinel://10.0.0.1,10.0.0.2,10.0.0.3/mymaster", |url| {
+    ///     redis::Client::open(url) // or `redis::Client::build_with_tls(url, certificates.clone())`
+    /// })?;
+    /// # let _ = client;
+    /// # Ok::<(), tollgate::redis::Error>(())
+    /// ```
+    pub fn open_with(
+        url: &str,
+        build: impl Fn(&str) -> ::redis::RedisResult<::redis::Client>,
+    ) -> Result<Self, Error> {
         let evicting = Evicting::default();
-        Ok(Self::of(Link { topology: Topology::One(ServerConnection::open(url, &evicting)?), evicting }))
+        Ok(Self::of(Link { topology: Topology::One(sentinel::open(url, &evicting, build)?), evicting }))
     }
 
     /// Creates a client of a Cluster. `urls` are the addresses of some of its nodes.
@@ -86,7 +127,8 @@ impl Client {
     /// Returns an error if an address is invalid, or if `urls` is empty.
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         let evicting = Evicting::default();
-        let seeds = urls.into_iter().map(|url| ServerConnection::open(url, &evicting));
+        let open = |url| ::redis::Client::open(url).map_err(|error| address(&error));
+        let seeds = urls.into_iter().map(|url| ServerConnection::of(&open(url)?, &evicting));
         Ok(Self::of(Link { topology: Topology::Cluster(Nodes::open(seeds)?), evicting }))
     }
 
@@ -163,6 +205,109 @@ impl Client {
         };
         let (links, routes) = servers.into().resolve(single)?;
         Ok(Self { links, routes })
+    }
+
+    /// Takes user and password from a provider, instead of from the address. Each connection uses the provider's first
+    /// credentials when it is made. It sends later ones with `AUTH` between its calls, so no call waits or fails because
+    /// they change.
+    ///
+    /// A provider is every [`StreamingCredentialsProvider`](crate::edge::redis::StreamingCredentialsProvider) of the
+    /// `redis` crate, for example its `EntraIdCredentialsProvider`, or a [`CredentialsFile`](super::CredentialsFile). It
+    /// must give its present credentials at the start of each stream. An empty user name stands for the user `default`.
+    ///
+    /// - If the server refuses new credentials, the connection stays in use with the earlier ones. `AUTH` is sent again
+    ///   each second. An error of the provider changes nothing either. [`refused_credentials`](Self::refused_credentials)
+    ///   counts both.
+    /// - A new connection uses only the present credentials. If they are refused, or if the provider has none within a
+    ///   second, the attempt fails, and [`OnFailure`](crate::edge::redis::OnFailure) decides.
+    ///
+    /// This applies to all servers of the client, and to the nodes of a Cluster. Sentinels keep the password of the
+    /// address. Call it before limiters are built; clones that were made before stay as they are.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::pin::Pin;
+    /// use futures_util::stream::{self, Stream};
+    /// use tollgate::redis::{BasicAuth, Client, StreamingCredentialsProvider};
+    ///
+    /// struct Tokens;
+    ///
+    /// impl StreamingCredentialsProvider for Tokens {
+    ///     fn subscribe(&self) -> Pin<Box<dyn Stream<Item = redis::RedisResult<BasicAuth>> + Send>> {
+    ///         // Fetch a token, yield it, wait until it is about to expire, and start again.
+    ///         let token = BasicAuth::new("limits".to_owned(), "a token".to_owned());
+    ///         Box::pin(stream::iter([Ok(token)]))
+    ///     }
+    /// }
+    ///
+    /// let client = Client::open("rediss://limits.example:6380")?.credentials(Tokens);
+    /// # let _ = client;
+    /// # Ok::<(), tollgate::redis::Error>(())
+    /// ```
+    #[must_use]
+    pub fn credentials(self, provider: impl ::redis::StreamingCredentialsProvider + 'static) -> Self {
+        let provider: Arc<dyn ::redis::StreamingCredentialsProvider> = Arc::new(provider);
+        self.with(|upkeep| upkeep.credentials = Some(Arc::clone(&provider)))
+    }
+
+    /// Sets the age at which a connection is replaced. Default: never.
+    ///
+    /// Each connection chooses an age between nine tenths of this and all of it, so that many processes do not connect
+    /// at once. The new connection is made first. The calls of the old one then get their answers, and it is closed. If
+    /// the new one cannot be made, the old one stays, and another attempt follows each second.
+    ///
+    /// For example, Amazon ElastiCache closes connections that authenticated by IAM after 12 hours; set 11 hours.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::redis::Client;
+    ///
+    /// let client = Client::open("redis://10.0.0.1")?.max_connection_age(Duration::from_secs(11 * 3_600));
+    /// # let _ = client;
+    /// # Ok::<(), tollgate::redis::Error>(())
+    /// ```
+    #[must_use]
+    pub fn max_connection_age(self, age: Duration) -> Self {
+        self.with(|upkeep| upkeep.max_age = Some(age))
+    }
+
+    /// Sets a function that is called when the server refuses credentials, or when the provider has none, but at most
+    /// once in ten seconds. It must not block. The error contains no secret.
+    #[must_use]
+    pub fn on_refused_credentials(self, tell: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        let tell: Arc<dyn Fn(&Error) + Send + Sync> = Arc::new(tell);
+        self.with(|upkeep| upkeep.on_refused = Some(Arc::clone(&tell)))
+    }
+
+    /// Returns how often a server refused credentials of the provider, or the provider had none. Each connection counts
+    /// each attempt.
+    #[must_use]
+    pub fn refused_credentials(&self) -> u64 {
+        self.links.iter().map(|link| link.topology.upkeep().refusals.count()).fold(0, u64::wrapping_add)
+    }
+
+    /// Returns the connection, if the client has one server.
+    #[cfg(feature = "rules")]
+    pub(super) fn one_server(&self) -> Option<&Arc<ServerConnection>> {
+        match &*self.links {
+            [Link { topology: Topology::One(line), .. }] => Some(line),
+            _ => None,
+        }
+    }
+
+    /// Creates the same client with connections that are kept up in another way.
+    fn with(self, change: impl Fn(&mut Upkeep)) -> Self {
+        let links = self.links.iter().map(|Link { topology, evicting }| {
+            let mut upkeep = topology.upkeep().clone();
+            change(&mut upkeep);
+            let topology = match topology {
+                Topology::One(line) => Topology::One(line.with(upkeep)),
+                Topology::Cluster(nodes) => Topology::Cluster(nodes.with(&upkeep)),
+            };
+            Link { topology, evicting: Arc::clone(evicting) }
+        });
+        Self { links: links.collect(), routes: Arc::clone(&self.routes) }
     }
 
     fn of(link: Link) -> Self {

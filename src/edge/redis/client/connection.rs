@@ -23,20 +23,30 @@
 //! 3. If no answer arrives within a second, the connection is dropped, and the next call connects again.
 //!
 //! The result does not depend on how long callers wait, or on how many callers there are.
+//!
+//! *Renewal.* If the client has an [`Upkeep`], a second part of the task that connected follows the credentials, the age
+//! of the connection and the place of its server. Without one, this part does not exist.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use ::redis::aio::{ConnectionLike, MultiplexedConnection};
 use ::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use ::redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisError, RedisResult, Value};
+use ::redis::{
+    AsyncConnectionConfig, BasicAuth, Client, Cmd, ConnectionAddr, ErrorKind as Theirs, RedisError,
+    RedisResult, Value,
+};
+use futures_util::future::{Either, select};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::credentials::CredentialStream;
 use super::lane::Lane;
 use super::runtime::OnDrop;
+use super::upkeep::{self, Upkeep};
 use crate::base::clock::{Clock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::protocol::script::{self, By};
@@ -49,6 +59,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 ///
 /// During a pause all calls fail without an attempt, including probes. So the pause is much shorter than the breaker's.
 pub(crate) const PAUSES_NS: [u64; 2] = [20_000_000, 250_000_000];
+/// The time between two looks at the age of a connection, at credentials to send again and at the place of its server.
+const UPKEEP: Duration = Duration::from_secs(1);
 /// If a PING is not answered within this time, the connection is dropped.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two questions about eviction.
@@ -67,6 +79,23 @@ pub(crate) struct ServerConnection {
     evicts: AtomicU64,
     /// The number of servers of the same client that evict keys.
     evicting: Evicting,
+    upkeep: Upkeep,
+}
+
+/// A new connection, and what its renewal needs.
+pub(super) struct Fresh {
+    connection: MultiplexedConnection,
+    renewal: Option<Renewal>,
+}
+
+/// What renews a connection.
+pub(super) struct Renewal {
+    /// The address of the connection.
+    pub(super) address: ConnectionAddr,
+    /// The credentials after those that the connection used.
+    pub(super) credentials: Option<CredentialStream>,
+    /// When the connection is replaced.
+    pub(super) ends: Option<Instant>,
 }
 
 /// The number of servers of one client that report that they evict keys.
@@ -93,7 +122,7 @@ impl Phase {
 }
 
 impl ServerConnection {
-    pub(crate) fn new(client: Client, evicting: Evicting) -> Arc<Self> {
+    fn new(client: Client, evicting: Evicting, upkeep: Upkeep) -> Arc<Self> {
         let state =
             LineState { phase: Phase::IDLE, number: 0, is_being_tested: false, pause_ns: PAUSES_NS[0] };
         Arc::new(Self {
@@ -103,12 +132,8 @@ impl ServerConnection {
             clock: StdClock::new(),
             evicts: AtomicU64::new(0),
             evicting,
+            upkeep,
         })
-    }
-
-    /// Creates a connection to the server at this address.
-    pub(crate) fn open(url: &str, evicting: &Evicting) -> Result<Arc<Self>, Error> {
-        Self::of(&Client::open(url).map_err(|error| address(&error))?, evicting)
     }
 
     /// Creates a connection with the address, user and certificates of a client of the `redis` crate.
@@ -116,7 +141,17 @@ impl ServerConnection {
         let tcp = TcpSettings::default().set_nodelay(true);
         let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
         let info = client.get_connection_info().clone().set_tcp_settings(tcp);
-        Ok(Self::new(Client::open(info).map_err(|error| address(&error))?, Arc::clone(evicting)))
+        let client = Client::open(info).map_err(|error| address(&error))?;
+        Ok(Self::new(client, Arc::clone(evicting), Upkeep::default()))
+    }
+
+    /// Creates a connection to the same server, which is kept up in another way.
+    pub(crate) fn with(&self, upkeep: Upkeep) -> Arc<Self> {
+        Self::new(self.client.clone(), Arc::clone(&self.evicting), upkeep)
+    }
+
+    pub(crate) fn upkeep(&self) -> &Upkeep {
+        &self.upkeep
     }
 
     pub(crate) fn address(&self) -> &ConnectionAddr {
@@ -126,7 +161,8 @@ impl ServerConnection {
     /// Creates a connection to another server, with the same settings.
     pub(crate) fn sibling(&self, address: ConnectionAddr) -> Option<Arc<Self>> {
         let info = self.client.get_connection_info().clone().set_addr(address);
-        Client::open(info).ok().map(|client| Self::new(client, Arc::clone(&self.evicting)))
+        let client = Client::open(info).ok()?;
+        Some(Self::new(client, Arc::clone(&self.evicting), self.upkeep.clone()))
     }
 
     fn state(&self) -> MutexGuard<'_, LineState> {
@@ -214,27 +250,126 @@ impl ServerConnection {
 
     /// Starts an attempt to connect.
     fn connect(self: &Arc<Self>, runtime: &Handle) {
-        let (line, own) = (Arc::clone(self), Arc::clone(self));
+        let (line, own, handle) = (Arc::clone(self), Arc::clone(self), runtime.clone());
         // Created here, so that the attempt ends even if the task never runs: a runtime that shuts down drops its
         // tasks. An attempt that panics fails, so that a pause follows.
         let dropped = OnDrop::new(move || {
             own.connected(thread::panicking().then(|| Err(panicked())));
         });
         runtime.spawn(async move {
+            let (result, mut renewal) = match line.dial(&handle).await {
+                Ok(Fresh { connection, renewal }) => (Ok(connection), renewal),
+                Err(error) => (Err(error), None),
+            };
+            dropped.cancel();
+            // Waiting calls continue from here.
+            let mut number = line.connected(Some(result));
+            let weak = Arc::downgrade(&line);
+            drop(line);
+            while let Some(current) = number {
+                let watch = Self::watch_eviction(weak.clone(), current);
+                let Some(mut own) = renewal.take() else { return watch.await };
+                let keep = Self::keep_up(&weak, &handle, current, &mut own);
+                number = match select(pin!(watch), pin!(keep)).await {
+                    Either::Left(((), keep)) => keep.await,
+                    Either::Right((number, _)) => number,
+                };
+                renewal = Some(own);
+            }
+        });
+    }
+
+    /// Makes a connection.
+    async fn dial(&self, runtime: &Handle) -> RedisResult<Fresh> {
+        let dial = async {
+            let (client, renewal) = self.prepare(runtime).await?;
             // Each call has its own time-out.
             let config =
                 AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
-            let dial = line.client.get_multiplexed_async_connection_with_config(&config);
-            let result = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
-            let result = result.map_err(|error| line.name_tls(error));
-            dropped.cancel();
-            // Waiting calls continue from here.
-            if let Some(number) = line.connected(Some(result)) {
-                let weak = Arc::downgrade(&line);
-                drop(line);
-                Self::watch_eviction(weak, number).await;
+            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            if self.upkeep.locate.is_some() {
+                check_role(&mut connection).await?;
             }
-        });
+            Ok(Fresh { connection, renewal })
+        };
+        let fresh = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
+        if let Err(error) = &fresh
+            && self.upkeep.credentials.is_some()
+            && error.kind() == Theirs::AuthenticationFailed
+        {
+            self.upkeep.refused(error);
+        }
+        fresh.map_err(|error| self.name_tls(error))
+    }
+
+    /// Returns the library's client for a new connection: with the present place of the server, and the present
+    /// credentials.
+    pub(super) async fn prepare(&self, runtime: &Handle) -> RedisResult<(Client, Option<Renewal>)> {
+        let Upkeep { locate, credentials, .. } = &self.upkeep;
+        if self.upkeep.is_empty() {
+            return Ok((self.client.clone(), None));
+        }
+        let mut info = self.client.get_connection_info().clone();
+        if let Some(locate) = locate {
+            info = info.set_addr(locate.locate(runtime, self.address()).await?.0);
+        }
+        let mut later = credentials.as_ref().map(|provider| provider.subscribe());
+        if let Some(later) = &mut later {
+            let present = upkeep::first(later).await.inspect_err(|error| self.upkeep.missing(error))?;
+            let mut settings = info.redis_settings().clone().set_password(present.password());
+            if !present.username().is_empty() {
+                settings = settings.set_username(present.username());
+            }
+            info = info.set_redis_settings(settings);
+        }
+        let renewal = Renewal { address: info.addr().clone(), credentials: later, ends: self.upkeep.ends() };
+        Ok((Client::open(info)?, Some(renewal)))
+    }
+
+    /// Keeps a connection up until it is lost or replaced. Returns the number of the connection that replaced it, whose
+    /// renewal is then in `own`.
+    async fn keep_up(line: &Weak<Self>, runtime: &Handle, number: u64, own: &mut Renewal) -> Option<u64> {
+        let mut unsent: Option<BasicAuth> = None;
+        loop {
+            let changed = match select(pin!(upkeep::next(&mut own.credentials)), pin!(sleep(UPKEEP))).await {
+                Either::Left((changed, _)) => Some(changed),
+                Either::Right(_) => None,
+            };
+            let line = line.upgrade()?;
+            let (lane, current) = line.current()?;
+            if current != number {
+                return None;
+            }
+            match changed {
+                Some(Ok(credentials)) => unsent = Some(credentials),
+                Some(Err(error)) => line.upkeep.missing(&error),
+                None => {}
+            }
+            if let Some(credentials) = &unsent {
+                match authenticate(&lane, credentials).await {
+                    Ok(()) => unsent = None,
+                    Err(error) if script::is_lost(&error) => line.judge(number, true),
+                    Err(error) => line.upkeep.refused(&error),
+                }
+            }
+            if line.has_moved(runtime, &own.address).await {
+                line.judge(number, true);
+            }
+            if own.ends.is_some_and(|ends| ends <= Instant::now())
+                && let Ok(Fresh { connection, renewal: Some(renewal) }) = line.dial(runtime).await
+                && line.current().is_some_and(|(_, current)| current == number)
+            {
+                *own = renewal;
+                return line.connected(Some(Ok(connection)));
+            }
+        }
+    }
+
+    /// Returns whether the server is certainly no longer at this address.
+    async fn has_moved(&self, runtime: &Handle, from: &ConnectionAddr) -> bool {
+        let Some(locate) = &self.upkeep.locate else { return false };
+        let place = locate.locate(runtime, self.address()).await;
+        place.is_ok_and(|(address, is_certain)| is_certain && address != *from)
     }
 
     /// Names TLS in the error of an attempt, if TLS may be the reason.
@@ -361,6 +496,44 @@ fn eviction(info: &str) -> Option<&str> {
     (policy != "noeviction" && field("maxmemory")? != "0").then_some(policy)
 }
 
+/// Sends credentials on a connection. If the server refuses them, the connection stays as it was.
+async fn authenticate(lane: &Lane, credentials: &BasicAuth) -> RedisResult<()> {
+    let mut command = ::redis::cmd("AUTH");
+    if !credentials.username().is_empty() {
+        command.arg(credentials.username());
+    }
+    command.arg(credentials.password());
+    let answer = timeout(SILENT, lane.connection().req_packed_command(&command)).await;
+    answer.unwrap_or_else(|_| Err(timed_out()))?.extract_error().map(drop)
+}
+
+/// Checks that a server says that it is a master. A user that may not ask passes: a replica refuses writes anyway.
+async fn check_role(connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    let answer = connection.req_packed_command(&::redis::cmd("ROLE")).await;
+    let is_master = match answer.and_then(Value::extract_error) {
+        Ok(Value::Array(parts)) => {
+            matches!(parts.first(), Some(Value::BulkString(role)) if role == b"master")
+        }
+        Err(error) if script::is_lost(&error) => return Err(error),
+        _ => true,
+    };
+    let replica = "the server that the Sentinels name is a replica";
+    if is_master { Ok(()) } else { Err((Theirs::Client, replica).into()) }
+}
+
+/// Returns the address of another server with the same settings.
+pub(crate) fn address_like(like: &ConnectionAddr, host: &str, port: u16) -> ConnectionAddr {
+    match like {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+            host: host.to_owned(),
+            port,
+            insecure: *insecure,
+            tls_params: tls_params.clone(),
+        },
+        _ => ConnectionAddr::Tcp(host.to_owned(), port),
+    }
+}
+
 /// The client library panics if the program lacks something. The panic's own message, which the library prints, names
 /// it.
 fn panicked() -> RedisError {
@@ -371,12 +544,13 @@ pub(crate) fn timed_out() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
-fn address(error: &RedisError) -> Error {
+pub(crate) fn address(error: &RedisError) -> Error {
     let what = if error.kind() == ::redis::ErrorKind::InvalidClientConfig && error.to_string().contains("TLS")
     {
         "rediss:// needs TLS; enable a TLS feature of the redis crate, such as tokio-rustls-comp"
     } else {
-        "expected redis://[[user]:password@]host[:port][/database] or unix:///path"
+        "expected redis://[[user]:password@]host[:port][/database], redis-sentinel://[[user]:password@]host[:port],…/name or \
+         unix:///path"
     };
     Error::new(ErrorKind::Address, what)
 }

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `connected`, `blocking` | the client for async code, and the client for threads |
 //! | `connection`, `cluster` | the connection to one server, and the nodes of a Cluster |
+//! | `sentinel` | the master that Sentinels name |
+//! | `upkeep`, `credentials` | connections that are renewed; users and passwords in a file |
 //! | `lane` | the calls on one connection |
 //! | `sharded`, `rendezvous` | several servers: the set, and the server that holds a key |
 //! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with a runtime |
@@ -15,17 +17,21 @@ mod blocking;
 mod cluster;
 mod connected;
 mod connection;
+mod credentials;
 mod in_process;
 mod lane;
 #[cfg(feature = "rules")]
 mod plain;
 mod rendezvous;
 mod runtime;
+mod sentinel;
 mod settings;
 mod sharded;
+mod upkeep;
 
 pub use self::blocking::BlockingClient;
 pub use self::connected::Client;
+pub use self::credentials::CredentialsFile;
 pub use self::in_process::{BlockingInProcess, InProcess};
 #[cfg(feature = "rules")]
 pub(crate) use self::plain::PlainClient;

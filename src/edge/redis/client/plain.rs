@@ -1,14 +1,18 @@
 //! Plain commands to one server, for data other than limits, and messages of a channel.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::redis::{Client, Value};
 use futures_util::StreamExt as _;
+use futures_util::future::{pending, select};
 use tokio::runtime::Handle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use super::connection::{Evicting, ServerConnection};
 use super::runtime::RuntimeThread;
+use super::{sentinel, upkeep};
 use crate::edge::redis::protocol::{Error, ErrorKind, script};
 use crate::edge::telemetry::subscription_refused;
 
@@ -21,18 +25,26 @@ const REFUSED: Duration = Duration::from_secs(60);
 
 /// A client for plain commands. Its thread starts with the first call, and ends when the client is dropped.
 pub(crate) struct PlainClient {
-    line: std::sync::Arc<ServerConnection>,
-    /// For subscriptions, which need connections of their own.
-    client: Client,
+    line: Arc<ServerConnection>,
     thread: RuntimeThread,
 }
 
 impl PlainClient {
     /// Creates a client of the server at this address. Sends nothing.
     pub(crate) fn open(url: &str) -> Result<Self, Error> {
-        let line = ServerConnection::open(url, &Evicting::default())?;
-        let bad = |_| Error::new(ErrorKind::Address, "the address cannot be used");
-        Ok(Self { line, client: Client::open(url).map_err(bad)?, thread: RuntimeThread::default() })
+        sentinel::open(url, &Evicting::default(), |url| Client::open(url)).map(Self::of)
+    }
+
+    /// Creates a client of the one server of another client, with connections of its own.
+    pub(crate) fn of_client(client: &super::Client) -> Result<Self, Error> {
+        let several = || {
+            Error::new(ErrorKind::Address, "rules are on one server, not on a Cluster or a set of servers")
+        };
+        client.one_server().map(|line| Self::of(line.with(line.upkeep().clone()))).ok_or_else(several)
+    }
+
+    fn of(line: Arc<ServerConnection>) -> Self {
+        Self { line, thread: RuntimeThread::default() }
     }
 
     /// Returns the host and port, or the path of the socket, without the user and the password.
@@ -61,12 +73,13 @@ impl PlainClient {
     /// Calls `hear` after each message on this channel and after each new subscription, as long as the client exists.
     /// A server that refuses the subscription is asked again each minute.
     pub(crate) fn on_message(&self, channel: String, hear: impl Fn() + Send + Sync + 'static) {
-        let client = self.client.clone();
+        let line = Arc::clone(&self.line);
         self.thread.block_on(async {
             let Ok(runtime) = Handle::try_current() else { return };
+            let handle = runtime.clone();
             runtime.spawn(async move {
                 loop {
-                    sleep(listen(&client, &channel, &hear).await).await;
+                    sleep(listen(&line, &handle, &channel, &hear).await).await;
                 }
             });
         });
@@ -90,8 +103,15 @@ fn fields(reply: Value) -> Result<Vec<Field>, Error> {
     }
 }
 
-/// Listens until the connection is lost. Returns the pause before the next attempt.
-async fn listen(client: &Client, channel: &str, hear: &(impl Fn() + Sync)) -> Duration {
+/// Listens until the connection is lost, or until it needs other credentials or another connection. Returns the pause
+/// before the next attempt. Subscriptions need a connection of their own.
+async fn listen(
+    line: &ServerConnection,
+    runtime: &Handle,
+    channel: &str,
+    hear: &(impl Fn() + Sync),
+) -> Duration {
+    let Ok(Ok((client, renewal))) = timeout(COMMAND, line.prepare(runtime)).await else { return RECONNECT };
     let Ok(Ok(mut messages)) = timeout(COMMAND, client.get_async_pubsub()).await else { return RECONNECT };
     match timeout(COMMAND, messages.subscribe(channel)).await {
         Ok(Ok(())) => {}
@@ -105,9 +125,19 @@ async fn listen(client: &Client, channel: &str, hear: &(impl Fn() + Sync)) -> Du
     // A message may have been lost before.
     hear();
     let mut messages = messages.on_message();
-    while messages.next().await.is_some() {
-        hear();
-    }
+    let listen = async {
+        while messages.next().await.is_some() {
+            hear();
+        }
+    };
+    let Some(mut renewal) = renewal else {
+        listen.await;
+        return RECONNECT;
+    };
+    let ends = renewal.ends;
+    let aged = async { if let Some(ends) = ends { sleep_until(ends).await } else { pending().await } };
+    let (aged, changed) = (pin!(aged), pin!(upkeep::next(&mut renewal.credentials)));
+    select(pin!(listen), select(aged, changed)).await;
     RECONNECT
 }
 

@@ -102,12 +102,21 @@ pub(crate) struct Servers {
     runtime: Option<Handle>,
     /// Whether this process counts shared rules alone.
     pub(crate) alone: bool,
+    /// The prefix of all keys, if it is not the default.
+    pub(crate) prefix: Option<Box<str>>,
 }
 
 impl Servers {
     pub(crate) fn set(&mut self, server: Server) {
         self.server = Some(server);
         self.runtime = Handle::try_current().ok();
+    }
+
+    fn named<T>(&self, builder: Builder<T>) -> Builder<T> {
+        match &self.prefix {
+            Some(prefix) => builder.prefix(prefix),
+            None => builder,
+        }
     }
 
     /// Returns the limiter of a rule, by the rule's identity, and whether another limiter counted for it until now.
@@ -128,8 +137,8 @@ impl Servers {
         let _entered = kept.map(Handle::enter);
         macro_rules! of {
             ($client:expr $(, $async:ident, $thread:expr)?) => {{
-                let builder = set($client.limiter(name, rule), how);
-                let beyond = beyond.map(|beyond| set($client.limiter(name, beyond), how).atomic()).transpose()?;
+                let builder = set(self.named($client.limiter(name, rule)), how);
+                let beyond = beyond.map(|beyond| set(self.named($client.limiter(name, beyond)), how).atomic()).transpose()?;
                 let limiter: ModeLimiter = match how.mode {
                     Mode::Atomic => builder.atomic()?$(.$async)?.into(),
                     // 1 is the default of a file without the setting. The mode's own default is more cautious.

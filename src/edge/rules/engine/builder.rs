@@ -153,6 +153,14 @@ impl<C> RulesBuilder<C> {
         self
     }
 
+    /// Sets the prefix of the keys that count rules with `store: redis`. Default: `tollgate`. Processes share counters only
+    /// if they have the same prefix. See [`redis::Builder::prefix`](crate::edge::redis::Builder::prefix).
+    #[cfg(feature = "redis")]
+    pub fn redis_prefix(mut self, prefix: &str) -> Self {
+        self.servers.prefix = Some(prefix.into());
+        self
+    }
+
     /// Sets whether rules with `store: redis` are counted in this process alone, without a server. Use it for tests, or
     /// to find out what rules would have done. Default: no.
     pub fn alone(mut self, alone: bool) -> Self {

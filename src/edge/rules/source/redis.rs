@@ -14,7 +14,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{Fetched, Hint, MAX_BYTES, RuleText, Source, Version, hex_sha256};
-use crate::edge::redis::PlainClient;
+use crate::edge::redis::{Client, PlainClient};
 use crate::edge::rules::config::Format;
 use crate::edge::rules::engine::RulesError;
 
@@ -111,13 +111,40 @@ impl RedisRules {
     /// letters, digits, `.`, `_` and `-`. The error does not contain the address, because an address can contain a
     /// password.
     pub fn open(url: &str, name: &str) -> Result<Self, RulesError> {
+        Self::named(name, || PlainClient::open(url))
+    }
+
+    /// Prepares the access to the rules with this name at the server of a client, with the client's user, credentials,
+    /// certificates and Sentinels. It makes connections of its own. Sends nothing.
+    ///
+    /// # Errors
+    /// If the client is of a Cluster or of several servers, or if the name is invalid; see [`open`](Self::open).
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::redis::{Client, CredentialsFile};
+    /// use tollgate::rules::RedisRules;
+    ///
+    /// let client = Client::open("redis://10.0.0.1")?.credentials(CredentialsFile::new("/run/secrets/redis"));
+    /// let shared = RedisRules::of_client(&client, "limits")?;
+    /// # let _ = shared;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of_client(client: &Client, name: &str) -> Result<Self, RulesError> {
+        Self::named(name, || PlainClient::of_client(client))
+    }
+
+    fn named(
+        name: &str,
+        client: impl FnOnce() -> Result<PlainClient, crate::edge::redis::Error>,
+    ) -> Result<Self, RulesError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_plain) {
             return Err(RulesError::source(format!(
                 "the name {name:?} cannot be used: write 1 to {MAX_NAME} letters, digits, `.`, `_` or `-`"
             )));
         }
-        let client = PlainClient::open(url).map_err(|error| RulesError::source(error.to_string()))?;
+        let client = client().map_err(|error| RulesError::source(error.to_string()))?;
         Ok(Self { client, key: format!("tollgate:rules:{{{name}}}") })
     }
 

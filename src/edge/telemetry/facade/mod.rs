@@ -12,7 +12,7 @@ use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedStri
 use self::clean::clean;
 pub(crate) use self::sample::SampleTimer;
 #[cfg(feature = "redis")]
-pub(crate) use self::shared::SharedHandles;
+pub(crate) use self::shared::{SharedHandles, count_refused_credentials};
 #[cfg(feature = "redis")]
 pub use self::shared::{publish_regions, publish_servers};
 use super::event::Event;

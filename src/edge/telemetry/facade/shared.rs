@@ -15,6 +15,7 @@ use super::{
 const SYNC_DURATION: &str = "tollgate_sync_duration_seconds";
 const SYNC_ERRORS: &str = "tollgate_sync_errors_total";
 const UNDECIDED: &str = "tollgate_failure_decisions_total";
+const CREDENTIALS_REFUSED: &str = "tollgate_credentials_refused_total";
 
 /// The metrics of one shared limiter's server.
 pub(crate) struct SharedHandles {
@@ -59,6 +60,11 @@ impl SharedHandles {
     }
 }
 
+/// Counts credentials that a server refused, or that a provider could not give.
+pub(crate) fn count_refused_credentials() {
+    counter(CREDENTIALS_REFUSED, Vec::new()).increment(1);
+}
+
 fn server_labels(limiter: &str, server: Option<&str>) -> Vec<Label> {
     let server = server.map(|server| Label::new("server", value(server)));
     [Label::new("limiter", value(limiter))].into_iter().chain(server).collect()
@@ -85,6 +91,7 @@ pub(super) fn describe() {
     describe_counters(&[
         (SYNC_ERRORS, "Calls to the shared state that failed or were not sent, by kind"),
         (UNDECIDED, "Requests that were decided without the shared state, because it was unavailable"),
+        (CREDENTIALS_REFUSED, "Credentials that a server refused, or that a provider could not give"),
     ]);
     describe_gauges(&[
         (PARTITIONED, "1 while a circuit breaker stops calls to the shared state or to a part of it"),

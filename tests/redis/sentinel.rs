@@ -1,0 +1,155 @@
+//! Servers behind Sentinels: a master that dies, that is demoted, or that is left alone.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+use tollgate::Quota;
+use tollgate::redis::{Client, CredentialsFile, DecidedBy, Limit, OnFailure};
+use tollgate_testing::redis::{Sentinels, Server};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn keys(server: &Server) -> i64 {
+    server.ask("data", &["DBSIZE"]).unwrap()
+}
+
+/// The master is killed under load. All decisions are counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_master_gives_back_only_what_the_replica_missed() {
+    const LIMIT: u64 = 600;
+    let Some(mut all) = Sentinels::start() else { return };
+    let client = Client::open(&all.url()).unwrap();
+    let builder = client.limiter("api", Limit::fixed_window(Quota::per_day(LIMIT)));
+    let limiter = builder.timeout(Duration::from_millis(200)).on_failure(OnFailure::Closed).atomic().unwrap();
+    let (mut admitted, mut last, mut killed) = (0, Vec::new(), None);
+    let began = Instant::now();
+    let mut is_used_again = None;
+    loop {
+        assert!(began.elapsed() < 2 * PATIENCE, "the limit is used up after the fail-over");
+        let answer = limiter.check("a").await;
+        if answer.is_allowed() {
+            assert_eq!(answer.by(), DecidedBy::Server, "nothing passes without a decision of a server");
+            admitted += 1;
+            last.push(Instant::now());
+        }
+        if answer.by() == DecidedBy::Server {
+            if let (Some(killed), None) = (killed, is_used_again) {
+                is_used_again = Some(Instant::now().duration_since(killed));
+            }
+            if answer.is_denied() {
+                break;
+            }
+        }
+        if admitted == LIMIT / 2 && killed.is_none() {
+            all.master.kill();
+            killed = Some(Instant::now());
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+    // What the server admitted in the second before its end, at most, did not reach the replica.
+    let killed = killed.unwrap();
+    let missed =
+        last.iter().filter(|at| **at < killed && killed - **at < Duration::from_secs(1)).count() as u64;
+    assert!(admitted >= LIMIT, "{admitted}");
+    assert!(admitted <= LIMIT + missed, "{admitted} of {LIMIT}, and {missed} in the last second");
+    let away = is_used_again.unwrap();
+    println!("admitted {admitted} of {LIMIT}; used again after {away:?}");
+    // Half a second until the Sentinels notice, an election, and the pauses of the client.
+    assert!(away < Duration::from_secs(15), "{away:?}");
+}
+
+/// A master that becomes a replica still answers, and refuses writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn demoted_master_is_left_in_every_mode() {
+    let Some(all) = Sentinels::start() else { return };
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "data\n").unwrap();
+    // The credentials of the file are for the servers. The Sentinels have their own in the address.
+    let url = all.url().replace(":data@", "");
+    let client = Client::open(&url).unwrap().credentials(CredentialsFile::new(secret.path()));
+    let builder = |name: &str| {
+        let builder = client.limiter(name, Limit::fixed_window(Quota::per_day(1_000_000)));
+        builder.timeout(Duration::from_millis(200)).on_failure(OnFailure::Closed)
+    };
+    let atomic = builder("atomic").atomic().unwrap();
+    let leases = builder("leases").leases().build().unwrap();
+    let write_back = builder("write-back").write_back().build().unwrap();
+    assert_eq!(atomic.check("a").await.by(), DecidedBy::Server);
+    assert!(leases.check_async("a").await.is_allowed() && write_back.check("a").is_allowed());
+    let () = all.sentinels[0].ask("watch", &["SENTINEL", "FAILOVER", "mymaster"]).unwrap();
+    all.until_replica_takes_over();
+    let began = Instant::now();
+    let mut turn = 0;
+    // New keys need new leases and new posts.
+    while keys(&all.replica) < 40 {
+        assert!(began.elapsed() < PATIENCE, "the limiters use the new master: {}", keys(&all.replica));
+        turn += 1;
+        let key = turn.to_string();
+        let _ = (atomic.check(&key).await, leases.check_async(&key).await, write_back.check(&key));
+        sleep(Duration::from_millis(5)).await;
+    }
+    let answered = || [atomic.health().answered, leases.health().answered, write_back.health().answered];
+    let before = answered();
+    let _ = (atomic.check("last").await, leases.check_async("last").await, write_back.check("last"));
+    while !before.iter().zip(answered()).all(|(before, after)| *before < after) {
+        assert!(began.elapsed() < PATIENCE, "{before:?} {:?}", answered());
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A master that the Sentinels replaced while it hung answers again, before anything demotes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replaced_master_is_left_although_it_answers() {
+    let Some(all) = Sentinels::start() else { return };
+    let client = Client::open(&all.url()).unwrap();
+    let builder = client.limiter("api", Limit::gcra(Quota::per_day(1_000_000)));
+    let limiter = builder.timeout(Duration::from_secs(2)).on_failure(OnFailure::Closed).atomic().unwrap();
+    assert_eq!(limiter.check("a").await.by(), DecidedBy::Server);
+    all.master.pause();
+    all.until_replica_takes_over();
+    // One look each second, and one second for the attempt to connect.
+    sleep(Duration::from_millis(2_500)).await;
+    all.master.resume();
+    let (old, new) = (keys(&all.master), keys(&all.replica));
+    assert_eq!(limiter.check("b").await.by(), DecidedBy::Server);
+    assert_eq!(keys(&all.replica), new + 1);
+    assert!(keys(&all.master) <= old.max(new + 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unknown_names_and_absent_sentinels_are_errors() {
+    let Some(all) = Sentinels::start() else { return };
+    for url in [all.url().replace("mymaster", "other"), "redis-sentinel://127.0.0.1:1/mymaster".to_owned()] {
+        let client = Client::open(&url).unwrap();
+        let builder = client.limiter("api", Limit::gcra(Quota::per_day(10)));
+        let limiter = builder.timeout(PATIENCE).on_failure(OnFailure::Closed).atomic().unwrap();
+        assert_eq!(limiter.check("a").await.by(), DecidedBy::Closed);
+    }
+    #[cfg(feature = "rules")]
+    {
+        let rules = tollgate::rules::RedisRules::open(&all.url(), "limits").unwrap();
+        assert!(rules.pull().unwrap().is_none(), "rules are read at the master");
+    }
+    // Three Sentinels of five are more than half.
+    let url = all.url().replace("sentinel://:data@", "sentinel://:data@127.0.0.1:1,127.0.0.1:2,");
+    let limiter = Client::open(&url).unwrap().limiter("api", Limit::gcra(Quota::per_day(10)));
+    let limiter = limiter.timeout(PATIENCE).atomic().unwrap();
+    assert_eq!(limiter.check("a").await.by(), DecidedBy::Server);
+}
+
+#[test]
+fn addresses_of_sentinels_are_checked() {
+    for url in
+        ["redis-sentinel://a:1", "redis-sentinel://a:1/", "redis-sentinel://a,,b/n", "redis-sentinel:///n"]
+    {
+        let error = Client::open(url).unwrap_err().to_string();
+        assert!(error.contains("redis-sentinel://"), "{url}: {error}");
+    }
+    for url in
+        ["redis-sentinel://a/n", "redis-sentinel://u:p@a:1,b,[::1]:3/n/2", "redis-sentinel://a/n?auth=u:p"]
+    {
+        assert!(Client::open(url).is_ok(), "{url}");
+    }
+}
