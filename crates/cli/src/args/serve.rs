@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use tollgate::telemetry::NearLimit;
 
 use super::process::ServeProcess;
+use super::redis::ServeRedis;
 use super::rules::ChargingArg;
 use super::subcommand_of_line;
 use crate::decimal::{self, Scaled};
@@ -125,8 +126,9 @@ pub struct ServeRules {
     pub unhealthy_without_rules: bool,
 
     /// Redis or Valkey server for rules with store: redis, as redis://[[user]:password@]host[:port], or rediss:// for TLS;
-    /// nodes of one Cluster are separated by commas
+    /// nodes of one Cluster are separated by commas. With Sentinels: redis-sentinel://[[user]:password@]host[:port],…/name
     ///
+    /// `?auth=[user:]password` at the end sets the password of the Sentinels, and rediss-sentinel:// uses TLS.
     /// The variable TOLLGATE_REDIS hides a password from other users of this machine.
     #[arg(long, env = "TOLLGATE_REDIS", hide_env_values = true, value_name = "URL")]
     pub redis: Option<String>,
@@ -142,6 +144,10 @@ pub struct ServeRules {
     /// Key of that certificate
     #[arg(long, env = "TOLLGATE_REDIS_KEY", requires = "redis_cert", value_name = "FILE")]
     pub redis_key: Option<PathBuf>,
+
+    /// How the service connects to the Redis server.
+    #[command(flatten)]
+    pub connection: ServeRedis,
 
     /// Check the rules, the certificates and the flags, print all problems, and stop
     #[arg(long)]

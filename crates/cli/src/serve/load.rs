@@ -1,16 +1,14 @@
 //! Rules: where they come from, loads, and the built-in example.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate::redis::Client;
 use tollgate::rules::{ChangeKind, Charging, Config, LoadReport, Rules, RulesBuilder, RulesError, Watcher};
 use tollgate::telemetry::TopDenied;
 
 use super::debug::TOP;
-use super::log;
+use super::{log, redis};
 use crate::args::serve::ServeRules;
-use crate::error::{Error, plain};
+use crate::error::Error;
 
 /// The rules of `tollgate serve` without a file.
 const EXAMPLE: &str = "\
@@ -104,47 +102,13 @@ fn builder(args: &ServeRules) -> Result<RulesBuilder, Error> {
     if let Some(charging) = args.charging {
         builder = builder.charging(charging.into());
     }
-    if let Some(client) = redis(args)? {
+    if let Some(client) = redis::client(args)? {
         builder = builder.redis(client);
     }
-    Ok(builder)
-}
-
-/// Creates the client of the Redis server. Sends nothing yet.
-///
-/// # Errors
-/// If the address or a certificate cannot be used.
-fn redis(args: &ServeRules) -> Result<Option<Client>, Error> {
-    let Some(url) = &args.redis else { return Ok(None) };
-    let failed = |error: &dyn std::fmt::Display| Error::usage(format!("--redis: {error}"));
-    let nodes: Vec<&str> = url.split(',').map(str::trim).collect();
-    if args.redis_ca.is_none() && args.redis_cert.is_none() {
-        let client = match nodes[..] {
-            [one] => Client::open(one),
-            _ => Client::cluster(nodes),
-        };
-        return client.map(Some).map_err(|error| failed(&error));
+    if let Some(prefix) = &args.connection.redis_prefix {
+        builder = builder.redis_prefix(prefix);
     }
-    let read = |path: &PathBuf| {
-        std::fs::read(path)
-            .map_err(|error| Error::run(format!("cannot read {}: {}", path.display(), plain(&error))))
-    };
-    let root_cert = args.redis_ca.as_ref().map(read).transpose()?;
-    let client_tls = match (&args.redis_cert, &args.redis_key) {
-        (Some(cert), Some(key)) => {
-            Some(redis::ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? })
-        }
-        _ => None,
-    };
-    let certificates = redis::TlsCertificates { client_tls, root_cert };
-    let clients: Result<Vec<_>, _> =
-        nodes.iter().map(|node| redis::Client::build_with_tls(*node, certificates.clone())).collect();
-    let clients = clients.map_err(|error| failed(&error))?;
-    let client = match &clients[..] {
-        [one] => Client::from_redis(one),
-        several => Client::cluster_from_redis(several),
-    };
-    client.map(Some).map_err(|error| failed(&error))
+    Ok(builder)
 }
 
 #[cfg(test)]

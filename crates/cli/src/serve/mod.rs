@@ -3,7 +3,7 @@
 //! | file | does |
 //! |---|---|
 //! | `arguments`, `variables`, `duration` | the command line; the variables of Envoy's Go service, as flags; durations |
-//! | `load` | rules: files, folders, the built-in example |
+//! | `load`, `redis` | rules: files, folders, the built-in example; the client of the Redis server |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
 //! | `grpc`, `json`, `health`, `http`, `debug/`, `metrics` | the faces |
 //! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
@@ -34,6 +34,7 @@ mod metrics;
 mod patient;
 mod process;
 pub mod proto;
+mod redis;
 mod run;
 mod stats;
 mod tls;

@@ -10,12 +10,16 @@ use super::duration;
 /// Where the Go service reads rules by default.
 const RUNTIME_ROOT: &str = "/srv/runtime_data/current";
 
+/// The variables that have a meaning, or a warning of their own, beside a Redis server only.
+const PREFIX: &str = "CACHE_KEY_PREFIX";
+const JITTER: &str = "EXPIRATION_JITTER_MAX_SECONDS";
+
 /// The variables that have no effect here. A name that ends in `_` stands for all variables that begin with it.
 const UNUSED: [&str; 17] = [
-    "CACHE_KEY_PREFIX",
+    PREFIX,
     "CONFIG_GRPC_XDS_",
     "DISABLE_STATS",
-    "EXPIRATION_JITTER_MAX_SECONDS",
+    JITTER,
     "EXTRA_TAGS",
     "GRPC_SERVER_TLS_CA_CERT",
     "LOCAL_CACHE_SIZE_IN_BYTES",
@@ -238,46 +242,27 @@ impl Reader<'_> {
             Some(other) => return Err(format!("BACKEND_TYPE={other}: expected redis")),
         }
         let kind = self.get("REDIS_TYPE").unwrap_or_else(|| "SINGLE".to_owned()).to_ascii_uppercase();
-        match &*kind {
-            "SINGLE" | "CLUSTER" => {}
-            "SENTINEL" => {
-                return Err(
-                    "REDIS_TYPE=SENTINEL: Sentinel is not supported; set REDIS_TYPE=SINGLE, and REDIS_URL \
-                     to an address that always leads to the primary server, or use a Cluster"
-                        .to_owned(),
-                );
-            }
-            _ => return Err(format!("REDIS_TYPE={kind}: expected SINGLE or CLUSTER")),
+        if !["SINGLE", "CLUSTER", "SENTINEL"].contains(&&*kind) {
+            return Err(format!("REDIS_TYPE={kind}: expected SINGLE, CLUSTER or SENTINEL"));
         }
         let socket = self.get("REDIS_SOCKET_TYPE");
         if let Some(other) = socket.as_deref().filter(|kind| !["tcp", "unix"].contains(kind)) {
             return Err(format!("REDIS_SOCKET_TYPE={other}: expected tcp or unix"));
         }
-        let Some(address) = self.get("REDIS_URL") else { return Ok(()) };
-        let tls = self.is("REDIS_TLS")? == Some(true);
-        let auth = self.get("REDIS_AUTH");
-        let url = if socket.is_none_or(|kind| kind == "unix") && address.starts_with('/') {
-            unix_url(&address, auth.as_deref())
-        } else {
-            // A list is one of a Cluster's nodes; a single node of a Cluster is written twice, to be a list.
-            let nodes: Vec<String> =
-                address.split(',').map(|node| node_url(node, auth.as_deref(), tls)).collect();
-            match (&*kind, &nodes[..]) {
-                ("CLUSTER", [node]) => format!("{node},{node}"),
-                _ => nodes.join(","),
-            }
+        let Some(address) = self.get("REDIS_URL") else {
+            return if kind == "SENTINEL" { Err(SENTINEL_URL.to_owned()) } else { Ok(()) };
         };
-        let from = ["REDIS_URL", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_AUTH", "REDIS_TLS"];
-        self.flag("redis", Some(url), from);
+        let tls = self.is("REDIS_TLS")? == Some(true);
+        let url = Some(self.redis_url(&kind, &address, tls, socket.as_deref())?);
+        let mut from = ["REDIS_URL", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_AUTH", "REDIS_TLS"];
+        if kind == "SENTINEL" {
+            from[2] = "REDIS_SENTINEL_AUTH";
+        }
+        self.flag("redis", url, from);
+        self.same("redis_prefix", PREFIX);
+        self.reasons();
         if tls {
-            self.same("redis_ca", "REDIS_TLS_CACERT");
-            self.same("redis_cert", "REDIS_TLS_CLIENT_CERT");
-            self.same("redis_key", "REDIS_TLS_CLIENT_KEY");
-            if self.is("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION")? == Some(true) {
-                let warning =
-                    "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION has no effect: the server's name is verified";
-                self.out.warnings.push(warning.to_owned());
-            }
+            self.redis_tls()?;
         }
         if let Some(timeout) = self.get("REDIS_TIMEOUT")
             && duration::parse(&timeout).map_err(|why| format!("REDIS_TIMEOUT: {why}"))?
@@ -289,6 +274,61 @@ impl Reader<'_> {
             ));
         }
         Ok(())
+    }
+
+    fn redis_url(
+        &self,
+        kind: &str,
+        address: &str,
+        tls: bool,
+        socket: Option<&str>,
+    ) -> Result<String, String> {
+        let auth = self.get("REDIS_AUTH");
+        if kind == "SENTINEL" {
+            let of_sentinels = self.get("REDIS_SENTINEL_AUTH");
+            return sentinel_url(address, auth.as_deref(), of_sentinels.as_deref(), tls);
+        }
+        if socket.is_none_or(|kind| kind == "unix") && address.starts_with('/') {
+            return Ok(unix_url(address, auth.as_deref()));
+        }
+        // A list is one of a Cluster's nodes; a single node of a Cluster is written twice, to be a list.
+        let nodes: Vec<String> =
+            address.split(',').map(|node| node_url(node, auth.as_deref(), tls)).collect();
+        Ok(match (kind, &nodes[..]) {
+            ("CLUSTER", [node]) => format!("{node},{node}"),
+            _ => nodes.join(","),
+        })
+    }
+
+    fn redis_tls(&mut self) -> Result<(), String> {
+        self.same("redis_ca", "REDIS_TLS_CACERT");
+        self.same("redis_cert", "REDIS_TLS_CLIENT_CERT");
+        self.same("redis_key", "REDIS_TLS_CLIENT_KEY");
+        if self.is("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION")? == Some(true) {
+            let warning = "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION has no effect: the server's name is verified";
+            self.out.warnings.push(warning.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Warns of variables about Redis that cannot mean here what they mean there, and says why.
+    fn reasons(&mut self) {
+        if self.get(JITTER).is_some_and(|seconds| seconds.trim() != "0") {
+            self.out.warnings.push(format!(
+                "{JITTER} has no effect: a key on the server expires when its client owes nothing, and the scripts that \
+                 decide this are the same in every process"
+            ));
+        }
+        let is_startup = |name: &&String| name.starts_with("REDIS_STARTUP_");
+        let names: Vec<String> = self.environment.keys().filter(is_startup).cloned().collect();
+        if !names.is_empty() {
+            self.out.warnings.push(format!(
+                "{} have no effect: the service starts without waiting for Redis, connects when a request needs it, \
+                 and tries again for as long as it runs; until then the `on_failure` of each rule decides",
+                names.join(", ")
+            ));
+            self.asked.borrow_mut().extend(names);
+        }
     }
 
     fn answers(&mut self) -> Result<(), String> {
@@ -352,7 +392,8 @@ impl Reader<'_> {
             let is_listed = UNUSED.iter().any(|unused| *unused == **name || is_of(unused));
             let is_unread =
                 || FAMILIES.iter().any(is_of) && !asked.contains(*name) && !is_of_kubernetes(name);
-            (is_listed || is_unread()) && (statsd || *name != "USE_STATSD")
+            let is_reported = || [PREFIX, JITTER].contains(&&***name) && asked.contains(*name);
+            (is_listed && !is_reported() || is_unread()) && (statsd || *name != "USE_STATSD")
         };
         let names: Vec<&str> = self.environment.keys().filter(is_unused).map(String::as_str).collect();
         drop(asked);
@@ -384,6 +425,30 @@ fn node_url(node: &str, auth: Option<&str>, tls: bool) -> String {
     format!("{scheme}://{}:{}@{node}", encoded(user), encoded(password))
 }
 
+const SENTINEL_URL: &str = "REDIS_TYPE=SENTINEL: expected REDIS_URL=NAME,HOST:PORT,HOST:PORT, the name of the master and its Sentinels";
+
+/// Returns the address of Sentinels. `list` has the name of the master first, as in the Go service.
+fn sentinel_url(
+    list: &str,
+    auth: Option<&str>,
+    sentinel_auth: Option<&str>,
+    tls: bool,
+) -> Result<String, String> {
+    let (name, hosts) = list
+        .split_once(',')
+        .filter(|(name, hosts)| !name.contains(':') && !hosts.is_empty())
+        .ok_or(SENTINEL_URL)?;
+    let pair = |auth: &str| match auth.split_once(':') {
+        Some((user, password)) => format!("{}:{}", encoded(user), encoded(password)),
+        None => format!(":{}", encoded(auth)),
+    };
+    let hosts = hosts.split(',').map(str::trim).collect::<Vec<_>>().join(",");
+    let auth = auth.map_or_else(String::new, |auth| pair(auth) + "@");
+    let of_sentinels = sentinel_auth.map_or_else(String::new, |auth| format!("?auth={}", pair(auth)));
+    let scheme = if tls { "rediss-sentinel" } else { "redis-sentinel" };
+    Ok(format!("{scheme}://{auth}{hosts}/{}{of_sentinels}", name.trim()))
+}
+
 /// Encodes a part of an address.
 fn encoded(text: &str) -> String {
     let one = |byte: u8| match byte {
@@ -406,5 +471,8 @@ pub fn without_password(url: &str) -> String {
         (_, Some((before, _))) => format!("{before}pass=***"),
         (None, None) => url.to_owned(),
     };
-    url.split(',').map(one).collect::<Vec<_>>().join(",")
+    match url.split_once("?auth=") {
+        Some((before, _)) => format!("{}?auth=***", without_password(before)),
+        None => url.split(',').map(one).collect::<Vec<_>>().join(","),
+    }
 }

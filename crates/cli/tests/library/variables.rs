@@ -35,6 +35,20 @@ fn go_variables_become_flags() {
             &[("REDIS_URL", "a:1"), ("REDIS_TLS", "true"), ("REDIS_SOCKET_TYPE", "tcp")],
             "--redis rediss://a:1",
         ),
+        (
+            &[("REDIS_URL", "main,a:1, b:2"), ("REDIS_TYPE", "SENTINEL"), ("REDIS_AUTH", "u:p/")],
+            "--redis redis-sentinel://u:p%2F@a:1,b:2/main",
+        ),
+        (
+            &[
+                ("REDIS_URL", "main,a:1"),
+                ("REDIS_TYPE", "sentinel"),
+                ("REDIS_SENTINEL_AUTH", "x"),
+                ("REDIS_TLS", "true"),
+                ("CACHE_KEY_PREFIX", "shop:"),
+            ],
+            "--redis rediss-sentinel://a:1/main?auth=:x --redis-prefix shop:",
+        ),
         (&[("USE_PROMETHEUS", "true"), ("PROMETHEUS_ADDR", ":19001")], "--metrics :19001 --go-metrics"),
         (
             &[("USE_PROMETHEUS", "1"), ("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "true")],
@@ -56,8 +70,10 @@ fn unusable_go_variables_are_errors() {
         (&[("CONFIG_TYPE", "GRPC_XDS_SOTW")], "control plane"),
         (&[("SHADOW_MODE", "yes")], "SHADOW_MODE"),
         (&[("GRPC_SERVER_USE_TLS", "true")], "GRPC_SERVER_TLS_CERT"),
-        (&[("REDIS_URL", "a"), ("REDIS_TYPE", "SENTINEL")], "SENTINEL"),
-        (&[("REDIS_TYPE", "sentinel")], "set REDIS_TYPE=SINGLE"),
+        (&[("REDIS_URL", "a"), ("REDIS_TYPE", "SENTINEL")], "REDIS_URL=NAME,HOST:PORT"),
+        (&[("REDIS_TYPE", "sentinel")], "REDIS_URL=NAME,HOST:PORT"),
+        (&[("REDIS_URL", "a:1,b:2"), ("REDIS_TYPE", "sentinel")], "REDIS_URL=NAME,HOST:PORT"),
+        (&[("REDIS_URL", "a"), ("REDIS_TYPE", "RING")], "expected SINGLE, CLUSTER or SENTINEL"),
         (&[("REDIS_URL", "a"), ("REDIS_SOCKET_TYPE", "udp")], "REDIS_SOCKET_TYPE=udp: expected tcp or unix"),
         (&[("REDIS_URL", "a"), ("REDIS_TIMEOUT", "x")], "REDIS_TIMEOUT: "),
     ] {
@@ -76,7 +92,6 @@ fn one_warning_names_unused_variables() {
     assert_eq!(of(&[("USE_STATSD", "false")]).unwrap().warnings, [""; 0]);
     // Families that newer versions of the Go service add to.
     let family = [
-        "REDIS_STARTUP_RETRIES",
         "REDIS_CLUSTER_PIPELINE_PARALLELISM",
         "REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM",
         "REDIS_POOL_SIZE",
@@ -88,6 +103,23 @@ fn one_warning_names_unused_variables() {
         let warning = format!("these variables have no effect here: {name}");
         assert_eq!(of(&[(name, "true"), ("REDIS_URL", "a")]).unwrap().warnings, [warning]);
     }
+    // The reason is in a warning of its own.
+    for (name, value, part) in [
+        ("REDIS_STARTUP_RETRIES", "5", "starts without waiting for Redis"),
+        ("EXPIRATION_JITTER_MAX_SECONDS", "300", "expires when its client owes nothing"),
+    ] {
+        let warnings = of(&[(name, value), ("REDIS_URL", "a")]).unwrap().warnings;
+        assert!(warnings.len() == 1 && warnings[0].starts_with(name), "{warnings:?}");
+        assert!(warnings[0].contains(part), "{warnings:?}");
+        let alone = format!("these variables have no effect here: {name}");
+        assert_eq!(of(&[(name, value)]).unwrap().warnings, [alone]);
+    }
+    assert_eq!(of(&[("EXPIRATION_JITTER_MAX_SECONDS", "0"), ("REDIS_URL", "a")]).unwrap().warnings, [""; 0]);
+    let unused = [("CACHE_KEY_PREFIX", "x"), ("REDIS_SENTINEL_AUTH", "x")];
+    let warning = "these variables have no effect here: CACHE_KEY_PREFIX, REDIS_SENTINEL_AUTH";
+    assert_eq!(of(&unused).unwrap().warnings, [warning]);
+    let warning = "these variables have no effect here: REDIS_SENTINEL_AUTH";
+    assert_eq!(of(&[("REDIS_SENTINEL_AUTH", "x"), ("REDIS_URL", "a")]).unwrap().warnings, [warning]);
     // Without an address, a password has no effect. Kubernetes adds the others for a service called `redis`.
     let others = [
         ("REDIS_AUTH", "x"),
@@ -106,6 +138,7 @@ fn passwords_are_not_shown() {
         ("redis://a:1", "redis://a:1"),
         ("redis://u:p@a:1,redis://:p@b", "redis://u:***@a:1,redis://:***@b"),
         ("unix:///r?user=u&pass=p", "unix:///r?user=u&pass=***"),
+        ("redis-sentinel://u:p@a:1,b/n?auth=v:q", "redis-sentinel://u:***@a:1,b/n?auth=***"),
     ] {
         assert_eq!(without_password(url), shown);
     }

@@ -12,6 +12,7 @@ mod log;
 mod many;
 mod packaging;
 mod page;
+mod redis;
 mod reload;
 mod server;
 mod shared;

@@ -225,7 +225,7 @@ fn unusable_go_variables_end_the_start() {
     run("", &[("CONFIG_TYPE", "GRPC_XDS_SOTW")]).fails(2, &["CONFIG_TYPE=GRPC_XDS_SOTW", "control plane"]);
     run("", &[("GRPC_MAX_CONNECTION_AGE", "soon")]).fails(2, &["soon", "GRPC_MAX_CONNECTION_AGE"]);
     run("", &[("SHADOW_MODE", "maybe")]).fails(2, &["SHADOW_MODE"]);
-    run("", &[("REDIS_TYPE", "SENTINEL")]).fails(2, &["REDIS_TYPE=SENTINEL", "set REDIS_TYPE=SINGLE"]);
+    run("", &[("REDIS_TYPE", "SENTINEL")]).fails(2, &["REDIS_TYPE=SENTINEL", "REDIS_URL=NAME,HOST:PORT"]);
     run("", &[("CONFIG_TYPE", "GRPC_XDS_SOTW")])
         .fails(2, &["remove the variable, and name files or folders"]);
 }
