@@ -5,7 +5,7 @@ use crate::server::{Place, Server};
 
 const RULES: u64 = 10_000;
 const USED: u64 = 1_000;
-const MOST: u64 = 100 << 20;
+const MOST: u64 = 92 << 20;
 
 /// Returns a rule for each tenant, with a count for each client. The first tenant's limit is `first`.
 fn rules(first: u64) -> String {
