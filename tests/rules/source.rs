@@ -236,3 +236,69 @@ fn copy_keeps_tag_and_format() {
     assert!(told.recv().unwrap().warnings()[0].contains("cannot be written"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+fn json_of(domains: &[(&str, u32)]) -> String {
+    let one = |(domain, units): &(&str, u32)| {
+        let limit = format!(r#"{{ "unit": "day", "requests_per_unit": {units} }}"#);
+        format!(r#"{{ "domain": "{domain}", "descriptors": [{{ "key": "a", "rate_limit": {limit} }}] }}"#)
+    };
+    format!("[{}]", domains.iter().map(one).collect::<Vec<_>>().join(",\n"))
+}
+
+fn pushed_text(tag: &str, text: &str) -> Result<Fetched, Box<dyn Error + Send + Sync>> {
+    Ok(Fetched::Text(RuleText::new(Version::tag(tag), Format::Json, text)))
+}
+
+#[test]
+fn pushed_texts_have_several_domains() {
+    let mut pushed = Rules::builder().allow_removals(true).pushed("plane", None);
+    assert_eq!(pushed.rules().reloads().successes, 0);
+    let two = json_of(&[("shop", 1), ("edge", 2)]);
+    let loaded = pushed.push(pushed_text("1", &two)).unwrap().unwrap();
+    assert_eq!((loaded.version().store(), pushed.rules().reloads().rules), ("1", 2));
+    // The text in force again loads nothing.
+    assert!(pushed.push(pushed_text("1", &two)).is_none());
+    // An error is reported once, and the rules stay.
+    let away = || Err("plane: away".into());
+    assert_eq!(pushed.push(away()).unwrap().unwrap_err().to_string(), "plane: away");
+    assert!(pushed.push(away()).is_none());
+    assert_eq!(pushed.rules().last_error().unwrap().to_string(), "plane: away");
+    assert!(pushed.push(pushed_text("1", &two)).is_none() && pushed.rules().last_error().is_none());
+    // All problems of all domains are in one message, with their places.
+    let wrong = r#"[{ "domain": "a", "descriptors": 1 }, { "domain": "b" }, { "descriptors": [] }]"#;
+    let error = pushed.push(pushed_text("2", wrong)).unwrap().unwrap_err().to_string();
+    assert!(error.contains("plane[0]:1:") && error.contains("plane[2]:1:"), "{error}");
+    let same = json_of(&[("shop", 1), ("shop", 2)]);
+    let error = pushed.push(pushed_text("3", &same)).unwrap().unwrap_err().to_string();
+    assert!(error.contains("plane[0]:1 already has the domain \"shop\""), "{error}");
+    let error = pushed.push(pushed_text("4", "[{]")).unwrap().unwrap_err().to_string();
+    assert!(error.contains("plane:1:3: this is not valid JSON"), "{error}");
+    assert_eq!((pushed.rules().reloads().rules, pushed.rules().reloads().errors), (2, 3));
+    assert!(pushed.push(pushed_text("5", "[]")).unwrap().is_ok());
+    assert_eq!(pushed.rules().reloads().rules, 0);
+}
+
+#[test]
+fn pushed_texts_have_a_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("copy");
+    let new = |name: &str| Rules::builder().pushed(name, Some(path.clone()));
+    let mut first = new("plane");
+    assert!(first.load_copy("no rules yet").unwrap().is_none());
+    assert!(first.push(pushed_text("1", &json_of(&[("shop", 1), ("edge", 2)]))).unwrap().is_ok());
+    let mut second = new("plane");
+    let copied = second.load_copy("no rules yet").unwrap().unwrap();
+    assert!(copied.warnings()[0].contains("no rules yet"), "{copied}");
+    assert_eq!((second.rules().reloads().rules, copied.version().store()), (2, "1"));
+    assert!(second.rules().last_error().is_some());
+    // Then the same text arrives.
+    assert!(second.push(pushed_text("1", &json_of(&[("shop", 1), ("edge", 2)]))).is_none());
+    assert!(second.rules().last_error().is_none());
+    let mut other = new("another plane");
+    assert!(other.load_copy("away").unwrap_err().to_string().contains("it is a copy of \"plane\""));
+    assert_eq!(other.rules().reloads().successes, 0);
+    // Longer than a polled text may be.
+    let many = " ".repeat(1 << 20) + &json_of(&[("shop", 1)]);
+    assert!(first.push(pushed_text("2", &many)).unwrap().unwrap().warnings().is_empty());
+    assert!(new("plane").load_copy("away").unwrap().is_some());
+}

@@ -72,4 +72,4 @@ pub use self::source::{Fetched, Hint, RuleText, Source, Version};
 #[cfg(feature = "redis")]
 pub use self::source::{PushedRules, RedisRules};
 #[cfg(feature = "watch")]
-pub use self::watch::{Follow, Followed, Watcher};
+pub use self::watch::{Follow, Followed, Pushed, Watcher};

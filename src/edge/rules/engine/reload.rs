@@ -141,9 +141,9 @@ impl<C: Clock> Rules<C> {
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn replace_by(
         &self,
-        read: impl FnOnce() -> Result<Config, RulesError>,
+        read: impl FnOnce() -> Result<Vec<Config>, RulesError>,
     ) -> Result<LoadReport, RulesError> {
-        self.load(|| CheckTime::read(&self.clock), |_| Ok(vec![read()?]))
+        self.load(|| CheckTime::read(&self.clock), |_| read())
     }
 
     /// Records the answer of a source, or the reason why it gave no rules that can be used.

@@ -19,7 +19,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::edge::rules::source::{MAX_BYTES, RuleText, Version, hex_sha256};
+use crate::edge::rules::source::{RuleText, Version, hex_sha256};
 
 const FIRST_LINE: &str = "tollgate rules copy 1";
 
@@ -69,8 +69,9 @@ fn write_new(path: &Path, name: &str, text: &RuleText) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Reads a copy. Returns the text, and when the copy was written. `None` if there is no file.
-pub(super) fn read(path: &Path, name: &str) -> Result<Option<(RuleText, SystemTime)>, String> {
+/// Reads a copy with a text of at most `most` bytes. Returns the text, and when the copy was written. `None` if there is
+/// no file.
+pub(super) fn read(path: &Path, name: &str, most: usize) -> Result<Option<(RuleText, SystemTime)>, String> {
     let told = |error: io::Error| error.to_string();
     let file = match File::open(path) {
         Ok(file) => file,
@@ -80,10 +81,10 @@ pub(super) fn read(path: &Path, name: &str) -> Result<Option<(RuleText, SystemTi
     // The open file is checked, so nothing can replace it in between.
     check_owner(&file)?;
     let mut bytes = Vec::new();
-    let most = (MAX_BYTES + MAX_HEAD) as u64;
-    file.take(most + 1).read_to_end(&mut bytes).map_err(told)?;
-    if bytes.len() as u64 > most {
-        return Err(format!("it has more than {MAX_BYTES} bytes of rules"));
+    let all = (most + MAX_HEAD) as u64;
+    file.take(all + 1).read_to_end(&mut bytes).map_err(told)?;
+    if bytes.len() as u64 > all {
+        return Err(format!("it has more than {most} bytes of rules"));
     }
     parse(&bytes, name).map(Some)
 }

@@ -1,4 +1,5 @@
-//! Reloads rules when their files change (this module), or when another source changes (`follow`).
+//! Reloads rules when their files change (this module), when another source changes (`follow`), or when the program
+//! pushes a text (`pushed`).
 //!
 //! ```text
 //! system ──► relevant events ──► bell ──► one thread: are the watches at the right places? ─► new contents? ─► load
@@ -10,7 +11,9 @@
 mod bell;
 mod copy;
 mod follow;
+mod loader;
 mod places;
+mod pushed;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -21,8 +24,10 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use self::bell::{Bell, Woken};
-pub use self::follow::{Follow, Followed};
+pub use self::follow::Follow;
+pub use self::loader::Followed;
 use self::places::Places;
+pub use self::pushed::Pushed;
 use super::engine::{LoadReport, Rules, RulesError};
 use crate::base::clock::Clock;
 
