@@ -9,6 +9,10 @@ pub mod rules;
 #[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]
 pub mod serve;
 pub mod shared;
+#[cfg(feature = "serve")]
+mod values;
+#[cfg(feature = "serve")]
+pub mod xds;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -44,7 +48,7 @@ pub struct Cli {
 impl Cli {
     /// Parses the command line of this process. If it is wrong, prints the reason and ends the process.
     pub fn read() -> Self {
-        Self::try_parse().unwrap_or_else(|error| {
+        Self::try_parse_from(line()).unwrap_or_else(|error| {
             #[cfg(feature = "serve")]
             let error = self::serve::with_variable(error);
             let error = with_optional_files(error);
@@ -57,10 +61,21 @@ impl Cli {
     }
 }
 
+/// Returns this process's command line. Under the name `ratelimit`, the program is the service: gateways start the Go
+/// service by this name.
+pub fn line() -> Vec<OsString> {
+    let mut line: Vec<OsString> = std::env::args_os().collect();
+    let name = line.first().and_then(|program| std::path::Path::new(program).file_name());
+    if name.is_some_and(|name| name == "ratelimit") {
+        line.insert(1, "serve".into());
+    }
+    line
+}
+
 /// Returns the command of this process's command line, and the arguments after its name.
 fn subcommand_of_line() -> (clap::Command, impl Iterator<Item = OsString>) {
     let mut command = Cli::command();
-    let mut line = std::env::args_os().skip(1).peekable();
+    let mut line = line().into_iter().skip(1).peekable();
     while let Some(next) = line.peek().and_then(|word| command.find_subcommand(word)) {
         command = next.clone();
         line.next();

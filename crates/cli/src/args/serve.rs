@@ -15,6 +15,8 @@ use super::process::ServeProcess;
 use super::redis::ServeRedis;
 use super::rules::ChargingArg;
 use super::subcommand_of_line;
+use super::values::{size, some_time, truth};
+use super::xds::XdsArgs;
 use crate::decimal::{self, Scaled};
 use crate::serve::duration;
 use crate::serve::log::{Level, LogFormat};
@@ -27,6 +29,8 @@ Examples:
   The rules of a file, or of all files in a folder, such as a mounted ConfigMap:
     tollgate serve limits.yaml
     tollgate serve /etc/tollgate/rules --metrics :9090
+  The rules of a control plane, such as Envoy Gateway:
+    tollgate serve --xds envoy-gateway:18001 --xds-copy /var/lib/rules
   Check everything and stop:
     tollgate serve limits.yaml --check
   TLS with client certificates:
@@ -57,6 +61,10 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub rules: ServeRules,
 
+    /// The control plane that rules are from, if they are from one.
+    #[command(flatten)]
+    pub xds: XdsArgs,
+
     /// Where the service listens, and what it offers there.
     #[command(flatten)]
     pub faces: ServeFaces,
@@ -84,6 +92,13 @@ pub struct ServeArgs {
     /// How the process runs, and what it tells others about itself.
     #[command(flatten)]
     pub process: ServeProcess,
+}
+
+impl ServeArgs {
+    /// Whether the rules are the built-in example.
+    pub fn is_example(&self) -> bool {
+        self.rules.paths.is_empty() && self.xds.xds.is_none()
+    }
 }
 
 /// Where rules are from, and how they are used.
@@ -464,15 +479,6 @@ fn mode(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Parses a flag's variable.
-fn truth(text: &str) -> Result<bool, String> {
-    match &*text.to_ascii_lowercase() {
-        "1" | "t" | "true" | "y" | "yes" | "on" => Ok(true),
-        "0" | "f" | "false" | "n" | "no" | "off" => Ok(false),
-        _ => Err("expected true or false".to_owned()),
-    }
-}
-
 fn some_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..) => Ok(count),
@@ -484,31 +490,6 @@ fn page(text: &str) -> Result<String, String> {
     match text.starts_with('/') {
         true => Ok(text.to_owned()),
         false => Err("expected a path that begins with /, such as /metrics".to_owned()),
-    }
-}
-
-fn some_time(text: &str) -> Result<Duration, String> {
-    match duration::parse(text)? {
-        Duration::ZERO => Err("expected a time above 0".to_owned()),
-        time => Ok(time),
-    }
-}
-
-fn size(text: &str) -> Result<usize, String> {
-    let wrong = || format!("{text:?} is no size; expected one such as 4MiB, 512KiB or 65536");
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let unit: u64 = match unit {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        _ => return Err(wrong()),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    // HTTP/2 and gRPC count in 32 bits.
-    match bytes {
-        Some(bytes @ 1..=0x7fff_ffff) => usize::try_from(bytes).map_err(|_| wrong()),
-        _ => Err(wrong()),
     }
 }
 

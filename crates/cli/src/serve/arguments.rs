@@ -37,7 +37,9 @@ pub fn read(mut line: Vec<OsString>) -> Result<(ServeArgs, Translation), Error> 
     let own_paths: Vec<PathBuf> =
         std::env::split_paths(&own_paths).filter(|path| !path.as_os_str().is_empty()).collect();
     taken.flags.retain(|flag| match flag.id {
-        "paths" => !is_set("paths") && own_paths.is_empty(),
+        // One place of rules: the one that is named here.
+        "paths" => !is_set("paths") && !is_set("xds") && own_paths.is_empty(),
+        id if id.starts_with("xds") => !is_set(id) && !is_set("paths") && own_paths.is_empty(),
         // As for the Go service, a socket replaces the port.
         "grpc" => !is_set("grpc") && !is_set("grpc_socket"),
         id => !is_set(id),
@@ -96,7 +98,12 @@ pub fn explain(taken: &Translation) -> Result<(), Error> {
     let mut hides = false;
     for flag in &taken.flags {
         text.push_str(" \\\n  ");
-        text.push_str(&flag.args.iter().map(shown).collect::<Vec<_>>().join(" "));
+        let args = match flag.id {
+            // They may be credentials.
+            "xds_headers" => vec!["--xds-headers".to_owned(), "***".to_owned()],
+            _ => flag.args.iter().map(shown).collect(),
+        };
+        text.push_str(&args.join(" "));
         hides |= flag.args.iter().any(|arg| without_password(arg) != *arg);
     }
     text.push('\n');

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arguments`, `variables`, `duration` | the command line; the variables of Envoy's Go service, as flags; durations |
 //! | `load`, `redis` | rules: files, folders, the built-in example; the client of the Redis server |
+//! | `xds/` | rules from a control plane |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
 //! | `grpc`, `json`, `health`, `http`, `debug/`, `metrics` | the faces |
 //! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
@@ -41,6 +42,7 @@ mod tls;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;
 pub mod variables;
+pub mod xds;
 
 use std::collections::HashSet;
 use std::fs;
@@ -66,7 +68,7 @@ pub fn run() -> Result<(), Error> {
 }
 
 fn start() -> Result<(), Error> {
-    let (args, taken) = arguments::read(std::env::args_os().collect())?;
+    let (args, taken) = arguments::read(crate::args::line())?;
     if args.rules.explain_env {
         return arguments::explain(&taken);
     }
@@ -110,6 +112,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         run::Addresses::of(args, taken).map(drop),
         run::tls(args).map(drop),
         traces::check(&args.process).map(drop),
+        xds::prepare(args).map(drop),
         files.usable(),
     ];
     // A load reports the errors of files again.
@@ -125,6 +128,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         return Err(last);
     }
     if args.rules.paths.is_empty() {
+        // A control plane is not asked.
         return print(b"the flags can be used; name a file or folder to check your own rules\n");
     }
     let rules = files.domains.iter().map(|domain| domain.rules().len() as u64).sum();

@@ -13,7 +13,6 @@
 use std::future::ready;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -24,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tollgate::QuantaClock;
-use tollgate::rules::{LoadReport, Rules, RulesError, Watcher};
+use tollgate::rules::{Rules, Watcher};
 use tonic::service::Routes;
 
 use super::answer::Answerer;
@@ -36,7 +35,7 @@ use super::grpc;
 use super::health::{self, Health};
 use super::http::{Handler, Http};
 use super::listen::Listener;
-use super::load;
+use super::load::{self, NoteLoad, give_way};
 use super::log;
 use super::metrics::{self, Metrics};
 use super::process;
@@ -44,7 +43,9 @@ use super::stats::Stats;
 use super::tls::{Files, Tls};
 use super::traces::Traces;
 use super::variables::Translation;
+use super::xds::{self, Xds};
 use crate::args::serve::{Address, ServeArgs};
+use crate::args::xds::XdsStore;
 use crate::error::Error;
 use crate::human;
 
@@ -116,7 +117,7 @@ impl Addresses {
     /// # Errors
     /// If no client could ask, if two faces have one address, or if the example would be open to others.
     pub fn of(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
-        let is_example = args.rules.paths.is_empty();
+        let is_example = args.is_example();
         let host: [u8; 4] = if is_example { [127, 0, 0, 1] } else { [0; 4] };
         let default = |port| Address::At(SocketAddr::from((host, port)));
         let grpc = match (args.faces.grpc, &args.faces.grpc_socket) {
@@ -155,7 +156,11 @@ impl Addresses {
 
 async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
-    let service = Service::start(args, taken).await?;
+    // The start may wait for rules.
+    let service = tokio::select! {
+        started = Service::start(args, taken) => started?,
+        () = signals.wait_for_second() => return Ok(()),
+    };
     process::tell_systemd("READY=1");
     let closing = signals.wait_for_end(service.read_again()).await?;
     process::tell_systemd("STOPPING=1");
@@ -201,9 +206,6 @@ impl Listeners {
     }
 }
 
-/// Writes the result of a load to the log, and wakes what waits for it.
-type NoteLoad = Arc<dyn Fn(&Result<LoadReport, RulesError>) + Send + Sync>;
-
 /// A service that runs.
 struct Service {
     rules: Arc<Rules>,
@@ -214,6 +216,8 @@ struct Service {
     traces: Traces,
     /// Watches the rules, unless they are the example.
     watcher: Option<Watcher>,
+    /// Follows the control plane, if the rules are from one.
+    xds: Option<Xds>,
     phase: watch::Sender<ServerPhase>,
     /// Ends when the last connection has ended.
     ended: mpsc::Receiver<()>,
@@ -221,14 +225,18 @@ struct Service {
 
 impl Service {
     async fn start(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
-        let is_example = args.rules.paths.is_empty();
+        let is_example = args.is_example();
         let addresses = Addresses::of(args, taken)?;
         let tls = tls(args)?;
         // Rules register their metrics when they are loaded.
         let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
         let health = Health::new().await;
         let (loads, loaded) = mpsc::unbounded_channel();
-        let rules = load::load(&args.rules, args.faces.kuadrant)?;
+        let prepared = xds::prepare(args)?;
+        let rules = match &prepared {
+            Some(prepared) => Arc::clone(prepared.rules()),
+            None => load::load(&args.rules, args.faces.kuadrant)?,
+        };
         let noted = Arc::clone(&rules);
         let note: NoteLoad = Arc::new(move |result| {
             load::note(result, &noted);
@@ -236,10 +244,14 @@ impl Service {
         });
         let seen = Arc::clone(&note);
         let watch = || load::watch(&rules, move |result| seen(result));
-        let watcher = if is_example { None } else { Some(quietly(watch)?) };
+        let watcher = if args.rules.paths.is_empty() { None } else { Some(quietly(watch)?) };
         let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
         let stats = Arc::new(Stats::default());
         let traces = Traces::start(&args.process, &stats)?;
+        let xds = match prepared {
+            Some(prepared) => Some(prepared.start(args, Arc::clone(&note), &stats).await?),
+            None => None,
+        };
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (alive, ended) = mpsc::channel(1);
         let bounds = Bounds {
@@ -252,7 +264,7 @@ impl Service {
         let Listeners { grpc, http, debug, metrics, described } =
             Listeners::open(args, &addresses, tls.is_some()).await?;
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
-        let service = Self { rules, stats, tls, health, note, traces, watcher, phase, ended };
+        let service = Self { rules, stats, tls, health, note, traces, watcher, xds, phase, ended };
         service.answer_gateways(args, &answerer, grpc, http, context)?;
         let state = service.debug_page(&answerer);
         let metrics = metrics.zip(recorder).map(|(listener, handle)| {
@@ -263,8 +275,8 @@ impl Service {
         let pages = Pages { debug: debug.zip(Some(state)), metrics };
         pages.start(&service, bounds)?;
         service.report_health(args.rules.unhealthy_without_rules, loaded).await;
-        announce(&service.rules, &args.rules.paths, &described, taken, curl);
-        if args.rules.redis.is_some() {
+        announce(&service.rules, args, &described, taken, curl);
+        if args.rules.redis.is_some() && args.xds.xds_store == XdsStore::Memory {
             warn_of_idle_redis(&service.rules);
         }
         Ok(service)
@@ -357,7 +369,7 @@ impl Service {
             self.phase.send_replace(ServerPhase::Cutting);
             let _ = timeout(CUT, self.ended.recv()).await;
         }
-        let watcher = self.watcher;
+        let watcher = (self.watcher, self.xds);
         let flush = async {
             // This waits for a load, and a file system that hangs must not hang the end.
             let _ = timeout(most, spawn_blocking(|| drop(watcher))).await;
@@ -415,7 +427,7 @@ fn services(
 }
 
 /// Writes the line at the start, and how to ask the example.
-fn announce(rules: &Rules, paths: &[PathBuf], faces: &[String], taken: &Translation, curl: Option<String>) {
+fn announce(rules: &Rules, args: &ServeArgs, faces: &[String], taken: &Translation, curl: Option<String>) {
     let mut domains = 0_u64;
     let mut last = None;
     rules.for_each(|domain, _, _| {
@@ -425,9 +437,10 @@ fn announce(rules: &Rules, paths: &[PathBuf], faces: &[String], taken: &Translat
         }
     });
     let count = human::counted(rules.reloads().rules, "rule");
-    let from = match paths {
-        [] => "the built-in example".to_owned(),
-        paths => paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+    let from = match (&args.xds.xds, &args.rules.paths[..]) {
+        (Some(target), _) => format!("the control plane {target}"),
+        (None, []) => "the built-in example".to_owned(),
+        (None, paths) => paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
     };
     let of = human::counted(domains, "domain");
     let names = Vec::from_iter(taken.taken());
@@ -440,7 +453,7 @@ fn announce(rules: &Rules, paths: &[PathBuf], faces: &[String], taken: &Translat
         env!("CARGO_PKG_VERSION"),
         faces.join(", "),
     ));
-    if paths.is_empty() {
+    if args.is_example() {
         log::always(
             "warning: this is an example on loopback, 5 requests a minute for each address; name a file or folder to serve \
              your own rules",

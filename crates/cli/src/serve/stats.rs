@@ -1,5 +1,6 @@
 //! The server's own counts, and those of answers, for `/stats` and for the metrics.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -44,6 +45,25 @@ pub struct Stats {
     pub spans_sent: Count,
     /// Spans that were dropped, because too many waited or the collector did not take them.
     pub spans_dropped: Count,
+    /// What is counted about the control plane, if rules are from one.
+    pub xds: OnceLock<XdsStats>,
+}
+
+/// What is counted about the control plane.
+#[derive(Debug)]
+pub struct XdsStats {
+    /// The control plane in messages.
+    pub name: String,
+    /// 1 if it has sent rules on the present stream.
+    pub connected: Count,
+    /// 1 if the last set of rules was refused.
+    pub nack: Count,
+    /// Sets that were accepted.
+    pub acks: Count,
+    /// Sets that were refused.
+    pub nacks: Count,
+    /// Connections that failed, and streams that ended.
+    pub ended: Count,
 }
 
 /// A number that threads change.
@@ -71,6 +91,11 @@ impl Count {
     /// Subtracts one, of those that were added.
     pub fn sub(&self) {
         self.0.fetch_sub(1, Relaxed);
+    }
+
+    /// Sets the number.
+    pub fn set(&self, number: u64) {
+        self.0.store(number, Relaxed);
     }
 
     /// Returns the number.
@@ -132,13 +157,14 @@ impl Sample {
 impl Stats {
     /// Returns all counts. Those with the same name follow each other.
     #[rustfmt::skip]
-    pub fn samples(&self) -> [Sample; 16] {
+    pub fn samples(&self) -> Vec<Sample> {
         let Self { open, accepted, too_many, accept_errors, not_http2, handshakes_failed, handshakes_late, .. } = self;
         let Self { protocol_errors, aged, cut_after_grace, cut, tls_loads, tls_errors, .. } = self;
         let Self { spans_waiting, spans_sent, spans_dropped, .. } = self;
         let gauge = |name, help, count: &Count| Sample::gauge(name, help, count.get());
         let counter = |name, help, count: &Count| Sample::counter(name, help, count.get());
-        [
+        let xds = self.xds.get().map(XdsStats::samples).into_iter().flatten();
+        let own = [
             gauge("tollgate_service_connections", "Open connections to the gRPC and HTTP faces", open),
             counter("tollgate_service_connections_total", "Accepted connections", accepted),
             counter("tollgate_service_connections_refused_total", "Connections closed at once because there were too many", too_many),
@@ -155,7 +181,37 @@ impl Stats {
             gauge("tollgate_service_spans_waiting", "Spans that wait to be sent", spans_waiting),
             counter("tollgate_service_spans_sent_total", "Spans that a collector took", spans_sent),
             counter("tollgate_service_spans_dropped_total", "Spans that were dropped", spans_dropped),
+        ];
+        own.into_iter().chain(xds).collect()
+    }
+}
+
+impl XdsStats {
+    /// Counts nothing yet.
+    pub fn new(name: String) -> Self {
+        let count = Count::default;
+        Self { name, connected: count(), nack: count(), acks: count(), nacks: count(), ended: count() }
+    }
+
+    #[rustfmt::skip]
+    fn samples(&self) -> [Sample; 5] {
+        let set = |result, count: &Count| Sample::counter("tollgate_xds_sets_total", "Sets of rules from the control plane, by answer", count.get()).with("result", result);
+        [
+            Sample::gauge("tollgate_xds_connected", "Whether the control plane has sent rules on the present stream", self.connected.get()),
+            Sample::gauge("tollgate_xds_nack", "Whether the last set of rules was refused", self.nack.get()),
+            set("ack", &self.acks),
+            set("nack", &self.nacks),
+            Sample::counter("tollgate_xds_streams_ended_total", "Connections to the control plane that failed, and streams that ended", self.ended.get()),
         ]
+    }
+
+    /// Describes the state in a few words.
+    pub fn state(&self) -> &'static str {
+        match (self.connected.get(), self.nack.get()) {
+            (0, _) => "not connected",
+            (_, 0) => "connected",
+            _ => "connected, and its last set of rules was refused",
+        }
     }
 }
 

@@ -15,9 +15,8 @@ const PREFIX: &str = "CACHE_KEY_PREFIX";
 const JITTER: &str = "EXPIRATION_JITTER_MAX_SECONDS";
 
 /// The variables that have no effect here. A name that ends in `_` stands for all variables that begin with it.
-const UNUSED: [&str; 17] = [
+const UNUSED: [&str; 15] = [
     PREFIX,
-    "CONFIG_GRPC_XDS_",
     "DISABLE_STATS",
     JITTER,
     "EXTRA_TAGS",
@@ -31,13 +30,12 @@ const UNUSED: [&str; 17] = [
     "USE_DOG_STATSD",
     "USE_DOG_STATSD_MOGRIFIERS",
     "USE_STATSD",
-    "XDS_CLIENT_",
     "XDS_RESOURCE_",
 ];
 
 /// The families of variables that have no effect here either, except those that are read. Newer versions of the Go service
 /// add to them.
-const FAMILIES: [&str; 3] = ["PROMETHEUS_", "REDIS_", "TRACING_"];
+const FAMILIES: [&str; 5] = ["CONFIG_GRPC_XDS_", "PROMETHEUS_", "REDIS_", "TRACING_", "XDS_CLIENT_"];
 
 /// Whether Kubernetes adds such a variable, for a service that is called `redis` or `tollgate`.
 pub fn is_of_kubernetes(name: &str) -> bool {
@@ -191,16 +189,13 @@ impl Reader<'_> {
     }
 
     fn rules(&mut self) -> Result<(), String> {
-        match self.get("CONFIG_TYPE").as_deref() {
-            None | Some("FILE") => {}
-            Some("GRPC_XDS_SOTW") => {
-                return Err(
-                    "CONFIG_TYPE=GRPC_XDS_SOTW: this version does not take rules from a control plane; \
-                     remove the variable, and name files or folders of rules"
-                        .to_owned(),
-                );
-            }
-            Some(other) => return Err(format!("CONFIG_TYPE={other}: expected FILE; or remove the variable")),
+        let is_xds = match self.get("CONFIG_TYPE").as_deref() {
+            None | Some("FILE") => false,
+            Some("GRPC_XDS_SOTW") => true,
+            Some(other) => return Err(format!("CONFIG_TYPE={other}: expected FILE or GRPC_XDS_SOTW")),
+        };
+        if is_xds {
+            self.xds()?;
         }
         let parts = ["RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"];
         let [root, sub, app] = parts.map(|name| self.get(name));
@@ -209,7 +204,7 @@ impl Reader<'_> {
         path.extend(sub);
         path.push(app.unwrap_or_else(|| "config".to_owned()));
         // Without a variable, the folder is the Go service's default. It counts only if it exists.
-        if named || Path::new(&path).is_dir() {
+        if !is_xds && (named || Path::new(&path).is_dir()) {
             let from = parts.into_iter().filter(|name| self.get(name).is_some()).collect();
             let args = vec![path.to_string_lossy().into_owned()];
             self.out.flags.push(Flag { id: "paths", args, from });
@@ -227,6 +222,40 @@ impl Reader<'_> {
         if let Some(stop) = self.is(name)? {
             let charging = if stop { CHARGE_DENYING } else { "count-first" };
             self.flag("charging", Some(charging.to_owned()), [name]);
+        }
+        Ok(())
+    }
+
+    /// Reads where the control plane is, which has the place of files.
+    fn xds(&mut self) -> Result<(), String> {
+        let url = self.get("CONFIG_GRPC_XDS_SERVER_URL").unwrap_or_else(|| "localhost:18000".to_owned());
+        self.flag("xds", Some(url), ["CONFIG_TYPE", "CONFIG_GRPC_XDS_SERVER_URL"]);
+        for (id, name) in [
+            ("xds_node_id", "CONFIG_GRPC_XDS_NODE_ID"),
+            ("xds_node_metadata", "CONFIG_GRPC_XDS_NODE_METADATA"),
+            ("xds_headers", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"),
+            ("xds_retry", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL"),
+            ("xds_pause", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL"),
+            ("xds_max_pause", "XDS_CLIENT_BACKOFF_MAX_INTERVAL"),
+            ("xds_max_message", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"),
+        ] {
+            // There, a size of 0 is the default.
+            if self.get(name).is_some_and(|value| value != "0") {
+                self.same(id, name);
+            }
+        }
+        let spread = self.get("XDS_CLIENT_BACKOFF_RANDOM_FACTOR");
+        if self.is("XDS_CLIENT_BACKOFF_JITTER")? == Some(false) {
+            self.flag("xds_spread", Some("0".to_owned()), ["XDS_CLIENT_BACKOFF_JITTER"]);
+        } else if spread.is_some() {
+            self.flag("xds_spread", spread, ["XDS_CLIENT_BACKOFF_RANDOM_FACTOR"]);
+        }
+        if self.is("CONFIG_GRPC_XDS_SERVER_USE_TLS")? == Some(true) {
+            self.flag("xds_tls", None, ["CONFIG_GRPC_XDS_SERVER_USE_TLS"]);
+            self.same("xds_cert", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT");
+            self.same("xds_key", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY");
+            self.same("xds_ca", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT");
+            self.same("xds_san", "CONFIG_GRPC_XDS_SERVER_TLS_SAN");
         }
         Ok(())
     }

@@ -24,3 +24,5 @@ mod messages;
 mod synthetic;
 #[cfg(feature = "serve")]
 mod variables;
+#[cfg(feature = "serve")]
+mod xds;

@@ -64,10 +64,59 @@ fn go_variables_become_flags() {
 }
 
 #[test]
+fn variables_of_a_control_plane_become_flags() {
+    let xds = ("CONFIG_TYPE", "GRPC_XDS_SOTW");
+    let tls = [
+        ("CONFIG_GRPC_XDS_SERVER_USE_TLS", "true"),
+        ("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "/c"),
+        ("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "/k"),
+        ("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", "/a"),
+        ("CONFIG_GRPC_XDS_SERVER_TLS_SAN", "eg"),
+    ];
+    let others = [
+        ("CONFIG_GRPC_XDS_SERVER_URL", "eg:1"),
+        ("CONFIG_GRPC_XDS_NODE_ID", "n"),
+        ("CONFIG_GRPC_XDS_NODE_METADATA", "a=b,c:d"),
+        ("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "h:v"),
+        ("CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "4s"),
+        ("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "1s"),
+        ("XDS_CLIENT_BACKOFF_MAX_INTERVAL", "2s"),
+        ("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "99"),
+        ("XDS_CLIENT_BACKOFF_RANDOM_FACTOR", "0.3"),
+        // A control plane has the place of files.
+        ("RUNTIME_ROOT", "/data"),
+    ];
+    let of_all = |some: &[(&str, &str)]| {
+        let all: Vec<(&str, &str)> = [xds].into_iter().chain(some.iter().copied()).collect();
+        assert_eq!(of(&all).unwrap().warnings, [""; 0]);
+        line(&all)
+    };
+    assert_eq!(of_all(&[]), "--xds localhost:18000");
+    assert_eq!(
+        of_all(&tls),
+        "--xds localhost:18000 --xds-tls --xds-cert /c --xds-key /k --xds-ca /a --xds-san eg"
+    );
+    assert_eq!(
+        of_all(&others),
+        "--xds eg:1 --xds-node-id n --xds-node-metadata a=b,c:d --xds-headers h:v --xds-retry 4s --xds-pause 1s \
+         --xds-max-pause 2s --xds-max-message 99 --xds-spread 0.3"
+    );
+    assert_eq!(of_all(&[("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "0")]), "--xds localhost:18000");
+    assert_eq!(of_all(&[("XDS_CLIENT_BACKOFF_JITTER", "false")]), "--xds localhost:18000 --xds-spread 0");
+    // Without CONFIG_TYPE, they have no effect.
+    let warning = "these variables have no effect here: CONFIG_GRPC_XDS_NODE_ID, XDS_CLIENT_NEW";
+    assert_eq!(of(&[("CONFIG_GRPC_XDS_NODE_ID", "n"), ("XDS_CLIENT_NEW", "x")]).unwrap().warnings, [warning]);
+}
+
+#[test]
 fn unusable_go_variables_are_errors() {
     for (variables, part) in [
         (&[("BACKEND_TYPE", "memcache")][..], "memcache"),
-        (&[("CONFIG_TYPE", "GRPC_XDS_SOTW")], "control plane"),
+        (&[("CONFIG_TYPE", "GRPC_XDS_DELTA")], "expected FILE or GRPC_XDS_SOTW"),
+        (
+            &[("CONFIG_TYPE", "GRPC_XDS_SOTW"), ("XDS_CLIENT_BACKOFF_JITTER", "x")],
+            "XDS_CLIENT_BACKOFF_JITTER",
+        ),
         (&[("SHADOW_MODE", "yes")], "SHADOW_MODE"),
         (&[("GRPC_SERVER_USE_TLS", "true")], "GRPC_SERVER_TLS_CERT"),
         (&[("REDIS_URL", "a"), ("REDIS_TYPE", "SENTINEL")], "REDIS_URL=NAME,HOST:PORT"),

@@ -20,3 +20,4 @@ mod sockets;
 mod start;
 mod telemetry;
 mod tls;
+mod xds;

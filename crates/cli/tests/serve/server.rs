@@ -80,9 +80,14 @@ impl Server {
 
     /// Starts the program with these arguments and variables, and waits until it serves.
     pub(crate) fn start_with(paths: &[&Path], args: &str, variables: &[(&str, &str)]) -> Self {
-        let mut child = command()
-            .args(paths)
-            .args(args.split(' ').filter(|arg| !arg.is_empty()))
+        let mut command = command();
+        command.args(paths).args(args.split(' ').filter(|arg| !arg.is_empty()));
+        Self::spawn(command, variables)
+    }
+
+    /// Starts a command, and waits until it serves.
+    pub(crate) fn spawn(mut command: Command, variables: &[(&str, &str)]) -> Self {
+        let mut child = command
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -104,6 +104,11 @@ async fn connect(server: &Server, trusted: &Authority, own: Option<&Pair>) -> Re
     Grpc::try_over(stream).await.map_err(|error| error.to_string())
 }
 
+/// Connects with the trust in an authority.
+pub(crate) async fn tls_client(server: &Server, trusted: &Authority) -> Grpc {
+    connect(server, trusted, None).await.unwrap()
+}
+
 /// Connects and asks. With TLS 1.3, a client learns only then that the server refuses its certificate.
 async fn ask(server: &Server, trusted: &Authority, own: Option<&Pair>) -> Result<(), String> {
     let mut grpc = connect(server, trusted, own).await?;

@@ -52,8 +52,9 @@ impl Debug {
     fn home(&self) -> String {
         let counts = self.rules.reloads();
         let state = if self.health.is_serving() { "serving" } else { "not serving" };
+        let xds = self.stats.xds.get();
         format!(
-            "tollgate {}, {state}, {}\n{}\n\
+            "tollgate {}, {state}, {}\n{}{}\n\
              /rlconfig   the rules in force\n\
              /stats      what was counted\n\
              /top        the most-denied keys\n\
@@ -62,6 +63,7 @@ impl Debug {
              Add ?format=json to a page for JSON.\n",
             env!("CARGO_PKG_VERSION"),
             human::counted(counts.rules, "rule"),
+            xds.map(|xds| format!("{}: {}\n", xds.name, xds.state())).unwrap_or_default(),
             self.problem().map(|problem| format!("\n{problem}\n")).unwrap_or_default(),
         )
     }
@@ -73,6 +75,7 @@ impl Debug {
             "serving": self.health.is_serving(),
             "rules": counts.rules,
             "loads": counts.successes,
+            "control_plane": self.stats.xds.get().map(super::stats::XdsStats::state),
             "failed_loads": counts.errors,
             "last_error": self.rules.last_error().map(|error| error.to_string()),
             "pages": ["/rlconfig", "/stats", "/top", "/why", "/page"],

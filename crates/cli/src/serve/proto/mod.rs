@@ -4,13 +4,17 @@
 //! files `*.proto` describe the same messages, and `descriptors.bin` is their compiled form for reflection. Tests compile
 //! the files again and compare all three.
 //!
+//! The files `discovery.proto` and `rules.proto` are the messages of a control plane, which the program only asks.
+//!
 //! Texts of a request are `bytes` here and `string` in the files `*.proto`; the encoding is the same. A decoder of `string` refuses bytes
 //! that are not UTF-8, and gateways turn an error into a pass.
 
+mod discovery;
 mod enums;
 mod json_forms;
 mod messages;
 
+pub use self::discovery::*;
 pub use self::enums::*;
 pub use self::json_forms::Object;
 pub use self::messages::*;

@@ -1,0 +1,197 @@
+//! A connection to the control plane: TCP, TLS if asked for, and HTTP/2. Certificates are read for each connection.
+
+use std::fs;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::uri::{Authority, Scheme};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::net::sockopt;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tonic::body::Body;
+use tower_service::Service;
+
+use crate::args::xds::{Target, XdsArgs};
+use crate::error::{Error, plain};
+use crate::serve::listen::Io;
+use crate::serve::tls::certificates;
+
+/// How long TCP, TLS and the first bytes of HTTP/2 may take together.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long the answer to a ping may take.
+const PING_ANSWER: Duration = Duration::from_secs(20);
+
+/// Probes of the system after this time without a byte, this often, and this many. They find peers that disappeared, and
+/// no server counts them.
+const PROBES: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
+
+/// The bytes of a stream that may be on their way.
+const WINDOW: u32 = 1 << 20;
+
+/// Connects to the control plane.
+pub struct Connector {
+    target: Target,
+    ping: Duration,
+    tls: Option<TlsFiles>,
+}
+
+/// Where the certificates are, and which name the server must have.
+struct TlsFiles {
+    ca: Option<std::path::PathBuf>,
+    own: Option<(std::path::PathBuf, std::path::PathBuf)>,
+    name: ServerName<'static>,
+}
+
+impl Connector {
+    /// Reads the files of certificates once, to find what cannot be used.
+    ///
+    /// # Errors
+    /// If a file or the name of the server cannot be used.
+    pub fn new(args: &XdsArgs, target: &Target) -> Result<Self, Error> {
+        let own = args.xds_cert.clone().zip(args.xds_key.clone());
+        let tls = if args.xds_tls {
+            let name = args.xds_san.as_ref().unwrap_or(&target.host).clone();
+            let name = ServerName::try_from(name).map_err(|error| {
+                Error::usage(format!("--xds-san: {error}; expected a DNS name or an IP address"))
+            })?;
+            let files = TlsFiles { ca: args.xds_ca.clone(), own, name };
+            files.read().map_err(Error::run)?;
+            Some(files)
+        } else {
+            None
+        };
+        Ok(Self { target: target.clone(), ping: args.xds_ping, tls })
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// The reason, for the log.
+    pub async fn connect(&self) -> Result<Channel, String> {
+        let connected = timeout(CONNECT, self.connect_in_time()).await;
+        connected.unwrap_or_else(|_| Err(format!("no connection within {} s", CONNECT.as_secs())))
+    }
+
+    async fn connect_in_time(&self) -> Result<Channel, String> {
+        let Target { host, port } = &self.target;
+        let told = |error: io::Error| plain(&error);
+        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(told)?;
+        stream.set_nodelay(true).map_err(told)?;
+        // On a system without these settings, pings find dead peers.
+        let (idle, interval, count) = PROBES;
+        let _ = sockopt::set_socket_keepalive(&stream, true);
+        let _ = sockopt::set_tcp_keepidle(&stream, idle);
+        let _ = sockopt::set_tcp_keepintvl(&stream, interval);
+        let _ = sockopt::set_tcp_keepcnt(&stream, count);
+        let stream = match &self.tls {
+            None => Io::new(stream),
+            Some(files) => {
+                let connector = TlsConnector::from(files.read()?);
+                let secured = connector.connect(files.name.clone(), stream).await;
+                Io::new(secured.map_err(|error| format!("TLS: {}", plain(&error)))?)
+            }
+        };
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .keep_alive_interval(Some(self.ping).filter(|ping| !ping.is_zero()))
+            .keep_alive_timeout(PING_ANSWER.min(self.ping))
+            .keep_alive_while_idle(true);
+        let (sender, connection) =
+            builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
+        Ok(Channel { sender, driver })
+    }
+
+    /// Returns the URI of the control plane.
+    pub fn origin(&self) -> Uri {
+        let scheme = if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
+        let authority = Authority::try_from(self.target.to_string());
+        let uri = authority.ok().and_then(|authority| {
+            Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build().ok()
+        });
+        uri.unwrap_or_default()
+    }
+}
+
+impl TlsFiles {
+    fn read(&self) -> Result<Arc<ClientConfig>, String> {
+        let read = |path: &std::path::Path| {
+            fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), plain(&error)))
+        };
+        let mut roots = RootCertStore::empty();
+        match &self.ca {
+            Some(path) => {
+                for authority in certificates(path, &read(path)?)? {
+                    roots.add(authority).map_err(|error| {
+                        format!("{} has an unusable certificate: {error}", path.display())
+                    })?;
+                }
+            }
+            None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots);
+        let mut config = match &self.own {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => {
+                let chain = certificates(cert, &read(cert)?)?;
+                let private = PrivateKeyDer::from_pem_slice(&read(key)?)
+                    .map_err(|error| format!("{} has no key in PEM: {error}", key.display()))?;
+                builder.with_client_auth_cert(chain, private).map_err(|error| {
+                    format!(
+                        "the certificate {} and the key {} cannot be used together: {error}",
+                        cert.display(),
+                        key.display()
+                    )
+                })?
+            }
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+/// A connection, which ends with this.
+pub struct Channel {
+    sender: http2::SendRequest<Body>,
+    driver: AbortHandle,
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Service<Request<Body>> for Channel {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.sender.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.sender.send_request(request))
+    }
+}

@@ -1,0 +1,126 @@
+//! Rules from a control plane: state of the world, over an aggregated stream of discovery.
+//!
+//! | file | does |
+//! |---|---|
+//! | `connect` | TCP, TLS and HTTP/2 to the control plane |
+//! | `take` | from a message to rules in force, and to the answer of the message |
+//! | `follow` | the stream, and the pauses between two of them |
+//!
+//! ```text
+//! connect ─► request ─► message ─► rules in force ─► ACK ─┐
+//!    ▲                   ▲    └─► refused ─► NACK ────────┤
+//!    └── pause ◄── end ──┴────────────────────────────────┘
+//! ```
+//! This is a source of rules and no face: it listens nowhere. Its thread gives way to those that answer.
+
+mod connect;
+mod follow;
+pub mod take;
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+use tollgate::rules::Rules;
+
+use self::connect::Connector;
+use self::follow::Stream;
+use self::take::Taker;
+use super::load::{self, NoteLoad, give_way};
+use super::stats::{Stats, XdsStats};
+use crate::args::serve::ServeArgs;
+use crate::args::xds::XdsStore;
+use crate::error::Error;
+
+/// How long the start waits for the first rules.
+const FIRST_RULES: Duration = Duration::from_secs(20);
+
+/// What follows the control plane as long as it exists. The drop waits for a load in progress.
+pub struct Xds {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Xds {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What will follow the control plane.
+pub struct XdsStart {
+    taker: Taker,
+    connector: Connector,
+    name: String,
+}
+
+/// Prepares to follow the control plane. `None` without `--xds`.
+///
+/// # Errors
+/// If a flag or a certificate cannot be used.
+pub fn prepare(args: &ServeArgs) -> Result<Option<XdsStart>, Error> {
+    let Some(target) = &args.xds.xds else { return Ok(None) };
+    let is_shared = args.xds.xds_store == XdsStore::Redis;
+    if is_shared && args.rules.redis.is_none() {
+        return Err(Error::usage("--xds-store redis needs --redis"));
+    }
+    let connector = Connector::new(&args.xds, target)?;
+    let name = format!("the control plane {target}");
+    let builder = load::builder(&args.rules)?.hold_all(args.faces.kuadrant).allow_removals(true);
+    let pushed = builder.pushed(&name, args.xds.xds_copy.clone());
+    Ok(Some(XdsStart { taker: Taker::new(pushed, is_shared), connector, name }))
+}
+
+impl XdsStart {
+    /// Returns the rules, which are not loaded yet.
+    pub fn rules(&self) -> &Arc<Rules> {
+        self.taker.pushed.rules()
+    }
+
+    /// Starts to follow the control plane, and waits for the first rules.
+    ///
+    /// # Errors
+    /// If there are no rules in time, unless the service may start without them.
+    pub async fn start(self, args: &ServeArgs, note: NoteLoad, stats: &Arc<Stats>) -> Result<Xds, Error> {
+        let rules = Arc::clone(self.rules());
+        let stats = Arc::clone(stats);
+        stats.xds.get_or_init(|| XdsStats::new(self.name.clone()));
+        let (loads, mut loaded) = watch::channel(());
+        let note: NoteLoad = Arc::new(move |result| {
+            note(result);
+            loads.send_replace(());
+        });
+        let stream = Stream::new(&args.xds, self.taker, self.connector, self.name.clone(), note, stats);
+        let (stop, stopped) = oneshot::channel();
+        let runtime = Handle::current();
+        let run = move || {
+            give_way();
+            runtime.block_on(async {
+                tokio::select! {
+                    never = stream.run() => match never {},
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("tollgate-xds".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
+        let xds = Xds { stop: Some(stop), thread: Some(thread) };
+        let has_rules = || rules.reloads().successes > 0;
+        let wait = async { while !has_rules() && loaded.changed().await.is_ok() {} };
+        if !args.rules.start_without_rules && timeout(FIRST_RULES, wait).await.is_err() {
+            let why = rules.last_error().map(|error| error.to_string());
+            return Err(Error::run(format!(
+                "no rules within {} s: {}; to start without rules, add --start-without-rules",
+                FIRST_RULES.as_secs(),
+                why.unwrap_or_else(|| format!("{} has not answered", self.name)),
+            )));
+        }
+        Ok(xds)
+    }
+}
