@@ -91,14 +91,6 @@ fn warn_of_no_rules(rules: &Rules) {
 /// Writes the result of a load to the log, and wakes what waits for it.
 pub type NoteLoad = Arc<dyn Fn(&Result<LoadReport, RulesError>) + Send + Sync>;
 
-/// Lowers the priority of this thread, and of those that it starts. A load or a page takes time, and on a machine with one core
-/// no answer may wait for it.
-pub fn give_way() {
-    // On other systems, this would be the priority of the whole process.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::nice(10);
-}
-
 /// Returns how rules are loaded.
 ///
 /// # Errors

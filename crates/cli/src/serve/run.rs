@@ -35,7 +35,7 @@ use super::grpc;
 use super::health::{self, Health};
 use super::http::{Handler, Http};
 use super::listen::Listener;
-use super::load::{self, NoteLoad, give_way};
+use super::load::{self, NoteLoad};
 use super::log;
 use super::metrics::{self, Metrics};
 use super::process;

@@ -75,7 +75,7 @@ impl Debug {
             "serving": self.health.is_serving(),
             "rules": counts.rules,
             "loads": counts.successes,
-            "control_plane": self.stats.xds.get().map(super::stats::XdsStats::state),
+            "control_plane": self.stats.xds.get().map(crate::serve::stats::XdsStats::state),
             "failed_loads": counts.errors,
             "last_error": self.rules.last_error().map(|error| error.to_string()),
             "pages": ["/rlconfig", "/stats", "/top", "/why", "/page"],
