@@ -402,6 +402,10 @@ impl Stepper for Blocked {
     fn reads(&self, other: &Self) -> bool {
         self == other
     }
+
+    fn accepts(&self, head: u64, _read: impl Fn(usize) -> u64) -> bool {
+        head % u64::from(SPREAD) <= 2 * u64::from(self.levels)
+    }
 }
 
 impl Algorithm for Blocked {

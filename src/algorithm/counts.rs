@@ -175,6 +175,11 @@ impl WindowCounts {
         u64::try_from(start.saturating_sub(u128::from(now_ns))).unwrap_or(u64::MAX)
     }
 
+    /// Returns whether the head's window begins within 64-bit time.
+    pub(super) const fn accepts(&self, head: u64) -> bool {
+        self.split.unpack(head).0 <= u64::MAX / self.window_ns + 1
+    }
+
     /// Returns whether no window has a count any more.
     pub(super) fn is_idle(&self, head: u64, now_ns: u64) -> bool {
         // Every word in the ring belongs to an older window than the head's.

@@ -292,6 +292,20 @@ impl Stepper for SlidingLog {
         }
     }
 
+    /// The places of the last round are written, and their times do not decrease. Places that no unit had are empty.
+    fn accepts(&self, head: u64, read: impl Fn(usize) -> u64) -> bool {
+        let mut unused = (head..self.ring).map(|unit| read(self.place(unit)));
+        let mut before_ns = 0;
+        let mut written = (head.saturating_sub(self.ring)..head).map(|unit| (unit, read(self.place(unit))));
+        head <= LAST_NS
+            && unused.all(|word| word == 0)
+            && written.all(|(unit, word)| {
+                let is_next = word & 1 == self.lap(unit) && word >> 1 >= before_ns;
+                before_ns = word >> 1;
+                is_next
+            })
+    }
+
     fn filled(&self, fill: Fill, mut raise: impl FnMut(Raise)) {
         for unit in fill.from..fill.from + fill.count {
             raise(Raise { index: self.place(unit), value: (fill.time_ns << 1) | self.lap(unit) });

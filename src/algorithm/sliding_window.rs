@@ -176,6 +176,10 @@ impl Stepper for SlidingWindow {
         self.counts.reads(&other.counts)
     }
 
+    fn accepts(&self, head: u64, _read: impl Fn(usize) -> u64) -> bool {
+        self.counts.accepts(head)
+    }
+
     #[inline]
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         self.counts.is_idle(head, now_ns)

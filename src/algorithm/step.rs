@@ -178,6 +178,10 @@ impl<W: Wrapper> Stepper for W {
     fn filled(&self, fill: Fill, raise: impl FnMut(Raise)) {
         self.engine().filled(fill, raise);
     }
+
+    fn accepts(&self, head: u64, read: impl Fn(usize) -> u64) -> bool {
+        self.engine().accepts(head, read)
+    }
 }
 
 /// The tail: the words after the head.
@@ -316,5 +320,12 @@ pub trait Stepper {
     /// Calls `raise` with each tail word of `fill` and its value.
     fn filled(&self, fill: Fill, raise: impl FnMut(Raise)) {
         let _ = (fill, raise);
+    }
+
+    /// Returns whether words from outside of the process are a state, with all its tail words written. The algorithm can
+    /// read every such state.
+    fn accepts(&self, head: u64, read: impl Fn(usize) -> u64) -> bool {
+        let _ = (head, read);
+        true
     }
 }

@@ -45,6 +45,8 @@ mod compact;
 #[cfg(feature = "std")]
 mod keyed;
 #[cfg(feature = "std")]
+mod saved;
+#[cfg(feature = "std")]
 mod sketch;
 
 mod direct;

@@ -1,10 +1,12 @@
 //! The direct store: one state for all requests, without keys.
 
+use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::fmt;
 
 use crossbeam_utils::CachePadded;
 
+use super::snapshot::{SnapshotError, SnapshotReader, SnapshotTimes, put_algorithm};
 use super::state::{Action, Admission, KeyState, Request};
 use crate::algorithm::step::Refund;
 use crate::algorithm::{Algorithm, Gcra};
@@ -59,6 +61,36 @@ impl<A: Algorithm> Direct<A> {
     pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
         let Ok(decision) = self.state.peek(&self.algorithm, now_ns, cost);
         decision
+    }
+
+    /// Appends the algorithm, and the state if it owes anything.
+    pub(crate) fn save(&self, now_ns: u64, into: &mut Vec<u8>) {
+        put_algorithm(&self.algorithm, into);
+        let flag = into.len();
+        into.push(1);
+        if !self.state.save(&self.algorithm, now_ns, into) {
+            into[flag] = 0;
+        }
+    }
+
+    /// Reads the state of a snapshot.
+    pub(crate) fn read(
+        &self,
+        reader: &mut SnapshotReader<'_>,
+        times: SnapshotTimes,
+    ) -> Result<KeyState<A::Tail, Infallible>, SnapshotError> {
+        reader.same_algorithm(&self.algorithm)?;
+        let fresh = || KeyState::fresh(self.algorithm.tail_len());
+        match reader.take()? {
+            [0] => Ok(fresh()),
+            [1] => Ok(KeyState::load(&self.algorithm, reader, times)?.unwrap_or_else(fresh)),
+            _ => Err(SnapshotError::content("state")),
+        }
+    }
+
+    /// Takes over the state of a snapshot. Charges that are made during the call may be lost.
+    pub(crate) fn set(&self, state: &KeyState<A::Tail, Infallible>) {
+        self.state.replace(state);
     }
 
     fn act(&self, action: Action, now_ns: u64, cost: u64) -> Decision {

@@ -14,6 +14,7 @@ pub(crate) mod migrate;
 pub(crate) mod op;
 #[cfg(feature = "std")]
 pub(crate) mod sketch;
+pub(crate) mod snapshot;
 pub(crate) mod state;
 
 #[cfg(feature = "std")]
@@ -21,7 +22,7 @@ pub use self::any::{AnyStore, StoreKind};
 pub use self::capacity::{Capacity, CapacityError};
 #[cfg(tollgate_simulation)]
 pub use self::compact::small;
-pub use self::compact::{Compact, Gauges, Overflow, SnapshotError, Tier};
+pub use self::compact::{Compact, Gauges, Overflow, Tier};
 pub use self::direct::Direct;
 #[cfg(feature = "std")]
 pub use self::holding::{HoldId, Holding};
@@ -34,3 +35,6 @@ pub(crate) use self::op::Operation;
 pub use self::op::{ManyKeys, Rebuild, Store};
 #[cfg(feature = "std")]
 pub use self::sketch::{Saturation, Sketch};
+pub use self::snapshot::SnapshotError;
+#[cfg(feature = "std")]
+pub use self::snapshot::SnapshotKey;

@@ -17,6 +17,7 @@ mod compact_store;
 mod compact_tiers;
 mod differing_clocks;
 mod exhaustive;
+mod keyed_snapshot;
 mod keyed_store;
 mod late_times;
 mod sketches;

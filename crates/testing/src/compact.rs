@@ -239,14 +239,14 @@ impl Layout {
 /// read.
 pub fn seal(snapshot: &mut Vec<u8>) {
     snapshot.truncate(snapshot.len().saturating_sub(8));
-    let mut sum = 0xCBF2_9CE4_8422_2325_u64 ^ snapshot.len() as u64;
+    let mut sum = 0xCBF2_9CE4_8422_2325_u64;
     for chunk in snapshot.chunks(8) {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
         sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
     }
     // This is `mix` without its first step.
-    let sum = mix(sum.wrapping_sub(0x9E37_79B9_7F4A_7C15));
+    let sum = mix((sum ^ snapshot.len() as u64).wrapping_sub(0x9E37_79B9_7F4A_7C15));
     snapshot.extend_from_slice(&sum.to_le_bytes());
 }
 

@@ -26,7 +26,6 @@ use core::hash::{BuildHasher, Hash};
 
 pub use self::gauges::Gauges;
 use self::sizes::Sizes;
-pub use self::snapshot::SnapshotError;
 use self::spill::Spill;
 use self::table::{Full, SlotAddress, SlotTable, SlotTicket};
 use crate::algorithm::compact::{CompactState, newest_of};

@@ -6,6 +6,7 @@
 //! | `table` | shards with indices that find the nodes; growth, removal and the sweep for idle keys |
 //! | `carry` | the debts of all keys, for a change of the quota |
 //! | `lookup` | the forms in which a caller may give a key |
+//! | `saved` | the keys and their states in a snapshot |
 //! | this file | hashing, first sight of a key, the cap |
 //!
 //! 1. A check of a known key takes one hash, one cache line of an index, one node and one exchange. It takes no lock,
@@ -23,6 +24,7 @@ mod lookup;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod nodes;
+mod saved;
 mod table;
 
 use std::fmt;

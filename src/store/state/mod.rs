@@ -20,6 +20,7 @@
 
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod saved;
 
 use core::convert::Infallible;
 use core::marker::PhantomData;

@@ -75,7 +75,7 @@ pub(super) const GRACE_NS: u64 = 1_000_000_000;
 
 /// With this number of shards, a rebuild at ten million keys takes well below a millisecond.
 const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
-const SHARDS: usize = 1 << SHARD_BITS;
+pub(super) const SHARDS: usize = 1 << SHARD_BITS;
 /// The number of words in a line: the same as in a cache line.
 const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 /// The maximum number of lines of a shard's first index. With this limit, the insert that creates the index takes no
@@ -538,6 +538,13 @@ impl<K, T: Tail> NodeTable<K, T> {
                 self.rebuild(shard, (index, lines), guard);
             }
         }
+    }
+
+    /// Visits the live nodes of a shard, as its index is now.
+    pub(super) fn visit_shard(&self, shard: usize, mut visit: impl FnMut(&KeyNode<K, T>)) {
+        let guard = &reclaim::pin();
+        let slots = self.lines(shard, guard).1.iter().flat_map(|line| &line.0);
+        slots.filter_map(|slot| self.held(shard, slot, guard)).for_each(|held| visit(held.node));
     }
 
     /// Prefetches the cache line that a check of this hash reads.
