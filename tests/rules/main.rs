@@ -11,9 +11,10 @@ mod matching;
 #[path = "../common/one_rule.rs"]
 mod one_rule;
 mod properties;
+#[cfg(feature = "watch")]
+mod restore;
 #[path = "../common/scenarios.rs"]
 mod scenarios;
-#[cfg(feature = "watch")]
 mod source;
 #[cfg(feature = "watch")]
 mod watch;

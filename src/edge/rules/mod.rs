@@ -60,8 +60,8 @@ pub use self::counting::Server;
 #[cfg(feature = "metrics")]
 pub use self::engine::publish_rules;
 pub use self::engine::{
-    Answer, Applied, Change, ChangeKind, Code, Difference, Explained, Explanation, LoadReport, Reason, Rules,
-    RulesBuilder, RulesError, Status, Verdict,
+    Answer, Applied, Change, ChangeKind, Code, Difference, Explained, Explanation, LoadReport, Reason,
+    RestoreReport, Rules, RulesBuilder, RulesError, RulesSnapshot, Status, Verdict,
 };
 pub use self::matching::{Added, Descriptor, Descriptors, FileEntry, Mismatch};
 pub use self::rule::{

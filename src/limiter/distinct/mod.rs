@@ -196,6 +196,20 @@ impl KnownPairs {
         }
     }
 
+    /// Returns the window of a time, and the words of the filter that have pairs of this window.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn words(&self, at: CheckTime) -> (u64, impl Iterator<Item = (usize, u64)>) {
+        let window = self.windows.moment(at.ns()).window;
+        (window, self.filter.words_in(&self.windows, window))
+    }
+
+    /// Sets a word of the filter, if it has pairs of the window.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn set_word(&self, window: u64, (index, word): (usize, u64)) {
+        self.windows.begin(window);
+        self.filter.set_word(&self.windows, window, (index, word));
+    }
+
     /// Inserts a pair whose unit is charged. Returns whether another thread has inserted it since
     /// [`holds`](Self::holds), so that the unit is counted twice. If a later window has begun, inserts nothing: the next
     /// request with this pair is charged there.

@@ -15,7 +15,7 @@ use super::{Late, Windows, WordAge, parity};
 use crate::base::memory::prefetch::prefetch;
 use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::AtomicU64;
-use crate::base::sync::Ordering::{AcqRel, Acquire};
+use crate::base::sync::Ordering::{AcqRel, Acquire, Release};
 use crate::sketch::hash::{Fraction, MULTIPLIER};
 
 /// The square of the multiplier that chooses a key's second line of counters. With it, the key's word in this filter is
@@ -129,10 +129,30 @@ impl WindowedBloom {
         sum / looked_at
     }
 
+    /// Returns the words that have keys of this window, with their indices.
+    pub(crate) fn words_in(&self, windows: &Windows, window: u64) -> impl Iterator<Item = (usize, u64)> {
+        // Ordering: Acquire, as in `find`.
+        let words = self.words.iter().map(|word| word.load(Acquire)).enumerate();
+        words.filter(move |&(_, word)| is_of(windows, window, word))
+    }
+
+    /// Sets a word that has keys of this window.
+    pub(crate) fn set_word(&self, windows: &Windows, window: u64, (index, word): (usize, u64)) {
+        if let Some(place) = self.words.get(index).filter(|_| is_of(windows, window, word)) {
+            // Ordering: Release; pairs with `find`.
+            place.store(word, Release);
+        }
+    }
+
     /// Removes all keys.
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(Zeroed::clear);
     }
+}
+
+/// Whether a word has keys of this window.
+fn is_of(windows: &Windows, window: u64, word: u64) -> bool {
+    word & windows.payload_mask() != 0 && matches!(windows.age(word, window), Ok(WordAge::Now))
 }
 
 impl Known<'_> {

@@ -196,6 +196,8 @@ macro_rules! both_compact {
     };
 }
 
+pub(crate) mod saved;
+
 impl<K, H> Pair<K, H>
 where
     K: Hash + Eq + Send + Sync + 'static,

@@ -111,12 +111,17 @@ impl Drop for Leaving<'_> {
 impl<C> HoldBook<C> {
     /// Creates a book for at most `most` holds.
     pub(crate) fn new(most: usize) -> Self {
+        Self::with_hasher(most, ahash::RandomState::new())
+    }
+
+    /// Creates a book whose hashes of keys another process can compute.
+    pub(crate) fn with_hasher(most: usize, hasher: ahash::RandomState) -> Self {
         let shard = |_| {
             let held = ShardHolds { keys: BTreeMap::new(), paid: BTreeSet::new() };
             CachePadded::new(HoldShard { len: AtomicUsize::new(0), held: Mutex::new(held) })
         };
         Self {
-            hasher: ahash::RandomState::new(),
+            hasher,
             ids: HoldIds::new(),
             most,
             len: AtomicUsize::new(0),
@@ -126,6 +131,18 @@ impl<C> HoldBook<C> {
 
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
+    }
+
+    /// Visits all holds, one shard at a time.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(u64, HoldId, &Held<C>)) {
+        for shard in &self.shards {
+            shard.with(|held| {
+                for (&hash, key) in &held.keys {
+                    key.holds.iter().for_each(|(&id, hold)| visit(hash, id, hold));
+                }
+            });
+        }
     }
 
     /// Returns the number of holds.

@@ -120,6 +120,15 @@ impl<S: Migrate> Generation<S> {
         first
     }
 
+    /// The first generation of a restored store, in which no key owes more than `largest_debt` beyond its burst.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn restored(store: S, largest_debt: u64) -> Self {
+        let first = Self::first(store);
+        // Ordering: Relaxed. No other thread has the generation yet.
+        first.held.largest_debt.store(largest_debt, Ordering::Relaxed);
+        first
+    }
+
     /// Prepares a change: takes over the debts of all keys from the generation before this one, as far as possible.
     /// Returns the generation for [`Generation::next`].
     pub(crate) fn settled(

@@ -6,13 +6,15 @@ use std::sync::Mutex;
 use super::Rules;
 use super::error::RulesError;
 use super::options::LoadOptions;
+use super::reload::Loading;
 use super::report::Observers;
 use super::rule_set::{OnceFlag, RuleSet};
+use super::saved::{RulesSnapshot, hasher_of, new_seeds};
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::rules::config::Config;
 #[cfg(feature = "redis")]
 use crate::edge::rules::counting::Server;
-use crate::edge::rules::counting::{Hasher, Servers};
+use crate::edge::rules::counting::Servers;
 use crate::edge::rules::rule::Charging;
 use crate::edge::telemetry::{DenialLog, NearLimit, Reloads, TopDenied};
 use crate::store::migrate::Published;
@@ -42,14 +44,15 @@ pub struct RulesBuilder<C = ()> {
     pub(super) observers: Observers,
     pub(super) servers: Servers,
     pub(super) clock: C,
+    pub(super) snapshot: Option<RulesSnapshot>,
 }
 
 impl<C> RulesBuilder<C> {
     /// Sets the clock. Default: [`QuantaClock`]. For windows to follow the calendar, the clock must return the time
     /// since the Unix epoch, as the clocks of this crate do.
     pub fn clock<D>(self, clock: D) -> RulesBuilder<D> {
-        let Self { options, observers, servers, clock: _ } = self;
-        RulesBuilder { options, observers, servers, clock }
+        let Self { options, observers, servers, clock: _, snapshot } = self;
+        RulesBuilder { options, observers, servers, clock, snapshot }
     }
 
     /// Sets whether several files may have rules of one domain. Default: no, this is an error.
@@ -176,6 +179,27 @@ impl<C> RulesBuilder<C> {
         self
     }
 
+    /// Restores what [`Rules::snapshot`] has saved in an earlier process. The first load with rules takes the usage over, as
+    /// if it were a [reload](Rules::reload) of the rules of the snapshot:
+    ///
+    /// - A rule with the same [identity](crate::rules::Rule::identity) and numbers continues exactly.
+    /// - A rule with other numbers takes the usage over. If its calendar changed, it starts without usage.
+    /// - The usage of other rules is dropped, and a new rule starts without usage.
+    ///
+    /// No request can be decided before, so no usage since the start is lost. [`Rules::restored`] tells what was taken over.
+    ///
+    /// # Time
+    /// Debts are paid for the time since the snapshot, by the clock of the system. If the clock is now behind the time of the
+    /// snapshot, no time counts as passed: all debts and holds continue from the present time.
+    ///
+    /// # Secrets
+    /// The rules also take over the seeds of the hashes of keys, so the snapshot must come from a place that no client can
+    /// read or write.
+    pub fn restore(mut self, snapshot: RulesSnapshot) -> Self {
+        self.snapshot = Some(snapshot);
+        self
+    }
+
     /// Sets whether all rules only report and deny nothing: a dry run. Default: no.
     pub fn shadow(mut self, shadow: bool) -> Self {
         self.options.shadow = shadow;
@@ -255,10 +279,14 @@ impl<C: Clock> RulesBuilder<C> {
 
     /// Creates rules without any domain.
     pub(in crate::edge::rules) fn build(self) -> Rules<C> {
-        let hasher = Hasher::new();
+        let snapshot = self.snapshot;
+        let seeds = snapshot.as_ref().map_or_else(new_seeds, |snapshot| snapshot.seeds);
+        let hasher = hasher_of(seeds);
+        let earlier = snapshot.as_ref().map_or(0, |snapshot| snapshot.load);
         Rules {
-            in_force: Published::new(RuleSet::empty(&hasher)),
-            loading: Mutex::default(),
+            in_force: Published::new(RuleSet::after_loads(earlier, &hasher)),
+            loading: Mutex::new(Loading::after(snapshot)),
+            seeds,
             last_error: Mutex::default(),
             options: self.options,
             hasher,

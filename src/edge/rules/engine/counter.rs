@@ -80,29 +80,29 @@ pub(super) struct LocalCounter {
     pub(super) headroom: u64,
     /// The units that the store can hold beyond the maximum in use. A rule that counts denied requests needs one unit to detect
     /// that its limit is exceeded. The rest holds usage from a load with a higher limit.
-    spare: u64,
+    pub(super) spare: u64,
     /// Whether a charge can be refunded.
     pub(super) can_refund: bool,
     /// Whether this is the first counter, which takes over no usage.
     is_first: bool,
     /// The number of the load that created it, or the first of the counters whose usage it takes over.
     pub(super) lineage: u64,
-    made_of: Parameters,
+    pub(super) made_of: Parameters,
 }
 
 /// The parameters of a counter. A rule with the same parameters keeps its counter.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(super) struct Parameters {
-    limit: Limit,
+    pub(super) limit: Limit,
     /// The maximum number of units in use: the limit of windows, or the burst of other algorithms. It is 0 for a limit
     /// of 0, which has no quota.
-    most: u64,
-    store: Option<rule::Store>,
-    charging: Charging,
+    pub(super) most: u64,
+    pub(super) store: Option<rule::Store>,
+    pub(super) charging: Charging,
     /// Whether a compact store has room for a debt beyond the limit: a hold may have used more than it took.
-    has_overdraft: bool,
+    pub(super) has_overdraft: bool,
     /// The entries that count by key and value, and those that count by key alone.
-    counted_by: [u32; 2],
+    pub(super) counted_by: [u32; 2],
 }
 
 /// A counter with a finished store, which is not in force yet.
@@ -186,7 +186,7 @@ impl Counter {
     }
 
     /// Returns the counter of this process, whether it is in force or not.
-    fn last_local(&self) -> Option<&LocalCounter> {
+    pub(super) fn last_local(&self) -> Option<&LocalCounter> {
         match self {
             Self::Local(local) => Some(local),
             Self::Unlimited(last) => last.as_ref(),
@@ -252,7 +252,7 @@ impl Counter {
             let generation = Generation::first(store);
             Prepared::Done(Self::Local(LocalCounter::new(generation, headroom, made_of)))
         };
-        let make = |headroom: u64| made_of.store(rule, headroom, hasher);
+        let make = |headroom: u64| made_of.store(headroom, hasher);
         // One unit, with which a rule that counts denied requests detects that its limit is exceeded. A rule with blocks
         // counts no denied request.
         let least = u64::from(charging.counts_denied() && limit.block().is_none());
@@ -285,7 +285,7 @@ impl Parameters {
         self.limit.with_most(self.most.saturating_add(headroom))
     }
 
-    fn store(&self, rule: &Rule, headroom: u64, hasher: &Hasher) -> Result<AnyStore, NoCounter> {
+    pub(super) fn store(&self, headroom: u64, hasher: &Hasher) -> Result<AnyStore, NoCounter> {
         let limit = self.with_headroom(headroom)?;
         let of = |kind, capacity, max_keys: Option<usize>| {
             let cap = max_keys.map(|max| (max, WhenFull::Forget));
@@ -293,7 +293,7 @@ impl Parameters {
             AnyStore::new(AnyLayout { capacity, cap, overdraft, ..AnyLayout::new(kind) }, limit, hasher)
         };
         let store = match self.store {
-            _ if rule.has_one_counter() => of(StoreKind::Direct, None, None),
+            _ if self.counted_by == [0; 2] => of(StoreKind::Direct, None, None),
             Some(rule::Store::Compact(capacity)) => of(StoreKind::Compact, Some(capacity), None),
             Some(rule::Store::Keyed { max_keys }) => of(StoreKind::Keyed, None, max_keys),
             Some(rule::Store::Sketch(capacity)) => of(StoreKind::Sketch, Some(capacity), None),
@@ -345,6 +345,25 @@ impl LocalCounter {
         let can_refund = generation.store().can_refund();
         let generation = Arc::new(generation);
         Self { generation, headroom, spare: headroom, can_refund, is_first: true, lineage: 0, made_of }
+    }
+
+    /// Creates the counter that another process had: its store has room for `spare` more units than its limit.
+    pub(super) fn restored(
+        store: AnyStore,
+        now_ns: u64,
+        (spare, lineage): (u64, u64),
+        made_of: Parameters,
+    ) -> Self {
+        let largest_debt = store.largest_debt(now_ns);
+        Self { lineage, ..Self::new(Generation::restored(store, largest_debt), spare, made_of) }
+    }
+
+    /// Takes over the usage that a load carries over from another store, as far as that store can list it.
+    pub(super) fn take_over_all(&self, now: CheckTime) {
+        if self.is_taking_over(now.ns()) {
+            // An error means that keys still ask the other store. They continue to do so.
+            let _ = self.generation.settled(CARRY, || now);
+        }
     }
 
     /// Whether keys may still have usage that was carried over.

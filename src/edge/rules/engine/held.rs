@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::decision::Decision;
+use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::rule::{Amount, Rule};
 use crate::store::holding::HoldBook;
 use crate::store::migrate::Generation;
@@ -15,8 +16,8 @@ const MOST_HOLDS: usize = 1 << 18;
 /// The holds of all rules. A request in progress has no charge.
 pub(super) type RuleBook = HoldBook<Option<HeldCharge>>;
 
-pub(super) fn new_book() -> Arc<RuleBook> {
-    Arc::new(HoldBook::new(MOST_HOLDS))
+pub(super) fn new_book(hasher: &Hasher) -> Arc<RuleBook> {
+    Arc::new(HoldBook::with_hasher(MOST_HOLDS, hasher.clone()))
 }
 
 /// The charge of a hold, and the counter that it was made in.

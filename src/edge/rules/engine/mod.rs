@@ -44,6 +44,7 @@ mod report;
 mod route;
 mod rule_check;
 mod rule_set;
+mod saved;
 #[cfg(feature = "redis")]
 mod servers;
 mod values;
@@ -65,6 +66,7 @@ pub use self::publish::publish_rules;
 use self::reload::Loading;
 use self::report::Observers;
 use self::rule_set::{DomainId, OnceFlag, RuleSet};
+pub use self::saved::{RestoreReport, RulesSnapshot};
 use super::config::Config;
 use super::counting::{Hasher, Servers};
 use super::matching::Descriptor;
@@ -106,6 +108,8 @@ pub struct Rules<C = QuantaClock> {
     last_error: Mutex<Option<RulesError>>,
     options: LoadOptions,
     hasher: Hasher,
+    /// The secret seeds of the hasher.
+    seeds: [u64; 4],
     clock: C,
     reloads: Reloads,
     observers: Observers,
@@ -139,6 +143,7 @@ impl Rules {
             observers: Observers::default(),
             servers: Servers::default(),
             clock: (),
+            snapshot: None,
         }
     }
 }

@@ -16,6 +16,7 @@ use super::Rules;
 use super::error::RulesError;
 use super::load_report::{ChangeKind, LoadReport};
 use super::rule_set::RuleSet;
+use super::saved::{RestoreReport, RulesSnapshot};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::edge::rules::config::{Config, ConfigError, Domain, Problem, are_files_gone, removed, rule_files};
@@ -31,6 +32,16 @@ pub(super) struct Loading {
     seen: Vec<(PathBuf, Option<u64>)>,
     /// The domains that layers were created for.
     required: Vec<Box<str>>,
+    /// What the first load with rules takes over, and what it took over.
+    pub(super) snapshot: Option<RulesSnapshot>,
+    pub(super) report: Option<RestoreReport>,
+}
+
+impl Loading {
+    /// The state before the first load, which takes the snapshot over.
+    pub(super) fn after(snapshot: Option<RulesSnapshot>) -> Self {
+        Self { snapshot, ..Self::default() }
+    }
 }
 
 /// Returns the files at these paths, each with a hash of its contents, to detect changes. `None` if the file or folder
@@ -173,11 +184,17 @@ impl<C: Clock> Rules<C> {
             if !removals.is_empty() {
                 return Err(ConfigError::of(removals).into());
             }
-            let next = last.after(domains, &self.options, (&self.hasher, &self.servers), now)?;
-            Ok((next, hash))
+            let with = (&self.hasher, &self.servers);
+            let snapshot =
+                loading.snapshot.as_ref().filter(|_| domains.iter().any(|domain| !domain.rules().is_empty()));
+            let (next, report) = last.after(domains, &self.options, with, snapshot, now)?;
+            Ok((next, hash, report))
         });
         match next {
-            Ok((next, hash)) => {
+            Ok((next, hash, report)) => {
+                if report.is_some() {
+                    (loading.snapshot, loading.report) = (None, report);
+                }
                 if next.has_holds() {
                     self.has_holds.set();
                 }

@@ -10,6 +10,7 @@ use super::error::RulesError;
 use super::held::{self, RuleBook};
 use super::options::LoadOptions;
 use super::overrides;
+use super::saved::{RestoreReport, Restored, RulesSnapshot};
 use super::values::SeenValues;
 use crate::algorithm::LimitKind;
 use crate::base::check_time::CheckTime;
@@ -19,7 +20,7 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::edge::rules::config::{Domain, RuleFiles};
 use crate::edge::rules::counting::{Hasher, NoCounter, Servers};
 use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules, LONGEST, Tree};
-use crate::edge::rules::rule::{Amount, Charging, Rule, Unit};
+use crate::edge::rules::rule::{Amount, Charging, Rule, UNITS, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
 use crate::store::migrate::Numbered;
 
@@ -173,12 +174,13 @@ impl RuleSet {
         domains: Vec<Domain>,
         options: &LoadOptions,
         (hasher, servers): (&Hasher, &Servers),
+        snapshot: Option<&RulesSnapshot>,
         now: impl Fn() -> CheckTime,
-    ) -> Result<Self, RulesError> {
-        let begun = now();
+    ) -> Result<(Self, Option<RestoreReport>), RulesError> {
+        let (begun, mut restored) = (now(), Restored::default());
         let has_holds =
             options.hold_all || domains.iter().any(|domain| domain.rules().iter().any(holds_units));
-        let book = self.book.clone().or_else(|| has_holds.then(held::new_book));
+        let book = self.book.clone().or_else(|| has_holds.then(|| held::new_book(hasher)));
         let mut prepared = Vec::with_capacity(domains.len());
         for mut domain in domains {
             let charging = options.charging(domain.charging);
@@ -197,7 +199,11 @@ impl RuleSet {
                 }
                 let last = before.and_then(|before| before.by_identity(rule.counter()));
                 let seen = last.and_then(|last| Some((&last.rule, last.values.as_ref()?)));
-                let last = last.map(|last| &last.counter);
+                let snapshot = snapshot.filter(|_| last.is_none());
+                let saved = snapshot.and_then(|snapshot| {
+                    snapshot.counter(domain.name(), rule, (hasher, begun), &mut restored)
+                });
+                let last = last.map(|last| &last.counter).or(saved.as_ref());
                 let is_refused = options.quota && !servers.alone && rule.limit.blocks_on_server();
                 let prepared = match is_refused {
                     true => Err(NoCounter::Refused(
@@ -208,13 +214,21 @@ impl RuleSet {
                 };
                 prepared
                     .and_then(|counter| {
-                        Ok(RuleCounter::Own(counter, SeenValues::after(rule, charging, seen, hasher)?))
+                        let values = SeenValues::after(rule, charging, seen, hasher)?;
+                        if let (Some(snapshot), Some(values)) = (snapshot, &values) {
+                            snapshot.values(domain.name(), rule, values, begun);
+                        }
+                        Ok(RuleCounter::Own(counter, values))
                     })
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
             prepared.push((domain, counters));
         }
+        let report = snapshot.map(|snapshot| {
+            self.restore_overrides(snapshot, (hasher, begun), &mut restored);
+            snapshot.finish(&restored, book.as_deref(), begun)
+        });
         // All slow steps are finished at this point, and no later step can fail.
         prepared.iter().flat_map(|(_, counters)| counters).for_each(RuleCounter::close_last);
         let when = now();
@@ -226,7 +240,38 @@ impl RuleSet {
             next.names.insert(domain.name.clone(), domain.index);
             next.domains.push(domain);
         }
-        Ok(next)
+        Ok((next, report))
+    }
+
+    /// Creates the rules of limits that requests have set before the snapshot.
+    fn restore_overrides(
+        &self,
+        snapshot: &RulesSnapshot,
+        (hasher, now): (&Hasher, CheckTime),
+        restored: &mut Restored,
+    ) {
+        for (place, &(_, unit)) in self.overrides.iter().zip(UNITS) {
+            let Some(mut active) =
+                overrides::rule(unit).and_then(|rule| ActiveRule::new_override(rule, hasher))
+            else {
+                continue;
+            };
+            if let Some(counter) = snapshot.counter("", &active.rule, (hasher, now), restored) {
+                active.counter = counter.of_rule(&active.rule, false, 0);
+                // A request that sets a limit at this moment has created the rule.
+                let _ = place.set(Some(active));
+            }
+        }
+    }
+
+    /// Returns the rules of limits that requests have set.
+    pub(super) fn overrides(&self) -> impl Iterator<Item = &ActiveRule> {
+        self.overrides.iter().filter_map(|place| place.get()?.as_ref())
+    }
+
+    /// Creates a set without rules, after the loads of an earlier process.
+    pub(super) fn after_loads(number: u64, hasher: &Hasher) -> Self {
+        Self { number, ..Self::empty(hasher) }
     }
 
     fn activate(

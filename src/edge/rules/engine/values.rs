@@ -17,6 +17,7 @@ use crate::base::quota::QuotaError;
 use crate::edge::rules::counting::{Hasher, NoCounter};
 use crate::edge::rules::rule::{Amount, Charging, MEMORY, Rule, Store};
 use crate::limiter::distinct::KnownPairs;
+use crate::store::snapshot::{SnapshotError, SnapshotReader, SnapshotTimes, put_u64};
 
 /// The values that a rule has admitted in the window.
 #[derive(Debug)]
@@ -57,6 +58,40 @@ impl SeenValues {
         }
         let known = KnownPairs::new(window_ns, bytes)?;
         Ok(Some(Arc::new(Self { known, hasher: hasher.clone(), window_ns, bytes })))
+    }
+
+    /// Appends the values of this window to a snapshot.
+    pub(super) fn save(&self, when: CheckTime, into: &mut Vec<u8>) {
+        let (window, words) = self.known.words(when);
+        [self.window_ns, self.bytes as u64, window].into_iter().for_each(|number| put_u64(number, into));
+        for (index, word) in words {
+            put_u64(index as u64, into);
+            put_u64(word, into);
+        }
+        put_u64(u64::MAX, into);
+    }
+
+    /// Takes over the values of a snapshot, if they are of this window. Other values are charged again.
+    pub(super) fn load(
+        &self,
+        reader: &mut SnapshotReader<'_>,
+        times: SnapshotTimes,
+    ) -> Result<(), SnapshotError> {
+        let [window_ns, bytes, window] = [reader.u64()?, reader.u64()?, reader.u64()?];
+        let now = self.known.words(CheckTime::from_ns(times.now_ns)).0;
+        let is_same = (window_ns, bytes) == (self.window_ns, self.bytes as u64)
+            && times.back_ns() == 0
+            && window == now;
+        loop {
+            let index = reader.u64()?;
+            if index == u64::MAX {
+                return Ok(());
+            }
+            let word = reader.u64()?;
+            if is_same && let Ok(index) = usize::try_from(index) {
+                self.known.set_word(window, (index, word));
+            }
+        }
     }
 
     /// Returns the hash of a key and a value.

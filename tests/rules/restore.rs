@@ -1,0 +1,347 @@
+//! Snapshots of rules, and what the next process takes over.
+//!
+//! - Rules that are restored decide like rules that continued, for every algorithm and store that can be saved, every way of
+//!   charging, and also after the numbers change as a reload would change them.
+//! - Holds, requests in progress, blocks, admitted values and limits that requests set survive.
+//! - If the clock is behind the snapshot, nothing is freed. Any bytes give an error or rules that decide.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::rules::{Answer, Charging, Config, Descriptor, RestoreReport, Rules, RulesSnapshot, Unit};
+use tollgate::{ManualClock, Timestamp};
+use tollgate_testing::compact::{Random, seal};
+
+use super::engine::{START, config, one};
+
+const A: [(&str, &str); 1] = [("a", "x")];
+
+/// What the rules of a file can be.
+const KINDS: [&str; 13] = [
+    "",
+    ", store: keyed",
+    ", store: keyed, max_keys: 100",
+    ", memory: 64KiB",
+    ", algorithm: gcra",
+    ", algorithm: gcra, store: keyed",
+    ", algorithm: sliding-window",
+    ", algorithm: sliding-window, store: keyed, strict: true",
+    ", algorithm: sub-window, parts: 6",
+    ", algorithm: sliding-log",
+    ", algorithm: token-bucket, store: keyed",
+    ", algorithm: gcra, block: { for: 40s, at_most: 10m }",
+    ", algorithm: leaky-bucket",
+];
+
+type Scene = (Rules<ManualClock>, ManualClock);
+
+fn load(text: &str, charging: Charging, now: Timestamp, snapshot: Option<Vec<u8>>) -> Scene {
+    let clock = ManualClock::new(now);
+    let mut builder = Rules::builder().clock(clock.clone()).charging(charging);
+    if let Some(snapshot) = snapshot {
+        builder = builder.restore(RulesSnapshot::read(snapshot).unwrap());
+    }
+    (builder.load([config(text)]).unwrap_or_else(|error| panic!("{error}")), clock)
+}
+
+fn saved(rules: &Rules<ManualClock>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    rules.snapshot(&mut bytes).unwrap();
+    bytes
+}
+
+/// Starts the next process with these rules, at the same time.
+fn restart((rules, clock): &Scene, text: &str, charging: Charging) -> Scene {
+    load(text, charging, tollgate::Clock::now(clock), Some(saved(rules)))
+}
+
+fn ask((rules, _): &Scene, entries: &[(&str, &str)], hits: u64) -> Answer {
+    rules.check_n("d", &[Descriptor::new(entries)], hits)
+}
+
+/// Whether it is admitted, what is left, and when more is.
+fn figures(answer: &Answer) -> (bool, u32, Option<Duration>, Option<Duration>) {
+    let status = answer.status(0);
+    (answer.is_allowed(), status.remaining(), status.reset_after(), answer.retry_after())
+}
+
+fn report((rules, _): &Scene) -> RestoreReport {
+    rules.restored().expect("a snapshot was restored")
+}
+
+fn limit(units: u64, kind: &str) -> String {
+    one(&format!("{{ unit: minute, requests_per_unit: {units}{kind} }}"))
+}
+
+/// One rule with a counter for each key, one for each pair, and one for all requests.
+fn several(units: u64, kind: &str) -> String {
+    let limit = format!("rate_limit: {{ unit: minute, requests_per_unit: {units}{kind} }}");
+    format!(
+        "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, {limit}, descriptors: [ {{ key: b, {limit} }} ] }}, \
+         {{ key: c, value: all, {limit} }} ] }}"
+    )
+}
+
+#[test]
+fn restored_rules_decide_like_rules_that_continued() {
+    for charging in [Charging::AllOrNothing, Charging::CountFirst, Charging::CountDenials] {
+        for kind in KINDS {
+            let text = several(9, kind);
+            let (random, mut kept) = (&mut Random(5), load(&several(9, kind), charging, START, None));
+            let long = "x".repeat(500);
+            let step = |kept: &Scene, other: Option<&Scene>, random: &mut Random| {
+                let names = ["u", "v", "w", &long].map(|name| name.to_owned());
+                let name = &names[usize::try_from(random.below(4)).unwrap()];
+                let entries = [vec![("a", &**name)], vec![("a", &**name), ("b", "y")], vec![("c", "all")]];
+                let (entries, hits) = (&entries[usize::try_from(random.below(3)).unwrap()], random.below(3));
+                let wait = Duration::from_millis(random.below(4_000));
+                kept.1.advance(wait);
+                let ours = figures(&ask(kept, entries, hits));
+                if let Some(other) = other {
+                    other.1.advance(wait);
+                    let theirs = figures(&ask(other, entries, hits));
+                    assert_eq!(ours, theirs, "{charging} {kind} {entries:?} {hits}");
+                }
+            };
+            for _ in 0..4 {
+                (0..40).for_each(|_| step(&kept, None, random));
+                let next = restart(&kept, &text, charging);
+                assert_eq!((report(&next).counters, report(&next).unusable), (3, 0), "{kind}");
+                (0..40).for_each(|_| step(&kept, Some(&next), random));
+                kept = next;
+            }
+        }
+    }
+}
+
+/// A restart with other numbers is a reload with other numbers.
+#[test]
+fn changed_rules_take_usage_over_as_a_reload_does() {
+    let others = [4, 30];
+    for charging in [Charging::AllOrNothing, Charging::CountFirst] {
+        for (kind, next) in
+            KINDS.iter().flat_map(|kind| [(kind, *kind), (kind, ", store: keyed"), (kind, "")])
+        {
+            for units in others {
+                let scene = load(&limit(12, kind), charging, START, None);
+                for _ in 0..7 {
+                    let _ = ask(&scene, &A, 1);
+                }
+                scene.1.advance(Duration::from_secs(3));
+                let text = limit(units, next);
+                let restarted = restart(&scene, &text, charging);
+                scene.0.replace([config(&text)]).unwrap();
+                for wait in [0, 1, 20, 40, 60] {
+                    for (_, clock) in [&scene, &restarted] {
+                        clock.advance(Duration::from_secs(wait));
+                    }
+                    for hits in [0, 1, 3] {
+                        let [ours, theirs] = [&restarted, &scene].map(|scene| figures(&ask(scene, &A, hits)));
+                        assert_eq!(
+                            ours, theirs,
+                            "{charging} {kind:?} to {next:?} {units}, after {wait}, {hits}"
+                        );
+                    }
+                }
+                // The usage that was taken over is in the next snapshot, too.
+                let again = restart(&restarted, &text, charging);
+                assert_eq!(
+                    figures(&ask(&again, &A, 0)),
+                    figures(&ask(&restarted, &A, 0)),
+                    "{kind:?} {next:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
+    let two = |a: &str, b: &str| {
+        let limit = "rate_limit: { unit: day, requests_per_unit: 5 }";
+        format!("{{ domain: d, descriptors: [ {{ key: {a}, {limit} }}, {{ key: {b}, {limit} }} ] }}")
+    };
+    let scene = load(&two("a", "b"), Charging::AllOrNothing, START, None);
+    for key in ["a", "b"] {
+        assert!(ask(&scene, &[(key, "x")], 2).is_allowed());
+    }
+    let next = restart(&scene, &two("b", "c"), Charging::AllOrNothing);
+    let left = |key| ask(&next, &[(key, "x")], 0).status(0).remaining();
+    assert_eq!((left("b"), left("c")), (3, 5));
+    let RestoreReport { made_at, counters, dropped, unusable, holds, .. } = report(&next);
+    assert_eq!((made_at, counters, dropped, unusable, holds), (START, 1, 1, 0, 0));
+    assert!(scene.0.restored().is_none());
+}
+
+/// The rules may come from a source that answers only later.
+#[test]
+fn first_load_with_rules_takes_the_snapshot_over() {
+    let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
+    assert!(ask(&scene, &A, 3).is_allowed());
+    let builder =
+        Rules::builder().clock(scene.1.clone()).restore(RulesSnapshot::read(saved(&scene.0)).unwrap());
+    let next = (builder.load([]).unwrap(), scene.1.clone());
+    assert!(next.0.restored().is_none());
+    let broken = Config::from_yaml("test.yaml", &limit(5, ", store: redis")).unwrap();
+    assert!(next.0.replace([broken]).is_err(), "a load that fails takes nothing over");
+    next.0.replace([config(&limit(5, ""))]).unwrap();
+    assert_eq!(ask(&next, &A, 0).status(0).remaining(), 2);
+}
+
+#[test]
+fn holds_and_requests_in_progress_survive() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limits: [
+        { unit: day, requests_per_unit: 10, hold: { life: 60s } }, { in_progress: 2, hold: { life: 60s } } ] } ] }";
+    let descriptors = [Descriptor::new(&A)];
+    for algorithm in ["", "algorithm: gcra, ", "algorithm: gcra, store: keyed, ", "algorithm: sub-window, "] {
+        let text = text.replace("unit: day", &format!("{algorithm}unit: day"));
+        let scene = load(&text, Charging::AllOrNothing, START, None);
+        let [first, second] =
+            [6, 2].map(|units| scene.0.hold("d", &descriptors, units, Duration::MAX).1.unwrap());
+        let next = restart(&scene, &text, Charging::AllOrNothing);
+        assert_eq!((next.0.holds(), report(&next).holds), (4, 4));
+        assert!(ask(&next, &A, 1).is_denied(), "{algorithm}: two are in progress");
+        assert!(next.0.commit("d", &descriptors, first, 1), "{algorithm}");
+        let left =
+            |scene: &Scene| scene.0.peek("d", &descriptors).limits().next().map(|limit| limit.remaining());
+        assert_eq!((left(&next), next.0.holds()), (Some(7), 2), "{algorithm}");
+        // A third process, with another limit. The hold there ends by itself.
+        let third = restart(&next, &text.replace("10", "20"), Charging::AllOrNothing);
+        assert_eq!(left(&third), Some(17), "{algorithm}");
+        third.1.advance(Duration::from_secs(61));
+        assert!(!third.0.commit("d", &descriptors, second, 0), "the hold has ended");
+        assert!(left(&third) >= Some(19) && third.0.holds() == 0, "{algorithm}");
+    }
+}
+
+#[test]
+fn admitted_values_survive_in_their_window() {
+    let text = "{ domain: d, tollgate: {}, descriptors: [ { key: address, descriptors: [ { key: user, rate_limit: \
+                { unit: hour, requests_per_unit: 3, distinct: true } } ] } ] }";
+    let of = |user: &'static str| [("address", "A"), ("user", user)];
+    let scene = load(text, Charging::AllOrNothing, START, None);
+    assert!(ask(&scene, &of("ann"), 1).is_allowed() && ask(&scene, &of("bob"), 1).is_allowed());
+    let next = restart(&scene, text, Charging::AllOrNothing);
+    assert!((0..9).all(|_| ask(&next, &of("ann"), 1).is_allowed()));
+    assert!(ask(&next, &of("cid"), 1).is_allowed() && ask(&next, &of("dan"), 1).is_denied());
+    // A window later, the values of the snapshot are unknown, and count again.
+    let later = load(text, Charging::AllOrNothing, START + Duration::from_secs(3_600), Some(saved(&scene.0)));
+    assert!(["ann", "bob", "cid"].iter().all(|name| ask(&later, &of(name), 1).is_allowed()));
+    assert!(ask(&later, &of("dan"), 1).is_denied());
+}
+
+#[test]
+fn limits_that_requests_set_and_classes_survive() {
+    let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
+    let own = |scene: &Scene| {
+        let answer = scene.0.check("d", &[Descriptor::new(&A).limit(4, Unit::Day)]);
+        answer.status(0).remaining()
+    };
+    assert_eq!((own(&scene), own(&scene)), (3, 2));
+    let next = restart(&scene, &limit(5, ""), Charging::AllOrNothing);
+    assert_eq!(own(&next), 1);
+    let classes = "{ domain: d, tollgate: {}, descriptors: [ { key: a, descriptors: [ { key: tier, \
+                   rate_limit: { unit: day, requests_per_unit: 10 }, classes: { batch: 40%, '*': 100% } } ] } ] }";
+    let scene = load(classes, Charging::AllOrNothing, START, None);
+    let tier = |tier: &'static str| [("a", "x"), ("tier", tier)];
+    assert!(ask(&scene, &tier("batch"), 3).is_allowed());
+    let next = restart(&scene, classes, Charging::AllOrNothing);
+    assert!(ask(&next, &tier("batch"), 2).is_denied() && ask(&next, &tier("other"), 7).is_allowed());
+    assert_eq!(report(&next).counters, 1, "the classes share a counter");
+}
+
+#[test]
+fn clock_behind_the_snapshot_frees_nothing() {
+    for kind in KINDS {
+        let scene = load(&limit(6, kind), Charging::AllOrNothing, START, None);
+        assert!((0..6).all(|_| ask(&scene, &A, 1).is_allowed()), "{kind}");
+        let blocked = ask(&scene, &A, 1).retry_after();
+        for behind in [1, 3_600, 86_400 * 400] {
+            let now = Timestamp::from_nanos(START.as_nanos() - behind * 1_000_000_000);
+            let next = load(&limit(6, kind), Charging::AllOrNothing, now, Some(saved(&scene.0)));
+            let denied = ask(&next, &A, 1);
+            assert!(denied.is_denied(), "{kind}, {behind} seconds");
+            let longest = blocked.unwrap().max(Duration::from_secs(120));
+            assert!(denied.retry_after().unwrap() <= longest, "{kind}: {:?}", denied.retry_after());
+            next.1.advance(longest + Duration::from_secs(1));
+            assert!(ask(&next, &A, 1).is_allowed(), "{kind}, {behind} seconds");
+        }
+    }
+}
+
+#[cfg(feature = "calendar")]
+#[test]
+fn calendars_continue_and_changed_ones_start_without_usage() {
+    let month = |day| one(&format!("{{ period: month, starts: {{ day: {day} }}, requests_per_unit: 5 }}"));
+    let scene = load(&month(1), Charging::AllOrNothing, START, None);
+    assert!(ask(&scene, &A, 3).is_allowed());
+    let same = restart(&scene, &month(1), Charging::AllOrNothing);
+    assert_eq!(figures(&ask(&same, &A, 0)), figures(&ask(&scene, &A, 0)));
+    let other = restart(&scene, &month(7), Charging::AllOrNothing);
+    assert_eq!((ask(&other, &A, 0).status(0).remaining(), report(&other).unusable), (5, 1));
+}
+
+#[test]
+fn damaged_and_foreign_bytes_are_refused() {
+    let scene = load(&several(5, ", store: keyed"), Charging::AllOrNothing, START, None);
+    let _ = ask(&scene, &[("a", "secret-name")], 2);
+    let bytes = saved(&scene.0);
+    let refused = |bytes: &[u8], part: &str| {
+        let error = RulesSnapshot::read(bytes.to_vec()).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    };
+    for at in 0..bytes.len() {
+        refused(&bytes[..at], "cannot restore the snapshot");
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        refused(&changed, "cannot restore the snapshot");
+    }
+    refused(b"domain: d", "not a tollgate snapshot");
+    let mut other = bytes.clone();
+    other[8] = 2;
+    refused(&other, "it has version 2, and this library reads version 1");
+    let mut seeds = bytes.clone();
+    seeds[12] ^= 1;
+    seal(&mut seeds);
+    refused(&seeds, "another processor");
+    let builder = Rules::builder().restore(RulesSnapshot::read(bytes).unwrap());
+    assert!(!format!("{builder:?}").contains("secret-name"), "{builder:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Bytes with a right checksum: an error, or rules that decide without a panic.
+    #[test]
+    fn forged_snapshots_are_refused_or_valid(
+        kind in 0..KINDS.len(),
+        changes in prop::collection::vec((0..1_000_000_usize, prop_oneof![Just(0_u8), Just(255), any::<u8>()]), 1..6),
+        now in prop_oneof![Just(0), Just(START.as_nanos()), Just(START.as_nanos() + 1), Just(u64::MAX)],
+    ) {
+        let hold = if kind < 2 { ", hold: {}" } else { "" };
+        let text = limit(6, &format!("{}{hold}", KINDS[kind]));
+        let scene = load(&text, Charging::AllOrNothing, START, None);
+        let _ = (ask(&scene, &A, 2), ask(&scene, &[("a", "y")], 1));
+        let held = scene.0.hold("d", &[Descriptor::new(&A)], 1, Duration::MAX).1;
+        let mut bytes = saved(&scene.0);
+        // Not the seeds: other seeds are another program.
+        let first = 8 + 4 + 40;
+        for (at, byte) in changes {
+            let at = first + at % (bytes.len() - first - 8);
+            bytes[at] = byte;
+        }
+        seal(&mut bytes);
+        let clock = ManualClock::new(Timestamp::from_nanos(now));
+        if let Ok(snapshot) = RulesSnapshot::read(bytes) {
+            let rules = Rules::builder().restore(snapshot).clock(clock.clone()).load([config(&text)]).unwrap();
+            for hits in [0, 1, u64::MAX] {
+                let _ = rules.check_n("d", &[Descriptor::new(&A)], hits);
+            }
+            if let Some(id) = held {
+                rules.commit("d", &[Descriptor::new(&A)], id, 3);
+            }
+            let again = saved(&rules);
+            prop_assert!(RulesSnapshot::read(again).is_ok());
+        }
+    }
+}
