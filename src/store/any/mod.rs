@@ -196,6 +196,7 @@ macro_rules! both_compact {
     };
 }
 
+#[allow(dead_code, reason = "rules use it")]
 pub(crate) mod saved;
 
 impl<K, H> Pair<K, H>

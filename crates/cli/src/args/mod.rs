@@ -10,6 +10,8 @@ pub mod rules;
 pub mod serve;
 pub mod shared;
 #[cfg(feature = "serve")]
+pub mod state;
+#[cfg(feature = "serve")]
 mod values;
 #[cfg(feature = "serve")]
 pub mod xds;

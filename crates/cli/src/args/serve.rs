@@ -14,6 +14,7 @@ use tollgate::telemetry::NearLimit;
 use super::process::ServeProcess;
 use super::redis::ServeRedis;
 use super::rules::ChargingArg;
+use super::state::ServeState;
 use super::subcommand_of_line;
 use super::values::{size, some_time, truth};
 use super::xds::XdsArgs;
@@ -84,6 +85,10 @@ pub struct ServeArgs {
     /// How the service ends.
     #[command(flatten)]
     pub end: ServeEnd,
+
+    /// Where the service keeps what it has counted.
+    #[command(flatten)]
+    pub state: ServeState,
 
     /// What the log contains.
     #[command(flatten)]

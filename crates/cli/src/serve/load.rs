@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tollgate::rules::{ChangeKind, Charging, Config, LoadReport, Rules, RulesBuilder, RulesError, Watcher};
+use tollgate::rules::{
+    ChangeKind, Charging, Config, LoadReport, Rules, RulesBuilder, RulesError, RulesSnapshot, Watcher,
+};
 use tollgate::telemetry::TopDenied;
 
 use super::debug::TOP;
@@ -19,13 +21,13 @@ descriptors:
 ";
 
 /// Loads the rules of the files and folders, and writes what is suspicious about them to the log. Without any paths,
-/// loads the example. `hold_all`: see [`RulesBuilder::hold_all`].
+/// loads the example. `hold_all`: see [`RulesBuilder::hold_all`]. The rules take the usage of the snapshot over.
 ///
 /// # Errors
 /// If the rules cannot be loaded.
-pub fn load(args: &ServeRules, hold_all: bool) -> Result<Arc<Rules>, Error> {
+pub fn load(args: &ServeRules, hold_all: bool, snapshot: Option<RulesSnapshot>) -> Result<Arc<Rules>, Error> {
     let failed = |error: RulesError| Error::run(error.to_string());
-    let builder = builder(args)?.hold_all(hold_all);
+    let builder = builder(args, hold_all, snapshot)?;
     if args.paths.is_empty() {
         let config = Config::from_yaml("example", EXAMPLE).map_err(|error| Error::run(error.to_string()))?;
         return Ok(Arc::new(builder.load([config]).map_err(failed)?));
@@ -95,7 +97,11 @@ pub type NoteLoad = Arc<dyn Fn(&Result<LoadReport, RulesError>) + Send + Sync>;
 ///
 /// # Errors
 /// If the Redis server's address or a certificate cannot be used.
-pub fn builder(args: &ServeRules) -> Result<RulesBuilder, Error> {
+pub fn builder(
+    args: &ServeRules,
+    hold_all: bool,
+    snapshot: Option<RulesSnapshot>,
+) -> Result<RulesBuilder, Error> {
     let top = TopDenied::try_new(TOP, 1).map_err(|error| Error::run(error.to_string()))?;
     let mut builder = Rules::builder()
         .merge_domains(args.merge_domains)
@@ -105,6 +111,7 @@ pub fn builder(args: &ServeRules) -> Result<RulesBuilder, Error> {
         .near_limit(args.near_limit)
         .shadow(args.shadow)
         .quota(args.quota)
+        .hold_all(hold_all)
         .top_denied(top);
     if let Some(charging) = args.charging {
         builder = builder.charging(charging.into());
@@ -114,6 +121,9 @@ pub fn builder(args: &ServeRules) -> Result<RulesBuilder, Error> {
     }
     if let Some(prefix) = &args.connection.redis_prefix {
         builder = builder.redis_prefix(prefix);
+    }
+    if let Some(snapshot) = snapshot {
+        builder = builder.restore(snapshot);
     }
     Ok(builder)
 }

@@ -9,6 +9,7 @@
 //! | `grpc`, `json`, `health`, `http`, `debug/`, `metrics` | the faces |
 //! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
 //! | `run` | the order of the start and of the end |
+//! | `state` | the file from which the next process takes the usage over |
 //! | `stats`, `log`, `denials` | counts, log lines, denials in the log |
 //! | `process`, `traces` | health checks of containers, systemd, metrics of the process; spans |
 //!
@@ -37,6 +38,7 @@ mod process;
 pub mod proto;
 mod redis;
 mod run;
+mod state;
 mod stats;
 mod tls;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
@@ -112,7 +114,8 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         run::Addresses::of(args, taken).map(drop),
         run::tls(args).map(drop),
         traces::check(&args.process).map(drop),
-        xds::prepare(args).map(drop),
+        xds::prepare(args, &mut None).map(drop),
+        state::check(&args.state),
         files.usable(),
     ];
     // A load reports the errors of files again.
@@ -120,7 +123,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         // Rules in Redis need a runtime.
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::run(format!("cannot start a runtime: {error}")))?;
-        checks.push(runtime.block_on(async { load::load(&args.rules, args.faces.kuadrant).map(drop) }));
+        checks.push(runtime.block_on(async { load::load(&args.rules, args.faces.kuadrant, None).map(drop) }));
     }
     let mut errors: Vec<Error> = checks.into_iter().filter_map(Result::err).collect();
     if let Some(last) = errors.pop() {

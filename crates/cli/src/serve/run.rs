@@ -5,7 +5,7 @@
 //!    yet see no error.
 //! 2. After `--drain`, it accepts no connection, and asks all connections to end. All requests in flight are answered.
 //! 3. After `--drain-deadline` more, it cuts off the connections that are left.
-//! 4. Counts that belong to a Redis server are sent there.
+//! 4. Counts that belong to a Redis server are sent there, and the state is written.
 //!
 //! At SIGINT, somebody at a terminal waits for the end, so step 2 begins at once, and clients that are late have a tenth of a
 //! second. A second signal goes to step 3 at once, and step 4 is as short.
@@ -39,6 +39,7 @@ use super::load::{self, NoteLoad};
 use super::log;
 use super::metrics::{self, Metrics};
 use super::process;
+use super::state::{StateFile, StateWriter};
 use super::stats::Stats;
 use super::tls::{Files, Tls};
 use super::traces::Traces;
@@ -218,6 +219,8 @@ struct Service {
     watcher: Option<Watcher>,
     /// Follows the control plane, if the rules are from one.
     xds: Option<Xds>,
+    /// Writes the state, if there is a file for it.
+    state: Option<StateWriter>,
     phase: watch::Sender<ServerPhase>,
     /// Ends when the last connection has ended.
     ended: mpsc::Receiver<()>,
@@ -232,10 +235,12 @@ impl Service {
         let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
         let health = Health::new().await;
         let (loads, loaded) = mpsc::unbounded_channel();
-        let prepared = xds::prepare(args)?;
+        let state = StateFile::open(&args.state)?;
+        let mut snapshot = state.as_ref().and_then(|state| state.read());
+        let prepared = xds::prepare(args, &mut snapshot)?;
         let rules = match &prepared {
             Some(prepared) => Arc::clone(prepared.rules()),
-            None => load::load(&args.rules, args.faces.kuadrant)?,
+            None => load::load(&args.rules, args.faces.kuadrant, snapshot)?,
         };
         let noted = Arc::clone(&rules);
         let note: NoteLoad = Arc::new(move |result| {
@@ -264,7 +269,8 @@ impl Service {
         let Listeners { grpc, http, debug, metrics, described } =
             Listeners::open(args, &addresses, tls.is_some()).await?;
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
-        let service = Self { rules, stats, tls, health, note, traces, watcher, xds, phase, ended };
+        let state = state.map(|state| state.keep(&rules, &stats, process::give_way)).transpose()?;
+        let service = Self { rules, stats, tls, health, note, traces, watcher, xds, state, phase, ended };
         service.answer_gateways(args, &answerer, grpc, http, context)?;
         let state = service.debug_page(&answerer);
         let metrics = metrics.zip(recorder).map(|(listener, handle)| {
@@ -382,6 +388,12 @@ impl Service {
         };
         if !is_flushed {
             log::warn("some units were not reported to the Redis server in time; they expire there");
+        }
+        if let Some(state) = self.state {
+            tokio::select! {
+                _ = spawn_blocking(|| state.finish()) => {}
+                () = signals.wait_for_second() => log::warn("the state of the end was not written: a second signal came"),
+            }
         }
         let cut = self.stats.cut.get();
         if all_ended || cut == 0 {

@@ -1,8 +1,9 @@
 //! The server's own counts, and those of answers, for `/stats` and for the metrics.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use metrics::Label;
 
@@ -47,6 +48,8 @@ pub struct Stats {
     pub spans_dropped: Count,
     /// What is counted about the control plane, if rules are from one.
     pub xds: OnceLock<XdsStats>,
+    /// The writes of the state, if `--state` is set.
+    pub state: OnceLock<Arc<StateCounts>>,
 }
 
 /// What is counted about the control plane.
@@ -64,6 +67,21 @@ pub struct XdsStats {
     pub nacks: Count,
     /// Connections that failed, and streams that ended.
     pub ended: Count,
+}
+
+/// What the server counts about its state.
+#[derive(Debug, Default)]
+pub struct StateCounts {
+    /// Writes that succeeded.
+    pub writes: Count,
+    /// Writes that failed.
+    pub errors: Count,
+    /// The length of the last one that succeeded.
+    pub bytes: Count,
+    /// The time of the last write that succeeded, in seconds since the epoch; at first, that of the start.
+    pub written_at: Count,
+    /// The counters that were taken over at the start.
+    pub restored: Count,
 }
 
 /// A number that threads change.
@@ -164,6 +182,7 @@ impl Stats {
         let gauge = |name, help, count: &Count| Sample::gauge(name, help, count.get());
         let counter = |name, help, count: &Count| Sample::counter(name, help, count.get());
         let xds = self.xds.get().map(XdsStats::samples).into_iter().flatten();
+        let state = self.state.get().into_iter().flat_map(|state| state.samples());
         let own = [
             gauge("tollgate_service_connections", "Open connections to the gRPC and HTTP faces", open),
             counter("tollgate_service_connections_total", "Accepted connections", accepted),
@@ -182,7 +201,7 @@ impl Stats {
             counter("tollgate_service_spans_sent_total", "Spans that a collector took", spans_sent),
             counter("tollgate_service_spans_dropped_total", "Spans that were dropped", spans_dropped),
         ];
-        own.into_iter().chain(xds).collect()
+        own.into_iter().chain(xds).chain(state).collect()
     }
 }
 
@@ -212,6 +231,27 @@ impl XdsStats {
             (_, 0) => "connected",
             _ => "connected, and its last set of rules was refused",
         }
+    }
+}
+
+/// Returns the time in seconds since the epoch.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl StateCounts {
+    /// Returns the counts.
+    #[rustfmt::skip]
+    pub fn samples(&self) -> [Sample; 5] {
+        let Self { writes, errors, bytes, written_at, restored } = self;
+        let age = now().saturating_sub(written_at.get());
+        [
+            Sample::counter("tollgate_service_state_writes_total", "Writes of the state that succeeded", writes.get()),
+            Sample::counter("tollgate_service_state_write_errors_total", "Writes of the state that failed", errors.get()),
+            Sample::gauge("tollgate_service_state_bytes", "Bytes of the last state that was written", bytes.get()),
+            Sample::gauge("tollgate_service_state_age_seconds", "Seconds since the last write that succeeded, or since the start", age),
+            Sample::gauge("tollgate_service_state_restored_rules", "Rules whose usage was taken over at the start", restored.get()),
+        ]
     }
 }
 

@@ -18,6 +18,7 @@ mod server;
 mod shared;
 mod sockets;
 mod start;
+mod state;
 mod telemetry;
 mod tls;
 mod xds;

@@ -8,8 +8,8 @@ use super::error::RulesError;
 use super::options::LoadOptions;
 use super::reload::Loading;
 use super::report::Observers;
+use super::restore::{RulesSnapshot, hasher_of, new_seeds};
 use super::rule_set::{OnceFlag, RuleSet};
-use super::saved::{RulesSnapshot, hasher_of, new_seeds};
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::rules::config::Config;
 #[cfg(feature = "redis")]

@@ -10,7 +10,7 @@ use super::error::RulesError;
 use super::held::{self, RuleBook};
 use super::options::LoadOptions;
 use super::overrides;
-use super::saved::{RestoreReport, Restored, RulesSnapshot};
+use super::restore::{RestoreReport, Restored, RulesSnapshot};
 use super::values::SeenValues;
 use crate::algorithm::LimitKind;
 use crate::base::check_time::CheckTime;

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
-use tollgate::rules::Rules;
+use tollgate::rules::{Rules, RulesSnapshot};
 
 use self::connect::Connector;
 use self::follow::Stream;
@@ -61,11 +61,11 @@ pub struct XdsStart {
     name: String,
 }
 
-/// Prepares to follow the control plane. `None` without `--xds`.
+/// Prepares to follow the control plane, whose first rules take the usage of the snapshot over. `None` without `--xds`.
 ///
 /// # Errors
 /// If a flag or a certificate cannot be used.
-pub fn prepare(args: &ServeArgs) -> Result<Option<XdsStart>, Error> {
+pub fn prepare(args: &ServeArgs, snapshot: &mut Option<RulesSnapshot>) -> Result<Option<XdsStart>, Error> {
     let Some(target) = &args.xds.xds else { return Ok(None) };
     let is_shared = args.xds.xds_store == XdsStore::Redis;
     if is_shared && args.rules.redis.is_none() {
@@ -73,7 +73,7 @@ pub fn prepare(args: &ServeArgs) -> Result<Option<XdsStart>, Error> {
     }
     let connector = Connector::new(&args.xds, target)?;
     let name = format!("the control plane {target}");
-    let builder = load::builder(&args.rules)?.hold_all(args.faces.kuadrant).allow_removals(true);
+    let builder = load::builder(&args.rules, args.faces.kuadrant, snapshot.take())?.allow_removals(true);
     let pushed = builder.pushed(&name, args.xds.xds_copy.clone());
     Ok(Some(XdsStart { taker: Taker::new(pushed, is_shared), connector, name }))
 }

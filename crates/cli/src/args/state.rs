@@ -1,0 +1,25 @@
+//! `--state` and `--state-every`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::serve::duration;
+
+/// Where the service keeps what it has counted.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "State")]
+pub struct ServeState {
+    /// File from which the next process takes the usage of clients over: written while serving and after the drain, and
+    /// read at the start [default: usage is lost at the end]
+    ///
+    /// Each process needs a file of its own. It has keys of clients and secret seeds, so only its owner may read it. Example:
+    /// tollgate serve limits.yaml --state /var/lib/tollgate/state
+    #[arg(long, env = "TOLLGATE_STATE", value_name = "FILE")]
+    pub state: Option<PathBuf>,
+
+    /// How often the file is written while serving, which is the usage that a crash can lose; 0: only after the drain
+    #[arg(long, env = "TOLLGATE_STATE_EVERY", default_value = "1m", value_parser = duration::parse, value_name = "TIME")]
+    pub state_every: Duration,
+}

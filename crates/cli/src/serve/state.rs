@@ -1,0 +1,251 @@
+//! `--state`: the file from which the next process takes the usage over.
+//!
+//! ```text
+//! start   lock FILE.lock, read FILE ── it cannot be used ──► FILE.unusable, and all limits start without usage
+//! serve   every minute, on a thread that gives way:  FILE.new, synced ──► FILE
+//! end     after the last answer, once more
+//! ```
+//! A crash leaves the file of the last write, because a new file takes its place in one step. A file that cannot be written
+//! stops no answer: the log has the reason, and the next write tries again.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use tollgate::Clock as _;
+use tollgate::rules::{RestoreReport, Rules, RulesSnapshot};
+
+use super::log;
+use super::stats::{StateCounts, Stats, now};
+use crate::args::state::ServeState;
+use crate::error::{Error, plain};
+use crate::human;
+
+/// The bytes that a write hands to the system at a time.
+const BUFFER: usize = 1 << 16;
+
+/// A file that this process alone uses.
+pub struct StateFile {
+    path: PathBuf,
+    every: Duration,
+    /// Locked as long as the process lives. `None` if the folder cannot be written.
+    _lock: Option<File>,
+}
+
+/// Writes the state until the end.
+pub struct StateWriter {
+    run: Arc<Run>,
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+struct Run {
+    file: StateFile,
+    rules: Arc<Rules>,
+    counts: Arc<StateCounts>,
+}
+
+/// Checks the flag, and touches nothing.
+///
+/// # Errors
+/// If the path is a folder, or something else that is not a file.
+pub fn check(args: &ServeState) -> Result<(), Error> {
+    let Some(path) = &args.state else { return Ok(()) };
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(Error::usage(format!(
+            "--state: {} is not a file; name a file in a folder that this process may write",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl StateFile {
+    /// Locks the file of the flag, if it is set.
+    ///
+    /// # Errors
+    /// If another process uses it, or if it is not a file.
+    pub fn open(args: &ServeState) -> Result<Option<Self>, Error> {
+        check(args)?;
+        let Some(path) = args.state.clone() else { return Ok(None) };
+        let lock = beside(&path, ".lock");
+        let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock);
+        let locked = opened.and_then(|file| {
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(file)
+        });
+        let lock = match locked {
+            Ok(file) => Some(file),
+            Err(error) if error.raw_os_error() == Some(Errno::WOULDBLOCK.raw_os_error()) => {
+                return Err(Error::run(format!(
+                    "another process uses the state {} (it has locked {}); start this process after the end of that one, or \
+                     give each process a --state of its own",
+                    path.display(),
+                    lock.display()
+                )));
+            }
+            Err(error) => {
+                log::warn(format_args!(
+                    "cannot lock {}: {}; make sure that no other process uses this state",
+                    lock.display(),
+                    plain(&error)
+                ));
+                None
+            }
+        };
+        Ok(Some(Self { path, every: args.state_every, _lock: lock }))
+    }
+
+    /// Reads the state. A file that cannot be used is kept under another name.
+    pub fn read(&self) -> Option<RulesSnapshot> {
+        let read = match fs::read(&self.path) {
+            Ok(bytes) => RulesSnapshot::read(bytes).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                log::info(format_args!("no state in {} yet", self.path.display()));
+                return None;
+            }
+            Err(error) => Err(plain(&error)),
+        };
+        let why = match read {
+            Ok(snapshot) => return Some(snapshot),
+            Err(why) => why,
+        };
+        let aside = beside(&self.path, ".unusable");
+        let kept = match fs::rename(&self.path, &aside) {
+            Ok(()) => format!("the file is now {}", aside.display()),
+            Err(error) => format!("the file cannot be renamed: {}", plain(&error)),
+        };
+        let path = self.path.display();
+        log::warn(format_args!(
+            "all limits start without usage, because {path} cannot be used: {why}; {kept}"
+        ));
+        None
+    }
+
+    /// Starts the thread that writes the state of the rules. It calls `give_way` first.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn keep(self, rules: &Arc<Rules>, stats: &Stats, give_way: fn()) -> Result<StateWriter, Error> {
+        let counts = Arc::new(StateCounts::default());
+        counts.written_at.set(now());
+        if let Some(report) = rules.restored() {
+            note(&report, rules, &self.path);
+            counts.restored.set(report.counters);
+        }
+        // Set only here.
+        let _ = stats.state.set(Arc::clone(&counts));
+        let every = if self.every.is_zero() { Duration::MAX } else { self.every };
+        let run = Arc::new(Run { file: self, rules: Arc::clone(rules), counts });
+        let (stop, stopped) = mpsc::channel();
+        let writing = Arc::clone(&run);
+        let thread = thread::Builder::new().name("tollgate-state".to_owned()).spawn(move || {
+            give_way();
+            while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+                writing.write();
+            }
+        });
+        let thread = thread.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
+        Ok(StateWriter { run, stop, thread })
+    }
+
+    /// Writes the state beside the file, and puts it in its place. Returns its length.
+    fn write(&self, rules: &Rules) -> io::Result<u64> {
+        let new = beside(&self.path, ".new");
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let written = write_to(&new, rules).and_then(|length| {
+            fs::rename(&new, &self.path)?;
+            // The new name is safe only after this.
+            File::open(folder(&self.path))?.sync_all()?;
+            Ok(length)
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+}
+
+fn write_to(path: &Path, rules: &Rules) -> io::Result<u64> {
+    let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
+    let mut to = BufWriter::with_capacity(BUFFER, file);
+    rules.snapshot(&mut to)?;
+    to.flush()?;
+    let file = to.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    file.metadata().map(|written| written.len())
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// Writes to the log what the rules have taken over.
+fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
+    let &RestoreReport { made_at, counters, dropped, unusable, holds, .. } = report;
+    let (ours, path) = (rules.clock().now(), path.display());
+    let age = Duration::from_secs(ours.duration_since(made_at).as_secs());
+    let [counters, holds] =
+        [(counters, "rule"), (holds, "hold")].map(|(count, what)| human::counted(count, what));
+    log::info(format_args!("took over the usage of {counters} and {holds} from {path}, written {age:?} ago"));
+    if dropped > 0 {
+        let rules = human::counted(dropped, "rule");
+        log::info(format_args!("dropped the usage of {rules} in {path}, because they do not exist any more"));
+    }
+    let behind = made_at.duration_since(ours);
+    if !behind.is_zero() {
+        log::warn(format_args!(
+            "the clock is {behind:?} behind the state {path}: no time counts as passed, so limits are free later than usual"
+        ));
+    }
+    if unusable > 0 {
+        let rules = human::counted(unusable, "rule");
+        log::warn(format_args!("the usage of {rules} in {path} cannot be used, so they start without usage"));
+    }
+}
+
+impl Run {
+    fn write(&self) {
+        let Self { file, rules, counts } = self;
+        match file.write(rules) {
+            Ok(length) => {
+                counts.writes.add();
+                counts.bytes.set(length);
+                counts.written_at.set(now());
+            }
+            Err(error) => {
+                counts.errors.add();
+                log::warn(format_args!(
+                    "cannot write the state {}: {}; a restart would lose the usage since the last write",
+                    file.path.display(),
+                    plain(&error)
+                ));
+            }
+        }
+    }
+}
+
+impl StateWriter {
+    /// Writes the state of the end.
+    pub fn finish(self) {
+        drop(self.stop);
+        let _ = self.thread.join();
+        self.run.write();
+    }
+}

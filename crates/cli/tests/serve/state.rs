@@ -1,0 +1,343 @@
+//! `--state`: the next process takes the usage over.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::client::{self, Grpc, LIMIT, Load, block_on, get, http, put, wait_for_stat};
+use crate::server::{FREE, Place, Server, run};
+
+const TEN: &str = "
+domain: rl
+descriptors:
+  - key: user
+    rate_limit: { unit: day, requests_per_unit: 10 }
+";
+
+/// The overall codes of an answer.
+const OK: &[u8] = &[8, 1];
+const OVER: &[u8] = &[8, 2];
+
+/// A request with these entries in one descriptor.
+fn request(entries: &[(&str, &str)]) -> Vec<u8> {
+    let (mut request, mut descriptor) = (Vec::new(), Vec::new());
+    put(&mut request, 1, b"rl");
+    for (key, value) in entries {
+        let mut entry = Vec::new();
+        put(&mut entry, 1, key.as_bytes());
+        put(&mut entry, 2, value.as_bytes());
+        put(&mut descriptor, 1, &entry);
+    }
+    put(&mut request, 2, &descriptor);
+    request
+}
+
+/// Sends requests of a user, and returns how many were admitted.
+fn admitted(server: &Server, user: &str, requests: usize) -> usize {
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        let mut admitted = 0;
+        for _ in 0..requests {
+            let answer = grpc.ok(LIMIT, &request(&[("user", user)])).await;
+            assert!(answer.starts_with(OK) || answer.starts_with(OVER));
+            admitted += usize::from(answer.starts_with(OK));
+        }
+        admitted
+    })
+}
+
+fn ten() -> Place {
+    let place = Place::new();
+    place.write("limits.yaml", TEN);
+    place
+}
+
+fn flags(place: &Place, more: &str) -> String {
+    format!("--log info --state {} {more}", place.path("state").display())
+}
+
+fn start(place: &Place, more: &str) -> Server {
+    Server::start(&[&place.rules()], &flags(place, more))
+}
+
+/// Returns a count from `/stats`.
+fn stat(server: &Server, name: &str) -> u64 {
+    block_on(client::stat(&server.address("debug"), name))
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Three processes in one window.
+#[test]
+fn replaced_processes_admit_exactly_the_limit() {
+    let place = ten();
+    let first = start(&place, "");
+    assert_eq!(admitted(&first, "alice", 4), 4);
+    first.stop();
+    assert_eq!(mode(&place.path("state")), 0o600);
+    let mut second = start(&place, "");
+    second.wait_for_line("took over the usage of 1 rule and 0 holds");
+    assert_eq!(stat(&second, "tollgate_service_state_restored_rules"), 1);
+    assert_eq!((admitted(&second, "alice", 3), admitted(&second, "bob", 12)), (3, 10));
+    second.stop();
+    let third = start(&place, "");
+    assert_eq!((admitted(&third, "alice", 9), admitted(&third, "bob", 9)), (3, 0));
+    third.stop();
+    let without = Server::start(&[&place.rules()], "");
+    assert_eq!(admitted(&without, "alice", 12), 10);
+    without.stop();
+}
+
+/// Returns the units that are left of the rule that a [`Load`] uses up, and counts nothing.
+fn left(server: &Server) -> u64 {
+    let ask =
+        r#"{"domain":"rl","descriptors":[{"entries":[{"key":"generic_key","value":"v"}],"hitsAddend":"0"}]}"#;
+    let page = block_on(http(&server.address("http"), "POST", "/json", ask)).body;
+    let (_, rest) = page.split_once("\"limitRemaining\":").expect(&page);
+    rest.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().expect(&page)
+}
+
+/// While clients send, one server drains: each answered request is counted in its state, or by the other server.
+#[test]
+fn drain_under_load_saves_every_answered_request() {
+    let place = Place::new();
+    let mut first = start(&place, "--drain 200ms");
+    let other = Server::start(&[&place.rules()], "");
+    let (total, code) = block_on(async {
+        let load = Load::start(&[first.address("grpc"), other.address("grpc")], 4);
+        load.wait_for_answers(500).await;
+        first.signal("TERM");
+        let code = tokio::task::spawn_blocking(move || first.wait()).await.unwrap();
+        load.wait_for_answers(500).await;
+        (load.end().await, code)
+    });
+    assert_eq!(code, 0);
+    let next = start(&place, "");
+    let used = [&next, &other].map(|server| 1_000_000 - left(server));
+    assert_eq!(used[0] + used[1], total, "{used:?}");
+    next.stop();
+    other.stop();
+}
+
+#[test]
+fn kill_loses_what_came_since_the_last_write() {
+    let place = ten();
+    let mut first = start(&place, "--state-every 50ms");
+    assert_eq!(admitted(&first, "alice", 6), 6);
+    let writes = stat(&first, "tollgate_service_state_writes_total");
+    // The second write from now begins after the requests.
+    block_on(wait_for_stat(&first.address("debug"), "tollgate_service_state_writes_total", writes + 2));
+    assert!(stat(&first, "tollgate_service_state_bytes") > 100);
+    assert!(stat(&first, "tollgate_service_state_age_seconds") < 10);
+    first.signal("KILL");
+    first.wait();
+    let mut second = start(&place, "--state-every 0");
+    assert_eq!(admitted(&second, "alice", 2), 2);
+    second.signal("KILL");
+    second.wait();
+    let third = start(&place, "");
+    assert_eq!(
+        admitted(&third, "alice", 9),
+        4,
+        "the two requests since the last write are lost, and no others"
+    );
+    third.stop();
+}
+
+/// The limit of a reload, and of the next start, takes the usage over.
+#[test]
+fn state_follows_reloads_and_changed_limits() {
+    let place = ten();
+    let first = start(&place, "");
+    assert_eq!(admitted(&first, "alice", 6), 6);
+    place.write("limits.yaml", TEN.replace("10", "8"));
+    block_on(wait_for_stat(&first.address("debug"), "tollgate_reload_total{result=\"success\"}", 2));
+    assert_eq!(admitted(&first, "alice", 1), 1);
+    first.stop();
+    place.write("limits.yaml", TEN.replace("10", "20"));
+    let second = start(&place, "");
+    assert_eq!(admitted(&second, "alice", 20), 13);
+    second.stop();
+    place.write("limits.yaml", TEN.replace("user", "client"));
+    let mut third = start(&place, "");
+    third.wait_for_line("dropped the usage of 1 rule");
+    third.stop();
+}
+
+#[test]
+fn unusable_files_are_named_and_kept_aside() {
+    let place = ten();
+    let first = start(&place, "");
+    assert_eq!(admitted(&first, "alice", 10), 10);
+    first.stop();
+    let good = fs::read(place.path("state")).unwrap();
+    let (mut damaged, mut future) = (good.clone(), good.clone());
+    damaged[90] ^= 1;
+    future[8] = 9;
+    let cases: [(&[u8], &str); 5] = [
+        (&damaged, "its checksum does not match"),
+        (&good[..good.len() / 2], "cannot restore the snapshot"),
+        (b"domain: rl", "not a tollgate snapshot"),
+        (&future, "it has version 9, and this library reads version 1"),
+        (b"", "not a tollgate snapshot"),
+    ];
+    for (bytes, why) in cases {
+        place.write("state", bytes);
+        let mut server = start(&place, "");
+        let line = server.wait_for_line("all limits start without usage");
+        assert!(line.contains(why) && line.contains("state.unusable"), "{line}");
+        assert_eq!(fs::read(place.path("state.unusable")).unwrap(), bytes);
+        assert_eq!(admitted(&server, "alice", 12), 10, "{why}");
+        server.stop();
+        assert_ne!(fs::read(place.path("state")).unwrap(), bytes, "the end wrote a new file");
+    }
+}
+
+#[test]
+fn file_of_another_process_is_refused() {
+    let place = ten();
+    let first = start(&place, "");
+    let rules = place.rules().display().to_string();
+    run(&format!("{rules} {FREE} {}", flags(&place, "")), &[])
+        .fails(1, &["another process uses the state", "state.lock"]);
+    assert_eq!(admitted(&first, "alice", 3), 3);
+    first.stop();
+    start(&place, "").stop();
+    let folder = place.path("").display().to_string();
+    run(&format!("{rules} {FREE} --state {folder}"), &[]).fails(2, &["--state", "is not a file"]);
+    run(&format!("{rules} --check --state {folder}"), &[]).fails(2, &["is not a file"]);
+    run(&format!("{rules} {FREE} --state-every x"), &[]).fails(2, &["--state-every"]);
+}
+
+/// A folder that is not there stands for a disk that cannot be written: root may write everywhere else.
+#[test]
+fn failed_writes_are_logged_and_stop_no_answer() {
+    let place = ten();
+    let state = place.path("mounted").join("state");
+    let flags = format!("--log info --state-every 50ms --state {}", state.display());
+    let mut server = Server::start(&[&place.rules()], &flags);
+    server.wait_for_line("cannot lock");
+    server.wait_for_line("cannot write the state");
+    assert_eq!(admitted(&server, "alice", 12), 10);
+    assert!(stat(&server, "tollgate_service_state_write_errors_total") > 0);
+    fs::create_dir(place.path("mounted")).unwrap();
+    block_on(wait_for_stat(&server.address("debug"), "tollgate_service_state_writes_total", 1));
+    server.stop();
+    let next = Server::start(&[&place.rules()], &flags);
+    assert_eq!(admitted(&next, "alice", 12), 0);
+    next.stop();
+}
+
+/// A folder in the place of the new file stands for a disk without room.
+#[test]
+fn full_disk_keeps_the_last_file() {
+    let place = ten();
+    let first = start(&place, "");
+    assert_eq!(admitted(&first, "alice", 7), 7);
+    first.stop();
+    let before = fs::read(place.path("state")).unwrap();
+    fs::create_dir(place.path("state.new")).unwrap();
+    fs::write(place.path("state.new").join("x"), "").unwrap();
+    let mut second = start(&place, "--state-every 50ms");
+    second.wait_for_line("cannot write the state");
+    assert_eq!(admitted(&second, "alice", 1), 1);
+    second.stop();
+    assert_eq!(fs::read(place.path("state")).unwrap(), before);
+}
+
+#[test]
+fn holds_and_blocks_survive() {
+    let place = ten();
+    place.write(
+        "limits.yaml",
+        "
+domain: rl
+tollgate: {}
+descriptors:
+  - key: user
+    rate_limit: { unit: minute, requests_per_unit: 2, algorithm: gcra, block: { for: 1h } }
+  - key: model
+    rate_limit: { unit: day, requests_per_unit: 5, hold: { life: 10m, units: 3 } }
+",
+    );
+    let first = start(&place, "");
+    assert_eq!(admitted(&first, "mallory", 5), 2);
+    let hits = |hits: u8| {
+        let mut asked = request(&[("model", "large")]);
+        asked.extend([24, hits]);
+        asked
+    };
+    let ask = |server: &Server, hits: Vec<u8>| {
+        block_on(async {
+            Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &hits).await.starts_with(OK)
+        })
+    };
+    // A query holds three units; the report of one settles it.
+    let query = {
+        let (mut asked, mut descriptor, mut entry) = (Vec::new(), Vec::new(), Vec::new());
+        put(&mut asked, 1, b"rl");
+        put(&mut entry, 1, b"model");
+        put(&mut entry, 2, b"large");
+        put(&mut descriptor, 1, &entry);
+        // hits_addend: a UInt64Value of 0.
+        put(&mut descriptor, 3, &[]);
+        put(&mut asked, 2, &descriptor);
+        asked
+    };
+    assert!(ask(&first, query.clone()));
+    first.stop();
+    let mut second = start(&place, "");
+    second.wait_for_line("and 1 hold");
+    assert_eq!(admitted(&second, "mallory", 3), 0, "the block continues");
+    assert!(!ask(&second, query), "two units are left, and a query holds three");
+    assert!(ask(&second, hits(1)), "the report settles the hold");
+    assert!(ask(&second, hits(4)) && !ask(&second, hits(1)));
+    second.stop();
+}
+
+/// Ten thousand rules, each with a client.
+#[test]
+fn ten_thousand_rules_survive_within_seconds() {
+    let line = |tenant| {
+        format!("  - {{ key: user, value: t{tenant}, rate_limit: {{ unit: day, requests_per_unit: 2 }} }}\n")
+    };
+    let place = ten();
+    place.write(
+        "limits.yaml",
+        format!("domain: rl\ndescriptors:\n{}", (0..10_000).map(line).collect::<String>()),
+    );
+    let ask_all = |server: &Server| {
+        block_on(async {
+            let mut grpc = Grpc::connect(&server.address("grpc")).await;
+            for tenant in 0..10_000 {
+                let answer = grpc.ok(LIMIT, &request(&[("user", &format!("t{tenant}"))])).await;
+                assert!(answer.starts_with(OK), "{tenant}");
+            }
+            grpc.ok(LIMIT, &request(&[("user", "t9999")])).await.starts_with(OK)
+        })
+    };
+    let first = start(&place, "--state-every 100ms");
+    assert!(ask_all(&first), "the second of two");
+    let used = first.resident_bytes();
+    first.stop();
+    let mut second = start(&place, "");
+    second.wait_for_line("took over the usage of 10,000 rules");
+    assert_eq!(admitted(&second, "t9999", 3), 0);
+    assert_eq!(admitted(&second, "t7", 3), 1);
+    let restored = second.resident_bytes();
+    assert!(restored < used + (64 << 20), "{used} bytes before, {restored} bytes after");
+    second.stop();
+}
+
+#[test]
+fn without_the_flag_there_is_no_file_and_no_stat() {
+    let place = ten();
+    let server = Server::start(&[&place.rules()], "");
+    let page = block_on(get(&server.address("debug"), "/stats"));
+    assert!(!page.body.contains("tollgate_service_state"), "{}", page.body);
+    server.stop();
+    let files = fs::read_dir(place.path("")).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(files.collect::<Vec<_>>(), ["limits.yaml"]);
+}
