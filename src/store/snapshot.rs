@@ -224,12 +224,12 @@ impl<'a> SnapshotReader<'a> {
     }
 
     /// Reads from a position that [`SnapshotReader::position`] returned.
-    #[cfg(feature = "std")]
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn at(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
-    #[cfg(feature = "std")]
+    #[allow(dead_code, reason = "rules use it")]
     pub(crate) const fn position(&self) -> usize {
         self.at
     }

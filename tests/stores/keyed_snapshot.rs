@@ -119,6 +119,7 @@ fn clock_behind_the_snapshot_frees_nothing_and_locks_nothing() {
             for name in (0..u32::try_from(KEYS).unwrap()).filter(|name| limiter.contains(name)) {
                 let (before, after) = (limiter.at(then).peek(&name), restored.at(now).peek(&name));
                 assert!(after.remaining() <= before.remaining(), "{algorithm:?}: {before:?}, {after:?}");
+                assert!(after.reset_after() >= before.reset_after(), "{algorithm:?}: {before:?}, {after:?}");
                 let longest = Duration::from_nanos(3 * period_ns);
                 assert!(after.reset_after() <= longest, "{algorithm:?} {behind_ns}: {before:?}, {after:?}");
             }

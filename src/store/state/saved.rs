@@ -11,7 +11,6 @@ use super::{Action, Dead, KeyState, Request};
 use crate::algorithm::step::{Algorithm, BlockRest, DEAD, Stepper, Tail};
 use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::store::op::Debt;
 use crate::store::snapshot::{SnapshotError, SnapshotReader, SnapshotTimes, put_u64};
 
 /// How often the words of a key are read until they are those of one moment.
@@ -48,22 +47,32 @@ impl<T: Tail, D: super::Death> KeyState<T, D> {
         is_whole
     }
 
-    /// A new state with the debt of a decision, moved back in time.
+    /// A new state with the debt of a decision, moved back in time. It owes nothing no sooner than the old state would have:
+    /// a window may end soon after the earlier time, so the debt may count from a later one.
     fn seeded(
         algorithm: &impl Algorithm<Tail = T>,
         decision: &Decision,
         back_ns: u64,
     ) -> Option<KeyState<T, Dead>> {
-        let BlockRest { level, until_ns } = BlockRest::of(decision);
-        let debt = Debt {
-            at_ns: decision.owed_as_of_ns().saturating_sub(back_ns),
-            units: Stepper::owed(algorithm, decision),
-            block: BlockRest { level, until_ns: until_ns.saturating_sub(back_ns) },
+        let (BlockRest { level, until_ns }, units) =
+            (BlockRest::of(decision), Stepper::owed(algorithm, decision));
+        let block = BlockRest { level, until_ns: until_ns.saturating_sub(back_ns) };
+        let seed = |later_ns: u64| {
+            let state = KeyState::fresh(algorithm.tail_len());
+            let now_ns = decision.owed_as_of_ns().saturating_sub(back_ns).saturating_add(later_ns);
+            let seed = Request { algorithm, action: Action::Seed(block), now_ns, cost: units };
+            (units > 0 && state.apply(&seed).is_ok()).then_some(state)
         };
-        let state = KeyState::fresh(algorithm.tail_len());
-        let action = Action::Seed(debt.block);
-        let seed = Request { algorithm, action, now_ns: debt.at_ns, cost: debt.units };
-        (debt.units > 0 && state.apply(&seed).is_ok()).then_some(state)
+        let mut later_ns = 0_u64;
+        loop {
+            let state = seed(later_ns)?;
+            let now = state.peek(algorithm, decision.at_ns().saturating_sub(back_ns), 0).ok()?;
+            match decision.reset_ns().saturating_sub(now.reset_ns()) {
+                // The next window begins before the time has doubled 64 times.
+                missing_ns @ 1.. if later_ns < u64::MAX / 2 => later_ns = missing_ns.max(2 * later_ns),
+                _ => return Some(state),
+            }
+        }
     }
 
     /// Reads a state. Returns `None` if the key owes nothing any more.

@@ -15,7 +15,6 @@
 //! that the saved store does not have.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasher as _;
 use std::io;
 use std::sync::Arc;
 
@@ -54,7 +53,8 @@ impl<C: Clock> Rules<C> {
     /// If `to` returns an error. It has then received a part of the snapshot, which cannot be restored.
     ///
     /// # Complexity
-    /// O(states) time. The memory is that of one shard of a keyed store, or about twice that of the largest compact store.
+    /// O(states) time. The memory is that of one of 512 shards of a keyed store, or at most four times that of the largest
+    /// compact store, if all of its slots are in use.
     ///
     /// # Examples
     /// ```

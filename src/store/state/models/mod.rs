@@ -11,6 +11,7 @@ use crate::algorithm::{
 };
 use crate::base::quota::Quota;
 use crate::base::sync::{Arc, both, spawn};
+use crate::store::snapshot::{SnapshotReader, SnapshotTimes};
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -483,4 +484,41 @@ fn block_racing_a_charge_loses_neither() {
 #[should_panic(expected = "no charge is lost, and no block")]
 fn control_block_by_store_loses_a_charge() {
     model(|| block_during_charge(block_by_store));
+}
+
+/// Saves two units of the window at 100 while a check begins the next window. Returns the units that the restored state
+/// has at 200.
+fn save_during_turn(save: fn(&Shared<SlidingWindow>) -> Vec<u8>) {
+    let shared = Shared::new(SlidingWindow::new(quota(4, 100)), 150);
+    assert!(shared.check_at(150, 2), "the first window has room");
+    let (bytes, _) = both(&shared, save, |s| s.check_at(200, 1));
+    let times = SnapshotTimes { then_ns: 200, now_ns: 200 };
+    let mut reader = SnapshotReader::at(&bytes, 0);
+    let restored = KeyState::<_, Dead>::load(&shared.algorithm, &mut reader, times).unwrap().unwrap();
+    let used = restored.owed(&shared.algorithm, 200);
+    assert!(used == 2 || used == 3, "the saved words are those of one moment");
+}
+
+#[test]
+fn saved_words_are_of_one_moment() {
+    model(|| {
+        save_during_turn(|shared| {
+            let mut bytes = Vec::new();
+            assert!(shared.state.save(&shared.algorithm, 200, &mut bytes), "the key owes units");
+            bytes
+        });
+    });
+}
+
+/// The control reads the tail before the head.
+#[test]
+#[should_panic(expected = "the saved words are those of one moment")]
+fn control_save_without_a_second_look_loses_a_window() {
+    model(|| {
+        save_during_turn(|shared| {
+            let tail = [0, 1].map(|index| shared.state.read(index));
+            let head = shared.state.head.load(Ordering::Acquire);
+            [head, tail[0], tail[1]].into_iter().flat_map(u64::to_le_bytes).collect()
+        });
+    });
 }
