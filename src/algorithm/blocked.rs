@@ -343,6 +343,17 @@ impl Stepper for Blocked {
         Step::admit(decision.with_mark(mark), word(tat, mark))
     }
 
+    fn block_for(&self, head: u64, now_ns: u64, block_ns: u64) -> Option<Step> {
+        let (parts, now) = (self.parts(head, now_ns), self.pace.ticks(now_ns));
+        let level = parts.mark.div_ceil(2).max(1);
+        // A longer block stays, and so does a debt beyond the burst.
+        let ahead = self.ahead_in_block(block_ns.clamp(1, self.block.most_ns));
+        let ahead = ahead.max(self.pace.ahead(parts.tat, now));
+        let (tat, mark) = (self.pace.tat(now, ahead)?, 2 * level - 1);
+        let decision = self.pace.decide(Outcome::Allowed, now_ns, 1, ahead);
+        Some(Step::admit(decision.with_mark(mark), word(tat, mark)))
+    }
+
     fn resume(&self, seeded: Step, BlockRest { level, until_ns }: BlockRest) -> Step {
         let Step::Admit { decision, next, .. } = seeded else { return seeded };
         let (level, at_ns) = (level.min(self.levels), decision.at_ns());

@@ -297,6 +297,13 @@ pub trait Stepper {
         seeded
     }
 
+    /// Returns the step that blocks a key for `block_ns` from now on, and at least as long as it is blocked already. `None`
+    /// if the algorithm has no blocks.
+    fn block_for(&self, head: u64, now_ns: u64, block_ns: u64) -> Option<Step> {
+        let _ = (head, now_ns, block_ns);
+        None
+    }
+
     /// Returns the length of the longest block, in nanoseconds.
     fn longest_block_ns(&self) -> u64 {
         0

@@ -223,6 +223,14 @@ impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
         let _ = self.act(Action::Seed(block), at_ns, units);
         None
     }
+
+    fn forget(&self, _key: &Q) -> bool {
+        self.state.forget()
+    }
+
+    fn block_for(&self, _key: &Q, when: CheckTime, block_ns: u64) -> bool {
+        self.act(Action::Block(block_ns), when.ns(), 1).block_ns() > 0
+    }
 }
 
 impl<A: Algorithm> fmt::Debug for Direct<A> {

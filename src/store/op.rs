@@ -394,6 +394,13 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
 
     /// Charges a debt to a key, if the key has no state here. Returns a denial if there is no room for the key.
     fn seed(&self, key: &Q, when: CheckTime, debt: Debt) -> Option<Decision>;
+
+    /// Forgets all that a key owes, and its block. Returns `false` if the store cannot.
+    fn forget(&self, key: &Q) -> bool;
+
+    /// Blocks a key for this number of nanoseconds, and at least as long as it is blocked already. Returns `false` if the
+    /// store has no blocks, or no room for the key.
+    fn block_for(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool;
 }
 
 /// A store of many keys: all but [`Direct`](crate::Direct) and leases. See [`Store`].

@@ -116,6 +116,11 @@ impl CompactState for BlockedWord {
         (!self.is_blocked(ahead)).then(blocked)
     }
 
+    fn block_for(&self, ahead: u64, block_ns: u64) -> Option<u64> {
+        let block = self.tat.ticks_in(block_ns.clamp(1, self.block_ns)).max(1);
+        Some(2 * (self.one_free + block).max(ahead / 2) + 1)
+    }
+
     fn force(&self, ahead: u64, now_ns: u64, cost: u64) -> Moved {
         let Moved { ahead: after, units } = self.tat.force(ahead / 2, now_ns, cost);
         Moved { ahead: if units == 0 { ahead } else { self.charged(ahead, after) }, units }

@@ -147,6 +147,13 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
         None
     }
 
+    /// Returns how far ahead a state is in a block of `block_ns` that begins now, or in its own block if that ends later.
+    /// `None` if the words have no blocks.
+    fn block_for(&self, ahead: u64, block_ns: u64) -> Option<u64> {
+        let _ = (ahead, block_ns);
+        None
+    }
+
     /// Returns how far ahead a seeded state is, with the rest of its blocks under another quota.
     fn resume(&self, then_ns: u64, seeded: u64, block: BlockRest) -> u64 {
         let _ = (then_ns, block);

@@ -57,12 +57,14 @@ pub use ipnet::IpNet;
 pub use self::config::{Config, ConfigError, Domain, Format, Problem, UnknownFormat};
 #[cfg(feature = "redis")]
 pub use self::counting::Server;
+pub use self::counting::{Refusal, Verb};
 #[cfg(feature = "metrics")]
 pub use self::engine::publish_rules;
 pub use self::engine::{
     Answer, Applied, Change, ChangeKind, Code, Difference, Explained, Explanation, LoadReport, Reason,
     RestoreReport, Rules, RulesBuilder, RulesError, RulesSnapshot, Status, Verdict,
 };
+pub use self::engine::{KeyFigures, KeyReport};
 pub use self::matching::{Added, Descriptor, Descriptors, FileEntry, Mismatch};
 pub use self::rule::{
     Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, RuleClass, RuleHold, Shared, Store, Unit,

@@ -205,6 +205,20 @@ impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
             Err(_) => Some(self.denied(when, 1)),
         }
     }
+
+    pub(super) fn forget<Q: ?Sized>(&self, key: &Q) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        self.get().is_none_or(|store| store.forget(key))
+    }
+
+    pub(super) fn block_for<Q: ?Sized>(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        self.make().is_ok_and(|store| store.block_for(key, when, block_ns))
+    }
 }
 
 #[inline]

@@ -580,6 +580,14 @@ where
     fn seed(&self, key: &Q, when: CheckTime, debt: Debt) -> Option<Decision> {
         migrating!(&self.pair, store => store.seed(key, when, debt), None)
     }
+
+    fn forget(&self, key: &Q) -> bool {
+        migrating!(&self.pair, store => store.forget(key), false)
+    }
+
+    fn block_for(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool {
+        migrating!(&self.pair, store => store.block_for(key, when, block_ns), false)
+    }
 }
 
 impl<K, H> fmt::Debug for AnyStore<K, H> {

@@ -459,6 +459,15 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Inherit<Q> for Compa
         self.table.seed(&self.plan.word, self.hash(key), when, debt);
         None
     }
+
+    fn forget(&self, key: &Q) -> bool {
+        self.reset(self.hash(key), self.newest());
+        true
+    }
+
+    fn block_for(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool {
+        self.table.block_for(&self.plan.word, self.hash(key), when, block_ns)
+    }
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher> HashedStore for Compact<A, H> {

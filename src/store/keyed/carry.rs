@@ -75,4 +75,14 @@ where
         let seeded = self.first_sight_at(when.ns(), &ask, &Absent { key, hash, slot: None, guard: &guard });
         seeded.is_denied().then_some(seeded)
     }
+
+    fn forget(&self, key: &Q) -> bool {
+        self.remove(key);
+        true
+    }
+
+    fn block_for(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool {
+        let hash = self.hasher.hash_one(key);
+        self.act_rarely(key, hash, Action::Block(block_ns), when.ns(), 1).block_ns() > 0
+    }
 }

@@ -233,13 +233,12 @@ where
         self.first_sight(&Request { algorithm, action, now_ns, cost }, &Absent { key, hash, slot, guard })
     }
 
-    /// Decides and charges an operation that is rarer than a check.
-    fn apply_rarely<Q>(&self, key: &Q, hash: u64, operation: Operation, now_ns: u64, cost: u64) -> Decision
+    /// Does what is rarer than a check.
+    fn act_rarely<Q>(&self, key: &Q, hash: u64, action: Action, now_ns: u64, cost: u64) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
         let guard = reclaim::pin();
-        let action = Action::Apply(operation);
         let ask = Request { algorithm: &self.algorithm, action, now_ns, cost };
         let slot = match self.table.get(hash, &guard, |held| key.is(held)) {
             Ok(node) => match node.state.apply(&ask) {
@@ -506,7 +505,7 @@ where
     fn apply(&self, (key, hash): (&Q, u64), operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
             Operation::Check => self.check_with(&self.algorithm, (key, hash), at.ns(), cost),
-            rarer => self.apply_rarely(key, hash, rarer, at.ns(), cost),
+            rarer => self.act_rarely(key, hash, Action::Apply(rarer), at.ns(), cost),
         }
     }
 

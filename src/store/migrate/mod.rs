@@ -348,6 +348,29 @@ impl<S: Migrate> Generation<S> {
         store.block(store.prepare(key), self.time_here(when), denial)
     }
 
+    /// Forgets what a key owes, here and in the generations that are still asked. Returns `false` if a store cannot: then the
+    /// key may still owe. A thread that carries the debt over at this moment may keep it.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn forget<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        let past = self.from.as_ref().filter(|past| self.asks(past, when.ns()));
+        // The recursion is at most `MOST_PENDING` deep. The older store comes first, or a request could carry its debt over.
+        past.is_none_or(|past| past.last.forget(key, CheckTime::from_ns(past.at_ns)))
+            && self.held.store.forget(key)
+    }
+
+    /// Blocks a key for this number of nanoseconds. Returns `false` if the store has no blocks, or no room for the key.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn block_for<Q: ?Sized>(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        let when = self.time_here(when);
+        self.take_over(key, when).is_none() && self.held.store.block_for(key, when, block_ns)
+    }
+
     /// Whether a charge of this generation counts in any case, because no change has begun since. If not, it counts only
     /// if this generation is still the published one, which the caller must look at after this call. The caller must
     /// issue a fence between the charge and this call.

@@ -83,6 +83,8 @@ pub(crate) enum Action {
     /// Charges all of the cost, even if there is no room, and continues the blocks, if the key was never seen. Otherwise
     /// charges nothing.
     Seed(BlockRest),
+    /// Blocks the key for this number of nanoseconds, if the algorithm has blocks. Otherwise changes nothing.
+    Block(u64),
 }
 
 /// A request for the state of one key.
@@ -103,6 +105,7 @@ impl<A: Algorithm> Request<'_, A> {
         match action {
             Action::Seed(block) if head == 0 => algorithm.resume(algorithm.seed(now_ns, cost), block),
             Action::Seed(_) => step(0),
+            Action::Block(block_ns) => algorithm.block_for(head, now_ns, block_ns).unwrap_or_else(|| step(0)),
             Action::Apply(Operation::Check) => algorithm.block(head, step(cost)),
             Action::Apply(Operation::Force) => algorithm.force(head, read, now_ns, cost),
             Action::Apply(Operation::Reserve { wait_ns }) => {
@@ -455,6 +458,13 @@ impl<T: Tail, D: Death> KeyState<T, D> {
             same if same == head => Ok(()),
             newer => Err(newer),
         }
+    }
+
+    /// Makes the state that of a key that was never seen. Returns whether that is possible: tail words keep what they hold.
+    #[cfg(feature = "std")]
+    pub(crate) fn forget(&self) -> bool {
+        // Ordering: AcqRel, as for a charge.
+        !self.is_used() || (self.tail.words().is_empty() && self.head.swap(0, Ordering::AcqRel) != DEAD)
     }
 
     /// Whether anything was ever charged.

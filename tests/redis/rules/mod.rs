@@ -9,6 +9,7 @@ mod count_denials;
 mod failures;
 mod long_keys;
 mod modes;
+mod operate;
 mod prefixes;
 mod real;
 #[cfg(feature = "watch")]

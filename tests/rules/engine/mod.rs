@@ -17,6 +17,7 @@ mod late_charges;
 mod load_report;
 mod long_keys;
 mod modes;
+mod operate;
 mod prefixes;
 mod refund_n;
 mod reload;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::dispatch::Dispatch;
 use super::forms::Guarded;
+#[cfg(feature = "rules")]
+use crate::algorithm::Block;
 use crate::base::clock::{StdClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
@@ -370,9 +372,37 @@ impl AtomicLimiter {
         self.plan.peeked(&reply, 1, at).retry_after().filter(|wait| !wait.is_zero())
     }
 
-    /// Like [`peek_n`](Self::peek_n), but returns `None` if the server does not answer.
-    pub(crate) async fn peek_if_known(&self, key: &str, cost: u64) -> Option<Decision> {
-        self.peek_server(key.as_bytes(), cost, None).await.ok()
+    /// Forgets what a key owes, and its block.
+    pub(crate) async fn forget(&self, key: &str) -> Result<(), Error> {
+        self.ask(key.as_bytes(), Question::Forget, None).await.map(drop)
+    }
+
+    /// Gives back up to `units` of a key, whichever requests charged them. Returns the number.
+    pub(crate) async fn give_back(&self, key: &str, units: u64) -> Result<u64, Error> {
+        let (reply, _) = self.ask(key.as_bytes(), Question::Peek { cost: 0 }, None).await?;
+        let question = Question::Refund { units, at_us: reply.now_us };
+        self.ask(key.as_bytes(), question, None).await.map(|(reply, _)| reply.granted)
+    }
+
+    /// Blocks a key that is not in a block, for at most the longest block of the limit. A check of one unit uses a unit or begins
+    /// the block, and after that, a check of the whole burst is denied and begins it. Returns whether the key is in a block.
+    pub(crate) async fn block_for(&self, key: &str, length: Duration) -> Result<bool, Error> {
+        let blocking = |limit: crate::Limit| limit.with_block(Block::of(length));
+        let limits = self.dispatch.plan.limits().map(blocking).collect::<Result<Vec<_>, _>>();
+        let Ok(plan) = limits.and_then(|limits| Plan::new(&limits)) else { return Ok(false) };
+        let (plan, most) = (Arc::new(plan), self.dispatch.plan.most());
+        for cost in [1, most, 1, most] {
+            let call = self.dispatch.call_by(&plan, key.as_bytes(), Question::Check { cost }, None);
+            if self.dispatch.ask(&call).await?.granted == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Like [`peek_n`](Self::peek_n), but returns the error if the server does not answer.
+    pub(crate) async fn peek_rule(&self, key: &str, cost: u64) -> Result<Decision, Error> {
+        self.peek_server(key.as_bytes(), cost, None).await
     }
 }
 

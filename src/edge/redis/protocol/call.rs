@@ -62,6 +62,8 @@ pub enum Question {
         /// back.
         at_us: u64,
     },
+    /// Removes the states of the limits, so that the key owes nothing. The reply has the number of states, and no figures.
+    Forget,
     /// Charges a block of units: at least `least`, at most `wanted`. Between these bounds it is at most the remaining units divided
     /// by `share`. If fewer than `least` remain, charges nothing.
     Lease {

@@ -90,6 +90,11 @@ fn margin_ms(now: Option<Timestamp>) -> u64 {
 pub(crate) fn command(call: &Call, by: By) -> Cmd {
     let plan = &*call.plan;
     let parts = plan.parts();
+    if matches!(call.ask, Question::Forget) {
+        let mut command = ::redis::cmd("DEL");
+        add_keys(&mut command, call, &[""]);
+        return command;
+    }
     let few = plan.few().filter(|_| !matches!(call.ask, Question::Post { .. }));
     if let (Some(kinds), &Question::Check { cost }, None) = (few, &call.ask, call.now) {
         let mut command = ScriptText::of_few(kinds, Questions::Check).call(by, parts.len());
@@ -264,6 +269,8 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
         Question::Check { cost } => ("check", exact(cost), None),
         Question::Peek { cost } => ("peek", exact(cost), None),
         Question::Force { cost } => ("force", exact(cost), None),
+        // It is a command of the server, not a question to the script.
+        Question::Forget => ("forget", 0, None),
         Question::Refund { units, at_us } => ("refund", exact(units), Some([at_us.min(LAST_US), 0])),
         Question::Lease { least, wanted, share } => {
             ("lease", exact(least.max(1)), Some([exact(wanted), exact(share.max(1))]))
@@ -293,6 +300,10 @@ pub(crate) fn numbers(value: &Value) -> Option<SmallVec<[u64; 8]>> {
 
 /// Parses the reply of a server.
 pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
+    if let (Question::Forget, &Value::Int(gone)) = (&call.ask, value) {
+        let granted = u64::try_from(gone).unwrap_or(0);
+        return Ok(Reply { granted, now_us: 0, limits: SmallVec::new() });
+    }
     let numbers = numbers(value).unwrap_or_default();
     let reply = match *numbers {
         [granted, now_us, ref limits @ ..] => reply_of(&call.plan, granted, now_us, limits),

@@ -11,6 +11,7 @@ mod redis;
 #[cfg(not(feature = "redis"))]
 #[path = "no_redis.rs"]
 mod redis;
+mod verb;
 
 use std::fmt;
 use std::pin::pin;
@@ -21,6 +22,7 @@ pub use self::redis::Server;
 pub(super) use self::redis::{DecidedWhere, Servers, SharedLimiter};
 #[cfg(feature = "redis")]
 pub(super) use self::redis::{key_digest, key_hash};
+pub use self::verb::{Refusal, Verb};
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 

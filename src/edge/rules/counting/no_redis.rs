@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Denies, NoCounter, SharedDecision, Wait};
+use super::{Denies, NoCounter, Refusal, SharedDecision, Verb, Wait};
 use crate::algorithm::Limit;
+use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::rules::rule::Shared;
 use crate::edge::telemetry::{Event, Reading};
@@ -77,6 +78,14 @@ impl SharedLimiter {
     }
 
     pub(crate) async fn peek_use(&self, _key: &str, _wait: Wait) -> Option<SharedDecision> {
+        match *self {}
+    }
+
+    pub(crate) async fn inspect(&self, _key: &str, _wait: Wait) -> Option<Decision> {
+        match *self {}
+    }
+
+    pub(crate) async fn operate(&self, _key: &str, _verb: Verb, _wait: Wait) -> Result<u64, Refusal> {
         match *self {}
     }
 

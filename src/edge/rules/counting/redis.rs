@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
 use super::beyond::{DenialCounter, TWO};
-use super::{Denies, NoCounter, SharedDecision, Wait};
+use super::{Denies, NoCounter, Refusal, SharedDecision, Verb, Wait};
 use crate::algorithm::Limit;
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::{
     Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BuildError, Builder, Client, DecidedBy,
-    DecidesHere, Health, InProcess, LeaseLimiter, RuntimeThread, WriteBackLimiter,
+    DecidesHere, Error, Health, InProcess, LeaseLimiter, RuntimeThread, WriteBackLimiter,
 };
 use crate::edge::rules::rule::{Mode, OnFailure, Shared};
 use crate::edge::telemetry::{Event, Reading, Readings};
@@ -338,11 +338,29 @@ impl SharedLimiter {
         if let Some(known) = self.holds(key) {
             return Some(known);
         }
-        let beyond = self.asked(wait, denials.beyond.peek_if_known(key, TWO)).await.flatten();
+        let beyond = self.asked(wait, denials.beyond.peek_rule(key, TWO)).await.and_then(Result::ok);
         Some(match beyond {
             Some(beyond) => SharedDecision { decision: denials.in_use(&beyond), by: DecidedWhere::SERVER },
             None => self.decide_without_server(key, 0),
         })
+    }
+
+    /// Returns the decision on one unit, as far as it is known. Charges nothing.
+    pub(crate) async fn inspect(&self, key: &str, wait: Wait) -> Option<Decision> {
+        match &self.limiter {
+            ModeLimiter::Atomic(limiter) => self.asked(wait, limiter.peek_rule(key, 1)).await?.ok(),
+            _ => self.peek(key, 1, wait).await.map(|peeked| peeked.decision),
+        }
+    }
+
+    /// Does at the server what an operator wants. Returns the units that were given back.
+    pub(crate) async fn operate(&self, key: &str, verb: Verb, wait: Wait) -> Result<u64, Refusal> {
+        let ModeLimiter::Atomic(limiter) = &self.limiter else { return Err(Refusal::HeldByProcesses) };
+        let acted = self.asked(wait, operate(limiter, key, verb)).await;
+        match acted.ok_or(Refusal::CannotWait)? {
+            Ok(result) => result,
+            Err(error) => Err(Refusal::NoAnswer(error.to_string().into())),
+        }
     }
 
     /// Gives the server what this process holds, or has not reported yet. With a client for threads, this is left to the
@@ -377,6 +395,30 @@ impl SharedLimiter {
         };
         if named.is_empty() { vec![(Arc::from(""), self.health())] } else { named }
     }
+}
+
+/// [`SharedLimiter::operate`] in the mode `atomic`.
+async fn operate(limiter: &AtomicLimiter, key: &str, verb: Verb) -> Result<Result<u64, Refusal>, Error> {
+    let now = limiter.peek_rule(key, 1).await?;
+    let (is_block, used) = (now.is_block(), now.limit().saturating_sub(now.remaining()));
+    Ok(match verb {
+        Verb::Inspect => Ok(0),
+        Verb::Grant(0) => Ok(0),
+        Verb::Grant(_) | Verb::Block(_) if is_block => Err(Refusal::InBlock),
+        Verb::Grant(units) => Ok(limiter.give_back(key, units).await?),
+        Verb::Block(length) => {
+            if limiter.block_for(key, length).await? {
+                Ok(0)
+            } else {
+                Err(Refusal::NoRoom)
+            }
+        }
+        Verb::Unblock if !is_block => Ok(0),
+        Verb::Reset | Verb::Unblock => {
+            limiter.forget(key).await?;
+            Ok(used)
+        }
+    })
 }
 
 #[cfg(test)]

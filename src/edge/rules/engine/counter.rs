@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::decided::Part;
 use super::held::RuleBook;
-use crate::algorithm::{Limit, LimitKind, SlidingLog};
+use crate::algorithm::{Block, Limit, LimitKind, SlidingLog};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -61,7 +61,7 @@ pub(super) struct SharedCounter {
     pub(super) whole: Arc<SharedLimiter>,
     /// Whether no rule of the domain denies a request.
     is_dry_run: bool,
-    made_of: Parameters,
+    pub(super) made_of: Parameters,
 }
 
 impl SharedCounter {
@@ -280,6 +280,11 @@ impl Counter {
 }
 
 impl Parameters {
+    /// Returns how long a denial blocks a key, if it does.
+    pub(super) const fn block(&self) -> Option<Block> {
+        self.limit.block()
+    }
+
     /// Returns the limit with the headroom: added to the limit of windows, or to the burst of other algorithms.
     fn with_headroom(&self, headroom: u64) -> Result<Limit, QuotaError> {
         self.limit.with_most(self.most.saturating_add(headroom))

@@ -104,7 +104,7 @@ impl<'r> RuleCheck<'r> {
         Some(HeldUnits { book, hash, step, is_given, is_kept: false })
     }
 
-    fn release_ended(&self, book: &RuleBook, hash: u64, when: CheckTime) {
+    pub(super) fn release_ended(&self, book: &RuleBook, hash: u64, when: CheckTime) {
         // The number is read before the store is asked, so that no denial is due to a hold that has ended.
         if book.may_hold(hash) {
             book.release_ended(hash, when.ns(), |held| {

@@ -33,6 +33,7 @@ mod holds;
 mod load_report;
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod operate;
 mod options;
 mod overrides;
 mod plain;
@@ -61,6 +62,7 @@ use self::counter::Counter;
 pub use self::error::RulesError;
 pub use self::explain::{Explained, Explanation, Reason};
 pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
+pub use self::operate::{KeyFigures, KeyReport};
 use self::options::LoadOptions;
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_rules;

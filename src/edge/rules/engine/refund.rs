@@ -145,10 +145,17 @@ fn refund_cost(check: &RuleCheck<'_>, domain: &ActiveDomain, when: CheckTime) {
     }
 }
 
-/// Refunds units of a key, whichever requests charged them: at most those in use, less those of `others`.
-pub(super) fn refund_in_use(counter: &LocalCounter, key: &str, units: u64, others: u64, when: CheckTime) {
+/// Refunds units of a key, whichever requests charged them: at most those in use, less those of `others`. Returns the number of
+/// units refunded.
+pub(super) fn refund_in_use(
+    counter: &LocalCounter,
+    key: &str,
+    units: u64,
+    others: u64,
+    when: CheckTime,
+) -> u64 {
     let in_use = counter.generation.peek(key, when, 0);
     let units = units.min(in_use.owed().saturating_sub(others));
     // A store refunds what a decision has charged. This decision stands for all of the key's charges.
-    counter.generation.store().refund(key, when, &in_use.for_cost(units).forced(), units);
+    counter.generation.store().refund(key, when, &in_use.for_cost(units).forced(), units)
 }

@@ -81,6 +81,40 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         })
     }
 
+    /// Blocks a key for this number of nanoseconds, if the words have blocks. Returns whether they have.
+    pub(in crate::store::compact) fn block_for(
+        &self,
+        word: &N,
+        hash: u64,
+        time: CheckTime,
+        block_ns: u64,
+    ) -> bool {
+        let place = self.place(hash);
+        N::BLOCKS
+            && self.retry(word, time.ns(), |at| {
+                let found = self.find(word, place, at)?;
+                let owed = match &found {
+                    FoundSlot::Here { ahead, .. } => *ahead,
+                    FoundSlot::Absent { ahead, .. } => self.debt(word, place, *ahead, at),
+                };
+                let Some(after) = word.block_for(owed, block_ns) else { return Ok(false) };
+                self.announce(word, at)?;
+                let next = place.word(at.reference.wrapping_add(after));
+                match found {
+                    FoundSlot::Here { slot, word: seen, .. } => {
+                        let slot = &self.bucket_of(place)[slot];
+                        // Ordering: as in `check`.
+                        slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
+                    }
+                    FoundSlot::Absent { slot, word: seen, ahead } => {
+                        let newcomer = PendingInsert { place, next, started: owed };
+                        self.insert(word, newcomer, (slot, seen, ahead), at)?;
+                    }
+                }
+                Ok(true)
+            })
+    }
+
     /// Whether the table can refund charges.
     ///
     /// It cannot under `Inherit`: there a new key does not look again after its insertion, so words must only grow.

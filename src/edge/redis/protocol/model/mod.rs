@@ -139,6 +139,9 @@ enum Now {
 /// Answers a question.
 pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Question) -> Reply {
     let now_us = now_us.min(LAST_US);
+    if matches!(ask, Question::Forget) {
+        return Reply { granted: held.forget(plan), now_us, limits: Default::default() };
+    }
     let mut views: Vec<View> = plan
         .parts()
         .iter()
@@ -152,7 +155,7 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
         }
     };
     match *ask {
-        Question::Peek { .. } => {}
+        Question::Peek { .. } | Question::Forget => {}
         Question::Check { cost } if cost <= left => charge(cost.min(EXACT - 1), &mut views),
         Question::Check { cost } => views.iter_mut().for_each(|view| view.block(cost)),
         Question::Force { cost } => charge(cost.min(EXACT - 1), &mut views),
@@ -233,6 +236,13 @@ impl KeyState {
                 self.make(part).state.get_or_insert_with(|| state.clone());
             }
         }
+    }
+
+    /// Removes the states of the limits. Returns their number.
+    fn forget(&mut self, plan: &Plan) -> u64 {
+        let names: Vec<StateName> = plan.parts().iter().map(Part::name).collect();
+        let limits = self.limits.iter_mut().filter(|limit| names.contains(&limit.name));
+        limits.filter_map(|limit| limit.state.take()).count() as u64
     }
 
     fn find(&self, part: &Part) -> Option<&HeldState> {
