@@ -84,6 +84,23 @@ fn verbs_act_for_all_processes() {
     }
 }
 
+/// A denied request takes a unit beyond the limit. A grant does not go into that unit.
+#[test]
+fn grant_counts_from_the_limit_if_denials_are_counted() {
+    let clock = clock();
+    let (server, _) = in_process(&clock);
+    let file = text("mode: atomic, algorithm: gcra").replace("timeout", "charging: count-denials, timeout");
+    let rules = process(server, &clock, &file);
+    run(async {
+        assert_eq!(admitted(&rules, 12).await, 10);
+        assert_eq!(used(&rules).await, Some(10));
+        assert_eq!(act(&rules, Verb::Grant(2)).await, Ok(2));
+        assert_eq!(admitted(&rules, 12).await, 2);
+        assert_eq!(act(&rules, Verb::Reset).await, Ok(10));
+        assert_eq!(admitted(&rules, 12).await, 10);
+    });
+}
+
 #[test]
 fn blocks_of_operators_hold_in_all_processes() {
     each(

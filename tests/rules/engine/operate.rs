@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate::rules::{Descriptor, KeyFigures, KeyReport, Refusal, Rules, Verb};
+use tollgate::rules::{Charging, Descriptor, KeyFigures, KeyReport, Refusal, Rules, Verb};
 
 use super::{Scene, config, left, one};
 
@@ -107,6 +107,25 @@ fn grant_gives_back_at_most_what_is_used() {
     assert_eq!(result(&scene, Verb::Grant(u64::MAX)), Ok(10));
     assert_eq!(result(&scene, Verb::Grant(u64::MAX)), Ok(0));
     assert_eq!(scene.admitted(&A, 20), 10, "never more than the limit");
+}
+
+/// A denied request takes a unit beyond the limit. A grant does not go into that unit.
+#[test]
+fn grant_counts_from_the_limit_if_denials_are_counted() {
+    for charging in [Charging::CountDenials, Charging::CountFirst] {
+        for more in ["", "algorithm: gcra", "store: keyed"] {
+            let text = one(&format!("{{ unit: day, requests_per_unit: 10, {more} }}"));
+            let scene = Scene::try_new(&text, Some(charging)).unwrap();
+            assert_eq!(scene.admitted(&A, 13), 10, "{more}");
+            assert_eq!(figures(&scene).used, 10, "{more}");
+            assert_eq!(result(&scene, Verb::Grant(0)), Ok(0));
+            assert!(scene.ask(&A).is_denied());
+            assert_eq!(result(&scene, Verb::Grant(2)), Ok(2), "{more}");
+            assert_eq!(scene.admitted(&A, 13), 2, "{charging} {more}");
+            assert_eq!(result(&scene, Verb::Reset), Ok(10), "{more}");
+            assert_eq!(scene.admitted(&A, 13), 10, "{more}");
+        }
+    }
 }
 
 #[test]

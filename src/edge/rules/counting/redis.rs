@@ -356,7 +356,8 @@ impl SharedLimiter {
     /// Does at the server what an operator wants. Returns the units that were given back.
     pub(crate) async fn operate(&self, key: &str, verb: Verb, wait: Wait) -> Result<u64, Refusal> {
         let ModeLimiter::Atomic(limiter) = &self.limiter else { return Err(Refusal::HeldByProcesses) };
-        let acted = self.asked(wait, operate(limiter, key, verb)).await;
+        let beyond = self.denials.as_ref().map(|denials| &denials.beyond);
+        let acted = self.asked(wait, operate(limiter, beyond, key, verb)).await;
         match acted.ok_or(Refusal::CannotWait)? {
             Ok(result) => result,
             Err(error) => Err(Refusal::NoAnswer(error.to_string().into())),
@@ -398,14 +399,27 @@ impl SharedLimiter {
 }
 
 /// [`SharedLimiter::operate`] in the mode `atomic`.
-async fn operate(limiter: &AtomicLimiter, key: &str, verb: Verb) -> Result<Result<u64, Refusal>, Error> {
+async fn operate(
+    limiter: &AtomicLimiter,
+    beyond: Option<&AtomicLimiter>,
+    key: &str,
+    verb: Verb,
+) -> Result<Result<u64, Refusal>, Error> {
     let now = limiter.peek_rule(key, 1).await?;
     let (is_block, used) = (now.is_block(), now.limit().saturating_sub(now.remaining()));
     Ok(match verb {
         Verb::Inspect => Ok(0),
         Verb::Grant(0) => Ok(0),
         Verb::Grant(_) | Verb::Block(_) if is_block => Err(Refusal::InBlock),
-        Verb::Grant(units) => Ok(limiter.give_back(key, units).await?),
+        Verb::Grant(units) => {
+            // A denied request has taken a unit beyond the limit, if none is left there.
+            let taken = match beyond {
+                Some(beyond) => u64::from(beyond.peek_rule(key, 1).await?.remaining() == 0),
+                None => 0,
+            };
+            let back = limiter.give_back(key, units.saturating_add(taken)).await?;
+            Ok(back.saturating_sub(taken))
+        }
         Verb::Block(length) => {
             if limiter.block_for(key, length).await? {
                 Ok(0)

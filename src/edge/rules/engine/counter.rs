@@ -255,7 +255,7 @@ impl Counter {
         let make = |headroom: u64| made_of.store(headroom, hasher);
         // One unit, with which a rule that counts denied requests detects that its limit is exceeded. A rule with blocks
         // counts no denied request.
-        let least = u64::from(charging.counts_denied() && limit.block().is_none());
+        let least = u64::from(made_of.counts_denied());
         let Some(last) = last else { return Ok(first(make(least)?, least)) };
         let before = last.generation.store();
         let same = before.with_limit_of(&made_of.with_headroom(least)?);
@@ -280,6 +280,11 @@ impl Counter {
 }
 
 impl Parameters {
+    /// Whether a denied request takes a unit beyond the limit.
+    pub(super) const fn counts_denied(&self) -> bool {
+        self.charging.counts_denied() && self.limit.block().is_none()
+    }
+
     /// Returns how long a denial blocks a key, if it does.
     pub(super) const fn block(&self) -> Option<Block> {
         self.limit.block()

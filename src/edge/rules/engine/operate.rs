@@ -242,7 +242,11 @@ fn act_here(
     match verb {
         Verb::Inspect => Ok(0),
         Verb::Grant(_) if is_block => Err(Refusal::InBlock),
-        Verb::Grant(units) => give_back(units),
+        Verb::Grant(0) => give_back(0),
+        Verb::Grant(units) => {
+            let beyond = beyond(counter, &generation.peek(key, when, 0));
+            give_back(units.saturating_add(beyond)).map(|back| back.saturating_sub(beyond))
+        }
         Verb::Block(length) => {
             Refusal::of_length(length, counter.made_of.block().ok_or(Refusal::HasNoBlock)?.longest())?;
             let is_done = generation.block_for(key, when, saturating_nanos(length));
@@ -254,7 +258,7 @@ fn act_here(
         Verb::Reset if holds && !is_block => give_back(u64::MAX),
         Verb::Reset | Verb::Unblock if holds && held > 0 => Err(Refusal::HoldsInBlock),
         Verb::Reset | Verb::Unblock => {
-            let used = used(&generation.peek(key, when, 0), is_block);
+            let used = used(counter, &generation.peek(key, when, 0), is_block);
             match generation.forget(key, when) {
                 true => Ok(used),
                 false => give_back(u64::MAX).map_err(|_| Refusal::CannotForget),
@@ -264,8 +268,13 @@ fn act_here(
 }
 
 /// Returns the used units. In a block, these are all.
-fn used(now: &Decision, is_block: bool) -> u64 {
-    if is_block { now.limit() } else { now.owed() }
+fn used(counter: &LocalCounter, now: &Decision, is_block: bool) -> u64 {
+    if is_block { now.limit() } else { now.owed() - beyond(counter, now) }
+}
+
+/// Returns the units beyond the limit that only show that a request was denied.
+fn beyond(counter: &LocalCounter, now: &Decision) -> u64 {
+    if counter.made_of.counts_denied() { now.owed().saturating_sub(counter.made_of.most) } else { 0 }
 }
 
 /// Reports on a rule after an act.
@@ -323,7 +332,7 @@ fn figures_here(check: &RuleCheck<'_>, domain: &ActiveDomain, when: CheckTime) -
         CountedBy::Local { counter, .. } => {
             let next = check.peeked(1, when)?;
             let now = counter.generation.peek(check.key.as_str(), when, 0);
-            KeyFigures::of(&next, used(&now, next.is_block()))
+            KeyFigures::of(&next, used(counter, &now, next.is_block()))
         }
         CountedBy::Book(counter) => {
             let remaining = counter.most.saturating_sub(held);
