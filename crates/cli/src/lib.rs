@@ -9,6 +9,7 @@
 //! | `algorithm`, `store` | the algorithms and the stores by name |
 //! | `replay/`, `suggest/`, `rules/` | the work of each command, and its output, as tables and as JSON |
 //! | `serve/` | the rate limit service that gateways ask, with the feature `serve` |
+//! | `ctl/` | the client of operators, with the feature `serve` |
 //! | `shell` | scripts that complete the command line, and manual pages |
 //! | `output/` | tables, charts, pages, files, progress |
 //! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
@@ -27,6 +28,8 @@
 
 mod algorithm;
 pub mod args;
+#[cfg(feature = "serve")]
+mod ctl;
 pub mod decimal;
 pub mod error;
 pub mod human;
@@ -66,6 +69,8 @@ pub fn run() -> ExitCode {
         Command::Serve(_) => serve::run(),
         #[cfg(not(feature = "serve"))]
         Command::Serve { .. } => Err(Error::left_out("the service", "serve")),
+        #[cfg(feature = "serve")]
+        Command::Ctl { command } => ctl::run(&command),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { folder } => shell::man(folder.as_deref()),
     };

@@ -1,5 +1,10 @@
 //! The command line.
 
+#[cfg(feature = "serve")]
+pub mod admin;
+#[cfg(feature = "serve")]
+#[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]
+pub mod ctl;
 pub mod descriptor;
 #[cfg(feature = "serve")]
 pub mod process;
@@ -132,6 +137,14 @@ pub enum Command {
         /// The arguments, which this program does not read.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
         line: Vec<OsString>,
+    },
+    /// Inspect and change single keys of a running service: reset, grant, block, unblock
+    #[cfg(feature = "serve")]
+    #[command(arg_required_else_help = true, after_help = self::ctl::EXAMPLES)]
+    Ctl {
+        /// What the operator wants.
+        #[command(subcommand)]
+        command: self::ctl::CtlCommand,
     },
     /// Print a script that completes commands, flags and values in a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]

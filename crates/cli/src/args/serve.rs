@@ -74,6 +74,10 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub tls: ServeTls,
 
+    /// Where operators act.
+    #[command(flatten)]
+    pub admin: super::admin::ServeAdmin,
+
     /// The bounds of requests and of connections.
     #[command(flatten)]
     pub bounds: ServeBounds,

@@ -111,6 +111,24 @@ pub enum Protocol {
     Pages,
 }
 
+/// Who a client is, as far as its connection tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Client {
+    /// A user of this machine, by number.
+    User(u32),
+    /// The DNS and URI names of a certificate.
+    Names(Vec<String>),
+}
+
+/// A service that can be told who the client of a connection is.
+pub trait ForClient: Sized {
+    /// Returns the service for the connection of this client.
+    fn for_client(self, peer: &str, client: Option<Client>) -> Self {
+        let _ = (peer, client);
+        self
+    }
+}
+
 /// A face: where it listens and how.
 #[derive(Debug)]
 pub struct Face {
@@ -152,7 +170,7 @@ impl Face {
     /// Accepts connections and serves them, until the server is closing.
     pub async fn serve<S, B>(self, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + ForClient + Clone + Send + 'static,
         S::Future: Send,
         S::Error: Into<Failure>,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -221,7 +239,7 @@ impl ConnectionContext {
     /// Serves one connection to its end.
     async fn attend<S, B>(&self, stream: Io, peer: &str, service: S, phase: watch::Receiver<ServerPhase>)
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + ForClient + Clone + Send + 'static,
         S::Future: Send,
         S::Error: Into<Failure>,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -236,7 +254,7 @@ impl ConnectionContext {
             begun = timeout(HANDSHAKE, self.begin(stream, peer)) => begun,
             () = closing => return,
         };
-        let stream = match begun {
+        let mut stream = match begun {
             Ok(Some(stream)) => stream,
             Ok(None) => return,
             Err(_) => {
@@ -245,6 +263,7 @@ impl ConnectionContext {
                 return;
             }
         };
+        let service = service.for_client(peer, stream.take_client());
         let stream = match self.protocol {
             Protocol::Pages => Io::new(Patient::new(stream, STALLED)),
             Protocol::Http | Protocol::Http2 => stream,
@@ -272,7 +291,10 @@ impl ConnectionContext {
     async fn begin(&self, mut stream: Io, peer: &str) -> Option<Io> {
         if let Some(tls) = &self.tls {
             match tls.accept(stream).await {
-                Ok(secured) => stream = Io::new(secured),
+                Ok(secured) => {
+                    let client = tls.client(&secured);
+                    stream = Io::new(secured).of_client(client);
+                }
                 Err(error) => {
                     self.stats.handshakes_failed.add();
                     self.seldom.write(Level::Debug, format_args!("TLS with {peer} failed: {error}"));

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::answer::{Answerer, Entry};
+use super::connections::ForClient;
 use super::health::Health;
 use super::json;
 
@@ -47,6 +48,8 @@ where
         Box::pin(async move { Ok(answered.await) })
     }
 }
+
+impl<F> ForClient for Handler<F> {}
 
 /// What the HTTP face needs.
 #[derive(Debug)]

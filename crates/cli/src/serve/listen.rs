@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::oneshot;
 
+use super::connections::Client;
 use crate::error::{Error, plain};
 
 /// What a connection runs over.
@@ -62,20 +63,18 @@ impl Listener {
     ///
     /// # Errors
     /// If a process listens there, if the path is another kind of file, or if the folder cannot be written.
-    pub async fn unix(path: &Path, mode: u32) -> Result<Self, Error> {
+    pub async fn unix(path: &Path, mode: u32, flag: &str) -> Result<Self, Error> {
         let cannot =
             |why: String| Error::run(format!("cannot listen on the socket {}: {why}", path.display()));
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(cannot(
-                    "the path is a file of another kind; choose another --grpc-socket".to_owned(),
-                ));
+                return Err(cannot(format!("the path is a file of another kind; choose another --{flag}")));
             }
             Ok(_) => match UnixStream::connect(path).await {
                 Ok(_) => {
-                    return Err(cannot(
-                        "another process listens there; stop it, or choose another --grpc-socket".to_owned(),
-                    ));
+                    return Err(cannot(format!(
+                        "another process listens there; stop it, or choose another --{flag}"
+                    )));
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     fs::remove_file(path).map_err(|error| cannot(plain(&error)))?;
@@ -138,7 +137,8 @@ impl Listener {
             }
             Self::Unix(socket) => {
                 let (stream, _) = socket.listener.accept().await?;
-                Ok((Io::new(stream), "a local process".to_owned()))
+                let user = stream.peer_cred().ok().map(|peer| Client::User(peer.uid()));
+                Ok((Io::new(stream).of_client(user), "a local process".to_owned()))
             }
         }
     }
@@ -172,6 +172,8 @@ pub struct Io {
     stream: Option<Box<dyn Stream>>,
     /// Gets the stream when the HTTP connection drops it.
     back: Option<oneshot::Sender<Box<dyn Stream>>>,
+    /// Who the client is, as far as the connection tells.
+    client: Option<Box<Client>>,
     /// Bytes that were read already, and are read again.
     first: Vec<u8>,
     /// How many of them were read again.
@@ -181,7 +183,18 @@ pub struct Io {
 impl Io {
     /// Creates the bytes of a stream.
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self { stream: Some(Box::new(stream)), back: None, first: Vec::new(), given: 0 }
+        Self { stream: Some(Box::new(stream)), back: None, client: None, first: Vec::new(), given: 0 }
+    }
+
+    /// Sets who the client is.
+    pub fn of_client(mut self, client: Option<Client>) -> Self {
+        self.client = client.map(Box::new);
+        self
+    }
+
+    /// Takes who the client is.
+    pub fn take_client(&mut self) -> Option<Client> {
+        self.client.take().map(|client| *client)
     }
 
     /// Sends the stream back when it is dropped.

@@ -6,7 +6,7 @@
 //! | `load`, `redis` | rules: files, folders, the built-in example; the client of the Redis server |
 //! | `xds/` | rules from a control plane |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
-//! | `grpc`, `json`, `health`, `http`, `debug/`, `metrics` | the faces |
+//! | `grpc`, `json`, `health`, `http`, `debug/`, `metrics`, `admin/` | the faces |
 //! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
@@ -19,6 +19,7 @@
 //! at SIGHUP by a thread for that. On Linux, these threads have a lower priority than those that answer. Log lines are
 //! written by one more.
 
+pub mod admin;
 pub mod answer;
 mod arguments;
 mod connections;
@@ -116,6 +117,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         traces::check(&args.process).map(drop),
         xds::prepare(args, &mut None).map(drop),
         state::check(&args.state),
+        admin::Admin::of(&args.admin).map(drop),
         files.usable(),
     ];
     // A load reports the errors of files again.

@@ -26,6 +26,7 @@ use tollgate::QuantaClock;
 use tollgate::rules::{Rules, Watcher};
 use tonic::service::Routes;
 
+use super::admin::Admin;
 use super::answer::Answerer;
 use super::arguments;
 use super::connections::{Bounds, Face, FaceContext, Protocol, ServerPhase};
@@ -189,7 +190,7 @@ impl Listeners {
             grpc.push((listener, has_tls));
         }
         if let Some(path) = &args.faces.grpc_socket {
-            let listener = Listener::unix(path, args.faces.socket_mode).await?;
+            let listener = Listener::unix(path, args.faces.socket_mode, "grpc-socket").await?;
             described.push(format!("grpc on {listener}"));
             grpc.push((listener, false));
         }
@@ -231,6 +232,7 @@ impl Service {
         let is_example = args.is_example();
         let addresses = Addresses::of(args, taken)?;
         let tls = tls(args)?;
+        let admin = Admin::of(&args.admin)?;
         // Rules register their metrics when they are loaded.
         let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
         let health = Health::new().await;
@@ -266,8 +268,11 @@ impl Service {
             grace: args.bounds.connection_grace,
         };
         let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
-        let Listeners { grpc, http, debug, metrics, described } =
+        let Listeners { grpc, http, debug, metrics, mut described } =
             Listeners::open(args, &addresses, tls.is_some()).await?;
+        if let Some(admin) = admin {
+            admin.open(&mut described).await?.start(&rules, context.clone());
+        }
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
         let state = state.map(|state| state.keep(&rules, &stats, process::give_way)).transpose()?;
         let service = Self { rules, stats, tls, health, note, traces, watcher, xds, state, phase, ended };

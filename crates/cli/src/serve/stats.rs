@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use metrics::Label;
 
+use super::admin::OperatorCounts;
 use super::answer::{AnswerCounts, Entry};
 
 /// What the server counts about its connections and its certificates.
@@ -50,6 +51,8 @@ pub struct Stats {
     pub xds: OnceLock<XdsStats>,
     /// The writes of the state, if `--state` is set.
     pub state: OnceLock<Arc<StateCounts>>,
+    /// What operators did.
+    pub operators: OperatorCounts,
 }
 
 /// What is counted about the control plane.

@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use webpki::EndEntityCert;
 
+use super::connections::Client;
 use super::listen::Io;
 use super::log;
 use super::stats::Stats;
@@ -47,6 +48,8 @@ pub struct Tls {
     files: Files,
     /// The names of clients that may call. Empty: all names.
     names: Vec<String>,
+    /// Whether the face wants to know the names of each client.
+    knows_clients: bool,
     in_force: Mutex<Arc<ServerConfig>>,
     /// What was read last, or why it could not be read.
     seen: Mutex<Result<Contents, String>>,
@@ -66,7 +69,28 @@ impl Tls {
     pub fn load(files: Files, names: Vec<String>) -> Result<Self, Error> {
         let contents = files.read().map_err(Error::run)?;
         let config = config(&files, &contents).map_err(Error::run)?;
-        Ok(Self { files, names, in_force: Mutex::new(config), seen: Mutex::new(Ok(contents)) })
+        let (in_force, seen) = (Mutex::new(config), Mutex::new(Ok(contents)));
+        Ok(Self { files, names, knows_clients: false, in_force, seen })
+    }
+
+    /// Returns this, but the face learns the names of each client.
+    pub fn knowing_clients(self) -> Self {
+        Self { knows_clients: true, ..self }
+    }
+
+    /// Whether each client needs a certificate.
+    pub const fn asks_clients(&self) -> bool {
+        self.files.client_ca.is_some()
+    }
+
+    /// Returns who the client is, if the face wants to know it.
+    pub fn client(&self, secured: &TlsStream<Io>) -> Option<Client> {
+        let [client, ..] = secured.get_ref().1.peer_certificates().filter(|_| self.knows_clients)? else {
+            return None;
+        };
+        let client = EndEntityCert::try_from(client).ok()?;
+        let names = client.valid_dns_names().chain(client.valid_uri_names());
+        Some(Client::Names(names.map(str::to_owned).collect()))
     }
 
     /// Reads the files again, and puts them in force if they changed and belong together.

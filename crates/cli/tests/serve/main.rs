@@ -1,5 +1,6 @@
 //! `tollgate serve`. Every test starts the program on free ports, asks it as gateways do, and stops it.
 
+mod admin;
 mod browser;
 mod client;
 mod connections;

@@ -28,6 +28,7 @@ use tower_service::Service;
 
 use self::frame::Call;
 use super::answer::{Answerer, Entry};
+use super::connections::ForClient;
 #[cfg(feature = "otlp")]
 use super::proto::Code as OverallCode;
 use super::proto::{
@@ -84,6 +85,8 @@ pub struct Services<C> {
     face: Arc<Face<C>>,
     others: Routes,
 }
+
+impl<C> ForClient for Services<C> {}
 
 impl<C> Clone for Services<C> {
     fn clone(&self) -> Self {

@@ -1,0 +1,169 @@
+//! The flags of the face for operators, its start, and what it knows of a connection.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+use tollgate::rules::Rules;
+use tower_service::Service;
+
+use super::answer;
+use super::who::{Operators, Who};
+use crate::args::admin::{AdminAddress, ServeAdmin};
+use crate::args::serve::Address;
+use crate::error::Error;
+use crate::serve::connections::{Bounds, Client, Face, FaceContext, ForClient, Protocol};
+use crate::serve::listen::Listener;
+use crate::serve::stats::Stats;
+use crate::serve::tls::{Files, Tls};
+
+/// The most connections and the most requests on each.
+const MOST: u32 = 64;
+
+/// Only its owner may connect to the socket, and root.
+const SOCKET_MODE: u32 = 0o600;
+
+/// How often the files of certificates are compared.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The face before it listens.
+#[derive(Debug)]
+pub struct Admin {
+    place: AdminAddress,
+    tls: Option<Arc<Tls>>,
+    token_file: Option<PathBuf>,
+}
+
+/// The face when it listens.
+#[derive(Debug)]
+pub struct Opened {
+    listener: Listener,
+    tls: Option<Arc<Tls>>,
+    operators: Operators,
+}
+
+impl Admin {
+    /// Returns the face that the flags ask for, if they do.
+    ///
+    /// # Errors
+    /// If everyone could act, or if a file cannot be used.
+    pub fn of(args: &ServeAdmin) -> Result<Option<Self>, Error> {
+        let place = match &args.admin {
+            None | Some(AdminAddress::At(Address::Off)) => return Ok(None),
+            Some(place) => place.clone(),
+        };
+        let has_tls = args.admin_cert.is_some();
+        if let AdminAddress::At(Address::At(addr)) = &place {
+            if args.admin_token_file.is_none() && args.admin_client_ca.is_none() {
+                return Err(Error::usage(format!(
+                    "--admin {addr}: everyone who reaches this address could change the counts; add --admin-token-file, or \
+                     --admin-cert, --admin-key and --admin-client-ca, or use unix:PATH"
+                )));
+            }
+            if !has_tls && !addr.ip().is_loopback() {
+                return Err(Error::usage(format!(
+                    "--admin {addr}: without TLS, the network could read the tokens; add --admin-cert and --admin-key, or use \
+                     a loopback address or unix:PATH"
+                )));
+            }
+        } else if has_tls {
+            return Err(Error::usage("--admin unix:PATH has no TLS; remove --admin-cert and --admin-key"));
+        }
+        let tls = args.admin_cert.clone().zip(args.admin_key.clone()).map(|(cert, key)| {
+            let files = Files { cert, key, client_ca: args.admin_client_ca.clone() };
+            Ok(Arc::new(Tls::load(files, Vec::new())?.knowing_clients()))
+        });
+        let token_file = args.admin_token_file.clone();
+        if let Some(file) = &token_file {
+            Operators::read(file).map_err(Error::run)?;
+        }
+        Ok(Some(Self { place, tls: tls.transpose()?, token_file }))
+    }
+
+    /// Listens. Adds what the log says of it.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub async fn open(self, described: &mut Vec<String>) -> Result<Opened, Error> {
+        let listener = match &self.place {
+            AdminAddress::Unix(path) => Listener::unix(path, SOCKET_MODE, "admin").await?,
+            AdminAddress::At(Address::At(addr)) => Listener::tcp("admin", *addr).await?,
+            AdminAddress::At(Address::Off) => return Err(Error::usage("--admin is off")),
+        };
+        let tls = if self.tls.is_some() { " with TLS" } else { "" };
+        described.push(format!("admin on {listener}{tls}"));
+        let operators = Operators {
+            users: matches!(self.place, AdminAddress::Unix(_)),
+            certificates: self.tls.as_ref().is_some_and(|tls| tls.asks_clients()),
+            token_file: self.token_file,
+        };
+        Ok(Opened { listener, tls: self.tls, operators })
+    }
+}
+
+impl Opened {
+    /// Starts the face.
+    pub fn start(self, rules: &Arc<Rules>, context: FaceContext) {
+        let (stats, tls) = (Arc::clone(&context.stats), self.tls.clone());
+        let operators = Arc::new(self.operators);
+        let shared = Arc::new((Arc::clone(rules), Arc::clone(&stats), operators));
+        let bounds = Bounds { connections: MOST, streams: MOST, ..context.bounds };
+        let context = FaceContext { bounds, ..context };
+        let face = Face { listener: self.listener, tls: self.tls, protocol: Protocol::Http, context };
+        tokio::spawn(face.serve(Connection { shared, who: Who::default() }));
+        if let Some(tls) = tls {
+            tokio::spawn(read_again(tls, stats));
+        }
+    }
+}
+
+/// Reads changed certificates. It ends with the runtime.
+async fn read_again(tls: Arc<Tls>, stats: Arc<Stats>) {
+    let mut second = interval(SECOND);
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        let (tls, stats) = (Arc::clone(&tls), Arc::clone(&stats));
+        let _ = spawn_blocking(move || tls.reload_if_changed(&stats)).await;
+    }
+}
+
+/// The service of one connection, which knows its client.
+#[derive(Clone)]
+struct Connection {
+    shared: Arc<(Arc<Rules>, Arc<Stats>, Arc<Operators>)>,
+    who: Who,
+}
+
+impl ForClient for Connection {
+    fn for_client(self, peer: &str, client: Option<Client>) -> Self {
+        Self { who: Who::of(peer, client), ..self }
+    }
+}
+
+impl Service<Request<Incoming>> for Connection {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let Self { shared, who } = self.clone();
+        Box::pin(async move {
+            let (rules, stats, operators) = &*shared;
+            Ok(answer::answer(rules, stats, operators, who, request).await)
+        })
+    }
+}
