@@ -57,7 +57,7 @@ pub use ipnet::IpNet;
 pub use self::config::{Config, ConfigError, Domain, Format, Problem, UnknownFormat};
 #[cfg(feature = "redis")]
 pub use self::counting::Server;
-pub use self::counting::{Refusal, Verb};
+pub use self::counting::{OperatorAct, Refusal};
 #[cfg(feature = "metrics")]
 pub use self::engine::publish_rules;
 pub use self::engine::{

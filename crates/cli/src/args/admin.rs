@@ -1,11 +1,8 @@
 //! The flags of the face for operators.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
-
-use super::serve::Address;
 
 /// Where operators act.
 #[derive(Args, Debug)]
@@ -17,7 +14,7 @@ pub struct ServeAdmin {
     /// A socket lets in the user of this process and root. An address needs --admin-token-file or --admin-client-ca. Each
     /// change is logged with who, what and why.
     #[arg(long, env = "TOLLGATE_ADMIN", value_name = "unix:PATH|ADDRESS")]
-    pub admin: Option<AdminAddress>,
+    pub admin: Option<String>,
 
     /// Tokens of operators: lines of NAME:TOKEN, each token 16 bytes or longer; read at each request
     #[arg(long, env = "TOLLGATE_ADMIN_TOKEN_FILE", requires = "admin", value_name = "FILE")]
@@ -34,27 +31,4 @@ pub struct ServeAdmin {
     /// Authorities of operators' certificates, as PEM; with it, each operator needs a certificate with a DNS or URI name
     #[arg(long, env = "TOLLGATE_ADMIN_CLIENT_CA", requires = "admin_cert", value_name = "FILE")]
     pub admin_client_ca: Option<PathBuf>,
-}
-
-/// Where the face for operators listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum AdminAddress {
-    /// On a Unix socket.
-    Unix(PathBuf),
-    /// At an address, or nowhere.
-    At(Address),
-}
-
-impl FromStr for AdminAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.strip_prefix("unix:") {
-            Some("") => Err("unix: needs a path, such as unix:/run/tollgate/admin".to_owned()),
-            Some(path) => Ok(Self::Unix(path.into())),
-            None => text.parse().map(Self::At).map_err(|_| {
-                format!("{text:?} is no place; expected unix:PATH, an address such as 127.0.0.1:6071, or off")
-            }),
-        }
-    }
 }

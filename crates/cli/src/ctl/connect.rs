@@ -29,13 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LONGEST: usize = 16 << 20;
 
 /// Where the service is.
-enum Place<'a> {
+enum ServicePlace<'a> {
     Unix(&'a Path),
     /// `HOST:PORT`, and whether it has TLS.
     Tcp(&'a str, bool),
 }
 
-impl<'a> Place<'a> {
+impl<'a> ServicePlace<'a> {
     fn of(text: &'a str) -> Result<Self, Error> {
         let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
         let address = rest.trim_start_matches("//").trim_end_matches('/');
@@ -56,13 +56,13 @@ impl<'a> Place<'a> {
 pub async fn ask(key: &KeyArgs, verb: &str, body: String) -> Result<(u16, Value), Error> {
     let token = key.token_file.as_deref().map(token).transpose()?;
     let asked = async {
-        match Place::of(&key.at)? {
-            Place::Unix(path) => {
+        match ServicePlace::of(&key.at)? {
+            ServicePlace::Unix(path) => {
                 let stream =
                     UnixStream::connect(path).await.map_err(|error| unreached(key, &plain(&error)))?;
                 send(key, stream, (verb, "localhost"), token, body).await
             }
-            Place::Tcp(address, has_tls) => {
+            ServicePlace::Tcp(address, has_tls) => {
                 let stream =
                     TcpStream::connect(address).await.map_err(|error| unreached(key, &plain(&error)))?;
                 let is_here = stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());

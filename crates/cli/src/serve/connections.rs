@@ -28,6 +28,7 @@ use tower_service::Service;
 use super::listen::{Io, Listener, Stream};
 use super::log::{Level, Seldom};
 use super::patient::Patient;
+use super::peer::ForPeer;
 use super::stats::Stats;
 use super::tls::Tls;
 
@@ -111,24 +112,6 @@ pub enum Protocol {
     Pages,
 }
 
-/// Who a client is, as far as its connection tells.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Client {
-    /// A user of this machine, by number.
-    User(u32),
-    /// The DNS and URI names of a certificate.
-    Names(Vec<String>),
-}
-
-/// A service that can be told who the client of a connection is.
-pub trait ForClient: Sized {
-    /// Returns the service for the connection of this client.
-    fn for_client(self, peer: &str, client: Option<Client>) -> Self {
-        let _ = (peer, client);
-        self
-    }
-}
-
 /// A face: where it listens and how.
 #[derive(Debug)]
 pub struct Face {
@@ -170,7 +153,7 @@ impl Face {
     /// Accepts connections and serves them, until the server is closing.
     pub async fn serve<S, B>(self, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + ForClient + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + ForPeer + Clone + Send + 'static,
         S::Future: Send,
         S::Error: Into<Failure>,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -239,7 +222,7 @@ impl ConnectionContext {
     /// Serves one connection to its end.
     async fn attend<S, B>(&self, stream: Io, peer: &str, service: S, phase: watch::Receiver<ServerPhase>)
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + ForClient + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + ForPeer + Clone + Send + 'static,
         S::Future: Send,
         S::Error: Into<Failure>,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -263,7 +246,7 @@ impl ConnectionContext {
                 return;
             }
         };
-        let service = service.for_client(peer, stream.take_client());
+        let service = service.for_peer(peer, stream.take_client());
         let stream = match self.protocol {
             Protocol::Pages => Io::new(Patient::new(stream, STALLED)),
             Protocol::Http | Protocol::Http2 => stream,

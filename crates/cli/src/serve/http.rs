@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::answer::{Answerer, Entry};
-use super::connections::ForClient;
 use super::health::Health;
 use super::json;
+use super::peer::ForPeer;
 
 /// How long the body of a request may take.
 const BODY: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ where
     }
 }
 
-impl<F> ForClient for Handler<F> {}
+impl<F> ForPeer for Handler<F> {}
 
 /// What the HTTP face needs.
 #[derive(Debug)]

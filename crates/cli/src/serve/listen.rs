@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::oneshot;
 
-use super::connections::Client;
+use super::peer::Peer;
 use crate::error::{Error, plain};
 
 /// What a connection runs over.
@@ -137,7 +137,7 @@ impl Listener {
             }
             Self::Unix(socket) => {
                 let (stream, _) = socket.listener.accept().await?;
-                let user = stream.peer_cred().ok().map(|peer| Client::User(peer.uid()));
+                let user = stream.peer_cred().ok().map(|peer| Peer::User(peer.uid()));
                 Ok((Io::new(stream).of_client(user), "a local process".to_owned()))
             }
         }
@@ -173,7 +173,7 @@ pub struct Io {
     /// Gets the stream when the HTTP connection drops it.
     back: Option<oneshot::Sender<Box<dyn Stream>>>,
     /// Who the client is, as far as the connection tells.
-    client: Option<Box<Client>>,
+    client: Option<Box<Peer>>,
     /// Bytes that were read already, and are read again.
     first: Vec<u8>,
     /// How many of them were read again.
@@ -187,13 +187,13 @@ impl Io {
     }
 
     /// Sets who the client is.
-    pub fn of_client(mut self, client: Option<Client>) -> Self {
+    pub fn of_client(mut self, client: Option<Peer>) -> Self {
         self.client = client.map(Box::new);
         self
     }
 
     /// Takes who the client is.
-    pub fn take_client(&mut self) -> Option<Client> {
+    pub fn take_client(&mut self) -> Option<Peer> {
         self.client.take().map(|client| *client)
     }
 

@@ -35,6 +35,7 @@ mod load;
 pub mod log;
 mod metrics;
 mod patient;
+mod peer;
 mod process;
 pub mod proto;
 mod redis;

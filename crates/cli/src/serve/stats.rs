@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use metrics::Label;
 
-use super::admin::OperatorCounts;
 use super::answer::{AnswerCounts, Entry};
 
 /// What the server counts about its connections and its certificates.
@@ -85,6 +84,30 @@ pub struct StateCounts {
     pub written_at: Count,
     /// The counters that were taken over at the start.
     pub restored: Count,
+}
+
+/// The names of what operators do, in the order of their counts.
+pub const OPERATOR_ACTS: [&str; 5] = ["inspect", "reset", "grant", "block", "unblock"];
+
+/// What operators did.
+#[derive(Debug, Default)]
+pub struct OperatorCounts {
+    /// Requests that were admitted, by name.
+    pub acts: [Count; OPERATOR_ACTS.len()],
+    /// Requests that were not admitted.
+    pub refused: Count,
+}
+
+impl OperatorCounts {
+    /// Returns all counts. Those with the same name follow each other.
+    pub fn samples(&self) -> impl Iterator<Item = Sample> {
+        let acts = OPERATOR_ACTS.iter().zip(&self.acts).map(|(act, count)| {
+            let help = "Requests of operators that were admitted, by what they do";
+            Sample::counter("tollgate_service_operator_acts_total", help, count.get()).with("act", act)
+        });
+        let help = "Requests of operators that were not admitted: no token, a wrong one, or another user";
+        acts.chain([Sample::counter("tollgate_service_operator_refused_total", help, self.refused.get())])
+    }
 }
 
 /// A number that threads change.

@@ -18,9 +18,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use webpki::EndEntityCert;
 
-use super::connections::Client;
 use super::listen::Io;
 use super::log;
+use super::peer::Peer;
 use super::stats::Stats;
 use crate::error::{Error, plain};
 
@@ -84,13 +84,13 @@ impl Tls {
     }
 
     /// Returns who the client is, if the face wants to know it.
-    pub fn client(&self, secured: &TlsStream<Io>) -> Option<Client> {
+    pub fn client(&self, secured: &TlsStream<Io>) -> Option<Peer> {
         let [client, ..] = secured.get_ref().1.peer_certificates().filter(|_| self.knows_clients)? else {
             return None;
         };
         let client = EndEntityCert::try_from(client).ok()?;
         let names = client.valid_dns_names().chain(client.valid_uri_names());
-        Some(Client::Names(names.map(str::to_owned).collect()))
+        Some(Peer::Names(names.map(str::to_owned).collect()))
     }
 
     /// Reads the files again, and puts them in force if they changed and belong together.

@@ -254,11 +254,11 @@ fn tokens_name_operators_and_change_while_it_runs() {
         assert_eq!(ask("bobbobbobbobbobbob12").await, 401);
         assert_eq!(ask("another-token-of-alice").await, 200);
         place.write("tokens", "alice:short\n");
-        assert_eq!(ask("another-token-of-alice").await, 401, "a bad file lets nobody in");
+        assert_eq!(ask("another-token-of-alice").await, 401, "a bad file admits no client");
         assert_eq!(ask("short").await, 401);
         std::fs::remove_file(place.path("tokens")).unwrap();
         assert_eq!(ask("another-token-of-alice").await, 401);
-        wait_for_stat(&server.address("debug"), "tollgate_service_operator_acts_total{verb=\"reset\"}", 2)
+        wait_for_stat(&server.address("debug"), "tollgate_service_operator_acts_total{act=\"reset\"}", 2)
             .await;
     });
     assert!(!server.log().contains(ALICE), "no token is in the log");
@@ -278,7 +278,7 @@ fn face_without_authentication_does_not_start() {
     let place = place();
     place.write("tokens", TOKENS);
     place.write("short", "alice:0123456789abcde\n");
-    place.write("none", "# nobody\n");
+    place.write("none", "# no tokens\n");
     place.write("plain", "0123456789abcdef0123\n");
     let [rules, tokens, short, none, plain] = ["limits.yaml", "tokens", "short", "none", "plain"]
         .map(|name| place.path(name).display().to_string());

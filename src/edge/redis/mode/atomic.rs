@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::dispatch::Dispatch;
 use super::forms::Guarded;
 #[cfg(feature = "rules")]
-use crate::algorithm::Block;
+use crate::algorithm::{Block, Limit};
 use crate::base::clock::{StdClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
@@ -378,7 +378,7 @@ impl AtomicLimiter {
     }
 
     /// Gives back up to `units` of a key, whichever requests charged them. Returns the number.
-    pub(crate) async fn give_back(&self, key: &str, units: u64) -> Result<u64, Error> {
+    pub(crate) async fn refund_any(&self, key: &str, units: u64) -> Result<u64, Error> {
         let (reply, _) = self.ask(key.as_bytes(), Question::Peek { cost: 0 }, None).await?;
         let question = Question::Refund { units, at_us: reply.now_us };
         self.ask(key.as_bytes(), question, None).await.map(|(reply, _)| reply.granted)
@@ -387,7 +387,7 @@ impl AtomicLimiter {
     /// Blocks a key that is not in a block, for at most the longest block of the limit. A check of one unit uses a unit or begins
     /// the block, and after that, a check of the whole burst is denied and begins it. Returns whether the key is in a block.
     pub(crate) async fn block_for(&self, key: &str, length: Duration) -> Result<bool, Error> {
-        let blocking = |limit: crate::Limit| limit.with_block(Block::of(length));
+        let blocking = |limit: Limit| limit.with_block(Block::of(length));
         let limits = self.dispatch.plan.limits().map(blocking).collect::<Result<Vec<_>, _>>();
         let Ok(plan) = limits.and_then(|limits| Plan::new(&limits)) else { return Ok(false) };
         let (plan, most) = (Arc::new(plan), self.dispatch.plan.most());

@@ -4,6 +4,7 @@
 //! a limiter in one of the modes of [`redis`](crate::redis). Both take the texts of
 //! [keys](super::matching::CounterKey).
 
+mod act;
 #[cfg(feature = "redis")]
 mod beyond;
 #[cfg(feature = "redis")]
@@ -11,18 +12,17 @@ mod redis;
 #[cfg(not(feature = "redis"))]
 #[path = "no_redis.rs"]
 mod redis;
-mod verb;
 
 use std::fmt;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+pub use self::act::{OperatorAct, Refusal};
 #[cfg(feature = "redis")]
 pub use self::redis::Server;
 pub(super) use self::redis::{DecidedWhere, Servers, SharedLimiter};
 #[cfg(feature = "redis")]
 pub(super) use self::redis::{key_digest, key_hash};
-pub use self::verb::{Refusal, Verb};
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Denies, NoCounter, Refusal, SharedDecision, Verb, Wait};
+use super::{Denies, NoCounter, OperatorAct, Refusal, SharedDecision, Wait};
 use crate::algorithm::Limit;
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
@@ -85,7 +85,7 @@ impl SharedLimiter {
         match *self {}
     }
 
-    pub(crate) async fn operate(&self, _key: &str, _verb: Verb, _wait: Wait) -> Result<u64, Refusal> {
+    pub(crate) async fn operate(&self, _key: &str, _verb: OperatorAct, _wait: Wait) -> Result<u64, Refusal> {
         match *self {}
     }
 

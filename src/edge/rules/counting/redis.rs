@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 
 use super::beyond::{DenialCounter, TWO};
-use super::{Denies, NoCounter, Refusal, SharedDecision, Verb, Wait};
+use super::{Denies, NoCounter, OperatorAct, Refusal, SharedDecision, Wait};
 use crate::algorithm::Limit;
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
@@ -354,7 +354,7 @@ impl SharedLimiter {
     }
 
     /// Does at the server what an operator wants. Returns the units that were given back.
-    pub(crate) async fn operate(&self, key: &str, verb: Verb, wait: Wait) -> Result<u64, Refusal> {
+    pub(crate) async fn operate(&self, key: &str, verb: OperatorAct, wait: Wait) -> Result<u64, Refusal> {
         let ModeLimiter::Atomic(limiter) = &self.limiter else { return Err(Refusal::HeldByProcesses) };
         let beyond = self.denials.as_ref().map(|denials| &denials.beyond);
         let acted = self.asked(wait, operate(limiter, beyond, key, verb)).await;
@@ -403,32 +403,32 @@ async fn operate(
     limiter: &AtomicLimiter,
     beyond: Option<&AtomicLimiter>,
     key: &str,
-    verb: Verb,
+    verb: OperatorAct,
 ) -> Result<Result<u64, Refusal>, Error> {
     let now = limiter.peek_rule(key, 1).await?;
     let (is_block, used) = (now.is_block(), now.limit().saturating_sub(now.remaining()));
     Ok(match verb {
-        Verb::Inspect => Ok(0),
-        Verb::Grant(0) => Ok(0),
-        Verb::Grant(_) | Verb::Block(_) if is_block => Err(Refusal::InBlock),
-        Verb::Grant(units) => {
+        OperatorAct::Inspect => Ok(0),
+        OperatorAct::Grant(0) => Ok(0),
+        OperatorAct::Grant(_) | OperatorAct::Block(_) if is_block => Err(Refusal::InBlock),
+        OperatorAct::Grant(units) => {
             // A denied request has taken a unit beyond the limit, if none is left there.
             let taken = match beyond {
                 Some(beyond) => u64::from(beyond.peek_rule(key, 1).await?.remaining() == 0),
                 None => 0,
             };
-            let back = limiter.give_back(key, units.saturating_add(taken)).await?;
+            let back = limiter.refund_any(key, units.saturating_add(taken)).await?;
             Ok(back.saturating_sub(taken))
         }
-        Verb::Block(length) => {
+        OperatorAct::Block(length) => {
             if limiter.block_for(key, length).await? {
                 Ok(0)
             } else {
                 Err(Refusal::NoRoom)
             }
         }
-        Verb::Unblock if !is_block => Ok(0),
-        Verb::Reset | Verb::Unblock => {
+        OperatorAct::Unblock if !is_block => Ok(0),
+        OperatorAct::Reset | OperatorAct::Unblock => {
             limiter.forget(key).await?;
             Ok(used)
         }

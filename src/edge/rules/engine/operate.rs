@@ -22,7 +22,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::Decision;
 use crate::base::sync::fence_after_rmw;
-use crate::edge::rules::counting::{Refusal, Verb, Wait, ready};
+use crate::edge::rules::counting::{OperatorAct, Refusal, Wait, ready};
 use crate::edge::rules::matching::Descriptor;
 use crate::limiter::At;
 
@@ -78,7 +78,7 @@ pub struct KeyFigures {
 }
 
 impl<C: Clock> Rules<C> {
-    /// Inspects or changes the keys of a request, for an operator: see [`Verb`]. Acts on each rule that applies to the
+    /// Inspects or changes the keys of a request, for an operator: see [`OperatorAct`]. Acts on each rule that applies to the
     /// descriptors, or only on the `rule` with this name or identity, and returns a report for each of them. One rule can
     /// refuse what another one does. Returns `None` if the domain does not exist.
     ///
@@ -94,7 +94,7 @@ impl<C: Clock> Rules<C> {
     ///
     /// # Examples
     /// ```
-    /// use tollgate::rules::{Descriptor, Rules, Verb};
+    /// use tollgate::rules::{Descriptor, Rules, OperatorAct};
     ///
     /// let rules = Rules::from_yaml("
     /// domain: shop
@@ -103,7 +103,7 @@ impl<C: Clock> Rules<C> {
     /// let alice = [Descriptor::new(&[("user", "alice")])];
     /// assert!(rules.check_n("shop", &alice, 1_000).is_allowed());
     ///
-    /// let reports = rules.operate("shop", &alice, None, Verb::Grant(50)).expect("the domain exists");
+    /// let reports = rules.operate("shop", &alice, None, OperatorAct::Grant(50)).expect("the domain exists");
     /// assert_eq!(reports[0].result, Ok(50));
     /// assert_eq!(reports[0].figures.map(|figures| (figures.used, figures.remaining)), Some((950, 50)));
     /// # Ok::<(), tollgate::rules::RulesError>(())
@@ -113,7 +113,7 @@ impl<C: Clock> Rules<C> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        verb: Verb,
+        verb: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
         ready(self.operate_by(domain, descriptors, (rule, verb), Wait::No, None))
     }
@@ -136,7 +136,7 @@ impl<C: Clock> Rules<C> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        verb: Verb,
+        verb: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
         self.operate_by(domain, descriptors, (rule, verb), Wait::Yes, None).await
     }
@@ -145,7 +145,7 @@ impl<C: Clock> Rules<C> {
         &self,
         name: &str,
         descriptors: &[Descriptor<'_>],
-        (rule, verb): (Option<&str>, Verb),
+        (rule, verb): (Option<&str>, OperatorAct),
         wait: Wait,
         at: Option<CheckTime>,
     ) -> Option<Vec<KeyReport>> {
@@ -194,7 +194,7 @@ impl<C: Clock> At<'_, Rules<C>> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        verb: Verb,
+        verb: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
         let at = Some(CheckTime::given(self.now));
         ready(self.limiter.operate_by(domain, descriptors, (rule, verb), Wait::No, at))
@@ -206,15 +206,15 @@ async fn act(
     check: &RuleCheck<'_>,
     decided: &Decided,
     domain: &ActiveDomain,
-    (verb, wait): (Verb, Wait),
+    (verb, wait): (OperatorAct, Wait),
     when: CheckTime,
 ) -> Result<u64, Refusal> {
     match check.counted {
-        _ if verb == Verb::Inspect => Ok(0),
+        _ if verb == OperatorAct::Inspect => Ok(0),
         _ if decided.part == Part::Replaced => Err(Refusal::Replaced),
         CountedBy::Local { counter, .. } => act_here(check, counter, domain, verb, when),
         CountedBy::Shared(SharedCounter { whole, made_of, .. }) => {
-            if let Verb::Block(length) = verb {
+            if let OperatorAct::Block(length) = verb {
                 Refusal::of_length(length, made_of.block().ok_or(Refusal::HasNoBlock)?.longest())?;
             }
             whole.operate(check.key.as_str(), verb, wait).await
@@ -229,7 +229,7 @@ fn act_here(
     check: &RuleCheck<'_>,
     counter: &LocalCounter,
     domain: &ActiveDomain,
-    verb: Verb,
+    verb: OperatorAct,
     when: CheckTime,
 ) -> Result<u64, Refusal> {
     let (key, generation) = (check.key.as_str(), &counter.generation);
@@ -240,24 +240,24 @@ fn act_here(
         false => Err(Refusal::CannotGiveBack),
     };
     match verb {
-        Verb::Inspect => Ok(0),
-        Verb::Grant(_) if is_block => Err(Refusal::InBlock),
-        Verb::Grant(0) => give_back(0),
-        Verb::Grant(units) => {
+        OperatorAct::Inspect => Ok(0),
+        OperatorAct::Grant(_) if is_block => Err(Refusal::InBlock),
+        OperatorAct::Grant(0) => give_back(0),
+        OperatorAct::Grant(units) => {
             let beyond = beyond(counter, &generation.peek(key, when, 0));
             give_back(units.saturating_add(beyond)).map(|back| back.saturating_sub(beyond))
         }
-        Verb::Block(length) => {
+        OperatorAct::Block(length) => {
             Refusal::of_length(length, counter.made_of.block().ok_or(Refusal::HasNoBlock)?.longest())?;
             let is_done = generation.block_for(key, when, saturating_nanos(length));
             if is_done { Ok(0) } else { Err(Refusal::NoRoom) }
         }
-        Verb::Unblock if counter.made_of.block().is_none() => Err(Refusal::HasNoBlock),
-        Verb::Unblock if !is_block => Ok(0),
+        OperatorAct::Unblock if counter.made_of.block().is_none() => Err(Refusal::HasNoBlock),
+        OperatorAct::Unblock if !is_block => Ok(0),
         // The end of a hold gives its units back. If they were forgotten before, it would give back those of others.
-        Verb::Reset if holds && !is_block => give_back(u64::MAX),
-        Verb::Reset | Verb::Unblock if holds && held > 0 => Err(Refusal::HoldsInBlock),
-        Verb::Reset | Verb::Unblock => {
+        OperatorAct::Reset if holds && !is_block => give_back(u64::MAX),
+        OperatorAct::Reset | OperatorAct::Unblock if holds && held > 0 => Err(Refusal::HoldsInBlock),
+        OperatorAct::Reset | OperatorAct::Unblock => {
             let used = used(counter, &generation.peek(key, when, 0), is_block);
             match generation.forget(key, when) {
                 true => Ok(used),

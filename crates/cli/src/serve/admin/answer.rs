@@ -11,15 +11,15 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tollgate::Clock;
-use tollgate::rules::{KeyReport, Rules};
+use tollgate::rules::{KeyReport, OperatorAct, Rules};
 
-use super::read::{Act, VERBS};
+use super::read::{ActRequest, Entries, LONGEST_WHY};
 use super::who::{Operators, Who};
 use super::write;
 use crate::input::row::printable;
 use crate::serve::http::{not_allowed, typed};
 use crate::serve::log::{self, Level, Seldom};
-use crate::serve::stats::{Count, Sample, Stats};
+use crate::serve::stats::{OPERATOR_ACTS, Stats};
 
 /// The longest body, in bytes.
 const LONGEST: usize = 64 << 10;
@@ -32,26 +32,6 @@ const SHOWN: usize = 200;
 
 /// Lines about requests that were not admitted: at most one in ten seconds.
 static SELDOM: std::sync::LazyLock<Seldom> = std::sync::LazyLock::new(Seldom::default);
-
-/// What operators did.
-#[derive(Debug, Default)]
-pub struct OperatorCounts {
-    acts: [Count; VERBS.len()],
-    refused: Count,
-}
-
-impl OperatorCounts {
-    /// Returns all counts. Those with the same name follow each other.
-    pub fn samples(&self) -> impl Iterator<Item = Sample> {
-        let acts = VERBS.iter().zip(&self.acts).map(|(verb, count)| {
-            let help = "Requests of operators that were admitted, by verb";
-            Sample::counter("tollgate_service_operator_acts_total", help, count.get()).with("verb", verb)
-        });
-        let help = "Requests of operators that were not admitted: no token, a wrong one, or another user";
-        let refused = Sample::counter("tollgate_service_operator_refused_total", help, self.refused.get());
-        acts.chain([refused])
-    }
-}
 
 type Answered = (StatusCode, Value);
 
@@ -68,8 +48,8 @@ pub async fn answer(
     request: Request<Incoming>,
 ) -> Response<Full<Bytes>> {
     let path = request.uri().path().strip_prefix("/v1/");
-    let Some(verb) = path.and_then(|path| VERBS.iter().position(|verb| *verb == path)) else {
-        let message = format!("the verbs are /v1/ and one of {}", VERBS.join(", "));
+    let Some(name) = path.and_then(|path| OPERATOR_ACTS.iter().position(|name| *name == path)) else {
+        let message = format!("the paths are /v1/ and one of {}", OPERATOR_ACTS.join(", "));
         return written(problem(StatusCode::NOT_FOUND, message));
     };
     if request.method() != Method::POST {
@@ -103,10 +83,18 @@ pub async fn answer(
         }
         Ok(Err(_)) => return written(problem(StatusCode::BAD_REQUEST, "the body is incomplete")),
     };
-    stats.operators.acts[verb].add();
+    stats.operators.acts[name].add();
     let rules = Arc::clone(rules);
     // In a task of its own: a client that goes away must not hide from the log what it did.
-    let act = tokio::spawn(async move { act(&*rules, VERBS[verb], &who, &body).await });
+    let act = tokio::spawn(async move {
+        let acted = act(&*rules, OPERATOR_ACTS[name], &who, &body).await;
+        match acted.line {
+            Some(line) if acted.changes => log::always(line),
+            Some(line) => log::info(line),
+            None => {}
+        }
+        acted.answer
+    });
     let failed = |_| problem(StatusCode::INTERNAL_SERVER_ERROR, "the request failed");
     written(act.await.unwrap_or_else(failed))
 }
@@ -115,53 +103,59 @@ fn written((status, body): Answered) -> Response<Full<Bytes>> {
     typed(status, "application/json", body.to_string())
 }
 
-/// Does what a body wants, and logs it.
-pub async fn act<C: Clock>(rules: &Rules<C>, verb: &str, who: &str, body: &[u8]) -> Answered {
-    let act = match Act::read(verb, body) {
-        Ok(act) => act,
-        Err(why) => return problem(StatusCode::BAD_REQUEST, why),
+/// What became of a body.
+#[derive(Debug)]
+pub struct Acted {
+    /// The status and the body of the answer.
+    pub answer: Answered,
+    /// The line for the log: who, what, why and the results. `None` for a body that is no request.
+    pub line: Option<String>,
+    /// Whether the act changes anything.
+    pub changes: bool,
+}
+
+/// Does what a body wants.
+pub async fn act<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8]) -> Acted {
+    let asked = match ActRequest::read(name, body) {
+        Ok(asked) => asked,
+        Err(why) => {
+            return Acted { answer: problem(StatusCode::BAD_REQUEST, why), line: None, changes: false };
+        }
     };
-    let entries = act.entries();
-    let descriptors = act.descriptors(&entries);
-    let reports = rules.operate_async(&act.domain, &descriptors, act.rule.as_deref(), act.verb).await;
-    let keys: Vec<String> = entries
-        .iter()
-        .map(|entries| {
-            entries.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
-        })
-        .collect();
+    let ActRequest { domain, rule, why, act, .. } = &asked;
+    let entries = asked.entries();
+    let descriptors = asked.descriptors(&entries);
+    let reports = rules.operate_async(domain, &descriptors, rule.as_deref(), *act).await;
+    let shown = |text: &str| printable(text.as_bytes(), SHOWN);
+    let pairs = |entries: &Entries<'_>| {
+        entries.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+    };
+    let keys: Vec<String> = entries.iter().map(pairs).collect();
     let line = format!(
         "operator {}: {} {} {}{}: {}; why: {}",
-        printable(who.as_bytes(), SHOWN),
-        what(&act),
-        printable(act.domain.as_bytes(), SHOWN),
-        printable(keys.join(" ").as_bytes(), SHOWN),
-        act.rule
-            .as_ref()
-            .map_or(String::new(), |rule| { format!(" (only {})", printable(rule.as_bytes(), SHOWN)) }),
+        shown(who),
+        what(*act),
+        shown(domain),
+        shown(&keys.join(" ")),
+        rule.as_ref().map_or(String::new(), |rule| format!(" (only {})", shown(rule))),
         reports.as_deref().map_or_else(|| "no such domain".to_owned(), results),
-        act.why.as_deref().map_or("-".to_owned(), |why| printable(why.as_bytes(), 1_000)),
+        why.as_deref().map_or("-".to_owned(), |why| printable(why.as_bytes(), LONGEST_WHY)),
     );
-    if act.verb.changes() {
-        log::always(line);
-    } else {
-        log::info(line);
-    }
-    match reports {
-        Some(reports) => (StatusCode::OK, write::reports(verb, &act.domain, who, &reports)),
-        None => problem(StatusCode::NOT_FOUND, format!("no rules have the domain {:?}", act.domain)),
-    }
+    let answer = match reports {
+        Some(reports) => (StatusCode::OK, write::reports(name, domain, who, &reports)),
+        None => problem(StatusCode::NOT_FOUND, format!("no rules have the domain {domain:?}")),
+    };
+    Acted { answer, line: Some(line), changes: act.changes() }
 }
 
 /// Names an act for the log.
-fn what(act: &Act) -> String {
-    use tollgate::rules::Verb;
-    match act.verb {
-        Verb::Inspect => "inspect".to_owned(),
-        Verb::Reset => "reset".to_owned(),
-        Verb::Grant(units) => format!("grant {units}"),
-        Verb::Block(length) => format!("block {length:?}"),
-        Verb::Unblock => "unblock".to_owned(),
+fn what(act: OperatorAct) -> String {
+    match act {
+        OperatorAct::Inspect => "inspect".to_owned(),
+        OperatorAct::Reset => "reset".to_owned(),
+        OperatorAct::Grant(units) => format!("grant {units}"),
+        OperatorAct::Block(length) => format!("block {length:?}"),
+        OperatorAct::Unblock => "unblock".to_owned(),
         _ => "?".to_owned(),
     }
 }

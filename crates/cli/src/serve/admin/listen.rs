@@ -1,6 +1,7 @@
 //! The flags of the face for operators, its start, and what it knows of a connection.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,11 +19,12 @@ use tower_service::Service;
 
 use super::answer;
 use super::who::{Operators, Who};
-use crate::args::admin::{AdminAddress, ServeAdmin};
+use crate::args::admin::ServeAdmin;
 use crate::args::serve::Address;
 use crate::error::Error;
-use crate::serve::connections::{Bounds, Client, Face, FaceContext, ForClient, Protocol};
+use crate::serve::connections::{Bounds, Face, FaceContext, Protocol};
 use crate::serve::listen::Listener;
+use crate::serve::peer::{ForPeer, Peer};
 use crate::serve::stats::Stats;
 use crate::serve::tls::{Files, Tls};
 
@@ -34,6 +36,26 @@ const SOCKET_MODE: u32 = 0o600;
 
 /// How often the files of certificates are compared.
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Where the face listens.
+#[derive(Debug)]
+enum AdminAddress {
+    Unix(PathBuf),
+    At(SocketAddr),
+}
+
+impl AdminAddress {
+    /// Reads the flag. `None` is nowhere.
+    fn read(text: &str) -> Result<Option<Self>, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("--admin unix: needs a path, such as unix:/run/tollgate/admin".to_owned()),
+            Some(path) => Ok(Some(Self::Unix(path.into()))),
+            None => text.parse().map(|address: Address| address.addr().map(Self::At)).map_err(|_| {
+                format!("--admin {text:?}: expected unix:PATH, an address such as 127.0.0.1:6071, or off")
+            }),
+        }
+    }
+}
 
 /// The face before it listens.
 #[derive(Debug)]
@@ -57,12 +79,10 @@ impl Admin {
     /// # Errors
     /// If everyone could act, or if a file cannot be used.
     pub fn of(args: &ServeAdmin) -> Result<Option<Self>, Error> {
-        let place = match &args.admin {
-            None | Some(AdminAddress::At(Address::Off)) => return Ok(None),
-            Some(place) => place.clone(),
-        };
+        let place = args.admin.as_deref().map(AdminAddress::read).transpose().map_err(Error::usage)?;
+        let Some(place) = place.flatten() else { return Ok(None) };
         let has_tls = args.admin_cert.is_some();
-        if let AdminAddress::At(Address::At(addr)) = &place {
+        if let AdminAddress::At(addr) = &place {
             if args.admin_token_file.is_none() && args.admin_client_ca.is_none() {
                 return Err(Error::usage(format!(
                     "--admin {addr}: everyone who reaches this address could change the counts; add --admin-token-file, or \
@@ -96,8 +116,7 @@ impl Admin {
     pub async fn open(self, described: &mut Vec<String>) -> Result<Opened, Error> {
         let listener = match &self.place {
             AdminAddress::Unix(path) => Listener::unix(path, SOCKET_MODE, "admin").await?,
-            AdminAddress::At(Address::At(addr)) => Listener::tcp("admin", *addr).await?,
-            AdminAddress::At(Address::Off) => return Err(Error::usage("--admin is off")),
+            AdminAddress::At(addr) => Listener::tcp("admin", *addr).await?,
         };
         let tls = if self.tls.is_some() { " with TLS" } else { "" };
         described.push(format!("admin on {listener}{tls}"));
@@ -119,7 +138,7 @@ impl Opened {
         let bounds = Bounds { connections: MOST, streams: MOST, ..context.bounds };
         let context = FaceContext { bounds, ..context };
         let face = Face { listener: self.listener, tls: self.tls, protocol: Protocol::Http, context };
-        tokio::spawn(face.serve(Connection { shared, who: Who::default() }));
+        tokio::spawn(face.serve(AdminConnection { shared, who: Who::default() }));
         if let Some(tls) = tls {
             tokio::spawn(read_again(tls, stats));
         }
@@ -139,18 +158,18 @@ async fn read_again(tls: Arc<Tls>, stats: Arc<Stats>) {
 
 /// The service of one connection, which knows its client.
 #[derive(Clone)]
-struct Connection {
+struct AdminConnection {
     shared: Arc<(Arc<Rules>, Arc<Stats>, Arc<Operators>)>,
     who: Who,
 }
 
-impl ForClient for Connection {
-    fn for_client(self, peer: &str, client: Option<Client>) -> Self {
+impl ForPeer for AdminConnection {
+    fn for_peer(self, peer: &str, client: Option<Peer>) -> Self {
         Self { who: Who::of(peer, client), ..self }
     }
 }
 
-impl Service<Request<Incoming>> for Connection {
+impl Service<Request<Incoming>> for AdminConnection {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;

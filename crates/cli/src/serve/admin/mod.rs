@@ -8,7 +8,7 @@
 //! | `answer` | an act to its reports: does it, logs it and counts it |
 //! | `write` | reports to JSON |
 //!
-//! A request is `POST /v1/VERB` with a body in JSON, up to 64 KiB:
+//! A request is `POST /v1/ACT` with a body in JSON, up to 64 KiB:
 //!
 //! ```text
 //! {"domain": "shop", "descriptors": [[["user", "alice"]]], "tier": null, "rule": null, "why": "ticket 4711",
@@ -22,5 +22,4 @@ pub mod read;
 mod who;
 mod write;
 
-pub use self::answer::OperatorCounts;
 pub use self::listen::{Admin, Opened};

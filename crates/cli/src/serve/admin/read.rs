@@ -1,15 +1,16 @@
 //! From the bytes of a body to what an operator wants.
 
 use serde::Deserialize;
-use tollgate::rules::{Descriptor, Verb};
+use tollgate::rules::{Descriptor, OperatorAct};
 
 use crate::serve::duration;
 
-/// The names of the verbs, in the order of their counts.
-pub const VERBS: [&str; 5] = ["inspect", "reset", "grant", "block", "unblock"];
-
 /// The longest reason.
-const LONGEST_WHY: usize = 1_000;
+pub const LONGEST_WHY: usize = 1_000;
+
+/// The most descriptors, and the most entries of each.
+const MOST_DESCRIPTORS: usize = 64;
+const MOST_ENTRIES: usize = 32;
 
 /// The body of a request.
 #[derive(Deserialize, Debug)]
@@ -27,9 +28,9 @@ struct Body {
 
 /// What an operator wants, for which keys, and why.
 #[derive(Debug)]
-pub struct Act {
+pub struct ActRequest {
     /// What.
-    pub verb: Verb,
+    pub act: OperatorAct,
     /// The domain of the keys.
     pub domain: String,
     descriptors: Vec<Vec<(String, String)>>,
@@ -43,27 +44,27 @@ pub struct Act {
 /// The texts of a descriptor, borrowed.
 pub type Entries<'a> = Vec<(&'a str, &'a str)>;
 
-impl Act {
+impl ActRequest {
     /// Reads a body.
     ///
     /// # Errors
-    /// If it is no request for this verb. The error says what is expected.
-    pub fn read(verb: &str, body: &[u8]) -> Result<Self, String> {
+    /// If it is no request for the act of this name. The error says what is expected.
+    pub fn read(name: &str, body: &[u8]) -> Result<Self, String> {
         let Body { domain, descriptors, tier, rule, why, units, length } =
             serde_json::from_slice(body).map_err(|error| format!("the body is no request: {error}"))?;
-        let wanted = match (verb, units, length) {
-            ("inspect", None, None) => Verb::Inspect,
-            ("reset", None, None) => Verb::Reset,
-            ("unblock", None, None) => Verb::Unblock,
-            ("grant", Some(units), None) => Verb::Grant(units),
-            ("block", None, Some(length)) => Verb::Block(duration::parse(&length)?),
+        let act = match (name, units, length) {
+            ("inspect", None, None) => OperatorAct::Inspect,
+            ("reset", None, None) => OperatorAct::Reset,
+            ("unblock", None, None) => OperatorAct::Unblock,
+            ("grant", Some(units), None) => OperatorAct::Grant(units),
+            ("block", None, Some(length)) => OperatorAct::Block(duration::parse(&length)?),
             ("grant", ..) => return Err("grant needs units, and nothing more".to_owned()),
             ("block", ..) => return Err("block needs for, such as \"2h\", and nothing more".to_owned()),
-            _ => return Err(format!("{verb} has neither units nor for")),
+            _ => return Err(format!("{name} has neither units nor for")),
         };
         let why = why.map(|why| why.trim().to_owned()).filter(|why| !why.is_empty());
         match &why {
-            None if wanted.changes() => return Err("why is missing: say why, for the log".to_owned()),
+            None if act.changes() => return Err("why is missing: say why, for the log".to_owned()),
             Some(why) if why.len() > LONGEST_WHY => {
                 return Err(format!("why has more than {LONGEST_WHY} bytes"));
             }
@@ -72,7 +73,12 @@ impl Act {
         if descriptors.iter().all(Vec::is_empty) {
             return Err("descriptors has no entry; expected [[[\"user\", \"alice\"]]]".to_owned());
         }
-        Ok(Self { verb: wanted, domain, descriptors, tier, rule, why })
+        if descriptors.len() > MOST_DESCRIPTORS || descriptors.iter().any(|one| one.len() > MOST_ENTRIES) {
+            return Err(format!(
+                "more than {MOST_DESCRIPTORS} descriptors, or {MOST_ENTRIES} entries in one"
+            ));
+        }
+        Ok(Self { act, domain, descriptors, tier, rule, why })
     }
 
     /// Returns the entries of each descriptor.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use http::{HeaderMap, header};
 
 use crate::error::plain;
-use crate::serve::connections::Client;
+use crate::serve::peer::Peer;
 
 /// The shortest token. Shorter ones could be guessed.
 const SHORTEST: usize = 16;
@@ -21,7 +21,7 @@ const LONGEST_FILE: u64 = 1 << 20;
 #[derive(Clone, Default, Debug)]
 pub struct Who {
     peer: String,
-    client: Option<Client>,
+    client: Option<Peer>,
     token: Option<String>,
 }
 
@@ -37,13 +37,13 @@ pub struct Operators {
 }
 
 /// A token with its name.
-struct Token {
+struct OperatorToken {
     name: String,
     text: String,
 }
 
 impl Who {
-    pub fn of(peer: &str, client: Option<Client>) -> Self {
+    pub fn of(peer: &str, client: Option<Peer>) -> Self {
         Self { peer: peer.to_owned(), client, token: None }
     }
 }
@@ -55,8 +55,8 @@ impl fmt::Display for Who {
             write!(f, "{token}, ")?;
         }
         match &self.client {
-            Some(Client::User(uid)) => write!(f, "uid {uid}"),
-            Some(Client::Names(names)) => write!(f, "{} at {}", names.join(" "), self.peer),
+            Some(Peer::User(uid)) => write!(f, "uid {uid}"),
+            Some(Peer::Names(names)) => write!(f, "{} at {}", names.join(" "), self.peer),
             None => f.write_str(&self.peer),
         }
     }
@@ -69,8 +69,8 @@ impl Operators {
     /// If they may not, or if the tokens cannot be read.
     pub fn admit(&self, mut who: Who, headers: &HeaderMap) -> Result<Who, String> {
         let is_known = match &who.client {
-            Some(Client::User(uid)) => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
-            Some(Client::Names(names)) => !names.is_empty(),
+            Some(Peer::User(uid)) => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
+            Some(Peer::Names(names)) => !names.is_empty(),
             None => false,
         };
         if self.users && !is_known {
@@ -98,7 +98,7 @@ impl Operators {
         if self.users || self.certificates || self.token_file.is_some() {
             return Ok(who);
         }
-        Err("nobody may act here".to_owned())
+        Err("this face admits no client".to_owned())
     }
 
     /// Checks a file of tokens.
@@ -109,12 +109,12 @@ impl Operators {
         Self::read_tokens(file).map(drop)
     }
 
-    fn read_tokens(file: &Path) -> Result<Vec<Token>, String> {
+    fn read_tokens(file: &Path) -> Result<Vec<OperatorToken>, String> {
         let mut text = String::new();
         File::open(file)
             .and_then(|opened| opened.take(LONGEST_FILE).read_to_string(&mut text))
             .map_err(|error| format!("cannot read the tokens in {}: {}", file.display(), plain(&error)))?;
-        let mut tokens: Vec<Token> = Vec::new();
+        let mut tokens: Vec<OperatorToken> = Vec::new();
         for (line, number) in text.lines().map(str::trim).zip(1..) {
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -132,7 +132,7 @@ impl Operators {
                     "the token is shorter than 16 bytes, or has spaces; make one with: openssl rand -hex 32",
                 ));
             }
-            tokens.push(Token { name: name.to_owned(), text: token.to_owned() });
+            tokens.push(OperatorToken { name: name.to_owned(), text: token.to_owned() });
         }
         if tokens.is_empty() {
             return Err(format!("{} has no tokens; write lines of NAME:TOKEN", file.display()));

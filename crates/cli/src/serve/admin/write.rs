@@ -6,9 +6,9 @@ use tollgate::rules::{KeyFigures, KeyReport};
 use crate::human::nanos;
 
 /// Returns the answer to an act.
-pub fn reports(verb: &str, domain: &str, who: &str, reports: &[KeyReport]) -> Value {
+pub fn reports(act: &str, domain: &str, who: &str, reports: &[KeyReport]) -> Value {
     json!({
-        "verb": verb,
+        "act": act,
         "domain": domain,
         "who": who,
         "rules": reports.iter().map(report).collect::<Vec<_>>(),

@@ -28,7 +28,7 @@ use tower_service::Service;
 
 use self::frame::Call;
 use super::answer::{Answerer, Entry};
-use super::connections::ForClient;
+use super::peer::ForPeer;
 #[cfg(feature = "otlp")]
 use super::proto::Code as OverallCode;
 use super::proto::{
@@ -86,7 +86,7 @@ pub struct Services<C> {
     others: Routes,
 }
 
-impl<C> ForClient for Services<C> {}
+impl<C> ForPeer for Services<C> {}
 
 impl<C> Clone for Services<C> {
     fn clone(&self) -> Self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// What an operator does to the keys of a request, by [`Rules::operate`](crate::rules::Rules::operate).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Verb {
+pub enum OperatorAct {
     /// Shows the state, and changes nothing.
     Inspect,
     /// Forgets the used units, and the block. Units that requests hold, and requests in progress, stay: they end as they
@@ -22,7 +22,7 @@ pub enum Verb {
     Unblock,
 }
 
-impl Verb {
+impl OperatorAct {
     /// Whether the verb changes anything.
     #[must_use]
     pub const fn changes(self) -> bool {
@@ -35,7 +35,7 @@ impl Verb {
     }
 }
 
-/// Why a rule refuses a [`Verb`]. The rule is then unchanged, unless the variant says otherwise. [`Display`](fmt::Display)
+/// Why a rule refuses a [`OperatorAct`]. The rule is then unchanged, unless the variant says otherwise. [`Display`](fmt::Display)
 /// writes the reason for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
