@@ -208,6 +208,7 @@
 //! | [`guide::rules`] | feature `rules`: limits in files that reload |
 //! | [`guide::addresses`] | feature `rules`: limits for IP ranges, and for several IPv6 prefixes of a client together |
 //! | [`guide::gateway`] | feature `rules`: limits for Envoy and other gateways, which ask `tollgate serve` |
+//! | [`guide::operators`] | feature `rules`: reset, grant, block and unblock single keys while the service runs |
 //! | [`guide::redis`] | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
 //! | [`telemetry`] | figures for operators (in the pages of `cargo doc`) |
 //! | [`guide::from_governor`], [`guide::from_pingora_limits`], [`guide::from_tower_governor`] | moving from another crate, call by call |
@@ -313,6 +314,10 @@ pub mod guide {
     }
     pub mod models {
         #![doc = include_str!("guide/models.md")]
+    }
+    pub mod operators {
+        #![cfg_attr(feature = "rules", doc = include_str!("guide/operators.md"))]
+        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
     }
     pub mod overflow {
         #![cfg_attr(feature = "std", doc = include_str!("guide/overflow.md"))]

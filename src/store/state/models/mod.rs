@@ -522,3 +522,30 @@ fn control_save_without_a_second_look_loses_a_window() {
         });
     });
 }
+
+/// An operator resets a key that owes two units, in parallel with a charge of one.
+fn reset_racing_a_charge(forget: fn(&Shared<Gcra>)) {
+    let shared = Shared::new(Gcra::new(quota(1, 10).burst(5)), 0);
+    assert!(shared.check_at(100, 2));
+    let (_, charge) = both(&shared, forget, |s| s.charge_at(100, 1));
+    let owed = shared.state.peek(&shared.algorithm, 100, 0).unwrap().owed();
+    // The charge found two units in use, so it was first and is forgotten; or none, so it stays.
+    let found = charge.owed() - 1;
+    assert_eq!(owed, if found == 0 { 1 } else { 0 }, "a reset forgets what was before it, and nothing more");
+}
+
+#[test]
+fn reset_forgets_what_was_before_it() {
+    model(|| reset_racing_a_charge(|s| assert!(s.state.forget())));
+}
+
+#[test]
+#[should_panic(expected = "a reset forgets what was before it")]
+fn control_reset_by_one_attempt_forgets_nothing() {
+    model(|| {
+        reset_racing_a_charge(|s| {
+            let seen = s.state.head.load(Ordering::Acquire);
+            let _ = s.state.head.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
+        });
+    });
+}

@@ -1,9 +1,9 @@
-//! The face for operators: who asks, for which key, and what happens to it. `tollgate ctl` speaks it.
+//! The face for operators, who inspect and change single keys. `tollgate ctl` speaks it.
 //!
 //! | file | does |
 //! |---|---|
 //! | `listen` | the flags, the start, and the client of a connection |
-//! | `who` | who asks: a user of this machine, a certificate, or a token |
+//! | `who` | the operator: a user of this machine, a certificate, or a token |
 //! | `read` | a body to an act |
 //! | `answer` | an act to its reports: does it, logs it and counts it |
 //! | `write` | reports to JSON |

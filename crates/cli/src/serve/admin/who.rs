@@ -1,4 +1,4 @@
-//! Who asks: a user of this machine, the names of a certificate, or the name of a token.
+//! The operator behind a request: a user of this machine, the names of a certificate, or the name of a token.
 
 use std::fmt;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub struct Who {
     token: Option<String>,
 }
 
-/// Who may act.
+/// The clients that the face admits.
 #[derive(Debug)]
 pub struct Operators {
     /// Whether clients are users of this machine: this process's user and root may act.
@@ -86,7 +86,7 @@ impl Operators {
             });
             let given = given.ok_or("expected authorization: Bearer TOKEN")?;
             let tokens = Self::read_tokens(file)?;
-            // All tokens are compared, so that the time tells nothing of which one is near.
+            // All tokens are compared, so that the time tells nothing about them.
             let mut name = None;
             for token in tokens {
                 if is_same(token.text.as_bytes(), given.as_bytes()) {

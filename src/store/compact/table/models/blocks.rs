@@ -6,7 +6,7 @@ use crate::algorithm::compact::ticks::{Interval, UnitRate};
 use crate::algorithm::compact::{BlockedWord, CompactState, newest_of};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
-use crate::base::sync::Ordering::{Acquire, Release};
+use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::base::sync::{Arc, both};
 use crate::store::compact::table::{Full, SlotTable};
 use crate::store::op::Operation;
@@ -111,5 +111,43 @@ fn block_stays_beside_a_new_key() {
         );
         assert!(denial.is_block() && other.is_allowed());
         assert!(shared.peek(109).is_block() && !shared.peek(110).is_block(), "the block ends at its time");
+    });
+}
+
+/// An operator blocks the key for nine seconds, in parallel with a charge.
+fn race_with_an_operator(block: fn(&Shared)) {
+    let shared = Shared::new();
+    let (_, forced) = both(&shared, block, |s| {
+        let (table, at) = (&s.table, CheckTime::from_ns(100 * SEC));
+        table.apply(&s.word, Operation::Force, table.place(X), at, 1)
+    });
+    assert_eq!(forced.charged(), 1);
+    let now = shared.peek(100);
+    assert!(now.is_block() && end(&now) >= 109 * SEC, "the block of an operator is not lost");
+}
+
+#[test]
+fn block_of_an_operator_in_a_bucket_is_not_lost() {
+    model(|| {
+        race_with_an_operator(|s| {
+            assert!(s.table.block_for(&s.word, X, CheckTime::from_ns(100 * SEC), 9 * SEC));
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "the block of an operator is not lost")]
+fn control_block_of_an_operator_by_one_attempt_is_lost() {
+    model(|| {
+        race_with_an_operator(|s| {
+            let Shared { table, word } = s;
+            let (place, moment) = (table.place(X), word.moment(100 * SEC));
+            let slot = &table.buckets[0][place.home::<WAYS>()];
+            let seen = slot.load(Acquire);
+            let ahead = SlotWord::unpack(seen).state.wrapping_sub(moment.reference) & ((1 << 40) - 1);
+            let after = word.block_for(ahead, 9 * SEC).unwrap_or(ahead);
+            let next = place.word(moment.reference.wrapping_add(after));
+            let _ = slot.compare_exchange(seen, next, AcqRel, Relaxed);
+        });
     });
 }
