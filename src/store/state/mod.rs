@@ -461,7 +461,6 @@ impl<T: Tail, D: Death> KeyState<T, D> {
     }
 
     /// Makes the state that of a key that was never seen. Returns whether that is possible: tail words keep what they hold.
-    #[cfg(feature = "std")]
     pub(crate) fn forget(&self) -> bool {
         // Ordering: AcqRel, as for a charge.
         !self.is_used() || (self.tail.words().is_empty() && self.head.swap(0, Ordering::AcqRel) != DEAD)
