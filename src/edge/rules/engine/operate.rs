@@ -113,9 +113,9 @@ impl<C: Clock> Rules<C> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        verb: OperatorAct,
+        act: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
-        ready(self.operate_by(domain, descriptors, (rule, verb), Wait::No, None))
+        ready(self.operate_by(domain, descriptors, (rule, act), Wait::No, None))
     }
 
     /// Does what [`Rules::operate`] does, and waits for the server of shared rules. There, an act changes the key for all
@@ -136,9 +136,9 @@ impl<C: Clock> Rules<C> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        verb: OperatorAct,
+        act: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
-        self.operate_by(domain, descriptors, (rule, verb), Wait::Yes, None).await
+        self.operate_by(domain, descriptors, (rule, act), Wait::Yes, None).await
     }
 
     async fn operate_by(
@@ -194,10 +194,10 @@ impl<C: Clock> At<'_, Rules<C>> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        verb: OperatorAct,
+        act: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
         let at = Some(CheckTime::given(self.now));
-        ready(self.limiter.operate_by(domain, descriptors, (rule, verb), Wait::No, at))
+        ready(self.limiter.operate_by(domain, descriptors, (rule, act), Wait::No, at))
     }
 }
 
@@ -214,8 +214,13 @@ async fn act(
         _ if decided.part == Part::Replaced => Err(Refusal::Replaced),
         CountedBy::Local { counter, .. } => act_here(check, counter, domain, verb, when),
         CountedBy::Shared(SharedCounter { whole, made_of, .. }) => {
-            if let OperatorAct::Block(length) = verb {
-                Refusal::of_length(length, made_of.block().ok_or(Refusal::HasNoBlock)?.longest())?;
+            let block = made_of.block().ok_or(Refusal::HasNoBlock);
+            match verb {
+                OperatorAct::Block(length) => Refusal::of_length(length, block?.longest())?,
+                OperatorAct::Unblock => {
+                    block?;
+                }
+                _ => {}
             }
             whole.operate(check.key.as_str(), verb, wait).await
         }
