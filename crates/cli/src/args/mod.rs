@@ -3,7 +3,6 @@
 #[cfg(feature = "serve")]
 pub mod admin;
 #[cfg(feature = "serve")]
-#[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]
 pub mod ctl;
 pub mod descriptor;
 #[cfg(feature = "serve")]
