@@ -398,9 +398,10 @@ fn another_user_is_not_admitted() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
     let at = format!("unix:{}", place.path("admin").display());
-    // The other user may not reach this program, so a copy lies beside the socket.
+    // The other user may not reach this program, so a copy lies beside the socket. Another process writes it: a file that this
+    // process has open, and with it the children of other tests, cannot be run.
     let copy = place.path("ctl");
-    std::fs::copy(env!("CARGO_BIN_EXE_tollgate"), &copy).unwrap();
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_tollgate")).arg(&copy).status().unwrap().success());
     let other = Command::new(&copy)
         .args(["ctl", "reset", "rl", "once=x", "--why", "x", "--at", &at])
         .env_clear()
