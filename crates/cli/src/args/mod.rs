@@ -8,6 +8,7 @@ pub mod descriptor;
 #[cfg(feature = "serve")]
 pub mod process;
 pub mod redis;
+pub mod resp;
 pub mod rules;
 #[cfg(feature = "serve")]
 #[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]

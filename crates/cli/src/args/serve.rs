@@ -70,6 +70,10 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub faces: ServeFaces,
 
+    /// Where Redis clients ask, and what they may do.
+    #[command(flatten)]
+    pub resp: super::resp::ServeResp,
+
     /// The certificates of the gRPC face, and those of its clients.
     #[command(flatten)]
     pub tls: ServeTls,
@@ -488,7 +492,7 @@ fn mode(text: &str) -> Result<u32, String> {
     }
 }
 
-fn some_count(text: &str) -> Result<usize, String> {
+pub fn some_count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..) => Ok(count),
         _ => Err("expected a number above 0".to_owned()),

@@ -7,7 +7,7 @@
 //! ```
 //! After GOAWAY, a client opens no new request on the connection, and all requests in flight are answered.
 
-use std::future::pending;
+use std::future::{Future, pending};
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use super::tls::Tls;
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// How long a client may take to begin: TLS, and the first bytes of HTTP.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long the server waits before it accepts again after an error, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -75,12 +75,13 @@ pub enum ServerPhase {
     Cutting,
 }
 
-fn is_closing(phase: &ServerPhase) -> bool {
+/// Whether connections are to end.
+pub fn is_closing(phase: &ServerPhase) -> bool {
     *phase >= ServerPhase::Closing
 }
 
 /// Returns how long a client may be late, as the phase is.
-fn patience(phase: &watch::Receiver<ServerPhase>) -> Duration {
+pub fn patience(phase: &watch::Receiver<ServerPhase>) -> Duration {
     if *phase.borrow() >= ServerPhase::Leaving { BRIEF } else { LINGER }
 }
 
@@ -110,6 +111,8 @@ pub enum Protocol {
     Http,
     /// The same, for pages. A client that takes no bytes for ten seconds is cut off.
     Pages,
+    /// The protocol of Redis clients.
+    Resp,
 }
 
 /// A face: where it listens and how.
@@ -150,7 +153,7 @@ struct ConnectionContext {
 }
 
 impl Face {
-    /// Accepts connections and serves them, until the server is closing.
+    /// Accepts connections and serves requests of HTTP, until the server is closing.
     pub async fn serve<S, B>(self, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<B>> + ForPeer + Clone + Send + 'static,
@@ -158,6 +161,43 @@ impl Face {
         S::Error: Into<Failure>,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Failure>,
+    {
+        self.accept(move |shared, stream, peer, phase| {
+            let service = service.clone();
+            async move { shared.attend(stream, &peer, service, phase).await }
+        })
+        .await;
+    }
+
+    /// Accepts connections, and lets `talk` serve each stream of bytes, until the server is closing. `talk` gets the name of the peer. It
+    /// ends the stream when the phase is closing, and is cut off when the phase says so.
+    pub async fn serve_streams<F>(
+        self,
+        talk: impl Fn(Io, String, watch::Receiver<ServerPhase>) -> F + Clone + Send + Sync + 'static,
+    ) where
+        F: Future<Output = ()> + Send,
+    {
+        self.accept(move |shared, stream, peer, mut phase| {
+            let talk = talk.clone();
+            async move {
+                let Some(stream) = shared.begin_in_time(stream, &peer, &phase).await else { return };
+                let talk = talk(stream, peer, phase.clone());
+                tokio::select! {
+                    biased;
+                    () = talk => {}
+                    _ = phase.wait_for(is_cutting) => shared.stats.cut.add(),
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Accepts connections and lets `attend` serve them, until the server is closing.
+    async fn accept<F>(
+        self,
+        attend: impl Fn(Arc<ConnectionContext>, Io, String, watch::Receiver<ServerPhase>) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
     {
         let Self { listener, tls, protocol, context: FaceContext { bounds, stats, mut phase, alive } } = self;
         let shared = Arc::new(ConnectionContext {
@@ -204,10 +244,10 @@ impl Face {
             };
             stats.accepted.add();
             stats.open.add();
-            let (shared, service) = (Arc::clone(&shared), service.clone());
-            let (phase, alive) = (phase.clone(), alive.clone());
+            let attended = attend(Arc::clone(&shared), stream, peer, phase.clone());
+            let (shared, alive) = (Arc::clone(&shared), alive.clone());
             tokio::spawn(async move {
-                shared.attend(stream, &peer, service, phase).await;
+                attended.await;
                 shared.stats.open.sub();
                 drop((place, alive));
             });
@@ -228,28 +268,11 @@ impl ConnectionContext {
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Failure>,
     {
-        let mut watched = phase.clone();
-        let closing = async {
-            let _ = watched.wait_for(is_closing).await;
-            sleep(patience(&watched)).await;
-        };
-        let begun = tokio::select! {
-            begun = timeout(HANDSHAKE, self.begin(stream, peer)) => begun,
-            () = closing => return,
-        };
-        let mut stream = match begun {
-            Ok(Some(stream)) => stream,
-            Ok(None) => return,
-            Err(_) => {
-                self.stats.handshakes_late.add();
-                self.seldom.write(Level::Debug, format_args!("{peer} connected and sent nothing in time"));
-                return;
-            }
-        };
+        let Some(mut stream) = self.begin_in_time(stream, peer, &phase).await else { return };
         let service = service.for_peer(peer, stream.take_client());
         let stream = match self.protocol {
             Protocol::Pages => Io::new(Patient::new(stream, STALLED)),
-            Protocol::Http | Protocol::Http2 => stream,
+            Protocol::Http | Protocol::Http2 | Protocol::Resp => stream,
         };
         let (stream, returned) = stream.and_back();
         let service = TowerToHyperService::new(service);
@@ -270,7 +293,30 @@ impl ConnectionContext {
         }
     }
 
-    /// Does what comes before HTTP. `None` if there is nothing to serve.
+    /// [`Self::begin`], with its longest time.
+    async fn begin_in_time(
+        &self,
+        stream: Io,
+        peer: &str,
+        phase: &watch::Receiver<ServerPhase>,
+    ) -> Option<Io> {
+        let mut watched = phase.clone();
+        let closing = async {
+            let _ = watched.wait_for(is_closing).await;
+            sleep(patience(&watched)).await;
+        };
+        let begun = tokio::select! {
+            begun = timeout(HANDSHAKE, self.begin(stream, peer)) => begun,
+            () = closing => return None,
+        };
+        begun.unwrap_or_else(|_| {
+            self.stats.handshakes_late.add();
+            self.seldom.write(Level::Debug, format_args!("{peer} connected and sent nothing in time"));
+            None
+        })
+    }
+
+    /// Does what comes before the protocol's own bytes. `None` if there is nothing to serve.
     async fn begin(&self, mut stream: Io, peer: &str) -> Option<Io> {
         if let Some(tls) = &self.tls {
             match tls.accept(stream).await {
@@ -284,6 +330,9 @@ impl ConnectionContext {
                     return None;
                 }
             }
+        }
+        if self.protocol == Protocol::Resp {
+            return Some(stream);
         }
         let mut first = Vec::with_capacity(PREFACE.len());
         while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
@@ -364,7 +413,7 @@ enum Ended<E> {
 
 /// Reads what the client sends after the end, until it ends too. If a stream is closed before, the system resets it, and the
 /// client may lose the last answers.
-async fn linger(mut stream: Box<dyn Stream>) {
+pub async fn linger(mut stream: impl Stream) {
     let _ = stream.shutdown().await;
     let mut ignored = [0; 512];
     while stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
@@ -391,7 +440,7 @@ fn builder(protocol: Protocol, bounds: Bounds) -> auto::Builder<TokioExecutor> {
         .keep_alive_timeout(PING_ANSWER);
     match protocol {
         Protocol::Http2 => builder.http2_only(),
-        Protocol::Http | Protocol::Pages => builder,
+        Protocol::Http | Protocol::Pages | Protocol::Resp => builder,
     }
 }
 

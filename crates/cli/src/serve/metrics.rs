@@ -78,9 +78,8 @@ impl Metrics {
             u64::from(self.state.health.is_serving()),
         );
         let go = if self.go_names { self.go_samples(&counts) } else { Vec::new() };
-        let stats = &self.state.stats;
-        let own = stats.samples().into_iter().chain(stats.operators.samples());
-        let samples = own.chain(samples_of(&counts)).chain(go).chain([serving]);
+        let samples =
+            self.state.stats.samples().into_iter().chain(samples_of(&counts)).chain(go).chain([serving]);
         samples.for_each(|sample| sample.publish());
         self.handle.run_upkeep();
         let mut page = self.handle.render();

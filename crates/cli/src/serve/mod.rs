@@ -6,7 +6,7 @@
 //! | `load`, `redis` | rules: files, folders, the built-in example; the client of the Redis server |
 //! | `xds/` | rules from a control plane |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
-//! | `grpc`, `json`, `health`, `http`, `debug/`, `metrics`, `admin/` | the faces |
+//! | `grpc`, `json`, `resp/`, `health`, `http`, `debug/`, `metrics`, `admin/` | the faces |
 //! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
@@ -14,7 +14,7 @@
 //! | `process`, `traces` | health checks of containers, systemd, metrics of the process; spans |
 //!
 //! # Threads
-//! The gRPC and HTTP faces run on one runtime with a thread for each core. The debug and metrics faces, and the reading of
+//! The gRPC, HTTP and Redis faces run on one runtime with a thread for each core. The debug and metrics faces, and the reading of
 //! certificates, have a thread of their own, so they never delay an answer. Rules are loaded by their watcher's thread, or
 //! at SIGHUP by a thread for that. On Linux, these threads have a lower priority than those that answer. Log lines are
 //! written by one more.
@@ -39,6 +39,7 @@ mod peer;
 mod process;
 pub mod proto;
 mod redis;
+pub mod resp;
 mod run;
 mod state;
 mod stats;
@@ -119,6 +120,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         xds::prepare(args, &mut None).map(drop),
         state::check(&args.state),
         admin::Admin::of(&args.admin).map(drop),
+        resp::listen::users(&args.resp).map(drop),
         files.usable(),
     ];
     // A load reports the errors of files again.

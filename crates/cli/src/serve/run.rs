@@ -40,6 +40,7 @@ use super::load::{self, NoteLoad};
 use super::log;
 use super::metrics::{self, Metrics};
 use super::process;
+use super::resp::listen::Start;
 use super::state::{StateFile, StateWriter};
 use super::stats::Stats;
 use super::tls::{Files, Tls};
@@ -133,11 +134,19 @@ impl Addresses {
             debug: args.faces.debug.addr(),
             metrics: args.faces.metrics.addr(),
         };
-        if addresses.grpc.or(addresses.http).is_none() && args.faces.grpc_socket.is_none() {
+        let is_asked = addresses.grpc.or(addresses.http).or(args.resp.resp.addr()).is_some();
+        if !is_asked && args.faces.grpc_socket.is_none() {
             return Err(Error::usage("--grpc and --http are both off, so no client could ask"));
         }
         let Self { grpc, http, debug, metrics } = addresses;
-        let all = [("--grpc", grpc), ("--http", http), ("--debug", debug), ("--metrics", metrics)];
+        let resp = args.resp.resp.addr();
+        let all = [
+            ("--grpc", grpc),
+            ("--http", http),
+            ("--debug", debug),
+            ("--metrics", metrics),
+            ("--resp", resp),
+        ];
         let all: Vec<_> = all.into_iter().filter_map(|(flag, addr)| Some((flag, addr?))).collect();
         for (at, (flag, addr)) in all.iter().enumerate() {
             if is_example && !addr.ip().is_loopback() {
@@ -273,9 +282,14 @@ impl Service {
         if let Some(admin) = admin {
             admin.open(&mut described).await?.start(&rules, context.clone());
         }
+        let resp = Start::open(args, tls.as_ref()).await?;
+        described.extend(resp.as_ref().map(Start::described));
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
         let state = state.map(|state| state.keep(&rules, &stats, process::give_way)).transpose()?;
         let service = Self { rules, stats, tls, health, note, traces, watcher, xds, state, phase, ended };
+        if let Some(resp) = resp {
+            resp.serve(args, &answerer, context.clone());
+        }
         service.answer_gateways(args, &answerer, grpc, http, context)?;
         let state = service.debug_page(&answerer);
         let metrics = metrics.zip(recorder).map(|(listener, handle)| {

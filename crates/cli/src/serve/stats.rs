@@ -52,6 +52,18 @@ pub struct Stats {
     pub state: OnceLock<Arc<StateCounts>>,
     /// What operators did.
     pub operators: OperatorCounts,
+    /// Commands of Redis clients.
+    pub resp_commands: Count,
+    /// Commands that were answered with an error.
+    pub resp_errors: Count,
+    /// Denials by quotas that Redis clients send.
+    pub resp_denied: Count,
+    /// Commands whose quota was not put in force.
+    pub resp_quotas_refused: Count,
+    /// Wrong passwords of Redis clients.
+    pub resp_wrong_passwords: Count,
+    /// Redis clients that were cut off because they did not take their answers.
+    pub resp_slow: Count,
 }
 
 /// What is counted about the control plane.
@@ -117,13 +129,12 @@ pub struct Count(AtomicU64);
 impl Count {
     /// Adds one.
     pub fn add(&self) {
-        self.0.fetch_add(1, Relaxed);
+        self.add_n(1);
     }
 
-    /// Adds this number.
-    #[cfg(feature = "otlp")]
-    pub fn add_many(&self, count: u64) {
-        self.0.fetch_add(count, Relaxed);
+    /// Adds a number.
+    pub fn add_n(&self, number: u64) {
+        self.0.fetch_add(number, Relaxed);
     }
 
     /// Subtracts this number, of those that were added.
@@ -205,12 +216,13 @@ impl Stats {
         let Self { open, accepted, too_many, accept_errors, not_http2, handshakes_failed, handshakes_late, .. } = self;
         let Self { protocol_errors, aged, cut_after_grace, cut, tls_loads, tls_errors, .. } = self;
         let Self { spans_waiting, spans_sent, spans_dropped, .. } = self;
+        let Self { resp_commands, resp_errors, resp_denied, resp_quotas_refused, resp_wrong_passwords, resp_slow, .. } = self;
         let gauge = |name, help, count: &Count| Sample::gauge(name, help, count.get());
         let counter = |name, help, count: &Count| Sample::counter(name, help, count.get());
         let xds = self.xds.get().map(XdsStats::samples).into_iter().flatten();
         let state = self.state.get().into_iter().flat_map(|state| state.samples());
         let own = [
-            gauge("tollgate_service_connections", "Open connections to the gRPC and HTTP faces", open),
+            gauge("tollgate_service_connections", "Open connections to the gRPC, HTTP and Redis faces", open),
             counter("tollgate_service_connections_total", "Accepted connections", accepted),
             counter("tollgate_service_connections_refused_total", "Connections closed at once because there were too many", too_many),
             counter("tollgate_service_accept_errors_total", "Failed accepts", accept_errors),
@@ -226,8 +238,14 @@ impl Stats {
             gauge("tollgate_service_spans_waiting", "Spans that wait to be sent", spans_waiting),
             counter("tollgate_service_spans_sent_total", "Spans that a collector took", spans_sent),
             counter("tollgate_service_spans_dropped_total", "Spans that were dropped", spans_dropped),
+            counter("tollgate_resp_commands_total", "Commands of Redis clients", resp_commands),
+            counter("tollgate_resp_errors_total", "Commands of Redis clients that were answered with an error", resp_errors),
+            counter("tollgate_resp_denied_total", "Denials by quotas that Redis clients send", resp_denied),
+            counter("tollgate_resp_quotas_refused_total", "Commands whose quota was not put in force", resp_quotas_refused),
+            counter("tollgate_resp_wrong_passwords_total", "Wrong passwords of Redis clients", resp_wrong_passwords),
+            counter("tollgate_resp_slow_total", "Redis clients cut off because they did not take their answers", resp_slow),
         ];
-        own.into_iter().chain(xds).chain(state).collect()
+        own.into_iter().chain(xds).chain(state).chain(self.operators.samples()).collect()
     }
 }
 

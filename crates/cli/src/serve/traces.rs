@@ -249,9 +249,9 @@ impl opentelemetry_sdk::trace::SpanExporter for Sender {
         let sent = sent.unwrap_or_else(|error| Err(OTelSdkError::InternalFailure(error.to_string())));
         self.stats.spans_waiting.sub_many(count);
         match &sent {
-            Ok(()) => self.stats.spans_sent.add_many(count),
+            Ok(()) => self.stats.spans_sent.add_n(count),
             Err(error) => {
-                self.stats.spans_dropped.add_many(count);
+                self.stats.spans_dropped.add_n(count);
                 self.seldom.write(Level::Warn, format_args!("{count} spans are lost: {error}"));
             }
         }

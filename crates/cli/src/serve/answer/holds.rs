@@ -10,13 +10,16 @@ use tollgate::rules::{Answer, Descriptor};
 use tonic::Status;
 
 use super::decide::is_full;
+use super::figures::Figures;
 use super::text::{self, Texts};
 use super::{Answerer, Code, Entry, RateLimitRequest};
 use crate::serve::proto::{CommitRequest, CommitResponse, ReserveRequest, ReserveResponse};
 
 /// What a call asks.
 #[derive(Copy, Clone, Debug)]
-enum Ask {
+pub(super) enum Ask {
+    /// To decide by this entry.
+    Figures(Entry),
     /// To hold units, for at most this time.
     Reserve(u64, Duration),
     /// To settle a hold for this number of units.
@@ -24,8 +27,9 @@ enum Ask {
 }
 
 /// The answer to a call.
-#[derive(Copy, Clone, Debug)]
-enum Told {
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    Figures(Figures),
     OverLimit,
     /// The units are held under this identity.
     Reserved(HoldId),
@@ -86,7 +90,8 @@ impl<C: Clock> Answerer<C> {
         Ok(CommitResponse { reservation_released: matches!(told, Told::Committed(true)) })
     }
 
-    async fn counted(
+    /// Asks and counts the answer.
+    pub(super) async fn counted(
         &self,
         mut request: RateLimitRequest,
         entry: Entry,
@@ -111,6 +116,9 @@ impl<C: Clock> Answerer<C> {
             return Err(Status::internal("a text is not UTF-8"));
         };
         let descriptors = self.descriptors(request, &pairs)?;
+        if let Ask::Figures(entry) = ask {
+            return self.figures_of(domain, &descriptors, entry, deadline).await.map(Told::Figures);
+        }
         let can_hold = self.rules.can_hold(domain, &descriptors);
         let settled = match ask {
             Ask::Commit(id, actual) if id != nothing() => self.rules.commit(domain, &descriptors, id, actual),
@@ -130,7 +138,7 @@ impl<C: Clock> Answerer<C> {
                 }
                 Ok(id.map_or(Told::OverLimit, Told::Reserved))
             }
-            Ask::Commit(..) => Ok(Told::Committed(settled)),
+            Ask::Commit(..) | Ask::Figures(_) => Ok(Told::Committed(settled)),
         }
     }
 

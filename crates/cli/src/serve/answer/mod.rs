@@ -5,6 +5,7 @@
 //! decide    asks the rules
 //! holds     asks them to hold units, and to settle them
 //! status    one status for each descriptor
+//! figures   one descriptor, in numbers
 //! extras    header fields, body and metadata, if the settings ask for them
 //! meters    counts what was answered
 //! near      keys near their limit, while somebody views them
@@ -12,6 +13,7 @@
 
 mod decide;
 mod extras;
+mod figures;
 mod holds;
 mod meters;
 mod near;
@@ -30,6 +32,7 @@ use tollgate::rules::{Descriptor, Rules, Unit};
 use tollgate::{Clock, QuantaClock};
 use tonic::Status;
 
+pub use self::figures::{Figures, Nearest};
 use self::meters::InFlightRequest;
 pub use self::meters::{AnswerCounts, BOUNDS_US, Meters};
 pub use self::near::{NearKeys, NearView};
@@ -46,22 +49,31 @@ use super::proto::{
 pub enum Entry {
     /// `ShouldRateLimit` of Envoy's service.
     ShouldRateLimit,
-    /// `CheckRateLimit` of Kuadrant's service: whether one hit would be over a limit. Counts nothing.
+    /// `CheckRateLimit` of Kuadrant's service, and `TOLLGATE.PEEK`: whether one hit would be over a limit. Counts nothing.
     Check,
     /// `Report` of Kuadrant's service: counts without a decision.
     Report,
     /// `POST /json`.
     Json,
-    /// `Reserve` of Kuadrant's service, and `POST /json/reserve`: holds units.
+    /// `Reserve` of Kuadrant's service, `POST /json/reserve` and `TOLLGATE.HOLD`: holds units.
     Reserve,
-    /// `Commit` of Kuadrant's service, and `POST /json/commit`: settles units that were held.
+    /// `Commit` of Kuadrant's service, `POST /json/commit` and `TOLLGATE.COMMIT`: settles units that were held.
     Commit,
+    /// `TOLLGATE.CHECK` of a Redis client.
+    Resp,
 }
 
 impl Entry {
     /// All methods.
-    pub const ALL: [Self; 6] =
-        [Self::ShouldRateLimit, Self::Check, Self::Report, Self::Json, Self::Reserve, Self::Commit];
+    pub const ALL: [Self; 7] = [
+        Self::ShouldRateLimit,
+        Self::Check,
+        Self::Report,
+        Self::Json,
+        Self::Reserve,
+        Self::Commit,
+        Self::Resp,
+    ];
 
     /// Returns the name of the method, for metrics.
     pub const fn name(self) -> &'static str {
@@ -72,6 +84,7 @@ impl Entry {
             Self::Json => "json",
             Self::Reserve => "Reserve",
             Self::Commit => "Commit",
+            Self::Resp => "TOLLGATE.CHECK",
         }
     }
 }

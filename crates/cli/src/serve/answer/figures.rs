@@ -1,0 +1,99 @@
+//! Answers in numbers, for clients that know nothing of the gateways' messages.
+
+use std::time::{Duration, Instant};
+
+use tollgate::Clock;
+use tollgate::redis::DecidedBy;
+use tollgate::rules::{Applied, Descriptor};
+use tonic::Status;
+
+use super::holds::{Ask, Told};
+use super::{Answerer, Code, Entry, RateLimitRequest};
+
+/// The answer to a request with one descriptor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Figures {
+    /// Whether the request is over a limit.
+    pub is_over: bool,
+    /// The limit that is the nearest. `None` if no rule limits the request, or if the rule's server is away.
+    pub limit: Option<Nearest>,
+    /// The time until the same request can be admitted. `None` if it is admitted, or never can be.
+    pub retry_after: Option<Duration>,
+}
+
+/// The limit that a request is nearest to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Nearest {
+    /// The units that a fresh key may use at once.
+    pub units: u64,
+    /// The units that are left. 0 for a request that is over the limit.
+    pub remaining: u64,
+    /// The time until all units are available again.
+    pub reset_after: Duration,
+    /// The rule's name in its file. Empty if it has none.
+    pub name: Box<str>,
+}
+
+impl<C: Clock> Answerer<C> {
+    /// Answers a request with one descriptor in figures. With [`Entry::Check`], charges nothing, and the request is over a limit if one hit
+    /// would be.
+    ///
+    /// # Errors
+    /// Those of [`Answerer::answer`], and `NOT_FOUND` if the domain has no rules.
+    pub async fn figures(
+        &self,
+        request: RateLimitRequest,
+        entry: Entry,
+        deadline: Instant,
+    ) -> Result<Figures, Status> {
+        match self.counted(request, entry, Ask::Figures(entry), deadline).await? {
+            Told::Figures(figures) => {
+                if figures.is_over {
+                    self.meters.over_limit();
+                }
+                Ok(figures)
+            }
+            _ => Err(Status::internal("the answer is one to another question")),
+        }
+    }
+
+    /// Whether the domain has rules.
+    pub fn has_domain(&self, domain: &[u8]) -> bool {
+        str::from_utf8(domain).is_ok_and(|domain| self.rules.peek(domain, &[]).has_domain())
+    }
+
+    pub(super) async fn figures_of(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        entry: Entry,
+        deadline: Instant,
+    ) -> Result<Figures, Status> {
+        let (answer, code) = self.decide(domain, descriptors, 1, entry, deadline).await?;
+        if !answer.has_domain() {
+            return Err(Status::not_found(format!("no rules have the domain {domain:?}")));
+        }
+        if answer.is_shadow_denied() {
+            self.meters.shadow_denied();
+        }
+        let (status, is_over) = (answer.status(0), code == Code::OverLimit);
+        let has_figures =
+            |limit: &Applied<'_>| !matches!(limit.decided_by(), Some(DecidedBy::Open | DecidedBy::Closed));
+        let limit = status.limit().filter(has_figures).and_then(|limit| {
+            Some(Nearest {
+                units: limit.quota(),
+                remaining: if is_over { 0 } else { limit.remaining() },
+                reset_after: limit.decision()?.reset_after(),
+                // A name that the file does not set is a path, with values of other clients.
+                name: if limit.rule().is_named { limit.rule().name.clone() } else { "".into() },
+            })
+        });
+        let retry_after = match is_over {
+            false => None,
+            true if answer.is_denied() => answer.retry_after(),
+            // A look is not denied.
+            true => status.reset_after(),
+        };
+        Ok(Figures { is_over, limit, retry_after })
+    }
+}

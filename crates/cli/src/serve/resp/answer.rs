@@ -1,0 +1,456 @@
+//! From a command to its answer. [`Session`] goes from bytes to bytes, and knows nothing of sockets.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tollgate::{Clock, Decision, QuantaClock};
+use tonic::{Code as Grpc, Status};
+
+use super::commands::{self, Known, Name};
+use super::connect;
+use super::quotas::{Asked, Quotas};
+use super::read::{Args, Limits, Reader, integer, nanos};
+use super::users::{User, Users};
+use super::write::{Replies, Shown};
+use crate::serve::answer::{Answerer, Entry, Figures, Nearest};
+use crate::serve::proto::{self, Code, CommitRequest, RateLimitDescriptor, RateLimitRequest, ReserveRequest};
+use crate::serve::stats::Stats;
+
+/// The most commands before other connections have their turn.
+pub const TURN: usize = 256;
+
+/// The bytes of answers that are sent before the next command is answered.
+pub const FULL: usize = 64 << 10;
+
+/// A second, the least period.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The name of a limit without figures is empty.
+const NO_FIGURES: i64 = -1;
+
+/// The reason why a command has no answer, with its code.
+pub type Problem = Cow<'static, str>;
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Shared<C = QuantaClock> {
+    /// Answers by the rules of the file.
+    pub answerer: Arc<Answerer<C>>,
+    /// Answers by the quotas that clients send.
+    pub quotas: Quotas<C>,
+    /// Who may send commands. `None`: everyone.
+    pub users: Option<Users>,
+    /// The bounds of a command.
+    pub limits: Limits,
+    /// The time that an answer by rules may take.
+    pub deadline: Duration,
+    /// The counts.
+    pub stats: Arc<Stats>,
+    /// The number of the last connection. Ordering: Relaxed. It publishes no other data.
+    pub last_id: AtomicU64,
+}
+
+/// What a connection does next.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Step {
+    /// Sends the answers, and reads more.
+    Read,
+    /// Sends the answers, and goes on with the commands that it has.
+    GoOn,
+    /// Sends the answers, and ends.
+    End,
+}
+
+/// A client's connection, without its socket.
+#[derive(Debug)]
+pub struct Session<C = QuantaClock> {
+    reader: Reader,
+    pub(super) peer: Peer<C>,
+}
+
+/// What is known about the client of a connection.
+#[derive(Debug)]
+pub struct Peer<C> {
+    pub(super) shared: Arc<Shared<C>>,
+    pub(super) replies: Replies,
+    /// `None` until the client has given a password.
+    pub(super) user: Option<Arc<User>>,
+    /// The number of changes of users when `user` was found.
+    changes: u64,
+    pub(super) id: u64,
+    pub(super) address: String,
+    /// `CLIENT SETNAME`, and the library's name and version.
+    pub(super) names: [Vec<u8>; 3],
+    /// Wrong passwords.
+    pub(super) failures: u32,
+}
+
+impl<C: Clock + Clone> Session<C> {
+    /// Begins a connection with this client.
+    pub fn new(shared: Arc<Shared<C>>, address: String) -> Self {
+        let id = shared.last_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        let mut peer = Peer {
+            shared,
+            replies: Replies::new(),
+            user: None,
+            changes: 0,
+            id,
+            address,
+            names: Default::default(),
+            failures: 0,
+        };
+        peer.forget_user();
+        Self { reader: Reader::default(), peer }
+    }
+
+    /// Whether the client must still give a password.
+    pub fn is_stranger(&self) -> bool {
+        self.peer.user.is_none()
+    }
+
+    /// The answers that are to be sent.
+    pub fn replies(&self) -> &[u8] {
+        self.peer.replies.bytes()
+    }
+
+    /// Notes that the answers were sent.
+    pub fn sent(&mut self) {
+        self.peer.replies.clear(FULL);
+    }
+
+    /// Answers the commands at the front of `input`, and removes them from it.
+    pub async fn answer(&mut self, input: &mut Vec<u8>) -> Step {
+        let Self { reader, peer } = self;
+        peer.find_user_again();
+        let (mut used, mut commands, mut refused) = (0, 0, 0);
+        let step = loop {
+            if commands == TURN || peer.replies.bytes().len() >= FULL {
+                break Step::GoOn;
+            }
+            let limits = match peer.user {
+                Some(_) => peer.shared.limits,
+                None => peer.shared.limits.of_stranger(),
+            };
+            match reader.read(&mut input[used..], limits) {
+                Ok(None) => break Step::Read,
+                Ok(Some(length)) => {
+                    let args = reader.args(&input[used..]);
+                    if args.len() > 0 {
+                        commands += 1;
+                        match peer.obey(args).await {
+                            Ok(true) => {}
+                            Ok(false) => break Step::End,
+                            Err(problem) => {
+                                refused += 1;
+                                peer.replies.error(problem);
+                                if peer.failures >= connect::MOST_FAILURES {
+                                    break Step::End;
+                                }
+                            }
+                        }
+                    }
+                    used += length;
+                }
+                Err(fault) => {
+                    refused += 1;
+                    peer.replies.error(format_args!("ERR Protocol error: {fault}"));
+                    peer.shared.stats.protocol_errors.add();
+                    break Step::End;
+                }
+            }
+        };
+        input.drain(..used);
+        peer.shared.stats.resp_commands.add_n(commands as u64);
+        peer.shared.stats.resp_errors.add_n(refused);
+        step
+    }
+}
+
+impl<C: Clock + Clone> Peer<C> {
+    /// Obeys a command. Returns whether the connection goes on.
+    async fn obey(&mut self, args: Args<'_>) -> Result<bool, Problem> {
+        let name = args.get(0).unwrap_or_default();
+        let Some(known) = commands::find(name) else {
+            return unknown(name);
+        };
+        if !known.takes(args.len()) {
+            return Err(wrong_number(known));
+        }
+        if known.is_limit() {
+            self.permit(known)?;
+            match known.command {
+                Name::Throttle => self.throttle(args)?,
+                Name::Gcra => self.gcra(args)?,
+                other => self.ask_rules(other, args).await?,
+            }
+            return Ok(true);
+        }
+        if self.user.is_none() && !known.is_for_strangers() {
+            return Err(NO_USER);
+        }
+        connect::obey(self, known.command, args)
+    }
+
+    fn permit(&self, known: &Known) -> Result<(), Problem> {
+        match &self.user {
+            None => Err(NO_USER),
+            Some(user) if user.may_send(known.name) => Ok(()),
+            Some(user) => {
+                let (user, name) = (&user.name, known.name);
+                Err(format!("NOPERM User {user} has no permissions to run the '{name}' command").into())
+            }
+        }
+    }
+
+    /// Makes the client one that has given no password.
+    pub(super) fn forget_user(&mut self) {
+        self.user = match &self.shared.users {
+            None => Some(Arc::new(User::anyone())),
+            Some(users) => {
+                self.changes = users.changes();
+                users.of_stranger()
+            }
+        };
+    }
+
+    /// After a change of the users, looks the client's own one up again.
+    fn find_user_again(&mut self) {
+        if let Some(users) = &self.shared.users
+            && users.changes() != self.changes
+        {
+            self.changes = users.changes();
+            self.user = match &self.user {
+                Some(user) => users.again(user),
+                None => users.of_stranger(),
+            };
+        }
+    }
+
+    /// `CL.THROTTLE key max_burst count period [quantity]`.
+    fn throttle(&mut self, args: Args<'_>) -> Result<(), Problem> {
+        if args.len() > 6 {
+            return Err("ERR wrong number of arguments for 'cl.throttle' command".into());
+        }
+        let quantity = if args.len() == 6 { whole(args, 5, "quantity", 0)? } else { 1 };
+        let period = whole(args, 4, "period", 1)?.checked_mul(SECOND_NS).ok_or(TOO_LONG)?;
+        let decision = self.charge(args, period, quantity)?;
+        self.five(&decision);
+        self.replies.seconds(retry_after(&decision));
+        self.replies.seconds(Some(decision.reset_after()));
+        Ok(())
+    }
+
+    /// `GCRA key max_burst tokens_per_period period [TOKENS n]`.
+    fn gcra(&mut self, args: Args<'_>) -> Result<(), Problem> {
+        let option = args.get(5).unwrap_or(b"tokens");
+        let is_option =
+            option.eq_ignore_ascii_case(b"tokens") || option.eq_ignore_ascii_case(b"num_requests");
+        if !is_option || !matches!(args.len(), 5 | 7) {
+            return Err(
+                "ERR syntax error; expected GCRA key max_burst tokens_per_period period [TOKENS n]".into()
+            );
+        }
+        let tokens = if args.len() == 7 { whole(args, 6, "TOKENS", 0)? } else { 1 };
+        let period = args.get(4).and_then(nanos).filter(|period| *period >= SECOND_NS);
+        let period =
+            period.ok_or("ERR period is no number of seconds, or less than 1, or more than 584 years")?;
+        let decision = self.charge(args, period, tokens)?;
+        let reset = decision.reset_after();
+        self.five(&decision);
+        self.replies.fraction(retry_after(&decision));
+        self.replies.fraction(Some(reset).filter(|reset| !reset.is_zero()));
+        Ok(())
+    }
+
+    fn charge(&self, args: Args<'_>, period_ns: u64, units: u64) -> Result<Decision, Problem> {
+        let burst = whole(args, 2, "max_burst", 0)? + 1;
+        let count = whole(args, 3, "count", 1)?;
+        let key = args.get(1).unwrap_or_default();
+        let decided = self.shared.quotas.check(Asked { burst, count, period_ns }, key, units);
+        let decision = decided.map_err(|refused| {
+            self.shared.stats.resp_quotas_refused.add();
+            Problem::from(format!("ERR {refused}"))
+        })?;
+        if decision.is_denied() {
+            self.shared.stats.resp_denied.add();
+        }
+        Ok(decision)
+    }
+
+    /// Writes the first three of the five numbers.
+    fn five(&mut self, decision: &Decision) {
+        self.replies.array(5);
+        self.replies.integer(decision.is_denied().into());
+        self.replies.count(decision.limit());
+        self.replies.count(decision.remaining());
+    }
+
+    /// The commands that rules of the file answer.
+    async fn ask_rules(&mut self, name: Name, args: Args<'_>) -> Result<(), Problem> {
+        let domain = args.get(1).unwrap_or_default();
+        if !self.user.as_ref().is_some_and(|user| user.may_ask(domain)) {
+            return Err(format!("NOPERM No permissions to ask about the domain {}", Shown(domain)).into());
+        }
+        let answerer = Arc::clone(&self.shared.answerer);
+        #[expect(clippy::disallowed_methods, reason = "the client waits in real time")]
+        let deadline = Instant::now() + self.shared.deadline;
+        let failed = |status: Status| problem_of(&status);
+        match name {
+            Name::Hold | Name::Commit if !answerer.has_domain(domain) => {
+                return Err(format!("ERR no rules have the domain {}", Shown(domain)).into());
+            }
+            Name::Hold => {
+                let reserved = answerer.reserve(Question::of(args, &[HITS, TTL], 2)?.reserve(), deadline);
+                let reserved = reserved.await.map_err(failed)?;
+                let is_over = reserved.code != Code::Ok as i32;
+                self.replies.array(2);
+                self.replies.integer(is_over.into());
+                match is_over {
+                    true => self.replies.null(),
+                    false => self.replies.bulk(reserved.reservation_id.as_bytes()),
+                }
+            }
+            Name::Commit => {
+                let actual = whole(args, 3, "actual", 0)?;
+                let reservation_id = Bytes::copy_from_slice(args.get(2).unwrap_or_default());
+                let Question { domain, descriptor, .. } = Question::of(args, &[], 4)?;
+                let descriptors = vec![descriptor];
+                let request = CommitRequest { domain, descriptors, reservation_id, actual_amount: actual };
+                let committed = answerer.commit(request, deadline).await.map_err(failed)?;
+                self.replies.integer(committed.reservation_released.into());
+            }
+            _ => {
+                let (entry, options): (_, &[_]) = match name {
+                    Name::Peek => (Entry::Check, &[]),
+                    _ => (Entry::Resp, &[HITS]),
+                };
+                let request = Question::of(args, options, 2)?.check();
+                self.figures(&answerer.figures(request, entry, deadline).await.map_err(failed)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the five numbers of an answer by rules, and the name of the nearest rule.
+    fn figures(&mut self, figures: &Figures) {
+        self.replies.array(6);
+        self.replies.integer(figures.is_over.into());
+        match &figures.limit {
+            Some(Nearest { units, remaining, reset_after, name }) => {
+                self.replies.count(*units);
+                self.replies.count(*remaining);
+                self.replies.seconds(figures.retry_after);
+                self.replies.seconds(Some(*reset_after));
+                self.replies.bulk(name.as_bytes());
+            }
+            None => {
+                self.replies.integer(NO_FIGURES);
+                self.replies.integer(NO_FIGURES);
+                self.replies.seconds(figures.retry_after);
+                self.replies.integer(NO_FIGURES);
+                self.replies.bulk(b"");
+            }
+        }
+    }
+}
+
+const NO_USER: Problem = Cow::Borrowed("NOAUTH Authentication required.");
+const TOO_LONG: &str = "ERR period is longer than 584 years";
+
+const HITS: &str = "hits";
+const TTL: &str = "ttl";
+
+/// What a command asks the rules.
+struct Question {
+    domain: Bytes,
+    descriptor: RateLimitDescriptor,
+    ttl: Option<prost_types::Duration>,
+}
+
+impl Question {
+    /// Reads the domain, the options from the text `first` on, and then pairs of a key and a value.
+    fn of(args: Args<'_>, options: &[&str], first: usize) -> Result<Self, Problem> {
+        let copied = |text: Option<&[u8]>| Bytes::copy_from_slice(text.unwrap_or_default());
+        let mut question =
+            Self { domain: copied(args.get(1)), descriptor: RateLimitDescriptor::default(), ttl: None };
+        let mut pairs = args.from(first);
+        while let Some(option) = options
+            .iter()
+            .find(|option| pairs.get(0).is_some_and(|text| option.as_bytes().eq_ignore_ascii_case(text)))
+        {
+            if *option == HITS {
+                question.descriptor.hits_addend = Some(whole(pairs, 1, "HITS", 0)?);
+            } else {
+                question.ttl = Some(life(pairs.get(1).unwrap_or_default())?);
+            }
+            pairs = pairs.from(2);
+        }
+        if pairs.len() == 0 || pairs.len() % 2 == 1 {
+            return Err("ERR expected pairs of a key and a value after the domain and the options".into());
+        }
+        let entries = (0..pairs.len())
+            .step_by(2)
+            .map(|at| proto::Entry { key: copied(pairs.get(at)), value: copied(pairs.get(at + 1)) });
+        question.descriptor.entries = entries.collect();
+        Ok(question)
+    }
+
+    fn check(self) -> RateLimitRequest {
+        RateLimitRequest { domain: self.domain, descriptors: vec![self.descriptor], hits_addend: 0 }
+    }
+
+    fn reserve(mut self) -> ReserveRequest {
+        let amount = self.descriptor.hits_addend.take().unwrap_or(1);
+        ReserveRequest { domain: self.domain, descriptors: vec![self.descriptor], amount, ttl: self.ttl }
+    }
+}
+
+fn life(text: &[u8]) -> Result<prost_types::Duration, Problem> {
+    let wrong = || Problem::Borrowed("ERR TTL is no number of seconds");
+    prost_types::Duration::try_from(Duration::from_nanos(nanos(text).ok_or_else(wrong)?)).map_err(|_| wrong())
+}
+
+/// Returns a whole number that a command contains.
+fn whole(args: Args<'_>, index: usize, what: &str, least: u64) -> Result<u64, Problem> {
+    let text = args.get(index).unwrap_or_default();
+    let number = integer(text).and_then(|number| u64::try_from(number).ok());
+    number.filter(|number| *number >= least).ok_or_else(|| wrong_whole(text, what, least))
+}
+
+#[cold]
+fn wrong_whole(text: &[u8], what: &str, least: u64) -> Problem {
+    format!("ERR {what} is {}; expected a whole number of {least} or more, below 2^63", Shown(text)).into()
+}
+
+#[cold]
+fn wrong_number(known: &Known) -> Problem {
+    format!("ERR wrong number of arguments for '{}' command", known.name).into()
+}
+
+/// Answers a name that is no command. A page in a browser can send requests to this port, and a line of its body could be a command, so a
+/// request of HTTP ends the connection.
+#[cold]
+fn unknown(name: &[u8]) -> Result<bool, Problem> {
+    if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+        return Ok(false);
+    }
+    let name = Shown(name);
+    Err(format!(
+        "ERR unknown command {name}; COMMAND LIST shows those of Tollgate, which keeps limits and no data"
+    )
+    .into())
+}
+
+fn retry_after(decision: &Decision) -> Option<Duration> {
+    if decision.is_denied() { decision.retry_after() } else { None }
+}
+
+#[cold]
+fn problem_of(status: &Status) -> Problem {
+    let code = if status.code() == Grpc::Unavailable { "UNAVAILABLE" } else { "ERR" };
+    format!("{code} {}", status.message()).into()
+}

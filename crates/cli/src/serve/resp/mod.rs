@@ -1,0 +1,25 @@
+//! `--resp`: the face for Redis clients, with which programs in every language have a limiter.
+//!
+//! | file | does |
+//! |---|---|
+//! | `listen` | the start, and a connection from its first byte to its last |
+//! | `read` | bytes to commands |
+//! | `answer` | a command to its answer: limits of the client, and rules of the file |
+//! | `connect` | the commands about the connection itself, which client libraries send |
+//! | `commands` | the list of commands |
+//! | `quotas`, `users` | the limits that clients send; who may send which command |
+//! | `write` | answers to bytes, in both versions of the protocol |
+//!
+//! # Work and memory of a client
+//! The answers to all commands of one read are sent with one write, and nothing more is read until the client has taken them. So a
+//! connection holds at most one command that is not complete, [`FULL`](answer::FULL) bytes of answers, and one answer more. After
+//! [`TURN`](answer::TURN) commands, other connections have their turn.
+
+pub mod answer;
+mod commands;
+mod connect;
+pub mod listen;
+pub mod quotas;
+mod read;
+pub mod users;
+mod write;
