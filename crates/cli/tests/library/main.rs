@@ -21,6 +21,8 @@ mod input;
 mod json;
 #[cfg(feature = "serve")]
 mod messages;
+#[cfg(feature = "serve")]
+mod resp;
 mod synthetic;
 #[cfg(feature = "serve")]
 mod variables;

@@ -17,7 +17,8 @@ pub struct Figures {
     pub is_over: bool,
     /// The limit that is the nearest. `None` if no rule limits the request, or if the rule's server is away.
     pub limit: Option<Nearest>,
-    /// The time until the same request can be admitted. `None` if it is admitted, or never can be.
+    /// The time until the same request can be admitted. `None` if it is admitted, or never can be. After a look, the time until the limit
+    /// has room, or for some algorithms all of its room.
     pub retry_after: Option<Duration>,
 }
 
@@ -26,7 +27,7 @@ pub struct Figures {
 pub struct Nearest {
     /// The units that a fresh key may use at once.
     pub units: u64,
-    /// The units that are left. 0 for a request that is over the limit.
+    /// The units that are left. 0 if this limit denied the request.
     pub remaining: u64,
     /// The time until all units are available again.
     pub reset_after: Duration,
@@ -76,14 +77,19 @@ impl<C: Clock> Answerer<C> {
         if answer.is_shadow_denied() {
             self.meters.shadow_denied();
         }
-        let (status, is_over) = (answer.status(0), code == Code::OverLimit);
+        let is_over = code == Code::OverLimit;
+        let mut status = answer.status(0);
+        if status.limit().is_some_and(|limit| !limit.rule().headers) {
+            status = answer.status_shown(0);
+        }
         let has_figures =
             |limit: &Applied<'_>| !matches!(limit.decided_by(), Some(DecidedBy::Open | DecidedBy::Closed));
         let limit = status.limit().filter(has_figures).and_then(|limit| {
+            let decision = limit.decision()?;
             Some(Nearest {
                 units: limit.quota(),
-                remaining: if is_over { 0 } else { limit.remaining() },
-                reset_after: limit.decision()?.reset_after(),
+                remaining: if decision.is_denied() { 0 } else { limit.remaining() },
+                reset_after: decision.reset_after(),
                 // A name that the file does not set is a path, with values of other clients.
                 name: if limit.rule().is_named { limit.rule().name.clone() } else { "".into() },
             })
@@ -91,7 +97,7 @@ impl<C: Clock> Answerer<C> {
         let retry_after = match is_over {
             false => None,
             true if answer.is_denied() => answer.retry_after(),
-            // A look is not denied.
+            // A look is not denied, and does not know when the next unit is back.
             true => status.reset_after(),
         };
         Ok(Figures { is_over, limit, retry_after })

@@ -23,3 +23,5 @@ pub mod quotas;
 mod read;
 pub mod users;
 mod write;
+
+pub use self::read::Limits;

@@ -10,7 +10,7 @@ fn answerer(case: &Case) -> Service {
     let clock = ManualClock::new(Timestamp::from_secs(START));
     let config = Config::from_yaml("alike.yaml", &case.text("")).unwrap();
     let rules = Rules::builder().clock(clock.clone()).load([config]).unwrap();
-    Service { answerer: Answerer::new(Arc::new(rules), Settings::default()), clock }
+    Service { answerer: Answerer::new(Arc::new(rules), Settings::default()), clock, twin: None }
 }
 
 /// Plays a case, and moves the service's clock to the time of each request.

@@ -30,7 +30,7 @@ fn check_counts_nothing_and_refuses_a_full_limit() {
     assert_eq!(code(&service, Entry::Check, 0, &["q", "none"]), ok);
     assert_eq!(code(&service, Entry::Report, 2, &["q"]), ok);
     assert_eq!(code(&service, Entry::Check, 0, &["q", "none"]), over);
-    assert_eq!(service.answerer.meters().read().entries, [0, 14, 3, 0, 0, 0]);
+    assert_eq!(service.answerer.meters().read().entries, [0, 14, 3, 0, 0, 0, 0]);
 }
 
 #[test]

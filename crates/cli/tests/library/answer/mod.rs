@@ -6,6 +6,7 @@ mod extras;
 mod holds;
 mod kuadrant;
 mod request;
+mod resp;
 mod shared;
 mod statuses;
 
@@ -29,6 +30,8 @@ const NOW: Timestamp = Timestamp::from_secs(1_789_999_982);
 struct Service {
     answerer: Answerer<ManualClock>,
     clock: ManualClock,
+    /// The same rules, which Redis clients ask the same.
+    twin: Option<resp::Twin>,
 }
 
 /// Starts a service with rules of the domain `rl`. `rules` is the list of descriptors in YAML.
@@ -45,9 +48,10 @@ fn service_with(rules: &str, settings: Settings, build: impl Fn(RulesBuilder) ->
     let clock = ManualClock::new(NOW);
     let config = Config::from_yaml("rules", &format!("domain: rl\n{rules}")).unwrap();
     // The default of the service.
-    let builder = Rules::builder().default_charging(Charging::CountDenials);
-    let rules = build(builder).clock(clock.clone()).load([config]).unwrap();
-    Service { answerer: Answerer::new(Arc::new(rules), settings), clock }
+    let builder = || build(Rules::builder().default_charging(Charging::CountDenials)).clock(clock.clone());
+    let rules = builder().load([config.clone()]).unwrap();
+    let twin = Some(resp::Twin::new(builder().load([config]).unwrap(), clock.clone(), settings.clone()));
+    Service { answerer: Answerer::new(Arc::new(rules), settings), clock, twin }
 }
 
 impl Service {
@@ -55,7 +59,11 @@ impl Service {
         #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
         let deadline = Instant::now() + Duration::from_secs(60);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(self.answerer.answer(request, entry, deadline))
+        let answer = runtime.block_on(self.answerer.answer(request.clone(), entry, deadline));
+        if let Some(twin) = &self.twin {
+            runtime.block_on(twin.asked(request, entry, &answer));
+        }
+        answer
     }
 
     fn ask(&self, descriptors: impl IntoIterator<Item = RateLimitDescriptor>) -> RateLimitResponse {

@@ -38,7 +38,8 @@ fn request_before_the_first_load_is_unavailable() {
     let clock = ManualClock::new(NOW);
     let rules = Rules::builder().start_without_rules(true).clock(clock.clone()).read([&path]).unwrap();
     let rules = Arc::new(rules);
-    let service = Service { answerer: Answerer::new(Arc::clone(&rules), Settings::default()), clock };
+    let service =
+        Service { answerer: Answerer::new(Arc::clone(&rules), Settings::default()), clock, twin: None };
     let ask = || service.call(request([of([("foo", "a")])]), Entry::ShouldRateLimit);
     let status = ask().unwrap_err();
     assert_eq!((status.code(), status.message()), (tonic::Code::Unavailable, "no rules are loaded yet"));

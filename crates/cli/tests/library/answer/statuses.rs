@@ -217,7 +217,8 @@ fn answer_comes_from_one_load_of_the_rules() {
     let config = |limit| Config::from_yaml("rules", &text(limit)).unwrap();
     let clock = ManualClock::new(NOW);
     let rules = Arc::new(Rules::builder().clock(clock.clone()).load([config(1_000_000)]).unwrap());
-    let service = Service { answerer: Answerer::new(Arc::clone(&rules), Settings::default()), clock };
+    let service =
+        Service { answerer: Answerer::new(Arc::clone(&rules), Settings::default()), clock, twin: None };
     std::thread::scope(|scope| {
         let loads = scope.spawn(|| {
             for limit in 1_000_001..1_000_060 {

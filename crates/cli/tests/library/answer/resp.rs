@@ -1,0 +1,68 @@
+//! Redis clients get the answers of these tests, too: each request with one descriptor is sent as a command to the same rules.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::resp::{Face, command};
+
+pub(super) struct Twin(Face);
+
+impl Twin {
+    pub(super) fn new(rules: Rules<ManualClock>, clock: ManualClock, settings: Settings) -> Self {
+        Self(Face::new(rules, clock, settings))
+    }
+
+    /// Asks the same. Compares the answers, if a command can ask it.
+    pub(super) async fn asked(
+        &self,
+        request: RateLimitRequest,
+        entry: Entry,
+        expected: &Result<RateLimitResponse, Status>,
+    ) {
+        let texts = match (&request.descriptors[..], entry) {
+            ([descriptor], Entry::ShouldRateLimit) => texts(&request, descriptor),
+            _ => None,
+        };
+        let Some(texts) = texts else {
+            #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let _ = self.0.shared.answerer.answer(request, entry, deadline).await;
+            return;
+        };
+        let (replies, _) = self.0.connect().ask(&command(&texts)).await;
+        let told = String::from_utf8_lossy(&replies);
+        let Ok(expected) = expected else {
+            assert!(told.starts_with('-'), "{told}");
+            return;
+        };
+        if told.starts_with("-ERR no rules have the domain") {
+            // A gateway has no rules for some of its domains. A client that names one in a command is wrong.
+            assert!(expected.statuses[0].current_limit.is_none(), "{expected:?}");
+            return;
+        }
+        let lines: Vec<&str> = told.split("\r\n").collect();
+        let is_over = expected.overall_code == Code::OverLimit as i32;
+        assert_eq!(lines[1], if is_over { ":1" } else { ":0" }, "{told} {expected:?}");
+        if let Some(limit) = &expected.statuses[0].current_limit {
+            assert_eq!(lines[3], format!(":{}", expected.statuses[0].limit_remaining), "{told} {expected:?}");
+            assert_eq!(lines[7], limit.name, "{told} {expected:?}");
+        }
+    }
+}
+
+/// Returns the command that asks the same.
+fn texts(request: &RateLimitRequest, descriptor: &RateLimitDescriptor) -> Option<Vec<Bytes>> {
+    if descriptor.limit.is_some() || descriptor.is_negative_hits || descriptor.entries.is_empty() {
+        return None;
+    }
+    let hits = descriptor.hits_addend.unwrap_or(request.hits_addend.max(1).into());
+    i64::try_from(hits).ok()?;
+    let mut texts = vec![
+        Bytes::from("TOLLGATE.CHECK"),
+        request.domain.clone(),
+        Bytes::from("HITS"),
+        hits.to_string().into(),
+    ];
+    texts.extend(descriptor.entries.iter().flat_map(|entry| [entry.key.clone(), entry.value.clone()]));
+    (texts.len() <= 100).then_some(texts)
+}
