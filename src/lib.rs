@@ -209,6 +209,7 @@
 //! | [`guide::addresses`] | feature `rules`: limits for IP ranges, and for several IPv6 prefixes of a client together |
 //! | [`guide::gateway`] | feature `rules`: limits for Envoy and other gateways, which ask `tollgate serve` |
 //! | [`guide::operators`] | feature `rules`: reset, grant, block and unblock single keys while the service runs |
+//! | [`guide::redis_clients`] | feature `rules`: a limiter for programs in Python, Node, PHP, Go and other languages, by the protocol of Redis clients |
 //! | [`guide::redis`] | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
 //! | [`telemetry`] | figures for operators (in the pages of `cargo doc`) |
 //! | [`guide::from_governor`], [`guide::from_pingora_limits`], [`guide::from_tower_governor`] | moving from another crate, call by call |
@@ -344,6 +345,10 @@ pub mod guide {
             doc = include_str!("guide/redis_simulation.svg")
         )]
         #![cfg_attr(not(feature = "redis"), doc = "This guide needs the feature `redis`.")]
+    }
+    pub mod redis_clients {
+        #![cfg_attr(feature = "rules", doc = include_str!("guide/redis_clients.md"))]
+        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
     }
     pub mod requests_in_progress {
         #![cfg_attr(feature = "std", doc = include_str!("guide/requests_in_progress.md"))]

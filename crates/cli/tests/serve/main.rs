@@ -15,6 +15,7 @@ mod packaging;
 mod page;
 mod redis;
 mod reload;
+mod resp;
 mod server;
 mod shared;
 mod sockets;

@@ -1,4 +1,4 @@
-//! Answers in numbers, for clients that know nothing of the gateways' messages.
+//! Answers in numbers, for clients that have no messages of gateways.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! From a command to its answer. [`Session`] goes from bytes to bytes, and knows nothing of sockets.
+//! From a command to its answer. [`Session`] turns bytes into bytes, and has no socket.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub struct Shared<C = QuantaClock> {
     pub answerer: Arc<Answerer<C>>,
     /// Answers by the quotas that clients send.
     pub quotas: Quotas<C>,
-    /// Who may send commands. `None`: everyone.
+    /// The users, and what they may send. `None`: everyone may send everything.
     pub users: Option<Users>,
     /// The bounds of a command.
     pub limits: Limits,

@@ -220,13 +220,12 @@ fn info<C: Clock + Clone>(peer: &Peer<C>) -> String {
     format!(
         "# Server\r\nredis_version:{LIKE_REDIS}\r\ntollgate_version:{}\r\nredis_mode:standalone\r\nprocess_id:{}\r\n\
          \r\n# Clients\r\nconnected_clients:{}\r\n\r\n# Persistence\r\nloading:0\r\n\
-         \r\n# Stats\r\ntotal_connections_received:{}\r\ntotal_commands_processed:{}\r\nquotas:{}\r\n\
+         \r\n# Stats\r\ntotal_connections_received:{}\r\nquotas:{}\r\n\
          \r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n",
         env!("CARGO_PKG_VERSION"),
         std::process::id(),
         shared.stats.open.get(),
         shared.stats.accepted.get(),
-        shared.stats.resp_commands.get(),
         shared.quotas.len(),
     )
 }

@@ -252,3 +252,123 @@ impl<C: Clock + Clone> Talk<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{DuplexStream, duplex};
+    use tollgate::rules::Rules;
+    use tollgate::{Capacity, ManualClock, Timestamp};
+
+    use super::*;
+    use crate::serve::answer::Settings;
+
+    /// A connection in paused time: as long as nothing happens, time passes at once.
+    struct Waiting {
+        client: DuplexStream,
+        stats: Arc<Stats>,
+        phase: watch::Sender<ServerPhase>,
+    }
+
+    const RULES: &str =
+        "{ domain: d, descriptors: [{ key: k, rate_limit: { unit: hour, requests_per_unit: 1 } }] }";
+
+    fn connect(users: Option<&str>) -> Waiting {
+        let clock = ManualClock::new(Timestamp::from_secs(1));
+        let folder = tempfile::tempdir().unwrap();
+        let users = users.map(|text| {
+            let path = folder.path().join("users.acl");
+            std::fs::write(&path, text).unwrap();
+            Users::load(&path).unwrap()
+        });
+        let rules = Rules::builder()
+            .clock(clock.clone())
+            .load([tollgate::rules::Config::from_yaml("r", RULES).unwrap()]);
+        let shared = Shared {
+            answerer: Arc::new(Answerer::new(Arc::new(rules.unwrap()), Settings::default())),
+            quotas: Quotas::new(clock, 8, Capacity::memory(1 << 12)),
+            users,
+            limits: Limits { args: 100, bytes: 1 << 20 },
+            deadline: SECOND,
+            stats: Arc::default(),
+            last_id: 0.into(),
+        };
+        let (phase, watched) = watch::channel(ServerPhase::Serving);
+        let (client, server) = duplex(1_000);
+        let stats = Arc::clone(&shared.stats);
+        tokio::spawn(talk(Arc::new(shared), Io::new(server), "a test".to_owned(), watched));
+        Waiting { client, stats, phase }
+    }
+
+    impl Waiting {
+        /// Returns what comes until the end, and the seconds until then.
+        async fn ended(&mut self) -> (Vec<u8>, u64) {
+            let (began, mut all) = (Instant::now(), Vec::new());
+            let read = timeout(Duration::from_secs(3_600), self.client.read_to_end(&mut all)).await;
+            let _ = read.expect("the server keeps the connection");
+            (all, began.elapsed().as_secs())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_commands_are_closed_after_ten_seconds() {
+        let mut half = connect(None);
+        half.client.write_all(b"PING\r\n*1\r\n$4\r\nPI").await.unwrap();
+        assert_eq!(half.ended().await, (b"+PONG\r\n".to_vec(), 10));
+        assert_eq!(half.stats.handshakes_late.get(), 1);
+        // One byte after another does not help.
+        let mut slow = connect(None);
+        for byte in b"*1\r\n$4\r\nPING\r\n" {
+            let _ = slow.client.write_all(&[*byte]).await;
+            tokio::time::sleep(SECOND).await;
+        }
+        assert_eq!(slow.ended().await.0, b"");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_are_closed_after_ten_seconds_and_idle_users_stay() {
+        let users = Some("user a on >x");
+        let mut stranger = connect(users);
+        stranger.client.write_all(b"PING\r\n").await.unwrap();
+        let (told, seconds) = stranger.ended().await;
+        assert!(told.starts_with(b"-NOAUTH") && seconds == 10);
+        for (mut idle, greeting) in [(connect(users), &b"AUTH a x\r\n"[..]), (connect(None), b"")] {
+            idle.client.write_all(greeting).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(86_400)).await;
+            idle.client.write_all(b"ECHO there\r\nQUIT\r\n").await.unwrap();
+            let (told, _) = idle.ended().await;
+            assert!(told.ends_with(b"$5\r\nthere\r\n+OK\r\n"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_readers_are_cut_off() {
+        let mut deaf = connect(None);
+        // The pipe holds 1,000 bytes in each direction.
+        let pings = b"PING\r\n".repeat(100);
+        while timeout(SECOND, deaf.client.write_all(&pings)).await.is_ok() {}
+        tokio::time::sleep(SLOW - 2 * SECOND).await;
+        assert_eq!(deaf.stats.resp_slow.get(), 0);
+        tokio::time::sleep(2 * SECOND).await;
+        assert_eq!(deaf.stats.resp_slow.get(), 1);
+        assert!(deaf.ended().await.0.len() <= 1_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_answers_what_is_on_its_way() {
+        let mut client = connect(None);
+        client.client.write_all(b"PING\r\nPING\r\n*1\r\n").await.unwrap();
+        client.phase.send_replace(ServerPhase::Closing);
+        assert_eq!(client.ended().await.0, b"+PONG\r\n+PONG\r\n");
+        // One that never pauses is answered until it is out of time.
+        let mut busy = connect(None);
+        busy.client.write_all(b"PING\r\n").await.unwrap();
+        busy.phase.send_replace(ServerPhase::Closing);
+        let (began, mut pong) = (Instant::now(), [0; 7]);
+        while busy.client.read_exact(&mut pong).await.is_ok() {
+            tokio::time::sleep(PAUSE / 2).await;
+            let _ = busy.client.write_all(b"PING\r\n").await;
+        }
+        let millis = began.elapsed().as_millis();
+        assert!((1_000..1_100).contains(&millis), "{millis}");
+    }
+}

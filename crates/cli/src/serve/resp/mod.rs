@@ -7,7 +7,7 @@
 //! | `answer` | a command to its answer: limits of the client, and rules of the file |
 //! | `connect` | the commands about the connection itself, which client libraries send |
 //! | `commands` | the list of commands |
-//! | `quotas`, `users` | the limits that clients send; who may send which command |
+//! | `quotas`, `users` | the limits that clients send; users, and the commands that they may send |
 //! | `write` | answers to bytes, in both versions of the protocol |
 //!
 //! # Work and memory of a client

@@ -1,4 +1,4 @@
-//! `--resp-users`: who may send which commands. The file has the form of Redis's own files of users, without the parts that have no
+//! `--resp-users`: users, and the commands that they may send. The file has the form of Redis's own files of users, without the parts that have no
 //! meaning here:
 //!
 //! ```text
