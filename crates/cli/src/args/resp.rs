@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tollgate::Capacity;
 
-use super::serve::Address;
+use super::values::{Address, some_count, truth};
 
 /// Where Redis clients ask, and what they may do.
 #[derive(Args, Debug)]
@@ -20,7 +20,7 @@ pub struct ServeResp {
     pub resp: Address,
 
     /// No TLS for Redis clients, although --tls-cert is set
-    #[arg(long, env = "TOLLGATE_RESP_PLAIN", value_parser = super::values::truth, requires = "tls_cert")]
+    #[arg(long, env = "TOLLGATE_RESP_PLAIN", value_parser = truth, requires = "tls_cert")]
     pub resp_plain: bool,
 
     /// Users and passwords of Redis clients: lines such as user shop on >secret +@all ~*; read again when it changes
@@ -34,7 +34,7 @@ pub struct ServeResp {
     ///
     /// A new one takes the place of the one that was used least recently, if all keys of that one have their full burst again. While no
     /// other is idle, it is refused.
-    #[arg(long, env = "TOLLGATE_RESP_QUOTAS", default_value = "256", value_parser = super::serve::some_count, value_name = "N")]
+    #[arg(long, env = "TOLLGATE_RESP_QUOTAS", default_value = "256", value_parser = some_count, value_name = "N")]
     pub resp_quotas: usize,
 
     /// Memory for the keys of each such limit; 1MiB is enough for 87,000 keys that have used some of their burst

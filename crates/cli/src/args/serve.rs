@@ -1,9 +1,6 @@
 //! The command line of `tollgate serve`. Each flag is also a variable, `TOLLGATE_` and the flag's name.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
@@ -16,7 +13,8 @@ use super::redis::ServeRedis;
 use super::rules::ChargingArg;
 use super::state::ServeState;
 use super::subcommand_of_line;
-use super::values::{size, some_time, truth};
+pub use super::values::Address;
+use super::values::{size, some_count, some_time, truth};
 use super::xds::XdsArgs;
 use crate::decimal::{self, Scaled};
 use crate::serve::duration;
@@ -399,56 +397,6 @@ pub enum StoreAway {
     Unavailable,
 }
 
-/// Where a face listens.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Address {
-    /// Nowhere.
-    Off,
-    /// At this address.
-    At(SocketAddr),
-}
-
-impl Address {
-    /// Returns the address.
-    pub const fn addr(self) -> Option<SocketAddr> {
-        match self {
-            Self::Off => None,
-            Self::At(addr) => Some(addr),
-        }
-    }
-}
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.eq_ignore_ascii_case("off") {
-            return Ok(Self::Off);
-        }
-        let wrong =
-            || format!("{text:?} is no address; expected one such as 0.0.0.0:8081, [::1]:8081, :8081 or off");
-        let at = if let Some(port) = text.strip_prefix(':') {
-            SocketAddr::new(IpAddr::from([0; 4]), port.parse().map_err(|_| wrong())?)
-        } else if let Ok(addr) = text.parse() {
-            addr
-        } else {
-            let found: Vec<SocketAddr> = text.to_socket_addrs().map_err(|_| wrong())?.collect();
-            // IPv4 first: `localhost` has both, and most callers use the older one.
-            *found.iter().find(|addr| addr.is_ipv4()).or(found.first()).ok_or_else(wrong)?
-        };
-        Ok(Self::At(at))
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("off"),
-            Self::At(addr) => addr.fmt(f),
-        }
-    }
-}
-
 /// Returns the flag that an error is about, such as `--grpc`.
 pub fn flag_of(error: &clap::Error) -> Option<&str> {
     match error.get(ContextKind::InvalidArg) {
@@ -492,13 +440,6 @@ fn mode(text: &str) -> Result<u32, String> {
     }
 }
 
-pub fn some_count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 1..) => Ok(count),
-        _ => Err("expected a number above 0".to_owned()),
-    }
-}
-
 fn page(text: &str) -> Result<String, String> {
     match text.starts_with('/') {
         true => Ok(text.to_owned()),
@@ -509,18 +450,6 @@ fn page(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_have_short_forms() {
-        let parsed = |text: &str| text.parse::<Address>().map(|address| address.to_string());
-        assert_eq!(parsed(":8081"), Ok("0.0.0.0:8081".to_owned()));
-        assert_eq!(parsed("[::1]:1"), Ok("[::1]:1".to_owned()));
-        assert_eq!(parsed("OFF"), Ok("off".to_owned()));
-        assert_eq!(parsed("localhost:8081"), Ok("127.0.0.1:8081".to_owned()));
-        for text in ["", "8081", "localhost", ":x", "1.2.3.4:99999"] {
-            assert!(parsed(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn sizes_and_modes_have_bounds() {

@@ -1,8 +1,61 @@
 //! Values that several flags of the service have.
 
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::serve::duration;
+
+/// Where a face listens.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// Nowhere.
+    Off,
+    /// At this address.
+    At(SocketAddr),
+}
+
+impl Address {
+    /// Returns the address.
+    pub const fn addr(self) -> Option<SocketAddr> {
+        match self {
+            Self::Off => None,
+            Self::At(addr) => Some(addr),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("off") {
+            return Ok(Self::Off);
+        }
+        let wrong =
+            || format!("{text:?} is no address; expected one such as 0.0.0.0:8081, [::1]:8081, :8081 or off");
+        let at = if let Some(port) = text.strip_prefix(':') {
+            SocketAddr::new(IpAddr::from([0; 4]), port.parse().map_err(|_| wrong())?)
+        } else if let Ok(addr) = text.parse() {
+            addr
+        } else {
+            let found: Vec<SocketAddr> = text.to_socket_addrs().map_err(|_| wrong())?.collect();
+            // IPv4 first: `localhost` has both, and most callers use the older one.
+            *found.iter().find(|addr| addr.is_ipv4()).or(found.first()).ok_or_else(wrong)?
+        };
+        Ok(Self::At(at))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::At(addr) => addr.fmt(f),
+        }
+    }
+}
 
 /// Parses a flag's variable.
 pub fn truth(text: &str) -> Result<bool, String> {
@@ -37,5 +90,29 @@ pub fn size(text: &str) -> Result<usize, String> {
     match bytes {
         Some(bytes @ 1..=0x7fff_ffff) => usize::try_from(bytes).map_err(|_| wrong()),
         _ => Err(wrong()),
+    }
+}
+
+pub fn some_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err("expected a number above 0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_short_forms() {
+        let parsed = |text: &str| text.parse::<Address>().map(|address| address.to_string());
+        assert_eq!(parsed(":8081"), Ok("0.0.0.0:8081".to_owned()));
+        assert_eq!(parsed("[::1]:1"), Ok("[::1]:1".to_owned()));
+        assert_eq!(parsed("OFF"), Ok("off".to_owned()));
+        assert_eq!(parsed("localhost:8081"), Ok("127.0.0.1:8081".to_owned()));
+        for text in ["", "8081", "localhost", ":x", "1.2.3.4:99999"] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
     }
 }

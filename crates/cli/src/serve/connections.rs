@@ -170,7 +170,7 @@ impl Face {
     }
 
     /// Accepts connections, and lets `talk` serve each stream of bytes, until the server is closing. `talk` gets the name of the peer. It
-    /// ends the stream when the phase is closing, and is cut off when the phase says so.
+    /// ends the stream when the server is closing, and is cut off when the server cuts off all connections.
     pub async fn serve_streams<F>(
         self,
         talk: impl Fn(Io, String, watch::Receiver<ServerPhase>) -> F + Clone + Send + Sync + 'static,

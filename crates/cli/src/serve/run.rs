@@ -40,7 +40,7 @@ use super::load::{self, NoteLoad};
 use super::log;
 use super::metrics::{self, Metrics};
 use super::process;
-use super::resp::listen::Start;
+use super::resp::listen::RespStart;
 use super::state::{StateFile, StateWriter};
 use super::stats::Stats;
 use super::tls::{Files, Tls};
@@ -282,8 +282,8 @@ impl Service {
         if let Some(admin) = admin {
             admin.open(&mut described).await?.start(&rules, context.clone());
         }
-        let resp = Start::open(args, tls.as_ref()).await?;
-        described.extend(resp.as_ref().map(Start::described));
+        let resp = RespStart::open(args, tls.as_ref()).await?;
+        described.extend(resp.as_ref().map(RespStart::described));
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
         let state = state.map(|state| state.keep(&rules, &stats, process::give_way)).transpose()?;
         let service = Self { rules, stats, tls, health, note, traces, watcher, xds, state, phase, ended };

@@ -8,7 +8,7 @@ use tollgate::rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
 use tollgate_cli::serve::answer::{Answerer, Settings};
 use tollgate_cli::serve::resp::Limits;
-use tollgate_cli::serve::resp::answer::{Session, Shared, Step, TURN};
+use tollgate_cli::serve::resp::answer::{RespFace, Session, Step, TURN};
 use tollgate_cli::serve::resp::quotas::Quotas;
 use tollgate_cli::serve::resp::users::Users;
 
@@ -26,7 +26,7 @@ descriptors:
 
 /// What the connections of a test share, and its clock.
 pub(crate) struct Face {
-    pub(crate) shared: Arc<Shared<ManualClock>>,
+    pub(crate) shared: Arc<RespFace<ManualClock>>,
     pub(crate) clock: ManualClock,
 }
 
@@ -48,7 +48,7 @@ impl Face {
         most: usize,
         users: Option<Users>,
     ) -> Self {
-        let shared = Shared {
+        let shared = RespFace {
             answerer: Arc::new(Answerer::new(Arc::new(rules), settings)),
             quotas: Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)),
             users,
@@ -486,7 +486,7 @@ fn users_need_their_password_and_send_what_they_may() {
         ("CL.THROTTLE a 1 1 1", "-NOAUTH"),
         ("HELLO 3", "-NOAUTH HELLO must be called"),
         ("AUTH one", "-WRONGPASS"),
-        ("AUTH nobody one", "-WRONGPASS"),
+        ("AUTH unknown one", "-WRONGPASS"),
         ("AUTH off x", "-WRONGPASS"),
         ("AUTH all on", "-WRONGPASS"),
         ("AUTH all two", "+OK|"),

@@ -7,8 +7,7 @@ use tollgate::redis::DecidedBy;
 use tollgate::rules::{Applied, Descriptor};
 use tonic::Status;
 
-use super::holds::{Ask, Told};
-use super::{Answerer, Code, Entry, RateLimitRequest};
+use super::{Answerer, Code, Entry};
 
 /// The answer to a request with one descriptor.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,28 +35,6 @@ pub struct Nearest {
 }
 
 impl<C: Clock> Answerer<C> {
-    /// Answers a request with one descriptor in figures. With [`Entry::Check`], charges nothing, and the request is over a limit if one hit
-    /// would be.
-    ///
-    /// # Errors
-    /// Those of [`Answerer::answer`], and `NOT_FOUND` if the domain has no rules.
-    pub async fn figures(
-        &self,
-        request: RateLimitRequest,
-        entry: Entry,
-        deadline: Instant,
-    ) -> Result<Figures, Status> {
-        match self.counted(request, entry, Ask::Figures(entry), deadline).await? {
-            Told::Figures(figures) => {
-                if figures.is_over {
-                    self.meters.over_limit();
-                }
-                Ok(figures)
-            }
-            _ => Err(Status::internal("the answer is one to another question")),
-        }
-    }
-
     /// Whether the domain has rules.
     pub fn has_domain(&self, domain: &[u8]) -> bool {
         str::from_utf8(domain).is_ok_and(|domain| self.rules.peek(domain, &[]).has_domain())

@@ -1,4 +1,4 @@
-//! Units that are held: `Reserve` and `Commit` of Kuadrant's service, and a query that holds units.
+//! Units that are held: `Reserve` and `Commit` of Kuadrant's service, and a query that holds units. Also figures, which are asked alike.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::serve::proto::{CommitRequest, CommitResponse, ReserveRequest, Reserve
 
 /// What a call asks.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Ask {
+enum Ask {
     /// To decide by this entry.
     Figures(Entry),
     /// To hold units, for at most this time.
@@ -28,7 +28,7 @@ pub(super) enum Ask {
 
 /// The answer to a call.
 #[derive(Clone, Debug)]
-pub(super) enum Told {
+enum Told {
     Figures(Figures),
     OverLimit,
     /// The units are held under this identity.
@@ -90,8 +90,30 @@ impl<C: Clock> Answerer<C> {
         Ok(CommitResponse { reservation_released: matches!(told, Told::Committed(true)) })
     }
 
+    /// Answers a request with one descriptor in figures. With [`Entry::Check`], charges nothing, and the request is over a limit if one hit
+    /// would be.
+    ///
+    /// # Errors
+    /// Those of [`Answerer::answer`], and `NOT_FOUND` if the domain has no rules.
+    pub async fn figures(
+        &self,
+        request: RateLimitRequest,
+        entry: Entry,
+        deadline: Instant,
+    ) -> Result<Figures, Status> {
+        match self.counted(request, entry, Ask::Figures(entry), deadline).await? {
+            Told::Figures(figures) => {
+                if figures.is_over {
+                    self.meters.over_limit();
+                }
+                Ok(figures)
+            }
+            _ => Err(Status::internal("the answer is one to another question")),
+        }
+    }
+
     /// Asks and counts the answer.
-    pub(super) async fn counted(
+    async fn counted(
         &self,
         mut request: RateLimitRequest,
         entry: Entry,

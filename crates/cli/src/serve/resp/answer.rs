@@ -1,8 +1,6 @@
 //! From a command to its answer. [`Session`] turns bytes into bytes, and has no socket.
 
-use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,13 +9,13 @@ use tonic::{Code as Grpc, Status};
 
 use super::commands::{self, Known, Name};
 use super::connect;
-use super::quotas::{Asked, Quotas};
-use super::read::{Args, Limits, Reader, integer, nanos};
-use super::users::{User, Users};
-use super::write::{Replies, Shown};
-use crate::serve::answer::{Answerer, Entry, Figures, Nearest};
+pub use super::peer::RespFace;
+use super::peer::{NO_USER, Peer, Problem};
+use super::quotas::Asked;
+use super::read::{Args, Reader, integer, nanos};
+use super::write::Shown;
+use crate::serve::answer::{Entry, Figures, Nearest};
 use crate::serve::proto::{self, Code, CommitRequest, RateLimitDescriptor, RateLimitRequest, ReserveRequest};
-use crate::serve::stats::Stats;
 
 /// The most commands before other connections have their turn.
 pub const TURN: usize = 256;
@@ -28,30 +26,8 @@ pub const FULL: usize = 64 << 10;
 /// A second, the least period.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The name of a limit without figures is empty.
+/// Stands for a number without a limit.
 const NO_FIGURES: i64 = -1;
-
-/// The reason why a command has no answer, with its code.
-pub type Problem = Cow<'static, str>;
-
-/// What all connections share.
-#[derive(Debug)]
-pub struct Shared<C = QuantaClock> {
-    /// Answers by the rules of the file.
-    pub answerer: Arc<Answerer<C>>,
-    /// Answers by the quotas that clients send.
-    pub quotas: Quotas<C>,
-    /// The users, and what they may send. `None`: everyone may send everything.
-    pub users: Option<Users>,
-    /// The bounds of a command.
-    pub limits: Limits,
-    /// The time that an answer by rules may take.
-    pub deadline: Duration,
-    /// The counts.
-    pub stats: Arc<Stats>,
-    /// The number of the last connection. Ordering: Relaxed. It publishes no other data.
-    pub last_id: AtomicU64,
-}
 
 /// What a connection does next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -72,39 +48,10 @@ pub struct Session<C = QuantaClock> {
     pub(super) peer: Peer<C>,
 }
 
-/// What is known about the client of a connection.
-#[derive(Debug)]
-pub struct Peer<C> {
-    pub(super) shared: Arc<Shared<C>>,
-    pub(super) replies: Replies,
-    /// `None` until the client has given a password.
-    pub(super) user: Option<Arc<User>>,
-    /// The number of changes of users when `user` was found.
-    changes: u64,
-    pub(super) id: u64,
-    pub(super) address: String,
-    /// `CLIENT SETNAME`, and the library's name and version.
-    pub(super) names: [Vec<u8>; 3],
-    /// Wrong passwords.
-    pub(super) failures: u32,
-}
-
 impl<C: Clock + Clone> Session<C> {
     /// Begins a connection with this client.
-    pub fn new(shared: Arc<Shared<C>>, address: String) -> Self {
-        let id = shared.last_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-        let mut peer = Peer {
-            shared,
-            replies: Replies::new(),
-            user: None,
-            changes: 0,
-            id,
-            address,
-            names: Default::default(),
-            failures: 0,
-        };
-        peer.forget_user();
-        Self { reader: Reader::default(), peer }
+    pub fn new(shared: Arc<RespFace<C>>, address: String) -> Self {
+        Self { reader: Reader::default(), peer: Peer::new(shared, address) }
     }
 
     /// Whether the client must still give a password.
@@ -195,41 +142,6 @@ impl<C: Clock + Clone> Peer<C> {
         connect::obey(self, known.command, args)
     }
 
-    fn permit(&self, known: &Known) -> Result<(), Problem> {
-        match &self.user {
-            None => Err(NO_USER),
-            Some(user) if user.may_send(known.name) => Ok(()),
-            Some(user) => {
-                let (user, name) = (&user.name, known.name);
-                Err(format!("NOPERM User {user} has no permissions to run the '{name}' command").into())
-            }
-        }
-    }
-
-    /// Makes the client one that has given no password.
-    pub(super) fn forget_user(&mut self) {
-        self.user = match &self.shared.users {
-            None => Some(Arc::new(User::anyone())),
-            Some(users) => {
-                self.changes = users.changes();
-                users.of_stranger()
-            }
-        };
-    }
-
-    /// After a change of the users, looks the client's own one up again.
-    fn find_user_again(&mut self) {
-        if let Some(users) = &self.shared.users
-            && users.changes() != self.changes
-        {
-            self.changes = users.changes();
-            self.user = match &self.user {
-                Some(user) => users.again(user),
-                None => users.of_stranger(),
-            };
-        }
-    }
-
     /// `CL.THROTTLE key max_burst count period [quantity]`.
     fn throttle(&mut self, args: Args<'_>) -> Result<(), Problem> {
         if args.len() > 6 {
@@ -300,11 +212,11 @@ impl<C: Clock + Clone> Peer<C> {
         let deadline = Instant::now() + self.shared.deadline;
         let failed = |status: Status| problem_of(&status);
         match name {
-            Name::Hold | Name::Commit if !answerer.has_domain(domain) => {
+            Name::TollgateHold | Name::TollgateCommit if !answerer.has_domain(domain) => {
                 return Err(format!("ERR no rules have the domain {}", Shown(domain)).into());
             }
-            Name::Hold => {
-                let reserved = answerer.reserve(Question::of(args, &[HITS, TTL], 2)?.reserve(), deadline);
+            Name::TollgateHold => {
+                let reserved = answerer.reserve(RuleQuery::of(args, &[HITS, TTL], 2)?.reserve(), deadline);
                 let reserved = reserved.await.map_err(failed)?;
                 let is_over = reserved.code != Code::Ok as i32;
                 self.replies.array(2);
@@ -314,10 +226,10 @@ impl<C: Clock + Clone> Peer<C> {
                     false => self.replies.bulk(reserved.reservation_id.as_bytes()),
                 }
             }
-            Name::Commit => {
+            Name::TollgateCommit => {
                 let actual = whole(args, 3, "actual", 0)?;
                 let reservation_id = Bytes::copy_from_slice(args.get(2).unwrap_or_default());
-                let Question { domain, descriptor, .. } = Question::of(args, &[], 4)?;
+                let RuleQuery { domain, descriptor, .. } = RuleQuery::of(args, &[], 4)?;
                 let descriptors = vec![descriptor];
                 let request = CommitRequest { domain, descriptors, reservation_id, actual_amount: actual };
                 let committed = answerer.commit(request, deadline).await.map_err(failed)?;
@@ -325,10 +237,10 @@ impl<C: Clock + Clone> Peer<C> {
             }
             _ => {
                 let (entry, options): (_, &[_]) = match name {
-                    Name::Peek => (Entry::Check, &[]),
+                    Name::TollgatePeek => (Entry::Check, &[]),
                     _ => (Entry::Resp, &[HITS]),
                 };
-                let request = Question::of(args, options, 2)?.check();
+                let request = RuleQuery::of(args, options, 2)?.check();
                 self.figures(&answerer.figures(request, entry, deadline).await.map_err(failed)?);
             }
         }
@@ -358,20 +270,19 @@ impl<C: Clock + Clone> Peer<C> {
     }
 }
 
-const NO_USER: Problem = Cow::Borrowed("NOAUTH Authentication required.");
 const TOO_LONG: &str = "ERR period is longer than 584 years";
 
 const HITS: &str = "hits";
 const TTL: &str = "ttl";
 
 /// What a command asks the rules.
-struct Question {
+struct RuleQuery {
     domain: Bytes,
     descriptor: RateLimitDescriptor,
     ttl: Option<prost_types::Duration>,
 }
 
-impl Question {
+impl RuleQuery {
     /// Reads the domain, the options from the text `first` on, and then pairs of a key and a value.
     fn of(args: Args<'_>, options: &[&str], first: usize) -> Result<Self, Problem> {
         let copied = |text: Option<&[u8]>| Bytes::copy_from_slice(text.unwrap_or_default());

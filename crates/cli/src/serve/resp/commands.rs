@@ -8,10 +8,10 @@ use super::write::{Replies, Shown};
 pub enum Name {
     Throttle,
     Gcra,
-    Check,
-    Peek,
-    Hold,
-    Commit,
+    TollgateCheck,
+    TollgatePeek,
+    TollgateHold,
+    TollgateCommit,
     Auth,
     Client,
     Command,
@@ -43,10 +43,10 @@ const fn known(name: &'static str, command: Name, arity: i8) -> Known {
 pub const KNOWN: [Known; 17] = [
     known("cl.throttle", Name::Throttle, -5),
     known("gcra", Name::Gcra, -5),
-    known("tollgate.check", Name::Check, -4),
-    known("tollgate.peek", Name::Peek, -4),
-    known("tollgate.hold", Name::Hold, -4),
-    known("tollgate.commit", Name::Commit, -6),
+    known("tollgate.check", Name::TollgateCheck, -4),
+    known("tollgate.peek", Name::TollgatePeek, -4),
+    known("tollgate.hold", Name::TollgateHold, -4),
+    known("tollgate.commit", Name::TollgateCommit, -6),
     known("auth", Name::Auth, -2),
     known("client", Name::Client, -2),
     known("command", Name::Command, -1),
@@ -65,7 +65,12 @@ impl Known {
     pub const fn is_limit(&self) -> bool {
         matches!(
             self.command,
-            Name::Throttle | Name::Gcra | Name::Check | Name::Peek | Name::Hold | Name::Commit
+            Name::Throttle
+                | Name::Gcra
+                | Name::TollgateCheck
+                | Name::TollgatePeek
+                | Name::TollgateHold
+                | Name::TollgateCommit
         )
     }
 

@@ -2,8 +2,8 @@
 
 use tollgate::Clock;
 
-use super::answer::{Peer, Problem};
 use super::commands::{self, Name};
+use super::peer::{Peer, Problem};
 use super::read::Args;
 use super::users::DEFAULT;
 use super::write::{Shown, Version};
@@ -68,7 +68,12 @@ pub fn obey<C: Clock + Clone>(peer: &mut Peer<C>, name: Name, args: Args<'_>) ->
             Some(b"0") => peer.replies.ok(),
             _ => return Err("ERR DB index is out of range; there is only 0".into()),
         },
-        Name::Throttle | Name::Gcra | Name::Check | Name::Peek | Name::Hold | Name::Commit => {}
+        Name::Throttle
+        | Name::Gcra
+        | Name::TollgateCheck
+        | Name::TollgatePeek
+        | Name::TollgateHold
+        | Name::TollgateCommit => {}
     }
     Ok(true)
 }

@@ -22,7 +22,7 @@ use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tollgate::{Clock, QuantaClock};
 
-use super::answer::{Session, Shared, Step};
+use super::answer::{RespFace, Session, Step};
 use super::quotas::Quotas;
 use super::read::Limits;
 use super::users::Users;
@@ -56,13 +56,13 @@ const MOST_ARGS: usize = 1_024;
 
 /// Where the face will listen, and what it needs.
 #[derive(Debug)]
-pub struct Start {
+pub struct RespStart {
     listener: Listener,
     tls: Option<Arc<Tls>>,
     users: Option<Users>,
 }
 
-impl Start {
+impl RespStart {
     /// Opens the listener and reads the users. `None` if the face is off.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Start {
     /// Accepts clients until the server is closing.
     pub fn serve(self, args: &ServeArgs, answerer: &Arc<Answerer>, context: FaceContext) {
         let Self { listener, tls, users } = self;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RespFace {
             answerer: Arc::clone(answerer),
             quotas: Quotas::new(QuantaClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory),
             users,
@@ -123,7 +123,7 @@ fn warn_of_open_door(addr: SocketAddr, has_lock: bool) {
 }
 
 /// Reads the users again when their file changes. Ends with the process.
-async fn read_users_again(shared: Arc<Shared>) {
+async fn read_users_again(shared: Arc<RespFace>) {
     let mut second = interval(SECOND);
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -136,7 +136,7 @@ async fn read_users_again(shared: Arc<Shared>) {
 
 /// Serves a client to the end of its connection.
 pub async fn talk<C: Clock + Clone>(
-    shared: Arc<Shared<C>>,
+    shared: Arc<RespFace<C>>,
     stream: Io,
     peer: String,
     phase: watch::Receiver<ServerPhase>,
@@ -283,7 +283,7 @@ mod tests {
         let rules = Rules::builder()
             .clock(clock.clone())
             .load([tollgate::rules::Config::from_yaml("r", RULES).unwrap()]);
-        let shared = Shared {
+        let shared = RespFace {
             answerer: Arc::new(Answerer::new(Arc::new(rules.unwrap()), Settings::default())),
             quotas: Quotas::new(clock, 8, Capacity::memory(1 << 12)),
             users,

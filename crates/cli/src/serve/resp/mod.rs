@@ -5,6 +5,7 @@
 //! | `listen` | the start, and a connection from its first byte to its last |
 //! | `read` | bytes to commands |
 //! | `answer` | a command to its answer: limits of the client, and rules of the file |
+//! | `peer` | what is known about a client |
 //! | `connect` | the commands about the connection itself, which client libraries send |
 //! | `commands` | the list of commands |
 //! | `quotas`, `users` | the limits that clients send; users, and the commands that they may send |
@@ -19,6 +20,7 @@ pub mod answer;
 mod commands;
 mod connect;
 pub mod listen;
+mod peer;
 pub mod quotas;
 mod read;
 pub mod users;

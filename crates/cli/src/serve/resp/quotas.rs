@@ -69,15 +69,15 @@ pub struct Quotas<C = QuantaClock> {
 
 #[derive(Debug)]
 struct Table<C> {
-    in_force: HashMap<Asked, InForce<C>, ahash::RandomState>,
+    in_force: HashMap<Asked, ActiveQuota<C>, ahash::RandomState>,
     /// Until this time, no quota becomes idle.
     busy_until_ns: u64,
 }
 
 #[derive(Debug)]
-struct InForce<C> {
+struct ActiveQuota<C> {
     limiter: RateLimiter<Compact, C>,
-    /// When it was used, to within [`SLACK_NS`]. Ordering: Relaxed. Whoever needs it exactly holds the lock for writing.
+    /// When it was used, to within [`SLACK_NS`]. Ordering: Relaxed. A caller that needs it exactly holds the lock for writing.
     used_ns: AtomicU64,
     /// The time after which a key that was charged last is idle.
     refill_ns: u64,
@@ -114,7 +114,7 @@ impl<C: Clock + Clone> Quotas<C> {
         if !has_room {
             return Err(Refused::Full(self.most));
         }
-        // This takes memory, so nobody waits for it.
+        // This takes memory, so no other check waits for it.
         let quota = self.create(asked).map_err(Refused::Quota)?;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
@@ -131,7 +131,7 @@ impl<C: Clock + Clone> Quotas<C> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn create(&self, asked: Asked) -> Result<InForce<C>, QuotaError> {
+    fn create(&self, asked: Asked) -> Result<ActiveQuota<C>, QuotaError> {
         let Asked { burst, count, period_ns } = asked;
         let quota = Quota::try_new(count, Duration::from_nanos(period_ns))?.try_burst(burst)?;
         let builder = RateLimiter::builder(Gcra::new(quota)).clock(self.clock.clone());
@@ -139,7 +139,7 @@ impl<C: Clock + Clone> Quotas<C> {
         // A compact store may refill slower by 1/256.
         let refill = u128::from(burst) * u128::from(period_ns) / u128::from(count.max(1));
         let refill_ns = u64::try_from(refill + refill / 128).unwrap_or(u64::MAX).saturating_add(2 * SLACK_NS);
-        Ok(InForce { limiter, used_ns: AtomicU64::new(0), refill_ns })
+        Ok(ActiveQuota { limiter, used_ns: AtomicU64::new(0), refill_ns })
     }
 }
 
@@ -156,7 +156,7 @@ impl<C> Table<C> {
     }
 }
 
-impl<C> InForce<C> {
+impl<C> ActiveQuota<C> {
     fn check(&self, now: tollgate::Timestamp, key: &[u8], cost: u64) -> Decision {
         if now.as_nanos() > self.used_ns.load(Relaxed).saturating_add(SLACK_NS) {
             self.used_ns.fetch_max(now.as_nanos(), Relaxed);

@@ -232,9 +232,10 @@ impl Users {
 
     /// Returns the user with this name and password.
     pub fn log_in(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
-        let nobody = || Arc::new(User { secrets: vec![[0; 32]], needs_no_password: false, ..User::anyone() });
+        let unknown =
+            || Arc::new(User { secrets: vec![[0; 32]], needs_no_password: false, ..User::anyone() });
         // An unknown name takes as long as a wrong password.
-        let user = str::from_utf8(name).ok().and_then(|name| self.find(name)).unwrap_or_else(nobody);
+        let user = str::from_utf8(name).ok().and_then(|name| self.find(name)).unwrap_or_else(unknown);
         user.has(password).then_some(user)
     }
 
