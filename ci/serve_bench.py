@@ -2,6 +2,7 @@
 """Measures `tollgate serve` beside its floor, a server of tonic with the same messages that answers a constant (benches/serve).
 
     ci/serve_bench.py [--quick] [--json FILE] [--shape WORDS]
+    ci/serve_bench.py --resp [--quick] [--json FILE] [--rounds N] [--release DIR]
 
 Builds both, and loads them in turns with h2load (Debian's nghttp2-client): the server on one core, the load on another. A gRPC error looks
 like a success to h2load, so each run checks the bytes of the answers. For latency, benches/serve/load.rs asks at a fixed rate over a Unix
@@ -11,6 +12,10 @@ Each round is a pair: one turn of each server, and each server is first in half 
 is given twice: over all rounds, and over the quiet ones, in which the floor's figure is within 10 % of its own best. If the system permits
 it, the load and the thread of each server that answers have real-time priority; a thread that loads rules has not. Each row has the share of
 the time in which the server ran, and in which the thread that answers waited for its core (/proc/PID/task/*/schedstat).
+
+With `--resp`, redis-benchmark asks the face for Redis clients with 64 connections, without pipelines and with pipelines of 16, in turns with
+redis-server (INCR, GET) and throttlecrab-server (`cargo install throttlecrab-server`; on the PATH, or named in TOLLGATE_THROTTLECRAB). The
+same table has gRPC and JSON by h2load, with 64 requests at a time.
 """
 import argparse
 import datetime
@@ -414,6 +419,82 @@ def targets(rows, latencies):
     return found
 
 
+# Redis clients.
+
+RESP_RULES = f"domain: bench\ntollgate: {{}}\ndescriptors:\n  - key: remote_address\n    {rule()}\n"
+THROTTLE = ["CL.THROTTLE", "key:__rand_int__", 99, 1_000_000, 3600]
+CHECK = ["TOLLGATE.CHECK", "bench", "remote_address", "key:__rand_int__"]
+
+
+def resp_servers(folder):
+    """Starts the servers that exist, on one core. Returns them with their ports."""
+    rules = folder / "rules.yaml"
+    rules.write_text(RESP_RULES)
+    ports = {name: free_port() for name in ("resp", "grpc", "http", "redis", "throttlecrab")}
+    at = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+    commands = {
+        OURS: ([BINARIES[OURS], "serve", rules, "--resp", at["resp"], "--grpc", at["grpc"], "--http", at["http"], "--debug", "off"], ports["resp"]),
+        "redis-server": (["redis-server", "--port", ports["redis"], "--bind", "127.0.0.1", "--save", "", "--dir", folder], ports["redis"]),
+    }
+    other = os.environ.get("TOLLGATE_THROTTLECRAB") or shutil.which("throttlecrab-server")
+    if other:
+        commands["throttlecrab"] = ([other, "--redis", "--redis-host", "127.0.0.1", "--redis-port", ports["throttlecrab"]], ports["throttlecrab"])
+    else:
+        print("SKIPPED: throttlecrab-server cannot be found")
+    environment = {name: value for name, value in os.environ.items() if name == "PATH"}
+    return {name: Process(command, port, env=environment, **pinned(SERVER_CORE)) for name, (command, port) in commands.items()}, ports
+
+
+def resp_rows(servers, ports, folder):
+    """Returns the rows of the table: a name, the server, the command that asks it, and what tells the requests per second."""
+    rows = []
+    for pipeline in (1, 16):
+        for name, subject, words in (("CL.THROTTLE", OURS, THROTTLE), ("TOLLGATE.CHECK", OURS, CHECK), ("throttlecrab, CL.THROTTLE", "throttlecrab", THROTTLE),
+                                     ("redis-server, INCR", "redis-server", ["INCR", "key:__rand_int__"]), ("redis-server, GET", "redis-server", ["GET", "key:__rand_int__"])):
+            if subject in servers:
+                command = ["redis-benchmark", "-p", servers[subject].address, "-c", 64, "-P", pipeline, "-r", 100_000, "-q", "-e", "-n", "REQUESTS", *words]
+                rows.append((f"{name}, pipelines of {pipeline}", subject, command))
+    if shutil.which("h2load"):
+        question = request([[("remote_address", "192.0.2.1")]])
+        (folder / "grpc").write_bytes(b"\0" + len(question).to_bytes(4, "big") + question)
+        entries = [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]
+        (folder / "json").write_text(json.dumps({"domain": "bench", "descriptors": entries}))
+        rows.append(("gRPC", OURS, ["h2load", "-t", 1, "-c", 8, "-m", 8, "-H", "content-type: application/grpc", "-H", "te: trailers", "-d", folder / "grpc",
+                                    "-n", "REQUESTS", f"http://127.0.0.1:{ports['grpc']}{METHOD}"]))
+        rows.append(("JSON", OURS, ["h2load", "--h1", "-t", 1, "-c", 64, "-d", folder / "json", "-n", "REQUESTS", f"http://127.0.0.1:{ports['http']}/json"]))
+    return rows
+
+
+def resp_turn(server, command, requests):
+    before = server.cpu_s()
+    command = [str(requests) if word == "REQUESTS" else str(word) for word in command]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, **pinned(LOAD_CORE))
+    cpu = server.cpu_s() - before
+    found = re.findall(r"([\d.]+) requests per second|, ([\d.]+) req/s", done.stdout.replace("\r", "\n"))
+    if "Error" in done.stdout or not found:
+        sys.exit(f"{' '.join(command)}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return {"requests_per_s": float(max(found[-1])), "cpu_us": 1e6 * cpu / requests}
+
+
+def resp(rounds, requests):
+    with tempfile.TemporaryDirectory() as name:
+        folder, servers = Path(name), {}
+        try:
+            servers, ports = resp_servers(folder)
+            rows = resp_rows(servers, ports, folder)
+            turns = {row[0]: [] for row in rows}
+            for number in range(rounds):
+                for name, subject, command in rows if number % 2 == 0 else reversed(rows):
+                    turns[name].append(resp_turn(servers[subject], command, requests))
+        finally:
+            for server in servers.values():
+                server.stop()
+    print("| | requests/s | µs of processor time for each |\n|---|---|---|")
+    for name, found in turns.items():
+        print(f"| {name} | {median(turn['requests_per_s'] for turn in found):,.0f} | {median(turn['cpu_us'] for turn in found):.2f} |")
+    return [{"row": name} | {key: spread([turn[key] for turn in found]) for key in found[0]} for name, found in turns.items()]
+
+
 def machine():
     models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     said = lambda *command: subprocess.run(command, capture_output=True, text=True).stdout.strip()  # noqa: E731
@@ -426,7 +507,22 @@ parser.add_argument("--quick", action="store_true", help="few and short rounds, 
 parser.add_argument("--json", type=Path, help="where the figures are written")
 parser.add_argument("--shape", help="only the shapes whose name contains these words, and no latency")
 parser.add_argument("--rounds", type=int)
+parser.add_argument("--resp", action="store_true", help="measure the face for Redis clients instead")
+parser.add_argument("--release", type=Path, help="with --resp: the folder of the program, instead of a build")
 arguments = parser.parse_args()
+if arguments.resp:
+    if SERVER_CORE == LOAD_CORE or not shutil.which("redis-benchmark"):
+        print("SKIPPED: the bench of Redis clients needs redis-benchmark and two cores")
+        sys.exit(0)
+    if not arguments.release:
+        subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "tollgate-cli", "--features", "serve"], cwd=ROOT, check=True)
+    built = arguments.release or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+    BINARIES = {OURS: built / "tollgate"}
+    rounds, requests = (1, 2_000) if arguments.quick else (10, 200_000)
+    report = {"machine": machine(), "quick": arguments.quick, "resp": resp(arguments.rounds or rounds, requests)}
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report))
+    sys.exit(0)
 missing = [program for program in ("h2load", "openssl", "redis-server") if not shutil.which(program)]
 if "h2load" in missing or SERVER_CORE == LOAD_CORE:
     print("SKIPPED: the bench of the service needs h2load (Debian's nghttp2-client) and two cores")
