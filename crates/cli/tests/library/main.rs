@@ -8,6 +8,9 @@ mod answer;
 mod args;
 mod axis;
 #[cfg(feature = "serve")]
+#[path = "../../../../tests/common/counting.rs"]
+mod counting;
+#[cfg(feature = "serve")]
 mod debug;
 mod decimal;
 mod descriptor;

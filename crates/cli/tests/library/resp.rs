@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tollgate::rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
 use tollgate_cli::serve::answer::{Answerer, Settings};
@@ -395,6 +396,24 @@ fn turns_and_full_answers_let_others_go_on() {
     assert_eq!(steps(&b"PING\r\n".repeat(2 * TURN + 1)), [7 * TURN, 7 * TURN, 7]);
     let echo = command(&[&b"ECHO"[..], &[b'e'; 40_000]]);
     assert_eq!(steps(&echo.repeat(4)), [2 * 40_010, 2 * 40_010, 0]);
+}
+
+#[test]
+fn limits_of_clients_allocate_nothing() {
+    let face = face();
+    let mut client = face.connect();
+    let commands: Vec<u8> = (0..16)
+        .flat_map(|key: u32| command(&["CL.THROTTLE", &format!("key:{key}"), "9", "100", "60"]))
+        .chain(b"GCRA inline 9 100 60\r\n".iter().copied())
+        .collect();
+    let mut round = || {
+        client.input.extend_from_slice(&commands);
+        let step = client.session.answer(&mut client.input).now_or_never();
+        assert_eq!((step, client.session.replies().len() > 400), (Some(Step::Read), true));
+        client.session.sent();
+    };
+    round();
+    assert_eq!(crate::counting::allocations(|| (0..100).for_each(|_| round())), 0);
 }
 
 #[test]
