@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tollgate::{Clock, QuantaClock};
@@ -49,7 +49,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The room for what is read at once: at first, and at most.
 const ROOM: usize = 4 << 10;
-const MOST_ROOM: usize = 64 << 10;
+const MOST_ROOM: usize = 16 << 10;
+
+/// How many times [`MOST_ROOM`] all connections together may hold for commands that have arrived in part, beyond one for each: 64 MiB.
+const LONG: usize = 4_096;
 
 /// The most texts of a command.
 const MOST_ARGS: usize = 1_024;
@@ -94,13 +97,14 @@ impl RespStart {
             stats: Arc::clone(&context.stats),
             last_id: 0.into(),
         });
+        let long = Arc::new(Semaphore::new(LONG));
         if shared.users.is_some() {
             tokio::spawn(read_users_again(Arc::clone(&shared)));
         }
         let face = Face { listener, tls, protocol: Protocol::Resp, context };
-        tokio::spawn(
-            face.serve_streams(move |stream, peer, phase| talk(Arc::clone(&shared), stream, peer, phase)),
-        );
+        tokio::spawn(face.serve_streams(move |stream, peer, phase| {
+            talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
+        }));
     }
 }
 
@@ -137,12 +141,14 @@ async fn read_users_again(shared: Arc<RespFace>) {
 /// Serves a client to the end of its connection.
 pub async fn talk<C: Clock + Clone>(
     shared: Arc<RespFace<C>>,
+    long: Arc<Semaphore>,
     stream: Io,
     peer: String,
     phase: watch::Receiver<ServerPhase>,
 ) {
     let stats = Arc::clone(&shared.stats);
-    let mut talk = Talk { session: Session::new(shared, peer), stream, input: Vec::new(), stats };
+    let mut talk =
+        Talk { session: Session::new(shared, peer), stream, input: Vec::new(), long, held: None, stats };
     let mut watched = phase.clone();
     let mut closing = pin!(async move {
         let _ = watched.wait_for(is_closing).await;
@@ -193,16 +199,35 @@ struct Talk<C> {
     stream: Io,
     /// What has arrived and is not answered.
     input: Vec<u8>,
+    /// The memory that all connections have for long commands, and this connection's part of it.
+    long: Arc<Semaphore>,
+    held: Option<OwnedSemaphorePermit>,
     stats: Arc<Stats>,
 }
 
 impl<C: Clock + Clone> Talk<C> {
     /// Waits for bytes, and reads them. Returns `false` at the end of the stream.
     async fn read(&mut self) -> bool {
-        if self.input.capacity() == self.input.len() {
-            self.input.reserve(self.input.len().clamp(ROOM, MOST_ROOM));
+        if self.input.capacity() == self.input.len() && !self.make_room() {
+            self.stats.protocol_errors.add();
+            let message = b"-ERR other clients are sending too many long commands; try again later\r\n";
+            let _ = timeout(SLOW, self.stream.write_all(message)).await;
+            return false;
         }
         matches!(self.stream.read_buf(&mut self.input).await, Ok(1..))
+    }
+
+    /// Makes room for what is read. Returns `false` if long commands of all connections take too much memory.
+    fn make_room(&mut self) -> bool {
+        if self.input.len() >= MOST_ROOM {
+            let Ok(more) = Arc::clone(&self.long).try_acquire_owned() else { return false };
+            match &mut self.held {
+                Some(held) => held.merge(more),
+                None => self.held = Some(more),
+            }
+        }
+        self.input.reserve_exact(self.input.len().clamp(ROOM, MOST_ROOM));
+        true
     }
 
     /// Answers what has arrived. Returns whether the connection goes on.
@@ -218,7 +243,7 @@ impl<C: Clock + Clone> Talk<C> {
                 Step::Read => break,
             }
         }
-        if self.input.is_empty() && self.input.capacity() > MOST_ROOM {
+        if self.input.is_empty() && self.held.take().is_some() {
             self.input = Vec::new();
         }
         true
@@ -267,6 +292,7 @@ mod tests {
         client: DuplexStream,
         stats: Arc<Stats>,
         phase: watch::Sender<ServerPhase>,
+        long: Arc<Semaphore>,
     }
 
     const RULES: &str =
@@ -294,9 +320,15 @@ mod tests {
         };
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (client, server) = duplex(1_000);
-        let stats = Arc::clone(&shared.stats);
-        tokio::spawn(talk(Arc::new(shared), Io::new(server), "a test".to_owned(), watched));
-        Waiting { client, stats, phase }
+        let (stats, long) = (Arc::clone(&shared.stats), Arc::new(Semaphore::new(2)));
+        tokio::spawn(talk(
+            Arc::new(shared),
+            Arc::clone(&long),
+            Io::new(server),
+            "a test".to_owned(),
+            watched,
+        ));
+        Waiting { client, stats, phase, long }
     }
 
     impl Waiting {
@@ -338,6 +370,30 @@ mod tests {
             let (told, _) = idle.ended().await;
             assert!(told.ends_with(b"$5\r\nthere\r\n+OK\r\n"));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_commands_share_a_bound_of_memory() {
+        let echo = |length: usize| {
+            [format!("*2\r\n$4\r\nECHO\r\n${length}\r\n").into_bytes(), vec![b'e'; length]].concat()
+        };
+        let mut client = connect(None);
+        // This one needs no more than the connection has, and the next one needs all that there is.
+        for (length, held) in [(MOST_ROOM / 2, 0), (3 * MOST_ROOM - 64, 2), (MOST_ROOM / 2, 0)] {
+            client.client.write_all(&echo(length)).await.unwrap();
+            tokio::time::sleep(PAUSE).await;
+            assert_eq!(client.long.available_permits(), 2 - held, "{length}");
+            client.client.write_all(b"\r\n").await.unwrap();
+            client
+                .client
+                .read_exact(&mut vec![0; length + format!("${length}\r\n\r\n").len()])
+                .await
+                .unwrap();
+        }
+        let _ = timeout(SECOND, client.client.write_all(&echo(6 * MOST_ROOM))).await;
+        let (told, _) = client.ended().await;
+        assert!(told.starts_with(b"-ERR other clients are sending too many long commands"));
+        assert_eq!(client.long.available_permits(), 2);
     }
 
     #[tokio::test(start_paused = true)]
