@@ -3,10 +3,10 @@
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tollgate_cli::serve::debug::live::changes;
-use tollgate_cli::serve::debug::read::{Asked, Figures, Form, PagePart, asked};
+use tollgate_cli::serve::debug::read::{PageRequest, Figures, Form, PagePart, asked};
 
 /// Reads a request with these fields, at a face on loopback or elsewhere.
-fn read(path: &str, fields: &[(&str, &str)], is_local: bool) -> Result<Asked, StatusCode> {
+fn read(path: &str, fields: &[(&str, &str)], is_local: bool) -> Result<PageRequest, StatusCode> {
     let mut request = Request::get(path);
     for (name, value) in fields {
         request = request.header(*name, *value);
@@ -17,13 +17,13 @@ fn read(path: &str, fields: &[(&str, &str)], is_local: bool) -> Result<Asked, St
 #[test]
 fn browsers_get_the_page_and_programs_the_text() {
     let home = |accept: &str| read("/", &[("host", "localhost"), ("accept", accept)], true);
-    let page = Ok(Asked::Part(PagePart::Html));
+    let page = Ok(PageRequest::Part(PagePart::Html));
     assert_eq!(home("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), page);
     assert_eq!(home("application/xml, text/html;q=0.9"), page);
-    assert_eq!(home("*/*"), Ok(Asked::Figures(Figures::Home, Form::Text)));
-    assert_eq!(home("application/json"), Ok(Asked::Figures(Figures::Home, Form::Json)));
-    assert_eq!(home("text/htmlx"), Ok(Asked::Figures(Figures::Home, Form::Text)));
-    assert_eq!(read("/", &[("host", "localhost")], true), Ok(Asked::Figures(Figures::Home, Form::Text)));
+    assert_eq!(home("*/*"), Ok(PageRequest::Figures(Figures::Home, Form::Text)));
+    assert_eq!(home("application/json"), Ok(PageRequest::Figures(Figures::Home, Form::Json)));
+    assert_eq!(home("text/htmlx"), Ok(PageRequest::Figures(Figures::Home, Form::Text)));
+    assert_eq!(read("/", &[("host", "localhost")], true), Ok(PageRequest::Figures(Figures::Home, Form::Text)));
 }
 
 #[test]
@@ -38,9 +38,9 @@ fn names_of_other_sites_are_refused_on_loopback() {
         assert_eq!(at(host, true), Err(StatusCode::MISDIRECTED_REQUEST), "{host}");
         assert_eq!(at(host, false), Ok(()), "{host}");
     }
-    assert_eq!(read("/stats", &[], true), Ok(Asked::Figures(Figures::Counts, Form::Text)), "no browser");
+    assert_eq!(read("/stats", &[], true), Ok(PageRequest::Figures(Figures::Counts, Form::Text)), "no browser");
     // HTTP/2 has the name in the address.
-    assert_eq!(read("http://localhost:6070/top", &[], true), Ok(Asked::Figures(Figures::Top, Form::Text)));
+    assert_eq!(read("http://localhost:6070/top", &[], true), Ok(PageRequest::Figures(Figures::Top, Form::Text)));
     assert_eq!(read("http://evil.example/top", &[], true), Err(StatusCode::MISDIRECTED_REQUEST));
     let site = |mode: &str| {
         let fields = [("host", "localhost"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode)];
@@ -53,7 +53,7 @@ fn names_of_other_sites_are_refused_on_loopback() {
 #[test]
 fn questions_are_read_as_on_the_command_line() {
     let question = |query: &str| match read(&format!("/why?{query}"), &[("host", "localhost")], true) {
-        Ok(Asked::Why(question, Form::Text)) => Ok(question),
+        Ok(PageRequest::Why(question, Form::Text)) => Ok(question),
         Err(status) => Err(status),
         other => panic!("{other:?}"),
     };

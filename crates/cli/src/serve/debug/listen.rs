@@ -11,7 +11,7 @@ use super::super::connections::Face;
 use super::super::http::Handler;
 use super::answer::Debug;
 use super::live::Live;
-use super::read::{Asked, asked};
+use super::read::{PageRequest, asked};
 use super::{why, write};
 
 /// The most pages that may be open at the same time.
@@ -35,13 +35,13 @@ struct Site {
 impl Site {
     fn answer(&self, request: &Request<Incoming>) -> Response<write::Body> {
         match asked(request, self.is_local) {
-            Ok(Asked::Figures(figures, form)) => write::figures(&self.state, figures, form),
-            Ok(Asked::Part(part)) => write::part(part),
-            Ok(Asked::Why(question, form)) => match why::why(&self.state.rules, &question) {
+            Ok(PageRequest::Figures(figures, form)) => write::figures(&self.state, figures, form),
+            Ok(PageRequest::Part(part)) => write::part(part),
+            Ok(PageRequest::Why(question, form)) => match why::why(&self.state.rules, &question) {
                 Ok(answer) => write::why(&answer, form),
                 Err(refusal) => write::refusal(refusal),
             },
-            Ok(Asked::Live(filter)) => match Arc::clone(&self.room).try_acquire_owned() {
+            Ok(PageRequest::Live(filter)) => match Arc::clone(&self.room).try_acquire_owned() {
                 Ok(place) => write::live(Live::new(self.state.clone(), filter, place)),
                 Err(_) => write::refusal((
                     StatusCode::SERVICE_UNAVAILABLE,

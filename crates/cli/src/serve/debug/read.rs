@@ -11,7 +11,7 @@ const QUERY: usize = 8 << 10;
 
 /// What a request asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum PageRequest {
     /// A page of figures, in this form.
     Figures(Figures, Form),
     /// A part of the page to look at.
@@ -66,7 +66,7 @@ pub type Refusal = (StatusCode, String);
 ///
 /// # Errors
 /// If the page does not exist, if the request is from another web page, or if a question cannot be understood.
-pub fn asked<B>(request: &Request<B>, is_local: bool) -> Result<Asked, Refusal> {
+pub fn asked<B>(request: &Request<B>, is_local: bool) -> Result<PageRequest, Refusal> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return refused(StatusCode::METHOD_NOT_ALLOWED, "only GET, HEAD here");
     }
@@ -77,20 +77,20 @@ pub fn asked<B>(request: &Request<B>, is_local: bool) -> Result<Asked, Refusal> 
     }
     let form = form(query, request.headers());
     Ok(match request.uri().path() {
-        "/" if form == Form::Text && accepts(request.headers(), "text/html") => Asked::Part(PagePart::Html),
-        "/" => Asked::Figures(Figures::Home, form),
-        "/rlconfig" => Asked::Figures(Figures::Rules, form),
-        "/stats" => Asked::Figures(Figures::Counts, form),
-        "/top" => Asked::Figures(Figures::Top, form),
-        "/why" => Asked::Why(question(query)?, form),
-        "/page" => Asked::Part(PagePart::Html),
-        "/page.css" => Asked::Part(PagePart::Style),
-        "/page.js" => Asked::Part(PagePart::Script),
+        "/" if form == Form::Text && accepts(request.headers(), "text/html") => PageRequest::Part(PagePart::Html),
+        "/" => PageRequest::Figures(Figures::Home, form),
+        "/rlconfig" => PageRequest::Figures(Figures::Rules, form),
+        "/stats" => PageRequest::Figures(Figures::Counts, form),
+        "/top" => PageRequest::Figures(Figures::Top, form),
+        "/why" => PageRequest::Why(question(query)?, form),
+        "/page" => PageRequest::Part(PagePart::Html),
+        "/page.css" => PageRequest::Part(PagePart::Style),
+        "/page.js" => PageRequest::Part(PagePart::Script),
         // A stalled reader of HTTP/1 is cut off with its connection. One of HTTP/2 would keep its place.
         "/live" if request.version() >= Version::HTTP_2 => {
             return refused(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "/live needs HTTP/1.1");
         }
-        "/live" => Asked::Live(field(query, "filter").unwrap_or_default()),
+        "/live" => PageRequest::Live(field(query, "filter").unwrap_or_default()),
         _ => return refused(StatusCode::NOT_FOUND, "the pages are listed at /"),
     })
 }

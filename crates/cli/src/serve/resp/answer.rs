@@ -10,8 +10,8 @@ use tonic::{Code as Grpc, Status};
 use super::commands::{self, Known, Name};
 use super::connect;
 pub use super::peer::RespFace;
-use super::peer::{NO_USER, Peer, Problem};
-use super::quotas::Asked;
+use super::peer::{NO_USER, RespPeer, Problem};
+use super::quotas::ClientQuota;
 use super::read::{Args, Reader, integer, nanos};
 use super::write::Shown;
 use crate::serve::answer::{Entry, Figures, Nearest};
@@ -45,13 +45,13 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Session<C = QuantaClock> {
     reader: Reader,
-    pub(super) peer: Peer<C>,
+    pub(super) peer: RespPeer<C>,
 }
 
 impl<C: Clock + Clone> Session<C> {
     /// Begins a connection with this client.
     pub fn new(shared: Arc<RespFace<C>>, address: String) -> Self {
-        Self { reader: Reader::default(), peer: Peer::new(shared, address) }
+        Self { reader: Reader::default(), peer: RespPeer::new(shared, address) }
     }
 
     /// Whether the client must still give a password.
@@ -117,7 +117,7 @@ impl<C: Clock + Clone> Session<C> {
     }
 }
 
-impl<C: Clock + Clone> Peer<C> {
+impl<C: Clock + Clone> RespPeer<C> {
     /// Obeys a command. Returns whether the connection goes on.
     async fn obey(&mut self, args: Args<'_>) -> Result<bool, Problem> {
         let name = args.get(0).unwrap_or_default();
@@ -182,7 +182,7 @@ impl<C: Clock + Clone> Peer<C> {
         let burst = whole(args, 2, "max_burst", 0)? + 1;
         let count = whole(args, 3, "count", 1)?;
         let key = args.get(1).unwrap_or_default();
-        let decided = self.shared.quotas.check(Asked { burst, count, period_ns }, key, units);
+        let decided = self.shared.quotas.check(ClientQuota { burst, count, period_ns }, key, units);
         let decision = decided.map_err(|refused| {
             self.shared.stats.resp_quotas_refused.add();
             Problem::from(format!("ERR {refused}"))

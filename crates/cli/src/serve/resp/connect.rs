@@ -3,7 +3,7 @@
 use tollgate::Clock;
 
 use super::commands::{self, Name};
-use super::peer::{Peer, Problem};
+use super::peer::{RespPeer, Problem};
 use super::read::Args;
 use super::users::DEFAULT;
 use super::write::{Shown, Version};
@@ -22,7 +22,7 @@ const WRONG_PASSWORD: Problem =
     Problem::Borrowed("WRONGPASS invalid username-password pair or user is disabled.");
 
 /// Obeys a command. Returns whether the connection goes on.
-pub fn obey<C: Clock + Clone>(peer: &mut Peer<C>, name: Name, args: Args<'_>) -> Result<bool, Problem> {
+pub fn obey<C: Clock + Clone>(peer: &mut RespPeer<C>, name: Name, args: Args<'_>) -> Result<bool, Problem> {
     match name {
         Name::Auth => match (args.get(1), args.get(2), args.len()) {
             (Some(password), None, _) => {
@@ -78,7 +78,7 @@ pub fn obey<C: Clock + Clone>(peer: &mut Peer<C>, name: Name, args: Args<'_>) ->
     Ok(true)
 }
 
-fn log_in<C: Clock + Clone>(peer: &mut Peer<C>, name: &[u8], password: &[u8]) -> Result<(), Problem> {
+fn log_in<C: Clock + Clone>(peer: &mut RespPeer<C>, name: &[u8], password: &[u8]) -> Result<(), Problem> {
     let user = match &peer.shared.users {
         None if name == DEFAULT.as_bytes() => return Ok(()),
         None => None,
@@ -96,7 +96,7 @@ fn log_in<C: Clock + Clone>(peer: &mut Peer<C>, name: &[u8], password: &[u8]) ->
 }
 
 /// `HELLO [2|3 [AUTH user password] [SETNAME name]]`.
-fn hello<C: Clock + Clone>(peer: &mut Peer<C>, args: Args<'_>) -> Result<(), Problem> {
+fn hello<C: Clock + Clone>(peer: &mut RespPeer<C>, args: Args<'_>) -> Result<(), Problem> {
     let version = match args.get(1) {
         None => peer.replies.version,
         Some(b"2") => Version::Two,
@@ -152,7 +152,7 @@ fn checked_name(name: &[u8]) -> Result<Vec<u8>, Problem> {
     }
 }
 
-fn client<C: Clock + Clone>(peer: &mut Peer<C>, args: Args<'_>) -> Result<(), Problem> {
+fn client<C: Clock + Clone>(peer: &mut RespPeer<C>, args: Args<'_>) -> Result<(), Problem> {
     let part = args.get(1).unwrap_or_default();
     match (&part.to_ascii_lowercase()[..], args.get(2), args.get(3), args.len()) {
         (b"setname", Some(name), _, 3) => {
@@ -193,7 +193,7 @@ fn client<C: Clock + Clone>(peer: &mut Peer<C>, args: Args<'_>) -> Result<(), Pr
 }
 
 /// Returns the line of `CLIENT LIST`.
-fn described<C>(peer: &Peer<C>) -> String {
+fn described<C>(peer: &RespPeer<C>) -> String {
     let [name, library, version] = peer.names.each_ref().map(|name| String::from_utf8_lossy(name));
     let (id, address) = (peer.id, peer.address.replace(' ', "_"));
     let user = peer.user.as_ref().map_or("", |user| &*user.name);
@@ -204,7 +204,7 @@ fn described<C>(peer: &Peer<C>) -> String {
 }
 
 /// `CONFIG GET name …`: redis-benchmark asks whether data is saved.
-fn config<C>(peer: &mut Peer<C>, args: Args<'_>) -> Result<(), Problem> {
+fn config<C>(peer: &mut RespPeer<C>, args: Args<'_>) -> Result<(), Problem> {
     if !args.get(1).is_some_and(|part| part.eq_ignore_ascii_case(b"get")) || args.len() < 3 {
         return Err("ERR there is only CONFIG GET; flags of tollgate serve set everything".into());
     }
@@ -220,7 +220,7 @@ fn config<C>(peer: &mut Peer<C>, args: Args<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-fn info<C: Clock + Clone>(peer: &Peer<C>) -> String {
+fn info<C: Clock + Clone>(peer: &RespPeer<C>) -> String {
     let shared = &peer.shared;
     format!(
         "# Server\r\nredis_version:{LIKE_REDIS}\r\ntollgate_version:{}\r\nredis_mode:standalone\r\nprocess_id:{}\r\n\

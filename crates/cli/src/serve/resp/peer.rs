@@ -43,7 +43,7 @@ pub struct RespFace<C = QuantaClock> {
 
 /// What is known about the client of a connection.
 #[derive(Debug)]
-pub struct Peer<C> {
+pub struct RespPeer<C> {
     pub shared: Arc<RespFace<C>>,
     pub replies: Replies,
     /// `None` until the client has given a password.
@@ -58,7 +58,7 @@ pub struct Peer<C> {
     pub failures: u32,
 }
 
-impl<C: Clock + Clone> Peer<C> {
+impl<C: Clock + Clone> RespPeer<C> {
     /// Creates the client of a new connection.
     pub fn new(shared: Arc<RespFace<C>>, address: String) -> Self {
         let id = shared.last_id.fetch_add(1, Relaxed) + 1;

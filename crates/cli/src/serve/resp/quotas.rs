@@ -26,7 +26,7 @@ const SLACK_NS: u64 = 1 << 27;
 
 /// A quota as a client sends it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Asked {
+pub struct ClientQuota {
     /// The units at once.
     pub burst: u64,
     /// The units in each period.
@@ -69,7 +69,7 @@ pub struct Quotas<C = QuantaClock> {
 
 #[derive(Debug)]
 struct Table<C> {
-    in_force: HashMap<Asked, ActiveQuota<C>, ahash::RandomState>,
+    in_force: HashMap<ClientQuota, ActiveQuota<C>, ahash::RandomState>,
     /// Until this time, no quota becomes idle.
     busy_until_ns: u64,
 }
@@ -102,7 +102,7 @@ impl<C: Clock + Clone> Quotas<C> {
     ///
     /// # Complexity
     /// O(1), and O(quotas) for one that is new.
-    pub fn check(&self, asked: Asked, key: &[u8], cost: u64) -> Result<Decision, Refused> {
+    pub fn check(&self, asked: ClientQuota, key: &[u8], cost: u64) -> Result<Decision, Refused> {
         let has_room = {
             let table = self.read();
             let now = self.clock.now();
@@ -131,8 +131,8 @@ impl<C: Clock + Clone> Quotas<C> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn create(&self, asked: Asked) -> Result<ActiveQuota<C>, QuotaError> {
-        let Asked { burst, count, period_ns } = asked;
+    fn create(&self, asked: ClientQuota) -> Result<ActiveQuota<C>, QuotaError> {
+        let ClientQuota { burst, count, period_ns } = asked;
         let quota = Quota::try_new(count, Duration::from_nanos(period_ns))?.try_burst(burst)?;
         let builder = RateLimiter::builder(Gcra::new(quota)).clock(self.clock.clone());
         let limiter = builder.capacity(self.memory).compact()?;
@@ -145,7 +145,7 @@ impl<C: Clock + Clone> Quotas<C> {
 
 impl<C> Table<C> {
     /// Returns the quota that was used least recently, if its keys are all idle. Otherwise notes when the first quota becomes idle.
-    fn longest_idle(&mut self, now_ns: u64) -> Option<Asked> {
+    fn longest_idle(&mut self, now_ns: u64) -> Option<ClientQuota> {
         let quotas = self.in_force.iter();
         let idle = quotas.clone().filter(|(_, quota)| quota.idle_at_ns() <= now_ns);
         let found = idle.min_by_key(|(_, quota)| quota.used_ns.load(Relaxed)).map(|(asked, _)| *asked);
