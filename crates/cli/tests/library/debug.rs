@@ -3,7 +3,7 @@
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tollgate_cli::serve::debug::live::changes;
-use tollgate_cli::serve::debug::read::{PageRequest, Figures, Form, PagePart, asked};
+use tollgate_cli::serve::debug::read::{Figures, Form, PagePart, PageRequest, asked};
 
 /// Reads a request with these fields, at a face on loopback or elsewhere.
 fn read(path: &str, fields: &[(&str, &str)], is_local: bool) -> Result<PageRequest, StatusCode> {
@@ -23,7 +23,10 @@ fn browsers_get_the_page_and_programs_the_text() {
     assert_eq!(home("*/*"), Ok(PageRequest::Figures(Figures::Home, Form::Text)));
     assert_eq!(home("application/json"), Ok(PageRequest::Figures(Figures::Home, Form::Json)));
     assert_eq!(home("text/htmlx"), Ok(PageRequest::Figures(Figures::Home, Form::Text)));
-    assert_eq!(read("/", &[("host", "localhost")], true), Ok(PageRequest::Figures(Figures::Home, Form::Text)));
+    assert_eq!(
+        read("/", &[("host", "localhost")], true),
+        Ok(PageRequest::Figures(Figures::Home, Form::Text))
+    );
 }
 
 #[test]
@@ -38,9 +41,16 @@ fn names_of_other_sites_are_refused_on_loopback() {
         assert_eq!(at(host, true), Err(StatusCode::MISDIRECTED_REQUEST), "{host}");
         assert_eq!(at(host, false), Ok(()), "{host}");
     }
-    assert_eq!(read("/stats", &[], true), Ok(PageRequest::Figures(Figures::Counts, Form::Text)), "no browser");
+    assert_eq!(
+        read("/stats", &[], true),
+        Ok(PageRequest::Figures(Figures::Counts, Form::Text)),
+        "no browser"
+    );
     // HTTP/2 has the name in the address.
-    assert_eq!(read("http://localhost:6070/top", &[], true), Ok(PageRequest::Figures(Figures::Top, Form::Text)));
+    assert_eq!(
+        read("http://localhost:6070/top", &[], true),
+        Ok(PageRequest::Figures(Figures::Top, Form::Text))
+    );
     assert_eq!(read("http://evil.example/top", &[], true), Err(StatusCode::MISDIRECTED_REQUEST));
     let site = |mode: &str| {
         let fields = [("host", "localhost"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode)];

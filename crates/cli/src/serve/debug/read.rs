@@ -77,7 +77,9 @@ pub fn asked<B>(request: &Request<B>, is_local: bool) -> Result<PageRequest, Ref
     }
     let form = form(query, request.headers());
     Ok(match request.uri().path() {
-        "/" if form == Form::Text && accepts(request.headers(), "text/html") => PageRequest::Part(PagePart::Html),
+        "/" if form == Form::Text && accepts(request.headers(), "text/html") => {
+            PageRequest::Part(PagePart::Html)
+        }
         "/" => PageRequest::Figures(Figures::Home, form),
         "/rlconfig" => PageRequest::Figures(Figures::Rules, form),
         "/stats" => PageRequest::Figures(Figures::Counts, form),

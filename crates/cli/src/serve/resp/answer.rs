@@ -10,7 +10,7 @@ use tonic::{Code as Grpc, Status};
 use super::commands::{self, Known, Name};
 use super::connect;
 pub use super::peer::RespFace;
-use super::peer::{NO_USER, RespPeer, Problem};
+use super::peer::{NO_USER, Problem, RespPeer};
 use super::quotas::ClientQuota;
 use super::read::{Args, Reader, integer, nanos};
 use super::write::Shown;

@@ -3,7 +3,7 @@
 use tollgate::Clock;
 
 use super::commands::{self, Name};
-use super::peer::{RespPeer, Problem};
+use super::peer::{Problem, RespPeer};
 use super::read::Args;
 use super::users::DEFAULT;
 use super::write::{Shown, Version};
