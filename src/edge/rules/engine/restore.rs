@@ -118,7 +118,7 @@ fn read_charge(reader: &mut SnapshotReader<'_>, back_ns: u64) -> Result<Decision
     Ok(Decision::new(Outcome::Allowed, cost, limit, at_ns.saturating_sub(back_ns), facts))
 }
 
-/// The state of rules that [`Rules::snapshot`] wrote, for [`RulesBuilder::restore`](crate::rules::RulesBuilder::restore).
+/// The state of rules that [`Rules::snapshot`](crate::rules::Rules::snapshot) wrote, for [`RulesBuilder::restore`](crate::rules::RulesBuilder::restore).
 ///
 /// Its [`Debug`](std::fmt::Debug) shows no keys of clients.
 pub struct RulesSnapshot {
