@@ -9,3 +9,4 @@ mod example;
 mod failures;
 mod flood;
 mod process;
+mod rollout;

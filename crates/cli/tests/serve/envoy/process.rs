@@ -154,6 +154,13 @@ impl Envoy {
             .sum()
     }
 
+    /// Waits until the sum of these counters is this number.
+    pub(super) async fn wait_for(&self, name: &str, number: u64) {
+        while self.counter(name).await != number {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Asserts that every question was answered in time, and that no request passed without an answer.
     pub(super) async fn assert_all_answered(&self) {
         for name in [".ratelimit.error", ".ratelimit.failure_mode_allowed"] {
@@ -247,6 +254,16 @@ impl Traffic {
         let enough = self.responses() + responses;
         while self.responses() < enough {
             sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until the last thousand responses all had this status.
+    pub(super) async fn wait_until_all_have(&self, status: u16) {
+        let others = || self.responses() - self.statuses.lock().unwrap().get(&status).unwrap_or(&0);
+        let mut before = None;
+        while before != Some(others()) {
+            before = Some(others());
+            self.wait_for(1_000).await;
         }
     }
 
