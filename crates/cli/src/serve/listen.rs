@@ -7,14 +7,23 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use std::{fs, process};
 
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
 
 use super::peer::Peer;
 use crate::error::{Error, plain};
+
+/// How long a peer may be silent before the system asks whether it is still there, and how often it asks again.
+const SILENT: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_secs(20);
+
+/// How many times it asks.
+const TIMES: u32 = 3;
 
 /// What a connection runs over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -133,6 +142,7 @@ impl Listener {
                 let (stream, peer) = listener.accept().await?;
                 // Answers are small, and a gateway waits for each of them.
                 let _ = stream.set_nodelay(true);
+                let _ = probe_silent_peer(&stream);
                 Ok((Io::new(stream), peer.to_string()))
             }
             Self::Unix(socket) => {
@@ -142,6 +152,14 @@ impl Listener {
             }
         }
     }
+}
+
+/// Lets the system close the connection when its peer has disappeared. Otherwise that connection would keep its place for ever.
+fn probe_silent_peer(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENT)?;
+    sockopt::set_tcp_keepintvl(stream, AGAIN)?;
+    sockopt::set_tcp_keepcnt(stream, TIMES)
 }
 
 impl fmt::Display for Listener {
@@ -267,5 +285,35 @@ impl AsyncWrite for Io {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.is_write_vectored())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The timer of the connection that was accepted on a port, as the system lists it: its kind, and the hundredths of a second that are
+    /// left. Kind 2 is a probe of a silent peer.
+    #[cfg(target_os = "linux")]
+    fn timer(port: u16) -> (u64, u64) {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let ours = format!(":{port:04X}");
+        let mut lines = table.lines().map(|line| Vec::from_iter(line.split_whitespace()));
+        // 01 is an established connection.
+        let line = lines.find(|line| line[1].ends_with(&ours) && line[3] == "01").expect("no connection");
+        let (kind, left) = line[5].split_once(':').unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        (number(kind), number(left))
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn silent_peers_are_probed_after_a_minute() {
+        let listener = Listener::tcp("resp", ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address: SocketAddr = listener.to_string().parse().unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let _accepted = listener.accept().await.unwrap();
+        let (kind, left) = timer(address.port());
+        assert!(kind == 2 && left <= 6_100, "timer {kind}, {left}");
     }
 }

@@ -7,8 +7,9 @@
 //! the drain: what is on its way is answered, until the client pauses ─► the end of the stream
 //! ```
 //! A client that sends no password, or half of a command, is closed after [`HANDSHAKE`]. One that does not take its answers is closed
-//! after [`SLOW`]. Otherwise a connection may be idle for ever: clients keep some in a pool. It has no longest age, because the protocol
-//! cannot tell a client that a connection ends, and the next command would be lost.
+//! after [`SLOW`]. Otherwise a connection may be idle for ever: clients keep some in a pool. The system closes those whose client has
+//! disappeared. There is no longest age, because the protocol cannot tell a client that a connection ends, and the next command would be
+//! lost.
 
 use std::future::pending;
 use std::net::SocketAddr;
