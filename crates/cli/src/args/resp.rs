@@ -32,7 +32,7 @@ pub struct ServeResp {
 
     /// Different limits in commands of Redis clients: combinations of burst, count and period
     ///
-    /// A new one takes the place of the one that was used least recently, if all keys of that one have their full burst again. While no
+    /// A new one takes the place of the one that was charged least recently, if all keys of that one have their full burst again. While no
     /// other is idle, it is refused.
     #[arg(long, env = "TOLLGATE_RESP_QUOTAS", default_value = "256", value_parser = some_count, value_name = "N")]
     pub resp_quotas: usize,

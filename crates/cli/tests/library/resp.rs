@@ -447,6 +447,26 @@ fn busy_quotas_are_kept_and_idle_ones_make_room() {
 }
 
 #[test]
+fn looks_and_denials_keep_no_quota_busy() {
+    let face = face_with(2, None);
+    let mut client = face.connect();
+    for line in ["CL.THROTTLE a 0 1 999999999 0", "GCRA a 0 1 999999998 TOKENS 2"] {
+        assert!(client.say(line).starts_with("*5|"));
+    }
+    // Nothing was charged, so both make room, and then both places are taken.
+    for line in ["CL.THROTTLE a 0 1 30", "CL.THROTTLE a 0 1 40"] {
+        assert!(client.say(line).starts_with("*5|:0|"), "{line}");
+    }
+    assert!(client.say("CL.THROTTLE a 0 1 32").starts_with("-ERR 2 other quotas"));
+    // A flood of denials adds nothing to the debt, so it does not prolong it either.
+    face.clock.advance(Duration::from_secs(29));
+    assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:1|:1|");
+    face.clock.advance(Duration::from_secs(2));
+    assert!(client.say("CL.THROTTLE a 0 1 32").starts_with("*5|:0|"));
+    assert_eq!(client.say("CL.THROTTLE a 0 1 40"), "*5|:1|:1|:0|:9|:9|", "this one owes, and is kept");
+}
+
+#[test]
 fn flood_of_quotas_stays_within_its_bounds() {
     let face = face_with(16, None);
     let mut client = face.connect();

@@ -3,7 +3,7 @@
 //! ```text
 //! a quota that is in force   its store decides
 //! a new one                  there is room: a new store
-//!                            there is none: it takes the place of the quota that was used least recently, among those whose keys
+//!                            there is none: it takes the place of the quota that was charged least recently, among those whose keys
 //!                            all are idle. If no quota is idle, the new one is refused
 //! ```
 //! So a store is dropped only when each of its keys has its full burst again, and nothing is forgotten.
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tollgate::{Capacity, Clock, Compact, Decision, Gcra, QuantaClock, Quota, QuotaError, RateLimiter};
 
-/// How much later than noted a quota may have been used. A check that comes sooner after a note does not write one, so threads rarely
+/// How much later than noted a quota may have been charged. A check that comes sooner after a note does not write one, so threads rarely
 /// write to the same place.
 const SLACK_NS: u64 = 1 << 27;
 
@@ -77,8 +77,9 @@ struct Table<C> {
 #[derive(Debug)]
 struct ActiveQuota<C> {
     limiter: RateLimiter<Compact, C>,
-    /// When it was used, to within [`SLACK_NS`]. Ordering: Relaxed. A caller that needs it exactly holds the lock for writing.
-    used_ns: AtomicU64,
+    /// When a key was charged last, to within [`SLACK_NS`]. 0: never. Looks and denials prolong no debt, so they do not count.
+    /// Ordering: Relaxed. A caller that needs it exactly holds the lock for writing.
+    charged_ns: AtomicU64,
     /// The time after which a key that was charged last is idle.
     refill_ns: u64,
 }
@@ -139,16 +140,16 @@ impl<C: Clock + Clone> Quotas<C> {
         // A compact store may refill slower by 1/256.
         let refill = u128::from(burst) * u128::from(period_ns) / u128::from(count.max(1));
         let refill_ns = u64::try_from(refill + refill / 128).unwrap_or(u64::MAX).saturating_add(2 * SLACK_NS);
-        Ok(ActiveQuota { limiter, used_ns: AtomicU64::new(0), refill_ns })
+        Ok(ActiveQuota { limiter, charged_ns: AtomicU64::new(0), refill_ns })
     }
 }
 
 impl<C> Table<C> {
-    /// Returns the quota that was used least recently, if its keys are all idle. Otherwise notes when the first quota becomes idle.
+    /// Returns the quota that was charged least recently, if its keys are all idle. Otherwise notes when the first quota becomes idle.
     fn longest_idle(&mut self, now_ns: u64) -> Option<ClientQuota> {
         let quotas = self.in_force.iter();
         let idle = quotas.clone().filter(|(_, quota)| quota.idle_at_ns() <= now_ns);
-        let found = idle.min_by_key(|(_, quota)| quota.used_ns.load(Relaxed)).map(|(asked, _)| *asked);
+        let found = idle.min_by_key(|(_, quota)| quota.charged_ns.load(Relaxed)).map(|(asked, _)| *asked);
         if found.is_none() {
             self.busy_until_ns = quotas.map(|(_, quota)| quota.idle_at_ns()).min().unwrap_or_default();
         }
@@ -158,16 +159,23 @@ impl<C> Table<C> {
 
 impl<C> ActiveQuota<C> {
     fn check(&self, now: tollgate::Timestamp, key: &[u8], cost: u64) -> Decision {
-        if now.as_nanos() > self.used_ns.load(Relaxed).saturating_add(SLACK_NS) {
-            self.used_ns.fetch_max(now.as_nanos(), Relaxed);
+        if cost == 0 {
+            return self.limiter.at(now).peek_n(key, 0);
         }
-        match cost {
-            0 => self.limiter.at(now).peek_n(key, 0),
-            _ => self.limiter.at(now).check_n(key, cost),
+        let decision = self.limiter.at(now).check_n(key, cost);
+        if decision.is_allowed() {
+            let noted = self.charged_ns.load(Relaxed);
+            if noted == 0 || now.as_nanos() > noted.saturating_add(SLACK_NS) {
+                self.charged_ns.fetch_max(now.as_nanos().max(1), Relaxed);
+            }
         }
+        decision
     }
 
     fn idle_at_ns(&self) -> u64 {
-        self.used_ns.load(Relaxed).saturating_add(self.refill_ns)
+        match self.charged_ns.load(Relaxed) {
+            0 => 0,
+            charged => charged.saturating_add(self.refill_ns),
+        }
     }
 }
