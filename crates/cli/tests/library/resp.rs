@@ -557,6 +557,10 @@ fn users_need_their_password_and_send_what_they_may() {
     write("user all on >one >two +gcra ~*");
     users.reload_if_changed();
     assert!(client.say("CL.THROTTLE a 1 1 1").starts_with("-NOPERM"));
+    // A password beside the present one ends nothing.
+    write("user all on >zero >one >two +gcra ~*");
+    users.reload_if_changed();
+    assert!(client.say("GCRA a 1 1 1").starts_with("*5|"));
     write("user all on >three +@all ~*\nuser default on nopass +gcra");
     users.reload_if_changed();
     assert!(client.say("GCRA a 1 1 1").starts_with("-NOAUTH"));

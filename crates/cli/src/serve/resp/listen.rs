@@ -154,18 +154,17 @@ pub async fn talk<C: Clock + Clone>(
     let mut closing = pin!(async move {
         let _ = watched.wait_for(is_closing).await;
     });
-    let began = Instant::now();
-    // Since when a part of a command has been there.
+    // Since when the client is to give a password, and since when a part of a command has been there.
+    let mut stranger = talk.session.is_stranger().then(Instant::now);
     let mut half = None;
     loop {
-        let since = if talk.session.is_stranger() { Some(began) } else { half };
         tokio::select! {
             biased;
             () = &mut closing => {
                 talk.finish(patience(&phase)).await;
                 break;
             }
-            () = late(since) => {
+            () = late(stranger.or(half)) => {
                 talk.stats.handshakes_late.add();
                 return;
             }
@@ -177,6 +176,7 @@ pub async fn talk<C: Clock + Clone>(
         if !talk.answer().await {
             break;
         }
+        stranger = talk.session.is_stranger().then(|| stranger.unwrap_or_else(Instant::now));
         half = match talk.input.len() {
             0 => None,
             left if left < arrived => Some(Instant::now()),
@@ -371,6 +371,22 @@ mod tests {
             let (told, _) = idle.ended().await;
             assert!(told.ends_with(b"$5\r\nthere\r\n+OK\r\n"));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn users_that_reset_have_time_to_log_in_again() {
+        let mut client = connect(Some("user a on >x"));
+        client.client.write_all(b"AUTH a x\r\n").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        client.client.write_all(b"RESET\r\n").await.unwrap();
+        tokio::time::sleep(HANDSHAKE - SECOND).await;
+        client.client.write_all(b"AUTH a x\r\n").await.unwrap();
+        tokio::time::sleep(HANDSHAKE).await;
+        // The time of one that does not is not renewed.
+        client.client.write_all(b"RESET\r\n").await.unwrap();
+        tokio::time::sleep(HANDSHAKE / 2).await;
+        let _ = client.client.write_all(b"RESET\r\n").await;
+        assert_eq!(client.ended().await, (b"+OK\r\n+RESET\r\n+OK\r\n+RESET\r\n+RESET\r\n".to_vec(), 5));
     }
 
     #[tokio::test(start_paused = true)]

@@ -239,12 +239,12 @@ impl Users {
         user.has(password).then_some(user)
     }
 
-    /// Returns a user as it is now, unless it may not connect any more or has other passwords.
+    /// Returns a user as it is now, unless it may not connect any more or a password of it is gone: it may be the one that was given.
     pub fn again(&self, user: &User) -> Option<Arc<User>> {
         let now = self.find(&user.name)?;
-        let same =
-            now.is_on && now.secrets == user.secrets && now.needs_no_password == user.needs_no_password;
-        same.then_some(now)
+        let is_kept = |secret| now.secrets.contains(secret);
+        let may_stay = now.needs_no_password || !user.needs_no_password && user.secrets.iter().all(is_kept);
+        (now.is_on && may_stay).then_some(now)
     }
 
     fn find(&self, name: &str) -> Option<Arc<User>> {
