@@ -23,6 +23,9 @@ pub const TURN: usize = 256;
 /// The bytes of answers that are sent before the next command is answered.
 pub const FULL: usize = 64 << 10;
 
+/// The room for answers that a connection keeps. Many connections that are idle would take a lot of memory with [`FULL`] each.
+const KEPT: usize = 4 << 10;
+
 /// A second, the least period.
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -66,7 +69,7 @@ impl<C: Clock + Clone> Session<C> {
 
     /// Notes that the answers were sent.
     pub fn sent(&mut self) {
-        self.peer.replies.clear(FULL);
+        self.peer.replies.clear(KEPT);
     }
 
     /// Answers the commands at the front of `input`, and removes them from it.

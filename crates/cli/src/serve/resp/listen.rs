@@ -183,7 +183,7 @@ pub async fn talk<C: Clock + Clone>(
             _ => half.or_else(|| Some(Instant::now())),
         };
     }
-    let _ = timeout(patience(&phase), linger(talk.stream)).await;
+    let _ = timeout(patience(&phase), linger(talk.into_stream())).await;
 }
 
 /// Waits until a client is late that was to send something since this time.
@@ -207,6 +207,11 @@ struct Talk<C> {
 }
 
 impl<C: Clock + Clone> Talk<C> {
+    /// Returns the stream, and gives all memory back.
+    fn into_stream(self) -> Io {
+        self.stream
+    }
+
     /// Waits for bytes, and reads them. Returns `false` at the end of the stream.
     async fn read(&mut self) -> bool {
         if self.input.capacity() == self.input.len() && !self.make_room() {
@@ -244,8 +249,9 @@ impl<C: Clock + Clone> Talk<C> {
                 Step::Read => break,
             }
         }
-        if self.input.is_empty() && self.held.take().is_some() {
-            self.input = Vec::new();
+        // Also if a part of the next command is there: its client could leave one there for ever.
+        if self.input.len() <= MOST_ROOM && self.held.take().is_some() {
+            self.input.shrink_to(MOST_ROOM);
         }
         true
     }
@@ -387,6 +393,19 @@ mod tests {
         tokio::time::sleep(HANDSHAKE / 2).await;
         let _ = client.client.write_all(b"RESET\r\n").await;
         assert_eq!(client.ended().await, (b"+OK\r\n+RESET\r\n+OK\r\n+RESET\r\n+RESET\r\n".to_vec(), 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_of_a_long_command_is_given_back_before_the_next_one_is_whole() {
+        let mut client = connect(None);
+        let length = 3 * MOST_ROOM - 64;
+        let long = [format!("*2\r\n$4\r\nECHO\r\n${length}\r\n").into_bytes(), vec![b'e'; length]].concat();
+        client.client.write_all(&long).await.unwrap();
+        client.client.write_all(b"\r\nPIN").await.unwrap();
+        client.client.read_exact(&mut vec![0; length + 10]).await.unwrap();
+        assert_eq!(client.long.available_permits(), 2);
+        client.client.write_all(b"G\r\nQUIT\r\n").await.unwrap();
+        assert_eq!(client.ended().await.0, b"+PONG\r\n+OK\r\n");
     }
 
     #[tokio::test(start_paused = true)]

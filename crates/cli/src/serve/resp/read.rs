@@ -164,12 +164,12 @@ impl Reader {
         if end > most {
             return too_big();
         }
-        self.words(&mut input[..end])?;
-        if self.args.len() > limits.args { too_big() } else { Ok(Some(end + 1)) }
+        if self.words(&mut input[..end], limits)? { Ok(Some(end + 1)) } else { too_big() }
     }
 
-    /// Splits a line at spaces. Quoted words are written over themselves without their quotes, which makes them shorter.
-    fn words(&mut self, line: &mut [u8]) -> Result<(), Fault> {
+    /// Splits a line at spaces. Quoted words are written over themselves without their quotes, which makes them shorter. Returns whether
+    /// there are as few words as the limits permit.
+    fn words(&mut self, line: &mut [u8], limits: Limits) -> Result<bool, Fault> {
         let (mut from, mut to) = (0, 0);
         loop {
             while line.get(from).is_some_and(u8::is_ascii_whitespace) {
@@ -257,5 +257,22 @@ pub fn nanos(text: &[u8]) -> Option<u64> {
     match decimal::scaled(text, 9) {
         Ok(Scaled { value, exact: true }) => Some(value),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_many_words_take_little_memory() {
+        let limits = Limits { args: 10, bytes: 1 << 20 };
+        let mut reader = Reader::default();
+        let mut line = b"a ".repeat(20_000);
+        line.push(b'\n');
+        assert!(reader.read(&mut line, limits).is_err());
+        assert!(reader.args.capacity() <= 16, "{}", reader.args.capacity());
+        let mut line = *b"a b c d e f g h i j\n";
+        assert_eq!(Reader::default().read(&mut line, limits), Ok(Some(20)));
     }
 }
