@@ -168,8 +168,9 @@ pub async fn talk<C: Clock + Clone>(
                 talk.stats.handshakes_late.add();
                 return;
             }
+            // A client that is told why the connection ends must be able to read it.
             is_open = talk.read() => if !is_open {
-                return;
+                break;
             }
         }
         let arrived = talk.input.len();
@@ -295,8 +296,8 @@ mod tests {
     use crate::serve::answer::Settings;
 
     /// A connection in paused time: as long as nothing happens, time passes at once.
-    struct Waiting {
-        client: DuplexStream,
+    struct Waiting<S = DuplexStream> {
+        client: S,
         stats: Arc<Stats>,
         phase: watch::Sender<ServerPhase>,
         long: Arc<Semaphore>,
@@ -306,6 +307,11 @@ mod tests {
         "{ domain: d, descriptors: [{ key: k, rate_limit: { unit: hour, requests_per_unit: 1 } }] }";
 
     fn connect(users: Option<&str>) -> Waiting {
+        let (client, server) = duplex(1_000);
+        begin(users, Io::new(server), client)
+    }
+
+    fn begin<S>(users: Option<&str>, server: Io, client: S) -> Waiting<S> {
         let clock = ManualClock::new(Timestamp::from_secs(1));
         let folder = tempfile::tempdir().unwrap();
         let users = users.map(|text| {
@@ -326,15 +332,8 @@ mod tests {
             last_id: 0.into(),
         };
         let (phase, watched) = watch::channel(ServerPhase::Serving);
-        let (client, server) = duplex(1_000);
         let (stats, long) = (Arc::clone(&shared.stats), Arc::new(Semaphore::new(2)));
-        tokio::spawn(talk(
-            Arc::new(shared),
-            Arc::clone(&long),
-            Io::new(server),
-            "a test".to_owned(),
-            watched,
-        ));
+        tokio::spawn(talk(Arc::new(shared), Arc::clone(&long), server, "a test".to_owned(), watched));
         Waiting { client, stats, phase, long }
     }
 
@@ -430,6 +429,21 @@ mod tests {
         let (told, _) = client.ended().await;
         assert!(told.starts_with(b"-ERR other clients are sending too many long commands"));
         assert_eq!(client.long.available_permits(), 2);
+    }
+
+    #[tokio::test]
+    async fn client_of_a_refused_command_reads_why() {
+        let listener = Listener::tcp("resp", ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let mut client = tokio::net::TcpStream::connect(listener.to_string()).await.unwrap();
+        // More than the room permits, so a part of it stays unread, and the system could reset the connection.
+        client
+            .write_all(format!("*2\r\n$4\r\nECHO\r\n$500000\r\n{}", "e".repeat(200_000)).as_bytes())
+            .await
+            .unwrap();
+        let mut waiting = begin(None, listener.accept().await.unwrap().0, client);
+        let mut told = Vec::new();
+        waiting.client.read_to_end(&mut told).await.unwrap();
+        assert!(told.starts_with(b"-ERR other clients are sending too many long commands"), "{told:?}");
     }
 
     #[tokio::test(start_paused = true)]
