@@ -150,6 +150,8 @@ fn limits_of_clients_have_five_numbers() {
         (0, "GCRA c 0 8 60", "*5|:0|:1|:0|$2|-1|$3|7.5|"),
         (0, "CL.THROTTLE c 0 8 60", "*5|:1|:1|:0|:8|:8|"),
         (0, "GCRA d 0 1 1.25", "*5|:0|:1|:0|$2|-1|$4|1.25|"),
+        // A sum of floats has digits beyond a nanosecond.
+        (0, "GCRA e 0 1 3.0000000000000004", "*5|:0|:1|:0|$2|-1|$11|2.999999623|"),
     ] {
         face.clock.advance(Duration::from_secs(seconds));
         assert_eq!(client.say(line), expected, "{line}");

@@ -176,7 +176,10 @@ impl Reader {
                 from += 1;
             }
             if from >= line.len() {
-                return Ok(());
+                return Ok(true);
+            }
+            if self.args.len() == limits.args {
+                return Ok(false);
             }
             let start = to;
             let mut quote = None;
@@ -249,15 +252,13 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-/// Returns the nanoseconds in a text of seconds, which may have a fraction.
+/// Returns the nanoseconds in a text of seconds, which may have a fraction. A part of a nanosecond counts as one.
 pub fn nanos(text: &[u8]) -> Option<u64> {
     if let Some(whole) = integer(text) {
         return u64::try_from(whole).ok()?.checked_mul(1_000_000_000);
     }
-    match decimal::scaled(text, 9) {
-        Ok(Scaled { value, exact: true }) => Some(value),
-        _ => None,
-    }
+    let Scaled { value, exact } = decimal::scaled(text, 9).ok()?;
+    value.checked_add(u64::from(!exact))
 }
 
 #[cfg(test)]
