@@ -227,6 +227,19 @@ fn rules_answer_with_figures_and_a_name() {
 }
 
 #[test]
+fn keys_near_a_limit_are_seen_while_somebody_views_them() {
+    let face = face();
+    let mut client = face.connect();
+    let view = face.shared.answerer.near();
+    for line in ["CHECK shop HITS 2 user a", "CHECK shop user a", "CHECK shop user a", "PEEK shop user a"] {
+        assert!(client.say(&format!("TOLLGATE.{line}")).starts_with("*6|"));
+    }
+    let near: Vec<_> = view.top(9).iter().map(|key| (key.rule.clone(), key.key.clone(), key.count)).collect();
+    // The second of them took the last unit.
+    assert_eq!(near, [("per-user".into(), "user=a".into(), 1)]);
+}
+
+#[test]
 fn units_are_held_and_settled_once() {
     let face = face();
     let mut client = face.connect();

@@ -48,6 +48,7 @@ impl<C: Clock> Answerer<C> {
         deadline: Instant,
     ) -> Result<Figures, Status> {
         let (answer, code) = self.decide(domain, descriptors, 1, entry, deadline).await?;
+        self.near.note(&answer, descriptors, self.settings.near_limit);
         if !answer.has_domain() {
             return Err(Status::not_found(format!("no rules have the domain {domain:?}")));
         }
