@@ -168,7 +168,7 @@ pub async fn talk<C: Clock + Clone>(
                 talk.stats.handshakes_late.add();
                 return;
             }
-            // A client that is told why the connection ends must be able to read it.
+            // The client must be able to read why the connection ends.
             is_open = talk.read() => if !is_open {
                 break;
             }
