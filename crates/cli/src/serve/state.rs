@@ -13,6 +13,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -35,6 +36,8 @@ const BUFFER: usize = 1 << 16;
 pub struct StateFile {
     path: PathBuf,
     every: Duration,
+    /// Whether the file has usage that no rules have taken over yet. Ordering: Relaxed. It publishes no other data.
+    is_waiting: AtomicBool,
     /// Locked as long as the process lives. `None` if the folder cannot be written.
     _lock: Option<File>,
 }
@@ -100,7 +103,7 @@ impl StateFile {
                 None
             }
         };
-        Ok(Some(Self { path, every: args.state_every, _lock: lock }))
+        Ok(Some(Self { path, every: args.state_every, is_waiting: AtomicBool::new(false), _lock: lock }))
     }
 
     /// Reads the state. A file that cannot be used is kept under another name.
@@ -114,7 +117,10 @@ impl StateFile {
             Err(error) => Err(plain(&error)),
         };
         let why = match read {
-            Ok(snapshot) => return Some(snapshot),
+            Ok(snapshot) => {
+                self.is_waiting.store(true, Relaxed);
+                return Some(snapshot);
+            }
             Err(why) => why,
         };
         let aside = beside(&self.path, ".unusable");
@@ -136,14 +142,11 @@ impl StateFile {
     pub fn keep(self, rules: &Arc<Rules>, stats: &Stats, give_way: fn()) -> Result<StateWriter, Error> {
         let counts = Arc::new(StateCounts::default());
         counts.written_at.set(now());
-        if let Some(report) = rules.restored() {
-            note(&report, rules, &self.path);
-            counts.restored.set(report.counters);
-        }
         // Set only here.
         let _ = stats.state.set(Arc::clone(&counts));
         let every = if self.every.is_zero() { Duration::MAX } else { self.every };
         let run = Arc::new(Run { file: self, rules: Arc::clone(rules), counts });
+        run.is_taken_over();
         let (stop, stopped) = mpsc::channel();
         let writing = Arc::clone(&run);
         let thread = thread::Builder::new().name("tollgate-state".to_owned()).spawn(move || {
@@ -221,7 +224,23 @@ fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
 }
 
 impl Run {
+    /// Whether rules have the usage of the file, so that it may be replaced. Writes to the log what they have taken over.
+    fn is_taken_over(&self) -> bool {
+        let Self { file, rules, counts } = self;
+        if file.is_waiting.load(Relaxed) {
+            let Some(report) = rules.restored() else { return false };
+            file.is_waiting.store(false, Relaxed);
+            note(&report, rules, &file.path);
+            counts.restored.set(report.counters);
+        }
+        true
+    }
+
     fn write(&self) {
+        // Without rules, the file still has the usage of the last process, and this one has none.
+        if !self.is_taken_over() {
+            return;
+        }
         let Self { file, rules, counts } = self;
         match file.write(rules) {
             Ok(length) => {

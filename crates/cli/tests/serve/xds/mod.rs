@@ -166,6 +166,31 @@ fn refusal_is_seen_everywhere_and_old_rules_stay() {
     });
 }
 
+/// Cause: a process without rules replaced the state of the one before by an empty one, and every client had a new budget.
+#[test]
+fn state_stays_while_there_are_no_rules() {
+    runtime(async {
+        let plane = start_plane(sends(&set("1", &[]))).await;
+        let place = Place::new();
+        let state = format!("--log info --state {}", place.path("state").display());
+        let server = start(&plane, &state).await;
+        assert_eq!(ask(&server).await, OK);
+        server.stop();
+        plane.set(|behaviour| behaviour.sends = None);
+        let server = start(&plane, &format!("{state} --state-every 20ms --start-without-rules")).await;
+        assert_eq!(ask(&server).await, UNAVAILABLE);
+        sleep(Duration::from_millis(200)).await;
+        server.stop();
+        // The rules come after the start.
+        let mut server = start(&plane, &format!("{state} --state-every 20ms --start-without-rules")).await;
+        plane.send(&set("2", &[]));
+        plane.answer_to("2").await;
+        assert_eq!(ask(&server).await, OVER);
+        server.wait_for_line("took over the usage of 1 rule");
+        server.stop();
+    });
+}
+
 /// Cause: servers send a refused set again at once. The Go service would then load it as often as the network permits.
 #[test]
 fn refused_set_that_returns_is_answered_later_and_later() {
