@@ -70,6 +70,8 @@ def check_containerfile():
     for line in ("USER 65532:65532", "HEALTHCHECK ", "STOPSIGNAL SIGTERM", "LABEL "):
         if f"\n{line}" not in last:
             complain("packaging/Containerfile", f"the last stage has no {line.strip()}")
+    if "\nENV " in last:
+        complain("packaging/Containerfile", "variables of the image would replace those of Envoy Gateway")
     if not shutil.which("hadolint"):
         return skip("hadolint", "the style of the Containerfile")
     run("packaging/Containerfile", "hadolint", PACKAGING / "Containerfile")
@@ -205,7 +207,7 @@ def check_image(program):
             complain("the image", f"{size} bytes are more than {MOST_BYTES}")
         name = run("the container", *buildah, "from", "tollgate:test").strip()
         inside = [*buildah, "run", "--isolation", "chroot", name, "--", "/usr/bin/tollgate", "serve"]
-        said = run("the container", *inside, "--check")
+        said = run("the container", *inside, *config["Cmd"][1:], "--check")
         if "can be used" not in said:
             complain("the container", said)
         print(f"image: {size / 1e6:.1f} MB and its base, runs as 65532")

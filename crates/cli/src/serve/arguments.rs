@@ -34,8 +34,12 @@ pub fn read(mut line: Vec<OsString>) -> Result<(ServeArgs, Translation), Error> 
     let mut taken = Translation::of(&environment).map_err(Error::usage)?;
     taken.warnings.extend(unknown(&command, &environment));
     let own_paths = std::env::var_os("TOLLGATE_RULES").unwrap_or_default();
-    let own_paths: Vec<PathBuf> =
+    let mut own_paths: Vec<PathBuf> =
         std::env::split_paths(&own_paths).filter(|path| !path.as_os_str().is_empty()).collect();
+    // Flags have priority over variables.
+    if given.and_then(|given| given.value_source("xds")) == Some(ValueSource::CommandLine) {
+        own_paths.clear();
+    }
     taken.flags.retain(|flag| match flag.id {
         // One place of rules: the one that is named here.
         "paths" => !is_set("paths") && !is_set("xds") && own_paths.is_empty(),

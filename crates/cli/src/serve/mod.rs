@@ -78,7 +78,7 @@ fn start() -> Result<(), Error> {
         return arguments::explain(&taken);
     }
     if args.process.healthcheck {
-        return process::check_health(run::Addresses::of(&args, &taken)?.http);
+        return process::check_health(run::Addresses::http_of(&args));
     }
     log::set(args.logs.log, args.logs.log_format);
     // Redis clients take the process's provider.

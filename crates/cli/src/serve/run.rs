@@ -109,28 +109,37 @@ pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
 /// The addresses of all faces.
 pub struct Addresses {
     grpc: Option<SocketAddr>,
-    pub http: Option<SocketAddr>,
+    http: Option<SocketAddr>,
     debug: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
 }
 
 impl Addresses {
+    /// Returns the address that a health check asks. The other flags are the service's own, and may not be known here.
+    pub fn http_of(args: &ServeArgs) -> Option<SocketAddr> {
+        args.faces.http.unwrap_or_else(|| Self::default(args, 8080)).addr()
+    }
+
+    /// Returns where a face listens without its flag. The example is for this machine only.
+    fn default(args: &ServeArgs, port: u16) -> Address {
+        let host: [u8; 4] = if args.is_example() { [127, 0, 0, 1] } else { [0; 4] };
+        Address::At(SocketAddr::from((host, port)))
+    }
+
     /// Returns the addresses that the flags ask for.
     ///
     /// # Errors
     /// If no client could ask, if two faces have one address, or if the example would be open to others.
     pub fn of(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
         let is_example = args.is_example();
-        let host: [u8; 4] = if is_example { [127, 0, 0, 1] } else { [0; 4] };
-        let default = |port| Address::At(SocketAddr::from((host, port)));
         let grpc = match (args.faces.grpc, &args.faces.grpc_socket) {
             (Some(address), _) => address,
             (None, Some(_)) => Address::Off,
-            (None, None) => default(8081),
+            (None, None) => Self::default(args, 8081),
         };
         let addresses = Self {
             grpc: grpc.addr(),
-            http: args.faces.http.unwrap_or_else(|| default(8080)).addr(),
+            http: Self::http_of(args),
             debug: args.faces.debug.addr(),
             metrics: args.faces.metrics.addr(),
         };

@@ -97,6 +97,10 @@ fn healthcheck_asks_running_service() {
     let check = || run("--healthcheck", &[("TOLLGATE_HTTP", &address), ("TOLLGATE_RULES", "/no/such")]);
     let healthy = check();
     assert_eq!((healthy.code, &*healthy.stdout), (0, "serving\n"), "{healthy:?}");
+    // A container's health check has the variables of the service, and not its arguments.
+    let everywhere = address.replace("127.0.0.1", "0.0.0.0");
+    let without_rules = run("--healthcheck", &[("TOLLGATE_HTTP", &everywhere)]);
+    assert_eq!(without_rules.code, 0, "{without_rules:?}");
     server.signal("TERM");
     assert!(eventually(|| check().code == 1), "{}", server.log());
     check().fails(1, &["wants no requests"]);

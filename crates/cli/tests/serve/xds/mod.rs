@@ -386,6 +386,9 @@ fn wrong_flags_are_named() {
     run("--xds eg:1 --xds-tls --xds-ca /none --check", &[]).fails(1, &["cannot read /none"]);
     run("", &[("CONFIG_TYPE", "GRPC_XDS_SOTW"), ("CONFIG_GRPC_XDS_SERVER_URL", "x")])
         .fails(2, &["CONFIG_GRPC_XDS_SERVER_URL"]);
+    // A flag has priority over a variable.
+    let ended = run("--xds eg:1 --check", &[("TOLLGATE_RULES", "/no/such")]);
+    assert_eq!(ended.code, 0, "{ended:?}");
     // A file that is named has priority over the variables of the Go service.
     let place = Place::new();
     let ended = run(&format!("{} --check", place.rules().display()), &[("CONFIG_TYPE", "GRPC_XDS_SOTW")]);
@@ -435,13 +438,21 @@ fn deployment_of_envoy_gateway_starts_unchanged() {
             ("GRPC_PORT", "0"),
             ("DEBUG_PORT", "0"),
         ];
+        // Only the image is another one. Cause: its variables replaced those of the deployment.
+        let image = include_str!("../../../../../packaging/Containerfile");
+        let last = image.rsplit_once("\nFROM ").unwrap().1;
+        let of_image = last.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+        let of_image: Vec<_> = of_image.filter(|(name, _)| name.starts_with("TOLLGATE_")).collect();
         // The command there is /bin/ratelimit, without arguments.
         let program = place.path("ratelimit");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tollgate"), &program).unwrap();
         let mut command = Command::new(program);
         command.env_clear();
-        let gateway: Vec<(String, String)> =
-            gateway.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let gateway: Vec<(String, String)> = gateway
+            .iter()
+            .chain(&of_image)
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         let server = tokio::task::spawn_blocking(move || {
             let gateway: Vec<(&str, &str)> =
                 gateway.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
