@@ -443,13 +443,15 @@ fn unix_url(path: &str, auth: Option<&str>) -> String {
     format!("unix://{path}?user={}&pass={}", encoded(user), encoded(password))
 }
 
-/// Returns the address of a node, which may have its scheme already.
+/// Returns the address of a node, which may have its scheme already. TLS that is asked for stays, whatever the scheme.
 fn node_url(node: &str, auth: Option<&str>, tls: bool) -> String {
-    if node.contains("://") {
-        return node.to_owned();
-    }
-    let (scheme, node) = (if tls { "rediss" } else { "redis" }, node.trim());
-    let Some(auth) = auth else { return format!("{scheme}://{node}") };
+    let (scheme, node) = match node.trim().split_once("://") {
+        None => (if tls { "rediss" } else { "redis" }, node.trim()),
+        Some(("redis", node)) if tls => ("rediss", node),
+        Some((scheme @ ("redis" | "rediss"), node)) => (scheme, node),
+        Some(_) => return node.trim().to_owned(),
+    };
+    let Some(auth) = auth.filter(|_| !node.contains('@')) else { return format!("{scheme}://{node}") };
     let (user, password) = auth.split_once(':').unwrap_or(("", auth));
     format!("{scheme}://{}:{}@{node}", encoded(user), encoded(password))
 }
@@ -489,16 +491,19 @@ fn encoded(text: &str) -> String {
 
 /// Returns an address without its password.
 pub fn without_password(url: &str) -> String {
-    let one = |url: &str| match (url.split_once("://"), url.split_once("pass=")) {
-        (Some((scheme, rest)), None) => match rest.rsplit_once('@') {
+    let one = |url: &str| match url.split_once("://") {
+        Some((scheme, path)) if scheme.contains("unix") => match path.split_once("pass=") {
+            Some((before, _)) => format!("{scheme}://{before}pass=***"),
+            None => url.to_owned(),
+        },
+        Some((scheme, rest)) => match rest.rsplit_once('@') {
             Some((user, host)) => {
                 let user = user.split_once(':').map_or(user, |(user, _)| user);
                 format!("{scheme}://{user}:***@{host}")
             }
             None => url.to_owned(),
         },
-        (_, Some((before, _))) => format!("{before}pass=***"),
-        (None, None) => url.to_owned(),
+        None => url.to_owned(),
     };
     match url.split_once("?auth=") {
         Some((before, _)) => format!("{}?auth=***", without_password(before)),

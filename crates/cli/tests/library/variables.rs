@@ -36,6 +36,14 @@ fn go_variables_become_flags() {
             "--redis rediss://a:1",
         ),
         (
+            &[("REDIS_URL", "redis://a:1"), ("REDIS_TLS", "true"), ("REDIS_AUTH", "p")],
+            "--redis rediss://:p@a:1",
+        ),
+        (
+            &[("REDIS_URL", "rediss://u:q@a:1"), ("REDIS_TLS", "false"), ("REDIS_AUTH", "p")],
+            "--redis rediss://u:q@a:1",
+        ),
+        (
             &[("REDIS_URL", "main,a:1, b:2"), ("REDIS_TYPE", "SENTINEL"), ("REDIS_AUTH", "u:p/")],
             "--redis redis-sentinel://u:p%2F@a:1,b:2/main",
         ),
@@ -187,6 +195,8 @@ fn passwords_are_not_shown() {
         ("redis://a:1", "redis://a:1"),
         ("redis://u:p@a:1,redis://:p@b", "redis://u:***@a:1,redis://:***@b"),
         ("unix:///r?user=u&pass=p", "unix:///r?user=u&pass=***"),
+        ("redis://u:secretpass=x@a:1", "redis://u:***@a:1"),
+        ("redis+unix:///r?user=u&pass=p@", "redis+unix:///r?user=u&pass=***"),
         ("redis-sentinel://u:p@a:1,b/n?auth=v:q", "redis-sentinel://u:***@a:1,b/n?auth=***"),
     ] {
         assert_eq!(without_password(url), shown);
