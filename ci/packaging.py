@@ -118,6 +118,8 @@ VALUES = [
     ({"replicas": 1, "state": {"enabled": True, "existingClaim": "counts"}}, True),
     ({"state": {"enabled": True, "existingClaim": "counts"}}, False),
     ({"existingRules": "mine", "metrics": {"enabled": False}, "disruptionBudget": {"enabled": False}}, True),
+    ({"tls": {"clientCa": True}}, False),
+    ({"tls": {"secret": "certs", "clientNames": ["gateway"]}}, False),
     ({"replica": 3}, False),
     ({"drain": "5s"}, False),
     ({"log": {"level": "loud"}}, False),
@@ -138,6 +140,9 @@ def check_manifests(values, manifests):
     ports = {port["name"]: port for port in by_kind["Service"]["spec"]["ports"]}
     selector = by_kind["Deployment"]["spec"]["selector"]["matchLabels"]
     security = container["securityContext"]
+    one_pod = values.get("replicas") == 1 and "autoscaler" not in values
+    yield "TOLLGATE_HTTP" not in variables or "TOLLGATE_TLS_CERT" not in variables, "/json is open beside TLS"
+    yield not (one_pod and "PodDisruptionBudget" in by_kind), "the node of the only pod cannot be drained"
     yield grace > sum(times), "the grace period does not exceed the drain"
     yield ports["grpc"]["port"] == 8081, "the service has no port grpc"
     yield by_kind["Service"]["spec"]["selector"] == selector, "the service selects other pods"
