@@ -160,6 +160,7 @@ fn refused_sets_change_nothing() {
         ),
     ];
     for (message, part) in wrong {
+        taker.begin();
         let taken = taker.take(message.clone());
         refused(&taken, "bad", "1", part);
         assert!(!taken.is_again && matches!(taken.loaded, Some(Err(_))));
@@ -172,6 +173,9 @@ fn refused_sets_change_nothing() {
         refused(&again, "again", "1", part);
         assert!(again.is_again && again.loaded.is_none());
         assert_eq!(taker.pushed.rules().reloads().errors, errors);
+        // Cause: a server that gave each refused set another version was answered at once, without end.
+        let other = taker.take(DiscoveryResponse { version_info: "worse".to_owned(), ..message.clone() });
+        assert!(other.is_again && matches!(other.loaded, Some(Err(_))));
         // On another stream, its reason is seen again.
         taker.pushed.push(Err("away".into()));
         taker.begin();

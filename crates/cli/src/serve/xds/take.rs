@@ -47,8 +47,8 @@ pub struct Taken {
     pub answer: DiscoveryRequest,
     /// What the log must know: a load, or a new reason why there was none.
     pub loaded: Option<Result<Followed, RulesError>>,
-    /// Whether the same set was refused just before. The answer must then wait: servers send a refused set again at
-    /// once.
+    /// Whether the set before was refused, too. The answer must then wait: servers send a refused set again at once, and
+    /// some give it another version.
     pub is_again: bool,
 }
 
@@ -85,6 +85,7 @@ impl Taker {
             None => Fetched::Text(RuleText::new(version.clone(), Format::Json, text)),
             Some(why) => Fetched::Refused { version: version.clone(), why },
         };
+        let was_refused = self.refused.is_some();
         let loaded = self.pushed.push(Ok(fetched));
         if let Some(Err(error)) = &loaded {
             let why = error.to_string();
@@ -95,7 +96,8 @@ impl Taker {
             self.refused = None;
         }
         answer.version_info.clone_from(&self.good);
-        Taken { answer, loaded, is_again: false }
+        let is_again = was_refused && answer.error_detail.is_some();
+        Taken { answer, loaded, is_again }
     }
 }
 
