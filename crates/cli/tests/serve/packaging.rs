@@ -44,6 +44,10 @@ fn names() -> (BTreeSet<String>, bool) {
         page = get(&server.address("metrics"), "/metrics").await.body;
     });
     server.stop();
+    // Those of the control plane exist only with one. It may be away.
+    let server = Server::start(&[], "--xds 127.0.0.1:1 --start-without-rules --metrics 127.0.0.1:0");
+    block_on(async { page += &get(&server.address("metrics"), "/metrics").await.body });
+    server.stop();
     // The names of samples, and those of histograms without `_bucket`.
     let name = |line: &str| line.trim_start_matches("# TYPE ").split(['{', ' ']).next().map(str::to_owned);
     let names = page.lines().filter_map(name);
