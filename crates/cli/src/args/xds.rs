@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue};
 
 use super::values::{size, some_time, truth};
 use crate::decimal;
+use crate::error::Error;
 use crate::serve::duration;
 
 /// Rules from a control plane.
@@ -31,8 +33,14 @@ pub struct XdsArgs {
     pub xds_node_metadata: Vec<(String, String)>,
 
     /// Header fields of the stream, as NAME=VALUE,NAME=VALUE
-    #[arg(long, env = "TOLLGATE_XDS_HEADERS", hide_env_values = true, value_delimiter = ',', value_parser = field, value_name = "PAIRS")]
-    pub xds_headers: Vec<(String, String)>,
+    #[arg(
+        long,
+        env = "TOLLGATE_XDS_HEADERS",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_name = "PAIRS"
+    )]
+    pub xds_headers: Vec<String>,
 
     /// File that keeps the last rules that were in force; the service starts with them while the control plane is away
     #[arg(long, env = "TOLLGATE_XDS_COPY", requires = "xds", value_name = "FILE")]
@@ -88,6 +96,17 @@ pub struct XdsArgs {
     pub xds_max_message: usize,
 }
 
+impl XdsArgs {
+    /// Returns the header fields. The parser of the command line would show a wrong one, which may be a password.
+    ///
+    /// # Errors
+    /// If one cannot be sent. The text does not contain it.
+    pub fn headers(&self) -> Result<Vec<(String, String)>, Error> {
+        let fields = self.xds_headers.iter().filter(|text| !text.is_empty()).map(|text| field(text));
+        fields.collect::<Result<_, _>>().map_err(|why| Error::usage(format!("--xds-headers: {why}")))
+    }
+}
+
 /// Where the rules of a control plane are counted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum XdsStore {
@@ -140,10 +159,11 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 /// Parses a header field.
 fn field(text: &str) -> Result<(String, String), String> {
-    let (name, value) = pair(text)?;
-    match (http::HeaderName::from_bytes(name.as_bytes()), http::HeaderValue::from_str(&value)) {
+    let wrong = || "expected header fields such as x-name=value, separated by commas".to_owned();
+    let (name, value) = pair(text).map_err(|_| wrong())?;
+    match (name.parse::<AsciiMetadataKey>(), value.parse::<AsciiMetadataValue>()) {
         (Ok(_), Ok(_)) => Ok((name, value)),
-        _ => Err("expected header fields such as x-name=value, separated by commas".to_owned()),
+        _ => Err(wrong()),
     }
 }
 
@@ -168,6 +188,7 @@ mod tests {
         }
         assert_eq!(pair("a: b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         assert!(field("x y=a").is_err() && field("x=\n").is_ok() && field("x=a\nb").is_err());
+        assert!(field("x-bin=a").is_err() && field("X-Token=a").is_ok());
         assert!(pair("a").is_err() && pair("=b").is_err() && share("1.1").is_err());
         assert_eq!(share("0.25"), Ok(0.25));
     }

@@ -61,6 +61,7 @@ impl Stream {
     /// Prepares the stream.
     pub fn new(
         args: &XdsArgs,
+        headers: Vec<(String, String)>,
         taker: Taker,
         connector: Connector,
         name: String,
@@ -78,7 +79,7 @@ impl Stream {
             spread: args.xds_spread,
             failures: 0,
         };
-        let (headers, max_message) = (args.xds_headers.clone(), args.xds_max_message);
+        let max_message = args.xds_max_message;
         Self { taker, connector, name, note, stats, pauses, node, headers, max_message }
     }
 

@@ -59,6 +59,7 @@ pub struct XdsStart {
     taker: Taker,
     connector: Connector,
     name: String,
+    headers: Vec<(String, String)>,
 }
 
 /// Prepares to follow the control plane, whose first rules take the usage of the snapshot over. `None` without `--xds`.
@@ -71,11 +72,12 @@ pub fn prepare(args: &ServeArgs, snapshot: &mut Option<RulesSnapshot>) -> Result
     if is_shared && args.rules.redis.is_none() {
         return Err(Error::usage("--xds-store redis needs --redis"));
     }
+    let headers = args.xds.headers()?;
     let connector = Connector::new(&args.xds, target)?;
     let name = format!("the control plane {target}");
     let builder = load::builder(&args.rules, args.faces.kuadrant, snapshot.take())?.allow_removals(true);
     let pushed = builder.pushed(&name, args.xds.xds_copy.clone());
-    Ok(Some(XdsStart { taker: Taker::new(pushed, is_shared), connector, name }))
+    Ok(Some(XdsStart { taker: Taker::new(pushed, is_shared), connector, name, headers }))
 }
 
 impl XdsStart {
@@ -97,7 +99,8 @@ impl XdsStart {
             note(result);
             loads.send_replace(());
         });
-        let stream = Stream::new(&args.xds, self.taker, self.connector, self.name.clone(), note, stats);
+        let stream =
+            Stream::new(&args.xds, self.headers, self.taker, self.connector, self.name.clone(), note, stats);
         let (stop, stopped) = oneshot::channel();
         let runtime = Handle::current();
         let run = move || {

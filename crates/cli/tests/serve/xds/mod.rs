@@ -386,6 +386,15 @@ fn wrong_flags_are_named() {
     run("--xds eg:1 --xds-tls --xds-ca /none --check", &[]).fails(1, &["cannot read /none"]);
     run("", &[("CONFIG_TYPE", "GRPC_XDS_SOTW"), ("CONFIG_GRPC_XDS_SERVER_URL", "x")])
         .fails(2, &["CONFIG_GRPC_XDS_SERVER_URL"]);
+    // A header field may be a password.
+    for variables in [
+        [("TOLLGATE_XDS_HEADERS", "authorization s3cret"), ("CONFIG_TYPE", "FILE")],
+        [("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", "token-bin=s3cret"), ("CONFIG_TYPE", "GRPC_XDS_SOTW")],
+    ] {
+        let ended = run("--xds eg:1 --check", &variables);
+        assert!(!ended.stderr.contains("s3cret"), "{ended:?}");
+        ended.fails(2, &["--xds-headers: expected header fields such as x-name=value"]);
+    }
     // A flag has priority over a variable.
     let ended = run("--xds eg:1 --check", &[("TOLLGATE_RULES", "/no/such")]);
     assert_eq!(ended.code, 0, "{ended:?}");
