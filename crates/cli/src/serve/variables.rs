@@ -317,8 +317,9 @@ impl Reader<'_> {
             let of_sentinels = self.get("REDIS_SENTINEL_AUTH");
             return sentinel_url(address, auth.as_deref(), of_sentinels.as_deref(), tls);
         }
-        if socket.is_none_or(|kind| kind == "unix") && address.starts_with('/') {
-            return Ok(unix_url(address, auth.as_deref()));
+        let path = address.strip_prefix("unix://").filter(|path| !path.contains('?')).unwrap_or(address);
+        if socket.is_none_or(|kind| kind == "unix") && path.starts_with('/') {
+            return Ok(unix_url(path, auth.as_deref()));
         }
         // A list is one of a Cluster's nodes; a single node of a Cluster is written twice, to be a list.
         let nodes: Vec<String> =

@@ -28,6 +28,10 @@ fn go_variables_become_flags() {
         (&[("LOG_LEVEL", "WARNING"), ("LOG_FORMAT", "JSON")], "--log warn --log-format json"),
         (&[("REDIS_URL", "/r.sock")], "--redis unix:///r.sock"),
         (
+            &[("REDIS_URL", "unix:///r.sock"), ("REDIS_AUTH", "p")],
+            "--redis unix:///r.sock?user=default&pass=p",
+        ),
+        (
             &[("REDIS_URL", "a:1,b:2"), ("REDIS_TYPE", "cluster"), ("REDIS_AUTH", "u:p@")],
             "--redis redis://u:p%40@a:1,redis://u:p%40@b:2",
         ),
