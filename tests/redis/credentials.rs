@@ -199,6 +199,15 @@ async fn wrong_credentials_at_first_are_an_error() {
     }
 }
 
+/// Cause: an attempt without credentials was counted twice, as missing and as refused by the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attempt_without_credentials_is_counted_once() {
+    let secret = Secret::new("");
+    let client = Client::open("redis://127.0.0.1:1").unwrap().credentials(secret.file());
+    assert_eq!(limiter(&client, "api").check("a").await.by(), DecidedBy::Closed);
+    assert_eq!(client.refused_credentials(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_that_reaches_its_age_is_replaced_without_a_failure() {
     let Some(server) = guarded() else { return };
@@ -301,6 +310,20 @@ fn rules_source_uses_the_provider() {
         .follow(follow, move |loaded| sender.send(loaded.unwrap().version().as_number()).unwrap())
         .unwrap();
     assert_eq!(told.recv_timeout(PATIENCE), Ok(1));
+    // An error of the provider ends no subscription.
+    let subscribed = || -> Vec<String> {
+        let list: String = server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        list.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let began = Instant::now();
+    while subscribed().is_empty() {
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let before = subscribed();
+    secret.set("");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(subscribed(), before);
     secret.set("two\ntwo-secret");
     std::thread::sleep(Duration::from_millis(1_500));
     set_user(&server, "one", &["off"]);

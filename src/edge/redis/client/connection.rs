@@ -286,20 +286,22 @@ impl ServerConnection {
             // Each call has its own time-out.
             let config =
                 AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
-            let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let connecting = client.get_multiplexed_async_connection_with_config(&config);
+            let mut connection = connecting.await.inspect_err(|error| self.note_refusal(error))?;
             if self.upkeep.locate.is_some() {
                 check_role(&mut connection).await?;
             }
             Ok(Fresh { connection, renewal })
         };
         let fresh = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
-        if let Err(error) = &fresh
-            && self.upkeep.credentials.is_some()
-            && error.kind() == Theirs::AuthenticationFailed
-        {
+        fresh.map_err(|error| self.name_tls(error))
+    }
+
+    /// Reports that the server refused the provider's credentials, if that is the error.
+    fn note_refusal(&self, error: &RedisError) {
+        if self.upkeep.credentials.is_some() && error.kind() == Theirs::AuthenticationFailed {
             self.upkeep.refused(error);
         }
-        fresh.map_err(|error| self.name_tls(error))
     }
 
     /// Returns the library's client for a new connection: with the present place of the server, and the present

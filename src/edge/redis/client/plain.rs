@@ -136,7 +136,9 @@ async fn listen(
     };
     let ends = renewal.ends;
     let aged = async { if let Some(ends) = ends { sleep_until(ends).await } else { pending().await } };
-    let (aged, changed) = (pin!(aged), pin!(upkeep::next(&mut renewal.credentials)));
+    // An error of the provider changes nothing.
+    let changed = async { while upkeep::next(&mut renewal.credentials).await.is_err() {} };
+    let (aged, changed) = (pin!(aged), pin!(changed));
     select(pin!(listen), select(aged, changed)).await;
     RECONNECT
 }
