@@ -44,8 +44,10 @@ fn names() -> (BTreeSet<String>, bool) {
         page = get(&server.address("metrics"), "/metrics").await.body;
     });
     server.stop();
-    // Those of the control plane exist only with one. It may be away.
-    let server = Server::start(&[], "--xds 127.0.0.1:1 --start-without-rules --metrics 127.0.0.1:0");
+    // Those of the control plane exist only with one, which may be away, and those of the state with its file.
+    let state = place.path("state");
+    let flags = "--xds 127.0.0.1:1 --start-without-rules --metrics 127.0.0.1:0 --state";
+    let server = Server::start(&[], &format!("{flags} {}", state.display()));
     block_on(async { page += &get(&server.address("metrics"), "/metrics").await.body });
     server.stop();
     // The names of samples, and those of histograms without `_bucket`.
