@@ -178,12 +178,16 @@ fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
 fn first_load_with_rules_takes_the_snapshot_over() {
     let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
     assert!(ask(&scene, &A, 3).is_allowed());
-    let builder =
-        Rules::builder().clock(scene.1.clone()).restore(RulesSnapshot::read(saved(&scene.0)).unwrap());
+    let first = saved(&scene.0);
+    let snapshot = RulesSnapshot::read(first.clone()).unwrap();
+    let builder = Rules::builder().clock(scene.1.clone()).restore(snapshot);
     let next = (builder.load([]).unwrap(), scene.1.clone());
     assert!(next.0.restored().is_none());
     let broken = Config::from_yaml("test.yaml", &limit(5, ", store: redis")).unwrap();
     assert!(next.0.replace([broken]).is_err(), "a load that fails takes nothing over");
+    // A process that ends before its rules come hands the usage on.
+    scene.1.advance(Duration::from_secs(1));
+    assert_eq!(saved(&next.0), first);
     next.0.replace([config(&limit(5, ""))]).unwrap();
     assert_eq!(ask(&next, &A, 0).status(0).remaining(), 2);
 }

@@ -13,7 +13,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -36,8 +35,6 @@ const BUFFER: usize = 1 << 16;
 pub struct StateFile {
     path: PathBuf,
     every: Duration,
-    /// Whether the file has usage that no rules have taken over yet. Ordering: Relaxed. It publishes no other data.
-    is_waiting: AtomicBool,
     /// Locked as long as the process lives. `None` if the folder cannot be written.
     _lock: Option<File>,
 }
@@ -103,7 +100,7 @@ impl StateFile {
                 None
             }
         };
-        Ok(Some(Self { path, every: args.state_every, is_waiting: AtomicBool::new(false), _lock: lock }))
+        Ok(Some(Self { path, every: args.state_every, _lock: lock }))
     }
 
     /// Reads the state. A file that cannot be used is kept under another name.
@@ -117,10 +114,7 @@ impl StateFile {
             Err(error) => Err(plain(&error)),
         };
         let why = match read {
-            Ok(snapshot) => {
-                self.is_waiting.store(true, Relaxed);
-                return Some(snapshot);
-            }
+            Ok(snapshot) => return Some(snapshot),
             Err(why) => why,
         };
         let aside = beside(&self.path, ".unusable");
@@ -146,12 +140,14 @@ impl StateFile {
         let _ = stats.state.set(Arc::clone(&counts));
         let every = if self.every.is_zero() { Duration::MAX } else { self.every };
         let run = Arc::new(Run { file: self, rules: Arc::clone(rules), counts });
-        run.is_taken_over();
         let (stop, stopped) = mpsc::channel();
+        let mut is_noted = run.note();
         let writing = Arc::clone(&run);
         let thread = thread::Builder::new().name("tollgate-state".to_owned()).spawn(move || {
             give_way();
             while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+                // The first rules may have come only now.
+                is_noted = is_noted || writing.note();
                 writing.write();
             }
         });
@@ -224,23 +220,15 @@ fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
 }
 
 impl Run {
-    /// Whether rules have the usage of the file, so that it may be replaced. Writes to the log what they have taken over.
-    fn is_taken_over(&self) -> bool {
-        let Self { file, rules, counts } = self;
-        if file.is_waiting.load(Relaxed) {
-            let Some(report) = rules.restored() else { return false };
-            file.is_waiting.store(false, Relaxed);
-            note(&report, rules, &file.path);
-            counts.restored.set(report.counters);
-        }
+    /// Writes to the log what the rules have taken over, and returns whether they have.
+    fn note(&self) -> bool {
+        let Some(report) = self.rules.restored() else { return false };
+        note(&report, &self.rules, &self.file.path);
+        self.counts.restored.set(report.counters);
         true
     }
 
     fn write(&self) {
-        // Without rules, the file still has the usage of the last process, and this one has none.
-        if !self.is_taken_over() {
-            return;
-        }
         let Self { file, rules, counts } = self;
         match file.write(rules) {
             Ok(length) => {

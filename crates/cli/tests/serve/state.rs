@@ -166,6 +166,26 @@ fn state_follows_reloads_and_changed_limits() {
     third.stop();
 }
 
+/// A process that has no rules yet does not know what its file is for.
+#[test]
+fn process_without_rules_keeps_the_state() {
+    let place = ten();
+    let first = start(&place, "");
+    assert_eq!(admitted(&first, "alice", 7), 7);
+    first.stop();
+    let kept = fs::read(place.path("state")).unwrap();
+    place.write("limits.yaml", "domain: [");
+    let second = start(&place, "--start-without-rules --state-every 50ms");
+    block_on(wait_for_stat(&second.address("debug"), "tollgate_service_state_writes_total", 3));
+    second.stop();
+    assert_eq!(fs::read(place.path("state")).unwrap(), kept);
+    let mut third = start(&place, "--start-without-rules --state-every 50ms");
+    place.write("limits.yaml", TEN);
+    third.wait_for_line("took over the usage of 1 rule");
+    assert_eq!(admitted(&third, "alice", 10), 3);
+    third.stop();
+}
+
 #[test]
 fn unusable_files_are_named_and_kept_aside() {
     let place = ten();

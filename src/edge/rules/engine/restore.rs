@@ -122,7 +122,7 @@ fn read_charge(reader: &mut SnapshotReader<'_>, back_ns: u64) -> Result<Decision
 ///
 /// Its [`Debug`](std::fmt::Debug) shows no keys of clients.
 pub struct RulesSnapshot {
-    bytes: Vec<u8>,
+    pub(super) bytes: Arc<Vec<u8>>,
     pub(super) seeds: [u64; 4],
     then_ns: u64,
     /// The number of the load that was in force.
@@ -203,7 +203,7 @@ impl RulesSnapshot {
             }
         }
         reader.done()?;
-        Ok(Self { seeds, then_ns, load, parts, holds, bytes })
+        Ok(Self { seeds, then_ns, load, parts, holds, bytes: Arc::new(bytes) })
     }
 
     /// Returns the time of the snapshot, by the clock of the rules that wrote it.

@@ -46,6 +46,8 @@ impl<C: Clock> Rules<C> {
     /// time during the call. Without requests, the snapshot is exact. Holds that begin or end during the call are left out;
     /// their units stay charged until time has paid them.
     ///
+    /// Until the first load with rules, the snapshot to [restore](crate::rules::RulesBuilder::restore) is written again.
+    ///
     /// After a [reload](Rules::reload) that changed the store of a rule, the usage that is still in a compact store of
     /// another size, or that was spilled, is left out.
     ///
@@ -75,12 +77,16 @@ impl<C: Clock> Rules<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn snapshot(&self, mut to: impl io::Write) -> io::Result<()> {
-        let when = CheckTime::read(&self.clock);
-        let rules = {
-            let _no_load = self.loading();
+        let (when, rules) = {
+            let loading = self.loading();
+            if let Some(waiting) = loading.snapshot.as_ref().map(|snapshot| Arc::clone(&snapshot.bytes)) {
+                drop(loading);
+                return to.write_all(&waiting);
+            }
+            let when = CheckTime::read(&self.clock);
             let rules = self.in_force.load();
             rules.counters().for_each(|(_, _, counter)| counter.take_over_all(when));
-            rules
+            (when, rules)
         };
         write_snapshot(&mut to, MAGIC, VERSION, |put| {
             let mut head = Vec::new();
