@@ -276,13 +276,25 @@ fn clock_behind_the_snapshot_frees_nothing() {
 #[cfg(feature = "calendar")]
 #[test]
 fn calendars_continue_and_changed_ones_start_without_usage() {
-    let month = |day| one(&format!("{{ period: month, starts: {{ day: {day} }}, requests_per_unit: 5 }}"));
+    let of = |units, day| {
+        one(&format!("{{ period: month, starts: {{ day: {day} }}, requests_per_unit: {units} }}"))
+    };
+    let month = |day| of(5, day);
     let scene = load(&month(1), Charging::AllOrNothing, START, None);
     assert!(ask(&scene, &A, 3).is_allowed());
     let same = restart(&scene, &month(1), Charging::AllOrNothing);
     assert_eq!(figures(&ask(&same, &A, 0)), figures(&ask(&scene, &A, 0)));
     let other = restart(&scene, &month(7), Charging::AllOrNothing);
     assert_eq!((ask(&other, &A, 0).status(0).remaining(), report(&other).unusable), (5, 1));
+    // Another number is no other calendar.
+    for (units, left) in [(9, 6), (4, 1), (3, 0), (2, 0)] {
+        let changed = restart(&scene, &of(units, 1), Charging::AllOrNothing);
+        assert_eq!(
+            (ask(&changed, &A, 0).status(0).remaining(), report(&changed).unusable),
+            (left, 0),
+            "{units}"
+        );
+    }
 }
 
 #[test]

@@ -46,7 +46,8 @@ pub struct RestoreReport {
     pub holds: u64,
 }
 
-/// Reads the parameters of a counter. A calendar has no text that can be read, so the rule must have the same one.
+/// Reads the parameters of a counter. A calendar has no text that can be read, so the rule must have the same one; its number
+/// may differ.
 fn read_parameters(
     reader: &mut SnapshotReader<'_>,
     rule: Option<&Rule>,
@@ -57,12 +58,12 @@ fn read_parameters(
         *number = reader.u64()?;
     }
     let Some(rule) = rule else { return Ok(None) };
-    let own = match &rule.limit {
-        Amount::Limited { limit, .. } if limit.to_string() == text => Some(*limit),
-        _ => None,
-    };
     let wrong = SnapshotError::content("limit of a rule");
     let [most, charging, overdraft, by_value, by_key, kind, size] = numbers;
+    let own = match &rule.limit {
+        Amount::Limited { limit, .. } => limit.with_most(most).ok().filter(|limit| limit.to_string() == text),
+        _ => None,
+    };
     let size = usize::try_from(size).map_err(|_| wrong.clone())?;
     let by = |by| u32::try_from(by).map_err(|_| wrong.clone());
     Ok(Some(Parameters {
