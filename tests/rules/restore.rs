@@ -320,6 +320,10 @@ fn damaged_and_foreign_bytes_are_refused() {
     seeds[12] ^= 1;
     seal(&mut seeds);
     refused(&seeds, "another processor");
+    let mut loads = bytes.clone();
+    loads[60..68].fill(0xff);
+    seal(&mut loads);
+    refused(&loads, "its number of loads is invalid");
     let builder = Rules::builder().restore(RulesSnapshot::read(bytes).unwrap());
     assert!(!format!("{builder:?}").contains("secret-name"), "{builder:?}");
 }

@@ -176,6 +176,10 @@ impl RulesSnapshot {
             return Err(SnapshotError(Problem::Build));
         }
         let [then_ns, load] = [reader.u64()?, reader.u64()?];
+        // Each load counts on from here.
+        if load > u64::MAX / 2 {
+            return Err(SnapshotError::content("number of loads"));
+        }
         let (mut parts, mut holds, mut counters) = (HashMap::new(), Vec::new(), 0);
         loop {
             let [kind] = reader.take()?;
