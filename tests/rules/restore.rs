@@ -218,6 +218,26 @@ fn holds_and_requests_in_progress_survive() {
     }
 }
 
+/// A hold that the bytes have twice is one hold.
+#[test]
+fn hold_that_is_forged_twice_is_taken_over_once() {
+    let text = limit(5, ", hold: { life: 10s }");
+    let scene = load(&text, Charging::AllOrNothing, START, None);
+    let request = [Descriptor::new(&A)];
+    let id = scene.0.hold("d", &request, 2, Duration::from_secs(9)).1.unwrap();
+    let one = saved(&scene.0);
+    // The holds are before the last byte and the checksum.
+    let end = one.len() - 9;
+    let begin = end - (1 + 8 + 8 + 24 + 8 + 8 + 10 * 8);
+    assert_eq!(one[begin], 3);
+    let mut twice = [&one[..end], &one[begin..]].concat();
+    seal(&mut twice);
+    let next = load(&text, Charging::AllOrNothing, START, Some(twice));
+    assert_eq!((report(&next).holds, next.0.holds()), (1, 1));
+    next.0.commit("d", &request, id, 1);
+    assert_eq!((next.0.holds(), ask(&next, &A, 0).status(0).remaining()), (0, 4));
+}
+
 #[test]
 fn admitted_values_survive_in_their_window() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: address, descriptors: [ { key: user, rate_limit: \

@@ -1,6 +1,6 @@
 //! Reads the state of rules from a snapshot, for the first load. `saved` describes the bytes, and writes them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
@@ -288,10 +288,13 @@ impl RulesSnapshot {
         now: CheckTime,
     ) -> RestoreReport {
         let back_ns = self.times(now).back_ns();
-        let mut holds = 0;
+        let (mut holds, mut known) = (0, HashSet::new());
         for &at in &self.holds {
             let Ok(hold) = read_hold(&mut SnapshotReader::at(&self.bytes, at), back_ns) else { continue };
             let SavedHold { counter, hash, id, units, paid_ns, charge } = hold;
+            if !known.insert((hash, id.random())) {
+                continue;
+            }
             let counter = restored.counters.get(&counter);
             let charge = charge.zip(counter).map(|(charge, counter)| HeldCharge {
                 generation: Arc::clone(&counter.generation),
