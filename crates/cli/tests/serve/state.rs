@@ -186,6 +186,26 @@ fn process_without_rules_keeps_the_state() {
     third.stop();
 }
 
+/// Reading a pipe waits for a writer, as reading a file on a network that is away.
+#[test]
+fn load_that_hangs_does_not_hang_the_state() {
+    let place = ten();
+    let mut first = start(&place, "--state-every 0");
+    assert_eq!(admitted(&first, "alice", 7), 7);
+    let pipe = place.path(".pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::rename(pipe, place.rules()).unwrap();
+    first.signal("HUP");
+    block_on(async { tokio::time::sleep(std::time::Duration::from_millis(500)).await });
+    first.signal("TERM");
+    assert_eq!(first.wait(), 0, "{}", first.log());
+    fs::remove_file(place.rules()).unwrap();
+    place.write("limits.yaml", TEN);
+    let second = start(&place, "");
+    assert_eq!(admitted(&second, "alice", 10), 3);
+    second.stop();
+}
+
 #[test]
 fn unusable_files_are_named_and_kept_aside() {
     let place = ten();

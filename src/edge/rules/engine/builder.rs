@@ -1,14 +1,14 @@
 //! The builder of rules.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::Rules;
 use super::error::RulesError;
 use super::options::LoadOptions;
 use super::reload::Loading;
 use super::report::Observers;
-use super::restore::{RulesSnapshot, hasher_of, new_seeds};
+use super::restore::{Restoring, RulesSnapshot, hasher_of, new_seeds};
 use super::rule_set::{OnceFlag, RuleSet};
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::rules::config::Config;
@@ -285,7 +285,8 @@ impl<C: Clock> RulesBuilder<C> {
         let earlier = snapshot.as_ref().map_or(0, |snapshot| snapshot.load);
         Rules {
             in_force: Published::new(RuleSet::after_loads(earlier, &hasher)),
-            loading: Mutex::new(Loading::after(snapshot)),
+            loading: Mutex::new(Loading::default()),
+            restoring: Mutex::new(Restoring { snapshot: snapshot.map(Arc::new), report: None }),
             seeds,
             last_error: Mutex::default(),
             options: self.options,

@@ -68,6 +68,7 @@ use self::options::LoadOptions;
 pub use self::publish::publish_rules;
 use self::reload::Loading;
 use self::report::Observers;
+use self::restore::Restoring;
 pub use self::restore::{RestoreReport, RulesSnapshot};
 use self::rule_set::{DomainId, OnceFlag, RuleSet};
 use super::config::Config;
@@ -109,6 +110,8 @@ pub struct Rules<C = QuantaClock> {
     loading: Mutex<Loading>,
     /// Why the last load failed. It has its own lock, because a reader must not wait for a load.
     last_error: Mutex<Option<RulesError>>,
+    /// What the first load takes over. It has its own lock for the same reason.
+    restoring: Mutex<Restoring>,
     options: LoadOptions,
     hasher: Hasher,
     /// The secret seeds of the hasher.

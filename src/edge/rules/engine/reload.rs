@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use super::Rules;
 use super::error::RulesError;
 use super::load_report::{ChangeKind, LoadReport};
-use super::restore::{RestoreReport, RulesSnapshot};
+use super::restore::Restoring;
 use super::rule_set::RuleSet;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
@@ -32,16 +32,6 @@ pub(super) struct Loading {
     seen: Vec<(PathBuf, Option<u64>)>,
     /// The domains that layers were created for.
     required: Vec<Box<str>>,
-    /// What the first load with rules takes over, and what it took over.
-    pub(super) snapshot: Option<RulesSnapshot>,
-    pub(super) report: Option<RestoreReport>,
-}
-
-impl Loading {
-    /// The state before the first load, which takes the snapshot over.
-    pub(super) fn after(snapshot: Option<RulesSnapshot>) -> Self {
-        Self { snapshot, ..Self::default() }
-    }
 }
 
 /// Returns the files at these paths, each with a hash of its contents, to detect changes. `None` if the file or folder
@@ -65,6 +55,11 @@ impl<C: Clock> Rules<C> {
     /// Locks the state of the loads. Waits until no other load is in progress.
     pub(super) fn loading(&self) -> MutexGuard<'_, Loading> {
         self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks what the first load takes over. Waits for no load.
+    pub(super) fn restoring(&self) -> MutexGuard<'_, Restoring> {
+        self.restoring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The files that the rules came from.
@@ -185,16 +180,13 @@ impl<C: Clock> Rules<C> {
                 return Err(ConfigError::of(removals).into());
             }
             let with = (&self.hasher, &self.servers);
-            let snapshot =
-                loading.snapshot.as_ref().filter(|_| domains.iter().any(|domain| !domain.rules().is_empty()));
-            let (next, report) = last.after(domains, &self.options, with, snapshot, now)?;
+            let waiting = self.restoring().snapshot.clone();
+            let waiting = waiting.filter(|_| domains.iter().any(|domain| !domain.rules().is_empty()));
+            let (next, report) = last.after(domains, &self.options, with, waiting.as_deref(), now)?;
             Ok((next, hash, report))
         });
         match next {
-            Ok((next, hash, report)) => {
-                if report.is_some() {
-                    (loading.snapshot, loading.report) = (None, report);
-                }
+            Ok((next, hash, restored)) => {
                 if next.has_holds() {
                     self.has_holds.set();
                 }
@@ -206,6 +198,10 @@ impl<C: Clock> Rules<C> {
                     self.reloads.removed_domain(change.domain());
                 }
                 self.reloads.loaded_from(u32::try_from(rules).unwrap_or(u32::MAX), hash);
+                // From here on, a snapshot is one of these rules.
+                if restored.is_some() {
+                    *self.restoring() = Restoring { snapshot: None, report: restored };
+                }
                 self.set_last_error(None);
                 Ok(report)
             }

@@ -123,7 +123,7 @@ fn read_charge(reader: &mut SnapshotReader<'_>, back_ns: u64) -> Result<Decision
 ///
 /// Its [`Debug`](std::fmt::Debug) shows no keys of clients.
 pub struct RulesSnapshot {
-    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) bytes: Vec<u8>,
     pub(super) seeds: [u64; 4],
     then_ns: u64,
     /// The number of the load that was in force.
@@ -131,6 +131,13 @@ pub struct RulesSnapshot {
     /// Where the parts after the names begin, by kind, domain and identity; and the number of the counter.
     parts: HashMap<(u8, Box<str>), (usize, u64)>,
     holds: Vec<usize>,
+}
+
+/// What the first load with rules takes over, and what it took over.
+#[derive(Debug)]
+pub(super) struct Restoring {
+    pub(super) snapshot: Option<Arc<RulesSnapshot>>,
+    pub(super) report: Option<RestoreReport>,
 }
 
 /// The counters that a load takes over, by their numbers.
@@ -208,7 +215,7 @@ impl RulesSnapshot {
             }
         }
         reader.done()?;
-        Ok(Self { seeds, then_ns, load, parts, holds, bytes: Arc::new(bytes) })
+        Ok(Self { seeds, then_ns, load, parts, holds, bytes })
     }
 
     /// Returns the time of the snapshot, by the clock of the rules that wrote it.

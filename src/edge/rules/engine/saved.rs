@@ -42,7 +42,7 @@ impl<C: Clock> Rules<C> {
     /// The bytes contain keys of clients and the secret seeds of hashes. Keep them as you would a password.
     ///
     /// # Consistency
-    /// Requests are decided during the call, and no request waits for it. Each key's state is one that the key had at some
+    /// Requests are decided during the call, and no request waits for it. The call waits for no load. Each key's state is one that the key had at some
     /// time during the call. Without requests, the snapshot is exact. Holds that begin or end during the call are left out;
     /// their units stay charged until time has paid them.
     ///
@@ -77,17 +77,12 @@ impl<C: Clock> Rules<C> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn snapshot(&self, mut to: impl io::Write) -> io::Result<()> {
-        let (when, rules) = {
-            let loading = self.loading();
-            if let Some(waiting) = loading.snapshot.as_ref().map(|snapshot| Arc::clone(&snapshot.bytes)) {
-                drop(loading);
-                return to.write_all(&waiting);
-            }
-            let when = CheckTime::read(&self.clock);
-            let rules = self.in_force.load();
-            rules.counters().for_each(|(_, _, counter)| counter.take_over_all(when));
-            (when, rules)
-        };
+        let waiting = self.restoring().snapshot.clone();
+        if let Some(waiting) = waiting {
+            return to.write_all(&waiting.bytes);
+        }
+        let (when, rules) = (CheckTime::read(&self.clock), self.in_force.load());
+        rules.counters().for_each(|(_, _, counter)| counter.take_over_all(when));
         write_snapshot(&mut to, MAGIC, VERSION, |put| {
             let mut head = Vec::new();
             self.seeds.iter().for_each(|seed| put_u64(*seed, &mut head));
@@ -103,7 +98,7 @@ impl<C: Clock> Rules<C> {
     /// rules are in force.
     #[must_use]
     pub fn restored(&self) -> Option<RestoreReport> {
-        self.loading().report
+        self.restoring().report
     }
 }
 
