@@ -226,6 +226,24 @@ fn bad_requests_change_nothing() {
     server.stop();
 }
 
+/// No key is acted on that the log does not name.
+#[test]
+fn log_names_every_key_of_an_act() {
+    let place = place();
+    let mut server = unix(&place, "");
+    let long = "y".repeat(1_000);
+    let body = json!({ "domain": "rl", "descriptors": [[["once", long]], [["once", "x"]]], "why": "a test" });
+    block_on(async {
+        assert_eq!((once(&server).await, once(&server).await), (1, 2));
+        let stream = UnixStream::connect(place.path("admin")).await.unwrap();
+        assert_eq!(send(stream, Method::POST, "/v1/reset", &[JSON], body.to_string()).await.0, 200);
+        assert_eq!(once(&server).await, 1);
+    });
+    let line = server.wait_for_line("operator uid");
+    assert!(line.contains(&format!("reset rl once={long} once=x: rl|once done")), "{line}");
+    server.stop();
+}
+
 #[test]
 fn tokens_name_operators_and_change_while_it_runs() {
     let place = place();
