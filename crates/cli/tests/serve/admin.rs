@@ -298,8 +298,11 @@ fn face_without_authentication_does_not_start() {
     place.write("short", "alice:0123456789abcde\n");
     place.write("none", "# no tokens\n");
     place.write("plain", "0123456789abcdef0123\n");
-    let [rules, tokens, short, none, plain] = ["limits.yaml", "tokens", "short", "none", "plain"]
-        .map(|name| place.path(name).display().to_string());
+    // Cut after 1 MiB, the last token would have 16 bytes.
+    place.write("long", format!("#{}\nalice:{}", "x".repeat((1 << 20) - 24), "t".repeat(40)));
+    let [rules, tokens, short, none, plain, long] =
+        ["limits.yaml", "tokens", "short", "none", "plain", "long"]
+            .map(|name| place.path(name).display().to_string());
     let free = crate::server::FREE;
     for (args, code, part) in [
         ("--admin 127.0.0.1:0".to_owned(), 2, "everyone who reaches this address"),
@@ -311,6 +314,7 @@ fn face_without_authentication_does_not_start() {
         ),
         (format!("--admin 127.0.0.1:0 --admin-token-file {none}"), 1, "has no tokens"),
         (format!("--admin 127.0.0.1:0 --admin-token-file {plain}"), 1, "plain:1: expected NAME:TOKEN"),
+        (format!("--admin 127.0.0.1:0 --admin-token-file {long}"), 1, "long has more than 1 MiB"),
         ("--admin 127.0.0.1:0 --admin-token-file /nope".to_owned(), 1, "cannot read the tokens in /nope"),
         (format!("--admin-token-file {tokens}"), 2, "--admin"),
         ("--admin nowhere".to_owned(), 2, "expected unix:PATH"),

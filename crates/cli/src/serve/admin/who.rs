@@ -112,8 +112,12 @@ impl Operators {
     fn read_tokens(file: &Path) -> Result<Vec<OperatorToken>, String> {
         let mut text = String::new();
         File::open(file)
-            .and_then(|opened| opened.take(LONGEST_FILE).read_to_string(&mut text))
+            .and_then(|opened| opened.take(LONGEST_FILE + 1).read_to_string(&mut text))
             .map_err(|error| format!("cannot read the tokens in {}: {}", file.display(), plain(&error)))?;
+        // The rest would be missing, and the last token cut.
+        if text.len() as u64 > LONGEST_FILE {
+            return Err(format!("{} has more than 1 MiB; remove tokens that are not used", file.display()));
+        }
         let mut tokens: Vec<OperatorToken> = Vec::new();
         for (line, number) in text.lines().map(str::trim).zip(1..) {
             if line.is_empty() || line.starts_with('#') {
