@@ -254,6 +254,63 @@ fn admitted_values_survive_in_their_window() {
     assert!(ask(&later, &of("dan"), 1).is_denied());
 }
 
+/// No request has asked for the key since the loads.
+#[test]
+fn usage_that_loads_carry_over_survives() {
+    for charging in [Charging::AllOrNothing, Charging::CountFirst, Charging::CountDenials] {
+        for kind in KINDS.iter().filter(|kind| !kind.contains("block") && !kind.contains("leaky")) {
+            let scene = load(&limit(10, kind), charging, START, None);
+            assert!(ask(&scene, &A, 6).is_allowed());
+            for units in [8, 20, 12] {
+                scene.0.replace([config(&limit(units, kind))]).unwrap();
+                let next = restart(&scene, &limit(units, kind), charging);
+                assert_eq!(
+                    figures(&ask(&next, &A, 0)).1,
+                    u32::try_from(units).unwrap() - 6,
+                    "{kind}, {charging}, {units}"
+                );
+            }
+            scene
+                .0
+                .replace([config(
+                    "{ domain: d, descriptors: [ { key: a, rate_limit: { unlimited: true } } ] }",
+                )])
+                .unwrap();
+            let next = restart(&scene, &limit(9, kind), charging);
+            assert_eq!(figures(&ask(&next, &A, 0)).1, 3, "{kind}, {charging}");
+        }
+    }
+}
+
+/// A snapshot waits for no load, and takes usage over while one runs.
+#[test]
+fn snapshots_beside_loads_lose_no_usage() {
+    for kind in ["", ", store: keyed", ", algorithm: gcra, store: keyed"] {
+        let text = |units: usize| limit(1_000 + units as u64 % 7, kind);
+        let (rules, _) = load(&text(0), Charging::AllOrNothing, START, None);
+        let keys: Vec<String> = (0..20).map(|key| format!("k{key}")).collect();
+        let used = |rules: &Rules<ManualClock>, key: &str| {
+            let answer = rules.check_n("d", &[Descriptor::new(&[("a", key)])], 0);
+            let applied = answer.status(0).limit().expect("a rule applies");
+            applied.quota() - applied.remaining()
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..15).for_each(|units| drop(rules.replace([config(&text(units))]).unwrap())));
+            scope.spawn(|| (0..15).for_each(|_| rules.snapshot(std::io::sink()).unwrap()));
+            for _ in 0..50 {
+                keys.iter().for_each(|key| {
+                    assert!(rules.check("d", &[Descriptor::new(&[("a", key)])]).is_allowed());
+                });
+            }
+        });
+        let (next, _) = load(&text(3), Charging::AllOrNothing, START, Some(saved(&rules)));
+        for key in &keys {
+            assert!(used(&rules, key) >= 50, "{kind}");
+            assert_eq!(used(&next, key), used(&rules, key), "{kind}");
+        }
+    }
+}
+
 #[test]
 fn limits_that_requests_set_and_classes_survive() {
     let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
