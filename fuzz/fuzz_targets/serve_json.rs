@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use tollgate::rules::Rules;
 use tollgate_cli::serve::answer::{Answerer, Entry, Settings};
-use tollgate_cli::serve::json;
+use tollgate_cli::serve::http::json;
 
 const RULES: &str = "
 domain: rl
@@ -26,7 +26,7 @@ static SERVICE: LazyLock<Answerer> = LazyLock::new(|| {
 });
 
 fn ask(entry: Entry, body: &[u8]) {
-    let response = json::answer(&SERVICE, entry, body, Instant::now()).now_or_never();
+    let response = json(&SERVICE, entry, body, Instant::now()).now_or_never();
     let response = response.expect("rules of this process do not wait");
     let told: serde_json::Value = serde_json::from_slice(response.body()).expect("the answer is JSON");
     let code = if entry == Entry::Json { "overallCode" } else { "code" };

@@ -6,7 +6,8 @@
 //! | `load`, `redis` | rules: files, folders, the built-in example; the client of the Redis server |
 //! | `xds/` | rules from a control plane |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
-//! | `grpc`, `json`, `resp/`, `health`, `http`, `debug/`, `metrics`, `admin/` | the faces |
+//! | `grpc/`, `http/`, `resp/`, `debug/`, `admin/` | the faces, each with the same files: `listen`, `read`, `answer`, `write` |
+//! | `health`, `metrics` | the health of all faces; the page of metrics |
 //! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
@@ -28,8 +29,7 @@ mod denials;
 pub mod duration;
 pub mod grpc;
 mod health;
-mod http;
-pub mod json;
+pub mod http;
 mod listen;
 mod load;
 pub mod log;

@@ -7,7 +7,7 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use tollgate::rules::Rules;
 use tollgate_cli::serve::answer::{Answerer, Entry, Settings};
-use tollgate_cli::serve::json;
+use tollgate_cli::serve::http::json;
 use tollgate_cli::serve::proto::{DESCRIPTORS, Object, RateLimitRequest, RateLimitResponse};
 
 use crate::messages::full_answer;
@@ -126,7 +126,7 @@ async fn json_status_follows_the_answer() {
     #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
     let deadline = Instant::now();
     let ask = async |body: &str| {
-        let response = json::answer(&answerer, Entry::Json, body.as_bytes(), deadline).await;
+        let response = json(&answerer, Entry::Json, body.as_bytes(), deadline).await;
         assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
         (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
     };
@@ -144,7 +144,7 @@ async fn json_status_follows_the_answer() {
     assert_eq!(ask("{}").await, (400, r#"{"code":3,"message":"the domain is empty"}"#.to_owned()));
     let settings = Settings { max_in_flight: 0, ..Settings::default() };
     let busy = Answerer::new(Rules::from_yaml(RULES).unwrap().into(), settings);
-    let response = json::answer(&busy, Entry::Json, request.as_bytes(), deadline).await;
+    let response = json(&busy, Entry::Json, request.as_bytes(), deadline).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), &br#"{"code":14,"message":"too many requests wait for an answer"}"#[..]);
     let counts = answerer.meters().read();
@@ -163,7 +163,7 @@ async fn units_are_held_and_settled_in_json() {
     let ask = async |entry, more: &str| {
         let body =
             format!(r#"{{"domain":"rl","descriptors":[{{"entries":[{{"key":"foo","value":"x"}}]}}]{more}}}"#);
-        let response = json::answer(&answerer, entry, body.as_bytes(), deadline).await;
+        let response = json(&answerer, entry, body.as_bytes(), deadline).await;
         (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
     };
     let (status, body) = ask(Entry::Reserve, r#","amount":"6","ttl":"30s""#).await;

@@ -1,15 +1,13 @@
 //! From a request to its answer: does the act, logs it and counts it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 use tollgate::Clock;
 use tollgate::rules::{KeyReport, OperatorAct, Rules};
 
@@ -17,15 +15,12 @@ use super::read::{ActRequest, Entries, LONGEST_WHY};
 use super::who::{Operators, Who};
 use super::write;
 use crate::input::row::printable;
-use crate::serve::http::{not_allowed, typed};
+use crate::serve::http::{not_allowed, read_body, typed};
 use crate::serve::log::{self, Level, Seldom};
 use crate::serve::stats::{OPERATOR_ACTS, Stats};
 
 /// The longest body, in bytes.
 const LONGEST: usize = 64 << 10;
-
-/// How long the body of a request may take.
-const BODY: Duration = Duration::from_secs(10);
 
 /// The longest part of a text in the log, in characters.
 const SHOWN: usize = 200;
@@ -75,13 +70,9 @@ pub async fn answer(
         let message = "expected content-type: application/json";
         return written(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    let body = match timeout(BODY, Limited::new(body, LONGEST).collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Err(_) => return written(problem(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return written(problem(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB"));
-        }
-        Ok(Err(_)) => return written(problem(StatusCode::BAD_REQUEST, "the body is incomplete")),
+    let body = match read_body(body, LONGEST, "the body is longer than 64 KiB").await {
+        Ok(body) => body,
+        Err((status, why)) => return written(problem(status, why)),
     };
     stats.operators.acts[name].add();
     let rules = Arc::clone(rules);

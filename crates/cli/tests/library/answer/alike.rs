@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::alike::{Case, START, Seen, cases};
-use tollgate_cli::serve::json;
+use tollgate_cli::serve::http::json;
 
 fn answerer(case: &Case) -> Service {
     let clock = ManualClock::new(Timestamp::from_secs(START));
@@ -60,8 +60,7 @@ fn json_answers_each_kind_alike() {
                 serde_json::json!({ "domain": "alike", "descriptors": [{ "entries": entries }] }).to_string();
             #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
             let deadline = Instant::now() + Duration::from_secs(60);
-            let response =
-                runtime.block_on(json::answer(&service.answerer, Entry::Json, body.as_bytes(), deadline));
+            let response = runtime.block_on(json(&service.answerer, Entry::Json, body.as_bytes(), deadline));
             let answer: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
             let (status, is_allowed) = (&answer["statuses"][0], response.status() == 200);
             assert_eq!(answer["overallCode"], if is_allowed { "OK" } else { "OVER_LIMIT" });
