@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::descriptor::DescriptorArg;
+use super::descriptor::RequestArgs;
 use crate::serve::duration;
 
 /// The examples of the help.
@@ -80,21 +80,9 @@ pub struct ActArgs {
 /// A key, and where the service is.
 #[derive(Args, Debug)]
 pub struct KeyArgs {
-    /// Domain of the rules
-    pub domain: String,
-
-    /// The entries of the request's descriptor, in order, such as path=/login remote_address=192.0.2.1; quotes are as in
-    /// tollgate rules explain
-    #[arg(value_name = "KEY=VALUE", required_unless_present = "descriptor")]
-    pub entries: Vec<DescriptorArg>,
-
-    /// A further descriptor of the request, as KEY=VALUE[,KEY=VALUE…]; repeat the flag for several
-    #[arg(long, value_name = "KEY=VALUE,…")]
-    pub descriptor: Vec<DescriptorArg>,
-
-    /// The client's tier
-    #[arg(long, value_name = "NAME")]
-    pub tier: Option<String>,
+    /// The request whose key it is.
+    #[command(flatten)]
+    pub request: RequestArgs,
 
     /// Only the rule with this name or identity [default: all rules that apply]
     #[arg(long, value_name = "NAME")]

@@ -10,6 +10,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use clap::Args;
+
 /// The source of an entry's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EntryValue {
@@ -22,6 +24,47 @@ pub enum EntryValue {
 /// `--descriptor`: keys, each with the source of its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DescriptorArg(pub Vec<(String, EntryValue)>);
+
+/// The keys and values of a descriptor.
+pub type Entries<'a> = Vec<(&'a str, &'a str)>;
+
+impl DescriptorArg {
+    /// Returns the keys and values, wherever the values are from.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, EntryValue::Field(value) | EntryValue::Text(value))| (&**key, &**value))
+    }
+}
+
+/// A request of rules.
+#[derive(Args, Debug)]
+pub struct RequestArgs {
+    /// Domain of the request
+    pub domain: String,
+
+    /// The entries of the request's descriptor, in order, such as path=/login remote_address=192.0.2.1
+    ///
+    /// An entry is KEY=VALUE. Put a text that contains a comma, an equals sign or a quote in single quotes, inside the
+    /// quotes of the shell: \"path='/a,b'\".
+    #[arg(value_name = "KEY=VALUE", required_unless_present = "descriptor")]
+    pub entries: Vec<DescriptorArg>,
+
+    /// A further descriptor of the request, as KEY=VALUE[,KEY=VALUE…]; repeat the flag for several
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    pub descriptor: Vec<DescriptorArg>,
+
+    /// The client's tier
+    #[arg(long, value_name = "NAME")]
+    pub tier: Option<String>,
+}
+
+impl RequestArgs {
+    /// Returns the descriptors: the one of the positional arguments first.
+    pub fn descriptors(&self) -> Vec<Entries<'_>> {
+        let first: Entries<'_> = self.entries.iter().flat_map(DescriptorArg::entries).collect();
+        let more = self.descriptor.iter().map(|one| one.entries().collect());
+        Some(first).filter(|first| !first.is_empty()).into_iter().chain(more).collect()
+    }
+}
 
 impl FromStr for DescriptorArg {
     type Err = String;

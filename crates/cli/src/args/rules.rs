@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use tollgate::rules::Charging;
 
-use super::descriptor::DescriptorArg;
+use super::descriptor::{DescriptorArg, RequestArgs};
 use super::shared::{DiffArgs, EXAMPLES, PullArgs, PushArgs};
 use crate::input::Selection;
 
@@ -84,23 +84,9 @@ pub struct ExplainArgs {
     /// File or folder of rules
     pub file: PathBuf,
 
-    /// Domain of the request
-    pub domain: String,
-
-    /// The entries of the request's descriptor, in order, such as path=/login remote_address=192.0.2.1
-    ///
-    /// An entry is KEY=VALUE. Put a text that contains a comma, an equals sign or a quote in single quotes, inside the
-    /// quotes of the shell: \"path='/a,b'\".
-    #[arg(value_name = "KEY=VALUE", required_unless_present = "descriptor")]
-    pub entries: Vec<DescriptorArg>,
-
-    /// A further descriptor of the request, as KEY=VALUE[,KEY=VALUE…]; repeat the flag for several
-    #[arg(long, value_name = "KEY=VALUE,…")]
-    pub descriptor: Vec<DescriptorArg>,
-
-    /// The client's tier
-    #[arg(long, value_name = "NAME")]
-    pub tier: Option<String>,
+    /// The request.
+    #[command(flatten)]
+    pub request: RequestArgs,
 
     /// Units that the request costs; 0 only asks
     #[arg(long, value_name = "UNITS", default_value_t = 1)]

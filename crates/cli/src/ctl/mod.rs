@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
 use crate::args::ctl::{ActArgs, CtlCommand, KeyArgs};
-use crate::args::descriptor::{DescriptorArg, EntryValue};
 use crate::error::Error;
 use crate::output::{print, to_json};
 
@@ -42,19 +41,11 @@ pub fn run(command: &CtlCommand) -> Result<(), Error> {
 
 /// Returns the part of the body that each verb has.
 fn asked(key: &KeyArgs) -> Value {
-    let pairs = |one: &DescriptorArg| {
-        let pair = |(key, EntryValue::Field(value) | EntryValue::Text(value)): &(String, EntryValue)| {
-            json!([key, value])
-        };
-        one.0.iter().map(pair).collect::<Vec<_>>()
-    };
-    let first: Vec<Value> = key.entries.iter().flat_map(pairs).collect();
-    let more = key.descriptor.iter().map(|one| Value::from(pairs(one)));
-    let all = Some(first).filter(|first| !first.is_empty()).into_iter().map(Value::from).chain(more);
+    let request = &key.request;
     json!({
-        "domain": key.domain,
-        "descriptors": all.collect::<Vec<_>>(),
-        "tier": key.tier,
+        "domain": request.domain,
+        "descriptors": request.descriptors(),
+        "tier": request.tier,
         "rule": key.rule,
     })
 }

@@ -10,16 +10,13 @@ use tollgate::{ManualClock, Outcome};
 
 use super::files::RuleFiles;
 use super::rule::{limit_texts, says};
-use crate::args::descriptor::{DescriptorArg, EntryValue};
+use crate::args::descriptor::Entries;
 use crate::args::rules::ExplainArgs;
 use crate::error::Error;
 use crate::human::{self, nanos};
 use crate::input::row::printable;
 use crate::output::wrap::for_stdout;
 use crate::output::{merged, print, table, to_json};
-
-/// A descriptor of the command line: keys and values.
-pub type Entries<'a> = Vec<(&'a str, &'a str)>;
 
 /// Explains what the rules of a file do with a request.
 ///
@@ -28,15 +25,15 @@ pub type Entries<'a> = Vec<(&'a str, &'a str)>;
 pub fn run(args: &ExplainArgs) -> Result<(), Error> {
     let files = RuleFiles::read(std::slice::from_ref(&args.file), args.merge_domains);
     files.usable()?;
-    let Some(domain) = files.domains.iter().find(|domain| domain.name() == args.domain) else {
+    let Some(domain) = files.domains.iter().find(|domain| domain.name() == args.request.domain) else {
         let known: Vec<String> = files.domains.iter().map(|domain| format!("{:?}", domain.name())).collect();
         return Err(Error::usage(format!(
             "{:?}: the file has no rules for this domain; use {}",
-            args.domain,
+            args.request.domain,
             known.join(" or ")
         )));
     };
-    let entries: Vec<Entries<'_>> = described(args);
+    let entries = args.request.descriptors();
     let descriptors: Vec<Descriptor<'_>> = entries.iter().map(|entries| descriptor(args, entries)).collect();
     // At time 0, all windows begin, so each reset is a whole window.
     let builder =
@@ -49,21 +46,9 @@ pub fn run(args: &ExplainArgs) -> Result<(), Error> {
     print(text(args, domain, &entries, &explanation).as_bytes())
 }
 
-/// Returns the descriptors of the command line: the one of the positional arguments first.
-fn described(args: &ExplainArgs) -> Vec<Entries<'_>> {
-    let first: Entries<'_> = args.entries.iter().flat_map(entries_of).collect();
-    let more = args.descriptor.iter().map(|one| entries_of(one).collect());
-    Some(first).filter(|first| !first.is_empty()).into_iter().chain(more).collect()
-}
-
-/// Returns the keys and values of a descriptor.
-pub fn entries_of(descriptor: &DescriptorArg) -> impl Iterator<Item = (&str, &str)> {
-    descriptor.0.iter().map(|(key, EntryValue::Field(value) | EntryValue::Text(value))| (&**key, &**value))
-}
-
 fn descriptor<'a>(args: &'a ExplainArgs, entries: &'a Entries<'a>) -> Descriptor<'a> {
     let descriptor = Descriptor::new(entries);
-    args.tier.as_deref().map_or(descriptor, |tier| descriptor.tier(tier))
+    args.request.tier.as_deref().map_or(descriptor, |tier| descriptor.tier(tier))
 }
 
 /// Writes entries as on the command line.
@@ -192,7 +177,7 @@ fn whole_json(
         "domain": domain.name(),
         "charging": domain.charging().to_string(),
         "shadow": domain.is_shadow(),
-        "tier": args.tier,
+        "tier": args.request.tier,
         "cost": args.cost,
         "descriptors": entries.iter().map(pairs).collect::<Vec<_>>(),
     });

@@ -8,9 +8,10 @@ use tollgate::rules::{Descriptor, Explanation, Rules};
 
 use super::answer::KEY;
 use super::read::{Refusal, WhyRequest};
+use crate::args::descriptor::Entries;
 use crate::input::row::printable;
 use crate::output::merged;
-use crate::rules::explain::{COLUMNS, Entries, entries_of, explanation_json, outcome, row};
+use crate::rules::explain::{COLUMNS, explanation_json, outcome, row};
 
 /// The rules that apply to a request, and those that nearly apply.
 pub(super) struct Because {
@@ -24,8 +25,7 @@ pub(super) struct Because {
 /// # Errors
 /// If the domain has no rules.
 pub(super) fn why(rules: &Rules, question: &WhyRequest) -> Result<Because, Refusal> {
-    let entries: Vec<Entries<'_>> =
-        question.descriptors.iter().map(|one| entries_of(one).collect()).collect();
+    let entries: Vec<Entries<'_>> = question.descriptors.iter().map(|one| one.entries().collect()).collect();
     let descriptors: Vec<Descriptor<'_>> = entries
         .iter()
         .map(|entries| match &question.tier {
