@@ -8,7 +8,7 @@
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
 //! | `grpc/`, `http/`, `resp/`, `debug/`, `admin/` | the faces, each with the same files: `listen`, `read`, `answer`, `write` |
 //! | `health`, `metrics` | the health of all faces; the page of metrics |
-//! | `listen`, `tls`, `connections`, `patient` | from a listener to requests |
+//! | `listen`, `tls`, `connections`, `patient`, `peer`, `secret` | from a listener to requests, and who sends them |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
 //! | `stats`, `log`, `denials` | counts, log lines, denials in the log |
@@ -41,6 +41,7 @@ pub mod proto;
 mod redis;
 pub mod resp;
 mod run;
+mod secret;
 mod state;
 mod stats;
 mod tls;

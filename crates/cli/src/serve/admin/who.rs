@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs::File;
-use std::hint::black_box;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use http::{HeaderMap, header};
 
 use crate::error::plain;
 use crate::serve::peer::Peer;
+use crate::serve::secret::is_same;
 
 /// The shortest token. Shorter ones could be guessed.
 const SHORTEST: usize = 16;
@@ -143,10 +143,4 @@ impl Operators {
         }
         Ok(tokens)
     }
-}
-
-/// Compares in a time that depends only on the lengths.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let differ = |differ: u8, (one, other): (&u8, &u8)| black_box(differ | (one ^ other));
-    one.len() == other.len() && black_box(one.iter().zip(other).fold(0, differ)) == 0
 }

@@ -19,6 +19,7 @@ use ring::digest::{SHA256, digest};
 use super::commands::{self, KNOWN};
 use crate::error::{Error, plain};
 use crate::serve::log;
+use crate::serve::secret::is_same;
 
 type Secret = [u8; 32];
 
@@ -68,10 +69,7 @@ impl User {
     /// of the user's passwords.
     fn has(&self, password: &[u8]) -> bool {
         let given = digest(&SHA256, password);
-        let differs = |secret: &Secret| {
-            secret.iter().zip(given.as_ref()).fold(0, |differs, (own, given)| differs | (own ^ given))
-        };
-        let found = self.secrets.iter().fold(false, |found, secret| found | (differs(secret) == 0));
+        let found = self.secrets.iter().fold(false, |found, secret| found | is_same(secret, given.as_ref()));
         self.is_on && (found | self.needs_no_password)
     }
 
