@@ -3,11 +3,15 @@
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
 use crate::output::print;
+
+/// Reads a file again, such as a certificate, and puts it in force if it changed. It is called each second and at SIGHUP, by threads that
+/// give way.
+pub type ReadAgain = Arc<dyn Fn() + Send + Sync>;
 
 /// Lowers the priority of this thread, and of those that it starts. A load or a page takes time, and on a machine with one core
 /// no answer may wait for it.

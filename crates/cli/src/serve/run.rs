@@ -39,7 +39,7 @@ use super::listen::Listener;
 use super::load::{self, NoteLoad};
 use super::log;
 use super::metrics::{self, Metrics};
-use super::process;
+use super::process::{self, ReadAgain};
 use super::resp::listen::RespStart;
 use super::state::{StateFile, StateWriter};
 use super::stats::Stats;
@@ -52,7 +52,7 @@ use crate::args::xds::XdsStore;
 use crate::error::Error;
 use crate::human;
 
-/// How often the files of certificates are compared, and denials are written to the log.
+/// How often files are read again, and denials are written to the log.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// How often recorded durations are put into buckets, so that they do not pile up between scrapes.
@@ -231,6 +231,8 @@ struct Service {
     rules: Arc<Rules>,
     stats: Arc<Stats>,
     tls: Option<Arc<Tls>>,
+    /// The files that are read again, beside those of rules.
+    read_again: Vec<ReadAgain>,
     health: Health,
     note: NoteLoad,
     traces: Traces,
@@ -288,17 +290,17 @@ impl Service {
         let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
         let Listeners { grpc, http, debug, metrics, mut described } =
             Listeners::open(args, &addresses, tls.is_some()).await?;
+        let mut read_again = Vec::from_iter(tls.clone().map(|tls| tls.read_again(&stats)));
         if let Some(admin) = admin {
-            admin.open(&mut described).await?.start(&rules, context.clone());
+            read_again.extend(admin.open(&mut described).await?.start(&rules, context.clone()));
         }
         let resp = RespStart::open(args, tls.as_ref()).await?;
         described.extend(resp.as_ref().map(RespStart::described));
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
         let state = state.map(|state| state.keep(&rules, &stats, process::give_way)).transpose()?;
-        let service = Self { rules, stats, tls, health, note, traces, watcher, xds, state, phase, ended };
-        if let Some(resp) = resp {
-            resp.serve(args, &answerer, context.clone());
-        }
+        read_again.extend(resp.and_then(|resp| resp.serve(args, &answerer, context.clone())));
+        let service =
+            Self { rules, stats, tls, read_again, health, note, traces, watcher, xds, state, phase, ended };
         service.answer_gateways(args, &answerer, grpc, http, context)?;
         let state = service.debug_page(&answerer);
         let metrics = metrics.zip(recorder).map(|(listener, handle)| {
@@ -373,14 +375,12 @@ impl Service {
         });
     }
 
-    /// Returns a function that reads the certificates and the rules again.
+    /// Returns a function that reads all files again.
     fn read_again(&self) -> impl Fn() + Send + 'static {
-        let (rules, tls, stats) = (Arc::clone(&self.rules), self.tls.clone(), Arc::clone(&self.stats));
+        let (rules, files) = (Arc::clone(&self.rules), self.read_again.clone());
         let note = self.watcher.as_ref().map(|_| Arc::clone(&self.note));
         move || {
-            if let Some(tls) = &tls {
-                tls.reload_if_changed(&stats);
-            }
+            files.iter().for_each(|read_again| read_again());
             if let Some(note) = &note {
                 note(&rules.reload());
             }
@@ -523,10 +523,9 @@ struct Pages {
 }
 
 impl Pages {
-    /// Starts the thread, which also reads certificates again and logs denials. It ends with the process.
+    /// Starts the thread, which also reads files again and logs denials. It ends with the process.
     fn start(self, service: &Service, bounds: Bounds) -> Result<(), Error> {
-        let (tls, stats, rules) =
-            (service.tls.clone(), Arc::clone(&service.stats), Arc::clone(&service.rules));
+        let (files, rules) = (service.read_again.clone(), Arc::clone(&service.rules));
         let failed = |error: std::io::Error| Error::run(format!("cannot start a thread: {error}"));
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         // A listener belongs to the runtime that created it.
@@ -554,9 +553,7 @@ impl Pages {
             loop {
                 tokio::select! {
                     _ = second.tick() => {
-                        if let Some(tls) = &tls {
-                            tls.reload_if_changed(&stats);
-                        }
+                        files.iter().for_each(|read_again| read_again());
                         denials.write(&rules);
                     }
                     _ = upkeep.tick() => if let Some(handle) = &handle { handle.run_upkeep() },

@@ -21,6 +21,7 @@ use webpki::EndEntityCert;
 use super::listen::Io;
 use super::log;
 use super::peer::Peer;
+use super::process::ReadAgain;
 use super::stats::Stats;
 use crate::error::{Error, plain};
 
@@ -91,6 +92,12 @@ impl Tls {
         let client = EndEntityCert::try_from(client).ok()?;
         let names = client.valid_dns_names().chain(client.valid_uri_names());
         Some(Peer::Names(names.map(str::to_owned).collect()))
+    }
+
+    /// Returns a call of [`reload_if_changed`](Self::reload_if_changed).
+    pub fn read_again(self: Arc<Self>, stats: &Arc<Stats>) -> ReadAgain {
+        let stats = Arc::clone(stats);
+        Arc::new(move || self.reload_if_changed(&stats))
     }
 
     /// Reads the files again, and puts them in force if they changed and belong together.

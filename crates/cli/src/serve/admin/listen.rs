@@ -6,14 +6,11 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval};
 use tollgate::rules::Rules;
 use tower_service::Service;
 
@@ -25,6 +22,7 @@ use crate::error::Error;
 use crate::serve::connections::{Bounds, Face, FaceContext, Protocol};
 use crate::serve::listen::Listener;
 use crate::serve::peer::{ForPeer, Peer};
+use crate::serve::process::ReadAgain;
 use crate::serve::stats::Stats;
 use crate::serve::tls::{Files, Tls};
 
@@ -33,9 +31,6 @@ const MOST: u32 = 64;
 
 /// Only its owner may connect to the socket, and root.
 const SOCKET_MODE: u32 = 0o600;
-
-/// How often the files of certificates are compared.
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Where the face listens.
 #[derive(Debug)]
@@ -130,8 +125,8 @@ impl Admin {
 }
 
 impl Opened {
-    /// Starts the face.
-    pub fn start(self, rules: &Arc<Rules>, context: FaceContext) {
+    /// Starts the face. Returns what reads its certificates again, if it has any.
+    pub fn start(self, rules: &Arc<Rules>, context: FaceContext) -> Option<ReadAgain> {
         let (stats, tls) = (Arc::clone(&context.stats), self.tls.clone());
         let operators = Arc::new(self.operators);
         let shared = Arc::new((Arc::clone(rules), Arc::clone(&stats), operators));
@@ -139,20 +134,7 @@ impl Opened {
         let context = FaceContext { bounds, ..context };
         let face = Face { listener: self.listener, tls: self.tls, protocol: Protocol::Http, context };
         tokio::spawn(face.serve(AdminConnection { shared, who: Who::default() }));
-        if let Some(tls) = tls {
-            tokio::spawn(read_again(tls, stats));
-        }
-    }
-}
-
-/// Reads changed certificates. It ends with the runtime.
-async fn read_again(tls: Arc<Tls>, stats: Arc<Stats>) {
-    let mut second = interval(SECOND);
-    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        second.tick().await;
-        let (tls, stats) = (Arc::clone(&tls), Arc::clone(&stats));
-        let _ = spawn_blocking(move || tls.reload_if_changed(&stats)).await;
+        tls.map(|tls| tls.read_again(&stats))
     }
 }
 

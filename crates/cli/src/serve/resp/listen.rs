@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::{spawn_blocking, yield_now};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until, timeout};
 use tollgate::{Clock, QuantaClock};
 
 use super::answer::{RespFace, Session, Step};
@@ -36,6 +36,7 @@ use crate::serve::connections::{
 };
 use crate::serve::listen::{Io, Listener};
 use crate::serve::log;
+use crate::serve::process::ReadAgain;
 use crate::serve::stats::Stats;
 use crate::serve::tls::Tls;
 
@@ -44,9 +45,6 @@ const SLOW: Duration = Duration::from_secs(10);
 
 /// A client that sends nothing for this long during the drain has no command on its way.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// How often the file of users is compared.
-const SECOND: Duration = Duration::from_secs(1);
 
 /// The room for what is read at once: at first, and at most.
 const ROOM: usize = 4 << 10;
@@ -86,8 +84,13 @@ impl RespStart {
         format!("resp on {}{tls}", self.listener)
     }
 
-    /// Accepts clients until the server is closing.
-    pub fn serve(self, args: &ServeArgs, answerer: &Arc<Answerer>, context: FaceContext) {
+    /// Accepts clients until the server is closing. Returns what reads the users again, if there is a file of them.
+    pub fn serve(
+        self,
+        args: &ServeArgs,
+        answerer: &Arc<Answerer>,
+        context: FaceContext,
+    ) -> Option<ReadAgain> {
         let Self { listener, tls, users } = self;
         let shared = Arc::new(RespFace {
             answerer: Arc::clone(answerer),
@@ -99,13 +102,18 @@ impl RespStart {
             last_id: 0.into(),
         });
         let long = Arc::new(Semaphore::new(LONG));
-        if shared.users.is_some() {
-            tokio::spawn(read_users_again(Arc::clone(&shared)));
-        }
+        let read_again = shared.users.is_some().then(|| {
+            let shared = Arc::clone(&shared);
+            let read_again: ReadAgain = Arc::new(move || {
+                let _ = shared.users.as_ref().map(Users::reload_if_changed);
+            });
+            read_again
+        });
         let face = Face { listener, tls, protocol: Protocol::Resp, context };
         tokio::spawn(face.serve_streams(move |stream, peer, phase| {
             talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
         }));
+        read_again
     }
 }
 
@@ -124,18 +132,6 @@ fn warn_of_open_door(addr: SocketAddr, has_lock: bool) {
             "all that reach {addr} can use and exhaust the limits of Redis clients; --resp-users or --client-ca lets in those that \
              you know"
         ));
-    }
-}
-
-/// Reads the users again when their file changes. Ends with the process.
-async fn read_users_again(shared: Arc<RespFace>) {
-    let mut second = interval(SECOND);
-    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        second.tick().await;
-        let shared = Arc::clone(&shared);
-        // Files can be slow.
-        let _ = spawn_blocking(move || shared.users.as_ref().map(Users::reload_if_changed)).await;
     }
 }
 
@@ -294,6 +290,8 @@ mod tests {
 
     use super::*;
     use crate::serve::answer::Settings;
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     /// A connection in paused time: as long as nothing happens, time passes at once.
     struct Waiting<S = DuplexStream> {
