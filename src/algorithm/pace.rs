@@ -340,8 +340,11 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
         if back == 0 {
             return None;
         }
-        let next = self.tat(now, ahead - back)?;
         // `next` may be zero, which means a key that was never seen. That is right, because this key then owes nothing.
+        let next = match ahead - back {
+            0 if now == 0 => 0,
+            left => self.tat(now, left)?,
+        };
         Some(Refunded { next, units: back.div_ceil(interval) })
     }
 

@@ -147,6 +147,20 @@ fn refunds_do_not_shorten_a_block() {
     assert!(limiter.check().is_allowed());
 }
 
+/// An interval of 369.5 ns has ticks of a fraction, and a TAT of 0 stands for a key that was never seen.
+#[test]
+fn refund_of_all_at_time_zero_leaves_nothing_owed() {
+    let quota = Quota::try_new(2, Duration::from_nanos(739)).unwrap();
+    let block = Block::of(Duration::from_nanos(1));
+    let (plain, blocked) = (Gcra::new(quota), Blocked::try_new(quota, block).unwrap());
+    let plain = RateLimiter::builder(plain).clock(ManualClock::default()).direct();
+    let blocked = RateLimiter::builder(blocked).clock(ManualClock::default()).direct();
+    let [plain_charge, blocked_charge] = [plain.check_n(2), blocked.check_n(2)];
+    assert_eq!([plain.refund(&plain_charge), blocked.refund(&blocked_charge)], [2, 2]);
+    assert_eq!([plain.peek().remaining(), blocked.peek().remaining()], [2, 2]);
+    assert!(plain.check_n(2).is_allowed() && blocked.check_n(2).is_allowed());
+}
+
 #[test]
 fn block_is_no_shorter_than_the_wait_without_it() {
     let block = Block::of(Duration::from_secs(1));
