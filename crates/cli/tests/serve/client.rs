@@ -44,6 +44,20 @@ pub(crate) fn put(to: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     to.extend(bytes);
 }
 
+/// Returns a request of the domain `rl` with these entries in one descriptor.
+pub(crate) fn asking(entries: &[(&str, &str)]) -> Vec<u8> {
+    let (mut request, mut descriptor) = (Vec::new(), Vec::new());
+    put(&mut request, 1, b"rl");
+    for (key, value) in entries {
+        let mut entry = Vec::new();
+        put(&mut entry, 1, key.as_bytes());
+        put(&mut entry, 2, value.as_bytes());
+        put(&mut descriptor, 1, &entry);
+    }
+    put(&mut request, 2, &descriptor);
+    request
+}
+
 /// Runs a test's future.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)

@@ -1,6 +1,6 @@
 //! Ten thousand rules: their memory follows their use.
 
-use crate::client::{Grpc, LIMIT, block_on, put, wait_for_stat};
+use crate::client::{Grpc, LIMIT, asking, block_on, wait_for_stat};
 use crate::server::{Place, Server};
 
 const RULES: u64 = 10_000;
@@ -18,20 +18,6 @@ fn rules(first: u64) -> String {
     format!("domain: rl\ndescriptors:\n{}", (0..RULES).map(line).collect::<String>())
 }
 
-/// Returns a request of a tenant's client.
-fn request(tenant: u64) -> Vec<u8> {
-    let (mut request, mut descriptor) = (Vec::new(), Vec::new());
-    put(&mut request, 1, b"rl");
-    for (key, value) in [("tenant", format!("t{tenant}")), ("client", "x".to_owned())] {
-        let mut entry = Vec::new();
-        put(&mut entry, 1, key.as_bytes());
-        put(&mut entry, 2, value.as_bytes());
-        put(&mut descriptor, 1, &entry);
-    }
-    put(&mut request, 2, &descriptor);
-    request
-}
-
 const SUCCESSES: &str = "tollgate_reload_total{result=\"success\"}";
 /// The overall code of an answer.
 const OK: &[u8] = &[8, 1];
@@ -45,7 +31,12 @@ fn ten_thousand_rules_take_memory_as_they_are_used() {
     block_on(async {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         for tenant in 0..USED {
-            assert!(grpc.ok(LIMIT, &request(tenant)).await.starts_with(OK), "{tenant}");
+            assert!(
+                grpc.ok(LIMIT, &asking(&[("tenant", &format!("t{tenant}")), ("client", "x")]))
+                    .await
+                    .starts_with(OK),
+                "{tenant}"
+            );
         }
     });
     let used = server.resident_bytes();

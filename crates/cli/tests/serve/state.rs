@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::client::{self, Grpc, LIMIT, Load, block_on, get, http, put, wait_for_stat};
+use crate::client::{self, Grpc, LIMIT, Load, asking, block_on, get, http, put, wait_for_stat};
 use crate::server::{FREE, Place, Server, run};
 
 const TEN: &str = "
@@ -18,27 +18,13 @@ descriptors:
 const OK: &[u8] = &[8, 1];
 const OVER: &[u8] = &[8, 2];
 
-/// A request with these entries in one descriptor.
-fn request(entries: &[(&str, &str)]) -> Vec<u8> {
-    let (mut request, mut descriptor) = (Vec::new(), Vec::new());
-    put(&mut request, 1, b"rl");
-    for (key, value) in entries {
-        let mut entry = Vec::new();
-        put(&mut entry, 1, key.as_bytes());
-        put(&mut entry, 2, value.as_bytes());
-        put(&mut descriptor, 1, &entry);
-    }
-    put(&mut request, 2, &descriptor);
-    request
-}
-
 /// Sends requests of a user, and returns how many were admitted.
 fn admitted(server: &Server, user: &str, requests: usize) -> usize {
     block_on(async {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         let mut admitted = 0;
         for _ in 0..requests {
-            let answer = grpc.ok(LIMIT, &request(&[("user", user)])).await;
+            let answer = grpc.ok(LIMIT, &asking(&[("user", user)])).await;
             assert!(answer.starts_with(OK) || answer.starts_with(OVER));
             admitted += usize::from(answer.starts_with(OK));
         }
@@ -305,7 +291,7 @@ descriptors:
     let first = start(&place, "");
     assert_eq!(admitted(&first, "mallory", 5), 2);
     let hits = |hits: u8| {
-        let mut asked = request(&[("model", "large")]);
+        let mut asked = asking(&[("model", "large")]);
         asked.extend([24, hits]);
         asked
     };
@@ -352,10 +338,10 @@ fn ten_thousand_rules_survive_within_seconds() {
         block_on(async {
             let mut grpc = Grpc::connect(&server.address("grpc")).await;
             for tenant in 0..10_000 {
-                let answer = grpc.ok(LIMIT, &request(&[("user", &format!("t{tenant}"))])).await;
+                let answer = grpc.ok(LIMIT, &asking(&[("user", &format!("t{tenant}"))])).await;
                 assert!(answer.starts_with(OK), "{tenant}");
             }
-            grpc.ok(LIMIT, &request(&[("user", "t9999")])).await.starts_with(OK)
+            grpc.ok(LIMIT, &asking(&[("user", "t9999")])).await.starts_with(OK)
         })
     };
     let first = start(&place, "--state-every 100ms");

@@ -10,9 +10,19 @@ use crate::server::{Place, Server};
 use crate::tls::{Authority, dns, install, wait_for};
 
 /// Longer than any pause of a busy machine: these tests are about lost requests, not about time.
-const TIMEOUT: &str = "10s";
+pub(super) const TIMEOUT: &str = "10s";
 
-fn rules(limit: u64) -> String {
+/// Health checks of the servers.
+pub(super) const HEALTH: &str = "
+      health_checks:
+        - timeout: 5s
+          interval: 0.1s
+          no_traffic_interval: 0.1s
+          unhealthy_threshold: 1
+          healthy_threshold: 1
+          grpc_health_check: { service_name: ratelimit }";
+
+pub(super) fn rules(limit: u64) -> String {
     format!(
         "domain: rl\ndescriptors:\n  - key: key\n    rate_limit: {{ unit: day, requests_per_unit: {limit} }}\n"
     )
@@ -29,15 +39,7 @@ fn reload_and_drain_lose_no_request() {
     place.write("limits.yaml", rules(1_000_000));
     let mut first = Server::start(&[&place.rules()], "--drain 2s");
     let second = Server::start(&[&place.rules()], "");
-    let health = "
-      health_checks:
-        - timeout: 5s
-          interval: 0.1s
-          no_traffic_interval: 0.1s
-          unhealthy_threshold: 1
-          healthy_threshold: 1
-          grpc_health_check: { service_name: ratelimit }";
-    let envoy = program.start(&gateway(&[first.address("grpc"), second.address("grpc")], TIMEOUT, health));
+    let envoy = program.start(&gateway(&[first.address("grpc"), second.address("grpc")], TIMEOUT, HEALTH));
     block_on(async {
         let traffic = Traffic::start(envoy.address("open"), 4);
         traffic.wait_for(200).await;

@@ -5,24 +5,13 @@ use std::path::Path;
 
 use tokio::task::spawn_blocking;
 
+use super::changes::{HEALTH, TIMEOUT, rules};
 use super::process::{Program, Traffic, gateway};
 use crate::client::block_on;
 use crate::server::{FREE, Place, Server};
 
-/// Longer than any pause of a busy machine: this test is about lost requests, not about time.
-const TIMEOUT: &str = "10s";
-
 /// The limit of each replica. The traffic before and during the rollout does not use it up.
 const LIMIT: u64 = 4_000;
-
-const HEALTH: &str = "
-      health_checks:
-        - timeout: 5s
-          interval: 0.1s
-          no_traffic_interval: 0.1s
-          unhealthy_threshold: 1
-          healthy_threshold: 1
-          grpc_health_check: { service_name: ratelimit }";
 
 /// Starts a replica with a state of its own.
 fn replica(rules: &Path, state: &Path, address: &str) -> Server {
@@ -34,10 +23,7 @@ fn replica(rules: &Path, state: &Path, address: &str) -> Server {
 fn rollout_of_two_replicas_keeps_the_limit_and_loses_no_request() {
     let Some(program) = Program::find() else { return };
     let place = Place::new();
-    place.write(
-        "limits.yaml",
-        format!("domain: rl\ndescriptors:\n  - key: key\n    rate_limit: {{ unit: day, requests_per_unit: {LIMIT} }}\n"),
-    );
+    place.write("limits.yaml", rules(LIMIT));
     let states = ["first", "second"].map(|name| place.path(name));
     let mut replicas = states.clone().map(|state| Some(replica(&place.rules(), &state, "127.0.0.1:0")));
     let addresses = replicas.each_ref().map(|server| server.as_ref().expect("it runs").address("grpc"));
