@@ -33,12 +33,12 @@ pub struct ServeOtlp {
     #[arg(long, env = "TOLLGATE_OTLP", value_parser = BoolishValueParser::new())]
     pub otlp: bool,
 
-    /// Protocol of the collector [default: as OTEL_EXPORTER_OTLP_PROTOCOL says, or http]
+    /// Protocol of the collector [default: that of OTEL_EXPORTER_OTLP_PROTOCOL, or http]
     #[arg(long, env = "TOLLGATE_OTLP_PROTOCOL", value_enum, requires = "otlp", value_name = "PROTOCOL")]
     pub otlp_protocol: Option<OtlpProtocol>,
 
-    /// Share of the traces that begin here, from 0 to 1; a caller's traceparent decides for its own calls [default: as
-    /// OTEL_TRACES_SAMPLER says, or 1]
+    /// Share of the traces that begin here, from 0 to 1; a caller's traceparent decides for its own calls [default: that of
+    /// OTEL_TRACES_SAMPLER, or 1]
     #[arg(long, env = "TOLLGATE_OTLP_SAMPLE", value_parser = share, requires = "otlp", value_name = "SHARE")]
     pub otlp_sample: Option<f64>,
 
