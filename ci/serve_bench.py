@@ -449,10 +449,10 @@ def resp_rows(servers, ports, folder):
     """Returns the rows of the table: a name, the server, the command that asks it, and what tells the requests per second."""
     rows = []
     for pipeline in (1, 16):
-        for name, subject, words in (("CL.THROTTLE", OURS, THROTTLE), ("TOLLGATE.CHECK", OURS, CHECK), ("throttlecrab, CL.THROTTLE", "throttlecrab", THROTTLE),
+        for name, subject, words in (("CL.THROTTLE", OURS, THROTTLE), ("TOLLGATE.CHECK", OURS, CHECK), ("throttlecrab, THROTTLE", "throttlecrab", ["THROTTLE", *THROTTLE[1:]]),
                                      ("redis-server, INCR", "redis-server", ["INCR", "key:__rand_int__"]), ("redis-server, GET", "redis-server", ["GET", "key:__rand_int__"])):
             if subject in servers:
-                command = ["redis-benchmark", "-p", servers[subject].address, "-c", 64, "-P", pipeline, "-r", 100_000, "-q", "-e", "-n", "REQUESTS", *words]
+                command = ["redis-benchmark", "-p", servers[subject].address, "-c", 64, "-P", pipeline, "-r", 100_000, "-q", "-n", "REQUESTS", *words]
                 rows.append((f"{name}, pipelines of {pipeline}", subject, command))
     if shutil.which("h2load"):
         question = request([[("remote_address", "192.0.2.1")]])
