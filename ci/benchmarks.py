@@ -25,7 +25,7 @@ README, REASONS = ROOT / "README.md", ROOT / "benches/reasons.json"
 # The results of the peers in the build that servers should use. Without this file, the page has only the default build.
 SERVER = "peers_server"
 PROFILES = {"peers": "release", SERVER: "server"}
-BENCHES = ("peers", "sketches", "policies", "rules", "cost", "layer", "redis", "serve", "accuracy", "sketch_accuracy")
+BENCHES = ("peers", "sketches", "policies", "rules", "cost", "layer", "redis", "serve", "resp", "accuracy", "sketch_accuracy")
 COMPACT, BATCHES, KEYED = "tollgate compact", "tollgate compact, batches of 16", "tollgate keyed"
 GOVERNOR = "governor + ahash"
 COMPARED = ["floor", COMPACT, BATCHES, KEYED, GOVERNOR, "governor", "quota", "rate-net", "pingora-limits Rate"]
@@ -314,6 +314,20 @@ def serve_section(data):
             + markdown(["load", "server", "requests a second", "p50", "p99", "p99.9", "latest", "pause", "p99.9 against the floor", "busy", "waits", "later than 20 ms"], late, 2))
 
 
+def resp_section(data):
+    """Returns what the service does for Redis clients, beside other servers that speak their protocol."""
+    resp = data.get("resp")
+    if not resp:
+        return ""
+    rows = [[row["command"], str(row["pipeline"]), f"{row['requests_per_s'][2]:,.0f}", figure(row["cpu_us"][2])] for row in resp["rows"]]
+    return ("\n### Redis clients\n\n`redis-benchmark` asks the face for Redis clients with 64 connections and 100,000 keys, in turns with `redis-server` and with `throttlecrab-server`, a limiter that speaks the same protocol. "
+            "`h2load` asks the faces for gRPC and JSON with 64 requests at a time. "
+            f"Each row is the median of {resp['rounds']} rounds of {resp['requests']:,} commands, and each round has all rows. The server has one core, and the load has another. Without pipelines the load is the limit of all "
+            "rows, so compare the processor time of the server. It contains what the system does for a command: one read and one write on a socket, which no server of this list avoids. "
+            f"This bench ran on {resp['machine']['date']} (load average before: {resp['machine']['load_average']}); `ci/serve_bench.py --resp` repeats it.\n\n"
+            + markdown(["request", "in a pipeline", "requests a second", "CPU, µs"], rows))
+
+
 def ours(subject):
     return subject.removeprefix("tollgate ")
 
@@ -464,7 +478,7 @@ def page(data, reasons, pictures):
     shared = shared_section(data)
     if shared:
         parts.append(shared)
-    service = serve_section(data)
+    service = serve_section(data) + resp_section(data)
     if service:
         parts.append(service)
     losing = losses(data)

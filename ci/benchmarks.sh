@@ -58,6 +58,8 @@ bench cost cost-threads --parts threads
 bench redis redis
 # Without h2load this bench prints a note and has no figures.
 run ci/serve_bench.py $quick --json "$out/serve.json"
+# Without redis-benchmark this bench prints a note and has no figures; without throttlecrab-server its rows are left out.
+run ci/serve_bench.py --resp $quick --json "$out/resp.json"
 scale=1
 [ -z "$quick" ] || scale=16
 run cargo run --quiet --profile bench -p tollgate-soak --bin accuracy -- --json target/benchmarks/accuracy.json "$scale"

@@ -302,17 +302,17 @@ def order(number):
     return (FLOOR, OURS) if number % 2 == 0 else (OURS, FLOOR)
 
 
-def ratio(turns, name, quiet_by=None, most=False):
-    """Returns the ratios of a figure to the floor's, over all rounds and over the quiet ones.
+def ratio(turns, name, quiet_by=None, most=False, ours=OURS, floor=FLOOR):
+    """Returns the ratios of a figure of one row to the floor's, or to that of another row, over all rounds and over the quiet ones.
 
     `quiet_by` is the floor's figure that tells which rounds are quiet. The tail of a latency cannot: the rounds in which it is short are
     those in which the floor was lucky. `most` says that more is better.
     """
     better = max if most else min
     quiet_by = quiet_by or name
-    best = better(floor[quiet_by] for floor in turns[FLOOR])
-    ratios = [ours[name] / floor[name] for ours, floor in zip(turns[OURS], turns[FLOOR])]
-    is_quiet = [max(best, floor[quiet_by]) <= min(best, floor[quiet_by]) * QUIET for floor in turns[FLOOR]]
+    best = better(turn[quiet_by] for turn in turns[floor])
+    ratios = [mine[name] / other[name] for mine, other in zip(turns[ours], turns[floor])]
+    is_quiet = [max(best, turn[quiet_by]) <= min(best, turn[quiet_by]) * QUIET for turn in turns[floor]]
     quiet = [ratio for ratio, is_quiet in zip(ratios, is_quiet) if is_quiet]
     return {"all": spread(ratios), "quiet": spread(quiet), "quiet_rounds": len(quiet)}
 
@@ -397,33 +397,35 @@ def reload_until(rules, ended):
         changed.rename(rules)
 
 
+def target(name, bound, ratio, inverse=False):
+    """Returns a target. Enough quiet rounds decide whether it holds, or else all rounds."""
+    turned = (lambda five: [1 / x for x in reversed(five)]) if inverse else (lambda five: five)
+    every, quiet = turned(ratio["all"]), turned(ratio["quiet"])
+    value = {"q1": every[1], "median": every[2], "q3": every[3], "quiet": quiet[2], "quiet_rounds": ratio["quiet_rounds"]}
+    return {"target": name, "bound": bound, "value": value, "holds": value["quiet" if value["quiet_rounds"] >= ENOUGH else "median"] <= bound}
+
+
 def targets(rows, latencies):
-    """Returns the targets. Enough quiet rounds decide whether one holds, or else all rounds."""
-    found = []
-
-    def add(target, bound, ratio, inverse=False):
-        turned = (lambda five: [1 / x for x in reversed(five)]) if inverse else (lambda five: five)
-        every, quiet = turned(ratio["all"]), turned(ratio["quiet"])
-        value = {"q1": every[1], "median": every[2], "q3": every[3], "quiet": quiet[2], "quiet_rounds": ratio["quiet_rounds"]}
-        found.append({"target": target, "bound": bound, "value": value, "holds": value["quiet" if value["quiet_rounds"] >= ENOUGH else "median"] <= bound})
-
-    ours = {row["shape"]: row for row in rows if row["subject"] == OURS}
+    found, ours = [], {row["shape"]: row for row in rows if row["subject"] == OURS}
     for name in DESCRIPTORS:
         if name in ours:
-            add(f"serve, {name}: the floor's requests per second against ours", 1 / 0.9, ours[name]["ratio_requests_per_s"], inverse=True)
-            add(f"serve, {name}: CPU time per request against the floor's", 1.1, ours[name]["ratio_cpu"])
+            found.append(target(f"serve, {name}: the floor's requests per second against ours", 1 / 0.9, ours[name]["ratio_requests_per_s"], inverse=True))
+            found.append(target(f"serve, {name}: CPU time per request against the floor's", 1.1, ours[name]["ratio_cpu"]))
     for row in latencies:
         if row["subject"] == OURS:
             where = "while 10,000 rules are loaded again" if row["reloads"] else f"at {row['share']:.0%} of the most requests".replace("%", " %")
-            add(f"serve, {where}: p99.9 against the floor's", 1.1, row["ratio_p99_9"])
+            found.append(target(f"serve, {where}: p99.9 against the floor's", 1.1, row["ratio_p99_9"]))
     return found
 
 
 # Redis clients.
 
+PIPELINES = (1, 16)
 RESP_RULES = f"domain: bench\ntollgate: {{}}\ndescriptors:\n  - key: remote_address\n    {rule()}\n"
-THROTTLE = ["CL.THROTTLE", "key:__rand_int__", 99, 1_000_000, 3600]
-CHECK = ["TOLLGATE.CHECK", "bench", "remote_address", "key:__rand_int__"]
+QUOTA = ["key:__rand_int__", 99, 1_000_000, 3600]
+THROTTLE, CHECK, INCR, GET, OTHER = "CL.THROTTLE", "TOLLGATE.CHECK", "INCR of redis-server", "GET of redis-server", "THROTTLE of throttlecrab-server"
+COMMANDS = {THROTTLE: (OURS, ["CL.THROTTLE", *QUOTA]), CHECK: (OURS, ["TOLLGATE.CHECK", "bench", "remote_address", "key:__rand_int__"]),
+            OTHER: ("throttlecrab", ["THROTTLE", *QUOTA]), INCR: ("redis-server", ["INCR", "key:__rand_int__"]), GET: ("redis-server", ["GET", "key:__rand_int__"])}
 
 
 def resp_servers(folder):
@@ -446,23 +448,37 @@ def resp_servers(folder):
 
 
 def resp_rows(servers, ports, folder):
-    """Returns the rows of the table: a name, the server, the command that asks it, and what tells the requests per second."""
-    rows = []
-    for pipeline in (1, 16):
-        for name, subject, words in (("CL.THROTTLE", OURS, THROTTLE), ("TOLLGATE.CHECK", OURS, CHECK), ("throttlecrab, THROTTLE", "throttlecrab", ["THROTTLE", *THROTTLE[1:]]),
-                                     ("redis-server, INCR", "redis-server", ["INCR", "key:__rand_int__"]), ("redis-server, GET", "redis-server", ["GET", "key:__rand_int__"])):
+    """Returns the rows of the table: a name and a pipeline, the server, and the command that asks it."""
+    rows = {}
+    for pipeline in PIPELINES:
+        for name, (subject, words) in COMMANDS.items():
             if subject in servers:
                 command = ["redis-benchmark", "-p", servers[subject].address, "-c", 64, "-P", pipeline, "-r", 100_000, "-q", "-n", "REQUESTS", *words]
-                rows.append((f"{name}, pipelines of {pipeline}", subject, command))
+                rows[name, pipeline] = (subject, command)
     if shutil.which("h2load"):
         question = request([[("remote_address", "192.0.2.1")]])
         (folder / "grpc").write_bytes(b"\0" + len(question).to_bytes(4, "big") + question)
         entries = [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]
         (folder / "json").write_text(json.dumps({"domain": "bench", "descriptors": entries}))
-        rows.append(("gRPC", OURS, ["h2load", "-t", 1, "-c", 8, "-m", 8, "-H", "content-type: application/grpc", "-H", "te: trailers", "-d", folder / "grpc",
-                                    "-n", "REQUESTS", f"http://127.0.0.1:{ports['grpc']}{METHOD}"]))
-        rows.append(("JSON", OURS, ["h2load", "--h1", "-t", 1, "-c", 64, "-d", folder / "json", "-n", "REQUESTS", f"http://127.0.0.1:{ports['http']}/json"]))
+        rows["gRPC", 1] = (OURS, ["h2load", "-t", 1, "-c", 8, "-m", 8, "-H", "content-type: application/grpc", "-H", "te: trailers", "-d", folder / "grpc",
+                                  "-n", "REQUESTS", f"http://127.0.0.1:{ports['grpc']}{METHOD}"])
+        rows["JSON", 1] = (OURS, ["h2load", "--h1", "-t", 1, "-c", 64, "-d", folder / "json", "-n", "REQUESTS", f"http://127.0.0.1:{ports['http']}/json"])
     return rows
+
+
+def resp_targets(turns):
+    """Returns the targets of the face for Redis clients: the other servers' requests against ours, and our processor time against theirs."""
+    found = []
+    for ours in (THROTTLE, CHECK):
+        for pipeline, others in ((1, (OTHER, INCR, GET)), (PIPELINES[1], (OTHER, INCR))):
+            for other in others:
+                if (other, pipeline) in turns:
+                    rows, how = {"ours": (ours, pipeline), "floor": (other, pipeline)}, f"pipelines of {pipeline}" if pipeline > 1 else "no pipelines"
+                    found.append(target(f"serve, {ours}, {how}: requests per second of {other} against ours", 1 if pipeline == 1 or other == OTHER else 1 / 0.8,
+                                        ratio(turns, "requests_per_s", most=True, **rows), inverse=True))
+                    if other == OTHER and pipeline == 1:
+                        found.append(target(f"serve, {ours}, {how}: CPU time against {other}", 0.8, ratio(turns, "cpu_us", **rows)))
+    return found
 
 
 def resp_turn(server, command, requests):
@@ -482,17 +498,20 @@ def resp(rounds, requests):
         try:
             servers, ports = resp_servers(folder)
             rows = resp_rows(servers, ports, folder)
-            turns = {row[0]: [] for row in rows}
+            turns = {name: [] for name in rows}
             for number in range(rounds):
-                for name, subject, command in rows if number % 2 == 0 else reversed(rows):
+                for name in rows if number % 2 == 0 else reversed(rows):
+                    subject, command = rows[name]
                     turns[name].append(resp_turn(servers[subject], command, requests))
         finally:
             for server in servers.values():
                 server.stop()
-    print("| | requests/s | µs of processor time for each |\n|---|---|---|")
-    for name, found in turns.items():
-        print(f"| {name} | {median(turn['requests_per_s'] for turn in found):,.0f} | {median(turn['cpu_us'] for turn in found):.2f} |")
-    return [{"row": name} | {key: spread([turn[key] for turn in found]) for key in found[0]} for name, found in turns.items()]
+    for (name, pipeline), found in turns.items():
+        print(f"{name}, pipelines of {pipeline}: {median(turn['requests_per_s'] for turn in found):,.0f} requests/s, {median(turn['cpu_us'] for turn in found):.2f} µs of processor time for each")
+    found = resp_targets(turns)
+    for one in found:
+        print(f"{'met' if one['holds'] else 'MISSED'}: {one['target']}: {one['value']['median']:.3f} (quiet: {one['value']['quiet']:.3f}, {one['value']['quiet_rounds']} rounds), at most {one['bound']:.3f}")
+    return {"rows": [{"command": name, "pipeline": pipeline} | {key: spread([turn[key] for turn in rounds]) for key in rounds[0]} for (name, pipeline), rounds in turns.items()], "targets": found}
 
 
 def machine():
@@ -518,8 +537,9 @@ if arguments.resp:
         subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "tollgate-cli", "--features", "serve"], cwd=ROOT, check=True)
     built = arguments.release or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
     BINARIES = {OURS: built / "tollgate"}
-    rounds, requests = (1, 2_000) if arguments.quick else (10, 200_000)
-    report = {"machine": machine(), "quick": arguments.quick, "resp": resp(arguments.rounds or rounds, requests)}
+    rounds, requests = (1, 20_000) if arguments.quick else (10, 200_000)
+    rounds = arguments.rounds or rounds
+    report = {"machine": machine(), "quick": arguments.quick, "rounds": rounds, "requests": requests} | resp(rounds, requests)
     if arguments.json:
         arguments.json.write_text(json.dumps(report))
     sys.exit(0)
