@@ -28,7 +28,7 @@ use tower_service::Service;
 use super::listen::{Io, Listener, Stream};
 use super::log::{Level, Seldom};
 use super::patient::Patient;
-use super::peer::ForPeer;
+use super::peer::Peer;
 use super::stats::Stats;
 use super::tls::Tls;
 
@@ -153,10 +153,11 @@ struct ConnectionContext {
 }
 
 impl Face {
-    /// Accepts connections and serves requests of HTTP, until the server is closing.
-    pub async fn serve<S, B>(self, service: S)
+    /// Accepts connections and serves requests of HTTP, until the server is closing. `service` gets the name of the peer, and who it
+    /// is.
+    pub async fn serve<S, B>(self, service: impl Fn(&str, Option<Peer>) -> S + Clone + Send + 'static)
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + ForPeer + Clone + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
         S::Future: Send,
         S::Error: Into<Failure>,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -260,16 +261,21 @@ impl Face {
 
 impl ConnectionContext {
     /// Serves one connection to its end.
-    async fn attend<S, B>(&self, stream: Io, peer: &str, service: S, phase: watch::Receiver<ServerPhase>)
-    where
-        S: Service<Request<Incoming>, Response = Response<B>> + ForPeer + Clone + Send + 'static,
+    async fn attend<S, B>(
+        &self,
+        stream: Io,
+        peer: &str,
+        service: impl Fn(&str, Option<Peer>) -> S,
+        phase: watch::Receiver<ServerPhase>,
+    ) where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
         S::Future: Send,
         S::Error: Into<Failure>,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Failure>,
     {
         let Some(mut stream) = self.begin_in_time(stream, peer, &phase).await else { return };
-        let service = service.for_peer(peer, stream.take_client());
+        let service = service(peer, stream.take_client());
         let stream = match self.protocol {
             Protocol::Pages => Io::new(Patient::new(stream, STALLED)),
             Protocol::Http | Protocol::Http2 | Protocol::Resp => stream,
@@ -470,7 +476,7 @@ mod tests {
         let (alive, _) = mpsc::channel(1);
         let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
         let face = Face { listener, tls: None, protocol, context };
-        tokio::spawn(face.serve(Handler(|_| ready(text(StatusCode::OK, "")))));
+        tokio::spawn(face.serve(|_, _| Handler(|_| ready(text(StatusCode::OK, "")))));
         Waiting { address, stats, _phase: phase }
     }
 

@@ -9,7 +9,6 @@ use hyper::body::Incoming;
 use tower_service::Service;
 
 use super::connections::Face;
-use super::peer::ForPeer;
 use super::stats::Stats;
 use crate::args::process::ServeProcess;
 use crate::error::Error;
@@ -38,16 +37,12 @@ impl Traces {
     #[expect(clippy::unused_self, reason = "with spans, this needs the tracer")]
     pub fn spawn<S, B>(&self, face: Face, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
-            + ForPeer
-            + Clone
-            + Send
-            + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        tokio::spawn(face.serve(service));
+        tokio::spawn(face.serve(move |_, _| service.clone()));
     }
 
     /// Ends nothing.

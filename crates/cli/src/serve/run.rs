@@ -545,7 +545,8 @@ impl Pages {
                 tokio::spawn(debug::serve(face, page));
             }
             if let Some((face, page)) = metrics.and_then(|(listener, page)| Some((face(listener)?, page))) {
-                tokio::spawn(face.serve(Handler(move |request| ready(page.answer(&request)))));
+                let service = Handler(move |request| ready(page.answer(&request)));
+                tokio::spawn(face.serve(move |_, _| service.clone()));
             }
             let (mut second, mut upkeep) = (interval(SECOND), interval(UPKEEP));
             second.set_missed_tick_behavior(MissedTickBehavior::Delay);

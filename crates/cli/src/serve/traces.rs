@@ -34,7 +34,6 @@ use tower_service::Service;
 use super::connections::Face;
 use super::grpc::{self, Decision};
 use super::log::{Level, Seldom};
-use super::peer::{ForPeer, Peer};
 use super::process;
 use super::stats::Stats;
 use crate::args::process::{OtlpProtocol, ServeOtlp, ServeProcess};
@@ -87,18 +86,17 @@ impl Traces {
     /// Serves a face, with a span for each call. Without a collector, this costs a call nothing.
     pub fn spawn<S, B>(&self, face: Face, service: S)
     where
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
-            + ForPeer
-            + Clone
-            + Send
-            + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         match &self.0 {
-            None => drop(tokio::spawn(face.serve(service))),
-            Some((_, tracer)) => drop(tokio::spawn(face.serve(Traced { service, tracer: tracer.clone() }))),
+            None => drop(tokio::spawn(face.serve(move |_, _| service.clone()))),
+            Some((_, tracer)) => {
+                let traced = Traced { service, tracer: tracer.clone() };
+                tokio::spawn(face.serve(move |_, _| traced.clone()));
+            }
         }
     }
 
@@ -275,12 +273,6 @@ impl opentelemetry_sdk::trace::SpanExporter for Sender {
 struct Traced<S> {
     service: S,
     tracer: SdkTracer,
-}
-
-impl<S: ForPeer> ForPeer for Traced<S> {
-    fn for_peer(self, address: &str, peer: Option<Peer>) -> Self {
-        Self { service: self.service.for_peer(address, peer), ..self }
-    }
 }
 
 impl<S, Q, A> Service<Request<Q>> for Traced<S>

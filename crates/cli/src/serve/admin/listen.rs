@@ -1,18 +1,10 @@
 //! The flags of the face for operators, its start, and what it knows of a connection.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
-use hyper::body::Incoming;
 use tollgate::rules::Rules;
-use tower_service::Service;
 
 use super::answer;
 use super::who::{Operators, Who};
@@ -20,10 +12,9 @@ use crate::args::admin::ServeAdmin;
 use crate::args::serve::Address;
 use crate::error::Error;
 use crate::serve::connections::{Bounds, Face, FaceContext, Protocol};
+use crate::serve::http::Handler;
 use crate::serve::listen::Listener;
-use crate::serve::peer::{ForPeer, Peer};
 use crate::serve::process::ReadAgain;
-use crate::serve::stats::Stats;
 use crate::serve::tls::{Files, Tls};
 
 /// The most connections and the most requests on each.
@@ -133,38 +124,16 @@ impl Opened {
         let bounds = Bounds { connections: MOST, streams: MOST, ..context.bounds };
         let context = FaceContext { bounds, ..context };
         let face = Face { listener: self.listener, tls: self.tls, protocol: Protocol::Http, context };
-        tokio::spawn(face.serve(AdminConnection { shared, who: Who::default() }));
+        tokio::spawn(face.serve(move |peer, client| {
+            let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
+            Handler(move |request| {
+                let (shared, who) = (Arc::clone(&shared), who.clone());
+                async move {
+                    let (rules, stats, operators) = &*shared;
+                    answer::answer(rules, stats, operators, who, request).await
+                }
+            })
+        }));
         tls.map(|tls| tls.read_again(&stats))
-    }
-}
-
-/// The service of one connection, which knows its client.
-#[derive(Clone)]
-struct AdminConnection {
-    shared: Arc<(Arc<Rules>, Arc<Stats>, Arc<Operators>)>,
-    who: Who,
-}
-
-impl ForPeer for AdminConnection {
-    fn for_peer(self, peer: &str, client: Option<Peer>) -> Self {
-        Self { who: Who::of(peer, client), ..self }
-    }
-}
-
-impl Service<Request<Incoming>> for AdminConnection {
-    type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let Self { shared, who } = self.clone();
-        Box::pin(async move {
-            let (rules, stats, operators) = &*shared;
-            Ok(answer::answer(rules, stats, operators, who, request).await)
-        })
     }
 }

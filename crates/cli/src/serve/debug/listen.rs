@@ -21,7 +21,8 @@ pub(super) const OPEN: usize = 8;
 pub async fn serve(face: Face, state: Debug) {
     let site =
         Arc::new(Site { state, is_local: face.listener.is_loopback(), room: Arc::new(Semaphore::new(OPEN)) });
-    face.serve(Handler(move |request| ready(site.answer(&request)))).await;
+    let service = Handler(move |request| ready(site.answer(&request)));
+    face.serve(move |_, _| service.clone()).await;
 }
 
 struct Site {

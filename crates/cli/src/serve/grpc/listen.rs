@@ -16,7 +16,6 @@ use tower_service::Service;
 use super::answer::Face;
 use super::{BoxFuture, Failure};
 use crate::serve::answer::{Answerer, Entry};
-use crate::serve::peer::ForPeer;
 use crate::serve::proto::{CommitRequest, DESCRIPTORS, ReserveRequest};
 
 /// What the gRPC face offers.
@@ -63,8 +62,6 @@ pub struct Services<C> {
     face: Arc<Face<C>>,
     others: Routes,
 }
-
-impl<C> ForPeer for Services<C> {}
 
 impl<C> Clone for Services<C> {
     fn clone(&self) -> Self {

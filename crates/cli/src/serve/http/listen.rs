@@ -9,8 +9,6 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use tower_service::Service;
 
-use crate::serve::peer::ForPeer;
-
 /// A service from a function.
 #[derive(Clone)]
 pub struct Handler<F>(pub F);
@@ -33,5 +31,3 @@ where
         Box::pin(async move { Ok(answered.await) })
     }
 }
-
-impl<F> ForPeer for Handler<F> {}
