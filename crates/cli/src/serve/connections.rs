@@ -326,10 +326,7 @@ impl ConnectionContext {
     async fn begin(&self, mut stream: Io, peer: &str) -> Option<Io> {
         if let Some(tls) = &self.tls {
             match tls.accept(stream).await {
-                Ok(secured) => {
-                    let client = tls.client(&secured);
-                    stream = Io::new(secured).of_client(client);
-                }
+                Ok(secured) => stream = secured,
                 Err(error) => {
                     self.stats.handshakes_failed.add();
                     self.seldom.write(Level::Debug, format_args!("TLS with {peer} failed: {error}"));

@@ -15,7 +15,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use webpki::EndEntityCert;
 
 use super::listen::Io;
@@ -49,8 +48,6 @@ pub struct Tls {
     files: Files,
     /// The names of clients that may call. Empty: all names.
     names: Vec<String>,
-    /// Whether the face wants to know the names of each client.
-    knows_clients: bool,
     in_force: Mutex<Arc<ServerConfig>>,
     /// What was read last, or why it could not be read.
     seen: Mutex<Result<Contents, String>>,
@@ -71,27 +68,12 @@ impl Tls {
         let contents = files.read().map_err(Error::run)?;
         let config = config(&files, &contents).map_err(Error::run)?;
         let (in_force, seen) = (Mutex::new(config), Mutex::new(Ok(contents)));
-        Ok(Self { files, names, knows_clients: false, in_force, seen })
-    }
-
-    /// Returns this, but the face learns the names of each client.
-    pub fn knowing_clients(self) -> Self {
-        Self { knows_clients: true, ..self }
+        Ok(Self { files, names, in_force, seen })
     }
 
     /// Whether each client needs a certificate.
     pub const fn asks_clients(&self) -> bool {
         self.files.client_ca.is_some()
-    }
-
-    /// Returns who the client is, if the face wants to know it.
-    pub fn client(&self, secured: &TlsStream<Io>) -> Option<Peer> {
-        let [client, ..] = secured.get_ref().1.peer_certificates().filter(|_| self.knows_clients)? else {
-            return None;
-        };
-        let client = EndEntityCert::try_from(client).ok()?;
-        let names = client.valid_dns_names().chain(client.valid_uri_names());
-        Some(Peer::Names(names.map(str::to_owned).collect()))
     }
 
     /// Returns a call of [`reload_if_changed`](Self::reload_if_changed).
@@ -126,27 +108,25 @@ impl Tls {
         }
     }
 
-    /// Does the handshake, and checks the client's names.
+    /// Does the handshake, and checks the client's names. The stream knows them.
     ///
     /// # Errors
     /// If the handshake fails, or if the client has no allowed name.
-    pub async fn accept(&self, stream: Io) -> io::Result<TlsStream<Io>> {
+    pub async fn accept(&self, stream: Io) -> io::Result<Io> {
         let config = Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner));
         let secured = TlsAcceptor::from(config).accept(stream).await?;
-        if self.names.is_empty() || self.allows(secured.get_ref().1.peer_certificates()) {
-            return Ok(secured);
+        let names = secured.get_ref().1.peer_certificates().and_then(names_of);
+        if self.names.is_empty() || names.iter().flatten().any(|name| self.names.contains(name)) {
+            return Ok(Io::new(secured).of_client(names.map(Peer::Names)));
         }
         Err(io::Error::other("the client's certificate has no name that --client-san allows"))
     }
+}
 
-    fn allows(&self, chain: Option<&[CertificateDer<'_>]>) -> bool {
-        let Some([client, ..]) = chain else { return false };
-        let Ok(client) = EndEntityCert::try_from(client) else { return false };
-        client
-            .valid_dns_names()
-            .chain(client.valid_uri_names())
-            .any(|name| self.names.iter().any(|allowed| allowed == name))
-    }
+/// Returns the DNS and URI names of a client's certificate.
+fn names_of(chain: &[CertificateDer<'_>]) -> Option<Vec<String>> {
+    let client = EndEntityCert::try_from(chain.first()?).ok()?;
+    Some(client.valid_dns_names().chain(client.valid_uri_names()).map(str::to_owned).collect())
 }
 
 impl Files {

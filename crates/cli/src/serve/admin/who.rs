@@ -18,7 +18,7 @@ const SHORTEST: usize = 16;
 const LONGEST_FILE: u64 = 1 << 20;
 
 /// What the face knows of a client before it reads a request, and then the name of its token.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub struct Who {
     peer: String,
     client: Option<Peer>,
