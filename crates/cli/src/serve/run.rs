@@ -292,7 +292,7 @@ impl Service {
             Listeners::open(args, &addresses, tls.is_some()).await?;
         let mut read_again = Vec::from_iter(tls.clone().map(|tls| tls.read_again(&stats)));
         if let Some(admin) = admin {
-            read_again.extend(admin.open(&mut described).await?.start(&rules, context.clone()));
+            read_again.extend(admin.start(&rules, context.clone(), &mut described).await?);
         }
         let resp = RespStart::open(args, tls.as_ref()).await?;
         described.extend(resp.as_ref().map(RespStart::described));

@@ -51,14 +51,6 @@ pub struct Admin {
     token_file: Option<PathBuf>,
 }
 
-/// The face when it listens.
-#[derive(Debug)]
-pub struct Opened {
-    listener: Listener,
-    tls: Option<Arc<Tls>>,
-    operators: Operators,
-}
-
 impl Admin {
     /// Returns the face that the flags ask for, if they do.
     ///
@@ -95,11 +87,16 @@ impl Admin {
         Ok(Some(Self { place, tls: tls.transpose()?, token_file }))
     }
 
-    /// Listens. Adds what the log says of it.
+    /// Starts the face. Adds what the log says of it. Returns what reads its certificates again, if it has any.
     ///
     /// # Errors
     /// If it cannot listen.
-    pub async fn open(self, described: &mut Vec<String>) -> Result<Opened, Error> {
+    pub async fn start(
+        self,
+        rules: &Arc<Rules>,
+        context: FaceContext,
+        described: &mut Vec<String>,
+    ) -> Result<Option<ReadAgain>, Error> {
         let listener = match &self.place {
             AdminAddress::Unix(path) => Listener::unix(path, SOCKET_MODE, "admin").await?,
             AdminAddress::At(addr) => Listener::tcp("admin", *addr).await?,
@@ -111,19 +108,11 @@ impl Admin {
             certificates: self.tls.as_ref().is_some_and(|tls| tls.asks_clients()),
             token_file: self.token_file,
         };
-        Ok(Opened { listener, tls: self.tls, operators })
-    }
-}
-
-impl Opened {
-    /// Starts the face. Returns what reads its certificates again, if it has any.
-    pub fn start(self, rules: &Arc<Rules>, context: FaceContext) -> Option<ReadAgain> {
-        let (stats, tls) = (Arc::clone(&context.stats), self.tls.clone());
-        let operators = Arc::new(self.operators);
-        let shared = Arc::new((Arc::clone(rules), Arc::clone(&stats), operators));
+        let stats = Arc::clone(&context.stats);
+        let shared = Arc::new((Arc::clone(rules), Arc::clone(&stats), Arc::new(operators)));
         let bounds = Bounds { connections: MOST, streams: MOST, ..context.bounds };
         let context = FaceContext { bounds, ..context };
-        let face = Face { listener: self.listener, tls: self.tls, protocol: Protocol::Http, context };
+        let face = Face { listener, tls: self.tls.clone(), protocol: Protocol::Http, context };
         tokio::spawn(face.serve(move |peer, client| {
             let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
             Handler(move |request| {
@@ -134,6 +123,6 @@ impl Opened {
                 }
             })
         }));
-        tls.map(|tls| tls.read_again(&stats))
+        Ok(self.tls.map(|tls| tls.read_again(&stats)))
     }
 }

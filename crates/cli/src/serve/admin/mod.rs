@@ -22,4 +22,4 @@ pub mod read;
 mod who;
 mod write;
 
-pub use self::listen::{Admin, Opened};
+pub use self::listen::Admin;
