@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// The reason why the program stops early.
 #[derive(Debug)]
@@ -66,6 +67,14 @@ impl fmt::Display for Error {
             Self::BrokenPipe => f.write_str("the output was closed"),
         }
     }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// If it cannot be read. The text names the file.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), plain(&error)))
 }
 
 /// Returns an I/O error's text without "(os error 2)".

@@ -1,6 +1,5 @@
 //! One request to a service over HTTP/1, on a Unix socket, TLS, or plain TCP on this machine.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::args::ctl::KeyArgs;
-use crate::error::{Error, plain};
+use crate::error::{Error, plain, read_file};
 
 /// How long the service may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -130,7 +129,7 @@ fn token(file: &Path) -> Result<String, Error> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Error> {
-    fs::read(file).map_err(|error| Error::usage(format!("cannot read {}: {}", file.display(), plain(&error))))
+    read_file(file).map_err(Error::usage)
 }
 
 /// Returns whom the client trusts, and its own certificate.

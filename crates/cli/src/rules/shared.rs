@@ -1,13 +1,12 @@
 //! `tollgate rules push`, `pull` and `diff`: rules on a server.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate::rules::{Config, Domain, Format, LoadReport, PushedRules, RedisRules, RulesError};
 
 use super::files::RuleFiles;
 use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
-use crate::error::{Error, plain};
+use crate::error::{Error, read_file};
 use crate::human;
 use crate::output::{print, print_lines, say, say_warning};
 
@@ -117,8 +116,7 @@ fn open(url: Option<&str>, name: &str) -> Result<RedisRules, Error> {
 fn read(file: &Path) -> Result<(Config, Format, String), Error> {
     let files: [PathBuf; 1] = [file.to_owned()];
     RuleFiles::read(&files, false).usable()?;
-    let text = fs::read(file)
-        .map_err(|error| Error::run(format!("cannot read {}: {}", file.display(), plain(&error))))?;
+    let text = read_file(file).map_err(Error::run)?;
     let format = Format::of_path(file).unwrap_or_default();
     // The file may have changed since the check.
     let config = Config::from_bytes(&file.display().to_string(), format, &*text)

@@ -6,7 +6,7 @@ use tollgate::redis::{Client, CredentialsFile};
 
 use super::log;
 use crate::args::serve::ServeRules;
-use crate::error::{Error, plain};
+use crate::error::{Error, read_file};
 
 /// Creates the client of the Redis server. Sends nothing yet.
 ///
@@ -31,10 +31,7 @@ pub fn client(args: &ServeRules) -> Result<Option<Client>, Error> {
 
 /// Returns what creates a client of the library for one address.
 fn builder(args: &ServeRules) -> Result<impl Fn(&str) -> redis::RedisResult<redis::Client>, Error> {
-    let read = |path: &PathBuf| {
-        std::fs::read(path)
-            .map_err(|error| Error::run(format!("cannot read {}: {}", path.display(), plain(&error))))
-    };
+    let read = |path: &PathBuf| read_file(path).map_err(Error::run);
     let root_cert = args.redis_ca.as_ref().map(read).transpose()?;
     let client_tls = match (&args.redis_cert, &args.redis_key) {
         (Some(cert), Some(key)) => {

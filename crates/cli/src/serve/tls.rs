@@ -4,7 +4,6 @@
 //! the key of another, the earlier ones stay in force. New connections get the new certificates. No session can be
 //! resumed across a change, so a client whose authority was removed cannot connect again.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +21,7 @@ use super::log;
 use super::peer::Peer;
 use super::process::ReadAgain;
 use super::stats::Stats;
-use crate::error::{Error, plain};
+use crate::error::{Error, read_file};
 
 /// Where the certificates are.
 #[derive(Clone, Debug)]
@@ -132,15 +131,11 @@ fn names_of(chain: &[CertificateDer<'_>]) -> Option<Vec<String>> {
 impl Files {
     fn read(&self) -> Result<Contents, String> {
         Ok(Contents {
-            cert: bytes(&self.cert)?,
-            key: bytes(&self.key)?,
-            client_ca: self.client_ca.as_deref().map(bytes).transpose()?,
+            cert: read_file(&self.cert)?,
+            key: read_file(&self.key)?,
+            client_ca: self.client_ca.as_deref().map(read_file).transpose()?,
         })
     }
-}
-
-fn bytes(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), plain(&error)))
 }
 
 /// Reads the certificates of a file.

@@ -1,6 +1,5 @@
 //! A connection to the control plane: TCP, TLS if asked for, and HTTP/2. Certificates are read for each connection.
 
-use std::fs;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use tonic::body::Body;
 use tower_service::Service;
 
 use crate::args::xds::{Target, XdsArgs};
-use crate::error::{Error, plain};
+use crate::error::{Error, plain, read_file};
 use crate::serve::listen::Io;
 use crate::serve::tls::certificates;
 
@@ -132,13 +131,10 @@ impl Connector {
 
 impl TlsFiles {
     fn read(&self) -> Result<Arc<ClientConfig>, String> {
-        let read = |path: &std::path::Path| {
-            fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), plain(&error)))
-        };
         let mut roots = RootCertStore::empty();
         match &self.ca {
             Some(path) => {
-                for authority in certificates(path, &read(path)?)? {
+                for authority in certificates(path, &read_file(path)?)? {
                     roots.add(authority).map_err(|error| {
                         format!("{} has an unusable certificate: {error}", path.display())
                     })?;
@@ -153,8 +149,8 @@ impl TlsFiles {
         let mut config = match &self.own {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
-                let chain = certificates(cert, &read(cert)?)?;
-                let private = PrivateKeyDer::from_pem_slice(&read(key)?)
+                let chain = certificates(cert, &read_file(cert)?)?;
+                let private = PrivateKeyDer::from_pem_slice(&read_file(key)?)
                     .map_err(|error| format!("{} has no key in PEM: {error}", key.display()))?;
                 builder.with_client_auth_cert(chain, private).map_err(|error| {
                     format!(
