@@ -139,7 +139,7 @@ impl Files {
 }
 
 /// Reads the certificates of a file.
-pub fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match read {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
@@ -148,35 +148,48 @@ pub fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'stati
     }
 }
 
+/// Reads the authorities of a file.
+pub fn authorities(path: &Path, pem: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(path, pem)? {
+        roots
+            .add(authority)
+            .map_err(|error| format!("{} has an unusable certificate: {error}", path.display()))?;
+    }
+    Ok(roots)
+}
+
+/// Reads a certificate and its key, and lets `take` take them.
+pub fn identity<T>(
+    (cert, cert_pem): (&Path, &[u8]),
+    (key, key_pem): (&Path, &[u8]),
+    take: impl FnOnce(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) -> Result<T, rustls::Error>,
+) -> Result<T, String> {
+    let chain = certificates(cert, cert_pem)?;
+    let private = PrivateKeyDer::from_pem_slice(key_pem)
+        .map_err(|error| format!("{} has no key in PEM: {error}", key.display()))?;
+    let (cert, key) = (cert.display(), key.display());
+    take(chain, private)
+        .map_err(|error| format!("the certificate {cert} and the key {key} cannot be used together: {error}"))
+}
+
 fn config(files: &Files, contents: &Contents) -> Result<Arc<ServerConfig>, String> {
     let Files { cert, key, client_ca } = files;
-    let chain = certificates(cert, &contents.cert)?;
-    let private = PrivateKeyDer::from_pem_slice(&contents.key)
-        .map_err(|error| format!("{} has no key in PEM: {error}", key.display()))?;
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     let builder = match (client_ca, &contents.client_ca) {
         (Some(path), Some(pem)) => {
-            let mut roots = RootCertStore::empty();
-            for authority in certificates(path, pem)? {
-                roots
-                    .add(authority)
-                    .map_err(|error| format!("{} has an unusable certificate: {error}", path.display()))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            let roots = Arc::new(authorities(path, pem)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
             builder
                 .with_client_cert_verifier(verifier.map_err(|error| format!("{}: {error}", path.display()))?)
         }
         _ => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_single_cert(chain, private).map_err(|error| {
-        format!(
-            "the certificate {} and the key {} cannot be used together: {error}",
-            cert.display(),
-            key.display()
-        )
+    let mut config = identity((cert, &contents.cert), (key, &contents.key), |chain, private| {
+        builder.with_single_cert(chain, private)
     })?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Arc::new(config))

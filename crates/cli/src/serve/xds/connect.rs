@@ -13,8 +13,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -26,7 +25,7 @@ use tower_service::Service;
 use crate::args::xds::{Target, XdsArgs};
 use crate::error::{Error, plain, read_file};
 use crate::serve::listen::Io;
-use crate::serve::tls::certificates;
+use crate::serve::tls::{authorities, identity};
 
 /// How long TCP, TLS and the first bytes of HTTP/2 may take together.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -133,13 +132,7 @@ impl TlsFiles {
     fn read(&self) -> Result<Arc<ClientConfig>, String> {
         let mut roots = RootCertStore::empty();
         match &self.ca {
-            Some(path) => {
-                for authority in certificates(path, &read_file(path)?)? {
-                    roots.add(authority).map_err(|error| {
-                        format!("{} has an unusable certificate: {error}", path.display())
-                    })?;
-                }
-            }
+            Some(path) => roots = authorities(path, &read_file(path)?)?,
             None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -149,15 +142,8 @@ impl TlsFiles {
         let mut config = match &self.own {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
-                let chain = certificates(cert, &read_file(cert)?)?;
-                let private = PrivateKeyDer::from_pem_slice(&read_file(key)?)
-                    .map_err(|error| format!("{} has no key in PEM: {error}", key.display()))?;
-                builder.with_client_auth_cert(chain, private).map_err(|error| {
-                    format!(
-                        "the certificate {} and the key {} cannot be used together: {error}",
-                        cert.display(),
-                        key.display()
-                    )
+                identity((cert, &read_file(cert)?), (key, &read_file(key)?), |chain, private| {
+                    builder.with_client_auth_cert(chain, private)
                 })?
             }
         };
