@@ -18,12 +18,10 @@ use tokio::sync::oneshot;
 use super::peer::Peer;
 use crate::error::{Error, plain};
 
-/// How long a peer may be silent before the system asks whether it is still there, and how often it asks again.
-const SILENT: Duration = Duration::from_secs(60);
-const AGAIN: Duration = Duration::from_secs(20);
+/// How long a peer may be silent before the system asks whether it is still there, how often it asks again, and how many times.
+pub type Probes = (Duration, Duration, u32);
 
-/// How many times it asks.
-const TIMES: u32 = 3;
+const PROBES: Probes = (Duration::from_secs(60), Duration::from_secs(20), 3);
 
 /// What a connection runs over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -142,7 +140,7 @@ impl Listener {
                 let (stream, peer) = listener.accept().await?;
                 // Answers are small, and a gateway waits for each of them.
                 let _ = stream.set_nodelay(true);
-                let _ = probe_silent_peer(&stream);
+                let _ = probe_silent_peer(&stream, PROBES);
                 Ok((Io::new(stream), peer.to_string()))
             }
             Self::Unix(socket) => {
@@ -155,11 +153,11 @@ impl Listener {
 }
 
 /// Lets the system close the connection when its peer has disappeared. Otherwise that connection would keep its place for ever.
-fn probe_silent_peer(stream: &TcpStream) -> rustix::io::Result<()> {
+pub fn probe_silent_peer(stream: &TcpStream, (silent, again, times): Probes) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, SILENT)?;
-    sockopt::set_tcp_keepintvl(stream, AGAIN)?;
-    sockopt::set_tcp_keepcnt(stream, TIMES)
+    sockopt::set_tcp_keepidle(stream, silent)?;
+    sockopt::set_tcp_keepintvl(stream, again)?;
+    sockopt::set_tcp_keepcnt(stream, times)
 }
 
 impl fmt::Display for Listener {

@@ -11,7 +11,6 @@ use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustix::net::sockopt;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -24,7 +23,7 @@ use tower_service::Service;
 
 use crate::args::xds::{Target, XdsArgs};
 use crate::error::{Error, plain, read_file};
-use crate::serve::listen::Io;
+use crate::serve::listen::{Io, Probes, probe_silent_peer};
 use crate::serve::tls::{authorities, identity};
 
 /// How long TCP, TLS and the first bytes of HTTP/2 may take together.
@@ -33,9 +32,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long the answer to a ping may take.
 const PING_ANSWER: Duration = Duration::from_secs(20);
 
-/// Probes of the system after this time without a byte, this often, and this many. They find peers that disappeared, and
-/// no server counts them.
-const PROBES: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
+/// No server counts the probes of the system, so they may be early.
+const PROBES: Probes = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
 /// The bytes of a stream that may be on their way.
 const WINDOW: u32 = 1 << 20;
@@ -90,11 +88,7 @@ impl Connector {
         let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
         // On a system without these settings, pings find dead peers.
-        let (idle, interval, count) = PROBES;
-        let _ = sockopt::set_socket_keepalive(&stream, true);
-        let _ = sockopt::set_tcp_keepidle(&stream, idle);
-        let _ = sockopt::set_tcp_keepintvl(&stream, interval);
-        let _ = sockopt::set_tcp_keepcnt(&stream, count);
+        let _ = probe_silent_peer(&stream, PROBES);
         let stream = match &self.tls {
             None => Io::new(stream),
             Some(files) => {
