@@ -374,7 +374,7 @@ impl ConnectionContext {
         let aged = async {
             match age.is_zero() {
                 true => pending().await,
-                false => sleep(jittered(age)).await,
+                false => sleep(jittered(age, 0.1)).await,
             }
         };
         let is_aged = tokio::select! {
@@ -422,11 +422,11 @@ pub async fn linger(mut stream: impl Stream) {
     while stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
 }
 
-/// Returns the age, 10 % more or less: connections that began together must not end together.
-fn jittered(age: Duration) -> Duration {
+/// Returns a time, longer or shorter by this share at random: what began together must not end together.
+pub fn jittered(time: Duration, share: f64) -> Duration {
     // A new state has random keys.
-    let random = RandomState::new().hash_one(0_u8) % 201;
-    age.mul_f64(0.9 + 0.001 * f64::from(u32::try_from(random).unwrap_or(100)))
+    let random = (RandomState::new().hash_one(()) >> 11) as f64 / (1_u64 << 53) as f64;
+    time.mul_f64(1.0 - share + 2.0 * share * random)
 }
 
 fn builder(protocol: Protocol, bounds: Bounds) -> auto::Builder<TokioExecutor> {
@@ -526,7 +526,7 @@ mod tests {
     #[test]
     fn ages_differ_by_a_tenth() {
         let age = Duration::from_secs(100);
-        let ages: Vec<Duration> = (0..200).map(|_| jittered(age)).collect();
+        let ages: Vec<Duration> = (0..200).map(|_| jittered(age, 0.1)).collect();
         assert!(ages.iter().all(|age| (90..=110).contains(&age.as_secs())), "{ages:?}");
         assert!(ages.iter().any(|age| age.as_secs() < 97) && ages.iter().any(|age| age.as_secs() > 103));
     }

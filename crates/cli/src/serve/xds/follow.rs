@@ -1,7 +1,6 @@
 //! The stream of the control plane, and the pauses between two of them.
 
 use std::convert::Infallible;
-use std::hash::{BuildHasher as _, RandomState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +20,7 @@ use tonic_prost::ProstCodec;
 use super::connect::Connector;
 use super::take::{TYPE_URL, Taken, Taker};
 use crate::args::xds::XdsArgs;
+use crate::serve::connections::jittered;
 use crate::serve::load::NoteLoad;
 use crate::serve::log;
 use crate::serve::proto::{DiscoveryRequest, DiscoveryResponse, Node};
@@ -241,9 +241,7 @@ impl Pauses {
         let first = if was_connected { self.pause } else { self.retry };
         let grown = first.saturating_mul(1 << self.failures.min(16)).min(self.most);
         self.failures = self.failures.saturating_add(1);
-        // Processes must differ; nothing depends on the quality of the numbers.
-        let random = (RandomState::new().hash_one(()) >> 11) as f64 / (1_u64 << 53) as f64;
-        grown.mul_f64(1.0 - self.spread + 2.0 * self.spread * random).max(LEAST_PAUSE)
+        jittered(grown, self.spread).max(LEAST_PAUSE)
     }
 }
 
