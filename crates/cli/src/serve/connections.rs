@@ -249,7 +249,7 @@ impl Face {
             let (shared, alive) = (Arc::clone(&shared), alive.clone());
             tokio::spawn(async move {
                 attended.await;
-                shared.stats.open.sub();
+                shared.stats.open.sub(1);
                 drop((place, alive));
             });
         }

@@ -67,7 +67,7 @@ pub struct Stats {
 }
 
 /// What is counted about the control plane.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct XdsStats {
     /// The control plane in messages.
     pub name: String,
@@ -138,14 +138,8 @@ impl Count {
     }
 
     /// Subtracts this number, of those that were added.
-    #[cfg(feature = "otlp")]
-    pub fn sub_many(&self, count: u64) {
-        self.0.fetch_sub(count, Relaxed);
-    }
-
-    /// Subtracts one, of those that were added.
-    pub fn sub(&self) {
-        self.0.fetch_sub(1, Relaxed);
+    pub fn sub(&self, number: u64) {
+        self.0.fetch_sub(number, Relaxed);
     }
 
     /// Sets the number.
@@ -250,12 +244,6 @@ impl Stats {
 }
 
 impl XdsStats {
-    /// Counts nothing yet.
-    pub fn new(name: String) -> Self {
-        let count = Count::default;
-        Self { name, connected: count(), nack: count(), acks: count(), nacks: count(), ended: count() }
-    }
-
     #[rustfmt::skip]
     fn samples(&self) -> [Sample; 5] {
         let set = |result, count: &Count| Sample::counter("tollgate_xds_sets_total", "Sets of rules from the control plane, by answer", count.get()).with("result", result);

@@ -217,7 +217,7 @@ impl SpanProcessor for Bounded {
         if self.stats.spans_waiting.get() <= MOST_WAITING as u64 {
             self.queue.on_end(span);
         } else {
-            self.stats.spans_waiting.sub();
+            self.stats.spans_waiting.sub(1);
             self.stats.spans_dropped.add();
         }
     }
@@ -250,7 +250,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Sender {
         let (count, exporter) = (batch.len() as u64, Arc::clone(&self.exporter));
         let sent = self.runtime.spawn(async move { exporter.export(batch).await }).await;
         let sent = sent.unwrap_or_else(|error| Err(OTelSdkError::InternalFailure(error.to_string())));
-        self.stats.spans_waiting.sub_many(count);
+        self.stats.spans_waiting.sub(count);
         match &sent {
             Ok(()) => self.stats.spans_sent.add_n(count),
             Err(error) => {

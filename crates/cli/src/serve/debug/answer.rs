@@ -126,7 +126,7 @@ impl Debug {
     /// Lists the counts, each with its name.
     fn list(&self) -> Vec<(String, u64)> {
         let answers = samples_of(&self.answerer.meters().read());
-        let samples = self.stats.samples().into_iter().chain(self.stats.operators.samples()).chain(answers);
+        let samples = self.stats.samples().into_iter().chain(answers);
         let mut list: Vec<(String, u64)> = samples.map(|sample| (sample.full_name(), sample.value)).collect();
         let loads = self.rules.reloads();
         list.extend([

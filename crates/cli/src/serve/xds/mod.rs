@@ -93,7 +93,7 @@ impl XdsStart {
     pub async fn start(self, args: &ServeArgs, note: NoteLoad, stats: &Arc<Stats>) -> Result<Xds, Error> {
         let rules = Arc::clone(self.rules());
         let stats = Arc::clone(stats);
-        stats.xds.get_or_init(|| XdsStats::new(self.name.clone()));
+        stats.xds.get_or_init(|| XdsStats { name: self.name.clone(), ..XdsStats::default() });
         let (loads, mut loaded) = watch::channel(());
         let note: NoteLoad = Arc::new(move |result| {
             note(result);
