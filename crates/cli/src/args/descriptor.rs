@@ -11,6 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::Args;
+use tollgate::rules::Descriptor;
 
 /// The source of an entry's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +34,15 @@ impl DescriptorArg {
     pub fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, EntryValue::Field(value) | EntryValue::Text(value))| (&**key, &**value))
     }
+}
+
+/// Returns the descriptors with these entries, of a client with this tier.
+pub fn described<'a>(entries: &'a [Entries<'a>], tier: Option<&'a str>) -> Vec<Descriptor<'a>> {
+    let one = |entries: &'a Entries<'a>| {
+        let descriptor = Descriptor::new(entries);
+        tier.map_or(descriptor, |tier| descriptor.tier(tier))
+    };
+    entries.iter().map(one).collect()
 }
 
 /// A request of rules.

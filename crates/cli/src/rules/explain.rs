@@ -3,14 +3,12 @@
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
-use tollgate::rules::{
-    Amount, Answer, Applied, Descriptor, Domain, Explained, Explanation, Rule, Rules, Verdict,
-};
+use tollgate::rules::{Amount, Answer, Applied, Domain, Explained, Explanation, Rule, Rules, Verdict};
 use tollgate::{ManualClock, Outcome};
 
 use super::files::RuleFiles;
 use super::rule::{limit_texts, says};
-use crate::args::descriptor::Entries;
+use crate::args::descriptor::{Entries, described};
 use crate::args::rules::ExplainArgs;
 use crate::error::Error;
 use crate::human::{self, nanos};
@@ -34,7 +32,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Error> {
         )));
     };
     let entries = args.request.descriptors();
-    let descriptors: Vec<Descriptor<'_>> = entries.iter().map(|entries| descriptor(args, entries)).collect();
+    let descriptors = described(&entries, args.request.tier.as_deref());
     // At time 0, all windows begin, so each reset is a whole window.
     let builder =
         Rules::builder().clock(ManualClock::default()).alone(true).merge_domains(args.merge_domains);
@@ -44,11 +42,6 @@ pub fn run(args: &ExplainArgs) -> Result<(), Error> {
         return print(to_json(&whole_json(args, domain, &entries, &explanation)).as_bytes());
     }
     print(text(args, domain, &entries, &explanation).as_bytes())
-}
-
-fn descriptor<'a>(args: &'a ExplainArgs, entries: &'a Entries<'a>) -> Descriptor<'a> {
-    let descriptor = Descriptor::new(entries);
-    args.request.tier.as_deref().map_or(descriptor, |tier| descriptor.tier(tier))
 }
 
 /// Writes entries as on the command line.

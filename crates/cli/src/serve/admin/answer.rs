@@ -11,9 +11,10 @@ use tokio::task::spawn_blocking;
 use tollgate::Clock;
 use tollgate::rules::{KeyReport, OperatorAct, Rules};
 
-use super::read::{ActRequest, Entries, LONGEST_WHY};
+use super::read::{ActRequest, LONGEST_WHY};
 use super::who::{Operators, Who};
 use super::write;
+use crate::args::descriptor::{Entries, described};
 use crate::input::row::printable;
 use crate::serve::http::{not_allowed, read_body, typed};
 use crate::serve::log::{self, Level, Seldom};
@@ -113,9 +114,9 @@ pub async fn act<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8])
             return Acted { answer: problem(StatusCode::BAD_REQUEST, why), line: None, changes: false };
         }
     };
-    let ActRequest { domain, rule, why, act, .. } = &asked;
+    let ActRequest { domain, tier, rule, why, act, .. } = &asked;
     let entries = asked.entries();
-    let descriptors = asked.descriptors(&entries);
+    let descriptors = described(&entries, tier.as_deref());
     let reports = rules.operate_async(domain, &descriptors, rule.as_deref(), *act).await;
     let shown = |text: &str| printable(text.as_bytes(), SHOWN);
     let pairs = |entries: &Entries<'_>| {

@@ -1,8 +1,9 @@
 //! From the bytes of a body to what an operator wants.
 
 use serde::Deserialize;
-use tollgate::rules::{Descriptor, OperatorAct};
+use tollgate::rules::OperatorAct;
 
+use crate::args::descriptor::Entries;
 use crate::serve::duration;
 
 /// The longest reason.
@@ -34,15 +35,13 @@ pub struct ActRequest {
     /// The domain of the keys.
     pub domain: String,
     descriptors: Vec<Vec<(String, String)>>,
-    tier: Option<String>,
+    /// The client's tier.
+    pub tier: Option<String>,
     /// The only rule to act on.
     pub rule: Option<String>,
     /// The reason. Only an inspection has none.
     pub why: Option<String>,
 }
-
-/// The texts of a descriptor, borrowed.
-pub type Entries<'a> = Vec<(&'a str, &'a str)>;
 
 impl ActRequest {
     /// Reads a body.
@@ -85,14 +84,5 @@ impl ActRequest {
     pub fn entries(&self) -> Vec<Entries<'_>> {
         let all = self.descriptors.iter();
         all.map(|one| one.iter().map(|(key, value)| (&**key, &**value)).collect()).collect()
-    }
-
-    /// Returns the descriptors of these entries.
-    pub fn descriptors<'a>(&'a self, entries: &'a [Entries<'a>]) -> Vec<Descriptor<'a>> {
-        let one = |entries: &'a Entries<'a>| {
-            let descriptor = Descriptor::new(entries);
-            self.tier.as_deref().map_or(descriptor, |tier| descriptor.tier(tier))
-        };
-        entries.iter().map(one).collect()
     }
 }

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tollgate::rules::{Descriptor, Explanation, Rules};
+use tollgate::rules::{Explanation, Rules};
 
 use super::answer::KEY;
 use super::read::{Refusal, WhyRequest};
-use crate::args::descriptor::Entries;
+use crate::args::descriptor::{Entries, described};
 use crate::input::row::printable;
 use crate::output::merged;
 use crate::rules::explain::{COLUMNS, explanation_json, outcome, row};
@@ -26,13 +26,7 @@ pub(super) struct Because {
 /// If the domain has no rules.
 pub(super) fn why(rules: &Rules, question: &WhyRequest) -> Result<Because, Refusal> {
     let entries: Vec<Entries<'_>> = question.descriptors.iter().map(|one| one.entries().collect()).collect();
-    let descriptors: Vec<Descriptor<'_>> = entries
-        .iter()
-        .map(|entries| match &question.tier {
-            Some(tier) => Descriptor::new(entries).tier(tier),
-            None => Descriptor::new(entries),
-        })
-        .collect();
+    let descriptors = described(&entries, question.tier.as_deref());
     let explanation = rules.explain(&question.domain, &descriptors, question.cost);
     if !explanation.answer().has_domain() {
         let domain = printable(question.domain.as_bytes(), KEY);
