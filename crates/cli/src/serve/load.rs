@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate::rules::{
-    ChangeKind, Charging, Config, LoadReport, Rules, RulesBuilder, RulesError, RulesSnapshot, Watcher,
+    ChangeKind, Charging, Config, LoadReport, Rules, RulesBuilder, RulesError, RulesSnapshot,
 };
 use tollgate::telemetry::TopDenied;
 
@@ -38,17 +38,6 @@ pub fn load(args: &ServeRules, hold_all: bool, snapshot: Option<RulesSnapshot>) 
         None => warn_of_no_rules(&rules),
     }
     Ok(Arc::new(rules))
-}
-
-/// Loads changed files as long as the result exists. Each load calls `loaded`.
-///
-/// # Errors
-/// If the files cannot be watched.
-pub fn watch(
-    rules: &Arc<Rules>,
-    mut loaded: impl FnMut(&Result<LoadReport, RulesError>) + Send + 'static,
-) -> Result<Watcher, Error> {
-    Rules::watch(rules, move |result| loaded(&result)).map_err(|error| Error::run(error.to_string()))
 }
 
 /// The most changes of a load that the log lists.

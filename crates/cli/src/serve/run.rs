@@ -270,8 +270,9 @@ impl Service {
             let _ = loads.send(());
         });
         let seen = Arc::clone(&note);
-        let watch = || load::watch(&rules, move |result| seen(result));
-        let watcher = if args.rules.paths.is_empty() { None } else { Some(quietly(watch)?) };
+        let watch = || Rules::watch(&rules, move |result| seen(&result));
+        let watcher = if args.rules.paths.is_empty() { None } else { Some(quietly(watch)) };
+        let watcher = watcher.transpose().map_err(|error| Error::run(error.to_string()))?;
         let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
         let stats = Arc::new(Stats::default());
         let traces = Traces::start(&args.process, &stats)?;

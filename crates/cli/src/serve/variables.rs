@@ -220,7 +220,7 @@ impl Reader<'_> {
         self.same("near_limit", "NEAR_LIMIT_RATIO");
         let name = "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT";
         if let Some(stop) = self.is(name)? {
-            let charging = if stop { CHARGE_DENYING } else { "count-first" };
+            let charging = if stop { "count-denials" } else { "count-first" };
             self.flag("charging", Some(charging.to_owned()), [name]);
         }
         Ok(())
@@ -433,9 +433,6 @@ impl Reader<'_> {
         Ok(())
     }
 }
-
-/// The mode of charging that `STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT` asks for.
-const CHARGE_DENYING: &str = "count-denials";
 
 /// Returns the address of a Unix socket.
 fn unix_url(path: &str, auth: Option<&str>) -> String {

@@ -1,7 +1,5 @@
 //! From the body of a request to its message.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -12,10 +10,8 @@ use tollgate::Clock;
 use tonic::{Code, Status};
 
 use crate::serve::answer::{Answerer, Entry};
+use crate::serve::grpc::BODY;
 use crate::serve::proto::Object;
-
-/// How long the body of a request may take.
-const BODY: Duration = Duration::from_secs(10);
 
 /// Reads a body of at most `longest` bytes.
 ///
