@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
@@ -19,6 +20,19 @@ pub fn give_way() {
     // On other systems, this would be the priority of the whole process.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(10);
+}
+
+/// Starts a thread that gives way.
+///
+/// # Errors
+/// If the system cannot start it.
+pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let run = || {
+        give_way();
+        run();
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(|error| Error::run(format!("cannot start a thread: {error}")))
 }
 
 /// How long a service may take to say whether it is healthy.

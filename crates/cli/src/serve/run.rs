@@ -298,7 +298,7 @@ impl Service {
         let resp = RespStart::open(args, tls.as_ref()).await?;
         described.extend(resp.as_ref().map(RespStart::described));
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
-        let state = state.map(|state| state.keep(&rules, &stats, process::give_way)).transpose()?;
+        let state = state.map(|state| state.keep(&rules, &stats)).transpose()?;
         read_again.extend(resp.and_then(|resp| resp.serve(args, &answerer, context.clone())));
         let service =
             Self { rules, stats, tls, read_again, health, note, traces, watcher, xds, state, phase, ended };
@@ -527,8 +527,8 @@ impl Pages {
     /// Starts the thread, which also reads files again and logs denials. It ends with the process.
     fn start(self, service: &Service, bounds: Bounds) -> Result<(), Error> {
         let (files, rules) = (service.read_again.clone(), Arc::clone(&service.rules));
-        let failed = |error: std::io::Error| Error::run(format!("cannot start a thread: {error}"));
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
         // A listener belongs to the runtime that created it.
         let debug = self.debug.and_then(|(listener, page)| Some((listener.detach()?, page)));
         let metrics = self.metrics.and_then(|(listener, page)| Some((listener.detach()?, page)));
@@ -563,12 +563,7 @@ impl Pages {
                 }
             }
         };
-        let thread = thread::Builder::new().name("tollgate-pages".to_owned());
-        let run = move || {
-            process::give_way();
-            runtime.block_on(run);
-        };
-        thread.spawn(run).map(drop).map_err(failed)
+        process::spawn("tollgate-pages", move || runtime.block_on(run)).map(drop)
     }
 }
 
@@ -601,13 +596,7 @@ impl Signals {
     /// If the thread cannot be started.
     async fn wait_for_end(&mut self, read_again: impl Fn() + Send + 'static) -> Result<ServerPhase, Error> {
         let (hang_ups, heard) = std::sync::mpsc::sync_channel(1);
-        let thread = thread::Builder::new().name("tollgate-hang-up".to_owned());
-        thread
-            .spawn(move || {
-                process::give_way();
-                heard.iter().for_each(|()| read_again());
-            })
-            .map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
+        process::spawn("tollgate-hang-up", move || heard.iter().for_each(|()| read_again()))?;
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return Ok(ServerPhase::Closing),

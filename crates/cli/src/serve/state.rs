@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -22,8 +22,8 @@ use rustix::io::Errno;
 use tollgate::Clock as _;
 use tollgate::rules::{RestoreReport, Rules, RulesSnapshot};
 
-use super::log;
 use super::stats::{StateCounts, Stats, now};
+use super::{log, process};
 use crate::args::state::ServeState;
 use crate::error::{Error, plain};
 use crate::human;
@@ -129,11 +129,11 @@ impl StateFile {
         None
     }
 
-    /// Starts the thread that writes the state of the rules. It calls `give_way` first.
+    /// Starts the thread that writes the state of the rules.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn keep(self, rules: &Arc<Rules>, stats: &Stats, give_way: fn()) -> Result<StateWriter, Error> {
+    pub fn keep(self, rules: &Arc<Rules>, stats: &Stats) -> Result<StateWriter, Error> {
         let counts = Arc::new(StateCounts::default());
         counts.written_at.set(now());
         // Set only here.
@@ -143,15 +143,13 @@ impl StateFile {
         let (stop, stopped) = mpsc::channel();
         let mut is_noted = run.note();
         let writing = Arc::clone(&run);
-        let thread = thread::Builder::new().name("tollgate-state".to_owned()).spawn(move || {
-            give_way();
+        let thread = process::spawn("tollgate-state", move || {
             while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
                 // The first rules may have come only now.
                 is_noted = is_noted || writing.note();
                 writing.write();
             }
-        });
-        let thread = thread.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
+        })?;
         Ok(StateWriter { run, stop, thread })
     }
 

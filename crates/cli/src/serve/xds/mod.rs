@@ -18,7 +18,7 @@ mod follow;
 pub mod take;
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -30,7 +30,7 @@ use self::connect::Connector;
 use self::follow::Stream;
 use self::take::Taker;
 use super::load::{self, NoteLoad};
-use super::process::give_way;
+use super::process;
 use super::stats::{Stats, XdsStats};
 use crate::args::serve::ServeArgs;
 use crate::args::xds::XdsStore;
@@ -104,7 +104,6 @@ impl XdsStart {
         let (stop, stopped) = oneshot::channel();
         let runtime = Handle::current();
         let run = move || {
-            give_way();
             runtime.block_on(async {
                 tokio::select! {
                     never = stream.run() => match never {},
@@ -112,9 +111,7 @@ impl XdsStart {
                 }
             });
         };
-        let thread = thread::Builder::new().name("tollgate-xds".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
-        let xds = Xds { stop: Some(stop), thread: Some(thread) };
+        let xds = Xds { stop: Some(stop), thread: Some(process::spawn("tollgate-xds", run)?) };
         let has_rules = || rules.reloads().successes > 0;
         let wait = async { while !has_rules() && loaded.changed().await.is_ok() {} };
         if !args.rules.start_without_rules && timeout(FIRST_RULES, wait).await.is_err() {
