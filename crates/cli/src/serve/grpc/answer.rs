@@ -78,6 +78,7 @@ impl<C: Clock + Send + Sync + 'static> Face<C> {
     /// Answers a call that holds units or settles them.
     pub(super) fn hold<Q, B>(
         self: Arc<Self>,
+        entry: Entry,
         request: Request<B>,
     ) -> BoxFuture<'static, Result<Response<Body>, Infallible>>
     where
@@ -87,7 +88,6 @@ impl<C: Clock + Send + Sync + 'static> Face<C> {
     {
         Box::pin(async move {
             let deadline = self.deadline(&request);
-            let entry = Q::ENTRY;
             Ok(self.call_tonic::<Q>(entry, request.map(Body::new), deadline).await)
         })
     }
@@ -138,9 +138,6 @@ impl<'a, C: Clock + Send + Sync, Q: Question<C>> UnaryService<Q> for Method<'a, 
 
 /// A message that has an answer.
 pub(super) trait Question<C>: prost::Message + Default + 'static {
-    /// The method that it comes by, unless there are several.
-    const ENTRY: Entry;
-
     type Answer: prost::Message + 'static;
 
     fn ask(
@@ -152,8 +149,6 @@ pub(super) trait Question<C>: prost::Message + Default + 'static {
 }
 
 impl<C: Clock + Send + Sync> Question<C> for RateLimitRequest {
-    const ENTRY: Entry = Entry::ShouldRateLimit;
-
     type Answer = RateLimitResponse;
 
     async fn ask(self, to: &Answerer<C>, entry: Entry, deadline: Instant) -> Result<Self::Answer, Status> {
@@ -162,8 +157,6 @@ impl<C: Clock + Send + Sync> Question<C> for RateLimitRequest {
 }
 
 impl<C: Clock + Send + Sync> Question<C> for ReserveRequest {
-    const ENTRY: Entry = Entry::Reserve;
-
     type Answer = ReserveResponse;
 
     async fn ask(self, to: &Answerer<C>, _: Entry, deadline: Instant) -> Result<Self::Answer, Status> {
@@ -172,8 +165,6 @@ impl<C: Clock + Send + Sync> Question<C> for ReserveRequest {
 }
 
 impl<C: Clock + Send + Sync> Question<C> for CommitRequest {
-    const ENTRY: Entry = Entry::Commit;
-
     type Answer = CommitResponse;
 
     async fn ask(self, to: &Answerer<C>, _: Entry, deadline: Instant) -> Result<Self::Answer, Status> {

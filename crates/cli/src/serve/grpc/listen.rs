@@ -117,13 +117,17 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let entry = match request.uri().path() {
             SHOULD_RATE_LIMIT => Entry::ShouldRateLimit,
-            RESERVE if self.face.kuadrant => return self.face.clone().hold::<ReserveRequest, B>(request),
-            COMMIT if self.face.kuadrant => return self.face.clone().hold::<CommitRequest, B>(request),
+            RESERVE if self.face.kuadrant => Entry::Reserve,
+            COMMIT if self.face.kuadrant => Entry::Commit,
             CHECK_RATE_LIMIT if self.face.kuadrant => Entry::Check,
             REPORT if self.face.kuadrant => Entry::Report,
             _ => return Box::pin(self.others.call(request)),
         };
         let face = Arc::clone(&self.face);
-        Box::pin(async move { Ok(face.call(entry, request).await) })
+        match entry {
+            Entry::Reserve => face.hold::<ReserveRequest, B>(entry, request),
+            Entry::Commit => face.hold::<CommitRequest, B>(entry, request),
+            _ => Box::pin(async move { Ok(face.call(entry, request).await) }),
+        }
     }
 }
