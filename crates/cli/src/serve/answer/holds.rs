@@ -15,27 +15,8 @@ use super::text::{self, Texts};
 use super::{Answerer, Code, Entry, RateLimitRequest};
 use crate::serve::proto::{CommitRequest, CommitResponse, ReserveRequest, ReserveResponse};
 
-/// What a call asks.
-#[derive(Copy, Clone, Debug)]
-enum Ask {
-    /// To decide by this entry.
-    Figures(Entry),
-    /// To hold units, for at most this time.
-    Reserve(u64, Duration),
-    /// To settle a hold for this number of units.
-    Commit(HoldId, u64),
-}
-
-/// The answer to a call.
-#[derive(Clone, Debug)]
-enum Told {
-    Figures(Figures),
-    OverLimit,
-    /// The units are held under this identity.
-    Reserved(HoldId),
-    /// Whether the hold was still there.
-    Committed(bool),
-}
+const CANNOT_HOLD: &str = "a rule of these descriptors cannot hold units: it has store: redis, a log or a sketch, or it needs \
+                           `hold: {}` in its rate_limit";
 
 /// The identity of an admitted request that holds nothing, such as one that only a dry run admits.
 fn nothing() -> HoldId {
@@ -62,13 +43,23 @@ impl<C: Clock> Answerer<C> {
             }
         };
         let request = RateLimitRequest { domain, descriptors, hits_addend: 0 };
-        let ask = Ask::Reserve(amount.min(self.settings.max_hits), life);
-        Ok(match self.counted(request, Entry::Reserve, ask, deadline).await? {
-            Told::Reserved(id) => ReserveResponse {
+        let amount = amount.min(self.settings.max_hits);
+        let reserve = async |domain: &str, descriptors: &[Descriptor<'_>]| {
+            if !self.rules.can_hold(domain, descriptors) {
+                return Err(Status::unimplemented(CANNOT_HOLD));
+            }
+            let (answer, id) = self.hold(domain, descriptors, (amount, life), deadline).await?;
+            if answer.is_shadow_denied() {
+                self.meters.shadow_denied();
+            }
+            Ok(id)
+        };
+        Ok(match self.counted(request, Entry::Reserve, deadline, reserve).await? {
+            Some(id) => ReserveResponse {
                 code: Code::Ok as i32,
                 reservation_id: BASE64_URL_SAFE_NO_PAD.encode(id.to_bytes()),
             },
-            _ => {
+            None => {
                 self.meters.over_limit();
                 ReserveResponse { code: Code::OverLimit as i32, reservation_id: String::new() }
             }
@@ -83,11 +74,19 @@ impl<C: Clock> Answerer<C> {
         let CommitRequest { domain, descriptors, reservation_id, actual_amount } = request;
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(&reservation_id).ok();
         // No hold has the identity of zeros, so a commit without a known one is a report.
-        let id = bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; 24]);
+        let id = HoldId::from_bytes(bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; 24]));
         let request = RateLimitRequest { domain, descriptors, hits_addend: 0 };
-        let ask = Ask::Commit(HoldId::from_bytes(id), actual_amount.min(self.settings.max_hits));
-        let told = self.counted(request, Entry::Commit, ask, deadline).await?;
-        Ok(CommitResponse { reservation_released: matches!(told, Told::Committed(true)) })
+        let actual = actual_amount.min(self.settings.max_hits);
+        let commit = async |domain: &str, descriptors: &[Descriptor<'_>]| {
+            let settled = id != nothing() && self.rules.commit(domain, descriptors, id, actual);
+            // A hold is settled also if a load has taken `hold` away from its rule.
+            match settled || self.rules.can_hold(domain, descriptors) {
+                true => Ok(settled),
+                false => Err(Status::unimplemented(CANNOT_HOLD)),
+            }
+        };
+        let reservation_released = self.counted(request, Entry::Commit, deadline, commit).await?;
+        Ok(CommitResponse { reservation_released })
     }
 
     /// Answers a request with one descriptor in figures. With [`Entry::Check`], charges nothing, and the request is over a limit if one hit
@@ -101,67 +100,38 @@ impl<C: Clock> Answerer<C> {
         entry: Entry,
         deadline: Instant,
     ) -> Result<Figures, Status> {
-        match self.counted(request, entry, Ask::Figures(entry), deadline).await? {
-            Told::Figures(figures) => {
-                if figures.is_over {
-                    self.meters.over_limit();
-                }
-                Ok(figures)
-            }
-            _ => Err(Status::internal("the answer is one to another question")),
+        let figures = async |domain: &str, descriptors: &[Descriptor<'_>]| {
+            self.figures_of(domain, descriptors, entry, deadline).await
+        };
+        let figures = self.counted(request, entry, deadline, figures).await?;
+        if figures.is_over {
+            self.meters.over_limit();
         }
+        Ok(figures)
     }
 
-    /// Asks and counts the answer.
-    async fn counted(
+    /// Lets `ask` ask about the domain and the descriptors of a request, and counts the answer.
+    async fn counted<T>(
         &self,
         mut request: RateLimitRequest,
         entry: Entry,
-        ask: Ask,
         deadline: Instant,
-    ) -> Result<Told, Status> {
+        ask: impl AsyncFnOnce(&str, &[Descriptor<'_>]) -> Result<T, Status>,
+    ) -> Result<T, Status> {
         let in_flight = self.begin(entry)?;
         let told = async {
             self.check_form(&request)?;
             if text::texts(&request).is_none() {
                 text::make_texts(&mut request);
             }
-            self.tell(&request, ask, deadline).await
+            let Some(Texts { domain, pairs }) = text::texts(&request) else {
+                return Err(Status::internal("a text is not UTF-8"));
+            };
+            ask(domain, &self.descriptors(&request, &pairs)?).await
         };
         let told = told.await;
         in_flight.end(told.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
         told
-    }
-
-    async fn tell(&self, request: &RateLimitRequest, ask: Ask, deadline: Instant) -> Result<Told, Status> {
-        let Some(Texts { domain, pairs }) = text::texts(request) else {
-            return Err(Status::internal("a text is not UTF-8"));
-        };
-        let descriptors = self.descriptors(request, &pairs)?;
-        if let Ask::Figures(entry) = ask {
-            return self.figures_of(domain, &descriptors, entry, deadline).await.map(Told::Figures);
-        }
-        let can_hold = self.rules.can_hold(domain, &descriptors);
-        let settled = match ask {
-            Ask::Commit(id, actual) if id != nothing() => self.rules.commit(domain, &descriptors, id, actual),
-            _ => false,
-        };
-        // A hold is settled also if a load has taken `hold` away from its rule.
-        if !can_hold && !settled {
-            let message = "a rule of these descriptors cannot hold units: it has store: redis, a log or a sketch, or it \
-                           needs `hold: {}` in its rate_limit";
-            return Err(Status::unimplemented(message));
-        }
-        match ask {
-            Ask::Reserve(amount, life) => {
-                let (answer, id) = self.hold(domain, &descriptors, (amount, life), deadline).await?;
-                if answer.is_shadow_denied() {
-                    self.meters.shadow_denied();
-                }
-                Ok(id.map_or(Told::OverLimit, Told::Reserved))
-            }
-            Ask::Commit(..) | Ask::Figures(_) => Ok(Told::Committed(settled)),
-        }
     }
 
     /// Holds units. Returns no identity if a rule denies the request, or has no unit left after a query.
