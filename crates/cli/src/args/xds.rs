@@ -101,11 +101,14 @@ impl XdsArgs {
     ///
     /// # Errors
     /// If one cannot be sent. The text does not contain it.
-    pub fn headers(&self) -> Result<Vec<(String, String)>, Error> {
+    pub fn headers(&self) -> Result<Vec<HeaderField>, Error> {
         let fields = self.xds_headers.iter().filter(|text| !text.is_empty()).map(|text| field(text));
         fields.collect::<Result<_, _>>().map_err(|why| Error::usage(format!("--xds-headers: {why}")))
     }
 }
+
+/// A header field of the stream.
+pub type HeaderField = (AsciiMetadataKey, AsciiMetadataValue);
 
 /// Where the rules of a control plane are counted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
@@ -158,13 +161,10 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// Parses a header field.
-fn field(text: &str) -> Result<(String, String), String> {
+fn field(text: &str) -> Result<HeaderField, String> {
     let wrong = || "expected header fields such as x-name=value, separated by commas".to_owned();
     let (name, value) = pair(text).map_err(|_| wrong())?;
-    match (name.parse::<AsciiMetadataKey>(), value.parse::<AsciiMetadataValue>()) {
-        (Ok(_), Ok(_)) => Ok((name, value)),
-        _ => Err(wrong()),
-    }
+    Ok((name.parse().map_err(|_| wrong())?, value.parse().map_err(|_| wrong())?))
 }
 
 fn share(text: &str) -> Result<f64, String> {

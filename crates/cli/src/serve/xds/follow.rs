@@ -13,13 +13,12 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tollgate::rules::{Followed, RulesError};
 use tonic::client::Grpc;
-use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue};
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::connect::Connector;
 use super::take::{TYPE_URL, Taken, Taker};
-use crate::args::xds::XdsArgs;
+use crate::args::xds::{HeaderField, XdsArgs};
 use crate::serve::connections::jittered;
 use crate::serve::load::NoteLoad;
 use crate::serve::log;
@@ -46,7 +45,7 @@ pub struct Stream {
     stats: Arc<Stats>,
     pauses: Pauses,
     node: Node,
-    headers: Vec<(String, String)>,
+    headers: Vec<HeaderField>,
     max_message: usize,
 }
 
@@ -61,7 +60,7 @@ impl Stream {
     /// Prepares the stream.
     pub fn new(
         args: &XdsArgs,
-        headers: Vec<(String, String)>,
+        headers: Vec<HeaderField>,
         taker: Taker,
         connector: Connector,
         name: String,
@@ -139,11 +138,7 @@ impl Stream {
         let _ = answers.send(first).await;
         let mut request = tonic::Request::new(poll_fn(move |cx| queue.poll_recv(cx)));
         for (name, value) in &self.headers {
-            if let (Ok(name), Ok(value)) =
-                (name.parse::<AsciiMetadataKey>(), value.parse::<AsciiMetadataValue>())
-            {
-                request.metadata_mut().append(name, value);
-            }
+            request.metadata_mut().append(name.clone(), value.clone());
         }
         let mut grpc =
             Grpc::with_origin(channel, self.connector.origin()).max_decoding_message_size(self.max_message);

@@ -33,7 +33,7 @@ use super::load::{self, NoteLoad};
 use super::process;
 use super::stats::{Stats, XdsStats};
 use crate::args::serve::ServeArgs;
-use crate::args::xds::XdsStore;
+use crate::args::xds::{HeaderField, XdsStore};
 use crate::error::Error;
 
 /// How long the start waits for the first rules.
@@ -59,7 +59,7 @@ pub struct XdsStart {
     taker: Taker,
     connector: Connector,
     name: String,
-    headers: Vec<(String, String)>,
+    headers: Vec<HeaderField>,
 }
 
 /// Prepares to follow the control plane, whose first rules take the usage of the snapshot over. `None` without `--xds`.
