@@ -40,7 +40,7 @@ use super::load::{self, NoteLoad};
 use super::log;
 use super::metrics::{self, Metrics};
 use super::process::{self, ReadAgain};
-use super::resp::listen::RespStart;
+use super::resp;
 use super::state::{StateFile, StateWriter};
 use super::stats::Stats;
 use super::tls::{Files, Tls};
@@ -295,11 +295,11 @@ impl Service {
         if let Some(admin) = admin {
             read_again.extend(admin.start(&rules, context.clone(), &mut described).await?);
         }
-        let resp = RespStart::open(args, tls.as_ref()).await?;
-        described.extend(resp.as_ref().map(RespStart::described));
+        read_again.extend(
+            resp::listen::start(args, tls.as_ref(), &answerer, context.clone(), &mut described).await?,
+        );
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
         let state = state.map(|state| state.keep(&rules, &stats)).transpose()?;
-        read_again.extend(resp.and_then(|resp| resp.serve(args, &answerer, context.clone())));
         let service =
             Self { rules, stats, tls, read_again, health, note, traces, watcher, xds, state, phase, ended };
         service.answer_gateways(args, &answerer, grpc, http, context)?;

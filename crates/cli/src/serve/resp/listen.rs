@@ -56,65 +56,41 @@ const LONG: usize = 4_096;
 /// The most texts of a command.
 const MOST_ARGS: usize = 1_024;
 
-/// Where the face will listen, and what it needs.
-#[derive(Debug)]
-pub struct RespStart {
-    listener: Listener,
-    tls: Option<Arc<Tls>>,
-    users: Option<Users>,
-}
-
-impl RespStart {
-    /// Opens the listener and reads the users. `None` if the face is off.
-    ///
-    /// # Errors
-    /// If the address or the file of users cannot be used.
-    pub async fn open(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Option<Self>, Error> {
-        let Some(addr) = args.resp.resp.addr() else { return Ok(None) };
-        let users = users(&args.resp)?;
-        let tls = tls.filter(|_| !args.resp.resp_plain).cloned();
-        let listener = Listener::tcp("resp", addr).await?;
-        warn_of_open_door(addr, users.is_some() || args.tls.client_ca.is_some() && tls.is_some());
-        Ok(Some(Self { listener, tls, users }))
-    }
-
-    /// Returns what the line at the start says.
-    pub fn described(&self) -> String {
-        let tls = if self.tls.is_some() { " with TLS" } else { "" };
-        format!("resp on {}{tls}", self.listener)
-    }
-
-    /// Accepts clients until the server is closing. Returns what reads the users again, if there is a file of them.
-    pub fn serve(
-        self,
-        args: &ServeArgs,
-        answerer: &Arc<Answerer>,
-        context: FaceContext,
-    ) -> Option<ReadAgain> {
-        let Self { listener, tls, users } = self;
-        let shared = Arc::new(RespFace {
-            answerer: Arc::clone(answerer),
-            quotas: Quotas::new(QuantaClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory),
-            users,
-            limits: Limits { args: MOST_ARGS, bytes: args.bounds.max_message },
-            deadline: args.bounds.deadline,
-            stats: Arc::clone(&context.stats),
-            last_id: 0.into(),
-        });
-        let long = Arc::new(Semaphore::new(LONG));
-        let read_again = shared.users.is_some().then(|| {
-            let shared = Arc::clone(&shared);
-            let read_again: ReadAgain = Arc::new(move || {
-                let _ = shared.users.as_ref().map(Users::reload_if_changed);
-            });
-            read_again
-        });
-        let face = Face { listener, tls, protocol: Protocol::Resp, context };
-        tokio::spawn(face.serve_streams(move |stream, peer, phase| {
-            talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
-        }));
-        read_again
-    }
+/// Starts the face, if the flags ask for it. Adds what the log says of it. Returns what reads the users again, if there is a file of
+/// them.
+///
+/// # Errors
+/// If the address or the file of users cannot be used.
+pub async fn start(
+    args: &ServeArgs,
+    tls: Option<&Arc<Tls>>,
+    answerer: &Arc<Answerer>,
+    context: FaceContext,
+    described: &mut Vec<String>,
+) -> Result<Option<ReadAgain>, Error> {
+    let Some(addr) = args.resp.resp.addr() else { return Ok(None) };
+    let users = users(&args.resp)?;
+    let tls = tls.filter(|_| !args.resp.resp_plain).cloned();
+    let listener = Listener::tcp("resp", addr).await?;
+    warn_of_open_door(addr, users.is_some() || args.tls.client_ca.is_some() && tls.is_some());
+    described.push(format!("resp on {listener}{}", if tls.is_some() { " with TLS" } else { "" }));
+    let has_users = users.is_some();
+    let shared = Arc::new(RespFace {
+        answerer: Arc::clone(answerer),
+        quotas: Quotas::new(QuantaClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory),
+        users,
+        limits: Limits { args: MOST_ARGS, bytes: args.bounds.max_message },
+        deadline: args.bounds.deadline,
+        stats: Arc::clone(&context.stats),
+        last_id: 0.into(),
+    });
+    let (long, again) = (Arc::new(Semaphore::new(LONG)), Arc::clone(&shared));
+    let face = Face { listener, tls, protocol: Protocol::Resp, context };
+    tokio::spawn(face.serve_streams(move |stream, peer, phase| {
+        talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
+    }));
+    let read_again = move || again.users.iter().for_each(Users::reload_if_changed);
+    Ok(has_users.then(|| Arc::new(read_again) as ReadAgain))
 }
 
 /// Reads the file of users, if there is one.
