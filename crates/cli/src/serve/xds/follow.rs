@@ -16,6 +16,7 @@ use tonic::client::Grpc;
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::XdsStart;
 use super::connect::Connector;
 use super::take::{TYPE_URL, Taken, Taker};
 use crate::args::xds::{HeaderField, XdsArgs};
@@ -58,15 +59,8 @@ struct Ended {
 
 impl Stream {
     /// Prepares the stream.
-    pub fn new(
-        args: &XdsArgs,
-        headers: Vec<HeaderField>,
-        taker: Taker,
-        connector: Connector,
-        name: String,
-        note: NoteLoad,
-        stats: Arc<Stats>,
-    ) -> Self {
+    pub fn new(args: &XdsArgs, start: XdsStart, note: NoteLoad, stats: Arc<Stats>) -> Self {
+        let XdsStart { taker, connector, name, headers } = start;
         let text = |text: &String| Value { kind: Some(Kind::StringValue(text.clone())) };
         let fields = args.xds_node_metadata.iter().map(|(key, value)| (key.clone(), text(value)));
         let metadata = Some(Struct { fields: fields.collect() }).filter(|all| !all.fields.is_empty());

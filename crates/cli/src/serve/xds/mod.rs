@@ -91,16 +91,14 @@ impl XdsStart {
     /// # Errors
     /// If there are no rules in time, unless the service may start without them.
     pub async fn start(self, args: &ServeArgs, note: NoteLoad, stats: &Arc<Stats>) -> Result<Xds, Error> {
-        let rules = Arc::clone(self.rules());
-        let stats = Arc::clone(stats);
-        stats.xds.get_or_init(|| XdsStats { name: self.name.clone(), ..XdsStats::default() });
+        let (rules, name) = (Arc::clone(self.rules()), self.name.clone());
+        stats.xds.get_or_init(|| XdsStats { name: name.clone(), ..XdsStats::default() });
         let (loads, mut loaded) = watch::channel(());
         let note: NoteLoad = Arc::new(move |result| {
             note(result);
             loads.send_replace(());
         });
-        let stream =
-            Stream::new(&args.xds, self.headers, self.taker, self.connector, self.name.clone(), note, stats);
+        let stream = Stream::new(&args.xds, self, note, Arc::clone(stats));
         let (stop, stopped) = oneshot::channel();
         let runtime = Handle::current();
         let run = move || {
@@ -119,7 +117,7 @@ impl XdsStart {
             return Err(Error::run(format!(
                 "no rules within {} s: {}; to start without rules, add --start-without-rules",
                 FIRST_RULES.as_secs(),
-                why.unwrap_or_else(|| format!("{} has not answered", self.name)),
+                why.unwrap_or_else(|| format!("{name} has not answered")),
             )));
         }
         Ok(xds)
