@@ -218,12 +218,6 @@ impl RulesSnapshot {
         Ok(Self { seeds, then_ns, load, parts, holds, bytes })
     }
 
-    /// Returns the time of the snapshot, by the clock of the rules that wrote it.
-    #[must_use]
-    pub const fn made_at(&self) -> Timestamp {
-        Timestamp::from_nanos(self.then_ns)
-    }
-
     fn times(&self, now: CheckTime) -> SnapshotTimes {
         SnapshotTimes { then_ns: self.then_ns, now_ns: now.ns() }
     }
@@ -315,7 +309,7 @@ impl RulesSnapshot {
         let counters = restored.counters.len() as u64;
         let all = self.parts.keys().filter(|(kind, _)| *kind == COUNTER).count() as u64;
         RestoreReport {
-            made_at: self.made_at(),
+            made_at: Timestamp::from_nanos(self.then_ns),
             counters,
             dropped: all.saturating_sub(counters + restored.unusable),
             unusable: restored.unusable,
