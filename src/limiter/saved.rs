@@ -68,15 +68,7 @@ where
     /// # Ok::<(), tollgate::stores::SnapshotError>(())
     /// ```
     pub fn snapshot(&self) -> Vec<u8> {
-        in_memory(|bytes| self.snapshot_to(bytes))
-    }
-
-    /// Writes the bytes of [`RateLimiter::snapshot`] as a stream. Holds about 1/512 of them in memory at a time.
-    ///
-    /// # Errors
-    /// If `to` returns an error. It has then received a part of the snapshot, which cannot be restored.
-    pub fn snapshot_to(&self, mut to: impl io::Write) -> io::Result<()> {
-        self.save(self.now_ns(), &mut to)
+        in_memory(|bytes| self.save(self.now_ns(), bytes))
     }
 
     fn save(&self, now_ns: u64, to: &mut dyn io::Write) -> io::Result<()> {
