@@ -97,25 +97,12 @@ impl Config {
 
     /// Reads the rules of several domains: a list in JSON with one map for each. Every other text is the rules of one
     /// domain, as for [`Config::from_bytes`]. Messages contain `name`, and the place in the list from 0.
-    ///
-    /// # Errors
-    /// All problems in the text.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::rules::{Config, Format};
-    ///
-    /// let text = r#"[{ "domain": "shop", "descriptors": [] }, { "domain": "edge" }]"#;
-    /// let configs = Config::all_from_bytes("pushed", Format::Json, text)?;
-    /// assert_eq!((configs[0].domain(), configs[1].file()), ("shop", "pushed[1]"));
-    /// # Ok::<(), tollgate::rules::ConfigError>(())
-    /// ```
-    pub fn all_from_bytes(
+    pub(crate) fn all_from_bytes(
         name: &str,
         format: Format,
-        bytes: impl Into<Vec<u8>>,
+        bytes: Vec<u8>,
     ) -> Result<Vec<Self>, ConfigError> {
-        let text = String::from_utf8(bytes.into()).map_err(|error| problem::no_utf8(name, &error))?;
+        let text = String::from_utf8(bytes).map_err(|error| problem::no_utf8(name, &error))?;
         let is_list = format == Format::Json && text.trim_start().starts_with('[');
         match is_list.then(|| serde_json::from_str::<Vec<&RawValue>>(&text)) {
             Some(Ok(items)) => ConfigError::of_all(

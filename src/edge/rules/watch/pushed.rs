@@ -14,7 +14,7 @@ use crate::edge::rules::source::Fetched;
 const MAX_PUSHED: usize = 256 << 20;
 
 /// Puts rules in force that the program itself receives, for example over a stream of a control plane. Created by
-/// [`RulesBuilder::pushed`].
+/// [`RulesBuilder::pushed`]. A text in JSON may be a list with the rules of several domains.
 ///
 /// Checks, reports, [`Rules::last_error`] and the last good copy are those of a polled [`Source`](crate::rules::Source).
 /// Use a `Source` if the rules can be fetched at any time.
