@@ -10,6 +10,7 @@ use std::io;
 use super::{AnyStore, Pair};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
+use crate::store::keyed::saved::END;
 use crate::store::op::Migrate as _;
 use crate::store::snapshot::{PutBytes, SnapshotError, SnapshotKey, SnapshotReader, SnapshotTimes};
 
@@ -103,9 +104,6 @@ where
         )
     }
 }
-
-/// The length of a key that marks the end of the keys, as in `keyed::saved`.
-const END: u32 = u32::MAX;
 
 /// Reads past the states of a store.
 pub(crate) fn skip(reader: &mut SnapshotReader<'_>) -> Result<(), SnapshotError> {

@@ -24,7 +24,7 @@ mod lookup;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod nodes;
-mod saved;
+pub(super) mod saved;
 mod table;
 
 use std::fmt;

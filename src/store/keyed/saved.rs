@@ -21,7 +21,7 @@ use crate::store::snapshot::{
 use crate::store::state::{Action, KeyState, Request};
 
 /// The length of a key that marks the end.
-const END: u32 = u32::MAX;
+pub(in crate::store) const END: u32 = u32::MAX;
 
 impl<K, A, H> Keyed<K, A, H>
 where
