@@ -23,12 +23,6 @@ pub enum OperatorAct {
 }
 
 impl OperatorAct {
-    /// Whether the verb changes anything.
-    #[must_use]
-    pub const fn changes(self) -> bool {
-        !matches!(self, Self::Inspect)
-    }
-
     /// Whether the verb has the same effect twice as once.
     pub(crate) const fn can_repeat(self) -> bool {
         !matches!(self, Self::Grant(_))

@@ -138,7 +138,7 @@ pub async fn act<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8])
         Some(reports) => (StatusCode::OK, write::reports(name, domain, who, &reports)),
         None => problem(StatusCode::NOT_FOUND, format!("no rules have the domain {domain:?}")),
     };
-    Acted { answer, line: Some(line), changes: act.changes() }
+    Acted { answer, line: Some(line), changes: *act != OperatorAct::Inspect }
 }
 
 /// Names an act for the log.

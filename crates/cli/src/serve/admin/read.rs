@@ -63,7 +63,9 @@ impl ActRequest {
         };
         let why = why.map(|why| why.trim().to_owned()).filter(|why| !why.is_empty());
         match &why {
-            None if act.changes() => return Err("why is missing: say why, for the log".to_owned()),
+            None if act != OperatorAct::Inspect => {
+                return Err("why is missing: say why, for the log".to_owned());
+            }
             Some(why) if why.len() > LONGEST_WHY => {
                 return Err(format!("why has more than {LONGEST_WHY} bytes"));
             }
