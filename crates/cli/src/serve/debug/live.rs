@@ -4,7 +4,7 @@
 //! section, or a member of a section that is an object. A member that no longer exists is null.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -170,37 +170,10 @@ fn contains(text: &str, part: &str) -> bool {
 /// The rules to show.
 #[derive(Default)]
 struct Busiest {
-    /// The least of them is first.
-    shown: BinaryHeap<Reverse<Row>>,
+    /// The figures and the rules, by denials and requests, and then by the place among all rules.
+    shown: BTreeMap<(u64, u64, Reverse<usize>), ([u64; 6], Value)>,
     /// How many rules the filter found.
     found: usize,
-}
-
-struct Row {
-    /// Denials and requests, and then the place among all rules.
-    rank: (u64, u64, Reverse<usize>),
-    figures: [u64; 6],
-    rule: Value,
-}
-
-impl PartialEq for Row {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank == other.rank
-    }
-}
-
-impl Eq for Row {}
-
-impl PartialOrd for Row {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Row {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
 }
 
 impl Busiest {
@@ -211,26 +184,25 @@ impl Busiest {
         let requests = counts.requests();
         let rank = (denied, requests, Reverse(at));
         if self.shown.len() == ROWS {
-            if self.shown.peek().is_some_and(|Reverse(least)| least.rank > rank) {
+            if self.shown.first_key_value().is_some_and(|(least, _)| *least > rank) {
                 return;
             }
-            self.shown.pop();
+            self.shown.pop_first();
         }
         let MeterCounts { shadow_denied, near_limit, over_limit, hits, .. } = counts;
         let figures = [requests, denied, shadow_denied, near_limit, over_limit, hits];
-        self.shown.push(Reverse(Row { rank, figures, rule: rule() }));
+        self.shown.insert(rank, (figures, rule()));
     }
 
     /// Returns the rules, their figures, and the order and number.
     fn sections(self) -> [Value; 3] {
-        let (mut rules, mut figures, mut order) = (Sections::new(), Sections::new(), Vec::new());
-        for Reverse(row) in self.shown.into_sorted_vec() {
-            let Reverse(at) = row.rank.2;
-            rules.insert(at.to_string(), row.rule);
-            figures.insert(at.to_string(), json!(row.figures));
+        let (mut rules, mut all, mut order) = (Sections::new(), Sections::new(), Vec::new());
+        for ((_, _, Reverse(at)), (figures, rule)) in self.shown.into_iter().rev() {
+            rules.insert(at.to_string(), rule);
+            all.insert(at.to_string(), json!(figures));
             order.push(at);
         }
-        [rules.into(), figures.into(), json!({ "shown": order, "found": self.found })]
+        [rules.into(), all.into(), json!({ "shown": order, "found": self.found })]
     }
 }
 
