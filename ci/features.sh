@@ -9,4 +9,6 @@ if [ $# -gt 0 ]; then
 else
     sets=(--each-feature)
 fi
-cargo hack clippy --quiet -p tollgate --lib "${sets[@]}" --exclude-features default -- -D warnings
+# cargo-hack passes no `-p` to cargo, which would then check all default members of the workspace.
+export CARGO_ALIAS_LIBRARY='clippy --quiet -p tollgate --lib'
+cargo hack library -p tollgate "${sets[@]}" --exclude-features default -- -D warnings
