@@ -21,7 +21,16 @@ pub struct ServeState {
     #[arg(long, env = "TOLLGATE_STATE", value_name = "FILE")]
     pub state: Option<PathBuf>,
 
-    /// How often the file is written while serving, which is the usage that a crash can lose; 0: only after the drain
-    #[arg(long, env = "TOLLGATE_STATE_EVERY", default_value = "1m", value_parser = duration::parse, value_name = "TIME")]
+    /// How often the file is written while serving, which is the usage that a crash can lose: 1s or more; 0: only after the
+    /// drain
+    #[arg(long, env = "TOLLGATE_STATE_EVERY", default_value = "1m", value_parser = interval, value_name = "TIME")]
     pub state_every: Duration,
+}
+
+/// Each write takes a copy of all usage.
+fn interval(text: &str) -> Result<Duration, String> {
+    match duration::parse(text)? {
+        every if every.is_zero() || every >= Duration::from_secs(1) => Ok(every),
+        _ => Err(format!("{text} is too often; expected 1s or more, or 0 to write only after the drain")),
+    }
 }

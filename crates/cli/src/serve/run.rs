@@ -258,7 +258,7 @@ impl Service {
         let health = Health::new().await;
         let (loads, loaded) = mpsc::unbounded_channel();
         let state = StateFile::open(&args.state)?;
-        let mut snapshot = state.as_ref().and_then(|state| state.read());
+        let mut snapshot = state.as_ref().map(StateFile::read).transpose()?.flatten();
         let prepared = xds::prepare(args, &mut snapshot)?;
         let rules = match &prepared {
             Some(prepared) => Arc::clone(prepared.rules()),

@@ -1,7 +1,7 @@
 //! `--state`: the file from which the next process takes the usage over.
 //!
 //! ```text
-//! start   lock FILE.lock, read FILE ── it cannot be used ──► FILE.unusable, and all limits start without usage
+//! start   lock FILE.lock, read FILE ── it is damaged ──► FILE.unusable, and all limits start without usage
 //! serve   every minute, on a thread that gives way:  FILE.new, synced ──► FILE
 //! end     after the last answer, once more
 //! ```
@@ -104,29 +104,40 @@ impl StateFile {
     }
 
     /// Reads the state. A file that cannot be used is kept under another name.
-    pub fn read(&self) -> Option<RulesSnapshot> {
-        let read = match fs::read(&self.path) {
-            Ok(bytes) => RulesSnapshot::read(bytes).map_err(|error| error.to_string()),
+    ///
+    /// # Errors
+    /// If the file cannot be read, or not be kept: then this process must not write over it.
+    pub fn read(&self) -> Result<Option<RulesSnapshot>, Error> {
+        let path = self.path.display();
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                log::info(format_args!("no state in {} yet", self.path.display()));
-                return None;
+                log::info(format_args!("no state in {path} yet"));
+                return Ok(None);
             }
-            Err(error) => Err(plain(&error)),
+            Err(error) => {
+                return Err(Error::run(format!(
+                    "cannot read the state {path}: {}; let this process read it, or move it away to start without usage",
+                    plain(&error)
+                )));
+            }
         };
-        let why = match read {
-            Ok(snapshot) => return Some(snapshot),
+        let why = match RulesSnapshot::read(bytes) {
+            Ok(snapshot) => return Ok(Some(snapshot)),
             Err(why) => why,
         };
         let aside = beside(&self.path, ".unusable");
-        let kept = match fs::rename(&self.path, &aside) {
-            Ok(()) => format!("the file is now {}", aside.display()),
-            Err(error) => format!("the file cannot be renamed: {}", plain(&error)),
-        };
-        let path = self.path.display();
+        let kept = aside.display();
+        fs::rename(&self.path, &aside).map_err(|error| {
+            Error::run(format!(
+                "{path} cannot be used: {why}; and it cannot be renamed to {kept}: {}; move it away to start without usage",
+                plain(&error)
+            ))
+        })?;
         log::warn(format_args!(
-            "all limits start without usage, because {path} cannot be used: {why}; {kept}"
+            "all limits start without usage, because {path} cannot be used: {why}; the file is now {kept}"
         ));
-        None
+        Ok(None)
     }
 
     /// Starts the thread that writes the state of the rules.

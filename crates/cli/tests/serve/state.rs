@@ -110,7 +110,7 @@ fn drain_under_load_saves_every_answered_request() {
 #[test]
 fn kill_loses_what_came_since_the_last_write() {
     let place = ten();
-    let mut first = start(&place, "--state-every 50ms");
+    let mut first = start(&place, "--state-every 1s");
     assert_eq!(admitted(&first, "alice", 6), 6);
     let writes = stat(&first, "tollgate_service_state_writes_total");
     // The second write from now begins after the requests.
@@ -161,11 +161,11 @@ fn process_without_rules_keeps_the_state() {
     first.stop();
     let kept = fs::read(place.path("state")).unwrap();
     place.write("limits.yaml", "domain: [");
-    let second = start(&place, "--start-without-rules --state-every 50ms");
+    let second = start(&place, "--start-without-rules --state-every 1s");
     block_on(wait_for_stat(&second.address("debug"), "tollgate_service_state_writes_total", 3));
     second.stop();
     assert_eq!(fs::read(place.path("state")).unwrap(), kept);
-    let mut third = start(&place, "--start-without-rules --state-every 50ms");
+    let mut third = start(&place, "--start-without-rules --state-every 1s");
     place.write("limits.yaml", TEN);
     third.wait_for_line("took over the usage of 1 rule");
     assert_eq!(admitted(&third, "alice", 10), 3);
@@ -221,6 +221,24 @@ fn unusable_files_are_named_and_kept_aside() {
     }
 }
 
+/// A path below a file stands for a disk that cannot be read: root may read everything else.
+#[test]
+fn file_that_cannot_be_read_or_kept_stops_the_start() {
+    let place = ten();
+    let first = start(&place, "");
+    assert_eq!(admitted(&first, "alice", 7), 7);
+    first.stop();
+    let rules = place.rules().display().to_string();
+    let below = place.path("limits.yaml").join("state");
+    run(&format!("{rules} {FREE} --state {}", below.display()), &[])
+        .fails(1, &["cannot read the state", "not a directory", "move it away"]);
+    place.write("state", "damaged");
+    fs::create_dir(place.path("state.unusable")).unwrap();
+    run(&format!("{rules} {FREE} {}", flags(&place, "")), &[])
+        .fails(1, &["not a tollgate snapshot", "cannot be renamed to", "state.unusable", "move it away"]);
+    assert_eq!(fs::read(place.path("state")).unwrap(), b"damaged");
+}
+
 #[test]
 fn file_of_another_process_is_refused() {
     let place = ten();
@@ -234,7 +252,10 @@ fn file_of_another_process_is_refused() {
     let folder = place.path("").display().to_string();
     run(&format!("{rules} {FREE} --state {folder}"), &[]).fails(2, &["--state", "is not a file"]);
     run(&format!("{rules} --check --state {folder}"), &[]).fails(2, &["is not a file"]);
-    run(&format!("{rules} {FREE} --state-every x"), &[]).fails(2, &["--state-every"]);
+    for wrong in ["x", "1ns", "999ms"] {
+        run(&format!("{rules} {FREE} --state-every {wrong}"), &[]).fails(2, &["--state-every", wrong]);
+    }
+    run(&format!("{rules} {FREE} --state-every 999ms"), &[]).fails(2, &["1s or more"]);
 }
 
 /// A folder that is not there stands for a disk that cannot be written: root may write everywhere else.
@@ -242,7 +263,7 @@ fn file_of_another_process_is_refused() {
 fn failed_writes_are_logged_and_stop_no_answer() {
     let place = ten();
     let state = place.path("mounted").join("state");
-    let flags = format!("--log info --state-every 50ms --state {}", state.display());
+    let flags = format!("--log info --state-every 1s --state {}", state.display());
     let mut server = Server::start(&[&place.rules()], &flags);
     server.wait_for_line("cannot lock");
     server.wait_for_line("cannot write the state");
@@ -266,7 +287,7 @@ fn full_disk_keeps_the_last_file() {
     let before = fs::read(place.path("state")).unwrap();
     fs::create_dir(place.path("state.new")).unwrap();
     fs::write(place.path("state.new").join("x"), "").unwrap();
-    let mut second = start(&place, "--state-every 50ms");
+    let mut second = start(&place, "--state-every 1s");
     second.wait_for_line("cannot write the state");
     assert_eq!(admitted(&second, "alice", 1), 1);
     second.stop();
@@ -344,7 +365,7 @@ fn ten_thousand_rules_survive_within_seconds() {
             grpc.ok(LIMIT, &asking(&[("user", "t9999")])).await.starts_with(OK)
         })
     };
-    let first = start(&place, "--state-every 100ms");
+    let first = start(&place, "--state-every 1s");
     assert!(ask_all(&first), "the second of two");
     let used = first.resident_bytes();
     first.stop();

@@ -177,12 +177,12 @@ fn state_stays_while_there_are_no_rules() {
         assert_eq!(ask(&server).await, OK);
         server.stop();
         plane.set(|behaviour| behaviour.sends = None);
-        let server = start(&plane, &format!("{state} --state-every 20ms --start-without-rules")).await;
+        let server = start(&plane, &format!("{state} --state-every 1s --start-without-rules")).await;
         assert_eq!(ask(&server).await, UNAVAILABLE);
-        sleep(Duration::from_millis(200)).await;
+        sleep(Duration::from_millis(1_200)).await;
         server.stop();
         // The rules come after the start.
-        let mut server = start(&plane, &format!("{state} --state-every 20ms --start-without-rules")).await;
+        let mut server = start(&plane, &format!("{state} --state-every 1s --start-without-rules")).await;
         plane.send(&set("2", &[]));
         plane.answer_to("2").await;
         assert_eq!(ask(&server).await, OVER);
