@@ -57,6 +57,9 @@
 //! *Whose* stands for one of two sets of labels: `domain` and `rule` for a rule's store (`rules::publish_rules`), or
 //! `limiter` for a limiter (`publish`). A reload that changes a rule's kind or algorithm creates a new store.
 //!
+//! A load drops the counters of the rules that it removes. Most recorders keep the series of a dropped counter for ever. An
+//! `idle_timeout` of a recorder also removes series of idle rules in force, which then count nothing more.
+//!
 //! Label values are cleaned in the same way as Envoy's service cleans its names: `:`, `|` and the dots of IPv4
 //! addresses become `_`.
 

@@ -7,7 +7,7 @@
 //! | `xds/` | rules from a control plane |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
 //! | `grpc/`, `http/`, `resp/`, `debug/`, `admin/` | the faces, each with the same files: `listen`, `read`, `answer`, `write` |
-//! | `health`, `metrics` | the health of all faces; the page of metrics |
+//! | `health`, `metrics`, `recorder` | the health of all faces; the page of metrics; the series on it |
 //! | `listen`, `tls`, `connections`, `patient`, `peer`, `secret` | from a listener to requests, and who sends them |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
@@ -38,6 +38,7 @@ mod patient;
 mod peer;
 mod process;
 pub mod proto;
+pub mod recorder;
 mod redis;
 pub mod resp;
 mod run;

@@ -55,9 +55,6 @@ use crate::human;
 /// How often files are read again, and denials are written to the log.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How often recorded durations are put into buckets, so that they do not pile up between scrapes.
-const UPKEEP: Duration = Duration::from_secs(5);
-
 /// The most connections to the debug page, and to the metrics page.
 const PAGES: u32 = 64;
 
@@ -304,10 +301,10 @@ impl Service {
             Self { rules, stats, tls, read_again, health, note, traces, watcher, xds, state, phase, ended };
         service.answer_gateways(args, &answerer, grpc, http, context)?;
         let state = service.debug_page(&answerer);
-        let metrics = metrics.zip(recorder).map(|(listener, handle)| {
+        let metrics = metrics.zip(recorder).map(|(listener, recorder)| {
             let (go_names, go_milliseconds) = (args.faces.go_metrics, args.faces.go_metrics_milliseconds);
             let path = args.faces.metrics_path.clone();
-            (listener, Metrics { handle, state: state.clone(), path, go_names, go_milliseconds })
+            (listener, Metrics { recorder, state: state.clone(), path, go_names, go_milliseconds })
         });
         let pages = Pages { debug: debug.zip(Some(state)), metrics };
         pages.start(&service, bounds)?;
@@ -541,7 +538,6 @@ impl Pages {
                 let listener = Listener::attach(listener).ok()?;
                 Some(Face { listener, tls: None, protocol: Protocol::Pages, context: context.clone() })
             };
-            let handle = metrics.as_ref().map(|(_, page)| page.handle.clone());
             if let Some((face, page)) = debug.and_then(|(listener, page)| Some((face(listener)?, page))) {
                 tokio::spawn(debug::serve(face, page));
             }
@@ -549,7 +545,7 @@ impl Pages {
                 let service = Handler(move |request| ready(page.answer(&request)));
                 tokio::spawn(face.serve(move |_, _| service.clone()));
             }
-            let (mut second, mut upkeep) = (interval(SECOND), interval(UPKEEP));
+            let mut second = interval(SECOND);
             second.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut denials = Denials::default();
             loop {
@@ -558,7 +554,6 @@ impl Pages {
                         files.iter().for_each(|read_again| read_again());
                         denials.write(&rules);
                     }
-                    _ = upkeep.tick() => if let Some(handle) = &handle { handle.run_upkeep() },
                     () = phase.closed() => return,
                 }
             }

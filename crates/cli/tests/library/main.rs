@@ -25,6 +25,8 @@ mod json;
 #[cfg(feature = "serve")]
 mod messages;
 #[cfg(feature = "serve")]
+mod recorder;
+#[cfg(feature = "serve")]
 mod resp;
 mod synthetic;
 #[cfg(feature = "serve")]

@@ -41,6 +41,31 @@ fn metrics_describe_process_and_build() {
     server.stop();
 }
 
+/// Many rules, two of which have the same labels under the names of the Go service.
+#[test]
+fn each_series_is_on_the_page_once() {
+    let place = Place::new();
+    let rule = |key: &str| format!("{{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 5 }} }}");
+    let rules = (0..200).map(|number| format!("  - {}\n", rule(&format!("k{number}")))).collect::<String>();
+    let twice = format!("  - key: t\n    descriptors:\n      - {}\n", rule("a.b"));
+    let nested = format!("      - key: a\n        descriptors: [ {} ]\n", rule("b"));
+    place.write("limits.yaml", format!("domain: rl\ndescriptors:\n{rules}{twice}{nested}"));
+    let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0 --go-metrics");
+    for _ in 0..2 {
+        let page = metrics(&server);
+        let mut names: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
+        names.iter_mut().for_each(|line| *line = line.rsplit_once(' ').unwrap().0);
+        let count = |name: &str| names.iter().filter(|line| line.starts_with(name)).count();
+        assert_eq!((count("tollgate_keys{"), count("tollgate_hits_total{")), (202, 202), "{page}");
+        assert_eq!(count("ratelimit_service_rate_limit_total_hits{"), 201, "{page}");
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{page}");
+        let types = page.lines().filter(|line| line.starts_with("# TYPE ")).collect::<Vec<_>>();
+        assert_eq!(types.iter().collect::<std::collections::HashSet<_>>().len(), types.len(), "{types:?}");
+    }
+    server.stop();
+}
+
 #[test]
 fn threads_have_bounds() {
     for threads in ["0", "1025", "x"] {
