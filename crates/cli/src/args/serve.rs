@@ -155,6 +155,7 @@ pub struct ServeRules {
     /// nodes of one Cluster are separated by commas. With Sentinels: redis-sentinel://[[user]:password@]host[:port],…/name
     ///
     /// `?auth=[user:]password` at the end sets the password of the Sentinels, and rediss-sentinel:// uses TLS.
+    /// A comma in a password is written as %2C, and @ as %40.
     /// The variable TOLLGATE_REDIS hides a password from other users of this machine.
     #[arg(long, env = "TOLLGATE_REDIS", hide_env_values = true, value_name = "URL")]
     pub redis: Option<String>,

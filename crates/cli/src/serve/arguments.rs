@@ -10,7 +10,7 @@ use clap::{CommandFactory as _, Parser as _};
 use tollgate::http::{Dialect, Fields, Reset};
 
 use super::answer::{LimitHeaders, Names, Settings};
-use super::variables::{Translation, is_of_kubernetes, without_password};
+use super::variables::{Translation, is_of_kubernetes};
 use crate::args::serve::{LimitHeadersArg, ServeArgs, StoreAway, flag_of};
 use crate::args::{Cli, Command};
 use crate::error::Error;
@@ -93,33 +93,27 @@ fn unknown(command: &clap::Command, environment: &BTreeMap<String, String>) -> O
 /// # Errors
 /// If printing fails.
 pub fn explain(taken: &Translation) -> Result<(), Error> {
-    let shown = |arg: &String| {
-        let arg = without_password(arg);
+    let quoted = |arg: &str| {
         let plain = arg.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,@%*".contains(&byte));
-        if plain { arg } else { format!("'{}'", arg.replace('\'', "'\\''")) }
+        if plain { arg.to_owned() } else { format!("'{}'", arg.replace('\'', "'\\''")) }
     };
     let mut text = "tollgate serve".to_owned();
-    let mut hides = false;
     for flag in &taken.flags {
         text.push_str(" \\\n  ");
-        let args = match flag.id {
-            // They may be credentials.
-            "xds_headers" => vec!["--xds-headers".to_owned(), "***".to_owned()],
-            _ => flag.args.iter().map(shown).collect(),
-        };
-        text.push_str(&args.join(" "));
-        hides |= flag.args.iter().any(|arg| without_password(arg) != *arg);
+        let hidden = flag.shown.iter().map(String::as_str);
+        let args = flag.args.iter().map(String::as_str).take(2 - hidden.len()).chain(hidden);
+        text.push_str(&args.map(quoted).collect::<Vec<_>>().join(" "));
     }
     text.push('\n');
     for flag in taken.flags.iter().filter(|flag| !flag.from.is_empty()) {
-        let _ = writeln!(text, "# {} from {}", shown(&flag.args[0]), flag.from.join(", "));
+        let _ = writeln!(text, "# {} from {}", quoted(&flag.args[0]), flag.from.join(", "));
     }
     if taken.flags.iter().any(|flag| flag.id == "redis") {
         text.push_str("# only rules with `store: redis` in their file are shared\n");
     }
-    if hides {
+    if taken.flags.iter().any(|flag| flag.id == "redis" && flag.shown.is_some()) {
         text.push_str(
-            "# *** stands for the password; set the variable TOLLGATE_REDIS to hide it from\n# other users\n",
+            "# *** stands for the password, or for an address with one; set the variable\n# TOLLGATE_REDIS to hide it from other users\n",
         );
     }
     for warning in &taken.warnings {

@@ -36,6 +36,7 @@ use super::grpc::{self, Decision};
 use super::log::{Level, Seldom};
 use super::process;
 use super::stats::Stats;
+use super::variables::HIDDEN;
 use crate::args::process::{OtlpProtocol, ServeOtlp, ServeProcess};
 use crate::error::Error;
 
@@ -131,12 +132,15 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// The variables with the collector's address, which may have a password.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
 /// Returns the protocol, after a check of the collector's address.
 fn protocol(args: &ServeOtlp) -> Result<OtlpProtocol, Error> {
-    for name in ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
-        if let Some(address) = variable(name).filter(|address| !address.starts_with("http://")) {
+    for name in ENDPOINTS {
+        if variable(name).is_some_and(|address| !address.starts_with("http://")) {
             return Err(Error::usage(format!(
-                "{name}={address}: expected an address such as http://localhost:4318; spans are sent without TLS, so use a \
+                "{name}: expected an address such as http://localhost:4318; spans are sent without TLS, so use a \
                  collector on this machine or in the same network"
             )));
         }
@@ -185,7 +189,11 @@ fn processor(protocol: OtlpProtocol, stats: Arc<Stats>) -> Result<Bounded, Error
             std::future::pending::<()>().await;
         });
     };
-    let failed = |why: String| Error::run(format!("cannot send spans: {why}"));
+    let failed = |why: String| {
+        let addresses = ENDPOINTS.iter().filter_map(|name| variable(name));
+        let why = addresses.fold(why, |why, address| why.replace(&address, HIDDEN));
+        Error::run(format!("cannot send spans: {why}"))
+    };
     let thread = thread::Builder::new().name("tollgate-traces".to_owned());
     thread.spawn(run).map_err(|error| failed(error.to_string()))?;
     result.recv().map_err(|error| failed(error.to_string()))?.map_err(failed)

@@ -51,6 +51,8 @@ pub struct Flag {
     pub args: Vec<String>,
     /// The variables that it stands for.
     pub from: Vec<&'static str>,
+    /// What is shown of the value, if it may have a secret in it.
+    pub shown: Option<String>,
 }
 
 /// The flags that stand for the variables of an environment.
@@ -119,7 +121,14 @@ impl Reader<'_> {
     fn flag<const N: usize>(&mut self, id: &'static str, value: Option<String>, from: [&'static str; N]) {
         let args = [format!("--{}", id.replace('_', "-"))].into_iter().chain(value).collect();
         let from = from.into_iter().filter(|name| self.get(name).is_some()).collect();
-        self.out.flags.push(Flag { id, args, from });
+        self.out.flags.push(Flag { id, args, from, shown: None });
+    }
+
+    /// Sets what is shown of the last flag's value, if that differs.
+    fn hide(&mut self, shown: &str) {
+        if let Some(flag) = self.out.flags.last_mut() {
+            flag.shown = Some(shown.to_owned()).filter(|shown| flag.args.last() != Some(shown));
+        }
     }
 
     /// Adds a flag with the value of a variable, if the variable is set.
@@ -207,7 +216,7 @@ impl Reader<'_> {
         if !is_xds && (named || Path::new(&path).is_dir()) {
             let from = parts.into_iter().filter(|name| self.get(name).is_some()).collect();
             let args = vec![path.to_string_lossy().into_owned()];
-            self.out.flags.push(Flag { id: "paths", args, from });
+            self.out.flags.push(Flag { id: "paths", args, from, shown: None });
         }
         // Both are always as if they were true.
         self.is("RUNTIME_IGNOREDOTFILES")?;
@@ -242,6 +251,10 @@ impl Reader<'_> {
             // There, a size of 0 is the default.
             if self.get(name).is_some_and(|value| value != "0") {
                 self.same(id, name);
+                // They may be credentials.
+                if id == "xds_headers" {
+                    self.hide(HIDDEN);
+                }
             }
         }
         let spread = self.get("XDS_CLIENT_BACKOFF_RANDOM_FACTOR");
@@ -282,12 +295,22 @@ impl Reader<'_> {
             return if kind == "SENTINEL" { Err(SENTINEL_URL.to_owned()) } else { Ok(()) };
         };
         let tls = self.is("REDIS_TLS")? == Some(true);
-        let url = Some(self.redis_url(&kind, &address, tls, socket.as_deref())?);
+        let auths = ["REDIS_AUTH", "REDIS_SENTINEL_AUTH"];
+        let auths =
+            auths.map(|name| if name == auths[0] || kind == "SENTINEL" { self.get(name) } else { None });
+        let url = |auths: [Option<&str>; 2]| redis_url(&kind, &address, tls, socket.as_deref(), auths);
+        let whole = url(auths.each_ref().map(|auth| auth.as_deref()))?;
+        // Nobody can tell which part of such an address is a password: it may contain any sign.
+        let shown = match address.contains(['@', '?', '%']) {
+            true => HIDDEN.to_owned(),
+            false => url(auths.each_ref().map(|auth| auth.as_ref().map(|_| HIDDEN)))?,
+        };
         let mut from = ["REDIS_URL", "REDIS_TYPE", "REDIS_SOCKET_TYPE", "REDIS_AUTH", "REDIS_TLS"];
         if kind == "SENTINEL" {
             from[2] = "REDIS_SENTINEL_AUTH";
         }
-        self.flag("redis", url, from);
+        self.flag("redis", Some(whole), from);
+        self.hide(&shown);
         self.same("redis_prefix", PREFIX);
         self.reasons();
         if tls {
@@ -303,31 +326,6 @@ impl Reader<'_> {
             ));
         }
         Ok(())
-    }
-
-    fn redis_url(
-        &self,
-        kind: &str,
-        address: &str,
-        tls: bool,
-        socket: Option<&str>,
-    ) -> Result<String, String> {
-        let auth = self.get("REDIS_AUTH");
-        if kind == "SENTINEL" {
-            let of_sentinels = self.get("REDIS_SENTINEL_AUTH");
-            return sentinel_url(address, auth.as_deref(), of_sentinels.as_deref(), tls);
-        }
-        let path = address.strip_prefix("unix://").filter(|path| !path.contains('?')).unwrap_or(address);
-        if socket.is_none_or(|kind| kind == "unix") && path.starts_with('/') {
-            return Ok(unix_url(path, auth.as_deref()));
-        }
-        // A list is one of a Cluster's nodes; a single node of a Cluster is written twice, to be a list.
-        let nodes: Vec<String> =
-            address.split(',').map(|node| node_url(node, auth.as_deref(), tls)).collect();
-        Ok(match (kind, &nodes[..]) {
-            ("CLUSTER", [node]) => format!("{node},{node}"),
-            _ => nodes.join(","),
-        })
     }
 
     fn redis_tls(&mut self) -> Result<(), String> {
@@ -434,6 +432,32 @@ impl Reader<'_> {
     }
 }
 
+/// Stands for a secret.
+pub const HIDDEN: &str = "***";
+
+/// Returns the address of a Redis server. `auths` are for the server and for its Sentinels.
+fn redis_url(
+    kind: &str,
+    address: &str,
+    tls: bool,
+    socket: Option<&str>,
+    [auth, of_sentinels]: [Option<&str>; 2],
+) -> Result<String, String> {
+    if kind == "SENTINEL" {
+        return sentinel_url(address, auth, of_sentinels, tls);
+    }
+    let path = address.strip_prefix("unix://").filter(|path| !path.contains('?')).unwrap_or(address);
+    if socket.is_none_or(|kind| kind == "unix") && path.starts_with('/') {
+        return Ok(unix_url(path, auth));
+    }
+    // A list is one of a Cluster's nodes; a single node of a Cluster is written twice, to be a list.
+    let nodes: Vec<String> = address.split(',').map(|node| node_url(node, auth, tls)).collect();
+    Ok(match (kind, &nodes[..]) {
+        ("CLUSTER", [node]) => format!("{node},{node}"),
+        _ => nodes.join(","),
+    })
+}
+
 /// Returns the address of a Unix socket.
 fn unix_url(path: &str, auth: Option<&str>) -> String {
     let Some(auth) = auth else { return format!("unix://{path}") };
@@ -481,30 +505,10 @@ fn sentinel_url(
 /// Encodes a part of an address.
 fn encoded(text: &str) -> String {
     let one = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'*' => {
+            char::from(byte).to_string()
+        }
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(one).collect()
-}
-
-/// Returns an address without its password.
-pub fn without_password(url: &str) -> String {
-    let one = |url: &str| match url.split_once("://") {
-        Some((scheme, path)) if scheme.contains("unix") => match path.split_once("pass=") {
-            Some((before, _)) => format!("{scheme}://{before}pass=***"),
-            None => url.to_owned(),
-        },
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((user, host)) => {
-                let user = user.split_once(':').map_or(user, |(user, _)| user);
-                format!("{scheme}://{user}:***@{host}")
-            }
-            None => url.to_owned(),
-        },
-        None => url.to_owned(),
-    };
-    match url.split_once("?auth=") {
-        Some((before, _)) => format!("{}?auth=***", without_password(before)),
-        None => url.split(',').map(one).collect::<Vec<_>>().join(","),
-    }
 }

@@ -135,7 +135,7 @@ fn sentinel_variables_lead_to_each_master() {
         ("CACHE_KEY_PREFIX", "shop"),
     ];
     let explained = run("--explain-env", &variables);
-    let shown = format!("--redis=redis-sentinel://default:***@{}/mymaster?auth=***", hosts.join(","));
+    let shown = format!("--redis=redis-sentinel://:***@{}/mymaster?auth=:***", hosts.join(","));
     assert!(
         explained.stdout.replace("--redis '", "--redis=").replace('\'', "").contains(&shown),
         "{explained:?}"

@@ -370,6 +370,14 @@ mod spans {
             run("--otlp --check", &[(name, value)]).fails(2, &[name, part]);
         };
         fails("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318", "without TLS");
+        // An address may have a password in it.
+        for (address, code) in [("https://u:zq@collector:4318", 2), ("http://u:zq@[collector", 1)] {
+            for protocol in ["http", "grpc"] {
+                let args = format!("--otlp --otlp-protocol {protocol}");
+                let ended = run(&args, &[("OTEL_EXPORTER_OTLP_ENDPOINT", address)]);
+                assert!(ended.code == code && !format!("{ended:?}").contains("zq"), "{ended:?}");
+            }
+        }
         fails("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "http/protobuf or grpc");
         fails("OTEL_TRACES_SAMPLER", "jaeger_remote", "parentbased_traceidratio");
         run("--otlp --otlp-sample 1.5", &[]).fails(2, &["from 0 to 1"]);
