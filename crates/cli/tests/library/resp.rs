@@ -524,6 +524,12 @@ fn threads_share_a_quota_that_comes_and_goes() {
 /// SHA-256 of `secret`.
 const HASHED: &str = "#2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
+/// A change has effect at the second reading.
+fn read_twice(users: &Users) {
+    users.reload_if_changed();
+    users.reload_if_changed();
+}
+
 #[test]
 fn users_need_their_password_and_send_what_they_may() {
     let folder = tempfile::tempdir().unwrap();
@@ -563,21 +569,20 @@ fn users_need_their_password_and_send_what_they_may() {
         let answer = client.say(line);
         assert!(answer.starts_with(expected), "{line}: {answer}");
     }
-    let users = face.shared.users.as_ref().unwrap();
+    let change = |text: &str| {
+        write(&format!("{text}\n"));
+        read_twice(face.shared.users.as_ref().unwrap());
+    };
     // A file that cannot be used has no effect.
-    write("user all on >one +@everything");
-    users.reload_if_changed();
+    change("user all on >one +@everything");
     assert_eq!(client.say("PING"), "+PONG|");
     // Fewer permissions have effect at once, and another password ends the permission.
-    write("user all on >one >two +gcra ~*");
-    users.reload_if_changed();
+    change("user all on >one >two +gcra ~*");
     assert!(client.say("CL.THROTTLE a 1 1 1").starts_with("-NOPERM"));
     // A password beside the present one ends nothing.
-    write("user all on >zero >one >two +gcra ~*");
-    users.reload_if_changed();
+    change("user all on >zero >one >two +gcra ~*");
     assert!(client.say("GCRA a 1 1 1").starts_with("*5|"));
-    write("user all on >three +@all ~*\nuser default on nopass +gcra");
-    users.reload_if_changed();
+    change("user all on >three +@all ~*\nuser default on nopass +gcra");
     assert!(client.say("GCRA a 1 1 1").starts_with("-NOAUTH"));
     // The user `default` may need no password.
     let mut other = face.connect();
@@ -589,7 +594,7 @@ fn users_need_their_password_and_send_what_they_may() {
 fn strangers_may_send_little() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("users.acl");
-    fs::write(&path, "user a on >x +@all ~*").unwrap();
+    fs::write(&path, "user a on >x +@all ~*\n").unwrap();
     let face = face_with(8, Some(Users::load(&path).unwrap()));
     let ends = |bytes: &[u8]| !face.connect().send(bytes).1;
     assert!(ends(b"*11\r\n") && ends(b"*1\r\n$16384\r\n") && ends(&[b'x'; 20_000]));
@@ -598,14 +603,45 @@ fn strangers_may_send_little() {
     assert_eq!(face.shared.stats.resp_wrong_passwords.get(), 15);
 }
 
+/// Every part of a file, as a reader can see it while another program writes the file.
+#[test]
+fn files_of_users_that_are_half_written_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("users.acl");
+    let whole = "# users\nuser shop on >secret +@all ~*\nuser spät on >one >two +gcra\n";
+    fs::write(&path, whole).unwrap();
+    let face = face_with(8, Some(Users::load(&path).unwrap()));
+    let users = face.shared.users.as_ref().unwrap();
+    let mut client = face.connect();
+    assert_eq!(client.say("AUTH spät two"), "+OK|");
+    for cut in 0..whole.len() {
+        fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
+        users.reload_if_changed();
+        // A part with whole lines only is like a file without the other users. It differs at the next reading.
+        if cut == 0 || !whole.as_bytes()[..cut].ends_with(b"\n") {
+            users.reload_if_changed();
+        }
+        assert_eq!(client.say("PING"), "+PONG|", "{cut}");
+    }
+    assert_eq!(users.changes(), 0);
+    fs::remove_file(&path).unwrap();
+    read_twice(users);
+    fs::write(&path, whole).unwrap();
+    read_twice(users);
+    assert_eq!((client.say("PING"), face.say("AUTH shop secret")), ("+PONG|".to_owned(), "+OK|".to_owned()));
+    fs::write(&path, "user shop on >secret +@all ~*\n").unwrap();
+    read_twice(users);
+    assert!(client.say("PING").starts_with("-NOAUTH"), "the user is removed");
+}
+
 #[test]
 fn files_of_users_name_their_problems() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("users.acl");
     for (text, problem) in [
         ("", "there is no user"),
-        ("# nothing", "there is no user"),
-        ("\nusr a", "line 2: expected a line such as: user NAME on >PASSWORD +@all ~*"),
+        ("# nothing\n", "there is no user"),
+        ("\nusr a\n", "line 2: expected a line such as: user NAME on >PASSWORD +@all ~*"),
         ("user", "line 1: the user has no name"),
         ("user a on secret", "line 1: a word is none of on, off, nopass"),
         ("user a #12", "line 1: after # comes the SHA-256 of the password"),
@@ -615,6 +651,8 @@ fn files_of_users_name_their_problems() {
         ),
         ("user a ~sh*", "a word is none of"),
         ("user a on\nuser a off", "line 2: the user \"a\" is there twice"),
+        ("user a on >x\nuser b on >y", "line 2 has no end, so the file may be written in part"),
+        ("user a on >x\n# b", "line 2 has no end"),
     ] {
         fs::write(&path, text).unwrap();
         let error = Users::load(&path).unwrap_err().to_string();

@@ -290,7 +290,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let users = users.map(|text| {
             let path = folder.path().join("users.acl");
-            std::fs::write(&path, text).unwrap();
+            std::fs::write(&path, format!("{text}\n")).unwrap();
             Users::load(&path).unwrap()
         });
         let rules = Rules::builder()

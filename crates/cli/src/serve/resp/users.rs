@@ -167,6 +167,12 @@ fn parse(text: &str) -> Result<HashMap<Box<str>, Arc<User>>, String> {
             return Err(at(format!("the user {name:?} is there twice")));
         }
     }
+    if !text.is_empty() && !text.ends_with('\n') {
+        let last = text.lines().count();
+        return Err(format!(
+            "line {last} has no end, so the file may be written in part; write the rest, and a line feed at the end"
+        ));
+    }
     match users.is_empty() {
         true => Err("there is no user, so no client could send a command".to_owned()),
         false => Ok(users),
@@ -177,8 +183,8 @@ fn parse(text: &str) -> Result<HashMap<Box<str>, Arc<User>>, String> {
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
-    /// The text that was read last, or why it could not be read.
-    seen: Mutex<Result<String, String>>,
+    /// The text on which was decided last, and the one that was read last. Or why they could not be read.
+    seen: Mutex<[Result<String, String>; 2]>,
     in_force: RwLock<HashMap<Box<str>, Arc<User>>>,
     /// The number of changes. Ordering: Release after a change, and Acquire before a user is looked up again.
     changes: AtomicU64,
@@ -192,27 +198,44 @@ impl Users {
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = read(path).map_err(Error::run)?;
         let users = parse(&text).map_err(|why| Error::run(format!("{}: {why}", path.display())))?;
-        let (seen, in_force) = (Mutex::new(Ok(text)), RwLock::new(users));
+        let (seen, in_force) = (Mutex::new([Ok(text.clone()), Ok(text)]), RwLock::new(users));
         Ok(Self { path: path.to_owned(), seen, in_force, changes: AtomicU64::new(0) })
     }
 
-    /// Reads the file again, and puts its users in force if it changed and can be used.
+    /// Reads the file again, and puts its users in force if it changed and can be used. A file that is being written is another one at the
+    /// next reading, so a change has effect when it is read twice.
     pub fn reload_if_changed(&self) {
         // Locked before the file is read: an earlier reading must not replace a later one.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let [decided, last] = &mut *seen;
         let text = read(&self.path);
-        if *seen == text {
+        if *last != text {
+            *last = text;
+            return;
+        }
+        if *decided == text {
             return;
         }
         let path = self.path.display();
         let users = text.as_ref().map_err(Clone::clone);
         let users = users.and_then(|text| parse(text).map_err(|why| format!("{path}: {why}")));
-        *seen = text;
+        *decided = text;
         match users {
             Ok(users) => {
-                *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = users;
+                let mut in_force = self.in_force.write().unwrap_or_else(PoisonError::into_inner);
+                let removed = in_force.keys().filter(|name| !users.contains_key(*name)).cloned();
+                let removed = Vec::from_iter(removed);
+                *in_force = users;
+                drop(in_force);
                 self.changes.fetch_add(1, Release);
-                log::info(format_args!("the changed users of {path} are in force"));
+                match &removed[..] {
+                    [] => log::info(format_args!("the changed users of {path} are in force")),
+                    names => {
+                        log::warn(format_args!(
+                            "the changed users of {path} are in force, without {names:?}"
+                        ));
+                    }
+                }
             }
             Err(why) => log::warn(format_args!("{why}; the earlier users stay in force")),
         }

@@ -146,7 +146,7 @@ fn users_of_a_file_log_in_and_the_file_is_read_again() {
     let place = Place::new();
     place.write("users.acl", "user shop on >secret +@all ~rl\n");
     let users = place.path("users.acl").display().to_string();
-    let server = start(&place, &format!("--resp-users {users} --log info"));
+    let mut server = start(&place, &format!("--resp-users {users} --log info"));
     let address = server.address("resp");
     let ask = |credentials: &str| -> redis::RedisResult<Vec<redis::Value>> {
         let client = redis::Client::open(format!("redis://{credentials}{address}/?protocol=resp3"))?;
@@ -158,6 +158,12 @@ fn users_of_a_file_log_in_and_the_file_is_read_again() {
     }
     let mut open = Client::connect(&server);
     assert_eq!(open.say("AUTH shop secret", 1), "+OK|");
+    for (part, why) in [("user shop on >sec", "line 1 has no end"), ("", "there is no user")] {
+        place.write("users.acl", part);
+        let line = server.wait_for_line(why);
+        assert!(line.contains("users.acl") && line.contains("the earlier users stay in force"), "{line}");
+        assert_eq!(open.say("PING", 1), "+PONG|");
+    }
     place.write("users.acl", "user shop on >another +@all ~rl\n");
     assert!(eventually(|| ask("shop:another@").is_ok()), "{}", server.log());
     assert!(ask("shop:secret@").is_err());
