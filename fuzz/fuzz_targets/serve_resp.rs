@@ -32,7 +32,7 @@ fn told<'a>(parts: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
         Rules::builder().clock(clock.clone()).load([config]).unwrap_or_else(|error| panic!("{error}"));
     let shared = RespFace {
         answerer: Arc::new(Answerer::new(Arc::new(rules), Settings::default())),
-        quotas: Quotas::new(clock, 4, Capacity::memory(64 << 10)),
+        quotas: Quotas::new(clock, 4, Capacity::memory(64 << 10)).into(),
         users: None,
         limits: Limits { args: 20, bytes: 2_000 },
         deadline: Duration::from_secs(1),

@@ -292,11 +292,18 @@ impl Service {
         if let Some(admin) = admin {
             read_again.extend(admin.start(&rules, context.clone(), &mut described).await?);
         }
-        read_again.extend(
-            resp::listen::start(args, tls.as_ref(), &answerer, context.clone(), &mut described).await?,
+        let quotas = resp::listen::quotas(&args.resp, state.as_ref())?;
+        let face = resp::listen::start(
+            args,
+            tls.as_ref(),
+            quotas.clone(),
+            &answerer,
+            context.clone(),
+            &mut described,
         );
+        read_again.extend(face.await?);
         let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
-        let state = state.map(|state| state.keep(&rules, &stats)).transpose()?;
+        let state = state.map(|state| state.keep(&rules, quotas, &stats)).transpose()?;
         let service =
             Self { rules, stats, tls, read_again, health, note, traces, watcher, xds, state, phase, ended };
         service.answer_gateways(args, &answerer, grpc, http, context)?;

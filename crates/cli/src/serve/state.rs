@@ -5,12 +5,14 @@
 //! serve   every minute, on a thread that gives way:  FILE.new, synced ──► FILE
 //! end     after the last answer, once more
 //! ```
+//! FILE.resp, with the limits that Redis clients send, is read and written in the same way.
+//!
 //! A crash leaves the file of the last write, because a new file takes its place in one step. A file that cannot be written
 //! stops no answer: the log has the reason, and the next write tries again.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, BufReader, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -22,6 +24,7 @@ use rustix::io::Errno;
 use tollgate::Clock as _;
 use tollgate::rules::{RestoreReport, Rules, RulesSnapshot};
 
+use super::resp::quotas::Quotas;
 use super::stats::{StateCounts, Stats, now};
 use super::{log, process};
 use crate::args::state::ServeState;
@@ -30,6 +33,9 @@ use crate::human;
 
 /// The bytes that a write hands to the system at a time.
 const BUFFER: usize = 1 << 16;
+
+/// What the name of the file has at its end that has the limits of Redis clients.
+const QUOTAS: &str = ".resp";
 
 /// A file that this process alone uses.
 pub struct StateFile {
@@ -49,6 +55,7 @@ pub struct StateWriter {
 struct Run {
     file: StateFile,
     rules: Arc<Rules>,
+    quotas: Option<Arc<Quotas>>,
     counts: Arc<StateCounts>,
 }
 
@@ -115,42 +122,53 @@ impl StateFile {
                 log::info(format_args!("no state in {path} yet"));
                 return Ok(None);
             }
-            Err(error) => {
-                return Err(Error::run(format!(
-                    "cannot read the state {path}: {}; let this process read it, or move it away to start without usage",
-                    plain(&error)
-                )));
-            }
+            Err(error) => return Err(unreadable(&self.path, &error)),
         };
-        let why = match RulesSnapshot::read(bytes) {
-            Ok(snapshot) => return Ok(Some(snapshot)),
+        match RulesSnapshot::read(bytes) {
+            Ok(snapshot) => Ok(Some(snapshot)),
+            Err(why) => set_aside(&self.path, "limits", &why.to_string()).map(|()| None),
+        }
+    }
+
+    /// Takes over the limits that Redis clients send. A file that cannot be used is kept under another name.
+    ///
+    /// # Errors
+    /// As [`StateFile::read`].
+    pub fn read_quotas(&self, quotas: &mut Quotas) -> Result<(), Error> {
+        let path = beside(&self.path, QUOTAS);
+        let mut from = match File::open(&path) {
+            Ok(file) => BufReader::with_capacity(BUFFER, file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        let why = match quotas.restore(&mut from) {
+            Ok(count) => {
+                let limits = human::counted(count as u64, "limit");
+                let path = path.display();
+                log::info(format_args!("took over the usage of {limits} of Redis clients from {path}"));
+                return Ok(());
+            }
             Err(why) => why,
         };
-        let aside = beside(&self.path, ".unusable");
-        let kept = aside.display();
-        fs::rename(&self.path, &aside).map_err(|error| {
-            Error::run(format!(
-                "{path} cannot be used: {why}; and it cannot be renamed to {kept}: {}; move it away to start without usage",
-                plain(&error)
-            ))
-        })?;
-        log::warn(format_args!(
-            "all limits start without usage, because {path} cannot be used: {why}; the file is now {kept}"
-        ));
-        Ok(None)
+        set_aside(&path, "limits of Redis clients", &why)
     }
 
     /// Starts the thread that writes the state of the rules.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn keep(self, rules: &Arc<Rules>, stats: &Stats) -> Result<StateWriter, Error> {
+    pub fn keep(
+        self,
+        rules: &Arc<Rules>,
+        quotas: Option<Arc<Quotas>>,
+        stats: &Stats,
+    ) -> Result<StateWriter, Error> {
         let counts = Arc::new(StateCounts::default());
         counts.written_at.set(now());
         // Set only here.
         let _ = stats.state.set(Arc::clone(&counts));
         let every = if self.every.is_zero() { Duration::MAX } else { self.every };
-        let run = Arc::new(Run { file: self, rules: Arc::clone(rules), counts });
+        let run = Arc::new(Run { file: self, rules: Arc::clone(rules), quotas, counts });
         let (stop, stopped) = mpsc::channel();
         let mut is_noted = run.note();
         let writing = Arc::clone(&run);
@@ -163,35 +181,60 @@ impl StateFile {
         })?;
         Ok(StateWriter { run, stop, thread })
     }
-
-    /// Writes the state beside the file, and puts it in its place. Returns its length.
-    fn write(&self, rules: &Rules) -> io::Result<u64> {
-        let new = beside(&self.path, ".new");
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let written = write_to(&new, rules).and_then(|length| {
-            fs::rename(&new, &self.path)?;
-            // The new name is safe only after this.
-            File::open(folder(&self.path))?.sync_all()?;
-            Ok(length)
-        });
-        if written.is_err() {
-            let _ = fs::remove_file(&new);
-        }
-        written
-    }
 }
 
-fn write_to(path: &Path, rules: &Rules) -> io::Result<u64> {
+/// Writes a file beside its path, and puts it in its place. Returns its length.
+fn replace(path: &Path, put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<u64> {
+    let new = beside(path, ".new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written = write_to(&new, put).and_then(|length| {
+        fs::rename(&new, path)?;
+        // The new name is safe only after this.
+        File::open(folder(path))?.sync_all()?;
+        Ok(length)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+fn write_to(path: &Path, put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<u64> {
     let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
     let mut to = BufWriter::with_capacity(BUFFER, file);
-    rules.snapshot(&mut to)?;
+    put(&mut to)?;
     to.flush()?;
     let file = to.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
     file.metadata().map(|written| written.len())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    Error::run(format!(
+        "cannot read the state {}: {}; let this process read it, or move it away to start without usage",
+        path.display(),
+        plain(error)
+    ))
+}
+
+/// Keeps a file that cannot be used under another name, and writes that to the log.
+fn set_aside(path: &Path, what: &str, why: &str) -> Result<(), Error> {
+    let aside = beside(path, ".unusable");
+    let renamed = fs::rename(path, &aside);
+    let (path, kept) = (path.display(), aside.display());
+    renamed.map_err(|error| {
+        Error::run(format!(
+            "{path} cannot be used: {why}; and it cannot be renamed to {kept}: {}; move it away to start without usage",
+            plain(&error)
+        ))
+    })?;
+    log::warn(format_args!(
+        "all {what} start without usage, because {path} cannot be used: {why}; the file is now {kept}"
+    ));
+    Ok(())
 }
 
 fn folder(path: &Path) -> &Path {
@@ -237,9 +280,17 @@ impl Run {
         true
     }
 
+    /// Writes the files. Returns their length.
+    fn write_files(&self) -> io::Result<u64> {
+        let path = &self.file.path;
+        let rules = replace(path, |to| self.rules.snapshot(to))?;
+        let quotas = self.quotas.as_ref().map(|quotas| replace(&beside(path, QUOTAS), |to| quotas.save(to)));
+        Ok(rules + quotas.transpose()?.unwrap_or_default())
+    }
+
     fn write(&self) {
-        let Self { file, rules, counts } = self;
-        match file.write(rules) {
+        let Self { file, counts, .. } = self;
+        match self.write_files() {
             Ok(length) => {
                 counts.writes.add();
                 counts.bytes.set(length);

@@ -10,7 +10,7 @@ use tollgate::{Capacity, ManualClock, Timestamp};
 use tollgate_cli::serve::answer::{Answerer, Settings};
 use tollgate_cli::serve::resp::Limits;
 use tollgate_cli::serve::resp::answer::{RespFace, Session, Step, TURN};
-use tollgate_cli::serve::resp::quotas::Quotas;
+use tollgate_cli::serve::resp::quotas::{ClientQuota, Quotas};
 use tollgate_cli::serve::resp::users::Users;
 
 use crate::alike::{START, Seen, cases};
@@ -51,7 +51,7 @@ impl Face {
     ) -> Self {
         let shared = RespFace {
             answerer: Arc::new(Answerer::new(Arc::new(rules), settings)),
-            quotas: Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)),
+            quotas: Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)).into(),
             users,
             limits: Limits { args: 100, bytes: 2 << 20 },
             deadline: Duration::from_secs(60),
@@ -479,6 +479,45 @@ fn looks_and_denials_keep_no_quota_busy() {
     face.clock.advance(Duration::from_secs(2));
     assert!(client.say("CL.THROTTLE a 0 1 32").starts_with("*5|:0|"));
     assert_eq!(client.say("CL.THROTTLE a 0 1 40"), "*5|:1|:1|:0|:9|:9|", "this one owes, and is kept");
+}
+
+/// What another process takes over, at another time.
+#[test]
+fn usage_of_quotas_is_taken_over() {
+    let face = face();
+    let mut client = face.connect();
+    for line in ["CL.THROTTLE a 9 10 1000 6", "GCRA b 0 1 10", "CL.THROTTLE c 0 1 1000 0"] {
+        assert!(client.say(line).starts_with("*5|:0|"), "{line}");
+    }
+    let mut bytes = Vec::new();
+    face.shared.quotas.save(&mut bytes).unwrap();
+    // Seconds that the clock of the next process is ahead, the quotas taken over, and the units that are left then. A clock that is behind frees
+    // nothing, and prolongs nothing.
+    for (now, count, left) in [(0, 2, 4), (20, 1, 4), (250, 1, 6), (1_011, 0, 10), (-500, 2, 4)] {
+        let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000_u64.saturating_add_signed(now)));
+        let mut quotas = Quotas::new(clock.clone(), 1, Capacity::memory(64 << 10));
+        assert_eq!(quotas.restore(&mut &bytes[..]), Ok(count), "{now}");
+        assert_eq!(quotas.len(), count);
+        let quota = ClientQuota { burst: 10, count: 10, period_ns: 1_000_000_000_000 };
+        let look = |units| quotas.check(quota, b"a", units).map(|decision| decision.remaining());
+        assert_eq!(look(0).ok(), Some(left), "{now}");
+        let other = ClientQuota { burst: 1, ..quota };
+        assert_eq!(quotas.check(other, b"a", 1).is_ok(), count == 0, "{now}");
+        clock.advance(Duration::from_secs(1_020));
+        assert!(quotas.check(other, b"a", 1).is_ok(), "{now}: it is idle again");
+        assert_eq!(quotas.len(), 1);
+    }
+    // Every byte counts, and no bytes change anything or take much memory.
+    let mut quotas = Quotas::new(face.clock.clone(), 1, Capacity::memory(64 << 10));
+    for at in 0..bytes.len() {
+        bytes[at] ^= 0x80;
+        assert!(
+            quotas.restore(&mut &bytes[..]).is_err() && quotas.restore(&mut &bytes[..at]).is_err(),
+            "{at}"
+        );
+        bytes[at] ^= 0x80;
+    }
+    assert_eq!((quotas.len(), quotas.restore(&mut &bytes[..])), (0, Ok(2)));
 }
 
 #[test]

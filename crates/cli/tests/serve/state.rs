@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::client::{self, Grpc, LIMIT, Load, asking, block_on, get, http, put, wait_for_stat};
+use crate::resp::Client;
 use crate::server::{FREE, Place, Server, run};
 
 const TEN: &str = "
@@ -376,6 +377,80 @@ fn ten_thousand_rules_survive_within_seconds() {
     let restored = second.resident_bytes();
     assert!(restored < used + (64 << 20), "{used} bytes before, {restored} bytes after");
     second.stop();
+}
+
+/// Asks for units of a key as a Redis client, and returns how many were admitted.
+fn throttled(server: &Server, quota: &str, times: usize) -> usize {
+    let mut client = Client::connect(server);
+    (0..times).filter(|_| client.say(&format!("CL.THROTTLE alice {quota}"), 6).starts_with("*5|:0|")).count()
+}
+
+/// Two limits that Redis clients send, in three processes.
+#[test]
+fn limits_of_redis_clients_survive() {
+    const SECOND: &str = "0 100 1";
+    let place = ten();
+    let first = start(&place, "--resp 0 --state-every 50ms");
+    assert_eq!((throttled(&first, "9 10 86400", 4), throttled(&first, "4 5 3600", 9)), (4, 5));
+    assert_eq!(throttled(&first, SECOND, 1), 1);
+    first.stop();
+    assert_eq!(mode(&place.path("state.resp")), 0o600);
+    let mut second = start(&place, "--resp 0 --state-every 0");
+    second.wait_for_line("took over the usage of 2 limits of Redis clients from");
+    assert_eq!((throttled(&second, "9 10 86400", 2), throttled(&second, "4 5 3600", 3)), (2, 0));
+    second.stop();
+    // Without the face, the file stays as it is.
+    let good = fs::read(place.path("state.resp")).unwrap();
+    let without = start(&place, "");
+    assert_eq!(admitted(&without, "alice", 1), 1);
+    without.stop();
+    assert_eq!(fs::read(place.path("state.resp")).unwrap(), good);
+    // A new place is refused until one of those that were taken over is idle.
+    let third = start(&place, "--resp 0 --resp-quotas 1");
+    assert_eq!((throttled(&third, "9 10 86400", 9), throttled(&third, "4 5 3600", 3)), (4, 0));
+    assert!(Client::connect(&third).say("CL.THROTTLE alice 1 1 60", 1).starts_with("-ERR 1 other quotas"));
+    third.stop();
+}
+
+#[test]
+fn unusable_limits_of_redis_clients_are_kept_aside_and_rules_survive() {
+    let place = ten();
+    let first = start(&place, "--resp 0");
+    assert_eq!((admitted(&first, "alice", 9), throttled(&first, "9 10 86400", 10)), (9, 10));
+    first.stop();
+    let good = fs::read(place.path("state.resp")).unwrap();
+    let rules = fs::read(place.path("state")).unwrap();
+    // An older process has no such file.
+    fs::remove_file(place.path("state.resp")).unwrap();
+    let older = start(&place, "--resp 0");
+    assert_eq!((admitted(&older, "alice", 0), throttled(&older, "9 10 86400", 11)), (0, 10));
+    older.stop();
+    let changed = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let cases = [
+        (changed(0), "", "no file of limits of Redis clients"),
+        (changed(14), "", "of a later version"),
+        (changed(16), "", "damaged or cut off"),
+        (changed(60), "", "damaged or cut off"),
+        (changed(good.len() - 60), "", "damaged or cut off"),
+        (good[..good.len() - 40].to_vec(), "", "damaged or cut off"),
+        (rules.clone(), "", "no file of limits of Redis clients"),
+        (Vec::new(), "", "damaged or cut off"),
+        (good.clone(), "--resp-quota-memory 2MiB", "it needs the earlier --resp-quota-memory"),
+    ];
+    for (bytes, flag, why) in cases {
+        place.write("state.resp", &bytes);
+        place.write("state", &rules);
+        let mut server = start(&place, &format!("--resp 0 {flag}"));
+        let line = server.wait_for_line("all limits of Redis clients start without usage");
+        assert!(line.contains(why) && line.contains("state.resp.unusable"), "{line}");
+        assert_eq!(fs::read(place.path("state.resp.unusable")).unwrap(), bytes);
+        assert_eq!((admitted(&server, "alice", 3), throttled(&server, "9 10 86400", 11)), (1, 10), "{why}");
+        server.stop();
+    }
 }
 
 #[test]

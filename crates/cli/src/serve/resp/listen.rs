@@ -37,6 +37,7 @@ use crate::serve::connections::{
 use crate::serve::listen::{Io, Listener};
 use crate::serve::log;
 use crate::serve::process::ReadAgain;
+use crate::serve::state::StateFile;
 use crate::serve::stats::Stats;
 use crate::serve::tls::Tls;
 
@@ -56,6 +57,21 @@ const LONG: usize = 4_096;
 /// The most texts of a command.
 const MOST_ARGS: usize = 1_024;
 
+/// Returns the limits that clients send, with the usage of the last process. `None` if the face is off.
+///
+/// # Errors
+/// If the file of the last process cannot be read, or not be kept aside.
+pub fn quotas(args: &ServeResp, state: Option<&StateFile>) -> Result<Option<Arc<Quotas>>, Error> {
+    if args.resp.addr().is_none() {
+        return Ok(None);
+    }
+    let mut quotas = Quotas::new(QuantaClock::default(), args.resp_quotas, args.resp_quota_memory);
+    if let Some(state) = state {
+        state.read_quotas(&mut quotas)?;
+    }
+    Ok(Some(Arc::new(quotas)))
+}
+
 /// Starts the face, if the flags ask for it. Adds what the log says of it. Returns what reads the users again, if there is a file of
 /// them.
 ///
@@ -64,11 +80,12 @@ const MOST_ARGS: usize = 1_024;
 pub async fn start(
     args: &ServeArgs,
     tls: Option<&Arc<Tls>>,
+    quotas: Option<Arc<Quotas>>,
     answerer: &Arc<Answerer>,
     context: FaceContext,
     described: &mut Vec<String>,
 ) -> Result<Option<ReadAgain>, Error> {
-    let Some(addr) = args.resp.resp.addr() else { return Ok(None) };
+    let Some((addr, quotas)) = args.resp.resp.addr().zip(quotas) else { return Ok(None) };
     let users = users(&args.resp)?;
     let tls = tls.filter(|_| !args.resp.resp_plain).cloned();
     let listener = Listener::tcp("resp", addr).await?;
@@ -77,7 +94,7 @@ pub async fn start(
     let has_users = users.is_some();
     let shared = Arc::new(RespFace {
         answerer: Arc::clone(answerer),
-        quotas: Quotas::new(QuantaClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory),
+        quotas,
         users,
         limits: Limits { args: MOST_ARGS, bytes: args.bounds.max_message },
         deadline: args.bounds.deadline,
@@ -298,7 +315,7 @@ mod tests {
             .load([tollgate::rules::Config::from_yaml("r", RULES).unwrap()]);
         let shared = RespFace {
             answerer: Arc::new(Answerer::new(Arc::new(rules.unwrap()), Settings::default())),
-            quotas: Quotas::new(clock, 8, Capacity::memory(1 << 12)),
+            quotas: Quotas::new(clock, 8, Capacity::memory(1 << 12)).into(),
             users,
             limits: Limits { args: 100, bytes: 1 << 20 },
             deadline: SECOND,

@@ -8,7 +8,8 @@
 //! | `peer` | what is known about a client |
 //! | `connect` | the commands about the connection itself, which client libraries send |
 //! | `commands` | the list of commands |
-//! | `quotas`, `users` | the limits that clients send; users, and the commands that they may send |
+//! | `quotas`, `saved` | the limits that clients send, and the file that keeps their usage |
+//! | `users` | users, and the commands that they may send |
 //! | `write` | answers to bytes, in both versions of the protocol |
 //!
 //! # Work and memory of a client
@@ -23,6 +24,7 @@ pub mod listen;
 mod peer;
 pub mod quotas;
 mod read;
+mod saved;
 pub mod users;
 mod write;
 

@@ -28,7 +28,7 @@ pub struct RespFace<C = QuantaClock> {
     /// Answers by the rules of the file.
     pub answerer: Arc<Answerer<C>>,
     /// Answers by the quotas that clients send.
-    pub quotas: Quotas<C>,
+    pub quotas: Arc<Quotas<C>>,
     /// The users, and what they may send. `None`: everyone may send everything.
     pub users: Option<Users>,
     /// The bounds of a command.

@@ -8,17 +8,23 @@
 //! ```
 //! So a store is dropped only when each of its keys has its full burst again, and nothing is forgotten.
 //!
+//! Quotas that were taken over from the last process stay until they are idle, also if they are more than the most.
+//!
 //! A check holds the lock for reading, and a change holds it for writing. All times are read under the lock. Therefore no check can
 //! charge a store that was dropped.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Read, Write};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use tollgate::{Capacity, Clock, Compact, Decision, Gcra, QuantaClock, Quota, QuotaError, RateLimiter};
+
+use super::saved::{self, SavedQuota};
 
 /// How much later than noted a quota may have been charged. A check that comes sooner after a note does not write one, so threads rarely
 /// write to the same place.
@@ -64,12 +70,14 @@ pub struct Quotas<C = QuantaClock> {
     most: usize,
     /// The memory of one store.
     memory: Capacity,
+    /// The secret seeds of the hashes of keys.
+    seeds: [u64; 4],
     table: RwLock<Table<C>>,
 }
 
 #[derive(Debug)]
 struct Table<C> {
-    in_force: HashMap<ClientQuota, ActiveQuota<C>, ahash::RandomState>,
+    in_force: HashMap<ClientQuota, Arc<ActiveQuota<C>>, ahash::RandomState>,
     /// Until this time, no quota becomes idle.
     busy_until_ns: u64,
 }
@@ -88,7 +96,9 @@ impl<C: Clock + Clone> Quotas<C> {
     /// Creates an empty table for at most `most` quotas, each with a store of this size.
     pub fn new(clock: C, most: usize, memory: Capacity) -> Self {
         let table = Table { in_force: HashMap::default(), busy_until_ns: 0 };
-        Self { clock, most, memory, table: RwLock::new(table) }
+        let secret = RandomState::new();
+        let seeds = [0, 1, 2, 3].map(|number: u64| secret.hash_one(number));
+        Self { clock, most, memory, seeds, table: RwLock::new(table) }
     }
 
     /// Returns how many quotas are in force.
@@ -117,15 +127,68 @@ impl<C: Clock + Clone> Quotas<C> {
         }
         // This takes memory, so no other check waits for it.
         let quota = self.create(asked).map_err(Refused::Quota)?;
+        // Dropped after the lock.
+        let (quota, mut gone) = (Arc::new(quota), Vec::new());
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        if table.in_force.len() >= self.most && !table.in_force.contains_key(&asked) {
+        while table.in_force.len() >= self.most && !table.in_force.contains_key(&asked) {
             let Some(idle) = table.longest_idle(now.as_nanos()) else {
                 return Err(Refused::Full(self.most));
             };
-            table.in_force.remove(&idle);
+            gone.push(table.in_force.remove(&idle));
         }
-        Ok(table.in_force.entry(asked).or_insert(quota).check(now, key, cost))
+        Ok(table.in_force.entry(asked).or_insert_with(|| Arc::clone(&quota)).check(now, key, cost))
+    }
+
+    /// Writes the quotas that have keys without a full burst, for [`Quotas::restore`]. No check waits for `to`.
+    ///
+    /// # Errors
+    /// If `to` returns an error.
+    ///
+    /// # Complexity
+    /// O(memory of all stores). It holds the usage of one store at a time.
+    pub fn save(&self, to: &mut impl Write) -> io::Result<()> {
+        saved::begin(to, self.seeds)?;
+        let in_force = Vec::from_iter(self.read().in_force.keys().copied());
+        for asked in in_force {
+            let found = self.read().in_force.get(&asked).cloned();
+            // One that was dropped meanwhile was idle.
+            let Some(quota) = found.filter(|quota| quota.idle_at_ns() > self.clock.now().as_nanos()) else {
+                continue;
+            };
+            let ClientQuota { burst, count, period_ns } = asked;
+            let usage = quota.limiter.snapshot();
+            // Read after the usage, so that it is not too early.
+            let charged_ns = quota.charged_ns.load(Relaxed);
+            saved::put(to, &SavedQuota { burst, count, period_ns, charged_ns, usage })?;
+        }
+        saved::put(to, &())
+    }
+
+    /// Takes over the quotas that [`Quotas::save`] wrote, without the usage that time has paid since. Returns their number.
+    ///
+    /// # Errors
+    /// If the bytes cannot be used. Then nothing has changed.
+    pub fn restore(&mut self, from: &mut impl Read) -> Result<usize, String> {
+        let seeds = saved::read_begin(from)?;
+        let mut restored = Self { seeds, ..Self::new(self.clock.clone(), self.most, self.memory) };
+        let now_ns = self.clock.now().as_nanos();
+        let mut in_force = HashMap::default();
+        while let Some(SavedQuota { burst, count, period_ns, charged_ns, usage }) = saved::next(from)? {
+            let asked = ClientQuota { burst, count, period_ns };
+            let mut quota = restored.create(asked).map_err(|error| error.to_string())?;
+            let taken = quota.limiter.restore(&usage);
+            taken.map_err(|error| format!("{error}; it needs the earlier --resp-quota-memory"))?;
+            // If the clock is behind, all debts continue from now.
+            quota.charged_ns = charged_ns.min(now_ns).into();
+            if quota.idle_at_ns() > now_ns {
+                in_force.insert(asked, Arc::new(quota));
+            }
+        }
+        let count = in_force.len();
+        restored.table = RwLock::new(Table { in_force, busy_until_ns: 0 });
+        *self = restored;
+        Ok(count)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Table<C>> {
@@ -136,7 +199,7 @@ impl<C: Clock + Clone> Quotas<C> {
         let ClientQuota { burst, count, period_ns } = asked;
         let quota = Quota::try_new(count, Duration::from_nanos(period_ns))?.try_burst(burst)?;
         let builder = RateLimiter::builder(Gcra::new(quota)).clock(self.clock.clone());
-        let limiter = builder.capacity(self.memory).compact()?;
+        let limiter = builder.seeds(self.seeds).capacity(self.memory).compact()?;
         // A compact store may refill slower by 1/256.
         let refill = u128::from(burst) * u128::from(period_ns) / u128::from(count.max(1));
         let refill_ns = u64::try_from(refill + refill / 128).unwrap_or(u64::MAX).saturating_add(2 * SLACK_NS);

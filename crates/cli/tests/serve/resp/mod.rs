@@ -15,10 +15,10 @@ fn start(place: &Place, args: &str) -> Server {
 }
 
 /// A client that writes and reads bytes.
-struct Client(TcpStream);
+pub(crate) struct Client(TcpStream);
 
 impl Client {
-    fn connect(server: &Server) -> Self {
+    pub(crate) fn connect(server: &Server) -> Self {
         let stream = TcpStream::connect(server.address("resp")).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -43,7 +43,7 @@ impl Client {
     }
 
     /// Sends a line, and returns the answer of this number of lines.
-    fn say(&mut self, line: &str, lines: usize) -> String {
+    pub(crate) fn say(&mut self, line: &str, lines: usize) -> String {
         self.send(format!("{line}\r\n").as_bytes()).unwrap();
         self.lines(lines)
     }

@@ -1,0 +1,87 @@
+//! The file of quotas that clients send, which `--state` keeps beside the one of the rules.
+//!
+//! ```text
+//! magic 16 | the seeds | each quota with the usage of its keys | an empty record
+//! a record:  the length of its message u64 | SHA-256 of the message | the message
+//! ```
+
+use std::io::{self, Read, Write};
+
+use prost::Message;
+use ring::digest::{SHA256, digest};
+
+/// The last number is the version.
+const MAGIC: &[u8; 16] = b"tollgate resp 1\n";
+
+const DAMAGED: &str = "it is damaged or cut off: a checksum does not match";
+
+#[derive(Clone, PartialEq, Message)]
+struct SavedSeeds {
+    #[prost(fixed64, repeated, tag = "1")]
+    seeds: Vec<u64>,
+}
+
+/// A quota, when it was charged last, and the snapshot of its store.
+#[derive(Clone, PartialEq, Message)]
+pub struct SavedQuota {
+    #[prost(uint64, tag = "1")]
+    pub burst: u64,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+    #[prost(uint64, tag = "3")]
+    pub period_ns: u64,
+    #[prost(fixed64, tag = "4")]
+    pub charged_ns: u64,
+    #[prost(bytes = "vec", tag = "5")]
+    pub usage: Vec<u8>,
+}
+
+/// Writes what comes before the quotas.
+///
+/// # Errors
+/// If `to` returns an error.
+pub fn begin(to: &mut impl Write, seeds: [u64; 4]) -> io::Result<()> {
+    to.write_all(MAGIC)?;
+    put(to, &SavedSeeds { seeds: seeds.to_vec() })
+}
+
+/// Writes a record. An empty one, `()`, is the last.
+///
+/// # Errors
+/// If `to` returns an error.
+pub fn put(to: &mut impl Write, record: &impl Message) -> io::Result<()> {
+    let bytes = record.encode_to_vec();
+    to.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    to.write_all(digest(&SHA256, &bytes).as_ref())?;
+    to.write_all(&bytes)
+}
+
+/// Returns the seeds.
+///
+/// # Errors
+/// If the bytes are another file, or damaged.
+pub fn read_begin(from: &mut impl Read) -> Result<[u64; 4], String> {
+    let mut magic = [0; MAGIC.len()];
+    from.read_exact(&mut magic).map_err(|_| DAMAGED)?;
+    if magic != *MAGIC {
+        return Err("it is no file of limits of Redis clients, or one of a later version".to_owned());
+    }
+    let seeds = next::<SavedSeeds>(from)?.unwrap_or_default().seeds;
+    seeds.try_into().map_err(|_| DAMAGED.to_owned())
+}
+
+/// Returns the next record, or `None` at the end. Takes memory in proportion to the bytes that there are.
+///
+/// # Errors
+/// If the bytes are damaged.
+pub fn next<M: Message + Default>(from: &mut impl Read) -> Result<Option<M>, String> {
+    let (mut length, mut sum, mut bytes) = ([0; 8], [0; 32], Vec::new());
+    from.read_exact(&mut length).and_then(|()| from.read_exact(&mut sum)).map_err(|_| DAMAGED)?;
+    let length = u64::from_le_bytes(length);
+    from.take(length).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 != length || digest(&SHA256, &bytes).as_ref() != sum {
+        return Err(DAMAGED.to_owned());
+    }
+    let record = (!bytes.is_empty()).then(|| M::decode(&bytes[..]));
+    record.transpose().map_err(|error| error.to_string())
+}
