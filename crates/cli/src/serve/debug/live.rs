@@ -167,11 +167,14 @@ fn contains(text: &str, part: &str) -> bool {
         || text.as_bytes().windows(part.len()).any(|one| one.eq_ignore_ascii_case(part.as_bytes()))
 }
 
+/// Denials and requests, and then the place among all rules.
+type Rank = (u64, u64, Reverse<usize>);
+
 /// The rules to show.
 #[derive(Default)]
 struct Busiest {
-    /// The figures and the rules, by denials and requests, and then by the place among all rules.
-    shown: BTreeMap<(u64, u64, Reverse<usize>), ([u64; 6], Value)>,
+    /// The figures, and what the rules say.
+    shown: BTreeMap<Rank, ([u64; 6], Value)>,
     /// How many rules the filter found.
     found: usize,
 }
