@@ -5,8 +5,6 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 use std::time::Duration;
 
-use tollgate::Capacity;
-
 use crate::serve::duration;
 
 /// Where a face listens.
@@ -78,10 +76,20 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
 
 /// Parses a size in bytes: `4MiB`, `512KiB` or `65536`.
 pub fn size(text: &str) -> Result<usize, String> {
+    let wrong = || format!("{text:?} is no size; expected one such as 4MiB, 512KiB or 65536");
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit: u64 = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return Err(wrong()),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     // HTTP/2 and gRPC count in 32 bits.
-    match text.parse::<Capacity>().ok().and_then(|size| size.bytes()) {
-        Some(bytes @ 1..=0x7fff_ffff) => Ok(bytes),
-        _ => Err(format!("{text:?} is no size; expected one such as 4MiB, 512KiB or 65536")),
+    match bytes {
+        Some(bytes @ 1..=0x7fff_ffff) => usize::try_from(bytes).map_err(|_| wrong()),
+        _ => Err(wrong()),
     }
 }
 
