@@ -40,6 +40,6 @@ fn row(verb: &str, rule: &Value) -> Vec<String> {
         time("blocked_for_ns"),
         text("part", 20),
         result,
-        format!("{}:{}", text("file", 100), rule["line"]),
+        format!("{}:{}", text("file", 100), rule["line"].as_u64().unwrap_or(0)),
     ]
 }

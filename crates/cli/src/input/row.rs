@@ -224,6 +224,16 @@ impl<C> Columns<C> {
     }
 }
 
+/// Whether a character breaks a line, or reorders those around it: a text with it looks like another one.
+const fn is_mark(c: char) -> bool {
+    matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// [`printable`] for each line of a text, uncut.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(|line| printable(line.as_bytes(), usize::MAX)).collect::<Vec<_>>().join("\n")
+}
+
 /// Returns bytes as text for people: unprintable bytes are written `\xNN`, and a long text is cut.
 pub fn printable(bytes: &[u8], most: usize) -> String {
     let mut text = String::new();
@@ -231,7 +241,9 @@ pub fn printable(bytes: &[u8], most: usize) -> String {
         for c in chunk.valid().chars() {
             match c {
                 '\u{1f}' => text.push_str(" + "),
-                c if c.is_control() => text.extend(c.to_string().bytes().map(|b| format!("\\x{b:02x}"))),
+                c if c.is_control() || is_mark(c) => {
+                    text.extend(c.to_string().bytes().map(|b| format!("\\x{b:02x}")));
+                }
                 c => text.push(c),
             }
         }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::input::row::printable_lines;
 
 /// Prints a message to standard error, in lines that fit the terminal; if it is closed, the message is dropped.
 ///
@@ -25,14 +26,14 @@ pub fn say(text: &str) {
     let _ = anstream::stderr().lock().write_all(wrap::for_stderr(text).as_bytes());
 }
 
-/// Prints an error to standard error.
+/// Prints an error to standard error. It may have text from others, which must not control the terminal.
 pub fn say_error(error: impl fmt::Display) {
-    say(&format!("\x1b[1m\x1b[31merror:\x1b[0m {error}\n"));
+    say(&format!("\x1b[1m\x1b[31merror:\x1b[0m {}\n", printable_lines(&error.to_string())));
 }
 
 /// Prints a warning to standard error.
 pub fn say_warning(warning: impl fmt::Display) {
-    say(&format!("\x1b[1m\x1b[33mwarning:\x1b[0m {warning}\n"));
+    say(&format!("\x1b[1m\x1b[33mwarning:\x1b[0m {}\n", printable_lines(&warning.to_string())));
 }
 
 /// Prints text to standard error as it is; if it is closed, the text is dropped.
@@ -60,9 +61,11 @@ pub fn finish(
     written
 }
 
-/// Returns any value as indented JSON with a final line end.
+/// Returns any value as indented JSON with a final line end. A terminal shows it as it is: JSON itself escapes only the controls below a
+/// space.
 pub fn to_json(value: &Value) -> String {
-    format!("{value:#}\n")
+    let escaped = |text: String, c: char| text.replace(c, &format!("\\u{:04x}", u32::from(c)));
+    ('\u{7f}'..='\u{9f}').fold(format!("{value:#}\n"), escaped)
 }
 
 /// Merges the members of all these objects; a value that is not an object has none.

@@ -8,6 +8,7 @@ use super::files::RuleFiles;
 use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
 use crate::error::{Error, read_file};
 use crate::human;
+use crate::input::row::printable_lines;
 use crate::output::{print, print_lines, say, say_warning};
 
 /// Checks a file, and writes it to the server.
@@ -62,7 +63,7 @@ pub fn diff(args: &DiffArgs) -> Result<(), Error> {
     if let Some(warning) = change.warning() {
         say_warning(warning);
     }
-    print_lines(&format!("{about}\n{}\n", change.report))
+    print_lines(&format!("{about}\n{}\n", printable_lines(&change.report)))
 }
 
 /// Prints the text of a version, and to standard error what is known about it.

@@ -1,4 +1,5 @@
-//! Log lines, as text or as JSON, on standard error. No line contains values of requests.
+//! Log lines, as text or as JSON, on standard error. Only lines about acts of operators contain values of requests. All control
+//! characters are escaped.
 //!
 //! A thread of its own writes them. If the reader of standard error stops, lines are lost, but nothing waits.
 
@@ -13,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use clap::ValueEnum;
 use serde_json::json;
 
+use crate::input::row::printable_lines;
 use crate::output::say_unchanged;
 
 /// The severity of a line.
@@ -159,6 +161,7 @@ fn send(level: Level, message: &dyn fmt::Display) {
 
 fn line(format: LogFormat, level: Level, time: SystemTime, message: &str) -> String {
     let time = jiff::Timestamp::try_from(time).map_or_else(|_| "-".to_owned(), |time| format!("{time:.3}"));
+    let message = printable_lines(message);
     let level = match level {
         Level::Off | Level::Error => "ERROR",
         Level::Warn => "WARN",
@@ -212,6 +215,10 @@ mod tests {
         assert_eq!(
             line(LogFormat::Text, Level::Warn, time, "a\nb"),
             "1970-01-01T00:00:01.500Z WARN a\n    b\n"
+        );
+        assert_eq!(
+            line(LogFormat::Text, Level::Warn, time, "\u{1b}[2J\r\u{9b}1m"),
+            "1970-01-01T00:00:01.500Z WARN \\x1b[2J\\x0d\\xc2\\x9b1m\n"
         );
         assert_eq!(
             line(LogFormat::Json, Level::Info, time, "a \"b\""),

@@ -231,7 +231,8 @@ fn bad_requests_change_nothing() {
 fn log_names_every_key_of_an_act() {
     let place = place();
     let mut server = unix(&place, "");
-    let long = "y".repeat(1_000);
+    // Twenty thousand of these have four letters each in the log.
+    let long = format!("{}\n\0", "\u{7f}".repeat(20_000));
     let body = json!({ "domain": "rl", "descriptors": [[["once", long]], [["once", "x"]]], "why": "a test" });
     block_on(async {
         assert_eq!((once(&server).await, once(&server).await), (1, 2));
@@ -240,6 +241,7 @@ fn log_names_every_key_of_an_act() {
         assert_eq!(once(&server).await, 1);
     });
     let line = server.wait_for_line("operator uid");
+    let long = format!("{}\\x0a\\x00", "\\x7f".repeat(20_000));
     assert!(line.contains(&format!("reset rl once={long} once=x: rl|once done")), "{line}");
     server.stop();
 }
@@ -326,6 +328,29 @@ fn face_without_authentication_does_not_start() {
     let checked = run(&format!("{rules} --check --admin 127.0.0.1:0"), &[]);
     checked.fails(2, &["everyone who reaches this address"]);
     Server::start(&[&place.rules()], "--admin off").stop();
+}
+
+/// The service may be another program.
+#[test]
+fn answer_does_not_control_the_terminal() {
+    let place = place();
+    let listener = std::os::unix::net::UnixListener::bind(place.path("admin")).unwrap();
+    std::thread::spawn(move || {
+        for body in
+            ["{\"error\":\"\\u001b[2J\u{9b}1m\"}", "\u{1b}]0;x\u{7}", "{\"rules\":[{\"line\":\"\u{9b}\"}]}"]
+        {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4_096]);
+            let status = if body.contains("rules") { "200 OK" } else { "400 Bad" };
+            let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+            std::io::Write::write_all(&mut stream, (head + body).as_bytes()).unwrap();
+        }
+    });
+    let inspect = ["inspect", "rl", "once=x"];
+    ctl(&place, &inspect).fails(1, &["400: \\x1b[2J\\xc2\\x9b1m"]);
+    ctl(&place, &inspect).fails(1, &["400: \\x1b]0;x\\x07"]);
+    let done = ctl(&place, &[&inspect[..], &["--json"]].concat());
+    assert!(done.stdout.contains("\"\\u009b\""), "{done:?}");
 }
 
 /// A server with TLS, whose clients need certificates of an authority.

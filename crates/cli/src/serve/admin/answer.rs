@@ -129,7 +129,7 @@ pub async fn act<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8])
         what(*act),
         shown(domain),
         // In full: no key may hide behind a long one.
-        printable(keys.join(" ").as_bytes(), LONGEST),
+        printable(keys.join(" ").as_bytes(), usize::MAX),
         rule.as_ref().map_or(String::new(), |rule| format!(" (only {})", shown(rule))),
         reports.as_deref().map_or_else(|| "no such domain".to_owned(), results),
         why.as_deref().map_or("-".to_owned(), |why| printable(why.as_bytes(), LONGEST_WHY)),

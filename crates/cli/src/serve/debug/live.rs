@@ -17,7 +17,7 @@ use tollgate::telemetry::{DeniedKey, MeterCounts};
 
 use super::super::answer::NearView;
 use super::answer::{Debug, KEY, path};
-use crate::input::row::printable;
+use crate::input::row::{printable, printable_lines};
 use crate::rules::rule::limit_texts;
 
 /// The most rules that are shown. Those that denied most come first.
@@ -157,8 +157,7 @@ fn whole(state: &Debug, has_holds: bool) -> Value {
 
 /// Cuts an error, and keeps its lines.
 fn cut_lines(error: &str) -> String {
-    let cut: String = error.chars().take(ERROR).collect();
-    cut.lines().map(|line| printable(line.as_bytes(), ERROR)).collect::<Vec<_>>().join("\n")
+    printable_lines(&error.chars().take(ERROR).collect::<String>())
 }
 
 /// Whether a text contains a part, in letters of either case. Every text contains an empty part.

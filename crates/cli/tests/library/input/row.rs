@@ -31,6 +31,7 @@ fn empty_key_part_is_an_error() {
 #[test]
 fn unprintable_bytes_are_escaped() {
     assert_eq!(printable(b"caf\xc3\xa9 \xff\n", 50), "café \\xff\\x0a");
+    assert_eq!(printable("a\u{9b}\u{202e}".as_bytes(), 50), "a\\xc2\\x9b\\xe2\\x80\\xae");
     assert_eq!(printable(b"abcdef", 3), "abc…");
     assert_eq!(printable(b"abc", 3), "abc");
 }
