@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --release --locked -p tollgate-cli --features serve,otlp
-program=target/release/tollgate
+program=${CARGO_TARGET_DIR:-target}/release/tollgate
 rm -rf target/deb
 mkdir -p target/deb/man target/deb/completions
 "$program" man target/deb/man
