@@ -9,9 +9,8 @@ use http::{Request, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -20,6 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::args::ctl::KeyArgs;
 use crate::error::{Error, plain, read_file};
+use crate::serve::tls::{authorities, identity};
 
 /// How long the service may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -134,22 +134,8 @@ fn read(file: &Path) -> Result<Vec<u8>, Error> {
 
 /// Returns whom the client trusts, and its own certificate.
 fn config(key: &KeyArgs) -> Result<Arc<ClientConfig>, Error> {
-    let wrong = |file: &Path, why: &dyn std::fmt::Display| {
-        Error::usage(format!("{} cannot be used: {why}", file.display()))
-    };
-    let chain = |file: &Path| -> Result<Vec<CertificateDer<'static>>, Error> {
-        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(file)?).collect();
-        match read {
-            Ok(chain) if !chain.is_empty() => Ok(chain),
-            Ok(_) => Err(wrong(file, &"it has no certificate in PEM")),
-            Err(error) => Err(wrong(file, &error)),
-        }
-    };
     let ca = key.ca.as_deref().ok_or_else(|| Error::usage("https:// needs --ca, the authority to trust"))?;
-    let mut roots = RootCertStore::empty();
-    for authority in chain(ca)? {
-        roots.add(authority).map_err(|error| wrong(ca, &error))?;
-    }
+    let roots = authorities(ca, &read(ca)?).map_err(Error::usage)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -157,9 +143,9 @@ fn config(key: &KeyArgs) -> Result<Arc<ClientConfig>, Error> {
         .with_root_certificates(roots);
     let config = match (&key.cert, &key.key) {
         (Some(cert), Some(private)) => {
-            let own =
-                PrivateKeyDer::from_pem_slice(&read(private)?).map_err(|error| wrong(private, &error))?;
-            builder.with_client_auth_cert(chain(cert)?, own).map_err(|error| wrong(cert, &error))?
+            let (chain, own) = (read(cert)?, read(private)?);
+            identity((cert, &chain), (private, &own), |chain, own| builder.with_client_auth_cert(chain, own))
+                .map_err(Error::usage)?
         }
         _ => builder.with_no_client_auth(),
     };

@@ -45,7 +45,7 @@ mod run;
 mod secret;
 mod state;
 mod stats;
-mod tls;
+pub mod tls;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;
 pub mod variables;
