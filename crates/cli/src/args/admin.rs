@@ -8,13 +8,13 @@ use clap::Args;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Operators")]
 pub struct ServeAdmin {
-    /// Where operators inspect and change single keys, for tollgate ctl: unix:PATH, such as unix:/run/tollgate/admin, or an
-    /// address [default: off]
+    /// Where operators inspect and change single keys, for tollgate ctl: unix:PATH, such as unix:/run/tollgate/admin, an
+    /// address, or both with a comma between them [default: off]
     ///
     /// A socket lets in the user of this process and root. An address needs --admin-token-file or --admin-client-ca. Each
     /// change is logged with who, what and why.
-    #[arg(long, env = "TOLLGATE_ADMIN", value_name = "unix:PATH|ADDRESS")]
-    pub admin: Option<String>,
+    #[arg(long, env = "TOLLGATE_ADMIN", value_delimiter = ',', value_name = "unix:PATH|ADDRESS")]
+    pub admin: Vec<String>,
 
     /// Tokens of operators: lines of NAME:TOKEN, each token 16 bytes or longer; read at each request
     #[arg(long, env = "TOLLGATE_ADMIN_TOKEN_FILE", requires = "admin", value_name = "FILE")]

@@ -237,7 +237,7 @@ impl Face {
                 seldom.write(
                     Level::Warn,
                     format_args!(
-                        "{listener} has {} connections, the most that --max-connections allows",
+                        "{listener} has {} connections, the most that it takes (--max-connections; always 64 for --admin)",
                         bounds.connections
                     ),
                 );

@@ -289,7 +289,7 @@ impl Service {
         let Listeners { grpc, http, debug, metrics, mut described } =
             Listeners::open(args, &addresses, tls.is_some()).await?;
         let mut read_again = Vec::from_iter(tls.clone().map(|tls| tls.read_again(&stats)));
-        if let Some(admin) = admin {
+        for admin in admin {
             read_again.extend(admin.start(&rules, context.clone(), &mut described).await?);
         }
         let quotas = resp::listen::quotas(&args.resp, state.as_ref())?;

@@ -353,6 +353,57 @@ fn answer_does_not_control_the_terminal() {
     assert!(done.stdout.contains("\"\\u009b\""), "{done:?}");
 }
 
+/// Clients that are not admitted keep no place for long, and those of the socket are not theirs.
+#[test]
+#[ignore = "takes 16 s"]
+fn clients_without_a_token_do_not_keep_operators_out() {
+    let place = place();
+    place.write("tokens", TOKENS);
+    place.write("mine", format!("{ALICE}\n"));
+    let [tokens, mine, socket] =
+        ["tokens", "mine", "admin"].map(|name| place.path(name).display().to_string());
+    let admin = format!("--admin unix:{socket},127.0.0.1:0 --admin-token-file {tokens}");
+    let mut server = Server::start(&[&place.rules()], &admin);
+    // The line of the start names the socket first.
+    let started = server.log();
+    let (_, address) = started.split_once("admin on 127").expect(&started);
+    let address = format!("127{}", address.split([',', ';', ' ', '\n']).next().unwrap());
+    let at = format!("http://{address}");
+    let ask = |at: &str| {
+        let args = ["inspect", "rl", "once=x", "--token-file", &mine, "--at", at];
+        ended(program(&args).output().unwrap()).code
+    };
+    assert_eq!(ask(&at), 0);
+    block_on(async {
+        let mut held = Vec::new();
+        for number in 0..64 {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            let refused = b"POST /v1/inspect HTTP/1.1\r\nhost: x\r\n\r\n";
+            // HTTP/2 with SETTINGS, part of a head, a body that does not come, and nothing.
+            let begun: &[u8] = match number % 4 {
+                0 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+                1 => b"POST /v1/inspect HTTP/1.1\r\nhost:",
+                2 => refused,
+                _ => b"",
+            };
+            stream.write_all(begun).await.unwrap();
+            held.push(stream);
+        }
+        wait_for_stat(&server.address("debug"), "tollgate_service_connections", 64).await;
+        assert_eq!(ask(&at), 1, "all places are taken");
+        assert_eq!(ask(&format!("unix:{socket}")), 0, "the socket has places of its own");
+        let ends = async {
+            for mut stream in held {
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ends).await.expect("clients keep their places");
+    });
+    assert_eq!(ask(&at), 0);
+    server.wait_for_line("always 64 for --admin");
+    server.stop();
+}
+
 /// A server with TLS, whose clients need certificates of an authority.
 fn with_tls(place: &Place, authority: &Authority, args: &str) -> (Server, String) {
     let Pair { cert, key } = authority.server();

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate::rules::Rules;
 
@@ -19,6 +20,11 @@ use crate::serve::tls::{Files, Tls};
 
 /// The most connections and the most requests on each.
 const MOST: u32 = 64;
+
+/// The age of a connection and the time for its end. An operator needs one request. Without these bounds, clients that are not admitted
+/// could keep all places.
+const AGE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Only its owner may connect to the socket, and root.
 const SOCKET_MODE: u32 = 0o600;
@@ -41,6 +47,10 @@ impl AdminAddress {
             }),
         }
     }
+
+    const fn addr(&self) -> Option<SocketAddr> {
+        if let Self::At(addr) = self { Some(*addr) } else { None }
+    }
 }
 
 /// The face before it listens.
@@ -52,15 +62,22 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Returns the face that the flags ask for, if they do.
+    /// Returns the faces that the flags ask for. Each has connections of its own.
     ///
     /// # Errors
     /// If everyone could act, or if a file cannot be used.
-    pub fn of(args: &ServeAdmin) -> Result<Option<Self>, Error> {
-        let place = args.admin.as_deref().map(AdminAddress::read).transpose().map_err(Error::usage)?;
-        let Some(place) = place.flatten() else { return Ok(None) };
+    pub fn of(args: &ServeAdmin) -> Result<Vec<Self>, Error> {
+        let places = args.admin.iter().filter_map(|text| AdminAddress::read(text).transpose());
+        let places = places.collect::<Result<Vec<_>, _>>().map_err(Error::usage)?;
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
         let has_tls = args.admin_cert.is_some();
-        if let AdminAddress::At(addr) = &place {
+        let mut addresses = places.iter().filter_map(AdminAddress::addr).peekable();
+        if has_tls && addresses.peek().is_none() {
+            return Err(Error::usage("--admin unix:PATH has no TLS; remove --admin-cert and --admin-key"));
+        }
+        for addr in addresses {
             if args.admin_token_file.is_none() && args.admin_client_ca.is_none() {
                 return Err(Error::usage(format!(
                     "--admin {addr}: everyone who reaches this address could change the counts; add --admin-token-file, or \
@@ -73,18 +90,20 @@ impl Admin {
                      a loopback address or unix:PATH"
                 )));
             }
-        } else if has_tls {
-            return Err(Error::usage("--admin unix:PATH has no TLS; remove --admin-cert and --admin-key"));
         }
         let tls = args.admin_cert.clone().zip(args.admin_key.clone()).map(|(cert, key)| {
             let files = Files { cert, key, client_ca: args.admin_client_ca.clone() };
             Tls::load(files, Vec::new()).map(Arc::new)
         });
-        let token_file = args.admin_token_file.clone();
-        if let Some(file) = &token_file {
+        let (tls, token_file) = (tls.transpose()?, &args.admin_token_file);
+        if let Some(file) = token_file {
             Operators::read(file).map_err(Error::run)?;
         }
-        Ok(Some(Self { place, tls: tls.transpose()?, token_file }))
+        let face = |place: AdminAddress| {
+            let tls = tls.clone().filter(|_| place.addr().is_some());
+            Self { place, tls, token_file: token_file.clone() }
+        };
+        Ok(places.into_iter().map(face).collect())
     }
 
     /// Starts the face. Adds what the log says of it. Returns what reads its certificates again, if it has any.
@@ -97,22 +116,22 @@ impl Admin {
         context: FaceContext,
         described: &mut Vec<String>,
     ) -> Result<Option<ReadAgain>, Error> {
-        let listener = match &self.place {
+        let Self { place, tls, token_file } = self;
+        let listener = match &place {
             AdminAddress::Unix(path) => Listener::unix(path, SOCKET_MODE, "admin").await?,
             AdminAddress::At(addr) => Listener::tcp("admin", *addr).await?,
         };
-        let tls = if self.tls.is_some() { " with TLS" } else { "" };
-        described.push(format!("admin on {listener}{tls}"));
+        described.push(format!("admin on {listener}{}", if tls.is_some() { " with TLS" } else { "" }));
         let operators = Operators {
-            users: matches!(self.place, AdminAddress::Unix(_)),
-            certificates: self.tls.as_ref().is_some_and(|tls| tls.asks_clients()),
-            token_file: self.token_file,
+            users: place.addr().is_none(),
+            certificates: tls.as_ref().is_some_and(|tls| tls.asks_clients()),
+            token_file,
         };
         let stats = Arc::clone(&context.stats);
         let shared = Arc::new((Arc::clone(rules), Arc::clone(&stats), Arc::new(operators)));
-        let bounds = Bounds { connections: MOST, streams: MOST, ..context.bounds };
+        let bounds = Bounds { connections: MOST, streams: MOST, age: AGE, grace: GRACE };
         let context = FaceContext { bounds, ..context };
-        let face = Face { listener, tls: self.tls.clone(), protocol: Protocol::Http, context };
+        let face = Face { listener, tls: tls.clone(), protocol: Protocol::Http, context };
         tokio::spawn(face.serve(move |peer, client| {
             let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
             Handler(move |request| {
@@ -123,6 +142,6 @@ impl Admin {
                 }
             })
         }));
-        Ok(self.tls.map(|tls| tls.read_again(&stats)))
+        Ok(tls.map(|tls| tls.read_again(&stats)))
     }
 }
