@@ -106,7 +106,7 @@ fn restored_rules_decide_like_rules_that_continued() {
             for _ in 0..4 {
                 (0..40).for_each(|_| step(&kept, None, random));
                 let next = restart(&kept, &text, charging);
-                assert_eq!((report(&next).counters, report(&next).unusable), (3, 0), "{kind}");
+                assert_eq!((report(&next).counters, report(&next).unusable.len()), (3, 0), "{kind}");
                 (0..40).for_each(|_| step(&kept, Some(&next), random));
                 kept = next;
             }
@@ -169,7 +169,7 @@ fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
     let left = |key| ask(&next, &[(key, "x")], 0).status(0).remaining();
     assert_eq!((left("b"), left("c")), (3, 5));
     let RestoreReport { made_at, counters, dropped, unusable, holds, .. } = report(&next);
-    assert_eq!((made_at, counters, dropped, unusable, holds), (START, 1, 1, 0, 0));
+    assert_eq!((made_at, counters, dropped, unusable.len(), holds), (START, 1, 1, 0, 0));
     assert!(scene.0.restored().is_none());
 }
 
@@ -252,6 +252,39 @@ fn admitted_values_survive_in_their_window() {
     let later = load(text, Charging::AllOrNothing, START + Duration::from_secs(3_600), Some(saved(&scene.0)));
     assert!(["ann", "bob", "cid"].iter().all(|name| ask(&later, &of(name), 1).is_allowed()));
     assert!(ask(&later, &of("dan"), 1).is_denied());
+}
+
+#[test]
+fn stores_of_other_sizes_keep_their_usage() {
+    let sizes = [", memory: 64MiB", ", memory: 40MiB", ", memory: 1MiB", ", store: keyed"];
+    let keys: Vec<String> = (0..300).map(|key| format!("k{key}")).collect();
+    for (from, to) in sizes.iter().flat_map(|from| sizes.map(|to| (from, to))) {
+        let scene = load(&limit(9, from), Charging::AllOrNothing, START, None);
+        keys.iter().for_each(|key| assert!(ask(&scene, &[("a", key)], 4).is_allowed()));
+        let next = restart(&scene, &limit(9, to), Charging::AllOrNothing);
+        assert_eq!(report(&next).unusable, []);
+        for key in &keys {
+            assert_eq!(ask(&next, &[("a", key)], 0).status(0).remaining(), 5, "{from} to {to}");
+        }
+    }
+}
+
+/// A store takes memory and time only as far as the snapshot fills it.
+#[test]
+fn forged_sizes_cost_nothing() {
+    let scene = load(&limit(5, ", memory: 64MiB"), Charging::AllOrNothing, START, None);
+    assert!(ask(&scene, &A, 3).is_allowed());
+    let bytes = saved(&scene.0);
+    let size = (64_u64 << 20).to_le_bytes();
+    let at = bytes.windows(8).position(|window| window == size).unwrap();
+    for forged in [1 << 33, 1 << 40, 1 << 60, u64::MAX] {
+        let mut bytes = bytes.clone();
+        bytes[at..at + 8].copy_from_slice(&u64::to_le_bytes(forged));
+        seal(&mut bytes);
+        let next = load(&limit(5, ""), Charging::AllOrNothing, START, Some(bytes));
+        assert_eq!((report(&next).counters, report(&next).unusable.len()), (0, 1), "{forged}");
+        assert_eq!(ask(&next, &A, 0).status(0).remaining(), 5);
+    }
 }
 
 /// No request has asked for the key since the loads.
@@ -362,12 +395,15 @@ fn calendars_continue_and_changed_ones_start_without_usage() {
     let same = restart(&scene, &month(1), Charging::AllOrNothing);
     assert_eq!(figures(&ask(&same, &A, 0)), figures(&ask(&scene, &A, 0)));
     let other = restart(&scene, &month(7), Charging::AllOrNothing);
-    assert_eq!((ask(&other, &A, 0).status(0).remaining(), report(&other).unusable), (5, 1));
+    assert_eq!(ask(&other, &A, 0).status(0).remaining(), 5);
+    let [(rule, why)] = &report(&other).unusable[..] else { panic!("one rule has another calendar") };
+    assert_eq!(&**rule, "d|a");
+    assert!(why.to_string().contains("calendar"), "{why}");
     // Another number is no other calendar.
     for (units, left) in [(9, 6), (4, 1), (3, 0), (2, 0)] {
         let changed = restart(&scene, &of(units, 1), Charging::AllOrNothing);
         assert_eq!(
-            (ask(&changed, &A, 0).status(0).remaining(), report(&changed).unusable),
+            (ask(&changed, &A, 0).status(0).remaining(), report(&changed).unusable.len()),
             (left, 0),
             "{units}"
         );

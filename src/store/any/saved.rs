@@ -96,7 +96,7 @@ where
                 3 => {
                     let len = reader.count(1)?;
                     let image = reader.slice(len)?;
-                    late.make().map_err(no_memory)?.restore(image, CheckTime::from_ns(times.now_ns))
+                    late.make().map_err(no_memory)?.restore_new(image, CheckTime::from_ns(times.now_ns))
                 }
                 _ => Err(wrong),
             },

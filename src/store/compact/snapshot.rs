@@ -54,7 +54,15 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
     pub(crate) fn restore(&self, bytes: &[u8], time: CheckTime) -> Result<(), SnapshotError> {
         let (then_ns, image) = self.read(bytes)?;
-        self.table.replace(&self.plan.word, &image, then_ns, time.ns());
+        self.table.clear();
+        self.table.fill_with(&self.plan.word, &image, then_ns, time.ns());
+        Ok(())
+    }
+
+    /// [`Compact::restore`] into a store that was never charged. Touches only memory that the snapshot fills.
+    pub(crate) fn restore_new(&self, bytes: &[u8], time: CheckTime) -> Result<(), SnapshotError> {
+        let (then_ns, image) = self.read(bytes)?;
+        self.table.fill_with(&self.plan.word, &image, then_ns, time.ns());
         Ok(())
     }
 

@@ -37,6 +37,9 @@ const BUFFER: usize = 1 << 16;
 /// What the name of the file has at its end that has the limits of Redis clients.
 const QUOTAS: &str = ".resp";
 
+/// The rules without usage that the log names, of those that should have some.
+const NAMED: usize = 10;
+
 /// A file that this process alone uses.
 pub struct StateFile {
     path: PathBuf,
@@ -249,7 +252,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// Writes to the log what the rules have taken over.
 fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
-    let &RestoreReport { made_at, counters, dropped, unusable, holds, .. } = report;
+    let &RestoreReport { made_at, counters, dropped, ref unusable, holds, .. } = report;
     let (ours, path) = (rules.clock().now(), path.display());
     let age = Duration::from_secs(ours.duration_since(made_at).as_secs());
     let [counters, holds] =
@@ -265,9 +268,12 @@ fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
             "the clock is {behind:?} behind the state {path}: no time counts as passed, so limits are free later than usual"
         ));
     }
-    if unusable > 0 {
-        let rules = human::counted(unusable, "rule");
-        log::warn(format_args!("the usage of {rules} in {path} cannot be used, so they start without usage"));
+    for (rule, why) in unusable.iter().take(NAMED) {
+        log::warn(format_args!("the rule {rule:?} starts without usage: {why}"));
+    }
+    if unusable.len() > NAMED {
+        let more = human::counted((unusable.len() - NAMED) as u64, "more rule");
+        log::warn(format_args!("the usage of {more} in {path} cannot be used, so they start without usage"));
     }
 }
 

@@ -183,8 +183,7 @@ impl<C> RulesBuilder<C> {
     /// if it were a [reload](Rules::reload) of the rules of the snapshot:
     ///
     /// - A rule with the same [identity](crate::rules::Rule::identity) and numbers continues exactly.
-    /// - A rule with other numbers takes the usage over. If its calendar changed, or if its store had more than 16 MiB and is
-    ///   smaller now, it starts without usage.
+    /// - A rule with other numbers takes the usage over. If its calendar changed, it starts without usage.
     /// - The usage of other rules is dropped, and a new rule starts without usage.
     ///
     /// No request can be decided before, so no usage since the start is lost. [`Rules::restored`] tells what was taken over.

@@ -26,12 +26,8 @@ pub(super) const COUNTER: u8 = 1;
 pub(super) const VALUES: u8 = 2;
 pub(super) const HOLD: u8 = 3;
 
-/// The largest store that is created for a counter of the snapshot, unless the rule's own is as large. A few bytes of a
-/// snapshot must not ask for more.
-const LARGEST: usize = 16 << 20;
-
 /// What a load has taken over from a snapshot: see [`RulesBuilder::restore`](crate::rules::RulesBuilder::restore).
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct RestoreReport {
     /// The time of the snapshot, by the clock of the rules that wrote it.
@@ -40,8 +36,9 @@ pub struct RestoreReport {
     pub counters: u64,
     /// The counters of the snapshot that no rule of the load has.
     pub dropped: u64,
-    /// The counters that cannot be used, although the checksum is right. Their rules start without usage.
-    pub unusable: u64,
+    /// The identities of rules whose counters cannot be used although the checksum is right, and the reasons. These rules
+    /// start without usage.
+    pub unusable: Vec<(Box<str>, SnapshotError)>,
     /// The holds and requests in progress.
     pub holds: u64,
 }
@@ -59,6 +56,7 @@ fn read_parameters(
     }
     let Some(rule) = rule else { return Ok(None) };
     let wrong = SnapshotError::content("limit of a rule");
+    let other_calendar = SnapshotError::content("calendar, which is not the rule's any more,");
     let [most, charging, overdraft, by_value, by_key, kind, size] = numbers;
     let own = match &rule.limit {
         Amount::Limited { limit, .. } => limit.with_most(most).ok().filter(|limit| limit.to_string() == text),
@@ -67,7 +65,7 @@ fn read_parameters(
     let size = usize::try_from(size).map_err(|_| wrong.clone())?;
     let by = |by| u32::try_from(by).map_err(|_| wrong.clone());
     Ok(Some(Parameters {
-        limit: own.map_or_else(|| text.parse::<Limit>(), Ok).map_err(|_| wrong.clone())?,
+        limit: own.map_or_else(|| text.parse::<Limit>(), Ok).map_err(|_| other_calendar)?,
         most,
         store: match kind {
             0 => None,
@@ -144,7 +142,7 @@ pub(super) struct Restoring {
 #[derive(Default)]
 pub(super) struct Restored {
     counters: HashMap<u64, LocalCounter>,
-    unusable: u64,
+    unusable: Vec<(Box<str>, SnapshotError)>,
 }
 
 /// Returns the hasher with these seeds.
@@ -167,7 +165,7 @@ impl RulesSnapshot {
     /// Reads a snapshot and checks it.
     ///
     /// The checksum finds damage, but no forgery. Bytes that were forged can set usage, but cause no panic, and the memory
-    /// that they take is in proportion to their own number.
+    /// that becomes resident is in proportion to their own number.
     ///
     /// # Errors
     /// If the bytes are not a snapshot of rules, were cut or changed, have another version, or were written by a program
@@ -241,8 +239,8 @@ impl RulesSnapshot {
                 restored.counters.insert(number, counter.clone());
                 Some(Counter::Local(counter))
             }
-            Err(_) => {
-                restored.unusable += 1;
+            Err(error) => {
+                restored.unusable.push((rule.counter().into(), error));
                 None
             }
         }
@@ -258,15 +256,9 @@ impl RulesSnapshot {
         let wrong = || SnapshotError::content("limit of a rule");
         let made_of = read_parameters(reader, Some(rule))?.ok_or_else(wrong)?;
         let [spare, lineage] = [reader.u64()?, reader.u64()?];
-        let bytes = |store: &Option<Store>| match store {
-            Some(Store::Compact(memory) | Store::Sketch(memory)) => memory.bytes().unwrap_or_default(),
-            _ => 0,
-        };
-        let own = if let Amount::Limited { store, .. } = &rule.limit { bytes(store) } else { 0 };
-        if bytes(&made_of.store) > own.max(LARGEST) {
-            return Err(wrong());
-        }
-        let store = made_of.store(spare, hasher).map_err(|_| wrong())?;
+        // A large store takes addresses, but memory only as far as the snapshot fills it.
+        let no_memory = |_| SnapshotError::content("store, which takes more memory than there is,");
+        let store = made_of.store(spare, hasher).map_err(no_memory)?;
         store.load(reader, self.times(now))?;
         Ok(LocalCounter::restored(store, now.ns(), (spare, lineage), made_of))
     }
@@ -284,7 +276,7 @@ impl RulesSnapshot {
     /// Takes over the holds, and returns what was taken over.
     pub(super) fn finish(
         &self,
-        restored: &Restored,
+        restored: Restored,
         book: Option<&RuleBook>,
         now: CheckTime,
     ) -> RestoreReport {
@@ -311,7 +303,7 @@ impl RulesSnapshot {
         RestoreReport {
             made_at: Timestamp::from_nanos(self.then_ns),
             counters,
-            dropped: all.saturating_sub(counters + restored.unusable),
+            dropped: all.saturating_sub(counters + restored.unusable.len() as u64),
             unusable: restored.unusable,
             holds,
         }

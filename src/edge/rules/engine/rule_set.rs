@@ -227,7 +227,7 @@ impl RuleSet {
         }
         let report = snapshot.map(|snapshot| {
             self.restore_overrides(snapshot, (hasher, begun), &mut restored);
-            snapshot.finish(&restored, book.as_deref(), begun)
+            snapshot.finish(restored, book.as_deref(), begun)
         });
         // All slow steps are finished at this point, and no later step can fail.
         prepared.iter().flat_map(|(_, counters)| counters).for_each(RuleCounter::close_last);

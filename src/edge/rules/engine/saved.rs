@@ -98,7 +98,7 @@ impl<C: Clock> Rules<C> {
     /// rules are in force.
     #[must_use]
     pub fn restored(&self) -> Option<RestoreReport> {
-        self.restoring().report
+        self.restoring().report.clone()
     }
 }
 

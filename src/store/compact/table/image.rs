@@ -70,14 +70,13 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         ascending && sound && cells
     }
 
-    /// Replaces the content of the table by the image of `then_ns`, at `now_ns`.
+    /// Writes the image of `then_ns` to an empty table, at `now_ns`.
     ///
     /// Debts are paid during the time between the two. If the clock is behind the time of the image, no time counts as
     /// passed.
-    pub(in crate::store::compact) fn replace(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
+    pub(in crate::store::compact) fn fill_with(&self, word: &N, image: &Image, then_ns: u64, now_ns: u64) {
         let reference = word.reference(now_ns);
         let passed = if now_ns > then_ns { reference.wrapping_sub(word.reference(then_ns)) } else { 0 };
-        self.clear();
         let most = image
             .slots
             .iter()
