@@ -4,7 +4,7 @@
 //! Clocks count from the Unix epoch, so a snapshot has the time at which it was made, and another process can compare it.
 //! If the clock has advanced since, the debts are paid for that time. If the clock is behind the snapshot (it was stepped
 //! back, or the snapshot's was wrong), no time counts as passed: each debt continues from the present time. So a step of
-//! the clock frees no key, and a wrong clock locks none for longer than its debt.
+//! the clock frees no key, and a wrong clock locks none for longer than its debt, rounded up to a whole window.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -311,6 +311,11 @@ impl SnapshotTimes {
     /// Returns by how much the clock is behind that of the snapshot. States move back by it, so no time counts as passed.
     pub(crate) const fn back_ns(self) -> u64 {
         self.then_ns.saturating_sub(self.now_ns)
+    }
+
+    /// Returns the time since the snapshot.
+    pub(crate) const fn passed_ns(self) -> u64 {
+        self.now_ns.saturating_sub(self.then_ns)
     }
 }
 

@@ -370,15 +370,37 @@ fn clock_behind_the_snapshot_frees_nothing() {
         let scene = load(&limit(6, kind), Charging::AllOrNothing, START, None);
         assert!((0..6).all(|_| ask(&scene, &A, 1).is_allowed()), "{kind}");
         let blocked = ask(&scene, &A, 1).retry_after();
-        for behind in [1, 3_600, 86_400 * 400] {
+        for behind in [1, 3_600, 86_400 * 400, START.as_nanos() / 1_000_000_000 - 3_605] {
             let now = Timestamp::from_nanos(START.as_nanos() - behind * 1_000_000_000);
             let next = load(&limit(6, kind), Charging::AllOrNothing, now, Some(saved(&scene.0)));
             let denied = ask(&next, &A, 1);
             assert!(denied.is_denied(), "{kind}, {behind} seconds");
-            let longest = blocked.unwrap().max(Duration::from_secs(120));
+            // A debt that would end in the middle of a window ends with the window.
+            let longest = blocked.unwrap().max(Duration::from_secs(120)) + Duration::from_secs(60);
             assert!(denied.retry_after().unwrap() <= longest, "{kind}: {:?}", denied.retry_after());
             next.1.advance(longest + Duration::from_secs(1));
             assert!(ask(&next, &A, 1).is_allowed(), "{kind}, {behind} seconds");
+        }
+    }
+}
+
+/// The first process had no clock yet, so its time was that of 1970.
+#[test]
+fn debts_are_paid_after_any_time() {
+    let year = Duration::from_secs(365 * 86_400);
+    for (kind, units) in KINDS.iter().flat_map(|kind| [7, 9, 13, 31, 35_000].map(|units| (kind, units))) {
+        for start in [Timestamp::from_nanos(5_000_000_000), START] {
+            let scene = load(&several(units, kind), Charging::AllOrNothing, start, None);
+            let c = [("c", "all")];
+            assert!(ask(&scene, &A, units).is_allowed() && ask(&scene, &c, units).is_allowed(), "{kind}");
+            let bytes = saved(&scene.0);
+            for years in [1, 4, 8, 10, 16, 20, 30, 40, 50, 57, 66, 90, 120, 200] {
+                let now = start + year * years;
+                let next = load(&several(units, kind), Charging::AllOrNothing, now, Some(bytes.clone()));
+                for key in [&A, &c] {
+                    assert!(ask(&next, key, units).is_allowed(), "{kind} {units}, {key:?}, {years} years");
+                }
+            }
         }
     }
 }

@@ -93,12 +93,16 @@ impl<T: Tail, D: super::Death> KeyState<T, D> {
             return Err(SnapshotError::content("state of a key"));
         }
         state.head = AtomicU64::new(head);
+        let peek = |at_ns| state.peek(algorithm, at_ns, 0).ok();
+        let then = peek(times.then_ns);
+        // After years, a word wraps around, and a debt that was paid seems to be owed again.
+        let owes_at = |at_ns| peek(at_ns).is_some_and(|decision| decision.reset_ns() > 0);
+        if then.is_some_and(|then| then.reset_ns() <= times.passed_ns()) && owes_at(times.now_ns) {
+            return Ok(None);
+        }
         let state = match times.back_ns() {
             0 => Some(state),
-            back_ns => {
-                let then = state.peek(algorithm, times.then_ns, 0);
-                then.ok().and_then(|then| Self::seeded(algorithm, &then, back_ns))
-            }
+            back_ns => then.and_then(|then| Self::seeded(algorithm, &then, back_ns)),
         };
         let owes = state.filter(|state| {
             let head = state.head.load(Ordering::Relaxed);
