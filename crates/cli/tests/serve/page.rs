@@ -188,7 +188,18 @@ fn servers_that_are_away_are_shown() {
     );
     let server = Server::start(&[&place.rules()], "--redis redis://127.0.0.1:1");
     block_on(async {
-        ask(&server, &[("a", "x")], 3).await;
+        let breaker =
+            async || Events::open(&server, "").await.unwrap().next().await["servers"][""][0].clone();
+        assert_eq!(breaker().await, "closed: no call yet");
+        ask(&server, &[("a", "x")], 1).await;
+        // Cause: the first errors leave the breaker closed. Symptom: the page said no more, as of a server that answers.
+        assert_eq!(breaker().await, "closed: every call failed");
+        let mut asked = 0;
+        while breaker().await.as_str().unwrap().starts_with("closed") {
+            asked += 1;
+            assert!(asked < 100, "the breaker does not open");
+            ask(&server, &[("a", "x")], 3).await;
+        }
         let first = Events::open(&server, "").await.unwrap().next().await;
         let redis = &first["servers"][""];
         assert!(redis[1].as_u64() > Some(0) && redis[2] == 0, "{redis}");

@@ -240,7 +240,12 @@ fn key(entry: &DeniedKey) -> Value {
 /// The health of each server of shared rules.
 fn servers(state: &Debug) -> Value {
     let servers = state.rules.health_by_server().into_iter().map(|(name, health)| {
+        // Errors that no pause mends leave the breaker closed, and so do the first ones.
         let breaker = match health.breaker {
+            BreakerState::Closed if health.asked == 0 => "closed: no call yet",
+            BreakerState::Closed if health.answered == 0 && health.failed() > 0 => {
+                "closed: every call failed"
+            }
             BreakerState::Closed => "closed",
             BreakerState::HalfOpen => "half-open",
             _ => "open",
