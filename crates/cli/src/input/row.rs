@@ -224,9 +224,9 @@ impl<C> Columns<C> {
     }
 }
 
-/// Whether a character breaks a line, or reorders those around it: a text with it looks like another one.
-const fn is_mark(c: char) -> bool {
-    matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether a character moves the cursor, ends a line or turns the direction of writing.
+fn is_unprintable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// [`printable`] for each line of a text, uncut.
@@ -241,9 +241,7 @@ pub fn printable(bytes: &[u8], most: usize) -> String {
         for c in chunk.valid().chars() {
             match c {
                 '\u{1f}' => text.push_str(" + "),
-                c if c.is_control() || is_mark(c) => {
-                    text.extend(c.to_string().bytes().map(|b| format!("\\x{b:02x}")));
-                }
+                c if is_unprintable(c) => text.extend(c.to_string().bytes().map(|b| format!("\\x{b:02x}"))),
                 c => text.push(c),
             }
         }

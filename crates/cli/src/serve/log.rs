@@ -171,7 +171,7 @@ fn line(format: LogFormat, level: Level, time: SystemTime, message: &str) -> Str
     match format {
         LogFormat::Json => format!("{}\n", json!({ "time": time, "level": level, "message": message })),
         // A line break in a message continues it, so that a line that begins with a time is a line of this program.
-        LogFormat::Text => format!("{time} {level} {}\n", message.replace('\n', "\n    ")),
+        LogFormat::Text => format!("{time} {level} {}\n", printable_lines(message).replace('\n', "\n    ")),
     }
 }
 
@@ -213,8 +213,8 @@ mod tests {
     fn lines_are_text_or_json() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
         assert_eq!(
-            line(LogFormat::Text, Level::Warn, time, "a\nb"),
-            "1970-01-01T00:00:01.500Z WARN a\n    b\n"
+            line(LogFormat::Text, Level::Warn, time, "a\nb\r1970\u{1b}[31m"),
+            "1970-01-01T00:00:01.500Z WARN a\n    b\\x0d1970\\x1b[31m\n"
         );
         assert_eq!(
             line(LogFormat::Text, Level::Warn, time, "\u{1b}[2J\r\u{9b}1m"),

@@ -39,16 +39,19 @@ fn bad_file_changes_nothing_and_is_shown() {
         let debug = server.address("debug");
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         let before = grpc.ok(LIMIT, &bytes(ASK)).await;
-        place.write("limits.yaml", "domain: rl\ndescriptors: [ { keys: a } ]\n");
+        // A file may come from others, and its errors are read in a terminal.
+        place.write("limits.yaml", "domain: rl\ndescriptors: [ { \"keys\\r\\e[31m\": a } ]\n");
         wait_for_stat(&debug, ERRORS, 1).await;
         assert_eq!(grpc.ok(LIMIT, &bytes(ASK)).await.len(), before.len());
         let home = get(&debug, "/").await.body;
         assert!(home.contains("The last load failed") && home.contains("limits.yaml:2:"), "{home}");
-        assert!(get(&debug, "/rlconfig").await.body.contains("rl.generic_key_v: "));
+        let config = get(&debug, "/rlconfig").await.body;
+        assert!(config.contains("rl.generic_key_v: "));
         server.wait_for_line("the earlier rules stay in force");
         sleep(Duration::from_millis(500)).await;
         let log = server.log();
         assert_eq!(log.matches("the earlier rules stay in force").count(), 1, "{log}");
+        assert!(![home, config, log].iter().any(|text| text.contains(['\r', '\u{1b}'])));
 
         place.write("limits.yaml", rules(7));
         wait_for_stat(&debug, SUCCESSES, 2).await;

@@ -12,7 +12,7 @@ use super::super::health::Health;
 use super::super::stats::{Stats, samples_of};
 use super::read::Figures;
 use crate::human;
-use crate::input::row::printable;
+use crate::input::row::{printable, printable_lines};
 use crate::output::merged;
 use crate::rules::rule::{limit_texts, says};
 
@@ -85,7 +85,7 @@ impl Debug {
     /// Returns why the files are not in force, if they are not.
     fn problem(&self) -> Option<String> {
         self.rules.last_error().map(|error| {
-            let error = error.to_string().replace('\n', "\n# ");
+            let error = printable_lines(&error.to_string()).replace('\n', "\n# ");
             format!("# The last load failed, and the earlier rules are in force:\n# {error}")
         })
     }
