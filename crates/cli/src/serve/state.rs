@@ -40,6 +40,9 @@ const QUOTAS: &str = ".resp";
 /// The rules without usage that the log names, of those that should have some.
 const NAMED: usize = 10;
 
+/// How the names of files of rules end.
+const RULES: [&str; 4] = ["yaml", "yml", "json", "toml"];
+
 /// A file that this process alone uses.
 pub struct StateFile {
     path: PathBuf,
@@ -65,9 +68,16 @@ struct Run {
 /// Checks the flag, and touches nothing.
 ///
 /// # Errors
-/// If the path is a folder, or something else that is not a file.
+/// If the path is a folder, or something else that is not a file, or if it has the name of a file of rules.
 pub fn check(args: &ServeState) -> Result<(), Error> {
     let Some(path) = &args.state else { return Ok(()) };
+    // Its rules would be moved away, because they are no state.
+    if path.extension().is_some_and(|end| RULES.iter().any(|rules| end.eq_ignore_ascii_case(rules))) {
+        let path = path.display();
+        return Err(Error::usage(format!(
+            "--state: {path} has the name of a file of rules; choose another name, such as state"
+        )));
+    }
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(Error::usage(format!(
             "--state: {} is not a file; name a file in a folder that this process may write",

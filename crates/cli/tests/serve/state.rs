@@ -257,6 +257,10 @@ fn file_of_another_process_is_refused() {
         run(&format!("{rules} {FREE} --state-every {wrong}"), &[]).fails(2, &["--state-every", wrong]);
     }
     run(&format!("{rules} {FREE} --state-every 999ms"), &[]).fails(2, &["1s or more"]);
+    // Rules are no state, so they would be renamed, and gone for the next start.
+    run(&format!("{rules} {FREE} --state {rules}"), &[])
+        .fails(2, &["--state", "limits.yaml", "file of rules"]);
+    assert_eq!(fs::read(place.rules()).unwrap(), TEN.as_bytes());
 }
 
 /// A folder that is not there stands for a disk that cannot be written: root may write everywhere else.
