@@ -171,7 +171,7 @@ fn line(format: LogFormat, level: Level, time: SystemTime, message: &str) -> Str
     match format {
         LogFormat::Json => format!("{}\n", json!({ "time": time, "level": level, "message": message })),
         // A line break in a message continues it, so that a line that begins with a time is a line of this program.
-        LogFormat::Text => format!("{time} {level} {}\n", printable_lines(message).replace('\n', "\n    ")),
+        LogFormat::Text => format!("{time} {level} {}\n", message.replace('\n', "\n    ")),
     }
 }
 
