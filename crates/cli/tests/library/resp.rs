@@ -613,8 +613,10 @@ fn users_need_their_password_and_send_what_they_may() {
         read_twice(face.shared.users.as_ref().unwrap());
     };
     // A file that cannot be used has no effect.
-    change("user all on >one +@everything");
-    assert_eq!(client.say("PING"), "+PONG|");
+    for unusable in ["user all on >one +@everything", "user all on > +@all ~*"] {
+        change(unusable);
+        assert_eq!(client.say("PING"), "+PONG|");
+    }
     // Fewer permissions have effect at once, and another password ends the permission.
     change("user all on >one >two +gcra ~*");
     assert!(client.say("CL.THROTTLE a 1 1 1").starts_with("-NOPERM"));
@@ -627,6 +629,12 @@ fn users_need_their_password_and_send_what_they_may() {
     let mut other = face.connect();
     assert!(other.say("GCRA a 1 1 1").starts_with("*5|"));
     assert!(other.say("CL.THROTTLE a 1 1 1").starts_with("-NOPERM"));
+    // A password after `nopass` is needed, as in Redis.
+    for password in [">one", HASHED] {
+        write(&format!("user default on nopass {password} +@all ~*"));
+        users.reload_if_changed();
+        assert!(face.connect().say("PING").starts_with("-NOAUTH"), "{password}");
+    }
 }
 
 #[test]

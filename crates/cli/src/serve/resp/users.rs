@@ -101,10 +101,16 @@ impl User {
             ("nopass", ..) => self.needs_no_password = true,
             ("+@all" | "allcommands", ..) => self.commands = limited().collect(),
             ("~*" | "allkeys", ..) => self.domains = None,
+            (_, Some('>'), "") => return Err("after > comes a password".to_owned()),
+            // As in Redis, a password ends an earlier `nopass`.
             (_, Some('>'), password) => {
+                self.needs_no_password = false;
                 self.secrets.push(as_secret(digest(&SHA256, password.as_bytes()).as_ref())?);
             }
-            (_, Some('#'), hex) => self.secrets.push(as_secret(&from_hex(hex)?)?),
+            (_, Some('#'), hex) => {
+                self.needs_no_password = false;
+                self.secrets.push(as_secret(&from_hex(hex)?)?);
+            }
             (_, Some('~'), domain) if !domain.is_empty() && !domain.contains(['*', '?', '[']) => {
                 self.domains.get_or_insert_default().push(domain.into());
             }
