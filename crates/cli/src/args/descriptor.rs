@@ -30,6 +30,14 @@ pub struct DescriptorArg(pub Vec<(String, EntryValue)>);
 pub type Entries<'a> = Vec<(&'a str, &'a str)>;
 
 impl DescriptorArg {
+    /// Parses the descriptor of one request: its values are here, and in no log.
+    ///
+    /// # Errors
+    /// If the text does not have this form.
+    pub fn of_request(text: &str) -> Result<Self, String> {
+        Self::parse(text, true)
+    }
+
     /// Returns the keys and values, wherever the values are from.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, EntryValue::Field(value) | EntryValue::Text(value))| (&**key, &**value))
@@ -55,11 +63,11 @@ pub struct RequestArgs {
     ///
     /// An entry is KEY=VALUE. Put a text that contains a comma, an equals sign or a quote in single quotes, inside the
     /// quotes of the shell: \"path='/a,b'\".
-    #[arg(value_name = "KEY=VALUE", required_unless_present = "descriptor")]
+    #[arg(value_name = "KEY=VALUE", value_parser = DescriptorArg::of_request, required_unless_present = "descriptor")]
     pub entries: Vec<DescriptorArg>,
 
     /// A further descriptor of the request, as KEY=VALUE[,KEY=VALUE…]; repeat the flag for several
-    #[arg(long, value_name = "KEY=VALUE,…")]
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = DescriptorArg::of_request)]
     pub descriptor: Vec<DescriptorArg>,
 
     /// The client's tier
@@ -80,14 +88,23 @@ impl FromStr for DescriptorArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text, false)
+    }
+}
+
+impl DescriptorArg {
+    fn parse(text: &str, is_request: bool) -> Result<Self, String> {
         let mut entries = Vec::new();
         let mut rest = text;
         loop {
             let (key, after) = word(rest, |text| {
                 text.find(['=', ',']).map(|at| at - usize::from(text[..at].ends_with(':')))
             })?;
-            let expected =
-                || format!("{:?}: expected KEY=FIELD or KEY:=TEXT, such as remote_address=ip", rest.trim());
+            let form = match is_request {
+                true => "KEY=VALUE, such as remote_address=192.0.2.1",
+                false => "KEY=FIELD or KEY:=TEXT, such as remote_address=ip",
+            };
+            let expected = || format!("{:?}: expected {form}", rest.trim());
             if key.is_empty() {
                 return Err(expected());
             }
@@ -98,8 +115,8 @@ impl FromStr for DescriptorArg {
             };
             let quoted = after.trim_start().starts_with('\'');
             let (value, after) = word(after, |text| text.find(','))?;
-            if value.is_empty() && !(is_text && quoted) {
-                let what = if is_text {
+            if value.is_empty() && !((is_text || is_request) && quoted) {
+                let what = if is_text || is_request {
                     "text; write '' for an empty text"
                 } else {
                     "field; write the name of a log field after ="

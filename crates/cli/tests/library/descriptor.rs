@@ -46,6 +46,20 @@ fn invalid_descriptor_is_rejected() {
     }
 }
 
+/// Cause: requests were parsed as fields of a log. Symptom: an operator could not name the key of an empty value, and the
+/// message spoke of a log.
+#[test]
+fn values_of_a_request_may_be_empty() {
+    let of_request = |text: &str| DescriptorArg::of_request(text).map(|arg| arg.0);
+    assert_eq!(of_request("a='',b=c"), Ok(vec![field("a", ""), field("b", "c")]));
+    for (wrong, part) in
+        [("a", "expected KEY=VALUE"), ("a=", "\"a\" has no text; write ''"), ("a='x'y", "follows")]
+    {
+        let error = of_request(wrong).unwrap_err();
+        assert!(error.contains(part), "{wrong:?}: {error}");
+    }
+}
+
 #[test]
 fn displayed_descriptor_parses_again() {
     for entries in

@@ -229,7 +229,7 @@ fn why_names_each_rule_and_charges_nothing() {
         for (question, status, why) in [
             ("", 400, "the domain is missing"),
             ("?domain=edge", 400, "the descriptor is missing"),
-            ("?domain=edge&descriptor=x", 400, "expected KEY="),
+            ("?domain=edge&descriptor=x", 400, "expected KEY=VALUE"),
             ("?domain=edge&descriptor=a=b&cost=x", 400, "the cost"),
             ("?domain=none&descriptor=a=b", 404, "no rules are in force for the domain none"),
             (&format!("?domain={}", "x".repeat(9_000)), 414, "longer than 8 KiB"),

@@ -151,7 +151,7 @@ fn question(query: &str) -> Result<WhyRequest, Refusal> {
     let mut descriptors = Vec::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         if name == "descriptor" && !value.trim().is_empty() {
-            descriptors.push(value.trim().parse().map_err(bad)?);
+            descriptors.push(DescriptorArg::of_request(value.trim()).map_err(bad)?);
         }
     }
     if descriptors.is_empty() {
