@@ -419,7 +419,7 @@ impl Service {
             is_flushed = flush => is_flushed,
             () = signals.wait_for_second() => false,
         };
-        if !is_flushed {
+        if !is_flushed && is_shared(&self.rules) {
             log::warn("some units were not reported to the Redis server in time; they expire there");
         }
         if let Some(state) = self.state {
@@ -512,11 +512,16 @@ fn announce(rules: &Rules, args: &ServeArgs, faces: &[String], taken: &Translati
     }
 }
 
-/// Writes a warning if no rule uses the Redis server.
-fn warn_of_idle_redis(rules: &Rules) {
+/// Whether a rule uses the Redis server.
+fn is_shared(rules: &Rules) -> bool {
     let mut shared = false;
     rules.for_each(|_, rule, _| shared |= rule.is_shared());
-    if !shared {
+    shared
+}
+
+/// Writes a warning if no rule uses the Redis server.
+fn warn_of_idle_redis(rules: &Rules) {
+    if !is_shared(rules) {
         log::warn("the Redis server is not used: no rule has `store: redis`, so this process counts alone");
     }
 }

@@ -180,6 +180,7 @@ fn second_interrupt_ends_at_once() {
         server.signal("INT");
         assert_eq!(server.wait(), 3, "{}", server.log());
     });
+    assert!(!server.log().contains("Redis"), "no rule has a Redis server: {}", server.log());
 }
 
 #[test]
