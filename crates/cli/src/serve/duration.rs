@@ -1,9 +1,10 @@
-//! Durations of the command line, in the form of the Go service's variables: `15ms`, `30m`, `1h30m`.
+//! Durations of the command line, in the form of the Go service's variables: `15ms`, `30m`, `1h30m`. Days, as in rules, are
+//! added.
 
 use std::time::Duration;
 
 /// The units, the longest names first.
-const UNITS: [(&str, u64); 9] = [
+const UNITS: [(&str, u64); 10] = [
     ("min", 60_000_000_000),
     ("ns", 1),
     ("us", 1_000),
@@ -13,11 +14,12 @@ const UNITS: [(&str, u64); 9] = [
     ("s", 1_000_000_000),
     ("m", 60_000_000_000),
     ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
 ];
 
 /// Parses a duration: one or more numbers with their units, or `0`.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration; expected one such as 15ms, 30s, 30m or 1h30m");
+    let wrong = || format!("{text:?} is no duration; expected one such as 15ms, 30s, 1h30m or 7d");
     let mut rest = text;
     let mut total: u64 = 0;
     if rest == "0" {

@@ -16,10 +16,11 @@ fn durations_parse_as_in_go() {
         ("2m500ms", 120_500_000_000),
         ("3us", 3_000),
         ("5min", 300_000_000_000),
+        ("1d12h", 129_600_000_000_000),
     ] {
         assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)), "{text}");
     }
-    for text in ["", "15", "ms", ".s", "-1s", "1d", "1.2.3s", "99999999999999h", "1s x", "é"] {
+    for text in ["", "15", "ms", ".s", "-1s", "1w", "1.2.3s", "99999999999999h", "1s x", "é"] {
         assert!(parse(text).is_err(), "{text}");
     }
 }
