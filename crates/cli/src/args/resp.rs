@@ -46,7 +46,9 @@ pub struct ServeResp {
 fn loopback(text: &str) -> Result<Address, String> {
     match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
         Ok(port) => Ok(Address::At(([127, 0, 0, 1], port).into())),
-        Err(_) => text.parse(),
+        Err(_) => text
+            .parse()
+            .map_err(|_| format!("{text:?} is no address; expected one such as 6379, 0.0.0.0:6379 or off")),
     }
 }
 

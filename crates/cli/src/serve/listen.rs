@@ -102,7 +102,8 @@ impl Listener {
         });
         made.map(Self::Unix).map_err(|error| {
             let _ = fs::remove_file(&first);
-            cannot(plain(&error))
+            let remedy = if error.kind() == io::ErrorKind::NotFound { "; make its folder first" } else { "" };
+            cannot(plain(&error) + remedy)
         })
     }
 

@@ -138,8 +138,10 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         return Err(last);
     }
     if args.rules.paths.is_empty() {
-        // A control plane is not asked.
-        return print(b"the flags can be used; name a file or folder to check your own rules\n");
+        return print(match &args.xds.xds {
+            Some(_) => b"the flags can be used; the control plane was not asked for its rules\n",
+            None => b"the flags can be used; name a file or folder to check your own rules\n",
+        });
     }
     let rules = files.domains.iter().map(|domain| domain.rules().len() as u64).sum();
     let rules = human::counted(rules, "rule");

@@ -142,7 +142,7 @@ impl Addresses {
         };
         let is_asked = addresses.grpc.or(addresses.http).or(args.resp.resp.addr()).is_some();
         if !is_asked && args.faces.grpc_socket.is_none() {
-            return Err(Error::usage("--grpc and --http are both off, so no client could ask"));
+            return Err(Error::usage("--grpc, --http and --resp are off, so no client could ask"));
         }
         let Self { grpc, http, debug, metrics } = addresses;
         let resp = args.resp.resp.addr();

@@ -321,6 +321,7 @@ fn face_without_authentication_does_not_start() {
         (format!("--admin-token-file {tokens}"), 2, "--admin"),
         ("--admin nowhere".to_owned(), 2, "expected unix:PATH"),
         ("--admin unix:".to_owned(), 2, "needs a path"),
+        ("--admin unix:/no/such/folder/admin".to_owned(), 1, "make its folder first"),
         (format!("--admin unix:{rules}"), 1, "choose another --admin"),
     ] {
         run(&format!("{rules} {free} {args}"), &[]).fails(code, &[part]);

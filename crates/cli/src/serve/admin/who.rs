@@ -56,8 +56,10 @@ impl fmt::Display for Who {
         }
         match &self.client {
             Some(Peer::User(uid)) => write!(f, "uid {uid}"),
-            Some(Peer::Names(names)) => write!(f, "{} at {}", names.join(" "), self.peer),
-            None => f.write_str(&self.peer),
+            Some(Peer::Names(names)) if !names.is_empty() => {
+                write!(f, "{} at {}", names.join(" "), self.peer)
+            }
+            _ => f.write_str(&self.peer),
         }
     }
 }
