@@ -149,6 +149,12 @@ fn events_have_only_what_changed() {
         assert_eq!(changed["denied"], json!([["per-client", "192.0.2.1", 2]]));
         assert_eq!(changed["near"], json!([["per-client", "remote_address=192.0.2.1", 2]]));
         assert!(!changed.contains_key("rules") && changed["state"].get("version").is_none(), "{changed:?}");
+        // Twenty keys of each list at most.
+        for client in 0..25 {
+            ask(&server, &[("path", "/login"), ("remote_address", &client.to_string())], 4).await;
+        }
+        let full = Events::open(&server, "").await.unwrap().next().await;
+        assert_eq!(full["denied"].as_array().unwrap().len(), 20);
         // A filter in letters of the other case.
         let found = Events::open(&server, "PER-cl").await.unwrap().next().await;
         assert_eq!(found["order"], json!({ "shown": [0], "found": 1 }));
