@@ -33,7 +33,7 @@ pub struct ServeResp {
     /// Different limits in commands of Redis clients: combinations of burst, count and period
     ///
     /// A new one takes the place of the one that was charged least recently, if all keys of that one have their full burst again. While no
-    /// other is idle, it is refused.
+    /// other is idle, it is refused. With --resp-users, each user has an equal share of them.
     #[arg(long, env = "TOLLGATE_RESP_QUOTAS", default_value = "256", value_parser = some_count, value_name = "N")]
     pub resp_quotas: usize,
 

@@ -185,7 +185,8 @@ impl<C: Clock + Clone> RespPeer<C> {
         let burst = whole(args, 2, "max_burst", 0)? + 1;
         let count = whole(args, 3, "count", 1)?;
         let key = args.get(1).unwrap_or_default();
-        let decided = self.shared.quotas.check(ClientQuota { burst, count, period_ns }, key, units);
+        let user = self.user.as_ref().ok_or(NO_USER)?;
+        let decided = self.shared.quotas.check(ClientQuota { burst, count, period_ns }, key, units, user);
         let decision = decided.map_err(|refused| {
             self.shared.stats.resp_quotas_refused.add();
             Problem::from(format!("ERR {refused}"))

@@ -6,6 +6,8 @@
 //!                            there is none: it takes the place of the quota that was charged least recently, among those whose keys
 //!                            all are idle. If no quota is idle, the new one is refused
 //! ```
+//! Each user has a share of the places. A user that has its share replaces only quotas that it was the first to send.
+//!
 //! So a store is dropped only when each of its keys has its full burst again, and nothing is forgotten.
 //!
 //! Quotas that were taken over from the last process stay until they are idle, also if they are more than the most.
@@ -25,6 +27,7 @@ use std::time::Duration;
 use tollgate::{Capacity, Clock, Compact, Decision, Gcra, QuantaClock, Quota, QuotaError, RateLimiter};
 
 use super::saved::{self, SavedQuota};
+use super::users::User;
 
 /// How much later than noted a quota may have been charged. A check that comes sooner after a note does not write one, so threads rarely
 /// write to the same place.
@@ -48,6 +51,8 @@ pub enum Refused {
     Quota(QuotaError),
     /// This many others are in use.
     Full(usize),
+    /// The user has its share, this many others that are in use.
+    Share(usize),
 }
 
 impl fmt::Display for Refused {
@@ -58,6 +63,10 @@ impl fmt::Display for Refused {
                 f,
                 "{most} other quotas are in use, the most that --resp-quotas allows; use fewer combinations of burst, count and \
                  period, or raise it"
+            ),
+            Self::Share(share) => write!(
+                f,
+                "{share} other quotas of this user are in use, its share of --resp-quotas; use fewer combinations of burst, count and                  period, or raise it"
             ),
         }
     }
@@ -78,13 +87,24 @@ pub struct Quotas<C = QuantaClock> {
 #[derive(Debug)]
 struct Table<C> {
     in_force: HashMap<ClientQuota, Arc<ActiveQuota<C>>, ahash::RandomState>,
-    /// Until this time, no quota becomes idle.
-    busy_until_ns: u64,
+    /// The users that were refused.
+    refused: HashMap<Box<str>, RefusedUser>,
+}
+
+/// A user whose new quotas are refused.
+#[derive(Debug)]
+struct RefusedUser {
+    /// The places in use: its share, or all.
+    places: usize,
+    /// Until this time, none of them becomes idle.
+    until_ns: u64,
 }
 
 #[derive(Debug)]
 struct ActiveQuota<C> {
     limiter: RateLimiter<Compact, C>,
+    /// The user that was the first to send it.
+    user: Box<str>,
     /// When a key was charged last, to within [`SLACK_NS`]. 0: never. Looks and denials prolong no debt, so they do not count.
     /// Ordering: Relaxed. A caller that needs it exactly holds the lock for writing.
     charged_ns: AtomicU64,
@@ -95,7 +115,7 @@ struct ActiveQuota<C> {
 impl<C: Clock + Clone> Quotas<C> {
     /// Creates an empty table for at most `most` quotas, each with a store of this size.
     pub fn new(clock: C, most: usize, memory: Capacity) -> Self {
-        let table = Table { in_force: HashMap::default(), busy_until_ns: 0 };
+        let table = Table { in_force: HashMap::default(), refused: HashMap::new() };
         let secret = RandomState::new();
         let seeds = [0, 1, 2, 3].map(|number: u64| secret.hash_one(number));
         Self { clock, most, memory, seeds, table: RwLock::new(table) }
@@ -106,38 +126,54 @@ impl<C: Clock + Clone> Quotas<C> {
         self.read().in_force.len()
     }
 
-    /// Charges `cost` units to a key. A cost of 0 is a look.
+    /// Charges `cost` units to a key for a user. A cost of 0 is a look.
     ///
     /// # Errors
     /// If the quota is not in force and cannot be put in force.
     ///
     /// # Complexity
     /// O(1), and O(quotas) for one that is new.
-    pub fn check(&self, asked: ClientQuota, key: &[u8], cost: u64) -> Result<Decision, Refused> {
-        let has_room = {
+    pub fn check(&self, asked: ClientQuota, key: &[u8], cost: u64, user: &User) -> Result<Decision, Refused> {
+        let share = (self.most / user.sharers()).max(1);
+        {
             let table = self.read();
             let now = self.clock.now();
             if let Some(quota) = table.in_force.get(&asked) {
                 return Ok(quota.check(now, key, cost));
             }
-            table.in_force.len() < self.most || now.as_nanos() >= table.busy_until_ns
-        };
-        if !has_room {
-            return Err(Refused::Full(self.most));
+            let refused = table.refused.get(&user.name);
+            // Its share may have grown.
+            let refused = refused.filter(|known| now.as_nanos() < known.until_ns && share <= known.places);
+            if let Some(known) = refused {
+                return Err(self.refusal(known.places));
+            }
         }
-        // This takes memory, so no other check waits for it.
-        let quota = self.create(asked).map_err(Refused::Quota)?;
-        // Dropped after the lock.
-        let (quota, mut gone) = (Arc::new(quota), Vec::new());
+        // This takes memory, so no other check waits for it. What is dropped is dropped after the lock.
+        let (quota, mut gone) =
+            (Arc::new(self.create(asked, &user.name).map_err(Refused::Quota)?), Vec::new());
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        while table.in_force.len() >= self.most && !table.in_force.contains_key(&asked) {
-            let Some(idle) = table.longest_idle(now.as_nanos()) else {
-                return Err(Refused::Full(self.most));
-            };
-            gone.push(table.in_force.remove(&idle));
+        while !table.in_force.contains_key(&asked) {
+            let own = table.in_force.values().filter(|quota| quota.user == user.name).count();
+            if own < share && table.in_force.len() < self.most {
+                break;
+            }
+            let owner = (own >= share).then_some(&*user.name);
+            match table.longest_idle(now.as_nanos(), owner) {
+                Ok(idle) => gone.push(table.in_force.remove(&idle)),
+                Err(until_ns) => {
+                    let places = if owner.is_some() { share } else { self.most };
+                    table.refused.retain(|_, known| known.until_ns > now.as_nanos());
+                    table.refused.insert(user.name.clone(), RefusedUser { places, until_ns });
+                    return Err(self.refusal(places));
+                }
+            }
         }
         Ok(table.in_force.entry(asked).or_insert_with(|| Arc::clone(&quota)).check(now, key, cost))
+    }
+
+    fn refusal(&self, places: usize) -> Refused {
+        if places < self.most { Refused::Share(places) } else { Refused::Full(places) }
     }
 
     /// Writes the quotas that have keys without a full burst, for [`Quotas::restore`]. No check waits for `to`.
@@ -160,7 +196,8 @@ impl<C: Clock + Clone> Quotas<C> {
             let usage = quota.limiter.snapshot();
             // Read after the usage, so that it is not too early.
             let charged_ns = quota.charged_ns.load(Relaxed);
-            saved::put(to, &SavedQuota { burst, count, period_ns, charged_ns, usage })?;
+            let user = quota.user.to_string();
+            saved::put(to, &SavedQuota { burst, count, period_ns, charged_ns, usage, user })?;
         }
         saved::put(to, &())
     }
@@ -174,9 +211,10 @@ impl<C: Clock + Clone> Quotas<C> {
         let mut restored = Self { seeds, ..Self::new(self.clock.clone(), self.most, self.memory) };
         let now_ns = self.clock.now().as_nanos();
         let mut in_force = HashMap::default();
-        while let Some(SavedQuota { burst, count, period_ns, charged_ns, usage }) = saved::next(from)? {
+        while let Some(saved) = saved::next(from)? {
+            let SavedQuota { burst, count, period_ns, charged_ns, usage, user } = saved;
             let asked = ClientQuota { burst, count, period_ns };
-            let mut quota = restored.create(asked).map_err(|error| error.to_string())?;
+            let mut quota = restored.create(asked, &user).map_err(|error| error.to_string())?;
             let taken = quota.limiter.restore(&usage);
             taken.map_err(|error| format!("{error}; it needs the earlier --resp-quota-memory"))?;
             // If the clock is behind, all debts continue from now.
@@ -186,7 +224,7 @@ impl<C: Clock + Clone> Quotas<C> {
             }
         }
         let count = in_force.len();
-        restored.table = RwLock::new(Table { in_force, busy_until_ns: 0 });
+        restored.table = RwLock::new(Table { in_force, refused: HashMap::new() });
         *self = restored;
         Ok(count)
     }
@@ -195,7 +233,7 @@ impl<C: Clock + Clone> Quotas<C> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn create(&self, asked: ClientQuota) -> Result<ActiveQuota<C>, QuotaError> {
+    fn create(&self, asked: ClientQuota, user: &str) -> Result<ActiveQuota<C>, QuotaError> {
         let ClientQuota { burst, count, period_ns } = asked;
         let quota = Quota::try_new(count, Duration::from_nanos(period_ns))?.try_burst(burst)?;
         let builder = RateLimiter::builder(Gcra::new(quota)).clock(self.clock.clone());
@@ -203,20 +241,20 @@ impl<C: Clock + Clone> Quotas<C> {
         // A compact store may refill slower by 1/256.
         let refill = u128::from(burst) * u128::from(period_ns) / u128::from(count.max(1));
         let refill_ns = u64::try_from(refill + refill / 128).unwrap_or(u64::MAX).saturating_add(2 * SLACK_NS);
-        Ok(ActiveQuota { limiter, charged_ns: AtomicU64::new(0), refill_ns })
+        Ok(ActiveQuota { limiter, user: user.into(), charged_ns: AtomicU64::new(0), refill_ns })
     }
 }
 
 impl<C> Table<C> {
-    /// Returns the quota that was charged least recently, if its keys are all idle. Otherwise notes when the first quota becomes idle.
-    fn longest_idle(&mut self, now_ns: u64) -> Option<ClientQuota> {
-        let quotas = self.in_force.iter();
+    /// Returns the quota that was charged least recently, of this user or of all, if its keys are all idle.
+    ///
+    /// # Errors
+    /// If none is idle: the time at which the first one becomes idle.
+    fn longest_idle(&self, now_ns: u64, owner: Option<&str>) -> Result<ClientQuota, u64> {
+        let quotas = self.in_force.iter().filter(|(_, quota)| owner.is_none_or(|user| *quota.user == *user));
         let idle = quotas.clone().filter(|(_, quota)| quota.idle_at_ns() <= now_ns);
         let found = idle.min_by_key(|(_, quota)| quota.charged_ns.load(Relaxed)).map(|(asked, _)| *asked);
-        if found.is_none() {
-            self.busy_until_ns = quotas.map(|(_, quota)| quota.idle_at_ns()).min().unwrap_or_default();
-        }
-        found
+        found.ok_or_else(|| quotas.map(|(_, quota)| quota.idle_at_ns()).min().unwrap_or_default())
     }
 }
 

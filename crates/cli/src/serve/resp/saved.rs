@@ -34,6 +34,9 @@ pub struct SavedQuota {
     pub charged_ns: u64,
     #[prost(bytes = "vec", tag = "5")]
     pub usage: Vec<u8>,
+    /// The user that was the first to send it.
+    #[prost(string, tag = "6")]
+    pub user: String,
 }
 
 /// Writes what comes before the quotas.

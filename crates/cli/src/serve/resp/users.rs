@@ -39,6 +39,8 @@ pub struct User {
     commands: Vec<&'static str>,
     /// The domains that the user may ask about. `None`: all.
     domains: Option<Vec<Box<str>>>,
+    /// The number of users that may send quotas, this one among them.
+    sharers: usize,
 }
 
 impl fmt::Debug for User {
@@ -52,12 +54,25 @@ impl User {
     pub fn anyone() -> Self {
         let commands = limited().collect();
         let name = DEFAULT.into();
-        Self { name, is_on: true, needs_no_password: true, secrets: Vec::new(), commands, domains: None }
+        Self {
+            name,
+            is_on: true,
+            needs_no_password: true,
+            secrets: Vec::new(),
+            commands,
+            domains: None,
+            sharers: 1,
+        }
     }
 
     /// Whether the user may send this command, of those that users can be denied.
     pub fn may_send(&self, command: &str) -> bool {
         self.commands.contains(&command)
+    }
+
+    /// Returns among how many users the places for quotas are shared. At least 1.
+    pub fn sharers(&self) -> usize {
+        self.sharers.max(1)
     }
 
     /// Whether the user may ask about this domain.
@@ -86,6 +101,7 @@ impl User {
             secrets: Vec::new(),
             commands: Vec::new(),
             domains,
+            sharers: 1,
         };
         for word in words {
             user.add(word)?;
@@ -169,7 +185,7 @@ fn parse(text: &str) -> Result<HashMap<Box<str>, Arc<User>>, String> {
         let at = |why: String| format!("line {number}: {why}");
         let user = User::parse(words).map_err(at)?;
         let name = user.name.clone();
-        if users.insert(name.clone(), Arc::new(user)).is_some() {
+        if users.insert(name.clone(), user).is_some() {
             return Err(at(format!("the user {name:?} is there twice")));
         }
     }
@@ -181,7 +197,13 @@ fn parse(text: &str) -> Result<HashMap<Box<str>, Arc<User>>, String> {
     }
     match users.is_empty() {
         true => Err("there is no user, so no client could send a command".to_owned()),
-        false => Ok(users),
+        false => {
+            let may_send =
+                |user: &&User| user.is_on && (user.may_send("cl.throttle") || user.may_send("gcra"));
+            let sharers = users.values().filter(may_send).count();
+            let shared = |(name, user)| (name, Arc::new(User { sharers, ..user }));
+            Ok(users.into_iter().map(shared).collect())
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use tollgate_cli::serve::answer::{Answerer, Settings};
 use tollgate_cli::serve::resp::Limits;
 use tollgate_cli::serve::resp::answer::{RespFace, Session, Step, TURN};
 use tollgate_cli::serve::resp::quotas::{ClientQuota, Quotas};
-use tollgate_cli::serve::resp::users::Users;
+use tollgate_cli::serve::resp::users::{User, Users};
 
 use crate::alike::{START, Seen, cases};
 
@@ -500,12 +500,13 @@ fn usage_of_quotas_is_taken_over() {
         assert_eq!(quotas.restore(&mut &bytes[..]), Ok(count), "{now}");
         assert_eq!(quotas.len(), count);
         let quota = ClientQuota { burst: 10, count: 10, period_ns: 1_000_000_000_000 };
-        let look = |units| quotas.check(quota, b"a", units).map(|decision| decision.remaining());
+        let user = User::anyone();
+        let look = |units| quotas.check(quota, b"a", units, &user).map(|decision| decision.remaining());
         assert_eq!(look(0).ok(), Some(left), "{now}");
         let other = ClientQuota { burst: 1, ..quota };
-        assert_eq!(quotas.check(other, b"a", 1).is_ok(), count == 0, "{now}");
+        assert_eq!(quotas.check(other, b"a", 1, &user).is_ok(), count == 0, "{now}");
         clock.advance(Duration::from_secs(1_020));
-        assert!(quotas.check(other, b"a", 1).is_ok(), "{now}: it is idle again");
+        assert!(quotas.check(other, b"a", 1, &user).is_ok(), "{now}: it is idle again");
         assert_eq!(quotas.len(), 1);
     }
     // Every byte counts, and no bytes change anything or take much memory.

@@ -1,6 +1,7 @@
 //! Users of a file, and what they may send.
 
 use std::fs;
+use std::time::Duration;
 
 use tollgate_cli::serve::resp::users::Users;
 
@@ -80,6 +81,61 @@ fn users_need_their_password_and_send_what_they_may() {
         change(&format!("user default on nopass {password} +@all ~*"));
         assert!(face.connect().say("PING").starts_with("-NOAUTH"), "{password}");
     }
+}
+
+#[test]
+fn users_share_the_places_of_quotas() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("users.acl");
+    let greedy = "user greedy on >x +cl.throttle";
+    let others = "user other on >x +gcra\nuser rules on >x +tollgate.check ~*\nuser off >x +@all ~*";
+    fs::write(&path, format!("{greedy}\n")).unwrap();
+    let face = face_with(6, Some(Users::load(&path).unwrap()));
+    let change = |text: &str| {
+        fs::write(&path, format!("{text}\n")).unwrap();
+        read_twice(face.shared.users.as_ref().unwrap());
+    };
+    let mut client = face.connect();
+    assert_eq!(client.say("AUTH greedy x"), "+OK|");
+    // Alone, a user has all places.
+    for seconds in 1..=6 {
+        assert!(client.say(&format!("CL.THROTTLE a 0 1 {}", seconds * 100)).starts_with("*5|:0|"));
+    }
+    assert!(client.say("CL.THROTTLE a 0 1 9000").starts_with("-ERR 6 other quotas are in use"));
+    // Two may send quotas. The first one loses none that is in use, and gets none until it has less than its share.
+    change(&format!("{greedy}\n{others}"));
+    let mut other = face.connect();
+    assert_eq!(other.say("AUTH other x"), "+OK|");
+    assert!(other.say("GCRA a 0 1 9000").starts_with("-ERR 6 other quotas are in use"));
+    for seconds in [102, 101, 103] {
+        let refused = "-ERR 3 other quotas of this user are in use, its share of --resp-quotas";
+        assert!(client.say("CL.THROTTLE a 0 1 9000").starts_with(refused) || face.shared.quotas.len() == 6);
+        face.clock.advance(Duration::from_secs(seconds));
+        assert!(client.say("CL.THROTTLE a 0 1 9000").starts_with(refused));
+        assert!(other.say(&format!("GCRA a 0 1 {}", 9_000 + seconds)).starts_with("*5|:0|"));
+    }
+    let [first, second] = [client.say("CL.THROTTLE a 0 1 600"), other.say("GCRA a 0 1 9101")];
+    assert!(
+        first.starts_with("*5|:1|") && second.starts_with("*5|:1|"),
+        "nothing in use was lost: {first} {second}"
+    );
+    // All of a user's quotas are charged for long. The other one has its share.
+    face.clock.advance(Duration::from_secs(1_000));
+    for count in 1..=3 {
+        assert!(client.say(&format!("CL.THROTTLE a 0 {count} 90000")).starts_with("*5|:0|"));
+    }
+    for count in 4..=400 {
+        assert!(
+            client.say(&format!("CL.THROTTLE a 0 {count} 90000")).starts_with("-ERR 3 other quotas of this")
+        );
+    }
+    face.clock.advance(Duration::from_secs(9_000));
+    assert!(other.say("GCRA a 0 1 30").starts_with("*5|:0|"));
+    // A share that has grown counts at once.
+    change(greedy);
+    face.clock.advance(Duration::from_secs(60));
+    assert!(client.say("CL.THROTTLE a 0 4 90000").starts_with("*5|:0|"));
+    assert!(client.say("CL.THROTTLE a 0 1 90000").starts_with("*5|:1|"));
 }
 
 #[test]
