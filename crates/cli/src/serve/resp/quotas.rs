@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! a quota that is in force   its store decides
-//! a new one                  there is room: a new store
+//! a new one                  a look, or a denial: it takes no place, because each of its keys has a full burst
+//!                            there is room: a new store
 //!                            there is none: it takes the place of the quota that was charged least recently, among those whose keys
 //!                            all are idle. If no quota is idle, the new one is refused
 //! ```
@@ -134,23 +135,28 @@ impl<C: Clock + Clone> Quotas<C> {
     /// # Complexity
     /// O(1), and O(quotas) for one that is new.
     pub fn check(&self, asked: ClientQuota, key: &[u8], cost: u64, user: &User) -> Result<Decision, Refused> {
-        let share = (self.most / user.sharers()).max(1);
-        {
+        let (now, share) = {
             let table = self.read();
             let now = self.clock.now();
             if let Some(quota) = table.in_force.get(&asked) {
                 return Ok(quota.check(now, key, cost));
             }
+            let share = (self.most / user.sharers()).max(1);
             let refused = table.refused.get(&user.name);
             // Its share may have grown.
             let refused = refused.filter(|known| now.as_nanos() < known.until_ns && share <= known.places);
             if let Some(known) = refused {
                 return Err(self.refusal(known.places));
             }
+            (now, share)
+        };
+        let create = |memory| self.create(asked, &user.name, memory).map_err(Refused::Quota);
+        let fresh = create(Capacity::slots(1))?.check(now, key, cost);
+        if cost == 0 || fresh.is_denied() {
+            return Ok(fresh);
         }
         // This takes memory, so no other check waits for it. What is dropped is dropped after the lock.
-        let (quota, mut gone) =
-            (Arc::new(self.create(asked, &user.name).map_err(Refused::Quota)?), Vec::new());
+        let (quota, mut gone) = (Arc::new(create(self.memory)?), Vec::new());
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         while !table.in_force.contains_key(&asked) {
@@ -214,7 +220,7 @@ impl<C: Clock + Clone> Quotas<C> {
         while let Some(saved) = saved::next(from)? {
             let SavedQuota { burst, count, period_ns, charged_ns, usage, user } = saved;
             let asked = ClientQuota { burst, count, period_ns };
-            let mut quota = restored.create(asked, &user).map_err(|error| error.to_string())?;
+            let mut quota = restored.create(asked, &user, self.memory).map_err(|error| error.to_string())?;
             let taken = quota.limiter.restore(&usage);
             taken.map_err(|error| format!("{error}; it needs the earlier --resp-quota-memory"))?;
             // If the clock is behind, all debts continue from now.
@@ -233,11 +239,11 @@ impl<C: Clock + Clone> Quotas<C> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn create(&self, asked: ClientQuota, user: &str) -> Result<ActiveQuota<C>, QuotaError> {
+    fn create(&self, asked: ClientQuota, user: &str, memory: Capacity) -> Result<ActiveQuota<C>, QuotaError> {
         let ClientQuota { burst, count, period_ns } = asked;
         let quota = Quota::try_new(count, Duration::from_nanos(period_ns))?.try_burst(burst)?;
         let builder = RateLimiter::builder(Gcra::new(quota)).clock(self.clock.clone());
-        let limiter = builder.seeds(self.seeds).capacity(self.memory).compact()?;
+        let limiter = builder.seeds(self.seeds).capacity(memory).compact()?;
         // A compact store may refill slower by 1/256.
         let refill = u128::from(burst) * u128::from(period_ns) / u128::from(count.max(1));
         let refill_ns = u64::try_from(refill + refill / 128).unwrap_or(u64::MAX).saturating_add(2 * SLACK_NS);

@@ -469,7 +469,7 @@ fn looks_and_denials_keep_no_quota_busy() {
     for line in ["CL.THROTTLE a 0 1 999999999 0", "GCRA a 0 1 999999998 TOKENS 2"] {
         assert!(client.say(line).starts_with("*5|"));
     }
-    // Nothing was charged, so both make room, and then both places are taken.
+    assert_eq!(face.shared.quotas.len(), 0, "what charges nothing takes no place and no memory");
     for line in ["CL.THROTTLE a 0 1 30", "CL.THROTTLE a 0 1 40"] {
         assert!(client.say(line).starts_with("*5|:0|"), "{line}");
     }
