@@ -109,7 +109,8 @@ pub enum Protocol {
     Http2,
     /// HTTP/1 and HTTP/2.
     Http,
-    /// The same, for pages. A client that takes no bytes for ten seconds is cut off.
+    /// HTTP/1, for pages. A client that takes no bytes for ten seconds is cut off. One of HTTP/2 could leave many pages
+    /// waiting, without any byte that it does not take.
     Pages,
     /// The protocol of Redis clients.
     Resp,
@@ -443,7 +444,8 @@ fn builder(protocol: Protocol, bounds: Bounds) -> auto::Builder<TokioExecutor> {
         .keep_alive_timeout(PING_ANSWER);
     match protocol {
         Protocol::Http2 => builder.http2_only(),
-        Protocol::Http | Protocol::Pages | Protocol::Resp => builder,
+        Protocol::Pages => builder.http1_only(),
+        Protocol::Http | Protocol::Resp => builder,
     }
 }
 

@@ -46,7 +46,7 @@ fn names_of_other_sites_are_refused_on_loopback() {
         Ok(PageRequest::Figures(Figures::Counts, Form::Text)),
         "no browser"
     );
-    // HTTP/2 has the name in the address.
+    // A request to a proxy has the name in the address.
     assert_eq!(
         read("http://localhost:6070/top", &[], true),
         Ok(PageRequest::Figures(Figures::Top, Form::Text))

@@ -11,11 +11,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tollgate_testing::skipped::{assert_skip_is_reported, chromium};
 
 use crate::browser::Browser;
 use crate::client::{block_on, get, http, stat};
+use crate::frames::BEGIN;
 use crate::server::{Place, Server};
 
 /// A text that ends a script, an attribute and an element, and turns the direction of writing.
@@ -465,4 +467,22 @@ fn missing_chromium_is_reported() {
             "no /no/chromium; install chromium",
         );
     }
+}
+
+/// Cause: the pages were served over HTTP/2 too. Symptom: a client without a window for answers kept 64 whole pages in memory on
+/// each connection, for as long as it wished.
+#[test]
+fn pages_are_served_over_http_1_only() {
+    let place = Place::new();
+    let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0");
+    block_on(async {
+        for face in ["debug", "metrics"] {
+            let mut stream = TcpStream::connect(server.address(face)).await.unwrap();
+            stream.write_all(BEGIN).await.unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{face}: {answer:?}");
+        }
+    });
+    server.stop();
 }

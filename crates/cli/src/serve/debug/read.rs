@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderMap, Method, Request, StatusCode, Version, header, uri::Authority};
+use http::{HeaderMap, Method, Request, StatusCode, header, uri::Authority};
 
 use crate::args::descriptor::DescriptorArg;
 
@@ -88,10 +88,6 @@ pub fn asked<B>(request: &Request<B>, is_local: bool) -> Result<PageRequest, Ref
         "/page" => PageRequest::Part(PagePart::Html),
         "/page.css" => PageRequest::Part(PagePart::Style),
         "/page.js" => PageRequest::Part(PagePart::Script),
-        // A stalled reader of HTTP/1 is cut off with its connection. One of HTTP/2 would keep its place.
-        "/live" if request.version() >= Version::HTTP_2 => {
-            return refused(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "/live needs HTTP/1.1");
-        }
         "/live" => PageRequest::Live(field(query, "filter").unwrap_or_default()),
         _ => return refused(StatusCode::NOT_FOUND, "the pages are listed at /"),
     })
