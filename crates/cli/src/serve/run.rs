@@ -10,7 +10,8 @@
 //! At SIGINT, somebody at a terminal waits for the end, so step 2 begins at once, and clients that are late have a tenth of a
 //! second. A second signal goes to step 3 at once, and step 4 is as short.
 
-use std::future::ready;
+use std::convert::Infallible;
+use std::future::{pending, ready};
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -51,6 +52,9 @@ use crate::args::serve::{Address, ServeArgs};
 use crate::args::xds::XdsStore;
 use crate::error::Error;
 use crate::human;
+
+/// How long the start waits for the first rules.
+const FIRST_RULES: Duration = Duration::from_secs(20);
 
 /// How often files are read again, and denials are written to the log.
 const SECOND: Duration = Duration::from_secs(1);
@@ -173,15 +177,22 @@ impl Addresses {
 
 async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
-    // The start may wait for rules.
-    let service = tokio::select! {
-        started = Service::start(args, taken) => started?,
-        () = signals.wait_for_second() => return Ok(()),
+    let (mut service, opened) = Service::start(args, taken).await?;
+    let ended = tokio::select! {
+        closing = signals.wait_for_end(service.read_again()) => closing,
+        Err(error) = service.report(args, taken, opened) => Err(error),
     };
-    process::tell_systemd("READY=1");
-    let closing = signals.wait_for_end(service.read_again()).await?;
-    process::tell_systemd("STOPPING=1");
-    service.end(args, closing, &mut signals).await
+    match ended {
+        Ok(closing) => {
+            process::tell_systemd("STOPPING=1");
+            service.end(args, closing, &mut signals).await
+        }
+        Err(error) => {
+            service.phase.send_replace(ServerPhase::Cutting);
+            let _ = timeout(CUT, service.ended.recv()).await;
+            Err(error)
+        }
+    }
 }
 
 /// The listeners of all faces, and what the log says of each.
@@ -223,6 +234,14 @@ impl Listeners {
     }
 }
 
+/// What the log says of the faces, and what wakes at each load.
+struct Opened {
+    faces: Vec<String>,
+    /// The address at which the example is asked.
+    curl: Option<String>,
+    loaded: mpsc::UnboundedReceiver<()>,
+}
+
 /// A service that runs.
 struct Service {
     rules: Arc<Rules>,
@@ -245,7 +264,8 @@ struct Service {
 }
 
 impl Service {
-    async fn start(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
+    /// Opens all faces.
+    async fn start(args: &ServeArgs, taken: &Translation) -> Result<(Self, Opened), Error> {
         let is_example = args.is_example();
         let addresses = Addresses::of(args, taken)?;
         let tls = tls(args)?;
@@ -273,10 +293,7 @@ impl Service {
         let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
         let stats = Arc::new(Stats::default());
         let traces = Traces::start(&args.process, &stats)?;
-        let xds = match prepared {
-            Some(prepared) => Some(prepared.start(args, Arc::clone(&note), &stats).await?),
-            None => None,
-        };
+        let xds = prepared.map(|prepared| prepared.start(args, Arc::clone(&note), &stats)).transpose()?;
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (alive, ended) = mpsc::channel(1);
         let bounds = Bounds {
@@ -315,12 +332,47 @@ impl Service {
         });
         let pages = Pages { debug: debug.zip(Some(state)), metrics };
         pages.start(&service, bounds)?;
-        service.report_health(args.rules.unhealthy_without_rules, loaded).await;
-        announce(&service.rules, args, &described, taken, curl);
-        if args.rules.redis.is_some() && args.xds.xds_store == XdsStore::Memory {
-            warn_of_idle_redis(&service.rules);
+        Ok((service, Opened { faces: described, curl, loaded }))
+    }
+
+    /// Reports the start and the health: after the first rules, unless the service may start without them, and after each load.
+    ///
+    /// # Errors
+    /// If there are no rules in time. Otherwise, it does not return.
+    async fn report(
+        &self,
+        args: &ServeArgs,
+        taken: &Translation,
+        mut opened: Opened,
+    ) -> Result<Infallible, Error> {
+        let has_rules = || args.rules.start_without_rules || self.rules.reloads().successes > 0;
+        if !has_rules() {
+            log::info(format_args!(
+                "waits for the first rules, and health checks fail until then: {}",
+                opened.faces.join(", ")
+            ));
+            let wait = async { while !has_rules() && opened.loaded.recv().await.is_some() {} };
+            timeout(FIRST_RULES, wait).await.map_err(|_| {
+                let why = self.rules.last_error().map(|error| error.to_string());
+                let why = why.unwrap_or_else(|| "the control plane has not answered".to_owned());
+                let within = FIRST_RULES.as_secs();
+                Error::run(format!(
+                    "no rules within {within} s: {why}; to start without rules, add --start-without-rules"
+                ))
+            })?;
         }
-        Ok(service)
+        let wants_rules = args.rules.unhealthy_without_rules;
+        let report = || self.health.set(!wants_rules || self.rules.reloads().rules > 0);
+        report().await;
+        announce(&self.rules, args, &opened.faces, taken, opened.curl);
+        if args.rules.redis.is_some() && args.xds.xds_store == XdsStore::Memory {
+            warn_of_idle_redis(&self.rules);
+        }
+        process::tell_systemd("READY=1");
+        while opened.loaded.recv().await.is_some() {
+            report().await;
+        }
+        pending().await
     }
 
     /// Starts the faces that gateways ask.
@@ -364,20 +416,6 @@ impl Service {
             stats: Arc::clone(&self.stats),
             health: self.health.clone(),
         }
-    }
-
-    /// Reports the health now, and after each load.
-    async fn report_health(&self, wants_rules: bool, mut loaded: mpsc::UnboundedReceiver<()>) {
-        let (rules, health) = (Arc::clone(&self.rules), self.health.clone());
-        let update = async move || {
-            health.set(!wants_rules || rules.reloads().rules > 0).await;
-        };
-        update().await;
-        tokio::spawn(async move {
-            while loaded.recv().await.is_some() {
-                update().await;
-            }
-        });
     }
 
     /// Returns a function that reads all files again.

@@ -86,7 +86,12 @@ impl Server {
     }
 
     /// Starts a command, and waits until it serves.
-    pub(crate) fn spawn(mut command: Command, variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn spawn(command: Command, variables: &[(&str, &str)]) -> Self {
+        Self::spawn_until(" serves ", command, variables)
+    }
+
+    /// Starts a command, and waits for a line with this text, which names the faces.
+    pub(crate) fn spawn_until(part: &str, mut command: Command, variables: &[(&str, &str)]) -> Self {
         let mut child = command
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
@@ -102,7 +107,7 @@ impl Server {
             }
         });
         let mut server = Self { child, lines, start: String::new() };
-        server.start = server.wait_for_line(" serves ");
+        server.start = server.wait_for_line(part);
         server
     }
 

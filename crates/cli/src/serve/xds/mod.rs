@@ -19,11 +19,9 @@ pub mod take;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
-use tokio::time::timeout;
+use tokio::sync::oneshot;
 use tollgate::rules::{Rules, RulesSnapshot};
 
 use self::connect::Connector;
@@ -35,9 +33,6 @@ use super::stats::{Stats, XdsStats};
 use crate::args::serve::ServeArgs;
 use crate::args::xds::{HeaderField, XdsStore};
 use crate::error::Error;
-
-/// How long the start waits for the first rules.
-const FIRST_RULES: Duration = Duration::from_secs(20);
 
 /// What follows the control plane as long as it exists. The drop waits for a load in progress.
 pub struct Xds {
@@ -86,18 +81,12 @@ impl XdsStart {
         self.taker.pushed.rules()
     }
 
-    /// Starts to follow the control plane, and waits for the first rules.
+    /// Starts to follow the control plane.
     ///
     /// # Errors
-    /// If there are no rules in time, unless the service may start without them.
-    pub async fn start(self, args: &ServeArgs, note: NoteLoad, stats: &Arc<Stats>) -> Result<Xds, Error> {
-        let (rules, name) = (Arc::clone(self.rules()), self.name.clone());
-        stats.xds.get_or_init(|| XdsStats { name: name.clone(), ..XdsStats::default() });
-        let (loads, mut loaded) = watch::channel(());
-        let note: NoteLoad = Arc::new(move |result| {
-            note(result);
-            loads.send_replace(());
-        });
+    /// If the thread cannot be started.
+    pub fn start(self, args: &ServeArgs, note: NoteLoad, stats: &Arc<Stats>) -> Result<Xds, Error> {
+        stats.xds.get_or_init(|| XdsStats { name: self.name.clone(), ..XdsStats::default() });
         let stream = Stream::new(&args.xds, self, note, Arc::clone(stats));
         let (stop, stopped) = oneshot::channel();
         let runtime = Handle::current();
@@ -109,17 +98,6 @@ impl XdsStart {
                 }
             });
         };
-        let xds = Xds { stop: Some(stop), thread: Some(process::spawn("tollgate-xds", run)?) };
-        let has_rules = || rules.reloads().successes > 0;
-        let wait = async { while !has_rules() && loaded.changed().await.is_ok() {} };
-        if !args.rules.start_without_rules && timeout(FIRST_RULES, wait).await.is_err() {
-            let why = rules.last_error().map(|error| error.to_string());
-            return Err(Error::run(format!(
-                "no rules within {} s: {}; to start without rules, add --start-without-rules",
-                FIRST_RULES.as_secs(),
-                why.unwrap_or_else(|| format!("{name} has not answered")),
-            )));
-        }
-        Ok(xds)
+        Ok(Xds { stop: Some(stop), thread: Some(process::spawn("tollgate-xds", run)?) })
     }
 }

@@ -12,12 +12,13 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::sleep;
 use tollgate_cli::serve::proto::DiscoveryResponse;
 
 use self::plane::{Behaviour, Plane, nonce_of, set};
-use crate::client::{Grpc, LIMIT, ONCE, bytes, get, stat};
-use crate::server::{FREE, Place, Server, command, run};
+use crate::client::{Grpc, LIMIT, NOT_SERVING, ONCE, SERVING, bytes, get, http, stat};
+use crate::server::{FREE, Place, Server, command, eventually, run};
 use crate::tls::{Authority, Pair, dns, install, tls_client};
 
 /// Short pauses without chance.
@@ -118,17 +119,73 @@ fn start_waits_for_the_first_rules() {
     });
 }
 
+/// Starts the service, and waits until it waits for rules.
+async fn start_to_wait(plane: &Plane, args: &str) -> Server {
+    let args = format!("{FREE} --log info --xds {} {SHORT} {args}", plane.address);
+    let mut command = command();
+    command.args(args.split_ascii_whitespace());
+    let start = || Server::spawn_until("waits for the first rules", command, &[]);
+    tokio::task::spawn_blocking(start).await.unwrap()
+}
+
+/// Cause: no face was open until the first rules, so a supervisor with a liveness probe killed the process.
+#[test]
+fn faces_are_open_and_unhealthy_before_the_first_rules() {
+    runtime(async {
+        let plane = start_plane(Behaviour { ignores: true, ..Behaviour::default() }).await;
+        let (place, args) = (Place::new(), "--xds-ping 100ms --resp 127.0.0.1:0 --metrics 127.0.0.1:0");
+        let admin = place.path("admin");
+        let mut server = start_to_wait(&plane, &format!("{args} --admin unix:{}", admin.display())).await;
+        let (grpc_face, http_face) = (server.address("grpc"), server.address("http"));
+        let health = async || {
+            let mut grpc = Grpc::connect(&grpc_face).await;
+            (grpc.health("ratelimit").await, get(&http_face, "/healthcheck").await.status)
+        };
+        assert_eq!(health().await, (NOT_SERVING.into(), 500));
+        let probe = run("--healthcheck", &[("TOLLGATE_HTTP", &http_face)]);
+        probe.fails(1, &["wants no requests"]);
+        assert_eq!(ask(&server).await, UNAVAILABLE);
+        let body = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;
+        assert_eq!(http(&http_face, "POST", "/json", body).await.status, 503);
+        let mut resp = tokio::net::TcpStream::connect(server.address("resp")).await.unwrap();
+        resp.write_all(b"TOLLGATE.CHECK rl once x\r\n").await.unwrap();
+        let mut answer = [0; 4];
+        resp.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"-UNA");
+        assert!(get(&server.address("debug"), "/").await.body.contains("not serving"));
+        let metrics = get(&server.address("metrics"), "/metrics").await.body;
+        assert!(metrics.contains("tollgate_service_serving 0"), "{metrics}");
+        tokio::net::UnixStream::connect(&admin).await.unwrap();
+        plane.set(|behaviour| *behaviour = sends(&set("1", &[])));
+        server.wait_for_line("serves 1 rule of 1 domain");
+        assert_eq!(health().await, (SERVING.into(), 200));
+        assert_eq!((ask(&server).await, ask(&server).await), (OK, OVER));
+        server.stop();
+    });
+}
+
+#[test]
+fn start_ends_without_rules_in_time() {
+    runtime(async {
+        let (plane, place) = (start_plane(Behaviour::default()).await, Place::new());
+        let socket = place.path("socket");
+        let mut server = start_to_wait(&plane, &format!("--grpc-socket {}", socket.display())).await;
+        assert!(socket.exists());
+        // The test waits for an end for no more than 20 s, as the service does for rules.
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(server.wait(), 1);
+        assert!(eventually(|| server.log().contains("no rules within 20 s")), "{}", server.log());
+        assert!(!socket.exists());
+    });
+}
+
 #[test]
 fn start_that_waits_for_rules_can_be_ended() {
     runtime(async {
         let plane = start_plane(Behaviour::default()).await;
-        let args = format!("{FREE} --xds {}", plane.address);
-        let mut child = command().args(args.split(' ')).spawn().unwrap();
+        let server = start_to_wait(&plane, "").await;
         plane.streams(1).await;
-        assert!(child.try_wait().unwrap().is_none());
-        let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        server.stop();
     });
 }
 
