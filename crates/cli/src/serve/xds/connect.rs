@@ -1,6 +1,7 @@
 //! A connection to the control plane: TCP, TLS if asked for, and HTTP/2. Certificates are read for each connection.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,9 +15,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tonic::body::Body;
 use tower_service::Service;
@@ -26,8 +27,11 @@ use crate::error::{Error, plain, read_file};
 use crate::serve::listen::{Io, Probes, probe_silent_peer};
 use crate::serve::tls::{authorities, identity};
 
-/// How long TCP, TLS and the first bytes of HTTP/2 may take together.
+/// How long the name, TCP, TLS and the first bytes of HTTP/2 may take together.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// The least part of this time for an address, also if a name has very many.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// How long the answer to a ping may take.
 const PING_ANSWER: Duration = Duration::from_secs(20);
@@ -78,14 +82,17 @@ impl Connector {
     /// # Errors
     /// The reason, for the log.
     pub async fn connect(&self) -> Result<Channel, String> {
-        let connected = timeout(CONNECT, self.connect_in_time()).await;
-        connected.unwrap_or_else(|_| Err(format!("no connection within {} s", CONNECT.as_secs())))
+        let Target { host, port } = &self.target;
+        let connected = timeout(CONNECT, async {
+            let addresses = lookup_host((host.as_str(), *port)).await.map_err(|error| plain(&error))?;
+            in_turn(addresses.collect(), async |address| self.connect_to(address).await).await
+        });
+        connected.await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn connect_in_time(&self) -> Result<Channel, String> {
-        let Target { host, port } = &self.target;
+    async fn connect_to(&self, address: SocketAddr) -> Result<Channel, String> {
         let told = |error: io::Error| plain(&error);
-        let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(told)?;
+        let stream = TcpStream::connect(address).await.map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
         // On a system without these settings, pings find dead peers.
         let _ = probe_silent_peer(&stream, PROBES);
@@ -120,6 +127,30 @@ impl Connector {
         });
         uri.unwrap_or_default()
     }
+}
+
+fn late() -> String {
+    format!("no connection within {} s", CONNECT.as_secs())
+}
+
+/// Connects to the first address that answers. Each has its part of the time that is left: one that swallows packets
+/// would use up all of it. Returns the last error if none answers.
+async fn in_turn<A, T>(
+    addresses: Vec<A>,
+    connect: impl AsyncFn(A) -> Result<T, String>,
+) -> Result<T, String> {
+    let end = Instant::now() + CONNECT;
+    let mut last = Err("its name has no address".to_owned());
+    let mut addresses = addresses.into_iter();
+    while let Some(address) = addresses.next() {
+        let rest = u32::try_from(addresses.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let part = end.saturating_duration_since(Instant::now()) / rest;
+        last = timeout(part.max(LEAST), connect(address)).await.unwrap_or_else(|_| Err(late()));
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
 }
 
 impl TlsFiles {
@@ -169,5 +200,38 @@ impl Service<Request<Body>> for Channel {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         Box::pin(self.sender.send_request(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    /// Cause: an address that swallowed packets used up the attempt, and the others of the name were never tried.
+    #[tokio::test(start_paused = true)]
+    async fn silent_address_leaves_time_for_the_others() {
+        let connect = async |address: &str| match address {
+            "silent" => pending().await,
+            "refuses" => Err("refused".to_owned()),
+            other => Ok(other.to_owned()),
+        };
+        for (addresses, connected, seconds) in [
+            (vec!["good", "silent"], Ok("good"), 0),
+            (vec!["silent", "good"], Ok("good"), 5),
+            (vec!["refuses", "silent", "good"], Ok("good"), 5),
+            (vec!["silent", "silent", "refuses", "silent", "good"], Ok("good"), 7),
+            (vec!["silent"], Err("no connection within 10 s"), 10),
+            (vec!["silent", "refuses"], Err("refused"), 5),
+            (vec![], Err("its name has no address"), 0),
+        ] {
+            let from = Instant::now();
+            let found = in_turn(addresses, connect).await;
+            assert_eq!(found, connected.map(str::to_owned).map_err(str::to_owned));
+            assert_eq!(from.elapsed().as_secs(), seconds);
+        }
+        let many = vec!["silent"; 1_000];
+        assert!(timeout(CONNECT, in_turn(many, connect)).await.is_err());
     }
 }
