@@ -1,6 +1,7 @@
 //! A connection to the control plane: TCP, TLS if asked for, and HTTP/2. Certificates are read for each connection.
 
 use std::io;
+use std::iter::successors;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tonic::body::Body;
@@ -32,6 +33,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 
 /// The least part of this time for an address, also if a name has very many.
 const LEAST: Duration = Duration::from_secs(1);
+
+/// How long a connection without requests may take to end.
+const END: Duration = Duration::from_millis(100);
 
 /// How long the answer to a ping may take.
 const PING_ANSWER: Duration = Duration::from_secs(20);
@@ -77,11 +81,11 @@ impl Connector {
         Ok(Self { target: target.clone(), ping: args.xds_ping, tls })
     }
 
-    /// Connects.
+    /// Connects. The connection ends with its driver.
     ///
     /// # Errors
     /// The reason, for the log.
-    pub async fn connect(&self) -> Result<Channel, String> {
+    pub async fn connect(&self) -> Result<(Channel, Driver), String> {
         let Target { host, port } = &self.target;
         let connected = timeout(CONNECT, async {
             let addresses = lookup_host((host.as_str(), *port)).await.map_err(|error| plain(&error))?;
@@ -90,7 +94,7 @@ impl Connector {
         connected.await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn connect_to(&self, address: SocketAddr) -> Result<Channel, String> {
+    async fn connect_to(&self, address: SocketAddr) -> Result<(Channel, Driver), String> {
         let told = |error: io::Error| plain(&error);
         let stream = TcpStream::connect(address).await.map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
@@ -114,8 +118,8 @@ impl Connector {
             .keep_alive_while_idle(true);
         let (sender, connection) =
             builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
-        Ok(Channel { sender, driver })
+        let driver = tokio::spawn(async move { connection.await.err().map(|error| with_causes(&error)) });
+        Ok((Channel(sender), Driver(driver)))
     }
 
     /// Returns the URI of the control plane.
@@ -177,16 +181,29 @@ impl TlsFiles {
     }
 }
 
-/// A connection, which ends with this.
-pub struct Channel {
-    sender: http2::SendRequest<Body>,
-    driver: AbortHandle,
+/// What sends requests over a connection.
+pub struct Channel(http2::SendRequest<Body>);
+
+/// What moves the bytes of a connection, and returns why it failed.
+pub struct Driver(JoinHandle<Option<String>>);
+
+impl Driver {
+    /// Returns why the connection failed, if it did. A refused certificate is seen only here.
+    pub async fn failure(&mut self) -> Option<String> {
+        timeout(END, &mut self.0).await.ok()?.ok()?
+    }
 }
 
-impl Drop for Channel {
+impl Drop for Driver {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.0.abort();
     }
+}
+
+/// Returns the text of an error and of its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 impl Service<Request<Body>> for Channel {
@@ -195,11 +212,11 @@ impl Service<Request<Body>> for Channel {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.sender.poll_ready(cx)
+        self.0.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.sender.send_request(request))
+        Box::pin(self.0.send_request(request))
     }
 }
 

@@ -114,13 +114,13 @@ impl Stream {
     /// Connects, and takes messages until the end of the stream.
     async fn stream(&mut self) -> Ended {
         self.taker.begin();
-        let channel = match self.connector.connect().await {
-            Ok(channel) => channel,
+        let (channel, mut driver) = match self.connector.connect().await {
+            Ok(connected) => connected,
             Err(why) => return Ended { was_connected: false, why },
         };
         let why = match self.open(channel).await {
             Ok(why) => why,
-            Err(status) => shown(&status),
+            Err(status) => driver.failure().await.unwrap_or_else(|| shown(&status)),
         };
         Ended { was_connected: true, why }
     }

@@ -410,6 +410,8 @@ fn certificates_are_read_for_each_connection() {
         );
         let mut server = start(&plane, &args).await;
         server.wait_for_line("no rules yet");
+        // Cause: the log said "connection error" only.
+        server.wait_for_line("fatal alert");
         assert_eq!(ask(&server).await, UNAVAILABLE);
         // In two steps: a certificate with the key of another cannot be used, and nothing ends.
         let pair = authority.server();
