@@ -28,8 +28,9 @@ use crate::serve::stats::{Stats, XdsStats};
 
 const METHOD: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
 
-/// How long the control plane may be silent at the start of a stream, before the log names the silence.
-const SILENT: Duration = Duration::from_secs(30);
+/// How long the control plane may be silent at the start of a stream, before the log names the silence. The start waits
+/// longer, so its error says this, too.
+const SILENT: Duration = Duration::from_secs(15);
 
 /// The waits before a refused set is refused again: the first, and the longest. Some servers send it again at once.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));

@@ -174,7 +174,11 @@ fn start_ends_without_rules_in_time() {
         // The test waits for an end for no more than 20 s, as the service does for rules.
         sleep(Duration::from_secs(2)).await;
         assert_eq!(server.wait(), 1);
-        assert!(eventually(|| server.log().contains("no rules within 20 s")), "{}", server.log());
+        let line = "no rules within 20 s: the control plane localhost";
+        let why = "it sends no rules for the node \"default\"; check --xds-node-id";
+        let all_said =
+            || [line, why, "add --start-without-rules"].iter().all(|part| server.log().contains(part));
+        assert!(eventually(all_said), "{}", server.log());
         assert!(!socket.exists());
     });
 }
