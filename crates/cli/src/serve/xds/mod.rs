@@ -71,7 +71,9 @@ pub fn prepare(args: &ServeArgs, snapshot: &mut Option<RulesSnapshot>) -> Result
     let connector = Connector::new(&args.xds, target)?;
     let name = format!("the control plane {target}");
     let builder = load::builder(&args.rules, args.faces.kuadrant, snapshot.take())?.allow_removals(true);
-    let pushed = builder.pushed(&name, args.xds.xds_copy.clone());
+    // Another node has other rules, so it must not begin with this copy.
+    let of = format!("{name} for the node {:?}", args.xds.xds_node_id);
+    let pushed = builder.pushed(&of, args.xds.xds_copy.clone());
     Ok(Some(XdsStart { taker: Taker::new(pushed, is_shared), connector, name, headers }))
 }
 

@@ -348,6 +348,25 @@ fn control_plane_can_restart() {
     });
 }
 
+/// Cause: a service with the name of another node began with the rules of the node before.
+#[test]
+fn copy_of_another_node_is_not_used() {
+    runtime(async {
+        let place = Place::new();
+        let copy = format!("--xds-copy {} --xds-node-id", place.path("copy").display());
+        let plane = start_plane(sends(&set("1", &[]))).await;
+        start(&plane, &format!("{copy} one")).await.stop();
+        plane.set(|behaviour| behaviour.sends = None);
+        let mut server = start(&plane, &format!("{copy} other --start-without-rules")).await;
+        server.wait_for_line("it is a copy of");
+        assert_eq!(ask(&server).await, UNAVAILABLE);
+        server.stop();
+        let server = start(&plane, &format!("{copy} one")).await;
+        assert_eq!(ask(&server).await, OK);
+        server.stop();
+    });
+}
+
 #[test]
 fn messages_have_a_largest_size() {
     runtime(async {
