@@ -49,7 +49,10 @@ const NEVER_LOADED: &str = "no rules yet, so all answers are UNAVAILABLE";
 pub fn note(loaded: &Result<LoadReport, RulesError>, rules: &Rules) {
     match loaded {
         Ok(report) => {
-            log::info(format_args!("the rules changed: {}", shortened(&report.to_string())));
+            // The text of 10,000 changes takes a while.
+            if log::has_info() {
+                log::info(format_args!("the rules changed: {}", shortened(&report.to_string())));
+            }
             for removed in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
                 log::warn(format_args!("the domain {:?} has no rules any more", removed.domain()));
             }
