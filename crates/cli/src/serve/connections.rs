@@ -60,6 +60,9 @@ const STALLED: Duration = Duration::from_secs(10);
 /// The longest list of header fields, in bytes.
 const HEADERS: u32 = 16 << 10;
 
+/// What a Redis client reads that finds no place.
+const NO_PLACE: &[u8] = b"-ERR max number of clients reached\r\n";
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What the server is doing.
@@ -221,7 +224,7 @@ impl Face {
                 accepted = listener.accept() => accepted,
                 _ = closing => break,
             };
-            let (stream, peer) = match accepted {
+            let accepted = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     stats.accept_errors.add();
@@ -242,10 +245,15 @@ impl Face {
                         bounds.connections
                     ),
                 );
+                // The other protocols have no answer to a client that has asked nothing.
+                if protocol == Protocol::Resp && shared.tls.is_none() {
+                    accepted.close_with(NO_PLACE);
+                }
                 continue;
             };
             stats.accepted.add();
             stats.open.add();
+            let (stream, peer) = accepted.open();
             let attended = attend(Arc::clone(&shared), stream, peer, phase.clone());
             let (shared, alive) = (Arc::clone(&shared), alive.clone());
             tokio::spawn(async move {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{fs, process};
 
-use rustix::net::sockopt;
+use rustix::net::{SendFlags, send, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
@@ -131,24 +131,48 @@ impl Listener {
         TcpListener::from_std(listener).map(Self::Tcp)
     }
 
-    /// Accepts the next connection. Returns it with the name of its peer.
+    /// Accepts the next connection.
     ///
     /// # Errors
     /// If the system cannot accept it.
-    pub async fn accept(&self) -> io::Result<(Io, String)> {
+    pub async fn accept(&self) -> io::Result<Accepted> {
         match self {
-            Self::Tcp(listener) => {
-                let (stream, peer) = listener.accept().await?;
+            Self::Tcp(listener) => listener.accept().await.map(|(stream, peer)| Accepted::Tcp(stream, peer)),
+            Self::Unix(socket) => socket.listener.accept().await.map(|(stream, _)| Accepted::Unix(stream)),
+        }
+    }
+}
+
+/// A connection that was accepted, and is not served yet.
+#[derive(Debug)]
+pub enum Accepted {
+    /// From this address.
+    Tcp(TcpStream, SocketAddr),
+    /// From a process of this machine.
+    Unix(UnixStream),
+}
+
+impl Accepted {
+    /// Returns the connection's bytes and the name of its peer.
+    pub fn open(self) -> (Io, String) {
+        match self {
+            Self::Tcp(stream, peer) => {
                 // Answers are small, and a gateway waits for each of them.
                 let _ = stream.set_nodelay(true);
                 let _ = probe_silent_peer(&stream, PROBES);
-                Ok((Io::new(stream), peer.to_string()))
+                (Io::new(stream), peer.to_string())
             }
-            Self::Unix(socket) => {
-                let (stream, _) = socket.listener.accept().await?;
+            Self::Unix(stream) => {
                 let user = stream.peer_cred().ok().map(|peer| Peer::User(peer.uid()));
-                Ok((Io::new(stream).of_client(user), "a local process".to_owned()))
+                (Io::new(stream).of_client(user), "a local process".to_owned())
             }
+        }
+    }
+
+    /// Closes the connection of a peer on the network. It can read these bytes, if the system takes them without waiting.
+    pub fn close_with(self, bytes: &[u8]) {
+        if let Self::Tcp(stream, _) = self {
+            let _ = send(stream, bytes, SendFlags::DONTWAIT);
         }
     }
 }
@@ -311,7 +335,7 @@ mod tests {
         let listener = Listener::tcp("resp", ([127, 0, 0, 1], 0).into()).await.unwrap();
         let address: SocketAddr = listener.to_string().parse().unwrap();
         let _client = TcpStream::connect(address).await.unwrap();
-        let _accepted = listener.accept().await.unwrap();
+        let _accepted = listener.accept().await.unwrap().open();
         let (kind, left) = timer(address.port());
         assert!(kind == 2 && left <= 6_100, "timer {kind}, {left}");
     }

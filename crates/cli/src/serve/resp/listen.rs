@@ -431,7 +431,7 @@ mod tests {
             .write_all(format!("*2\r\n$4\r\nECHO\r\n$500000\r\n{}", "e".repeat(200_000)).as_bytes())
             .await
             .unwrap();
-        let mut waiting = begin(None, listener.accept().await.unwrap().0, client);
+        let mut waiting = begin(None, listener.accept().await.unwrap().open().0, client);
         let mut told = Vec::new();
         waiting.client.read_to_end(&mut told).await.unwrap();
         assert!(told.starts_with(b"-ERR other clients are sending too many long commands"), "{told:?}");

@@ -103,7 +103,8 @@ fn clients_that_break_rules_cost_only_themselves() {
         assert!(!answer.contains("PONG") || bytes[0] == 0x16, "{answer}");
         assert_eq!(good.say("PING", 1), "+PONG|");
     }
-    let many: Vec<_> = (0..60).map(|_| Client::connect(&server)).collect();
+    let mut many: Vec<_> = (0..60).map(|_| Client::connect(&server)).collect();
+    assert_eq!(many[59].lines(usize::MAX), "-ERR max number of clients reached|");
     assert_eq!(good.say("CL.THROTTLE a 0 1 60", 6), "*5|:0|:1|:0|:-1|:60|");
     block_on(wait_for_stat(&server.address("debug"), "tollgate_service_connections_refused_total", 1));
     drop((many, deaf));
