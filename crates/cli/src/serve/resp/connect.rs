@@ -103,11 +103,12 @@ fn hello<C: Clock + Clone>(peer: &mut RespPeer<C>, args: Args<'_>) -> Result<(),
         Some(b"3") => Version::Three,
         Some(_) => return Err("NOPROTO unsupported protocol version; there are 2 and 3".into()),
     };
-    let (mut options, mut name) = (args.from(2), None);
+    // All options are read before one has an effect.
+    let (mut options, mut login, mut name) = (args.from(2), None, None);
     while let Some(option) = options.get(0) {
         match (&option.to_ascii_lowercase()[..], options.get(1), options.get(2)) {
             (b"auth", Some(user), Some(password)) => {
-                log_in(peer, user, password)?;
+                login = Some((user, password));
                 options = options.from(3);
             }
             (b"setname", Some(given), _) => {
@@ -116,6 +117,9 @@ fn hello<C: Clock + Clone>(peer: &mut RespPeer<C>, args: Args<'_>) -> Result<(),
             }
             _ => return Err(format!("ERR Syntax error in HELLO option {}", Shown(option)).into()),
         }
+    }
+    if let Some((user, password)) = login {
+        log_in(peer, user, password)?;
     }
     if peer.user.is_none() {
         return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
