@@ -1,12 +1,15 @@
 //! Answers in numbers, for clients that have no messages of gateways.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
 use tollgate::Clock;
 use tollgate::redis::DecidedBy;
 use tollgate::rules::{Applied, Descriptor};
 use tonic::Status;
 
+use super::text::{Pairs, utf8};
 use super::{Answerer, Code, Entry};
 
 /// The answer to a request with one descriptor.
@@ -40,14 +43,44 @@ impl<C: Clock> Answerer<C> {
         str::from_utf8(domain).is_ok_and(|domain| self.rules.peek(domain, &[]).has_domain())
     }
 
-    pub(super) async fn figures_of(
+    /// Answers a request with one descriptor in figures, after at most this time. `entries` are keys and values. With [`Entry::Check`],
+    /// charges nothing, and the request is over a limit if one hit would be.
+    ///
+    /// # Errors
+    /// Those of [`Answerer::answer`], and `NOT_FOUND` if the domain has no rules.
+    pub async fn figures<'a>(
         &self,
-        domain: &str,
-        descriptors: &[Descriptor<'_>],
+        domain: &[u8],
+        entries: impl ExactSizeIterator<Item = [&'a [u8]; 2]>,
+        hits: Option<u64>,
+        entry: Entry,
+        patience: Duration,
+    ) -> Result<Figures, Status> {
+        let in_flight = self.begin(entry)?;
+        let deadline = in_flight.began() + patience;
+        let figures = self.figures_of(domain, entries, hits.unwrap_or(1), entry, deadline).await;
+        in_flight.end(figures.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
+        if figures.as_ref().is_ok_and(|figures| figures.is_over) {
+            self.meters.over_limit();
+        }
+        figures
+    }
+
+    async fn figures_of<'a>(
+        &self,
+        domain: &[u8],
+        entries: impl ExactSizeIterator<Item = [&'a [u8]; 2]>,
+        hits: u64,
         entry: Entry,
         deadline: Instant,
     ) -> Result<Figures, Status> {
-        let (answer, code) = self.decide(domain, descriptors, 1, entry, deadline).await?;
+        self.check_form(domain, [entries.len()].into_iter())?;
+        let domain = utf8(domain);
+        let texts: SmallVec<[[Cow<'_, str>; 2]; 4]> = entries.map(|pair| pair.map(utf8)).collect();
+        let pairs: Pairs<'_> = texts.iter().map(|[key, value]| (&**key, &**value)).collect();
+        let descriptors = &[Descriptor::new(&pairs)];
+        let hits = hits.min(self.settings.max_hits);
+        let (answer, code) = self.decide(&domain, descriptors, hits, entry, deadline).await?;
         self.near.note(&answer, descriptors, self.settings.near_limit);
         if !answer.has_domain() {
             return Err(Status::not_found(format!("no rules have the domain {domain:?}")));

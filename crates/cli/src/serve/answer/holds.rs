@@ -1,4 +1,4 @@
-//! Units that are held: `Reserve` and `Commit` of Kuadrant's service, and a query that holds units. Also figures, which are asked alike.
+//! Units that are held: `Reserve` and `Commit` of Kuadrant's service, and a query that holds units.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,7 @@ use tollgate::rules::{Answer, Descriptor};
 use tonic::Status;
 
 use super::decide::is_full;
-use super::figures::Figures;
-use super::text::{self, Texts};
+use super::text::{self, Pairs};
 use super::{Answerer, Code, Entry, RateLimitRequest};
 use crate::serve::proto::{CommitRequest, CommitResponse, ReserveRequest, ReserveResponse};
 
@@ -89,27 +88,6 @@ impl<C: Clock> Answerer<C> {
         Ok(CommitResponse { reservation_released })
     }
 
-    /// Answers a request with one descriptor in figures. With [`Entry::Check`], charges nothing, and the request is over a limit if one hit
-    /// would be.
-    ///
-    /// # Errors
-    /// Those of [`Answerer::answer`], and `NOT_FOUND` if the domain has no rules.
-    pub async fn figures(
-        &self,
-        request: RateLimitRequest,
-        entry: Entry,
-        deadline: Instant,
-    ) -> Result<Figures, Status> {
-        let figures = async |domain: &str, descriptors: &[Descriptor<'_>]| {
-            self.figures_of(domain, descriptors, entry, deadline).await
-        };
-        let figures = self.counted(request, entry, deadline, figures).await?;
-        if figures.is_over {
-            self.meters.over_limit();
-        }
-        Ok(figures)
-    }
-
     /// Lets `ask` ask about the domain and the descriptors of a request, and counts the answer.
     async fn counted<T>(
         &self,
@@ -120,14 +98,15 @@ impl<C: Clock> Answerer<C> {
     ) -> Result<T, Status> {
         let in_flight = self.begin(entry)?;
         let told = async {
-            self.check_form(&request)?;
-            if text::texts(&request).is_none() {
+            self.check_form(&request.domain, request.descriptors.iter().map(|one| one.entries.len()))?;
+            loop {
+                let mut pairs = Pairs::new();
+                if let Some(domain) = text::texts(&request, &mut pairs) {
+                    return ask(domain, &self.descriptors(&request, &pairs)?).await;
+                }
+                drop(pairs);
                 text::make_texts(&mut request);
             }
-            let Some(Texts { domain, pairs }) = text::texts(&request) else {
-                return Err(Status::internal("a text is not UTF-8"));
-            };
-            ask(domain, &self.descriptors(&request, &pairs)?).await
         };
         let told = told.await;
         in_flight.end(told.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));

@@ -117,6 +117,11 @@ pub struct InFlightRequest<'a> {
 }
 
 impl InFlightRequest<'_> {
+    /// When the request began.
+    pub const fn began(&self) -> Instant {
+        self.began
+    }
+
     /// Counts the answer.
     pub fn end(mut self, code: Code, deadline: Option<Instant>) {
         self.code = code;

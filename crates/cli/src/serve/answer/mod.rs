@@ -38,7 +38,7 @@ pub use self::meters::{AnswerCounts, BOUNDS_US, Meters};
 pub use self::near::{NearKeys, NearView};
 pub use self::settings::{LimitHeaders, Names, Settings};
 pub use self::status::unit_of;
-use self::text::Texts;
+use self::text::Pairs;
 use super::proto::{
     Code, DescriptorStatus, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
     RateLimitUnit,
@@ -161,11 +161,11 @@ impl<C: Clock> Answerer<C> {
     }
 
     #[inline]
-    fn check_form(&self, request: &RateLimitRequest) -> Result<(), Status> {
+    fn check_form(&self, domain: &[u8], entries: impl ExactSizeIterator<Item = usize>) -> Result<(), Status> {
         if !self.is_loaded() {
             return Err(Status::unavailable("no rules are loaded yet"));
         }
-        text::check(request, &self.settings)
+        text::check(domain, entries, &self.settings)
     }
 
     async fn answer_one(
@@ -174,11 +174,13 @@ impl<C: Clock> Answerer<C> {
         entry: Entry,
         deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
-        self.check_form(&request)?;
+        self.check_form(&request.domain, request.descriptors.iter().map(|one| one.entries.len()))?;
         loop {
-            if let Some(texts) = text::texts(&request) {
-                return self.answer_texts(&request, texts, entry, deadline).await;
+            let mut pairs = Pairs::new();
+            if let Some(domain) = text::texts(&request, &mut pairs) {
+                return self.answer_texts(&request, domain, &pairs, entry, deadline).await;
             }
+            drop(pairs);
             text::make_texts(&mut request);
         }
     }
@@ -186,11 +188,12 @@ impl<C: Clock> Answerer<C> {
     async fn answer_texts(
         &self,
         request: &RateLimitRequest,
-        Texts { domain, pairs }: Texts<'_>,
+        domain: &str,
+        pairs: &[(&str, &str)],
         entry: Entry,
         deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
-        let mut descriptors = self.descriptors(request, &pairs)?;
+        let mut descriptors = self.descriptors(request, pairs)?;
         let hits = u64::from(request.hits_addend.max(1)).min(self.settings.max_hits);
         let is_back = |index: usize| request.descriptors.get(index).is_some_and(|one| one.is_negative_hits);
         let refunded = match entry != Entry::Check && (0..descriptors.len()).any(is_back) {

@@ -3,6 +3,8 @@
 //! A client controls values: a gateway copies header fields into them. A value with bytes that are not UTF-8 is counted, because a gateway
 //! admits requests whose question fails.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tonic::Status;
@@ -14,13 +16,17 @@ use super::settings::Settings;
 /// so texts have no use for them.
 const STAND_INS: u32 = 0x10_FF80;
 
-/// Checks the form of a request.
-pub(super) fn check(request: &RateLimitRequest, settings: &Settings) -> Result<(), Status> {
+/// Checks the form of a request with this number of entries in each descriptor.
+pub(super) fn check(
+    domain: &[u8],
+    entries: impl ExactSizeIterator<Item = usize>,
+    settings: &Settings,
+) -> Result<(), Status> {
     let invalid = |message: String| Err(Status::invalid_argument(message));
-    if request.domain.is_empty() {
+    if domain.is_empty() {
         return invalid("the domain is empty".to_owned());
     }
-    let descriptors = request.descriptors.len();
+    let descriptors = entries.len();
     if descriptors == 0 {
         return invalid("the request has no descriptors".to_owned());
     }
@@ -28,8 +34,7 @@ pub(super) fn check(request: &RateLimitRequest, settings: &Settings) -> Result<(
         let most = settings.max_descriptors;
         return invalid(format!("the request has {descriptors} descriptors; the most is {most}"));
     }
-    for (index, descriptor) in request.descriptors.iter().enumerate() {
-        let entries = descriptor.entries.len();
+    for (index, entries) in entries.enumerate() {
         if entries > settings.max_entries {
             let most = settings.max_entries;
             return invalid(format!("descriptor {index} has {entries} entries; the most is {most}"));
@@ -38,23 +43,18 @@ pub(super) fn check(request: &RateLimitRequest, settings: &Settings) -> Result<(
     Ok(())
 }
 
-/// The texts of a request.
-pub(super) struct Texts<'a> {
-    pub(super) domain: &'a str,
-    /// The keys and values of the entries of all descriptors, one after another.
-    pub(super) pairs: SmallVec<[(&'a str, &'a str); 8]>,
-}
+/// The keys and values of the entries of all descriptors, one after another. Filled in place, because they are too large to move.
+pub(super) type Pairs<'a> = SmallVec<[(&'a str, &'a str); 8]>;
 
-/// Returns the texts of a request. `None` if one of them is not UTF-8: see [`make_texts`].
-pub(super) fn texts(request: &RateLimitRequest) -> Option<Texts<'_>> {
+/// Returns the domain of a request, and adds its other texts to `pairs`. `None` if one of them is not UTF-8: see [`make_texts`].
+pub(super) fn texts<'a>(request: &'a RateLimitRequest, pairs: &mut Pairs<'a>) -> Option<&'a str> {
     let text = |bytes| str::from_utf8(bytes).ok();
     let domain = text(&request.domain)?;
-    let count = request.descriptors.iter().map(|descriptor| descriptor.entries.len()).sum();
-    let mut pairs = SmallVec::with_capacity(count);
+    pairs.reserve(request.descriptors.iter().map(|descriptor| descriptor.entries.len()).sum());
     for entry in request.descriptors.iter().flat_map(|descriptor| &descriptor.entries) {
         pairs.push((text(&entry.key)?, text(&entry.value)?));
     }
-    Some(Texts { domain, pairs })
+    Some(domain)
 }
 
 /// Makes all texts UTF-8.
@@ -72,12 +72,16 @@ pub(super) fn text(bytes: &Bytes) -> &str {
     str::from_utf8(bytes).unwrap_or_default()
 }
 
+fn make_text(bytes: &mut Bytes) {
+    if let Cow::Owned(text) = utf8(bytes) {
+        *bytes = Bytes::from(text);
+    }
+}
+
 /// Replaces each byte that is not UTF-8 by a character of its own. Different bytes stay different texts, and
 /// the rest of the text still matches rules.
-fn make_text(bytes: &mut Bytes) {
-    if str::from_utf8(bytes).is_err() {
-        *bytes = Bytes::from(readable(bytes));
-    }
+pub(super) fn utf8(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| Cow::Owned(readable(bytes)), Cow::Borrowed)
 }
 
 #[cold]

@@ -13,9 +13,9 @@ pub use super::peer::RespFace;
 use super::peer::{NO_USER, Problem, RespPeer};
 use super::quotas::ClientQuota;
 use super::read::{Args, Reader, integer, nanos};
-use super::write::Shown;
+use super::write::{Replies, Shown};
 use crate::serve::answer::{Entry, Figures, Nearest};
-use crate::serve::proto::{self, Code, CommitRequest, RateLimitDescriptor, RateLimitRequest, ReserveRequest};
+use crate::serve::proto::{self, Code, CommitRequest, RateLimitDescriptor, ReserveRequest};
 
 /// The most commands before other connections have their turn.
 pub const TURN: usize = 256;
@@ -207,69 +207,78 @@ impl<C: Clock + Clone> RespPeer<C> {
 
     /// The commands that rules of the file answer.
     async fn ask_rules(&mut self, name: Name, args: Args<'_>) -> Result<(), Problem> {
-        let domain = args.get(1).unwrap_or_default();
-        if !self.user.as_ref().is_some_and(|user| user.may_ask(domain)) {
+        let Self { shared, replies, user, .. } = self;
+        let (answerer, domain) = (&*shared.answerer, args.get(1).unwrap_or_default());
+        if !user.as_ref().is_some_and(|user| user.may_ask(domain)) {
             return Err(format!("NOPERM No permissions to ask about the domain {}", Shown(domain)).into());
         }
-        let answerer = Arc::clone(&self.shared.answerer);
         #[expect(clippy::disallowed_methods, reason = "the client waits in real time")]
-        let deadline = Instant::now() + self.shared.deadline;
+        let deadline = || Instant::now() + shared.deadline;
         let failed = |status: Status| problem_of(&status);
         match name {
             Name::TollgateHold | Name::TollgateCommit if !answerer.has_domain(domain) => {
                 return Err(format!("ERR no rules have the domain {}", Shown(domain)).into());
             }
             Name::TollgateHold => {
-                let reserved = answerer.reserve(RuleQuery::of(args, &[HITS, TTL], 2)?.reserve(), deadline);
-                let reserved = reserved.await.map_err(failed)?;
+                let query = RuleQuery::of(args, &[HITS, TTL], 2)?;
+                let request = ReserveRequest {
+                    domain: Bytes::copy_from_slice(domain),
+                    descriptors: vec![query.descriptor()],
+                    amount: query.hits.unwrap_or(1),
+                    ttl: query.ttl,
+                };
+                let reserved = answerer.reserve(request, deadline()).await.map_err(failed)?;
                 let is_over = reserved.code != Code::Ok as i32;
-                self.replies.array(2);
-                self.replies.integer(is_over.into());
+                replies.array(2);
+                replies.integer(is_over.into());
                 match is_over {
-                    true => self.replies.null(),
-                    false => self.replies.bulk(reserved.reservation_id.as_bytes()),
+                    true => replies.null(),
+                    false => replies.bulk(reserved.reservation_id.as_bytes()),
                 }
             }
             Name::TollgateCommit => {
-                let actual = whole(args, 3, "actual", 0)?;
-                let reservation_id = Bytes::copy_from_slice(args.get(2).unwrap_or_default());
-                let RuleQuery { domain, descriptor, .. } = RuleQuery::of(args, &[], 4)?;
-                let descriptors = vec![descriptor];
-                let request = CommitRequest { domain, descriptors, reservation_id, actual_amount: actual };
-                let committed = answerer.commit(request, deadline).await.map_err(failed)?;
-                self.replies.integer(committed.reservation_released.into());
+                let actual_amount = whole(args, 3, "actual", 0)?;
+                let request = CommitRequest {
+                    domain: Bytes::copy_from_slice(domain),
+                    descriptors: vec![RuleQuery::of(args, &[], 4)?.descriptor()],
+                    reservation_id: Bytes::copy_from_slice(args.get(2).unwrap_or_default()),
+                    actual_amount,
+                };
+                let committed = answerer.commit(request, deadline()).await.map_err(failed)?;
+                replies.integer(committed.reservation_released.into());
             }
             _ => {
                 let (entry, options): (_, &[_]) = match name {
                     Name::TollgatePeek => (Entry::Check, &[]),
                     _ => (Entry::Resp, &[HITS]),
                 };
-                let request = RuleQuery::of(args, options, 2)?.check();
-                self.figures(&answerer.figures(request, entry, deadline).await.map_err(failed)?);
+                let query = RuleQuery::of(args, options, 2)?;
+                let told = answerer.figures(domain, query.entries(), query.hits, entry, shared.deadline);
+                figures(replies, &told.await.map_err(failed)?);
             }
         }
         Ok(())
     }
+}
 
-    /// Writes the five numbers of an answer by rules, and the name of the nearest rule.
-    fn figures(&mut self, figures: &Figures) {
-        self.replies.array(6);
-        self.replies.integer(figures.is_over.into());
-        match &figures.limit {
-            Some(Nearest { units, remaining, reset_after, name }) => {
-                self.replies.count(*units);
-                self.replies.count(*remaining);
-                self.replies.seconds(figures.retry_after);
-                self.replies.seconds(Some(*reset_after));
-                self.replies.bulk(name.as_bytes());
-            }
-            None => {
-                self.replies.integer(NO_FIGURES);
-                self.replies.integer(NO_FIGURES);
-                self.replies.seconds(figures.retry_after);
-                self.replies.integer(NO_FIGURES);
-                self.replies.bulk(b"");
-            }
+/// Writes the five numbers of an answer by rules, and the name of the nearest rule.
+fn figures(to: &mut Replies, figures: &Figures) {
+    to.array(6);
+    to.integer(figures.is_over.into());
+    match &figures.limit {
+        Some(Nearest { units, remaining, reset_after, name }) => {
+            to.count(*units);
+            to.count(*remaining);
+            to.seconds(figures.retry_after);
+            to.seconds(Some(*reset_after));
+            to.bulk(name.as_bytes());
+        }
+        None => {
+            to.integer(NO_FIGURES);
+            to.integer(NO_FIGURES);
+            to.seconds(figures.retry_after);
+            to.integer(NO_FIGURES);
+            to.bulk(b"");
         }
     }
 }
@@ -280,47 +289,45 @@ const HITS: &str = "hits";
 const TTL: &str = "ttl";
 
 /// What a command asks the rules.
-struct RuleQuery {
-    domain: Bytes,
-    descriptor: RateLimitDescriptor,
+struct RuleQuery<'a> {
+    /// Pairs of a key and a value.
+    pairs: Args<'a>,
+    hits: Option<u64>,
     ttl: Option<prost_types::Duration>,
 }
 
-impl RuleQuery {
-    /// Reads the domain, the options from the text `first` on, and then pairs of a key and a value.
-    fn of(args: Args<'_>, options: &[&str], first: usize) -> Result<Self, Problem> {
-        let copied = |text: Option<&[u8]>| Bytes::copy_from_slice(text.unwrap_or_default());
-        let mut question =
-            Self { domain: copied(args.get(1)), descriptor: RateLimitDescriptor::default(), ttl: None };
-        let mut pairs = args.from(first);
-        while let Some(option) = options
-            .iter()
-            .find(|option| pairs.get(0).is_some_and(|text| option.as_bytes().eq_ignore_ascii_case(text)))
-        {
+impl<'a> RuleQuery<'a> {
+    /// Reads the options from the text `first` on, and then pairs of a key and a value.
+    fn of(args: Args<'a>, options: &[&str], first: usize) -> Result<Self, Problem> {
+        let mut query = Self { pairs: args.from(first), hits: None, ttl: None };
+        while let Some(option) = options.iter().find(|option| {
+            query.pairs.get(0).is_some_and(|text| option.as_bytes().eq_ignore_ascii_case(text))
+        }) {
             if *option == HITS {
-                question.descriptor.hits_addend = Some(whole(pairs, 1, "HITS", 0)?);
+                query.hits = Some(whole(query.pairs, 1, "HITS", 0)?);
             } else {
-                question.ttl = Some(life(pairs.get(1).unwrap_or_default())?);
+                query.ttl = Some(life(query.pairs.get(1).unwrap_or_default())?);
             }
-            pairs = pairs.from(2);
+            query.pairs = query.pairs.from(2);
         }
-        if pairs.len() == 0 || pairs.len() % 2 == 1 {
-            return Err("ERR expected pairs of a key and a value after the domain and the options".into());
+        match query.pairs.len() {
+            1.. if query.pairs.len().is_multiple_of(2) => Ok(query),
+            _ => Err("ERR expected pairs of a key and a value after the domain and the options".into()),
         }
-        let entries = (0..pairs.len())
-            .step_by(2)
-            .map(|at| proto::Entry { key: copied(pairs.get(at)), value: copied(pairs.get(at + 1)) });
-        question.descriptor.entries = entries.collect();
-        Ok(question)
     }
 
-    fn check(self) -> RateLimitRequest {
-        RateLimitRequest { domain: self.domain, descriptors: vec![self.descriptor], hits_addend: 0 }
+    fn entries(&self) -> impl ExactSizeIterator<Item = [&'a [u8]; 2]> + use<'a> {
+        let pairs = self.pairs;
+        let text = move |at| pairs.get(at).unwrap_or_default();
+        (0..pairs.len()).step_by(2).map(move |at| [text(at), text(at + 1)])
     }
 
-    fn reserve(mut self) -> ReserveRequest {
-        let amount = self.descriptor.hits_addend.take().unwrap_or(1);
-        ReserveRequest { domain: self.domain, descriptors: vec![self.descriptor], amount, ttl: self.ttl }
+    fn descriptor(&self) -> RateLimitDescriptor {
+        let entries = self.entries().map(|pair| {
+            let [key, value] = pair.map(Bytes::copy_from_slice);
+            proto::Entry { key, value }
+        });
+        RateLimitDescriptor { entries: entries.collect(), ..RateLimitDescriptor::default() }
     }
 }
 

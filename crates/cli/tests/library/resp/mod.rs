@@ -420,7 +420,11 @@ fn limits_of_clients_allocate_nothing() {
     let mut client = face.connect();
     let commands: Vec<u8> = (0..16)
         .flat_map(|key: u32| command(&["CL.THROTTLE", &format!("key:{key}"), "9", "100", "60"]))
-        .chain(b"GCRA inline 9 100 60\r\n".iter().copied())
+        .chain(
+            b"GCRA inline 9 100 60\r\nTOLLGATE.CHECK shop HITS 0 page a\r\nTOLLGATE.CHECK shop page a\r\n"
+                .iter()
+                .copied(),
+        )
         .collect();
     let mut round = || {
         client.input.extend_from_slice(&commands);
