@@ -141,6 +141,16 @@ impl Reader {
     /// Reads the number in a line that begins with a letter for its kind. Returns it with the place after the line.
     fn head(&mut self, input: &[u8]) -> Result<Option<(Option<i64>, usize)>, Fault> {
         let Some(line) = input.get(self.at..) else { return Ok(None) };
+        // Most numbers are short, and a command has one for each text.
+        match *line {
+            [_, one @ b'0'..=b'9', b'\r', b'\n', ..] => {
+                return Ok(Some((Some((one - b'0').into()), self.at + 4)));
+            }
+            [_, ten @ b'0'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
+                return Ok(Some((Some((10 * (ten - b'0') + (one - b'0')).into()), self.at + 5)));
+            }
+            _ => {}
+        }
         let Some(length) = line.iter().take(HEAD).position(|byte| *byte == b'\n') else {
             return match line.len() >= HEAD {
                 true => Err("too big count string".into()),

@@ -72,10 +72,10 @@ impl Replies {
     }
 
     pub fn integer(&mut self, number: i64) {
-        self.bytes.push(b':');
-        if number < 0 {
-            self.bytes.push(b'-');
+        if let Ok(number) = u64::try_from(number) {
+            return self.head(b':', number);
         }
+        self.bytes.extend_from_slice(b":-");
         self.digits(number.unsigned_abs());
         self.end();
     }
@@ -134,7 +134,11 @@ impl Replies {
         });
     }
 
+    /// A kind with its number. Most have one digit.
     fn head(&mut self, kind: u8, length: u64) {
+        if let Ok(digit @ 0..=9) = u8::try_from(length) {
+            return self.bytes.extend_from_slice(&[kind, b'0' + digit, b'\r', b'\n']);
+        }
         self.bytes.push(kind);
         self.digits(length);
         self.end();
