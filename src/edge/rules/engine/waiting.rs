@@ -197,6 +197,33 @@ impl<C: Clock> Rules<C> {
         (answer, is_held.then_some(id))
     }
 
+    /// Does what [`Rules::peek`] does, and answers by the deadline, as [`Rules::check_until`] does. The server of a shared rule
+    /// is asked only in a domain with `charging: count-denials`, as for every request that costs nothing; otherwise the answer has
+    /// no figures of that rule.
+    ///
+    /// # Panics
+    /// Same as [`Rules::check_until`].
+    ///
+    /// # Complexity
+    /// That of [`Rules::check_until`]. Dropping the future changes nothing.
+    pub async fn peek_until(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        deadline: std::time::Instant,
+    ) -> Answer {
+        let mut answer = self.find_domain(domain);
+        let Some(found) = answer.domain() else { return answer };
+        let has_shared = found.has_shared;
+        let queries: Few<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
+        let request = Request { hold: HoldUse::Nothing, ..Request::of(&queries, &[], 0) };
+        match has_shared {
+            true => self.wait(&mut answer, request, Some(deadline.into())).await,
+            false => self.decide_any(&mut answer, request, CheckTime::read(&self.clock)),
+        }
+        answer
+    }
+
     async fn wait(&self, answer: &mut Answer, request: Request<'_, '_>, deadline: Option<Instant>) {
         let mut asker = Waiting { clock: &self.clock, calls: Few::new(), deadline, is_over: false };
         // Boxed, so that the future is small for services without shared rules.

@@ -34,6 +34,19 @@ impl<C: Clock> Answerer<C> {
         Ok((answer, if is_over { Code::OverLimit } else { Code::Ok }))
     }
 
+    /// Looks at the rules, and charges and holds nothing. The code is that of one hit.
+    pub(super) async fn peek(
+        &self,
+        domain: &str,
+        descriptors: &[Descriptor<'_>],
+        deadline: Instant,
+    ) -> Result<(Answer, Code), Status> {
+        let answer = self.rules.peek_until(domain, descriptors, deadline).await;
+        self.demand_store(&answer, descriptors, deadline).await?;
+        let code = if is_full(&answer) { Code::OverLimit } else { Code::Ok };
+        Ok((answer, code))
+    }
+
     /// Counts the hits of each descriptor. A limit that is over keeps no limit of another descriptor from counting.
     pub(super) async fn report(
         &self,

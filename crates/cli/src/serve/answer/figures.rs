@@ -79,8 +79,13 @@ impl<C: Clock> Answerer<C> {
         let texts: SmallVec<[[Cow<'_, str>; 2]; 4]> = entries.map(|pair| pair.map(utf8)).collect();
         let pairs: Pairs<'_> = texts.iter().map(|[key, value]| (&**key, &**value)).collect();
         let descriptors = &[Descriptor::new(&pairs)];
-        let hits = hits.min(self.settings.max_hits);
-        let (answer, code) = self.decide(&domain, descriptors, hits, entry, deadline).await?;
+        let (answer, code) = match entry {
+            Entry::Check => self.peek(&domain, descriptors, deadline).await?,
+            _ => {
+                let hits = hits.min(self.settings.max_hits);
+                self.decide(&domain, descriptors, hits, entry, deadline).await?
+            }
+        };
         self.near.note(&answer, descriptors, self.settings.near_limit);
         if !answer.has_domain() {
             return Err(Status::not_found(format!("no rules have the domain {domain:?}")));

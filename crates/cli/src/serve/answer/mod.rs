@@ -49,7 +49,8 @@ use super::proto::{
 pub enum Entry {
     /// `ShouldRateLimit` of Envoy's service.
     ShouldRateLimit,
-    /// `CheckRateLimit` of Kuadrant's service, and `TOLLGATE.PEEK`: whether one hit would be over a limit. Counts nothing.
+    /// `CheckRateLimit` of Kuadrant's service: whether one hit would be over a limit. Counts nothing, and holds the units of a query. Also
+    /// `TOLLGATE.PEEK`, which holds nothing.
     Check,
     /// `Report` of Kuadrant's service: counts without a decision.
     Report,

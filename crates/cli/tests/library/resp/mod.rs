@@ -260,6 +260,25 @@ fn units_are_held_and_settled_once() {
     assert_eq!(client.say(&format!("TOLLGATE.COMMIT shop {second} 1 tokens x")), ":0|");
 }
 
+/// Cause: a look was a query, and a query holds the units of rules with `hold: { units }`. Symptom: looks used up the limit.
+#[test]
+fn looks_hold_nothing() {
+    const HOLDS: &str = "{ domain: d, tollgate: {}, descriptors: [
+        { key: job, rate_limit: { in_progress: 2, hold: { units: 1 } } },
+        { key: budget, rate_limit: { unit: hour, requests_per_unit: 100, hold: { units: 60 } } } ] }";
+    let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
+    let face = Face::new(rules(&clock, HOLDS), clock, Settings::default());
+    let mut client = face.connect();
+    for _ in 0..3 {
+        assert!(client.say("TOLLGATE.PEEK d job a").starts_with("*6|:0|:2|:2|"));
+        assert!(client.say("TOLLGATE.PEEK d budget a").starts_with("*6|:0|:100|:100|"));
+    }
+    for _ in 0..2 {
+        assert!(client.say("TOLLGATE.HOLD d job a").starts_with("*2|:0|"));
+    }
+    assert!(client.say("TOLLGATE.PEEK d job a").starts_with("*6|:1|:2|:0|"));
+}
+
 #[test]
 fn libraries_can_begin_a_connection() {
     let face = face();
