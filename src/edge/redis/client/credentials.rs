@@ -9,6 +9,7 @@ use std::time::Duration;
 use ::redis::{BasicAuth, ErrorKind as Theirs, RedisResult, StreamingCredentialsProvider};
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use crate::edge::redis::protocol::{Error, ErrorKind};
@@ -28,7 +29,8 @@ pub(crate) type CredentialStream = Pin<Box<dyn Stream<Item = RedisResult<BasicAu
 /// [`Client::on_refused_credentials`](crate::edge::redis::Client::on_refused_credentials) describes. So the file can be
 /// replaced in one step, as Kubernetes does with a mounted secret, or written in place.
 ///
-/// Each connection reads the file when it is made, and once a second afterwards, on a thread for blocking work.
+/// Each connection reads the file when it is made, and once a second afterwards, on a thread for blocking work: one read at a
+/// time, also if the file system hangs.
 ///
 /// # Examples
 /// ```
@@ -44,13 +46,15 @@ pub struct CredentialsFile {
     path: Arc<Path>,
     user: Option<Arc<str>>,
     every: Duration,
+    /// Held while a thread reads: one that hangs keeps no other thread.
+    turn: Arc<Mutex<()>>,
 }
 
 impl CredentialsFile {
     /// Names the file. It is not read yet.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into().into(), user: None, every: Duration::from_secs(1) }
+        Self { path: path.into().into(), user: None, every: Duration::from_secs(1), turn: Arc::default() }
     }
 
     /// Sets the user of a file of one line. With a file of two lines, this is an error.
@@ -134,11 +138,13 @@ impl StreamingCredentialsProvider for CredentialsFile {
                     sleep(file.every).await;
                 }
                 is_first = false;
-                let reader = file.clone();
-                // A file system that hangs must not hang the runtime.
-                let Ok(present) = tokio::task::spawn_blocking(move || reader.lines()).await else {
-                    return None;
+                let (reader, turn) = (file.clone(), Arc::clone(&file.turn).lock_owned().await);
+                // A file system that hangs must not hang the runtime. The caller may leave, and the thread keeps the turn.
+                let read = move || {
+                    let _turn = turn;
+                    reader.lines()
                 };
+                let Ok(present) = tokio::task::spawn_blocking(read).await else { return None };
                 if known.as_ref() != Some(&present) {
                     let item = present.clone().map(|(user, password)| BasicAuth::new(user, password));
                     let item = item.map_err(|why| (Theirs::AuthenticationFailed, why).into());
@@ -154,5 +160,35 @@ impl fmt::Debug for CredentialsFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (path, user) = (&self.path, &self.user);
         f.debug_struct("CredentialsFile").field("path", path).field("user", user).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+    use tokio::runtime::Builder;
+    use tokio::task::spawn_blocking;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn file_that_hangs_keeps_one_thread() {
+        let place = tempfile::tempdir().unwrap();
+        let pipe = place.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(2).build().unwrap();
+        let is_free = runtime.block_on(async {
+            // Nothing writes to the pipe, so a read waits for ever.
+            let file = CredentialsFile::new(&pipe);
+            for _ in 0..4 {
+                let mut stream = file.subscribe();
+                assert!(timeout(Duration::from_millis(50), stream.next()).await.is_err());
+            }
+            timeout(Duration::from_secs(10), spawn_blocking(|| ())).await.is_ok()
+        });
+        runtime.shutdown_background();
+        assert!(is_free, "all threads read the file");
     }
 }
