@@ -300,7 +300,7 @@ impl Reader<'_> {
             auths.map(|name| if name == auths[0] || kind == "SENTINEL" { self.get(name) } else { None });
         let url = |auths: [Option<&str>; 2]| redis_url(&kind, &address, tls, socket.as_deref(), auths);
         let whole = url(auths.each_ref().map(|auth| auth.as_deref()))?;
-        // Nobody can tell which part of such an address is a password: it may contain any sign.
+        // It is not known which part of such an address is a password, which may contain any sign.
         let shown = match address.contains(['@', '?', '%']) {
             true => HIDDEN.to_owned(),
             false => url(auths.each_ref().map(|auth| auth.as_ref().map(|_| HIDDEN)))?,
