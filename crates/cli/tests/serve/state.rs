@@ -414,7 +414,7 @@ fn throttled(server: &Server, quota: &str, times: usize) -> usize {
 fn limits_of_redis_clients_survive() {
     const SECOND: &str = "0 100 1";
     let place = ten();
-    let first = start(&place, "--resp 0 --state-every 50ms");
+    let first = start(&place, "--resp 0 --state-every 1s");
     assert_eq!((throttled(&first, "9 10 86400", 4), throttled(&first, "4 5 3600", 9)), (4, 5));
     assert_eq!(throttled(&first, SECOND, 1), 1);
     first.stop();
