@@ -190,6 +190,8 @@ async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         Err(error) => {
             service.phase.send_replace(ServerPhase::Cutting);
             let _ = timeout(CUT, service.ended.recv()).await;
+            // Redis clients need no rules.
+            finish(service.state, &mut signals).await;
             Err(error)
         }
     }
@@ -460,12 +462,7 @@ impl Service {
         if !is_flushed && is_shared(&self.rules) {
             log::warn("some units were not reported to the Redis server in time; they expire there");
         }
-        if let Some(state) = self.state {
-            tokio::select! {
-                _ = spawn_blocking(|| state.finish()) => {}
-                () = signals.wait_for_second() => log::warn("the state of the end was not written: a second signal came"),
-            }
-        }
+        finish(self.state, signals).await;
         let cut = self.stats.cut.get();
         if all_ended || cut == 0 {
             log::info("ended");
@@ -489,6 +486,15 @@ impl Service {
         self.health.end_watches().await;
         self.phase.send_replace(closing);
         timeout(args.end.drain_deadline, self.ended.recv()).await.is_ok()
+    }
+}
+
+/// Writes the state of the end, unless a signal comes.
+async fn finish(state: Option<StateWriter>, signals: &mut Signals) {
+    let Some(state) = state else { return };
+    tokio::select! {
+        _ = spawn_blocking(|| state.finish()) => {}
+        () = signals.wait_for_second() => log::warn("the state of the end was not written: a second signal came"),
     }
 }
 
