@@ -200,9 +200,11 @@ impl<C: Clock + Clone> Quotas<C> {
             };
             let ClientQuota { burst, count, period_ns } = asked;
             let usage = quota.limiter.snapshot();
-            // Read after the usage, so that it is not too early.
+            // Read after the usage and while no check charges, so that it is not too early.
+            let alone = self.table.write().unwrap_or_else(PoisonError::into_inner);
             let charged_ns = quota.charged_ns.load(Relaxed);
             let user = quota.user.to_string();
+            drop(alone);
             saved::put(to, &SavedQuota { burst, count, period_ns, charged_ns, usage, user })?;
         }
         saved::put(to, &())
