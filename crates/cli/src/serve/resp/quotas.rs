@@ -145,7 +145,7 @@ impl<C: Clock + Clone> Quotas<C> {
             let refused = table.refused.get(&user.name);
             // Its share may have grown.
             let refused = refused.filter(|known| now.as_nanos() < known.until_ns && share <= known.places);
-            if let Some(known) = refused {
+            if let Some(known) = refused.filter(|_| cost > 0) {
                 return Err(self.refusal(known.places));
             }
             (now, share)

@@ -497,6 +497,7 @@ fn looks_and_denials_keep_no_quota_busy() {
         assert!(client.say(line).starts_with("*5|:0|"), "{line}");
     }
     assert!(client.say("CL.THROTTLE a 0 1 32").starts_with("-ERR 2 other quotas"));
+    assert!(client.say("CL.THROTTLE a 0 1 32 0").starts_with("*5|:0|"), "a look needs no place, as before");
     // A flood of denials adds nothing to the debt, so it does not prolong it either.
     face.clock.advance(Duration::from_secs(29));
     assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:1|:1|");
