@@ -67,7 +67,8 @@ impl fmt::Display for Refused {
             ),
             Self::Share(share) => write!(
                 f,
-                "{share} other quotas of this user are in use, its share of --resp-quotas; use fewer combinations of burst, count and                  period, or raise it"
+                "{share} other quotas of this user are in use, its share of --resp-quotas; use fewer combinations of burst, count and \
+                 period, or raise it"
             ),
         }
     }
