@@ -296,27 +296,32 @@ impl Run {
         true
     }
 
-    /// Writes the files. Returns their length.
-    fn write_files(&self) -> io::Result<u64> {
+    /// Writes the files, and returns their length.
+    ///
+    /// # Errors
+    /// If one cannot be written: its path, and the reason.
+    fn write_files(&self) -> Result<u64, (PathBuf, io::Error)> {
         let path = &self.file.path;
-        let rules = replace(path, |to| self.rules.snapshot(to))?;
-        let quotas = self.quotas.as_ref().map(|quotas| replace(&beside(path, QUOTAS), |to| quotas.save(to)));
-        Ok(rules + quotas.transpose()?.unwrap_or_default())
+        let rules = replace(path, |to| self.rules.snapshot(to)).map_err(|error| (path.clone(), error))?;
+        let Some(quotas) = &self.quotas else { return Ok(rules) };
+        let path = beside(path, QUOTAS);
+        let quotas = replace(&path, |to| quotas.save(to)).map_err(|error| (path, error))?;
+        Ok(rules + quotas)
     }
 
     fn write(&self) {
-        let Self { file, counts, .. } = self;
+        let counts = &self.counts;
         match self.write_files() {
             Ok(length) => {
                 counts.writes.add();
                 counts.bytes.set(length);
                 counts.written_at.set(now());
             }
-            Err(error) => {
+            Err((path, error)) => {
                 counts.errors.add();
                 log::warn(format_args!(
                     "cannot write the state {}: {}; a restart would lose the usage since the last write",
-                    file.path.display(),
+                    path.display(),
                     plain(&error)
                 ));
             }
