@@ -161,7 +161,8 @@ impl StateFile {
                 log::info(format_args!("took over the usage of {limits} of Redis clients from {path}"));
                 return Ok(());
             }
-            Err(why) => why,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
+            Err(error) => return Err(unreadable(&path, &error)),
         };
         set_aside(&path, "limits of Redis clients", &why)
     }

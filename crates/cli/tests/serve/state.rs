@@ -255,6 +255,11 @@ fn file_that_cannot_be_read_or_kept_stops_the_start() {
     let below = place.path("limits.yaml").join("state");
     run(&format!("{rules} {FREE} --state {}", below.display()), &[])
         .fails(1, &["cannot read the state", "not a directory", "move it away"]);
+    // The system opens a folder, and the first read fails.
+    fs::create_dir(place.path("state.resp")).unwrap();
+    run(&format!("{rules} {FREE} --resp 0 {}", flags(&place, "")), &[])
+        .fails(1, &["cannot read the state", "state.resp: ", "move it away"]);
+    assert!(place.path("state.resp").is_dir());
     place.write("state", "damaged");
     fs::create_dir(place.path("state.unusable")).unwrap();
     run(&format!("{rules} {FREE} {}", flags(&place, "")), &[])

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tollgate::{Capacity, Clock, Compact, Decision, Gcra, QuantaClock, Quota, QuotaError, RateLimiter};
 
-use super::saved::{self, SavedQuota};
+use super::saved::{self, SavedQuota, unusable};
 use super::users::User;
 
 /// How much later than noted a quota may have been charged. A check that comes sooner after a note does not write one, so threads rarely
@@ -204,8 +204,8 @@ impl<C: Clock + Clone> Quotas<C> {
             // Read after the usage and while no check charges, so that it is not too early.
             let alone = self.table.write().unwrap_or_else(PoisonError::into_inner);
             let charged_ns = quota.charged_ns.load(Relaxed);
-            let user = quota.user.to_string();
             drop(alone);
+            let user = quota.user.to_string();
             saved::put(to, &SavedQuota { burst, count, period_ns, charged_ns, usage, user })?;
         }
         saved::put(to, &())
@@ -214,8 +214,8 @@ impl<C: Clock + Clone> Quotas<C> {
     /// Takes over the quotas that [`Quotas::save`] wrote, without the usage that time has paid since. Returns their number.
     ///
     /// # Errors
-    /// If the bytes cannot be used. Then nothing has changed.
-    pub fn restore(&mut self, from: &mut impl Read) -> Result<usize, String> {
+    /// If the bytes cannot be used ([`io::ErrorKind::InvalidData`]), or not be read. Then nothing has changed.
+    pub fn restore(&mut self, from: &mut impl Read) -> io::Result<usize> {
         let seeds = saved::read_begin(from)?;
         let mut restored = Self { seeds, ..Self::new(self.clock.clone(), self.most, self.memory) };
         let now_ns = self.clock.now().as_nanos();
@@ -223,9 +223,10 @@ impl<C: Clock + Clone> Quotas<C> {
         while let Some(saved) = saved::next(from)? {
             let SavedQuota { burst, count, period_ns, charged_ns, usage, user } = saved;
             let asked = ClientQuota { burst, count, period_ns };
-            let mut quota = restored.create(asked, &user, self.memory).map_err(|error| error.to_string())?;
+            let mut quota =
+                restored.create(asked, &user, self.memory).map_err(|error| unusable(error.to_string()))?;
             let taken = quota.limiter.restore(&usage);
-            taken.map_err(|error| format!("{error}; it needs the earlier --resp-quota-memory"))?;
+            taken.map_err(|error| unusable(format!("{error}; it needs the earlier --resp-quota-memory")))?;
             // If the clock is behind, all debts continue from now.
             quota.charged_ns = charged_ns.min(now_ns).into();
             if quota.idle_at_ns() > now_ns {

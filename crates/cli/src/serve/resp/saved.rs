@@ -13,7 +13,21 @@ use ring::digest::{SHA256, digest};
 /// The last number is the version.
 const MAGIC: &[u8; 16] = b"tollgate resp 1\n";
 
-const DAMAGED: &str = "it is damaged or cut off: a checksum does not match";
+/// Returns the error of bytes that cannot be used. Every other error is one of the reader.
+pub fn unusable(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.into())
+}
+
+fn damaged() -> io::Error {
+    unusable("it is damaged or cut off: a checksum does not match")
+}
+
+fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<()> {
+    from.read_exact(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged(),
+        _ => error,
+    })
+}
 
 #[derive(Clone, PartialEq, Message)]
 struct SavedSeeds {
@@ -62,29 +76,30 @@ pub fn put(to: &mut impl Write, record: &impl Message) -> io::Result<()> {
 /// Returns the seeds.
 ///
 /// # Errors
-/// If the bytes are another file, or damaged.
-pub fn read_begin(from: &mut impl Read) -> Result<[u64; 4], String> {
+/// If the bytes are another file, or damaged, or if `from` returns an error.
+pub fn read_begin(from: &mut impl Read) -> io::Result<[u64; 4]> {
     let mut magic = [0; MAGIC.len()];
-    from.read_exact(&mut magic).map_err(|_| DAMAGED)?;
+    fill(from, &mut magic)?;
     if magic != *MAGIC {
-        return Err("it is no file of limits of Redis clients, or one of a later version".to_owned());
+        return Err(unusable("it is no file of limits of Redis clients, or one of a later version"));
     }
     let seeds = next::<SavedSeeds>(from)?.unwrap_or_default().seeds;
-    seeds.try_into().map_err(|_| DAMAGED.to_owned())
+    seeds.try_into().map_err(|_| damaged())
 }
 
 /// Returns the next record, or `None` at the end. Takes memory in proportion to the bytes that there are.
 ///
 /// # Errors
-/// If the bytes are damaged.
-pub fn next<M: Message + Default>(from: &mut impl Read) -> Result<Option<M>, String> {
+/// If the bytes are damaged, or if `from` returns an error.
+pub fn next<M: Message + Default>(from: &mut impl Read) -> io::Result<Option<M>> {
     let (mut length, mut sum, mut bytes) = ([0; 8], [0; 32], Vec::new());
-    from.read_exact(&mut length).and_then(|()| from.read_exact(&mut sum)).map_err(|_| DAMAGED)?;
+    fill(from, &mut length)?;
+    fill(from, &mut sum)?;
     let length = u64::from_le_bytes(length);
-    from.take(length).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    from.take(length).read_to_end(&mut bytes)?;
     if bytes.len() as u64 != length || digest(&SHA256, &bytes).as_ref() != sum {
-        return Err(DAMAGED.to_owned());
+        return Err(damaged());
     }
     let record = (!bytes.is_empty()).then(|| M::decode(&bytes[..]));
-    record.transpose().map_err(|error| error.to_string())
+    record.transpose().map_err(|error| unusable(error.to_string()))
 }

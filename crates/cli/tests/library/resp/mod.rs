@@ -521,7 +521,7 @@ fn usage_of_quotas_is_taken_over() {
     for (now, count, left) in [(0, 2, 4), (20, 1, 4), (250, 1, 6), (1_011, 0, 10), (-500, 2, 4)] {
         let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000_u64.saturating_add_signed(now)));
         let mut quotas = Quotas::new(clock.clone(), 1, Capacity::memory(64 << 10));
-        assert_eq!(quotas.restore(&mut &bytes[..]), Ok(count), "{now}");
+        assert_eq!(quotas.restore(&mut &bytes[..]).ok(), Some(count), "{now}");
         assert_eq!(quotas.len(), count);
         let quota = ClientQuota { burst: 10, count: 10, period_ns: 1_000_000_000_000 };
         let user = User::anyone();
@@ -543,7 +543,7 @@ fn usage_of_quotas_is_taken_over() {
         );
         bytes[at] ^= 0x80;
     }
-    assert_eq!((quotas.len(), quotas.restore(&mut &bytes[..])), (0, Ok(2)));
+    assert_eq!((quotas.len(), quotas.restore(&mut &bytes[..]).ok()), (0, Some(2)));
 }
 
 #[test]
