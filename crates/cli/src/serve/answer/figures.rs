@@ -38,9 +38,10 @@ pub struct Nearest {
 }
 
 impl<C: Clock> Answerer<C> {
-    /// Whether the domain has rules.
-    pub fn has_domain(&self, domain: &[u8]) -> bool {
-        str::from_utf8(domain).is_ok_and(|domain| self.rules.peek(domain, &[]).has_domain())
+    /// Whether rules were loaded, and the domain has none.
+    pub fn lacks_domain(&self, domain: &[u8]) -> bool {
+        let has_rules = |domain| self.rules.peek(domain, &[]).has_domain();
+        self.is_loaded() && !str::from_utf8(domain).is_ok_and(has_rules)
     }
 
     /// Answers a request with one descriptor in figures, after at most this time. `entries` are keys and values. With [`Entry::Check`],

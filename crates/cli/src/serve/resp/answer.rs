@@ -216,7 +216,7 @@ impl<C: Clock + Clone> RespPeer<C> {
         let deadline = || Instant::now() + shared.deadline;
         let failed = |status: Status| problem_of(&status);
         match name {
-            Name::TollgateHold | Name::TollgateCommit if !answerer.has_domain(domain) => {
+            Name::TollgateHold | Name::TollgateCommit if answerer.lacks_domain(domain) => {
                 return Err(format!("ERR no rules have the domain {}", Shown(domain)).into());
             }
             Name::TollgateHold => {

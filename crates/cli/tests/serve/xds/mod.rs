@@ -149,10 +149,13 @@ fn faces_are_open_and_unhealthy_before_the_first_rules() {
         let body = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;
         assert_eq!(http(&http_face, "POST", "/json", body).await.status, 503);
         let mut resp = tokio::net::TcpStream::connect(server.address("resp")).await.unwrap();
-        resp.write_all(b"TOLLGATE.CHECK rl once x\r\n").await.unwrap();
-        let mut answer = [0; 4];
-        resp.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"-UNA");
+        for command in ["CHECK rl once x", "PEEK rl once x", "HOLD rl once x", "COMMIT rl id 1 once x"] {
+            let expected = b"-UNAVAILABLE no rules are loaded yet\r\n";
+            resp.write_all(format!("TOLLGATE.{command}\r\n").as_bytes()).await.unwrap();
+            let mut answer = [0; 64];
+            let read = resp.read(&mut answer).await.unwrap();
+            assert_eq!(&answer[..read], expected, "{command}");
+        }
         assert!(get(&server.address("debug"), "/").await.body.contains("not serving"));
         let metrics = get(&server.address("metrics"), "/metrics").await.body;
         assert!(metrics.contains("tollgate_service_serving 0"), "{metrics}");
