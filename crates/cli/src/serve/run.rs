@@ -81,8 +81,12 @@ pub fn run(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         .build()
         .map_err(|error| Error::run(format!("cannot start threads: {error}")))?;
     let ended = runtime.block_on(serve(args, taken));
-    // Nothing that is left matters: all connections have ended or were cut off.
-    runtime.shutdown_background();
+    match &ended {
+        // Nothing that is left matters: all connections have ended or were cut off.
+        Ok(()) | Err(Error::CutOff(_)) => runtime.shutdown_background(),
+        // The tasks of the faces that were started remove their sockets.
+        Err(_) => runtime.shutdown_timeout(CUT),
+    }
     ended
 }
 

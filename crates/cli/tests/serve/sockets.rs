@@ -1,12 +1,13 @@
 //! Unix sockets: their permissions, stale ones, and their end.
 
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
 use tokio::net::UnixStream;
 
 use crate::client::{ASK, Grpc, LIMIT, SERVING, block_on, bytes};
-use crate::server::{Place, Server, run};
+use crate::server::{FREE, Place, Server, run};
 
 /// The faces of a server whose only gRPC face is a socket.
 const OTHERS: &str = "--http 127.0.0.1:0 --debug off --drain 0s";
@@ -85,4 +86,20 @@ fn socket_of_a_successor_stays() {
         Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
     });
     second.stop();
+}
+
+/// Cause: the process ended before the tasks that own its sockets.
+#[test]
+fn start_that_fails_leaves_no_socket() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (rules, resp) = (place.rules(), taken.local_addr().unwrap());
+    let [grpc, admin] = ["grpc", "admin"].map(|name| place.path(name));
+    let [one, other] = [grpc.display(), admin.display()];
+    for _ in 0..10 {
+        let args =
+            format!("{} {FREE} --grpc-socket {one} --admin unix:{other} --resp {resp}", rules.display());
+        run(&args, &[]).fails(1, &["another process listens there", "--resp"]);
+        assert_eq!((grpc.exists(), admin.exists()), (false, false));
+    }
 }
