@@ -341,7 +341,7 @@ impl Service {
         Ok((service, Opened { faces: described, curl, loaded }))
     }
 
-    /// Reports the start and the health: after the first rules, unless the service may start without them, and after each load.
+    /// Reports the start, the health and what the state had: after the first rules, unless the service may start without them, and after each load.
     ///
     /// # Errors
     /// If there are no rules in time. Otherwise, it does not return.
@@ -370,6 +370,8 @@ impl Service {
         let wants_rules = args.rules.unhealthy_without_rules;
         let report = || self.health.set(!wants_rules || self.rules.reloads().rules > 0);
         report().await;
+        let note = || self.state.as_ref().is_some_and(StateWriter::note);
+        let mut is_noted = note();
         announce(&self.rules, args, &opened.faces, taken, opened.curl);
         if args.rules.redis.is_some() && args.xds.xds_store == XdsStore::Memory {
             warn_of_idle_redis(&self.rules);
@@ -377,6 +379,8 @@ impl Service {
         process::tell_systemd("READY=1");
         while opened.loaded.recv().await.is_some() {
             report().await;
+            // The first rules may have come only now.
+            is_noted = is_noted || note();
         }
         pending().await
     }

@@ -184,12 +184,9 @@ impl StateFile {
         let every = if self.every.is_zero() { Duration::MAX } else { self.every };
         let run = Arc::new(Run { file: self, rules: Arc::clone(rules), quotas, counts });
         let (stop, stopped) = mpsc::channel();
-        let mut is_noted = run.note();
         let writing = Arc::clone(&run);
         let thread = process::spawn("tollgate-state", move || {
             while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // The first rules may have come only now.
-                is_noted = is_noted || writing.note();
                 writing.write();
             }
         })?;
@@ -289,14 +286,6 @@ fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
 }
 
 impl Run {
-    /// Writes to the log what the rules have taken over, and returns whether they have.
-    fn note(&self) -> bool {
-        let Some(report) = self.rules.restored() else { return false };
-        note(&report, &self.rules, &self.file.path);
-        self.counts.restored.set(report.counters);
-        true
-    }
-
     /// Writes the files, and returns their length.
     ///
     /// # Errors
@@ -331,6 +320,15 @@ impl Run {
 }
 
 impl StateWriter {
+    /// Writes to the log what the rules have taken over, and returns whether they have.
+    pub fn note(&self) -> bool {
+        let Run { file, rules, counts, .. } = &*self.run;
+        let Some(report) = rules.restored() else { return false };
+        note(&report, rules, &file.path);
+        counts.restored.set(report.counters);
+        true
+    }
+
     /// Writes the state of the end.
     pub fn finish(self) {
         drop(self.stop);

@@ -253,12 +253,13 @@ fn state_stays_while_there_are_no_rules() {
         assert_eq!(ask(&server).await, UNAVAILABLE);
         sleep(Duration::from_millis(1_200)).await;
         server.stop();
-        // The rules come after the start.
-        let mut server = start(&plane, &format!("{state} --state-every 1s --start-without-rules")).await;
+        // The rules come after the start. Cause: the log told of the usage only at a write, so never if there is none.
+        let mut server = start(&plane, &format!("{state} --state-every 0 --start-without-rules")).await;
         plane.send(&set("2", &[]));
         plane.answer_to("2").await;
         assert_eq!(ask(&server).await, OVER);
         server.wait_for_line("took over the usage of 1 rule");
+        assert_eq!(stat(&server.address("debug"), "tollgate_service_state_restored_rules").await, 1);
         server.stop();
     });
 }
