@@ -101,6 +101,10 @@ fn start_without_rules_warns() {
         server.log()
     );
     assert!(!server.log().contains("earlier rules"), "{}", server.log());
+    for page in ["/", "/rlconfig"] {
+        let page = block_on(get(&server.address("debug"), page)).body;
+        assert!(page.contains("# There are no rules yet") && !page.contains("earlier rules"), "{page}");
+    }
     server.stop();
 }
 

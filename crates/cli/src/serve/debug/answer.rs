@@ -86,7 +86,11 @@ impl Debug {
     fn problem(&self) -> Option<String> {
         self.rules.last_error().map(|error| {
             let error = printable_lines(&error.to_string()).replace('\n', "\n# ");
-            format!("# The last load failed, and the earlier rules are in force:\n# {error}")
+            let what = match self.rules.reloads().successes {
+                0 => "There are no rules yet, so all answers are UNAVAILABLE",
+                _ => "The last load failed, and the earlier rules are in force",
+            };
+            format!("# {what}:\n# {error}")
         })
     }
 
