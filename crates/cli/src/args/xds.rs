@@ -18,8 +18,8 @@ pub struct XdsArgs {
     /// Control plane that sends the rules over xDS, such as envoy-gateway:18001; no files are then read
     ///
     /// It sends all rules at once, over an aggregated stream (state of the world). Rules that cannot be used are refused
-    /// with the reason, and the earlier ones stay in force. Until the first rules, health checks fail and all answers are
-    /// UNAVAILABLE. After 20 s without rules, the service ends with an error, unless there is a copy, or
+    /// with the reason, and the earlier ones stay in force. Until the first rules, health checks fail and answers by rules
+    /// are UNAVAILABLE. After 20 s without rules, the service ends with an error, unless there is a copy, or
     /// --start-without-rules. Example: --xds envoy-gateway:18001 --xds-tls --xds-ca ca.crt --xds-cert tls.crt --xds-key
     /// tls.key
     #[arg(long = "xds", env = "TOLLGATE_XDS", conflicts_with = "paths", value_parser = address, value_name = "HOST:PORT")]

@@ -241,7 +241,7 @@ impl Face {
                 seldom.write(
                     Level::Warn,
                     format_args!(
-                        "{listener} has {} connections, the most that it takes (--max-connections; always 64 for --admin)",
+                        "{listener} has {} connections, the most that it takes (--max-connections; always 64 for --admin, --debug and --metrics)",
                         bounds.connections
                     ),
                 );

@@ -401,7 +401,7 @@ fn clients_without_a_token_do_not_keep_operators_out() {
         tokio::time::timeout(Duration::from_secs(20), ends).await.expect("clients keep their places");
     });
     assert_eq!(ask(&at), 0);
-    server.wait_for_line("always 64 for --admin");
+    server.wait_for_line("always 64 for --admin, --debug and --metrics");
     server.stop();
 }
 
