@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+#[cfg(feature = "watch")]
 use serde_json::value::RawValue;
 
 use super::node::FileNode;
@@ -97,6 +98,7 @@ impl Config {
 
     /// Reads the rules of several domains: a list in JSON with one map for each. Every other text is the rules of one
     /// domain, as for [`Config::from_bytes`]. Messages contain `name`, and the place in the list from 0.
+    #[cfg(feature = "watch")]
     pub(crate) fn all_from_bytes(
         name: &str,
         format: Format,
