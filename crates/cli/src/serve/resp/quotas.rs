@@ -58,19 +58,15 @@ pub enum Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quota(error) => error.fmt(f),
-            Self::Full(most) => write!(
-                f,
-                "{most} other quotas are in use, the most that --resp-quotas allows; use fewer combinations of burst, count and \
-                 period, or raise it"
-            ),
-            Self::Share(share) => write!(
-                f,
-                "{share} other quotas of this user are in use, its share of --resp-quotas; use fewer combinations of burst, count and \
-                 period, or raise it"
-            ),
-        }
+        let (places, whose, bound) = match self {
+            Self::Quota(error) => return error.fmt(f),
+            Self::Full(most) => (most, "", "the most that --resp-quotas allows"),
+            Self::Share(share) => (share, " of this user", "its share of --resp-quotas"),
+        };
+        write!(
+            f,
+            "{places} other quotas{whose} are in use, {bound}; use fewer combinations of burst, count and period, or raise it"
+        )
     }
 }
 
