@@ -59,7 +59,7 @@ fn ask((rules, _): &Scene, entries: &[(&str, &str)], hits: u64) -> Answer {
     rules.check_n("d", &[Descriptor::new(entries)], hits)
 }
 
-/// Whether it is admitted, what is left, and when more is.
+/// Whether the request is admitted, the units left, the time until all are available, and the wait.
 fn figures(answer: &Answer) -> (bool, u32, Option<Duration>, Option<Duration>) {
     let status = answer.status(0);
     (answer.is_allowed(), status.remaining(), status.reset_after(), answer.retry_after())
