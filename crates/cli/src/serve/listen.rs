@@ -107,6 +107,11 @@ impl Listener {
         })
     }
 
+    /// Returns what the log says of its face at the start.
+    pub fn described(&self, face: &str, has_tls: bool) -> String {
+        format!("{face} on {self}{}", if has_tls { " with TLS" } else { "" })
+    }
+
     /// Whether only processes of this machine reach it.
     pub fn is_loopback(&self) -> bool {
         match self {

@@ -218,12 +218,12 @@ impl Listeners {
         let Self { mut grpc, mut http, mut debug, mut metrics, mut described } = Self::default();
         if let Some(addr) = addresses.grpc {
             let listener = Listener::tcp("grpc", addr).await?;
-            described.push(format!("grpc on {listener}{}", if has_tls { " with TLS" } else { "" }));
+            described.push(listener.described("grpc", has_tls));
             grpc.push((listener, has_tls));
         }
         if let Some(path) = &args.faces.grpc_socket {
             let listener = Listener::unix(path, args.faces.socket_mode, "grpc-socket").await?;
-            described.push(format!("grpc on {listener}"));
+            described.push(listener.described("grpc", false));
             grpc.push((listener, false));
         }
         for (name, addr, place) in [
@@ -233,7 +233,7 @@ impl Listeners {
         ] {
             if let Some(addr) = addr {
                 let listener = place.insert(Listener::tcp(name, addr).await?);
-                described.push(format!("{name} on {listener}"));
+                described.push(listener.described(name, false));
             }
         }
         Ok(Self { grpc, http, debug, metrics, described })

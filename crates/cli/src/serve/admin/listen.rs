@@ -121,7 +121,7 @@ impl Admin {
             AdminAddress::Unix(path) => Listener::unix(path, SOCKET_MODE, "admin").await?,
             AdminAddress::At(addr) => Listener::tcp("admin", *addr).await?,
         };
-        described.push(format!("admin on {listener}{}", if tls.is_some() { " with TLS" } else { "" }));
+        described.push(listener.described("admin", tls.is_some()));
         let operators = Operators {
             users: place.addr().is_none(),
             certificates: tls.as_ref().is_some_and(|tls| tls.asks_clients()),

@@ -90,7 +90,7 @@ pub async fn start(
     let tls = tls.filter(|_| !args.resp.resp_plain).cloned();
     let listener = Listener::tcp("resp", addr).await?;
     warn_of_open_door(addr, users.is_some() || args.tls.client_ca.is_some() && tls.is_some());
-    described.push(format!("resp on {listener}{}", if tls.is_some() { " with TLS" } else { "" }));
+    described.push(listener.described("resp", tls.is_some()));
     let has_users = users.is_some();
     let shared = Arc::new(RespFace {
         answerer: Arc::clone(answerer),
