@@ -116,4 +116,20 @@ pub use self::top::{DeniedKey, TopDenied};
 #[cfg(all(feature = "redis", feature = "rules"))]
 pub(crate) use self::trace::subscription_refused;
 #[cfg(feature = "redis")]
-pub(crate) use self::trace::{breaker_closed, breaker_opened, credentials_refused, server_evicts};
+pub(crate) use self::trace::{credentials_refused, server_evicts, server_fails, server_works};
+
+/// The server of a limiter, for the events about it.
+#[cfg(feature = "redis")]
+#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "without events, nothing reads it"))]
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct LimiterServer<'a> {
+    pub(crate) limiter: &'a str,
+    /// The server's name in a set.
+    pub(crate) server: Option<&'a str>,
+    /// Without user and password.
+    pub(crate) address: &'a str,
+    /// What decides while the server does not answer.
+    pub(crate) on_failure: &'static str,
+    /// How long calls have failed.
+    pub(crate) failing: std::time::Duration,
+}

@@ -1,7 +1,11 @@
 //! Stands in for `trace` without the feature `tracing`: the same names, without effect.
 
 use std::fmt::Display;
+#[cfg(feature = "redis")]
+use std::time::Duration;
 
+#[cfg(feature = "redis")]
+use super::LimiterServer;
 use super::denial::{Denial, Level};
 
 #[cfg(feature = "rules")]
@@ -17,9 +21,15 @@ pub(super) fn source_fails(_error: &dyn Display) {}
 #[cfg(feature = "watch")]
 pub(super) fn source_works() {}
 #[cfg(feature = "redis")]
-pub(crate) fn breaker_closed(_server: Option<&str>) {}
+pub(crate) fn server_works(_of: &LimiterServer<'_>) {}
 #[cfg(feature = "redis")]
-pub(crate) fn breaker_opened(_server: Option<&str>, _pause_ns: u64, _error: Option<&dyn Display>) {}
+pub(crate) fn server_fails(
+    _of: &LimiterServer<'_>,
+    _pause: Duration,
+    _again: bool,
+    _error: Option<&dyn Display>,
+) {
+}
 #[cfg(feature = "redis")]
 pub(crate) fn server_evicts(_policy: &str) {}
 #[cfg(feature = "redis")]

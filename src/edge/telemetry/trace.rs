@@ -3,9 +3,13 @@
 //! Only this module names the crate `tracing`. Without the feature, `no_trace` stands in for it.
 
 use std::fmt::Display;
+#[cfg(feature = "redis")]
+use std::time::Duration;
 
 use tracing::{info, warn};
 
+#[cfg(feature = "redis")]
+use super::LimiterServer;
 use super::denial::{Denial, Level};
 
 /// Whether events are written.
@@ -63,20 +67,48 @@ pub(super) fn source_works() {
     info!(target: "tollgate", "the source of rules works again");
 }
 
+/// The circuit breaker closed.
 #[cfg(feature = "redis")]
-pub(crate) fn breaker_closed(server: Option<&str>) {
-    info!(target: "tollgate", server, "the circuit breaker closed: the server answers again");
+pub(crate) fn server_works(of: &LimiterServer<'_>) {
+    let &LimiterServer { limiter, server, address, failing, .. } = of;
+    let failed_ms = millis(failing);
+    info!(target: "tollgate", limiter, server, address, failed_ms, "the server answers again, and decides");
+}
+
+/// The circuit breaker opened, also `again` after a probe. Only the first event of an outage is a warning.
+#[cfg(feature = "redis")]
+pub(crate) fn server_fails(
+    of: &LimiterServer<'_>,
+    pause: Duration,
+    again: bool,
+    error: Option<&dyn Display>,
+) {
+    let &LimiterServer { limiter, server, address, on_failure, failing } = of;
+    macro_rules! event {
+        ($level:ident, $message:literal) => {
+            tracing::event!(
+                target: "tollgate",
+                tracing::Level::$level,
+                limiter,
+                server,
+                address,
+                on_failure,
+                failing_ms = millis(failing),
+                pause_ms = millis(pause),
+                error = error.map(tracing::field::display),
+                $message
+            )
+        };
+    }
+    match again {
+        false => event!(WARN, "the server cannot be used: on_failure decides until it answers"),
+        true => event!(DEBUG, "the server still cannot be used"),
+    }
 }
 
 #[cfg(feature = "redis")]
-pub(crate) fn breaker_opened(server: Option<&str>, pause_ns: u64, error: Option<&dyn Display>) {
-    warn!(
-        target: "tollgate",
-        server,
-        pause_ms = pause_ns / 1_000_000,
-        error = error.map(tracing::field::display),
-        "the circuit breaker opened: no calls to the server during the pause"
-    );
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(feature = "redis")]

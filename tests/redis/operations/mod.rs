@@ -6,6 +6,7 @@
 mod attempts;
 mod endpoints;
 mod failover;
+mod outages;
 mod replies;
 mod users;
 

@@ -188,6 +188,11 @@ fn slots(value: &Value) -> RedisResult<Map> {
 }
 
 impl Nodes {
+    /// Returns the addresses by which the Cluster is found, without users and passwords.
+    pub(crate) fn address(&self) -> String {
+        self.seeds.iter().map(|seed| seed.address().to_string()).collect::<Vec<_>>().join(",")
+    }
+
     /// `seeds` are connections to some of the nodes.
     pub(crate) fn open(
         seeds: impl IntoIterator<Item = Result<Arc<ServerConnection>, Error>>,

@@ -384,6 +384,16 @@ impl Transport for Client {
         self.links[server].evicting.load(Ordering::Relaxed) > 0
     }
 
+    fn address(&self, server: usize) -> String {
+        match &self.links[server].topology {
+            Topology::One(line) => match &line.upkeep().locate {
+                Some(sentinels) => sentinels.address(),
+                None => line.address().to_string(),
+            },
+            Topology::Cluster(nodes) => nodes.address(),
+        }
+    }
+
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
         script::reply(call, &self.run(call, |by| script::command(call, by)).await?)
     }

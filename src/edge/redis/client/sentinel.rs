@@ -102,6 +102,11 @@ pub(super) fn open(
 }
 
 impl Locate for Sentinels {
+    fn address(&self) -> String {
+        let hosts = self.lines.iter().map(|line| line.address().to_string()).collect::<Vec<_>>();
+        format!("{}/{}", hosts.join(","), self.name)
+    }
+
     fn locate<'a>(
         &'a self,
         runtime: &'a Handle,

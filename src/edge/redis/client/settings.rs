@@ -46,6 +46,17 @@ pub enum OnFailure {
     },
 }
 
+impl OnFailure {
+    /// The name in rules and events.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Local { .. } => "local",
+        }
+    }
+}
+
 impl Default for OnFailure {
     fn default() -> Self {
         Self::Local { processes: 1 }

@@ -29,6 +29,9 @@ type OnRefused = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// Finds the server to connect to.
 pub(crate) trait Locate: Send + Sync {
+    /// Returns what is asked for the server, for events.
+    fn address(&self) -> String;
+
     /// Returns the address of the server, and whether it is certain. `like` is an address with the same settings.
     fn locate<'a>(
         &'a self,

@@ -59,7 +59,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{KeyPlaces, OnFailure, Settings};
 use crate::edge::redis::protocol::slot::PARTS;
 use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Reply, Transport};
-use crate::edge::telemetry::{breaker_closed, breaker_opened};
+use crate::edge::telemetry::{LimiterServer, server_fails, server_works};
 use crate::limiter::Class;
 use crate::limiter::wait::TokioClock;
 
@@ -101,6 +101,8 @@ pub(crate) enum Passage {
 struct ServerGuard {
     /// The server's name in a set.
     name: Option<Arc<str>>,
+    /// The server's address, from the first call on.
+    address: OnceLock<String>,
     circuits: [CachePadded<Circuit>; PARTS],
     tallies: Tallies,
     /// 1 if the server reports that it evicts keys.
@@ -128,6 +130,7 @@ impl Guard {
                 }),
                 tallies: Tallies::new(&settings.name, name.as_deref()),
                 evicts: AtomicU64::new(0),
+                address: OnceLock::new(),
                 name,
             }
         };
@@ -190,6 +193,7 @@ impl Guard {
         send: impl FnOnce() -> F,
     ) -> Result<R, Error> {
         let server = &self.servers[call.place.server];
+        server.address.get_or_init(|| transport.address(call.place.server));
         let flight = self.start_call(server, transport.part(call), passage)?;
         let mut asked = pin!(send());
         let late = || Error::new(ErrorKind::Timeout, format!("no answer within {most:?}"));
@@ -348,22 +352,6 @@ impl ServerGuard {
         }
     }
 
-    /// Counts and logs a change of the breaker. `why` is the error of the last call, if the call reported one.
-    fn note(&self, change: BreakerChange, why: Option<&Error>) {
-        match change {
-            BreakerChange::Nothing => {}
-            BreakerChange::Closed => breaker_closed(self.name.as_deref()),
-            BreakerChange::Opened { pause_ns } => {
-                self.tallies.count(GuardCount::Opened);
-                breaker_opened(
-                    self.name.as_deref(),
-                    pause_ns,
-                    why.map(|error| error as &dyn std::fmt::Display),
-                );
-            }
-        }
-    }
-
     /// The states of all breakers, and the nanoseconds for which each denies calls.
     fn states(&self, now_ns: u64) -> impl Iterator<Item = (BreakerState, u64)> {
         self.circuits.iter().map(move |circuit| circuit.state(now_ns))
@@ -394,6 +382,26 @@ struct GuardedCall<'g> {
 }
 
 impl GuardedCall<'_> {
+    /// Counts and logs a change of the breaker. `why` is the error of the last call, if the call reported one.
+    fn note(&self, change: BreakerChange, now_ns: u64, why: Option<&Error>) {
+        let server = || LimiterServer {
+            limiter: &self.guard.settings.name,
+            server: self.server.name.as_deref(),
+            address: self.server.address.get().map_or("", String::as_str),
+            on_failure: self.guard.settings.on_failure.as_str(),
+            failing: Duration::from_nanos(now_ns.saturating_sub(self.circuit.failing_since_ns())),
+        };
+        match change {
+            BreakerChange::Nothing => {}
+            BreakerChange::Closed => server_works(&server()),
+            BreakerChange::Opened { pause_ns, again } => {
+                self.server.tallies.count(GuardCount::Opened);
+                let why = why.map(|error| error as &dyn std::fmt::Display);
+                server_fails(&server(), Duration::from_nanos(pause_ns), again, why);
+            }
+        }
+    }
+
     fn land<R>(mut self, answer: Result<R, Error>) -> Result<R, Error> {
         self.landed = true;
         let now_ns = self.now_ns();
@@ -408,27 +416,27 @@ impl GuardedCall<'_> {
             Some(ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused) => {
                 self.failed(now_ns, why);
             }
-            None | Some(ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply) => self.succeeded(),
+            None | Some(ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply) => self.succeeded(now_ns),
         }
         answer
     }
 
     /// The call was answered, or it failed for a reason that is not the server's.
-    fn succeeded(&self) {
+    fn succeeded(&self, now_ns: u64) {
         if let Some(permit) = &self.permit {
-            self.server.note(self.circuit.succeeded(permit), None);
+            self.note(self.circuit.succeeded(permit), now_ns, None);
         }
     }
 
     fn failed(&self, now_ns: u64, why: Option<&Error>) {
         if let Some(permit) = &self.permit {
-            self.server.note(self.circuit.failed(permit, now_ns, self.random(now_ns)), why);
+            self.note(self.circuit.failed(permit, now_ns, self.random(now_ns)), now_ns, why);
         }
     }
 
     fn call_abandoned(&self, now_ns: u64) {
         if let Some(permit) = &self.permit {
-            self.server.note(self.circuit.abandoned(permit, now_ns, self.random(now_ns)), None);
+            self.note(self.circuit.abandoned(permit, now_ns, self.random(now_ns)), now_ns, None);
         }
     }
 

@@ -162,6 +162,11 @@ pub trait Transport: Send + Sync + 'static {
         false
     }
 
+    /// Returns the address of this server for events, without user and password.
+    fn address(&self, _server: usize) -> String {
+        "in this process".to_owned()
+    }
+
     /// Sends a call. If it takes too long, the guard ends it by dropping the future.
     fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send;
 

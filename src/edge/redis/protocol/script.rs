@@ -22,6 +22,7 @@ const ARGUMENTS: usize = 16;
 const BYTES: usize = 256;
 /// The code of the script's own error.
 const FOREIGN_STATE: &str = "NOTOURS";
+const NO_PASSWORD: &str = "NOAUTH the server needs a password; check the user and the password";
 const NO_TLS: &str = "there is no TLS connection; check the certificates of the server and the client, and whom each side trusts";
 
 /// A script and its hash.
@@ -386,6 +387,10 @@ pub(crate) fn failure(error: &RedisError) -> Error {
         Theirs::Server(_) | Theirs::Extension => {
             // A key contains a brace. It may identify a client.
             let detail = error.detail().filter(|detail| !detail.contains('{'));
+            // A client without a password may send short commands only, so the server calls a script's call an error of the protocol.
+            if detail.is_some_and(|detail| detail.contains("unauthenticated")) {
+                return Error::new(ErrorKind::Refused, NO_PASSWORD);
+            }
             let text = match (error.code(), detail) {
                 (Some(code), Some(detail)) => format!("{code} {detail}"),
                 (_, Some(detail)) => detail.to_owned(),

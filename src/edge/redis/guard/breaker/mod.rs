@@ -149,6 +149,8 @@ pub(super) enum BreakerChange {
     Opened {
         /// The pause.
         pause_ns: u64,
+        /// Whether a probe failed, so that the server was not called before either.
+        again: bool,
     },
 }
 
@@ -156,6 +158,8 @@ pub(super) enum BreakerChange {
 #[derive(Debug)]
 pub(super) struct Circuit {
     word: AtomicU64,
+    /// When the first of the last failures in a row was reported, in nanoseconds. Only events show it.
+    failing_since_ns: AtomicU64,
     /// When the circuit was created, in nanoseconds.
     origin_ns: u64,
     /// The number of failures in a row that open the circuit.
@@ -170,6 +174,7 @@ impl Circuit {
     pub(super) fn new(failures: u32, pause: Duration, probe: Duration, now_ns: u64) -> Self {
         Self {
             word: AtomicU64::new(Word::NEW.pack()),
+            failing_since_ns: AtomicU64::new(now_ns),
             origin_ns: now_ns,
             failures: u64::from(failures.max(1)),
             pause,
@@ -241,12 +246,16 @@ impl Circuit {
             let Phase::Closed { failures } = word.phase else {
                 return BreakerChange::Nothing;
             };
+            if failures == 0 {
+                // Ordering: Relaxed. It publishes nothing, and an event may show the time of another thread's first failure.
+                self.failing_since_ns.store(now_ns, Ordering::Relaxed);
+            }
             let failures = failures + 1;
             let (next, change) = if failures < self.failures {
                 (Word { phase: Phase::Closed { failures }, ..word }, BreakerChange::Nothing)
             } else {
                 let (open, pause_ns) = self.open(word.generation, 0, now_ns, random);
-                (open, BreakerChange::Opened { pause_ns })
+                (open, BreakerChange::Opened { pause_ns, again: false })
             };
             match self.replace(seen, next) {
                 Ok(()) => return change,
@@ -265,7 +274,14 @@ impl Circuit {
     fn reopen(&self, ticket: u64, doubled: u64, now_ns: u64, random: u64) -> BreakerChange {
         let Word { level, generation, .. } = Word::unpack(ticket);
         let (open, pause_ns) = self.open(generation, (level + doubled).min(MAX_LEVEL), now_ns, random);
-        self.replace(ticket, open).map_or(BreakerChange::Nothing, |()| BreakerChange::Opened { pause_ns })
+        let change = BreakerChange::Opened { pause_ns, again: true };
+        self.replace(ticket, open).map_or(BreakerChange::Nothing, |()| change)
+    }
+
+    /// Returns since when calls have failed, or had failed before the circuit closed.
+    pub(super) fn failing_since_ns(&self) -> u64 {
+        // Ordering: Relaxed; see `failed`.
+        self.failing_since_ns.load(Ordering::Relaxed)
     }
 
     /// Returns the open state with half to all of the level's pause, and the length of this pause in nanoseconds.

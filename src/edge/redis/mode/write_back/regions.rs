@@ -278,6 +278,10 @@ impl<T: RegionTransport> Transport for OwnServer<T> {
         self.server.evicts(server)
     }
 
+    fn address(&self, server: usize) -> String {
+        self.server.address(server)
+    }
+
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
         let unsupported =
             || Error::new(ErrorKind::Refused, "several regions cannot decide several limits in one call");
