@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use tollgate::redis::Client;
 use tollgate::rules::{
     ChangeKind, Charging, Config, LoadReport, Rules, RulesBuilder, RulesError, RulesSnapshot,
 };
 use tollgate::telemetry::TopDenied;
 
 use super::debug::TOP;
-use super::{log, redis};
+use super::log;
 use crate::args::serve::ServeRules;
 use crate::error::Error;
 
@@ -21,13 +22,19 @@ descriptors:
 ";
 
 /// Loads the rules of the files and folders, and writes what is suspicious about them to the log. Without any paths,
-/// loads the example. `hold_all`: see [`RulesBuilder::hold_all`]. The rules take the usage of the snapshot over.
+/// loads the example. `redis` is the client of the Redis server. `hold_all`: see [`RulesBuilder::hold_all`]. The rules take the usage
+/// of the snapshot over.
 ///
 /// # Errors
 /// If the rules cannot be loaded.
-pub fn load(args: &ServeRules, hold_all: bool, snapshot: Option<RulesSnapshot>) -> Result<Arc<Rules>, Error> {
+pub fn load(
+    args: &ServeRules,
+    redis: Option<Client>,
+    hold_all: bool,
+    snapshot: Option<RulesSnapshot>,
+) -> Result<Arc<Rules>, Error> {
     let failed = |error: RulesError| Error::run(error.to_string());
-    let builder = builder(args, hold_all, snapshot)?;
+    let builder = builder(args, redis, hold_all, snapshot)?;
     if args.paths.is_empty() {
         let config = Config::from_yaml("example", EXAMPLE).map_err(|error| Error::run(error.to_string()))?;
         return Ok(Arc::new(builder.load([config]).map_err(failed)?));
@@ -88,9 +95,10 @@ pub type NoteLoad = Arc<dyn Fn(&Result<LoadReport, RulesError>) + Send + Sync>;
 /// Returns how rules are loaded.
 ///
 /// # Errors
-/// If the Redis server's address or a certificate cannot be used.
+/// If the settings of the list of denied keys cannot be used.
 pub fn builder(
     args: &ServeRules,
+    redis: Option<Client>,
     hold_all: bool,
     snapshot: Option<RulesSnapshot>,
 ) -> Result<RulesBuilder, Error> {
@@ -108,7 +116,7 @@ pub fn builder(
     if let Some(charging) = args.charging {
         builder = builder.charging(charging.into());
     }
-    if let Some(client) = redis::client(args)? {
+    if let Some(client) = redis {
         builder = builder.redis(client);
     }
     if let Some(prefix) = &args.connection.redis_prefix {

@@ -3,7 +3,7 @@
 //! | file | does |
 //! |---|---|
 //! | `arguments`, `variables`, `duration` | the command line; the variables of Envoy's Go service, as flags; durations |
-//! | `load`, `redis` | rules: files, folders, the built-in example; the client of the Redis server |
+//! | `load`, `redis`, `outage` | rules: files, folders, the built-in example; the client of the Redis server, and whether the server can be used |
 //! | `xds/` | rules from a control plane |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
 //! | `grpc/`, `http/`, `resp/`, `debug/`, `admin/` | the faces, each with the same files: `listen`, `read`, `answer`, `write` |
@@ -34,6 +34,7 @@ mod listen;
 mod load;
 pub mod log;
 mod metrics;
+mod outage;
 mod patient;
 mod peer;
 mod process;
@@ -119,7 +120,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         run::Addresses::of(args, taken).map(drop),
         run::tls(args).map(drop),
         traces::check(&args.process).map(drop),
-        xds::prepare(args, &mut None).map(drop),
+        xds::prepare(args, None, &mut None).map(drop),
         state::check(&args.state),
         admin::Admin::of(&args.admin).map(drop),
         resp::listen::users(&args.resp).map(drop),
@@ -130,7 +131,9 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         // Rules in Redis need a runtime.
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::run(format!("cannot start a runtime: {error}")))?;
-        checks.push(runtime.block_on(async { load::load(&args.rules, args.faces.kuadrant, None).map(drop) }));
+        checks.push(runtime.block_on(async {
+            load::load(&args.rules, redis::client(&args.rules)?, args.faces.kuadrant, None).map(drop)
+        }));
     }
     let mut errors: Vec<Error> = checks.into_iter().filter_map(Result::err).collect();
     if let Some(last) = errors.pop() {

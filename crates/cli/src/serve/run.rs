@@ -40,14 +40,15 @@ use super::listen::Listener;
 use super::load::{self, NoteLoad};
 use super::log;
 use super::metrics::{self, Metrics};
+use super::outage::RedisWatch;
 use super::process::{self, ReadAgain};
-use super::resp;
 use super::state::{StateFile, StateWriter};
 use super::stats::Stats;
 use super::tls::{Files, Tls};
 use super::traces::Traces;
 use super::variables::Translation;
 use super::xds::{self, Xds};
+use super::{redis, resp};
 use crate::args::serve::{Address, ServeArgs};
 use crate::args::xds::XdsStore;
 use crate::error::Error;
@@ -282,10 +283,11 @@ impl Service {
         let (loads, loaded) = mpsc::unbounded_channel();
         let state = StateFile::open(&args.state)?;
         let mut snapshot = state.as_ref().map(StateFile::read).transpose()?.flatten();
-        let prepared = xds::prepare(args, &mut snapshot)?;
+        let redis = redis::client(&args.rules)?;
+        let prepared = xds::prepare(args, redis.as_ref(), &mut snapshot)?;
         let rules = match &prepared {
             Some(prepared) => Arc::clone(prepared.rules()),
-            None => load::load(&args.rules, args.faces.kuadrant, snapshot)?,
+            None => load::load(&args.rules, redis.clone(), args.faces.kuadrant, snapshot)?,
         };
         let noted = Arc::clone(&rules);
         let note: NoteLoad = Arc::new(move |result| {
@@ -299,6 +301,11 @@ impl Service {
         let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
         let stats = Arc::new(Stats::default());
         let traces = Traces::start(&args.process, &stats)?;
+        if let Some(client) = &redis {
+            let watch = RedisWatch::new(client, &args.rules, &rules)?;
+            stats.redis.get_or_init(|| watch.state());
+            tokio::spawn(watch.run());
+        }
         let xds = prepared.map(|prepared| prepared.start(args, Arc::clone(&note), &stats)).transpose()?;
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (alive, ended) = mpsc::channel(1);
@@ -407,6 +414,7 @@ impl Service {
             answerer: Arc::clone(answerer),
             has_json,
             health: self.health.clone(),
+            stats: Arc::clone(&self.stats),
             max_message: args.bounds.max_message,
             deadline: args.bounds.deadline,
         });

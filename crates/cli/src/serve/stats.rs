@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use metrics::Label;
 
 use super::answer::{AnswerCounts, Entry};
+use super::outage::RedisState;
 
 /// What the server counts about its connections and its certificates.
 ///
@@ -48,6 +49,8 @@ pub struct Stats {
     pub spans_dropped: Count,
     /// What is counted about the control plane, if rules are from one.
     pub xds: OnceLock<XdsStats>,
+    /// What is known about the Redis server, if there is one.
+    pub redis: OnceLock<Arc<RedisState>>,
     /// The writes of the state, if `--state` is set.
     pub state: OnceLock<Arc<StateCounts>>,
     /// What operators did.
@@ -239,7 +242,11 @@ impl Stats {
             counter("tollgate_resp_wrong_passwords_total", "Wrong passwords of Redis clients", resp_wrong_passwords),
             counter("tollgate_resp_slow_total", "Redis clients cut off because they did not take their answers", resp_slow),
         ];
-        own.into_iter().chain(xds).chain(state).chain(self.operators.samples()).collect()
+        let redis = self.redis.get().map(|redis| {
+            let help = "Whether the Redis server can be used; while it is 0, on_failure decides";
+            Sample::gauge("tollgate_service_redis_usable", help, redis.outage().is_none().into())
+        });
+        own.into_iter().chain(redis).chain(xds).chain(state).chain(self.operators.samples()).collect()
     }
 }
 

@@ -11,6 +11,7 @@ mod flood;
 mod frames;
 mod log;
 mod many;
+mod outage;
 mod packaging;
 mod page;
 mod redis;

@@ -54,7 +54,7 @@ impl Debug {
         let state = if self.health.is_serving() { "serving" } else { "not serving" };
         let xds = self.stats.xds.get();
         format!(
-            "tollgate {}, {state}, {}\n{}{}\n\
+            "tollgate {}, {state}, {}\n{}{}{}\n\
              /rlconfig   the rules in force\n\
              /stats      what was counted\n\
              /top        the most-denied keys\n\
@@ -64,6 +64,7 @@ impl Debug {
             env!("CARGO_PKG_VERSION"),
             human::counted(counts.rules, "rule"),
             xds.map(|xds| format!("{}: {}\n", xds.name, xds.state())).unwrap_or_default(),
+            self.outage().map(|problem| format!("{problem}\n")).unwrap_or_default(),
             self.problem().map(|problem| format!("\n{problem}\n")).unwrap_or_default(),
         )
     }
@@ -76,10 +77,16 @@ impl Debug {
             "rules": counts.rules,
             "loads": counts.successes,
             "control_plane": self.stats.xds.get().map(crate::serve::stats::XdsStats::state),
+            "redis_problem": self.outage(),
             "failed_loads": counts.errors,
             "last_error": self.rules.last_error().map(|error| error.to_string()),
             "pages": ["/rlconfig", "/stats", "/top", "/why", "/page"],
         })
+    }
+
+    /// Says why the Redis server cannot be used, if it cannot.
+    pub(super) fn outage(&self) -> Option<String> {
+        self.stats.redis.get().and_then(|redis| redis.problem())
     }
 
     /// Returns why the files are not in force, if they are not.

@@ -143,6 +143,7 @@ fn whole(state: &Debug, has_holds: bool) -> Value {
         "failed_loads": loads.errors,
         "last_load": last.map(|time| time.as_secs()),
         "last_error": error.map(|error| cut_lines(&error)),
+        "redis_problem": state.outage(),
         "requests": answers.entries.iter().sum::<u64>(),
         "over_limit": answers.over_limit,
         "shadow_denied": answers.shadow_denied,

@@ -14,6 +14,7 @@ use super::write::{not_allowed, text};
 use super::{read, write};
 use crate::serve::answer::{Answerer, Entry};
 use crate::serve::health::Health;
+use crate::serve::stats::Stats;
 
 /// The paths that hold units and settle them.
 const RESERVE: &str = "/json/reserve";
@@ -28,6 +29,8 @@ pub struct Http {
     pub has_json: bool,
     /// Answers `/healthcheck`.
     pub health: Health,
+    /// Whether the Redis server can be used.
+    pub stats: Arc<Stats>,
     /// The longest body, in bytes.
     pub max_message: usize,
     /// The time that an answer may take.
@@ -40,7 +43,12 @@ impl Http {
         match (request.uri().path(), request.method()) {
             ("/healthcheck", &Method::GET | &Method::HEAD) => {
                 if self.health.is_serving() {
-                    text(StatusCode::OK, "OK")
+                    // The service answers without the server, too, so gateways must go on asking it.
+                    let problem = self.stats.redis.get().and_then(|redis| redis.problem());
+                    text(
+                        StatusCode::OK,
+                        problem.map_or("OK".to_owned(), |problem| format!("OK, but {problem}\n")),
+                    )
                 } else {
                     text(StatusCode::INTERNAL_SERVER_ERROR, "not serving")
                 }

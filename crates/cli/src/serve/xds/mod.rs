@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tollgate::redis::Client;
 use tollgate::rules::{Rules, RulesSnapshot};
 
 use self::connect::Connector;
@@ -61,7 +62,11 @@ pub struct XdsStart {
 ///
 /// # Errors
 /// If a flag or a certificate cannot be used.
-pub fn prepare(args: &ServeArgs, snapshot: &mut Option<RulesSnapshot>) -> Result<Option<XdsStart>, Error> {
+pub fn prepare(
+    args: &ServeArgs,
+    redis: Option<&Client>,
+    snapshot: &mut Option<RulesSnapshot>,
+) -> Result<Option<XdsStart>, Error> {
     let Some(target) = &args.xds.xds else { return Ok(None) };
     let is_shared = args.xds.xds_store == XdsStore::Redis;
     if is_shared && args.rules.redis.is_none() {
@@ -70,7 +75,8 @@ pub fn prepare(args: &ServeArgs, snapshot: &mut Option<RulesSnapshot>) -> Result
     let headers = args.xds.headers()?;
     let connector = Connector::new(&args.xds, target)?;
     let name = format!("the control plane {target}");
-    let builder = load::builder(&args.rules, args.faces.kuadrant, snapshot.take())?.allow_removals(true);
+    let builder = load::builder(&args.rules, redis.cloned(), args.faces.kuadrant, snapshot.take())?;
+    let builder = builder.allow_removals(true);
     // Another node has other rules, so it must not begin with this copy.
     let of = format!("{name} for the node {:?}", args.xds.xds_node_id);
     let pushed = builder.pushed(&of, args.xds.xds_copy.clone());

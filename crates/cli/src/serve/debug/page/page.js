@@ -174,6 +174,7 @@
     showNear(keys(all.near), "No key is near a limit");
     const servers = Object.entries(all.servers);
     byId("redis").hidden = servers.length === 0;
+    say(byId("outage"), all.state.redis_problem || "");
     showServers(servers.map(([name, [state, calls, answered, failed, errors, opened, without, evicts]]) => [name, [
       [foreign(name || "Redis")], state, evicts ? "yes" : "no", count(calls), count(answered),
       [make("span", count(failed)), ...errors.map(([kind, n]) => make("small", `${kind} ${count(n)}`))], count(opened), count(without),
