@@ -160,13 +160,13 @@ impl WindowCounts {
         if cost < room { cost } else { room }
     }
 
-    /// Refunds up to `units` that were counted in the window `index`, if it is still the head's window. (Counts in the
-    /// ring only grow.)
-    pub(super) fn refund(&self, head: u64, index: u64, units: u64) -> Option<Refunded> {
-        let (stored, count) = self.split.unpack(head);
-        let units = units.min(count);
-        (stored == index + 1 && units > 0)
-            .then(|| Refunded { next: self.split.pack(stored, count - units), units })
+    /// Refunds up to `units` that were counted in the window `index`, if it is still the current one. (Counts in the ring
+    /// only grow.)
+    pub(super) fn refund(&self, head: u64, now_ns: u64, index: u64, units: u64) -> Option<Refunded> {
+        let view = self.view(head, now_ns);
+        let units = units.min(view.current);
+        (view.index == index && units > 0)
+            .then(|| Refunded { next: self.split.pack(index + 1, view.current - units), units })
     }
 
     /// Returns the nanoseconds from `now_ns` to the beginning of window `index`.

@@ -12,11 +12,14 @@
 //!    or by the unpaid rest of the charge if that is less.
 //! 3. A refund at the time of its charge, with no charge in between, restores the state before the charge.
 //! 4. A refund dated before later charges may return too much, but at most the units that the time in between pays.
+//! 5. A window refunds a charge as long as its window or sub-window lasts, and nothing afterwards.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::time::Duration;
-use tollgate::{Algorithm, Decision, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+use tollgate::{
+    Algorithm, Decision, Gcra, Limit, ManualClock, Quota, RateLimiter, StoreKind, SubWindow, Timestamp,
+};
 use tollgate_testing::compact::{COMPACT, Layout, Ticks, compact};
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::ledger::{Charge, Operation, check_no_units_created, chosen, make};
@@ -285,6 +288,78 @@ fn first_use_refunds_stay_within_bound() {
                 within_the_bound(kind, spec, start, &ops, &*limiter);
             }
         });
+    }
+}
+
+/// Charges one key, and refunds each charge once, at random times that do not decrease.
+fn check_window_refunds(
+    kind: Kind,
+    spec: Spec,
+    (start, reach): (u64, u64),
+    ops: &[(Op, Operation)],
+    limiter: &dyn Subject,
+) {
+    let oracle = kind.oracle(spec);
+    let window_ns = match kind {
+        Kind::Sub(parts) | Kind::SubStrict(parts) => spec.period_ns.div_ceil(u64::from(parts)),
+        _ => spec.period_ns,
+    };
+    let (mut now, mut ledger) = (start, Vec::<Charge>::new());
+    for &(op, verb) in ops {
+        now = within_reach(op.step.apply(now, spec, &*oracle), start, kind, spec).min(start + reach);
+        let Some((charge, units)) = chosen(&mut ledger, verb) else {
+            let decision = make(limiter, verb, 0, op.cost.apply(now, &*oracle), now);
+            if decision.is_allowed() && decision.cost() > 0 {
+                ledger.push(Charge { decision, now, back: 0, refunded: false });
+            }
+            continue;
+        };
+        charge.refunded = true;
+        let is_present = now / window_ns == charge.now / window_ns;
+        let expected = if is_present { units.min(charge.decision.cost()) } else { 0 };
+        let back = limiter.at(now).refund_n(0, &charge.decision, units);
+        assert_eq!(back, expected, "{kind:?} {spec:?}: at {now}, {charge:?}");
+    }
+}
+
+/// Time pays a charge at the end of its window or sub-window, in every store.
+#[test]
+fn windows_refund_until_the_window_of_the_charge_ends() {
+    use Kind::{Fixed, Sliding, SlidingStrict, Sub, SubStrict};
+    for kind in [Fixed, Sliding, SlidingStrict, Sub(1), Sub(6), SubStrict(1), SubStrict(6)] {
+        each(kind, (short_spec(kind), from(), verbs(1, false)), |(spec, start, ops)| {
+            for limiter in [direct(kind, spec), keyed(kind, spec)].into_iter().flatten() {
+                check_window_refunds(kind, spec, (start, 1 << 60), &ops, &*limiter);
+            }
+            if matches!(kind, Fixed | Sliding | SlidingStrict)
+                && let Some(Ok((limiter, layout))) = compact(kind, spec)
+            {
+                check_window_refunds(kind, spec, (start, layout.reach() / 2), &ops, &*limiter);
+            }
+        });
+    }
+}
+
+/// A sub-window refunded as long as no later charge had begun another one, so a charge in a window of a second was
+/// refunded a minute later. A window of one part counts as a fixed window, but refunded more.
+#[test]
+fn passed_window_refunds_nothing() {
+    use StoreKind::{Compact, Keyed};
+    let quota = Quota::per_second(5);
+    let second = |second: u64| Timestamp::from_secs(1_000 + second);
+    let typed = RateLimiter::builder(SubWindow::new(quota, 1)).keyed::<u64>();
+    let charge = typed.at(second(0)).check_n(&1, 3);
+    assert_eq!(typed.at(second(1)).refund(&1, &charge), 0);
+    assert_eq!(typed.at(second(60)).refund(&1, &charge), 0);
+    let limits = ["sub-window(1) 5/s", "sub-window(4) 5/s", "sliding-window 5/s", "fixed-window 5/s"];
+    for (limit, store) in limits.into_iter().flat_map(|limit| [(limit, Compact), (limit, Keyed)]) {
+        let Ok(any) = RateLimiter::any(limit.parse::<Limit>().unwrap()).build::<u64>(store) else {
+            assert_eq!((limit, store), ("sub-window(4) 5/s", Compact));
+            continue;
+        };
+        let charge = any.at(second(0)).check_n(&1, 3);
+        assert_eq!(any.at(second(60)).refund(&1, &charge), 0, "{limit}");
+        assert_eq!(any.at(second(60)).peek(&1).remaining(), 5, "{limit}");
     }
 }
 

@@ -29,7 +29,7 @@ if state ~= '' then
   else
     whole = false
   end
-  if ask == 'refund' and floor(b / part) == stored then
+  if ask == 'refund' and floor(b / part) == stored and stored >= index then
     back = min(a, current)
     current = current - back
   end

@@ -370,7 +370,7 @@ impl View {
             }
             Now::Windows { .. } => 0,
             Now::Log(log) => log.refund(units, at_us),
-            Now::Parts(parts) => parts.refund(units, at_us, now_us),
+            Now::Parts(parts) => parts.refund(units, at_us),
             Now::Spacing(spacing) => spacing.refund(units, at_us, now_us),
             Now::Batches(batches) => batches.refund(units, at_us),
             Now::Calendar(calendar) => calendar.refund(units, at_us),

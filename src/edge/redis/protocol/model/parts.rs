@@ -17,12 +17,8 @@ pub(super) struct Counts {
 
 pub(super) struct PartsView {
     parts: Parts,
-    /// The counts of the stored parts.
-    stored: Counts,
     /// The counts of the present parts.
     counts: Counts,
-    healed: bool,
-    is_refund: bool,
 }
 
 impl Counts {
@@ -74,7 +70,7 @@ impl PartsView {
             }
         }
         let counts = stored.at(&parts, present);
-        let view = Self { parts, stored, counts, healed, is_refund: false };
+        let view = Self { parts, counts };
         View::new(view.room(), healed, Now::Parts(view))
     }
 
@@ -89,20 +85,18 @@ impl PartsView {
         units
     }
 
-    /// Takes back units of the newest stored part.
-    pub(super) fn refund(&mut self, units: u64, at_us: u64, now_us: u64) -> u64 {
-        if at_us / self.parts.part_us != self.stored.index {
+    /// Takes back units of the present part.
+    pub(super) fn refund(&mut self, units: u64, at_us: u64) -> u64 {
+        if at_us / self.parts.part_us != self.counts.index {
             return 0;
         }
-        let back = units.min(self.stored.current);
-        self.stored.current -= back;
-        self.counts = self.stored.at(&self.parts, now_us / self.parts.part_us);
-        self.is_refund = !self.healed;
+        let back = units.min(self.counts.current);
+        self.counts.current -= back;
         back
     }
 
     pub(super) fn state(&self) -> StoredState {
-        StoredState::Parts(if self.is_refund { self.stored.clone() } else { self.counts.clone() })
+        StoredState::Parts(self.counts.clone())
     }
 
     pub(super) fn standing(&self, cost: u64, now_us: u64) -> LimitState {
