@@ -1,12 +1,13 @@
 //! The watcher loads rule files again when they change.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tollgate::rules::{Rules, Watcher};
+use tollgate::rules::{Descriptor, Rules, Watcher};
 
 use crate::one_rule::{quota, text};
 
@@ -313,6 +314,52 @@ fn panicking_callback_is_called_again() {
         put(&path, &text(limit));
         until(&told, |error| error.is_none() && quota(&rules) == u64::from(limit));
     }
+}
+
+/// Cause: files were read half a second after the first event, also while a program wrote them. Symptom: a file that was written
+/// in place for two seconds was loaded in part, and requests of its other rules had no limit.
+///
+/// The writer ends when another file has been loaded, so the test does not depend on how long that takes. It claims
+/// nothing about a round in which the writer itself had to pause.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the watcher reacts in real time")]
+fn slowly_written_file_is_loaded_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (slow, other) = (folder.path().join("slow.yaml"), folder.path().join("other.yaml"));
+    let put_other = |limit| put(&other, &text(limit).replace("domain: d", "domain: other"));
+    put(&slow, &text(5));
+    put_other(1);
+    let rules = Arc::new(Rules::builder().allow_removals(true).read([folder.path()]).unwrap());
+    let (_watcher, told) = watch(&rules);
+    for round in 2..100 {
+        put_other(round);
+        // Without its last line, the file is complete, and has no rule.
+        let mut file = fs::File::create(&slow).unwrap();
+        file.write_all(b"domain: d\n").unwrap();
+        let (mut last, mut pause) = (Instant::now(), Duration::ZERO);
+        let other_quota = || {
+            let answer = rules.check_n("other", &[Descriptor::new(&[("a", "x")])], 0);
+            answer.limits().next().map(|limit| limit.quota())
+        };
+        while other_quota() != Some(u64::from(round)) {
+            let _ = told.recv_timeout(Duration::from_millis(20));
+            file.write_all(b"# the next part\n").unwrap();
+            pause = pause.max(last.elapsed());
+            last = Instant::now();
+        }
+        let in_force = quota(&rules);
+        let rest = text(round + 5).replace("domain: d, descriptors:", "descriptors:");
+        file.write_all(rest.trim_matches(['{', '}', ' ']).as_bytes()).unwrap();
+        drop(file);
+        if pause.max(last.elapsed()) < Duration::from_millis(150) {
+            assert_eq!(in_force, 5, "a part of the file is in force");
+            until(&told, |error| error.is_none() && quota(&rules) == u64::from(round) + 5);
+            return;
+        }
+        put(&slow, &text(5));
+        until(&told, |error| error.is_none() && quota(&rules) == 5);
+    }
+    panic!("the machine was never free for long enough");
 }
 
 /// If the watcher only waited for silence, a file that is written all the time would never be loaded.

@@ -117,7 +117,11 @@ impl Config {
     /// # Errors
     /// If the file cannot be read or has another extension. Otherwise, all problems in the text.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let path = path.as_ref();
+        Self::read_once(path.as_ref(), None)
+    }
+
+    /// Does what [`Config::read`] does, with the text of the file if the caller has read it already.
+    pub(super) fn read_once(path: &Path, text: Option<Vec<u8>>) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let unreadable =
             |message, remedy| Err(ConfigError::unreadable(&name, Position::default(), message, remedy));
@@ -130,14 +134,13 @@ impl Config {
             let message = "the file name has no known extension".to_owned();
             return unreadable(message, "use .yaml, .yml, .json or .toml");
         };
-        // Reads one byte more than the maximum, to detect a longer file.
-        let mut bytes = Vec::new();
-        let all = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
-        if let Err(error) = all {
-            let message = format!("cannot be read: {}", unreadable_because(&error));
-            return unreadable(message, "check the path and its permissions");
+        match text.map_or_else(|| bytes_of(path), Ok) {
+            Ok(bytes) => Self::from_bytes(&name, format, bytes),
+            Err(error) => {
+                let message = format!("cannot be read: {}", unreadable_because(&error));
+                unreadable(message, "check the path and its permissions")
+            }
         }
-        Self::from_bytes(&name, format, bytes)
     }
 
     fn from_text(name: &str, text: &str, format: Format) -> Result<Self, ConfigError> {
@@ -196,6 +199,13 @@ impl Config {
     pub fn is_shadow(&self) -> bool {
         self.shadow
     }
+}
+
+/// Reads a file, at most to one byte more than the maximum length of a text, so that a longer file is detected.
+pub(super) fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// FNV-1a (Fowler, Noll and Vo). It uses no secret and is the same in every build.

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::fmt;
+#[cfg(feature = "watch")]
+use std::path::Path;
 use std::path::PathBuf;
 
 use crate::base::quota::QuotaError;
@@ -69,6 +71,16 @@ impl RulesError {
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn watch(error: &str) -> Self {
         Self::other(format!("the files of these rules cannot be watched: {error}"))
+    }
+
+    /// A file has been written for a long time without a pause.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules) fn endless(file: &Path) -> Self {
+        Self::other(format!(
+            "{}: this file has been written without a pause for ten seconds, so its changes are not loaded; write a new \
+             file, and rename it to this name",
+            file.display()
+        ))
     }
 
     /// A source of rules, or its text, cannot be used.

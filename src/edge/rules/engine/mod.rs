@@ -67,6 +67,8 @@ use self::options::LoadOptions;
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_rules;
 use self::reload::Loading;
+#[cfg(feature = "watch")]
+pub(in crate::edge::rules) use self::reload::Look;
 use self::report::Observers;
 use self::restore::Restoring;
 pub use self::restore::{RestoreReport, RulesSnapshot};

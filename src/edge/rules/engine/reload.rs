@@ -4,9 +4,10 @@
 //! request. From then on, a load without rules for it fails: a misspelt name in a file must not disable all limits.
 
 #[cfg(feature = "watch")]
+use std::collections::HashSet;
 use std::fs;
 #[cfg(feature = "watch")]
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 #[cfg(feature = "watch")]
@@ -19,7 +20,9 @@ use super::restore::Restoring;
 use super::rule_set::RuleSet;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
-use crate::edge::rules::config::{Config, ConfigError, Domain, Problem, are_files_gone, removed, rule_files};
+use crate::edge::rules::config::{
+    Config, ConfigError, Domain, Problem, are_files_gone, bytes_of, removed, rule_files,
+};
 use crate::edge::rules::rule::Rule;
 use crate::edge::telemetry::ReloadCounts;
 
@@ -27,28 +30,58 @@ use crate::edge::telemetry::ReloadCounts;
 pub(super) struct Loading {
     /// Files and folders.
     pub(super) files: Vec<PathBuf>,
-    /// The hashes of the files at the last read.
+    /// The files at the last read.
     #[cfg(feature = "watch")]
-    seen: Vec<(PathBuf, Option<u64>)>,
+    seen: Vec<ReadFile>,
+    /// The rules that the files last read would remove, if they have not been loaded.
+    #[cfg(feature = "watch")]
+    losing: Vec<Box<str>>,
     /// The domains that layers were created for.
     required: Vec<Box<str>>,
 }
 
-/// Returns the files at these paths, each with a hash of its contents, to detect changes. `None` if the file or folder
-/// cannot be read.
+/// A file of rules, as it was read.
+#[derive(Clone, PartialEq, Eq)]
+struct ReadFile {
+    path: PathBuf,
+    /// `None` if the file or folder cannot be read, or if reading it would consume it, as with a pipe.
+    text: Option<Vec<u8>>,
+}
+
+impl ReadFile {
+    fn read(path: PathBuf) -> Self {
+        let is_file = fs::metadata(&path).is_ok_and(|found| found.is_file());
+        let text = if is_file { bytes_of(&path).ok() } else { None };
+        Self { path, text }
+    }
+
+    fn config(&self) -> Result<Config, ConfigError> {
+        Config::read_once(&self.path, self.text.clone())
+    }
+}
+
+impl std::fmt::Debug for ReadFile {
+    /// Omits the text: the values of rules may be customers' names and keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ReadFile").field(&self.path).finish()
+    }
+}
+
+/// Returns the files at these paths. If a folder cannot be read, the paths count as the files.
+fn files_at(paths: &[PathBuf]) -> Vec<PathBuf> {
+    rule_files(paths).unwrap_or_else(|_| paths.to_vec())
+}
+
+/// The result of [`Rules::reload_if_changed`].
 #[cfg(feature = "watch")]
-fn hashes_of(paths: &[PathBuf]) -> Vec<(PathBuf, Option<u64>)> {
-    let of = |file: &PathBuf| {
-        // A load reads the file again, so this must not consume a pipe.
-        if !fs::metadata(file).ok()?.is_file() {
-            return None;
-        }
-        let mut hasher = DefaultHasher::new();
-        fs::read(file).ok()?.hash(&mut hasher);
-        Some(hasher.finish())
-    };
-    let files = rule_files(paths).unwrap_or_else(|_| paths.to_vec());
-    files.into_iter().map(|file| (file.clone(), of(&file))).collect()
+#[must_use]
+pub(in crate::edge::rules) enum Look {
+    /// The files are as they were read last.
+    Same,
+    /// Some rules in force are missing. If they are also missing when the files are read again, the files are loaded.
+    Losing,
+    /// The files have changed, and this is the result of the load.
+    Loaded(Result<LoadReport, RulesError>),
 }
 
 impl<C: Clock> Rules<C> {
@@ -69,12 +102,46 @@ impl<C: Clock> Rules<C> {
     }
 
     /// Does what [`Rules::reload`] does, but only if the files differ from the last read, whether that load succeeded
-    /// or failed.
+    /// or failed. A file for which `is_written` is true counts as it was read last, and is left out if it is new: a part
+    /// of a file must not come into force.
+    ///
+    /// A program may pause while it writes a file, and then `is_written` is false too early. A part of a file has fewer
+    /// rules than the whole. So a load that would remove rules is made only if two readings in a row would remove the
+    /// same rules.
     #[cfg(feature = "watch")]
-    pub(in crate::edge::rules) fn reload_if_changed(&self) -> Option<Result<LoadReport, RulesError>> {
-        let is_other = |loading: &Loading| hashes_of(&loading.files) != loading.seen;
-        let changed = is_other(&self.loading());
-        changed.then(|| self.reload())
+    pub(in crate::edge::rules) fn reload_if_changed(&self, is_written: impl Fn(&Path) -> bool) -> Look {
+        let mut loading = self.loading();
+        let look = |path: PathBuf| match is_written(&path) {
+            true => loading.seen.iter().find(|seen| seen.path == path).cloned(),
+            false => Some(ReadFile::read(path)),
+        };
+        let files: Vec<ReadFile> = files_at(&loading.files).into_iter().filter_map(look).collect();
+        if files == loading.seen {
+            loading.losing.clear();
+            return Look::Same;
+        }
+        let configs = ConfigError::of_all(files.iter().map(ReadFile::config));
+        let losing = configs.as_ref().map_or_else(|_| Vec::new(), |configs| self.missing_in(configs));
+        if loading.losing != losing {
+            loading.losing = losing;
+            if !loading.losing.is_empty() {
+                return Look::Losing;
+            }
+        }
+        loading.losing.clear();
+        let read = |loading: &mut Loading| self.take_read(loading, files, configs);
+        Look::Loaded(self.load_locked(&mut loading, || CheckTime::read(&self.clock), read))
+    }
+
+    /// Returns the identities of the rules in force that these files do not have.
+    #[cfg(feature = "watch")]
+    fn missing_in(&self, configs: &[Config]) -> Vec<Box<str>> {
+        let found: HashSet<&str> =
+            configs.iter().flat_map(Config::rules).map(|rule| &*rule.identity).collect();
+        let in_force = self.in_force.load();
+        let rules = in_force.domains.iter().flat_map(|domain| &domain.rules);
+        let identities = rules.map(|active| &active.rule.identity);
+        identities.filter(|identity| !found.contains(&***identity)).cloned().collect()
     }
 
     /// Reads the files again and puts their rules in force. Returns what changed.
@@ -114,19 +181,30 @@ impl<C: Clock> Rules<C> {
                 if loading.files.is_empty() {
                     return Err(RulesError::no_source());
                 }
-                // Hashed before the files are read. A change between the two steps causes one extra load, never a
-                // missed one.
-                #[cfg(feature = "watch")]
-                {
-                    loading.seen = hashes_of(&loading.files);
-                }
-                let files = rule_files(&loading.files)?;
-                if files.is_empty() && !self.may_have_no_files() {
-                    return Err(RulesError::no_files(&loading.files));
-                }
-                Ok(ConfigError::of_all(files.iter().map(Config::read))?)
+                let files: Vec<ReadFile> = files_at(&loading.files).into_iter().map(ReadFile::read).collect();
+                let configs = ConfigError::of_all(files.iter().map(ReadFile::config));
+                self.take_read(loading, files, configs)
             },
         )
+    }
+
+    /// Remembers what was read, so that the same files are not loaded again. Returns the rules, if they can be loaded.
+    fn take_read(
+        &self,
+        loading: &mut Loading,
+        files: Vec<ReadFile>,
+        configs: Result<Vec<Config>, ConfigError>,
+    ) -> Result<Vec<Config>, RulesError> {
+        let has_files = !files.is_empty();
+        #[cfg(feature = "watch")]
+        {
+            loading.seen = files;
+        }
+        rule_files(&loading.files)?;
+        if !has_files && !self.may_have_no_files() {
+            return Err(RulesError::no_files(&loading.files));
+        }
+        Ok(configs?)
     }
 
     /// Whether a load may find folders without any file. At the start, this is probably a wrong path.
@@ -170,11 +248,19 @@ impl<C: Clock> Rules<C> {
         now: impl Fn() -> CheckTime,
         read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
     ) -> Result<LoadReport, RulesError> {
-        let mut loading = self.loading();
+        self.load_locked(&mut self.loading(), now, read)
+    }
+
+    fn load_locked(
+        &self,
+        loading: &mut Loading,
+        now: impl Fn() -> CheckTime,
+        read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
+    ) -> Result<LoadReport, RulesError> {
         let last = self.in_force.load();
-        let next = read(&mut loading).and_then(|configs| {
+        let next = read(loading).and_then(|configs| {
             let hash = Config::hash_of(&configs);
-            let removals = self.rejected_removals(&last, &loading, &configs);
+            let removals = self.rejected_removals(&last, loading, &configs);
             let domains = Domain::merge(configs, self.options.merge_domains)?;
             if !removals.is_empty() {
                 return Err(ConfigError::of(removals).into());
@@ -349,5 +435,81 @@ mod tests {
         rules.replace([config("shop")]).expect("the rules load");
         found.domain("shop").expect("there are rules").note_asked();
         assert!(rules.replace([config("store")]).is_err());
+    }
+
+    /// A part of a file has fewer rules, and the next reading finds others. Each text is what a reader can see while
+    /// another program writes the file.
+    #[cfg(feature = "watch")]
+    #[test]
+    fn rules_are_removed_after_two_readings() {
+        let folder = tempfile::tempdir().expect("there is a folder");
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, rules: std::ops::Range<u32>| {
+            let rule =
+                |key| format!("  - {{ key: k{key}, rate_limit: {{ unit: day, requests_per_unit: 9 }} }}\n");
+            let text = format!("domain: {name}\ndescriptors:\n{}", rules.map(rule).collect::<String>());
+            fs::write(path(name).with_extension("yaml"), text).expect("the file is written");
+        };
+        write("a", 0..4);
+        write("b", 0..4);
+        let rules = Rules::builder().allow_file_removals(true).read([folder.path()]).expect("the rules load");
+        let count = || rules.in_force.load().domains.iter().map(|domain| domain.rules.len()).sum::<usize>();
+        let look = || match rules.reload_if_changed(|_| false) {
+            Look::Same => "same",
+            Look::Losing => "losing",
+            Look::Loaded(Ok(_)) => "loaded",
+            Look::Loaded(Err(_)) => "failed",
+        };
+        // The file is written slowly, and the rules come back one by one.
+        for part in 1..4 {
+            write("a", 0..part);
+            assert_eq!((look(), count()), ("losing", 8));
+        }
+        write("a", 0..5);
+        assert_eq!((look(), count()), ("loaded", 9));
+        // A removal is confirmed, also while other files keep changing.
+        write("a", 0..2);
+        assert_eq!(look(), "losing");
+        write("b", 0..6);
+        assert_eq!((look(), count(), look()), ("loaded", 8, "same"));
+        // The file is gone only while another one takes its place.
+        fs::remove_file(path("a.yaml")).expect("the file is removed");
+        assert_eq!((look(), count()), ("losing", 8));
+        write("a", 0..2);
+        assert_eq!((look(), count()), ("same", 8));
+        fs::remove_file(path("a.yaml")).expect("the file is removed");
+        assert_eq!([look(), look()], ["losing", "loaded"]);
+        assert_eq!(count(), 6);
+        // An explicit reload needs one reading.
+        write("b", 0..1);
+        rules.reload().expect("the rules load");
+        assert_eq!((count(), look()), (1, "same"));
+    }
+
+    #[cfg(feature = "watch")]
+    #[test]
+    fn file_that_is_written_counts_as_before() {
+        let folder = tempfile::tempdir().expect("there is a folder");
+        let write = |name: &str, limit: u32| {
+            let rule = format!("{{ key: k, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}");
+            fs::write(folder.path().join(name), format!("{{ domain: {name}, descriptors: [ {rule} ] }}"))
+                .expect("the file is written");
+        };
+        write("a.yaml", 1);
+        write("b.yaml", 1);
+        let rules = Rules::read(folder.path()).expect("the rules load");
+        for (file, limit) in [("a.yaml", 2), ("b.yaml", 3), ("c.yaml", 4)] {
+            write(file, limit);
+        }
+        let is_written = |path: &Path| path.ends_with("a.yaml") || path.ends_with("c.yaml");
+        let changed = |look| match look {
+            Look::Loaded(Ok(report)) => {
+                report.changes().iter().map(|change| change.domain().to_owned()).collect()
+            }
+            _ => Vec::new(),
+        };
+        assert_eq!(changed(rules.reload_if_changed(is_written)), ["b.yaml"]);
+        assert!(matches!(rules.reload_if_changed(is_written), Look::Same));
+        assert_eq!(changed(rules.reload_if_changed(|_| false)), ["a.yaml", "c.yaml", "c.yaml"]);
     }
 }

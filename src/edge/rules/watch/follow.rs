@@ -117,7 +117,7 @@ impl<C: Clock + Send + Sync + 'static> RulesBuilder<C> {
         loaded(Ok(follower.first(&rules)?));
         let bell = Arc::new(Bell::default());
         let rung = Arc::clone(&bell);
-        follower.source.start_hints(Hint::new(move || rung.ring(false)));
+        follower.source.start_hints(Hint::new(move || rung.ring(false, Vec::new())));
         let (waits, every) = (Arc::clone(&bell), follower.every);
         let wait = move || match waits.wait_hint(jittered(every), HINT_DELAY.min(every).mul_f64(random())) {
             Woken::Stopped => None,

@@ -7,6 +7,8 @@
 //! 1. An event only starts a comparison. The files' contents decide, so reading a file, touching it, or writing the
 //!    same contents again causes no load.
 //! 2. The thread first sets up the watches and then compares the files, so it misses no change in between.
+//! 3. A part of a file must not come into force. A file that is being written counts as it was before, and a load that
+//!    removes rules needs two readings.
 
 mod bell;
 mod copy;
@@ -16,7 +18,7 @@ mod places;
 mod pushed;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -26,9 +28,9 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use self::bell::{Bell, Woken};
 pub use self::follow::Follow;
 pub use self::loader::Followed;
-use self::places::Places;
+use self::places::{Places, written};
 pub use self::pushed::Pushed;
-use super::engine::{LoadReport, Rules, RulesError};
+use super::engine::{LoadReport, Look, Rules, RulesError};
 use crate::base::clock::Clock;
 
 /// The time after which a failed watch is tried again.
@@ -71,15 +73,21 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
     /// Reloads the rules whenever their files change, and calls `loaded` with the result: the changes, or the error.
     ///
     /// Changes that follow each other within a fifth of a second cause one load, which begins at most half a second after
-    /// the first of them. So files that keep changing are loaded about twice a second, and each change is in force
-    /// within a second if a load takes less than half a second. Only contents count: reading a file, touching it, or
+    /// the first of them. So files that keep changing are loaded two to five times a second, and each change is in
+    /// force within a second if a load takes less than half a second, or less than 0.4 s for a file that is written in
+    /// place. Only contents count: reading a file, touching it, or
     /// writing the same contents again causes no load. If the files changed between the last read and this call, they are loaded immediately. If a load fails,
     /// the previous rules stay, as with [`Rules::reload`].
     ///
-    /// Programs may write the files in place or replace them with files of the same name, as editors do. A file that takes
-    /// longer than half a second to write in place is read in part meanwhile, so replace large files. The path may
-    /// contain links, and the links may move, as in Kubernetes volumes. If a file or its folder disappears, the load
-    /// fails; the watcher notices when it returns.
+    /// Programs may write the files in place or replace them with files of the same name, as editors do. A file that is
+    /// written in place counts as it was before, until the writes have stopped for a fifth of a second, because a part
+    /// of it has only a part of the rules. The other files do not wait for it. If this takes longer than ten seconds,
+    /// `loaded` is called once with an error. A program may also pause while it writes. So before rules are removed, the
+    /// files are read a second time, a fifth to half a second later, and the rules are removed if they are missing again.
+    /// A file that is renamed to its name is whole at any time.
+    ///
+    /// The path may contain links, and the links may move, as in Kubernetes volumes. If a file or its folder disappears,
+    /// the load fails; the watcher notices when it returns.
     ///
     /// The watcher's own thread calls `loaded`. The thread otherwise sleeps until the system reports a change. If
     /// `loaded` panics, the panic hook reports it and watching continues, except in programs that abort on panic. The
@@ -129,15 +137,31 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
         let mut retry = None;
         let wait = move || match follower.bell.wait(retry) {
             Woken::Stopped => None,
-            Woken::Changed { rewatch } => Some(match follower.follow(rewatch) {
+            Woken::Changed { rewatch, endless } => Some(match follower.follow(rewatch) {
                 Ok(()) => {
                     retry = None;
-                    None
+                    endless.map(|file| RulesError::endless(&file))
                 }
                 Err(error) => retry.replace(RETRY).is_none().then_some(error),
             }),
         };
-        Watcher::start("tollgate-watch", this, bell, Self::reload_if_changed, wait, loaded)
+        let heard = Arc::clone(&bell);
+        let poll = move |rules: &Self| {
+            let hears_writes = heard.hears_writes();
+            let is_written = |file: &Path| {
+                hears_writes && Places::of_file(file).is_some_and(|place| heard.is_written(&place))
+            };
+            match rules.reload_if_changed(is_written) {
+                Look::Same => None,
+                Look::Losing => {
+                    // The second reading must not wait for the next event.
+                    heard.ring(false, Vec::new());
+                    None
+                }
+                Look::Loaded(result) => Some(result),
+            }
+        };
+        Watcher::start("tollgate-watch", this, bell, poll, wait, loaded)
             .map_err(|error| RulesError::watch(&error.to_string()))
     }
 }
@@ -219,7 +243,7 @@ impl Watching {
         let (concerned, bell) = (Arc::clone(&places), Arc::clone(bell));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             if let Some(rewatch) = concerned.concerns(&event) {
-                bell.ring(rewatch);
+                bell.ring(rewatch, written(event));
             }
         })?;
         for folder in &places.folders {

@@ -43,6 +43,11 @@ impl Places {
         places
     }
 
+    /// Returns the place of a file, behind all links.
+    pub(super) fn of_file(file: &Path) -> Option<PathBuf> {
+        Self::of(&[file.to_owned()]).files.pop_first()
+    }
+
     fn add(&mut self, file: &Path) {
         let mut rest = backwards(file);
         let mut links = 0;
@@ -122,6 +127,18 @@ impl Places {
         };
         event.paths.iter().any(named).then_some(rewatch)
     }
+}
+
+/// Returns the files that an event reports as written in place. A file that is renamed to its name was written before, and
+/// a removed one has no text.
+pub(super) fn written(event: notify::Result<notify::Event>) -> Vec<PathBuf> {
+    let is_write = |kind: &EventKind| match kind {
+        EventKind::Access(kind) => *kind == AccessKind::Close(AccessMode::Write),
+        EventKind::Modify(kind) => !matches!(kind, ModifyKind::Name(_) | ModifyKind::Metadata(_)),
+        EventKind::Remove(_) => false,
+        _ => true,
+    };
+    event.ok().filter(|event| is_write(&event.kind)).map(|event| event.paths).unwrap_or_default()
 }
 
 /// Returns the parts of a path, last part first.
