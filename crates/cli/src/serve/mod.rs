@@ -8,6 +8,7 @@
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
 //! | `grpc/`, `http/`, `resp/`, `debug/`, `admin/` | the faces, each with the same files: `listen`, `read`, `answer`, `write` |
 //! | `health`, `metrics`, `recorder` | the health of all faces; the page of metrics; the series on it |
+//! | `read_twice` | changes of files that are read again |
 //! | `listen`, `tls`, `connections`, `patient`, `peer`, `secret` | from a listener to requests, and who sends them |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
@@ -39,6 +40,7 @@ mod patient;
 mod peer;
 mod process;
 pub mod proto;
+mod read_twice;
 pub mod recorder;
 mod redis;
 pub mod resp;

@@ -1,6 +1,6 @@
 //! TLS 1.2 and 1.3, with certificates that are read again when their files change.
 //!
-//! All files are read together and compared by content. If they cannot be used together, such as a certificate with
+//! All files are read together and compared by content, and a change counts when it is read twice. If they cannot be used together, such as a certificate with
 //! the key of another, the earlier ones stay in force. New connections get the new certificates. No session can be
 //! resumed across a change, so a client whose authority was removed cannot connect again.
 
@@ -20,6 +20,7 @@ use super::listen::Io;
 use super::log;
 use super::peer::Peer;
 use super::process::ReadAgain;
+use super::read_twice::ReadTwice;
 use super::stats::Stats;
 use crate::error::{Error, read_file};
 
@@ -48,8 +49,8 @@ pub struct Tls {
     /// The names of clients that may call. Empty: all names.
     names: Vec<String>,
     in_force: Mutex<Arc<ServerConfig>>,
-    /// What was read last, or why it could not be read.
-    seen: Mutex<Result<Contents, String>>,
+    /// The contents of the files, or why they could not be read.
+    seen: Mutex<ReadTwice<Result<Contents, String>>>,
 }
 
 impl std::fmt::Debug for Tls {
@@ -66,7 +67,7 @@ impl Tls {
     pub fn load(files: Files, names: Vec<String>) -> Result<Self, Error> {
         let contents = files.read().map_err(Error::run)?;
         let config = config(&files, &contents).map_err(Error::run)?;
-        let (in_force, seen) = (Mutex::new(config), Mutex::new(Ok(contents)));
+        let (in_force, seen) = (Mutex::new(config), Mutex::new(ReadTwice::new(Ok(contents))));
         Ok(Self { files, names, in_force, seen })
     }
 
@@ -81,16 +82,13 @@ impl Tls {
         Arc::new(move || self.reload_if_changed(&stats))
     }
 
-    /// Reads the files again, and puts them in force if they changed and belong together.
+    /// Reads the files again, and puts them in force if the change was read twice and they belong together. A list of
+    /// certificates that is half written has only the first ones, and they belong to the key.
     pub fn reload_if_changed(&self, stats: &Stats) {
         // Locked before the files are read: an earlier reading must not replace a later one.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = self.files.read();
-        if *seen == read {
-            return;
-        }
+        let Some(read) = seen.take(self.files.read()) else { return };
         let config = read.as_ref().map_err(Clone::clone).and_then(|contents| config(&self.files, contents));
-        *seen = read;
         match config {
             Ok(config) => {
                 *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = config;
@@ -193,4 +191,49 @@ fn config(files: &Files, contents: &Contents) -> Result<Arc<ServerConfig>, Strin
     })?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+    use super::*;
+
+    /// Every part of a list of certificates, as a reader can see it while another program writes the file. The first
+    /// certificate alone belongs to the key, but clients need the second one too.
+    #[test]
+    fn lists_of_certificates_that_are_half_written_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let issue = || {
+            let mut params = CertificateParams::new([]).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+            let key = KeyPair::generate().unwrap();
+            let names = vec!["localhost".to_owned()];
+            let cert = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+            (format!("{}{}", cert.pem(), issuer.pem()), key.serialize_pem())
+        };
+        let (whole, key) = issue();
+        let [cert, key_file] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+        fs::write(&cert, &whole).unwrap();
+        fs::write(&key_file, &key).unwrap();
+        let files = Files { cert: cert.clone(), key: key_file.clone(), client_ca: None };
+        let (tls, stats) = (Tls::load(files, Vec::new()).unwrap(), Stats::default());
+        for cut in (0..whole.len()).step_by(7) {
+            fs::write(&cert, &whole.as_bytes()[..cut]).unwrap();
+            tls.reload_if_changed(&stats);
+        }
+        fs::write(&cert, &whole).unwrap();
+        tls.reload_if_changed(&stats);
+        tls.reload_if_changed(&stats);
+        assert_eq!((stats.tls_loads.get(), stats.tls_errors.get()), (0, 0));
+        let (whole, key) = issue();
+        fs::write(&cert, &whole).unwrap();
+        fs::write(&key_file, &key).unwrap();
+        tls.reload_if_changed(&stats);
+        tls.reload_if_changed(&stats);
+        assert_eq!((stats.tls_loads.get(), stats.tls_errors.get()), (1, 0));
+    }
 }

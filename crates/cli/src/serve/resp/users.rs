@@ -19,6 +19,7 @@ use ring::digest::{SHA256, digest};
 use super::commands::{self, KNOWN};
 use crate::error::{Error, plain};
 use crate::serve::log;
+use crate::serve::read_twice::ReadTwice;
 use crate::serve::secret::is_same;
 
 type Secret = [u8; 32];
@@ -208,14 +209,20 @@ fn parse(text: &str) -> Result<HashMap<Box<str>, Arc<User>>, String> {
 }
 
 /// The users in force.
-#[derive(Debug)]
 pub struct Users {
     path: PathBuf,
-    /// The text on which was decided last, and the one that was read last. Or why they could not be read.
-    seen: Mutex<[Result<String, String>; 2]>,
+    /// The text of the file, or why it could not be read.
+    seen: Mutex<ReadTwice<Result<String, String>>>,
     in_force: RwLock<HashMap<Box<str>, Arc<User>>>,
     /// The number of changes. Ordering: Release after a change, and Acquire before a user is looked up again.
     changes: AtomicU64,
+}
+
+impl fmt::Debug for Users {
+    /// Omits the text, which may have passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Users").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Users {
@@ -226,28 +233,18 @@ impl Users {
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = read(path).map_err(Error::run)?;
         let users = parse(&text).map_err(|why| Error::run(format!("{}: {why}", path.display())))?;
-        let (seen, in_force) = (Mutex::new([Ok(text.clone()), Ok(text)]), RwLock::new(users));
+        let (seen, in_force) = (Mutex::new(ReadTwice::new(Ok(text))), RwLock::new(users));
         Ok(Self { path: path.to_owned(), seen, in_force, changes: AtomicU64::new(0) })
     }
 
-    /// Reads the file again, and puts its users in force if it changed and can be used. A file that is being written is another one at the
-    /// next reading, so a change has effect when it is read twice.
+    /// Reads the file again, and puts its users in force if the change was read twice and can be used.
     pub fn reload_if_changed(&self) {
         // Locked before the file is read: an earlier reading must not replace a later one.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let [decided, last] = &mut *seen;
-        let text = read(&self.path);
-        if *last != text {
-            *last = text;
-            return;
-        }
-        if *decided == text {
-            return;
-        }
+        let Some(text) = seen.take(read(&self.path)) else { return };
         let path = self.path.display();
         let users = text.as_ref().map_err(Clone::clone);
         let users = users.and_then(|text| parse(text).map_err(|why| format!("{path}: {why}")));
-        *decided = text;
         match users {
             Ok(users) => {
                 let mut in_force = self.in_force.write().unwrap_or_else(PoisonError::into_inner);
