@@ -119,6 +119,7 @@ type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 ///
 /// IPv4 addresses in IPv6 (`::ffff:203.0.113.7`, and `64:ff9b::203.0.113.7` of a NAT64) are treated as IPv4 addresses.
 /// A client with an IPv6 network has 2⁶⁴ addresses or more, so the key is the network ([`ClientIp::ipv6_prefix`]).
+/// [Rules](super::RateLimitLayer::rules) count the network too, and match the whole address.
 ///
 /// # Complexity
 /// Does not allocate. Reads header fields from right to left, up to the client's address.
@@ -323,6 +324,11 @@ fn mask_128(bits: u8) -> u128 {
     u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
 }
 
+/// Returns an address in the form that [`ClientIp::address`] has: IPv4 in IPv6 is IPv4.
+pub(super) fn ipv4_or_ipv6(address: IpAddr) -> IpAddr {
+    known(address).unwrap_or(address)
+}
+
 /// Returns the leading bits of an address, as many as its kind has.
 pub(super) fn prefix_of(address: IpAddr, ipv4: u8, ipv6: u8) -> IpAddr {
     masked(address, mask_32(ipv4), mask_128(ipv6))
@@ -341,7 +347,10 @@ impl KeyExtractor for ClientIp {
 
     #[inline]
     fn key(&self, head: Head<'_>) -> Option<IpAddr> {
-        Some(masked(self.address(head)?, self.v4_mask, self.v6_mask))
+        let address = self.address(head)?;
+        let network = masked(address, self.v4_mask, self.v6_mask);
+        head.note_cut(network, address);
+        Some(network)
     }
 
     fn is_ambiguous(&self, head: Head<'_>) -> bool {

@@ -1,5 +1,8 @@
 //! A request without its body.
 
+use std::net::IpAddr;
+use std::sync::OnceLock;
+
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
 
 /// A request without its body. Key extractors, cost functions and exemptions read it.
@@ -23,6 +26,15 @@ pub struct Head<'r> {
     version: Version,
     headers: &'r HeaderMap,
     extensions: &'r Extensions,
+    /// The place for an address that an extractor cuts.
+    cut: Option<&'r OnceLock<CutAddress>>,
+}
+
+/// An address, cut to the network by which its client is counted.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct CutAddress {
+    pub(super) network: IpAddr,
+    pub(super) address: IpAddr,
 }
 
 impl<'r> Head<'r> {
@@ -36,6 +48,24 @@ impl<'r> Head<'r> {
             version: request.version(),
             headers: request.headers(),
             extensions: request.extensions(),
+            cut: None,
+        }
+    }
+
+    /// Returns this head with a place in which [`Head::note_cut`] puts its first address.
+    #[cfg(feature = "rules")]
+    pub(super) const fn with_cut<'c>(self, cut: &'c OnceLock<CutAddress>) -> Head<'c>
+    where
+        'r: 'c,
+    {
+        Head { cut: Some(cut), ..self }
+    }
+
+    /// Notes that an extractor cut an address, for a layer whose rules match the whole address.
+    #[inline]
+    pub(super) fn note_cut(&self, network: IpAddr, address: IpAddr) {
+        if let Some(cut) = self.cut.filter(|_| network != address) {
+            cut.get_or_init(|| CutAddress { network, address });
         }
     }
 

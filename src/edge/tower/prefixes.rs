@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::client::{ClientIp, PrefixError, prefix_of};
+use super::client::{ClientIp, PrefixError, ipv4_or_ipv6, prefix_of};
 use super::layer::RateLimitLayer;
 use super::limit::{Limit, Ruling};
 use crate::base::clock::{Clock, QuantaClock};
@@ -21,6 +21,9 @@ use crate::store::{Compact, ManyKeys, Store};
 /// One number of leading bits is right for no two providers. A client that rents a /48 has 65,536 networks of 64 bits, so
 /// a limit for each /64 alone gives it 65,536 budgets. Here, each step has an IPv4 length, an IPv6 length and a quota. The
 /// lengths become shorter from step to step, and the quotas become higher.
+///
+/// An IPv4 address in IPv6 form (`::ffff:203.0.113.7`, or `64:ff9b::203.0.113.7` of a NAT64) is an IPv4 address, whatever
+/// extractor it comes from.
 ///
 /// Make the layer with [`ClientIp::limit_prefixes`]. Its clients see a policy for each step, such as `ipv6/64`.
 ///
@@ -112,7 +115,7 @@ impl<const N: usize, S, C> PrefixLimits<N, S, C> {
         Ok(Self { steps })
     }
 
-    /// Returns the prefix that each step counts.
+    /// Returns the prefix of an address that each step counts. `address` is in the form of [`ipv4_or_ipv6`].
     fn keys(&self, address: IpAddr) -> [IpAddr; N] {
         from_fn(|at| prefix_of(address, self.steps[at].ipv4, self.steps[at].ipv6))
     }
@@ -157,13 +160,14 @@ where
     type Ruling = PrefixRuling<N>;
 
     fn check(&self, key: &IpAddr, cost: u64) -> PrefixRuling<N> {
-        let keys = self.keys(*key);
+        let address = ipv4_or_ipv6(*key);
+        let keys = self.keys(address);
         let joint = AllOf::new(self.limits(&keys).map(|limit| limit.cost(cost))).check();
-        PrefixRuling { joint, is_ipv6: key.is_ipv6() }
+        PrefixRuling { joint, is_ipv6: address.is_ipv6() }
     }
 
     fn refund(&self, key: &IpAddr, ruling: &PrefixRuling<N>) {
-        let keys = self.keys(*key);
+        let keys = self.keys(ipv4_or_ipv6(*key));
         AllOf::new(self.limits(&keys)).refund(&ruling.joint);
     }
 

@@ -1,14 +1,14 @@
 //! Rules as the limit of a layer.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 #[cfg(feature = "redis")]
 use super::awaited::AwaitedLimit;
-use super::head::Head;
+use super::head::{CutAddress, Head};
 use super::key::KeyExtractor;
 use super::layer::RateLimitLayer;
 use super::limit::{Limit, Ruling, Settles};
@@ -191,8 +191,11 @@ where
 
     #[inline]
     fn key(&self, head: Head<'_>) -> Option<Descriptors> {
-        let mut descriptors = Descriptors::new();
-        (self.0)(head, &mut descriptors)?;
+        let (mut descriptors, cut) = (Descriptors::new(), OnceLock::new());
+        (self.0)(head.with_cut(&cut), &mut descriptors)?;
+        if let Some(&CutAddress { network, address }) = cut.get() {
+            descriptors.match_whole(network, address);
+        }
         Some(descriptors)
     }
 }
@@ -205,6 +208,11 @@ where
     /// Creates a layer that applies the [rules](Rules) of a domain. `describe` adds the descriptors of a request. It
     /// returns `None` if the request does not identify its client; [`RateLimitLayer::missing`] then decides, and by
     /// default the request is denied. A request that matches no rule is admitted.
+    ///
+    /// **Rules match the client's whole address and count its network**, if `describe` takes the value from the key of a
+    /// [`ClientIp`](super::ClientIp). So a rule for `2001:db8::1` or a range of 80 bits applies to its addresses alone,
+    /// and a rule that counts each address counts each /64, or what [`ipv6_prefix`](super::ClientIp::ipv6_prefix) sets.
+    /// If `describe` asks several of them, this is true of the first that cuts an address.
     ///
     /// **Rules that processes share (`store: redis`) need [`awaited`](RateLimitLayer::awaited)**, unless the client is
     /// a blocking one. Without `awaited`, a rule in the mode `atomic` never asks the server: each process decides by

@@ -48,6 +48,25 @@ fn prefixes_are_charged_all_or_none() {
     assert_eq!(figures(&limits, "203.0.113.1"), (true, ipv4([0, 1, 7])));
 }
 
+/// Only `ClientIp` turned IPv4 in IPv6 into IPv4. With any other extractor, all IPv4 clients of a socket for both kinds
+/// were one /64, and all clients of a NAT64 too.
+#[test]
+fn ipv4_in_ipv6_is_ipv4_whatever_the_extractor() {
+    for form in ["::ffff:203.0.113.1", "64:ff9b::203.0.113.1"] {
+        let limits = limits([(32, 64, 2), (24, 56, 3)]);
+        let left = |one, all| vec![("ipv4/32".to_owned(), one), ("ipv4/24".to_owned(), all)];
+        assert_eq!(figures(&limits, form), (true, left(1, 2)), "{form}");
+        assert_eq!(figures(&limits, "203.0.113.1"), (true, left(0, 1)), "{form}");
+        let other = form.replace("113.1", "114.1");
+        assert_eq!(figures(&limits, &other), (true, left(1, 2)), "{form}: another client");
+        let charge = limits.check(&address(form), 0);
+        assert!(charge.is_allowed());
+        let charge = limits.check(&address(&other), 1);
+        limits.refund(&address(&other.replace("64:ff9b::", "::ffff:")), &charge);
+        assert_eq!(figures(&limits, &other), (true, left(0, 1)), "{form}: refunded");
+    }
+}
+
 #[test]
 fn flood_of_networks_is_held_to_the_shortest_prefix() {
     let limits = limits([(32, 64, 10), (24, 56, 40), (16, 48, 100)]);

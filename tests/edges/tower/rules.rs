@@ -1,6 +1,7 @@
 //! Rules in front of a service: which requests they deny, and what clients receive.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tollgate::http::{Dialect, Fields};
 use tollgate::rules::{Config, Descriptors, Rules};
-use tollgate::tower::{Head, Missing, RateLimitLayer, SoftLimited};
+use tollgate::tower::{ClientIp, Head, KeyExtractor as _, Missing, PeerAddr, RateLimitLayer, SoftLimited};
 use tollgate::{ManualClock, Timestamp};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -288,4 +289,109 @@ async fn request_without_client_follows_missing_policy() {
         assert_eq!(of_empty, admitted);
         assert_eq!(service.oneshot(request(Some("alice"), "/")).await.unwrap().status(), StatusCode::OK);
     }
+}
+
+/// `ClientIp` cuts addresses to 64 bits, and the layer gave the rules only the network. So rules for one IPv6 address, for
+/// a single address as a range and for a /80 admitted what they deny, without a word, and the same rules for IPv4 worked.
+#[tokio::test]
+async fn rules_match_the_whole_address_and_count_its_network() {
+    let rows = [
+        "value: '2001:db8::1'",
+        "ranges: ['2001:db8::1/128'] ",
+        "ranges: ['2001:db8::/80']",
+        "ranges: ['2001:db8::/127', 192.0.2.0/31]",
+    ];
+    for row in rows {
+        let rules = rules(&format!(
+            "
+domain: edge
+tollgate: {{}}
+descriptors:
+  - key: ip
+    {row}
+    rate_limit: {{ unit: minute, requests_per_unit: 0 }}
+  - key: ip
+    rate_limit: {{ unit: minute, requests_per_unit: 3 }}
+  - key: path
+    descriptors:
+      - key: ip
+        {row}
+        rate_limit: {{ unit: minute, requests_per_unit: 0 }}
+"
+        ));
+        for nested in [false, true] {
+            let client = ClientIp::peer();
+            let describe = move |head: Head<'_>, descriptors: &mut Descriptors| {
+                let address = client.key(head)?;
+                match nested {
+                    false => descriptors.begin().address("ip", address),
+                    true => descriptors.begin().entry("path", head.path()).entry("ip", address),
+                };
+                Some(())
+            };
+            let layer = RateLimitLayer::rules(Arc::clone(&rules), "edge", describe).unwrap();
+            let service = layer.layer(service_fn(serve));
+            let ask = async |peer: &str| {
+                let mut request = request(None, "/");
+                request.extensions_mut().insert(PeerAddr((peer.parse::<IpAddr>().unwrap(), 9).into()));
+                service.clone().oneshot(request).await.unwrap().status().as_u16()
+            };
+            assert_eq!(ask("2001:db8::1").await, 429, "{row}: the rule of the address");
+            assert_eq!(ask("2001:db8:0:0:1::1").await, 200, "{row}: another address of the network");
+            assert_eq!(ask("2001:db8:0:0:1::2").await, 200, "{row}");
+            assert_eq!(ask("2001:db8::1").await, 429, "{row}");
+            let expected = if nested { [200, 200] } else { [200, 429] };
+            let last = [ask("2001:db8:0:0:2::3").await, ask("2001:db8:0:0:3::4").await];
+            assert_eq!(last, expected, "{row}: addresses of a network share a counter");
+            assert_eq!(ask("2001:db8:0:1::1").await, 200, "{row}: another network");
+        }
+    }
+}
+
+/// A refund goes to the counter of the network, the lengths of `prefixes` precede that of the layer, and the layer that
+/// awaits its rules counts as the other one does.
+#[tokio::test]
+async fn refunds_and_prefixes_of_cut_addresses() {
+    let rules = rules(
+        "
+domain: edge
+tollgate: {}
+descriptors:
+  - key: ip
+    rate_limit: { unit: minute, requests_per_unit: 2 }
+  - key: step
+    prefixes:
+      ipv4: { 24: { unit: minute, requests_per_unit: 1 } }
+      ipv6: { 128: { unit: minute, requests_per_unit: 1 } }
+",
+    );
+    let layer_of = |key: &'static str| {
+        let client = ClientIp::peer().ipv4_prefix(16).unwrap();
+        let describe = move |head: Head<'_>, descriptors: &mut Descriptors| {
+            descriptors.begin().address(key, client.key(head)?);
+            Some(())
+        };
+        RateLimitLayer::rules(Arc::clone(&rules), "edge", describe).unwrap()
+    };
+    let to = |peer: &str, path: &str| {
+        let mut request = request(None, path);
+        request.extensions_mut().insert(PeerAddr((peer.parse::<IpAddr>().unwrap(), 9).into()));
+        request
+    };
+    let refunding = layer_of("ip").refund(|status| status.is_server_error());
+    let service = refunding.layer(service_fn(serve));
+    let codes = [
+        service.clone().oneshot(to("2001:db8::1", "/down")).await.unwrap().status().as_u16(),
+        service.clone().oneshot(to("2001:db8::2", "/")).await.unwrap().status().as_u16(),
+        service.clone().oneshot(to("2001:db8::3", "/down")).await.unwrap().status().as_u16(),
+        service.clone().oneshot(to("2001:db8::4", "/")).await.unwrap().status().as_u16(),
+        service.clone().oneshot(to("2001:db8::5", "/")).await.unwrap().status().as_u16(),
+    ];
+    assert_eq!(codes, [503, 200, 503, 200, 429]);
+    let service = layer_of("step").layer(service_fn(serve));
+    let mut codes = Vec::new();
+    for peer in ["2001:db8::1", "2001:db8::2", "2001:db8::1", "192.0.2.1", "192.0.3.1", "192.0.2.2"] {
+        codes.push(service.clone().oneshot(to(peer, "/")).await.unwrap().status().as_u16());
+    }
+    assert_eq!(codes, [200, 200, 429, 200, 200, 429]);
 }

@@ -93,6 +93,116 @@ fn other_texts_are_counted_by_the_longest_prefixes() {
     assert_eq!(left(&rules, "203.0.113.1"), (vec![1, 2], true));
 }
 
+/// Spellings of one address each, as a client or a gateway can write them.
+const SPELLINGS: [&[&str]; 2] = [
+    &["10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1", "::FFFF:A00:1", "0:0:0:0:0:ffff:10.0.0.1"],
+    &["2001:db8::1", "2001:DB8::1", "2001:0db8::0001", "2001:db8:0:0:0:0:0:1", "2001:db8::0.0.0.1"],
+];
+
+/// A rule with `ranges` counted each text of a value, so a client multiplied its limit by the spellings of its address. The
+/// same was true of the other rules of the key, although their search reads the value as an address too.
+#[test]
+fn spellings_of_an_address_are_one_client() {
+    let rows = [
+        // The ranges themselves, alone and with another part of the key.
+        "{ key: ip, ranges: [10.0.0.0/8, '2001:db8::/32'], LIMIT }",
+        "{ key: tenant, descriptors: [ { key: ip, ranges: [10.0.0.0/8, '2001:db8::/32'], LIMIT } ] }",
+        "{ key: ip, ranges: [10.0.0.0/8, '2001:db8::/32'], descriptors: [ { key: path, LIMIT } ] }",
+        // The descriptors beside ranges: without a value, and a wildcard.
+        "{ key: ip, LIMIT }\n  - { key: ip, ranges: [192.0.2.0/24] }",
+        "{ key: ip, value: '*', LIMIT }\n  - { key: ip, ranges: [192.0.2.0/24] }",
+        // The exact value precedes a range without a limit, however the file writes it.
+        "{ key: ip, value: 10.0.0.1, LIMIT }\n  - { key: ip, value: '2001:DB8::1', LIMIT }\n  - { key: ip, ranges: ['0.0.0.0/0', '::/0'] }",
+        "{ key: ip, value: '::ffff:a00:1', LIMIT }\n  - { key: ip, value: '2001:db8::1', LIMIT }\n  - { key: ip, ranges: [172.16.0.0/12] }",
+        // A tier with ranges, and the members of another one.
+        "{ key: ip, LIMIT, tiers: { a: { ranges: [10.0.0.0/8, '2001:db8::/32'], LIMIT } } }",
+        "{ key: ip, tiers: { a: { members: [10.0.0.1, '2001:DB8:0::1'], LIMIT }, b: { ranges: [192.0.2.0/24], LIMIT } } }",
+        // The exact value beside prefixes, and prefixes below another address.
+        "{ key: ip, value: 10.0.0.1, LIMIT }\n  - { key: ip, value: '2001:db8::1', LIMIT }\n  - { key: ip, prefixes: { ipv4: { 32: NONE }, ipv6: { 64: NONE } } }",
+        "{ key: ip, ranges: [10.0.0.0/8, '2001:db8::/32'], descriptors: [ { key: ip, prefixes: { ipv4: { 32: ONE }, ipv6: { 64: ONE } } } ] }",
+    ];
+    for row in rows {
+        let row = row.replace("NONE", "{ unlimited: true }").replace("LIMIT", "rate_limit: ONE");
+        let row = row.replace("ONE", "{ unit: day, requests_per_unit: 1 }");
+        let text = format!("domain: d\ntollgate: {{}}\ndescriptors:\n  - {row}\n");
+        let rules = rules(&text);
+        for spellings in SPELLINGS {
+            let admitted = spellings.iter().map(|address| {
+                let all: [&[(&str, &str)]; 4] = [
+                    &[("ip", *address)],
+                    &[("tenant", "t"), ("ip", *address)],
+                    &[("ip", *address), ("path", "/")],
+                    &[("ip", *address), ("ip", *address)],
+                ];
+                let applies = |entries: &&&[(&str, &str)]| {
+                    rules.check_n("d", &[Descriptor::new(entries)], 0).limits().count() > 0
+                };
+                let entries = all.iter().find(applies).expect("a rule applies to each spelling");
+                let descriptors = [Descriptor::new(entries)];
+                let (explained, answer) =
+                    (rules.explain("d", &descriptors, 1), rules.check("d", &descriptors));
+                assert_eq!(explained.answer().is_denied(), answer.is_denied(), "{text}{address}");
+                answer.is_allowed()
+            });
+            let admitted: Vec<bool> = admitted.collect();
+            assert_eq!(admitted, [true, false, false, false, false], "{text}{}", spellings[0]);
+        }
+    }
+}
+
+/// A rule with `distinct` counts an address once, however it is written.
+#[test]
+fn spellings_of_an_address_are_one_value() {
+    let rules = rules(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - key: user
+    descriptors:
+      - { key: ip, rate_limit: { unit: day, requests_per_unit: 2, distinct: true } }
+      - { key: ip, ranges: [192.0.2.0/24], rate_limit: { unlimited: true } }
+",
+    );
+    for address in SPELLINGS.into_iter().flatten() {
+        let entries = [("user", "u"), ("ip", *address)];
+        assert!(rules.check("d", &[Descriptor::new(&entries)]).is_allowed(), "{address}");
+    }
+    assert!(rules.check("d", &[Descriptor::new(&[("user", "u"), ("ip", "10.0.0.2")])]).is_denied());
+}
+
+/// Without ranges and prefixes, no rule reads the value as an address: the texts are values, as in Envoy's service.
+#[test]
+fn texts_that_no_rule_reads_as_addresses_stay_apart() {
+    let rules =
+        rules("{ domain: d, descriptors: [ { key: ip, rate_limit: { unit: day, requests_per_unit: 1 } } ] }");
+    for address in SPELLINGS.into_iter().flatten() {
+        assert!(rules.check("d", &[Descriptor::new(&[("ip", *address)])]).is_allowed(), "{address}");
+    }
+}
+
+/// The verbs find the counter of a spelling too.
+#[test]
+fn refunds_and_counted_networks_read_addresses() {
+    let rules = rules(&format!(
+        "domain: d\ntollgate: {{}}\ndescriptors:\n  - {{ key: ip, ranges: ['10.0.0.0/8', '2001:db8::/32'], {} }}\n",
+        "rate_limit: { unit: day, requests_per_unit: 1, name: r }"
+    ));
+    let [one, other] = ["::ffff:10.0.0.1", "10.0.0.1"].map(|address| [("ip", address)]);
+    let answer = rules.check("d", &[Descriptor::new(&one)]);
+    assert!(answer.is_allowed() && rules.check("d", &[Descriptor::new(&other)]).is_denied());
+    rules.refund(&[Descriptor::new(&one)], &answer);
+    assert!(rules.check("d", &[Descriptor::new(&other)]).is_allowed());
+    // The range matches the address, and the counter is that of the network.
+    let network = [("ip", "2001:db8::")];
+    let mut admitted = ["2001:db8::1", "2001:db8::2", "2001:DB8::3"].into_iter().filter(|address| {
+        let entries = [("ip", *address)];
+        rules.check("d", &[Descriptor::new(&entries).counted_as(&network)]).is_allowed()
+    });
+    assert_eq!(admitted.next(), Some("2001:db8::1"));
+    assert_eq!(admitted.next(), None);
+}
+
 #[test]
 fn flood_from_one_network_is_held_to_its_limit() {
     let rules = rules(

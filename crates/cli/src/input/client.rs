@@ -15,9 +15,10 @@ use tollgate::http::forwarded::{FromRight, Syntax, node};
 /// The settings that decide which addresses are one client.
 #[derive(Args, Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Clients {
-    /// Cut IPv6 addresses in keys and descriptors to this many bits, as the server does; 128 keeps them whole
+    /// Count IPv6 addresses by this many bits, as the middleware does; 128 counts them whole, as tollgate serve does
     ///
-    /// Addresses are read as in the middleware: a port is removed, and ::ffff:192.0.2.1 is 192.0.2.1.
+    /// Rules match the whole address, and prefixes of rules count by their own bits. Addresses are read as in the
+    /// middleware: a port is removed, and ::ffff:192.0.2.1 is 192.0.2.1.
     #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
     pub ipv6_prefix: u8,
 
@@ -103,12 +104,27 @@ impl Clients {
         }
     }
 
+    /// Does the same, but does not cut the address. The counts are those of an address that is cut.
+    pub fn read_whole(self, text: &[u8]) -> Client {
+        match (Self { ipv6_prefix: 128, ..self }).read(text) {
+            Client::Address(address, seen) => Client::Address(address, self.counts(address, seen)),
+            other => other,
+        }
+    }
+
     fn cut(self, address: IpAddr, seen: AddressCounts) -> Client {
-        let IpAddr::V6(v6) = address else { return Client::Address(address, seen) };
+        Client::Address(self.network(address), self.counts(address, seen))
+    }
+
+    fn counts(self, address: IpAddr, seen: AddressCounts) -> AddressCounts {
+        AddressCounts { networks: u64::from(address.is_ipv6() && self.ipv6_prefix < 128), ..seen }
+    }
+
+    /// Returns the network by which an address is counted.
+    pub fn network(self, address: IpAddr) -> IpAddr {
+        let IpAddr::V6(v6) = address else { return address };
         let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(self.ipv6_prefix))).unwrap_or(0);
-        let network = Ipv6Addr::from_bits(v6.to_bits() & mask);
-        let networks = u64::from(self.ipv6_prefix < 128);
-        Client::Address(network.into(), AddressCounts { networks, ..seen })
+        Ipv6Addr::from_bits(v6.to_bits() & mask).into()
     }
 }
 

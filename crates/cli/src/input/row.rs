@@ -93,13 +93,13 @@ impl Row {
 
     /// Adds the value of another field, if the record has it. A value that is empty or `-` counts as missing, as in
     /// logs. A list without the client's address counts as missing too. An address is written as a server writes it
-    /// into descriptors.
+    /// into descriptors, and is whole: rules match the address, and count its network.
     pub fn add_field(&mut self, value: Option<&[u8]>) {
         let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
             return self.field_ends.push(None);
         };
         let clients = self.clients.filter(|_| self.plain_fields.get(self.field_ends.len()) != Some(&true));
-        match clients.map(|clients| clients.read(value)) {
+        match clients.map(|clients| clients.read_whole(value)) {
             Some(Client::Address(address, seen)) => {
                 self.seen.add(seen);
                 self.fields.extend_from_slice(address.to_string().as_bytes());

@@ -1,8 +1,12 @@
 //! The fields to read in addition to the time and the cost. Each value's text is stored once, and each combination of
 //! values has a number, as keys do.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
 use super::Error;
 use super::clf;
+use super::client::Clients;
 use super::fields::Format;
 use super::keys::Interner;
 use super::row::Row;
@@ -32,6 +36,8 @@ pub struct Fields {
     combinations: Interner<[u32]>,
     /// One record's values; the memory is reused.
     values: Vec<u32>,
+    /// The texts of addresses, with those of the networks by which they are counted.
+    networks: HashMap<u32, u32, ahash::RandomState>,
 }
 
 /// A field to read, and where it was found.
@@ -167,6 +173,33 @@ impl Fields {
     /// field.
     pub fn value(&self, combination: u32, field: usize) -> Option<u32> {
         self.combinations.get(combination)?.get(field).copied().filter(|&id| id != NONE)
+    }
+
+    /// Cuts the addresses of clients, for [`Fields::counted`].
+    pub fn cut(&mut self, clients: Clients) {
+        for number in 0..u32::try_from(self.texts.len()).unwrap_or(u32::MAX) {
+            let Ok(address) = self.text(number).parse::<IpAddr>() else { continue };
+            let network = clients.network(address);
+            // Without another number, the address is counted whole.
+            if network != address
+                && let Some(network) = self.texts.intern(&network.to_string())
+            {
+                self.networks.insert(number, network);
+            }
+        }
+    }
+
+    /// Returns the text by which a field in a combination is counted: the network of a client's address, and any other
+    /// value itself.
+    pub fn counted(&self, combination: u32, field: usize) -> Option<u32> {
+        let value = self.value(combination, field)?;
+        let is_client = self.fields.get(field).is_some_and(|field| field.wanted.client);
+        Some(self.networks.get(&value).copied().filter(|_| is_client).unwrap_or(value))
+    }
+
+    /// Whether a text is counted by another one.
+    pub fn has_networks(&self) -> bool {
+        !self.networks.is_empty()
     }
 
     /// Returns the number of texts.

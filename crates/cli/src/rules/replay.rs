@@ -103,6 +103,9 @@ fn replay(
         mapping.derive(domains.flat_map(|domain| domain.rules()));
     }
     let mut trace = load::requests(input, json, Some(mapping.fields()))?;
+    if let (Some(clients), Some(fields)) = (trace.clients, &mut trace.fields) {
+        fields.cut(clients);
+    }
     trace.warnings = warnings(&trace, &mapping);
     let about = about_rules(&trace, &mapping, loaded, by, input)?;
 
@@ -179,7 +182,7 @@ fn warnings(trace: &Trace, mapping: &Mapping) -> Vec<String> {
     let Some(fields) = trace.fields.as_ref().filter(|_| trace.clients.is_some()) else { return Vec::new() };
     let about = |field: usize| {
         let mut counts = vec![0; fields.texts()];
-        for text in trace.records.iter().filter_map(|record| fields.value(record.key, field)) {
+        for text in trace.records.iter().filter_map(|record| fields.counted(record.key, field)) {
             counts[text as usize] += 1;
         }
         warning(&counts, |text| fields.text(text).to_owned(), "--descriptor")

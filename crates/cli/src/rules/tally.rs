@@ -100,14 +100,19 @@ pub fn replay(
             ..RulesTally::default()
         },
     };
-    let (mut entries, mut present) = (Vec::new(), Vec::new());
+    let (mut entries, mut counted, mut present) = (Vec::new(), Vec::new(), Vec::new());
     for record in strides(trace, progress).flatten() {
         run.describe(record, &mut entries, &mut present);
+        if fields.has_networks() {
+            run.count_as(record, &present, &mut counted);
+        }
         let tier = mapping.tier.and_then(|field| fields.value(record.key, field));
         let descriptors: SmallVec<[Descriptor<'_>; 4]> = present
             .iter()
             .scan(0, |begin, &(_, end)| {
                 let descriptor = Descriptor::new(&entries[*begin..end]);
+                let descriptor =
+                    counted.get(*begin..end).map_or(descriptor, |as_these| descriptor.counted_as(as_these));
                 *begin = end;
                 Some(tier.map_or(descriptor, |tier| descriptor.tier(fields.text(tier))))
             })
@@ -191,6 +196,18 @@ impl<'t> RulesRun<'t> {
         }
     }
 
+    /// Lists the entries again, with the texts by which they are counted.
+    fn count_as(&self, record: &Record, present: &[(usize, usize)], counted: &mut Vec<(&'t str, &'t str)>) {
+        counted.clear();
+        for &(number, _) in present {
+            for (key, source) in &self.mapping.descriptors[number] {
+                let text =
+                    counted_value(self.fields, record, *source).map_or("", |text| self.fields.text(text));
+                counted.push((key, text));
+            }
+        }
+    }
+
     fn count(&mut self, record: &Record, answer: &Answer, present: &[(usize, usize)]) {
         let is_denied = answer.is_denied();
         self.tally.decisions.add(is_denied.then(|| answer.retry_after()));
@@ -240,7 +257,7 @@ impl<'t> RulesRun<'t> {
         refuses: bool,
     ) {
         let values: Values = counted(self.mapping, descriptor, applied.rule().counted_by)
-            .filter_map(|&(_, source)| value(self.fields, record, source))
+            .filter_map(|&(_, source)| counted_value(self.fields, record, source))
             .collect();
         let names = self.names[descriptor];
         let denied_keys = &mut self.tally.denied_keys;
@@ -265,6 +282,14 @@ impl<'t> RulesRun<'t> {
 fn value(fields: &Fields, record: &Record, source: ValueSource) -> Option<u32> {
     match source {
         ValueSource::Field(field) => fields.value(record.key, field),
+        ValueSource::Text(text) => Some(text),
+    }
+}
+
+/// Returns the text by which a value is counted.
+fn counted_value(fields: &Fields, record: &Record, source: ValueSource) -> Option<u32> {
+    match source {
+        ValueSource::Field(field) => fields.counted(record.key, field),
         ValueSource::Text(text) => Some(text),
     }
 }

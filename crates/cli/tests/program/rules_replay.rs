@@ -290,6 +290,51 @@ fn costs_tiers_and_prefixes_apply() {
     has(&json["results"], &json!({ "denied": 2, "never": 2 }));
 }
 
+/// Replay and the check against a log cut IPv6 addresses to 64 bits before they asked the rules, so rules for one address
+/// or for a /80 applied to no request and were called unused, while the service and `explain` matched them. They match
+/// the whole address now, and the network is counted.
+#[test]
+fn rules_match_whole_addresses_and_count_networks() {
+    let place = Place::new();
+    let addresses = [
+        "2001:db8::1",
+        "2001:db8::2",
+        "2001:DB8:0::3",
+        "2001:db8::1:0:0:5",
+        "2001:db8:0:1::1",
+        "198.51.100.4",
+    ];
+    let lines: Vec<String> =
+        addresses.iter().map(|address| format!("{{\"ts\":1,\"ip\":\"{address}\"}}\n")).collect();
+    place.file("log.jsonl", lines.concat());
+    for row in
+        ["value: '2001:db8::2'", "ranges: ['2001:db8::2/128']", "ranges: ['2001:db8::2/127', 192.0.2.0/24]"]
+    {
+        place.file(
+            "rules.yaml",
+            format!(
+                "domain: d\ntollgate: {{}}\ndescriptors:\n  - key: remote_address\n    \
+                 rate_limit: {{ unit: hour, requests_per_unit: 2 }}\n  - key: remote_address\n    {row}\n    \
+                 rate_limit: {{ unit: hour, requests_per_unit: 0 }}\n"
+            ),
+        );
+        let decide = |args: &str| place.decisions(&format!("log.jsonl --rules rules.yaml {args}"));
+        // The rule of the address denies the second or the third too, and the network has two units for the others.
+        let (network, whole) = if row.contains("127") { ("100111", "100111") } else { ("101011", "101111") };
+        assert_eq!(decide(""), network, "{row}");
+        assert_eq!(decide("--ipv6-prefix 128"), whole, "{row}");
+        let check = place.run("rules check rules.yaml --log log.jsonl").ok();
+        assert!(!format!("{check:?}").contains("applies to none"), "{row}: {check:?}");
+        let said = place.run("rules explain rules.yaml d remote_address=2001:db8::2").ok().stdout;
+        assert!(said.contains("denied"), "{row}: {said}");
+        let json = place.run("replay log.jsonl --rules rules.yaml --json").json();
+        let networks = &json["rules"][0]["top_denied"];
+        if !row.contains("127") {
+            assert_eq!(networks[0]["key"], "2001:db8::", "{json:#}");
+        }
+    }
+}
+
 #[test]
 fn domain_comes_from_flag_or_field() {
     let place = place();

@@ -149,7 +149,10 @@ impl RuleCheck<'_> {
         let key = match &self.key {
             _ if to.top.is_none() && !to.log.has_keys() => Cow::Borrowed(""),
             CounterKey::Whole(value) => Cow::Borrowed(*value),
-            CounterKey::Joined(_) => {
+            CounterKey::Address(text) if self.active.rule.prefix.is_none() => {
+                Cow::Owned(text.as_str().to_owned())
+            }
+            CounterKey::Address(_) | CounterKey::Joined(_) => {
                 let descriptor = descriptors.get(decided.descriptor as usize);
                 let entries = descriptor.map_or(&[][..], Descriptor::entries);
                 let pairs: Vec<String> =

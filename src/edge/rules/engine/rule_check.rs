@@ -158,7 +158,9 @@ impl<'r> RuleCheck<'r> {
         before: &[Self],
         when: CheckTime,
     ) {
-        let pair = seen.pair(self.key.as_str(), descriptor.entries().last());
+        let value = self.active.value_of(descriptor);
+        let value = value.as_ref().map(|(key, value)| (*key, value.as_str()));
+        let pair = seen.pair(self.key.as_str(), value);
         let takes = |other: &Self| {
             let Some(&Twin::Value { seen: its, pair: same }) = other.twin.as_deref() else { return false };
             other.cost > 0 && same == pair && std::ptr::eq(its, seen)

@@ -19,7 +19,7 @@ use crate::base::sync::AtomicU32;
 use crate::base::sync::Ordering::Relaxed;
 use crate::edge::rules::config::{Domain, RuleFiles};
 use crate::edge::rules::counting::{Hasher, NoCounter, Servers};
-use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules, LONGEST, Tree};
+use crate::edge::rules::matching::{AddressText, CounterKey, Descriptor, FoundRules, LONGEST, Tree};
 use crate::edge::rules::rule::{Amount, Charging, Rule, UNITS, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
 use crate::store::migrate::Numbered;
@@ -97,6 +97,8 @@ pub(super) struct ActiveRule {
     /// Whether requests with other keys have separate counters.
     keys_vary: bool,
     key_from: KeyFrom,
+    /// The entries whose values are read as addresses, one bit for each.
+    addresses: u32,
     pub(super) meters: Arc<Meters>,
     /// Set by the first request since this load that the rule matched.
     pub(super) matched: OnceFlag,
@@ -107,10 +109,14 @@ pub(super) struct ActiveRule {
 enum KeyFrom {
     /// The value of one entry.
     Entry(u32),
+    /// The value of one entry that is read as an address.
+    Address(u32),
+    /// The prefix of the last entry's address with this number of bits.
+    Prefix(u8),
     /// Several parts, or none.
     Parts,
-    /// The prefix of an address with this number of bits, alone or with other parts.
-    Prefix { bits: u8, is_alone: bool },
+    /// Several parts, of which some are read as addresses. The last one is a prefix if it has a number of bits.
+    PartsWithAddresses(Option<u8>),
 }
 
 /// The counter of a rule, before its load is in force.
@@ -301,7 +307,8 @@ impl RuleSet {
                 RuleCounter::SameAs(earlier) => (active[earlier].counter.clone(), None),
             };
             let counter = counter.of_rule(&rule, shadow || options.shadow, self.number);
-            active.push(ActiveRule { values, ..ActiveRule::new(rule, counter, meters) });
+            let addresses = tree.addresses(u32::try_from(active.len()).unwrap_or(u32::MAX));
+            active.push(ActiveRule { values, ..ActiveRule::new(rule, addresses, counter, meters) });
         }
         let rules = active;
         ActiveDomain {
@@ -459,10 +466,11 @@ impl ActiveRule {
         let counter = prepared.finish(when);
         let meters = Arc::new(Meters::new("", &rule.name));
         let counter = counter.of_rule(&rule, false, 0);
-        Some(Self::new(rule, counter, meters))
+        Some(Self::new(rule, 0, counter, meters))
     }
 
-    fn new(rule: Rule, counter: Counter, meters: Arc<Meters>) -> Self {
+    /// Creates a rule that reads the values of the entries in `addresses` as addresses.
+    fn new(rule: Rule, addresses: u32, counter: Counter, meters: Arc<Meters>) -> Self {
         let kept = rule.kept();
         let (quota, window) = match &rule.limit {
             Amount::Unlimited => (u64::MAX, Duration::ZERO),
@@ -483,10 +491,13 @@ impl ActiveRule {
         let unit = Unit::of(window).filter(|_| is_fixed && !rule.shares_counters);
         let counted_by = rule.counted_by | rule.counted_by_key;
         let is_alone = counted_by.is_power_of_two() && !keys_vary;
+        let entry = counted_by.trailing_zeros();
         let key_from = match rule.prefix {
-            Some(bits) => KeyFrom::Prefix { bits, is_alone },
-            None if is_alone => KeyFrom::Entry(counted_by.trailing_zeros()),
-            None => KeyFrom::Parts,
+            Some(bits) if is_alone => KeyFrom::Prefix(bits),
+            None if is_alone && addresses & counted_by == 0 => KeyFrom::Entry(entry),
+            None if is_alone => KeyFrom::Address(entry),
+            None if addresses & rule.counted_by == 0 => KeyFrom::Parts,
+            bits => KeyFrom::PartsWithAddresses(bits),
         };
         let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
         let is_rare = rule.distinct || holds_units(&rule) || !rule.replaces.is_empty();
@@ -508,6 +519,7 @@ impl ActiveRule {
             is_rare,
             keys_vary,
             key_from,
+            addresses,
             meters,
             matched,
         }
@@ -522,8 +534,18 @@ impl ActiveRule {
         descriptor: &Descriptor<'r>,
     ) -> Option<(&LocalCounter, &'r str)> {
         let Counter::Local(counter) = &self.counter else { return None };
-        let KeyFrom::Entry(entry) = self.key_from else { return None };
-        let (_, value) = descriptor.entries().get(entry as usize)?;
+        let (_, value) = match self.key_from {
+            KeyFrom::Entry(entry) => descriptor.counted().get(entry as usize)?,
+            KeyFrom::Address(entry) => {
+                let entry = descriptor.counted().get(entry as usize)?;
+                // The route counts other spellings of an address.
+                if AddressText::instead_of(entry.1).is_some() {
+                    return None;
+                }
+                entry
+            }
+            _ => return None,
+        };
         let is_plain = self.is_plain && value.len() <= LONGEST && !self.counts_with_override(domain);
         is_plain.then_some((counter, value))
     }
@@ -548,16 +570,29 @@ impl ActiveRule {
 
     #[inline]
     fn whole_key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
-        let (entries, counted_by) = (descriptor.entries(), [self.rule.counted_by, self.rule.counted_by_key]);
+        let (entries, counted_by) = (descriptor.counted(), [self.rule.counted_by, self.rule.counted_by_key]);
+        let value = |entry: u32| entries.get(entry as usize).map_or("", |(_, value)| value);
         match self.key_from {
-            KeyFrom::Entry(entry) => {
-                CounterKey::Whole(entries.get(entry as usize).map_or("", |(_, value)| value))
+            KeyFrom::Entry(entry) => CounterKey::Whole(value(entry)),
+            KeyFrom::Address(entry) => CounterKey::of_address(value(entry)),
+            // The lengths of the rule decide, and not the caller's.
+            KeyFrom::Prefix(bits) => {
+                CounterKey::of_prefix(descriptor.entries().last().map_or("", |(_, value)| value), bits)
             }
             KeyFrom::Parts => CounterKey::new(entries, counted_by, self.keys_vary),
-            KeyFrom::Prefix { bits, is_alone } => {
-                CounterKey::of_prefix(entries, counted_by, self.keys_vary, (bits, is_alone))
+            KeyFrom::PartsWithAddresses(bits) => {
+                let entries = if bits.is_some() { descriptor.entries() } else { entries };
+                CounterKey::with_addresses(entries, counted_by, self.keys_vary, (self.addresses, bits))
             }
         }
+    }
+
+    /// Returns the key and the value of which a rule counts the different ones.
+    pub(super) fn value_of<'r>(&self, descriptor: &Descriptor<'r>) -> Option<(&'r str, CounterKey<'r>)> {
+        let (&(key, value), before) = descriptor.counted().split_last()?;
+        let entry = u32::try_from(before.len()).unwrap_or(u32::MAX);
+        let is_address = self.addresses.checked_shr(entry).unwrap_or_default() & 1 == 1;
+        Some((key, if is_address { CounterKey::of_address(value) } else { CounterKey::Whole(value) }))
     }
 
     /// Returns the hash of a key of the rule in the book: among the requests in progress, or among the holds.

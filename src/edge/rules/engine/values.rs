@@ -95,7 +95,7 @@ impl SeenValues {
     }
 
     /// Returns the hash of a key and a value.
-    pub(super) fn pair(&self, key: &str, value: Option<&(&str, &str)>) -> u64 {
+    pub(super) fn pair(&self, key: &str, value: Option<(&str, &str)>) -> u64 {
         self.hasher.hash_one((key, value))
     }
 

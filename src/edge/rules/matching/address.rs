@@ -1,5 +1,6 @@
-//! Addresses: reads them, writes their prefixes, and finds the longest range that contains one.
+//! Addresses: reads them, writes them and their prefixes in one form, and finds the longest range that contains one.
 
+use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
@@ -14,8 +15,64 @@ pub(crate) fn address_of(value: &str) -> Option<IpAddr> {
 /// The length of the longest text of a prefix.
 pub(super) const PREFIX_TEXT: usize = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128".len();
 
+/// The text of an address or of a prefix, without an allocation.
+#[derive(Copy, Clone)]
+pub(crate) struct AddressText {
+    bytes: [u8; PREFIX_TEXT],
+    len: u8,
+}
+
+impl AddressText {
+    const EMPTY: Self = Self { bytes: [0; PREFIX_TEXT], len: 0 };
+
+    /// Returns the canonical text of a value that is an address in another spelling (`::ffff:192.0.2.1`, `2001:DB8::1`).
+    /// A client can choose the spelling, so rules that read the value as an address match and count this text. `None` if
+    /// the value is its own text, or is not an address.
+    pub(crate) fn instead_of(value: &str) -> Option<Self> {
+        // An IPv4 address has one spelling only.
+        if !value.contains(':') {
+            return None;
+        }
+        let mut text = Self::EMPTY;
+        write!(text, "{}", address_of(value)?).ok()?;
+        (text.as_str() != value).then_some(text)
+    }
+
+    pub(super) fn of_prefix(address: IpAddr, bits: u8) -> Self {
+        let mut text = Self::EMPTY;
+        push_prefix(&mut text, address, bits);
+        text
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        self.bytes.get(..self.len.into()).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for AddressText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// Appends a text if it fits. The longest text of a prefix does.
+impl Write for AddressText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let begin = usize::from(self.len);
+        let room = self.bytes.get_mut(begin..begin + text.len()).ok_or(fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = u8::try_from(begin + text.len()).map_err(|_| fmt::Error)?;
+        Ok(())
+    }
+}
+
+/// Appends a character. No `String` and no text of an address refuses it.
+fn put(text: &mut impl Write, letter: char) {
+    let _ = text.write_char(letter);
+}
+
 /// Appends the prefix of an address: `203.0.113.0/24` or `2001:db8:1::/48`. Equal prefixes have equal texts.
-pub(super) fn push_prefix(text: &mut String, address: IpAddr, bits: u8) {
+fn push_prefix(text: &mut impl Write, address: IpAddr, bits: u8) {
     match address {
         IpAddr::V4(address) => {
             let mask = u32::MAX.checked_shl(u32::BITS.saturating_sub(bits.into())).unwrap_or(0);
@@ -27,49 +84,50 @@ pub(super) fn push_prefix(text: &mut String, address: IpAddr, bits: u8) {
             let end = groups.iter().rposition(|group| *group != 0).map_or(0, |last| last + 1);
             for (at, group) in groups.iter().enumerate().take(end) {
                 if at > 0 {
-                    text.push(':');
+                    put(text, ':');
                 }
                 push_hex(text, *group);
             }
             if end < groups.len() {
-                text.push_str("::");
+                put(text, ':');
+                put(text, ':');
             }
         }
     }
-    text.push('/');
+    put(text, '/');
     push_number(text, bits);
 }
 
 /// Appends an IPv4 address.
-pub(super) fn push_ipv4(text: &mut String, octets: [u8; 4]) {
+pub(super) fn push_ipv4(text: &mut impl Write, octets: [u8; 4]) {
     let [first, rest @ ..] = octets;
     push_number(text, first);
     for octet in rest {
-        text.push('.');
+        put(text, '.');
         push_number(text, octet);
     }
 }
 
 /// Appends a number in decimal.
-fn push_number(text: &mut String, number: u8) {
+fn push_number(text: &mut impl Write, number: u8) {
     let digit = |number: u8| char::from(b'0' + number % 10);
     if number >= 100 {
-        text.push(digit(number / 100));
+        put(text, digit(number / 100));
     }
     if number >= 10 {
-        text.push(digit(number / 10));
+        put(text, digit(number / 10));
     }
-    text.push(digit(number));
+    put(text, digit(number));
 }
 
 /// Appends a number in hexadecimal.
-fn push_hex(text: &mut String, number: u16) {
+fn push_hex(text: &mut impl Write, number: u16) {
     let mut has_begun = false;
     for shift in [12, 8, 4, 0] {
         let digit = u32::from(number >> shift & 0xf);
         has_begun |= digit != 0 || shift == 0;
         if has_begun {
-            text.extend(char::from_digit(digit, 16));
+            put(text, char::from_digit(digit, 16).unwrap_or('0'));
         }
     }
 }
@@ -196,9 +254,7 @@ mod tests {
     use super::*;
 
     fn prefix(address: &str, bits: u8) -> String {
-        let mut text = String::new();
-        push_prefix(&mut text, address_of(address).expect("an address"), bits);
-        text
+        AddressText::of_prefix(address_of(address).expect("an address"), bits).as_str().to_owned()
     }
 
     #[test]
@@ -221,6 +277,28 @@ mod tests {
         assert_eq!(prefix("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 128).len(), PREFIX_TEXT);
         assert_eq!(address_of("2001:db8::1%eth0"), None);
         assert_eq!(address_of("203.0.113.7:80"), None);
+    }
+
+    #[test]
+    fn addresses_have_one_text() {
+        let rows = [
+            ("192.0.2.1", None),
+            ("2001:db8::1", None),
+            ("::ffff:192.0.2.1", Some("192.0.2.1")),
+            ("::ffff:c000:201", Some("192.0.2.1")),
+            ("2001:DB8::1", Some("2001:db8::1")),
+            ("2001:0db8:0:0::0001", Some("2001:db8::1")),
+            (
+                "ABCD:ABCD:ABCD:ABCD:ABCD:ABCD:192.168.158.190",
+                Some("abcd:abcd:abcd:abcd:abcd:abcd:c0a8:9ebe"),
+            ),
+            ("[2001:DB8::1]", None),
+            ("user:7", None),
+            ("", None),
+        ];
+        for (value, text) in rows {
+            assert_eq!(AddressText::instead_of(value).as_ref().map(AddressText::as_str), text, "{value}");
+        }
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! addresses, so the rest of a search does not read addresses.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use ahash::RandomState;
 use ipnet::IpNet;
 
-use super::address::{Ranges, address_of};
+use super::address::Ranges;
 use super::branch::AddressKind;
 use super::node::{ReadingBranch, TreeLevel, TreeNode};
 
@@ -19,7 +20,7 @@ pub(super) struct ByAddress {
     levels: Vec<TreeLevel>,
     /// The number of nodes before the first form.
     pub(super) forms_from: usize,
-    /// The ranges of each key, by level. Sorted by key.
+    /// The ranges of each key whose values are read as addresses, by level. Sorted by key.
     ranges: HashMap<u32, Vec<(Box<str>, Ranges)>, RandomState>,
     /// The ranges of each descriptor, by node. Only explanations read them.
     declared: HashMap<u32, Box<[IpNet]>, RandomState>,
@@ -46,9 +47,9 @@ impl ByAddress {
         let mut ranges: HashMap<(u32, &str), Vec<(IpNet, u32)>> = HashMap::new();
         let (mut declared, mut forms) = (HashMap::default(), HashMap::default());
         for of in reading {
+            let own = of.branch.ranges.iter().map(|range| (*range, of.node));
+            ranges.entry((of.level, &of.branch.key)).or_default().extend(own);
             if !of.branch.ranges.is_empty() {
-                let own = of.branch.ranges.iter().map(|range| (*range, of.node));
-                ranges.entry((of.level, &of.branch.key)).or_default().extend(own);
                 declared.insert(of.node, of.branch.ranges.clone());
             }
             if of.branch.has_forms() {
@@ -67,7 +68,7 @@ impl ByAddress {
         self.levels.get(level as usize)
     }
 
-    /// Returns the ranges of a key.
+    /// Returns the ranges of a key, which may be none. `None` if values of the key are not read as addresses.
     pub(super) fn ranges(&self, level: u32, key: &str) -> Option<&Ranges> {
         let keys = self.ranges.get(&level)?;
         let at = keys.binary_search_by(|(one, _)| (**one).cmp(key)).ok()?;
@@ -80,9 +81,9 @@ impl ByAddress {
     }
 
     /// Returns the form of a node for a value: the node itself if it has no other.
-    pub(super) fn form(&self, node: u32, value: &str) -> u32 {
+    pub(super) fn form(&self, node: u32, address: impl FnOnce() -> Option<IpAddr>) -> u32 {
         let Some(Forms { by_kind, by_tier }) = self.forms.get(&node) else { return node };
-        let address = address_of(value);
+        let address = address();
         let of_kind = || by_kind[AddressKind::of(address) as usize];
         address.and_then(|address| by_tier.find(address)).unwrap_or_else(of_kind)
     }

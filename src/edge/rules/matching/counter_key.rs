@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use smallvec::SmallVec;
 
 use super::Descriptor;
-use super::address::{PREFIX_TEXT, address_of, push_prefix};
+use super::address::{AddressText, address_of};
 
 /// The length of the longest key, in bytes, that is stored as it is. Addresses, names and most paths are shorter.
 pub(crate) const LONGEST: usize = 256;
@@ -18,7 +18,9 @@ const KEPT: usize = 64;
 pub(crate) enum CounterKey<'a> {
     /// One value, or none. A rule with one part takes the value itself, and not [`CounterKey::new`].
     Whole(&'a str),
-    /// Several values, each with its length before it, or the prefix of an address.
+    /// An address or its prefix, in a text that the request does not have.
+    Address(AddressText),
+    /// Several values, each with its length before it.
     Joined(String),
 }
 
@@ -51,24 +53,38 @@ impl<'a> CounterKey<'a> {
         Self::Joined(joined)
     }
 
-    /// Builds the key of a rule that counts the last entry's address by its first `bits`. A value that is not an address
-    /// counts as it is. `is_alone`: the key has no other part.
-    pub(crate) fn of_prefix(
+    /// Builds the key of a rule that reads one value as an address, and counts by nothing else. All spellings of the
+    /// address have this key. A value that is not an address counts as it is.
+    pub(crate) fn of_address(value: &'a str) -> Self {
+        AddressText::instead_of(value).map_or(Self::Whole(value), Self::Address)
+    }
+
+    /// Does the same for the first `bits` of the address.
+    pub(crate) fn of_prefix(value: &'a str, bits: u8) -> Self {
+        let prefix = |address| Self::Address(AddressText::of_prefix(address, bits));
+        address_of(value).map_or(Self::Whole(value), prefix)
+    }
+
+    /// Builds the key as [`CounterKey::new`] does, for a rule that reads the values of the entries in `addresses` as
+    /// addresses, and counts the last one by its first `bits`, if there are any.
+    #[cold]
+    pub(crate) fn with_addresses(
         entries: &'a [(&'a str, &'a str)],
         counted_by: [u32; 2],
         keys_vary: bool,
-        (bits, is_alone): (u8, bool),
+        (addresses, bits): (u32, Option<u8>),
     ) -> Self {
-        let Some((&(key, value), before)) = entries.split_last() else { return Self::Whole("") };
-        let Some(address) = address_of(value) else {
-            return if is_alone { Self::Whole(value) } else { Self::new(entries, counted_by, keys_vary) };
-        };
-        let mut prefix = String::with_capacity(PREFIX_TEXT);
-        push_prefix(&mut prefix, address, bits);
-        if is_alone {
-            return Self::Joined(prefix);
-        }
-        let entries: SmallVec<[_; 4]> = before.iter().copied().chain([(key, &*prefix)]).collect();
+        let last = entries.len().saturating_sub(1);
+        let texts = (0..).zip(entries).map(|(at, &(_, value))| match bits {
+            Some(bits) if at == last => Self::of_prefix(value, bits),
+            _ if addresses.checked_shr(u32::try_from(at).unwrap_or(u32::MAX)).unwrap_or(0) & 1 == 1 => {
+                Self::of_address(value)
+            }
+            _ => Self::Whole(value),
+        });
+        let texts: SmallVec<[Self; 4]> = texts.collect();
+        let entries: SmallVec<[_; 4]> =
+            entries.iter().zip(&texts).map(|(&(key, _), text)| (key, text.as_str())).collect();
         Self::Joined(CounterKey::new(&entries, counted_by, keys_vary).as_str().to_owned())
     }
 
@@ -93,6 +109,7 @@ impl<'a> CounterKey<'a> {
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Whole(value) => value,
+            Self::Address(text) => text.as_str(),
             Self::Joined(joined) => joined,
         }
     }

@@ -16,6 +16,8 @@ use crate::edge::rules::Unit;
 #[derive(Copy, Clone, Debug)]
 pub struct Descriptor<'a> {
     pub(super) entries: &'a [(&'a str, &'a str)],
+    /// The entries that make the keys of counters, if they are others.
+    pub(super) counted: Option<&'a [(&'a str, &'a str)]>,
     pub(super) hits: Option<u64>,
     pub(crate) tier: Option<&'a str>,
     /// The request's own limit.
@@ -26,7 +28,7 @@ impl<'a> Descriptor<'a> {
     /// Creates a descriptor with these keys and values.
     #[must_use]
     pub const fn new(entries: &'a [(&'a str, &'a str)]) -> Self {
-        Self { entries, hits: None, tier: None, limit: None }
+        Self { entries, counted: None, hits: None, tier: None, limit: None }
     }
 
     /// Sets the cost of the request under the limits of this descriptor. A cost of 0 only peeks. Default: the cost of
@@ -57,10 +59,48 @@ impl<'a> Descriptor<'a> {
         self
     }
 
+    /// Counts the request by the values of these entries, while rules match the values of the others. Use it for clients
+    /// that own whole networks: a rule for one address matches that address, and a rule that counts each value counts
+    /// the network. A rule with [`prefixes`](crate::guide::addresses) counts by its own lengths. The entries must have
+    /// the same keys in the same order. An answer is refunded with the same entries.
+    ///
+    /// [`RateLimitLayer::rules`](crate::tower::RateLimitLayer::rules) does this with the networks of `ClientIp`.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Descriptor, Rules};
+    ///
+    /// let rules = Rules::from_yaml("
+    /// domain: edge
+    /// descriptors:
+    ///   - { key: remote_address, rate_limit: { unit: day, requests_per_unit: 1 } }
+    ///   - { key: remote_address, value: '2001:db8::bad', rate_limit: { unit: day, requests_per_unit: 0 } }
+    /// ")?;
+    /// let ask = |address| {
+    ///     let (entries, network) = ([("remote_address", address)], [("remote_address", "2001:db8::")]);
+    ///     rules.check("edge", &[Descriptor::new(&entries).counted_as(&network)])
+    /// };
+    /// assert!(ask("2001:db8::bad").is_denied()); // the rule for this address
+    /// assert!(ask("2001:db8::1").is_allowed());
+    /// assert!(ask("2001:db8::2").is_denied()); // the same network
+    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub const fn counted_as(mut self, entries: &'a [(&'a str, &'a str)]) -> Self {
+        self.counted = Some(entries);
+        self
+    }
+
     /// Returns the keys and values.
     #[must_use]
     pub const fn entries(&self) -> &'a [(&'a str, &'a str)] {
         self.entries
+    }
+
+    /// Returns the entries that make the keys of counters.
+    #[inline]
+    pub(crate) fn counted(&self) -> &'a [(&'a str, &'a str)] {
+        self.counted.unwrap_or(self.entries)
     }
 
     pub(crate) fn cost(&self, default: u64) -> u64 {

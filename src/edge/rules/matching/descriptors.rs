@@ -41,7 +41,26 @@ pub struct Descriptors {
     tier: Option<Range<u32>>,
     /// The last address and its position: most descriptors of a request have the same address.
     address: Option<(IpAddr, EntryTexts)>,
+    /// The network whose entries match as an address of it.
+    whole: Option<Box<WholeAddress>>,
 }
+
+/// The text of a client's network, by which it is counted, and that of its address, which rules match.
+#[derive(Clone, Debug)]
+struct WholeAddress {
+    network: String,
+    address: String,
+}
+
+/// The keys and values of all descriptors.
+#[derive(Debug)]
+pub(crate) struct Pairs<'a> {
+    matched: PairList<'a>,
+    /// The pairs that make the keys of counters, if they are others.
+    counted: Option<PairList<'a>>,
+}
+
+type PairList<'a> = SmallVec<[(&'a str, &'a str); ENTRIES]>;
 
 /// The maximum memory, in bytes, that a thread keeps for the texts of its next request.
 const KEPT: usize = 1_024;
@@ -207,11 +226,19 @@ impl Descriptors {
 
     /// Removes all descriptors, and keeps the memory.
     pub fn clear(&mut self) {
-        let Self { texts, entries, each, tier, address } = self;
+        let Self { texts, entries, each, tier, address, whole } = self;
         texts.clear();
         entries.clear();
         each.clear();
-        (*tier, *address) = (None, None);
+        (*tier, *address, *whole) = (None, None, None);
+    }
+
+    /// Counts the entries whose value is this network as they are, and lets rules match an address of the network there:
+    /// see [`Descriptor::counted_as`].
+    #[cfg(feature = "tower")]
+    pub(crate) fn match_whole(&mut self, network: IpAddr, address: IpAddr) {
+        let (network, address) = (network.to_string(), address.to_string());
+        self.whole = Some(Box::new(WholeAddress { network, address }));
     }
 
     /// Calls `use_them` with the descriptors, for [`Rules::check`](crate::rules::Rules::check) or [`Rules::refund`](crate::rules::Rules::refund).
@@ -219,11 +246,14 @@ impl Descriptors {
     pub fn with<R>(&self, use_them: impl FnOnce(&[Descriptor<'_>]) -> R) -> R {
         // The common case, without a list that can grow.
         let (mut pairs, mut each) = ([("", ""); ENTRIES], [Descriptor::new(&[]); DESCRIPTORS]);
-        if let Some(pairs) = pairs.get_mut(..self.entries.len())
+        if self.whole.is_none()
+            && let Some(pairs) = pairs.get_mut(..self.entries.len())
             && let Some(each) = each.get_mut(..self.each.len())
         {
             pairs.iter_mut().zip(self.texts_of()).for_each(|(pair, texts)| *pair = texts);
-            each.iter_mut().zip(self.descriptors(pairs)).for_each(|(one, descriptor)| *one = descriptor);
+            each.iter_mut()
+                .zip(self.descriptors(pairs, None))
+                .for_each(|(one, descriptor)| *one = descriptor);
             return use_them(each);
         }
         let pairs = self.pairs();
@@ -231,16 +261,22 @@ impl Descriptors {
     }
 
     /// Returns the keys and values of all descriptors.
-    pub(crate) fn pairs(&self) -> SmallVec<[(&str, &str); ENTRIES]> {
-        self.texts_of().collect()
+    pub(crate) fn pairs(&self) -> Pairs<'_> {
+        let pairs = self.texts_of();
+        let Some(WholeAddress { network, address }) = self.whole.as_deref() else {
+            return Pairs { matched: pairs.collect(), counted: None };
+        };
+        let counted: PairList<'_> = pairs.collect();
+        let whole = |&(key, value)| (key, if value == network { &**address } else { value });
+        Pairs { matched: counted.iter().map(whole).collect(), counted: Some(counted) }
     }
 
     /// Returns each descriptor, over these keys and values.
     pub(crate) fn each_of<'a>(
         &'a self,
-        pairs: &'a [(&'a str, &'a str)],
+        Pairs { matched, counted }: &'a Pairs<'_>,
     ) -> SmallVec<[Descriptor<'a>; DESCRIPTORS]> {
-        self.descriptors(pairs).collect()
+        self.descriptors(matched, counted.as_deref()).collect()
     }
 
     #[inline]
@@ -252,13 +288,18 @@ impl Descriptors {
     }
 
     #[inline]
-    fn descriptors<'a>(&'a self, pairs: &'a [(&'a str, &'a str)]) -> impl Iterator<Item = Descriptor<'a>> {
+    fn descriptors<'a>(
+        &'a self,
+        pairs: &'a [(&'a str, &'a str)],
+        counted: Option<&'a [(&'a str, &'a str)]>,
+    ) -> impl Iterator<Item = Descriptor<'a>> {
         let mut begin = 0;
         let tier = self.tier.as_ref().map(|tier| self.slice(tier.start, tier.end));
         self.each.iter().map(move |&DescriptorEnd { end, hits }| {
-            let entries = pairs.get(begin..end as usize).unwrap_or_default();
+            let of = |pairs: &'a [(&'a str, &'a str)]| pairs.get(begin..end as usize).unwrap_or_default();
+            let (entries, counted) = (of(pairs), counted.map(of));
             begin = end as usize;
-            Descriptor { entries, hits, tier, limit: None }
+            Descriptor { entries, counted, hits, tier, limit: None }
         })
     }
 

@@ -27,7 +27,7 @@ mod trace;
 mod tree;
 mod wild;
 
-pub(super) use self::address::{Ranges, address_of};
+pub(super) use self::address::{AddressText, Ranges, address_of};
 pub(super) use self::branch::{Branch, BranchRules, Matched, Position, Tier};
 pub(super) use self::counter_key::{CounterKey, LONGEST};
 pub use self::descriptor::Descriptor;

@@ -138,6 +138,11 @@ impl FoundRules {
         contains.then_some([Self { end: some.first, ..self }, Self { first: some.end, ..self }])
     }
 
+    /// Returns their numbers.
+    pub(super) fn numbers(self) -> Range<u32> {
+        self.first..self.end
+    }
+
     /// Returns their indices in the domain's rules.
     #[inline]
     pub(crate) fn rules(self) -> Range<usize> {

@@ -7,7 +7,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use super::address::address_of;
+use super::address::{AddressText, address_of};
 use super::affixes::NONE;
 use super::node::{FoundRules, TreeNode};
 use super::pattern::Pattern;
@@ -209,6 +209,8 @@ impl Tree {
         let levels = Levels::of(self);
         let mut level = 0;
         for (entry, &(key, value)) in entries.iter().enumerate() {
+            let text = self.text_instead_of(level, key, value);
+            let value = text.as_ref().map_or(value, AddressText::as_str);
             // The node of the descriptor, and not its form for this address.
             let found = self.step(level, key, value).map(|(at, _)| at);
             let found = found.and_then(|at| Some((at, self.nodes.get(at as usize)?)));

@@ -1,10 +1,12 @@
 //! The tree of one domain's descriptors.
 
+use std::collections::{HashMap, HashSet};
+
 use ahash::RandomState;
 use hashbrown::HashTable;
 use ipnet::IpNet;
 
-use super::address::address_of;
+use super::address::{AddressText, address_of};
 use super::affixes::NONE;
 use super::by_address::ByAddress;
 use super::node::{Exact, FoundRules, ReadingBranch, TreeLevel, TreeNode};
@@ -24,6 +26,8 @@ pub(crate) struct Tree {
     by_entry: HashTable<u32>,
     /// The values that belong to a tier, by node.
     members: HashTable<Member>,
+    /// The entries that are read as addresses, for each rule below such an entry.
+    addresses: HashMap<u32, u32, RandomState>,
 }
 
 #[derive(Debug)]
@@ -44,11 +48,12 @@ impl Tree {
             by_address: None,
             by_entry: HashTable::new(),
             members: HashTable::new(),
+            addresses: HashMap::default(),
         };
         let of_file =
             |(branches, offset): (&'b [Branch], usize)| branches.iter().map(move |branch| (branch, offset));
         let mut reading = Vec::new();
-        tree.fill(&files.into_iter().flat_map(of_file).collect::<Vec<_>>(), &mut reading);
+        tree.fill(&files.into_iter().flat_map(of_file).collect::<Vec<_>>(), (1, 0), &mut reading);
         if !reading.is_empty() {
             let levels = std::mem::take(&mut tree.levels);
             tree.by_address = Some(Box::new(ByAddress::new(levels, &mut tree.nodes, &reading)));
@@ -57,14 +62,25 @@ impl Tree {
     }
 
     /// Adds a level with these branches, and returns its number. Adds the branches that read addresses to `reading`.
-    fn fill<'b>(&mut self, branches: &[(&'b Branch, usize)], reading: &mut Vec<ReadingBranch<'b>>) -> u32 {
+    /// `entry` is the bit of the request's entry, and `above` has the bits of those above it that are read as addresses.
+    fn fill<'b>(
+        &mut self,
+        branches: &[(&'b Branch, usize)],
+        (entry, above): (u32, u32),
+        reading: &mut Vec<ReadingBranch<'b>>,
+    ) -> u32 {
+        // One descriptor that reads addresses is enough, because its search reads every value of its key.
+        let read = branches.iter().filter(|(branch, _)| branch.reads_addresses());
+        let read: HashSet<&str> = read.map(|(branch, _)| &*branch.key).collect();
+        let addresses = |branch: &Branch| if read.contains(&*branch.key) { above | entry } else { above };
         let level = u32::try_from(self.levels.len()).unwrap_or(NONE);
         self.levels.push(TreeLevel::new(branches));
         let mut wild = Vec::new();
         let mut nodes = Vec::with_capacity(branches.len());
         for &(branch, offset) in branches {
-            let node = self.add(level, branch, offset);
+            let node = self.add(level, branch, offset, addresses(branch) & entry != 0);
             nodes.push(node);
+            self.note_addresses(branch, offset, addresses(branch));
             if branch.is_wildcard() {
                 wild.push((&*branch.key, branch.value.as_deref(), node));
             }
@@ -78,23 +94,48 @@ impl Tree {
         for (&(branch, offset), node) in branches.iter().zip(nodes) {
             if !branch.children.is_empty() {
                 let children: Vec<_> = branch.children.iter().map(|child| (child, offset)).collect();
-                self.nodes[node as usize].below = self.fill(&children, reading);
+                let below = (entry.wrapping_shl(1), addresses(branch));
+                self.nodes[node as usize].below = self.fill(&children, below, reading);
             }
         }
         level
     }
 
-    fn add(&mut self, level: u32, branch: &Branch, offset: usize) -> u32 {
+    /// Notes which entries the rules of a descriptor read as addresses.
+    fn note_addresses(&mut self, branch: &Branch, offset: usize, addresses: u32) {
+        if addresses == 0 {
+            return;
+        }
+        for rules in std::iter::once(&branch.own).chain(branch.tiers.iter().map(|tier| &tier.rules)) {
+            self.addresses
+                .extend(FoundRules::of(&rules.all(), offset).numbers().map(|rule| (rule, addresses)));
+        }
+    }
+
+    /// Returns the entries that a rule reads as addresses, one bit for each.
+    pub(crate) fn addresses(&self, rule: u32) -> u32 {
+        self.addresses.get(&rule).copied().unwrap_or_default()
+    }
+
+    /// Adds a descriptor. `is_address`: values of its key are read as addresses.
+    fn add(&mut self, level: u32, branch: &Branch, offset: usize, is_address: bool) -> u32 {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
+        let canonical = |value: &str| match AddressText::instead_of(value).filter(|_| is_address) {
+            Some(text) => text.as_str().into(),
+            None => value.into(),
+        };
         for tier in &branch.tiers {
             for value in &tier.members {
                 let rules = FoundRules::of(&tier.rules.of_value(value), offset);
-                let hash = self.hasher.hash_one((number, &**value));
+                let value: Box<str> = canonical(value);
+                let hash = self.hasher.hash_one((number, &*value));
                 let again = |member: &Member| self.hasher.hash_one((member.node, &*member.value));
-                self.members.insert_unique(hash, Member { node: number, value: value.clone(), rules }, again);
+                self.members.insert_unique(hash, Member { node: number, value, rules }, again);
             }
         }
-        self.nodes.push(TreeNode::new(level, (branch, offset), &branch.own, None, NONE));
+        let mut node = TreeNode::new(level, (branch, offset), &branch.own, None, NONE);
+        node.value = branch.value.as_deref().map(canonical);
+        self.nodes.push(node);
         let (hasher, nodes) = (&self.hasher, &self.nodes);
         let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
         // A search finds the ranges of a branch by the address alone.
@@ -151,8 +192,19 @@ impl Tree {
         if let Some(&(_, rules)) = named {
             return rules;
         }
-        let of_member = if node.has_members { self.of_member(at, value) } else { None };
+        let of_member = if node.has_members {
+            let text = self.text_instead_of(node.level, &node.key, value);
+            self.of_member(at, text.as_ref().map_or(value, AddressText::as_str))
+        } else {
+            None
+        };
         of_member.unwrap_or(node.own)
+    }
+
+    /// Returns the text that a search of this key reads instead of a value: that of an address in another spelling.
+    pub(super) fn text_instead_of(&self, level: u32, key: &str, value: &str) -> Option<AddressText> {
+        self.by_address.as_deref()?.ranges(level, key)?;
+        AddressText::instead_of(value)
     }
 
     /// Returns the rules of the tier that contains a value.
@@ -176,15 +228,18 @@ impl Tree {
     fn step_by_address(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
         let by_address = self.by_address.as_deref()?;
         let here = by_address.level(level)?;
-        let at = match by_address.ranges(level, key) {
-            None => self.entry(here, level, key, value)?,
-            Some(ranges) => {
-                let exact = if here.has_exact { self.declared(level, key, Some(value)) } else { None };
-                let ranged = exact.or_else(|| ranges.find(address_of(value)?));
-                ranged.or_else(|| self.entry(here, level, key, value))?
-            }
+        let Some(ranges) = by_address.ranges(level, key) else {
+            let at = self.entry(here, level, key, value)?;
+            return Some((at, self.nodes.get(by_address.form(at, || address_of(value)) as usize)?));
         };
-        Some((at, self.nodes.get(by_address.form(at, value) as usize)?))
+        let address = address_of(value);
+        // The client chose the spelling, and the exact value may have another one.
+        let text = if here.has_exact || here.wild.is_some() { AddressText::instead_of(value) } else { None };
+        let value = text.as_ref().map_or(value, AddressText::as_str);
+        let exact = if here.has_exact { self.declared(level, key, Some(value)) } else { None };
+        let ranged = exact.or_else(|| ranges.find(address?));
+        let at = ranged.or_else(|| self.entry(here, level, key, value))?;
+        Some((at, self.nodes.get(by_address.form(at, || address) as usize)?))
     }
 
     /// Returns the number of the node that an entry leads to, whatever its address is.
