@@ -37,6 +37,7 @@ fn told<'a>(parts: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
         limits: Limits { args: 20, bytes: 2_000 },
         deadline: Duration::from_secs(1),
         stats: Arc::default(),
+        queues: Default::default(),
         last_id: 0.into(),
     };
     let mut session = Session::new(Arc::new(shared), "127.0.0.1:1".to_owned());

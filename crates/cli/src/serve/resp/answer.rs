@@ -13,6 +13,7 @@ pub use super::peer::RespFace;
 use super::peer::{NO_USER, Problem, RespPeer};
 use super::quotas::ClientQuota;
 use super::read::{Args, Reader, integer, nanos};
+use super::transaction::Transaction;
 use super::write::{Replies, Shown};
 use crate::serve::answer::{Entry, Figures, Nearest};
 use crate::serve::proto::{self, Code, CommitRequest, RateLimitDescriptor, ReserveRequest};
@@ -48,18 +49,25 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Session<C = QuantaClock> {
     reader: Reader,
+    /// The commands that `EXEC` runs, and the number of those that are answered.
+    running: Option<(Transaction, usize)>,
     pub(super) peer: RespPeer<C>,
 }
 
 impl<C: Clock + Clone> Session<C> {
     /// Begins a connection with this client.
     pub fn new(shared: Arc<RespFace<C>>, address: String) -> Self {
-        Self { reader: Reader::default(), peer: RespPeer::new(shared, address) }
+        Self { reader: Reader::default(), running: None, peer: RespPeer::new(shared, address) }
     }
 
     /// Whether the client must still give a password.
     pub fn is_stranger(&self) -> bool {
         self.peer.user.is_none()
+    }
+
+    /// Whether the client has queued commands in memory that all connections share.
+    pub fn has_long_queue(&self) -> bool {
+        self.peer.queue.as_ref().is_some_and(Transaction::is_long)
     }
 
     /// The answers that are to be sent.
@@ -74,12 +82,24 @@ impl<C: Clock + Clone> Session<C> {
 
     /// Answers the commands at the front of `input`, and removes them from it.
     pub async fn answer(&mut self, input: &mut Vec<u8>) -> Step {
-        let Self { reader, peer } = self;
+        let Self { reader, running, peer } = self;
         peer.find_user_again();
-        let (mut used, mut commands, mut refused) = (0, 0, 0);
+        let (mut used, mut commands, mut ran, mut refused) = (0, 0, 0, 0);
         let step = loop {
-            if commands == TURN || peer.replies.bytes().len() >= FULL {
+            if commands + ran >= TURN || peer.replies.bytes().len() >= FULL {
                 break Step::GoOn;
+            }
+            if let Some((queue, answered)) = running {
+                let Some(args) = queue.get(*answered) else {
+                    *running = None;
+                    continue;
+                };
+                *answered += 1;
+                ran += 1;
+                if !peer.answer(args, &mut refused).await {
+                    break Step::End;
+                }
+                continue;
             }
             let limits = match peer.user {
                 Some(_) => peer.shared.limits,
@@ -91,17 +111,10 @@ impl<C: Clock + Clone> Session<C> {
                     let args = reader.args(&input[used..]);
                     if args.len() > 0 {
                         commands += 1;
-                        match peer.obey(args).await {
-                            Ok(true) => {}
-                            Ok(false) => break Step::End,
-                            Err(problem) => {
-                                refused += 1;
-                                peer.replies.error(problem);
-                                if peer.failures >= connect::MOST_FAILURES {
-                                    break Step::End;
-                                }
-                            }
+                        if !peer.answer(args, &mut refused).await {
+                            break Step::End;
                         }
+                        *running = peer.running.take().map(|queue| (queue, 0));
                     }
                     used += length;
                 }
@@ -121,26 +134,70 @@ impl<C: Clock + Clone> Session<C> {
 }
 
 impl<C: Clock + Clone> RespPeer<C> {
-    /// Obeys a command. Returns whether the connection goes on.
+    /// Answers a command. Returns whether the connection goes on.
+    async fn answer(&mut self, args: Args<'_>, refused: &mut u64) -> bool {
+        match self.obey(args).await {
+            Ok(goes_on) => goes_on,
+            Err(problem) => {
+                *refused += 1;
+                self.replies.error(problem);
+                self.failures < connect::MOST_FAILURES
+            }
+        }
+    }
+
+    /// Obeys a command, or queues it. Returns whether the connection goes on.
     async fn obey(&mut self, args: Args<'_>) -> Result<bool, Problem> {
         let name = args.get(0).unwrap_or_default();
-        let Some(known) = commands::find(name) else {
-            return unknown(name);
-        };
-        if !known.takes(args.len()) {
+        let found = self.find(name, args.len());
+        if found.is_err() && is_http(name) {
+            return Ok(false);
+        }
+        match (&mut self.queue, found) {
+            (None, Err(problem)) => Err(problem),
+            (None, Ok(known)) => self.run(known, args).await,
+            (Some(queue), Err(problem)) => {
+                queue.spoil();
+                Err(problem)
+            }
+            (Some(_), Ok(known)) if known.is_at_once() => self.run(known, args).await,
+            (Some(queue), Ok(_)) => {
+                // After a command that could not be queued, the others are read for their errors only.
+                if !queue.is_spoilt {
+                    queue.push(args, &self.shared.queues)?;
+                }
+                self.replies.simple("QUEUED");
+                Ok(true)
+            }
+        }
+    }
+
+    /// Returns the command with this name and number of texts.
+    ///
+    /// # Errors
+    /// If there is none, or if the client may not send it.
+    fn find(&self, name: &[u8], texts: usize) -> Result<&'static Known, Problem> {
+        let known = commands::find(name).ok_or_else(|| unknown(name))?;
+        if !known.takes(texts) {
             return Err(wrong_number(known));
         }
         if known.is_limit() {
             self.permit(known)?;
+        } else if self.user.is_none() && !known.is_for_strangers() {
+            return Err(NO_USER);
+        }
+        Ok(known)
+    }
+
+    /// Runs a command. Returns whether the connection goes on.
+    async fn run(&mut self, known: &Known, args: Args<'_>) -> Result<bool, Problem> {
+        if known.is_limit() {
             match known.command {
                 Name::Throttle => self.throttle(args)?,
                 Name::Gcra => self.gcra(args)?,
                 other => self.ask_rules(other, args).await?,
             }
             return Ok(true);
-        }
-        if self.user.is_none() && !known.is_for_strangers() {
-            return Err(NO_USER);
         }
         connect::obey(self, known.command, args)
     }
@@ -353,18 +410,19 @@ fn wrong_number(known: &Known) -> Problem {
     format!("ERR wrong number of arguments for '{}' command", known.name).into()
 }
 
-/// Answers a name that is no command. A page in a browser can send requests to this port, and a line of its body could be a command, so a
-/// request of HTTP ends the connection.
+/// Whether a name is the beginning of a request of HTTP. A page in a browser can send requests to this port, and a line of its body
+/// could be a command, so such a request ends the connection.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
 #[cold]
-fn unknown(name: &[u8]) -> Result<bool, Problem> {
-    if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-        return Ok(false);
-    }
+fn unknown(name: &[u8]) -> Problem {
     let name = Shown(name);
-    Err(format!(
+    format!(
         "ERR unknown command {name}; COMMAND LIST shows those of Tollgate, which keeps limits and no data"
     )
-    .into())
+    .into()
 }
 
 fn retry_after(decision: &Decision) -> Option<Duration> {

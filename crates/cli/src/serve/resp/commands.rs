@@ -16,13 +16,18 @@ pub enum Name {
     Client,
     Command,
     Config,
+    Discard,
     Echo,
+    Exec,
     Hello,
     Info,
+    Multi,
     Ping,
     Quit,
     Reset,
     Select,
+    Unwatch,
+    Watch,
 }
 
 /// What is known about a command.
@@ -40,7 +45,7 @@ const fn known(name: &'static str, command: Name, arity: i8) -> Known {
 }
 
 /// All commands. Those that clients send most are first.
-pub const KNOWN: [Known; 17] = [
+pub const KNOWN: [Known; 22] = [
     known("cl.throttle", Name::Throttle, -5),
     known("gcra", Name::Gcra, -5),
     known("tollgate.check", Name::TollgateCheck, -4),
@@ -51,13 +56,18 @@ pub const KNOWN: [Known; 17] = [
     known("client", Name::Client, -2),
     known("command", Name::Command, -1),
     known("config", Name::Config, -2),
+    known("discard", Name::Discard, 1),
     known("echo", Name::Echo, 2),
+    known("exec", Name::Exec, 1),
     known("hello", Name::Hello, -1),
     known("info", Name::Info, -1),
+    known("multi", Name::Multi, 1),
     known("ping", Name::Ping, -1),
     known("quit", Name::Quit, -1),
     known("reset", Name::Reset, 1),
     known("select", Name::Select, 2),
+    known("unwatch", Name::Unwatch, 1),
+    known("watch", Name::Watch, -2),
 ];
 
 impl Known {
@@ -71,6 +81,14 @@ impl Known {
                 | Name::TollgatePeek
                 | Name::TollgateHold
                 | Name::TollgateCommit
+        )
+    }
+
+    /// Whether a transaction does not queue the command.
+    pub const fn is_at_once(&self) -> bool {
+        matches!(
+            self.command,
+            Name::Multi | Name::Exec | Name::Discard | Name::Watch | Name::Reset | Name::Quit
         )
     }
 

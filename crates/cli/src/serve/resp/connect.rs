@@ -5,6 +5,7 @@ use tollgate::Clock;
 use super::commands::{self, Name};
 use super::peer::{Problem, RespPeer};
 use super::read::Args;
+use super::transaction::Transaction;
 use super::users::DEFAULT;
 use super::write::{Shown, Version};
 
@@ -43,6 +44,30 @@ pub fn obey<C: Clock + Clone>(peer: &mut RespPeer<C>, name: Name, args: Args<'_>
         Name::Client => client(peer, args)?,
         Name::Command => commands::list(args, &mut peer.replies),
         Name::Config => config(peer, args)?,
+        Name::Multi if peer.queue.is_some() => return Err("ERR MULTI calls can not be nested".into()),
+        Name::Multi => {
+            peer.queue = Some(Transaction::default());
+            peer.replies.ok();
+        }
+        Name::Exec => match peer.queue.take() {
+            None => return Err("ERR EXEC without MULTI".into()),
+            Some(queue) if queue.is_spoilt => {
+                return Err("EXECABORT Transaction discarded because of previous errors.".into());
+            }
+            Some(queue) => {
+                peer.replies.array(queue.len());
+                peer.running = Some(queue);
+            }
+        },
+        Name::Discard => match peer.queue.take() {
+            None => return Err("ERR DISCARD without MULTI".into()),
+            Some(_) => peer.replies.ok(),
+        },
+        Name::Watch if peer.queue.is_some() => return Err("ERR WATCH inside MULTI is not allowed".into()),
+        Name::Watch => {
+            return Err("ERR there is nothing to watch: Tollgate keeps no data that a client could read and write back".into());
+        }
+        Name::Unwatch => peer.replies.ok(),
         Name::Echo => peer.replies.bulk(args.get(1).unwrap_or_default()),
         Name::Hello => hello(peer, args)?,
         Name::Info => {
@@ -59,6 +84,7 @@ pub fn obey<C: Clock + Clone>(peer: &mut RespPeer<C>, name: Name, args: Args<'_>
             return Ok(false);
         }
         Name::Reset => {
+            peer.queue = None;
             peer.forget_user();
             peer.names = Default::default();
             peer.replies.version = Version::Two;

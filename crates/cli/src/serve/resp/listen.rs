@@ -6,7 +6,7 @@
 //!   └───────────────────────────────────────────────────────────────────┘
 //! the drain: what is on its way is answered, until the client pauses ─► the end of the stream
 //! ```
-//! A client that sends no password, or half of a command, is closed after [`HANDSHAKE`]. One that does not take its answers is closed
+//! A client that sends no password, half of a command, or no end of a long transaction, is closed after [`HANDSHAKE`]. One that does not take its answers is closed
 //! after [`SLOW`]. Otherwise a connection may be idle for ever: clients keep some in a pool. The system closes those whose client has
 //! disappeared. There is no longest age, because the protocol cannot tell a client that a connection ends, and the next command would be
 //! lost.
@@ -26,6 +26,7 @@ use tollgate::{Clock, QuantaClock};
 use super::answer::{RespFace, Session, Step};
 use super::quotas::Quotas;
 use super::read::Limits;
+use super::transaction::QueueRoom;
 use super::users::Users;
 use crate::args::resp::ServeResp;
 use crate::args::serve::ServeArgs;
@@ -99,6 +100,7 @@ pub async fn start(
         limits: Limits { args: MOST_ARGS, bytes: args.bounds.max_message },
         deadline: args.bounds.deadline,
         stats: Arc::clone(&context.stats),
+        queues: QueueRoom::default(),
         last_id: 0.into(),
     });
     let (long, again) = (Arc::new(Semaphore::new(LONG)), Arc::clone(&shared));
@@ -143,9 +145,9 @@ pub async fn talk<C: Clock + Clone>(
     let mut closing = pin!(async move {
         let _ = watched.wait_for(is_closing).await;
     });
-    // Since when the client is to give a password, and since when a part of a command has been there.
+    // Since when the client is to give a password, since when a part of a command has been there, and since when a transaction is long.
     let mut stranger = talk.session.is_stranger().then(Instant::now);
-    let mut half = None;
+    let (mut half, mut queued) = (None, None);
     loop {
         tokio::select! {
             biased;
@@ -153,7 +155,7 @@ pub async fn talk<C: Clock + Clone>(
                 talk.finish(patience(&phase)).await;
                 break;
             }
-            () = late(stranger.or(half)) => {
+            () = late([stranger, half, queued].into_iter().flatten().min()) => {
                 talk.stats.handshakes_late.add();
                 return;
             }
@@ -172,6 +174,7 @@ pub async fn talk<C: Clock + Clone>(
             left if left < arrived => Some(Instant::now()),
             _ => half.or_else(|| Some(Instant::now())),
         };
+        queued = talk.session.has_long_queue().then(|| queued.unwrap_or_else(Instant::now));
     }
     let _ = timeout(patience(&phase), linger(talk.into_stream())).await;
 }
@@ -320,6 +323,7 @@ mod tests {
             limits: Limits { args: 100, bytes: 1 << 20 },
             deadline: SECOND,
             stats: Arc::default(),
+            queues: QueueRoom::default(),
             last_id: 0.into(),
         };
         let (phase, watched) = watch::channel(ServerPhase::Serving);
@@ -351,6 +355,22 @@ mod tests {
             tokio::time::sleep(SECOND).await;
         }
         assert_eq!(slow.ended().await.0, b"");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_transactions_are_closed_after_ten_seconds_and_short_ones_stay() {
+        let mut long = connect(None);
+        let echo = format!("MULTI\r\nECHO {}\r\n", "e".repeat(8_000));
+        long.client.write_all(echo.as_bytes()).await.unwrap();
+        tokio::time::sleep(HANDSHAKE / 2).await;
+        // A command more does not help.
+        long.client.write_all(b"PING\r\n").await.unwrap();
+        assert_eq!(long.ended().await, (b"+OK\r\n+QUEUED\r\n+QUEUED\r\n".to_vec(), 5));
+        let mut short = connect(None);
+        short.client.write_all(b"MULTI\r\nPING\r\n").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(86_400)).await;
+        short.client.write_all(b"EXEC\r\nQUIT\r\n").await.unwrap();
+        assert_eq!(short.ended().await.0, b"+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n+OK\r\n");
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@
 //! | `read` | bytes to commands |
 //! | `answer` | a command to its answer: limits of the client, and rules of the file |
 //! | `peer` | what is known about a client |
+//! | `transaction` | `MULTI`: commands that are queued |
 //! | `connect` | the commands about the connection itself, which client libraries send |
 //! | `commands` | the list of commands |
 //! | `quotas`, `saved` | the limits that clients send, and the file that keeps their usage |
@@ -14,8 +15,8 @@
 //!
 //! # Work and memory of a client
 //! The answers to all commands of one read are sent with one write, and nothing more is read until the client has taken them. So a
-//! connection holds at most one command that is not complete, [`FULL`](answer::FULL) bytes of answers, and one answer more. After
-//! [`TURN`](answer::TURN) commands, other connections have their turn.
+//! connection holds at most one command that is not complete, [`FULL`](answer::FULL) bytes of answers, one answer more, and the queue of a
+//! [transaction]. After [`TURN`](answer::TURN) commands, other connections have their turn.
 
 pub mod answer;
 mod commands;
@@ -25,6 +26,7 @@ mod peer;
 pub mod quotas;
 mod read;
 mod saved;
+pub mod transaction;
 pub mod users;
 mod write;
 

@@ -11,6 +11,7 @@ use tollgate::{Clock, QuantaClock};
 use super::commands::Known;
 use super::quotas::Quotas;
 use super::read::Limits;
+use super::transaction::{QueueRoom, Transaction};
 use super::users::{User, Users};
 use super::write::Replies;
 use crate::serve::answer::Answerer;
@@ -35,6 +36,8 @@ pub struct RespFace<C = QuantaClock> {
     pub limits: Limits,
     /// The time that an answer by rules may take.
     pub deadline: Duration,
+    /// The memory for long transactions.
+    pub queues: QueueRoom,
     /// The counts.
     pub stats: Arc<Stats>,
     /// The number of the last connection. Ordering: Relaxed. It publishes no other data.
@@ -54,6 +57,10 @@ pub struct RespPeer<C> {
     pub address: String,
     /// `CLIENT SETNAME`, and the library's name and version.
     pub names: [Vec<u8>; 3],
+    /// The commands after `MULTI`.
+    pub queue: Option<Transaction>,
+    /// The commands that `EXEC` runs.
+    pub running: Option<Transaction>,
     /// Wrong passwords.
     pub failures: u32,
 }
@@ -70,6 +77,8 @@ impl<C: Clock + Clone> RespPeer<C> {
             id,
             address,
             names: Default::default(),
+            queue: None,
+            running: None,
             failures: 0,
         };
         peer.forget_user();

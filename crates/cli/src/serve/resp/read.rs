@@ -55,6 +55,11 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    /// The texts in these parts of a buffer.
+    pub const fn of(input: &'a [u8], ranges: &'a [Range<usize>]) -> Self {
+        Self { input, ranges }
+    }
+
     pub fn get(self, index: usize) -> Option<&'a [u8]> {
         self.input.get(self.ranges.get(index)?.clone())
     }

@@ -1,5 +1,6 @@
 //! Redis clients: bytes to bytes, without a socket.
 
+mod transactions;
 mod users;
 
 use std::sync::Arc;
@@ -57,6 +58,7 @@ impl Face {
             limits: Limits { args: 100, bytes: 2 << 20 },
             deadline: Duration::from_secs(60),
             stats: Arc::default(),
+            queues: Default::default(),
             last_id: 0.into(),
         };
         Self { shared: Arc::new(shared), clock }
@@ -306,11 +308,11 @@ fn libraries_can_begin_a_connection() {
         ("CONFIG GET save", "*2|$4|save|$0||"),
         ("CONFIG GET maxmemory", "*0|"),
         ("CONFIG SET save x", "-ERR there is only CONFIG GET"),
-        ("COMMAND COUNT", ":17|"),
+        ("COMMAND COUNT", ":22|"),
         ("COMMAND DOCS", "*0|"),
         ("COMMAND INFO gcra get", "*2|*6|$4|gcra|:-5|*1|+fast|:1|:1|:1|$-1|"),
-        ("COMMAND LIST", "*17|$11|cl.throttle|"),
-        ("COMMAND", "*17|*6|$11|cl.throttle|:-5|"),
+        ("COMMAND LIST", "*22|$11|cl.throttle|"),
+        ("COMMAND", "*22|*6|$11|cl.throttle|:-5|"),
         ("COMMAND GETKEYS x", "-ERR unknown subcommand"),
         ("AUTH x", "-ERR AUTH <password> called without any password configured"),
         ("AUTH default x", "+OK|"),

@@ -43,7 +43,7 @@ fn redis_cli_asks_and_is_answered() {
         (&["TOLLGATE.CHECK", "rl", "once", "x"], "0\n1\n0\n-1\n"),
         (&["TOLLGATE.CHECK", "rl", "once", "x"], "1\n1\n0\n"),
         (&["GET", "a"], "ERR unknown command 'GET'"),
-        (&["COMMAND", "COUNT"], "17\n"),
+        (&["COMMAND", "COUNT"], "22\n"),
         (&["PING"], "PONG\n"),
     ] {
         let Some(text) = redis_program("redis-cli", &server, args) else { return };
@@ -127,6 +127,18 @@ fn example_for_python_denies_the_sixth_request() {
     assert_eq!((lines[0], lines[3]), ("[0, 0, 1]", "[1, 1, 1]"), "{told}");
     assert!(lines[1].starts_with("True test b'-1'") || lines[1].starts_with("True b'test' b'-1'"), "{told}");
     assert_eq!((lines[2], lines[5]), ("unknown command", "unknown command"), "{told}");
+    // The default pipeline is a transaction, and a wrong command in it charges nothing.
+    let transactions = format!(
+        "import redis\nfor version in (2, 3):\n    r = redis.Redis(port={}, protocol=version)\n    p = r.pipeline()\n    \
+         for _ in range(3): p.execute_command('CL.THROTTLE', f'm{{version}}', 1, 1, 3600)\n    print([a[:3] for a in p.execute()])\n    \
+         p = r.pipeline()\n    p.execute_command('CL.THROTTLE', f'n{{version}}', 1, 1, 3600)\n    p.get('x')\n    \
+         try: p.execute()\n    except redis.ResponseError as e: print('unknown command' in str(e))\n    \
+         print(r.execute_command('CL.THROTTLE', f'n{{version}}', 1, 1, 3600, 0)[2])\n",
+        port(&server)
+    );
+    let output = python(&transactions).unwrap();
+    let each = "[[0, 2, 1], [0, 2, 0], [1, 2, 0]]\nTrue\n2\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), each.repeat(2), "{output:?}");
     server.stop();
 }
 
