@@ -315,6 +315,16 @@ impl Decision {
         self.at_ns.saturating_add(to_end_ns.saturating_sub(window_ns))
     }
 
+    /// Returns this decision of a fixed window as a caller sees it whose time is earlier by `ns`: for a late caller, the
+    /// window that decided ends later.
+    pub(crate) const fn seen_earlier(mut self, ns: u64) -> Self {
+        if let Facts::Batch { to_boundary_ns, .. } = &mut self.facts {
+            *to_boundary_ns = to_boundary_ns.saturating_add(ns);
+            self.at_ns = self.at_ns.saturating_sub(ns);
+        }
+        self
+    }
+
     /// Returns the time until the same request could be admitted, if the limiter admits nothing in the meantime.
     ///
     /// The result is zero if the request was allowed, and `None` if it can never be admitted. The time is exact to the

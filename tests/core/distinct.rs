@@ -108,6 +108,45 @@ fn racing_value_is_counted_once() {
     }
 }
 
+/// Regression test. Other clients had begun a window in the filter, and late callers charged their values in the window
+/// before, but inserted them into the new one. So those values were known there, and were never counted there.
+#[test]
+fn late_values_are_counted_where_they_are_known() {
+    const NEXT_NS: u64 = 1_800_003_600_000_000_000;
+    let limited = values(2, 20_000);
+    let [late, next] = [NEXT_NS - 1, NEXT_NS].map(|ns| limited.at(Timestamp::from_nanos(ns)));
+    for other in 1_000..21_000 {
+        assert!(next.check(&other, &0).is_allowed());
+    }
+    let mut too_many = 0_i64;
+    for key in 0..200 {
+        for value in 0..2 {
+            let peeked = late.peek(&key, &value);
+            let decision = late.check(&key, &value);
+            assert!(decision.is_allowed() && peeked.is_allowed());
+            assert_eq!(decision.at().as_nanos(), NEXT_NS - 1, "the caller's time stays");
+            let to_end = decision.reset_after().as_nanos();
+            let is_end = decision.cost() == 0 || to_end == 1 || to_end == 3_600_000_000_001;
+            assert!(is_end, "the window that counts ends in {to_end} ns");
+        }
+        too_many += (0..4).map(|value| i64::from(next.check(&key, &value).is_allowed())).sum::<i64>() - 2;
+    }
+    assert!(too_many.abs() < 10, "{too_many} values more, and the filter explains one of them");
+}
+
+/// Other values of a key have begun a window for the key, and the filter has seen nothing of it yet.
+#[test]
+fn late_value_is_known_in_the_window_that_counts_it() {
+    let limited = values(3, 1_000_000);
+    let [late, next] = [1_800_003_599, 1_800_003_600].map(|s| limited.at(Timestamp::from_secs(s)));
+    assert!(next.check("alice", "laptop").is_allowed());
+    assert_eq!(late.check("alice", "phone").remaining(), 1);
+    for at in [next, late, next] {
+        assert_eq!((at.peek("alice", "phone").cost(), at.check("alice", "phone").cost()), (0, 0));
+        assert_eq!(at.check("alice", "phone").remaining(), 1, "the value is counted once");
+    }
+}
+
 #[test]
 fn windows_that_the_filter_would_mix_up_are_refused() {
     let short = |ns| {

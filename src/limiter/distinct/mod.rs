@@ -8,6 +8,11 @@
 //!
 //! The pair is inserted after the charge, so a value that was denied is never in the filter.
 //!
+//! *One window for the unit and its pair.* At the turn of a window, a caller may be late for the filter, for its key, or
+//! for both, because other callers have begun the later window there. If the filter is ahead, the check charges the unit
+//! at the start of the filter's window. If the key is ahead, the charge says which window has counted it, and the pair is
+//! inserted there. With two windows, a value would be known where it was never counted.
+//!
 //! *Full words.* All bits of a pair are in one word of the filter. If more than a third of the word's bits are set, the
 //! check does not trust it, and charges the unit. So a new value is taken for a known one with a probability of at most
 //! (1/3)³, however many values there are, and a filter that is too small denies too much instead of too little.
@@ -135,27 +140,26 @@ impl<C, H: BuildHasher> Distinct<C, H> {
     fn check_in(&self, Moment { window, .. }: Moment, pair: Pair, at: CheckTime) -> Result<Decision, Late> {
         let (store, KnownPairs { windows, filter }) = (&self.limiter.store, &self.known);
         let key = store.prepare_hash(pair.key);
-        let charge = |cost| Store::<u64>::apply(store, key, Operation::Check, at, cost);
-        let refund = |decision: &Decision| Store::<u64>::refund(store, key, at, decision, 1);
-        let probe = filter.probe(windows, pair.both);
-        let found = filter.find(windows, &probe, window)?;
-        let (is_in, is_crowded) = (found.is_in(), found.is_crowded(windows));
-        if is_in && !is_crowded {
+        let (when, ahead_ns) = windows.caught_up(window, at);
+        let charge =
+            |cost| Store::<u64>::apply(store, key, Operation::Check, when, cost).seen_earlier(ahead_ns);
+        let refund = |decision: &Decision| Store::<u64>::refund(store, key, when, decision, 1);
+        let found = filter.find(windows, &filter.probe(windows, pair.both), window)?;
+        if found.is_known(windows) {
             return Ok(charge(0));
         }
         let decision = charge(1);
         if !decision.is_allowed() {
             // Another thread may have used the last unit for the same value.
-            let again = filter.find(windows, &probe, window)?;
-            let is_known = !is_in && again.is_in() && !again.is_crowded(windows);
+            let is_known = self.known.is_known_where(pair.both, &decision)?;
             return Ok(if is_known { charge(0) } else { decision });
         }
-        match found.insert(windows, window) {
-            Ok(Insert::Again) if !is_crowded => {
+        match self.known.insert(pair.both, &decision) {
+            Ok(true) => {
                 refund(&decision);
                 Ok(charge(0))
             }
-            Ok(Insert::First | Insert::Again) => Ok(decision),
+            Ok(false) => Ok(decision),
             Err(late) => {
                 refund(&decision);
                 Err(late)
@@ -164,8 +168,10 @@ impl<C, H: BuildHasher> Distinct<C, H> {
     }
 
     fn peek_at(&self, pair: Pair, at: CheckTime) -> Decision {
-        let (store, is_known) = (&self.limiter.store, self.known.holds(pair.both, at));
-        Store::<u64>::peek(store, store.prepare_hash(pair.key), at, u64::from(!is_known))
+        let (store, (window, is_known)) = (&self.limiter.store, self.known.find(pair.both, at));
+        let (when, ahead_ns) = self.known.windows.caught_up(window, at);
+        let key = store.prepare_hash(pair.key);
+        Store::<u64>::peek(store, key, when, u64::from(!is_known)).seen_earlier(ahead_ns)
     }
 }
 
@@ -183,17 +189,33 @@ impl KnownPairs {
         Ok(Self { windows, filter })
     }
 
-    /// Whether a pair was admitted in this window.
-    pub(crate) fn holds(&self, pair: u64, at: CheckTime) -> bool {
+    /// Returns the window in which a request with the pair counts, and whether the pair was admitted in it.
+    fn find(&self, pair: u64, at: CheckTime) -> (u64, bool) {
         let Self { windows, filter } = self;
         let probe = filter.probe(windows, pair);
         let mut moment = windows.moment(at.ns());
         loop {
             match filter.find(windows, &probe, moment.window) {
-                Ok(found) => return found.is_in() && !found.is_crowded(windows),
+                Ok(found) => return (moment.window, found.is_known(windows)),
                 Err(late) => moment = windows.catch_up(moment, late),
             }
         }
+    }
+
+    /// Whether a pair was admitted in this window.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) fn holds(&self, pair: u64, at: CheckTime) -> bool {
+        self.find(pair, at).1
+    }
+
+    /// Whether a pair was admitted in the window that made a decision.
+    ///
+    /// # Errors
+    /// If the pair's word in the filter belongs to a later window.
+    fn is_known_where(&self, pair: u64, decision: &Decision) -> Result<bool, Late> {
+        let Self { windows, filter } = self;
+        let window = windows.index(decision.owed_as_of_ns());
+        Ok(filter.find(windows, &filter.probe(windows, pair), window)?.is_known(windows))
     }
 
     /// Returns the window of a time, and the words of the filter that have pairs of this window.
@@ -210,19 +232,16 @@ impl KnownPairs {
         self.filter.set_word(&self.windows, window, (index, word));
     }
 
-    /// Inserts a pair whose unit is charged. Returns whether another thread has inserted it since
-    /// [`holds`](Self::holds), so that the unit is counted twice. If a later window has begun, inserts nothing: the next
-    /// request with this pair is charged there.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn insert(&self, pair: u64, at: CheckTime) -> bool {
+    /// Inserts a pair into the window that counted its unit. Returns whether another thread has inserted it since
+    /// [`holds`](Self::holds), so that the unit is counted twice.
+    ///
+    /// # Errors
+    /// If the pair's word in the filter belongs to a later window. Then nothing is inserted.
+    pub(crate) fn insert(&self, pair: u64, charge: &Decision) -> Result<bool, Late> {
         let Self { windows, filter } = self;
-        let window = windows.moment(at.ns()).window;
-        let Ok(found) = filter.find(windows, &filter.probe(windows, pair), window) else { return false };
-        if found.is_in() {
-            return !found.is_crowded(windows);
-        }
-        let is_crowded = found.is_crowded(windows);
-        matches!(found.insert(windows, window), Ok(Insert::Again) if !is_crowded)
+        let window = windows.index(charge.owed_as_of_ns());
+        let found = filter.find(windows, &filter.probe(windows, pair), window)?;
+        Ok(found.insert(windows, window)? == Insert::Again && !found.is_crowded(windows))
     }
 }
 

@@ -57,16 +57,74 @@ fn same_new_value(check: Check) {
 
 /// The steps of a rule, which may have others between them.
 fn check_in_steps(values: &Values, pair: Pair) -> Decision {
+    check_in_steps_at(values, pair, AT)
+}
+
+fn check_in_steps_at(values: &Values, pair: Pair, at: CheckTime) -> Decision {
     let store = &values.limiter.store;
-    let charge = |cost| Store::<u64>::apply(store, store.prepare_hash(pair.key), Operation::Check, AT, cost);
-    let decision = charge(u64::from(!values.known.holds(pair.both, AT)));
-    if decision.is_denied() && values.known.holds(pair.both, AT) {
+    let charge = |cost| Store::<u64>::apply(store, store.prepare_hash(pair.key), Operation::Check, at, cost);
+    let decision = charge(u64::from(!values.known.holds(pair.both, at)));
+    if decision.is_denied() && values.known.holds(pair.both, at) {
         return charge(0);
     }
-    if decision.charged() > 0 && values.known.insert(pair.both, AT) {
-        Store::<u64>::refund(store, store.prepare_hash(pair.key), AT, &decision, 1);
+    if decision.charged() > 0 && values.known.insert(pair.both, &decision) == Ok(true) {
+        Store::<u64>::refund(store, store.prepare_hash(pair.key), at, &decision, 1);
     }
     decision
+}
+
+/// The fault: charges the unit at the caller's time, and inserts the pair into the window of the filter.
+fn check_in_two_windows(values: &Values, pair: Pair, at: CheckTime) -> Decision {
+    let store = &values.limiter.store;
+    let KnownPairs { windows, filter } = &values.known;
+    let charge = |cost| Store::<u64>::apply(store, store.prepare_hash(pair.key), Operation::Check, at, cost);
+    let (window, is_known) = values.known.find(pair.both, at);
+    let decision = charge(u64::from(!is_known));
+    if decision.charged() > 0 {
+        let found = filter.find(windows, &filter.probe(windows, pair.both), window);
+        let _ = found.map(|found| found.insert(windows, window));
+    }
+    decision
+}
+
+type CheckAt = fn(&Values, Pair, CheckTime) -> Decision;
+
+/// A late value of a key, beside another value in the next window: of the same key, or of another key whose pair is in
+/// the same word. Then the key tries two values in the next window, and has one unit there.
+fn turn_of_a_window(check: CheckAt, other_key: u64) {
+    const NEXT: CheckTime = CheckTime::from_ns(3_600_000_000_000);
+    const LATE: CheckTime = CheckTime::from_ns(3_599_999_999_999);
+    explore(2, move || {
+        let values = Arc::new(values(1));
+        let (first, second) = (pair(&values, 7), pair(&values, 8));
+        // The bits of another pair, in the same word as those of the first one.
+        let other = Pair { key: values.limiter.store.hash(&other_key), both: first.both ^ 1 };
+        let late = move |values: &Values| check(values, first, LATE).is_allowed();
+        both(&values, late, move |values| check(values, other, NEXT).is_allowed());
+        let counted = usize::from(other_key == 1 && check(&values, other, NEXT).is_allowed());
+        let admitted = [second, first].into_iter().filter(|pair| check(&values, *pair, NEXT).is_allowed());
+        assert!(admitted.count() + counted <= 1, "a window has room for one value");
+    });
+}
+
+#[test]
+fn late_value_is_counted_in_one_window() {
+    for other_key in [1, 2] {
+        turn_of_a_window(Values::check_at, other_key);
+    }
+}
+
+#[test]
+fn late_value_of_a_rule_is_counted_in_one_window() {
+    for other_key in [1, 2] {
+        turn_of_a_window(check_in_steps_at, other_key);
+    }
+}
+
+#[test]
+#[should_panic(expected = "a window has room for one value")]
+fn control_with_two_windows_admits_too_much() {
+    turn_of_a_window(check_in_two_windows, 2);
 }
 
 #[test]

@@ -37,7 +37,7 @@ mod windowed_bloom;
 pub(crate) use self::counters::{Commit, Lines, Rows, WindowCounters};
 pub(crate) use self::windowed_bloom::{Insert, Known, Probe, WindowedBloom};
 use crate::algorithm::compact::ticks::TickRate;
-use crate::base::check_time::Newest;
+use crate::base::check_time::{CheckTime, Newest};
 
 /// The fewest and the most bits of a tag.
 const TAG_BITS: std::ops::RangeInclusive<u32> = 16..=24;
@@ -129,6 +129,14 @@ impl Windows {
     #[cold]
     pub(crate) fn catch_up(&self, moment: Moment, late: Late) -> Moment {
         self.moment_in(late.window.max(self.index(moment.now_ns)), moment.now_ns)
+    }
+
+    /// Returns the time at which a caller counts in a window: its own, or the window's start if the caller is late. Also
+    /// returns the time between the two.
+    #[inline]
+    pub(crate) fn caught_up(&self, window: u64, at: CheckTime) -> (CheckTime, u64) {
+        let when_ns = self.start_ns(window).max(at.ns());
+        (CheckTime::from_ns(when_ns), when_ns - at.ns())
     }
 
     /// Returns a clock reading with its own window or a later one.

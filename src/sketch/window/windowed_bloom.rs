@@ -168,6 +168,11 @@ impl Known<'_> {
         (self.seen & windows.payload_mask()).count_ones() * 3 > windows.payload_bits()
     }
 
+    /// Returns whether the key was inserted, unless the word is too crowded to say so.
+    pub(crate) fn is_known(&self, windows: &Windows) -> bool {
+        self.is_in && !self.is_crowded(windows)
+    }
+
     /// Inserts the key.
     #[inline]
     pub(crate) fn insert(&self, windows: &Windows, window: u64) -> Result<Insert, Late> {

@@ -1,8 +1,9 @@
 //! `distinct: true`: a limit on the number of different values of a key.
 
+use tollgate::Timestamp;
 use tollgate::rules::{Charging, Code, Descriptor, Verdict};
 
-use super::{Scene, code, one};
+use super::{START, Scene, code, one};
 
 type Entries<'a> = [(&'a str, &'a str); 2];
 
@@ -248,4 +249,19 @@ fn value_that_a_request_names_twice_is_counted_once() {
     assert!(scene.ask(&of("A", "a")).is_allowed() && scene.ask(&of("A", "b")).is_allowed());
     assert!(scene.ask_both(&of("A", "c"), &of("A", "c")).is_allowed());
     assert!(scene.ask_both(&of("A", "d"), &of("A", "d")).is_denied());
+}
+
+/// Regression test. Other values had begun a window for the key. A late value was counted there, but was inserted into the
+/// window before, so its next request took another unit.
+#[test]
+fn late_value_is_known_in_the_window_that_counts_it() {
+    for store in ["compact", "keyed"] {
+        let scene = Scene::new(&names(&format!("store: {store}")));
+        let late = Timestamp::from_nanos(START.as_nanos() - 1);
+        let check = |at, name: &'static str| {
+            scene.rules.at(at).check("d", &[Descriptor::new(&of("A", name))]).is_allowed()
+        };
+        assert!(check(START, "ann") && check(late, "bob") && check(START, "bob"));
+        assert_eq!(left(&scene, &of("A", "x")), 1, "{store}: the value is counted once");
+    }
 }

@@ -509,7 +509,7 @@ impl<'r> RequestCheck<'r> {
             if !std::mem::take(&mut check.effect.is_charged) {
                 continue;
             }
-            if seen.insert(pair, when) {
+            if seen.insert(pair, charge) {
                 counter.generation.store().refund(check.key.as_str(), when, charge, charge.charged());
             }
             *charge = charge.uncharged();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
+use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::rules::counting::{Hasher, NoCounter};
 use crate::edge::rules::rule::{Amount, Charging, MEMORY, Rule, Store};
@@ -104,8 +105,9 @@ impl SeenValues {
         self.known.holds(pair, when)
     }
 
-    /// Inserts a value whose unit is charged. Returns whether another request has inserted it.
-    pub(super) fn insert(&self, pair: u64, when: CheckTime) -> bool {
-        self.known.insert(pair, when)
+    /// Inserts a value into the window that counted its unit. Returns whether another request has inserted it. If a later
+    /// window has begun, inserts nothing, so the next request with this value is charged there.
+    pub(super) fn insert(&self, pair: u64, charge: &Decision) -> bool {
+        self.known.insert(pair, charge).unwrap_or(false)
     }
 }
