@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Capacity, Distinct, FixedWindow, ManualClock, Quota, RateLimiter, Timestamp};
+use tollgate::{Capacity, Distinct, FixedWindow, ManualClock, Overflow, Quota, RateLimiter, Timestamp};
 
 const WINDOW_S: u64 = 3_600;
 
@@ -145,6 +145,18 @@ fn late_value_is_known_in_the_window_that_counts_it() {
         assert_eq!((at.peek("alice", "phone").cost(), at.check("alice", "phone").cost()), (0, 0));
         assert_eq!(at.check("alice", "phone").remaining(), 1, "the value is counted once");
     }
+}
+
+/// Regression test. A store that cannot refund kept a unit for each thread that checked a new value.
+#[test]
+fn limiter_that_cannot_refund_is_refused() {
+    let limiter = |overflow| {
+        let build = RateLimiter::builder(FixedWindow::new(Quota::per_hour(3))).overflow(overflow);
+        Distinct::new(build.compact().unwrap(), 100).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert!(limiter(Overflow::Spill).is_ok() && limiter(Overflow::Forget).is_ok());
+    let refused = limiter(Overflow::Inherit).unwrap_err();
+    assert!(refused.contains("cannot refund") && refused.contains("without Overflow::Inherit"), "{refused}");
 }
 
 #[test]

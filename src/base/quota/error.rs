@@ -85,6 +85,8 @@ pub(crate) enum Reason {
     NoSlots,
     /// Holds must be released, and the limiter cannot refund.
     CannotHold,
+    /// Values that are counted twice must be refunded, and the limiter cannot refund.
+    CannotCountValues,
     /// The builder was given an option that its store does not have.
     Option {
         store: &'static str,
@@ -151,6 +153,7 @@ impl Reason {
             Self::Unsupported { .. } => "quota: the store does not support the algorithm",
             Self::Memory { .. } => "capacity: a table of this size cannot be allocated",
             Self::CannotHold => "holds: the limiter cannot refund",
+            Self::CannotCountValues => "distinct values: the limiter cannot refund",
             Self::NoSlots => "capacity: a sketch has no slots",
             Self::Option { .. } => "option: the store does not have it",
             Self::TooSmall { .. } => "capacity: too small for a sketch",
@@ -296,6 +299,10 @@ impl fmt::Display for Reason {
             Self::CannotHold => f.write_str(
                 "a limiter that cannot refund has no holds; use GCRA, a token bucket, minimum spacing or a window, in a \
                  direct, keyed or compact store without Overflow::Inherit",
+            ),
+            Self::CannotCountValues => f.write_str(
+                "a limiter that cannot refund counts no different values; use a compact store without \
+                 Overflow::Inherit",
             ),
             Self::NoSlots => f.write_str(
                 "a sketch has no slots; give its memory (Capacity::memory, \"4MiB\") or its traffic \

@@ -31,6 +31,7 @@ use crate::base::quota::{QuotaError, Reason};
 use crate::limiter::RateLimiter;
 use crate::limiter::at::{At, Timed};
 use crate::sketch::window::{Insert, Late, Moment, WindowedBloom, Windows, tag_bits};
+use crate::store::op::StoreBase as _;
 use crate::store::{Compact, HashedStore, Operation, Store};
 
 /// The bytes of the filter for each value.
@@ -95,12 +96,17 @@ impl<C, H: BuildHasher> Distinct<C, H> {
     /// together, that a window admits.
     ///
     /// # Errors
-    /// If the memory cannot be allocated, or if the windows are so short that the filter would mistake them for one
-    /// another: below 31 µs.
+    /// If the memory cannot be allocated, if the windows are so short that the filter would mistake them for one
+    /// another (below 31 µs), or if the limiter cannot refund: with
+    /// [`Overflow::Inherit`](crate::Overflow::Inherit), a value that threads check at the same time would stay counted
+    /// twice.
     ///
     /// # Memory
     /// That of the limiter, and 16 bytes for each of `values`.
     pub fn new(limiter: RateLimiter<Compact<FixedWindow, H>, C>, values: usize) -> Result<Self, QuotaError> {
+        if !limiter.store.can_refund() {
+            return Err(Reason::CannotCountValues.into());
+        }
         let window_ns = limiter.store.algorithm().quota().0.period_ns();
         let known = KnownPairs::new(window_ns, values.saturating_mul(BYTES_A_VALUE))?;
         Ok(Self { limiter, known, hasher: ahash::RandomState::new() })
