@@ -359,7 +359,7 @@ where
         let algorithm = super::readable(store.algorithm(), algorithm);
         let key = store.prepare(key);
         store.prefetch(key);
-        store.check_with(algorithm, key, self.time().ns(), cost)
+        store.check_for(algorithm, key, self.time().ns(), cost)
     }
 
     /// [`RateLimiter::retain_active`] at this time: for limiters whose checks have given times. Use the oldest time

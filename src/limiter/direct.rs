@@ -32,6 +32,6 @@ impl<A: Algorithm, C> At<'_, RateLimiter<Direct<A>, C>> {
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn check_with(self, cost: u64, algorithm: &A) -> Decision {
         let store = &self.limiter.store;
-        store.check_with(super::readable(store.algorithm(), algorithm), self.now.as_nanos(), cost)
+        store.check_for(super::readable(store.algorithm(), algorithm), self.now.as_nanos(), cost)
     }
 }

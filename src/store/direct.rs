@@ -6,6 +6,7 @@ use core::fmt;
 
 use crossbeam_utils::CachePadded;
 
+use super::beyond::BeyondBurst;
 use super::snapshot::{SnapshotError, SnapshotReader, SnapshotTimes, put_algorithm};
 use super::state::{Action, Admission, KeyState, Request};
 use crate::algorithm::step::Refund;
@@ -39,12 +40,13 @@ pub struct Direct<A: Algorithm = Gcra> {
     algorithm: A,
     // Padded: every admitted check writes this cache line, which would slow down access to other data on the line.
     state: CachePadded<KeyState<A::Tail, Infallible>>,
+    beyond: BeyondBurst,
 }
 
 impl<A: Algorithm> Direct<A> {
     pub(crate) fn new(algorithm: A) -> Self {
         let state = CachePadded::new(KeyState::fresh(algorithm.tail_len()));
-        Self { algorithm, state }
+        Self { algorithm, state, beyond: BeyondBurst::none() }
     }
 
     pub(crate) fn algorithm(&self) -> &A {
@@ -56,6 +58,13 @@ impl<A: Algorithm> Direct<A> {
     pub(crate) fn check_with(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
         let Ok(decision) = self.state.charge(algorithm, now_ns, cost);
         decision
+    }
+
+    /// [`Direct::check_with`] for a quota of the caller, which may have a larger burst than the store's own.
+    #[inline]
+    pub(crate) fn check_for(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
+        let decision = self.check_with(algorithm, now_ns, cost);
+        self.beyond.after_quota(decision, &self.algorithm)
     }
 
     pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
@@ -83,7 +92,12 @@ impl<A: Algorithm> Direct<A> {
         let fresh = || KeyState::fresh(self.algorithm.tail_len());
         match reader.take()? {
             [0] => Ok(fresh()),
-            [1] => Ok(KeyState::load(&self.algorithm, reader, times)?.unwrap_or_else(fresh)),
+            [1] => {
+                let state = KeyState::load(&self.algorithm, reader, times)?.unwrap_or_else(fresh);
+                let owed = state.owed(&self.algorithm, times.now_ns);
+                self.beyond.note_debt(owed, self.algorithm.burst(), times.now_ns);
+                Ok(state)
+            }
             _ => Err(SnapshotError::content("state")),
         }
     }
@@ -114,7 +128,10 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     fn apply(&self, (): (), operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
             Operation::Check => self.check_with(&self.algorithm, at.ns(), cost),
-            rarer => self.act(Action::Apply(rarer), at.ns(), cost),
+            rarer => {
+                let decision = self.act(Action::Apply(rarer), at.ns(), cost);
+                self.beyond.after(rarer, decision, &self.algorithm)
+            }
         }
     }
 
@@ -194,6 +211,7 @@ impl<A: Algorithm> Migrate for Direct<A> {
     fn carry_all(&self, into: &Self, CarryOver { owed, .. }: CarryOver<'_>) -> CarriedOver {
         let Debt { at_ns, units, block } = owed(&|at| self.peek(at.ns(), 0));
         if self.state.is_used() && units > 0 {
+            into.beyond.note_debt(units, into.algorithm.burst(), at_ns);
             let _ = into.act(Action::Seed(block), at_ns, units);
         }
         CarriedOver::All
@@ -201,6 +219,10 @@ impl<A: Algorithm> Migrate for Direct<A> {
 
     fn is_known(&self) -> bool {
         !self.state.is_used()
+    }
+
+    fn beyond_ns(&self) -> Option<u64> {
+        self.beyond.latest_ns()
     }
 }
 
@@ -220,6 +242,7 @@ impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
     }
 
     fn seed(&self, _key: &Q, _when: CheckTime, Debt { at_ns, units, block }: Debt) -> Option<Decision> {
+        self.beyond.note_debt(units, self.algorithm.burst(), at_ns);
         let _ = self.act(Action::Seed(block), at_ns, units);
         None
     }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "std")]
 pub(crate) mod any;
+mod beyond;
 mod capacity;
 pub(crate) mod compact;
 mod direct;

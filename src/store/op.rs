@@ -198,6 +198,13 @@ impl Ticket for Decision {
     }
 }
 
+impl Operation {
+    /// Whether the operation may leave a key with a debt beyond the burst.
+    pub(crate) const fn goes_beyond(self) -> bool {
+        matches!(self, Self::Force | Self::Reserve { .. })
+    }
+}
+
 /// The result of [`Ticket::peek`].
 #[must_use]
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -353,6 +360,17 @@ pub trait Migrate: Sized {
     /// A bound of the times of all charges that still owe, if the store has one.
     fn newest_ns(&self) -> u64 {
         u64::MAX
+    }
+
+    /// The latest time at which a charge may have left a key with a debt beyond the burst, or `None` if the store had no
+    /// such charge.
+    fn beyond_ns(&self) -> Option<u64>;
+
+    /// Whether a key that owes a burst at a time later than the latest known charge has a debt beyond the burst before
+    /// that. If not, the key was charged at that time.
+    fn may_owe_beyond(&self, owes_burst_ns: u64) -> bool {
+        let newest_ns = self.newest_ns();
+        self.beyond_ns().is_some() && (newest_ns == u64::MAX || owes_burst_ns > newest_ns)
     }
 
     /// Whether keys can carry debts over from this store and into it.

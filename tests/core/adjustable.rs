@@ -612,3 +612,67 @@ mod regressions {
         assert_eq!(other.at(yesterday).peek_n(0).remaining(), 9);
     }
 }
+
+/// Regression test. A debt beyond the burst from before the limiter became adjustable was paid at the old rate until it
+/// was a burst, and [`Carry::Used`] did not limit it.
+#[test]
+fn debt_from_before_adjustable_is_paid_at_new_rate() {
+    let clock = clock();
+    let start = || build(Gcra::new(Quota::per_second(100)), &clock);
+    for (rate, carry, left_s) in [
+        (10, Carry::AsIs, 336),
+        (1_000, Carry::AsIs, 4),
+        (10, Carry::Proportional, 34),
+        (10, Carry::Used, 1),
+        (1_000, Carry::Used, 1),
+    ] {
+        let quota = Quota::per_second(rate);
+        let after_change = |what: &str, wait: &dyn Fn() -> Duration, advance: &dyn Fn(u64)| {
+            let ns = wait().as_nanos();
+            let s = u64::try_from(ns.div_ceil(1_000_000_000)).unwrap();
+            assert_eq!(s, left_s, "{what}: {rate}/s, {carry:?}, {ns} ns");
+            advance(left_s);
+            assert_eq!(wait(), Duration::ZERO, "{what}: {rate}/s, {carry:?}");
+        };
+        let advance = |s| clock.advance(Duration::from_secs(s));
+
+        let direct = start().direct();
+        direct.charge_unchecked(3_450);
+        let direct = direct.adjustable();
+        direct.set_quota(&quota, carry).unwrap();
+        after_change("direct", &|| direct.peek().retry_after().unwrap(), &advance);
+
+        let keyed = start().keyed::<u32>();
+        let _ = keyed.charge_unchecked(&7, 3_450);
+        assert!(keyed.check_n(&8, 100).is_allowed(), "another key owes a burst");
+        let keyed = keyed.adjustable();
+        keyed.set_quota(&quota, carry).unwrap();
+        after_change("keyed", &|| keyed.peek(&7).retry_after().unwrap(), &advance);
+
+        let premium = start().keyed::<u32>();
+        let plan = premium.algorithm().requota(&Quota::per_second(100).burst(3_450)).unwrap();
+        assert!(premium.check_with(&7, 3_450, &plan).is_allowed());
+        let premium = premium.adjustable();
+        premium.set_quota(&quota, carry).unwrap();
+        after_change("keyed with a quota for one key", &|| premium.peek(&7).retry_after().unwrap(), &advance);
+
+        let compact = start().capacity(4_096).overdraft(4_000).compact().unwrap();
+        let _ = compact.charge_unchecked(&7, 3_450);
+        let compact = compact.adjustable();
+        compact.set_quota(&quota, carry).unwrap();
+        after_change("compact", &|| compact.peek(&7).retry_after().unwrap(), &advance);
+    }
+}
+
+/// The same for a limiter that was restored before it became adjustable.
+#[test]
+fn restored_debt_from_before_adjustable_is_paid_at_new_rate() {
+    let clock = clock();
+    let limiter = || build(Gcra::new(Quota::per_second(100)), &clock).keyed::<u64>();
+    let (before, after) = (limiter(), limiter());
+    let _ = before.charge_unchecked(&7, 3_450);
+    after.restore(&before.snapshot()).unwrap();
+    let after = after.adjustable();
+    after.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
+    assert_eq!(after.peek(&7).retry_after().unwrap().as_secs_f64().ceil(), 336.0);
+}

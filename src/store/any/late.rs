@@ -182,6 +182,13 @@ impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
         self.get().map_or(0, Migrate::newest_ns)
     }
 
+    pub(super) fn beyond_ns(&self) -> Option<u64>
+    where
+        S: Migrate,
+    {
+        self.get().and_then(Migrate::beyond_ns)
+    }
+
     pub(super) fn holds<Q: ?Sized>(&self, key: &Q) -> bool
     where
         S: Inherit<Q>,

@@ -498,6 +498,10 @@ where
         migrating!(&self.pair, store => store.newest_ns(), u64::MAX)
     }
 
+    fn beyond_ns(&self) -> Option<u64> {
+        migrating!(&self.pair, store => store.beyond_ns(), None)
+    }
+
     fn migrates(&self) -> bool {
         self.layout.kind != StoreKind::Sketch
     }

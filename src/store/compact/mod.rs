@@ -429,6 +429,11 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
         self.table.high_ns()
     }
 
+    /// The newest time, to within the slack.
+    fn beyond_ns(&self) -> Option<u64> {
+        Some(self.newest().ns())
+    }
+
     /// Carries the debts over slot by slot.
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
         self.carry_into(into, carry)

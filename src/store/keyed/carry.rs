@@ -33,6 +33,10 @@ where
     fn is_known(&self) -> bool {
         self.len() == 0
     }
+
+    fn beyond_ns(&self) -> Option<u64> {
+        self.beyond.latest_ns()
+    }
 }
 
 impl<K, A, H> Rebuild for Keyed<K, A, H>
@@ -65,6 +69,7 @@ where
 
     /// Makes room under the cap as of `when`, the time of the call.
     fn seed(&self, key: &Q, when: CheckTime, Debt { at_ns, units, block }: Debt) -> Option<Decision> {
+        self.beyond.note_debt(units, self.algorithm.burst(), at_ns);
         let hash = self.hasher.hash_one(key);
         let guard = reclaim::pin();
         let ask =

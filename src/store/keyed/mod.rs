@@ -37,6 +37,7 @@ use crossbeam_utils::CachePadded;
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
 use self::table::{Filling, GRACE_NS, Held, NodeTable};
+use super::beyond::BeyondBurst;
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request, peek_fresh};
 use crate::algorithm::step::Refund;
 use crate::algorithm::{Algorithm, Gcra};
@@ -125,6 +126,7 @@ pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
     hasher: H,
     table: NodeTable<K, A::Tail>,
     cap: Option<Cap>,
+    beyond: BeyondBurst,
 }
 
 struct Cap {
@@ -159,6 +161,7 @@ where
                 when_full,
                 held: CachePadded::new(AtomicUsize::new(0)),
             }),
+            beyond: BeyondBurst::none(),
         }
     }
 
@@ -206,6 +209,16 @@ where
         Q: Lookup<K> + ?Sized,
     {
         self.charge_hashed(algorithm, key, hash, now_ns, cost, &reclaim::pin())
+    }
+
+    /// [`Keyed::check_with`] for a quota of the caller, which may have a larger burst than the store's own.
+    #[inline]
+    pub(crate) fn check_for<Q>(&self, algorithm: &A, key: (&Q, u64), now_ns: u64, cost: u64) -> Decision
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let decision = self.check_with(algorithm, key, now_ns, cost);
+        self.beyond.after_quota(decision, &self.algorithm)
     }
 
     #[inline(always)]
@@ -505,7 +518,10 @@ where
     fn apply(&self, (key, hash): (&Q, u64), operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
             Operation::Check => self.check_with(&self.algorithm, (key, hash), at.ns(), cost),
-            rarer => self.act_rarely(key, hash, Action::Apply(rarer), at.ns(), cost),
+            rarer => {
+                let decision = self.act_rarely(key, hash, Action::Apply(rarer), at.ns(), cost);
+                self.beyond.after(rarer, decision, &self.algorithm)
+            }
         }
     }
 

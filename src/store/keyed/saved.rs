@@ -14,7 +14,7 @@ use super::nodes::KeyNode;
 use super::table::SHARDS;
 use crate::algorithm::Algorithm;
 use crate::base::reclaim;
-use crate::store::op::Operation;
+use crate::store::op::{Debts as _, Operation};
 use crate::store::snapshot::{
     PutBytes, SnapshotError, SnapshotKey, SnapshotReader, SnapshotTimes, put_algorithm,
 };
@@ -76,6 +76,7 @@ where
         let guard = reclaim::pin();
         let Ok(room) = self.make_room(hash, now_ns, &guard) else { return };
         let owed = state.owed(&self.algorithm, now_ns);
+        self.beyond.note_debt(owed, self.algorithm.burst(), now_ns);
         // The node takes the key, so the search compares bytes.
         let (mut bytes, mut other) = (Vec::new(), Vec::new());
         key.write(&mut bytes);
@@ -90,8 +91,8 @@ where
                 Ok(other) => {
                     let action = Action::Apply(Operation::Force);
                     let force = Request { algorithm: &self.algorithm, action, now_ns, cost: owed };
-                    if other.node.state.apply(&force).is_ok() {
-                        return;
+                    if let Ok(decision) = other.node.state.apply(&force) {
+                        return self.beyond.note(&decision, self.algorithm.burst());
                     }
                 }
                 Err(place) => match place.fill(new, now_ns) {

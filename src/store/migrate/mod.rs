@@ -113,9 +113,10 @@ impl<S: Migrate> Generation<S> {
     /// The first generation of a store, which may have been charged before.
     pub(crate) fn first(store: S) -> Self {
         let first = Self::new((0, 0), store, None);
-        let newest_ns = first.held.store.newest_ns();
-        if newest_ns != u64::MAX {
-            first.held.latest.cover(newest_ns);
+        let HeldStore { store, latest, .. } = &*first.held;
+        let newest_ns = if store.is_known() { Some(store.newest_ns()) } else { store.beyond_ns() };
+        if let Some(newest_ns) = newest_ns.filter(|newest_ns| *newest_ns != u64::MAX) {
+            latest.cover(newest_ns);
         }
         first
     }
@@ -319,8 +320,7 @@ impl<S: Migrate> Generation<S> {
         let HeldStore { number, store, .. } = &*self.held;
         let decision =
             store.apply(store.prepare(key), operation, when, cost).of_generation(truncated(*number));
-        let goes_beyond = matches!(operation, Operation::Force | Operation::Reserve { .. });
-        if goes_beyond && decision.is_allowed() && decision.cost() > 0 {
+        if operation.goes_beyond() && decision.is_allowed() && decision.cost() > 0 {
             self.owes(store.debts().owed(&decision), decision.limit());
         }
         decision
@@ -415,9 +415,11 @@ impl<S: Migrate> Generation<S> {
         // Ordering: Relaxed: an unknown debt is in the generation from its beginning.
         let is_unknown = last.largest_debt.load(Ordering::Relaxed) == u64::MAX;
         let beyond = debts.owed(&before).saturating_sub(before.limit());
-        if beyond > 0 && (is_too_late || is_unknown) {
+        let owes_burst_ns = at_ns.saturating_add(debts.paid_in_ns(at_ns, beyond));
+        let is_later = is_too_late || (is_unknown && !last.store.may_owe_beyond(owes_burst_ns));
+        if beyond > 0 && is_later {
             // The key was charged later. So its debt counts from the time when it owes a burst.
-            at_ns = at_ns.saturating_add(debts.paid_in_ns(at_ns, beyond));
+            at_ns = owes_burst_ns;
             before = peek(CheckTime::from_ns(at_ns));
         }
         let (at_ns, burst) = (before.owed_as_of_ns(), self.held.store.debts().burst());
