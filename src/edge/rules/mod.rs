@@ -62,7 +62,7 @@ pub use self::counting::{OperatorAct, Refusal};
 pub use self::engine::publish_rules;
 pub use self::engine::{
     Answer, Applied, Change, ChangeKind, Code, Difference, Explained, Explanation, LoadReport, Reason,
-    RestoreReport, Rules, RulesBuilder, RulesError, RulesSnapshot, Status, Verdict,
+    RestoreReport, Rules, RulesBuilder, RulesError, RulesSnapshot, Status, Verdict, WithoutRule,
 };
 pub use self::engine::{KeyFigures, KeyReport};
 pub use self::matching::{Added, Descriptor, Descriptors, FileEntry, Mismatch};

@@ -113,6 +113,8 @@ pub use self::shares::{NearLimit, Shares};
 pub(crate) use self::stripes::Stripes;
 pub use self::timer::CheckTimer;
 pub use self::top::{DeniedKey, TopDenied};
+#[cfg(feature = "rules")]
+pub(crate) use self::trace::request_without_rule;
 #[cfg(all(feature = "redis", feature = "rules"))]
 pub(crate) use self::trace::subscription_refused;
 #[cfg(feature = "redis")]

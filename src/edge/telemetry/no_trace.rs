@@ -16,6 +16,9 @@ pub(super) const fn denied(_level: Level, _denial: &Denial<'_>, _key: Option<&st
 pub(super) fn rules_loaded(_rules: u32, _config_hash: u64) {}
 pub(super) fn rules_rejected(_error: &dyn Display) {}
 pub(super) fn domain_removed(_domain: &str) {}
+#[cfg(feature = "rules")]
+pub(crate) fn request_without_rule(_domain: &str, _keys: &str, _is_denied: bool) {}
+pub(super) fn rules_lost(_domain: &str) {}
 #[cfg(feature = "watch")]
 pub(super) fn source_fails(_error: &dyn Display) {}
 #[cfg(feature = "watch")]

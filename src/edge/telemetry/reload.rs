@@ -151,6 +151,11 @@ impl Reloads {
         trace::domain_removed(domain);
     }
 
+    /// Records that a load left no rule that the requests of a domain matched.
+    pub fn lost_rules(&self, domain: &str) {
+        trace::rules_lost(domain);
+    }
+
     /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> ReloadCounts {

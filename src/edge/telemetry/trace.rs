@@ -57,6 +57,22 @@ pub(super) fn domain_removed(domain: &str) {
     warn!(target: "tollgate", domain, "a load removed the domain; its requests have no limits now");
 }
 
+/// Names keys and no values, because values may be secrets.
+#[cfg(feature = "rules")]
+pub(crate) fn request_without_rule(domain: &str, keys: &str, is_denied: bool) {
+    let action = if is_denied { "denied" } else { "admitted" };
+    warn!(target: "tollgate", domain, keys, action, "no rule applies to a request; further ones are not logged until the next load");
+}
+
+pub(super) fn rules_lost(domain: &str) {
+    warn!(
+        target: "tollgate",
+        domain,
+        "no rule is left that the requests of the domain matched, so they have no limits now: compare the keys of the rules \
+         with those of the requests"
+    );
+}
+
 #[cfg(feature = "watch")]
 pub(super) fn source_fails(error: &dyn Display) {
     warn!(target: "tollgate", %error, "the source of rules fails; the rules stay in force");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use tollgate::http::{Dialect, Fields};
-use tollgate::rules::{Config, Descriptors, Rules};
+use tollgate::rules::{Config, Descriptors, Rules, WithoutRule};
 use tollgate::tower::{ClientIp, Head, KeyExtractor as _, Missing, PeerAddr, RateLimitLayer, SoftLimited};
 use tollgate::{ManualClock, Timestamp};
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -394,4 +394,19 @@ descriptors:
         codes.push(service.clone().oneshot(to(peer, "/")).await.unwrap().status().as_u16());
     }
     assert_eq!(codes, [200, 200, 429, 200, 200, 429]);
+}
+
+/// A layer denies what no rule matches, if its rules are built so. Only a load can change that, so there is no wait.
+#[tokio::test]
+async fn requests_without_a_rule_are_denied_by_the_layer() {
+    let text = TEXT.replace("key: path", "key: root");
+    let config = Config::from_yaml("test.yaml", &text).unwrap();
+    let builder = Rules::builder().clock(ManualClock::new(START)).without_rule(WithoutRule::Deny);
+    let rules = Arc::new(builder.load([config]).unwrap());
+    let layer = RateLimitLayer::rules(Arc::clone(&rules), "api", describe).unwrap();
+    let service = layer.layer(service_fn(serve));
+    let answer = service.clone().oneshot(request(None, "/")).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(!answer.headers().contains_key("retry-after"));
+    assert_eq!(service.oneshot(request(Some("alice"), "/")).await.unwrap().status(), StatusCode::OK);
 }

@@ -63,6 +63,12 @@ pub fn note(loaded: &Result<LoadReport, RulesError>, rules: &Rules) {
             for removed in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
                 log::warn(format_args!("the domain {:?} has no rules any more", removed.domain()));
             }
+            for domain in report.lost() {
+                log::warn(format_args!(
+                    "no rule is left that the requests of domain {domain:?} matched, so they have no limits now; compare \
+                     the keys of the rules with those of the requests"
+                ));
+            }
             warn_of_no_rules(rules);
         }
         Err(error) if rules.reloads().successes == 0 => log::warn(format_args!("{NEVER_LOADED}: {error}")),

@@ -84,7 +84,8 @@ impl Answer {
         if self.summary.shadow { Outcome::Allowed } else { self.summary.outcome }
     }
 
-    /// Whether the request is admitted. Also true if no rule applies to the request.
+    /// Whether the request is admitted. Also true if no rule applies to the request, unless
+    /// [`WithoutRule::Deny`](crate::rules::WithoutRule::Deny) is set.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.outcome() == Outcome::Allowed
@@ -96,7 +97,8 @@ impl Answer {
         !self.is_allowed()
     }
 
-    /// Whether some rule can never admit the cost of the request.
+    /// Whether some rule can never admit the cost of the request, or no rule applies to it and
+    /// [`WithoutRule::Deny`](crate::rules::WithoutRule::Deny) is set.
     #[must_use]
     pub fn is_never(&self) -> bool {
         self.outcome() == Outcome::Never

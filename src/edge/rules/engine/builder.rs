@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Rules;
 use super::error::RulesError;
-use super::options::LoadOptions;
+use super::options::{LoadOptions, WithoutRule};
 use super::reload::Loading;
 use super::report::Observers;
 use super::restore::{Restoring, RulesSnapshot, hasher_of, new_seeds};
@@ -88,6 +88,26 @@ impl<C> RulesBuilder<C> {
     /// all requests are admitted, so the caller should ask for this number first.
     pub fn start_without_rules(mut self, allow: bool) -> Self {
         self.options.start_without_rules = allow;
+        self
+    }
+
+    /// Sets what happens to a request to which no rule applies, in a layer and in the program's own calls. Default: it is
+    /// admitted, without a word.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Config, Descriptor, Rules, WithoutRule};
+    ///
+    /// let text = "{ domain: shop, descriptors: [ { key: user, rate_limit: { unit: day, requests_per_unit: 100 } } ] }";
+    /// let config = Config::from_yaml("limits.yaml", text)?;
+    /// let rules = Rules::builder().without_rule(WithoutRule::Deny).load([config])?;
+    /// assert!(rules.check("shop", &[Descriptor::new(&[("user", "alice")])]).is_allowed());
+    /// assert!(rules.check("shop", &[Descriptor::new(&[("usr", "alice")])]).is_denied());
+    /// assert!(rules.check("shopp", &[Descriptor::new(&[("user", "alice")])]).is_denied());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn without_rule(mut self, action: WithoutRule) -> Self {
+        self.options.without_rule = action;
         self
     }
 

@@ -136,6 +136,12 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
+    /// Whether no rule applies.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Whether some rules hold units of the request, or settle them.
     #[inline]
     pub(super) fn has_holds(&self) -> bool {

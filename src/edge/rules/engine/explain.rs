@@ -14,7 +14,7 @@ use super::check::RequestCheck;
 use super::counted_by::CountedBy;
 use super::decided::{Part, Summary};
 use super::route::Request;
-use super::rule_set::ActiveDomain;
+use super::rule_set::{ActiveDomain, DomainId};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::edge::rules::counting::{Wait, ready};
@@ -309,7 +309,11 @@ impl<C: Clock> Rules<C> {
             peek_at_shared(&mut check);
             let quota_rules_deny = check.all_quota_rules_deny();
             let shadow = summary.shadow || domain.shadow;
-            *summary = Summary { quota_rules_deny, ..Summary::new(check.outcome(), shadow) };
+            let outcome = match check.is_empty() {
+                true => self.outcome_without_rule(rules, DomainId::Index(domain.index), descriptors),
+                false => check.outcome(),
+            };
+            *summary = Summary { quota_rules_deny, ..Summary::new(outcome, shadow) };
             listed = applying(&mut check);
             for (descriptor, place) in descriptors.iter().zip(0..) {
                 listed.extend(missing(domain, descriptor, place));
@@ -318,6 +322,10 @@ impl<C: Clock> Rules<C> {
             listed.sort_by_key(|one| one.descriptor);
             let all: HashSet<u32> = listed.iter().map(|one| one.rule).collect();
             rest = (0..).zip(&domain.rules).filter(|(rule, _)| !all.contains(rule)).count();
+        }
+        if answer.domain.is_none() {
+            answer.summary.outcome =
+                self.outcome_without_rule(&answer.rules, DomainId::Name(domain), descriptors);
         }
         Explanation { answer, listed, rest }
     }

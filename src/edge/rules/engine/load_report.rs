@@ -40,6 +40,7 @@ use crate::edge::rules::rule::{Amount, Charging, Rule, RuleClass, RuleHold, Stor
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoadReport {
     changes: Vec<Change>,
+    lost: Vec<Box<str>>,
 }
 
 /// The kind of a change.
@@ -76,7 +77,13 @@ pub struct Difference {
 
 impl LoadReport {
     pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Self {
-        Self::of([before, after].map(|set| set.domains.iter().map(Listed::of_active).collect()))
+        let lost = before
+            .domains
+            .iter()
+            .filter(|domain| after.domain(&domain.name).is_some_and(|next| domain.loses_requests_in(next)));
+        let lost = lost.map(|domain| domain.name.clone()).collect();
+        let report = Self::of([before, after].map(|set| set.domains.iter().map(Listed::of_active).collect()));
+        Self { lost, ..report }
     }
 
     /// Returns the changes that a load would report, without a load.
@@ -115,7 +122,27 @@ impl LoadReport {
         for domain in before.iter().filter(|domain| !now.contains_key(domain.name)) {
             whole(ChangeKind::Removed, domain, &mut changes);
         }
-        Self { changes }
+        Self { changes, lost: Vec::new() }
+    }
+
+    /// Returns the domains whose requests probably have no limit any more: rules of the domain applied to requests, and
+    /// none of the new rules would apply to them. The usual cause is a key that was renamed in the file, and not in the
+    /// program that describes the requests. With the feature `tracing`, each one is logged as a warning. See also
+    /// [`RulesBuilder::without_rule`](crate::rules::RulesBuilder::without_rule).
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Config, Descriptor, Rules};
+    ///
+    /// let text = |key| format!("{{ domain: shop, descriptors: [ {{ key: {key}, rate_limit: {{ unit: day, requests_per_unit: 100 }} }} ] }}");
+    /// let rules = Rules::from_yaml(&text("user"))?;
+    /// assert!(rules.check("shop", &[Descriptor::new(&[("user", "alice")])]).is_allowed());
+    /// let report = rules.replace([Config::from_yaml("limits.yaml", &text("user_id"))?])?;
+    /// assert_eq!(report.lost().collect::<Vec<_>>(), ["shop"]);
+    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// ```
+    pub fn lost(&self) -> impl Iterator<Item = &str> {
+        self.lost.iter().map(|domain| &**domain)
     }
 
     /// Returns all changes, domain by domain. Additions and changes come first, in the order of the files, and then the
@@ -205,6 +232,9 @@ impl fmt::Display for LoadReport {
         let [added, changed, removed] = [ChangeKind::Added, ChangeKind::Changed, ChangeKind::Removed]
             .map(|kind| self.of_kind(kind).count());
         write!(f, "{added} added, {changed} changed, {removed} removed")?;
+        for domain in &self.lost {
+            write!(f, "\n  warning: no rule is left that the requests of domain {domain:?} matched")?;
+        }
         self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))
     }
 }

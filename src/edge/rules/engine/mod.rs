@@ -52,6 +52,7 @@ mod servers;
 mod values;
 #[cfg(feature = "redis")]
 mod waiting;
+mod without_rule;
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -64,6 +65,7 @@ pub use self::explain::{Explained, Explanation, Reason};
 pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
 pub use self::operate::{KeyFigures, KeyReport};
 use self::options::LoadOptions;
+pub use self::options::WithoutRule;
 #[cfg(feature = "metrics")]
 pub use self::publish::publish_rules;
 use self::reload::Loading;

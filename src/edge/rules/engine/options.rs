@@ -3,6 +3,25 @@
 use crate::edge::rules::rule::Charging;
 use crate::edge::telemetry::NearLimit;
 
+/// What happens to a request to which no rule applies: its domain has no rules, or its descriptors match none. A key
+/// that was renamed in the file, and not in the program, has this effect on every request.
+///
+/// A descriptor of the file without a limit and without further descriptors exempts the requests that match it, such as
+/// [ranges](crate::guide::addresses) of your own networks. Such a request is always admitted.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum WithoutRule {
+    /// The request is admitted, as by Envoy's service.
+    #[default]
+    Admit,
+    /// The request is admitted. With the feature `tracing`, the first such request of each domain since each load is
+    /// logged as a warning with its keys, and without its values.
+    Log,
+    /// The request is denied, and logged in the same way. Only a load can admit it, so the answer is
+    /// [never](super::Answer::is_never), and has no wait.
+    Deny,
+}
+
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct LoadOptions {
     pub(super) merge_domains: bool,
@@ -14,6 +33,7 @@ pub(super) struct LoadOptions {
     pub(super) allow_file_removals: bool,
     pub(super) start_without_rules: bool,
     pub(super) hold_all: bool,
+    pub(super) without_rule: WithoutRule,
     pub(super) near_limit: NearLimit,
 }
 

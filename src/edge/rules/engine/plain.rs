@@ -102,7 +102,7 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         when: CheckTime,
     ) -> Answer {
-        let Some(domain) = rules.domain_of(domain) else { return self.unknown_domain(rules) };
+        let Some(domain) = rules.domain_of(domain) else { return self.unknown_domain(rules, domain) };
         domain.note_asked();
         let (found, descriptors) = (domain.search(descriptor), std::slice::from_ref(descriptor));
         if let Some(plain) = PlainCheck::new(domain, descriptor, found, hits, when) {
@@ -149,7 +149,7 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         when: CheckTime,
     ) -> Answer {
-        let Some(domain) = rules.domain_of(domain) else { return self.unknown_domain(rules) };
+        let Some(domain) = rules.domain_of(domain) else { return self.unknown_domain(rules, domain) };
         domain.note_asked();
         let [one, other] = descriptors;
         let searched @ [found_one, found_other] = [domain.search(one), domain.search(other)];

@@ -283,6 +283,7 @@ impl<C: Clock> Rules<C> {
                 for change in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
                     self.reloads.removed_domain(change.domain());
                 }
+                report.lost().for_each(|domain| self.reloads.lost_rules(domain));
                 self.reloads.loaded_from(u32::try_from(rules).unwrap_or(u32::MAX), hash);
                 // From here on, a snapshot is one of these rules.
                 if restored.is_some() {

@@ -200,7 +200,7 @@ impl<C: Clock> Rules<C> {
     pub(super) fn find_domain(&self, name: &str) -> Answer {
         let rules = self.in_force.load();
         match rules.domain(name).map(|domain| domain.index) {
-            None => self.unknown_domain(rules),
+            None => self.unknown_domain(rules, DomainId::Name(name)),
             domain => self.undecided(rules, domain),
         }
     }
@@ -221,11 +221,10 @@ impl<C: Clock> Rules<C> {
         match descriptors {
             [one] => self.decide_one(rules, domain, one, hits, when),
             _ => {
-                let domain = rules.domain_of(domain).map(|domain| domain.index);
-                if domain.is_none() {
-                    return self.unknown_domain(rules);
-                }
-                let mut answer = self.undecided(rules, domain);
+                let Some(index) = rules.domain_of(domain).map(|domain| domain.index) else {
+                    return self.unknown_domain(rules, domain);
+                };
+                let mut answer = self.undecided(rules, Some(index));
                 self.decide_any(&mut answer, Request::of(descriptors, &[], hits), when);
                 answer
             }
@@ -234,9 +233,12 @@ impl<C: Clock> Rules<C> {
 
     /// Returns the answer to a request with a domain that has no rules.
     #[cold]
-    pub(super) fn unknown_domain(&self, rules: Loaded<RuleSet>) -> Answer {
+    pub(super) fn unknown_domain(&self, rules: Loaded<RuleSet>, domain: DomainId<'_>) -> Answer {
         self.reloads.unknown_domain();
-        self.undecided(rules, None)
+        let outcome = self.decide_without_rule(&rules, domain, &[]);
+        let mut answer = self.undecided(rules, None);
+        answer.summary.outcome = outcome;
+        answer
     }
 
     /// Decides a request with rules of any kind and number.
@@ -259,6 +261,13 @@ impl<C: Clock> Rules<C> {
             domain.note_asked();
             let mut route = Route { check: RequestCheck::new(decided), asker: &mut *asker };
             route.check.find(domain, &request, route.asker.now().ns(), &self.hasher);
+            if route.check.is_empty() {
+                let index = DomainId::Index(domain.index);
+                summary.outcome = self.decide_without_rule(rules, index, request.descriptors);
+                summary.shadow |= domain.shadow;
+                route.asker.keep();
+                return;
+            }
             let is_timed = !A::WAITS || !route.check.has_shared;
             let start = if is_timed { domain.timer.start() } else { None };
             summary.outcome = route.decide(domain.charging).await;

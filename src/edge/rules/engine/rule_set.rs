@@ -36,6 +36,8 @@ pub(super) struct RuleSet {
     /// The units that requests hold. All loads share it from the first load that needs it.
     pub(super) book: Option<Arc<RuleBook>>,
     pub(super) domains: Vec<ActiveDomain>,
+    /// Set by the first logged request with a domain that has no rules.
+    pub(super) unknown_noted: OnceFlag,
 }
 
 /// Names one domain of a set.
@@ -63,6 +65,8 @@ pub(super) struct ActiveDomain {
     asked: OnceFlag,
     /// Set by the domain's first request under any load; all loads share this flag.
     ever_asked: Arc<OnceFlag>,
+    /// Set by the first logged request to which no rule applied since this load.
+    pub(super) without_rule_noted: OnceFlag,
     tree: Tree,
     pub(super) rules: Vec<ActiveRule>,
     /// The units that requests hold, if some rules have `hold` or `in_progress`.
@@ -102,6 +106,8 @@ pub(super) struct ActiveRule {
     pub(super) meters: Arc<Meters>,
     /// Set by the first request since this load that the rule matched.
     pub(super) matched: OnceFlag,
+    /// Whether a request matched it before this load.
+    matched_before: bool,
 }
 
 /// What the key of a rule is made of.
@@ -170,7 +176,14 @@ impl RuleSet {
     /// Creates a set without rules.
     pub(super) fn empty(hasher: &Hasher) -> Self {
         let names = HashMap::with_hasher(hasher.clone());
-        Self { number: 0, names, overrides: Arc::default(), book: None, domains: Vec::new() }
+        Self {
+            number: 0,
+            names,
+            overrides: Arc::default(),
+            book: None,
+            domains: Vec::new(),
+            unknown_noted: OnceFlag::default(),
+        }
     }
 
     /// Creates the rules of these domains, with the clients' usage under the rules in force now. If one rule fails, the
@@ -308,7 +321,12 @@ impl RuleSet {
             };
             let counter = counter.of_rule(&rule, shadow || options.shadow, self.number);
             let addresses = tree.addresses(u32::try_from(active.len()).unwrap_or(u32::MAX));
-            active.push(ActiveRule { values, ..ActiveRule::new(rule, addresses, counter, meters) });
+            let matched_before = before.is_some_and(ActiveRule::has_matched);
+            active.push(ActiveRule {
+                values,
+                matched_before,
+                ..ActiveRule::new(rule, addresses, counter, meters)
+            });
         }
         let rules = active;
         ActiveDomain {
@@ -319,6 +337,7 @@ impl RuleSet {
             files,
             asked: OnceFlag::default(),
             ever_asked: before.map(|before| Arc::clone(&before.ever_asked)).unwrap_or_default(),
+            without_rule_noted: OnceFlag::default(),
             tree,
             #[cfg(feature = "redis")]
             has_shared: rules.iter().any(|rule| matches!(rule.counter, Counter::Shared(_))),
@@ -522,7 +541,13 @@ impl ActiveRule {
             addresses,
             meters,
             matched,
+            matched_before: false,
         }
+    }
+
+    /// Whether a request has matched the rule, under this load or an earlier one.
+    pub(super) fn has_matched(&self) -> bool {
+        self.matched_before || self.matched.is_set()
     }
 
     /// Returns the counter and the key of a request, if that counter alone decides. It does not if limits that requests

@@ -175,6 +175,23 @@ impl Tree {
         }
     }
 
+    /// Whether a descriptor of the file matches these entries and exempts them: it has no limit and no further descriptors.
+    pub(crate) fn exempts(&self, entries: &[(&str, &str)]) -> bool {
+        self.node_of(entries).is_some_and(|node| node.own.rules().is_empty() && node.below == NONE)
+    }
+
+    /// Whether a descriptor of the file matches these entries, and limits or exempts them.
+    pub(crate) fn matches(&self, entries: &[(&str, &str)]) -> bool {
+        let limits = |node: &TreeNode| !node.own.rules().is_empty() || !node.tiers.is_empty();
+        self.node_of(entries).is_some_and(|node| limits(node) || node.below == NONE)
+    }
+
+    fn node_of(&self, entries: &[(&str, &str)]) -> Option<&TreeNode> {
+        let (&(key, value), before) = entries.split_last()?;
+        let level = if before.is_empty() { 0 } else { self.level_below(before)? };
+        self.step(level, key, value).map(|(_, node)| node)
+    }
+
     /// Returns the level that entries lead to. It is a separate function, so that a search of one entry saves no
     /// registers for the loop.
     #[inline(never)]

@@ -1,0 +1,96 @@
+//! Requests to which no rule applies, and loads that leave the requests of a domain without rules.
+
+use ipnet::IpNet;
+
+use super::Rules;
+use super::options::WithoutRule;
+use super::rule_set::{ActiveDomain, DomainId, RuleSet};
+use crate::base::clock::Clock;
+use crate::base::decision::Outcome;
+use crate::edge::rules::matching::Descriptor;
+use crate::edge::rules::rule::Rule;
+use crate::edge::telemetry::request_without_rule;
+
+/// The most descriptors of a request, and entries of each, that the log names.
+const LOGGED: usize = 8;
+
+impl<C: Clock> Rules<C> {
+    /// Decides a request to which no rule applies, and logs it.
+    #[inline]
+    pub(super) fn decide_without_rule(
+        &self,
+        rules: &RuleSet,
+        domain: DomainId<'_>,
+        descriptors: &[Descriptor<'_>],
+    ) -> Outcome {
+        match self.options.without_rule {
+            WithoutRule::Admit => Outcome::Allowed,
+            action => {
+                if !is_exempt(rules, domain, descriptors) {
+                    note(rules, domain, descriptors, action == WithoutRule::Deny);
+                }
+                self.outcome_without_rule(rules, domain, descriptors)
+            }
+        }
+    }
+
+    /// Returns the outcome of a request to which no rule applies.
+    #[cold]
+    pub(super) fn outcome_without_rule(
+        &self,
+        rules: &RuleSet,
+        domain: DomainId<'_>,
+        descriptors: &[Descriptor<'_>],
+    ) -> Outcome {
+        let denies = self.options.without_rule == WithoutRule::Deny;
+        if denies && !is_exempt(rules, domain, descriptors) { Outcome::Never } else { Outcome::Allowed }
+    }
+}
+
+/// Whether a descriptor without a limit exempts a request.
+#[cold]
+fn is_exempt(rules: &RuleSet, domain: DomainId<'_>, descriptors: &[Descriptor<'_>]) -> bool {
+    let Some(domain) = rules.domain_of(domain) else { return false };
+    descriptors.iter().any(|descriptor| domain.tree().exempts(descriptor.entries()))
+}
+
+/// Logs the first request of a domain to which no rule applies.
+fn note(rules: &RuleSet, domain: DomainId<'_>, descriptors: &[Descriptor<'_>], is_denied: bool) {
+    let active = rules.domain_of(domain);
+    let noted = active.map_or(&rules.unknown_noted, |domain| &domain.without_rule_noted);
+    if noted.set() {
+        return;
+    }
+    let name = match (active, domain) {
+        (Some(domain), _) => &domain.name,
+        (None, DomainId::Name(name)) => name,
+        (None, DomainId::Index(_)) => "",
+    };
+    let keys = |descriptor: &Descriptor<'_>| {
+        let keys = descriptor.entries().iter().take(LOGGED).map(|(key, _)| *key);
+        keys.collect::<Vec<_>>().join(".")
+    };
+    let keys = descriptors.iter().take(LOGGED).map(keys).collect::<Vec<_>>().join(", ");
+    request_without_rule(name, &keys, is_denied);
+}
+
+impl ActiveDomain {
+    /// Whether requests matched rules of this domain, and the same requests match none of the next one.
+    pub(super) fn loses_requests_in(&self, next: &Self) -> bool {
+        let mut matched = self.rules.iter().filter(|active| active.has_matched()).peekable();
+        matched.peek().is_some() && matched.all(|active| !next.still_matches(&active.rule))
+    }
+
+    /// Whether a request to which a rule applied matches something here, as far as the path of the rule tells.
+    fn still_matches(&self, rule: &Rule) -> bool {
+        let path = rule.path();
+        let samples = path.iter().map(|(key, value)| {
+            let value = value.as_deref().unwrap_or_default();
+            let address = value.parse::<IpNet>().map(|range| range.addr().to_string());
+            (&**key, address.unwrap_or_else(|_| value.to_owned()))
+        });
+        let samples: Vec<(&str, String)> = samples.collect();
+        let entries: Vec<(&str, &str)> = samples.iter().map(|(key, value)| (*key, &**value)).collect();
+        self.tree().matches(&entries)
+    }
+}
