@@ -32,6 +32,7 @@ pub struct Head<'r> {
 
 /// An address, cut to the network by which its client is counted.
 #[derive(Copy, Clone, Debug)]
+#[cfg_attr(not(feature = "rules"), expect(dead_code, reason = "only a layer of rules reads it"))]
 pub(super) struct CutAddress {
     pub(super) network: IpAddr,
     pub(super) address: IpAddr,
