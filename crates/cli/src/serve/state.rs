@@ -286,36 +286,37 @@ fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
 }
 
 impl Run {
-    /// Writes the files, and returns their length.
-    ///
-    /// # Errors
-    /// If one cannot be written: its path, and the reason.
-    fn write_files(&self) -> Result<u64, (PathBuf, io::Error)> {
-        let path = &self.file.path;
-        let rules = replace(path, |to| self.rules.snapshot(to)).map_err(|error| (path.clone(), error))?;
-        let Some(quotas) = &self.quotas else { return Ok(rules) };
-        let path = beside(path, QUOTAS);
-        let quotas = replace(&path, |to| quotas.save(to)).map_err(|error| (path, error))?;
-        Ok(rules + quotas)
+    /// Writes each file, also if another one cannot be written: a folder in the place of one of them must not cost the usage
+    /// in the others.
+    fn write(&self) {
+        let rules = self.write_file(&self.file.path, |to| self.rules.snapshot(to));
+        let quotas = self.quotas.as_ref().map_or(Some(0), |quotas| {
+            self.write_file(&beside(&self.file.path, QUOTAS), |to| quotas.save(to))
+        });
+        let counts = &self.counts;
+        if let Some((rules, quotas)) = rules.zip(quotas) {
+            counts.writes.add();
+            counts.bytes.set(rules + quotas);
+            counts.written_at.set(now());
+        }
     }
 
-    fn write(&self) {
-        let counts = &self.counts;
-        match self.write_files() {
-            Ok(length) => {
-                counts.writes.add();
-                counts.bytes.set(length);
-                counts.written_at.set(now());
-            }
-            Err((path, error)) => {
-                counts.errors.add();
-                log::warn(format_args!(
-                    "cannot write the state {}: {}; a restart would lose the usage since the last write",
-                    path.display(),
-                    plain(&error)
-                ));
-            }
+    /// Writes a file, and returns its length. Writes to the log why it cannot be written.
+    fn write_file(
+        &self,
+        path: &Path,
+        put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> Option<u64> {
+        let written = replace(path, put);
+        if let Err(error) = &written {
+            self.counts.errors.add();
+            log::warn(format_args!(
+                "cannot write the state {}: {}; a restart would lose the usage since the last write",
+                path.display(),
+                plain(error)
+            ));
         }
+        written.ok()
     }
 }
 

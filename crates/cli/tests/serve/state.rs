@@ -329,6 +329,29 @@ fn full_disk_keeps_the_last_file() {
     third.stop();
 }
 
+/// A file that cannot be written costs only its own usage, at the end, too.
+#[test]
+fn each_file_is_written_if_the_other_cannot_be() {
+    for (blocked, written, named) in
+        [("state.new", "state.resp", "state: "), ("state.resp.new", "state", "state.resp: ")]
+    {
+        let place = ten();
+        fs::create_dir(place.path(blocked)).unwrap();
+        fs::write(place.path(blocked).join("x"), "").unwrap();
+        let mut server = start(&place, "--resp 0 --state-every 1s");
+        assert_eq!((admitted(&server, "alice", 4), throttled(&server, "9 10 86400", 4)), (4, 4));
+        let line = server.wait_for_line("cannot write the state");
+        assert!(line.contains(named), "{line}");
+        server.signal("TERM");
+        assert_eq!(server.wait(), 0);
+        assert!(place.path(written).is_file(), "{written}");
+        let next = start(&place, "--resp 0");
+        let left = (admitted(&next, "alice", 12), throttled(&next, "9 10 86400", 12));
+        assert_eq!(left, if written == "state" { (6, 10) } else { (10, 6) }, "{written}");
+        next.stop();
+    }
+}
+
 #[test]
 fn holds_and_blocks_survive() {
     let place = ten();
