@@ -17,9 +17,10 @@ use crate::serve::proto::{CommitRequest, CommitResponse, ReserveRequest, Reserve
 const CANNOT_HOLD: &str = "a rule of these descriptors cannot hold units: it has store: redis, a log or a sketch, or it needs \
                            `hold: {}` in its rate_limit";
 
-/// The identity of an admitted request that holds nothing, such as one that only a dry run admits.
+/// The identity of an admitted request that holds nothing, such as one that only a dry run admits. No hold has it, so a commit
+/// under it counts the actual amount, also at a rule that a load has added since.
 fn nothing() -> HoldId {
-    HoldId::from_bytes([0xFF; 24])
+    HoldId::from_bytes([0; 24])
 }
 
 impl<C: Clock> Answerer<C> {
@@ -72,12 +73,12 @@ impl<C: Clock> Answerer<C> {
     pub async fn commit(&self, request: CommitRequest, deadline: Instant) -> Result<CommitResponse, Status> {
         let CommitRequest { domain, descriptors, reservation_id, actual_amount } = request;
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(&reservation_id).ok();
-        // No hold has the identity of zeros, so a commit without a known one is a report.
-        let id = HoldId::from_bytes(bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; 24]));
+        // A commit without a known identity is a report.
+        let id = bytes.and_then(|bytes| bytes.try_into().ok()).map_or(nothing(), HoldId::from_bytes);
         let request = RateLimitRequest { domain, descriptors, hits_addend: 0 };
         let actual = actual_amount.min(self.settings.max_hits);
         let commit = async |domain: &str, descriptors: &[Descriptor<'_>]| {
-            let settled = id != nothing() && self.rules.commit(domain, descriptors, id, actual);
+            let settled = self.rules.commit(domain, descriptors, id, actual);
             // A hold is settled also if a load has taken `hold` away from its rule.
             match settled || self.rules.can_hold(domain, descriptors) {
                 true => Ok(settled),
