@@ -380,10 +380,26 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Decides all rules without a charge.
-    pub(super) fn peek_all(&mut self, when: CheckTime) {
+    /// Decides all rules without a charge, as `charging` says.
+    pub(super) fn peek_all(&mut self, charging: Charging, when: CheckTime) {
+        if charging == Charging::CountFirst {
+            return self.peek_counts(when);
+        }
         (0..self.rules.len()).for_each(|place| self.peek_at(place, when));
         self.report_only(false, when);
+    }
+
+    /// Decides all rules as [`RequestCheck::count`] does, without a charge.
+    fn peek_counts(&mut self, when: CheckTime) {
+        let counts = |part| part != Part::Replaced;
+        for place in 0..self.rules.len() {
+            let earlier = self.cost_of_earlier_rules(place, counts);
+            if let Some((check, decided)) = self.at(place)
+                && counts(decided.part)
+            {
+                check.peek_count(decided, earlier, when);
+            }
+        }
     }
 
     /// Returns the peeks at shared rules whose charges cannot be refunded, if there are several.

@@ -470,33 +470,72 @@ impl LocalCounter {
             0 => generation.peek(key, when, 0),
             _ => generation.apply(key, operation, when, cost),
         };
-        let charged = taken.charged();
-        let elsewhere = elsewhere();
-        let is_over = taken.remaining() < headroom.saturating_add(elsewhere) || (cost > 0 && charged < cost);
+        self.judge(key, taken, cost, 0, headroom, when, elsewhere())
+    }
+
+    /// Returns what [`LocalCounter::count`] would decide after the request has counted `earlier` units of the same key.
+    /// Charges nothing.
+    pub(super) fn peek_count(
+        &self,
+        key: &str,
+        cost: u64,
+        earlier: u64,
+        headroom: u64,
+        when: CheckTime,
+        elsewhere: u64,
+    ) -> Decision {
+        if self.has_blocks() {
+            return self.block_asked_for(key, cost, when).unwrap_or_else(|| self.peek(key, cost, 0, when));
+        }
+        let state = self.generation.peek(key, when, 0);
+        self.judge(key, state, cost, earlier, headroom, when, elsewhere).decision
+    }
+
+    /// Decides a request of which `state` has charged what it could. `earlier` is the number of units that it would charge
+    /// before.
+    #[expect(clippy::too_many_arguments, reason = "two callers, which must decide alike")]
+    fn judge(
+        &self,
+        key: &str,
+        state: Decision,
+        cost: u64,
+        earlier: u64,
+        headroom: u64,
+        when: CheckTime,
+        elsewhere: u64,
+    ) -> CountedFirst {
+        let charged = state.charged();
+        let free = state.remaining().saturating_add(charged).saturating_sub(earlier);
+        let is_over = free < cost.saturating_add(headroom).saturating_add(elsewhere);
         let outcome = match is_over {
             false => Outcome::Allowed,
-            true if cost > taken.limit().saturating_sub(headroom) => Outcome::Never,
+            true if cost > state.limit().saturating_sub(headroom) => Outcome::Never,
             true => Outcome::Denied,
         };
         let judged = match outcome {
             // This peek computes the time at which the request conforms with the headroom added to its cost.
-            Outcome::Denied => generation.peek(key, when, cost.saturating_add(headroom)),
-            _ => taken,
+            Outcome::Denied => {
+                self.generation.peek(key, when, cost.saturating_add(earlier).saturating_add(headroom))
+            }
+            _ => state,
         };
-        let in_use = taken.limit().saturating_sub(taken.remaining());
+        let in_use = state.limit().saturating_sub(state.remaining());
         let before = in_use.saturating_sub(charged).saturating_add(elsewhere);
         let decision = judged.for_lower_limit(outcome, cost, headroom, || self.next(key, headroom, when));
         CountedFirst { decision: decision.with_other_units(elsewhere), charged, before }
+    }
+
+    /// Returns the block of a key about which a cost of 0 asks.
+    fn block_asked_for(&self, key: &str, cost: u64, when: CheckTime) -> Option<Decision> {
+        Some(self.peek(key, 1, 0, when)).filter(|next| cost == 0 && next.is_block())
     }
 
     /// Counts a request if it is admitted. A denied request blocks its key, and is not counted in addition. A cost of 0
     /// asks whether the key is in a block.
     #[cold]
     fn count_admitted(&self, key: &str, cost: u64, when: CheckTime) -> CountedFirst {
-        let decision = match (cost, self.peek(key, 1, 0, when)) {
-            (0, next) if next.is_block() => next,
-            _ => self.charge(key, cost, 0, when),
-        };
+        let block = self.block_asked_for(key, cost, when);
+        let decision = block.unwrap_or_else(|| self.charge(key, cost, 0, when));
         let in_use = decision.limit().saturating_sub(decision.remaining());
         CountedFirst {
             decision,

@@ -1,6 +1,7 @@
 //! Explains what the rules do with a request: [`Rules::explain`].
 //!
-//! The rules are found and decided by the steps of the [route](super::route), with peeks instead of charges. The rules
+//! The rules are found and decided by the steps of the [route](super::route), with peeks instead of charges, also under
+//! `charging: count-first`. The rules
 //! that do not apply come from the same search ([`Tree::missed`]).
 //!
 //! [`Tree::missed`]: crate::edge::rules::matching::Tree::missed
@@ -305,7 +306,7 @@ impl<C: Clock> Rules<C> {
         if let Some(domain) = index.and_then(|index| rules.domain_at(index)) {
             let mut check = RequestCheck::new(decided);
             check.find(domain, &Request::of(descriptors, &[], hits), when.ns(), &self.hasher);
-            check.peek_all(when);
+            check.peek_all(domain.charging, when);
             peek_at_shared(&mut check);
             let quota_rules_deny = check.all_quota_rules_deny();
             let shadow = summary.shadow || domain.shadow;

@@ -260,6 +260,16 @@ impl<'r> RuleCheck<'r> {
         }
     }
 
+    /// Decides as [`RuleCheck::count`] does, after `earlier` units that the request counts for the same key. Charges
+    /// nothing.
+    pub(super) fn peek_count(&mut self, decided: &mut Decided, earlier: u64, when: CheckTime) {
+        let CountedBy::Local { counter, headroom } = self.counted else {
+            return self.decide_without_store(decided, self.cost, false, when);
+        };
+        let (key, elsewhere) = (self.key.as_str(), self.elsewhere(when));
+        decided.decision = Some(counter.peek_count(key, self.cost, earlier, headroom, when, elsewhere));
+    }
+
     /// Decides a rule that no store of this process counts. `cost` is that of a peek.
     #[cold]
     fn decide_without_store(&mut self, decided: &mut Decided, cost: u64, charges: bool, when: CheckTime) {
