@@ -38,6 +38,8 @@ pub struct ServeResp {
     pub resp_quotas: usize,
 
     /// Memory for the keys of each such limit; 1MiB is enough for 87,000 keys that have used some of their burst
+    ///
+    /// With a burst of more than 33,554,432, such as one of bytes, it is enough for 13,000 keys.
     #[arg(long, env = "TOLLGATE_RESP_QUOTA_MEMORY", default_value = "1MiB", value_name = "SIZE")]
     pub resp_quota_memory: Capacity,
 }

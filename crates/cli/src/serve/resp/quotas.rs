@@ -1,4 +1,5 @@
-//! Quotas that clients send: a compact store for each.
+//! Quotas that clients send: a store for each. It is compact if its words have room for the quota. Larger bursts and faster rates, such as
+//! those of bytes, are in a keyed store with as many keys as fit in the same memory.
 //!
 //! ```text
 //! a quota that is in force   its store decides
@@ -25,7 +26,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use tollgate::{Capacity, Clock, Compact, Decision, Gcra, QuantaClock, Quota, QuotaError, RateLimiter};
+use ring::hmac::{self, HMAC_SHA256};
+use tollgate::stores::SnapshotError;
+use tollgate::{
+    Capacity, Clock, Compact, Decision, Gcra, Keyed, QuantaClock, Quota, QuotaError, RateLimiter, Timestamp,
+    WhenFull,
+};
 
 use super::saved::{self, SavedQuota, unusable};
 use super::users::User;
@@ -33,6 +39,9 @@ use super::users::User;
 /// How much later than noted a quota may have been charged. A check that comes sooner after a note does not write one, so threads rarely
 /// write to the same place.
 const SLACK_NS: u64 = 1 << 27;
+
+/// The bytes for each key of a keyed store: a node, its part of the table, and room for the growth of the table.
+const KEY: usize = 80;
 
 /// A quota as a client sends it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -100,7 +109,7 @@ struct RefusedUser {
 
 #[derive(Debug)]
 struct ActiveQuota<C> {
-    limiter: RateLimiter<Compact, C>,
+    limiter: QuotaLimiter<C>,
     /// The user that was the first to send it.
     user: Box<str>,
     /// When a key was charged last, to within [`SLACK_NS`]. 0: never. Looks and denials prolong no debt, so they do not count.
@@ -108,6 +117,18 @@ struct ActiveQuota<C> {
     charged_ns: AtomicU64,
     /// The time after which a key that was charged last is idle.
     refill_ns: u64,
+}
+
+/// The limiter of a quota.
+enum QuotaLimiter<C> {
+    Compact(RateLimiter<Compact, C>),
+    Keyed {
+        limiter: RateLimiter<Keyed<u128, Gcra>, C>,
+        /// The secret of the hash of keys. With the same seeds, it is the same on every machine.
+        secret: hmac::Key,
+        /// The most keys.
+        most: usize,
+    },
 }
 
 impl<C: Clock + Clone> Quotas<C> {
@@ -196,13 +217,13 @@ impl<C: Clock + Clone> Quotas<C> {
                 continue;
             };
             let ClientQuota { burst, count, period_ns } = asked;
-            let usage = quota.limiter.snapshot();
+            let (usage, most_keys) = (quota.limiter.snapshot(), quota.limiter.most_keys());
             // Read after the usage and while no check charges, so that it is not too early.
             let alone = self.table.write().unwrap_or_else(PoisonError::into_inner);
             let charged_ns = quota.charged_ns.load(Relaxed);
             drop(alone);
             let user = quota.user.to_string();
-            saved::put(to, &SavedQuota { burst, count, period_ns, charged_ns, usage, user })?;
+            saved::put(to, &SavedQuota { burst, count, period_ns, charged_ns, usage, user, most_keys })?;
         }
         saved::put(to, &())
     }
@@ -217,12 +238,17 @@ impl<C: Clock + Clone> Quotas<C> {
         let now_ns = self.clock.now().as_nanos();
         let mut in_force = HashMap::default();
         while let Some(saved) = saved::next(from)? {
-            let SavedQuota { burst, count, period_ns, charged_ns, usage, user } = saved;
+            let SavedQuota { burst, count, period_ns, charged_ns, usage, user, most_keys } = saved;
             let asked = ClientQuota { burst, count, period_ns };
             let mut quota =
                 restored.create(asked, &user, self.memory).map_err(|error| unusable(error.to_string()))?;
+            let earlier = "it needs the earlier --resp-quota-memory";
+            // Keys that find no room would have a full burst again.
+            if most_keys > quota.limiter.most_keys() {
+                return Err(unusable(format!("it has room for {most_keys} keys of a quota; {earlier}")));
+            }
             let taken = quota.limiter.restore(&usage);
-            taken.map_err(|error| unusable(format!("{error}; it needs the earlier --resp-quota-memory")))?;
+            taken.map_err(|error| unusable(format!("{error}; {earlier}")))?;
             // If the clock is behind, all debts continue from now.
             quota.charged_ns = charged_ns.min(now_ns).into();
             if quota.idle_at_ns() > now_ns {
@@ -242,8 +268,20 @@ impl<C: Clock + Clone> Quotas<C> {
     fn create(&self, asked: ClientQuota, user: &str, memory: Capacity) -> Result<ActiveQuota<C>, QuotaError> {
         let ClientQuota { burst, count, period_ns } = asked;
         let quota = Quota::try_new(count, Duration::from_nanos(period_ns))?.try_burst(burst)?;
-        let builder = RateLimiter::builder(Gcra::new(quota)).clock(self.clock.clone());
-        let limiter = builder.seeds(self.seeds).capacity(memory).compact()?;
+        let builder = || RateLimiter::builder(Gcra::new(quota)).clock(self.clock.clone());
+        let limiter = match builder().seeds(self.seeds).capacity(memory).compact() {
+            Ok(limiter) => QuotaLimiter::Compact(limiter),
+            Err(_) => {
+                let most = memory.bytes().map_or(1, |bytes| (bytes / KEY).max(1));
+                let limiter = builder().max_keys(most, WhenFull::Deny).keyed();
+                let seeds = self.seeds.map(u64::to_le_bytes);
+                QuotaLimiter::Keyed {
+                    limiter,
+                    secret: hmac::Key::new(HMAC_SHA256, seeds.as_flattened()),
+                    most,
+                }
+            }
+        };
         // A compact store may refill slower by 1/256.
         let refill = u128::from(burst) * u128::from(period_ns) / u128::from(count.max(1));
         let refill_ns = u64::try_from(refill + refill / 128).unwrap_or(u64::MAX).saturating_add(2 * SLACK_NS);
@@ -251,7 +289,7 @@ impl<C: Clock + Clone> Quotas<C> {
     }
 }
 
-impl<C> Table<C> {
+impl<C: Clock> Table<C> {
     /// Returns the quota that was charged least recently, of this user or of all, if its keys are all idle.
     ///
     /// # Errors
@@ -264,13 +302,54 @@ impl<C> Table<C> {
     }
 }
 
-impl<C> ActiveQuota<C> {
-    fn check(&self, now: tollgate::Timestamp, key: &[u8], cost: u64) -> Decision {
-        if cost == 0 {
-            return self.limiter.at(now).peek_n(key, 0);
+impl<C: Clock> QuotaLimiter<C> {
+    /// Charges a key. A cost of 0 is a look.
+    fn check(&self, now: Timestamp, key: &[u8], cost: u64) -> Decision {
+        match (self, cost) {
+            (Self::Compact(limiter), 0) => limiter.at(now).peek_n(key, 0),
+            (Self::Compact(limiter), _) => limiter.at(now).check_n(key, cost),
+            (Self::Keyed { limiter, secret, .. }, _) => {
+                let mut first = [0; 16];
+                first.iter_mut().zip(hmac::sign(secret, key).as_ref()).for_each(|(to, from)| *to = *from);
+                let key = u128::from_le_bytes(first);
+                if cost == 0 { limiter.at(now).peek_n(&key, 0) } else { limiter.at(now).check_n(&key, cost) }
+            }
         }
-        let decision = self.limiter.at(now).check_n(key, cost);
-        if decision.is_allowed() {
+    }
+
+    /// Returns the most keys of a keyed store. A compact store compares its size itself.
+    fn most_keys(&self) -> u64 {
+        match self {
+            Self::Compact(_) => 0,
+            Self::Keyed { most, .. } => *most as u64,
+        }
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        match self {
+            Self::Compact(limiter) => limiter.snapshot(),
+            Self::Keyed { limiter, .. } => limiter.snapshot(),
+        }
+    }
+
+    fn restore(&self, usage: &[u8]) -> Result<(), SnapshotError> {
+        match self {
+            Self::Compact(limiter) => limiter.restore(usage),
+            Self::Keyed { limiter, .. } => limiter.restore(usage),
+        }
+    }
+}
+
+impl<C> fmt::Debug for QuotaLimiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if matches!(self, Self::Compact(_)) { "Compact" } else { "Keyed" })
+    }
+}
+
+impl<C: Clock> ActiveQuota<C> {
+    fn check(&self, now: Timestamp, key: &[u8], cost: u64) -> Decision {
+        let decision = self.limiter.check(now, key, cost);
+        if cost > 0 && decision.is_allowed() {
             let noted = self.charged_ns.load(Relaxed);
             if noted == 0 || now.as_nanos() > noted.saturating_add(SLACK_NS) {
                 self.charged_ns.fetch_max(now.as_nanos().max(1), Relaxed);

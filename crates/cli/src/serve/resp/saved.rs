@@ -51,6 +51,9 @@ pub struct SavedQuota {
     /// The user that was the first to send it.
     #[prost(string, tag = "6")]
     pub user: String,
+    /// The most keys of a keyed store; 0 for a compact one.
+    #[prost(uint64, tag = "7")]
+    pub most_keys: u64,
 }
 
 /// Writes what comes before the quotas.
