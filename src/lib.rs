@@ -191,7 +191,7 @@
 //!
 //! | Guide | Topics |
 //! |---|---|
-//! | [`guide::recipes`] | feature `tower`: skip internal networks, a custom JSON body, per-route limits, per-user limits from a token, metrics without rules |
+//! | [`guide::recipes`] | feature `tower`: skip internal networks, a custom JSON body, per-route limits, per-user limits from a token, plans from a database, uploads by bytes, metrics without rules |
 //! | [`guide::actix_and_pingora`] | feature `http`: the same limits in actix-web and Pingora |
 //! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
 //! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
