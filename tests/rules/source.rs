@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use sha2::{Digest as _, Sha256};
 use tollgate::rules::{Fetched, Follow, Followed, Format, Hint, RuleText, Rules, Source, Version, Watcher};
 
 use crate::one_rule::{quota, text};
@@ -197,6 +198,38 @@ fn panicking_source_is_polled_again() {
     }
 }
 
+/// Returns a copy that was written at another time.
+fn with_time(copy: &str, time: u64) -> String {
+    let (head, rest) = copy.split_once("time: ").unwrap();
+    let (_, text) = rest.split_once("\n\n").unwrap();
+    let head = format!("{head}time: {time}\n");
+    let sum = Sha256::digest(format!("{head}{text}"));
+    let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{head}sha256: {sum}\n\n{text}")
+}
+
+/// Cause: the hash was that of the text only, so a damaged time or version was believed, and the next load wrote over the file.
+#[test]
+fn damaged_copy_is_named_and_kept_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, aside) = (folder.path().join("copy"), folder.path().join("copy.unusable"));
+    let new = || Rules::builder().pushed("plane", Some(path.clone()));
+    assert!(new().push(pushed_text("1", &json_of(&[("shop", 1)]))).unwrap().is_ok());
+    let good = std::fs::read(&path).unwrap();
+    let first_of = |line: &[u8]| good.windows(line.len()).position(|part| part == line).unwrap() + line.len();
+    for at in [first_of(b"\ntime: "), first_of(b"\ntag: "), first_of(b"\nsha256: "), first_of(b"\n\n"), 0] {
+        let mut damaged = good.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        let error = new().load_copy("away").unwrap_err().to_string();
+        assert!(error.contains("copy cannot be used") && error.contains("copy.unusable"), "{at}: {error}");
+        assert_eq!(std::fs::read(&aside).unwrap(), damaged);
+        assert!(new().load_copy("away").unwrap().is_none(), "{at}");
+    }
+    std::fs::write(&path, &good).unwrap();
+    assert!(new().load_copy("away").unwrap().is_some());
+}
+
 /// The last good copy also holds tags, and every format.
 #[test]
 fn copy_keeps_tag_and_format() {
@@ -218,8 +251,7 @@ fn copy_keeps_tag_and_format() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     for (seconds, age) in [(3_000, "50 min"), (7_210, "2 h"), (172_700, "47 h"), (172_810, "2 days")] {
         let written = std::fs::read_to_string(&copy).unwrap();
-        let line = written.lines().find(|line| line.starts_with("time: ")).unwrap();
-        std::fs::write(&copy, written.replace(line, &format!("time: {}", now - seconds))).unwrap();
+        std::fs::write(&copy, with_time(&written, now - seconds)).unwrap();
         let (tell, told) = channel();
         let follow = Follow::new(source.clone()).copy(&copy);
         let _kept = Rules::builder().follow(follow, move |loaded| drop(tell.send(loaded))).unwrap();

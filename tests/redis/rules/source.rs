@@ -423,9 +423,12 @@ fn unusable_copies_are_refused() {
     for (from, to, part) in [
         ("requests_per_unit: 5", "requests_per_unit: 6", "the SHA-256 does not match"),
         ("\nformat: yaml", "\nformat: xml", "its format is invalid"),
-        ("tollgate rules copy 1", "something else", "is missing"),
+        ("tollgate rules copy 2", "something else", "is missing"),
         ("{limits}", "{others}", "it is a copy of \"tollgate:rules:{others}\""),
         ("\nversion: 1", "\nversion: -1", "its version is invalid"),
+        ("\nversion: 1", "\nversion: 2", "the SHA-256 does not match"),
+        ("\ntime: 1", "\ntime: 0", "the SHA-256 does not match"),
+        ("\ntime: 1", "\ntime: x1", "its time is invalid"),
         ("} ] }", "", "the SHA-256 does not match"),
     ] {
         assert!(good.contains(from), "{from:?} is not in {good:?}");

@@ -1,16 +1,18 @@
 //! The last good copy: a file from which a process starts while its source is away.
 //!
 //! ```text
-//! tollgate rules copy 1
+//! tollgate rules copy 2
 //! name: tollgate:rules:{limits}
 //! store: 5f1c…          (or `tag: …`)
 //! version: 7
 //! format: yaml
-//! sha256: …
 //! time: 1700000000
+//! sha256: …
 //!
 //! the text
 //! ```
+//! The hash is that of all other lines and of the text, because a damaged version or time would be believed otherwise.
+//!
 //! The file is written in one step: a temporary file in the same folder, synchronised, gets the name. So a reader finds
 //! the old copy or the new one.
 
@@ -21,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::edge::rules::source::{RuleText, Version, hex_sha256};
 
-const FIRST_LINE: &str = "tollgate rules copy 1";
+const FIRST_LINE: &str = "tollgate rules copy 2";
 
 /// The maximum length of the lines above the text.
 const MAX_HEAD: usize = 4096;
@@ -56,9 +58,9 @@ fn write_new(path: &Path, name: &str, text: &RuleText) -> io::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let kind = if text.version.is_tag() { "tag" } else { "store" };
     let version = format!("{kind}: {}\nversion: {}", text.version.store(), text.version.as_number());
-    let (format, sha256) = (text.format, hex_sha256(&text.bytes));
-    let head =
-        format!("{FIRST_LINE}\nname: {name}\n{version}\nformat: {format}\nsha256: {sha256}\ntime: {now}\n\n");
+    let head = format!("{FIRST_LINE}\nname: {name}\n{version}\nformat: {}\ntime: {now}\n", text.format);
+    let sha256 = hex_sha256(&[head.as_bytes(), &text.bytes].concat());
+    let head = format!("{head}sha256: {sha256}\n\n");
     if head.len() > MAX_HEAD || head.lines().count() != 8 {
         return Err(io::Error::other(
             "the name or the version of the source has a line break or is too long",
@@ -86,10 +88,26 @@ pub(super) fn read(path: &Path, name: &str, most: usize) -> Result<Option<(RuleT
     if bytes.len() as u64 > all {
         return Err(format!("it has more than {most} bytes of rules"));
     }
-    parse(&bytes, name).map(Some)
+    let of = bytes.split(|&byte| byte == b'\n').nth(1).and_then(|line| line.strip_prefix(b"name: "));
+    if let Some(of) = of.map(String::from_utf8_lossy)
+        && of != name
+    {
+        return Err(format!("it is a copy of {of:?}, not of {name:?}; give each source its own path"));
+    }
+    parse(&bytes).map(Some).map_err(|why| set_aside(path, why))
 }
 
-fn parse(bytes: &[u8], name: &str) -> Result<(RuleText, SystemTime), String> {
+/// Keeps a damaged copy under another name, because the next load writes over it. Returns the reason, and where it is now.
+fn set_aside(path: &Path, why: String) -> String {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".unusable");
+    match fs::rename(path, &aside) {
+        Ok(()) => format!("{why}; the file is now {}", aside.display()),
+        Err(error) => format!("{why}; and it cannot be renamed to {}: {error}", aside.display()),
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<(RuleText, SystemTime), String> {
     let mut lines = bytes.splitn(9, |&byte| byte == b'\n');
     let mut next = |field: &str| -> Result<String, String> {
         let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
@@ -97,10 +115,7 @@ fn parse(bytes: &[u8], name: &str) -> Result<(RuleText, SystemTime), String> {
         Ok(value.to_owned())
     };
     next(FIRST_LINE)?;
-    let of = next("name: ")?;
-    if of != name {
-        return Err(format!("it is a copy of {of:?}, not of {name:?}; give each source its own path"));
-    }
+    next("name: ")?;
     let store = next("")?;
     let number = next("version: ")?.parse().map_err(|_| "its version is invalid")?;
     let version = match (store.strip_prefix("tag: "), store.strip_prefix("store: ")) {
@@ -109,12 +124,13 @@ fn parse(bytes: &[u8], name: &str) -> Result<(RuleText, SystemTime), String> {
         _ => return Err("its line \"store: \" is missing".to_owned()),
     };
     let format = next("format: ")?.parse().map_err(|_| "its format is invalid")?;
-    let sha256 = next("sha256: ")?;
     let seconds = next("time: ")?.parse().map_err(|_| "its time is invalid")?;
+    let sha256 = next("sha256: ")?;
     next("")?;
     let text = lines.next().ok_or("its text is missing")?;
-    if hex_sha256(text) != sha256 {
-        return Err("the SHA-256 does not match the text".to_owned());
+    let head = bytes.windows(8).position(|part| part == b"\nsha256:").map_or(&bytes[..0], |at| &bytes[..=at]);
+    if hex_sha256(&[head, text].concat()) != sha256 {
+        return Err("it is damaged: the SHA-256 does not match".to_owned());
     }
     let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).ok_or("its time is invalid")?;
     Ok((RuleText::new(version, format, text), time))
