@@ -492,6 +492,8 @@ fn unusable_limits_of_redis_clients_are_kept_aside_and_rules_survive() {
         (changed(60), "", "damaged or cut off"),
         (changed(good.len() - 60), "", "damaged or cut off"),
         (good[..good.len() - 40].to_vec(), "", "damaged or cut off"),
+        ([&good[..], &[0]].concat(), "", "bytes follow its end"),
+        ([&good[..], &good[..]].concat(), "", "bytes follow its end"),
         (rules.clone(), "", "no file of limits of Redis clients"),
         (Vec::new(), "", "damaged or cut off"),
         (good.clone(), "--resp-quota-memory 2MiB", "it needs the earlier --resp-quota-memory"),

@@ -255,6 +255,7 @@ impl<C: Clock + Clone> Quotas<C> {
                 in_force.insert(asked, Arc::new(quota));
             }
         }
+        saved::read_end(from)?;
         let count = in_force.len();
         restored.table = RwLock::new(Table { in_force, refused: HashMap::new() });
         *self = restored;

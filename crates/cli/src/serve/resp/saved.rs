@@ -90,6 +90,17 @@ pub fn read_begin(from: &mut impl Read) -> io::Result<[u64; 4]> {
     seeds.try_into().map_err(|_| damaged())
 }
 
+/// Returns an error if bytes follow the last record: the file was written over, or two files are in it.
+///
+/// # Errors
+/// If there are bytes, or if `from` returns an error.
+pub fn read_end(from: &mut impl Read) -> io::Result<()> {
+    match from.take(1).read_to_end(&mut Vec::new())? {
+        0 => Ok(()),
+        _ => Err(unusable("it is damaged: bytes follow its end")),
+    }
+}
+
 /// Returns the next record, or `None` at the end. Takes memory in proportion to the bytes that there are.
 ///
 /// # Errors
