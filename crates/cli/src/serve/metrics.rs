@@ -110,6 +110,10 @@ impl Metrics {
             let labels: Vec<Label> = labels.map(|(name, value)| Label::new(name, value)).collect();
             for (count, value) in go_counts(rule, &counts) {
                 let name = format!("ratelimit_service_rate_limit_{count}");
+                metrics::describe_counter!(
+                    name.clone(),
+                    format!("Units of a rule, as {count} of the Go service")
+                );
                 metrics::counter!(name, labels.clone()).increment(value);
             }
         });
@@ -135,7 +139,9 @@ impl Metrics {
 
 /// Writes the times of answers, in parts of a second: 1,000 is milliseconds.
 fn answer_times(page: &mut String, name: &str, label: &str, counts: &AnswerCounts, parts: u32) {
-    let _ = writeln!(page, "# TYPE {name} histogram");
+    let unit = if parts == 1 { "seconds" } else { "milliseconds" };
+    let _ =
+        writeln!(page, "# HELP {name} Time from a request to its answer, in {unit}\n# TYPE {name} histogram");
     let bounds = BOUNDS_US.map(|micros| Some((Duration::from_micros(micros) * parts).as_secs_f64()));
     let sum = Duration::from_nanos(counts.time_sum_ns).as_secs_f64() * f64::from(parts);
     histogram(page, name, label, counts.times.into_iter().zip(bounds.into_iter().chain([None])), sum);
