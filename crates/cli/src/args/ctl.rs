@@ -15,6 +15,9 @@ Examples:
     tollgate serve limits.yaml --admin unix:/run/tollgate/admin
   What alice has used:
     tollgate ctl inspect shop user=alice --at unix:/run/tollgate/admin
+  The same, with the place in a variable for all commands:
+    export TOLLGATE_AT=unix:/run/tollgate/admin
+    tollgate ctl inspect shop user=alice
   50 of her used requests back, or all of them:
     tollgate ctl grant 50 shop user=alice --why 'ticket 4711' \\
       --at unix:/run/tollgate/admin
@@ -89,7 +92,7 @@ pub struct KeyArgs {
     pub rule: Option<String>,
 
     /// Where the service's --admin is: unix:PATH, https://HOST:PORT, or http://HOST:PORT on this machine
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, env = "TOLLGATE_AT", value_name = "PLACE")]
     pub at: String,
 
     /// File with the operator's token, as TOKEN or as NAME:TOKEN

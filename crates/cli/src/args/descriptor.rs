@@ -62,7 +62,7 @@ pub struct RequestArgs {
     /// The entries of the request's descriptor, in order, such as path=/login remote_address=192.0.2.1
     ///
     /// An entry is KEY=VALUE. Put a text that contains a comma, an equals sign or a quote in single quotes, inside the
-    /// quotes of the shell: \"path='/a,b'\".
+    /// quotes of the shell: "path='/a,b'".
     #[arg(value_name = "KEY=VALUE", value_parser = DescriptorArg::of_request, required_unless_present = "descriptor")]
     pub entries: Vec<DescriptorArg>,
 

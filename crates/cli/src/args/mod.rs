@@ -45,7 +45,12 @@ use crate::{decimal, human};
 /// The quota if the command line has none.
 pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
 
-/// Replay an access log through every rate-limiting algorithm and see which requests would have been denied
+/// Rate limits for gateways and programs: serve them, check their rules, and try them on access logs
+///
+/// `serve` answers the questions of gateways, HTTP clients and Redis clients whether a request is within its limits, and
+/// `ctl` changes single keys of a running service. `rules` checks and explains files of limits. `replay` runs an access
+/// log through every algorithm or through such a file and shows which requests would have been denied, and `suggest`
+/// finds the smallest limit that denies few of them.
 #[derive(Parser, Debug)]
 #[command(name = "tollgate", version, propagate_version = true, arg_required_else_help = true, max_term_width = 80, after_help = EXAMPLES)]
 pub struct Cli {
@@ -130,7 +135,7 @@ pub enum Command {
     },
     /// Answer the questions of gateways: the rate limit service of Envoy's protocol
     #[cfg(feature = "serve")]
-    #[command(after_help = self::serve::EXAMPLES)]
+    #[command(help_template = self::serve::TEMPLATE, after_help = self::serve::SHORT_HELP, after_long_help = self::serve::EXAMPLES)]
     Serve(Box<self::serve::ServeArgs>),
     /// Answer the questions of gateways: the rate limit service of Envoy's protocol (not in this build)
     #[cfg(not(feature = "serve"))]

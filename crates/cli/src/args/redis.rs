@@ -9,7 +9,7 @@ use crate::serve::duration;
 
 /// How the service connects to the Redis server, and the names of its keys.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Redis")]
+#[command(next_help_heading = "Rules on a Redis server")]
 pub struct ServeRedis {
     /// File with the password of the Redis server: one line, or the user in the first line and the password in the second
     ///

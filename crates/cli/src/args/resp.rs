@@ -11,12 +11,12 @@ use super::values::{Address, some_count, truth};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Redis clients")]
 pub struct ServeResp {
-    /// Address for Redis clients, such as 6379 (on loopback) or 0.0.0.0:6379, or off
+    /// Address for Redis clients, such as 6379, or off
     ///
     /// Programs in every language can use a limiter by it: redis-cli -p 6379 CL.THROTTLE alice 4 100 60. The commands are
-    /// CL.THROTTLE and GCRA, with a limit in each command, and TOLLGATE.CHECK, PEEK, HOLD and COMMIT for the rules. A port alone is on
-    /// loopback.
-    #[arg(long, env = "TOLLGATE_RESP", default_value = "off", value_parser = loopback, value_name = "ADDRESS")]
+    /// CL.THROTTLE and GCRA, with a limit in each command, and TOLLGATE.CHECK, PEEK, HOLD and COMMIT for the
+    /// rules. On an address that other machines reach, set --resp-users, or --client-ca with TLS.
+    #[arg(long, env = "TOLLGATE_RESP", default_value = "off", value_name = "ADDRESS")]
     pub resp: Address,
 
     /// No TLS for Redis clients, although --tls-cert is set
@@ -42,30 +42,4 @@ pub struct ServeResp {
     /// With a burst of more than 33,554,432, such as one of bytes, it is enough for 13,000 keys.
     #[arg(long, env = "TOLLGATE_RESP_QUOTA_MEMORY", default_value = "1MiB", value_name = "SIZE")]
     pub resp_quota_memory: Capacity,
-}
-
-/// Parses an address. A port alone is on loopback.
-fn loopback(text: &str) -> Result<Address, String> {
-    match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
-        Ok(port) => Ok(Address::At(([127, 0, 0, 1], port).into())),
-        Err(_) => text
-            .parse()
-            .map_err(|_| format!("{text:?} is no address; expected one such as 6379, 0.0.0.0:6379 or off")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn port_alone_is_on_loopback() {
-        let parsed = |text: &str| loopback(text).map(|address| address.to_string());
-        for text in ["6379", ":6379", "127.0.0.1:6379"] {
-            assert_eq!(parsed(text), Ok("127.0.0.1:6379".to_owned()), "{text}");
-        }
-        assert_eq!(parsed("0.0.0.0:6379"), Ok("0.0.0.0:6379".to_owned()));
-        assert_eq!(parsed("off"), Ok("off".to_owned()));
-        assert!(parsed("66000").is_err() && parsed("").is_err());
-    }
 }

@@ -99,7 +99,7 @@ pub struct ExplainArgs {
     /// Print the answer and the rules as JSON instead of a table
     ///
     /// New fields may be added; these fields keep their names and meaning. Durations are in nanoseconds, shares in
-    /// millionths of all keys. \"others\" is the number of rules that do not apply and are not listed.
+    /// millionths of all keys. "others" is the number of rules that do not apply and are not listed.
     #[arg(long)]
     pub json: bool,
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, ValueEnum};
 
@@ -19,6 +20,48 @@ use super::xds::XdsArgs;
 use crate::decimal::{self, Scaled};
 use crate::serve::duration;
 use crate::serve::log::{Level, LogFormat};
+
+/// Examples and forms of addresses before all flags.
+pub const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}";
+
+/// The help of `-h`, which is one screen. `--help` has all flags.
+pub const SHORT_HELP: &str = "\
+Examples:
+  tollgate serve                               An example on this machine
+  tollgate serve limits.yaml --metrics :9090   The rules of a file, and metrics
+  tollgate serve limits.yaml --check           Check rules and flags, and stop
+
+Arguments:
+  [FILE|FOLDER]...   Files and folders of rules [default: a built-in example]
+
+Endpoints:
+  --grpc ADDRESS     Gateways: Envoy's protocol [default: :8081]
+  --http ADDRESS     /json and /healthcheck [default: :8080]
+  --debug ADDRESS    Debug pages, for a browser or curl [default: 6070]
+  --metrics ADDRESS  Metrics for Prometheus [default: off]
+  --resp ADDRESS     Redis clients: CL.THROTTLE, GCRA, ... [default: off]
+  --admin ADDRESS    Operators, for tollgate ctl; or unix:PATH [default: off]
+  ADDRESS is HOST:PORT, PORT (on loopback), :PORT (on all interfaces), or off.
+  The built-in example is on loopback only.
+
+Security:
+  --tls-cert FILE --tls-key FILE   TLS of the gRPC and Redis endpoints
+  --client-ca FILE                 Authorities of certificates of clients
+  --resp-users FILE                Users and passwords of Redis clients
+
+Rules:
+  --redis URL        Server for rules with `store: redis`
+  --xds HOST:PORT    Control plane that sends the rules, instead of files
+  --shadow           Dry run: count and report, and deny nothing
+
+Operation:
+  --state FILE       Keep the usage of clients for the next start
+  --deadline TIME    Longest time for an answer [default: 15ms]
+  --drain TIME       Time after SIGTERM before the end begins [default: 5s]
+  --log LEVEL        off, error, warn, info or debug [default: warn]
+
+Each flag is also a variable: TOLLGATE_GRPC for --grpc.
+All flags, signals and exit codes: tollgate serve --help";
 
 /// The examples of the help.
 pub const EXAMPLES: &str = "\
@@ -39,6 +82,12 @@ Examples:
   environment:
     tollgate serve --explain-env
 
+Each ADDRESS has one of these forms:
+  10.0.0.1:8081, [::1]:8081   this address
+  8081                        on loopback, so that only this machine reaches it
+  :8081                       on all interfaces, as 0.0.0.0:8081
+  off                         nowhere
+
 Each flag can also be set by a variable: TOLLGATE_GRPC for --grpc,
 TOLLGATE_TLS_CERT for --tls-cert, TOLLGATE_RULES for the paths (separated as in
 PATH). Flags have priority over these variables, and these variables over those
@@ -54,16 +103,8 @@ Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used,
 
 /// `tollgate serve`.
 #[derive(Args, Debug)]
-#[command(next_line_help = true)]
+#[command(next_line_help = true, mut_args(|arg| arg.hide_short_help(true)))]
 pub struct ServeArgs {
-    /// Where rules are from, and how they are used.
-    #[command(flatten)]
-    pub rules: ServeRules,
-
-    /// The control plane that rules are from, if they are from one.
-    #[command(flatten)]
-    pub xds: XdsArgs,
-
     /// Where the service listens, and what it offers there.
     #[command(flatten)]
     pub faces: ServeFaces,
@@ -72,43 +113,57 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub resp: super::resp::ServeResp,
 
-    /// The certificates of the gRPC face, and those of its clients.
-    #[command(flatten)]
-    pub tls: ServeTls,
-
     /// Where operators act.
     #[command(flatten)]
     pub admin: super::admin::ServeAdmin,
 
-    /// The bounds of requests and of connections.
+    /// The certificates of the gRPC face, and those of its clients.
     #[command(flatten)]
-    pub bounds: ServeBounds,
+    pub tls: ServeTls,
 
-    /// What answers contain.
+    /// Where rules are from, and how they are used.
     #[command(flatten)]
-    pub answers: ServeAnswers,
+    pub rules: ServeRules,
 
-    /// How the service ends.
+    /// The control plane that rules are from, if they are from one.
     #[command(flatten)]
-    pub end: ServeEnd,
+    pub xds: XdsArgs,
 
     /// Where the service keeps what it has counted.
     #[command(flatten)]
     pub state: ServeState,
 
-    /// What the log contains.
+    /// What answers contain.
     #[command(flatten)]
-    pub logs: ServeLogs,
+    pub answers: ServeAnswers,
+
+    /// The bounds of requests and of connections.
+    #[command(flatten)]
+    pub bounds: ServeBounds,
 
     /// How the process runs, and what it tells others about itself.
     #[command(flatten)]
     pub process: ServeProcess,
+
+    /// How the service ends.
+    #[command(flatten)]
+    pub end: ServeEnd,
+
+    /// What the log contains.
+    #[command(flatten)]
+    pub logs: ServeLogs,
 }
 
 impl ServeArgs {
     /// Whether the rules are the built-in example.
     pub fn is_example(&self) -> bool {
         self.rules.paths.is_empty() && self.xds.xds.is_none()
+    }
+
+    /// Returns how long requests are answered after SIGTERM. Nothing has to notice that the example ends.
+    pub fn drain(&self) -> Duration {
+        let default = if self.is_example() { Duration::ZERO } else { Duration::from_secs(5) };
+        self.end.drain.unwrap_or(default)
     }
 }
 
@@ -117,7 +172,7 @@ impl ServeArgs {
 #[command(next_help_heading = "Rules")]
 pub struct ServeRules {
     /// Files of rules, and folders whose files (.yaml, .yml, .json, .toml) are read [default: a built-in example]
-    #[arg(value_name = "FILE|FOLDER")]
+    #[arg(value_name = "FILE|FOLDER", help_heading = Resettable::Reset)]
     pub paths: Vec<PathBuf>,
 
     /// Let several files share one domain: their descriptors are appended in order
@@ -157,19 +212,37 @@ pub struct ServeRules {
     /// `?auth=[user:]password` at the end sets the password of the Sentinels, and rediss-sentinel:// uses TLS.
     /// A comma in a password is written as %2C, and @ as %40.
     /// The variable TOLLGATE_REDIS hides a password from other users of this machine.
-    #[arg(long, env = "TOLLGATE_REDIS", hide_env_values = true, value_name = "URL")]
+    #[arg(
+        long,
+        help_heading = "Rules on a Redis server",
+        env = "TOLLGATE_REDIS",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     pub redis: Option<String>,
 
     /// Certificate authority for a rediss:// address [default: those of the system]
-    #[arg(long, env = "TOLLGATE_REDIS_CA", requires = "redis", value_name = "FILE")]
+    #[arg(
+        long,
+        help_heading = "Rules on a Redis server",
+        env = "TOLLGATE_REDIS_CA",
+        requires = "redis",
+        value_name = "FILE"
+    )]
     pub redis_ca: Option<PathBuf>,
 
     /// Client certificate for a rediss:// address
-    #[arg(long, env = "TOLLGATE_REDIS_CERT", requires_all = ["redis", "redis_key"], value_name = "FILE")]
+    #[arg(long, help_heading = "Rules on a Redis server", env = "TOLLGATE_REDIS_CERT", requires_all = ["redis", "redis_key"], value_name = "FILE")]
     pub redis_cert: Option<PathBuf>,
 
     /// Key of that certificate
-    #[arg(long, env = "TOLLGATE_REDIS_KEY", requires = "redis_cert", value_name = "FILE")]
+    #[arg(
+        long,
+        help_heading = "Rules on a Redis server",
+        env = "TOLLGATE_REDIS_KEY",
+        requires = "redis_cert",
+        value_name = "FILE"
+    )]
     pub redis_key: Option<PathBuf>,
 
     /// How the service connects to the Redis server.
@@ -187,7 +260,7 @@ pub struct ServeRules {
 
 /// Where the service listens, and what it offers there.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Faces")]
+#[command(next_help_heading = "gRPC")]
 pub struct ServeFaces {
     /// Address for gRPC, or off [default: 0.0.0.0:8081, or off with --grpc-socket]
     #[arg(long, env = "TOLLGATE_GRPC", value_name = "ADDRESS")]
@@ -201,33 +274,6 @@ pub struct ServeFaces {
     #[arg(long, env = "TOLLGATE_SOCKET_MODE", default_value = "0660", value_parser = mode, value_name = "MODE")]
     pub socket_mode: u32,
 
-    /// Address for /json and /healthcheck, or off; beside TLS, /json answers only if this is set [default: 0.0.0.0:8080]
-    #[arg(long, env = "TOLLGATE_HTTP", value_name = "ADDRESS")]
-    pub http: Option<Address>,
-
-    /// Address for the debug pages, or off; the pages show rules and denied keys
-    ///
-    /// Open the address in a browser to look at the service. Programs get the figures as text or JSON, such as with `curl
-    /// 127.0.0.1:6070`, which lists them. A face on loopback has no other names than localhost and IP addresses.
-    #[arg(long, env = "TOLLGATE_DEBUG", default_value = "127.0.0.1:6070", value_name = "ADDRESS")]
-    pub debug: Address,
-
-    /// Address for Prometheus metrics, such as :9090, or off
-    #[arg(long, env = "TOLLGATE_METRICS", default_value = "off", value_name = "ADDRESS")]
-    pub metrics: Address,
-
-    /// Path of the metrics
-    #[arg(long, env = "TOLLGATE_METRICS_PATH", default_value = "/metrics", value_parser = page, value_name = "PATH")]
-    pub metrics_path: String,
-
-    /// Also publish the metrics under the names of Envoy's Go service
-    #[arg(long, env = "TOLLGATE_GO_METRICS", value_parser = truth)]
-    pub go_metrics: bool,
-
-    /// Publish ratelimit_service_response_time_seconds in milliseconds, as versions of the Go service before April 2026 do
-    #[arg(long, env = "TOLLGATE_GO_METRICS_MILLISECONDS", value_parser = truth, requires = "go_metrics")]
-    pub go_metrics_milliseconds: bool,
-
     /// Serve gRPC reflection, v1 and v1alpha
     #[arg(long, env = "TOLLGATE_REFLECTION", value_parser = truth)]
     pub reflection: bool,
@@ -235,6 +281,45 @@ pub struct ServeFaces {
     /// Serve Kuadrant's variant of the service too
     #[arg(long, env = "TOLLGATE_KUADRANT", value_parser = truth)]
     pub kuadrant: bool,
+
+    /// Address for /json and /healthcheck, or off; beside TLS, /json answers only if this is set [default: 0.0.0.0:8080]
+    #[arg(long, help_heading = "HTTP", env = "TOLLGATE_HTTP", value_name = "ADDRESS")]
+    pub http: Option<Address>,
+
+    /// Address for the debug pages, or off; the pages show rules and denied keys
+    ///
+    /// Open the address in a browser to look at the service. Programs get the figures as text or JSON, such as with `curl
+    /// 127.0.0.1:6070`, which lists them. A face on loopback has no other names than localhost and IP addresses.
+    #[arg(
+        long,
+        help_heading = "Debug pages",
+        env = "TOLLGATE_DEBUG",
+        default_value = "127.0.0.1:6070",
+        value_name = "ADDRESS"
+    )]
+    pub debug: Address,
+
+    /// Address for Prometheus metrics, such as :9090 or 9090, or off
+    #[arg(
+        long,
+        help_heading = "Metrics",
+        env = "TOLLGATE_METRICS",
+        default_value = "off",
+        value_name = "ADDRESS"
+    )]
+    pub metrics: Address,
+
+    /// Path of the metrics
+    #[arg(long, help_heading = "Metrics", env = "TOLLGATE_METRICS_PATH", default_value = "/metrics", value_parser = page, value_name = "PATH")]
+    pub metrics_path: String,
+
+    /// Also publish the metrics under the names of Envoy's Go service
+    #[arg(long, help_heading = "Metrics", env = "TOLLGATE_GO_METRICS", value_parser = truth)]
+    pub go_metrics: bool,
+
+    /// Publish ratelimit_service_response_time_seconds in milliseconds, as versions of the Go service before April 2026 do
+    #[arg(long, help_heading = "Metrics", env = "TOLLGATE_GO_METRICS_MILLISECONDS", value_parser = truth, requires = "go_metrics")]
+    pub go_metrics_milliseconds: bool,
 }
 
 /// The certificates of the gRPC face, and those of its clients.
@@ -347,9 +432,10 @@ pub struct ServeAnswers {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "End")]
 pub struct ServeEnd {
-    /// Time after SIGTERM in which requests are still answered, while health checks fail
-    #[arg(long, env = "TOLLGATE_DRAIN", default_value = "5s", value_parser = duration::parse, value_name = "TIME")]
-    pub drain: Duration,
+    /// Time after SIGTERM in which requests are still answered, while health checks fail [default: 5s, or 0 for the built-in
+    /// example, which no gateway asks]
+    #[arg(long, env = "TOLLGATE_DRAIN", value_parser = duration::parse, value_name = "TIME")]
+    pub drain: Option<Duration>,
 
     /// Time after that for requests in flight, before their connections are cut off
     #[arg(long, env = "TOLLGATE_DRAIN_DEADLINE", default_value = "10s", value_parser = duration::parse, value_name = "TIME")]

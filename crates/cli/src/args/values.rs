@@ -1,13 +1,15 @@
 //! Values that several flags of the service have.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::serve::duration;
 
-/// Where a face listens.
+/// Where a face listens. All flags of addresses have this form.
+///
+/// A port alone is on loopback, because nobody asked for more. `:PORT` is on all interfaces, as in programs written in Go.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// Nowhere.
@@ -33,10 +35,15 @@ impl FromStr for Address {
         if text.eq_ignore_ascii_case("off") {
             return Ok(Self::Off);
         }
-        let wrong =
-            || format!("{text:?} is no address; expected one such as 0.0.0.0:8081, [::1]:8081, :8081 or off");
-        let at = if let Some(port) = text.strip_prefix(':') {
-            SocketAddr::new(IpAddr::from([0; 4]), port.parse().map_err(|_| wrong())?)
+        let wrong = || {
+            format!(
+                "{text:?} is no address; expected one such as 127.0.0.1:8081, [::1]:8081, 8081 (on loopback), :8081 (on all interfaces) or off"
+            )
+        };
+        let at = if let Ok(port) = text.parse() {
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)
+        } else if let Some(port) = text.strip_prefix(':') {
+            SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port.parse().map_err(|_| wrong())?)
         } else if let Ok(addr) = text.parse() {
             addr
         } else {
@@ -105,13 +112,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_short_forms() {
+    fn port_alone_is_on_loopback_and_colon_opens_all_interfaces() {
         let parsed = |text: &str| text.parse::<Address>().map(|address| address.to_string());
+        assert_eq!(parsed("8081"), Ok("127.0.0.1:8081".to_owned()));
         assert_eq!(parsed(":8081"), Ok("0.0.0.0:8081".to_owned()));
         assert_eq!(parsed("[::1]:1"), Ok("[::1]:1".to_owned()));
         assert_eq!(parsed("OFF"), Ok("off".to_owned()));
         assert_eq!(parsed("localhost:8081"), Ok("127.0.0.1:8081".to_owned()));
-        for text in ["", "8081", "localhost", ":x", "1.2.3.4:99999"] {
+        for text in ["", "66000", "-1", "localhost", ":", ":x", "1.2.3.4:99999"] {
             assert!(parsed(text).is_err(), "{text}");
         }
     }

@@ -96,7 +96,7 @@ fn failed(error: &RulesError) -> Error {
 }
 
 /// The variable that has the server's address.
-const VARIABLE: &str = "TOLLGATE_REDIS_URL";
+pub const VARIABLE: &str = "TOLLGATE_REDIS_URL";
 
 fn open(url: Option<&str>, name: &str) -> Result<RedisRules, Error> {
     let no_server = |what: &str| {

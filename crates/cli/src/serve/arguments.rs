@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::iter;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -15,6 +16,7 @@ use crate::args::serve::{LimitHeadersArg, ServeArgs, StoreAway, flag_of};
 use crate::args::{Cli, Command};
 use crate::error::Error;
 use crate::output::print;
+use crate::rules::shared;
 
 /// Returns the command line, completed by the variables of the Go service.
 ///
@@ -75,11 +77,13 @@ pub fn read(mut line: Vec<OsString>) -> Result<(ServeArgs, Translation), Error> 
 
 /// Returns a warning about variables that begin as those of this program do, but are none of them.
 fn unknown(command: &clap::Command, environment: &BTreeMap<String, String>) -> Option<String> {
-    let serve = command.find_subcommand("serve")?;
-    let known: Vec<_> = serve.get_arguments().filter_map(clap::Arg::get_env).collect();
+    // A variable of another command, such as TOLLGATE_AT, has its effect there.
+    let commands = command.get_subcommands().flat_map(|one| iter::once(one).chain(one.get_subcommands()));
+    let known: Vec<_> =
+        commands.flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_env).collect();
     let is_unknown = |name: &&str| {
         name.starts_with("TOLLGATE_")
-            && *name != "TOLLGATE_RULES"
+            && !["TOLLGATE_RULES", shared::VARIABLE].contains(name)
             && !is_of_kubernetes(name)
             && !known.iter().any(|known| known.to_str() == Some(*name))
     };

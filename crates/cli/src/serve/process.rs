@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::error::Error;
+use crate::error::{Error, plain};
 use crate::output::print;
 
 /// Reads a file again, such as a certificate, and puts it in force if it changed. It is called each second and at SIGHUP, by threads that
@@ -65,8 +65,17 @@ pub fn check_health(http: Option<SocketAddr>) -> Result<(), Error> {
     match ask() {
         Ok(answer) if answer.split(' ').nth(1) == Some("200") => print(b"serving\n"),
         Ok(_) => Err(Error::run(format!("the service at {address} wants no requests"))),
+        // The clock of the socket reports its end in one of two ways.
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            Err(Error::run(format!(
+                "the service at {address} did not answer within {} s: it is stopped, overloaded, or another program listens \
+                 there; look at its log, or start it again",
+                PATIENCE.as_secs()
+            )))
+        }
         Err(error) => Err(Error::run(format!(
-            "cannot ask {address}: {error}; set TOLLGATE_HTTP for the service and for --healthcheck alike"
+            "cannot ask {address}: {}; set TOLLGATE_HTTP for the service and for --healthcheck alike",
+            plain(&error)
         ))),
     }
 }

@@ -496,7 +496,7 @@ impl Service {
             log::always("ending: requests in flight are answered; another Ctrl+C ends at once");
         } else {
             log::info("draining: health checks fail now, and requests are still answered");
-            sleep(args.end.drain).await;
+            sleep(args.drain()).await;
             log::info("closing: no new connections, and the present ones are asked to end");
         }
         self.health.end_watches().await;

@@ -47,5 +47,14 @@ fn manual_pages_describe_every_command() {
         let page = place.read(&format!("pages/tollgate-{command}.1"));
         assert!(String::from_utf8(page).unwrap().contains(part), "{command}");
     }
+    // In a page, `\\` is a backslash that a reader sees, and `\"` hides the rest of its line.
+    for entry in std::fs::read_dir(place.path("pages")).unwrap() {
+        let path = entry.unwrap().path();
+        let page = std::fs::read_to_string(&path).unwrap();
+        assert!(!page.contains("\\\""), "{}", path.display());
+        let is_meant = |after: &str| ["\n", "xNN", "t "].iter().any(|form| after.starts_with(form));
+        let stray = page.split("\\\\").skip(1).find(|after| !is_meant(after));
+        assert_eq!(stray, None, "{}", path.display());
+    }
     place.file("file", "").run("man file").fails(1, &["cannot write file"]);
 }

@@ -30,6 +30,36 @@ fn example_refuses_open_addresses() {
     run("", &[("PORT", "3000")]).fails(2, &["loopback only", "(from PORT)"]);
 }
 
+/// One rule for all flags of addresses: a port alone is on loopback, and a colon before it opens all interfaces.
+#[test]
+fn port_alone_is_on_loopback_for_every_flag() {
+    let place = Place::new();
+    place.write("token", "ops:0123456789abcdef");
+    let all = |port: &str| {
+        let faces =
+            ["grpc", "http", "debug", "metrics", "resp"].map(|face| format!("--{face} {port}")).join(" ");
+        format!("{faces} --admin {port} --admin-token-file {}", place.path("token").display())
+    };
+    let server = Server::start_with(&[&place.rules()], &all("0"), &[]);
+    for face in ["grpc", "http", "debug", "metrics", "resp", "admin"] {
+        assert!(server.start_line().contains(&format!("{face} on 127.0.0.1:")), "{}", server.start_line());
+    }
+    server.stop();
+    // The program refuses this before it listens: the network could read the tokens.
+    run(&format!("{} {}", place.rules().display(), all(":0")), &[])
+        .fails(2, &["--admin 0.0.0.0:0: without TLS"]);
+}
+
+/// Variables of other commands have their effect there.
+#[test]
+fn variables_of_other_commands_are_known() {
+    let variables = [("TOLLGATE_AT", "unix:/a"), ("TOLLGATE_REDIS_URL", "redis://a"), ("TOLLGATE_NONE", "1")];
+    let mut server = Server::start_with(&[], FREE, &variables);
+    let line = server.wait_for_line("no flag has these variables");
+    assert!(line.contains("effect: TOLLGATE_NONE;"), "{line}");
+    server.stop();
+}
+
 #[test]
 fn missing_paths_are_errors() {
     run("/no/such/limits.yaml", &[]).fails(1, &["/no/such/limits.yaml"]);

@@ -1,5 +1,6 @@
 //! What the process tells its supervisor and its operator: health, readiness, the level of the log, its own metrics, and spans.
 
+use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
@@ -112,6 +113,48 @@ fn raised_level_shows_lines() {
     server.signal("TERM");
     assert_eq!(server.wait(), 0);
     assert!(server.log().contains("draining"), "{}", server.log());
+}
+
+/// Each series has its help and its type once, and before its values.
+#[test]
+fn every_series_has_help_and_type() {
+    let place = Place::new();
+    let args = "--metrics 127.0.0.1:0 --go-metrics --resp 0 --state";
+    let args = format!("{args} {}", place.path("state").display());
+    let server = Server::start(&[&place.rules()], &args);
+    block_on(async { Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &bytes(ASK)).await });
+    let page = metrics(&server);
+    let (mut helps, mut types) = (Vec::new(), Vec::new());
+    for line in page.lines() {
+        let words = Vec::from_iter(line.splitn(4, ' '));
+        match words[..] {
+            ["#", "HELP", name, help] if !help.is_empty() && !helps.contains(&name) => helps.push(name),
+            ["#", "TYPE", name, _] if !types.contains(&name) => types.push(name),
+            [series, ..] => {
+                let name = series.split('{').next().unwrap();
+                let of = |known: &[&str]| {
+                    let ends = ["", "_bucket", "_sum", "_count"];
+                    ends.iter().any(|end| known.last().copied() == name.strip_suffix(end))
+                };
+                assert!(of(&helps) && of(&types), "{line}");
+            }
+            [] => panic!("an empty line in {page}"),
+        }
+    }
+    assert!(types.contains(&"tollgate_service_answer_duration_seconds") && types.len() > 30, "{types:?}");
+}
+
+/// Cause: the message was the system's, "Resource temporarily unavailable", with the remedy for a wrong address.
+#[test]
+fn healthcheck_says_that_the_service_does_not_answer() {
+    // Its system accepts, and no program answers.
+    let stopped = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = stopped.local_addr().unwrap().to_string();
+    let silent = run("--healthcheck", &[("TOLLGATE_HTTP", &address)]);
+    silent.fails(1, &[&address, "did not answer within 1 s", "start it again"]);
+    assert!(!silent.stderr.contains("os error"), "{silent:?}");
+    drop(stopped);
+    run("--healthcheck", &[("TOLLGATE_HTTP", &address)]).fails(1, &["connection refused; set TOLLGATE_HTTP"]);
 }
 
 #[test]
