@@ -9,7 +9,7 @@ use crate::serve::duration;
 
 /// Where a face listens. All flags of addresses have this form.
 ///
-/// A port alone is on loopback, because nobody asked for more. `:PORT` is on all interfaces, as in programs written in Go.
+/// A port alone is on loopback, because its user asked for no more. `:PORT` is on all interfaces, as in programs written in Go.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// Nowhere.
