@@ -5,6 +5,7 @@
 //! - No limiter starts a thread, and a dropped watcher leaves no thread or open file.
 //! - A constructor that panics reports its caller.
 //! - A process has at most a thousand calendars, because their tables stay.
+//! - A process that was copied by `fork` frees removed keys, whatever the threads did that the copy does not have.
 //! - Memory is resident only as far as rules and limiters are used, and removed keys are freed.
 //!
 //! These are properties of memory, signals, threads and hooks, so the tests observe them through the operating system.
@@ -16,6 +17,8 @@ extern crate tollgate_testing;
 
 #[cfg(feature = "calendar")]
 mod calendars;
+#[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
+mod copied;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod denials;
 mod keyed_garbage;

@@ -49,7 +49,7 @@ fn visitor_ends_once(keys: u64) {
 
 /// Starts a thread that calls `begin` and then visits all keys. Returns when the thread waits at a key. The returned
 /// function lets it go on, and waits for its end.
-fn visitor<K>(
+pub(super) fn visitor<K>(
     limiter: &Arc<RateLimiter<Keyed<K, Gcra>>>,
     begin: impl FnOnce() + Send + 'static,
 ) -> impl FnOnce()
@@ -138,25 +138,26 @@ fn key_drop_checks(keys: u64) {
 /// Each thread removes one key and ends. No other thread checks.
 #[test]
 fn short_threads_free_what_ended_threads_left() {
-    let _alone = super::alone();
+    if !super::runs_in_own_process("reclamation::short_threads_free_what_ended_threads_left") {
+        return;
+    }
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Key(Arc<()>);
     let counted = Arc::new(());
     let limiter: Arc<RateLimiter<Keyed<Key, Gcra>>> =
         Arc::new(RateLimiter::keyed(Gcra::new(Quota::per_hour(1))));
-    for threads in 1..=20_000 {
+    let mut most = 0;
+    for _ in 0..2_000 {
         let (limiter, key) = (Arc::clone(&limiter), Key(Arc::clone(&counted)));
         std::thread::spawn(move || {
             assert!(limiter.check(&key).is_allowed() && limiter.reset(&key));
         })
         .join()
         .unwrap();
-        // A pinned thread that the system does not run holds keys back for a while.
-        if threads >= 1_000 && Arc::strong_count(&counted) < threads / 2 {
-            return;
-        }
+        most = most.max(Arc::strong_count(&counted));
     }
-    panic!("{} of 20,000 removed keys wait", Arc::strong_count(&counted));
+    // 64 batches wait at most, those that share a barrier, and the counter itself is not a key.
+    assert!(most <= 64 + 16 + 1, "{most} of 2,000 removed keys waited");
 }
 
 const KEYS: u64 = 200_000;
@@ -189,10 +190,14 @@ fn million_removed_keys_free_on_small_stacks() {
     key_drop_checks(MANY_KEYS);
 }
 
-/// A log of 10,000 units takes 80 KB for each key. So only a few such keys wait.
+/// A log of 10,000 units takes 80 KB for each key. So only a few such keys wait: 64 batches of one key each, and those that
+/// share a barrier. A process of its own has no other thread that could be in a call, and so hold keys back, for as long as
+/// the system does not run it.
 #[test]
 fn keys_with_large_states_do_not_wait_for_small_ones() {
-    let _alone = super::alone();
+    if !super::runs_in_own_process("reclamation::keys_with_large_states_do_not_wait_for_small_ones") {
+        return;
+    }
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Key(u64, Arc<()>);
     let counted = Arc::new(());
@@ -204,5 +209,5 @@ fn keys_with_large_states_do_not_wait_for_small_ones() {
         assert!(limiter.check(&key).is_allowed() && limiter.reset(&key));
         most = most.max(Arc::strong_count(&counted));
     }
-    assert!(most < 500, "{most} of 1,000 removed keys waited");
+    assert!(most <= 64 + 16, "{most} of 1,000 removed keys waited");
 }

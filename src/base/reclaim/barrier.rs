@@ -6,6 +6,8 @@
 //! Linux can order the memory accesses of all running threads of a process at once (`membarrier(2)`, private expedited).
 //! The heavy barrier is this call, so the light one only has to keep the compiler from reordering. Where the system does
 //! not have this call, both are full fences.
+//!
+//! The same systems call a function in each process that is copied from this one.
 
 /// Whether this build can ask the system for a heavy barrier.
 pub(super) const CAN_ASK: bool = cfg!(any(all(target_os = "linux", not(miri)), tollgate_loom));
@@ -13,9 +15,9 @@ pub(super) const CAN_ASK: bool = cfg!(any(all(target_os = "linux", not(miri)), t
 #[cfg(tollgate_loom)]
 pub(super) use self::modelled::{heavy, light};
 #[cfg(all(target_os = "linux", not(tollgate_loom), not(miri)))]
-pub(super) use self::system::{heavy, register};
+pub(super) use self::system::{at_copy, heavy, register};
 #[cfg(not(any(tollgate_loom, all(target_os = "linux", not(miri)))))]
-pub(super) use self::without::{heavy, register};
+pub(super) use self::without::{at_copy, heavy, register};
 #[cfg(not(tollgate_loom))]
 pub(super) use crate::base::sync::compiler_fence as light;
 
@@ -31,6 +33,13 @@ mod system {
         membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
     }
 
+    /// Lets each copy of this process call `run` before its only thread returns from `fork`. If memory is short, the system
+    /// may refuse, and copies do not call it.
+    pub(in super::super) fn at_copy(run: extern "C" fn()) {
+        // SAFETY: the function is static. The system forgets it when the library that contains it is unloaded.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(run)) };
+    }
+
     /// Orders the accesses of all threads. Returns false if the system refused.
     pub(in super::super) fn heavy() -> bool {
         // A process that was copied may have to register again.
@@ -44,6 +53,8 @@ mod system {
 
 #[cfg(not(any(tollgate_loom, all(target_os = "linux", not(miri)))))]
 mod without {
+    pub(in super::super) fn at_copy(_: extern "C" fn()) {}
+
     pub(in super::super) fn register() -> bool {
         false
     }

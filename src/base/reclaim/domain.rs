@@ -23,6 +23,9 @@
 //! reads it with Acquire, so this use comes before the item is freed. A thread that registers later was not pinned at the
 //! barrier.
 //!
+//! *Copied processes.* A process that was copied by `fork` has one thread, and records of all threads of the original.
+//! Their pins would never end, so the one thread ends them before it continues.
+//!
 //! *Progress.* No thread waits for another. A thread that finds another one collecting leaves its batch in the list. The
 //! flag that allows one collecting thread is held for a few steps and one barrier, never while items are freed.
 
@@ -131,7 +134,7 @@ macro_rules! empty {
             fresh: AtomicPtr::new(null_mut()),
             batches: AtomicUsize::new(0),
             busy: AtomicU32::new(0),
-            group: UnsafeCell::new(Group { first: null_mut(), epoch: 0, is_ripe: false }),
+            group: UnsafeCell::new(Group::EMPTY),
         }
     };
 }
@@ -197,6 +200,43 @@ impl Domain {
         record.guards.set(0);
         // Ordering: Release pairs with `register`.
         record.owned.store(0, Ordering::Release);
+    }
+
+    /// Ends the pins of all threads except the calling one, whose record is `own`. Only a process that was just copied may
+    /// call this, because only then does no other thread exist.
+    ///
+    /// What the other threads kept in their records, and what they were freeing, is never freed in the copy: they may have
+    /// been copied in the middle of a step, so that nothing can be said about these items.
+    #[cfg(not(tollgate_loom))]
+    pub(super) fn forget_other_threads(&self, own: Option<&Record>) {
+        // Ordering: Relaxed here and below. No other thread exists whose accesses could be ordered with these.
+        let mut record: *const Record = self.records.load(Ordering::Relaxed);
+        // SAFETY: records are never freed.
+        while let Some(thread) = unsafe { record.as_ref() } {
+            if own.is_none_or(|own| !std::ptr::eq(own, thread)) {
+                thread.pinned.store(0, Ordering::Relaxed);
+            }
+            record = thread.next;
+        }
+        // The `Drop` of a key that is being freed has copied the process. The collection continues, and counts what it
+        // has freed.
+        if own.is_some_and(|own| own.is_collecting.get()) {
+            return;
+        }
+        let grouped = self.group.with_mut(|group| {
+            // SAFETY: only this thread exists, and it is not collecting.
+            let group = unsafe { &mut *group };
+            if self.busy.swap(0, Ordering::Relaxed) != 0 {
+                *group = Group::EMPTY;
+            }
+            Batch::count(group.first)
+        });
+        // Batches that another thread was freeing, or was about to bring, do not wait any more.
+        let waiting = grouped + Batch::count(self.fresh.load(Ordering::Relaxed));
+        self.batches.store(waiting, Ordering::Relaxed);
+        if waiting <= MANY {
+            self.now.fetch_and(!BACKLOG, Ordering::Relaxed);
+        }
     }
 
     /// Adds a guard. Returns whether the caller must collect, because many batches wait.
@@ -353,8 +393,7 @@ impl Domain {
             let group = unsafe { &mut *group };
             if group.first.is_null() && self.batches.load(Ordering::Relaxed) >= SHARED {
                 // Ordering: Acquire pairs with `seal`.
-                *group =
-                    Group { first: self.fresh.swap(null_mut(), Ordering::Acquire), epoch: 0, is_ripe: false };
+                *group = Group { first: self.fresh.swap(null_mut(), Ordering::Acquire), ..Group::EMPTY };
             }
             if self.is_ripe(group) { group.split() } else { null_mut() }
         });
@@ -401,7 +440,18 @@ impl Record {
     }
 }
 
+#[cfg(not(tollgate_loom))]
+impl Batch {
+    /// The number of batches in a list that no other thread changes.
+    fn count(first: *const Self) -> usize {
+        // SAFETY: a batch in a list is valid.
+        std::iter::successors(unsafe { first.as_ref() }, |batch| unsafe { batch.next.as_ref() }).count()
+    }
+}
+
 impl Group {
+    const EMPTY: Self = Self { first: null_mut(), epoch: 0, is_ripe: false };
+
     /// Takes batches of at most `FREED * BATCH` items, as a list.
     fn split(&mut self) -> *mut Batch {
         let (first, mut last, mut cost) = (self.first, null_mut::<Batch>(), 0);

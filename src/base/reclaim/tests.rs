@@ -117,6 +117,23 @@ fn one_call_frees_many_small_batches() {
     }
 }
 
+/// A copied process has records of threads that it does not have. They may be pinned, but the one thread may be, too.
+#[test]
+fn copied_process_waits_only_for_its_own_thread() {
+    let freed = counter();
+    let domain = domain_with(SHARED, freed);
+    let (own, other) = (domain.register(), domain.register());
+    let _ = (domain.pin(own), domain.pin(other));
+    let collect_twice = || (0..2).for_each(|_| collect(domain));
+    collect_twice();
+    domain.forget_other_threads(Some(own));
+    collect_twice();
+    assert_eq!(freed.load(Relaxed), 0, "the thread that copied the process still uses the items");
+    let _ = domain.unpin(own);
+    collect_twice();
+    assert_eq!(freed.load(Relaxed), SHARED, "the other thread does not exist in the copy");
+}
+
 #[test]
 fn several_batches_share_a_barrier() {
     for (batches, expected) in [(SHARED - 1, 0), (SHARED, SHARED)] {

@@ -33,10 +33,19 @@ fn leave(record: &Record) {
     DOMAIN.leave(record);
 }
 
+/// Runs in the only thread of a copied process.
+extern "C" fn forget_other_threads() {
+    DOMAIN.forget_other_threads(RECORD.get());
+}
+
 /// Takes a record for this thread.
 #[cold]
 fn register() -> &'static Record {
-    DOMAIN.choose(barrier::register);
+    DOMAIN.choose(|| {
+        // Two threads that register first at the same time both call this, which does no harm.
+        barrier::at_copy(forget_other_threads);
+        barrier::register()
+    });
     let take = |ending: &Ending| {
         let record = ending.0.get().unwrap_or_else(|| DOMAIN.register());
         ending.0.set(Some(record));
