@@ -142,13 +142,19 @@ async fn invalid_slot_map_is_an_error() {
         (array([]), ErrorKind::Unreachable),
     ] {
         let client = Client::cluster([&*Fake::start("SLOTS", &map).url()]).unwrap();
-        assert_eq!(client.call(&call_at(5)).await.unwrap_err().kind(), kind, "{map:?}");
+        // A busy machine may let the server answer after the client has given up.
+        let mut told = client.call(&call_at(5)).await.unwrap_err().kind();
+        while told == ErrorKind::Timeout {
+            told = client.call(&call_at(5)).await.unwrap_err().kind();
+        }
+        assert_eq!(told, kind, "{map:?}");
     }
 }
 
-/// Makes calls that fail, so that the client asks for the map, until the client knows it.
+/// Makes calls that fail, so that the client asks for the map, until the client knows it. A busy machine may let the server
+/// answer after the client has given up, so that the client asks again.
 async fn until(client: &Client, slot: u16, is_known: impl Fn() -> bool) {
-    for _ in 0..200 {
+    for _ in 0..2_000 {
         assert!(client.call(&call_at(slot)).await.is_err());
         if is_known() {
             return;
@@ -174,6 +180,7 @@ async fn slot_map_gives_holder_and_part() {
     );
     let client = Client::cluster([&*seed.url()]).unwrap();
     let part = |slot: u16| client.part(&call_at(slot));
+    until(&client, 0, || called()[0] > 0).await;
     for (slot, kind, calls) in [
         (0, ErrorKind::Refused, [1, 0, 0, 0]),
         (9, ErrorKind::Refused, [1, 0, 0, 0]),

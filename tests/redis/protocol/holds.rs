@@ -204,6 +204,9 @@ fn full_key_empties_in_one_step() {
     assert_eq!((after.done, after.held), (true, 2));
 }
 
+/// A call in the server's log: its number, its time, the microseconds that it took, its arguments, and its client.
+type Logged = (u64, u64, u64, Vec<redis::Value>, String, String);
+
 /// A withdrawal does not search the holds of the key: it takes O(log holds), as every other step does.
 #[test]
 fn withdrawal_does_not_search_all_holds() {
@@ -218,20 +221,26 @@ fn withdrawal_does_not_search_all_holds() {
         let life_us = 1_000_000 + u64::try_from(identity).unwrap();
         assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity: identity_of(identity, 1) }).done);
     }
-    let spent = |hold: StoredHold| {
-        let mut connection = server.connection();
-        redis::cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut connection).unwrap();
+    let mut connection = server.connection();
+    redis::cmd("CONFIG")
+        .arg(&["SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000"])
+        .query::<()>(&mut connection)
+        .unwrap();
+    // The shortest of many steps says how much work a step is. A longer one may include the work of other processes.
+    let mut least_us = |hold: StoredHold| {
+        redis::cmd("SLOWLOG").arg("RESET").query::<()>(&mut connection).unwrap();
         for _ in 0..100 {
             assert!(!ask(HoldQuestion::Release { hold }).done);
         }
-        let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
-        let stat = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
-        stat.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap().parse::<f64>().unwrap()
+        let log: Vec<Logged> = redis::cmd("SLOWLOG").arg(&["GET", "1000"]).query(&mut connection).unwrap();
+        let script = redis::Value::BulkString(b"EVALSHA".to_vec());
+        let of_scripts = log.iter().filter(|call| call.3.first() == Some(&script)).map(|call| call.2);
+        of_scripts.min().expect("the server logs the calls")
     };
     let identity = u128::MAX;
-    let known = spent(StoredHold { end_us: START_US + 1_000_000, identity });
-    let unknown = spent(StoredHold { end_us: 0, identity });
-    assert!(unknown < 5.0 * known, "{unknown} µs for a withdrawal, {known} µs for a release");
+    let known = least_us(StoredHold { end_us: START_US + 1_000_000, identity });
+    let unknown = least_us(StoredHold { end_us: 0, identity });
+    assert!(unknown < 5 * known, "{unknown} µs for a withdrawal, {known} µs for a release");
 }
 
 /// Each hold that has ended is left out once. A peek does not search it again and again.
@@ -250,12 +259,16 @@ fn peeks_do_not_search_ended_holds_again() {
         assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity }, START_US).done);
     }
     let mut connection = server.connection();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let members = |connection: &mut redis::Connection| {
+        redis::cmd("ZCARD").arg(&keys[0]).query::<u64>(connection).unwrap()
+    };
+    assert_eq!((keys.len(), members(&mut connection)), (1, MOST_HOLDS + 1), "all holds, and their sum");
     redis::cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut connection).unwrap();
     for _ in 0..100 {
         assert_eq!(ask(HoldQuestion::Peek { cost: 0 }, START_US + 2_000_000).held, 1);
+        assert_eq!(members(&mut connection), 2, "only the hold that has not ended is searched again");
     }
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
-    let stat = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
-    let each: f64 = stat.split("usec_per_call=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
-    assert!(each < 200.0, "{each} µs for each of 100 peeks at one hold");
+    assert!(stats.contains("cmdstat_zremrangebyscore:calls=1,"), "ended holds are removed once: {stats}");
 }

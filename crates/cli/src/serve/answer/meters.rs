@@ -122,10 +122,14 @@ impl InFlightRequest<'_> {
         self.began
     }
 
-    /// Counts the answer.
-    pub fn end(mut self, code: Code, deadline: Option<Instant>) {
+    /// Counts the answer, which is ready now.
+    pub fn end(self, code: Code, deadline: Option<Instant>) {
+        self.end_at(now(), code, deadline);
+    }
+
+    /// Counts the answer, which was ready at this time.
+    pub fn end_at(mut self, now: Instant, code: Code, deadline: Option<Instant>) {
         self.code = code;
-        let now = now();
         let took = now.saturating_duration_since(self.began);
         let micros = u64::try_from(took.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
         add(&self.meters.times, BOUNDS_US.partition_point(|bound| *bound < micros));
