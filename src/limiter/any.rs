@@ -15,7 +15,7 @@ use crate::store::{Adjustable, AnyStore, Carry, Gauges, Saturation};
 /// Created by [`RateLimiter::any`]. It has the methods of every limiter with keys,
 /// [`set_limit`](RateLimiter::set_limit), and the figures of its store: [`keys`](RateLimiter::keys),
 /// [`gauges`](RateLimiter::gauges), [`saturation`](RateLimiter::saturation), [`state_bytes`](RateLimiter::state_bytes).
-/// To drop all debts, set the same limit with [`Carry::Reset`]. It has no tiers and no snapshots.
+/// To drop the debt of a key, [reset](RateLimiter::reset) it. To drop all debts, set the same limit with [`Carry::Reset`]. It has no tiers and no snapshots.
 pub type AnyLimiter<K = String, C = QuantaClock, H = ahash::RandomState> =
     RateLimiter<Adjustable<AnyStore<K, H>>, C>;
 
@@ -33,10 +33,10 @@ where
 
     /// Returns the number of held keys, if the store knows it: of a keyed store, with idle keys that are not removed yet,
     /// and of a compact store, the keys that owe now by the clock. An estimate while other threads use the limiter. After
-    /// a change of the limit, a key counts from its first check on.
+    /// a change of the limit, keys that owe nothing count from their next check on.
     ///
     /// # Complexity
-    /// O(slots) for a compact store.
+    /// O(slots) for a compact store, and O(keys) for the first call after a change of the limit.
     ///
     /// # Examples
     /// ```
@@ -50,7 +50,7 @@ where
     /// ```
     #[must_use]
     pub fn keys(&self) -> Option<usize> {
-        self.store.read(|store| store.keys(self.now_ns()))
+        self.store.read_all(self.time(), |store| store.keys(self.now_ns()))
     }
 
     /// Returns the bytes that the states take under the limit in force: 0 for a direct store, and as long as no charge has

@@ -53,7 +53,6 @@ impl BeyondBurst {
     }
 
     /// The latest time, or `None` if there was no such charge.
-    #[cfg_attr(not(feature = "std"), expect(dead_code, reason = "no quota changes without std"))]
     pub(crate) fn latest_ns(&self) -> Option<u64> {
         // Ordering: Acquire; pairs with `note_debt`.
         Some(self.latest_ns.load(Ordering::Acquire)).filter(|latest_ns| *latest_ns > 0)

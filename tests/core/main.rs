@@ -5,6 +5,7 @@
 extern crate tollgate_testing;
 
 mod adjustable;
+mod adjustable_stores;
 mod algorithms_named;
 mod algorithms_oracle;
 #[path = "../common/alike.rs"]

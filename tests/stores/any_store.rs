@@ -191,3 +191,23 @@ fn refused_limit_changes_nothing() {
     assert!(error.to_string().contains("gcra: the sketch store does not support"), "{error}");
     assert_eq!(limiter.limit(), limit("fixed-window 10/min"));
 }
+
+/// Regression test. A change moved no keys, and the number of keys fell to 0 while all of them owed.
+#[test]
+fn number_of_keys_survives_new_limits() {
+    for kind in [StoreKind::Keyed, StoreKind::Compact] {
+        let any = new(Layout(kind, None), limit("gcra 10/h")).unwrap();
+        for key in 0..20 {
+            assert!(any.check(&key.to_string()).is_allowed());
+        }
+        for text in ["gcra 20/h", "fixed-window 20/h", "gcra 10/h"] {
+            any.set_limit(limit(text), Carry::Used).unwrap();
+            assert_eq!(any.keys(), Some(20), "{kind:?}, {text}");
+            assert!(any.check("0").is_allowed());
+            assert_eq!(any.keys(), Some(20), "{kind:?}, {text}, after a check");
+        }
+        assert!(any.reset("0") && !any.reset("0"));
+        any.set_limit(limit("gcra 10/h"), Carry::Reset).unwrap();
+        assert_eq!(any.keys(), Some(0), "{kind:?}");
+    }
+}

@@ -100,6 +100,14 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> Readings for RateLimiter<Com
     }
 }
 
+impl<A: CompactAlgorithm, H: BuildHasher + Clone, C: Clock> Readings
+    for RateLimiter<Adjustable<Compact<A, H>>, C>
+{
+    fn readings(&self) -> Vec<Reading> {
+        readings_of(Some(self.live_slots()), Some(self.gauges()), None)
+    }
+}
+
 impl<K, A, H, C> Readings for RateLimiter<Keyed<K, A, H>, C>
 where
     K: Hash + Eq + Send + Sync + 'static,

@@ -46,17 +46,19 @@ mod carry;
 mod latest;
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod published;
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 pub use self::carry::Carry;
 use self::latest::{LatestCharge, SLACK_NS};
+pub(crate) use self::published::{Numbered, Published};
 use crate::algorithm::step::BlockRest;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
-use crate::base::sync::{AtomicU64, Loaded, Mutex, Ordering, Swap, fence_after_rmw, full_fence};
+use crate::base::sync::{AtomicU64, Mutex, Ordering, fence_after_rmw, full_fence};
 use crate::store::op::{
     CarriedOver, CarryOver, Debt, Inherit, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store, StoreBase,
 };
@@ -431,6 +433,18 @@ impl<S: Migrate> Generation<S> {
         Debt { at_ns, units, block: BlockRest::of(&before) }
     }
 
+    /// Takes over the debts of all keys that were not looked up yet, so that the store of this generation has all keys that
+    /// owe. Without an effect if an older store cannot list its keys, or if there is no room for one of them.
+    pub(crate) fn take_over_rest(&self, when: CheckTime) {
+        if let Some(past) = &self.from
+            && self.asks(past, when.ns())
+            && self.take_over_all(past, when) == CarriedOver::All
+        {
+            // Ordering: Relaxed: see `asks`. A thread that computes the time at this moment may restore it.
+            past.paid_until_ns.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Takes over the debts of all keys, if the old store can list them. After that, the past is not needed any more.
     fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> CarriedOver {
         let then = CheckTime::from_ns(past.at_ns);
@@ -485,41 +499,9 @@ pub struct Adjustable<S> {
     changing: Mutex<()>,
 }
 
-/// A value that can be replaced during use. A user can check afterwards whether it is still the current value.
-#[derive(Debug)]
-pub(crate) struct Published<T>(Swap<T>);
-
-/// A value with a number. Each published value has a higher number than all values before it.
-pub(crate) trait Numbered {
-    /// The number of this value.
-    fn number(&self) -> u64;
-}
-
 impl<S> Numbered for Generation<S> {
     fn number(&self) -> u64 {
         self.held.number
-    }
-}
-
-impl<T: Numbered> Published<T> {
-    pub(crate) fn new(first: T) -> Self {
-        Self(Swap::new(first))
-    }
-
-    #[inline]
-    pub(crate) fn load(&self) -> Loaded<T> {
-        self.0.load()
-    }
-
-    /// Replaces the current value. Only one thread at a time may call this.
-    pub(crate) fn publish(&self, next: Arc<T>) {
-        self.0.store(next);
-    }
-
-    /// Whether `value` is still the current value. The caller must call this after a fence.
-    #[cold]
-    pub(crate) fn is_present(&self, value: &T) -> bool {
-        self.0.load().number() == value.number()
     }
 }
 
@@ -565,12 +547,43 @@ impl<S: Migrate> Adjustable<S> {
         property(&self.present.load().held.store)
     }
 
+    /// Returns a property of the current store, when it has all keys that owe.
+    pub(crate) fn read_all<T>(&self, when: CheckTime, property: impl FnOnce(&S) -> T) -> T {
+        let present = self.present.load();
+        present.take_over_rest(when);
+        property(&present.held.store)
+    }
+
     /// Drops all stores except the current one.
     pub(crate) fn forget_past(&self) {
+        self.forget_past_and(|_| ());
+    }
+
+    /// Drops all stores except the current one, and changes that store.
+    pub(crate) fn forget_past_and(&self, change: impl FnOnce(&S)) {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
         if present.from.is_some() {
             self.present.publish(Arc::new(present.without_past()));
+        }
+        change(&present.held.store);
+    }
+
+    /// Forgets what a key owes. Returns whether it owed anything, and the store could forget it.
+    pub(crate) fn forget<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        let mut owed = false;
+        loop {
+            let generation = self.present.load();
+            owed |= generation.peek(key, when, 0).owed() > 0;
+            let is_forgotten = generation.forget(key, when);
+            full_fence();
+            // A change in the meantime may have carried the debt over.
+            if self.present.is_present(&generation) {
+                return owed && is_forgotten;
+            }
         }
     }
 }

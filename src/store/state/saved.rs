@@ -121,7 +121,6 @@ impl<T: Tail, D: super::Death> KeyState<T, D> {
     }
 
     /// The units that the key owes.
-    #[cfg(feature = "std")]
     pub(crate) fn owed(&self, algorithm: &impl Algorithm<Tail = T>, now_ns: u64) -> u64 {
         self.peek(algorithm, now_ns, 0).map_or(0, |decision| Stepper::owed(algorithm, &decision))
     }

@@ -210,6 +210,8 @@ fn publish_reports_limiter_figures() {
         ] {
             assert_eq!(values[&format!("tollgate_sketch_{name}{{limiter=rough}}")], expected, "{name}");
         }
+        let readings = format!("{:?}", compact.readings());
+        assert_eq!(format!("{:?}", compact.adjustable().readings()), readings);
         assert!(sketch.readings().iter().all(|reading| matches!(reading, Reading::Gauge(..))));
     });
 }

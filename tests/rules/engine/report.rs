@@ -126,6 +126,35 @@ descriptors:
     );
 }
 
+/// Regression test. A load with another limit moves no keys, and the number of keys fell to 0 while all of them owed.
+#[test]
+fn number_of_keys_survives_loads() {
+    let text = |limit| {
+        format!(
+            "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: \
+             {limit}, store: keyed }} }}, {{ key: b, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ] }}"
+        )
+    };
+    let scene = Scene::new(&text(10));
+    for value in 0..20 {
+        for key in ["a", "b"] {
+            assert!(scene.ask(&[(key, &value.to_string())]).is_allowed());
+        }
+    }
+    for limit in [20, 30, 10] {
+        scene.reload(&text(limit));
+        let mut rules = 0;
+        scene.rules.readings(|_, name, readings| {
+            assert!(
+                readings.contains(&Reading::Gauge("tollgate_keys", 20.0)),
+                "{name}, {limit}: {readings:?}"
+            );
+            rules += 1;
+        });
+        assert_eq!(rules, 2);
+    }
+}
+
 /// A cost that crosses a threshold is split there. By Envoy's definition, with a limit of 10 and costs of 8 and then 6,
 /// two units are near the limit and four are over it.
 #[test]

@@ -357,7 +357,8 @@ impl ReplayRun<'_> {
         let looked = |look, now| {
             if look % stride == 0 {
                 clock.set(now);
-                peak_live_slots = peak_live_slots.max(limiters.iter().map(RateLimiter::live_slots).sum());
+                peak_live_slots =
+                    peak_live_slots.max(limiters.iter().map(|limiter| limiter.live_slots()).sum());
             }
         };
         let (tally, mut figures) = self.through(&limiters, ledger, |_| {}, looked);

@@ -395,6 +395,7 @@ impl LocalCounter {
 
     /// Returns the readings for metrics.
     pub(super) fn readings(&self, now_ns: u64) -> Vec<Reading> {
+        self.generation.take_over_rest(CheckTime::from_ns(now_ns));
         let store = self.generation.store();
         readings_of(store.keys(now_ns), store.gauges(), store.saturation(now_ns))
     }

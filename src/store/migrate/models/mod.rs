@@ -121,3 +121,25 @@ fn check_during_change_is_charged_once() {
 fn control_without_refund_charges_twice() {
     explore(3, || charge_during_change(check_without_refund));
 }
+
+/// One thread checks, while another thread changes the quota and reads a figure, which takes all debts over.
+fn figure_during_change(check: fn(&Shared) -> bool) {
+    let store = store_of(1);
+    let checker = spawn(&store, check);
+    change(&store, of_one(), Carry::AsIs);
+    store.read_all(CheckTime::read(&NOW), |_| ());
+    let here = check(&store);
+    let admitted = u32::from(here) + u32::from(checker.join().unwrap());
+    assert!(admitted <= 1, "one unit is admitted, also beside a figure: {admitted}");
+}
+
+#[test]
+fn figure_that_takes_debts_over_loses_no_charge() {
+    explore(3, || figure_during_change(|store| check(store, 1)));
+}
+
+#[test]
+#[should_panic(expected = "one unit is admitted")]
+fn control_figure_without_reread_loses_charge() {
+    explore(3, || figure_during_change(check_carelessly));
+}

@@ -1,0 +1,116 @@
+//! Limiters that were used before they became adjustable, and what an adjustable limiter can do beside its checks.
+
+use std::time::Duration;
+use tollgate::{Algorithm, Builder, Carry, Clock, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+
+/// The start of a day.
+const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
+
+fn clock() -> ManualClock {
+    ManualClock::new(START)
+}
+
+fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualClock> {
+    RateLimiter::builder(algorithm).clock(clock.clone())
+}
+
+/// Regression test. A debt beyond the burst from before the limiter became adjustable was paid at the old rate until it
+/// was a burst, and [`Carry::Used`] did not limit it.
+#[test]
+fn debt_from_before_adjustable_is_paid_at_new_rate() {
+    let clock = clock();
+    let start = || build(Gcra::new(Quota::per_second(100)), &clock);
+    for (rate, carry, left_s) in [
+        (10, Carry::AsIs, 336),
+        (1_000, Carry::AsIs, 4),
+        (10, Carry::Proportional, 34),
+        (10, Carry::Used, 1),
+        (1_000, Carry::Used, 1),
+    ] {
+        let quota = Quota::per_second(rate);
+        let after_change = |what: &str, wait: &dyn Fn() -> Duration, advance: &dyn Fn(u64)| {
+            let ns = wait().as_nanos();
+            let s = u64::try_from(ns.div_ceil(1_000_000_000)).unwrap();
+            assert_eq!(s, left_s, "{what}: {rate}/s, {carry:?}, {ns} ns");
+            advance(left_s);
+            assert_eq!(wait(), Duration::ZERO, "{what}: {rate}/s, {carry:?}");
+        };
+        let advance = |s| clock.advance(Duration::from_secs(s));
+
+        let direct = start().direct();
+        direct.charge_unchecked(3_450);
+        let direct = direct.adjustable();
+        direct.set_quota(&quota, carry).unwrap();
+        after_change("direct", &|| direct.peek().retry_after().unwrap(), &advance);
+
+        let keyed = start().keyed::<u32>();
+        let _ = keyed.charge_unchecked(&7, 3_450);
+        assert!(keyed.check_n(&8, 100).is_allowed(), "another key owes a burst");
+        let keyed = keyed.adjustable();
+        keyed.set_quota(&quota, carry).unwrap();
+        after_change("keyed", &|| keyed.peek(&7).retry_after().unwrap(), &advance);
+
+        let premium = start().keyed::<u32>();
+        let plan = premium.algorithm().requota(&Quota::per_second(100).burst(3_450)).unwrap();
+        assert!(premium.check_with(&7, 3_450, &plan).is_allowed());
+        let premium = premium.adjustable();
+        premium.set_quota(&quota, carry).unwrap();
+        after_change("keyed with a quota for one key", &|| premium.peek(&7).retry_after().unwrap(), &advance);
+
+        let compact = start().capacity(4_096).overdraft(4_000).compact().unwrap();
+        let _ = compact.charge_unchecked(&7, 3_450);
+        let compact = compact.adjustable();
+        compact.set_quota(&quota, carry).unwrap();
+        after_change("compact", &|| compact.peek(&7).retry_after().unwrap(), &advance);
+    }
+}
+
+/// The same for a limiter that was restored before it became adjustable.
+#[test]
+fn restored_debt_from_before_adjustable_is_paid_at_new_rate() {
+    let clock = clock();
+    let limiter = || build(Gcra::new(Quota::per_second(100)), &clock).keyed::<u64>();
+    let (before, after) = (limiter(), limiter());
+    let _ = before.charge_unchecked(&7, 3_450);
+    after.restore(&before.snapshot()).unwrap();
+    let after = after.adjustable();
+    after.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
+    assert_eq!(after.peek(&7).retry_after().unwrap().as_secs_f64().ceil(), 336.0);
+}
+
+/// A change moves no keys. The figures still have all keys that owe.
+#[test]
+fn adjustable_compact_limiter_has_figures_and_resets() {
+    let clock = clock();
+    let limiter = build(Gcra::new(Quota::per_hour(5)), &clock).capacity(4_096).compact().unwrap();
+    let (slots, bytes) = (limiter.gauges().slots, limiter.state_bytes());
+    let limiter = limiter.adjustable();
+    assert!((0..20).all(|key| limiter.check_n(&key, 5).is_allowed()));
+    for (limit, carry, live) in [(5, Carry::AsIs, 20), (10, Carry::Used, 20), (10, Carry::Reset, 0)] {
+        limiter.set_quota(&Quota::per_hour(limit), carry).unwrap();
+        assert_eq!((limiter.live_slots(), limiter.gauges().slots), (live, slots), "{carry:?}");
+        assert_eq!(limiter.state_bytes(), bytes);
+        assert_eq!(limiter.fill() > 0.0, live > 0, "{carry:?}");
+        assert_eq!(limiter.live_slots(), live, "{carry:?}, once more");
+    }
+    assert!(limiter.check_n(&1, 10).is_allowed() && limiter.check_n(&2, 10).is_allowed());
+    limiter.set_quota(&Quota::per_hour(10).burst(5), Carry::Used).unwrap();
+    assert!(limiter.reset(&1) && !limiter.reset(&1) && !limiter.reset(&3));
+    assert_eq!((limiter.peek(&1).remaining(), limiter.peek(&2).remaining()), (5, 0));
+    limiter.set_quota(&Quota::per_hour(10), Carry::AsIs).unwrap();
+    assert_eq!((limiter.peek(&1).remaining(), limiter.peek(&2).remaining()), (10, 0));
+    limiter.clear();
+    assert_eq!((limiter.live_slots(), limiter.peek(&2).remaining()), (0, 10));
+}
+
+/// A debt of a key that no request has looked up since the change is forgotten, too.
+#[test]
+fn reset_forgets_debts_under_old_quotas() {
+    let clock = clock();
+    let keyed = build(Gcra::new(Quota::per_day(60)), &clock).keyed::<u32>().adjustable();
+    assert!(keyed.check_n(&1, 60).is_allowed() && keyed.check_n(&2, 60).is_allowed());
+    keyed.set_quota(&Quota::per_day(60).burst(40), Carry::Used).unwrap();
+    let later = clock.now() + Duration::from_secs(60);
+    assert!(keyed.at(later).reset(&1) && !keyed.reset(&1));
+    assert_eq!((keyed.peek(&1).remaining(), keyed.peek(&2).remaining()), (40, 0));
+}
