@@ -316,13 +316,14 @@ impl Service {
             grace: args.bounds.connection_grace,
         };
         let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
+        // Read before the first port opens, because it may take a second: a gateway that connects is answered.
+        let quotas = resp::listen::quotas(&args.resp, state.as_ref())?;
         let Listeners { grpc, http, debug, metrics, mut described } =
             Listeners::open(args, &addresses, tls.is_some()).await?;
         let mut read_again = Vec::from_iter(tls.clone().map(|tls| tls.read_again(&stats)));
         for admin in admin {
             read_again.extend(admin.start(&rules, context.clone(), &mut described).await?);
         }
-        let quotas = resp::listen::quotas(&args.resp, state.as_ref())?;
         let face = resp::listen::start(
             args,
             tls.as_ref(),

@@ -510,6 +510,26 @@ fn unusable_limits_of_redis_clients_are_kept_aside_and_rules_survive() {
     }
 }
 
+/// A large file takes a second to read. A gateway that connected meanwhile waited, instead of asking another replica.
+#[test]
+fn no_port_opens_before_the_state_is_read() {
+    let place = ten();
+    let pipe = place.path("state.resp");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let socket = place.path("socket");
+    let flags = flags(&place, &format!("--resp 0 --grpc-socket {}", socket.display()));
+    let writer = std::thread::spawn(move || {
+        // Waits until the server opens the pipe.
+        let pipe = fs::OpenOptions::new().write(true).open(pipe).unwrap();
+        let is_open = socket.exists();
+        drop(pipe);
+        is_open
+    });
+    let server = Server::start(&[&place.rules()], &flags);
+    assert!(!writer.join().unwrap(), "the port was open while the state was read");
+    server.stop();
+}
+
 #[test]
 fn without_the_flag_there_is_no_file_and_no_stat() {
     let place = ten();
