@@ -373,55 +373,80 @@ impl Cells {
         self.ends.iter().for_each(Zeroed::clear);
     }
 
-    /// Returns the cells, followed by the ends, that are ahead of a reference. Each comes with its number of coarse
-    /// ticks.
-    pub(crate) fn image(&self, reference: u64, latest: &impl Fn() -> u64) -> Vec<(u64, u16)> {
-        let cells = self.cells.iter().map(|cell| self.ahead(cell.load(Acquire), reference, latest));
-        let ends = self.ends.iter().map(|end| match left(end.load(Acquire), reference) {
-            0 => 0,
-            // An end is further ahead only if a clock was wrong.
-            longest => self.coarse(longest.min(self.slack_horizon << self.shift), reference),
+    /// Returns the cells and the ends that are ahead of a reference.
+    pub(crate) fn image(&self, reference: u64, latest: &impl Fn() -> u64) -> CellsImage {
+        let cells = (0..).zip(self.cells.iter()).filter_map(|(index, cell)| {
+            let ahead = self.ahead(cell.load(Acquire), reference, latest);
+            // At most the horizon, even if the cell was written after the image began.
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "at most the horizon with its slack, below 2^15"
+            )]
+            let ahead = ahead.min(self.slack_horizon) as u16;
+            (ahead > 0).then_some((index, ahead))
         });
-        (0..)
-            .zip(cells.chain(ends))
-            .filter_map(|(index, ahead)| {
-                // At most the horizon, even if the cell was written after the image began.
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "at most the horizon with its slack, below 2^15"
-                )]
-                let ahead = ahead.min(self.slack_horizon) as u16;
-                (ahead > 0).then_some((index, ahead))
-            })
-            .collect()
+        let cells = cells.collect();
+        let ends = (0..).zip(self.ends.iter()).filter_map(|(index, end)| {
+            // An end is further ahead only if a clock was wrong.
+            let longest = left(end.load(Acquire), reference).min(self.longest());
+            (longest > 0).then_some((index, longest))
+        });
+        CellsImage { cells, ends: ends.collect() }
     }
 
     /// Returns whether an image fits these cells.
-    pub(crate) fn accepts(&self, image: &[(u64, u16)]) -> bool {
-        image.is_sorted_by(|a, b| a.0 < b.0)
-            && image.iter().all(|&(index, ahead)| {
-                index < self.len() as u64 && (1..=self.slack_horizon).contains(&u64::from(ahead))
+    pub(crate) fn accepts(&self, image: &CellsImage) -> bool {
+        let CellsImage { cells, ends } = image;
+        cells.is_sorted_by(|a, b| a.0 < b.0)
+            && cells.iter().all(|&(index, ahead)| {
+                index < self.cells.len() as u64 && (1..=self.slack_horizon).contains(&u64::from(ahead))
             })
+            && ends.is_sorted_by(|a, b| a.0 < b.0)
+            && ends.iter().all(|&(index, ahead)| {
+                index < self.ends.len() as u64 && (1..=self.longest()).contains(&ahead)
+            })
+    }
+
+    /// Returns how far an end can be ahead, in states.
+    fn longest(&self) -> u64 {
+        self.slack_horizon << self.shift
     }
 
     /// Writes an image that was taken at the reference `then`, as of the reference `now`. It leaves out the debts that
     /// have been paid since. If `passed` is false, no time has passed, and `now` stands for the same moment as `then`.
-    pub(crate) fn replace(&self, image: &[(u64, u16)], then: u64, now: u64, passed: bool) {
-        let passed = if passed { (now >> self.shift).wrapping_sub(then >> self.shift) } else { 0 };
-        for &(index, ahead) in image {
-            if let Some(left @ 1..) = u64::from(ahead).checked_sub(passed) {
-                #[expect(clippy::cast_possible_truncation, reason = "below the number of both (`accepts`)")]
-                let index = index as usize;
-                match self.cells.get(index) {
-                    Some(cell) => cell.store(self.cell(left, now), Release),
-                    None => {
-                        let end = end(self.fine(left, now), now);
-                        self.ends[index - self.cells.len()].store(end, Release);
-                    }
-                }
+    pub(crate) fn replace(&self, image: &CellsImage, then: u64, now: u64, passed: bool) {
+        // A cell ends at a whole coarse tick. If `now` is later within its tick than `then` was, one tick more is needed, so
+        // that no debt becomes shorter.
+        let within = |reference: u64| reference & ((1 << self.shift) - 1);
+        let more = u64::from(!passed && within(now) > within(then));
+        let (coarse, fine) = match passed {
+            true => ((now >> self.shift).wrapping_sub(then >> self.shift), now.wrapping_sub(then)),
+            false => (0, 0),
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "below the number of both (`accepts`)")]
+        let place = |index: u64| index as usize;
+        for &(index, ahead) in &image.cells {
+            if let Some(left @ 1..) = u64::from(ahead).checked_sub(coarse) {
+                let left = (left + more).min(self.slack_horizon);
+                self.cells[place(index)].store(self.cell(left, now), Release);
+            }
+        }
+        for &(index, ahead) in &image.ends {
+            if let Some(left @ 1..) = ahead.checked_sub(fine) {
+                self.ends[place(index)].store(end(left, now), Release);
             }
         }
     }
+}
+
+/// The cells and the ends that are ahead at one time, in ascending order of their indices.
+#[derive(Debug, Default)]
+pub(crate) struct CellsImage {
+    /// Each with its number of coarse ticks.
+    pub(crate) cells: Vec<(u64, u16)>,
+    /// Each with its number of states. An end is the exact debt of the key that owes longest in a group, so that key is not
+    /// charged for the coarse ticks of its cells.
+    pub(crate) ends: Vec<(u64, u64)>,
 }
 
 /// GCRA for any number of keys in constant memory and without slots; keys share 16-bit cells, four for each key.

@@ -5,6 +5,7 @@
 //!   header:  layout of states 6 × u64, hasher's probe u64, time ns u64, buckets, ways, cells, shift: u64 each
 //!   slots:   count u64, then for each slot with a debt: index u64, and a u64: ahead (low 40 bits), fingerprint (above)
 //!   cells:   count u64, then for each cell with a debt: index u64, ahead u16 (coarse)
+//!   ends:    count u64, then for each group of keys with a debt: index u64, ahead u64
 //! ```
 //! All numbers are little-endian. Each state is written as its distance *ahead* of the snapshot's time. So a limiter
 //! whose ticks are counted from another start can restore it. A restore subtracts the time that has passed since the
@@ -18,10 +19,11 @@ use super::{Compact, WAYS};
 use crate::algorithm::CompactAlgorithm;
 use crate::algorithm::compact::{CompactState, STATE_BITS};
 use crate::base::check_time::CheckTime;
+use crate::sketch::tat::CellsImage;
 use crate::store::snapshot::{Checksum, LAYOUT, PROBE, Problem, SnapshotError, SnapshotReader};
 
 const MAGIC: &[u8; 8] = b"TOLLGATE";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     /// The layout, and the other header values that a snapshot and this store must have in common.
@@ -32,7 +34,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
     pub(crate) fn snapshot(&self, time: CheckTime) -> Vec<u8> {
         let image = self.table.image(&self.plan.word, time);
-        let mut bytes = Vec::with_capacity(160 + image.slots.len() * 16 + image.cells.len() * 10);
+        let mut bytes = Vec::with_capacity(160 + image.slots.len() * 16 + image.spilled.cells.len() * 10);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         let (layout, shape) = self.header();
@@ -42,9 +44,15 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
             bytes.extend_from_slice(&slot.to_le_bytes());
             bytes.extend_from_slice(&word.rotate_left(STATE_BITS).to_le_bytes());
         }
-        bytes.extend_from_slice(&(image.cells.len() as u64).to_le_bytes());
-        for &(cell, ahead) in &image.cells {
+        let CellsImage { cells, ends } = &image.spilled;
+        bytes.extend_from_slice(&(cells.len() as u64).to_le_bytes());
+        for &(cell, ahead) in cells {
             bytes.extend_from_slice(&cell.to_le_bytes());
+            bytes.extend_from_slice(&ahead.to_le_bytes());
+        }
+        bytes.extend_from_slice(&(ends.len() as u64).to_le_bytes());
+        for &(end, ahead) in ends {
+            bytes.extend_from_slice(&end.to_le_bytes());
             bytes.extend_from_slice(&ahead.to_le_bytes());
         }
         let sum = Checksum::of(&bytes);
@@ -80,7 +88,10 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
             image.slots.push((reader.u64()?, reader.u64()?.rotate_right(STATE_BITS)));
         }
         for _ in 0..reader.count(10)? {
-            image.cells.push((reader.u64()?, u16::from_le_bytes(reader.take()?)));
+            image.spilled.cells.push((reader.u64()?, u16::from_le_bytes(reader.take()?)));
+        }
+        for _ in 0..reader.count(16)? {
+            image.spilled.ends.push((reader.u64()?, reader.u64()?));
         }
         reader.end()?;
         let (own_layout, own) = self.header();

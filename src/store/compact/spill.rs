@@ -9,7 +9,7 @@ use crate::base::quota::{QuotaError, Reason};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Release};
 use crate::sketch::hash::mix;
-use crate::sketch::tat::{Cells, end, left};
+use crate::sketch::tat::{Cells, CellsImage, end, left};
 
 /// The minimum of half the range of a cell. No thread may be preempted for longer.
 const MIN_HALF_RANGE_NS: u64 = 1_000_000_000;
@@ -118,8 +118,8 @@ impl Spill {
     }
 
     /// Replaces the debts, like [`Cells::replace`].
-    pub(super) fn replace(&self, image: &[(u64, u16)], then: u64, now: u64, passed: bool) {
-        if !image.is_empty() {
+    pub(super) fn replace(&self, image: &CellsImage, then: u64, now: u64, passed: bool) {
+        if !image.cells.is_empty() {
             self.begin(self.cells.horizon(), now);
         }
         self.cells.replace(image, then, now, passed);

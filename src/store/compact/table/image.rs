@@ -8,14 +8,15 @@ use crate::algorithm::compact::{CompactState, STATE_BITS};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sketch::tat::CellsImage;
 
 /// The debts in a table at one time. Words and cells that are not ahead of that time are left out.
 #[derive(Debug, Default)]
 pub(in crate::store::compact) struct Image {
     /// The index of each slot, in ascending order, and a word with the slot's fingerprint and how far ahead it is.
     pub(in crate::store::compact) slots: Vec<(u64, u64)>,
-    /// The index of each cell or end of the sketch, in ascending order, and how many coarse ticks it is ahead.
-    pub(in crate::store::compact) cells: Vec<(u64, u16)>,
+    /// The debts in the sketch.
+    pub(in crate::store::compact) spilled: CellsImage,
 }
 
 /// Methods for snapshots.
@@ -56,7 +57,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         if let Full::Spill(spill) = &self.full
             && spill.is_used(at.reference)
         {
-            image.cells =
+            image.spilled =
                 spill.cells().image(at.reference, &|| at.reference.wrapping_add(self.later(word, &at)));
         }
         image
@@ -71,8 +72,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             index < slots && fingerprint > 0 && (1..=Self::MOST_AHEAD).contains(&state)
         });
         let cells = match &self.full {
-            Full::Spill(spill) => spill.cells().accepts(&image.cells),
-            Full::Forget | Full::Inherit => image.cells.is_empty(),
+            Full::Spill(spill) => spill.cells().accepts(&image.spilled),
+            Full::Forget | Full::Inherit => image.spilled.cells.is_empty() && image.spilled.ends.is_empty(),
         };
         ascending && sound && cells
     }
@@ -100,7 +101,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             }
         }
         if let Full::Spill(spill) = &self.full {
-            spill.replace(&image.cells, word.reference(then_ns), reference, now_ns > then_ns);
+            spill.replace(&image.spilled, word.reference(then_ns), reference, now_ns > then_ns);
         }
     }
 
