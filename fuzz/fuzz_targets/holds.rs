@@ -13,12 +13,12 @@ fuzz_target!(|input: (u16, u16, Vec<(bool, HoldOp)>)| {
     // A decision releases at most 64 holds.
     let ops: Vec<_> = ops.into_iter().take(64).map(|(key, op)| (u64::from(key), op)).collect();
     let gcra = || RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::default());
-    same_as_by_hand(&gcra().keyed::<u64>().with_holds(1_000).unwrap(), &gcra().keyed::<u64>(), &ops);
+    same_as_by_hand(&gcra().keyed::<u64>().with_holds(1_000).unwrap(), &gcra().keyed::<u64>(), &ops, 1_000);
     let compact = || gcra().compact().unwrap();
-    same_as_by_hand(&compact().with_holds(1_000).unwrap(), &compact(), &ops);
+    same_as_by_hand(&compact().with_holds(1_000).unwrap(), &compact(), &ops, 1_000);
     let window = || {
         let build = RateLimiter::builder(SlidingWindow::new(quota)).clock(ManualClock::default());
         build.keyed::<u64>()
     };
-    same_as_by_hand(&window().with_holds(1_000).unwrap(), &window(), &ops);
+    same_as_by_hand(&window().with_holds(1_000).unwrap(), &window(), &ops, 1_000);
 });

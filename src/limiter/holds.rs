@@ -10,6 +10,7 @@ use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::{Decision, Denied};
 use crate::base::quota::{QuotaError, Reason};
+use crate::store::holding::Settled;
 use crate::store::op::StoreBase;
 use crate::store::{Direct, HoldId, Holding, ManyKeys, Operation, Store};
 
@@ -23,7 +24,7 @@ impl<S: StoreBase, C> RateLimiter<S, C> {
     ///
     /// # Memory
     /// A hold takes about 300 bytes until it is settled. If its holder never settles it, it takes them until its life
-    /// has ended and time has paid its charge.
+    /// has ended: each new hold releases two of those that have ended, of whichever keys.
     ///
     /// # Examples
     /// ```
@@ -74,21 +75,17 @@ pub(crate) trait HoldVerbs<S>: Timed<Store = Holding<S>> {
     where
         S: Store<Q>,
     {
-        match self.store().take(key, id) {
-            Some((id, charge)) if self.time().ns() < id.end_ns() => {
-                return self.settle_key(key, &charge, actual);
-            }
-            Some((_, charge)) => self.refund_key(key, &charge, charge.cost()),
-            None => 0,
-        };
-        self.apply(key, Operation::Force, actual)
+        match self.store().take(key, id, self.time()) {
+            Settled::Alive(charge) => self.settle_key(key, &charge, actual),
+            Settled::Ended => self.apply(key, Operation::Force, actual),
+        }
     }
 
     fn release_key<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId) -> u64
     where
         S: Store<Q>,
     {
-        self.store().take(key, id).map_or(0, |(_, charge)| self.refund_key(key, &charge, charge.cost()))
+        self.store().release(key, id, self.time())
     }
 }
 
@@ -105,7 +102,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
     /// - A hold that is dropped releases all its units.
     /// - [`RateLimiter::commit`] and [`RateLimiter::release`] do the same by the hold's [identity](Hold::id).
     /// - A hold whose `life` has ended releases its units by itself: the next decision about the key that would be
-    ///   denied looks for such holds. It releases up to 64 of them.
+    ///   denied looks for such holds. It releases up to 64 of them. Each new hold, of any key, releases two as well.
     ///
     /// To release means to [refund](RateLimiter::refund): the units that time has paid are not returned twice.
     ///
@@ -113,7 +110,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
     ///
     /// # Errors
     /// Returns the denial if the key cannot spend the units now, and also if the limiter has its largest number of
-    /// holds. In that case the limiter says to retry in a second, and the key is not charged.
+    /// holds that have not ended. In that case the limiter says to retry in a second, and the key is not charged.
     ///
     /// # Consistency
     /// Each hold is settled once, whatever races. A thread that settles a hold may wait for another thread that uses a

@@ -98,7 +98,8 @@ impl<C> InProgress<C> {
         u64::try_from(self.book.standing(self.book.hash(key)).units).unwrap_or(u64::MAX)
     }
 
-    /// Returns the number of requests of all keys that are in progress.
+    /// Returns the number of requests of all keys that are in progress, including those whose life has ended and that were
+    /// not needed since.
     pub fn len(&self) -> usize {
         self.book.len()
     }
@@ -110,14 +111,14 @@ impl<C> InProgress<C> {
 
     /// Ends the request with this identity. Returns whether it was in progress.
     pub fn leave<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId) -> bool {
-        self.book.take(self.book.hash(key), id).is_some()
+        self.book.take(self.book.hash(key), id, |_, _| ()).is_some()
     }
 
     fn enter_at<Q: Hash + ?Sized>(&self, key: &Q, units: u64, at: CheckTime) -> Result<Permit, Denied> {
         let (hash, now_ns) = (self.book.hash(key), at.ns());
         let end_ns = now_ns.saturating_add(saturating_nanos(self.life));
         let id = self.book.id(end_ns);
-        let decision = enter(&self.book, (hash, id), units, (self.limit, now_ns));
+        let decision = enter(&self.book, (hash, id), units, (self.limit, now_ns), |_, _| {});
         if decision.is_denied() {
             return Err(Denied::of(decision));
         }
@@ -144,8 +145,8 @@ impl<C: Clock> InProgress<C> {
     /// earlier.
     ///
     /// # Complexity
-    /// O(log requests) under a mutex that few keys share. If the key is full, this also frees up to 64 of its permits
-    /// whose life has ended. Allocates.
+    /// O(log requests) under a mutex that few keys share. This also frees permits whose life has ended: up to 64 of the key,
+    /// and two of any keys. Allocates.
     pub fn try_enter<Q: Hash + ?Sized>(&self, key: &Q, units: u64) -> Result<Permit, Denied> {
         self.enter_at(key, units, CheckTime::read(&self.clock))
     }
@@ -206,7 +207,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(book) = &self.book {
-            book.take(self.hash, self.id);
+            book.take(self.hash, self.id, |_, _| ());
         }
     }
 }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::fmt;
+use core::hash::BuildHasher;
 
 use crossbeam_utils::CachePadded;
 
@@ -15,8 +16,8 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, Exchange, Inherit, Migrate, Operation, Rebuild, Store, StoreBase,
-    Ticket,
+    CarriedOver, CarryOver, Debt, Debts, Exchange, Inherit, KeyTrace, Migrate, Operation, Rebuild, Store,
+    StoreBase, Ticket,
 };
 
 /// One limit for all requests, without keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
@@ -159,6 +160,14 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     fn refund(&self, (): (), at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let Ok(units) = self.state.refund(&self.algorithm, &Refund { charge, units, now_ns: at.ns() });
         units
+    }
+
+    fn key_hash(&self, _key: &Q) -> u64 {
+        0
+    }
+
+    fn refund_traced<B: BuildHasher>(&self, _key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
+        Store::<Q>::refund(self, (), at, charge, charge.charged())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The operations that a store applies to a key.
 
 use core::array::from_fn;
-use core::hash::Hash;
+use core::hash::{BuildHasher, Hash};
 
 use crate::algorithm::step::BlockRest;
 use crate::base::check_time::CheckTime;
@@ -145,6 +145,33 @@ pub trait Store<Q: ?Sized>: StoreBase {
     /// Takes back up to `units` of a charge, as far as they are still owed. Returns the number of units taken back.
     #[doc(hidden)]
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64;
+
+    /// The hash by which [`Store::refund_traced`] finds the key.
+    #[doc(hidden)]
+    fn key_hash(&self, key: &Q) -> u64;
+
+    /// [`Store::refund`] of a whole charge, for a key that the caller does not have any more.
+    #[doc(hidden)]
+    fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64;
+}
+
+/// What a caller keeps of a key, so that a store finds the key again. Public in a private module.
+#[derive(Copy, Clone, Debug)]
+pub struct KeyTrace<'h, B> {
+    /// [`Store::key_hash`] of the key.
+    pub hash: u64,
+    /// The key's hash by `hasher`, which tells it from other keys with the same `hash`.
+    pub own: u64,
+    /// The caller's hasher.
+    pub hasher: &'h B,
+}
+
+impl<B: BuildHasher> KeyTrace<'_, B> {
+    /// Returns whether this is the key.
+    #[allow(dead_code, reason = "only stores of whole keys need it")]
+    pub(crate) fn is(&self, key: &impl Hash) -> bool {
+        self.hasher.hash_one(key) == self.own
+    }
 }
 
 /// The part of a [`Store`] that does not depend on the type of the keys. Public in a private module: sealed.

@@ -1,4 +1,4 @@
-//! Holds, against a list of charges that are settled by hand.
+//! Holds, against a list of charges that are settled by hand. The list has room for `most` holds that are not settled.
 
 use std::time::Duration;
 
@@ -40,10 +40,11 @@ pub fn same_as_by_hand<S: ManyKeys + Store<u64>>(
     limiter: &RateLimiter<Holding<S>, ManualClock>,
     by_hand: &RateLimiter<S, ManualClock>,
     ops: &[(u64, HoldOp)],
+    most: usize,
 ) {
     let mut now = 0;
     let mut noted = Vec::<Noted>::new();
-    for &(key, op) in ops {
+    for (&(key, op), number) in ops.iter().zip(0_u64..) {
         let (held, plain) = (limiter.at(at(now)), by_hand.at(at(now)));
         // The reference's decision: if it is a denial, the ended holds of the key are refunded first.
         let decide = |noted: &mut Vec<Noted>, cost| {
@@ -63,10 +64,32 @@ pub fn same_as_by_hand<S: ManyKeys + Store<u64>>(
             HoldOp::Check(cost) => assert_eq!(held.check_n(&key, cost), decide(&mut noted, cost)),
             HoldOp::Hold { units, life_s } => {
                 let decision = decide(&mut noted, units);
-                match held.hold(&key, units, Duration::from_secs(life_s.into())) {
+                // No two holds end at the same time, so it is clear which one ends first.
+                let life_ns = u64::from(life_s) * SEC + number;
+                let life = Duration::from_nanos(life_ns);
+                // A new hold releases two holds that have ended, of whichever keys. Then it needs a place.
+                let unsettled = if decision.is_allowed() {
+                    let mut unsettled: Vec<_> =
+                        noted.iter_mut().filter(|noted| noted.charge.is_some()).collect();
+                    unsettled.sort_by_key(|noted| noted.id);
+                    let ended = unsettled.iter_mut().take(2).filter(|noted| noted.end_ns <= now);
+                    ended.for_each(|Noted { key, charge, .. }| {
+                        charge.take().map(|charge| plain.refund(key, &charge));
+                    });
+                    unsettled.iter().filter(|noted| noted.charge.is_some()).count()
+                } else {
+                    0
+                };
+                if unsettled >= most {
+                    plain.refund(&key, &decision);
+                    let denied = held.hold(&key, units, life).unwrap_err().decision();
+                    assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
+                    continue;
+                }
+                match held.hold(&key, units, life) {
                     Ok(id) => {
                         assert!(decision.is_allowed());
-                        let end_ns = now + u64::from(life_s) * SEC;
+                        let end_ns = now + life_ns;
                         assert_eq!(id.end(), at(end_ns));
                         noted.push(Noted { key, id, end_ns, charge: Some(decision) });
                     }

@@ -23,7 +23,7 @@ use crate::base::lazy::Lazy;
 use crate::base::quota::QuotaError;
 use crate::store::compact::CompactPlan;
 use crate::store::keyed::KeyedLayout;
-use crate::store::op::{Debt, Debts, Inherit, Migrate, Operation, Store};
+use crate::store::op::{Debt, Debts, Inherit, KeyTrace, Migrate, Operation, Store};
 use crate::store::sketch::SketchPlan;
 use crate::store::state::peek_fresh;
 use crate::store::{Compact, Direct, Keyed, Sketch};
@@ -158,6 +158,25 @@ impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
         S: Store<Q>,
     {
         self.get().map_or(0, |store| store.refund(store.prepare(key), at, charge, units))
+    }
+
+    pub(super) fn key_hash<Q: ?Sized>(&self, key: &Q) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.get().map_or(0, |store| store.key_hash(key))
+    }
+
+    pub(super) fn refund_traced<Q: ?Sized, B: BuildHasher>(
+        &self,
+        key: KeyTrace<'_, B>,
+        at: CheckTime,
+        charge: &Decision,
+    ) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.get().map_or(0, |store| store.refund_traced(key, at, charge))
     }
 
     pub(super) fn can_refund(&self) -> bool {

@@ -21,8 +21,8 @@ use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::compact::{CompactLayout, CompactPlan};
 use crate::store::keyed::KeyedLayout;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
-    StoreBase,
+    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, KeyTrace, ManyKeys, Migrate, Operation,
+    Rebuild, Store, StoreBase,
 };
 use crate::store::sketch::SketchPlan;
 use crate::store::{
@@ -464,6 +464,14 @@ where
 
     fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         each!(&self.pair, store => store.refund(key, at, charge, units))
+    }
+
+    fn key_hash(&self, key: &Q) -> u64 {
+        each!(&self.pair, store => store.key_hash(key))
+    }
+
+    fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
+        each!(&self.pair, store => store.refund_traced::<Q, B>(key, at, charge))
     }
 }
 

@@ -36,8 +36,8 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::capacity::Capacity;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, ManyKeys, Migrate, Operation, Rebuild, Store,
-    StoreBase, in_batches,
+    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, KeyTrace, ManyKeys, Migrate, Operation,
+    Rebuild, Store, StoreBase, in_batches,
 };
 
 /// Slots in a bucket. The design text gives the costs and benefits of 16.
@@ -374,6 +374,14 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
 
     fn refund(&self, key: SlotAddress, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         self.table.refund(&self.plan.word, key, at, charge, units)
+    }
+
+    fn key_hash(&self, key: &Q) -> u64 {
+        self.hash(key)
+    }
+
+    fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
+        Store::<Q>::refund(self, self.prepare_hash(key.hash), at, charge, charge.charged())
     }
 }
 

@@ -7,7 +7,7 @@
 //! *Each hold is settled once.* The thread that removes a hold from its shard settles it. A hold is removed under the shard's
 //! mutex, so a commit, a release and the end of its life cannot all settle it.
 //!
-//! *No denial because of a hold that has ended.* A decision has these steps:
+//! *No denial because of the units of a hold that has ended.* A decision has these steps:
 //!
 //! 1. It reads the number of holds in its key's shard.
 //! 2. It asks the store, which denies.
@@ -16,8 +16,18 @@
 //! A thread that releases a hold lowers the number after the refund. A decision that reads zero therefore finds all
 //! earlier refunds in the store, and a decision that reads another number waits for the mutex, and finds them as well.
 //!
-//! *No hold stays for ever.* Each new hold forgets up to two holds of its shard that have ended, and whose charge time
-//! has paid. For such a hold, a refund would return nothing.
+//! *No denial because of the place of a hold that has ended.* Each new hold first releases two holds, of any keys, that have
+//! ended before all others, and then takes a free place:
+//!
+//! 1. It reads the first end of each shard, and locks the shard with the earliest one.
+//! 2. If that shard still has a hold that has ended, it releases this hold. Otherwise another thread was faster, and it
+//!    reads the ends again.
+//! 3. It takes a free place. If there is none although it has released a hold, another thread has taken that place, and it
+//!    begins again. It is refused only if it found no hold that has ended, and then no free place.
+//!
+//! A shard publishes its next end after the place of a removed hold is free. A thread that finds no end in the past
+//! therefore finds the places of all holds that have left. As each new hold releases two others, lost holds
+//! become fewer, although no thread searches for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -26,14 +36,14 @@ use std::sync::PoisonError;
 use crossbeam_utils::CachePadded;
 
 use super::id::{HoldId, HoldIds};
-use crate::base::sync::{AtomicUsize, Mutex, Ordering};
+use crate::base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 
 /// The number of shards: enough that requests of different keys rarely use the same mutex.
 const SHARDS: usize = if cfg!(tollgate_loom) { 2 } else { 64 };
 /// The most holds that one decision releases.
 const RELEASED_AT_ONCE: usize = if cfg!(tollgate_loom) { 2 } else { 64 };
-/// The most holds that a new hold forgets. It is more than one, so that a shard cannot fill up with them.
-const FORGOTTEN_AT_ONCE: usize = 2;
+/// The holds of any keys that a new hold releases. It is more than one, so that the book does not fill up with them.
+const RELEASED_BY_EACH: usize = 2;
 
 /// All holds of a limiter. `C` is the charge of a hold in a store, or `()` if there is none.
 #[derive(Debug)]
@@ -42,6 +52,9 @@ pub(crate) struct HoldBook<C> {
     ids: HoldIds,
     most: usize,
     len: AtomicUsize,
+    /// The first end of a hold in each shard, in nanoseconds, or the largest number. Written under the shard's mutex, after
+    /// all else. Together, because each new hold reads all of them.
+    first_ends_ns: [AtomicU64; SHARDS],
     // Padded: holds of different keys write different shards.
     shards: Box<[CachePadded<HoldShard<C>>]>,
 }
@@ -56,8 +69,8 @@ struct HoldShard<C> {
 #[derive(Debug)]
 struct ShardHolds<C> {
     keys: BTreeMap<u64, KeyHolds<C>>,
-    /// From when each hold can be forgotten.
-    paid: BTreeSet<(u64, u64, HoldId)>,
+    /// All holds in the order of their ends, with the hashes of their keys.
+    ends: BTreeSet<(HoldId, u64)>,
 }
 
 #[derive(Debug)]
@@ -73,8 +86,6 @@ struct KeyHolds<C> {
 #[derive(Debug)]
 pub(crate) struct Held<C> {
     pub(crate) units: u64,
-    /// The time from which a refund of the charge would return nothing.
-    pub(crate) paid_ns: u64,
     pub(crate) charge: C,
 }
 
@@ -103,7 +114,7 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         // Ordering: Release. Pairs with the load in `may_hold`: a thread that reads the lower number sees the refund.
         self.0.fetch_sub(1, Ordering::Release);
-        // Ordering: Relaxed. The number only limits how many holds exist.
+        // Ordering: Relaxed. The number only limits how many holds exist, and `first_ends_ns` publishes that it is lower.
         self.1.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -117,7 +128,7 @@ impl<C> HoldBook<C> {
     /// Creates a book whose hashes of keys another process can compute.
     pub(crate) fn with_hasher(most: usize, hasher: ahash::RandomState) -> Self {
         let shard = |_| {
-            let held = ShardHolds { keys: BTreeMap::new(), paid: BTreeSet::new() };
+            let held = ShardHolds { keys: BTreeMap::new(), ends: BTreeSet::new() };
             CachePadded::new(HoldShard { len: AtomicUsize::new(0), held: Mutex::new(held) })
         };
         Self {
@@ -125,8 +136,13 @@ impl<C> HoldBook<C> {
             ids: HoldIds::new(),
             most,
             len: AtomicUsize::new(0),
+            first_ends_ns: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
             shards: (0..SHARDS).map(shard).collect(),
         }
+    }
+
+    pub(crate) fn hasher(&self) -> &ahash::RandomState {
+        &self.hasher
     }
 
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
@@ -136,8 +152,8 @@ impl<C> HoldBook<C> {
     /// Visits all holds, one shard at a time.
     #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn for_each(&self, mut visit: impl FnMut(u64, HoldId, &Held<C>)) {
-        for shard in &self.shards {
-            shard.with(|held| {
+        for number in 0..SHARDS {
+            self.with_shard(number, |_, held| {
                 for (&hash, key) in &held.keys {
                     key.holds.iter().for_each(|(&id, hold)| visit(hash, id, hold));
                 }
@@ -154,63 +170,110 @@ impl<C> HoldBook<C> {
     /// Returns whether a key of this shard may have a hold. If not, all refunds of earlier holds are visible.
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
         // Ordering: Acquire. Pairs with the Release in `Leaving`.
-        self.shard(hash).len.load(Ordering::Acquire) > 0
+        self.shards[Self::shard(hash)].len.load(Ordering::Acquire) > 0
     }
 
-    /// Keeps a hold until the end of its identity, if the key then holds at most `limit` units.
+    /// Keeps a hold until the end of its identity, if the key then holds at most `limit` units. First releases holds of any
+    /// keys that have ended: `release` receives the hash of the key, and gives the units back.
     pub(crate) fn keep(
         &self,
         (hash, id): (u64, HoldId),
         hold: Held<C>,
         (limit, now_ns): (u64, u64),
+        mut release: impl FnMut(u64, &Held<C>),
     ) -> Result<KeyStanding, NotKept> {
-        let shard = self.shard(hash);
-        shard.with(|held| {
-            self.forget(shard, held, now_ns);
-            let standing = held.standing(hash);
-            if standing.units + u128::from(hold.units) > u128::from(limit) {
-                return Err(NotKept::KeyFull(standing));
+        let (units, mut hold) = (hold.units, Some(hold));
+        // Each further round means that other threads have taken the places of the released holds.
+        loop {
+            let released =
+                (0..RELEASED_BY_EACH).take_while(|_| self.release_first(now_ns, &mut release)).count();
+            let kept = self.with(hash, |shard, held| {
+                let standing = held.standing(hash);
+                if standing.units + u128::from(units) > u128::from(limit) {
+                    return Err(NotKept::KeyFull(standing));
+                }
+                if !self.take_place() {
+                    return Err(NotKept::BookFull);
+                }
+                if let Some(hold) = hold.take() {
+                    // Ordering: Relaxed. A decision that does not see the new hold was made before it.
+                    shard.len.fetch_add(1, Ordering::Relaxed);
+                    held.insert(hash, id, hold);
+                }
+                Ok(held.standing(hash))
+            });
+            if released == 0 || kept != Err(NotKept::BookFull) {
+                return kept;
             }
-            let has_room = self.has_room() || (self.forget_unpaid(shard, held, now_ns) && self.has_room());
-            if !has_room {
-                return Err(NotKept::BookFull);
-            }
-            // Ordering: Relaxed. A decision that does not see the new hold was made before it.
-            shard.len.fetch_add(1, Ordering::Relaxed);
-            held.insert(hash, id, hold);
-            Ok(held.standing(hash))
-        })
+        }
     }
 
-    /// Removes the hold with these random bits, so that the caller settles it. Returns it with its own end, or `None` if it
-    /// is settled, or was never here.
-    pub(crate) fn take(&self, hash: u64, id: HoldId) -> Option<(HoldId, Held<C>)> {
-        self.remove(hash, |held| {
+    /// Takes a free place. Returns `false` if there is none.
+    pub(super) fn take_place(&self) -> bool {
+        let raised = |len| (len < self.most).then_some(len + 1);
+        // Ordering: Relaxed. See `Leaving`.
+        self.len.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raised).is_ok()
+    }
+
+    /// Releases the hold that ended before all others. Returns `false` if no hold has ended.
+    pub(super) fn release_first(&self, now_ns: u64, mut release: impl FnMut(u64, &Held<C>)) -> bool {
+        // The largest number is no end.
+        let has_ended = |end_ns: u64| end_ns <= now_ns && end_ns < u64::MAX;
+        // Each further round means that another thread has released a hold meanwhile.
+        loop {
+            // Ordering: Acquire. Pairs with the Release in `with_shard`: a thread that reads a later end finds the place
+            // of the hold that has left.
+            let ends = self.first_ends_ns.iter().map(|end_ns| end_ns.load(Ordering::Acquire));
+            let ended = ends.enumerate().filter(|&(_, end_ns)| has_ended(end_ns));
+            let Some((number, _)) = ended.min_by_key(|&(_, end_ns)| end_ns) else { return false };
+            let released = self.with_shard(number, |shard, held| {
+                let &(id, hash) = held.ends.first().filter(|(id, _)| has_ended(id.end_ns()))?;
+                let ended = held.remove(hash, id)?;
+                let _leaving = Leaving(&shard.len, &self.len);
+                release(hash, &ended);
+                Some(())
+            });
+            if released.is_some() {
+                return true;
+            }
+        }
+    }
+
+    /// Removes the hold with these random bits, and lets `settle` settle it, given its own end. Returns `None` if it is
+    /// settled, or was never here. What `settle` refunds is there for every decision that finds the hold gone.
+    pub(crate) fn take<T>(
+        &self,
+        hash: u64,
+        id: HoldId,
+        settle: impl FnOnce(HoldId, Held<C>) -> T,
+    ) -> Option<T> {
+        let choose = |held: &ShardHolds<C>| {
             let end_ns = *held.keys.get(&hash)?.ends.get(&id.random())?;
             Some(HoldId::new(end_ns, id.random()))
-        })
+        };
+        self.remove(hash, choose, settle)
     }
 
-    fn remove(
+    fn remove<T>(
         &self,
         hash: u64,
         choose: impl FnOnce(&ShardHolds<C>) -> Option<HoldId>,
-    ) -> Option<(HoldId, Held<C>)> {
-        let shard = self.shard(hash);
-        shard.with(|held| {
+        settle: impl FnOnce(HoldId, Held<C>) -> T,
+    ) -> Option<T> {
+        self.with(hash, |shard, held| {
             let id = choose(held)?;
             let taken = held.remove(hash, id)?;
-            drop(Leaving(&shard.len, &self.len));
-            Some((id, taken))
+            let _leaving = Leaving(&shard.len, &self.len);
+            Some(settle(id, taken))
         })
     }
 
     /// Gives a hold another identity, and so another end, in one step. Returns whether it was here.
     #[allow(dead_code, reason = "requests in progress on Redis use it")]
     pub(crate) fn renew(&self, hash: u64, (id, later): (HoldId, HoldId)) -> bool {
-        self.shard(hash).with(|held| {
+        self.with(hash, |_, held| {
             let Some(hold) = held.remove(hash, id) else { return false };
-            held.insert(hash, later, Held { paid_ns: later.end_ns(), ..hold });
+            held.insert(hash, later, hold);
             true
         })
     }
@@ -218,13 +281,12 @@ impl<C> HoldBook<C> {
     /// Removes the hold of the key that ends first, so that the caller settles it.
     #[allow(dead_code, reason = "rules use it")]
     pub(crate) fn take_first(&self, hash: u64) -> Option<(HoldId, Held<C>)> {
-        self.remove(hash, |held| held.first(hash))
+        self.remove(hash, |held| held.first(hash), |id, held| (id, held))
     }
 
     /// Releases holds of the key that have ended: at most [`RELEASED_AT_ONCE`]. Returns whether there were any.
     pub(crate) fn release_ended(&self, hash: u64, now_ns: u64, mut release: impl FnMut(&Held<C>)) -> bool {
-        let shard = self.shard(hash);
-        shard.with(|held| {
+        self.with(hash, |shard, held| {
             let mut any = false;
             for _ in 0..RELEASED_AT_ONCE {
                 let Some(id) = held.first(hash).filter(|first| first.end_ns() <= now_ns) else { break };
@@ -239,40 +301,7 @@ impl<C> HoldBook<C> {
 
     /// Returns the units that a key holds.
     pub(crate) fn standing(&self, hash: u64) -> KeyStanding {
-        self.shard(hash).with(|held| held.standing(hash))
-    }
-
-    /// Forgets ended holds whose charge is paid.
-    fn forget(&self, shard: &HoldShard<C>, held: &mut ShardHolds<C>, now_ns: u64) {
-        for _ in 0..FORGOTTEN_AT_ONCE {
-            match held.paid.first() {
-                Some(&(paid_ns, hash, id)) if paid_ns <= now_ns => {
-                    drop(held.remove(hash, id));
-                    drop(Leaving(&shard.len, &self.len));
-                }
-                _ => return,
-            }
-        }
-    }
-
-    /// Counts one hold more, if there is room.
-    fn has_room(&self) -> bool {
-        // Ordering: Relaxed. See `Leaving`.
-        let has_room = self.len.fetch_add(1, Ordering::Relaxed) < self.most;
-        if !has_room {
-            self.len.fetch_sub(1, Ordering::Relaxed);
-        }
-        has_room
-    }
-
-    /// Forgets an ended hold of a book that is full. Its units stay charged until time has paid them. Returns whether there
-    /// was one among the first of this shard.
-    fn forget_unpaid(&self, shard: &HoldShard<C>, held: &mut ShardHolds<C>, now_ns: u64) -> bool {
-        let mut first = held.paid.iter().take(RELEASED_AT_ONCE);
-        let Some(&(_, hash, id)) = first.find(|(_, _, id)| id.end_ns() <= now_ns) else { return false };
-        drop(held.remove(hash, id));
-        drop(Leaving(&shard.len, &self.len));
-        true
+        self.with(hash, |_, held| held.standing(hash))
     }
 
     /// Returns the identity of a new hold.
@@ -280,15 +309,28 @@ impl<C> HoldBook<C> {
         HoldId::new(end_ns, self.ids.next())
     }
 
-    fn shard(&self, hash: u64) -> &HoldShard<C> {
-        &self.shards[usize::from((hash >> 48) as u16) % SHARDS]
+    /// The number of the key's shard.
+    fn shard(hash: u64) -> usize {
+        usize::from((hash >> 48) as u16) % SHARDS
     }
-}
 
-impl<C> HoldShard<C> {
-    fn with<T>(&self, work: impl FnOnce(&mut ShardHolds<C>) -> T) -> T {
-        // A refund can run the caller's `Eq`, which can panic. The hold is removed by then, and the rest is as before.
-        work(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, hash: u64, work: impl FnOnce(&HoldShard<C>, &mut ShardHolds<C>) -> T) -> T {
+        self.with_shard(Self::shard(hash), work)
+    }
+
+    fn with_shard<T>(&self, number: usize, work: impl FnOnce(&HoldShard<C>, &mut ShardHolds<C>) -> T) -> T {
+        let (shard, first_end_ns) = (&self.shards[number], &self.first_ends_ns[number]);
+        // A refund can run the caller's `Eq`, which can panic. The hold is removed by then, and the rest is as before. The
+        // first end is too early until the next call.
+        let mut held = shard.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let worked = work(shard, &mut held);
+        let first_ns = held.ends.first().map_or(u64::MAX, |(id, _)| id.end_ns());
+        // Ordering: Relaxed. Only the mutex's holder writes it.
+        if first_end_ns.load(Ordering::Relaxed) != first_ns {
+            // Ordering: Release. See `release_first`.
+            first_end_ns.store(first_ns, Ordering::Release);
+        }
+        worked
     }
 }
 
@@ -306,7 +348,7 @@ impl<C> ShardHolds<C> {
     }
 
     fn insert(&mut self, hash: u64, id: HoldId, hold: Held<C>) {
-        self.paid.insert((hold.paid_ns.max(id.end_ns()), hash, id));
+        self.ends.insert((id, hash));
         let key = self.keys.entry(hash).or_insert_with(|| KeyHolds {
             units: 0,
             holds: BTreeMap::new(),
@@ -325,7 +367,7 @@ impl<C> ShardHolds<C> {
         if key.holds.is_empty() {
             self.keys.remove(&hash);
         }
-        self.paid.remove(&(hold.paid_ns.max(id.end_ns()), hash, id));
+        self.ends.remove(&(id, hash));
         Some(hold)
     }
 }

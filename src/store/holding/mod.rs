@@ -9,7 +9,7 @@ mod id;
 mod models;
 
 use core::fmt;
-use core::hash::Hash;
+use core::hash::{BuildHasher, Hash};
 
 pub(crate) use self::book::{Held, HoldBook, KeyStanding, NotKept};
 pub use self::id::HoldId;
@@ -17,13 +17,30 @@ pub use self::id::HoldId;
 pub(crate) use self::id::HoldIds;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::store::op::{ManyKeys, Operation, Store, StoreBase};
+use crate::store::op::{KeyTrace, ManyKeys, Operation, Store, StoreBase};
 
 /// A store with [holds](crate::RateLimiter::hold): units that are taken now and settled later. Created by
 /// [`RateLimiter::with_holds`](crate::RateLimiter::with_holds).
 pub struct Holding<S> {
     store: S,
-    book: HoldBook<Decision>,
+    book: HoldBook<Charge>,
+}
+
+/// The charge of a hold.
+#[derive(Copy, Clone, Debug)]
+struct Charge {
+    decision: Decision,
+    /// The hash by which the store finds the key without a caller's key. A request of any key can need the place of the
+    /// hold once it has ended.
+    key: u64,
+}
+
+/// A hold that its holder settles.
+pub(crate) enum Settled {
+    /// Its life has not ended. The caller settles this charge.
+    Alive(Decision),
+    /// It was settled before, or it has ended, and its units are given back.
+    Ended,
 }
 
 /// How long a client should wait if there are too many holds.
@@ -35,24 +52,19 @@ pub(crate) fn no_room(cost: u64, limit: u64, now_ns: u64) -> Decision {
     Decision::new(Outcome::Denied, cost, limit, now_ns, facts).uncharged()
 }
 
-/// Begins a request of `units` units with this identity, if the key then has at most `limit` units in progress. Frees
-/// requests whose life has ended if there is no room. Returns the decision.
+/// Begins a request of `units` units with this identity, if the key then has at most `limit` units in progress. Requests
+/// whose life has ended do not count. Returns the decision. `release` gives back the units of a hold that lies in the same
+/// book, has ended, and makes room.
 pub(crate) fn enter<C: Default>(
     book: &HoldBook<C>,
     (hash, id): (u64, HoldId),
     units: u64,
     (limit, now_ns): (u64, u64),
+    release: impl FnMut(u64, &Held<C>),
 ) -> Decision {
-    let keep = || {
-        let hold = Held { units, paid_ns: id.end_ns(), charge: C::default() };
-        book.keep((hash, id), hold, (limit, now_ns))
-    };
-    let mut kept = keep();
-    if let Err(NotKept::KeyFull(_)) = kept {
-        book.release_ended(hash, now_ns, |_| {});
-        kept = keep();
-    }
-    match kept {
+    book.release_ended(hash, now_ns, |_| {});
+    let hold = Held { units, charge: C::default() };
+    match book.keep((hash, id), hold, (limit, now_ns), release) {
         Ok(standing) => in_progress(Outcome::Allowed, units, standing, (limit, now_ns)),
         Err(NotKept::KeyFull(standing)) => key_full(units, standing, (limit, now_ns)),
         Err(NotKept::BookFull) => no_room(units, limit, now_ns),
@@ -109,9 +121,14 @@ impl<S> Holding<S> {
         if !charge.is_allowed() {
             return Err(charge);
         }
-        let paid_ns = charge.at_ns().max(at.ns()).saturating_add(charge.reset_ns());
         let id = self.book.id(end_ns);
-        match self.book.keep((prepared.1, id), Held { units, paid_ns, charge }, (u64::MAX, at.ns())) {
+        let noted = Charge { decision: charge, key: self.store.key_hash(key) };
+        let hold = Held { units, charge: noted };
+        let release = |hash, ended: &Held<Charge>| {
+            let trace = KeyTrace { hash: ended.charge.key, hasher: self.book.hasher(), own: hash };
+            self.store.refund_traced(trace, at, &ended.charge.decision);
+        };
+        match self.book.keep((prepared.1, id), hold, (u64::MAX, at.ns()), release) {
             Ok(_) => Ok((id, charge)),
             Err(NotKept::BookFull | NotKept::KeyFull(_)) => {
                 self.store.refund(prepared.0, at, &charge, units);
@@ -120,9 +137,31 @@ impl<S> Holding<S> {
         }
     }
 
-    /// Removes a hold, so that the caller settles its charge.
-    pub(crate) fn take<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId) -> Option<(HoldId, Decision)> {
-        self.book.take(self.book.hash(key), id).map(|(id, held)| (id, held.charge))
+    /// Removes a hold. If its life has ended, releases it: all later decisions find its units. Otherwise, the caller settles
+    /// its charge.
+    pub(crate) fn take<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId, at: CheckTime) -> Settled
+    where
+        S: Store<Q>,
+    {
+        let settle = |id: HoldId, held: Held<Charge>| {
+            if at.ns() < id.end_ns() {
+                return Settled::Alive(held.charge.decision);
+            }
+            self.store.refund(self.store.prepare(key), at, &held.charge.decision, held.units);
+            Settled::Ended
+        };
+        self.book.take(self.book.hash(key), id, settle).unwrap_or(Settled::Ended)
+    }
+
+    /// Releases a hold. Returns the units that were given back.
+    pub(crate) fn release<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId, at: CheckTime) -> u64
+    where
+        S: Store<Q>,
+    {
+        let refund = |_, held: Held<Charge>| {
+            self.store.refund(self.store.prepare(key), at, &held.charge.decision, held.units)
+        };
+        self.book.take(self.book.hash(key), id, refund).unwrap_or(0)
     }
 
     /// Asks the store. If it denies, releases the ended holds of the key, and asks again. `ask` also receives whether
@@ -142,8 +181,8 @@ impl<S> Holding<S> {
         if decision.outcome() != Outcome::Denied || !may_hold {
             return decision;
         }
-        let release = |held: &Held<Decision>| {
-            self.store.refund(key, at, &held.charge, held.units);
+        let release = |held: &Held<Charge>| {
+            self.store.refund(key, at, &held.charge.decision, held.units);
         };
         // Asked again in any case: another thread may have released them.
         self.book.release_ended(hash, at.ns(), release);
@@ -210,6 +249,14 @@ impl<S: Store<Q>, Q: Hash + ?Sized> Store<Q> for Holding<S> {
 
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         self.store.refund(key.0, at, charge, units)
+    }
+
+    fn key_hash(&self, key: &Q) -> u64 {
+        self.store.key_hash(key)
+    }
+
+    fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
+        self.store.refund_traced(key, at, charge)
     }
 }
 

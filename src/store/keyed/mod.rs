@@ -26,6 +26,7 @@ mod models;
 mod nodes;
 pub(super) mod saved;
 mod table;
+mod ticket;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -37,6 +38,7 @@ use crossbeam_utils::CachePadded;
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
 use self::table::{Filling, GRACE_NS, Held, NodeTable};
+use self::ticket::KeyedTicket;
 use super::beyond::BeyondBurst;
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request, peek_fresh};
 use crate::algorithm::step::Refund;
@@ -45,7 +47,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, processors};
-use crate::store::op::{BATCH, Debts as _, Exchange, ManyKeys, Operation, Store, StoreBase, Ticket};
+use crate::store::op::{BATCH, Debts as _, KeyTrace, ManyKeys, Operation, Store, StoreBase};
 
 /// The number of keys that a full store searches for an idle one, if its cap is above [`FULLY_SEARCHED_CAP`].
 /// Each key costs one cache line, and the lines come from memory at the same time. With 12 keys, a new key costs 0.35 µs
@@ -593,6 +595,17 @@ where
         let node = self.live(key, hash, &guard);
         node.and_then(|node| node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
     }
+
+    fn key_hash(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
+        let (guard, units) = (reclaim::pin(), charge.charged());
+        let refund = Refund { charge, units, now_ns: at.ns() };
+        let found = self.table.find(key.hash, &guard, |held| key.is(held)).ok();
+        found.and_then(|held| held.node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
+    }
 }
 
 impl<K, A: Algorithm, H> StoreBase for Keyed<K, A, H> {
@@ -602,55 +615,6 @@ impl<K, A: Algorithm, H> StoreBase for Keyed<K, A, H> {
 
     fn burst(&self) -> u64 {
         self.algorithm.burst()
-    }
-}
-
-/// A check that is decided but not yet charged.
-pub struct KeyedTicket<'s, K, A: Algorithm> {
-    /// The node of the key, which the guard keeps alive; `None` if there was no node.
-    node: Option<NonNull<KeyNode<K, A::Tail>>>,
-    admission: Admission,
-    algorithm: &'s A,
-    now_ns: u64,
-    _guard: Pinned,
-}
-
-impl<K, A: Algorithm> KeyedTicket<'_, K, A> {
-    #[inline(always)]
-    fn state(&self) -> Option<&KeyState<A::Tail>> {
-        // SAFETY: the node was found under the ticket's guard. The ticket still holds this guard, so the node is not
-        // freed.
-        self.node.map(|node| unsafe { &node.as_ref().state })
-    }
-}
-
-impl<K, A: Algorithm> Ticket for KeyedTicket<'_, K, A> {
-    #[inline(always)]
-    fn outcome(&self) -> Outcome {
-        self.admission.decision.outcome()
-    }
-
-    #[inline(always)]
-    fn exchange(&self) -> Exchange {
-        self.state().map_or(Exchange::Lost, |state| state.exchange(self.algorithm, &self.admission))
-    }
-
-    #[inline(always)]
-    fn charged(&self) -> Decision {
-        self.admission.decision
-    }
-
-    #[inline(always)]
-    fn uncharged(&self) -> Decision {
-        let uncharged =
-            |state: &KeyState<A::Tail>| state.uncharged(self.algorithm, &self.admission, self.now_ns);
-        self.state().map_or(self.admission.decision, uncharged)
-    }
-}
-
-impl<K, A: Algorithm> fmt::Debug for KeyedTicket<'_, K, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyedTicket").field("admission", &self.admission).finish_non_exhaustive()
     }
 }
 

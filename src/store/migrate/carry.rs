@@ -82,3 +82,25 @@ impl Carry {
         u64::try_from(carried).unwrap_or(u64::MAX)
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn carried_debts_beyond_the_burst_do_not_overflow() {
+        for (carry, owed, new, left) in [
+            (Carry::AsIs, 150, 200, -50),
+            (Carry::Proportional, 150, 200, -100),
+            (Carry::Additive, 150, 200, 50),
+            (Carry::AsIs, 150, 20, -50),
+        ] {
+            assert_eq!(i128::from(new) - i128::from(carry.owed(owed, 100, new)), left, "{carry:?}");
+        }
+        assert_eq!(Carry::Proportional.owed(1, 3, 1), 1, "a fraction is rounded up, against the client");
+        for carry in [Carry::AsIs, Carry::Proportional, Carry::Additive, Carry::Reset, Carry::Used] {
+            assert_eq!(carry.owed(0, 100, 200), 0, "a key that owes nothing has the whole burst");
+            let _ = carry.owed(u64::MAX, 0, u64::MAX);
+        }
+    }
+}

@@ -49,6 +49,7 @@ mod models;
 mod published;
 
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::{Arc, PoisonError};
 
 pub use self::carry::Carry;
@@ -60,7 +61,8 @@ use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::{AtomicU64, Mutex, Ordering, fence_after_rmw, full_fence};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Inherit, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store, StoreBase,
+    CarriedOver, CarryOver, Debt, Inherit, KeyTrace, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store,
+    StoreBase,
 };
 
 /// Callers' times may be behind the time of a change by this much. A caller with times further behind has a clock of its
@@ -648,6 +650,15 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
         }
         store.refund(store.prepare(key), at, charge, units)
     }
+
+    fn key_hash(&self, key: &Q) -> u64 {
+        self.present.load().held.store.key_hash(key)
+    }
+
+    fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
+        let HeldStore { number, store, .. } = &*self.present.load().held;
+        if charge.generation() == truncated(*number) { store.refund_traced(key, at, charge) } else { 0 }
+    }
 }
 
 impl<S: StoreBase> StoreBase for Adjustable<S> {
@@ -673,27 +684,5 @@ impl<S: fmt::Debug> fmt::Debug for Adjustable<S> {
             .field("store", &present.held.store)
             .field("changes", &present.held.number)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(all(test, not(tollgate_loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn carried_debts_beyond_the_burst_do_not_overflow() {
-        for (carry, owed, new, left) in [
-            (Carry::AsIs, 150, 200, -50),
-            (Carry::Proportional, 150, 200, -100),
-            (Carry::Additive, 150, 200, 50),
-            (Carry::AsIs, 150, 20, -50),
-        ] {
-            assert_eq!(i128::from(new) - i128::from(carry.owed(owed, 100, new)), left, "{carry:?}");
-        }
-        assert_eq!(Carry::Proportional.owed(1, 3, 1), 1, "a fraction is rounded up, against the client");
-        for carry in [Carry::AsIs, Carry::Proportional, Carry::Additive, Carry::Reset, Carry::Used] {
-            assert_eq!(carry.owed(0, 100, 200), 0, "a key that owes nothing has the whole burst");
-            let _ = carry.owed(u64::MAX, 0, u64::MAX);
-        }
     }
 }

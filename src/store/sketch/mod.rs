@@ -60,7 +60,7 @@ use crate::sketch::window::{
     Commit, Insert, Known, Late, Lines, Moment, Probe, Rows, WindowCounters, WindowedBloom, Windows, tag_bits,
 };
 use crate::store::capacity::Capacity;
-use crate::store::op::{Debts, HashedStore, ManyKeys, Operation, Store, StoreBase};
+use crate::store::op::{Debts, HashedStore, KeyTrace, ManyKeys, Operation, Store, StoreBase};
 
 /// Counts windows in a sketch: constant memory, whatever the number of keys.
 ///
@@ -526,6 +526,19 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
 
     /// Returns 0: keys share the counters, so a refund cannot lower them.
     fn refund(&self, _key: SketchKey, _at: CheckTime, _charge: &Decision, _units: u64) -> u64 {
+        0
+    }
+
+    fn key_hash(&self, key: &Q) -> u64 {
+        self.hash(key)
+    }
+
+    fn refund_traced<B: BuildHasher>(
+        &self,
+        _key: KeyTrace<'_, B>,
+        _at: CheckTime,
+        _charge: &Decision,
+    ) -> u64 {
         0
     }
 }

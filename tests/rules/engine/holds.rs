@@ -160,6 +160,43 @@ fn unreported_holds_end_and_limit_stays_on() {
     assert_eq!(admitted, 2, "each hold admits one report, and then nothing is left");
 }
 
+/// A new hold of one client releases the ended ones of others, also those of rules that a load has changed.
+#[test]
+fn ended_holds_of_other_clients_give_their_units_back() {
+    let daily = |limit, more: &str| {
+        one(&format!("{{ unit: day, requests_per_unit: {limit}, hold: {{ life: 30s }}{more} }}"))
+    };
+    let (same, keyed) = (daily(10, ""), daily(10, ", store: keyed"));
+    for (before, after, most) in [
+        (&same, &same, 10),
+        (&keyed, &keyed, 10),
+        (&same, &daily(20, ""), 20),
+        (&same, &daily(10, ", algorithm: gcra"), 10),
+        (&keyed, &same, 10),
+    ] {
+        let scene = Scene::new(before);
+        assert!(hold(&scene, 8).is_some());
+        if before != after {
+            scene.reload(after);
+        }
+        scene.advance(30);
+        let of_other = scene.rules.hold("d", &[Descriptor::new(&[("a", "y")])], 1, ALL).1;
+        assert!(of_other.is_some(), "{after}");
+        assert_eq!(scene.rules.holds(), 1, "{after}: only the new hold is left");
+        assert_eq!(left(&scene, &A), most, "{after}: the units are back");
+    }
+}
+
+#[test]
+fn peek_does_not_count_ended_requests() {
+    let scene = Scene::new(&one("{ in_progress: 2, hold: { life: 30s } }"));
+    assert!(hold(&scene, 1).is_some() && hold(&scene, 1).is_some());
+    let peek = || scene.rules.peek("d", &[Descriptor::new(&A)]).status(0).remaining();
+    assert_eq!(peek(), 0);
+    scene.advance(30);
+    assert_eq!(peek(), 2);
+}
+
 #[test]
 fn hold_survives_loads() {
     let daily =

@@ -13,7 +13,7 @@ use super::held::HoldUse;
 use super::overrides;
 use super::report::Observers;
 use super::rule_check::{RuleCheck, Twin};
-use super::rule_set::{ActiveDomain, ActiveRule};
+use super::rule_set::{ActiveDomain, ActiveRule, RuleSet};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Outcome;
 use crate::edge::rules::counting::Hasher;
@@ -95,7 +95,7 @@ impl<'r> RequestCheck<'r> {
     #[inline]
     pub(super) fn find(
         &mut self,
-        domain: &'r ActiveDomain,
+        (rules, domain): (&'r RuleSet, &'r ActiveDomain),
         request: &Request<'_, 'r>,
         now_ns: u64,
         hasher: &Hasher,
@@ -128,7 +128,7 @@ impl<'r> RequestCheck<'r> {
             self.replace();
             self.count_values(domain, descriptors, CheckTime::from_ns(now_ns));
             if let Some(book) = domain.book.as_deref() {
-                self.prepare_holds(book, request.hold, CheckTime::from_ns(now_ns));
+                self.prepare_holds((rules, book), request.hold, CheckTime::from_ns(now_ns));
             }
         }
         if domain.quota {

@@ -305,7 +305,7 @@ impl<C: Clock> Rules<C> {
         let (mut listed, mut rest) = (Vec::new(), 0);
         if let Some(domain) = index.and_then(|index| rules.domain_at(index)) {
             let mut check = RequestCheck::new(decided);
-            check.find(domain, &Request::of(descriptors, &[], hits), when.ns(), &self.hasher);
+            check.find((&**rules, domain), &Request::of(descriptors, &[], hits), when.ns(), &self.hasher);
             check.peek_all(domain.charging, when);
             peek_at_shared(&mut check);
             let quota_rules_deny = check.all_quota_rules_deny();

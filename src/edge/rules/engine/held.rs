@@ -23,22 +23,12 @@ pub(super) fn new_book(hasher: &Hasher) -> Arc<RuleBook> {
 /// The charge of a hold, and the counter that it was made in.
 #[derive(Debug)]
 pub(super) struct HeldCharge {
+    /// The key in the counter. A request of any key can need the place of the hold once it has ended.
+    pub(super) key: Box<str>,
     pub(super) generation: Arc<Generation<AnyStore>>,
     /// The counters that take over this counter's usage have the same.
     pub(super) lineage: u64,
     pub(super) charge: Decision,
-}
-
-/// What a request does with the holds of a rule.
-#[derive(Debug)]
-pub(super) struct HeldUnits<'r> {
-    pub(super) book: &'r RuleBook,
-    pub(super) hash: u64,
-    pub(super) step: HoldStep,
-    /// Whether the request has the identity, and settles the hold by it.
-    pub(super) is_given: bool,
-    /// Whether the book has the hold.
-    pub(super) is_kept: bool,
 }
 
 /// How a request uses the holds of its rules.

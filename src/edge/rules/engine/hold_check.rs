@@ -8,10 +8,10 @@ use super::check::RequestCheck;
 use super::counted_by::CountedBy;
 use super::counter::{LocalCounter, ProgressCounter};
 use super::decided::{Decided, Part};
-use super::held::{HeldCharge, HeldUnits, HoldStep, HoldUse, RuleBook};
+use super::held::{HeldCharge, HoldStep, HoldUse, RuleBook};
 use super::refund::refund_in_use;
-use super::rule_check::{RuleCheck, Twin};
-use super::rule_set::ActiveDomain;
+use super::rule_check::{HeldUnits, RuleCheck, Twin};
+use super::rule_set::{ActiveDomain, RuleSet};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
@@ -22,7 +22,12 @@ use crate::store::op::Store;
 impl<'r> RequestCheck<'r> {
     /// Finds out what the request does with the holds of its rules. Releases those of its keys that have ended.
     #[cold]
-    pub(super) fn prepare_holds(&mut self, book: &'r RuleBook, hold: HoldUse<'_>, when: CheckTime) {
+    pub(super) fn prepare_holds(
+        &mut self,
+        (rules, book): (&'r RuleSet, &'r RuleBook),
+        hold: HoldUse<'_>,
+        when: CheckTime,
+    ) {
         let given = match hold {
             HoldUse::ByRule => None,
             HoldUse::As(id) => Some(id),
@@ -46,7 +51,7 @@ impl<'r> RequestCheck<'r> {
             };
             if is_first
                 && check.twin.is_none()
-                && let Some(held) = check.hold_step(book, hash, given.is_some(), id)
+                && let Some(held) = check.hold_step((rules, book), hash, given.is_some(), id)
             {
                 check.twin = Some(Box::new(Twin::Held(held)));
                 has_holds = true;
@@ -81,7 +86,7 @@ impl<'r> RuleCheck<'r> {
     /// Decides what the request does with the holds of the rule, and sets its cost.
     fn hold_step(
         &mut self,
-        book: &'r RuleBook,
+        (rules, book): (&'r RuleSet, &'r RuleBook),
         hash: u64,
         is_given: bool,
         id: impl FnOnce() -> HoldId,
@@ -101,7 +106,7 @@ impl<'r> RuleCheck<'r> {
             (_, 1..) if takes_all => HoldStep::Take(id()),
             _ => return None,
         };
-        Some(HeldUnits { book, hash, step, is_given, is_kept: false })
+        Some(HeldUnits { rules, book, hash, step, is_given, is_kept: false })
     }
 
     pub(super) fn release_ended(&self, book: &RuleBook, hash: u64, when: CheckTime) {
@@ -121,26 +126,27 @@ impl<'r> RuleCheck<'r> {
     }
 
     /// Returns the identity under which the rule holds units of the request.
-    fn taken(&self) -> Option<(&'r RuleBook, u64, HoldId)> {
+    fn taken(&self) -> Option<((&'r RuleSet, &'r RuleBook), u64, HoldId)> {
         match self.held()? {
-            &HeldUnits { book, hash, step: HoldStep::Take(id), .. } => Some((book, hash, id)),
+            &HeldUnits { rules, book, hash, step: HoldStep::Take(id), .. } => Some(((rules, book), hash, id)),
             HeldUnits { step: HoldStep::Settle(_), .. } => None,
         }
     }
 
     fn keep_hold(&mut self, decided: &mut Decided, when: CheckTime) -> bool {
-        let (Some((book, hash, id)), Some(charge)) = (self.taken(), decided.decision) else { return true };
+        let (Some((place, hash, id)), Some(charge)) = (self.taken(), decided.decision) else { return true };
         let (CountedBy::Local { counter, .. }, Some(hold)) = (self.counted, &self.active.rule.hold) else {
             return true;
         };
         if !self.effect.is_charged {
             return true;
         }
-        let paid_ns = charge.at_ns().max(when.ns()).saturating_add(charge.reset_ns());
         let (generation, lineage) = (Arc::clone(&counter.generation), counter.lineage);
-        let held = HeldCharge { generation, lineage, charge };
+        let held = HeldCharge { key: self.key.as_str().into(), generation, lineage, charge };
         let (units, most) = (self.cost, (hold.most, when.ns()));
-        let denial = match book.keep((hash, id), Held { units, paid_ns, charge: Some(held) }, most) {
+        let held = Held { units, charge: Some(held) };
+        let release = |hash, held: &_| release_replaced(place, (hash, held), when);
+        let denial = match place.1.keep((hash, id), held, most, release) {
             Ok(_) => {
                 self.note_kept();
                 return true;
@@ -163,7 +169,9 @@ impl<'r> RuleCheck<'r> {
     /// the charge is not the request's any more.
     pub(super) fn give_up_hold(&self) -> bool {
         match (self.taken(), self.held()) {
-            (Some((book, hash, id)), Some(HeldUnits { is_kept: true, .. })) => book.take(hash, id).is_some(),
+            (Some(((_, book), hash, id)), Some(HeldUnits { is_kept: true, .. })) => {
+                book.take(hash, id, |_, _| ()).is_some()
+            }
             _ => true,
         }
     }
@@ -171,11 +179,12 @@ impl<'r> RuleCheck<'r> {
     /// Begins a request at a rule of `in_progress`.
     #[cold]
     pub(super) fn enter(&mut self, counter: &ProgressCounter, decided: &mut Decided, when: CheckTime) {
-        let Some((book, hash, id)) = self.taken() else {
+        let Some((place, hash, id)) = self.taken() else {
             decided.decision = Some(self.peek_in_progress(counter, self.cost, when));
             return;
         };
-        let decision = enter(book, (hash, id), self.cost, (counter.most, when.ns()));
+        let release = |hash, held: &_| release_replaced(place, (hash, held), when);
+        let decision = enter(place.1, (hash, id), self.cost, (counter.most, when.ns()), release);
         self.effect.is_charged = decision.is_allowed();
         if decision.is_allowed() {
             self.note_kept();
@@ -185,7 +194,9 @@ impl<'r> RuleCheck<'r> {
 
     /// Decides whether there is room for a cost.
     pub(super) fn peek_in_progress(&self, counter: &ProgressCounter, cost: u64, when: CheckTime) -> Decision {
-        let standing = counter.book.standing(self.hash_in(&counter.book, true));
+        let hash = self.hash_in(&counter.book, true);
+        self.release_ended(&counter.book, hash, when);
+        let standing = counter.book.standing(hash);
         let most = (counter.most, when.ns());
         match standing.units.saturating_add(cost.into()) > counter.most.into() {
             true if cost > 0 => key_full(cost, standing, most),
@@ -206,6 +217,25 @@ impl<'r> RuleCheck<'r> {
     }
 }
 
+/// Gives back the units of a hold of any rule and key that has ended, because another hold takes over its place.
+#[cold]
+pub(super) fn release_replaced(
+    (rules, book): (&RuleSet, &RuleBook),
+    (hash, held): (u64, &Held<Option<HeldCharge>>),
+    when: CheckTime,
+) {
+    let Some(HeldCharge { key, generation, charge, .. }) = &held.charge else { return };
+    if generation.is_open_for(charge) {
+        generation.store().refund(&**key, when, charge, held.units);
+        return;
+    }
+    // A load has changed the rule since. This is rare, so the rule is searched among all.
+    let mut counters = rules.counters();
+    if let Some((_, _, counter)) = counters.find(|(_, active, _)| active.hash_in(book, false, key) == hash) {
+        refund_hold(counter, key, held, held.units, when);
+    }
+}
+
 /// Refunds up to `units` of a hold.
 pub(super) fn refund_hold(
     counter: &LocalCounter,
@@ -214,7 +244,8 @@ pub(super) fn refund_hold(
     units: u64,
     when: CheckTime,
 ) {
-    let Some(HeldCharge { generation, lineage, charge }) = held.charge.as_ref().filter(|_| units > 0) else {
+    let Some(HeldCharge { generation, lineage, charge, .. }) = held.charge.as_ref().filter(|_| units > 0)
+    else {
         return;
     };
     if Arc::ptr_eq(generation, &counter.generation) {

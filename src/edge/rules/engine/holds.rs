@@ -16,9 +16,9 @@ use super::check::{Request, RequestCheck};
 use super::counted_by::CountedBy;
 use super::counter::{Counter, LocalCounter};
 use super::decided::{Few, Part, Summary};
-use super::held::{HeldCharge, HeldUnits, HoldStep, HoldUse};
+use super::held::{HeldCharge, HoldStep, HoldUse};
 use super::hold_check::{ends_ns, refund_hold};
-use super::rule_check::RuleCheck;
+use super::rule_check::{HeldUnits, RuleCheck};
 use super::rule_set::{ActiveDomain, ActiveRule, DomainId};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
@@ -151,18 +151,29 @@ impl<C: Clock> Rules<C> {
         let mut decided = Few::new();
         let mut found = RequestCheck::new(&mut decided);
         let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, &[], 0) };
-        found.find(domain, &request, when.ns(), &self.hasher);
+        found.find((&rules, domain), &request, when.ns(), &self.hasher);
         let (mut seen, mut was_held) = (HashSet::new(), false);
         // A load may have changed what the rule holds, so both are asked. A rule may have been another part at the hold.
         let mut settled: Few<Settled> = Few::new();
         for (check, _) in found.each(|_| true) {
             let hash = check.hash_in(book, false);
             let is_first = seen.insert(hash);
-            let taken = if is_first { book.take(hash, id) } else { None };
-            let in_progress = if is_first { book.take(check.hash_in(book, true), id) } else { None };
+            // All later decisions find the units of a hold that has ended.
+            let settle = |id: HoldId, held: Held<Option<HeldCharge>>| {
+                if when.ns() < id.end_ns() {
+                    return (id, held);
+                }
+                self.with_counter(&domain.name, &check.active.rule.identity, |counter| {
+                    refund_hold(counter, check.key.as_str(), &held, held.units, when);
+                });
+                (id, Held { charge: None, ..held })
+            };
+            let taken = if is_first { book.take(hash, id, settle) } else { None };
+            let end = |id, _| id;
+            let in_progress = if is_first { book.take(check.hash_in(book, true), id, end) } else { None };
             let lives = |id: HoldId| when.ns() < id.end_ns();
             was_held |= taken.as_ref().is_some_and(|(id, _)| lives(*id));
-            was_held |= in_progress.is_some_and(|(id, _)| lives(id));
+            was_held |= in_progress.is_some_and(lives);
             settled.push((is_first, taken));
         }
         for ((check, decided), (is_first, taken)) in found.each(|_| true).zip(settled) {

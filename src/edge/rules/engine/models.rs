@@ -97,7 +97,7 @@ fn check_by(
     let when = CheckTime::read(&rules.clock);
     let mut decided = Few::new();
     let mut check = RequestCheck::new(&mut decided);
-    check.find(domain, &Request::of(descriptors, &[], 1), when.ns(), &rules.hasher);
+    check.find((&in_force, domain), &Request::of(descriptors, &[], 1), when.ns(), &rules.hasher);
     decide(check, domain.charging, when)
 }
 

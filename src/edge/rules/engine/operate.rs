@@ -157,7 +157,7 @@ impl<C: Clock> Rules<C> {
             let mut decided = Few::new();
             let mut found = RequestCheck::new(&mut decided);
             let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, &[], 0) };
-            found.find(domain, &request, when.ns(), &self.hasher);
+            found.find((&rules, domain), &request, when.ns(), &self.hasher);
             let mut done = HashMap::new();
             let mut all = Vec::new();
             let mut place = 0;

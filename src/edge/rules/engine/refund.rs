@@ -110,7 +110,7 @@ impl<C: Clock> Rules<C> {
         let mut decided = Few::new();
         let mut found = RequestCheck::new(&mut decided);
         let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, &[], hits) };
-        found.find(domain, &request, when.ns(), &self.hasher);
+        found.find((&rules, domain), &request, when.ns(), &self.hasher);
         let all = found.each(|part| part != Part::Replaced).all(|(check, _)| match check.counted {
             CountedBy::Local { counter, .. } => counter.can_refund,
             CountedBy::Shared(_) => false,

@@ -15,11 +15,12 @@ use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::rule::{Amount, Charging, Rule, Store};
 use crate::store::any::saved;
 use crate::store::holding::Held;
+use crate::store::op::Store as _;
 use crate::store::snapshot::{PROBE, Problem, SnapshotError, SnapshotReader, SnapshotTimes};
 use crate::store::{Capacity, HoldId};
 
 pub(super) const MAGIC: &[u8; 8] = b"TOLLRULE";
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 pub(super) const END: u8 = 0;
 pub(super) const COUNTER: u8 = 1;
@@ -284,18 +285,24 @@ impl RulesSnapshot {
         let (mut holds, mut known) = (0, HashSet::new());
         for &at in &self.holds {
             let Ok(hold) = read_hold(&mut SnapshotReader::at(&self.bytes, at), back_ns) else { continue };
-            let SavedHold { counter, hash, id, units, paid_ns, charge } = hold;
+            let SavedHold { counter, hash, id, units, charge } = hold;
             if !known.insert((hash, id.random())) {
                 continue;
             }
             let counter = restored.counters.get(&counter);
-            let charge = charge.zip(counter).map(|(charge, counter)| HeldCharge {
+            let charge = charge.zip(counter).map(|((key, charge), counter)| HeldCharge {
+                key,
                 generation: Arc::clone(&counter.generation),
                 lineage: counter.lineage,
                 charge,
             });
-            let held = Held { units, paid_ns, charge };
-            let kept = book.map(|book| book.keep((hash, id), held, (u64::MAX, now.ns())));
+            let held = Held { units, charge };
+            let release = |_, held: &Held<Option<HeldCharge>>| {
+                if let Some(HeldCharge { key, generation, charge, .. }) = &held.charge {
+                    generation.store().refund(&**key, now, charge, held.units);
+                }
+            };
+            let kept = book.map(|book| book.keep((hash, id), held, (u64::MAX, now.ns()), release));
             holds += u64::from(matches!(kept, Some(Ok(_))));
         }
         let counters = restored.counters.len() as u64;
@@ -317,17 +324,20 @@ struct SavedHold {
     hash: u64,
     id: HoldId,
     units: u64,
-    paid_ns: u64,
-    charge: Option<Decision>,
+    /// The key in the counter, and the charge.
+    charge: Option<(Box<str>, Decision)>,
 }
 
 fn read_hold(reader: &mut SnapshotReader<'_>, back_ns: u64) -> Result<SavedHold, SnapshotError> {
     let [counter, hash] = [reader.u64()?, reader.u64()?];
     let id = HoldId::from_bytes(reader.take()?);
     let id = HoldId::new(id.end_ns().saturating_sub(back_ns), id.random());
-    let [units, paid_ns] = [reader.u64()?, reader.u64()?.saturating_sub(back_ns)];
-    let charge = if counter == u64::MAX { None } else { Some(read_charge(reader, back_ns)?) };
-    Ok(SavedHold { counter, hash, id, units, paid_ns, charge })
+    let units = reader.u64()?;
+    let charge = match counter {
+        u64::MAX => None,
+        _ => Some((reader.text()?.into(), read_charge(reader, back_ns)?)),
+    };
+    Ok(SavedHold { counter, hash, id, units, charge })
 }
 
 /// Omits the content, which has keys of clients.

@@ -260,7 +260,7 @@ impl<C: Clock> Rules<C> {
             let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return };
             domain.note_asked();
             let mut route = Route { check: RequestCheck::new(decided), asker: &mut *asker };
-            route.check.find(domain, &request, route.asker.now().ns(), &self.hasher);
+            route.check.find((&**rules, domain), &request, route.asker.now().ns(), &self.hasher);
             if route.check.is_empty() {
                 let index = DomainId::Index(domain.index);
                 summary.outcome = self.decide_without_rule(rules, index, request.descriptors);

@@ -3,8 +3,8 @@
 use super::counted_by::CountedBy;
 use super::counter::{LocalCounter, SharedCounter, blocked};
 use super::decided::Decided;
-use super::held::HeldUnits;
-use super::rule_set::{ActiveDomain, ActiveRule};
+use super::held::{HoldStep, RuleBook};
+use super::rule_set::{ActiveDomain, ActiveRule, RuleSet};
 use super::values::SeenValues;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -28,6 +28,19 @@ pub(super) struct RuleCheck<'r> {
     /// one. Or the values that the rule counts, or the units that requests hold.
     pub(super) twin: Option<Box<Twin<'r>>>,
     pub(super) effect: Effect,
+}
+
+/// What a request does with the holds of a rule.
+#[derive(Debug)]
+pub(super) struct HeldUnits<'r> {
+    pub(super) rules: &'r RuleSet,
+    pub(super) book: &'r RuleBook,
+    pub(super) hash: u64,
+    pub(super) step: HoldStep,
+    /// Whether the request has the identity, and settles the hold by it.
+    pub(super) is_given: bool,
+    /// Whether the book has the hold.
+    pub(super) is_kept: bool,
 }
 
 /// What counts together with a rule's counter.

@@ -4,7 +4,7 @@
 //! magic 8 | version u32 | seeds 4 × u64 | a hash u64 | time ns u64 | number of the load u64
 //! for each counter:  1 | domain | identity | parameters | spare u64, lineage u64 | the states of its store
 //! for each filter:   2 | domain | identity | counted by 2 × u64 | the values of the window
-//! for each hold:     3 | number of its counter u64 | hash, end, random 2 ×, units, paid: u64 each | its charge
+//! for each hold:     3 | number of its counter u64 | hash, end, random 2 ×, units: u64 each | key | its charge
 //! 0 | checksum u64
 //! ```
 //! A restore is a load after the load of the snapshot: the rules of the snapshot are those in force before it. So a
@@ -105,7 +105,7 @@ impl<C: Clock> Rules<C> {
 impl RuleSet {
     /// Returns the counters of this process, with their domains and identities. Those of limits that requests set have no
     /// domain.
-    fn counters(&self) -> impl Iterator<Item = (&str, &ActiveRule, &LocalCounter)> {
+    pub(super) fn counters(&self) -> impl Iterator<Item = (&str, &ActiveRule, &LocalCounter)> {
         let of_rules = self.domains.iter().flat_map(|domain| {
             let mut classes = HashSet::new();
             let first = domain
@@ -203,8 +203,8 @@ fn save_hold(
     put_u64(hash, into);
     into.extend_from_slice(&id.to_bytes());
     put_u64(held.units, into);
-    put_u64(held.paid_ns, into);
     let Some((_, held)) = charge else { return };
+    put_text(&held.key, into);
     let (kind, figures) = match *held.charge.facts() {
         Facts::Pace { ahead, interval, capacity, scale, queued, mark } => {
             (0, [ahead, interval, capacity, scale.into(), queued.into(), mark.into()])

@@ -572,7 +572,7 @@ mod tests {
             let mut decided = Few::new();
             let mut route = Route { check: RequestCheck::new(&mut decided), asker: &mut asker };
             let request = Request::of(&descriptors, &[], 1);
-            route.check.find(domain, &request, route.asker.now().ns(), &rules.hasher);
+            route.check.find((&answer.rules, domain), &request, route.asker.now().ns(), &rules.hasher);
             route.asker.ask(&mut route.check, ask).await;
             assert!(route.check.is_charged());
             // Here the caller stops waiting.
