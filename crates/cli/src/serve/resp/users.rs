@@ -93,7 +93,14 @@ impl User {
         if words.next() != Some("user") {
             return Err("expected a line such as: user NAME on >PASSWORD +@all ~*".to_owned());
         }
-        let name = words.next().ok_or("the user has no name")?.into();
+        let name = words.next().ok_or("the user has no name")?;
+        // The text is not shown: it may be a password.
+        if name.starts_with(['>', '#', '+', '~']) {
+            return Err(
+                "the user has no name: it comes first, and does not begin with >, #, + or ~".to_owned()
+            );
+        }
+        let name = name.into();
         let domains = Some(Vec::new());
         let mut user = Self {
             name,
@@ -122,11 +129,11 @@ impl User {
             // As in Redis, a password ends an earlier `nopass`.
             (_, Some('>'), password) => {
                 self.needs_no_password = false;
-                self.secrets.push(as_secret(digest(&SHA256, password.as_bytes()).as_ref())?);
+                self.secrets.push(as_secret(digest(&SHA256, password.as_bytes()).as_ref()).ok_or(NO_HASH)?);
             }
             (_, Some('#'), hex) => {
                 self.needs_no_password = false;
-                self.secrets.push(as_secret(&from_hex(hex)?)?);
+                self.secrets.push(from_hex(hex).ok_or(NO_HASH)?);
             }
             (_, Some('~'), domain) if !domain.is_empty() && !domain.contains(['*', '?', '[']) => {
                 self.domains.get_or_insert_default().push(domain.into());
@@ -157,19 +164,20 @@ fn limited() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().filter(|known| known.is_limit()).map(|known: &commands::Known| known.name)
 }
 
-fn as_secret(bytes: &[u8]) -> Result<Secret, String> {
-    bytes
-        .try_into()
-        .map_err(|_| "after # comes the SHA-256 of the password: 64 hexadecimal digits".to_owned())
+const NO_HASH: &str = "after # comes the SHA-256 of the password: 64 hexadecimal digits, and nothing else";
+
+fn as_secret(bytes: &[u8]) -> Option<Secret> {
+    bytes.try_into().ok()
 }
 
-fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+/// Returns the bytes that a text of 64 hexadecimal digits stands for. `None` if anything else is there.
+fn from_hex(text: &str) -> Option<Secret> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let byte = |pair: &[u8]| match pair {
         [high, low] => Some(digit(high)? << 4 | digit(low)?),
         _ => None,
     };
-    Ok(text.as_bytes().chunks(2).map_while(byte).collect())
+    as_secret(&text.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?)
 }
 
 /// Returns the users of a file's text.

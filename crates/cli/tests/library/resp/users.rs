@@ -197,6 +197,17 @@ fn files_of_users_name_their_problems() {
         ("user", "line 1: the user has no name"),
         ("user a on secret", "line 1: a word is none of on, off, nopass"),
         ("user a #12", "line 1: after # comes the SHA-256 of the password"),
+        // Digits after the hash, and characters that are none, used to be cut off.
+        (
+            "user b on nopass\nuser a #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b0zz",
+            "line 2: after # comes the SHA-256 of the password: 64 hexadecimal digits, and nothing else",
+        ),
+        ("user a #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25bzz", "line 1: after #"),
+        ("user a #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b0", "line 1: after #"),
+        ("user a #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a2zz", "line 1: after #"),
+        ("user a #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25", "line 1: after #"),
+        // A name that was left out would be shown in the log.
+        ("user >secret on +@all", "line 1: the user has no name: it comes first"),
         (
             "user a +get",
             "\"get\" is no command that a user can be permitted; there are: cl.throttle, gcra, tollgate.check",
