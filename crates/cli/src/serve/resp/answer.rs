@@ -27,7 +27,7 @@ pub const FULL: usize = 64 << 10;
 /// The room for answers that a connection keeps. Many connections that are idle would take a lot of memory with [`FULL`] each.
 const KEPT: usize = 4 << 10;
 
-/// A second, the least period.
+/// A second.
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Stands for a number without a limit.
@@ -227,9 +227,8 @@ impl<C: Clock + Clone> RespPeer<C> {
             );
         }
         let tokens = if args.len() == 7 { whole(args, 6, "TOKENS", 0)? } else { 1 };
-        let period = args.get(4).and_then(nanos).filter(|period| *period >= SECOND_NS);
-        let period =
-            period.ok_or("ERR period is no number of seconds, or less than 1, or more than 584 years")?;
+        let period = args.get(4).and_then(nanos).filter(|period| *period > 0);
+        let period = period.ok_or("ERR period is no number of seconds above 0, or more than 584 years")?;
         let decision = self.charge(args, period, tokens)?;
         let reset = decision.reset_after();
         self.five(&decision);
