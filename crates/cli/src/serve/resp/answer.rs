@@ -341,8 +341,12 @@ fn figures(to: &mut Replies, figures: &Figures) {
 
 const TOO_LONG: &str = "ERR period is longer than 584 years";
 
-const HITS: &str = "hits";
-const TTL: &str = "ttl";
+/// The options before the entries. Their names are in upper case, so that an entry may have such a name in other letters.
+const HITS: &str = "HITS";
+const TTL: &str = "TTL";
+
+/// Ends the options: a pair follows in any case. Without it, a number of texts that is odd is an error.
+const ENTRIES: &str = "ENTRIES";
 
 /// What a command asks the rules.
 struct RuleQuery<'a> {
@@ -359,12 +363,19 @@ impl<'a> RuleQuery<'a> {
         while let Some(option) = options.iter().find(|option| {
             query.pairs.get(0).is_some_and(|text| option.as_bytes().eq_ignore_ascii_case(text))
         }) {
+            if query.pairs.get(0) != Some(option.as_bytes()) {
+                return Err(ambiguous(option));
+            }
             if *option == HITS {
                 query.hits = Some(whole(query.pairs, 1, "HITS", 0)?);
             } else {
                 query.ttl = Some(life(query.pairs.get(1).unwrap_or_default())?);
             }
             query.pairs = query.pairs.from(2);
+        }
+        let is_marker = |text: &[u8]| ENTRIES.as_bytes().eq_ignore_ascii_case(text);
+        if query.pairs.len() % 2 == 1 && query.pairs.get(0).is_some_and(is_marker) {
+            query.pairs = query.pairs.from(1);
         }
         match query.pairs.len() {
             1.. if query.pairs.len().is_multiple_of(2) => Ok(query),
@@ -402,6 +413,16 @@ fn whole(args: Args<'_>, index: usize, what: &str, least: u64) -> Result<u64, Pr
 #[cold]
 fn wrong_whole(text: &[u8], what: &str, least: u64) -> Problem {
     format!("ERR {what} is {}; expected a whole number of {least} or more, below 2^63", Shown(text)).into()
+}
+
+/// An entry could be meant, or an option. Neither is silently taken for the other.
+#[cold]
+fn ambiguous(option: &str) -> Problem {
+    format!(
+        "ERR {} may be the option {option} or the key of an entry; write {option} in upper case, or ENTRIES before the first key",
+        option.to_ascii_lowercase()
+    )
+    .into()
 }
 
 #[cold]
