@@ -86,10 +86,10 @@ fn callback_receives_load_report() {
         told.recv_timeout(Duration::from_secs(60)).expect("the watcher did not report the change within 60 s")
     };
     put(&path, &text(6));
-    let changed = "0 added, 1 changed, 0 removed\n  changed rule \"d|a\": limit 5/d to 6/d";
+    let changed = "0 added, 1 changed, 0 removed\n  changed rule \"d.a\" (d|a): limit 5/d to 6/d";
     assert_eq!(next(), Ok(changed.to_owned()));
     put(&path, &text(6).replace("key: a", "key: b"));
-    assert!(next().is_ok_and(|report| report.contains("removed rule \"d|a\"")));
+    assert!(next().is_ok_and(|report| report.contains("removed rule \"d.a\" (d|a)")));
     put(&path, &text(6).replace("domain: d", "domain: e"));
     assert!(
         next().is_err_and(|error| error.contains("limits.yaml:1:11") && error.contains("\"d\" is in use"))

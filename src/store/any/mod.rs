@@ -45,6 +45,18 @@ pub enum StoreKind {
     Sketch,
 }
 
+impl fmt::Display for StoreKind {
+    /// Writes the name that files of rules use, such as `compact`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Direct => "direct",
+            Self::Compact => "compact",
+            Self::Keyed => "keyed",
+            Self::Sketch => "sketch",
+        })
+    }
+}
+
 impl StoreKind {
     /// Returns whether this kind of store supports the algorithm. A limit can still be refused, because of its quota or
     /// the size of the store.

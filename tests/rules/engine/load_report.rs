@@ -62,7 +62,7 @@ fn changed_numbers_and_flags_are_reported() {
         report.to_string(),
         "0 added, 3 changed, 0 removed
   changed domain \"shop\": shadow false to true
-  changed rule \"per-client\" (shop|remote_address): limit 10/s burst 30 to 10/s, algorithm gcra to fixed-window, store default to keyed, \
+  changed rule \"per-client\" (shop|remote_address): limit 10/s burst 30 to 10/s, algorithm gcra to fixed-window, store compact to keyed, \
          soft none to 5
   changed rule \"search\" (shop|path=/search|remote_address): limit 3/min to 5/min"
     );

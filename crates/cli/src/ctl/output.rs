@@ -11,8 +11,8 @@ use crate::output::table;
 /// Returns the table.
 pub fn text(verb: &str, answer: &Value) -> String {
     let rows = answer["rules"].as_array().into_iter().flatten().map(|rule| row(verb, rule));
-    let header = "Rule|Key|Limit|Used|Remaining|Reset|Held|Block|Part|Result|File";
-    format!("{}\n", table::table(header, 2..8, rows.collect::<Vec<_>>(), &[8, 6, 10, 1]))
+    let header = "Rule|Name|Key|Limit|Used|Remaining|Reset|Held|Block|Part|Result|File";
+    format!("{}\n", table::table(header, 3..9, rows.collect::<Vec<_>>(), &[1, 9, 7, 11, 2]))
 }
 
 fn row(verb: &str, rule: &Value) -> Vec<String> {
@@ -26,11 +26,12 @@ fn row(verb: &str, rule: &Value) -> Vec<String> {
     let result = match (rule["done"] == true, verb) {
         (false, _) => format!("refused: {}", text("why_not", 200)),
         (true, "inspect") => String::new(),
-        (true, "block") => "done".to_owned(),
+        (true, "block" | "unblock") => "done".to_owned(),
         (true, _) => format!("{} back", human::counted(rule["units"].as_u64().unwrap_or(0), "unit")),
     };
     vec![
         text("rule", 80),
+        text("name", 80),
         text("key", 60),
         count("limit"),
         count("used"),

@@ -5,7 +5,7 @@ use tollgate::rules::{Charging, Config, Domain, Problem, Rule};
 
 use super::files::{RuleFiles, print_warnings};
 use super::replay;
-use super::rule::{limit_texts, says};
+use super::rule::{limit_texts, names, says};
 use crate::args::rules::{CheckArgs, RulesArgs};
 use crate::error::Error;
 use crate::human;
@@ -113,18 +113,17 @@ fn rules_table(domain: &Domain) -> String {
     }
     let row = |rule: &Rule| {
         let [limit, algorithm, store] = limit_texts(rule);
-        let identity = printable(rule.identity.as_bytes(), 80);
-        vec![identity, limit, algorithm, store, flags(rule), rule.line.to_string()]
+        let [identity, name] = names(rule);
+        vec![identity, name, limit, algorithm, store, flags(rule), rule.line.to_string()]
     };
     let rows = domain.rules().iter().map(row);
-    format!("{head}{}\n", table::table("Rule|Limit|Algorithm|Store|Flags|Line", 5..6, rows, &[]))
+    format!("{head}{}\n", table::table("Rule|Name|Limit|Algorithm|Store|Flags|Line", 6..7, rows, &[]))
 }
 
 fn flags(rule: &Rule) -> String {
     let names = || rule.replaces.iter().map(|name| printable(name.as_bytes(), 40)).collect::<Vec<_>>();
     let enforced = u64::from(rule.enforced_per_million);
     let flags = [
-        rule.is_named.then(|| format!("named {}", printable(rule.name.as_bytes(), 40))),
         rule.shadow.then(|| "shadow".to_owned()),
         rule.quota_mode.then(|| "quota mode".to_owned()),
         (enforced < 1_000_000).then(|| format!("enforced {}", human::share(enforced, 1_000_000))),

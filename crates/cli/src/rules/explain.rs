@@ -7,7 +7,7 @@ use tollgate::rules::{Amount, Answer, Applied, Domain, Explained, Explanation, R
 use tollgate::{ManualClock, Outcome};
 
 use super::files::RuleFiles;
-use super::rule::{limit_texts, says};
+use super::rule::{limit_texts, names, says};
 use crate::args::descriptor::{Entries, described};
 use crate::args::rules::ExplainArgs;
 use crate::error::Error;
@@ -122,7 +122,7 @@ fn text(args: &ExplainArgs, domain: &Domain, entries: &[Entries<'_>], explanatio
     };
     let mut text = for_stdout(&head);
     if !rows.is_empty() {
-        text += &format!("\n{}\n", table::table(COLUMNS, 7..10, rows, &[0, 8, 9, 5]));
+        text += &format!("\n{}\n", table::table(COLUMNS, 7..9, rows, &[9, 0, 8, 10, 5]));
     }
     match explanation.others() as u64 {
         0 => text,
@@ -135,8 +135,8 @@ fn text(args: &ExplainArgs, domain: &Domain, entries: &[Entries<'_>], explanatio
     }
 }
 
-/// The columns of [`row`].
-pub const COLUMNS: &str = "Descriptor|Rule|Applies|Why|Limit|Counter|Verdict|Remaining|Reset|Line";
+/// The columns of [`row`]. Available are the units before the request.
+pub const COLUMNS: &str = "Descriptor|Rule|Applies|Why|Limit|Counter|Verdict|Available|Reset|Name|Line";
 
 /// Returns a rule's row. `entries` are those of all descriptors.
 pub fn row(one: &Explained<'_>, entries: &[Entries<'_>]) -> Vec<String> {
@@ -144,9 +144,10 @@ pub fn row(one: &Explained<'_>, entries: &[Entries<'_>]) -> Vec<String> {
     let applied = one.applied().filter(|_| one.reason().applies());
     let decision = applied.and_then(|applied| applied.decision().copied());
     let [limit, ..] = limit_texts(one.rule());
+    let [identity, name] = names(one.rule());
     vec![
         (one.descriptor() + 1).to_string(),
-        printable(one.rule().identity.as_bytes(), 80),
+        identity,
         if one.reason().applies() { "yes" } else { "no" }.to_owned(),
         printable(one.reason().to_string().as_bytes(), 200),
         limit,
@@ -154,6 +155,7 @@ pub fn row(one: &Explained<'_>, entries: &[Entries<'_>]) -> Vec<String> {
         applied.map_or(String::new(), |applied| verdict(&applied).to_owned()),
         decision.map_or(String::new(), |decision| human::count(decision.remaining())),
         decision.map_or(String::new(), |decision| human::duration(decision.reset_after())),
+        name,
         one.rule().line.to_string(),
     ]
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate::LimitKind;
 use tollgate::rules::{Amount, Rule, RuleClass, Shared, Store};
+use tollgate::{LimitKind, StoreKind};
 
 use crate::human;
+use crate::input::row::printable;
 use crate::output::merged;
 use crate::store::Memory;
 
@@ -81,6 +82,11 @@ pub fn says(rule: &Rule) -> Value {
     merged([limit, calendar, shared, block, hold, in_progress, distinct, rest])
 }
 
+/// The identity and the name, which metrics, header fields and problem documents have.
+pub fn names(rule: &Rule) -> [String; 2] {
+    [&rule.identity[..], &rule.name[..]].map(|text| printable(text.as_bytes(), 80))
+}
+
 /// The limit, its algorithm and its store.
 pub fn limit_texts(rule: &Rule) -> [String; 3] {
     let without_store = |text: &str| [text.to_owned(), String::new(), String::new()];
@@ -89,7 +95,10 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
         Amount::Blocked { .. } => without_store("denies all"),
         Amount::InProgress { most, .. } => without_store(&format!("{most} in progress")),
         Amount::Limited { limit, store } => {
-            let store = store.as_ref().map_or("default".to_owned(), kept);
+            let chosen = rule.store_kind().map_or_else(String::new, |kind| kind.to_string());
+            // A file can name a store for all its rules. One counter for all requests needs none.
+            let named = store.as_ref().filter(|_| rule.store_kind() != Some(StoreKind::Direct));
+            let store = named.map_or(chosen, kept);
             let share =
                 |class: &RuleClass| format!("{} of ", human::share(class.share.share().into(), 1_000_000));
             let share = rule.class.as_deref().map_or_else(String::new, share);

@@ -20,7 +20,7 @@ use crate::output::say_unchanged;
 /// The severity of a line.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Level {
-    /// Nothing but the line at the start.
+    /// Only the lines about the start, the acts of operators and the end. Every level writes them.
     Off,
     /// Failures.
     Error,
@@ -122,9 +122,14 @@ pub fn info(message: impl fmt::Display) {
     write(Level::Info, &message);
 }
 
-/// Writes a line at the level INFO, whatever the least level is.
+/// Writes a line at the level INFO, whatever the least level is: about the start, the acts of operators, and the end.
 pub fn always(message: impl fmt::Display) {
     send(Level::Info, &message);
+}
+
+/// Writes a line at the level WARN, whatever the least level is.
+pub fn always_warn(message: impl fmt::Display) {
+    send(Level::Warn, &message);
 }
 
 /// Whether lines of the level INFO are written.

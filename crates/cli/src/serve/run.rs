@@ -560,8 +560,8 @@ fn announce(rules: &Rules, args: &ServeArgs, faces: &[String], taken: &Translati
         faces.join(", "),
     ));
     if args.is_example() {
-        log::always(
-            "warning: this is an example on loopback, 5 requests a minute for each address; name a file or folder to serve \
+        log::always_warn(
+            "this is an example on loopback, 5 requests a minute for each address; name a file or folder to serve \
              your own rules",
         );
     }

@@ -38,12 +38,12 @@ fn valid_rules_print_table() {
     };
     assert_eq!(line("Domain"), "Domain edge: 4 rules, charged all-or-nothing");
     for (rule, parts) in [
+        ("edge|remote_address ", &[" calls ", "10/s burst 20", "gcra", "compact 2MiB", "soft 15", " 5"][..]),
+        ("edge|remote_address=203.0.113.7", &["edge.remote_address_203.0.113.7", "denies all"]),
         (
-            "edge|remote_address ",
-            &["10/s burst 20", "gcra", "compact 2MiB", "named calls; soft 15", " 5"][..],
+            "edge|path ",
+            &[" edge.path ", "1000/h", "fixed-window", "keyed, 5,000 keys", "shadow; enforced 12.50 %"],
         ),
-        ("edge|remote_address=203.0.113.7", &["denies all"]),
-        ("edge|path ", &["1000/h", "fixed-window", "keyed, 5,000 keys", "shadow; enforced 12.50 %"]),
         ("edge|path=/free", &["none", "replaces calls"]),
     ] {
         let line = line(rule);

@@ -23,7 +23,7 @@ fn pushed_rules_are_pulled_and_compared() {
     place.run(&format!("rules pull --from {url}")).fails(1, &["there are no rules named \"default\""]);
 
     let run = place.run(&format!("rules diff limits.yaml --to {url}")).ok();
-    let added = "2 added, 0 changed, 0 removed\n  added domain \"shop\"\n  added rule \"shop|user\": 100/d, fixed-window\n";
+    let added = "2 added, 0 changed, 0 removed\n  added domain \"shop\"\n  added rule \"shop.user\" (shop|user): 100/d, fixed-window\n";
     assert_eq!(run.stdout, format!("there are no rules yet\n{added}"));
     let run = place.run(&format!("rules push limits.yaml --to {url} --by ann")).ok();
     assert_eq!(run.stdout, format!("version 1 is written: {added}"));
@@ -35,7 +35,7 @@ fn pushed_rules_are_pulled_and_compared() {
     assert!(run.stderr.starts_with("version 1: 94 bytes of yaml, pushed by \"ann\" at 20"), "{}", run.stderr);
 
     place.file("limits.yaml", LIMITS.replace("100", "200").replace("user", "account"));
-    let changed = "1 added, 0 changed, 1 removed\n  added rule \"shop|account\": 200/d, fixed-window\n  removed rule \"shop|user\": 100/d, fixed-window\n";
+    let changed = "1 added, 0 changed, 1 removed\n  added rule \"shop.account\" (shop|account): 200/d, fixed-window\n  removed rule \"shop.user\" (shop|user): 100/d, fixed-window\n";
     let run = place.run(&format!("rules diff limits.yaml --to {url}")).ok();
     assert!(run.stdout.starts_with("version 1: ") && run.stdout.ends_with(changed), "{}", run.stdout);
     let run = place.run(&format!("rules push limits.yaml --to {url} --seen 1")).ok();

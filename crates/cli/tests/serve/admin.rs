@@ -117,7 +117,7 @@ fn operator_helps_one_key_over_a_socket() {
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.stdout.contains("1 unit back"), "{done:?}");
     let line = server.wait_for_line("operator uid");
-    for part in ["reset rl once=x", "rl|once done", "why: ticket 4711"] {
+    for part in ["reset rl once=x", "rl.once (rl|once) done", "why: ticket 4711"] {
         assert!(line.contains(part), "{line}");
     }
     block_on(async {
@@ -242,7 +242,7 @@ fn log_names_every_key_of_an_act() {
     });
     let line = server.wait_for_line("operator uid");
     let long = format!("{}\\x0a\\x00", "\\x7f".repeat(20_000));
-    assert!(line.contains(&format!("reset rl once={long} once=x: rl|once done")), "{line}");
+    assert!(line.contains(&format!("reset rl once={long} once=x: rl.once (rl|once) done")), "{line}");
     server.stop();
 }
 

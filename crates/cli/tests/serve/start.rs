@@ -8,7 +8,7 @@ fn example_starts_without_files() {
     let mut server = Server::start(&[], "");
     let line = server.start_line();
     assert!(line.contains("serves 1 rule of 1 domain from the built-in example"), "{line}");
-    server.wait_for_line("warning: this is an example on loopback");
+    server.wait_for_line("WARN this is an example on loopback");
     let ask = server.wait_for_line("ask it: curl http://127.0.0.1:");
     let body = ask.split('\'').nth(1).unwrap().to_owned();
     block_on(async {

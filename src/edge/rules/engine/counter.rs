@@ -317,6 +317,44 @@ impl Parameters {
     }
 }
 
+impl Rule {
+    /// Returns the store in which a process counts the rule: the file's, or the one that is chosen if the file has none. A
+    /// rule that all requests share counts in a direct one. Returns `None` for a rule that needs no store, and for one that
+    /// a server counts.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::StoreKind;
+    /// use tollgate::rules::Config;
+    ///
+    /// let config = Config::from_yaml("limits.yaml", "
+    /// domain: shop
+    /// descriptors:
+    ///   - { key: user, rate_limit: { unit: day, requests_per_unit: 100 } }
+    ///   - { key: path, value: /login, rate_limit: { unit: day, requests_per_unit: 100 } }
+    /// ")?;
+    /// let kinds: Vec<_> = config.rules().iter().map(|rule| rule.store_kind()).collect();
+    /// assert_eq!(kinds, [Some(StoreKind::Compact), Some(StoreKind::Direct)]);
+    /// # Ok::<(), tollgate::rules::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn store_kind(&self) -> Option<StoreKind> {
+        let Amount::Limited { limit, store } = &self.limit else { return None };
+        let overdraft = if self.hold.is_some() { limit.most() } else { 0 };
+        let layout = AnyLayout { capacity: Some(MEMORY), overdraft, ..AnyLayout::new(StoreKind::Compact) };
+        let fits_compact = || AnyStore::<String>::new(layout, *limit, &Hasher::new()).is_ok();
+        Some(match store {
+            Some(rule::Store::Redis(_)) => return None,
+            _ if self.has_one_counter() => StoreKind::Direct,
+            Some(rule::Store::Compact(_)) => StoreKind::Compact,
+            Some(rule::Store::Keyed { .. }) => StoreKind::Keyed,
+            Some(rule::Store::Sketch(_)) => StoreKind::Sketch,
+            None if limit.block().is_none() && fits_compact() => StoreKind::Compact,
+            None => StoreKind::Keyed,
+        })
+    }
+}
+
 /// Whether a compact store has room for a debt of one limit.
 pub(super) fn has_room_for_debts(limit: &Limit) -> bool {
     let layout =

@@ -29,9 +29,9 @@ use crate::edge::rules::rule::{Amount, Charging, Rule, RuleClass, RuleHold, Stor
 /// assert_eq!(
 ///     report.to_string(),
 ///     "1 added, 1 changed, 1 removed
-///   changed rule \"shop|user\": limit 100/d to 200/d
-///   added rule \"shop|remote_adress\": 10/s, fixed-window
-///   removed rule \"shop|remote_address\": 10/s, fixed-window"
+///   changed rule \"shop.user\" (shop|user): limit 100/d to 200/d
+///   added rule \"shop.remote_adress\" (shop|remote_adress): 10/s, fixed-window
+///   removed rule \"shop.remote_address\" (shop|remote_address): 10/s, fixed-window"
 /// );
 /// let removed = report.of_kind(ChangeKind::Removed).next().unwrap();
 /// assert_eq!((removed.domain(), removed.rule()), ("shop", Some("shop|remote_address")));
@@ -60,8 +60,8 @@ pub struct Change {
     kind: ChangeKind,
     domain: Box<str>,
     rule: Option<Box<str>>,
-    /// The name that the file gives to the rule.
-    name: Option<Box<str>>,
+    /// The name of the rule, and whether the file gives it.
+    name: Option<(Box<str>, bool)>,
     /// The limit of the rule, if it was added or removed.
     says: String,
     differences: Vec<Difference>,
@@ -101,7 +101,7 @@ impl LoadReport {
     ///     Domain::merge([config], false)
     /// };
     /// let report = LoadReport::between_domains(&domains(100)?, &domains(200)?);
-    /// assert_eq!(report.changes()[0].to_string(), "changed rule \"shop|user\": limit 100/d to 200/d");
+    /// assert_eq!(report.changes()[0].to_string(), "changed rule \"shop.user\" (shop|user): limit 100/d to 200/d");
     /// # Ok::<(), tollgate::rules::ConfigError>(())
     /// ```
     #[must_use]
@@ -167,7 +167,7 @@ impl LoadReport {
 impl Change {
     fn new(kind: ChangeKind, domain: &str, rule: Option<&Rule>, differences: Vec<Difference>) -> Self {
         let says = rule.filter(|_| kind != ChangeKind::Changed).map(says).unwrap_or_default();
-        let name = rule.filter(|rule| rule.is_named).map(|rule| rule.name.as_ref().into());
+        let name = rule.map(|rule| (rule.name.as_ref().into(), rule.is_named));
         let rule = rule.map(|rule| rule.identity.clone());
         Self { kind, domain: domain.into(), rule, name, says, differences }
     }
@@ -194,7 +194,7 @@ impl Change {
     /// Returns the rule's name, if the file names the rule. Several rules can have the same name.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.name.as_ref().filter(|(_, is_given)| *is_given).map(|(name, _)| &**name)
     }
 
     /// Returns the settings that changed. Empty for an added or a removed rule.
@@ -250,11 +250,13 @@ impl fmt::Display for ChangeKind {
 }
 
 impl fmt::Display for Change {
-    /// Writes `changed rule "shop|user": limit 100/d to 200/d`, or `changed rule "free" (shop|user): …` if the rule has a
-    /// name.
+    /// Writes `changed rule "shop.user" (shop|user): limit 100/d to 200/d`: the rule's name, which metrics and header fields
+    /// have too, and its identity.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.rule, &self.name) {
-            (Some(rule), Some(name)) => write!(f, "{} rule {name:?} ({})", self.kind, rule.escape_debug())?,
+            (Some(rule), Some((name, _))) => {
+                write!(f, "{} rule {name:?} ({})", self.kind, rule.escape_debug())?;
+            }
             (Some(rule), None) => write!(f, "{} rule {rule:?}", self.kind)?,
             (None, _) => write!(f, "{} domain {:?}", self.kind, self.domain)?,
         }
@@ -411,7 +413,7 @@ fn algorithm(rule: &Rule) -> String {
 fn store(rule: &Rule) -> String {
     let Amount::Limited { store, .. } = &rule.limit else { return NONE.to_owned() };
     match store {
-        None => "default".to_owned(),
+        None => rule.store_kind().map_or_else(|| NONE.to_owned(), |kind| kind.to_string()),
         Some(named @ (Store::Compact(memory) | Store::Sketch(memory))) => match memory.bytes() {
             Some(bytes) => format!("{named} of {bytes} bytes"),
             None => named.to_string(),

@@ -131,7 +131,7 @@ pub async fn act<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8])
         // In full: no key may hide behind a long one.
         printable(keys.join(" ").as_bytes(), usize::MAX),
         rule.as_ref().map_or(String::new(), |rule| format!(" (only {})", shown(rule))),
-        reports.as_deref().map_or_else(|| "no such domain".to_owned(), results),
+        reports.as_deref().map_or_else(|| "no such domain".to_owned(), |reports| results(*act, reports)),
         why.as_deref().map_or("-".to_owned(), |why| printable(why.as_bytes(), LONGEST_WHY)),
     );
     let answer = match reports {
@@ -154,13 +154,16 @@ fn what(act: OperatorAct) -> String {
 }
 
 /// Says for the log what each rule did.
-fn results(reports: &[KeyReport]) -> String {
+fn results(act: OperatorAct, reports: &[KeyReport]) -> String {
+    let gives_back = matches!(act, OperatorAct::Reset | OperatorAct::Grant(_));
     let one = |report: &KeyReport| {
         let did = match &report.result {
-            Ok(units) => format!("done, {units} units back"),
+            Ok(units) if gives_back => format!("done, {units} units back"),
+            Ok(_) => "done".to_owned(),
             Err(refusal) => format!("refused, {}", refusal.name()),
         };
-        format!("{} {did}", printable(report.identity.as_bytes(), SHOWN))
+        let [name, identity] = [&report.name, &report.identity].map(|text| printable(text.as_bytes(), SHOWN));
+        format!("{name} ({identity}) {did}")
     };
     match reports {
         [] => "no rule applies".to_owned(),

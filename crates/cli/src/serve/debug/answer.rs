@@ -198,7 +198,7 @@ pub fn go_counts(rule: &Rule, counts: &MeterCounts) -> [(&'static str, u64); 5] 
 }
 
 /// Returns a rule's path, as the Go service writes it.
-pub(super) fn path(domain: &str, rule: &Rule) -> String {
+fn path(domain: &str, rule: &Rule) -> String {
     [domain].into_iter().chain(rule.metric.levels.iter().map(|level| &**level)).collect::<Vec<_>>().join(".")
 }
 

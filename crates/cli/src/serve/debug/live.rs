@@ -16,7 +16,7 @@ use tollgate::rules::{Amount, Rule};
 use tollgate::telemetry::{DeniedKey, MeterCounts};
 
 use super::super::answer::NearView;
-use super::answer::{Debug, KEY, path};
+use super::answer::{Debug, KEY};
 use crate::input::row::{printable, printable_lines};
 use crate::rules::rule::limit_texts;
 
@@ -224,7 +224,7 @@ fn row(state: &Debug, domain: &str, rule: &Rule) -> Value {
     };
     json!([
         cut(&rule.name),
-        cut(&path(domain, rule)),
+        cut(&rule.identity),
         cut(&limit),
         cut(&how),
         mode,
