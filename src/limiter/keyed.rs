@@ -69,7 +69,9 @@ where
     }
 
     /// Returns the number of held keys, including idle keys that are not removed yet. An estimate while other threads
-    /// use the limiter.
+    /// use the limiter: the store counts its keys in parts, so a key that replaces another one during the call may be
+    /// counted together with it. So the number may exceed [`max_keys`](crate::Builder::max_keys), by at most one for each
+    /// key that is replaced during the call, although the store never holds more keys.
     pub fn len(&self) -> usize {
         self.store.len()
     }

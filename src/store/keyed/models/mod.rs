@@ -316,3 +316,26 @@ fn racing_new_keys_respect_the_cap() {
 fn racing_new_keys_respect_the_cap_long() {
     race_for_one_place(2);
 }
+
+/// A key replaces another one, in the part of the table that is counted last, while another thread reads the number of
+/// keys. The reader may count both keys, although the store never holds more than one.
+fn number_of_keys_during_replacement(most: usize) {
+    model(2, move || {
+        let store = store_with_cap(1, Some((1, WhenFull::Forget)));
+        assert!(check(&store, 0, 0));
+        let (_, seen) = both(&store, |store| check(store, 8, 0), Store::len);
+        assert!(seen <= most, "one more key at most for each replacement: {seen}");
+        assert_eq!(store.len(), 1, "the number is exact without other threads");
+    });
+}
+
+#[test]
+fn number_of_keys_has_one_more_for_each_replacement() {
+    number_of_keys_during_replacement(2);
+}
+
+#[test]
+#[should_panic(expected = "one more key at most")]
+fn control_number_of_keys_may_exceed_the_cap() {
+    number_of_keys_during_replacement(1);
+}
