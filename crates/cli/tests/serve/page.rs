@@ -229,7 +229,7 @@ fn why_names_each_rule_and_charges_nothing() {
         assert_eq!(answer["rules"][0]["remaining"], 3);
         let row = answer["table"]["rows"][0].as_array().unwrap();
         assert_eq!(row[2..4], [json!("yes"), json!("enforced")]);
-        assert!(row[9].as_str().unwrap().ends_with("limits.yaml:14"), "{row:?}");
+        assert!(row[10].as_str().unwrap().ends_with("limits.yaml:14"), "{row:?}");
         let text = get(&debug, question).await.body;
         assert!(text.starts_with("admitted\nDescriptor  Rule  Applies  Why"), "{text}");
         let name = "ratelimit.service.rate_limit.edge.path_/login.remote_address.total_hits";
