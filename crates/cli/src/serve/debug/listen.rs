@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::super::connections::Face;
 use super::super::http::Handler;
 use super::answer::Debug;
-use super::live::Live;
+use super::live::{Live, Readers};
 use super::read::{PageRequest, asked};
 use super::{why, write};
 
@@ -19,8 +19,8 @@ pub(super) const OPEN: usize = 8;
 
 /// Serves the face.
 pub async fn serve(face: Face, state: Debug) {
-    let site =
-        Arc::new(Site { state, is_local: face.listener.is_loopback(), room: Arc::new(Semaphore::new(OPEN)) });
+    let (is_local, room) = (face.listener.is_loopback(), Arc::new(Semaphore::new(OPEN)));
+    let site = Arc::new(Site { state, is_local, room, readers: Readers::default() });
     let service = Handler(move |request| ready(site.answer(&request)));
     face.serve(move |_, _| service.clone()).await;
 }
@@ -31,6 +31,7 @@ struct Site {
     is_local: bool,
     /// Open pages hold it.
     room: Arc<Semaphore>,
+    readers: Readers,
 }
 
 impl Site {
@@ -43,12 +44,16 @@ impl Site {
                 Err(refusal) => write::refusal(refusal),
             },
             Ok(PageRequest::Live(filter)) => match Arc::clone(&self.room).try_acquire_owned() {
-                Ok(place) => write::live(Live::new(self.state.clone(), filter, place)),
+                Ok(place) => write::live(Live::new(self.state.clone(), filter, &self.readers, place)),
                 Err(_) => write::refusal((
                     StatusCode::SERVICE_UNAVAILABLE,
                     format!("{OPEN} pages are open, the most at a time; close one"),
                 )),
             },
+            Ok(PageRequest::Reads(page)) => {
+                self.readers.note(page);
+                write::noted()
+            }
             Err(refusal) => write::refusal(refusal),
         }
     }

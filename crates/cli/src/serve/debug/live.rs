@@ -5,12 +5,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 use tollgate::redis::{BreakerState, ErrorKind};
 use tollgate::rules::{Amount, Rule};
 use tollgate::telemetry::{DeniedKey, MeterCounts};
@@ -32,11 +33,40 @@ const ERROR: usize = 2_000;
 /// The shortest time between two events.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// After an event, all open pages together wait for this many times the processor time that the event took. So they take a
-/// hundredth of a core, however many rules there are.
+/// After an event, a page waits for this many times the processor time that the thread of all pages took since the page's event
+/// before. So they take a hundredth of a core together, however many rules there are, with the bytes that they send.
 const REST: u32 = 99;
 
+/// How long a page stays open without a word from its script that it reads. The system takes bytes for a client that reads
+/// nothing, for minutes, so that only the client itself can tell.
+const SILENT: Duration = Duration::from_secs(10);
+
 type Sections = Map<String, Value>;
+
+/// The pages that are open, each with the time at which it last told that it reads.
+#[derive(Clone, Default)]
+pub(super) struct Readers(Arc<Mutex<(u64, Vec<(u64, Weak<Mutex<Instant>>)>)>>);
+
+impl Readers {
+    /// Adds a page. Returns its number.
+    fn add(&self, read: &Arc<Mutex<Instant>>) -> u64 {
+        let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, pages) = &mut *readers;
+        pages.retain(|(_, page)| page.strong_count() > 0);
+        *last += 1;
+        pages.push((*last, Arc::downgrade(read)));
+        *last
+    }
+
+    /// Notes that a page reads.
+    pub(super) fn note(&self, number: u64) {
+        let readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let page = readers.1.iter().find(|(page, _)| *page == number).and_then(|(_, page)| page.upgrade());
+        if let Some(page) = page {
+            *page.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
+    }
+}
 
 /// An open page.
 pub struct Live {
@@ -44,31 +74,72 @@ pub struct Live {
     filter: String,
     near: NearView,
     shown: Sections,
-    rest: Duration,
+    /// The number by which the page's script tells that it reads.
+    number: u64,
+    read: Arc<Mutex<Instant>>,
+    next: Instant,
+    /// The processor time of the thread when the last event began.
+    began: Option<Duration>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Live {
     /// Opens a page with the rules whose name or identity contains a text.
-    pub(super) fn new(state: Debug, filter: String, place: OwnedSemaphorePermit) -> Self {
-        let near = state.answerer.near();
-        Self { state, filter, near, shown: Sections::new(), rest: Duration::ZERO, _place: place }
+    pub(super) fn new(state: Debug, filter: String, readers: &Readers, place: OwnedSemaphorePermit) -> Self {
+        let (near, now) = (state.answerer.near(), Instant::now());
+        let read = Arc::new(Mutex::new(now));
+        let number = readers.add(&read);
+        Self {
+            state,
+            filter,
+            near,
+            shown: Sections::new(),
+            number,
+            read,
+            next: now,
+            began: None,
+            _place: place,
+        }
     }
 
-    /// Returns the next event, when it is time. The first has all.
-    pub(super) async fn next(&mut self) -> String {
-        sleep(self.rest).await;
+    /// Returns the next event, when it is time. The first has all. Returns `None` if the page does not read.
+    pub(super) async fn next(&mut self) -> Option<String> {
+        if !reads_until(self.next, &self.read).await {
+            return None;
+        }
         let began = processor_time();
         let now = view(&self.state, &self.near, &self.filter);
         let mut event = changes(&self.shown, &now);
-        self.shown = now;
         let ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         event.insert("at".to_owned(), json!(u64::try_from(ms).unwrap_or(u64::MAX)));
+        if self.shown.is_empty() {
+            event.insert("page".to_owned(), json!(self.number));
+        }
+        self.shown = now;
         let event = Value::Object(event).to_string();
+        let ended = processor_time();
+        // The pages that were just opened have taken nothing yet.
         let open = u32::try_from(self.near.views()).unwrap_or(u32::MAX);
-        self.rest =
-            SECOND.max(processor_time().saturating_sub(began).saturating_mul(REST.saturating_mul(open)));
-        event
+        let own = ended.saturating_sub(began).saturating_mul(open);
+        let all = self.began.map_or(Duration::ZERO, |before| ended.saturating_sub(before));
+        self.began = Some(began);
+        self.next = Instant::now() + SECOND.max(own.max(all).saturating_mul(REST));
+        Some(event)
+    }
+}
+
+/// Waits for the time of the next event. Returns early, and false, if the page has not told for too long that it reads.
+async fn reads_until(next: Instant, read: &Mutex<Instant>) -> bool {
+    loop {
+        let silent = *read.lock().unwrap_or_else(PoisonError::into_inner) + SILENT;
+        if next <= silent {
+            sleep_until(next).await;
+            return true;
+        }
+        sleep_until(silent).await;
+        if *read.lock().unwrap_or_else(PoisonError::into_inner) + SILENT <= silent {
+            return false;
+        }
     }
 }
 
@@ -270,4 +341,26 @@ fn servers(state: &Debug) -> Value {
         (printable(name.as_bytes(), KEY), figures)
     });
     Value::Object(servers.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that reads nothing kept its place for minutes, because the system took the bytes for it.
+    #[tokio::test(start_paused = true)]
+    async fn page_that_does_not_tell_that_it_reads_is_closed() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let (readers, read) = (Readers::default(), Arc::new(Mutex::new(start)));
+        let page = readers.add(&read);
+        assert!(reads_until(at(9), &read).await, "it has ten seconds");
+        readers.note(page);
+        assert!(reads_until(at(18), &read).await);
+        readers.note(page + 1);
+        assert!(!reads_until(at(60), &read).await, "another page does not tell for it");
+        assert_eq!(Instant::now(), at(19), "ten seconds after it told");
+        drop(read);
+        readers.note(page);
+    }
 }

@@ -18,6 +18,8 @@ pub enum PageRequest {
     Part(PagePart),
     /// What changes while the page is open, of the rules whose name contains this text.
     Live(String),
+    /// Nothing: an open page with this number tells that it reads.
+    Reads(u64),
     /// The rules that apply to a request.
     Why(WhyRequest, Form),
 }
@@ -89,6 +91,10 @@ pub fn asked<B>(request: &Request<B>, is_local: bool) -> Result<PageRequest, Ref
         "/page.css" => PageRequest::Part(PagePart::Style),
         "/page.js" => PageRequest::Part(PagePart::Script),
         "/live" => PageRequest::Live(field(query, "filter").unwrap_or_default()),
+        "/reads" => match field(query, "page").and_then(|page| page.parse().ok()) {
+            Some(page) => PageRequest::Reads(page),
+            None => return refused(StatusCode::BAD_REQUEST, "the number of the page is missing"),
+        },
         _ => return refused(StatusCode::NOT_FOUND, "the pages are listed at /"),
     })
 }

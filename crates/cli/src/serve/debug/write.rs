@@ -63,10 +63,15 @@ pub(super) fn refusal((status, why): Refusal) -> Response<Body> {
     })
 }
 
+/// Writes that there is nothing to say.
+pub(super) fn noted() -> Response<Body> {
+    own(typed(StatusCode::NO_CONTENT, "text/plain", ""))
+}
+
 /// Writes events, each when the connection has room for it.
 pub(super) fn live(live: Live) -> Response<Body> {
     let events = stream::unfold(live, async |mut live| {
-        let event = Bytes::from(format!("data: {}\n\n", live.next().await));
+        let event = Bytes::from(format!("data: {}\n\n", live.next().await?));
         Some((Ok(Frame::data(event)), live))
     });
     let mut response = Response::new(StreamBody::new(events).boxed_unsync());

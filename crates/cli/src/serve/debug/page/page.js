@@ -1,8 +1,9 @@
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
-  // Points of the chart; the time between two drawings if the reader wants little motion, and before another attempt.
-  const POINTS = 120, STILL = 10000, SOON = 1000, AGAIN = 5000;
+  // Points of the chart; the time between two drawings if the reader wants little motion, before another attempt, and before the
+  // server is told again that this page reads.
+  const POINTS = 120, STILL = 10000, SOON = 1000, AGAIN = 5000, READS = 3000;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   const count = (n) => Number(n).toLocaleString("en-US");
   const rate = (n) => (n > 0 && n < 0.1 ? "<0.1" : n >= 100 ? count(Math.round(n)) : (Math.round(n * 10) / 10).toLocaleString("en-US"));
@@ -220,7 +221,13 @@
       [all, before] = [{}, null];
       status("Live", "live");
     };
-    own.onmessage = (message) => showAll(JSON.parse(message.data));
+    let told = 0;
+    own.onmessage = (message) => {
+      showAll(JSON.parse(message.data));
+      if (performance.now() - told < READS) return;
+      told = performance.now();
+      fetch("reads?page=" + all.page).catch(() => {});
+    };
     own.onerror = () => {
       endBefore(own);
       own.close();
