@@ -67,15 +67,14 @@ pub struct Decision {
     facts: Facts,
 }
 
-/// Two decisions are equal if their outcome, cost, limit and figures are equal. The comparison ignores the time, the
-/// quota's generation, and whether a refund can take the charge back.
+/// Two decisions are equal if their outcome, cost, limit and figures are equal: what the methods return, because each
+/// store keeps the figures in units of its own. The comparison ignores the time, the quota's generation, and whether a
+/// refund can take the charge back.
 impl PartialEq for Decision {
     fn eq(&self, other: &Self) -> bool {
-        let said = |decision: &Self| {
-            let &Self { outcome, charge: _, generation: _, cost, limit, at_ns: _, facts } = decision;
-            (outcome, cost, limit, facts, decision.delay())
-        };
-        said(self) == said(other)
+        let requests = |it: &Self| (it.outcome, it.cost, it.limit, it.is_block());
+        let figures = |it: &Self| (it.remaining(), it.retry_after(), it.reset_after(), it.delay());
+        requests(self) == requests(other) && figures(self) == figures(other)
     }
 }
 
@@ -195,6 +194,10 @@ impl Decision {
     pub(crate) fn has_turn(&self) -> bool {
         matches!(self.facts, Facts::Pace { queued: true, .. } | Facts::Ticks { queued: true, .. })
             || (matches!(self.charge, Charge::Made) && self.delay() > Duration::ZERO)
+        self.is_queued() || (matches!(self.charge, Charge::Made) && self.delay() > Duration::ZERO)
+    }
+
+    const fn is_queued(&self) -> bool {
     }
 
     pub(crate) const fn facts(&self) -> &Facts {
@@ -404,10 +407,10 @@ impl Decision {
     /// Returns how long an admitted request must wait before it proceeds. The delay is above zero only for the leaky
     /// bucket as a queue, and for a request that was admitted ahead of its time: by
     /// [`reserve`](crate::RateLimiter::reserve), or by a charge beyond the free units. It is zero for every other
-    /// request, and for a request that was not admitted.
+    /// request, and for a request that was not admitted. A cost of 0 waits only in a queue.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        if self.is_denied() {
+        if self.is_denied() || (self.cost == 0 && !self.is_queued()) {
             return Duration::ZERO;
         }
         Duration::from_nanos(match self.facts {

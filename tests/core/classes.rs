@@ -153,6 +153,17 @@ fn batch_leaves_half_to_the_others() {
     assert_eq!(left, 5, "half of 30, and 10 are used");
 }
 
+/// A cost of 0 was said to wait until the units that the class leaves free were free again.
+#[test]
+fn cost_of_zero_does_not_wait() {
+    for (name, limiter) in limiters(10) {
+        assert!(limiter.at(START).check_n("k", 10).is_allowed(), "{name}");
+        let decision = limiter.at(START).check_class("k", 0, Class::percent(50));
+        assert!(decision.is_allowed(), "{name}");
+        assert_eq!((decision.delay(), decision.charged()), (Duration::ZERO, 0), "{name}");
+    }
+}
+
 #[test]
 fn charge_of_a_class_is_refunded() {
     let quota = Quota::per_hour(10);

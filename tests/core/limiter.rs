@@ -70,6 +70,20 @@ fn decision_reports_cost_limit_and_remaining() {
     assert_eq!(never.reset_after(), secs(30));
 }
 
+/// Each store keeps the figures in units of its own.
+#[test]
+fn decisions_with_equal_figures_are_equal() {
+    let quota = Quota::per_minute(6);
+    let direct = RateLimiter::builder(Gcra::new(quota)).clock(noon()).direct();
+    let compact = RateLimiter::builder(Gcra::new(quota)).clock(noon()).compact().unwrap();
+    let window = RateLimiter::builder(FixedWindow::new(quota)).clock(noon()).direct();
+    for cost in [5, 2, 7, 0] {
+        assert_eq!(direct.check_n(cost), compact.check_n("alice", cost), "{cost}");
+        assert_ne!(direct.peek_n(cost), window.check_n(cost), "{cost}: other times");
+    }
+    assert_ne!(direct.peek_n(1), direct.peek_n(2));
+}
+
 #[test]
 fn peek_equals_check_and_charges_nothing() {
     let limiter = RateLimiter::builder(SlidingLog::new(Quota::per_minute(3))).clock(noon()).direct();
