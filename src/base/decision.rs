@@ -136,6 +136,16 @@ impl Decision {
         Self { cost, ..self }
     }
 
+    /// Returns this decision of a call whose cost is what it charged. A denial charged nothing.
+    pub(crate) const fn with_charged_cost(self) -> Self {
+        if self.is_denied() { self.for_cost(0) } else { self }
+    }
+
+    /// Returns the cost of a denied request, or the one unit that a denied [`take`](crate::RateLimiter::take) waits for.
+    const fn wanted(&self) -> u64 {
+        if self.cost == 0 { 1 } else { self.cost }
+    }
+
     /// Returns this decision, marked as charged without a check for room.
     pub(crate) const fn forced(self) -> Self {
         Self { charge: Charge::Forced, ..self }
@@ -182,22 +192,13 @@ impl Decision {
         }
     }
 
-    /// Returns the units that were charged.
-    pub(crate) const fn charged(&self) -> u64 {
-        match (self.outcome, self.charge) {
-            (Outcome::Allowed, Charge::Made | Charge::Forced) => self.cost,
-            _ => 0,
-        }
-    }
-
     /// Returns whether the turns of later requests depend on this request's turn.
     pub(crate) fn has_turn(&self) -> bool {
-        matches!(self.facts, Facts::Pace { queued: true, .. } | Facts::Ticks { queued: true, .. })
-            || (matches!(self.charge, Charge::Made) && self.delay() > Duration::ZERO)
         self.is_queued() || (matches!(self.charge, Charge::Made) && self.delay() > Duration::ZERO)
     }
 
     const fn is_queued(&self) -> bool {
+        matches!(self.facts, Facts::Pace { queued: true, .. } | Facts::Ticks { queued: true, .. })
     }
 
     pub(crate) const fn facts(&self) -> &Facts {
@@ -251,11 +252,34 @@ impl Decision {
         matches!(self.outcome, Outcome::Denied) && self.block_ns() > 0
     }
 
-    /// Returns the units that the caller asked for.
+    /// Returns the units that the request was decided for: what the caller asked for. For
+    /// [`take`](crate::RateLimiter::take) and [`charge_unchecked`](crate::RateLimiter::charge_unchecked), it is what they
+    /// charged, which is 0 after a denial.
     #[inline]
     #[must_use]
     pub const fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// Returns the units that were charged: 0 for a denied request, a peek, and a request that was admitted without being
+    /// counted.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(3));
+    /// let taken: u64 = (0..10).map(|_| limiter.take("alice", 2).charged()).sum();
+    /// assert_eq!(taken, 3);
+    /// let denied = limiter.check_n("alice", 2);
+    /// assert_eq!((denied.cost(), denied.charged()), (2, 0));
+    /// ```
+    #[must_use]
+    pub const fn charged(&self) -> u64 {
+        match (self.outcome, self.charge) {
+            (Outcome::Allowed, Charge::Made | Charge::Forced) => self.cost,
+            _ => 0,
+        }
     }
 
     /// Returns the most units that the limiter can ever admit at once: the burst, or the limit for window algorithms.
@@ -346,22 +370,22 @@ impl Decision {
         match self.facts {
             Facts::Pace { ahead, interval, capacity, scale, queued, .. } => {
                 // Denied, so cost <= burst and the difference is at most the capacity.
-                let wanted = interval.saturating_mul(self.cost);
+                let wanted = interval.saturating_mul(self.wanted());
                 let full = ahead.saturating_sub(capacity.saturating_sub(wanted));
                 in_queue(full, ahead, queued).div_ceil(u64::from(scale))
             }
             Facts::Ticks { ahead, interval, queued, .. } => {
                 // Denied, so the cost is at most the limit, or it does not matter: minimum spacing admits any cost.
-                let free = self.limit.saturating_sub(self.cost.min(self.limit));
+                let free = self.limit.saturating_sub(self.wanted().min(self.limit));
                 self.ticks_ns(in_queue(ahead.saturating_sub(free.saturating_mul(interval)), ahead, queued))
             }
             Facts::Batch { used, batch, to_boundary_ns, period_ns, .. } => {
                 let missing =
-                    (u128::from(used) + u128::from(self.cost)).saturating_sub(u128::from(self.limit));
+                    (u128::from(used) + u128::from(self.wanted())).saturating_sub(u128::from(self.limit));
                 boundaries(missing, batch, to_boundary_ns, period_ns)
             }
             Facts::Blend { previous, current, to_end_ns, window_ns, ceil, .. } => {
-                let room = |used: u64| self.limit.saturating_sub(used).checked_sub(self.cost);
+                let room = |used: u64| self.limit.saturating_sub(used).checked_sub(self.wanted());
                 // In the current window, the request fits once the previous window's weight is small enough. In the
                 // next window, the current count becomes the previous one. In the window after that, both counts are
                 // gone.
@@ -618,7 +642,7 @@ impl Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { cost, limit, .. } = self.0;
+        let (cost, limit) = (self.0.wanted(), self.0.limit);
         match self.0.retry_after() {
             Some(wait) => write!(f, "rate limited: retry in {wait:?} (cost {cost}, limit {limit})"),
             None => write!(f, "rate limited: {cost} units exceed the limit of {limit} at once"),

@@ -93,7 +93,11 @@ pub(crate) trait Timed {
         let key = self.store().prepare(key);
         // The processor fetches the key's memory while the limiter reads the clock.
         self.store().prefetch(key);
-        self.store().apply(key, operation, self.time(), cost)
+        let decision = self.store().apply(key, operation, self.time(), cost);
+        match operation {
+            Operation::Take | Operation::Force => decision.with_charged_cost(),
+            _ => decision,
+        }
     }
 
     #[inline(always)]
@@ -132,7 +136,7 @@ pub(crate) trait Timed {
     {
         let (key, at, charged) = (self.store().prepare(key), self.time(), charge.charged());
         if actual > charged {
-            return self.store().apply(key, Operation::Force, at, actual - charged);
+            return self.store().apply(key, Operation::Force, at, actual - charged).with_charged_cost();
         }
         if actual < charged {
             self.store().refund(key, at, charge, charged - actual);

@@ -147,8 +147,8 @@ macro_rules! charges {
                 BoundLimit::new(self, &())
             }
 
-            /// Charges as many of `most` units as the limiter can admit now. [`Decision::cost`] returns how many it
-            /// charged. Denies if it can admit none.
+            /// Charges as many of `most` units as the limiter can admit now. [`Decision::charged`] returns how many it
+            /// charged. Denies if it can admit none; the denial has charged 0 units.
             #[must_use = "the limiter does not stop the request: the caller must read the decision"]
             pub fn take(&self, most: u64) -> Decision {
                 self.apply(&(), Operation::Take, most)
@@ -157,8 +157,8 @@ macro_rules! charges {
             /// Charges `cost` units even if the limiter cannot admit them: for work that is already done.
             ///
             /// The charge beyond the burst is a debt. The limiter admits nothing until time has paid it.
-            /// [`Decision::delay`] returns when that is. [`Decision::cost`] returns how many units the state could
-            /// hold.
+            /// [`Decision::delay`] returns when that is. [`Decision::charged`] returns how many units the state
+            /// could hold.
             pub fn charge_unchecked(&self, cost: u64) -> Decision {
                 self.apply(&(), Operation::Force, cost)
             }

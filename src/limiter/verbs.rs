@@ -10,18 +10,19 @@ use crate::store::{ManyKeys, Operation, Store};
 
 /// Other kinds of charges, and refunds. The caller passes keys by reference, as for a check.
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
-    /// Charges as many of `most` units as the key can spend now. [`Decision::cost`] returns how many it charged.
+    /// Charges as many of `most` units as the key can spend now. [`Decision::charged`] returns how many it charged.
     ///
-    /// Denies if the key cannot spend one unit. [`Decision::retry_after`] then returns when it can.
+    /// Denies if the key cannot spend one unit. The denial has charged 0 units, and [`Decision::retry_after`] returns when
+    /// one unit is free.
     ///
     /// # Examples
     /// ```
     /// use tollgate::{Quota, RateLimiter};
     ///
     /// let limiter = RateLimiter::new(Quota::per_minute(10));
-    /// assert_eq!(limiter.take("alice", 7).cost(), 7);
-    /// assert_eq!(limiter.take("alice", 7).cost(), 3); // only three units were left
-    /// assert!(limiter.take("alice", 7).is_denied());
+    /// assert_eq!(limiter.take("alice", 7).charged(), 7);
+    /// assert_eq!(limiter.take("alice", 7).charged(), 3); // only three units were left
+    /// assert_eq!(limiter.take("alice", 7).charged(), 0); // denied
     /// ```
     ///
     /// # Complexity
@@ -38,7 +39,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     ///
     /// The charge beyond the burst is a debt. The key is denied until time has paid it.
     ///
-    /// [`Decision::cost`] returns how many units were charged. That is less than `cost` if the state cannot hold the
+    /// [`Decision::charged`] returns how many units were charged. That is less than `cost` if the state cannot hold the
     /// whole debt:
     /// - A direct or keyed state of time (GCRA, buckets, spacing) holds debts of 4 to 292 years.
     /// - Counts of windows and batches hold some multiple of the limit, within the window of the charge.

@@ -33,6 +33,33 @@ fn remaining<A: Algorithm>(limiter: &RateLimiter<Direct<A>, ManualClock>) -> u64
     limiter.peek_n(0).remaining()
 }
 
+/// A denied `take` had the cost 1, the unit for which it waits. A caller that added up the costs took 1,002 of 3 units.
+#[test]
+fn denied_take_has_charged_nothing() {
+    let quota = Quota::per_hour(3);
+    let keyed = RateLimiter::builder(Gcra::new(quota)).clock(clock()).keyed::<String>();
+    let full = RateLimiter::builder(Gcra::new(quota)).clock(clock()).max_keys(1, WhenFull::Deny);
+    let full = full.keyed::<String>();
+    assert!(full.check("bob").is_allowed());
+    let compact = compact(Overflow::Spill, 0, 16);
+    let windows = RateLimiter::builder(SlidingWindow::new(quota)).clock(clock()).direct();
+    let taken: [Box<dyn Fn() -> Decision>; 4] = [
+        Box::new(|| keyed.take("alice", 2)),
+        Box::new(|| windows.at(Timestamp::from_secs(1_700_000_000)).take(2)),
+        Box::new(|| compact.take("alice", 2)),
+        Box::new(|| full.take("alice", 2)),
+    ];
+    for (take, units) in taken.iter().zip([3, 3, 6, 0]) {
+        let all: Vec<_> = (0..1_000).map(|_| take()).collect();
+        assert_eq!(all.iter().map(Decision::cost).sum::<u64>(), units);
+        assert_eq!(all.iter().map(Decision::charged).sum::<u64>(), units);
+        let last = all.last().unwrap();
+        assert!(last.is_denied() && last.retry_after().unwrap() > SEC, "{last:?}: it waits for one unit");
+    }
+    let forced = full.charge_unchecked("alice", 2);
+    assert_eq!((forced.is_denied(), forced.cost(), forced.charged()), (true, 0, 0));
+}
+
 /// Cause: the decision of a charge says how far ahead the charge moved the arrival time. The refund took this for how
 /// far ahead the arrival time still was.
 ///

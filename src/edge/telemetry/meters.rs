@@ -168,7 +168,8 @@ impl Meters {
     /// Records a decision: the request's outcome, its hits, and how many of them are near or above the limit. With
     /// `shadow`, a denial counts as a dry run that denied nothing.
     ///
-    /// A denied request is not charged, so all its units count as above the limit, and none as near it.
+    /// A denied request is not charged, so all its units count as above the limit, and none as near it. A denied
+    /// [`take`](crate::RateLimiter::take) counts as a request without units.
     #[inline]
     pub fn observe(&self, decision: &Decision, shadow: bool) {
         match decision.outcome() {
