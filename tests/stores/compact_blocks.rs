@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
 use tollgate::{
-    Block, Blocked, Capacity, Carry, Clock, Compact, Decision, Limit, ManualClock, Overflow, Quota,
+    Block, Blocked, Capacity, Carry, Clock, Compact, Decision, Gcra, Limit, ManualClock, Overflow, Quota,
     RateLimiter, StoreKind, Timestamp, check_all,
 };
 use tollgate_testing::blocks::{BlockOp, BlockSpec, play_at};
@@ -149,16 +149,28 @@ fn block_is_as_in_a_keyed_store() {
 }
 
 #[test]
-fn charges_without_a_check_come_after_the_block() {
+fn nothing_is_charged_during_a_block() {
     let limiter = limiter(&ManualClock::default());
     let charge = limiter.check_n("a", 5);
     assert_eq!(end(&limiter.check("a")), MINUTES(10));
     assert_eq!(limiter.refund("a", &charge), 0, "a refund does not shorten a block");
-    assert!(limiter.reserve("a", 1, MINUTES(9)).is_denied());
-    assert_eq!(limiter.reserve("a", 1, MINUTES(10)).delay(), MINUTES(10));
-    assert_eq!(end(&limiter.check("a")), MINUTES(10) + Duration::from_secs(12), "the free unit is reserved");
-    assert_eq!(limiter.charge_unchecked("a", 9).cost(), 0, "the range ends at a burst and a block");
-    assert_eq!(end(&limiter.check("a")), MINUTES(10) + Duration::from_secs(12));
+    assert!(limiter.reserve("a", 1, MINUTES(10)).is_denied(), "there is no overdraft");
+    assert_eq!(limiter.charge_unchecked("a", 9).charged(), 0);
+    assert_eq!(end(&limiter.check("a")), MINUTES(10));
+}
+
+/// A word with blocks, or with larger tiers, has room for more than a burst. Without an overdraft, no key may owe more.
+#[test]
+fn nothing_is_owed_beyond_the_burst_without_an_overdraft() {
+    let blocks = limiter(&ManualClock::default());
+    let build = RateLimiter::builder(Gcra::new(FIVE)).clock(ManualClock::default());
+    let tiers = build.tiers([Quota::per_minute(500)]).compact().unwrap();
+    for charge in [
+        [blocks.check_n("a", 4), blocks.reserve("a", 2, MINUTES(9)), blocks.charge_unchecked("a", 3)],
+        [tiers.check_n("a", 4), tiers.reserve("a", 2, MINUTES(9)), tiers.charge_unchecked("a", 3)],
+    ] {
+        assert_eq!(charge.map(|decision| decision.charged()), [4, 0, 1], "the burst is 5");
+    }
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct TatWord {
 }
 
 /// The meaning of a TAT.
+    /// The units that a key may owe beyond its burst.
+    overdraft: u64,
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TatVariant {
     /// GCRA, token bucket, or leaky bucket as a meter.
@@ -77,7 +79,7 @@ impl TatWord {
         for &tier in &tiers {
             most = most.max(word.counted(algorithm, tier)?.capacity);
         }
-        word.horizon = most;
+        (word.horizon, word.overdraft) = (most, overdraft);
         Ok(word)
     }
 
@@ -111,7 +113,7 @@ impl TatWord {
         let fits = |value: u128| u64::try_from(value).map_err(|_| Self::refused(algorithm, Unfit::Fast, own));
         let rate = TickRate::new(fits(top / common)?, fits(bottom / common)?);
         let capacity = interval * own.burst;
-        Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity })
+        Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity, overdraft: 0 })
     }
 
     /// Returns the same word for states that may be this far ahead.
@@ -122,6 +124,12 @@ impl TatWord {
     /// Returns the ticks of a time span, rounded up.
     pub(super) fn ticks_in(&self, span_ns: u64) -> u64 {
         let ticks = (u128::from(span_ns) * u128::from(self.rate.num())).div_ceil(u128::from(self.rate.den()));
+    /// Returns how far ahead a reservation or a charge without a check may move a state. The horizon can be longer: it
+    /// also has room for tiers and for blocks.
+    fn most_owed(&self) -> u64 {
+        self.capacity.saturating_add(self.interval.saturating_mul(self.overdraft)).min(self.horizon)
+    }
+
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
@@ -187,7 +195,7 @@ impl CompactState for TatWord {
     }
 
     fn force(&self, ahead: u64, _now_ns: u64, cost: u64) -> Moved {
-        let room = self.horizon.saturating_sub(ahead) / self.interval;
+        let room = self.most_owed().saturating_sub(ahead) / self.interval;
         match self.kind {
             TatVariant::Event if cost == 0 || room == 0 => Moved { ahead, units: 0 },
             TatVariant::Event => Moved { ahead: ahead + self.interval, units: cost },
@@ -221,7 +229,7 @@ impl CompactState for TatWord {
         let fits = if self.kind == TatVariant::Queue {
             ahead <= wait && after <= self.capacity
         } else {
-            after <= self.capacity.saturating_add(wait).min(self.horizon)
+            after <= self.capacity.saturating_add(wait).min(self.most_owed())
         };
         if fits { Verdict::Admit(after) } else { Verdict::Deny }
     }

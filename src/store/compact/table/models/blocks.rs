@@ -13,7 +13,7 @@ use crate::store::op::Operation;
 
 const SEC: u64 = 1_000_000_000;
 
-/// A table of one bucket, in which a key has used its two units at second 100. A block lasts for ten seconds.
+/// A table of one bucket, in which a key has used some of its two units at second 100. A block lasts for ten seconds.
 struct Shared {
     table: SlotTable<BlockedWord, WAYS>,
     word: BlockedWord,
@@ -21,12 +21,16 @@ struct Shared {
 
 impl Shared {
     fn new() -> Arc<Self> {
+        Self::with_used(2)
+    }
+
+    fn with_used(units: u64) -> Arc<Self> {
         let rate = UnitRate { interval: Interval { num: SEC, den: 1 }, burst: 2 };
         let word = BlockedWord::new(rate, 10 * SEC).unwrap();
         let table = SlotTable::new(1, word.horizon(), Full::Forget, newest_of(&word)).unwrap();
         let shared = Self { table, word };
         shared.table.newest.raise(200 * SEC, |now_ns| now_ns);
-        assert!(shared.check(100, 2).is_allowed());
+        assert!(shared.check(100, units).is_allowed());
         Arc::new(shared)
     }
 
@@ -78,23 +82,23 @@ fn control_blocks_in_a_bucket_by_store_start_twice() {
     model(|| race_to_block(block_by_store));
 }
 
-/// A denial, in parallel with a reservation of a unit after the block.
+/// A denial, in parallel with a charge of the last unit.
 #[test]
 fn block_in_a_bucket_racing_a_charge_loses_neither() {
     model(|| {
-        let shared = Shared::new();
+        let shared = Shared::with_used(1);
         let (denial, forced) = both(
             &shared,
-            |s| s.check(100, 1),
+            |s| s.check(100, 2),
             |s| {
                 let (table, at) = (&s.table, CheckTime::from_ns(100 * SEC));
                 table.apply(&s.word, Operation::Force, table.place(X), at, 1)
             },
         );
-        assert!(denial.is_block() && forced.charged() == 1);
-        // If the charge is first, the block begins from the larger debt, which it covers.
+        // If the charge is first, the block covers it. During the block, nothing is charged.
+        assert!(denial.is_block() && forced.charged() <= 1);
         let now = shared.peek(100);
-        assert!(now.is_block() && end(&now) >= 110 * SEC, "no charge is lost, and no block");
+        assert!(now.is_block() && end(&now) == 110 * SEC, "the block is not lost");
     });
 }
 
@@ -116,12 +120,12 @@ fn block_stays_beside_a_new_key() {
 
 /// An operator blocks the key for nine seconds, in parallel with a charge.
 fn race_with_an_operator(block: fn(&Shared)) {
-    let shared = Shared::new();
+    let shared = Shared::with_used(1);
     let (_, forced) = both(&shared, block, |s| {
         let (table, at) = (&s.table, CheckTime::from_ns(100 * SEC));
         table.apply(&s.word, Operation::Force, table.place(X), at, 1)
     });
-    assert_eq!(forced.charged(), 1);
+    assert!(forced.charged() <= 1);
     let now = shared.peek(100);
     assert!(now.is_block() && end(&now) >= 109 * SEC, "the block of an operator is not lost");
 }
