@@ -41,7 +41,15 @@ impl Split {
         (word >> self.low_bits, word & ((1 << self.low_bits) - 1))
     }
 
-    /// Returns an error if the count cannot hold the limit.
+    /// Returns the length of the shortest windows whose words have room for this count.
+    const fn shortest(limit: u64) -> u64 {
+        let low_bits = u64::BITS - limit.saturating_add(1).leading_zeros();
+        // The index field has room for `u64::MAX / window_ns + 2`.
+        let most = (u64::MAX >> low_bits).saturating_sub(2);
+        (u64::MAX / most.saturating_add(1)).saturating_add(1)
+    }
+
+    /// Returns an error if the count cannot hold the limit, or if the windows are too short for any count.
     pub(super) const fn holding(
         algorithm: &'static str,
         what: &'static str,
@@ -51,7 +59,7 @@ impl Split {
         match Self::for_windows(window_ns) {
             Some(split) if limit <= split.max_low() => Ok(split),
             Some(split) => Err(Reason::Word { algorithm, what, got: limit, max: split.max_low() }),
-            None => Err(Reason::Word { algorithm, what, got: limit, max: 0 }),
+            None => Err(Reason::ShortWindow { algorithm, got_ns: window_ns, min_ns: Self::shortest(limit) }),
         }
     }
 }
@@ -95,6 +103,13 @@ mod tests {
     #[test]
     fn one_nanosecond_window_has_no_count() {
         assert!(Split::for_windows(1).is_none());
-        assert!(matches!(Split::holding("x", "the limit", 1, 1), Err(Reason::Word { max: 0, .. })));
+        let holding = |window_ns, limit| Split::holding("x", "the limit", window_ns, limit);
+        for limit in [1, 2, 3, 1_000, 1 << 30] {
+            let Err(Reason::ShortWindow { got_ns: 1, min_ns, .. }) = holding(1, limit) else { panic!() };
+            assert!(
+                holding(min_ns, limit).is_ok() && holding(min_ns - 1, limit).is_err(),
+                "{limit}: {min_ns}"
+            );
+        }
     }
 }

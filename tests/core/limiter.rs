@@ -70,6 +70,24 @@ fn decision_reports_cost_limit_and_remaining() {
     assert_eq!(never.reset_after(), secs(30));
 }
 
+/// Errors name what is out of range and what to write instead.
+#[test]
+fn refused_quotas_name_the_remedy() {
+    let panic = catch_unwind(|| RateLimiter::new(Quota::per_second(50_000_000))).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(
+        text.contains("the burst, in the compact store, can be at most 33554432, but is 50000000"),
+        "{text}"
+    );
+    assert!(text.contains("RateLimiter::builder(Gcra::new(quota)).keyed()"), "{text}");
+    let error = RateLimiter::try_new(Quota::per_second(50_000_000)).unwrap_err().to_string();
+    assert!(error.ends_with("a keyed or direct store has room for it"), "{error}");
+    let error = "fixed-window 1/ns".parse::<Limit>().unwrap_err().to_string();
+    assert!(error.contains("the period is 1 ns, but with this limit it must be at least 5 ns"), "{error}");
+    assert!("fixed-window 1/5ns".parse::<Limit>().is_ok());
+    assert!("fixed-window 1/4ns".parse::<Limit>().is_err());
+}
+
 /// Each store keeps the figures in units of its own.
 #[test]
 fn decisions_with_equal_figures_are_equal() {

@@ -13,6 +13,7 @@
 //!
 //! Blocks are never merged: the state that is further ahead would block a key that was never denied.
 
+use super::tat::STORE;
 use super::ticks::{self, Interval, UnitRate};
 use super::{CompactState, Moment, Moved, TatVariant, TatWord, Verdict};
 use crate::algorithm::step::{BlockRest, Refund};
@@ -44,8 +45,8 @@ impl BlockedWord {
     pub(crate) fn new(own: UnitRate, block_ns: u64) -> Result<Self, QuotaError> {
         let Interval { num, den } = own.interval;
         if own.burst >= MAX_UNITS {
-            let what = "the burst, in the compact store,";
-            return Err(Reason::Word { algorithm: NAME, what, got: own.burst, max: MAX_UNITS - 1 }.into());
+            let (what, got, max) = ("the burst", own.burst, MAX_UNITS - 1);
+            return Err(Reason::SmallWord { algorithm: NAME, what, store: STORE, got, max }.into());
         }
         let most = u128::from(MAX_UNITS - own.burst) * u128::from(num) / u128::from(den);
         let units = (u128::from(block_ns) * u128::from(den)).div_ceil(u128::from(num));

@@ -10,6 +10,9 @@ use alloc::vec::Vec;
 /// The greatest distance between two states that can be compared.
 const HALF_RANGE: u128 = 1 << (ticks::STATE_BITS - 1);
 
+/// The store in messages.
+pub(super) const STORE: &str = "the compact store";
+
 /// GCRA whose state is a time in ticks, in 40 bits. [`ticks`] defines a tick.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TatWord {
@@ -22,11 +25,11 @@ pub struct TatWord {
     kind: TatVariant,
     /// How many ticks a state may be ahead of now, under any quota of this table.
     horizon: u64,
+    /// The units that a key may owe beyond its burst.
+    overdraft: u64,
 }
 
 /// The meaning of a TAT.
-    /// The units that a key may owe beyond its burst.
-    overdraft: u64,
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TatVariant {
     /// GCRA, token bucket, or leaky bucket as a meter.
@@ -42,14 +45,14 @@ impl TatWord {
     pub(super) fn refused(algorithm: &'static str, unfit: Unfit, rate: UnitRate) -> QuotaError {
         let reason = match unfit {
             Unfit::Burst { max } => {
-                Reason::Word { algorithm, what: "the burst, in the compact store,", got: rate.burst, max }
+                Reason::SmallWord { algorithm, what: "the burst", store: STORE, got: rate.burst, max }
             }
             Unfit::Fast => {
                 let Interval { num, den } = rate.interval;
                 let per_second = 1_000_000_000 * u128::from(den) / u128::from(num.max(1));
                 let got = u64::try_from(per_second).unwrap_or(u64::MAX);
-                let what = "the units a second, in the compact store,";
-                Reason::Word { algorithm, what, got, max: (1 << 39) / MIN_TICKS }
+                let (what, max) = ("the units a second", (1 << 39) / MIN_TICKS);
+                Reason::SmallWord { algorithm, what, store: STORE, got, max }
             }
             Unfit::Apart => Reason::Apart { algorithm },
         };
@@ -68,8 +71,8 @@ impl TatWord {
             // Debts take as much room as a larger burst.
             let (burst, max) = (own.burst.saturating_add(overdraft), MAX_HORIZON / MIN_TICKS);
             if burst > max {
-                let what = "the burst and the overdraft together, in the compact store,";
-                return Err(Reason::Word { algorithm, what, got: burst, max }.into());
+                let what = "the burst and the overdraft together";
+                return Err(Reason::SmallWord { algorithm, what, store: STORE, got: burst, max }.into());
             }
             tiers.push(UnitRate { burst, ..own });
         }
@@ -121,15 +124,15 @@ impl TatWord {
         Self { horizon, ..self }
     }
 
-    /// Returns the ticks of a time span, rounded up.
-    pub(super) fn ticks_in(&self, span_ns: u64) -> u64 {
-        let ticks = (u128::from(span_ns) * u128::from(self.rate.num())).div_ceil(u128::from(self.rate.den()));
     /// Returns how far ahead a reservation or a charge without a check may move a state. The horizon can be longer: it
     /// also has room for tiers and for blocks.
     fn most_owed(&self) -> u64 {
         self.capacity.saturating_add(self.interval.saturating_mul(self.overdraft)).min(self.horizon)
     }
 
+    /// Returns the ticks of a time span, rounded up.
+    pub(super) fn ticks_in(&self, span_ns: u64) -> u64 {
+        let ticks = (u128::from(span_ns) * u128::from(self.rate.num())).div_ceil(u128::from(self.rate.den()));
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 

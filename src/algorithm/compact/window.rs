@@ -91,12 +91,12 @@ fn count_bits(algorithm: &'static str, largest: u64, window_ns: u64, counts: u32
     let with_margin = u128::from(largest) + u128::from(largest >> 9) + 1;
     let bits = u128::BITS - with_margin.leading_zeros();
     let refused = |max_bits: u32| {
-        let what = "the limit, in this store,";
         // The largest limit that fits with its margin of a 512th, rounded down: the greatest m with m + m / 512 <=
         // room.
         let room = (1_u64 << max_bits) - 2;
         let max = room - (room + 1) / 513;
-        Err(Reason::Word { algorithm, what, got: largest, max }.into())
+        let (what, store) = ("the limit", "this store");
+        Err(Reason::SmallWord { algorithm, what, store, got: largest, max }.into())
     };
     let by_index = (STATE_BITS - MIN_INDEX_BITS) / counts;
     if bits > by_index {

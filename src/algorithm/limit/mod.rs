@@ -123,12 +123,14 @@ impl Limit {
     }
 
     /// Returns a limit of the same algorithm with another quota. Minimum spacing takes `period / limit`, rounded up to a
-    /// nanosecond, as its spacing.
+    /// nanosecond, as its spacing. With the limit's own quota, the limit does not change.
     ///
     /// # Errors
     /// Returns an error if the algorithm cannot hold the quota. The error states the maximum.
     pub fn with_quota(&self, quota: Quota) -> Result<Self, QuotaError> {
         match self.kind {
+            // No quota has the interval of some spacings: zero, or above 2⁶³ ns.
+            _ if quota == self.quota => Ok(*self),
             LimitKind::MinimumSpacing { .. } => Ok(MinimumSpacing::from(quota).into()),
             kind => {
                 let limit = Self::try_new(kind, quota)?;

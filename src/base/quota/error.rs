@@ -53,6 +53,14 @@ pub(crate) enum Reason {
         got: u64,
         max: u64,
     },
+    /// The quota is valid, but the words of this store have less room for it than those of other stores.
+    SmallWord {
+        algorithm: &'static str,
+        what: &'static str,
+        store: &'static str,
+        got: u64,
+        max: u64,
+    },
     /// The quotas of one compact table have no common tick.
     Apart {
         algorithm: &'static str,
@@ -61,7 +69,7 @@ pub(crate) enum Reason {
     Undeclared {
         algorithm: &'static str,
     },
-    /// The window is so short that the index of the compact store would wrap too soon.
+    /// The window is so short that its index would wrap too soon, or leaves no room for the count.
     ShortWindow {
         algorithm: &'static str,
         got_ns: u64,
@@ -143,12 +151,15 @@ impl Reason {
             Self::ZeroParts => "quota: the number of sub-windows must be at least 1",
             Self::TooFast { .. } => "quota: the rate must be at most 32 units per nanosecond",
             Self::TooLong { .. } => "quota: refilling the burst must take at most 292 years",
-            Self::Word { .. } => "quota: out of the algorithm's range",
+            Self::Word { .. } => "quota: out of the algorithm's range; try_new returns the maximum",
+            Self::SmallWord { .. } => "quota: out of the store's range; use a keyed or direct store",
             Self::Apart { .. } => "quota: too different from the other quotas of its compact table",
             Self::Undeclared { .. } => {
                 "quota: the compact table was not built for it; pass it to Builder::tiers"
             }
-            Self::ShortWindow { .. } => "quota: the period is too short for the compact store",
+            Self::ShortWindow { .. } => {
+                "quota: the period is too short for the limit; try_new returns the minimum"
+            }
             Self::NoCompactForm { .. } => "quota: the compact store does not support this variant",
             Self::Unsupported { .. } => "quota: the store does not support the algorithm",
             Self::Memory { .. } => "capacity: a table of this size cannot be allocated",
@@ -261,6 +272,11 @@ impl fmt::Display for Reason {
             Self::Word { algorithm, what, got, max } => {
                 write!(f, "{algorithm}: {what} can be at most {max}, but is {got}")
             }
+            Self::SmallWord { algorithm, what, store, got, max } => write!(
+                f,
+                "{algorithm}: {what}, in {store}, can be at most {max}, but is {got}; a keyed or direct store has \
+                 room for it"
+            ),
             Self::Layout { algorithm, same } => {
                 write!(f, "{algorithm}: a quota for a single call must not change the {same}")
             }
@@ -284,7 +300,7 @@ impl fmt::Display for Reason {
             ),
             Self::ShortWindow { algorithm, got_ns, min_ns } => write!(
                 f,
-                "{algorithm}: the period is {got_ns} ns, but with this limit the store needs at least {min_ns} ns"
+                "{algorithm}: the period is {got_ns} ns, but with this limit it must be at least {min_ns} ns"
             ),
             Self::NoCompactForm { algorithm, instead } => {
                 write!(f, "{algorithm}: the store does not support this variant; use {instead}")

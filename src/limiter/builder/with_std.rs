@@ -32,7 +32,10 @@ impl RateLimiter {
     pub fn new(quota: Quota) -> Self {
         match Self::try_new(quota) {
             Ok(limiter) => limiter,
-            Err(error) => panic!("{error}"),
+            Err(error) => panic!(
+                "{error}. RateLimiter::new builds a compact store of 4 MiB. RateLimiter::builder(Gcra::new(quota)).keyed() \
+                 builds a keyed store, and quota.burst(n) sets a smaller burst"
+            ),
         }
     }
 
