@@ -3,7 +3,7 @@
 
 use jiff::ToSpan as _;
 use jiff::civil::{Date, DateTime};
-use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
@@ -16,7 +16,7 @@ use tollgate::{
 use tollgate_testing::operations::config;
 use tollgate_testing::{HOUR, SEC};
 
-const ZONES: [&str; 14] = [
+const ZONES: [&str; 15] = [
     "UTC",
     "Europe/Berlin",
     "Europe/Dublin",
@@ -31,6 +31,7 @@ const ZONES: [&str; 14] = [
     "Antarctica/Troll",
     "Pacific/Apia",
     "Pacific/Chatham",
+    "Pacific/Kiritimati",
 ];
 /// 2100-01-01 and 2106-02-07 06:28:15, in UTC.
 const YEAR_2100: u64 = 4_102_444_800;
@@ -54,7 +55,7 @@ fn months() -> Calendar {
 }
 
 /// The periods under test, with their hours. A process may have 1,000 calendars.
-const PERIODS: [(CalendarPeriod, u8); 10] = [
+const PERIODS: [(CalendarPeriod, u8); 13] = [
     (CalendarPeriod::Day, 0),
     (CalendarPeriod::Day, 2),
     (CalendarPeriod::Week { from: Weekday::Monday }, 0),
@@ -65,6 +66,9 @@ const PERIODS: [(CalendarPeriod, u8); 10] = [
     (CalendarPeriod::Year { month: 1, day: 1 }, 0),
     (CalendarPeriod::Year { month: 2, day: 29 }, 0),
     (CalendarPeriod::Year { month: 10, day: 6 }, 23),
+    (CalendarPeriod::Day, 1),
+    (CalendarPeriod::Day, 2),
+    (CalendarPeriod::Month { day: 31 }, 23),
 ];
 
 /// The dates on which periods begin, from before the date to after it.
@@ -100,7 +104,15 @@ fn searched(zone: &TimeZone, period: CalendarPeriod, hour: u8, second: u64) -> (
     let date = zone.to_datetime(jiff::Timestamp::from_second(second).unwrap()).date();
     let start = |date: Date| -> i64 {
         let local: DateTime = date.at(hour.cast_signed(), 0, 0, 0);
-        zone.to_ambiguous_timestamp(local).compatible().unwrap().as_second()
+        let moved = zone.to_ambiguous_timestamp(local).compatible().unwrap().as_second();
+        // In a gap, jiff moves a time to the other side. The period begins at the first second there.
+        let shows = |second: i64| zone.to_datetime(jiff::Timestamp::from_second(second).unwrap()) >= local;
+        match zone.to_ambiguous_timestamp(local).offset() {
+            AmbiguousOffset::Gap { .. } => {
+                (0..).map(|back| moved - back).find(|second| !shows(second - 1)).unwrap()
+            }
+            _ => moved,
+        }
     };
     let starts: Vec<i64> = dates_around(period, date).into_iter().map(start).collect();
     let before = starts.iter().copied().filter(|&start| start <= second).max().unwrap();
@@ -158,6 +170,22 @@ fn days_have_their_true_length() {
             assert_eq!(days.period_at(Timestamp::from_nanos(inside)), expected, "{zone} {day}");
         }
         assert_eq!(days.period_at(at(start - 1)).end, at(start), "{zone} {day}");
+    }
+}
+
+/// An hour inside a gap that begins before it: the period begins at the end of the gap, and not later by the part of the gap
+/// before the hour.
+#[test]
+fn period_begins_at_the_end_of_a_gap() {
+    let last = CalendarPeriod::Month { day: 31 };
+    for (zone, period, hour, gap, end) in [
+        ("Antarctica/Troll", CalendarPeriod::Day, 2, "2024-03-31, 01:00 to 03:00", 1_711_846_800),
+        ("America/St_Johns", CalendarPeriod::Day, 1, "2006-04-02, 00:01 to 01:01", 1_143_948_660),
+        ("Pacific/Kiritimati", last, 23, "all of 1994-12-31", 788_868_000),
+    ] {
+        let calendar = calendar(zone, period, hour);
+        assert_eq!(calendar.period_at(at(end)).start, at(end), "{zone}: {gap}");
+        assert_eq!(calendar.period_at(Timestamp::from_nanos(end * SEC - 1)).end, at(end), "{zone}: {gap}");
     }
 }
 

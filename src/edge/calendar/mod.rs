@@ -22,8 +22,9 @@ use std::fmt;
 use std::iter::successors;
 use std::sync::{Mutex, PoisonError};
 
-use jiff::civil::Date;
-use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
 pub use self::error::CalendarError;
 use self::error::NoCalendar;
@@ -158,9 +159,8 @@ impl CalendarPeriod {
     /// Returns the seconds at which periods begin, in ascending order. Times before the epoch count as the epoch.
     fn starts(self, hour: u8, zone: &TimeZone) -> impl Iterator<Item = u32> {
         let second = move |date: Date| {
-            // A start inside a gap is moved forward by the gap. Of two equal times of day, the earlier one counts.
-            let start = zone.to_ambiguous_timestamp(date.at(hour.cast_signed(), 0, 0, 0)).compatible();
-            start.ok().and_then(|start| u32::try_from(start.as_second().max(0)).ok())
+            let start = reached(zone, date.at(hour.cast_signed(), 0, 0, 0))?;
+            u32::try_from(start.as_second().max(0)).ok()
         };
         self.dates().map_while(second)
     }
@@ -199,6 +199,19 @@ impl fmt::Display for CalendarPeriod {
     }
 }
 
+/// Returns the first time at which the clocks of a zone show `local` or a later time. Of two equal times, that is the
+/// earlier one. For a time inside a gap, it is the end of the gap. (jiff's own choice moves such a time by the length of
+/// the gap, so it is late by the part of the gap before `local`.)
+fn reached(zone: &TimeZone, local: DateTime) -> Option<Timestamp> {
+    let ambiguous = zone.to_ambiguous_timestamp(local);
+    if let AmbiguousOffset::Gap { after, .. } = ambiguous.offset() {
+        // With the offset after the gap, the time is before the gap.
+        let before = after.to_timestamp(local).ok()?;
+        return zone.following(before).next().map(|end| end.timestamp());
+    }
+    ambiguous.compatible().ok()
+}
+
 /// Returns a date, or the last date of its month.
 fn clamped(year: i16, month: u8, day: u8) -> Date {
     let first = Date::constant(year, month.cast_signed(), 1);
@@ -221,6 +234,56 @@ fn find(zone: &str) -> Result<TimeZone, CalendarError> {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+    use jiff::ToSpan;
+
+    /// Steps through the minutes until the clocks of the zone show `local` or a later time.
+    fn searched(zone: &TimeZone, local: DateTime) -> i64 {
+        let offset = |hours: i64| {
+            let near = TimeZone::UTC.to_timestamp(local.saturating_add(hours.hours())).unwrap();
+            zone.to_offset(near).seconds()
+        };
+        let most = (-30..=30).map(offset).max().unwrap();
+        let utc = TimeZone::UTC.to_timestamp(local).unwrap().as_second();
+        let shows = |second: &i64| zone.to_datetime(Timestamp::from_second(*second).unwrap()) >= local;
+        (0..).map(|step| utc - i64::from(most) + 30 * step).find(shows).unwrap()
+    }
+
+    /// A period began later than the end of a gap by the part of the gap before its hour: in Troll, where the clocks go
+    /// from 01:00 to 03:00, days from 02:00 began at 04:00. Hours on both sides of all changes of the clocks from 1972,
+    /// before which offsets had odd seconds, in every seventh zone and in those with unusual gaps.
+    #[test]
+    fn periods_begin_at_the_end_of_a_gap() {
+        let zones = TimeZoneDatabase::bundled();
+        let names = zones.available().map(|name| name.as_str().to_owned()).step_by(7);
+        let unusual = [
+            "Antarctica/Troll",
+            "America/St_Johns",
+            "Pacific/Kiritimati",
+            "Pacific/Apia",
+            "Pacific/Kwajalein",
+        ];
+        let from: Timestamp = "1972-06-01T00:00:00Z".parse().unwrap();
+        let until: Timestamp = "2040-01-01T00:00:00Z".parse().unwrap();
+        let mut gaps = 0;
+        for name in names.chain(unusual.map(str::to_owned)) {
+            let zone = find(&name).unwrap();
+            for change in zone.following(from).take_while(|change| change.timestamp() < until) {
+                let date = zone.to_datetime(change.timestamp()).date();
+                for date in [date.yesterday().unwrap(), date] {
+                    for hour in [0, 1, 2, 3, 23] {
+                        let local = date.at(hour, 0, 0, 0);
+                        gaps += u32::from(matches!(
+                            zone.to_ambiguous_timestamp(local).offset(),
+                            AmbiguousOffset::Gap { .. }
+                        ));
+                        let got = reached(&zone, local).unwrap().as_second();
+                        assert_eq!(got, searched(&zone, local), "{name}: {local}");
+                    }
+                }
+            }
+        }
+        assert!(gaps > 1_000, "{gaps} hours were in gaps");
+    }
 
     /// A check of a calendar takes a bounded number of steps. Every seventh zone of the database, and those without a day.
     #[test]
