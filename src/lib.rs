@@ -51,6 +51,7 @@
 //! | at most N units in any period, for large limits | [`SubWindow::strict`] |
 //! | about N units in any period, with two counters | [`SlidingWindow`] |
 //! | N units for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
+//! | N units for each day, week, month or year of a time zone | [`CalendarWindow`] |
 //! | a minimum time between two requests | [`MinimumSpacing`] |
 //! | that a client which exceeds its limit is denied for minutes, longer each time | [`Blocked`]; see [`guide::blocks`] |
 //!

@@ -53,6 +53,56 @@ fn links_lead_to_files_and_headings() {
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
+/// Returns the types of the algorithms that a limit can have, from the documentation of `LimitKind`.
+fn algorithms() -> BTreeSet<String> {
+    let text = read("src/algorithm/limit/kind.rs");
+    let kinds = text.split("pub enum LimitKind {").nth(1).unwrap().split("\n}").next().unwrap();
+    let variants = kinds.lines().filter(|line| line.starts_with("    /// `"));
+    let links = variants.filter_map(|line| line.split("](crate::").nth(1));
+    links.map(|link| link.split([':', ')']).next().unwrap().to_owned()).collect()
+}
+
+/// The pages said nine, ten and eleven.
+#[test]
+fn pages_count_and_list_all_algorithms() {
+    let all = algorithms();
+    assert_eq!(all.len(), 10, "the pages below write the number as a word: {all:?}");
+    for (page, words) in [
+        ("README.md", "Ten algorithms."),
+        ("CHANGELOG.md", "Ten algorithms:"),
+        ("GUARANTEES.md", "of each of the ten algorithms"),
+        ("src/design.md", "| ten algorithms, one in each file"),
+    ] {
+        assert!(read(page).contains(words), "{page} does not say {words:?}");
+    }
+    for page in ["README.md", "GUARANTEES.md", "src/lib.rs"] {
+        let text = read(page);
+        let rows: Vec<_> = text.lines().filter(|line| line.contains("| ")).collect();
+        // `Gcra`, [`Gcra`] or `SubWindow::strict`
+        let is_listed = |name: &String| {
+            rows.iter().any(|row| ["`", "::"].iter().any(|end| row.contains(&format!("`{name}{end}"))))
+        };
+        let missing: Vec<_> = all.iter().filter(|name| !is_listed(name)).collect();
+        assert!(missing.is_empty(), "{page} lists no {missing:?}");
+    }
+}
+
+/// A guide said 20 to 60 ns for any number of rules.
+#[test]
+fn guide_states_the_measured_cost_of_rules() {
+    let (guide, results) = (read("src/guide/rules.md"), read("benches/results/cost.json"));
+    for (rules, words) in [(10, "10 rules"), (1_000, "1,000 rules"), (10_000, "10,000 rules")] {
+        let row = format!("\"chart\": \"rules\", \"subject\": \"tollgate rules\", \"x\": {rules}, \"ns\": ");
+        let ns = results.split(&row).nth(1).unwrap().split(',').next().unwrap().parse::<f64>().unwrap();
+        let digits = format!("{ns:.0}");
+        let ns = match digits.split_at(digits.len().saturating_sub(3)) {
+            ("", _) => digits,
+            (thousands, rest) => format!("{thousands},{rest}"),
+        };
+        assert!(guide.contains(&format!("{ns} ns with {words}")), "{ns} ns with {words}");
+    }
+}
+
 /// The numbers that the README compares with those of governor and tower_governor.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
