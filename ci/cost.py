@@ -120,17 +120,21 @@ def cores_text(cost):
     found = predictions(model)
     hot, some = found[:2]
     many = found[2] if len(found) > 2 else None
-    total = lambda row: figure(1e3 * row["threads"] / row["many"], 2)  # noqa: E731
+    # Two digits, because the model is not more exact.
+    total = lambda row: f"{float(format(1e3 * row['threads'] / row['many'], '.2g')):,.0f}"  # noqa: E731
     between = lambda name: f"{figure(median(model[name]))} ns ({figure(min(model[name]))} to {figure(max(model[name]))})"  # noqa: E731
     rows = [[row["load"], f"{row['lines']:,}", *(figure(row[name]) for name in ("alone", "said", "measured")), f"{row['error']:+.0f} %", figure(row["many"]), total(row)] for row in found]
     worst = max(abs(row["error"]) for row in found)
     return ("### What to expect on 64 cores\n\n"
             f"With one hot key, expect no more than about {total(hot)} million checks a second of the compact store, however many cores there are: its cache line moves from core to core, and the cores wait for it. "
             "Leases (`leases::Striped`) avoid this queue, because each core has a word of its own. "
-            f"On 64 cores, a check with 1,000 keys takes about {figure(some['many'], 2)} ns on each core, instead of {figure(some['alone'], 2)} ns on one: about {total(some)} million checks a second in all. "
-            + (f"With a million keys it takes about {figure(many['many'], 2)} ns, as on one core, if the memory keeps up: {total(many)} million. " if many else "")
-            + f"On two cores, where the model can be tested, its error is up to {worst:.0f} %. It assumes that a line takes as long between any two cores as between the two of this machine.\n\n"
-            + markdown(["keys", "lines", "one core, ns", "two cores: model", "measured", "error", "64 cores: model, ns", "million checks a second"], rows)
+            f"**These are figures of a model, and nothing with more than two cores was measured.** On two cores, where the model can be tested, its error is up to {worst:.0f} %. On more cores its error is not "
+            "known: it assumes that a line takes as long between any two cores as between the two of this machine. "
+            f"By the model, a check on 64 cores with 1,000 keys takes about {figure(some['many'], 2)} ns on each core, instead of {figure(some['alone'], 2)} ns on one: about {total(some)} million checks a "
+            f"second in all (error on two cores: {some['error']:+.0f} %). "
+            + (f"With a million keys it takes about {figure(many['many'], 2)} ns, as on one core, if the memory keeps up: {total(many)} million ({many['error']:+.0f} %). " if many else "")
+            + "\n\n"
+            + markdown(["keys", "lines", "one core, ns", "two cores: model", "measured", "error", "64 cores: model, ns", "model: million checks a second"], rows)
             + "\nBy the model, a check on *T* cores takes the larger of two times. One is the time on one core, and a *fetch* if another core wrote the cache line last. The probability of that is "
             "(*T* - 1) / *T*, times the share of the lines that a core's own caches can hold. The other is the queue at a line: *T* *exchanges*, divided by the number of lines that hold the keys. "
             "All parts were measured on this machine; the range over the rounds is in brackets. A fetch adds "
