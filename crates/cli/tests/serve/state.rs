@@ -229,7 +229,7 @@ fn unusable_files_are_named_and_kept_aside() {
         (&damaged, "its checksum does not match"),
         (&good[..good.len() / 2], "cannot restore the snapshot"),
         (b"domain: rl", "not a tollgate snapshot"),
-        (&future, "it has version 9, and this library reads version 1"),
+        (&future, "it has version 9, and this library reads version 2"),
         (b"", "not a tollgate snapshot"),
     ];
     for (bytes, why) in cases {
