@@ -322,3 +322,26 @@ fn charge_before_limiter_is_adjustable_counts() {
     charged_before_adjustable(&FixedWindow::new(quota), &quota, 100);
     charged_before_adjustable(&SlidingWindow::new(quota), &quota, 100);
 }
+
+/// Regression test. A check reads its time, and is held up for more than a second. In the meantime its window ends and
+/// the quota changes. The new store had no units of the old window, so the check was admitted beyond the limit.
+#[test]
+fn check_held_up_over_a_change_finds_its_own_window() {
+    let (quota, next) = (Quota::per_day(300), START + Duration::from_secs(86_400));
+    let late = START + Duration::from_secs(80_000);
+    let test = |what: &str, limiter: Arc<dyn Changing>, clock: &Stopping, carry: Carry| {
+        assert_eq!(limiter.drain_at(1, late), 300);
+        clock.time.set(next);
+        limiter.change(&quota, carry);
+        assert_eq!(limiter.drain_at(1, late), 0, "{what}: the window has no unit left");
+        assert_eq!(limiter.drain(1), 300, "{what}: the next window has all units");
+    };
+    for_all(&FixedWindow::new(quota), test);
+    let burst = Quota::per_day(86_400).burst(300);
+    for_all(&Gcra::new(burst), |what, limiter, clock, carry| {
+        assert_eq!(limiter.drain_at(1, late), 300);
+        clock.time.set(next);
+        limiter.change(&burst, carry);
+        assert_eq!(limiter.drain_at(1, late), 0, "{what}: the burst is used at that time");
+    });
+}

@@ -399,13 +399,13 @@ impl<S: Migrate> Generation<S> {
         if !last.knew(key) {
             return None;
         }
-        let debt = self.carried(past, &|at| last.peek(last.prepare(key), at, 0));
+        let debt = self.carried(past, when.ns(), &|at| last.peek(last.prepare(key), at, 0));
         if debt.units == 0 { None } else { self.held.store.seed(key, when, debt) }
     }
 
-    /// The debt that a key has in this generation. `peek` returns the key's decision in the generation
-    /// before.
-    fn carried(&self, past: &Past<S>, peek: &PeekAt<'_>) -> Debt {
+    /// The debt that a key has in this generation, for a caller with the time `when_ns`. `peek` returns the key's decision in
+    /// the generation before.
+    fn carried(&self, past: &Past<S>, when_ns: u64, peek: &PeekAt<'_>) -> Debt {
         let (last, debts) = (&past.last.held, past.last.held.store.debts());
         let mut at_ns = past.as_of_ns();
         let mut before = peek(CheckTime::from_ns(at_ns));
@@ -414,6 +414,11 @@ impl<S: Migrate> Generation<S> {
             // Only another key may have been charged so late, by a caller whose time is far ahead. Then this key owes
             // what it owed at the time of the change.
             at_ns = past.at_ns;
+            before = peek(CheckTime::from_ns(at_ns));
+        }
+        if debts.owed(&before) == 0 && when_ns < past.at_ns {
+            // The caller is late. At its time, the key may still owe what is paid by the time of the change.
+            at_ns = when_ns;
             before = peek(CheckTime::from_ns(at_ns));
         }
         // Ordering: Relaxed: an unknown debt is in the generation from its beginning.
@@ -458,7 +463,7 @@ impl<S: Migrate> Generation<S> {
             return CarriedOver::NotAll;
         }
         full_fence();
-        let owed = &|peek: &PeekAt<'_>| self.carried(past, peek);
+        let owed = &|peek: &PeekAt<'_>| self.carried(past, past.at_ns, peek);
         past.last.held.store.carry_all(&self.held.store, CarryOver { when, at_ns: past.at_ns, owed })
     }
 }
