@@ -67,6 +67,48 @@ pub struct AlgorithmReplay {
     pub against_log: Option<Differences>,
 }
 
+/// Algorithms that decided each request alike.
+pub struct AlikeReplays<'a> {
+    /// Their names, with commas.
+    pub names: String,
+    /// All of them. Each of their figures is that of the first, except the memory.
+    pub replays: Vec<&'a AlgorithmReplay>,
+}
+
+impl AlikeReplays<'_> {
+    /// Returns the memory of all of them as text.
+    pub fn memory_text(&self) -> String {
+        let bytes = || self.replays.iter().map(|replay| replay.tally.state_bytes);
+        match (bytes().min().unwrap_or(0), bytes().max().unwrap_or(0)) {
+            (least, most) if least == most => human::bytes(most),
+            (least, most) => format!("{} to {}", human::bytes(least), human::bytes(most)),
+        }
+    }
+}
+
+/// Merges algorithms that decided alike, in the order of the first of them.
+pub fn merge_alike(replays: &[AlgorithmReplay]) -> Vec<(&AlgorithmReplay, AlikeReplays<'_>)> {
+    let mut merged: Vec<(&AlgorithmReplay, AlikeReplays<'_>)> = Vec::new();
+    for replay in replays {
+        let name = replay.algorithm.name();
+        let is_alike = |first: &AlgorithmReplay| {
+            let [first_decisions, decisions] = [first, replay].map(|one| &one.tally.decisions);
+            // The same denials can have other waits.
+            first_decisions.denials.longest_wait == decisions.denials.longest_wait
+                && first.figures.differences == replay.figures.differences
+                && first_decisions.bytes == decisions.bytes
+        };
+        match merged.iter_mut().find(|(first, _)| is_alike(first)) {
+            Some((_, alike)) => {
+                alike.names += &format!(", {name}");
+                alike.replays.push(replay);
+            }
+            None => merged.push((replay, AlikeReplays { names: name.to_owned(), replays: vec![replay] })),
+        }
+    }
+    merged
+}
+
 /// The settings of a replay that do not depend on the algorithm or the limits.
 #[derive(Copy, Clone, Debug)]
 pub struct ReplaySetup {

@@ -7,7 +7,7 @@ use tollgate::Quota;
 
 use super::accuracy::{self, Accuracy};
 use super::ledger::Differences;
-use super::{AlgorithmReplay, top};
+use super::{AlgorithmReplay, AlikeReplays, merge_alike, top};
 use crate::human::{self, nanos};
 use crate::input::Trace;
 use crate::input::row::printable;
@@ -62,24 +62,27 @@ pub fn limits_line(quotas: &[Quota]) -> String {
 
 /// The comparison of algorithms, then the most denied keys.
 pub fn tables(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, most: usize) -> String {
-    let row = |AlgorithmReplay { algorithm, tally, .. }: &AlgorithmReplay| {
+    let row = |(AlgorithmReplay { tally, .. }, alike): &(&AlgorithmReplay, AlikeReplays<'_>)| {
         let worst = match tally.top_denied(1)[..] {
             [(id, denied)] => format!("{} ({})", shortened(trace, id), human::count(denied)),
             _ => "-".to_owned(),
         };
         vec![
-            algorithm.name().to_owned(),
+            alike.names.clone(),
             human::count(tally.decisions.admitted()),
             human::count(tally.decisions.denials.denied),
             human::share(tally.decisions.denials.denied, tally.decisions.bytes.len() as u64),
             human::count(tally.keys_denied()),
             tally.decisions.denials.wait_text(),
-            human::bytes(tally.state_bytes),
+            alike.memory_text(),
             worst,
         ]
     };
     let header = "Algorithm|Admitted|Denied|Share|Keys denied|Longest wait|State|Most denied key";
-    let mut text = format!("{}\n{ABOUT_RESULTS}\n", table(header, 1..7, replays.iter().map(row), &[7, 6, 5]));
+    let mut text = format!(
+        "{}\n{ABOUT_RESULTS}\n",
+        table(header, 1..7, merge_alike(replays).iter().map(row), &[7, 6, 5])
+    );
     if let Some(table) = denials_by_limit(replays) {
         let about = "Denied requests by limit (if several deny, the one with the longest wait)";
         let _ = write!(text, "\n{about}\n{table}\n");
@@ -117,16 +120,16 @@ compared on its own.";
 
 /// Writes how many decisions differ from an exact sliding log's; nothing if times step back.
 fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {
-    let row = |AlgorithmReplay { algorithm, tally, against_log, .. }: &AlgorithmReplay| {
+    let row = |(AlgorithmReplay { tally, against_log, .. }, alike): (&AlgorithmReplay, AlikeReplays<'_>)| {
         let Differences { wrongly_admitted, wrongly_denied } = (*against_log)?;
         Some(vec![
-            algorithm.name().to_owned(),
+            alike.names,
             human::share(wrongly_admitted + wrongly_denied, tally.decisions.bytes.len() as u64),
             human::count(wrongly_admitted),
             human::count(wrongly_denied),
         ])
     };
-    let rows: Vec<_> = replays.iter().map(row).collect::<Option<_>>()?;
+    let rows: Vec<_> = merge_alike(replays).into_iter().map(row).collect::<Option<_>>()?;
     Some(table("Algorithm|Differs|Admitted, log denies|Denied, log admits", 1..4, rows, &[]))
 }
 
@@ -134,6 +137,7 @@ fn log_table(replays: &[AlgorithmReplay]) -> Option<String> {
 fn denials_by_limit(replays: &[AlgorithmReplay]) -> Option<String> {
     let quotas = replays.first().map(|replay| &replay.quotas).filter(|quotas| quotas.len() > 1)?;
     let header = quotas.iter().fold("Algorithm".to_owned(), |header, quota| format!("{header}|{quota}"));
+    // With several limits, algorithms can decide alike and name different limits.
     let row = |AlgorithmReplay { algorithm, tally, .. }: &AlgorithmReplay| {
         let refused = tally.refused.iter().map(|&refused| human::count(refused));
         [algorithm.name().to_owned()].into_iter().chain(refused).collect()
@@ -150,15 +154,17 @@ fn top_table(trace: &Trace, replays: &[AlgorithmReplay], most: usize) -> Option<
     if keys.is_empty() {
         return None;
     }
-    let header = replays
+    let groups = merge_alike(replays);
+    let header = groups
         .iter()
-        .fold("Key|Requests".to_owned(), |header, replay| format!("{header}|{}", replay.algorithm.name()));
+        .fold("Key|Requests".to_owned(), |header, (_, alike)| format!("{header}|{}", alike.names));
     let rows = keys.into_iter().map(|(id, _)| {
         let row = [shortened(trace, id), human::count(requests[id as usize])];
-        row.into_iter().chain(denied(id as usize).map(human::count)).collect()
+        let denied = groups.iter().map(|(replay, _)| human::count(replay.tally.denied_by_key[id as usize]));
+        row.into_iter().chain(denied).collect()
     });
-    let droppable: Vec<usize> = (3..2 + replays.len()).rev().collect();
-    Some(table(&header, 1..2 + replays.len(), rows, &droppable))
+    let droppable: Vec<usize> = (3..2 + groups.len()).rev().collect();
+    Some(table(&header, 1..2 + groups.len(), rows, &droppable))
 }
 
 fn shortened(trace: &Trace, key: u32) -> String {

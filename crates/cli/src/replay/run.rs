@@ -74,7 +74,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
         ]
     };
     let json = || output::json(&trace, &replays, &storage, args.top);
-    let tables = || output::tables(&trace, &replays, &storage, args.top);
+    let tables = || {
+        let suggested = suggestion(args, &trace, &quotas, storage, &replays);
+        output::tables(&trace, &replays, &storage, args.top) + &suggested
+    };
     write_results(args, &finished, pages, json, tables)
 }
 
@@ -120,6 +123,52 @@ fn replay_all(
     Ok((replays, left_out))
 }
 
+/// Returns the periods of these limits, each once.
+fn periods_of(quotas: &[Quota]) -> Vec<Duration> {
+    let mut periods: Vec<Duration> = Vec::new();
+    for quota in quotas {
+        if !periods.contains(&quota.period()) {
+            periods.push(quota.period());
+        }
+    }
+    periods
+}
+
+/// Returns the burst of limits to find: that of a single limit, or that of the command line.
+fn burst_of(args: &ReplayArgs, quotas: &[Quota]) -> Option<u64> {
+    match quotas {
+        [quota] if quota.burst_size() != quota.limit() => Some(quota.burst_size()),
+        _ => args.algorithms.burst,
+    }
+}
+
+/// Returns the answer of `tollgate suggest` for its default goal and the periods of these limits.
+fn suggestion(
+    args: &ReplayArgs,
+    trace: &Trace,
+    quotas: &[Quota],
+    storage: Storage,
+    replays: &[AlgorithmReplay],
+) -> String {
+    let (periods, progress) = (periods_of(quotas), progress::bar_of_tries());
+    let goal = Goal::DEFAULT;
+    let search = Search {
+        trace,
+        goal,
+        periods: &periods,
+        burst: burst_of(args, quotas),
+        storage,
+        progress: &progress,
+    };
+    let default = storage.default_algorithm();
+    let mut algorithms = replays.iter().map(|replay| replay.algorithm);
+    let algorithm = algorithms.clone().find(|&one| one == default).or_else(|| algorithms.next());
+    let found = search.find(algorithm.unwrap_or(default));
+    progress.finish_and_clear();
+    let answer = found.map_or_else(|error| format!("{error}\n"), |found| search.answer(&found));
+    format!("\nTo {} (for other goals: tollgate suggest)\n{answer}", goal.text())
+}
+
 /// Returns the section with the smallest limits that would have denied at most one request in a hundred.
 fn one_percent(
     args: &ReplayArgs,
@@ -128,18 +177,9 @@ fn one_percent(
     storage: Storage,
     replays: &[AlgorithmReplay],
 ) -> Section {
-    let mut periods: Vec<Duration> = Vec::new();
-    for quota in quotas {
-        if !periods.contains(&quota.period()) {
-            periods.push(quota.period());
-        }
-    }
-    let progress = progress::bar_of_tries();
-    let burst = match quotas {
-        [quota] if quota.burst_size() != quota.limit() => Some(quota.burst_size()),
-        _ => args.algorithms.burst,
-    };
+    let (periods, progress) = (periods_of(quotas), progress::bar_of_tries());
     let goal = Goal { requests: Some(ONE_PERCENT), clients: None };
+    let burst = burst_of(args, quotas);
     let search = Search { trace, goal, periods: &periods, burst, storage, progress: &progress };
     let mut found: Vec<(&AlgorithmReplay, FoundLimits)> = Vec::new();
     for replay in replays {

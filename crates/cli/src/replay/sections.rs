@@ -3,7 +3,7 @@
 use tollgate::Quota;
 
 use super::ledger::Differences;
-use super::{AlgorithmReplay, top};
+use super::{AlgorithmReplay, AlikeReplays, merge_alike, top};
 use crate::error::Error;
 use crate::human;
 use crate::input::Trace;
@@ -29,26 +29,26 @@ pub struct FoundLimits {
 pub fn summary(replays: &[AlgorithmReplay], storage: &Storage) -> Section {
     let with_store = storage.store != StoreArg::Keyed;
     let with_log = replays.iter().all(|replay| replay.against_log.is_some());
-    let row = |replay: &AlgorithmReplay| {
-        let AlgorithmReplay { algorithm, tally, figures, against_log, .. } = replay;
+    let row = |(replay, alike): &(&AlgorithmReplay, AlikeReplays<'_>)| {
+        let AlgorithmReplay { tally, figures, against_log, .. } = replay;
         let (decisions, requests) = (&tally.decisions, tally.decisions.bytes.len() as u64);
         let differing =
             |found: Differences| human::share(found.wrongly_admitted + found.wrongly_denied, requests);
         let cells = [
-            algorithm.name().to_owned(),
+            alike.names.clone(),
             human::count(decisions.admitted()),
             human::count(decisions.denials.denied),
             human::share(decisions.denials.denied, requests),
             human::count(tally.keys_denied()),
             decisions.denials.wait_text(),
-            human::bytes(tally.state_bytes),
+            alike.memory_text(),
         ];
         let log = against_log.filter(|_| with_log).map(differing);
         let store = with_store.then(|| differing(figures.differences));
         cells.into_iter().chain(log).chain(store).map(Cell::from).collect()
     };
     let mut header = "Algorithm|Admitted|Denied|Share denied|Keys denied|Longest wait|Memory".to_owned();
-    let mut texts = Vec::new();
+    let mut texts = vec![verdict(replays)];
     if with_log {
         header += "|Differs from log";
         texts.push(
@@ -68,13 +68,45 @@ pub fn summary(replays: &[AlgorithmReplay], storage: &Storage) -> Section {
         caption: "Results by algorithm".to_owned(),
         numbers: 1..header.split('|').count(),
         header,
-        rows: replays.iter().map(row).collect(),
+        rows: merge_alike(replays).iter().map(row).collect(),
     };
     Section {
         heading: "Summary".to_owned(),
         texts,
         tables: std::iter::once(results).chain(by_limit(replays)).collect(),
     }
+}
+
+/// What the limits would have done, in a sentence or two: how many requests were denied, and whether that is more than 1 %.
+fn verdict(replays: &[AlgorithmReplay]) -> String {
+    let denied = |replay: &AlgorithmReplay| replay.tally.decisions.denials.denied;
+    let ends = (replays.iter().min_by_key(|one| denied(one)), replays.iter().max_by_key(|one| denied(one)));
+    let (Some(least), Some(most)) = ends else { return String::new() };
+    if denied(most) == 0 {
+        return "No request would have been denied.".to_owned();
+    }
+    let (requests, keys) = (most.tally.decisions.bytes.len() as u64, most.tally.denied_by_key.len() as u64);
+    let figures = |replay: &AlgorithmReplay| {
+        format!("{} ({})", human::count(denied(replay)), human::share(denied(replay), requests))
+    };
+    let by = |replay: &AlgorithmReplay| format!("{} with {}", figures(replay), replay.algorithm.name());
+    let range = match denied(least) == denied(most) {
+        true => figures(most),
+        false => format!("{} to {}", by(least), by(most)),
+    };
+    let fits = |replay: &&AlgorithmReplay| denied(replay).saturating_mul(100) <= requests;
+    let fitting = replays.iter().filter(fits).map(|replay| replay.algorithm.name()).collect::<Vec<_>>();
+    let one_percent = match fitting.len() {
+        0 => "This is more than 1 %; the table at the end has the smallest limits for 1 %.".to_owned(),
+        all if all == replays.len() => "This is not more than 1 %.".to_owned(),
+        _ => format!("This is not more than 1 % only with {}.", fitting.join(", ")),
+    };
+    let keys_denied = human::count(replays.iter().map(|one| one.tally.keys_denied()).max().unwrap_or(0));
+    format!(
+        "Of {}, {range} would have been denied, from at most {keys_denied} of {}. {one_percent}",
+        human::counted(requests, "request"),
+        human::counted(keys, "key"),
+    )
 }
 
 /// The requests that each limit denied; nothing for a single limit.
@@ -140,9 +172,10 @@ pub fn clients(trace: &Trace, replays: &[AlgorithmReplay], most: usize) -> Secti
         let busiest = busiest.and_then(|(bar, &count)| Some((axis.start_of(bar as u64)?, count)));
         let most = busiest.map_or(String::new(), |(at, count)| {
             format!(
-                "most from {}: {} in {}",
+                "most from {}: {}{} in {}",
                 to_second(at),
                 human::count(count),
+                if groups.len() > 1 { " by any" } else { "" },
                 human::duration(axis.column())
             )
         });
@@ -157,11 +190,18 @@ pub fn clients(trace: &Trace, replays: &[AlgorithmReplay], most: usize) -> Secti
             .collect()
     };
     let titles: String = groups.iter().map(|(names, _)| format!("|{names}")).collect();
+    let mut caption =
+        "Most denied keys: their requests, the denials by algorithm, and the times (UTC) of the denials"
+            .to_owned();
+    let mut over_time = "Denials over time";
+    if groups.len() > 1 {
+        // The bars have more denials than any column.
+        caption += ". Times and bars count each request that at least one of the algorithms denied";
+        over_time = "Denied by any, over time";
+    }
     let table = HtmlTable {
-        caption:
-            "Most denied keys: their requests, the denials by algorithm, and the times (UTC) of the denials"
-                .to_owned(),
-        header: format!("Key|Requests{titles}|First denied|Last denied|Denials over time"),
+        caption,
+        header: format!("Key|Requests{titles}|First denied|Last denied|{over_time}"),
         numbers: 1..2 + groups.len(),
         rows: keys.iter().zip(&found).map(row).collect(),
     };

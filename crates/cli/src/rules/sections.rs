@@ -39,7 +39,15 @@ fn summary(replay: &RulesReplay) -> Section {
         rows: rows.into_iter().map(row).collect(),
     };
     let wait = format!("The longest wait of a denied request: {}.", tally.decisions.denials.wait_text());
-    Section { heading: "Summary".to_owned(), texts: vec![wait], tables: vec![table] }
+    let denied = tally.decisions.denials.denied;
+    let verdict = format!(
+        "Of {}, {} ({}) would have been denied, and {} matched no rule.",
+        human::counted(requests, "request"),
+        human::count(denied),
+        human::share(denied, requests),
+        human::count(tally.requests.unmatched)
+    );
+    Section { heading: "Summary".to_owned(), texts: vec![verdict, wait], tables: vec![table] }
 }
 
 /// What each rule did. Rules with the most denials come first, because the list may be cut.

@@ -44,7 +44,7 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
         chosen(&args.algorithms.algorithm, &[storage.default_algorithm()], args.algorithms.windows);
     let (algorithms, left_out) = storage.holds(&algorithms, args.algorithms.by_name())?;
     let default = args.deny_requests.is_none() && args.deny_clients.is_none();
-    let requests = args.deny_requests.or(default.then_some(Share { billionths: 1_000_000 }));
+    let requests = if default { Goal::DEFAULT.requests } else { args.deny_requests };
     files::writable(&args.json)?;
     let trace = load::requests(&args.input, args.json.as_deref(), None)?;
     let progress = progress::bar_of_tries();
@@ -77,6 +77,9 @@ pub struct Goal {
 }
 
 impl Goal {
+    /// The goal if the command line has none.
+    pub const DEFAULT: Self = Self { requests: Some(Share { billionths: 1_000_000 }), clients: None };
+
     /// Returns the goal as text.
     pub fn text(self) -> String {
         let requests = self.requests.map(|share| format!("deny at most {share} of requests"));

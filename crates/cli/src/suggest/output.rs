@@ -31,6 +31,22 @@ impl Search<'_> {
         }
     }
 
+    /// Returns an answer in the syntax of flags, what it denies, and what to know before using it.
+    pub fn answer(&self, suggestion: &Suggestion) -> String {
+        let (name, store) = (suggestion.algorithm.name(), self.storage.flags());
+        let mut text = format!("{} --algorithm {name}{store}\n", suggestion.flags());
+        text += &format!("  denies {}\n", self.described(suggestion.trial));
+        if let Some(warning) = self.warnings(suggestion) {
+            text += &for_stdout(&format!("  Warning: {warning}\n"));
+        }
+        if !suggestion.monotone {
+            text += &for_stdout(&format!(
+                "  Not monotone: with {name}, a higher limit can deny more here, so a smaller limit may also meet the goal.\n"
+            ));
+        }
+        text
+    }
+
     /// Returns what a caller should know before using an answer.
     fn warnings(&self, answer: &Suggestion) -> Option<String> {
         let records = self.trace.records.len() as u64;
@@ -100,19 +116,7 @@ pub fn tables(search: &Search<'_>, suggestions: &[Suggestion]) -> String {
         text += "Each line changes one limit; the others are those of the answer (◀).\n";
     }
     text += "\n";
-    for suggestion in suggestions {
-        let (name, store) = (suggestion.algorithm.name(), search.storage.flags());
-        text += &format!("{} --algorithm {name}{store}\n", suggestion.flags());
-        text += &format!("  denies {}\n", search.described(suggestion.trial));
-        if let Some(warning) = search.warnings(suggestion) {
-            text += &for_stdout(&format!("  Warning: {warning}\n"));
-        }
-        if !suggestion.monotone {
-            text += &for_stdout(&format!(
-                "  Not monotone: with {name}, a higher limit can deny more here, so a smaller limit may also meet the goal.\n"
-            ));
-        }
-    }
+    text.extend(suggestions.iter().map(|suggestion| search.answer(suggestion)));
     let results = suggestions.iter().map(|Suggestion { algorithm, trial, figures, .. }| {
         let denied = trial.denied;
         Accuracy { algorithm: *algorithm, admitted: records - denied, denied, figures }

@@ -76,6 +76,19 @@ fn short_help_of_serve_is_one_screen_and_true() {
     assert!(flags >= 15, "{flags}");
 }
 
+/// Cause: the example, which no gateway asks, drained for 5 s as a service does.
+#[test]
+#[cfg(feature = "serve")]
+fn example_does_not_drain() {
+    let drain =
+        |args: &[&str]| match Cli::try_parse_from([&["tollgate", "serve"], args].concat()).unwrap().command {
+            Command::Serve(args) => args.drain().as_secs(),
+            _ => unreachable!("the command is serve"),
+        };
+    assert_eq!((drain(&[]), drain(&["limits.yaml"]), drain(&["--xds", "plane:1"])), (0, 5, 5));
+    assert_eq!((drain(&["--drain", "3s"]), drain(&["limits.yaml", "--drain", "0"])), (3, 0));
+}
+
 #[test]
 fn help_of_program_says_what_it_does() {
     let about = Cli::command().get_about().unwrap().to_string();

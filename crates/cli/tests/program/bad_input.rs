@@ -277,5 +277,5 @@ fn help_shows_examples() {
         let run = place.run(line).ok();
         assert!(run.stdout.contains(part), "{line}: {}", run.stdout);
     }
-    assert!(place.run("--help").ok().stdout.starts_with("Replay an access log"));
+    assert!(place.run("--help").ok().stdout.starts_with("Rate limits for gateways and programs"));
 }

@@ -85,7 +85,9 @@ fn table_compares_every_algorithm() {
         "sub-window",
     ];
     for name in names {
-        assert!(run.stdout.lines().any(|line| line.trim_start().starts_with(name)), "{name}: {}", run.stdout);
+        let has_name =
+            |line: &str| line.split("  ").any(|cell| cell.split(", ").any(|one| one.trim() == name));
+        assert!(run.stdout.lines().any(has_name), "{name}: {}", run.stdout);
     }
     assert!(run.stdout.contains("50.00 %") && run.stdout.contains("Most denied keys"), "{}", run.stdout);
     assert!(!run.stdout.contains("No --limit was given"));
@@ -317,4 +319,42 @@ fn unusual_columns_are_explained() {
             assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
         }
     }
+}
+
+/// One client asks nine times in ten seconds, for ten minutes, and another one in the tenth second.
+fn busy() -> Place {
+    let place = Place::new();
+    let line =
+        |second: u64| format!("{},{}\n", 1_000 + second, if second % 10 == 7 { "slow" } else { "busy" });
+    place.file("log", "ts,client\n".to_owned() + &(0..600).map(line).collect::<String>());
+    place
+}
+
+/// Cause: a replay showed what its limits denied, and not which limit to take.
+#[test]
+fn replay_ends_with_the_answer_of_suggest() {
+    let place = busy();
+    for (replay, suggest) in [
+        ("--limit 5/min --algorithm fixed-window --algorithm gcra", "--period 1min"),
+        ("--limit 5/10s --burst 7 --algorithm gcra", "--period 10s --burst 7"),
+        ("--limit 5/min --algorithm fixed-window", "--period 1min --algorithm fixed-window"),
+    ] {
+        let text = place.run(&format!("replay log {replay}")).ok().stdout;
+        let suggested = place.run(&format!("suggest log {suggest}")).ok().stdout;
+        let answer = suggested.split("\n\n").last().unwrap();
+        assert!(answer.starts_with("--limit ") && answer.contains("\n  denies "), "{suggested}");
+        assert!(text.ends_with(answer) && text.contains("\nTo deny at most 0.1% of requests"), "{text}");
+    }
+    let json = place.run("replay log --limit 5/min --algorithm gcra --json").json();
+    assert_eq!(json.as_object().unwrap().keys().collect::<Vec<_>>(), ["input", "results"]);
+}
+
+#[test]
+fn algorithms_that_decide_alike_share_a_row() {
+    let text = busy().run("replay log --limit 5/min").ok().stdout;
+    let rows = |name: &str| text.lines().filter(|line| line.trim_start().starts_with(name)).count();
+    let all = ["gcra, token-bucket, leaky-bucket ", "gcra ", "token-bucket ", "leaky-bucket "].map(rows);
+    // The results, and the comparison with the log.
+    assert_eq!(all, [2, 0, 0, 0], "{text}");
+    assert!(text.contains("Key    Requests   gcra, token-bucket, leaky-bucket "), "{text}");
 }

@@ -62,6 +62,16 @@ fn page_has_results_chart_keys_and_limit() {
     ] {
         assert!(page.contains(part), "{part:?}");
     }
+    // The verdict is on top, and the bars say that they are of all algorithms together.
+    let verdict = "<h2>Summary</h2>\n<p>Of 7,680 requests, ";
+    assert!(page.contains(verdict) && page.contains("This is more than 1 %"), "{page}");
+    assert!(
+        page.contains("at least one of the algorithms denied") && page.contains("Denied by any, over time")
+    );
+    let alone = self::page(&place, "--limit 5/min --algorithm gcra");
+    assert!(!alone.contains("at least one of the algorithms") && alone.contains("Denials over time"));
+    let fits = self::page(&place, "--limit 100/s --algorithm gcra");
+    assert!(fits.contains("<h2>Summary</h2>\n<p>No request would have been denied.</p>"), "{fits}");
     assert!(page.len() < 100_000, "{}", page.len());
     // The page loads nothing.
     for part in ["http://", "https://", "src=\"", "@import", "url("] {
@@ -90,6 +100,7 @@ fn texts_of_log_and_rules_are_escaped() {
 fn rules_page_has_effect_of_each_rule() {
     let page = page(&place(), "--rules rules.yaml --descriptor ip=ip --json=out.json --decisions out.bin");
     for part in [
+        "<h2>Summary</h2>\n<p>Of 7,680 requests, ",
         "<h2>Effect of each rule</h2>",
         "<h3>rules.yaml</h3>",
         "<td role=\"cell\" data-name=\"Limit\">1/min fixed-window</td>",

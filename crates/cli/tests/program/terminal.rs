@@ -125,7 +125,7 @@ fn help_fits_80_columns() {
 #[test]
 fn narrow_terminal_leaves_columns_out() {
     let run = place().run_in(&[("COLUMNS", "80")], "replay log --limit 5/60s", b"").ok();
-    let note = "(Columns left out: Most denied key. The terminal is too narrow; --json shows";
+    let note = "(Columns left out: State, Most denied key. The terminal is too narrow; --json";
     assert!(run.stdout.contains(note), "{}", run.stdout);
     // A header is split at its hyphen.
     assert!(run.stdout.lines().any(|line| line.contains(" token- ")), "{}", run.stdout);

@@ -1,8 +1,6 @@
 //! The end of a server: it loses no request, and cuts off only what does not end.
 
-#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
-
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
@@ -15,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::client::{ASK, Grpc, LIMIT, Load, NOT_SERVING, SERVING, block_on, bytes, get};
 use crate::frames::{BEGIN, call, is_answered};
-use crate::server::{FREE, Place, Server};
+use crate::server::{Place, Server};
 
 #[test]
 fn drain_under_load_loses_no_call() {
@@ -33,19 +31,6 @@ fn drain_under_load_loses_no_call() {
         load.end().await;
     });
     second.stop();
-}
-
-/// Cause: the example, which no gateway asks, drained for 5 s as a service does.
-#[test]
-fn example_ends_at_once() {
-    for signal in ["TERM", "INT"] {
-        let args = FREE.replace("--drain 0s", "");
-        let mut server = Server::start_with(&[], &args, &[]);
-        let began = Instant::now();
-        server.signal(signal);
-        assert_eq!(server.wait(), 0);
-        assert!(began.elapsed() < Duration::from_secs(4), "{signal}: {:?}", began.elapsed());
-    }
 }
 
 #[test]
