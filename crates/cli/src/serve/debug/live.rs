@@ -43,26 +43,35 @@ const SILENT: Duration = Duration::from_secs(10);
 
 type Sections = Map<String, Value>;
 
-/// The pages that are open, each with the time at which it last told that it reads.
+/// The time at which a page last told that it reads.
+type LastRead = Mutex<Instant>;
+
+/// The pages that are open.
 #[derive(Clone, Default)]
-pub(super) struct Readers(Arc<Mutex<(u64, Vec<(u64, Weak<Mutex<Instant>>)>)>>);
+pub(super) struct Readers(Arc<Mutex<OpenPages>>);
+
+#[derive(Default)]
+struct OpenPages {
+    last_number: u64,
+    pages: Vec<(u64, Weak<LastRead>)>,
+}
 
 impl Readers {
     /// Adds a page. Returns its number.
-    fn add(&self, read: &Arc<Mutex<Instant>>) -> u64 {
-        let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, pages) = &mut *readers;
-        pages.retain(|(_, page)| page.strong_count() > 0);
-        *last += 1;
-        pages.push((*last, Arc::downgrade(read)));
-        *last
+    fn add(&self, read: &Arc<LastRead>) -> u64 {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.pages.retain(|(_, page)| page.strong_count() > 0);
+        open.last_number += 1;
+        let number = open.last_number;
+        open.pages.push((number, Arc::downgrade(read)));
+        number
     }
 
     /// Notes that a page reads.
     pub(super) fn note(&self, number: u64) {
-        let readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let page = readers.1.iter().find(|(page, _)| *page == number).and_then(|(_, page)| page.upgrade());
-        if let Some(page) = page {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = open.pages.iter().find(|(page, _)| *page == number);
+        if let Some(page) = found.and_then(|(_, page)| page.upgrade()) {
             *page.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
     }
@@ -76,7 +85,7 @@ pub struct Live {
     shown: Sections,
     /// The number by which the page's script tells that it reads.
     number: u64,
-    read: Arc<Mutex<Instant>>,
+    read: Arc<LastRead>,
     next: Instant,
     /// The processor time of the thread when the last event began.
     began: Option<Duration>,
@@ -129,7 +138,7 @@ impl Live {
 }
 
 /// Waits for the time of the next event. Returns early, and false, if the page has not told for too long that it reads.
-async fn reads_until(next: Instant, read: &Mutex<Instant>) -> bool {
+async fn reads_until(next: Instant, read: &LastRead) -> bool {
     loop {
         let silent = *read.lock().unwrap_or_else(PoisonError::into_inner) + SILENT;
         if next <= silent {
