@@ -434,7 +434,9 @@ impl Decision {
     /// request, and for a request that was not admitted. A cost of 0 waits only in a queue.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        if self.is_denied() || (self.cost == 0 && !self.is_queued()) {
+        // The figures of a server have the delay that its queue decided.
+        let may_wait = self.cost > 0 || self.is_queued() || matches!(self.facts, Facts::Plain { .. });
+        if self.is_denied() || !may_wait {
             return Duration::ZERO;
         }
         Duration::from_nanos(match self.facts {

@@ -11,7 +11,8 @@ const WINDOW_S: u64 = 3_600;
 fn values(limit: u64, values: usize) -> Distinct<ManualClock> {
     let window = FixedWindow::new(Quota::per_hour(limit));
     let build = RateLimiter::builder(window).clock(ManualClock::default());
-    Distinct::new(build.capacity(Capacity::slots(1 << 16)).compact().unwrap(), values).unwrap()
+    // So many slots that no bucket is full: a key that takes the slot of another one is decided as of a later time.
+    Distinct::new(build.capacity(Capacity::slots(1 << 18)).compact().unwrap(), values).unwrap()
 }
 
 proptest! {

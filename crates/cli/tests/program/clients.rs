@@ -85,7 +85,7 @@ fn output_names_ipv6_prefix() {
     place.file(
         "rules.yaml",
         "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n  \
-         - key: remote_address\n    value: '2001:db8::'\n    rate_limit: { unit: hour, requests_per_unit: 2 }\n",
+         - key: remote_address\n    value: '2001:db8::2'\n    rate_limit: { unit: hour, requests_per_unit: 2 }\n",
     );
     for args in ["replay log", "suggest log", "replay log --rules rules.yaml"] {
         says(&place.run(args).ok(), &["Client   IPv6 addresses are grouped by /64 (2 records)"]);
@@ -93,9 +93,9 @@ fn output_names_ipv6_prefix() {
         let json = place.run(&format!("{args} --json")).json();
         assert_eq!(json["input"]["ipv6_prefix"], 64, "{args}");
     }
-    // Descriptors hold the network in the server's spelling, so the second rule applies.
+    // Rules match the whole address, as the layer and the service do, so the second rule applies to one client.
     let json = place.run("replay log --rules rules.yaml --json").json();
-    assert_eq!(json["rules"][1]["matched"], 2, "{json}");
+    assert_eq!(json["rules"][1]["matched"], 1, "{json}");
 }
 
 #[test]
