@@ -64,7 +64,7 @@ impl<'a> Descriptor<'a> {
     /// the network. A rule with [`prefixes`](crate::guide::addresses) counts by its own lengths. The entries must have
     /// the same keys in the same order. An answer is refunded with the same entries.
     ///
-    /// [`RateLimitLayer::rules`](crate::tower::RateLimitLayer::rules) does this with the networks of `ClientIp`.
+    /// `RateLimitLayer::rules` does this with the networks of `ClientIp`.
     ///
     /// # Examples
     /// ```
