@@ -77,7 +77,7 @@ pub(super) struct Domain {
     /// The number of batches that wait.
     batches: AtomicUsize,
     /// 1 while a thread uses the group.
-    busy: AtomicU32,
+    pub(super) busy: AtomicU32,
     group: UnsafeCell<Group>,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Record {
     guards: Cell<usize>,
     /// Pins while many batches waited.
     helped: Cell<u32>,
-    is_collecting: Cell<bool>,
+    pub(super) is_collecting: Cell<bool>,
     bag: UnsafeCell<Bag>,
 }
 
@@ -218,19 +218,19 @@ impl Domain {
             }
             record = thread.next;
         }
-        // The `Drop` of a key that is being freed has copied the process. The collection continues, and counts what it
-        // has freed.
-        if own.is_some_and(|own| own.is_collecting.get()) {
-            return;
-        }
         let grouped = self.group.with_mut(|group| {
-            // SAFETY: only this thread exists, and it is not collecting.
+            // SAFETY: only this thread exists, and it runs no `Drop` of a key while it uses the group.
             let group = unsafe { &mut *group };
             if self.busy.swap(0, Ordering::Relaxed) != 0 {
                 *group = Group::EMPTY;
             }
             Batch::count(group.first)
         });
+        // The `Drop` of a key that is being freed has copied the process. The collection continues, and counts what it
+        // has freed.
+        if own.is_some_and(|own| own.is_collecting.get()) {
+            return;
+        }
         // Batches that another thread was freeing, or was about to bring, do not wait any more.
         let waiting = grouped + Batch::count(self.fresh.load(Ordering::Relaxed));
         self.batches.store(waiting, Ordering::Relaxed);

@@ -134,6 +134,20 @@ fn copied_process_waits_only_for_its_own_thread() {
     assert_eq!(freed.load(Relaxed), SHARED, "the other thread does not exist in the copy");
 }
 
+/// The `Drop` of a key that is being freed copies the process, while another thread takes a group apart.
+#[test]
+fn process_that_is_copied_by_a_drop_frees_afterwards() {
+    let freed = counter();
+    let domain = domain_with(SHARED, freed);
+    let own = domain.register();
+    own.is_collecting.set(true);
+    domain.busy.store(1, Relaxed);
+    domain.forget_other_threads(Some(own));
+    own.is_collecting.set(false);
+    (0..2).for_each(|_| collect(domain));
+    assert_eq!(freed.load(Relaxed), SHARED, "no thread of the copy holds the group");
+}
+
 #[test]
 fn several_batches_share_a_barrier() {
     for (batches, expected) in [(SHARED - 1, 0), (SHARED, SHARED)] {
