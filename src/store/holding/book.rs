@@ -324,6 +324,10 @@ impl<C> HoldBook<C> {
         let (shard, first_end_ns) = (&self.shards[number], &self.first_ends_ns[number]);
         // A refund can run the caller's `Eq`, which can panic. The hold is removed by then, and the rest is as before. The
         // first end is too early until the next call.
+        // A refund in a keyed store pins, and the end of a pin can free keys, whose `Drop` may use this book. This pin ends
+        // after the lock.
+        #[cfg(not(tollgate_loom))]
+        let _pinned = crate::base::reclaim::pin();
         let mut held = shard.held.lock().unwrap_or_else(PoisonError::into_inner);
         let worked = work(shard, &mut held);
         let first_ns = held.ends.first().map_or(u64::MAX, |(id, _)| id.end_ns());
