@@ -83,13 +83,14 @@ descriptors:
   - { key: ip, ranges: [10.0.0.0/8] }
   - key: path
     descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 10 } } ]
+  - { key: plan, tiers: { paid: { members: [acme], rate_limit: { unit: hour, requests_per_unit: 10 } } } }
 ";
 
 /// A key that was renamed in the file left every client without a limit, and no option refused such requests.
 #[test]
 fn requests_without_a_rule_are_denied_if_asked_for() {
     type Entries<'a> = &'a [(&'a str, &'a str)];
-    let rows: [(&[Entries<'_>], bool); 11] = [
+    let rows: [(&[Entries<'_>], bool); 13] = [
         (&[&[("user", "a")]], true),
         (&[&[("usr", "a")]], false),
         (&[&[("usr", "a")], &[("user", "a")]], true),
@@ -103,6 +104,9 @@ fn requests_without_a_rule_are_denied_if_asked_for() {
         (&[&[("ip", "10.1.2.3")]], true),
         // A descriptor that only leads to others limits nothing.
         (&[&[("path", "/")]], false),
+        // A descriptor with tiers only limits their members, and exempts nobody.
+        (&[&[("plan", "acme")]], true),
+        (&[&[("plan", "other")]], false),
     ];
     for charging in [Charging::AllOrNothing, Charging::CountFirst, Charging::CountDenials] {
         let rules = strict(STRICT, |builder| builder.charging(charging));

@@ -58,6 +58,11 @@ pub(super) struct ReadingBranch<'b> {
 }
 
 impl TreeNode {
+    /// Whether it has a limit for some requests: its own, or that of a tier.
+    pub(super) fn limits(&self) -> bool {
+        !self.own.rules().is_empty() || !self.tiers.is_empty()
+    }
+
     /// Creates the node of a branch for one kind of values, with these rules as its own. `None`: the node has the rules for
     /// all kinds.
     pub(super) fn new(

@@ -175,15 +175,15 @@ impl Tree {
         }
     }
 
-    /// Whether a descriptor of the file matches these entries and exempts them: it has no limit and no further descriptors.
+    /// Whether a descriptor of the file matches these entries and exempts them: it has no limit, no tiers and no further
+    /// descriptors.
     pub(crate) fn exempts(&self, entries: &[(&str, &str)]) -> bool {
-        self.node_of(entries).is_some_and(|node| node.own.rules().is_empty() && node.below == NONE)
+        self.node_of(entries).is_some_and(|node| !node.limits() && node.below == NONE)
     }
 
     /// Whether a descriptor of the file matches these entries, and limits or exempts them.
     pub(crate) fn matches(&self, entries: &[(&str, &str)]) -> bool {
-        let limits = |node: &TreeNode| !node.own.rules().is_empty() || !node.tiers.is_empty();
-        self.node_of(entries).is_some_and(|node| limits(node) || node.below == NONE)
+        self.node_of(entries).is_some_and(|node| node.limits() || node.below == NONE)
     }
 
     fn node_of(&self, entries: &[(&str, &str)]) -> Option<&TreeNode> {
