@@ -93,6 +93,27 @@ fn most_denied_keys_are_listed() {
     assert_eq!((top[0].rule.as_str(), top[0].key.as_str(), top[0].count), ("d.b", "alice", 5));
 }
 
+/// A client that changes its address within its network is one key in the counter, and must be one key in the report.
+#[test]
+fn most_denied_keys_are_those_that_are_counted() {
+    let text = "
+domain: d
+descriptors:
+  - key: path
+    descriptors: [ { key: ip, rate_limit: { name: login, unit: day, requests_per_unit: 1 } } ]
+";
+    let top = TopDenied::try_new(10, 1).unwrap();
+    let rules = Rules::builder().top_denied(top).load([config(text)]).unwrap();
+    for host in 0..6 {
+        let address = format!("2001:db8::{host}");
+        let whole = [("path", "/login"), ("ip", &*address)];
+        let network = [("path", "/login"), ("ip", "2001:db8::")];
+        let _ = rules.check("d", &[Descriptor::new(&whole).counted_as(&network)]);
+    }
+    let top: Vec<_> = rules.top_denied(9).into_iter().map(|one| (one.key, one.count)).collect();
+    assert_eq!(top, [("path=/login,ip=2001:db8::".to_owned(), 5)]);
+}
+
 #[test]
 fn stores_report_key_gauges() {
     let scene = Scene::new(

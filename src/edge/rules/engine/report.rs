@@ -154,7 +154,7 @@ impl RuleCheck<'_> {
             }
             CounterKey::Address(_) | CounterKey::Joined(_) => {
                 let descriptor = descriptors.get(decided.descriptor as usize);
-                let entries = descriptor.map_or(&[][..], Descriptor::entries);
+                let entries = descriptor.map_or(&[][..], Descriptor::counted);
                 let pairs: Vec<String> =
                     entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 Cow::Owned(pairs.join(","))
