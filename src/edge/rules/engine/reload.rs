@@ -106,8 +106,9 @@ impl<C: Clock> Rules<C> {
     /// of a file must not come into force.
     ///
     /// A program may pause while it writes a file, and then `is_written` is false too early. A part of a file has fewer
-    /// rules than the whole. So a load that would remove rules is made only if two readings in a row would remove the
-    /// same rules.
+    /// rules than the whole. So a load that would remove rules is made only if the reading before would
+    /// have removed them, too. More rules may be missing by then: a file that is being written only gains rules, and a
+    /// program that removes some at each change must not wait for ever.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn reload_if_changed(&self, is_written: impl Fn(&Path) -> bool) -> Look {
         let mut loading = self.loading();
@@ -122,11 +123,12 @@ impl<C: Clock> Rules<C> {
         }
         let configs = ConfigError::of_all(files.iter().map(ReadFile::config));
         let losing = configs.as_ref().map_or_else(|_| Vec::new(), |configs| self.missing_in(configs));
-        if loading.losing != losing {
+        let lost: HashSet<&str> = losing.iter().map(|identity| &**identity).collect();
+        let was_losing = !loading.losing.is_empty();
+        let is_confirmed = was_losing && loading.losing.iter().all(|identity| lost.contains(&**identity));
+        if !losing.is_empty() && !is_confirmed {
             loading.losing = losing;
-            if !loading.losing.is_empty() {
-                return Look::Losing;
-            }
+            return Look::Losing;
         }
         loading.losing.clear();
         let read = |loading: &mut Loading| self.take_read(loading, files, configs);
@@ -473,6 +475,13 @@ mod tests {
         assert_eq!(look(), "losing");
         write("b", 0..6);
         assert_eq!((look(), count(), look()), ("loaded", 8, "same"));
+        // More rules go at each reading.
+        write("b", 0..5);
+        assert_eq!((look(), count()), ("losing", 8));
+        write("b", 0..4);
+        assert_eq!((look(), count()), ("loaded", 6));
+        write("b", 0..6);
+        assert_eq!((look(), count()), ("loaded", 8));
         // The file is gone only while another one takes its place.
         fs::remove_file(path("a.yaml")).expect("the file is removed");
         assert_eq!((look(), count()), ("losing", 8));
