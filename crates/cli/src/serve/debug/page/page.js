@@ -221,13 +221,7 @@
       [all, before] = [{}, null];
       status("Live", "live");
     };
-    let told = 0;
-    own.onmessage = (message) => {
-      showAll(JSON.parse(message.data));
-      if (performance.now() - told < READS) return;
-      told = performance.now();
-      fetch("reads?page=" + all.page).catch(() => {});
-    };
+    own.onmessage = (message) => showAll(JSON.parse(message.data));
     own.onerror = () => {
       endBefore(own);
       own.close();
@@ -237,6 +231,10 @@
       again = setTimeout(start, wait);
     };
   };
+
+  setInterval(() => {
+    if (sources.size > 0 && all.page) fetch("reads?page=" + all.page).catch(() => {});
+  }, READS);
 
   document.addEventListener("visibilitychange", () => (document.hidden ? stop() : start()));
   byId("pause").addEventListener("click", () => {
