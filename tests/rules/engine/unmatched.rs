@@ -104,7 +104,7 @@ fn requests_without_a_rule_are_denied_if_asked_for() {
         (&[&[("ip", "10.1.2.3")]], true),
         // A descriptor that only leads to others limits nothing.
         (&[&[("path", "/")]], false),
-        // A descriptor with tiers only limits their members, and exempts nobody.
+        // A descriptor with tiers only limits their members, and exempts no other request.
         (&[&[("plan", "acme")]], true),
         (&[&[("plan", "other")]], false),
     ];
