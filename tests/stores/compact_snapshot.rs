@@ -210,7 +210,7 @@ fn cut_or_flipped_snapshots_are_refused() {
             flipped[bit / 8] ^= 1 << (bit % 8);
             let reason = match bit / 8 {
                 0..8 => "are not a tollgate snapshot",
-                8..12 => "and this library reads version 3",
+                8..12 => "and this library reads version 4",
                 // With a wrong count, the end comes too soon or too late. The checksum finds all other changes.
                 _ => "",
             };
