@@ -341,15 +341,13 @@ impl Rule {
     pub fn store_kind(&self) -> Option<StoreKind> {
         let Amount::Limited { limit, store } = &self.limit else { return None };
         let overdraft = if self.hold.is_some() { limit.most() } else { 0 };
-        let layout = AnyLayout { capacity: Some(MEMORY), overdraft, ..AnyLayout::new(StoreKind::Compact) };
-        let fits_compact = || AnyStore::<String>::new(layout, *limit, &Hasher::new()).is_ok();
         Some(match store {
             Some(rule::Store::Redis(_)) => return None,
             _ if self.has_one_counter() => StoreKind::Direct,
             Some(rule::Store::Compact(_)) => StoreKind::Compact,
             Some(rule::Store::Keyed { .. }) => StoreKind::Keyed,
             Some(rule::Store::Sketch(_)) => StoreKind::Sketch,
-            None if limit.block().is_none() && fits_compact() => StoreKind::Compact,
+            None if limit.block().is_none() && fits_compact(limit, overdraft) => StoreKind::Compact,
             None => StoreKind::Keyed,
         })
     }
@@ -357,8 +355,12 @@ impl Rule {
 
 /// Whether a compact store has room for a debt of one limit.
 pub(super) fn has_room_for_debts(limit: &Limit) -> bool {
-    let layout =
-        AnyLayout { capacity: Some(MEMORY), overdraft: limit.most(), ..AnyLayout::new(StoreKind::Compact) };
+    fits_compact(limit, limit.most())
+}
+
+/// Whether a compact store can hold the limit with debts of so many units beyond it.
+fn fits_compact(limit: &Limit, overdraft: u64) -> bool {
+    let layout = AnyLayout { capacity: Some(MEMORY), overdraft, ..AnyLayout::new(StoreKind::Compact) };
     AnyStore::<String>::new(layout, *limit, &Hasher::new()).is_ok()
 }
 
