@@ -290,8 +290,8 @@ fn costs_tiers_and_prefixes_apply() {
     has(&json["results"], &json!({ "denied": 2, "never": 2 }));
 }
 
-/// Replay and the check against a log cut IPv6 addresses to 64 bits before they asked the rules, so rules for one address
-/// or for a /80 applied to no request and were called unused, while the service and `explain` matched them. They match
+/// Replay and the check against a log cut IPv6 addresses to 64 bits before they asked the rules. So rules for one address
+/// or for a /80 applied to no request and were called unused, although the service and `explain` matched them. They match
 /// the whole address now, and the network is counted.
 #[test]
 fn rules_match_whole_addresses_and_count_networks() {

@@ -380,7 +380,7 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Decides all rules without a charge, as `charging` says.
+    /// Decides all rules without a charge. `charging` decides how the domain counts.
     pub(super) fn peek_all(&mut self, charging: Charging, when: CheckTime) {
         if charging == Charging::CountFirst {
             return self.peek_counts(when);

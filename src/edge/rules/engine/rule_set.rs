@@ -612,7 +612,7 @@ impl ActiveRule {
         }
     }
 
-    /// Returns the key and the value of which a rule counts the different ones.
+    /// Returns the key and the value of an entry whose different values a rule counts.
     pub(super) fn value_of<'r>(&self, descriptor: &Descriptor<'r>) -> Option<(&'r str, CounterKey<'r>)> {
         let (&(key, value), before) = descriptor.counted().split_last()?;
         let entry = u32::try_from(before.len()).unwrap_or(u32::MAX);

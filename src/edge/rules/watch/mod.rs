@@ -73,11 +73,11 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
     /// Reloads the rules whenever their files change, and calls `loaded` with the result: the changes, or the error.
     ///
     /// Changes that follow each other within a fifth of a second cause one load, which begins at most half a second after
-    /// the first of them. So files that keep changing are loaded two to five times a second, and each change is in
-    /// force within a second if a load takes less than half a second, or less than 0.4 s for a file that is written in
-    /// place. Only contents count: reading a file, touching it, or
-    /// writing the same contents again causes no load. If the files changed between the last read and this call, they are loaded immediately. If a load fails,
-    /// the previous rules stay, as with [`Rules::reload`].
+    /// the first of them. So files that keep changing are loaded two to five times a second. Each change is in force
+    /// within a second if a load takes less than half a second, or less than 0.4 s for a file that is written in place.
+    /// Only contents count: reading a file, touching it, or writing the same contents again causes no load. If the files
+    /// changed between the last read and this call, they are loaded immediately. If a load fails, the previous rules
+    /// stay, as with [`Rules::reload`].
     ///
     /// Programs may write the files in place or replace them with files of the same name, as editors do. A file that is
     /// written in place counts as it was before, until the writes have stopped for a fifth of a second, because a part
