@@ -27,7 +27,7 @@ pub const MOST_BYTES: usize = 1 << 20;
 /// The memory for the place of a text, and of a command.
 const PLACE: usize = size_of::<Range<usize>>();
 
-/// A queue takes memory of all connections in blocks of this size. Each connection has the first block for itself.
+/// A queue of a larger size takes memory of all connections, in blocks of this size. Each connection has the first block for itself.
 const BLOCK: usize = 4 << 10;
 
 /// The blocks that all connections together have for queues, beyond one for each: 64 MiB.
@@ -63,28 +63,17 @@ impl Transaction {
     /// # Errors
     /// If there is no room. Then nothing of the queue will run.
     pub fn push(&mut self, args: Args<'_>, room: &QueueRoom) -> Result<(), Cow<'static, str>> {
-        let added =
-            args.iter().map(|text| text.len().saturating_add(PLACE)).fold(PLACE, usize::saturating_add);
-        let size = self.size().saturating_add(added);
-        let blocks =
-            size.div_ceil(BLOCK).saturating_sub(1 + self.held.as_ref().map_or(0, |held| held.num_permits()));
+        let text_bytes = args.iter().map(<[u8]>::len).sum::<usize>();
+        let size = self.size() + text_bytes + PLACE * (args.len() + 1);
         let problem = if self.commands.len() >= MOST_COMMANDS || size > MOST_BYTES {
             Some(format!(
                 "ERR a transaction has at most {MOST_COMMANDS} commands and {MOST_BYTES} bytes; send several"
             ))
         } else {
-            match Arc::clone(&room.0).try_acquire_many_owned(u32::try_from(blocks).unwrap_or(u32::MAX)) {
-                Ok(more) => {
-                    match &mut self.held {
-                        Some(held) => held.merge(more),
-                        None => self.held = Some(more),
-                    }
-                    None
-                }
-                Err(_) => {
-                    Some("ERR other clients have too many long transactions open; try again later".to_owned())
-                }
-            }
+            self.bytes.reserve(text_bytes);
+            self.texts.reserve(args.len());
+            self.commands.reserve(1);
+            self.hold(size, room).err().map(str::to_owned)
         };
         if let Some(problem) = problem {
             self.spoil();
@@ -97,6 +86,26 @@ impl Transaction {
             self.texts.push(start..self.bytes.len());
         }
         self.commands.push(first..self.texts.len());
+        Ok(())
+    }
+
+    /// Takes the memory that this queue has, with the room into which it grows, from that of all connections.
+    ///
+    /// # Errors
+    /// If there is not enough.
+    fn hold(&mut self, size: usize, room: &QueueRoom) -> Result<(), &'static str> {
+        if size <= BLOCK {
+            return Ok(());
+        }
+        let held = self.held.as_ref().map_or(0, |held| held.num_permits());
+        let missing = (self.memory().div_ceil(BLOCK) - 1).saturating_sub(held);
+        let more = Arc::clone(&room.0).try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
+        let more =
+            more.map_err(|_| "ERR other clients have too many long transactions open; try again later")?;
+        match &mut self.held {
+            Some(held) => held.merge(more),
+            None => self.held = Some(more),
+        }
         Ok(())
     }
 
@@ -121,8 +130,14 @@ impl Transaction {
         self.held.as_ref().is_some_and(|held| held.num_permits() > 0)
     }
 
+    /// What counts for [`MOST_BYTES`], and for whether it is long.
     fn size(&self) -> usize {
         self.bytes.len() + PLACE * (self.texts.len() + self.commands.len())
+    }
+
+    /// The memory, which is up to twice the size, because a list that is full doubles.
+    fn memory(&self) -> usize {
+        self.bytes.capacity() + PLACE * (self.texts.capacity() + self.commands.capacity())
     }
 }
 
@@ -171,5 +186,22 @@ mod tests {
         push(&mut third, &long, &room).unwrap();
         assert_eq!(third.get(0).unwrap().get(1).unwrap().len(), 30_000);
         assert!(third.get(1).is_none());
+    }
+    /// Cause: the lengths of the lists counted, and not the room into which they grow. Symptom: queues took up to twice the stated memory.
+    #[test]
+    fn room_for_growth_counts() {
+        const OF_ALL: usize = 64;
+        let room = QueueRoom(Arc::new(Semaphore::new(OF_ALL)));
+        let echo = format!("echo {}", "x".repeat(1_000));
+        let mut queues = Vec::new();
+        // The ninth command is the first one after the lists have doubled.
+        while let Ok(queue) = (0..9)
+            .try_fold(Transaction::default(), |mut queue, _| push(&mut queue, &echo, &room).map(|()| queue))
+        {
+            queues.push(queue);
+        }
+        assert!(queues.len() > 4, "{}", queues.len());
+        let taken: usize = queues.iter().map(Transaction::memory).sum();
+        assert!(taken <= BLOCK * (OF_ALL + queues.len()), "{taken} bytes of {} queues", queues.len());
     }
 }
