@@ -89,6 +89,8 @@ impl<C: Clock> Answerer<C> {
         };
         self.near.note(&answer, descriptors, self.settings.near_limit);
         if !answer.has_domain() {
+            // A Redis client may send a long one, and its answer is not to be longer than the command.
+            let domain = domain.chars().take(64).collect::<String>();
             return Err(Status::not_found(format!("no rules have the domain {domain:?}")));
         }
         if answer.is_shadow_denied() {

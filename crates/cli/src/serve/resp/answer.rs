@@ -21,8 +21,9 @@ use crate::serve::proto::{self, Code, CommitRequest, RateLimitDescriptor, Reserv
 /// The most commands before other connections have their turn.
 pub const TURN: usize = 256;
 
-/// The bytes of answers that are sent before the next command is answered.
-pub const FULL: usize = 64 << 10;
+/// The bytes of answers that are sent before the next command is answered. A client that reads nothing holds up to twice as much, because a
+/// list that is full doubles.
+pub const FULL: usize = 16 << 10;
 
 /// The room for answers that a connection keeps. Many connections that are idle would take a lot of memory with [`FULL`] each.
 const KEPT: usize = 4 << 10;

@@ -135,6 +135,10 @@ pub fn list(args: Args<'_>, to: &mut Replies) {
             to.array(KNOWN.len());
             KNOWN.iter().for_each(|known| to.bulk(known.name.as_bytes()));
         }
+        // So that no answer is many times as long as its command.
+        b"info" if named.len() > KNOWN.len() => {
+            to.error(format_args!("ERR COMMAND INFO takes at most {} names", KNOWN.len()));
+        }
         b"info" if named.len() > 0 => {
             to.array(named.len());
             named.iter().for_each(|name| match find(name) {

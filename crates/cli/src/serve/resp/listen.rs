@@ -413,6 +413,7 @@ mod tests {
         client.client.write_all(&long).await.unwrap();
         client.client.write_all(b"\r\nPIN").await.unwrap();
         client.client.read_exact(&mut vec![0; length + 10]).await.unwrap();
+        tokio::time::sleep(PAUSE).await;
         assert_eq!(client.long.available_permits(), 2);
         client.client.write_all(b"G\r\nQUIT\r\n").await.unwrap();
         assert_eq!(client.ended().await.0, b"+PONG\r\n+OK\r\n");

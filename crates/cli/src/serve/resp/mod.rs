@@ -16,7 +16,8 @@
 //! # Work and memory of a client
 //! The answers to all commands of one read are sent with one write, and nothing more is read until the client has taken them. So a
 //! connection holds at most one command that is not complete, [`FULL`](answer::FULL) bytes of answers, one answer more, and the queue of a
-//! [transaction]. After [`TURN`](answer::TURN) commands, other connections have their turn.
+//! [transaction]. That is at most 80 KiB, and what is longer comes out of memory that all connections share. After [`TURN`](answer::TURN)
+//! commands, other connections have their turn.
 
 pub mod answer;
 mod commands;
