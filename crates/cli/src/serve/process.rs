@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::error::{Error, plain};
 use crate::output::print;
 
-/// Reads a file again, such as a certificate, and puts it in force if it changed. It is called each second and at SIGHUP, by threads that
-/// give way.
+/// Reads a file again, such as a certificate, and puts it in force if it changed, or gives back memory that is not used any more. It is
+/// called each second and at SIGHUP, by threads that give way.
 pub type ReadAgain = Arc<dyn Fn() + Send + Sync>;
 
 /// Lowers the priority of this thread, and of those that it starts. A load or a page takes time, and on a machine with one core

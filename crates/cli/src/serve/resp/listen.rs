@@ -73,8 +73,8 @@ pub fn quotas(args: &ServeResp, state: Option<&StateFile>) -> Result<Option<Arc<
     Ok(Some(Arc::new(quotas)))
 }
 
-/// Starts the face, if the flags ask for it. Adds what the log says of it. Returns what reads the users again, if there is a file of
-/// them.
+/// Starts the face, if the flags ask for it. Adds what the log says of it. Returns what is to be called each second: it reads the users
+/// again, if there is a file of them, and gives back the memory of idle quotas.
 ///
 /// # Errors
 /// If the address or the file of users cannot be used.
@@ -92,7 +92,6 @@ pub async fn start(
     let listener = Listener::tcp("resp", addr).await?;
     warn_of_open_door(addr, users.is_some() || args.tls.client_ca.is_some() && tls.is_some());
     described.push(listener.described("resp", tls.is_some()));
-    let has_users = users.is_some();
     let shared = Arc::new(RespFace {
         answerer: Arc::clone(answerer),
         quotas,
@@ -108,8 +107,10 @@ pub async fn start(
     tokio::spawn(face.serve_streams(move |stream, peer, phase| {
         talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
     }));
-    let read_again = move || again.users.iter().for_each(Users::reload_if_changed);
-    Ok(has_users.then(|| Arc::new(read_again) as ReadAgain))
+    Ok(Some(Arc::new(move || {
+        again.users.iter().for_each(Users::reload_if_changed);
+        again.quotas.drop_idle();
+    })))
 }
 
 /// Reads the file of users, if there is one.

@@ -10,6 +10,8 @@
 //! ```
 //! Each user has a share of the places. A user that has its share replaces only quotas that it was the first to send.
 //!
+//! A quota whose keys all have been idle for [`KEPT_NS`] gives its memory back ([`Quotas::drop_idle`]).
+//!
 //! So a store is dropped only when each of its keys has its full burst again, and nothing is forgotten.
 //!
 //! Quotas that were taken over from the last process stay until they are idle, also if they are more than the most.
@@ -39,6 +41,9 @@ use super::users::User;
 /// How much later than noted a quota may have been charged. A check that comes sooner after a note does not write one, so threads rarely
 /// write to the same place.
 const SLACK_NS: u64 = 1 << 27;
+
+/// How long a quota is kept after its keys have become idle. One that is charged from time to time is not created each time.
+const KEPT_NS: u64 = 60_000_000_000;
 
 /// The bytes for each key of a keyed store: a node, its part of the table, and room for the growth of the table.
 const KEY: usize = 80;
@@ -194,6 +199,26 @@ impl<C: Clock + Clone> Quotas<C> {
             }
         }
         Ok(table.in_force.entry(asked).or_insert_with(|| Arc::clone(&quota)).check(now, key, cost))
+    }
+
+    /// Gives back the memory of quotas whose keys have all been idle for a minute.
+    ///
+    /// # Complexity
+    /// O(quotas). While one of them is taken out, checks wait.
+    pub fn drop_idle(&self) {
+        let is_spare = |quota: &ActiveQuota<C>| {
+            quota.idle_at_ns().saturating_add(KEPT_NS) <= self.clock.now().as_nanos()
+        };
+        let spare = |(asked, quota): (&ClientQuota, &Arc<_>)| is_spare(quota).then_some(*asked);
+        let spare = Vec::from_iter(self.read().in_force.iter().filter_map(spare));
+        for asked in spare {
+            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            // It may have been charged meanwhile.
+            let is_spare = table.in_force.get(&asked).is_some_and(|quota| is_spare(quota));
+            let gone = if is_spare { table.in_force.remove(&asked) } else { None };
+            drop(table);
+            drop(gone);
+        }
     }
 
     fn refusal(&self, places: usize) -> Refused {

@@ -512,6 +512,49 @@ fn looks_and_denials_keep_no_quota_busy() {
     assert_eq!(client.say("CL.THROTTLE a 0 1 40"), "*5|:1|:1|:0|:9|:9|", "this one owes, and is kept");
 }
 
+/// Cause: a store was dropped only when another quota needed its place. Symptom: after a flood of quotas, their memory was never given back.
+#[test]
+fn idle_quotas_give_their_memory_back() {
+    let face = face_with(8, None);
+    let mut client = face.connect();
+    for seconds in 1..=7 {
+        assert!(client.say(&format!("CL.THROTTLE a 0 1 {seconds}")).starts_with("*5|:0|"));
+    }
+    assert!(client.say("CL.THROTTLE a 9 1 60").starts_with("*5|:0|"));
+    let quotas_after = |seconds| {
+        face.clock.advance(Duration::from_secs(seconds));
+        face.shared.quotas.drop_idle();
+        face.shared.quotas.len()
+    };
+    assert_eq!([quotas_after(0), quotas_after(60)], [8, 8], "one that is used now and then stays");
+    assert!(client.say("CL.THROTTLE a 9 1 60").starts_with("*5|:0|"));
+    assert_eq!(quotas_after(8), 1, "this one owes");
+    assert_eq!(client.say("CL.THROTTLE a 9 1 60 0"), "*5|:0|:10|:9|:-1|:52|");
+    assert_eq!(quotas_after(3_600), 0);
+}
+
+/// Two servers with the same clients. One gives the memory of idle quotas back before each command, and must not answer otherwise.
+#[test]
+fn dropped_quotas_change_no_answer() {
+    let (keeps, drops) = (face(), face());
+    let (mut keeper, mut dropper) = (keeps.connect(), drops.connect());
+    let mut counts = [0; 4];
+    for turn in 0..3_000_u64 {
+        let number = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let pause = [0, 0, 1_700, 10_300, 40_000, 64_500, 90_100][(number % 7) as usize];
+        // Quotas of both kinds of stores, which refill in 3 to 60 seconds.
+        let quota = ["0 1 3", "4 10 60", "2 3 60", "99999999 99999999 9"][(number / 7 % 4) as usize];
+        let line = format!("CL.THROTTLE key:{} {quota} {}", number / 28 % 3, number / 84 % 4);
+        for face in [&keeps, &drops] {
+            face.clock.advance(Duration::from_millis(pause));
+        }
+        drops.shared.quotas.drop_idle();
+        assert_eq!(keeper.say(&line), dropper.say(&line), "{turn}: {line}");
+        counts[drops.shared.quotas.len().min(3)] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
+}
+
 /// What another process takes over, at another time.
 #[test]
 fn usage_of_quotas_is_taken_over() {
