@@ -20,6 +20,8 @@ use crate::serve::stats::Stats;
 const RESERVE: &str = "/json/reserve";
 const COMMIT: &str = "/json/commit";
 
+const REDIS_AWAY: &str = "OK, but the Redis server cannot be used; the log and the debug pages say why\n";
+
 /// What the HTTP face needs.
 #[derive(Debug)]
 pub struct Http {
@@ -43,12 +45,10 @@ impl Http {
         match (request.uri().path(), request.method()) {
             ("/healthcheck", &Method::GET | &Method::HEAD) => {
                 if self.health.is_serving() {
-                    // The service answers without the server, too, so gateways must go on asking it.
-                    let problem = self.stats.redis.get().and_then(|redis| redis.problem());
-                    text(
-                        StatusCode::OK,
-                        problem.map_or("OK".to_owned(), |problem| format!("OK, but {problem}\n")),
-                    )
+                    // The service answers without the server, too, so gateways must go on asking it. Everyone who reaches this face
+                    // reads the text, so it has no address.
+                    let is_away = self.stats.redis.get().is_some_and(|redis| redis.outage().is_some());
+                    text(StatusCode::OK, if is_away { REDIS_AWAY } else { "OK" })
                 } else {
                     text(StatusCode::INTERNAL_SERVER_ERROR, "not serving")
                 }
