@@ -122,6 +122,15 @@ VALUES = [
     ),
     ({"replicas": 1, "state": {"enabled": True, "existingClaim": "counts"}}, True),
     ({"state": {"enabled": True, "existingClaim": "counts"}}, False),
+    (
+        {
+            "resp": {"enabled": True, "usersSecret": "users"},
+            "state": {"enabled": True},
+            "networkPolicy": {"enabled": True, "redisClients": [{"podSelector": {}}]},
+        },
+        True,
+    ),
+    ({"resp": {"enabled": True, "quotaMemory": "1MiB"}}, False),
     ({"existingRules": "mine", "metrics": {"enabled": False}, "disruptionBudget": {"enabled": False}}, True),
     ({"tls": {"clientCa": True}}, False),
     ({"tls": {"secret": "certs", "clientNames": ["gateway"]}}, False),
@@ -130,6 +139,38 @@ VALUES = [
     ({"log": {"level": "loud"}}, False),
     ({"rules": {"limits.txt": ""}}, False),
 ]
+
+
+# Values, the MiB of memory that a pod may take with them, and the MiB of its state.
+BOUNDS = [
+    ({}, 256, 256),
+    ({"resp": {"quotas": 1000}, "maxConnections": 1_000_000}, 256, 256),
+    ({"resp": {"enabled": True}}, 256 + 256 + 12 + 782 + 256, 256 + 7 * 256),
+    ({"resp": {"enabled": True}, "tls": {"secret": "certs"}}, 256 + 256 + 12 + 1563 + 256, 256 + 7 * 256),
+    ({"resp": {"enabled": True, "quotas": 50, "quotaMemory": 4}, "maxConnections": 100}, 256 + 200 + 48 + 8 + 256, 256 + 7 * 200),
+    ({"resp": {"enabled": True}, "resources": {"limits": {"memory": "99Mi"}}}, 99, 256 + 7 * 256),
+    ({"resources": {"limits": {"cpu": 1}}}, 256, 256),
+]
+
+
+def check_bounds(render):
+    """Checks the sizes that the chart computes, and that the program gets the values that they are computed from."""
+    for values, memory, state in BOUNDS:
+        pod = next(one for one in render(values | {"state": {"enabled": True}}) if one["kind"] == "Deployment")["spec"]["template"]["spec"]
+        container = pod["containers"][0]
+        variables = {entry["name"]: entry.get("value") for entry in container["env"]}
+        folder = next(volume for volume in pod["volumes"] if volume["name"] == "state")["emptyDir"]["sizeLimit"]
+        resp = {"quotas": 256, "quotaMemory": 1} | values.get("resp", {})
+        told = [str(values.get("maxConnections", 10_000))]
+        told += [":6379", str(resp["quotas"]), f"{resp['quotaMemory']}MiB"] if resp.get("enabled") else [None] * 3
+        names = ["MAX_CONNECTIONS", "RESP", "RESP_QUOTAS", "RESP_QUOTA_MEMORY"]
+        for got, expected in [
+            (container["resources"]["limits"]["memory"], f"{memory}Mi"),
+            (folder, f"{state}Mi"),
+            ([variables.get(f"TOLLGATE_{name}") for name in names], told),
+        ]:
+            if got != expected:
+                complain("chart", f"{json.dumps(values)}: {got} instead of {expected}")
 
 
 def check_manifests(values, manifests):
@@ -150,6 +191,10 @@ def check_manifests(values, manifests):
     yield not (one_pod and "PodDisruptionBudget" in by_kind), "the node of the only pod cannot be drained"
     yield grace > sum(times), "the grace period does not exceed the drain"
     yield ports["grpc"]["port"] == 8081, "the service has no port grpc"
+    yield {port["targetPort"] for port in ports.values()} <= {port["name"] for port in container["ports"]}, "the pod has not the ports of the service"
+    if policy := by_kind.get("NetworkPolicy"):
+        open_ports = {rule["ports"][0]["port"] for rule in policy["spec"]["ingress"]}
+        yield open_ports == set(ports), "the network policy lets in to other ports"
     yield by_kind["Service"]["spec"]["selector"] == selector, "the service selects other pods"
     yield selector.items() <= pod["metadata"]["labels"].items(), "the deployment selects other pods"
     yield pod["spec"]["securityContext"]["runAsNonRoot"], "the pod may run as root"
@@ -173,10 +218,16 @@ def check_chart(yaml):
         if message["severity"] > 1:
             complain(f"chart, {message['path']}", message["error"])
     with helm.Chart.load(folder) as chart:
+
+        def render(values):
+            texts = [text for name, text in chart.render(values=values, name="demo").items() if name.endswith(".yaml")]
+            return [manifest for text in texts for manifest in yaml.safe_load_all(text) if manifest]
+
+        check_bounds(render)
         for values, is_valid in VALUES:
             try:
                 chart.validate_schema(values)
-                rendered = chart.render(values=values, name="demo")
+                manifests = render(values)
             except HelmError as error:
                 if is_valid:
                     complain("chart", f"{json.dumps(values)}: {error}")
@@ -184,8 +235,6 @@ def check_chart(yaml):
             if not is_valid:
                 complain("chart", f"it accepts {json.dumps(values)}")
                 continue
-            texts = [text for name, text in rendered.items() if name.endswith(".yaml")]
-            manifests = [manifest for text in texts for manifest in yaml.safe_load_all(text) if manifest]
             for holds, why in check_manifests(values, manifests):
                 if not holds:
                     complain("chart", f"{json.dumps(values)}: {why}")
