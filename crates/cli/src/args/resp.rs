@@ -33,13 +33,15 @@ pub struct ServeResp {
     /// Different limits in commands of Redis clients: combinations of burst, count and period
     ///
     /// A new one takes the place of the one that was charged least recently, if all keys of that one have their full burst again. While no
-    /// other is idle, it is refused. With --resp-users, each user has an equal share of them.
+    /// other is idle, it is refused. With --resp-users, each user has an equal share of them. One gives its memory back a minute after all of its
+    /// keys have their full burst. All together take at most this number times --resp-quota-memory, 256 MiB by default.
     #[arg(long, env = "TOLLGATE_RESP_QUOTAS", default_value = "256", value_parser = some_count, value_name = "N")]
     pub resp_quotas: usize,
 
     /// Memory for the keys of each such limit; 1MiB is enough for 87,000 keys that have used some of their burst
     ///
-    /// With a burst of more than 33,554,432, such as one of bytes, it is enough for 13,000 keys.
+    /// With a burst of more than 33,554,432, such as one of bytes, it is enough for 13,000 keys. A limit of few keys takes little memory:
+    /// up to 4 KiB for each, until it has all of it. While --state writes, the copy of one limit takes 12 times this memory.
     #[arg(long, env = "TOLLGATE_RESP_QUOTA_MEMORY", default_value = "1MiB", value_name = "SIZE")]
     pub resp_quota_memory: Capacity,
 }
