@@ -273,6 +273,8 @@ fn tokens_name_operators_and_change_while_it_runs() {
         assert_eq!(ask(ALICE).await, 401, "the token was taken away");
         assert_eq!(ask("bobbobbobbobbobbob12").await, 401);
         assert_eq!(ask("another-token-of-alice").await, 200);
+        place.write("tokens", "alice:another-token-of-alice");
+        assert_eq!(ask("another-token-of-alice").await, 401, "the rest of the token may be missing");
         place.write("tokens", "alice:short\n");
         assert_eq!(ask("another-token-of-alice").await, 401, "a bad file admits no client");
         assert_eq!(ask("short").await, 401);
@@ -300,10 +302,12 @@ fn face_without_authentication_does_not_start() {
     place.write("short", "alice:0123456789abcde\n");
     place.write("none", "# no tokens\n");
     place.write("plain", "0123456789abcdef0123\n");
+    // The beginning of a token is a token of 16 bytes.
+    place.write("cut", "# operators\nalice:0123456789abcdef");
     // Cut after 1 MiB, the last token would have 16 bytes.
     place.write("long", format!("#{}\nalice:{}", "x".repeat((1 << 20) - 24), "t".repeat(40)));
-    let [rules, tokens, short, none, plain, long] =
-        ["limits.yaml", "tokens", "short", "none", "plain", "long"]
+    let [rules, tokens, short, none, plain, cut, long] =
+        ["limits.yaml", "tokens", "short", "none", "plain", "cut", "long"]
             .map(|name| place.path(name).display().to_string());
     let free = crate::server::FREE;
     for (args, code, part) in [
@@ -316,6 +320,11 @@ fn face_without_authentication_does_not_start() {
         ),
         (format!("--admin 127.0.0.1:0 --admin-token-file {none}"), 1, "has no tokens"),
         (format!("--admin 127.0.0.1:0 --admin-token-file {plain}"), 1, "plain:1: expected NAME:TOKEN"),
+        (
+            format!("--admin 127.0.0.1:0 --admin-token-file {cut}"),
+            1,
+            "cut:2: the line has no end, so the file may be written in part; write the rest, and a line feed",
+        ),
         (format!("--admin 127.0.0.1:0 --admin-token-file {long}"), 1, "long has more than 1 MiB"),
         ("--admin 127.0.0.1:0 --admin-token-file /nope".to_owned(), 1, "cannot read the tokens in /nope"),
         (format!("--admin-token-file {tokens}"), 2, "--admin"),

@@ -34,7 +34,7 @@ fn example_refuses_open_addresses() {
 #[test]
 fn port_alone_is_on_loopback_for_every_flag() {
     let place = Place::new();
-    place.write("token", "ops:0123456789abcdef");
+    place.write("token", "ops:0123456789abcdef\n");
     let all = |port: &str| {
         let faces =
             ["grpc", "http", "debug", "metrics", "resp"].map(|face| format!("--{face} {port}")).join(" ");

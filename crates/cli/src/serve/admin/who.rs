@@ -120,6 +120,14 @@ impl Operators {
         if text.len() as u64 > LONGEST_FILE {
             return Err(format!("{} has more than 1 MiB; remove tokens that are not used", file.display()));
         }
+        // The beginning of a token that is being written would be a token, and easier to guess.
+        if !text.is_empty() && !text.ends_with('\n') {
+            return Err(format!(
+                "{}:{}: the line has no end, so the file may be written in part; write the rest, and a line feed at the end",
+                file.display(),
+                text.lines().count(),
+            ));
+        }
         let mut tokens: Vec<OperatorToken> = Vec::new();
         for (line, number) in text.lines().map(str::trim).zip(1..) {
             if line.is_empty() || line.starts_with('#') {
