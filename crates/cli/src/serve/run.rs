@@ -302,7 +302,7 @@ impl Service {
         let stats = Arc::new(Stats::default());
         let traces = Traces::start(&args.process, &stats)?;
         if let Some(client) = &redis {
-            let watch = RedisWatch::new(client, &args.rules, &rules)?;
+            let watch = RedisWatch::new(client, args, &rules)?;
             stats.redis.get_or_init(|| watch.state());
             tokio::spawn(watch.run());
         }

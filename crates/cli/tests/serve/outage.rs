@@ -2,20 +2,23 @@
 //!
 //! The service used to start, to decide by `on_failure` and to write no line, whatever the reason and whatever `--log` was.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::client::{Grpc, LIMIT, block_on, bytes, get, stat};
 use crate::server::{Place, Server};
-use tollgate_testing::redis::Server as Redis;
+use tollgate_testing::redis::{Proxy, Server as Redis};
 
 const GAUGE: &str = "tollgate_service_redis_usable";
+
+const LIMITS: &str = "domain: rl\ntollgate: { store: redis, mode: atomic, on_failure: closed, timeout: 2s }\ndescriptors:\n  - key: a\n    \
+     rate_limit: { unit: year, requests_per_unit: 1000 }\n";
 
 /// Starts a service with a rule that the Redis server at this address counts, at the default level of the log.
 fn serve(url: &str) -> (Place, Server) {
     let place = Place::new();
-    place.write(
-        "limits.yaml",
-        "domain: rl\ntollgate: { store: redis, mode: atomic, on_failure: closed, timeout: 2s }\ndescriptors:\n  - key: a\n    \
-         rate_limit: { unit: year, requests_per_unit: 1000 }\n",
-    );
+    place.write("limits.yaml", LIMITS);
     let server =
         Server::start(&[&place.rules()], &format!("--redis {url} --metrics 127.0.0.1:0 --deadline 5s"));
     (place, server)
@@ -103,6 +106,36 @@ fn death_and_return_of_the_server_are_reported() {
         assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
         assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
         assert_eq!(admitted(&server, 20).await, 20);
+    });
+    server.stop();
+}
+
+/// The answers came after `--deadline`, and long before the rule's `timeout`, so no breaker opened and no test failed:
+/// `on_failure` decided all requests, and nothing said so.
+#[test]
+fn server_that_is_too_slow_is_reported() {
+    let Some(redis) = Redis::start() else { return };
+    let proxy = Proxy::start(redis.port());
+    let place = Place::new();
+    place.write("limits.yaml", LIMITS);
+    let args = format!("--redis {} --metrics 127.0.0.1:0 --deadline 100ms", proxy.url());
+    let mut server = Server::start(&[&place.rules()], &args);
+    let ask_until = |server: &Server, done: &dyn Fn(usize) -> bool| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !done(block_on(admitted(server, 1))) {
+            assert!(Instant::now() < end, "{}", server.log());
+        }
+    };
+    ask_until(&server, &|admitted| admitted == 1);
+    // A call and its answer together take longer than the deadline, and shorter than a quarter of the rule's time-out.
+    proxy.delay(Duration::from_millis(60));
+    ask_until(&server, &|_| server.log().contains("cannot be used since"));
+    reports(&mut server, &proxy.url(), "--deadline (100ms)");
+    proxy.delay(Duration::ZERO);
+    ask_until(&server, &|_| server.log().contains("can be used again"));
+    block_on(async {
+        assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
+        assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
     });
     server.stop();
 }
