@@ -363,12 +363,20 @@ descriptors:
     prefixes:
       ipv4: { 24: { unit: minute, requests_per_unit: 1 } }
       ipv6: { 128: { unit: minute, requests_per_unit: 1 } }
+  - key: above
+    descriptors:
+      - key: ip
+        prefixes: { ipv4: { 32: { unlimited: true } }, ipv6: { 48: { unit: minute, requests_per_unit: 1 } } }
 ",
     );
     let layer_of = |key: &'static str| {
         let client = ClientIp::peer().ipv4_prefix(16).unwrap();
         let describe = move |head: Head<'_>, descriptors: &mut Descriptors| {
-            descriptors.begin().address(key, client.key(head)?);
+            let address = client.key(head)?;
+            match key {
+                "above" => descriptors.begin().address(key, address).address("ip", address),
+                _ => descriptors.begin().address(key, address),
+            };
             Some(())
         };
         RateLimitLayer::rules(Arc::clone(&rules), "edge", describe).unwrap()
@@ -394,6 +402,13 @@ descriptors:
         codes.push(service.clone().oneshot(to(peer, "/")).await.unwrap().status().as_u16());
     }
     assert_eq!(codes, [200, 200, 429, 200, 200, 429]);
+    // The value above the prefix counts as the network.
+    let service = layer_of("above").layer(service_fn(serve));
+    let mut codes = Vec::new();
+    for peer in ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"] {
+        codes.push(service.clone().oneshot(to(peer, "/")).await.unwrap().status().as_u16());
+    }
+    assert_eq!(codes, [200, 429, 200]);
 }
 
 /// A layer denies what no rule matches, if its rules are built so. Only a load can change that, so there is no wait.

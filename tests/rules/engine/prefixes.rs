@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use tollgate::rules::{Charging, Config, Descriptor, Rules, RulesBuilder, Verdict};
+use tollgate::rules::{Charging, Config, Descriptor, OperatorAct, Rules, RulesBuilder, Unit, Verdict};
 use tollgate::{ManualClock, Timestamp};
 
 const LADDER: &str = "
@@ -274,6 +274,47 @@ descriptors:
     assert!(!ask("/a", "203.0.113.2"));
     assert!(ask("/b", "203.0.113.2"));
     assert!(ask("/a", "x") && !ask("/a", "x") && ask("/b", "x"));
+}
+
+/// The key of a rule with `prefixes` was made of whole values, also of those above the prefix, and so was that of a limit
+/// of the request. So each address of a network had its own counter there, although the network counts.
+#[test]
+fn entries_above_a_prefix_count_the_network() {
+    let rules = rules(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - key: wide
+    descriptors:
+      - key: ip
+        prefixes: { ipv4: { 32: { unlimited: true } }, ipv6: { 48: { unit: hour, requests_per_unit: 1 } } }
+  - key: narrow
+    descriptors:
+      - key: ip
+        prefixes: { ipv4: { 32: { unlimited: true } }, ipv6: { 128: { unit: hour, requests_per_unit: 1 } } }
+",
+    );
+    let ask = |key: &str, address: &str, then: &dyn Fn(Descriptor<'_>) -> bool| {
+        let (whole, network) =
+            ([(key, address), ("ip", address)], [(key, "2001:db8::"), ("ip", "2001:db8::")]);
+        then(Descriptor::new(&whole).counted_as(&network))
+    };
+    let check = |descriptor: Descriptor<'_>| rules.check("d", &[descriptor]).is_allowed();
+    assert!(ask("wide", "2001:db8::1", &check));
+    assert!(!ask("wide", "2001:db8::2", &check), "another address of the network");
+    let reset =
+        |descriptor: Descriptor<'_>| rules.operate("d", &[descriptor], None, OperatorAct::Reset).is_some();
+    assert!(ask("wide", "2001:db8::3", &reset) && ask("wide", "2001:db8::4", &check));
+    let back = |descriptor: Descriptor<'_>| rules.refund_n("d", &[descriptor], 1);
+    assert!(ask("wide", "2001:db8::5", &back) && ask("wide", "2001:db8::6", &check));
+    // The lengths of the rule precede the network.
+    for address in ["2001:db8::1", "2001:db8::2"] {
+        assert!(ask("narrow", address, &check) && !ask("narrow", address, &check), "{address}");
+    }
+    let limited = |descriptor: Descriptor<'_>| check(descriptor.limit(1, Unit::Day));
+    assert!(ask("other", "2001:db8::1", &limited));
+    assert!(!ask("other", "2001:db8::2", &limited), "a limit of the request counts the network");
 }
 
 #[test]

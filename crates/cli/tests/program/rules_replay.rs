@@ -333,6 +333,14 @@ fn rules_match_whole_addresses_and_count_networks() {
             assert_eq!(networks[0]["key"], "2001:db8::", "{json:#}");
         }
     }
+    // A value above `prefixes` counts as the network too.
+    place.file(
+        "rules.yaml",
+        "domain: d\ntollgate: {}\ndescriptors:\n  - key: client\n    descriptors:\n      - key: remote_address\n        \
+         prefixes: { ipv4: { 32: { unlimited: true } }, ipv6: { 48: { unit: hour, requests_per_unit: 2 } } }\n",
+    );
+    let decide = "log.jsonl --rules rules.yaml --descriptor client=ip,remote_address=ip";
+    assert_eq!(place.decisions(decide), "110011");
 }
 
 #[test]

@@ -606,8 +606,9 @@ impl ActiveRule {
             }
             KeyFrom::Parts => CounterKey::new(entries, counted_by, self.keys_vary),
             KeyFrom::PartsWithAddresses(bits) => {
-                let entries = if bits.is_some() { descriptor.entries() } else { entries };
-                CounterKey::with_addresses(entries, counted_by, self.keys_vary, (self.addresses, bits))
+                let last = descriptor.entries().last();
+                let prefix = bits.zip(last).map(|(bits, &(_, whole))| (whole, bits));
+                CounterKey::with_addresses(entries, counted_by, self.keys_vary, (self.addresses, prefix))
             }
         }
     }

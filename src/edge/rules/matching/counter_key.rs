@@ -66,17 +66,17 @@ impl<'a> CounterKey<'a> {
     }
 
     /// Builds the key as [`CounterKey::new`] does, for a rule that reads the values of the entries in `addresses` as
-    /// addresses, and counts the last one by its first `bits`, if there are any.
+    /// addresses. A `prefix` replaces the value of the last entry: these leading bits of this address.
     #[cold]
     pub(crate) fn with_addresses(
         entries: &'a [(&'a str, &'a str)],
         counted_by: [u32; 2],
         keys_vary: bool,
-        (addresses, bits): (u32, Option<u8>),
+        (addresses, prefix): (u32, Option<(&'a str, u8)>),
     ) -> Self {
         let last = entries.len().saturating_sub(1);
-        let texts = (0..).zip(entries).map(|(at, &(_, value))| match bits {
-            Some(bits) if at == last => Self::of_prefix(value, bits),
+        let texts = (0..).zip(entries).map(|(at, &(_, value))| match prefix {
+            Some((whole, bits)) if at == last => Self::of_prefix(whole, bits),
             _ if addresses.checked_shr(u32::try_from(at).unwrap_or(u32::MAX)).unwrap_or(0) & 1 == 1 => {
                 Self::of_address(value)
             }
@@ -88,11 +88,11 @@ impl<'a> CounterKey<'a> {
         Self::Joined(CounterKey::new(&entries, counted_by, keys_vary).as_str().to_owned())
     }
 
-    /// Builds the key of a limit that the request sets: the domain, and the keys and values of all entries.
+    /// Builds the key of a limit that the request sets: the domain, and the keys and counted values of all entries.
     pub(crate) fn of_request(domain: &str, descriptor: &Descriptor<'_>) -> Self {
         let mut joined = String::new();
         push(&mut joined, domain);
-        for (key, value) in descriptor.entries() {
+        for (key, value) in descriptor.counted() {
             push(&mut joined, key);
             push(&mut joined, value);
         }

@@ -61,8 +61,8 @@ impl<'a> Descriptor<'a> {
 
     /// Counts the request by the values of these entries, while rules match the values of the others. Use it for clients
     /// that own whole networks: a rule for one address matches that address, and a rule that counts each value counts
-    /// the network. A rule with [`prefixes`](crate::guide::addresses) counts by its own lengths. The entries must have
-    /// the same keys in the same order. An answer is refunded with the same entries.
+    /// the network. A rule with [`prefixes`](crate::guide::addresses) counts the last entry by its own lengths. The entries must
+    /// have the same keys in the same order. An answer is refunded with the same entries.
     ///
     /// `RateLimitLayer::rules` does this with the networks of `ClientIp`.
     ///
