@@ -202,13 +202,18 @@ fn panicking_source_is_polled_again() {
 fn with_time(copy: &str, time: u64) -> String {
     let (head, rest) = copy.split_once("time: ").unwrap();
     let (_, text) = rest.split_once("\n\n").unwrap();
-    let head = format!("{head}time: {time}\n");
+    hashed(&format!("{head}time: {time}\n"), text)
+}
+
+/// Returns a copy with these lines above the hash.
+fn hashed(head: &str, text: &str) -> String {
     let sum = Sha256::digest(format!("{head}{text}"));
     let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{head}sha256: {sum}\n\n{text}")
 }
 
 /// Cause: the hash was that of the text only, so a damaged time or version was believed, and the next load wrote over the file.
+/// A damaged name was taken for that of another source, and the file stayed, so the next load wrote over it too.
 #[test]
 fn damaged_copy_is_named_and_kept_aside() {
     let folder = tempfile::tempdir().unwrap();
@@ -217,7 +222,16 @@ fn damaged_copy_is_named_and_kept_aside() {
     assert!(new().push(pushed_text("1", &json_of(&[("shop", 1)]))).unwrap().is_ok());
     let good = std::fs::read(&path).unwrap();
     let first_of = |line: &[u8]| good.windows(line.len()).position(|part| part == line).unwrap() + line.len();
-    for at in [first_of(b"\ntime: "), first_of(b"\ntag: "), first_of(b"\nsha256: "), first_of(b"\n\n"), 0] {
+    let name = first_of(b"\nname: ");
+    for at in [
+        name,
+        name - 2,
+        first_of(b"\ntime: "),
+        first_of(b"\ntag: "),
+        first_of(b"\nsha256: "),
+        first_of(b"\n\n"),
+        0,
+    ] {
         let mut damaged = good.clone();
         damaged[at] ^= 1;
         std::fs::write(&path, &damaged).unwrap();
@@ -226,6 +240,13 @@ fn damaged_copy_is_named_and_kept_aside() {
         assert_eq!(std::fs::read(&aside).unwrap(), damaged);
         assert!(new().load_copy("away").unwrap().is_none(), "{at}");
     }
+    // The whole copy of another source stays, because that source may need it.
+    let (head, rest) = str::from_utf8(&good).unwrap().split_once("sha256: ").unwrap();
+    let other = hashed(&head.replacen("name: ", "name: x", 1), rest.split_once("\n\n").unwrap().1);
+    std::fs::write(&path, &other).unwrap();
+    let error = new().load_copy("away").unwrap_err().to_string();
+    assert!(error.contains("it is a copy of \"xplane\", not of \"plane\"; give each source"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
     std::fs::write(&path, &good).unwrap();
     assert!(new().load_copy("away").unwrap().is_some());
 }

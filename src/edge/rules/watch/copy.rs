@@ -86,15 +86,21 @@ pub(super) fn read(path: &Path, name: &str, most: usize) -> Result<Option<(RuleT
     let all = (most + MAX_HEAD) as u64;
     file.take(all + 1).read_to_end(&mut bytes).map_err(told)?;
     if bytes.len() as u64 > all {
-        return Err(format!("it has more than {most} bytes of rules"));
+        return Err(set_aside(path, format!("it has more than {most} bytes of rules")));
     }
-    let of = bytes.split(|&byte| byte == b'\n').nth(1).and_then(|line| line.strip_prefix(b"name: "));
-    if let Some(of) = of.map(String::from_utf8_lossy)
-        && of != name
-    {
+    let CopyFile { name: of, text, time } = parse(&bytes).map_err(|why| set_aside(path, why))?;
+    // Only a whole copy can say whose it is. It stays, because another process may need it.
+    if of != name {
         return Err(format!("it is a copy of {of:?}, not of {name:?}; give each source its own path"));
     }
-    parse(&bytes).map(Some).map_err(|why| set_aside(path, why))
+    Ok(Some((text, time)))
+}
+
+/// The contents of a copy.
+struct CopyFile {
+    name: String,
+    text: RuleText,
+    time: SystemTime,
 }
 
 /// Keeps a damaged copy under another name, because the next load writes over it. Returns the reason, and where it is now.
@@ -107,7 +113,7 @@ fn set_aside(path: &Path, why: String) -> String {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<(RuleText, SystemTime), String> {
+fn parse(bytes: &[u8]) -> Result<CopyFile, String> {
     let mut lines = bytes.splitn(9, |&byte| byte == b'\n');
     let mut next = |field: &str| -> Result<String, String> {
         let line = lines.next().and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
@@ -115,7 +121,7 @@ fn parse(bytes: &[u8]) -> Result<(RuleText, SystemTime), String> {
         Ok(value.to_owned())
     };
     next(FIRST_LINE)?;
-    next("name: ")?;
+    let name = next("name: ")?;
     let store = next("")?;
     let number = next("version: ")?.parse().map_err(|_| "its version is invalid")?;
     let version = match (store.strip_prefix("tag: "), store.strip_prefix("store: ")) {
@@ -133,7 +139,7 @@ fn parse(bytes: &[u8]) -> Result<(RuleText, SystemTime), String> {
         return Err("it is damaged: the SHA-256 does not match".to_owned());
     }
     let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).ok_or("its time is invalid")?;
-    Ok((RuleText::new(version, format, text), time))
+    Ok(CopyFile { name, text: RuleText::new(version, format, text), time })
 }
 
 /// Refuses a file that another user can write, or that belongs to another user except root.
