@@ -202,6 +202,12 @@ impl QuotaError {
         matches!(self.reason, Reason::Pending { .. })
     }
 
+    /// Returns whether a number has no room in the algorithm's word. The text then ends with the remedy, after a semicolon.
+    #[allow(dead_code, reason = "rules use it")]
+    pub(crate) const fn is_out_of_range(&self) -> bool {
+        matches!(self.reason, Reason::Word { .. } | Reason::ShortWindow { .. })
+    }
+
     /// Returns `true` if the quota is valid, and only the memory for its table could not be allocated.
     ///
     /// # Examples
@@ -270,7 +276,10 @@ impl fmt::Display for Reason {
                 "a burst of {burst} at {limit} units in {period_ns} ns takes more than 292 years to refill"
             ),
             Self::Word { algorithm, what, got, max } => {
-                write!(f, "{algorithm}: {what} can be at most {max}, but is {got}")
+                write!(
+                    f,
+                    "{algorithm}: {what} can be at most {max}, but is {got}; lower it to {max}, or use another algorithm"
+                )
             }
             Self::SmallWord { algorithm, what, store, got, max } => write!(
                 f,
@@ -300,7 +309,8 @@ impl fmt::Display for Reason {
             ),
             Self::ShortWindow { algorithm, got_ns, min_ns } => write!(
                 f,
-                "{algorithm}: the period is {got_ns} ns, but with this limit it must be at least {min_ns} ns"
+                "{algorithm}: the period is {got_ns} ns, but with this limit it must be at least {min_ns} ns; use a \
+                 longer period or a lower limit"
             ),
             Self::NoCompactForm { algorithm, instead } => {
                 write!(f, "{algorithm}: the store does not support this variant; use {instead}")

@@ -121,7 +121,10 @@ fn incompatible_fields_are_rejected() {
         limit("unit: second, requests_per_unit: 100, algorithm: gcra, store: compact, burst: 100000000");
     refused(&word, &[&["the burst, in the compact store, can be at most", "but is 100000000;"]]);
     let log = limit("unit: day, requests_per_unit: 65537, algorithm: sliding-log");
-    refused(&log, &[&["can be at most 65536"]]);
+    refused(&log, &[&["can be at most 65536, but is 65537; lower it to 65536, or use another algorithm"]]);
+    // The remedy names the number that is wrong. It was always "choose another limit or algorithm".
+    let parts = limit("unit: day, requests_per_unit: 9, algorithm: sub-window, parts: 4097");
+    refused(&parts, &[&["the number of parts can be at most 4096, but is 4097; lower it to 4096,"]]);
     refused(&limit("unlimited: true, burst: 5"), &[&["burst cannot be used with unlimited: true"]]);
 }
 

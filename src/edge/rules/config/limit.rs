@@ -305,7 +305,14 @@ impl Checker {
             Some(burst) => quota.try_burst(burst),
             None => Ok(quota),
         });
-        let misfit = |error: QuotaError, remedy: &str| BadValue::new(error.to_string(), remedy);
+        // The remedy of an error that knows the number precedes the general one.
+        let misfit = |error: QuotaError, remedy: &str| {
+            let text = error.to_string();
+            match text.rsplit_once("; ").filter(|_| error.is_out_of_range()) {
+                Some((message, own)) => BadValue::new(message, own),
+                None => BadValue::new(text, remedy),
+            }
+        };
         let quota = quota.map_err(|error| misfit(error, "choose another limit, period or burst"));
         let mut quota = self.take(fields.node, &path, quota)?;
         if let Some(most) = fits::most_in_window(&quota).filter(|_| kind == LimitKind::FixedWindow) {
