@@ -95,6 +95,67 @@ fn files_with_the_same_range_are_not_merged() {
     Domain::merge([file("a", "10.0.0.0/8"), file("b", "10.0.0.0/16")], true).unwrap();
 }
 
+/// The second of two spellings was never found, and its rule limited nothing.
+#[test]
+fn spellings_of_one_address_are_refused_where_they_are_read() {
+    let rule = |fields: &str| format!("  - {{ key: ip, {fields}, rate_limit: {LIMIT} }}\n");
+    let file = |rules: &[&str]| {
+        let rules: String = rules.iter().map(|fields| rule(fields)).collect();
+        format!("domain: d\ntollgate: {{}}\ndescriptors:\n{rules}")
+    };
+    let range = "ranges: [10.0.0.0/8]";
+    let (one, other) = ("value: '2001:db8::1'", "value: '2001:DB8:0::1'");
+    refused(
+        &file(&[one, range, other]),
+        &[&[
+            "6:5: descriptors: key \"ip\", value \"2001:DB8:0::1\" is the same address as the value in line 4",
+            "remove it here or in line 4",
+        ]],
+    );
+    refused(&file(&["value: '::ffff:10.0.0.1'", "value: 10.0.0.1", range]), &[&["in line 4"]]);
+    // Texts that nothing reads as addresses stay apart.
+    good(&file(&[one, other]));
+    let tiers = |members: [&str; 2]| {
+        let [gold, silver] =
+            members.map(|members| format!("{{ members: [{members}], rate_limit: {LIMIT} }}"));
+        format!("tiers: {{ gold: {gold}, silver: {silver} }}")
+    };
+    let respelled = tiers(["10.0.0.1", "x, '::ffff:10.0.0.1'"]);
+    refused(
+        &file(&[range, &respelled]),
+        &[&[
+            "5:5: descriptors: \"::ffff:10.0.0.1\", a member of \"silver\", is the same address as \"10.0.0.1\", a member \
+             of \"gold\"; remove \"10.0.0.1\" or \"::ffff:10.0.0.1\"",
+        ]],
+    );
+    good(&file(&[&respelled]));
+    // Another file can read what this one compares as texts.
+    let merged = |files: &[&[&str]]| {
+        let files = files.iter().zip(["a", "b", "c"]);
+        let files: Vec<_> =
+            files.map(|(rules, name)| Config::from_yaml(name, &file(rules)).unwrap()).collect();
+        Domain::merge(files, true).map_err(|error| error.to_string())
+    };
+    let error = merged(&[&[one], &[range], &[other]]).unwrap_err();
+    assert!(error.contains("value \"2001:DB8:0::1\" is the same address as the value in a:4"), "{error}");
+    let error = merged(&[&[range], &[one, other]]).unwrap_err();
+    assert!(error.contains("is the same address as the value in b:4; remove one of them"), "{error}");
+    let error = merged(&[&[range], &[&respelled]]).unwrap_err();
+    assert!(error.contains("b:4:5: descriptors: \"::ffff:10.0.0.1\", a member of \"silver\""), "{error}");
+    assert!(merged(&[&[one], &[other]]).is_ok());
+    // Nothing reads this pattern as one of addresses until the files are merged.
+    let pattern = "value: '2001:0db8:*'";
+    let warnings = merged(&[&[pattern], &[range]]).unwrap();
+    let warnings: Vec<String> = warnings.iter().flat_map(Domain::warnings).map(ToString::to_string).collect();
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.starts_with("a:4:5: \"2001:0db8:*\" is compared with the shortest text"), "{warning}");
+    assert!(good(&file(&[pattern])).warnings().is_empty());
+    assert_eq!(good(&file(&[pattern, range])).warnings().len(), 1);
+    // Patterns of addresses match in any case, so the second is never used.
+    let warnings = good(&file(&["value: '2001:DB8:*'", "value: '2001:db8:*'", range])).warnings().to_vec();
+    assert!(warnings.len() == 1 && warnings[0].to_string().contains("is never used"), "{warnings:?}");
+}
+
 #[test]
 fn rules_of_ranges_have_identities() {
     let text = |more: &str| descriptor(&format!("ranges: [10.0.0.0/8{more}], rate_limit: {LIMIT}"));

@@ -126,6 +126,24 @@ descriptors:
       - { key: class, classes: { high: 100%, low: 50% }, rate_limit: { unit: hour, requests_per_unit: 8 } }
 ";
 
+/// A pattern that comes first hides others also if it is in capital letters.
+#[test]
+fn patterns_of_addresses_are_explained_in_any_case() {
+    let scene = Scene::new(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - { key: ip, value: '2001:db8:a::1', rate_limit: { unit: hour, requests_per_unit: 7 } }
+  - { key: ip, value: '2001:DB8:A:*', rate_limit: { unit: hour, requests_per_unit: 7 } }
+  - { key: ip, ranges: [10.0.0.0/8] }
+",
+    );
+    let exact = explain(&scene, &[("ip", "2001:db8:a::1")]);
+    let said = reason(&exact, "d|ip=2001:DB8:A:*").to_string();
+    assert!(said.contains("which comes first"), "{said}");
+}
+
 #[test]
 fn ranges_and_prefixes_are_explained() {
     let scene = Scene::new(ADDRESSES);

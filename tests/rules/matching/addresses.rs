@@ -50,6 +50,32 @@ descriptors:
     assert!(domain.matching(&[("ip", "10.1.0.7"), ("ip", "10.1.0.7")], None).is_empty());
 }
 
+/// A search reads the canonical text of an address, which no pattern with capital letters has.
+#[test]
+fn patterns_of_addresses_match_in_any_case() {
+    let text = |range: &str| {
+        format!(
+            "
+domain: d
+tollgate: {{}}
+descriptors:
+  - {{ key: ip, value: '2001:DB8:A*', rate_limit: {{ unit: day, requests_per_unit: 1, name: wild }} }}
+  - {{ key: ip, rate_limit: {{ unit: day, requests_per_unit: 1, name: bare }} }}
+  - {{ key: {range}, ranges: [10.0.0.0/8] }}
+"
+        )
+    };
+    let read = domain(&text("ip"));
+    for value in ["2001:db8:a::1", "2001:DB8:A::1", "2001:0db8:abcd::", "2001:DB8:A is no address"] {
+        assert_eq!(names(&read, value), ["wild"], "{value}");
+    }
+    assert_eq!(names(&read, "2001:db8:b::1"), ["bare"]);
+    // Where nothing reads addresses, texts are compared.
+    let as_text = domain(&text("other"));
+    assert_eq!(names(&as_text, "2001:DB8:A::1"), ["wild"]);
+    assert_eq!(names(&as_text, "2001:db8:a::1"), ["bare"]);
+}
+
 #[test]
 fn descriptors_below_a_range_are_found() {
     let domain = domain(&format!(

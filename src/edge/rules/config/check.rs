@@ -144,6 +144,7 @@ impl Checker {
         }
         self.report_duplicates(&branches, places, path);
         self.report_same_ranges(&branches, path);
+        self.report_same_addresses(&branches, path);
         branches
     }
 

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use super::problem::{ConfigError, Problems};
-use super::warnings::same_names_in;
+use super::ranges::same_member;
+use super::warnings::merged;
 use super::{Config, Problem};
-use crate::edge::rules::matching::{Branch, FoundRules, Matched, Tree};
+use crate::edge::rules::matching::{Branch, FoundRules, Matched, Tree, keys_of_addresses};
 use crate::edge::rules::rule::{Charging, Rule};
 
 /// All rules of one domain. It finds the rules that limit a request.
@@ -99,7 +100,7 @@ impl Domain {
         let first = files.first()?;
         let (name, shadow) = (first.domain.clone(), first.shadow);
         let charging = files.iter().find_map(|file| file.charging);
-        let (mut before, warnings) = (0, same_names_in(&files));
+        let (mut before, warnings) = (0, merged(&files));
         let tree = Tree::new(files.iter().map(|file| {
             let offset = before;
             before += file.rules.len();
@@ -181,6 +182,8 @@ fn clashes(files: &[Config]) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen: HashMap<Matched<'_>, (&Config, &Branch)> = HashMap::new();
     let Some(first) = files.first() else { return found };
+    // A file can read addresses where another one has only their texts.
+    let read = keys_of_addresses(files.iter().flat_map(|file| &file.branches));
     for file in files {
         let mut problems = Problems::of(&file.file);
         for (what, same) in
@@ -195,9 +198,18 @@ fn clashes(files: &[Config]) -> Vec<Problem> {
         for branch in &file.branches {
             // One problem is enough for a branch with many ranges.
             let clash = |same: Option<_>, matched| seen.insert(matched, (file, branch)).or(same);
-            if let Some((other, before)) = branch.matched().fold(None, clash) {
-                let message = format!("{} is also in {}:{}", branch.shown(), other.file, before.at.line);
+            let is_address = read.contains(&*branch.key);
+            if let Some((other, before)) = branch.matched(is_address).fold(None, clash) {
+                let place = format!("{}:{}", other.file, before.at.line);
+                let message = match before.value == branch.value {
+                    true => format!("{} is also in {place}", branch.shown()),
+                    false => format!("{} is the same address as the value in {place}", branch.shown()),
+                };
                 problems.add(branch.at, "descriptors", message, "remove one of them");
+            }
+            for [message, remedy] in branch.same_members().into_iter().filter(|_| is_address).map(same_member)
+            {
+                problems.add(branch.at, "descriptors", message, remedy);
             }
         }
         found.extend(problems.into_sorted());

@@ -1,5 +1,7 @@
 //! Reads `ranges` of addresses, and checks them against the values that a descriptor matches.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
@@ -8,7 +10,7 @@ use super::checker::Checker;
 use super::keys::{FieldPath, MapFields};
 use super::node::{FileNode, quoted};
 use super::scalar::BadValue;
-use crate::edge::rules::matching::{Branch, Pattern, Ranges, address_of};
+use crate::edge::rules::matching::{Branch, Pattern, Ranges, Tier, address_of, canonical, keys_of_addresses};
 
 /// The values that a descriptor matches.
 #[derive(Debug)]
@@ -205,6 +207,34 @@ impl Checker {
             }
         }
     }
+
+    /// Reports values and members of tiers that are one address in two spellings, where they are read as addresses.
+    pub(super) fn report_same_addresses(&mut self, branches: &[Branch], path: &FieldPath<'_>) {
+        let read = keys_of_addresses(branches);
+        let mut seen: HashMap<(&str, Cow<'_, str>), &Branch> = HashMap::new();
+        for branch in branches.iter().filter(|branch| read.contains(&*branch.key)) {
+            if let Some(value) = &branch.value {
+                let first = *seen.entry((&branch.key, canonical(value))).or_insert(branch);
+                // Equal texts are reported as well.
+                if first.value != branch.value {
+                    let line = first.at.line;
+                    let message =
+                        format!("{} is the same address as the value in line {line}", branch.shown());
+                    self.problems.add(branch.at, path, message, format!("remove it here or in line {line}"));
+                }
+            }
+            for [message, remedy] in branch.same_members().into_iter().map(same_member) {
+                self.problems.add(branch.at, path, message, remedy);
+            }
+        }
+    }
+}
+
+/// Returns the problem of two members of tiers that are one address.
+pub(super) fn same_member([(tier, member), (other, same)]: [(&Tier, &str); 2]) -> [String; 2] {
+    let [tier, member, other, same] = [&tier.name, member, &other.name, same].map(quoted);
+    let message = format!("{same}, a member of {other}, is the same address as {member}, a member of {tier}");
+    [message, format!("remove {member} or {same}")]
 }
 
 /// Returns what occurs twice, with both owners.

@@ -1,5 +1,6 @@
 //! Finds settings that are allowed but are probably mistakes.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use ipnet::IpNet;
@@ -7,7 +8,9 @@ use ipnet::IpNet;
 use super::node::quoted;
 use super::problem::Problems;
 use super::{Config, Problem};
-use crate::edge::rules::matching::{Branch, Position, Wildcards};
+use crate::edge::rules::matching::{
+    Branch, Position, Wildcards, is_longer_than_addresses, keys_of_addresses, pattern_in_lower_case,
+};
 use crate::edge::rules::rule::Rule;
 
 /// Returns the warnings about a valid file.
@@ -50,8 +53,9 @@ fn warn_same_name(rule: &Rule, other: &str, warnings: &mut Problems) {
     warnings.add(at, "", message, "give it another name, with `name` in its rate_limit");
 }
 
-/// Does the same for merged files, after each file was checked alone. Reports a name once for each file.
-pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
+/// Returns the warnings about merged files, after each file was checked alone. Reports a name once for each file.
+pub(super) fn merged(files: &[Config]) -> Vec<Problem> {
+    let read = keys_of_addresses(files.iter().flat_map(|file| &file.branches));
     let mut first: HashMap<&str, (&Config, usize)> = HashMap::new();
     let mut found = Vec::new();
     for file in files {
@@ -63,6 +67,9 @@ pub(super) fn same_names_in(files: &[Config]) -> Vec<Problem> {
                 warn_same_name(rule, &format!("{}:{line}", other.file), &mut warnings);
             }
         }
+        let own = keys_of_addresses(&file.branches);
+        let elsewhere = file.branches.iter().filter(|branch| !own.contains(&*branch.key));
+        elsewhere.for_each(|branch| pattern_of_addresses(branch, &read, &mut warnings));
         found.extend(warnings.into_sorted());
     }
     found
@@ -79,10 +86,12 @@ fn shown_values(rules: &[Rule], warnings: &mut Problems) {
 }
 
 fn level(branches: &[Branch], warnings: &mut Problems) {
-    unreached(branches, warnings);
+    let read = keys_of_addresses(branches);
+    unreached(branches, &read, warnings);
     hidden(branches, warnings);
     for branch in branches {
         text_of_range(branch, warnings);
+        pattern_of_addresses(branch, &read, warnings);
         if branch.has_no_limit() && branch.children.is_empty() && branch.matches_any() {
             let message = format!("{} has no limit and no descriptors", branch.shown());
             warnings.add(branch.at, "", message, "add a limit or descriptors, or remove it");
@@ -104,14 +113,35 @@ fn text_of_range(branch: &Branch, warnings: &mut Problems) {
     }
 }
 
+/// Warns about a pattern that addresses do not match in the text that is compared with it. `read`: the keys whose values are
+/// read as addresses.
+fn pattern_of_addresses(branch: &Branch, read: &HashSet<&str>, warnings: &mut Problems) {
+    let value = branch.value.as_deref().filter(|value| is_longer_than_addresses(value));
+    if let Some(value) = value.filter(|_| read.contains(&*branch.key)) {
+        let message = format!(
+            "{} is compared with the shortest text of an address, which has no such part: zeros before a digit are left out, \
+             :: stands for zeros, and ::ffff:10.0.0.1 is 10.0.0.1",
+            quoted(value)
+        );
+        let remedy = "write ranges instead of value, such as ranges: [\"2001:db8::/32\"]";
+        warnings.add(branch.at, "", message, remedy);
+    }
+}
+
 /// Warns about wildcards that an earlier wildcard hides. If a pattern matches the text of another pattern, it matches
 /// everything that the other pattern matches, because only a `*` can match the other's `*`.
-fn unreached(branches: &[Branch], warnings: &mut Problems) {
+fn unreached(branches: &[Branch], read: &HashSet<&str>, warnings: &mut Problems) {
+    // Patterns of addresses match in any case.
+    fn text<'b>(branch: &'b Branch, read: &HashSet<&str>) -> Option<Cow<'b, str>> {
+        let value = branch.value.as_deref()?;
+        let in_lower_case = read.contains(&*branch.key).then(|| pattern_in_lower_case(value)).flatten();
+        Some(in_lower_case.map_or(Cow::Borrowed(value), Cow::Owned))
+    }
     let numbered = (0_u32..).zip(branches).filter(|(_, branch)| branch.is_wildcard());
-    let wild =
-        Wildcards::new(numbered.clone().map(|(at, branch)| (&*branch.key, branch.value.as_deref(), at)));
-    for (at, branch) in numbered {
-        let first = wild.first(&branch.key, branch.value.as_deref().unwrap_or("*"));
+    let texts: Vec<_> = numbered.map(|(at, branch)| (at, branch, text(branch, read))).collect();
+    let wild = Wildcards::new(texts.iter().map(|(at, branch, value)| (&*branch.key, value.as_deref(), *at)));
+    for (at, branch, value) in texts {
+        let first = wild.first(&branch.key, value.as_deref().unwrap_or("*"));
         let Some(first) = first.filter(|&first| first < at) else { continue };
         if let Some(earlier) = branches.get(first as usize) {
             let message = format!(

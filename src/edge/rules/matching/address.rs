@@ -1,5 +1,6 @@
 //! Addresses: reads them, writes them and their prefixes in one form, and finds the longest range that contains one.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,6 +11,42 @@ use super::affixes::NONE;
 /// Reads a value as an address. An IPv4 address in the form of an IPv6 address (`::ffff:192.0.2.1`) is an IPv4 address.
 pub(crate) fn address_of(value: &str) -> Option<IpAddr> {
     Some(value.parse::<IpAddr>().ok()?.to_canonical())
+}
+
+/// Returns the text of a value that is read as an address: see [`AddressText::instead_of`].
+pub(crate) fn canonical(value: &str) -> Cow<'_, str> {
+    AddressText::instead_of(value).map_or(Cow::Borrowed(value), |text| Cow::Owned(text.as_str().to_owned()))
+}
+
+/// Returns a pattern of IPv6 addresses in lower case, as the canonical text of an address is. `None` if it is already, or
+/// if it is no such pattern.
+pub(crate) fn pattern_in_lower_case(value: &str) -> Option<String> {
+    let has_upper = value.bytes().any(|byte| byte.is_ascii_uppercase());
+    (has_upper && is_address_pattern(value)).then(|| value.to_ascii_lowercase())
+}
+
+/// Whether a value of a file is a pattern of IPv6 addresses, such as `2001:db8:*`.
+fn is_address_pattern(value: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_hexdigit() || b":.*".contains(&byte);
+    value.contains('*') && value.contains(':') && value.bytes().all(is_part)
+}
+
+/// Whether a pattern of IPv6 addresses has a part that canonical texts do not have: a zero before other digits, zeros that
+/// `::` stands for, or the end of an IPv4 address.
+pub(crate) fn is_longer_than_addresses(value: &str) -> bool {
+    if !is_address_pattern(value) {
+        return false;
+    }
+    let is_long = |group: &str| {
+        let digits = group.split('*').next().unwrap_or_default();
+        digits.len() > 4 || digits.len() > 1 && digits.starts_with('0')
+    };
+    let groups: Vec<&str> = value.split(':').collect();
+    let has_zeros = groups.windows(2).any(|pair| matches!(pair, ["0", "0" | ""] | ["", "0"]));
+    value.contains('.')
+        || value.matches("::").count() > 1
+        || has_zeros
+        || groups.iter().any(|group| is_long(group))
 }
 
 /// The length of the longest text of a prefix.
@@ -298,6 +335,41 @@ mod tests {
         ];
         for (value, text) in rows {
             assert_eq!(AddressText::instead_of(value).as_ref().map(AddressText::as_str), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_no_address_has_are_known() {
+        for long in [
+            "2001:0db8:*",
+            "0db8:*",
+            "*:0001",
+            "2001:db8:0:0:*",
+            "2001:db8::0:*",
+            "0::*",
+            "2001:0*:00*",
+            "::ffff:10.*",
+            "2001:12345:*",
+            "a::b::*",
+            "2001:DB8:0DB8:*",
+        ] {
+            assert!(is_longer_than_addresses(long), "{long}");
+        }
+        for short in [
+            "2001:db8:*",
+            "2001:DB8::*",
+            "*::1",
+            "2001:db8:0:*",
+            "fe80::*:0",
+            "10.0.*",
+            "x:00*",
+            "2001:0db8::1",
+        ] {
+            assert!(!is_longer_than_addresses(short), "{short}");
+        }
+        assert_eq!(pattern_in_lower_case("2001:DB8::*").as_deref(), Some("2001:db8::*"));
+        for same in ["2001:db8::*", "USER:*", "FE80*", "2001:DB8::1"] {
+            assert_eq!(pattern_in_lower_case(same), None, "{same}");
         }
     }
 

@@ -1,11 +1,13 @@
 //! The contents of a file: descriptors, with the positions of their rules.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
 use ipnet::IpNet;
 
-use super::address::address_of;
+use super::address::{address_of, canonical};
 
 /// A position in a file. The order is the order of reading.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -48,7 +50,13 @@ pub(crate) struct Tier {
 }
 
 /// What only one branch of a level may match: a key with a value, with a range, or with neither.
-pub(crate) type Matched<'b> = (&'b str, Option<&'b str>, Option<IpNet>);
+pub(crate) type Matched<'b> = (&'b str, Option<Cow<'b, str>>, Option<IpNet>);
+
+/// Returns the keys of a level whose values are read as addresses. One descriptor that reads addresses is enough, because its
+/// search reads every value of its key.
+pub(crate) fn keys_of_addresses<'b>(branches: impl IntoIterator<Item = &'b Branch>) -> HashSet<&'b str> {
+    branches.into_iter().filter(|branch| branch.reads_addresses()).map(|branch| &*branch.key).collect()
+}
 
 /// The rules of a descriptor or of a tier. The numbers are short, because a file can have very many descriptors.
 #[derive(Clone, Debug)]
@@ -148,9 +156,22 @@ impl Branch {
         (&self.key, self.value.as_deref(), &self.ranges)
     }
 
-    /// Returns the branch's value, or each of its ranges.
-    pub(crate) fn matched(&self) -> impl Iterator<Item = Matched<'_>> {
-        let whole = self.ranges.is_empty().then_some((&*self.key, self.value.as_deref(), None));
+    /// Returns the branch's value, or each of its ranges. `is_address`: values of its key are read as addresses, so all
+    /// spellings of one are the same value.
+    pub(crate) fn matched(&self, is_address: bool) -> impl Iterator<Item = Matched<'_>> {
+        let text = |value| if is_address { canonical(value) } else { Cow::Borrowed(value) };
+        let whole = self.ranges.is_empty().then_some((&*self.key, self.value.as_deref().map(text), None));
         whole.into_iter().chain(self.ranges.iter().map(|range| (&*self.key, None, Some(*range))))
+    }
+
+    /// Returns the members of tiers that are one address in two spellings, each with its tier. Values of the branch's key are
+    /// read as addresses.
+    pub(crate) fn same_members(&self) -> Vec<[(&Tier, &str); 2]> {
+        let mut seen: HashMap<Cow<'_, str>, (&Tier, &str)> = HashMap::new();
+        let members =
+            self.tiers.iter().flat_map(|tier| tier.members.iter().map(move |member| (tier, &**member)));
+        let pairs = members
+            .map(|(tier, member)| [*seen.entry(canonical(member)).or_insert((tier, member)), (tier, member)]);
+        pairs.filter(|[(_, first), (_, second)]| first != second).collect()
     }
 }

@@ -27,8 +27,10 @@ mod trace;
 mod tree;
 mod wild;
 
-pub(super) use self::address::{AddressText, Ranges, address_of};
-pub(super) use self::branch::{Branch, BranchRules, Matched, Position, Tier};
+pub(super) use self::address::{
+    AddressText, Ranges, address_of, canonical, is_longer_than_addresses, pattern_in_lower_case,
+};
+pub(super) use self::branch::{Branch, BranchRules, Matched, Position, Tier, keys_of_addresses};
 pub(super) use self::counter_key::{CounterKey, LONGEST};
 pub use self::descriptor::Descriptor;
 pub use self::descriptors::{Added, Descriptors};

@@ -7,7 +7,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use super::address::{AddressText, address_of};
+use super::address::{AddressText, address_of, pattern_in_lower_case};
 use super::affixes::NONE;
 use super::node::{FoundRules, TreeNode};
 use super::pattern::Pattern;
@@ -252,7 +252,14 @@ impl Tree {
     /// Whether a descriptor matches a value.
     fn accepts(&self, at: u32, node: &TreeNode, value: &str) -> bool {
         match (&node.value, self.ranges_of(at)) {
-            (Some(wanted), _) => fits(wanted, value),
+            (Some(wanted), _) => {
+                let in_lower_case = || {
+                    let wanted =
+                        pattern_in_lower_case(wanted).filter(|_| self.reads_addresses(node.level, &node.key));
+                    wanted.is_some_and(|wanted| fits(&wanted, value))
+                };
+                fits(wanted, value) || in_lower_case()
+            }
             (None, []) => true,
             (None, ranges) => {
                 address_of(value).is_some_and(|address| ranges.iter().any(|range| range.contains(&address)))

@@ -1,13 +1,15 @@
 //! The tree of one domain's descriptors.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 use ipnet::IpNet;
 
-use super::address::{AddressText, address_of};
+use super::address::{AddressText, address_of, canonical, pattern_in_lower_case};
 use super::affixes::NONE;
+use super::branch::keys_of_addresses;
 use super::by_address::ByAddress;
 use super::node::{Exact, FoundRules, ReadingBranch, TreeLevel, TreeNode};
 use super::{Branch, Wildcards};
@@ -69,9 +71,7 @@ impl Tree {
         (entry, above): (u32, u32),
         reading: &mut Vec<ReadingBranch<'b>>,
     ) -> u32 {
-        // One descriptor that reads addresses is enough, because its search reads every value of its key.
-        let read = branches.iter().filter(|(branch, _)| branch.reads_addresses());
-        let read: HashSet<&str> = read.map(|(branch, _)| &*branch.key).collect();
+        let read = keys_of_addresses(branches.iter().map(|(branch, _)| *branch));
         let addresses = |branch: &Branch| if read.contains(&*branch.key) { above | entry } else { above };
         let level = u32::try_from(self.levels.len()).unwrap_or(NONE);
         self.levels.push(TreeLevel::new(branches));
@@ -82,14 +82,19 @@ impl Tree {
             nodes.push(node);
             self.note_addresses(branch, offset, addresses(branch));
             if branch.is_wildcard() {
-                wild.push((&*branch.key, branch.value.as_deref(), node));
+                let value = branch.value.as_deref();
+                wild.push((&*branch.key, value.map(Cow::Borrowed), node));
+                let in_lower_case =
+                    value.filter(|_| read.contains(&*branch.key)).and_then(pattern_in_lower_case);
+                wild.extend(in_lower_case.map(|value| (&*branch.key, Some(Cow::Owned(value)), node)));
             }
             if branch.reads_addresses() {
                 reading.push(ReadingBranch { branch, offset, node, level });
             }
         }
         if let Some(here) = self.levels.get_mut(level as usize).filter(|_| !wild.is_empty()) {
-            here.wild = Some(Box::new(Wildcards::new(wild)));
+            let entries = wild.iter().map(|(key, value, node)| (*key, value.as_deref(), *node));
+            here.wild = Some(Box::new(Wildcards::new(entries)));
         }
         for (&(branch, offset), node) in branches.iter().zip(nodes) {
             if !branch.children.is_empty() {
@@ -120,21 +125,18 @@ impl Tree {
     /// Adds a descriptor. `is_address`: values of its key are read as addresses.
     fn add(&mut self, level: u32, branch: &Branch, offset: usize, is_address: bool) -> u32 {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
-        let canonical = |value: &str| match AddressText::instead_of(value).filter(|_| is_address) {
-            Some(text) => text.as_str().into(),
-            None => value.into(),
-        };
+        let text = |value: &str| if is_address { canonical(value).into() } else { Box::from(value) };
         for tier in &branch.tiers {
             for value in &tier.members {
                 let rules = FoundRules::of(&tier.rules.of_value(value), offset);
-                let value: Box<str> = canonical(value);
+                let value: Box<str> = text(value);
                 let hash = self.hasher.hash_one((number, &*value));
                 let again = |member: &Member| self.hasher.hash_one((member.node, &*member.value));
                 self.members.insert_unique(hash, Member { node: number, value, rules }, again);
             }
         }
         let mut node = TreeNode::new(level, (branch, offset), &branch.own, None, NONE);
-        node.value = branch.value.as_deref().map(canonical);
+        node.value = branch.value.as_deref().map(text);
         self.nodes.push(node);
         let (hasher, nodes) = (&self.hasher, &self.nodes);
         let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
@@ -220,8 +222,12 @@ impl Tree {
 
     /// Returns the text that a search of this key reads instead of a value: that of an address in another spelling.
     pub(super) fn text_instead_of(&self, level: u32, key: &str, value: &str) -> Option<AddressText> {
-        self.by_address.as_deref()?.ranges(level, key)?;
-        AddressText::instead_of(value)
+        if self.reads_addresses(level, key) { AddressText::instead_of(value) } else { None }
+    }
+
+    /// Whether the values of a key are read as addresses.
+    pub(super) fn reads_addresses(&self, level: u32, key: &str) -> bool {
+        self.by_address.as_deref().is_some_and(|by_address| by_address.ranges(level, key).is_some())
     }
 
     /// Returns the rules of the tier that contains a value.
