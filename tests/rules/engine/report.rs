@@ -114,6 +114,62 @@ descriptors:
     assert_eq!(top, [("path=/login,ip=2001:db8::".to_owned(), 5)]);
 }
 
+/// The report had the client's network for each prefix, the spelling that the client chose, and values that the rule does not
+/// count, so one counter filled the list.
+#[test]
+fn most_denied_keys_are_those_of_counters() {
+    let text = "
+domain: d
+tollgate: {}
+descriptors:
+  - key: ip
+    prefixes:
+      ipv4: { 32: { unlimited: true } }
+      ipv6: { 48: { name: wide, unit: day, requests_per_unit: 0 } }
+  - key: path
+    descriptors:
+      - key: ip
+        prefixes:
+          ipv4: { 32: { unlimited: true } }
+          ipv6: { 48: { name: below, unit: day, requests_per_unit: 1 } }
+  - key: user
+    descriptors:
+      - { key: ip, ranges: ['2001:db8::/32'], rate_limit: { name: each, unit: day, requests_per_unit: 1 } }
+  - key: tenant
+    value: 't*'
+    share_threshold: true
+    descriptors:
+      - key: zone
+        descriptors: [ { key: id, rate_limit: { name: shared, unit: day, requests_per_unit: 1 } } ]
+";
+    let top = TopDenied::try_new(10, 1).unwrap();
+    let rules = Rules::builder().top_denied(top).load([config(text)]).unwrap();
+    for host in 0..4 {
+        let (address, tenant) = (format!("2001:db8:0:{host}::1"), format!("t{host}"));
+        let spelled = ["2001:db8::1", "2001:DB8::1", "2001:db8:0::1", "2001:db8::0:1"][host];
+        for entries in [
+            &[("ip", &*address)][..],
+            &[("path", "/"), ("ip", &address)],
+            &[("user", "u"), ("ip", spelled)],
+            &[("tenant", &tenant), ("zone", "z"), ("id", "i")],
+        ] {
+            let _ = rules.check("d", &[Descriptor::new(entries)]);
+        }
+    }
+    let mut top: Vec<_> = rules.top_denied(9).into_iter().map(|one| (one.rule, one.key, one.count)).collect();
+    top.sort();
+    let top: Vec<_> = top.iter().map(|(rule, key, count)| (&**rule, &**key, *count)).collect();
+    assert_eq!(
+        top,
+        [
+            ("below", "path=/,ip=2001:db8::/48", 3),
+            ("each", "user=u,ip=2001:db8::1", 3),
+            ("shared", "zone=z,id=i", 3),
+            ("wide", "2001:db8::/48", 4),
+        ]
+    );
+}
+
 #[test]
 fn stores_report_key_gauges() {
     let scene = Scene::new(

@@ -149,15 +149,12 @@ impl RuleCheck<'_> {
         let key = match &self.key {
             _ if to.top.is_none() && !to.log.has_keys() => Cow::Borrowed(""),
             CounterKey::Whole(value) => Cow::Borrowed(*value),
-            CounterKey::Address(text) if self.active.rule.prefix.is_none() => {
-                Cow::Owned(text.as_str().to_owned())
-            }
-            CounterKey::Address(_) | CounterKey::Joined(_) => {
+            CounterKey::Address(text) => Cow::Owned(text.as_str().to_owned()),
+            CounterKey::Joined(_) => {
                 let descriptor = descriptors.get(decided.descriptor as usize);
-                let entries = descriptor.map_or(&[][..], Descriptor::counted);
-                let pairs: Vec<String> =
-                    entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
-                Cow::Owned(pairs.join(","))
+                Cow::Owned(
+                    descriptor.map_or_else(String::new, |descriptor| self.active.shown_key(descriptor)),
+                )
             }
         };
         let rule = &*self.active.rule.name;

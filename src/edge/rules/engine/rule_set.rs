@@ -121,8 +121,8 @@ enum KeyFrom {
     Prefix(u8),
     /// Several parts, or none.
     Parts,
-    /// Several parts, of which some are read as addresses. The last one is a prefix if it has a number of bits.
-    PartsWithAddresses(Option<u8>),
+    /// Several parts, of which some are read as addresses, or the last one is a prefix.
+    PartsWithAddresses,
 }
 
 /// The counter of a rule, before its load is in force.
@@ -516,7 +516,7 @@ impl ActiveRule {
             None if is_alone && addresses & counted_by == 0 => KeyFrom::Entry(entry),
             None if is_alone => KeyFrom::Address(entry),
             None if addresses & rule.counted_by == 0 => KeyFrom::Parts,
-            bits => KeyFrom::PartsWithAddresses(bits),
+            _ => KeyFrom::PartsWithAddresses,
         };
         let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
         let is_rare = rule.distinct || holds_units(&rule) || !rule.replaces.is_empty();
@@ -605,12 +605,22 @@ impl ActiveRule {
                 CounterKey::of_prefix(descriptor.entries().last().map_or("", |(_, value)| value), bits)
             }
             KeyFrom::Parts => CounterKey::new(entries, counted_by, self.keys_vary),
-            KeyFrom::PartsWithAddresses(bits) => {
-                let last = descriptor.entries().last();
-                let prefix = bits.zip(last).map(|(bits, &(_, whole))| (whole, bits));
-                CounterKey::with_addresses(entries, counted_by, self.keys_vary, (self.addresses, prefix))
+            KeyFrom::PartsWithAddresses => {
+                CounterKey::with_addresses(entries, counted_by, self.keys_vary, self.addresses_of(descriptor))
             }
         }
+    }
+
+    /// Returns the entries that are read as addresses, and the address and the bits of a prefix.
+    fn addresses_of<'r>(&self, descriptor: &Descriptor<'r>) -> (u32, Option<(&'r str, u8)>) {
+        let last = descriptor.entries().last();
+        (self.addresses, self.rule.prefix.zip(last).map(|(bits, &(_, whole))| (whole, bits)))
+    }
+
+    /// Returns the key of a request with several values, for readers.
+    pub(super) fn shown_key(&self, descriptor: &Descriptor<'_>) -> String {
+        let counted_by = [self.rule.counted_by, self.rule.counted_by_key];
+        CounterKey::shown(descriptor.counted(), counted_by, self.addresses_of(descriptor))
     }
 
     /// Returns the key and the value of an entry whose different values a rule counts.

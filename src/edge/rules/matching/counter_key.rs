@@ -74,18 +74,52 @@ impl<'a> CounterKey<'a> {
         keys_vary: bool,
         (addresses, prefix): (u32, Option<(&'a str, u8)>),
     ) -> Self {
+        let texts: SmallVec<[Self; 4]> = Self::of_each(entries, (addresses, prefix)).collect();
+        let entries: SmallVec<[_; 4]> =
+            entries.iter().zip(&texts).map(|(&(key, _), text)| (key, text.as_str())).collect();
+        Self::Joined(CounterKey::new(&entries, counted_by, keys_vary).as_str().to_owned())
+    }
+
+    /// Returns the text of each entry's value as it is counted.
+    fn of_each(
+        entries: &'a [(&'a str, &'a str)],
+        (addresses, prefix): (u32, Option<(&'a str, u8)>),
+    ) -> impl Iterator<Item = Self> {
         let last = entries.len().saturating_sub(1);
-        let texts = (0..).zip(entries).map(|(at, &(_, value))| match prefix {
+        (0..).zip(entries).map(move |(at, &(_, value))| match prefix {
             Some((whole, bits)) if at == last => Self::of_prefix(whole, bits),
             _ if addresses.checked_shr(u32::try_from(at).unwrap_or(u32::MAX)).unwrap_or(0) & 1 == 1 => {
                 Self::of_address(value)
             }
             _ => Self::Whole(value),
-        });
-        let texts: SmallVec<[Self; 4]> = texts.collect();
-        let entries: SmallVec<[_; 4]> =
-            entries.iter().zip(&texts).map(|(&(key, _), text)| (key, text.as_str())).collect();
-        Self::Joined(CounterKey::new(&entries, counted_by, keys_vary).as_str().to_owned())
+        })
+    }
+
+    /// Returns the entries of a key for readers, `path=/,ip=192.0.2.1`, as [`CounterKey::with_addresses`] counts them. All of
+    /// them if the masks are empty, as for a limit that the request sets.
+    #[cold]
+    pub(crate) fn shown(
+        entries: &'a [(&'a str, &'a str)],
+        [counted_by, counted_by_key]: [u32; 2],
+        read: (u32, Option<(&'a str, u8)>),
+    ) -> String {
+        let is_all = counted_by | counted_by_key == 0;
+        let mut shown = String::new();
+        for (bit, (&(key, _), text)) in (0..).zip(entries.iter().zip(Self::of_each(entries, read))) {
+            let is_set = |mask: u32| mask.checked_shr(bit).unwrap_or(0) & 1 == 1;
+            if !is_all && !is_set(counted_by | counted_by_key) {
+                continue;
+            }
+            if !shown.is_empty() {
+                shown.push(',');
+            }
+            shown.push_str(key);
+            if is_all || is_set(counted_by) {
+                shown.push('=');
+                shown.push_str(text.as_str());
+            }
+        }
+        shown
     }
 
     /// Builds the key of a limit that the request sets: the domain, and the keys and counted values of all entries.
