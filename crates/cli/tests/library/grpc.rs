@@ -24,9 +24,10 @@ use tower::ServiceExt;
 
 const RULES: &str = "
 domain: rl
+tollgate: {}
 descriptors:
   - key: generic_key
-    rate_limit: { unit: day, requests_per_unit: 2 }
+    rate_limit: { unit: year, every: 70, requests_per_unit: 2 }
 ";
 
 fn answerer() -> Arc<Answerer> {

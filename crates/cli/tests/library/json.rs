@@ -5,7 +5,8 @@ use std::time::Instant;
 use http::header::CONTENT_TYPE;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
-use tollgate::rules::Rules;
+use tollgate::ManualClock;
+use tollgate::rules::{Config, Rules};
 use tollgate_cli::serve::answer::{Answerer, Entry, Settings};
 use tollgate_cli::serve::http::json;
 use tollgate_cli::serve::proto::{DESCRIPTORS, Object, RateLimitRequest, RateLimitResponse};
@@ -120,9 +121,16 @@ descriptors:
     rate_limit: { name: daily, unit: day, requests_per_unit: 1 }
 ";
 
+/// Returns an answerer whose clock stands still, so that no day ends within a test.
+fn answerer(rules: &str, settings: Settings) -> Answerer<ManualClock> {
+    let config = Config::from_yaml("rules", rules).unwrap();
+    let rules = Rules::builder().clock(ManualClock::default()).load([config]).unwrap();
+    Answerer::new(rules.into(), settings)
+}
+
 #[tokio::test]
 async fn json_status_follows_the_answer() {
-    let answerer = Answerer::new(Rules::from_yaml(RULES).unwrap().into(), Settings::default());
+    let answerer = self::answerer(RULES, Settings::default());
     #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
     let deadline = Instant::now();
     let ask = async |body: &str| {
@@ -143,7 +151,7 @@ async fn json_status_follows_the_answer() {
     assert!(body.starts_with(r#"{"code":3,"message":"the body is no request: "#), "{body}");
     assert_eq!(ask("{}").await, (400, r#"{"code":3,"message":"the domain is empty"}"#.to_owned()));
     let settings = Settings { max_in_flight: 0, ..Settings::default() };
-    let busy = Answerer::new(Rules::from_yaml(RULES).unwrap().into(), settings);
+    let busy = self::answerer(RULES, settings);
     let response = json(&busy, Entry::Json, request.as_bytes(), deadline).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), &br#"{"code":14,"message":"too many requests wait for an answer"}"#[..]);
@@ -157,7 +165,7 @@ async fn units_are_held_and_settled_in_json() {
     let rules = RULES
         .replace("domain: rl", "domain: rl\ntollgate: {}")
         .replace("requests_per_unit: 1 ", "requests_per_unit: 9, hold: {} ");
-    let answerer = Answerer::new(Rules::from_yaml(&rules).unwrap().into(), Settings::default());
+    let answerer = self::answerer(&rules, Settings::default());
     #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
     let deadline = Instant::now();
     let ask = async |entry, more: &str| {
