@@ -3,7 +3,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -14,7 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tollgate_testing::redis::Server as Redis;
 
 use crate::client::{Grpc, LIMIT, ONCE, block_on, bytes, wait_for_stat};
-use crate::server::{Ended, Place, Server, eventually, run};
+use crate::server::{Ended, PATIENCE, Place, Server, eventually, run};
 use crate::tls::{Authority, Pair, dns};
 
 const RULES: &str = "
@@ -22,9 +21,9 @@ domain: rl
 tollgate: {}
 descriptors:
   - key: once
-    rate_limit: { unit: day, requests_per_unit: 1 }
+    rate_limit: { unit: year, every: 70, requests_per_unit: 1 }
   - key: login
-    rate_limit: { name: logins, unit: minute, requests_per_unit: 5, algorithm: gcra, block: { for: 10m, at_most: 24h } }
+    rate_limit: { name: logins, unit: day, requests_per_unit: 5, algorithm: gcra, block: { for: 10m, at_most: 24h } }
   - key: log
     rate_limit: { unit: day, requests_per_unit: 5, algorithm: sliding-log }
 ";
@@ -407,7 +406,7 @@ fn clients_without_a_token_do_not_keep_operators_out() {
                 let _ = stream.read_to_end(&mut Vec::new()).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), ends).await.expect("clients keep their places");
+        tokio::time::timeout(PATIENCE, ends).await.expect("clients keep their places");
     });
     assert_eq!(ask(&at), 0);
     server.wait_for_line("always 64 for --admin, --debug and --metrics");
@@ -531,11 +530,11 @@ fn rustix_uid() -> u32 {
 fn acts_on_shared_rules_count_in_all_processes() {
     let Some(mut redis) = Redis::start() else { return };
     let place = place();
-    let more = "tollgate: { store: redis, mode: atomic, timeout: 5s, charging: all-or-nothing }";
+    let more = "tollgate: { store: redis, mode: atomic, timeout: 20s, charging: all-or-nothing }";
     let rules = RULES.replace("tollgate: {}", more);
     let (rules, _) = rules.split_once("  - key: log\n").unwrap();
     place.write("limits.yaml", rules);
-    let args = format!("--redis {} --deadline 5s", redis.url());
+    let args = format!("--redis {} --deadline 20s", redis.url());
     let other = Server::start(&[&place.rules()], &args);
     let one = unix(&place, &args);
     block_on(async {
@@ -562,18 +561,22 @@ fn acts_on_shared_rules_count_in_all_processes() {
 #[test]
 fn act_under_way_is_answered_by_a_drain() {
     let place = place();
-    let mut server = unix(&place, "");
+    let mut server = unix(&place, "--log info");
     block_on(async {
         let mut stream = UnixStream::connect(place.path("admin")).await.unwrap();
         let body = reset();
         let head = format!(
-            "POST /v1/reset HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST /v1/reset HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // The server reads the body.
+        let mut answer = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
         server.signal("TERM");
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.wait_for_line("closing");
         stream.write_all(body.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();

@@ -14,7 +14,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::server::PATIENCE;
 
 pub(crate) const LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 pub(crate) const HEALTH: &str = "/grpc.health.v1.Health/Check";
@@ -195,15 +197,21 @@ pub(crate) async fn stat(debug: &str, name: &str) -> u64 {
     line.parse().unwrap()
 }
 
+/// Waits until a condition holds, while the tasks of the test go on. Returns whether it does.
+pub(crate) async fn comes_true(mut holds: impl AsyncFnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while !holds().await {
+        if Instant::now() > end {
+            return false;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    true
+}
+
 /// Waits until a count from `/stats` is at least this number.
 pub(crate) async fn wait_for_stat(debug: &str, name: &str, least: u64) {
-    for _ in 0..1_000 {
-        if stat(debug, name).await >= least {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{name} stays below {least}");
+    assert!(comes_true(async || stat(debug, name).await >= least).await, "{name} stays below {least}");
 }
 
 /// Callers that keep servers busy, as a gateway does: after the end of a connection, they connect again, to the next
@@ -262,15 +270,12 @@ impl Load {
     }
 
     async fn wait_until(&self, holds: impl Fn(&Counts) -> bool) {
-        for _ in 0..6_000 {
-            if holds(&self.counts) {
-                return;
-            }
+        let held = comes_true(async || {
             let failures = self.counts.failures.lock().unwrap().clone();
             assert!(failures.is_empty(), "{failures:?}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        panic!("the callers are stuck");
+            holds(&self.counts)
+        });
+        assert!(held.await, "the callers are stuck");
     }
 
     /// Ends the load, and asserts that each call was answered.
@@ -286,7 +291,8 @@ impl Load {
 }
 
 async fn first(servers: &[String]) -> Option<Grpc> {
-    for _ in 0..100 {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
         for server in servers {
             // A server that ends resets connections that it has not accepted. No call was lost.
             if let Ok(stream) = TcpStream::connect(server).await
@@ -295,7 +301,7 @@ async fn first(servers: &[String]) -> Option<Grpc> {
                 return Some(grpc);
             }
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        sleep(Duration::from_millis(10)).await;
     }
     None
 }
@@ -308,8 +314,8 @@ async fn calls(mut grpc: Grpc, stop: Arc<AtomicBool>, counts: Arc<Counts>) {
             return;
         }
         let sent = grpc.0.try_send_request(request(LIMIT, &ask));
-        let Ok(sent) = timeout(Duration::from_secs(10), sent).await else {
-            counts.fail("no answer in ten seconds".to_owned());
+        let Ok(sent) = timeout(PATIENCE, sent).await else {
+            counts.fail("no answer in two minutes".to_owned());
             return;
         };
         let response = match sent {

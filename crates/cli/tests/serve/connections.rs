@@ -1,17 +1,15 @@
 //! Connections: their age, their limits, and clients that speak something else.
 
-use std::time::Duration;
-
 use http::Request;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::client::{ASK, Grpc, LIMIT, Load, block_on, bytes, stat, wait_for_stat};
+use crate::client::{ASK, Grpc, LIMIT, Load, block_on, bytes, comes_true, stat, wait_for_stat};
 use crate::frames::{BEGIN, RST_STREAM, frame, head};
-use crate::server::{Place, Server};
+use crate::server::{PATIENCE, Place, Server, eventually};
 
 #[test]
 fn aged_connections_lose_no_call() {
@@ -20,7 +18,8 @@ fn aged_connections_lose_no_call() {
     block_on(async {
         let load = Load::start(&[server.address("grpc")], 4);
         load.wait_for_connections(40).await;
-        assert!(load.end().await > 40);
+        load.wait_for_answers(40).await;
+        load.end().await;
         let debug = server.address("debug");
         assert!(stat(&debug, "tollgate_service_connections_aged_total").await >= 16);
         assert_eq!(stat(&debug, "tollgate_service_connections_cut_after_grace_total").await, 0);
@@ -57,16 +56,14 @@ fn too_many_connections_are_closed_at_once() {
         first.ok(LIMIT, &bytes(ASK)).await;
         drop(second);
         wait_for_stat(&server.address("debug"), "tollgate_service_connections_refused_total", 1).await;
-        for _ in 0..500 {
+        let is_free = comes_true(async || {
             let stream = TcpStream::connect(&address).await.unwrap();
-            if let Ok(mut grpc) = Grpc::try_over(stream).await
-                && grpc.try_call(LIMIT, &bytes(ASK)).await.is_ok()
-            {
-                return;
+            match Grpc::try_over(stream).await {
+                Ok(mut grpc) => grpc.try_call(LIMIT, &bytes(ASK)).await.is_ok(),
+                Err(_) => false,
             }
-            sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the place of a closed connection is not free");
+        });
+        assert!(is_free.await, "the place of a closed connection is not free");
     });
     server.stop();
 }
@@ -81,7 +78,7 @@ fn other_protocols_are_counted_and_closed() {
             let mut stream = TcpStream::connect(&address).await.unwrap();
             stream.write_all(first).await.unwrap();
             let mut rest = Vec::new();
-            let _ = timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await.unwrap();
+            let _ = timeout(PATIENCE, stream.read_to_end(&mut rest)).await.unwrap();
         }
         assert_eq!(stat(&server.address("debug"), "tollgate_service_not_http2_total").await, 4);
         // A probe that only connects is no mistake.
@@ -109,7 +106,7 @@ fn preface_may_come_byte_by_byte() {
         let mut read = Vec::new();
         let pong = [1, 2, 3, 4, 5, 6, 7, 8];
         while !read.ends_with(&pong) {
-            let byte = timeout(Duration::from_secs(5), stream.read_u8()).await.unwrap().unwrap();
+            let byte = timeout(PATIENCE, stream.read_u8()).await.unwrap().unwrap();
             read.push(byte);
         }
     });
@@ -186,15 +183,16 @@ fn rapid_resets_stop_no_other_client() {
                     break;
                 }
                 resets += 100;
-                timeout(Duration::from_secs(5), other.ok(LIMIT, &bytes(ASK))).await.unwrap();
+                timeout(PATIENCE, other.ok(LIMIT, &bytes(ASK))).await.unwrap();
                 if resets == RESETS / 3 {
                     before = server.resident_bytes();
                 }
             }
             ignored.abort();
         }
-        let growth = server.resident_bytes().saturating_sub(before);
-        assert!(before > 0 && growth < 4 << 20, "{growth} bytes");
+        // The server may still read what the last connections sent.
+        let is_flat = eventually(|| server.resident_bytes() < before + (4 << 20));
+        assert!(before > 0 && is_flat, "{before} bytes, then {}", server.resident_bytes());
     });
     server.stop();
 }

@@ -1,5 +1,7 @@
 //! The end of a server: it loses no request, and cuts off only what does not end.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,11 +11,16 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::client::{ASK, Grpc, LIMIT, Load, NOT_SERVING, SERVING, block_on, bytes, get};
-use crate::frames::{BEGIN, call, is_answered};
-use crate::server::{Place, Server};
+use crate::client::{
+    ASK, Grpc, HEALTH, LIMIT, Load, NOT_SERVING, SERVING, block_on, bytes, comes_true, get, wait_for_stat,
+};
+use crate::frames::{BEGIN, GOAWAY, call, head, is_answered, message, next};
+use crate::server::{PATIENCE, Place, Server, eventually};
+
+/// Open connections, without those for pages.
+const CONNECTIONS: &str = "tollgate_service_connections";
 
 #[test]
 fn drain_under_load_loses_no_call() {
@@ -36,7 +43,8 @@ fn drain_under_load_loses_no_call() {
 #[test]
 fn health_fails_before_requests_do() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain 1s --log info");
+    // The drain lasts until the test has looked.
+    let mut server = Server::start(&[&place.rules()], "--drain 1h --log info");
     block_on(async {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         assert_eq!(grpc.health("ratelimit").await, SERVING);
@@ -50,7 +58,6 @@ fn health_fails_before_requests_do() {
         grpc.ok(LIMIT, &bytes(ASK)).await;
         Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &bytes(ASK)).await;
     });
-    assert_eq!(server.wait(), 0);
 }
 
 #[test]
@@ -66,21 +73,13 @@ fn watches_of_health_end_with_the_server() {
         server.signal("INT");
         let next = watch.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(next.ends_with(NOT_SERVING));
-        while timeout(Duration::from_secs(5), watch.frame()).await.unwrap().is_some() {}
-        assert!(
-            timeout(Duration::from_secs(5), async {
-                while !grpc.is_closed() {
-                    sleep(Duration::from_millis(5)).await;
-                }
-            })
-            .await
-            .is_ok()
-        );
+        while timeout(PATIENCE, watch.frame()).await.unwrap().is_some() {}
+        assert!(comes_true(async || grpc.is_closed()).await);
     });
     assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
-/// Opens a request whose body never ends.
+/// Opens a request whose body never ends, and waits until the server has it.
 async fn endless(
     address: &str,
 ) -> http2::SendRequest<http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>> {
@@ -93,6 +92,10 @@ async fn endless(
     let response = sender.send_request(request.body(body).unwrap());
     tokio::spawn(response);
     sender.ready().await.unwrap();
+    // The server reads a connection in order, so it has the first request when it answers another one.
+    let (head, body) = crate::client::request(HEALTH, &[]).into_parts();
+    let later = sender.send_request(Request::from_parts(head, body.boxed())).await.unwrap();
+    assert_eq!(later.status(), 200);
     sender
 }
 
@@ -102,7 +105,6 @@ fn drain_deadline_cuts_endless_requests() {
     let mut server = Server::start(&[&place.rules()], "--drain-deadline 200ms");
     block_on(async {
         let _open = endless(&server.address("grpc")).await;
-        sleep(Duration::from_millis(100)).await;
         server.signal("TERM");
         assert_eq!(server.wait(), 3, "{}", server.log());
     });
@@ -115,7 +117,6 @@ fn second_signal_ends_at_once() {
     let mut server = Server::start(&[&place.rules()], "--drain 1h --log info");
     block_on(async {
         let _open = endless(&server.address("grpc")).await;
-        sleep(Duration::from_millis(100)).await;
         server.signal("TERM");
         server.wait_for_line("draining");
         server.signal("TERM");
@@ -141,7 +142,7 @@ fn end_beside_idle_connections(flags: &str, signal: &str) -> String {
         grpc.ok(LIMIT, &bytes(ASK)).await;
         let _silent = TcpStream::connect(server.address("grpc")).await.unwrap();
         let _other = TcpStream::connect(server.address("http")).await.unwrap();
-        sleep(Duration::from_millis(50)).await;
+        wait_for_stat(&server.address("debug"), CONNECTIONS, 3).await;
         server.signal(signal);
         let (code, log) = tokio::task::spawn_blocking(move || (server.wait(), server.log())).await.unwrap();
         assert_eq!(code, 0, "{log}");
@@ -155,14 +156,15 @@ fn interrupt_answers_requests_in_flight() {
     let mut server = Server::start(&[&place.rules()], "--drain 1h");
     block_on(async {
         let mut stream = TcpStream::connect(server.address("grpc")).await.unwrap();
-        let call = call(1, &bytes(ASK));
-        let (begin, rest) = call.split_at(call.len() - 3);
-        stream.write_all(&[BEGIN, begin].concat()).await.unwrap();
-        sleep(Duration::from_millis(100)).await;
+        // The first call has no message yet. The server has it when it answers the second one.
+        let ask = bytes(ASK);
+        stream.write_all(&[BEGIN, &head(1), &call(3, &ask)].concat()).await.unwrap();
+        assert!(is_answered(&mut stream, 3).await, "{}", server.log());
         server.signal("INT");
         server.wait_for_line("requests in flight are answered");
-        sleep(Duration::from_millis(300)).await;
-        stream.write_all(rest).await.unwrap();
+        // The server tells that it ends, and waits.
+        while next(&mut stream).await.expect("the request is in flight").0 != GOAWAY {}
+        stream.write_all(&message(1, &ask)).await.unwrap();
         assert!(is_answered(&mut stream, 1).await, "{}", server.log());
     });
     assert_eq!(server.wait(), 0, "{}", server.log());
@@ -174,7 +176,6 @@ fn second_interrupt_ends_at_once() {
     let mut server = Server::start(&[&place.rules()], "--drain 1h --drain-deadline 1h");
     block_on(async {
         let _open = endless(&server.address("grpc")).await;
-        sleep(Duration::from_millis(100)).await;
         server.signal("INT");
         server.wait_for_line("another Ctrl+C ends at once");
         server.signal("INT");
@@ -195,7 +196,7 @@ fn connections_that_begin_late_are_answered() {
     block_on(async {
         let mut late = TcpStream::connect(server.address("grpc")).await.unwrap();
         late.write_all(&BEGIN[..7]).await.unwrap();
-        sleep(Duration::from_millis(100)).await;
+        wait_for_stat(&server.address("debug"), CONNECTIONS, 1).await;
         server.signal("TERM");
         server.wait_for_line("closing");
         late.write_all(&[&BEGIN[7..], &call(1, &bytes(ASK))].concat()).await.unwrap();
@@ -235,7 +236,7 @@ async fn deaf(address: &str, mut next: impl FnMut() -> Vec<u8>) -> TcpStream {
     let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
     let fill =
         async { while let Ok(Ok(())) = timeout(Duration::from_secs(1), stream.write_all(&next())).await {} };
-    timeout(Duration::from_secs(60), fill).await.expect("the server reads without end");
+    timeout(PATIENCE, fill).await.expect("the server reads without end");
     stream
 }
 
@@ -265,12 +266,25 @@ fn clients_that_never_read_delay_nothing() {
 fn load_that_hangs_does_not_hang_the_end() {
     let place = Place::new();
     let mut server = Server::start(&[&place.rules()], "--log info");
-    let pipe = place.path(".pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // Reading it waits for a writer, as a file on a network that is away.
-    std::fs::rename(pipe, place.rules()).unwrap();
-    server.signal("HUP");
-    block_on(async { sleep(Duration::from_millis(500)).await });
+    let _pipe = load_hangs(&place, &server);
     server.signal("TERM");
     assert_eq!(server.wait(), 0, "{}", server.log());
+}
+
+/// Makes a load wait for ever, as one of a file on a network that is away: the rules become a pipe, and nothing is written to
+/// it. Returns the end for writing when the server has begun to read.
+pub(crate) fn load_hangs(place: &Place, server: &Server) -> std::fs::File {
+    let pipe = place.path(".pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::rename(pipe, place.rules()).unwrap();
+    server.signal("HUP");
+    // Without a reader, this fails.
+    let mut writer = OpenOptions::new();
+    writer.write(true).custom_flags(libc::O_NONBLOCK);
+    let mut opened = None;
+    eventually(|| {
+        opened = writer.open(place.rules()).ok();
+        opened.is_some()
+    });
+    opened.unwrap_or_else(|| panic!("nothing reads the rules: {}", server.log()))
 }

@@ -1,6 +1,6 @@
 //! What each face answers.
 
-use crate::client::{ASK, Called, Grpc, LIMIT, ONCE, SERVING, block_on, bytes, get, http, stat};
+use crate::client::{ASK, Called, Grpc, LIMIT, ONCE, SERVING, block_on, bytes, comes_true, get, http, stat};
 use crate::server::{Place, Server};
 
 #[test]
@@ -54,13 +54,8 @@ fn health_waits_for_rules_on_request() {
         assert_eq!(grpc.health("ratelimit").await, crate::client::NOT_SERVING);
         assert_eq!(get(&server.address("http"), "/healthcheck").await.status, 500);
         place.write("limits.yaml", crate::server::RULES);
-        for _ in 0..500 {
-            if grpc.health("ratelimit").await == SERVING {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-        panic!("rules do not make the server healthy");
+        let is_healthy = comes_true(async || grpc.health("ratelimit").await == SERVING);
+        assert!(is_healthy.await, "rules do not make the server healthy");
     });
     server.stop();
 }
@@ -95,6 +90,7 @@ fn http_face_knows_its_paths_and_methods() {
 #[test]
 fn debug_pages_show_rules_counts_and_keys() {
     let place = Place::new();
+    place.write("limits.yaml", crate::server::RULES.replacen("unit: year, every: 70", "unit: hour", 1));
     let server = Server::start(&[&place.rules()], "");
     block_on(async {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
@@ -169,8 +165,8 @@ fn go_counts_follow_the_go_service() {
     let place = Place::new();
     place.write(
         "limits.yaml",
-        "domain: rl\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 20 } }\n  \
-         - { key: s, shadow_mode: true, rate_limit: { unit: day, requests_per_unit: 20 } }\n  \
+        "domain: rl\ntollgate: {}\ndescriptors:\n  - { key: a, rate_limit: { unit: year, every: 70, requests_per_unit: 20 } }\n  \
+         - { key: s, shadow_mode: true, rate_limit: { unit: year, every: 70, requests_per_unit: 20 } }\n  \
          - { key: u, rate_limit: { unlimited: true } }\n",
     );
     for charging in ["count-denials", "count-first", "all-or-nothing"] {

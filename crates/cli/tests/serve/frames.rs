@@ -11,6 +11,7 @@ pub(crate) const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const GOAWAY: u8 = 7;
 
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -39,9 +40,14 @@ pub(crate) fn head(stream: u32) -> Vec<u8> {
 
 /// Returns a whole call.
 pub(crate) fn call(stream: u32, message: &[u8]) -> Vec<u8> {
+    [head(stream), self::message(stream, message)].concat()
+}
+
+/// Returns the message of a call, which ends it.
+pub(crate) fn message(stream: u32, message: &[u8]) -> Vec<u8> {
     let mut data = vec![0, 0, 0, 0, u8::try_from(message.len()).unwrap()];
     data.extend(message);
-    [head(stream), frame(DATA, END_STREAM, stream, &data)].concat()
+    frame(DATA, END_STREAM, stream, &data)
 }
 
 /// Reads a frame: its type, its stream and its payload. `None` at the end.

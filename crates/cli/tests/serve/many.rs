@@ -6,16 +6,19 @@ use crate::server::{Place, Server, eventually};
 const RULES: u64 = 10_000;
 const USED: u64 = 1_000;
 const MOST: u64 = 92 << 20;
+/// The most after loads. While a load runs, there are the rules of two of them, and the allocator may keep the room of both. If
+/// the rules of eight loads stayed, they would take twice as much.
+const MOST_AFTER_LOADS: u64 = 144 << 20;
 
 /// Returns a rule for each tenant, with a count for each client. The first tenant's limit is `first`.
 fn rules(first: u64) -> String {
     let line = |tenant| {
         let limit = if tenant == 0 { first } else { 9 };
         format!(
-            "  - {{ key: tenant, value: t{tenant}, descriptors: [ {{ key: client, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}\n"
+            "  - {{ key: tenant, value: t{tenant}, descriptors: [ {{ key: client, rate_limit: {{ unit: year, every: 70, requests_per_unit: {limit} }} }} ] }}\n"
         )
     };
-    format!("domain: rl\ndescriptors:\n{}", (0..RULES).map(line).collect::<String>())
+    format!("domain: rl\ntollgate: {{}}\ndescriptors:\n{}", (0..RULES).map(line).collect::<String>())
 }
 
 const SUCCESSES: &str = "tollgate_reload_total{result=\"success\"}";
@@ -41,12 +44,12 @@ fn ten_thousand_rules_take_memory_as_they_are_used() {
     });
     let used = server.resident_bytes();
     assert!(used <= MOST, "{start} bytes at the start, {used} after {USED} rules were used");
-    for reload in 2..5 {
+    for reload in 2..10 {
         place.write("limits.yaml", rules(reload));
         block_on(wait_for_stat(&server.address("debug"), SUCCESSES, reload));
     }
     // A load is counted before the rules that it replaces are freed.
-    let is_freed = eventually(|| server.resident_bytes() <= MOST);
+    let is_freed = eventually(|| server.resident_bytes() <= MOST_AFTER_LOADS);
     assert!(is_freed, "{used} bytes before the loads, {} after them", server.resident_bytes());
     server.stop();
 }

@@ -13,10 +13,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 use tollgate_testing::skipped::{assert_skip_is_reported, chromium};
 
 use crate::browser::Browser;
-use crate::client::{block_on, get, http, stat};
+use crate::client::{block_on, comes_true, get, http, stat};
 use crate::frames::BEGIN;
 use crate::server::{Place, Server};
 
@@ -28,7 +29,7 @@ domain: edge
 tollgate: {}
 descriptors:
   - key: remote_address
-    rate_limit: { name: per-client, unit: day, requests_per_unit: 10 }
+    rate_limit: { name: per-client, unit: year, every: 70, requests_per_unit: 10 }
   - key: remote_address
     value: 198.51.100.20
     rate_limit: { unlimited: true }
@@ -36,10 +37,10 @@ descriptors:
     value: /login
     descriptors:
       - key: remote_address
-        rate_limit: { unit: hour, requests_per_unit: 3 }
+        rate_limit: { unit: year, every: 70, requests_per_unit: 3 }
   - key: api_key
     shadow_mode: true
-    rate_limit: { name: "</script><img src=x onerror=document.title='hacked'>", unit: day, requests_per_unit: 2 }
+    rate_limit: { name: "</script><img src=x onerror=document.title='hacked'>", unit: year, every: 70, requests_per_unit: 2 }
   - key: job
     rate_limit: { in_progress: 4, hold: { life: 60s } }
 "#;
@@ -140,12 +141,11 @@ fn events_have_only_what_changed() {
         let idle = events.next().await;
         assert_eq!(idle.keys().collect::<Vec<_>>(), ["at"], "{idle:?}");
         ask(&server, &[("remote_address", "192.0.2.1")], 12).await;
-        let mut changed = events.next().await;
-        for _ in 0..10 {
-            if changed.contains_key("denied") {
-                break;
-            }
-            changed = events.next().await;
+        // An event may come between two of the requests.
+        let (mut changed, mut count) = (Map::new(), 0);
+        while changed.get("denied") != Some(&json!([["per-client", "192.0.2.1", 2]])) && count < 60 {
+            changed.extend(events.next().await);
+            count += 1;
         }
         assert_eq!(changed["figures"], json!({ "0": [12, 2, 0, 2, 2, 12] }), "{changed:?}");
         assert_eq!(changed["denied"], json!([["per-client", "192.0.2.1", 2]]));
@@ -175,13 +175,8 @@ fn pages_are_bounded_in_number() {
         }
         assert_eq!(Events::open(&server, "").await.err(), Some(503));
         open.pop();
-        for _ in 0..200 {
-            if Events::open(&server, "").await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("a closed page keeps its place");
+        let is_free = comes_true(async || Events::open(&server, "").await.is_ok());
+        assert!(is_free.await, "a closed page keeps its place");
     });
     server.stop();
 }
@@ -192,7 +187,7 @@ fn servers_that_are_away_are_shown() {
     place.write(
         "limits.yaml",
         "domain: edge\ntollgate: {}\ndescriptors:\n  - key: a\n    \
-         rate_limit: { unit: day, requests_per_unit: 9, store: redis, on_failure: closed }\n",
+         rate_limit: { unit: year, every: 70, requests_per_unit: 9, store: redis, on_failure: closed }\n",
     );
     let server = Server::start(&[&place.rules()], "--redis redis://127.0.0.1:1");
     block_on(async {
@@ -252,9 +247,9 @@ fn why_names_each_rule_and_charges_nothing() {
 
 /// Rules of which each has a value of its own.
 fn many(rules: usize) -> String {
-    (0..rules).fold("domain: edge\ndescriptors:\n".to_owned(), |text, rule| {
+    (0..rules).fold("domain: edge\ntollgate: {}\ndescriptors:\n".to_owned(), |text, rule| {
         text + &format!(
-            "  - key: k\n    value: \"{rule}\"\n    rate_limit: {{ unit: day, requests_per_unit: 9 }}\n"
+            "  - key: k\n    value: \"{rule}\"\n    rate_limit: {{ unit: year, every: 70, requests_per_unit: 9 }}\n"
         )
     })
 }
@@ -283,18 +278,23 @@ fn open_page_takes_a_hundredth_of_a_core() {
             assert_eq!(first["order"]["found"], rules);
             let size = serde_json::to_string(&first).unwrap().len();
             assert!(size < 50_000, "{size} bytes");
-            let began = server.processor_time("tollgate-pages");
-            let time = Duration::from_secs(test_seconds());
-            let end = tokio::time::Instant::now() + time;
-            let mut count = 0;
-            while let Ok(event) = tokio::time::timeout_at(end, events.next()).await {
+            let used = || server.processor_time("tollgate-pages");
+            let (began, from) = (used(), Instant::now());
+            let (mut count, mut took, mut before_last) = (0, Duration::ZERO, Duration::ZERO);
+            while from.elapsed() < Duration::from_secs(test_seconds()) || count < 2 {
+                // A busy machine makes an event costly, and the rest after it long. Meanwhile, the page tells that it reads.
+                let Ok(event) = timeout(Duration::from_secs(1), events.next()).await else {
+                    get(&server.address("debug"), &format!("/reads?page={}", first["page"])).await;
+                    continue;
+                };
                 assert!(event.contains_key("at"));
-                count += 1;
+                (count, before_last, took) = (count + 1, took, used().saturating_sub(began));
             }
-            let took = server.processor_time("tollgate-pages").saturating_sub(began);
+            let time = from.elapsed();
             println!("{rules} rules: {count} events in {time:?} took {took:?}, the first has {size} bytes");
-            // The last event may have been late in the time, and its rest comes after it.
-            assert!(took < time / 100 + Duration::from_millis(60), "{rules} rules: {took:?} of {time:?}");
+            // The rest after the last event is still to come. The thread also writes the events, and hears that the page reads.
+            let most = time / 100 + Duration::from_millis(60);
+            assert!(before_last < most, "{rules} rules: {before_last:?} of {time:?}");
         });
         server.stop();
     }
@@ -342,7 +342,8 @@ fn figures(browser: &mut Browser, rule: &str) -> Vec<u64> {
 fn page_in_chromium() {
     let Some(program) = chromium() else { return };
     let place = Place::new();
-    let shared = "  - key: tenant\n    rate_limit: { unit: day, requests_per_unit: 9, store: redis }\n";
+    let shared =
+        "  - key: tenant\n    rate_limit: { unit: year, every: 70, requests_per_unit: 9, store: redis }\n";
     place.write("limits.yaml", format!("{RULES}{shared}"));
     let server = Server::start(&[&place.rules()], "--redis redis://127.0.0.1:1");
     let url = format!("http://{}/", server.address("debug"));

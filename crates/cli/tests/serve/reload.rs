@@ -1,10 +1,6 @@
 //! Loads while requests are answered.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
-use crate::client::{ASK, Grpc, LIMIT, Load, block_on, bytes, get, wait_for_stat};
+use crate::client::{ASK, Grpc, LIMIT, Load, block_on, bytes, comes_true, get, wait_for_stat};
 use crate::server::{Place, Server};
 
 const ERRORS: &str = "tollgate_reload_total{result=\"error\"}";
@@ -12,7 +8,7 @@ const SUCCESSES: &str = "tollgate_reload_total{result=\"success\"}";
 
 fn rules(limit: u64) -> String {
     format!(
-        "domain: rl\ndescriptors:\n  - key: generic_key\n    value: v\n    rate_limit: {{ unit: hour, requests_per_unit: {limit} }}\n"
+        "domain: rl\ntollgate: {{}}\ndescriptors:\n  - key: generic_key\n    value: v\n    rate_limit: {{ unit: year, every: 70, requests_per_unit: {limit} }}\n"
     )
 }
 
@@ -48,14 +44,12 @@ fn bad_file_changes_nothing_and_is_shown() {
         let config = get(&debug, "/rlconfig").await.body;
         assert!(config.contains("rl.generic_key_v: "));
         server.wait_for_line("the earlier rules stay in force");
-        sleep(Duration::from_millis(500)).await;
-        let log = server.log();
-        assert_eq!(log.matches("the earlier rules stay in force").count(), 1, "{log}");
-        assert!(![home, config, log].iter().any(|text| text.contains(['\r', '\u{1b}'])));
-
         place.write("limits.yaml", rules(7));
         wait_for_stat(&debug, SUCCESSES, 2).await;
         assert!(!get(&debug, "/").await.body.contains("failed"));
+        let log = server.log();
+        assert_eq!(log.matches("the earlier rules stay in force").count(), 1, "{log}");
+        assert!(![home, config, log].iter().any(|text| text.contains(['\r', '\u{1b}'])));
     });
     server.stop();
 }
@@ -127,13 +121,8 @@ fn service_starts_without_rules_on_request() {
         assert_eq!(grpc.health("ratelimit").await, crate::client::SERVING);
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("limits.yaml"), rules(5)).unwrap();
-        for _ in 0..1_000 {
-            if grpc.call(LIMIT, &bytes(ASK)).await.status == 0 {
-                return;
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the rules are not loaded: {}", server.log());
+        let is_loaded = comes_true(async || grpc.call(LIMIT, &bytes(ASK)).await.status == 0).await;
+        assert!(is_loaded, "{}", server.log());
     });
     server.stop();
 }

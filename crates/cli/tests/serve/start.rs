@@ -13,9 +13,15 @@ fn example_starts_without_files() {
     let body = ask.split('\'').nth(1).unwrap().to_owned();
     block_on(async {
         let address = server.address("http");
-        for status in [200, 200, 200, 200, 200, 429] {
-            assert_eq!(http(&address, "POST", "/json", &body).await.status, status);
-        }
+        // A minute may end within the test. Then up to ten requests are admitted.
+        let mut admitted = 0;
+        let status = loop {
+            match http(&address, "POST", "/json", &body).await.status {
+                200 if admitted < 10 => admitted += 1,
+                status => break status,
+            }
+        };
+        assert!(status == 429 && admitted >= 5, "{status} after {admitted}");
         let home = get(&server.address("debug"), "/").await.body;
         assert!(home.contains(", serving, 1 rule\n"), "{home}");
     });
@@ -186,8 +192,8 @@ fn wrong_flags_end_with_code_two() {
     run("--metrics-path metrics", &[]).fails(2, &["begins with /"]);
     run("--redis-ca ca.crt", &[]).fails(2, &["--redis <URL>"]);
     let place = Place::new();
-    place.write("limits.yaml", format!("tollgate: {{ store: redis }}{}", crate::server::RULES));
-    run(&place.rules().display().to_string(), &[]).fails(1, &["limits.yaml:6:", "store: redis", "--redis"]);
+    place.write("limits.yaml", crate::server::RULES.replace("tollgate: {}", "tollgate: { store: redis }"));
+    run(&place.rules().display().to_string(), &[]).fails(1, &["limits.yaml:7:", "store: redis", "--redis"]);
     // A check starts no connection, so no server needs to be there.
     for scheme in ["redis", "rediss"] {
         let checked =

@@ -5,14 +5,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::client::{self, Grpc, LIMIT, Load, asking, block_on, get, http, put, wait_for_stat};
+use crate::drain::load_hangs;
 use crate::resp::Client;
-use crate::server::{FREE, Place, Server, run};
+use crate::server::{FREE, Place, Server, eventually, run};
 
 const TEN: &str = "
 domain: rl
+tollgate: {}
 descriptors:
   - key: user
-    rate_limit: { unit: day, requests_per_unit: 10 }
+    rate_limit: { unit: year, every: 70, requests_per_unit: 10 }
 ";
 
 /// The overall codes of an answer.
@@ -111,13 +113,15 @@ fn drain_under_load_saves_every_answered_request() {
 #[test]
 fn kill_loses_what_came_since_the_last_write() {
     let place = ten();
+    #[expect(clippy::disallowed_methods, reason = "another process needs real time")]
+    let began = std::time::Instant::now();
     let mut first = start(&place, "--state-every 1s");
     assert_eq!(admitted(&first, "alice", 6), 6);
     let writes = stat(&first, "tollgate_service_state_writes_total");
     // The second write from now begins after the requests.
     block_on(wait_for_stat(&first.address("debug"), "tollgate_service_state_writes_total", writes + 2));
     assert!(stat(&first, "tollgate_service_state_bytes") > 100);
-    assert!(stat(&first, "tollgate_service_state_age_seconds") < 10);
+    assert!(stat(&first, "tollgate_service_state_age_seconds") <= began.elapsed().as_secs());
     first.signal("KILL");
     first.wait();
     let mut second = start(&place, "--state-every 0");
@@ -195,19 +199,15 @@ fn process_without_rules_keeps_the_state() {
     third.stop();
 }
 
-/// Reading a pipe waits for a writer, as reading a file on a network that is away.
 #[test]
 fn load_that_hangs_does_not_hang_the_state() {
     let place = ten();
     let mut first = start(&place, "--state-every 0");
     assert_eq!(admitted(&first, "alice", 7), 7);
-    let pipe = place.path(".pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    fs::rename(pipe, place.rules()).unwrap();
-    first.signal("HUP");
-    block_on(async { tokio::time::sleep(std::time::Duration::from_millis(500)).await });
+    let pipe = load_hangs(&place, &first);
     first.signal("TERM");
     assert_eq!(first.wait(), 0, "{}", first.log());
+    drop(pipe);
     fs::remove_file(place.rules()).unwrap();
     place.write("limits.yaml", TEN);
     let second = start(&place, "");
@@ -362,9 +362,9 @@ domain: rl
 tollgate: {}
 descriptors:
   - key: user
-    rate_limit: { unit: minute, requests_per_unit: 2, algorithm: gcra, block: { for: 1h } }
+    rate_limit: { unit: day, requests_per_unit: 2, algorithm: gcra, block: { for: 1h } }
   - key: model
-    rate_limit: { unit: day, requests_per_unit: 5, hold: { life: 10m, units: 3 } }
+    rate_limit: { unit: year, every: 70, requests_per_unit: 5, hold: { life: 10m, units: 3 } }
 ",
     );
     let first = start(&place, "");
@@ -406,12 +406,14 @@ descriptors:
 #[test]
 fn ten_thousand_rules_survive_within_seconds() {
     let line = |tenant| {
-        format!("  - {{ key: user, value: t{tenant}, rate_limit: {{ unit: day, requests_per_unit: 2 }} }}\n")
+        format!(
+            "  - {{ key: user, value: t{tenant}, rate_limit: {{ unit: year, every: 70, requests_per_unit: 2 }} }}\n"
+        )
     };
     let place = ten();
     place.write(
         "limits.yaml",
-        format!("domain: rl\ndescriptors:\n{}", (0..10_000).map(line).collect::<String>()),
+        format!("domain: rl\ntollgate: {{}}\ndescriptors:\n{}", (0..10_000).map(line).collect::<String>()),
     );
     let ask_all = |server: &Server| {
         block_on(async {
@@ -431,8 +433,9 @@ fn ten_thousand_rules_survive_within_seconds() {
     second.wait_for_line("took over the usage of 10,000 rules");
     assert_eq!(admitted(&second, "t9999", 3), 0);
     assert_eq!(admitted(&second, "t7", 3), 1);
-    let restored = second.resident_bytes();
-    assert!(restored < used + (64 << 20), "{used} bytes before, {restored} bytes after");
+    // The snapshot that was read may be freed after the start.
+    let is_freed = eventually(|| second.resident_bytes() < used + (64 << 20));
+    assert!(is_freed, "{used} bytes before, {} bytes after", second.resident_bytes());
     second.stop();
 }
 

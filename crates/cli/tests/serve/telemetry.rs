@@ -2,10 +2,9 @@
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
 
 use crate::client::{ASK, Grpc, LIMIT, block_on, bytes, get};
-use crate::server::{FREE, Place, Server, eventually, run};
+use crate::server::{Ended, FREE, PATIENCE, Place, Server, eventually, run};
 
 /// Returns the value of a metric without labels.
 fn value(page: &str, name: &str) -> f64 {
@@ -73,12 +72,13 @@ fn threads_have_bounds() {
         run(&format!("--threads {threads}"), &[]).fails(2, &["--threads"]);
     }
     let place = Place::new();
-    let count = |threads: &str| {
-        let server = Server::start(&[&place.rules()], &format!("--metrics 127.0.0.1:0 --threads {threads}"));
-        value(&metrics(&server), "process_threads")
-    };
     if cfg!(target_os = "linux") {
-        assert_eq!(count("9") - count("2"), 7.0);
+        let [nine, two] = ["9", "2"].map(|threads| {
+            Server::start(&[&place.rules()], &format!("--metrics 127.0.0.1:0 --threads {threads}"))
+        });
+        let count = |server| value(&metrics(server), "process_threads");
+        // A thread of the start may still be ending.
+        assert!(eventually(|| count(&nine) - count(&two) == 7.0), "{} and {}", count(&nine), count(&two));
     }
 }
 
@@ -160,18 +160,19 @@ fn healthcheck_says_that_the_service_does_not_answer() {
 #[test]
 fn healthcheck_asks_running_service() {
     let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--drain 10s");
+    let server = Server::start(&[&place.rules()], "--drain 1h");
     let address = server.address("http");
+    // The check gives up after a second, which a busy machine may need.
     let check = || run("--healthcheck", &[("TOLLGATE_HTTP", &address), ("TOLLGATE_RULES", "/no/such")]);
-    let healthy = check();
-    assert_eq!((healthy.code, &*healthy.stdout), (0, "serving\n"), "{healthy:?}");
+    let is_healthy = |check: &Ended| check.code == 0 && check.stdout == "serving\n";
+    assert!(eventually(|| is_healthy(&check())), "{:?}", check());
     // A container's health check has the variables of the service, and not its arguments.
     let everywhere = address.replace("127.0.0.1", "0.0.0.0");
-    let without_rules = run("--healthcheck", &[("TOLLGATE_HTTP", &everywhere)]);
-    assert_eq!(without_rules.code, 0, "{without_rules:?}");
+    let without_rules = || run("--healthcheck", &[("TOLLGATE_HTTP", &everywhere)]);
+    assert!(eventually(|| is_healthy(&without_rules())), "{:?}", without_rules());
     server.signal("TERM");
-    assert!(eventually(|| check().code == 1), "{}", server.log());
-    check().fails(1, &["wants no requests"]);
+    let is_refused = |check: &Ended| check.code == 1 && check.stderr.contains("wants no requests");
+    assert!(eventually(|| is_refused(&check())), "{:?} {}", check(), server.log());
     drop(server);
     check().fails(1, &["cannot ask", "TOLLGATE_HTTP"]);
     run("--healthcheck --http off", &[]).fails(2, &["--http is off"]);
@@ -182,7 +183,7 @@ fn systemd_hears_of_start_and_end() {
     let place = Place::new();
     let path = place.path("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let heard = || {
         let mut text = [0; 64];
         let length = socket.recv(&mut text).unwrap();
@@ -301,8 +302,8 @@ mod spans {
 
     fn start(place: &Place, args: &str, variables: &[(&str, &str)]) -> Server {
         let args = format!("{FREE} --metrics 127.0.0.1:0 {args}");
-        let soon = [("OTEL_BSP_SCHEDULE_DELAY", "50"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")];
-        Server::start_with(&[&place.rules()], &args, &[variables, &soon].concat())
+        let soon = ("OTEL_BSP_SCHEDULE_DELAY", "50");
+        Server::start_with(&[&place.rules()], &args, &[variables, &[soon]].concat())
     }
 
     /// Describes a span: its name, its status, and whether it denied. Those of gRPC belong to [`PARENT`].
@@ -360,7 +361,8 @@ mod spans {
         // It accepts connections and never answers.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", silent.local_addr().unwrap());
-        let server = start(&place, "--otlp", &[("OTEL_EXPORTER_OTLP_ENDPOINT", &address)]);
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", &*address), ("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")];
+        let server = start(&place, "--otlp", &variables);
         block_on(async {
             let mut grpc = Grpc::connect(&server.address("grpc")).await;
             for _ in 0..6_000 {

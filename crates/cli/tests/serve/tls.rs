@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -12,10 +11,9 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
-use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 
-use crate::client::{ASK, Grpc, LIMIT, block_on, bytes, get, http, stat, wait_for_stat};
+use crate::client::{ASK, Grpc, LIMIT, block_on, bytes, comes_true, get, http, stat, wait_for_stat};
 use crate::server::{Place, Server, run};
 
 /// An authority that signs certificates.
@@ -117,13 +115,8 @@ async fn ask(server: &Server, trusted: &Authority, own: Option<&Pair>) -> Result
 
 /// Waits until a client is answered, or is not answered any more.
 pub(crate) async fn wait_for(server: &Server, trusted: &Authority, own: Option<&Pair>, answered: bool) {
-    for _ in 0..1_000 {
-        if ask(server, trusted, own).await.is_ok() == answered {
-            return;
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the answer stays {}: {}", !answered, server.log());
+    let changes = comes_true(async || ask(server, trusted, own).await.is_ok() == answered);
+    assert!(changes.await, "the answer stays {}: {}", !answered, server.log());
 }
 
 #[test]

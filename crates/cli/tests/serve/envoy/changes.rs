@@ -24,7 +24,7 @@ pub(super) const HEALTH: &str = "
 
 pub(super) fn rules(limit: u64) -> String {
     format!(
-        "domain: rl\ndescriptors:\n  - key: key\n    rate_limit: {{ unit: day, requests_per_unit: {limit} }}\n"
+        "domain: rl\ntollgate: {{}}\ndescriptors:\n  - key: key\n    rate_limit: {{ unit: year, every: 70, requests_per_unit: {limit} }}\n"
     )
 }
 
@@ -37,7 +37,7 @@ fn reload_and_drain_lose_no_request() {
     let Some(program) = Program::find() else { return };
     let place = Place::new();
     place.write("limits.yaml", rules(1_000_000));
-    let mut first = Server::start(&[&place.rules()], "--drain 2s");
+    let mut first = Server::start(&[&place.rules()], "--drain 10s");
     let second = Server::start(&[&place.rules()], "");
     let envoy = program.start(&gateway(&[first.address("grpc"), second.address("grpc")], TIMEOUT, HEALTH));
     block_on(async {

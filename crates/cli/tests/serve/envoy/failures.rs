@@ -11,9 +11,10 @@ use tollgate_testing::redis::Server as Redis;
 
 const RULES: &str = "
 domain: rl
+tollgate: {}
 descriptors:
   - key: key
-    rate_limit: { unit: day, requests_per_unit: 1 }
+    rate_limit: { unit: year, every: 70, requests_per_unit: 1 }
 ";
 
 #[test]
@@ -52,7 +53,7 @@ fn start_shared(redis: &Redis) -> (Place, Server) {
     place.write(
         "limits.yaml",
         "domain: rl\ntollgate: { store: redis, mode: atomic, on_failure: closed, timeout: 60s }\ndescriptors:\n  - key: key\n    \
-         rate_limit: { unit: day, requests_per_unit: 1000000 }\n",
+         rate_limit: { unit: year, every: 70, requests_per_unit: 1000000 }\n",
     );
     let server = Server::start(&[&place.rules()], &format!("--redis {}", redis.url()));
     (place, server)

@@ -26,7 +26,7 @@ fn flood(values: u64) {
     let place = Place::new();
     place.write(
         "limits.yaml",
-        "domain: rl\ndescriptors:\n  - key: key\n    rate_limit: { unit: day, requests_per_unit: 1 }\n",
+        "domain: rl\ntollgate: {}\ndescriptors:\n  - key: key\n    rate_limit: { unit: year, every: 70, requests_per_unit: 1 }\n",
     );
     let server = Server::start(&[&place.rules()], "");
     let envoy = program.start(&gateway(&[server.address("grpc")], "10s", ""));

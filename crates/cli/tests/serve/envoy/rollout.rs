@@ -15,7 +15,7 @@ const LIMIT: u64 = 4_000;
 
 /// Starts a replica with a state of its own.
 fn replica(rules: &Path, state: &Path, address: &str) -> Server {
-    let flags = FREE.replace("--drain 0s", "--drain 2s").replacen("127.0.0.1:0", address, 1);
+    let flags = FREE.replace("--drain 0s", "--drain 10s").replacen("127.0.0.1:0", address, 1);
     Server::start_with(&[rules], &format!("{flags} --state {}", state.display()), &[])
 }
 

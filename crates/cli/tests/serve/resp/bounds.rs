@@ -50,33 +50,31 @@ fn drain_answers_all_commands_that_were_read() {
 fn reloads_under_load_fail_no_command() {
     let place = Place::new();
     let server = start(&place, "");
-    let ends = Arc::new(AtomicBool::new(false));
+    let (ends, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let ask = |mut client: Client| {
-        let ends = Arc::clone(&ends);
+        let (ends, answered) = (Arc::clone(&ends), Arc::clone(&answered));
         move || {
-            let mut asked = 0_u64;
             while !ends.load(Ordering::Relaxed) {
                 let answer = client.say("TOLLGATE.CHECK rl generic_key v", 8);
                 assert!(answer.starts_with("*6|:0|"), "{answer}");
-                asked += 1;
+                answered.fetch_add(1, Ordering::Relaxed);
             }
-            asked
         }
     };
     let clients: Vec<_> = (0..2).map(|_| thread::spawn(ask(Client::connect(&server)))).collect();
     for load in 1..=5 {
         place.write(
             "limits.yaml",
-            format!("{RULES}  - key: new{load}\n    rate_limit: {{ unit: day, requests_per_unit: 1 }}\n"),
+            format!("{RULES}  - key: new{load}\n    rate_limit: {{ unit: year, every: 70, requests_per_unit: 1 }}\n"),
         );
         let mut client = Client::connect(&server);
         let asks = format!("TOLLGATE.PEEK rl new{load} x");
         assert!(eventually(|| client.say(&asks, 8).starts_with("*6|:0|:1|")), "{}", server.log());
+        let enough = answered.load(Ordering::Relaxed) + 20;
+        assert!(eventually(|| answered.load(Ordering::Relaxed) >= enough), "{}", server.log());
     }
     ends.store(true, Ordering::Relaxed);
-    for client in clients {
-        assert!(client.join().unwrap() > 100);
-    }
+    clients.into_iter().for_each(|client| client.join().unwrap());
     server.stop();
 }
 
@@ -122,7 +120,7 @@ fn floods_of_keys_and_quotas_keep_memory_flat() {
             let mut lines = String::new();
             for number in first..first + 500 {
                 lines +=
-                    &format!("CL.THROTTLE key:{number} 0 1 60\r\nCL.THROTTLE a 0 {} 3600\r\n", number + 2);
+                    &format!("CL.THROTTLE key:{number} 0 1 60\r\nCL.THROTTLE a 0 {} 86400\r\n", number + 2);
             }
             client.send(lines.as_bytes()).unwrap();
             // An answer has six lines, and the refusal of a quota has one. Seven quotas are admitted beside the first one.
@@ -136,9 +134,10 @@ fn floods_of_keys_and_quotas_keep_memory_flat() {
         server.resident_bytes()
     };
     let first = flood(0);
-    let second = flood(EACH);
-    assert!(second < first + (4 << 20), "{first} bytes, then {second}");
-    assert!(second < 64 << 20, "{second}");
+    flood(EACH);
+    let most = (64 << 20).min(first + (4 << 20));
+    let is_flat = eventually(|| server.resident_bytes() < most);
+    assert!(is_flat, "{first} bytes, then {}", server.resident_bytes());
     server.stop();
 }
 

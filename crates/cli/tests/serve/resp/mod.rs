@@ -5,9 +5,8 @@ mod clients;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
 
-use crate::server::{Place, Server};
+use crate::server::{PATIENCE, Place, Server};
 
 /// Starts the program with the face for Redis clients.
 fn start(place: &Place, args: &str) -> Server {
@@ -21,7 +20,7 @@ impl Client {
     pub(crate) fn connect(server: &Server) -> Self {
         let stream = TcpStream::connect(server.address("resp")).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self(stream)
     }
 

@@ -13,11 +13,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::sleep;
 use tollgate_cli::serve::proto::DiscoveryResponse;
 
 use self::plane::{Behaviour, Plane, nonce_of, set};
-use crate::client::{Grpc, LIMIT, NOT_SERVING, ONCE, SERVING, bytes, get, http, stat};
+use crate::client::{
+    Grpc, LIMIT, NOT_SERVING, ONCE, SERVING, bytes, comes_true, get, http, stat, wait_for_stat,
+};
 use crate::resp::Client;
 use crate::server::{FREE, Place, Server, command, eventually, run};
 use crate::tls::{Authority, Pair, dns, install, tls_client};
@@ -59,13 +60,8 @@ async fn xds_stat(server: &Server, name: &str) -> u64 {
 }
 
 async fn wait_for_xds(server: &Server, name: &str, number: u64) {
-    for _ in 0..2_000 {
-        if xds_stat(server, name).await == number {
-            return;
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{name} is not {number}: {}", server.log());
+    let is_there = comes_true(async || xds_stat(server, name).await == number);
+    assert!(is_there.await, "{name} is not {number}: {}", server.log());
 }
 
 #[test]
@@ -143,8 +139,9 @@ fn faces_are_open_and_unhealthy_before_the_first_rules() {
             (grpc.health("ratelimit").await, get(&http_face, "/healthcheck").await.status)
         };
         assert_eq!(health().await, (NOT_SERVING.into(), 500));
-        let probe = run("--healthcheck", &[("TOLLGATE_HTTP", &http_face)]);
-        probe.fails(1, &["wants no requests"]);
+        // The check gives up after a second, which a busy machine may need.
+        let probe = || run("--healthcheck", &[("TOLLGATE_HTTP", &http_face)]);
+        assert!(eventually(|| probe().stderr.contains("wants no requests")));
         assert_eq!(ask(&server).await, UNAVAILABLE);
         let body = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;
         assert_eq!(http(&http_face, "POST", "/json", body).await.status, 503);
@@ -178,8 +175,6 @@ fn start_ends_without_rules_in_time() {
         assert!(socket.exists());
         let throttle = |server: &Server| Client::connect(server).say("CL.THROTTLE alice 0 1 86400", 6);
         assert!(throttle(&server).starts_with("*5|:0|"));
-        // The test waits for an end for no more than 20 s, as the service does for rules.
-        sleep(Duration::from_secs(2)).await;
         assert_eq!(server.wait(), 1);
         let line = "no rules within 20 s: the control plane localhost";
         let why = "it sends no rules for the node \"default\"; check --xds-node-id";
@@ -251,7 +246,7 @@ fn state_stays_while_there_are_no_rules() {
         plane.set(|behaviour| behaviour.sends = None);
         let server = start(&plane, &format!("{state} --state-every 1s --start-without-rules")).await;
         assert_eq!(ask(&server).await, UNAVAILABLE);
-        sleep(Duration::from_millis(1_200)).await;
+        wait_for_stat(&server.address("debug"), "tollgate_service_state_writes_total", 2).await;
         server.stop();
         // The rules come after the start. Cause: the log told of the usage only at a write, so never if there is none.
         let mut server = start(&plane, &format!("{state} --state-every 0 --start-without-rules")).await;

@@ -20,12 +20,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tollgate_cli::serve::proto::{
     DiscoveryRequest, DiscoveryResponse, RateLimitConfig, RateLimitPolicy, RuleDescriptor, Unit,
 };
 use tollgate_cli::serve::xds::take::TYPE_URL;
+
+use crate::server::PATIENCE;
 
 /// What the control plane does.
 #[derive(Clone, Default)]
@@ -113,7 +115,8 @@ impl Plane {
     }
 
     pub(crate) async fn wait<T>(&self, found: impl Fn(&[DiscoveryRequest]) -> Option<T>) -> T {
-        for _ in 0..2_000 {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
             if let Some(found) = found(&self.seen()) {
                 return found;
             }
@@ -133,7 +136,8 @@ impl Plane {
 
 /// Listens. The port of an earlier control plane may be in use for a moment.
 async fn listen(address: &str) -> TcpListener {
-    for _ in 0..200 {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
         if let Ok(listener) = TcpListener::bind(address).await {
             return listener;
         }
@@ -233,10 +237,10 @@ pub(crate) fn nonce_of(version: &str) -> String {
     format!("nonce of {version}")
 }
 
-/// A set with the domain `rl`: one request a day for each value of `once`, and more domains.
+/// A set with the domain `rl`: one request a year for each value of `once`, and more domains.
 pub(crate) fn set(version: &str, others: &[&str]) -> DiscoveryResponse {
     let policy = |requests_per_unit| {
-        Some(RateLimitPolicy { unit: Unit::Day as i32, requests_per_unit, ..RateLimitPolicy::default() })
+        Some(RateLimitPolicy { unit: Unit::Year as i32, requests_per_unit, ..RateLimitPolicy::default() })
     };
     let config = |domain: &str| RateLimitConfig {
         name: domain.to_owned(),
