@@ -16,7 +16,7 @@ use tollgate::redis::{
     OnFailure,
 };
 use tollgate::{Clock, Quota, Timestamp};
-use tollgate_testing::redis::{Cluster, Proxy, Server};
+use tollgate_testing::redis::{Cluster, NO_END, Proxy, Server};
 
 /// Builds a limiter whose breaker never opens, so that every check calls the server.
 macro_rules! limiter {
@@ -32,7 +32,7 @@ macro_rules! limiter {
 }
 
 const SOON: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -52,9 +52,13 @@ fn assert_recovers_from_server_outages(url: &str, mut server: Server, check: imp
     assert_eq!(check(), DecidedBy::Closed, "{url}");
     server.restart();
     until_answered(&check, "the server decides after it starts again");
-    for _ in 0..5 {
-        assert_eq!(check(), DecidedBy::Server);
-    }
+    let mut row = 0;
+    let five_in_a_row = || {
+        // On a busy machine a reply may come after the time-out.
+        row = if check() == DecidedBy::Server { row + 1 } else { 0 };
+        if row == 5 { DecidedBy::Server } else { DecidedBy::Closed }
+    };
+    until_answered(five_in_a_row, "the server decides five calls in a row");
     server.restart();
     until_answered(&check, "the server decides after another restart");
     server.pause();
@@ -187,7 +191,7 @@ fn joined_calls_receive_their_own_answers() {
     let client = Client::open(&server.url()).unwrap();
     let limit = 1 << 40;
     let limiter = client
-        .limiter("joined", Limit::fixed_window(Quota::per_day(limit)))
+        .limiter("joined", Limit::fixed_window(Quota::new(limit, NO_END)))
         .timeout(PATIENCE)
         .atomic()
         .unwrap();
@@ -267,15 +271,24 @@ fn slow_reply_keeps_connection_open() {
     let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
     let runtime = runtime();
     let ask = || runtime.block_on(limiter.check("k")).by();
-    until_answered(ask, "the server decides at first");
-    let before = connection_id(&server).expect("the limiter has a connection");
-    // This is longer than the time after which a silent connection counts as dead.
-    thread::sleep(Duration::from_millis(1_200));
-    server.pause();
-    assert_eq!(ask(), DecidedBy::Closed);
-    server.resume();
-    until_answered(ask, "the server decides after a pause");
-    assert_eq!(connection_id(&server), Some(before));
+    // The time after which a silent connection counts as dead.
+    let silent = Duration::from_secs(1);
+    for _ in 0..20 {
+        until_answered(ask, "the server decides at first");
+        let before = connection_id(&server).expect("the limiter has a connection");
+        thread::sleep(silent + 2 * SOON);
+        let began = Instant::now();
+        server.pause();
+        assert_eq!(ask(), DecidedBy::Closed);
+        server.resume();
+        until_answered(ask, "the server decides after a pause");
+        // A busy machine may make the reply too slow. Then the next turn counts.
+        if began.elapsed() < silent {
+            assert_eq!(connection_id(&server), Some(before));
+            return;
+        }
+    }
+    panic!("no reply comes within {silent:?}");
 }
 
 /// A caller that is cancelled during a probe does not stop later probes.
@@ -421,6 +434,7 @@ fn eviction_gauge_and_warnings(
     options: &[&str],
     prepare: &[&str],
     credentials: &str,
+    expected: bool,
 ) -> Option<(bool, Vec<String>)> {
     use tracing_subscriber::layer::SubscriberExt;
 
@@ -438,9 +452,11 @@ fn eviction_gauge_and_warnings(
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             for _ in 0..3 {
                 while limiter.check("a").await.by() != DecidedBy::Server {}
-                for _ in 0..20 {
+                let (mut turns, began) = (0, Instant::now());
+                while turns < 20 || limiter.health().evicts != expected && began.elapsed() < PATIENCE {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     let _ = limiter.check("a").await;
+                    turns += 1;
                 }
                 proxy.cut();
             }
@@ -460,19 +476,24 @@ fn eviction_gauge_and_warnings(
 fn evicting_server_is_reported_once() {
     let full = ["--maxmemory", "100mb", "--maxmemory-policy"];
     for policy in ["allkeys-random", "volatile-ttl"] {
-        let Some(learnt) = eviction_gauge_and_warnings(&[&full[..], &[policy]].concat(), &[], "") else {
+        let options = [&full[..], &[policy]].concat();
+        let Some(learnt) = eviction_gauge_and_warnings(&options, &[], "", true) else {
             return;
         };
         assert_eq!(learnt, (true, vec![format!("\"{policy}\"")]));
     }
-    let safe = eviction_gauge_and_warnings(&[&full[..], &["noeviction"]].concat(), &[], "").unwrap();
+    let safe = eviction_gauge_and_warnings(&[&full[..], &["noeviction"]].concat(), &[], "", false).unwrap();
     assert_eq!(safe, (false, vec![]));
-    let unbounded =
-        eviction_gauge_and_warnings(&["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"], &[], "");
+    let unbounded = eviction_gauge_and_warnings(
+        &["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"],
+        &[],
+        "",
+        false,
+    );
     assert_eq!(unbounded.unwrap(), (false, vec![]), "a server without a memory limit evicts nothing");
     let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
     let evicting = [&full[..], &["allkeys-lru"]].concat();
-    let Some(unasked) = eviction_gauge_and_warnings(&evicting, &user, "limits:pass@") else { return };
+    let Some(unasked) = eviction_gauge_and_warnings(&evicting, &user, "limits:pass@", false) else { return };
     assert_eq!(unasked, (false, vec![]), "a user without the INFO permission gets no warning");
 }
 
@@ -484,7 +505,7 @@ fn eviction_that_is_set_later_is_found() {
     let limiter = limiter!(BlockingClient::open(&server.url()).unwrap(), PATIENCE);
     for (policy, evicts) in [("noeviction", false), ("allkeys-random", true), ("noeviction", false)] {
         server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", policy]);
-        let is_found = (0..200).any(|_| {
+        let is_found = (0..1_200).any(|_| {
             assert_eq!(limiter.peek("k").by(), DecidedBy::Server);
             thread::sleep(Duration::from_millis(50));
             limiter.peek("k").by() == DecidedBy::Server && limiter.health().evicts == evicts

@@ -15,7 +15,7 @@ use tollgate::Quota;
 use tollgate::redis::{AtomicLimiter, BlockingClient, Client, CredentialsFile, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Server};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 /// The rights of a user of limiters, and the two with which the tests look at connections.
 const RIGHTS: [&str; 8] = ["on", "resetpass", "~*", "&*", "+@all", "-@dangerous", "+info", "+cluster|slots"];

@@ -23,7 +23,7 @@ use tollgate::{
 use tollgate_testing::holds::HoldOp as Op;
 use tollgate_testing::redis::{Cluster, Server};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

@@ -18,10 +18,15 @@ fn lost_script_is_loaded_again() {
         subject.until_server();
         for round in 0..20 {
             let _: redis::Value = server.command(&["SCRIPT", "FLUSH"]);
-            let failed = subject.health().failed();
-            let answer = subject.check(&format!("{} {round}", subject.name()));
-            // On a busy machine the reply may come after the time-out.
-            assert!(answer.by() == DecidedBy::Server || subject.health().failed() > failed);
+            loop {
+                let failed = subject.health().failed();
+                if subject.check(&format!("{} {round}", subject.name())).by() == DecidedBy::Server {
+                    break;
+                }
+                // On a busy machine the reply may come after the time-out.
+                let health = subject.health();
+                assert!(health.failed() > failed || health.is_partitioned(), "{health:?}");
+            }
         }
         assert!(subject.health().answered >= 20, "{:?}", subject.health());
     }

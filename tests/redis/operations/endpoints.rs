@@ -10,7 +10,7 @@ use tollgate::redis::{BlockingClient, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Proxy};
 use tollgate_testing::skipped::skip;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sets an option of every node. Returns `None` if the servers are too old: before version 7, nodes do not announce
 /// what changes while they run.
@@ -55,8 +55,12 @@ fn assert_called_at(cluster: &Cluster, seed: &str, host: &str) {
     let client = BlockingClient::cluster([seed]).expect("the address is valid");
     let limiter = client.limiter("endpoints", Limit::gcra(Quota::per_hour(10)));
     let limiter = limiter.timeout(PATIENCE).on_failure(OnFailure::Closed).atomic().expect("a valid limit");
+    let began = Instant::now();
     for key in 0..50_u64 {
-        assert_eq!(limiter.check(&key).by(), DecidedBy::Server, "{:?}", limiter.health());
+        // A node has a quarter of a second to send the map, which a busy machine may need.
+        while limiter.check(&key).by() != DecidedBy::Server {
+            assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
+        }
     }
     for node in &cluster.nodes {
         let list: String = node.command(&["CLIENT", "LIST", "TYPE", "normal"]);
@@ -140,7 +144,10 @@ fn cluster_with_announced_ports_is_called_there() {
         .atomic()
         .expect("a valid limit");
     let by_server = || (0..50_u64).filter(|key| limiter.check(key).by() == DecidedBy::Server).count();
-    assert_eq!(by_server(), 50, "{:?}", limiter.health());
+    let began = Instant::now();
+    while by_server() < 50 {
+        assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
+    }
     // The seed itself holds slots too. The client calls it at the announced port only.
     proxies.iter().for_each(|proxy| proxy.refuse(true));
     assert_eq!(by_server(), 0, "{:?}", limiter.health());

@@ -6,7 +6,7 @@ use tollgate::Quota;
 use tollgate::redis::{BlockingClient, Builder, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Server};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT: u64 = 10;
 
 /// Returns a limiter's builder. Only the server admits anything.

@@ -7,7 +7,7 @@ use tollgate::Quota;
 use tollgate::redis::{BlockingClient, Builder, Client, ErrorKind, Health, Limit, OnFailure, Shard, Shards};
 use tollgate_testing::redis::{Cluster, Server};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The commands that every mode needs.
 const EVERY_MODE: [&str; 5] = ["eval", "evalsha", "get", "set", "time"];

@@ -133,7 +133,7 @@ fn hung_server_answers_by_deadline() {
             })
             .collect();
         let text =
-            file(&format!("charging: {charging}, timeout: 10s, store: redis, on_failure: closed"), &[rules]);
+            file(&format!("charging: {charging}, timeout: 60s, store: redis, on_failure: closed"), &[rules]);
         run(async {
             let rules = process(Client::open(&server.url()).unwrap(), &clock(), &text);
             let entries: Vec<[(String, String); 1]> =
@@ -141,14 +141,14 @@ fn hung_server_answers_by_deadline() {
             let entries: Vec<[(&str, &str); 1]> =
                 entries.iter().map(|[(key, value)]| [(key.as_str(), value.as_str())]).collect();
             let all: Vec<Descriptor<'_>> = entries.iter().map(|entries| Descriptor::new(entries)).collect();
-            let within = Duration::from_secs(2);
+            let within = Duration::from_secs(50);
             assert!(rules.check_until("d", &all, 1, Instant::now() + within).await.is_allowed());
             server.pause();
             for hits in [0, 1, 200] {
                 let began = Instant::now();
                 let answer = rules.check_until("d", &all, hits, began + Duration::from_millis(100)).await;
                 let took = began.elapsed();
-                assert!(took < Duration::from_secs(10), "{charging} {hits}: {took:?}, which is the time-out");
+                assert!(took < Duration::from_secs(60), "{charging} {hits}: {took:?}, which is the time-out");
                 assert!(hits == 0 || answer.is_denied(), "{charging} {hits}");
             }
             server.resume();

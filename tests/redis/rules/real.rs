@@ -80,13 +80,15 @@ descriptors:
         server.command::<()>(&["DEL", &key]);
         server.command::<()>(&["LPUSH", &key, "x"]);
         let began = std::time::Instant::now();
-        let mut admitted = std::collections::BTreeMap::<u64, u64>::new();
+        // The units that were asked for and admitted in each second.
+        let mut seconds = std::collections::BTreeMap::<u64, (u64, u64)>::new();
         while began.elapsed().as_secs() < 4 {
             for rules in &rules {
                 for _ in 0..5 {
                     let _ = ask(rules, "bad").await;
                     let units = u64::from(ask(rules, "good").await.is_allowed());
-                    *admitted.entry(began.elapsed().as_secs()).or_default() += units;
+                    let (asked, admitted) = seconds.entry(began.elapsed().as_secs()).or_default();
+                    (*asked, *admitted) = (*asked + 1, *admitted + units);
                 }
             }
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
@@ -94,7 +96,11 @@ descriptors:
         // Any second overlaps two windows.
         let bound = 2 * (200 + tollgate::redis::internals::over_at_most(200, 4));
         // The last round may enter a fifth second.
-        admitted.remove(&4);
-        assert!(admitted.values().all(|units| (100..=bound).contains(units)), "{admitted:?}, bound {bound}");
+        seconds.remove(&4);
+        for (asked, admitted) in seconds.values() {
+            // On a busy machine, the test asks for less.
+            let least = 100.min(asked / 2);
+            assert!((least..=bound).contains(admitted), "{seconds:?}, bound {bound}");
+        }
     });
 }

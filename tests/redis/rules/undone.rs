@@ -119,15 +119,15 @@ fn cancelled_requests_spend_no_shared_units() {
             proxy.delay(Duration::ZERO);
             // Calls under way are undone after some time, so the test tries again until the units are back.
             let mut left = 0;
-            for turn in 0..200 {
+            // In lease mode a few units may have expired while the process held them.
+            let least = if mode == "atomic" { 49 } else { 40 };
+            for turn in 0..3_000 {
                 left += admitted(&rules, &[("all", mode)], 50).await;
-                if left >= 49 || (turn > 25 && mode == "lease") {
+                if left >= 49 || (turn > 25 && left >= least) {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            // In lease mode a few units may have expired while the process held them.
-            let least = if mode == "atomic" { 49 } else { 40 };
             assert!((least..=49).contains(&left), "{mode}: {left}");
             assert_eq!(admitted(&rules, &[("near", mode)], 1_000).await, 999, "{mode}");
         });
@@ -151,7 +151,7 @@ fn dropped_refund_continues_in_task() {
         assert!(tokio::time::timeout(Duration::ZERO, refund).await.is_err());
         proxy.delay(Duration::ZERO);
         let mut left = 0;
-        for _ in 0..200 {
+        for _ in 0..6_000 {
             left += admitted(&rules, &entries, 1).await;
             if left == 1 {
                 break;

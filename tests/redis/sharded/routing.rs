@@ -2,6 +2,7 @@
 
 use tollgate::Quota;
 use tollgate::redis::{BlockingClient, Client, InProcess, Limit, Shard, ShardError, Shards};
+use tollgate_testing::redis::NO_END;
 
 use super::{named, set};
 
@@ -62,7 +63,7 @@ fn each_key_is_on_one_server_in_all_processes() {
     let here = InProcess::sharded(reversed).unwrap().blocking();
     let limit = || Limit::gcra(Quota::per_hour(2));
     let build = |client: &tollgate::redis::BlockingInProcess| {
-        client.limiter("api", limit()).and(Limit::fixed_window(Quota::per_day(9))).atomic().unwrap()
+        client.limiter("api", limit()).and(Limit::fixed_window(Quota::new(9, NO_END))).atomic().unwrap()
     };
     let (there, here) = (build(&there), build(&here));
     for key in 0..KEYS {
@@ -116,7 +117,7 @@ fn shard_function_keeps_a_tenant_on_one_server() {
 fn peeks_refunds_and_charges_use_the_owner() {
     let all = servers::<3>();
     let limiter =
-        set(&all).blocking().limiter("api", Limit::fixed_window(Quota::per_day(3))).atomic().unwrap();
+        set(&all).blocking().limiter("api", Limit::fixed_window(Quota::new(3, NO_END))).atomic().unwrap();
     for key in 0..50_u32 {
         let answer = limiter.check_n(&key, 2);
         assert_eq!(limiter.peek(&key).decision().remaining(), 1);
@@ -140,7 +141,7 @@ fn peeks_refunds_and_charges_use_the_owner() {
 fn rules_use_a_sharded_client_unchanged() {
     use tollgate::rules::{Config, Descriptor, Rules};
     let all = servers::<3>();
-    let text = "domain: d\ntollgate: { store: redis }\ndescriptors:\n  - { key: user, rate_limit: { unit: hour, requests_per_unit: 2 } }\n";
+    let text = "domain: d\ntollgate: { store: redis }\ndescriptors:\n  - { key: user, rate_limit: { unit: year, every: 70, requests_per_unit: 2 } }\n";
     let config = Config::from_yaml("test.yaml", text).unwrap();
     let rules = Rules::builder().redis(set(&all).blocking()).load([config]).unwrap();
     for user in 0..60 {

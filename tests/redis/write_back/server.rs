@@ -77,7 +77,7 @@ async fn settle(limiters: &[WriteBackLimiter]) {
 /// Returns the units that are left by the server's count, plus at most one. As one of a million processes, this
 /// limiter gets one unit before it asks the server, and all remaining units after that.
 async fn left(url: &str) -> u64 {
-    let builder = Client::open(url).unwrap().limiter("api", limit());
+    let builder = Client::open(url).unwrap().limiter("api", limit()).timeout(Duration::from_secs(60));
     let limiter = builder.write_back().processes(1_000_000).build().unwrap();
     let mut left = 0;
     while limiter.check_async("a").await.is_allowed() {
@@ -112,7 +112,8 @@ async fn faulty_network_stays_within_bound() {
         networks[2].refuse(false);
         networks[3].delay(Duration::from_millis(60));
         pause(1_500);
-        // An answer takes longer than the time-out with this delay, if the machine adds to it.
+        // With a delay of 60 ms in each direction, every answer comes after the time-out of 100 ms, and no post is known to be
+        // counted. The law is about what follows: from now on, answers come in time.
         networks[3].delay(Duration::ZERO);
         networks
     })
@@ -147,47 +148,49 @@ fn second(limit: u64) -> Limit {
     Limit::fixed_window(Quota::new(limit, Duration::from_secs(1)))
 }
 
-/// Checks all keys on all limiters for `lasts`. Returns the units admitted of each key in each whole window.
-async fn by_window(
-    limiters: &[WriteBackLimiter],
-    keys: &[String],
-    lasts: Duration,
-) -> BTreeMap<(String, u64), u64> {
+/// The units of each key that were asked for and admitted in each whole window.
+type ByWindow = BTreeMap<(String, u64), (u64, u64)>;
+
+/// Checks all keys on all limiters for `lasts`.
+async fn by_window(limiters: &[WriteBackLimiter], keys: &[String], lasts: Duration) -> ByWindow {
     let tasks = limiters.iter().map(|limiter| {
         let (limiter, keys) = (limiter.clone(), keys.to_vec());
         tokio::spawn(async move {
-            let (began, mut admitted) = (Instant::now(), BTreeMap::new());
+            let (began, mut admitted) = (Instant::now(), ByWindow::new());
             while began.elapsed() < lasts {
                 for key in &keys {
                     let window = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
                     let units = u64::from(limiter.check(key.as_str()).is_allowed());
-                    *admitted.entry((key.clone(), window)).or_insert(0) += units;
+                    let (asked, admitted) = admitted.entry((key.clone(), window)).or_default();
+                    (*asked, *admitted) = (*asked + 1, *admitted + units);
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
             admitted
         })
     });
-    let mut sum = BTreeMap::new();
+    let mut sum = ByWindow::new();
     for task in tasks.collect::<Vec<_>>() {
-        for (place, units) in task.await.unwrap() {
-            *sum.entry(place).or_insert(0) += units;
+        for (place, (more_asked, more_admitted)) in task.await.unwrap() {
+            let (asked, admitted) = sum.entry(place).or_default();
+            (*asked, *admitted) = (*asked + more_asked, *admitted + more_admitted);
         }
     }
-    let windows =
-        |sum: &BTreeMap<(String, u64), u64>| sum.keys().map(|(_, window)| *window).collect::<Vec<_>>();
+    let windows = |sum: &ByWindow| sum.keys().map(|(_, window)| *window).collect::<Vec<_>>();
     let (first, last) = (windows(&sum).into_iter().min().unwrap(), windows(&sum).into_iter().max().unwrap());
     sum.retain(|(_, window), _| *window > first && *window < last);
     sum
 }
 
-/// Asserts that each window of these keys admitted at least half of the limit, and at most the bound.
-fn verify(admitted: &BTreeMap<(String, u64), u64>, keys: &[String], limit: u64, what: &str) {
-    let bound = limit + over_at_most(limit, PROCESSES.into());
-    let mine: Vec<_> = admitted.iter().filter(|((key, _), _)| keys.contains(key)).collect();
+/// Asserts that each window of these keys admitted at least half of the limit, or of what was asked for on a busy machine, and
+/// at most the bound. Each task may count one unit in the window before.
+fn verify(windows: &ByWindow, keys: &[String], limit: u64, what: &str) {
+    let bound = limit + over_at_most(limit, PROCESSES.into()) + u64::from(PROCESSES);
+    let mine: Vec<_> = windows.iter().filter(|((key, _), _)| keys.contains(key)).collect();
     assert!(!mine.is_empty());
-    for (place, units) in mine {
-        assert!((limit / 2..=bound).contains(units), "{what}: {place:?} admitted {units}, bound {bound}");
+    for (place, (asked, admitted)) in mine {
+        let least = (limit / 2).min(asked / 2);
+        assert!((least..=bound).contains(admitted), "{what}: {place:?} admitted {admitted}, bound {bound}");
     }
 }
 

@@ -10,7 +10,7 @@ const X: [(&str, &str); 1] = [("a", "x")];
 
 fn text(domain: &str) -> String {
     format!(
-        "{{ domain: {domain}, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: 1 }} }} ] }}"
+        "{{ domain: {domain}, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {{ unit: year, every: 70, requests_per_unit: 1 }} }} ] }}"
     )
 }
 
