@@ -337,7 +337,7 @@ fn last_error_waits_for_no_load() {
         // The load reads the new rules while it holds its lock.
         let read = std::iter::once_with(|| {
             scope.spawn(|| told.send(rules.last_error().is_none()));
-            assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(true));
+            assert_eq!(heard.recv_timeout(Duration::from_secs(60)), Ok(true));
             config("{ domain: d, descriptors: [] }")
         });
         rules.replace(read).unwrap();
