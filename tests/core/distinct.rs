@@ -148,6 +148,32 @@ fn late_value_is_known_in_the_window_that_counts_it() {
     }
 }
 
+/// Regression test. A pair that was inserted at a wrong time stayed in its word of the filter. Other keys with pairs in the
+/// same word were taken for late ones: their values were counted in the window of the wrong time, and so was every later
+/// value of these keys, until that time had come.
+#[test]
+fn wrong_time_of_one_key_harms_no_other() {
+    for ahead_s in [4 * WINDOW_S, 24 * WINDOW_S, 20_000 * WINDOW_S, 16_600_000_000] {
+        let limited = values(3, 20);
+        let at = |s: u64| limited.at(Timestamp::from_secs(1_800_000_000 + s));
+        // The filter has 40 words, and the wrong time is in nearly all of them.
+        for value in 0..200 {
+            let _ = at(ahead_s).check(&format!("wrong {}", value / 3), &value);
+        }
+        for hour in 0..3 {
+            let now = at(hour * WINDOW_S + 1_800);
+            for value in 0..3 {
+                assert!(now.peek("alice", &value).is_allowed());
+                let decision = now.check("alice", &value);
+                assert!(decision.is_allowed() && decision.reset_after() <= Duration::from_secs(WINDOW_S));
+                assert_eq!(now.check("alice", &value).cost(), 0, "an admitted value is known");
+                assert_eq!(now.check("alice", &value).remaining(), 2 - value);
+            }
+            assert!(now.check("alice", &3).is_denied());
+        }
+    }
+}
+
 /// Regression test. A store that cannot refund kept a unit for each thread that checked a new value.
 #[test]
 fn limiter_that_cannot_refund_is_refused() {

@@ -13,6 +13,11 @@
 //! at the start of the filter's window. If the key is ahead, the charge says which window has counted it, and the pair is
 //! inserted there. With two windows, a value would be known where it was never counted.
 //!
+//! *A wrong time.* Keys share the words of the filter. If a check followed a word by any number of windows, one check whose
+//! time is a day ahead would move the keys of its word there, and the next values of these keys would move the keys of
+//! other words. So a check follows by a second, or by one window if that is longer. It takes a word that is further ahead
+//! for an old one, counts in its own window, and replaces the word.
+//!
 //! *Full words.* All bits of a pair are in one word of the filter. If more than a third of the word's bits are set, the
 //! check does not trust it, and charges the unit. So a new value is taken for a known one with a probability of at most
 //! (1/3)³, however many values there are, and a filter that is too small denies too much instead of too little.
@@ -52,6 +57,10 @@ const BYTES_A_VALUE: usize = 16;
 /// # Consistency
 /// If threads check the same new value of a key at the same time, the value is counted once. Until then, it may take
 /// one unit for each of these threads, and deny other new values of the key.
+///
+/// A check whose time is behind that of other checks counts in their window, if that is the next one or begins within a
+/// second. Otherwise it counts at its own time, so that a time that is wrong by a day moves no other key. Then a few values
+/// are forgotten, those that share a word of the filter with the checked value, and each of them costs one unit again.
 ///
 /// # Examples
 /// ```
@@ -133,9 +142,10 @@ impl<C, H: BuildHasher> Distinct<C, H> {
 
     fn check_at(&self, pair: Pair, at: CheckTime) -> Decision {
         let windows = &self.known.windows;
-        let mut moment = windows.moment(at.ns());
+        let own = windows.moment(at.ns());
+        let mut moment = own;
         loop {
-            match self.check_in(moment, pair, at) {
+            match self.check_in(moment, own, pair, at) {
                 Ok(decision) => return decision,
                 // Another thread has begun a later window.
                 Err(late) => moment = windows.catch_up(moment, late),
@@ -143,24 +153,31 @@ impl<C, H: BuildHasher> Distinct<C, H> {
         }
     }
 
-    fn check_in(&self, Moment { window, .. }: Moment, pair: Pair, at: CheckTime) -> Result<Decision, Late> {
+    /// Checks in the window of a moment. `own` is the moment of the caller's own time.
+    ///
+    /// # Errors
+    /// If the caller is late: the pair's word belongs to a later window that the caller follows.
+    fn check_in(&self, moment: Moment, own: Moment, pair: Pair, at: CheckTime) -> Result<Decision, Late> {
         let (store, KnownPairs { windows, filter }) = (&self.limiter.store, &self.known);
+        let window = moment.window;
+        // The unit may count far ahead, or the word may have moved on. Then the value stays unknown.
+        let follow = |late| if windows.trusts(own.window, late) { Err(late) } else { Ok(false) };
         let key = store.prepare_hash(pair.key);
         let (when, ahead_ns) = windows.caught_up(window, at);
         let charge =
             |cost| Store::<u64>::apply(store, key, Operation::Check, when, cost).seen_earlier(ahead_ns);
         let refund = |decision: &Decision| Store::<u64>::refund(store, key, when, decision, 1);
-        let found = filter.find(windows, &filter.probe(windows, pair.both), window)?;
-        if found.is_known(windows) {
+        let found = filter.find(windows, &filter.probe(windows, pair.both), window);
+        if found.map(|found| found.is_known(windows)).or_else(follow)? {
             return Ok(charge(0));
         }
         let decision = charge(1);
         if !decision.is_allowed() {
             // Another thread may have used the last unit for the same value.
-            let is_known = self.known.is_known_where(pair.both, &decision)?;
+            let is_known = self.known.is_known_where(pair.both, &decision).or_else(follow)?;
             return Ok(if is_known { charge(0) } else { decision });
         }
-        match self.known.insert(pair.both, &decision) {
+        match self.known.insert(pair.both, &decision).or_else(follow) {
             Ok(true) => {
                 refund(&decision);
                 Ok(charge(0))
@@ -185,7 +202,7 @@ impl KnownPairs {
     /// # Errors
     /// If the memory cannot be allocated, or if the windows are too short.
     pub(crate) fn new(window_ns: u64, bytes: usize) -> Result<Self, QuotaError> {
-        let windows = Windows::new(window_ns, tag_bits(window_ns), u64::MAX);
+        let windows = Windows::new(window_ns, tag_bits(window_ns), u64::MAX).trusting_a_second();
         if let Some(min_ns) = windows.too_short() {
             return Err(
                 Reason::ShortWindow { algorithm: "distinct values", got_ns: window_ns, min_ns }.into()
@@ -199,11 +216,13 @@ impl KnownPairs {
     fn find(&self, pair: u64, at: CheckTime) -> (u64, bool) {
         let Self { windows, filter } = self;
         let probe = filter.probe(windows, pair);
-        let mut moment = windows.moment(at.ns());
+        let own = windows.moment(at.ns());
+        let mut moment = own;
         loop {
             match filter.find(windows, &probe, moment.window) {
                 Ok(found) => return (moment.window, found.is_known(windows)),
-                Err(late) => moment = windows.catch_up(moment, late),
+                Err(late) if windows.trusts(own.window, late) => moment = windows.catch_up(moment, late),
+                Err(_) => return (moment.window, false),
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::base::clock::models::Still;
 use crate::base::quota::Quota;
 use crate::base::sync::{Arc, both, explore};
 use crate::limiter::RateLimiter;
+use crate::sketch::window::{Windows, tag_bits};
 use crate::store::{Capacity, HashedStore as _, Operation, Store};
 
 const NOW_NS: u64 = 100_000_000_000;
@@ -125,6 +126,45 @@ fn late_value_of_a_rule_is_counted_in_one_window() {
 #[should_panic(expected = "a window has room for one value")]
 fn control_with_two_windows_admits_too_much() {
     turn_of_a_window(check_in_two_windows, 2);
+}
+
+/// The fault: follows the words of the filter to any time.
+fn check_following(values: &Values, pair: Pair, at: CheckTime) -> Decision {
+    let (window, _) = values.known.find(pair.both, at);
+    let (when, _) = values.known.windows.caught_up(window, at);
+    values.check_at(pair, when)
+}
+
+/// A value at a wrong time, beside a value of another key in the same word of the filter. Then this key tries two values in
+/// the next window, and has one unit there.
+fn wrong_time(check: CheckAt, trusting: bool) {
+    const WRONG: CheckTime = CheckTime::from_ns(NOW_NS + 86_400_000_000_000);
+    const NEXT: CheckTime = CheckTime::from_ns(3_600_000_000_000);
+    explore(2, move || {
+        let mut values = values(1);
+        if !trusting {
+            values.known.windows = Windows::new(3_600_000_000_000, tag_bits(3_600_000_000_000), u64::MAX);
+        }
+        let values = Arc::new(values);
+        let (first, second) = (pair(&values, 7), pair(&values, 8));
+        // The bits of another pair, in the same word as those of the first one.
+        let wrong = Pair { key: values.limiter.store.hash(&2), both: first.both ^ 1 };
+        let right = move |values: &Values| check(values, first, AT).is_allowed();
+        both(&values, move |values| check(values, wrong, WRONG).is_allowed(), right);
+        assert!(check(&values, second, NEXT).is_allowed(), "the key has room in the next window");
+        assert!(check(&values, first, NEXT).is_denied(), "a window has room for one value");
+    });
+}
+
+#[test]
+fn wrong_time_binds_no_other_key() {
+    wrong_time(Values::check_at, true);
+}
+
+#[test]
+#[should_panic(expected = "the key has room in the next window")]
+fn control_following_wrong_time_binds_other_key() {
+    wrong_time(check_following, false);
 }
 
 #[test]

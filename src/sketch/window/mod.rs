@@ -61,6 +61,8 @@ pub(crate) struct Windows {
     payload_mask: u64,
     /// The newest window of any write. All callers read it; it is written once per window.
     newest: Newest,
+    /// A word that is ahead of a caller by more windows than this has a wrong time, and counts as an old word.
+    trusted: u64,
 }
 
 /// The error of a late caller: another thread's word belongs to this later window.
@@ -108,7 +110,21 @@ impl Windows {
         let newest = Newest::new(0, lag.min(1 << (tag_bits - 2)), 1_000_000_000_u64.div_ceil(window_ns));
         let payload_bits = u64::BITS - tag_bits;
         let payload_mask = u64::MAX >> tag_bits;
-        Self { rate: TickRate::new(1, window_ns), window_ns, payload_bits, payload_mask, newest }
+        let rate = TickRate::new(1, window_ns);
+        Self { rate, window_ns, payload_bits, payload_mask, newest, trusted: u64::MAX }
+    }
+
+    /// The same windows, but callers are late only for words that are ahead by at most a second, or by one window if that
+    /// is longer. A word further ahead has a wrong time. It counts as an old word, so that this time binds no other key
+    /// of the word.
+    pub(crate) fn trusting_a_second(mut self) -> Self {
+        self.trusted = 1_000_000_000_u64.div_ceil(self.window_ns);
+        self
+    }
+
+    /// Whether a caller whose own window is `own` counts in the later window of a word.
+    pub(crate) const fn trusts(&self, own: u64, late: Late) -> bool {
+        late.window.saturating_sub(own) <= self.trusted
     }
 
     /// Returns a clock reading with its own window. In most cases this is the newest window, which needs no division.
@@ -245,9 +261,9 @@ impl Windows {
     #[inline(always)]
     fn check_lag(&self, window: u64) -> Result<(), Late> {
         if window < self.newest.low() {
-            let as_of = self.newest.as_of(window);
-            if as_of > window {
-                return Err(Late { window: as_of });
+            let late = Late { window: self.newest.as_of(window) };
+            if late.window > window && self.trusts(window, late) {
+                return Err(late);
             }
         }
         Ok(())
@@ -269,8 +285,10 @@ impl Windows {
         }
         match window.checked_add(ahead) {
             // The writer raised the newest window before it wrote the word.
-            Some(later) if later <= self.newest.newest() => Err(Late { window: later }),
-            // The tag value has repeated.
+            Some(later) if later <= self.newest.newest() && ahead <= self.trusted => {
+                Err(Late { window: later })
+            }
+            // The tag value has repeated, or the word has a wrong time.
             _ => Ok(WordAge::Past),
         }
     }

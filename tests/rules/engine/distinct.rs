@@ -1,5 +1,7 @@
 //! `distinct: true`: a limit on the number of different values of a key.
 
+use std::time::Duration;
+
 use tollgate::Timestamp;
 use tollgate::rules::{Charging, Code, Descriptor, Verdict};
 
@@ -264,4 +266,22 @@ fn late_value_is_known_in_the_window_that_counts_it() {
         assert!(check(START, "ann") && check(late, "bob") && check(START, "bob"));
         assert_eq!(left(&scene, &of("A", "x")), 1, "{store}: the value is counted once");
     }
+}
+
+/// Regression test. A value whose word of the filter had values of a wrong time was not kept, and took a unit of its key with
+/// each request.
+#[test]
+fn wrong_time_of_one_key_takes_no_units_of_others() {
+    const LIMIT: u32 = 100_000;
+    let scene = Scene::new(&names("memory: 64KiB").replace("unit: 3", &format!("unit: {LIMIT}")));
+    let check = |at, address, name: &str| {
+        scene.rules.at(at).check("d", &[Descriptor::new(&of(address, name))]).is_allowed()
+    };
+    let day_ahead = START + Duration::from_secs(86_400);
+    // The filter has 8,192 words, and the wrong time is in nearly all of them.
+    assert!((0..30_000).all(|value| check(day_ahead, "A", &value.to_string())));
+    for _ in 0..2 {
+        assert!((0..50).all(|value| check(START, "B", &value.to_string())));
+    }
+    assert_eq!(left(&scene, &of("B", "x")), LIMIT - 50);
 }
