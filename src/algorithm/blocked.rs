@@ -389,7 +389,7 @@ impl Stepper for Blocked {
 
     /// The units of a key in a block, whatever its debt was before: all are in use.
     fn owed(&self, decision: &Decision) -> u64 {
-        if decision.block_ns() > 0 { self.pace.burst() } else { decision.owed() }
+        if decision.block_ns() > 0 { self.pace.burst() } else { self.pace.owed(decision) }
     }
 
     const CAN_REFUND: bool = true;

@@ -302,6 +302,14 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
         Step::admit(self.decide(Outcome::Allowed, now_ns, units, ahead).forced(), next)
     }
 
+    /// The decision may be by another quota in the same ticks, whose units take longer or less long.
+    fn owed(&self, decision: &Decision) -> u64 {
+        match decision.facts() {
+            Facts::Pace { ahead, .. } => ahead.div_ceil(self.interval),
+            _ => decision.owed(),
+        }
+    }
+
     const CAN_REFUND: bool = !QUEUED;
 
     /// Refunds the unpaid part of up to `units` of a charge. All time since the charge's turn counts as payment of this

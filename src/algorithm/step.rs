@@ -268,8 +268,8 @@ pub trait Stepper {
         self.force(0, |_| 0, now_ns, units)
     }
 
-    /// Returns the units that a key owes after a decision of this algorithm, rounded up, including debts beyond the
-    /// burst.
+    /// Returns the units that a key owes after a decision of this algorithm, or of one that [reads](Stepper::reads) the
+    /// same states, rounded up, including debts beyond the burst.
     fn owed(&self, decision: &Decision) -> u64 {
         decision.owed()
     }

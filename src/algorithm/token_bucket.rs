@@ -5,6 +5,7 @@ use super::pace::Pace;
 use super::step::{Algorithm, Refund, Refunded, Step, Stepper};
 use crate::algorithm::compact::{IntoCompact, TatWord};
 use crate::base::clock::Timestamp;
+use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 use crate::base::sync::AtomicU64;
 
@@ -192,6 +193,10 @@ impl Stepper for TokenBucket {
 
     fn seed(&self, now_ns: u64, units: u64) -> Step {
         with_engine!(self, engine => engine.seed(now_ns, units))
+    }
+
+    fn owed(&self, decision: &Decision) -> u64 {
+        with_engine!(self, engine => engine.owed(decision))
     }
 
     const CAN_REFUND: bool = true;

@@ -22,31 +22,25 @@ impl BeyondBurst {
     /// Returns the decision of an operation, and records its time if its key now owes more than the burst.
     pub(crate) fn after(&self, operation: Operation, decision: Decision, debts: &impl Debts) -> Decision {
         if operation.goes_beyond() {
-            self.note(&decision, debts.burst());
+            self.note(&decision, debts);
         }
         decision
     }
 
-    /// Returns the decision of a check by a quota of the caller, and records its time as [`BeyondBurst::after`] does.
+    /// Records the time of a charge, if its key now owes more than the burst of the store's own quota. The decision may be
+    /// by another quota: if that one is slower, a few of its units are a long debt under the store's own.
     #[inline]
-    pub(crate) fn after_quota(&self, decision: Decision, debts: &impl Debts) -> Decision {
-        let burst = debts.burst();
-        if decision.limit() > burst {
-            self.note(&decision, burst);
-        }
-        decision
-    }
-
-    /// Records the time of a charge, if its key now owes more than the burst.
-    pub(crate) fn note(&self, decision: &Decision, burst: u64) {
+    pub(crate) fn note(&self, decision: &Decision, debts: &impl Debts) {
         if decision.is_allowed() {
-            self.note_debt(decision.owed(), burst, decision.at_ns());
+            self.note_debt(debts.owed(decision), debts.burst(), decision.at_ns());
         }
     }
 
     /// Records the time of a debt, if it is more than the burst.
+    #[inline]
     pub(crate) fn note_debt(&self, owed: u64, burst: u64, at_ns: u64) {
-        if owed > burst {
+        // Ordering: Relaxed. The word only grows, so a later time that this thread sees stays recorded.
+        if owed > burst && self.latest_ns.load(Ordering::Relaxed) < at_ns.max(1) {
             // Ordering: AcqRel; pairs with `latest_ns`.
             self.latest_ns.fetch_max(at_ns.max(1), Ordering::AcqRel);
         }

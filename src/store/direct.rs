@@ -40,14 +40,19 @@ use crate::store::op::{
 pub struct Direct<A: Algorithm = Gcra> {
     algorithm: A,
     // Padded: every admitted check writes this cache line, which would slow down access to other data on the line.
-    state: CachePadded<KeyState<A::Tail, Infallible>>,
+    written: CachePadded<Written<A::Tail>>,
+}
+
+/// What checks write.
+struct Written<T> {
+    state: KeyState<T, Infallible>,
     beyond: BeyondBurst,
 }
 
 impl<A: Algorithm> Direct<A> {
     pub(crate) fn new(algorithm: A) -> Self {
-        let state = CachePadded::new(KeyState::fresh(algorithm.tail_len()));
-        Self { algorithm, state, beyond: BeyondBurst::none() }
+        let written = Written { state: KeyState::fresh(algorithm.tail_len()), beyond: BeyondBurst::none() };
+        Self { algorithm, written: CachePadded::new(written) }
     }
 
     pub(crate) fn algorithm(&self) -> &A {
@@ -57,19 +62,20 @@ impl<A: Algorithm> Direct<A> {
     /// Checks with another algorithm that can read the state of this store's algorithm.
     #[inline(always)]
     pub(crate) fn check_with(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
-        let Ok(decision) = self.state.charge(algorithm, now_ns, cost);
+        let Ok(decision) = self.written.state.charge(algorithm, now_ns, cost);
         decision
     }
 
-    /// [`Direct::check_with`] for a quota of the caller, which may have a larger burst than the store's own.
+    /// [`Direct::check_with`] for a quota of the caller, whose debts may be beyond the burst of the store's own.
     #[inline]
     pub(crate) fn check_for(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
         let decision = self.check_with(algorithm, now_ns, cost);
-        self.beyond.after_quota(decision, &self.algorithm)
+        self.written.beyond.note(&decision, &self.algorithm);
+        decision
     }
 
     pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
-        let Ok(decision) = self.state.peek(&self.algorithm, now_ns, cost);
+        let Ok(decision) = self.written.state.peek(&self.algorithm, now_ns, cost);
         decision
     }
 
@@ -78,7 +84,7 @@ impl<A: Algorithm> Direct<A> {
         put_algorithm(&self.algorithm, into);
         let flag = into.len();
         into.push(1);
-        if !self.state.save(&self.algorithm, now_ns, into) {
+        if !self.written.state.save(&self.algorithm, now_ns, into) {
             into[flag] = 0;
         }
     }
@@ -96,7 +102,7 @@ impl<A: Algorithm> Direct<A> {
             [1] => {
                 let state = KeyState::load(&self.algorithm, reader, times)?.unwrap_or_else(fresh);
                 let owed = state.owed(&self.algorithm, times.now_ns);
-                self.beyond.note_debt(owed, self.algorithm.burst(), times.now_ns);
+                self.written.beyond.note_debt(owed, self.algorithm.burst(), times.now_ns);
                 Ok(state)
             }
             _ => Err(SnapshotError::content("state")),
@@ -105,11 +111,12 @@ impl<A: Algorithm> Direct<A> {
 
     /// Takes over the state of a snapshot. Charges that are made during the call may be lost.
     pub(crate) fn set(&self, state: &KeyState<A::Tail, Infallible>) {
-        self.state.replace(state);
+        self.written.state.replace(state);
     }
 
     fn act(&self, action: Action, now_ns: u64, cost: u64) -> Decision {
-        let Ok(decision) = self.state.apply(&Request { algorithm: &self.algorithm, action, now_ns, cost });
+        let Ok(decision) =
+            self.written.state.apply(&Request { algorithm: &self.algorithm, action, now_ns, cost });
         decision
     }
 }
@@ -131,7 +138,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
             Operation::Check => self.check_with(&self.algorithm, at.ns(), cost),
             rarer => {
                 let decision = self.act(Action::Apply(rarer), at.ns(), cost);
-                self.beyond.after(rarer, decision, &self.algorithm)
+                self.written.beyond.after(rarer, decision, &self.algorithm)
             }
         }
     }
@@ -142,7 +149,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
 
     #[inline(always)]
     fn decide(&self, (): (), at: CheckTime, cost: u64) -> DirectTicket<'_, A> {
-        let Ok(admission) = self.state.prepare(&self.algorithm, at.ns(), cost);
+        let Ok(admission) = self.written.state.prepare(&self.algorithm, at.ns(), cost);
         DirectTicket { store: self, admission, now_ns: at.ns() }
     }
 
@@ -153,12 +160,13 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
         if !A::BLOCKS || denial.outcome() != Outcome::Denied {
             return denial;
         }
-        let Ok(now) = self.state.block(&self.algorithm, at.ns(), denial.cost());
+        let Ok(now) = self.written.state.block(&self.algorithm, at.ns(), denial.cost());
         if now.is_denied() { now } else { denial }
     }
 
     fn refund(&self, (): (), at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let Ok(units) = self.state.refund(&self.algorithm, &Refund { charge, units, now_ns: at.ns() });
+        let Ok(units) =
+            self.written.state.refund(&self.algorithm, &Refund { charge, units, now_ns: at.ns() });
         units
     }
 
@@ -198,7 +206,7 @@ impl<A: Algorithm> Ticket for DirectTicket<'_, A> {
 
     #[inline(always)]
     fn exchange(&self) -> Exchange {
-        self.store.state.exchange(&self.store.algorithm, &self.admission)
+        self.store.written.state.exchange(&self.store.algorithm, &self.admission)
     }
 
     #[inline(always)]
@@ -208,7 +216,7 @@ impl<A: Algorithm> Ticket for DirectTicket<'_, A> {
 
     #[inline(always)]
     fn uncharged(&self) -> Decision {
-        self.store.state.uncharged(&self.store.algorithm, &self.admission, self.now_ns)
+        self.store.written.state.uncharged(&self.store.algorithm, &self.admission, self.now_ns)
     }
 }
 
@@ -219,19 +227,19 @@ impl<A: Algorithm> Migrate for Direct<A> {
 
     fn carry_all(&self, into: &Self, CarryOver { owed, .. }: CarryOver<'_>) -> CarriedOver {
         let Debt { at_ns, units, block } = owed(&|at| self.peek(at.ns(), 0));
-        if self.state.is_used() && units > 0 {
-            into.beyond.note_debt(units, into.algorithm.burst(), at_ns);
+        if self.written.state.is_used() && units > 0 {
+            into.written.beyond.note_debt(units, into.algorithm.burst(), at_ns);
             let _ = into.act(Action::Seed(block), at_ns, units);
         }
         CarriedOver::All
     }
 
     fn is_known(&self) -> bool {
-        !self.state.is_used()
+        !self.written.state.is_used()
     }
 
     fn beyond_ns(&self) -> Option<u64> {
-        self.beyond.latest_ns()
+        self.written.beyond.latest_ns()
     }
 }
 
@@ -243,21 +251,21 @@ impl<A: Algorithm> Rebuild for Direct<A> {
 
 impl<A: Algorithm, Q: ?Sized> Inherit<Q> for Direct<A> {
     fn holds(&self, _key: &Q) -> bool {
-        self.state.is_used()
+        self.written.state.is_used()
     }
 
     fn knew(&self, _key: &Q) -> bool {
-        self.state.is_used()
+        self.written.state.is_used()
     }
 
     fn seed(&self, _key: &Q, _when: CheckTime, Debt { at_ns, units, block }: Debt) -> Option<Decision> {
-        self.beyond.note_debt(units, self.algorithm.burst(), at_ns);
+        self.written.beyond.note_debt(units, self.algorithm.burst(), at_ns);
         let _ = self.act(Action::Seed(block), at_ns, units);
         None
     }
 
     fn forget(&self, _key: &Q) -> bool {
-        self.state.forget()
+        self.written.state.forget()
     }
 
     fn block_for(&self, _key: &Q, when: CheckTime, block_ns: u64) -> bool {

@@ -1,7 +1,11 @@
 //! Limiters that were used before they became adjustable, and what an adjustable limiter can do beside its checks.
 
 use std::time::Duration;
-use tollgate::{Algorithm, Builder, Carry, Clock, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+
+use tollgate::{
+    Algorithm, Builder, Carry, Clock, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter, Timestamp,
+    TokenBucket,
+};
 
 /// The start of a day.
 const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
@@ -57,11 +61,49 @@ fn debt_from_before_adjustable_is_paid_at_new_rate() {
         premium.set_quota(&quota, carry).unwrap();
         after_change("keyed with a quota for one key", &|| premium.peek(&7).retry_after().unwrap(), &advance);
 
+        // In its own units, this debt is less than the limiter's burst.
+        let slow = start().keyed::<u32>();
+        let plan = slow.algorithm().requota(&Quota::per_second(2).burst(69)).unwrap();
+        assert!(slow.check_with(&7, 69, &plan).is_allowed());
+        let slow = slow.adjustable();
+        slow.set_quota(&quota, carry).unwrap();
+        after_change(
+            "keyed with a slower quota for one key",
+            &|| slow.peek(&7).retry_after().unwrap(),
+            &advance,
+        );
+
+        let bucket = build(TokenBucket::new(Quota::per_second(100)), &clock).direct();
+        let plan = bucket.algorithm().requota(&Quota::per_second(2).burst(69)).unwrap();
+        assert!(bucket.check_with(69, &plan).is_allowed());
+        let bucket = bucket.adjustable();
+        bucket.set_quota(&quota, carry).unwrap();
+        after_change("direct with a slower quota", &|| bucket.peek().retry_after().unwrap(), &advance);
+
         let compact = start().capacity(4_096).overdraft(4_000).compact().unwrap();
         let _ = compact.charge_unchecked(&7, 3_450);
         let compact = compact.adjustable();
         compact.set_quota(&quota, carry).unwrap();
         after_change("compact", &|| compact.peek(&7).retry_after().unwrap(), &advance);
+    }
+}
+
+/// A spacing has a burst of one event. A longer spacing of one call, and each event that is charged ahead of its turn, leave
+/// a debt of several.
+#[test]
+fn spaced_debt_from_before_adjustable_is_paid_at_new_rate() {
+    let clock = clock();
+    let spaced = || build(MinimumSpacing::new(Duration::from_secs(1)), &clock).direct();
+    let charged = spaced();
+    for _ in 0..30 {
+        let _ = charged.charge_unchecked(1);
+    }
+    let longer = spaced();
+    let plan = longer.algorithm().requota(&Quota::per_minute(2)).unwrap();
+    assert!(longer.check_with(1, &plan).is_allowed());
+    for limiter in [charged, longer].map(RateLimiter::adjustable) {
+        limiter.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
+        assert_eq!(limiter.peek().retry_after(), Some(Duration::from_secs(3)));
     }
 }
 

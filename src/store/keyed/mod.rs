@@ -128,7 +128,8 @@ pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
     hasher: H,
     table: NodeTable<K, A::Tail>,
     cap: Option<Cap>,
-    beyond: BeyondBurst,
+    // Padded: charges beyond the burst write this cache line, and every check reads the other fields.
+    beyond: CachePadded<BeyondBurst>,
 }
 
 struct Cap {
@@ -163,7 +164,7 @@ where
                 when_full,
                 held: CachePadded::new(AtomicUsize::new(0)),
             }),
-            beyond: BeyondBurst::none(),
+            beyond: CachePadded::new(BeyondBurst::none()),
         }
     }
 
@@ -213,14 +214,15 @@ where
         self.charge_hashed(algorithm, key, hash, now_ns, cost, &reclaim::pin())
     }
 
-    /// [`Keyed::check_with`] for a quota of the caller, which may have a larger burst than the store's own.
+    /// [`Keyed::check_with`] for a quota of the caller, whose debts may be beyond the burst of the store's own.
     #[inline]
     pub(crate) fn check_for<Q>(&self, algorithm: &A, key: (&Q, u64), now_ns: u64, cost: u64) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
         let decision = self.check_with(algorithm, key, now_ns, cost);
-        self.beyond.after_quota(decision, &self.algorithm)
+        self.beyond.note(&decision, &self.algorithm);
+        decision
     }
 
     #[inline(always)]

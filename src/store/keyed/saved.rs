@@ -92,7 +92,7 @@ where
                     let action = Action::Apply(Operation::Force);
                     let force = Request { algorithm: &self.algorithm, action, now_ns, cost: owed };
                     if let Ok(decision) = other.node.state.apply(&force) {
-                        return self.beyond.note(&decision, self.algorithm.burst());
+                        return self.beyond.note(&decision, &self.algorithm);
                     }
                 }
                 Err(place) => match place.fill(new, now_ns) {
