@@ -125,9 +125,9 @@ impl Block {
 ///   first length after a quiet time: when it has owed nothing for as long as its last block was.
 ///
 /// A block ends at its stated time, unless the caller charges the key during the block without a check
-/// ([`charge_unchecked`](crate::RateLimiter::charge_unchecked), [`reserve`](crate::RateLimiter::reserve)): each such unit
-/// is paid after the block. (A compact store charges none, because it has no overdraft.) A block is never shorter than the wait that the denial would have had without it. A refund
-/// during a block returns nothing.
+/// ([`charge_unchecked`](crate::RateLimiter::charge_unchecked), [`reserve`](crate::RateLimiter::reserve)): each such
+/// unit is paid after the block. (A compact store charges none, because it has no overdraft.) A block is never shorter
+/// than the wait that the denial would have had without it. A refund during a block returns nothing.
 ///
 /// A [joint check](crate::check_all) blocks the keys of those limits that deny it. It blocks no key of the others.
 ///
