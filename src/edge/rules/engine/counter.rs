@@ -297,23 +297,35 @@ impl Parameters {
 
     pub(super) fn store(&self, headroom: u64, hasher: &Hasher) -> Result<AnyStore, NoCounter> {
         let limit = self.with_headroom(headroom)?;
-        let of = |kind, capacity, max_keys: Option<usize>| {
-            let cap = max_keys.map(|max| (max, WhenFull::Forget));
-            let overdraft = if self.has_overdraft { self.most } else { 0 };
-            AnyStore::new(AnyLayout { capacity, cap, overdraft, ..AnyLayout::new(kind) }, limit, hasher)
+        let overdraft = if self.has_overdraft { self.most } else { 0 };
+        let kind = kind_of(self.store, self.counted_by == [0; 2], &limit, overdraft);
+        let (capacity, max_keys) = match (kind, self.store) {
+            (StoreKind::Direct, _) => (None, None),
+            (_, Some(rule::Store::Compact(capacity) | rule::Store::Sketch(capacity))) => {
+                (Some(capacity), None)
+            }
+            (_, Some(rule::Store::Keyed { max_keys })) => (None, max_keys),
+            (StoreKind::Keyed, _) => (None, Some(MAX_KEYS)),
+            _ => (Some(MEMORY), None),
         };
-        let store = match self.store {
-            _ if self.counted_by == [0; 2] => of(StoreKind::Direct, None, None),
-            Some(rule::Store::Compact(capacity)) => of(StoreKind::Compact, Some(capacity), None),
-            Some(rule::Store::Keyed { max_keys }) => of(StoreKind::Keyed, None, max_keys),
-            Some(rule::Store::Sketch(capacity)) => of(StoreKind::Sketch, Some(capacity), None),
-            // A keyed store forgets no block before it ends, as long as it has room.
-            None if limit.block().is_some() => of(StoreKind::Keyed, None, Some(MAX_KEYS)),
-            // A shared rule has no store in this process.
-            None | Some(rule::Store::Redis(_)) => of(StoreKind::Compact, Some(MEMORY), None)
-                .or_else(|_| of(StoreKind::Keyed, None, Some(MAX_KEYS))),
-        };
-        Ok(store?)
+        let cap = max_keys.map(|max| (max, WhenFull::Forget));
+        Ok(AnyStore::new(AnyLayout { capacity, cap, overdraft, ..AnyLayout::new(kind) }, limit, hasher)?)
+    }
+}
+
+/// Returns the kind of the store in which a process counts a limit: the file's, or the one that is chosen if the file has
+/// none. A rule that all requests share (`is_one`) has one state.
+fn kind_of(store: Option<rule::Store>, is_one: bool, limit: &Limit, overdraft: u64) -> StoreKind {
+    match store {
+        _ if is_one => StoreKind::Direct,
+        Some(rule::Store::Compact(_)) => StoreKind::Compact,
+        Some(rule::Store::Keyed { .. }) => StoreKind::Keyed,
+        Some(rule::Store::Sketch(_)) => StoreKind::Sketch,
+        // A keyed store forgets no block before it ends, as long as it has room.
+        None if limit.block().is_some() => StoreKind::Keyed,
+        // A shared rule has a store in this process if the process decides alone.
+        None | Some(rule::Store::Redis(_)) if fits_compact(limit, overdraft) => StoreKind::Compact,
+        None | Some(rule::Store::Redis(_)) => StoreKind::Keyed,
     }
 }
 
@@ -341,15 +353,8 @@ impl Rule {
     pub fn store_kind(&self) -> Option<StoreKind> {
         let Amount::Limited { limit, store } = &self.limit else { return None };
         let overdraft = if self.hold.is_some() { limit.most() } else { 0 };
-        Some(match store {
-            Some(rule::Store::Redis(_)) => return None,
-            _ if self.has_one_counter() => StoreKind::Direct,
-            Some(rule::Store::Compact(_)) => StoreKind::Compact,
-            Some(rule::Store::Keyed { .. }) => StoreKind::Keyed,
-            Some(rule::Store::Sketch(_)) => StoreKind::Sketch,
-            None if limit.block().is_none() && fits_compact(limit, overdraft) => StoreKind::Compact,
-            None => StoreKind::Keyed,
-        })
+        let is_shared = matches!(store, Some(rule::Store::Redis(_)));
+        (!is_shared).then(|| kind_of(*store, self.has_one_counter(), limit, overdraft))
     }
 }
 
@@ -511,7 +516,7 @@ impl LocalCounter {
             0 => generation.peek(key, when, 0),
             _ => generation.apply(key, operation, when, cost),
         };
-        self.judge(key, taken, cost, 0, headroom, when, elsewhere())
+        self.judge(key, when, taken, CountedUnits { cost, earlier: 0, headroom, elsewhere: elsewhere() })
     }
 
     /// Returns what [`LocalCounter::count`] would decide after the request has counted `earlier` units of the same key.
@@ -529,22 +534,12 @@ impl LocalCounter {
             return self.block_asked_for(key, cost, when).unwrap_or_else(|| self.peek(key, cost, 0, when));
         }
         let state = self.generation.peek(key, when, 0);
-        self.judge(key, state, cost, earlier, headroom, when, elsewhere).decision
+        self.judge(key, when, state, CountedUnits { cost, earlier, headroom, elsewhere }).decision
     }
 
-    /// Decides a request of which `state` has charged what it could. `earlier` is the number of units that it would charge
-    /// before.
-    #[expect(clippy::too_many_arguments, reason = "two callers, which must decide alike")]
-    fn judge(
-        &self,
-        key: &str,
-        state: Decision,
-        cost: u64,
-        earlier: u64,
-        headroom: u64,
-        when: CheckTime,
-        elsewhere: u64,
-    ) -> CountedFirst {
+    /// Decides a request of which `state` has charged what it could.
+    fn judge(&self, key: &str, when: CheckTime, state: Decision, units: CountedUnits) -> CountedFirst {
+        let CountedUnits { cost, earlier, headroom, elsewhere } = units;
         let charged = state.charged();
         let free = state.remaining().saturating_add(charged).saturating_sub(earlier);
         let is_over = free < cost.saturating_add(headroom).saturating_add(elsewhere);
@@ -584,6 +579,16 @@ impl LocalCounter {
             before: in_use.saturating_sub(decision.charged()),
         }
     }
+}
+
+/// The units by which a request that is counted first is judged.
+struct CountedUnits {
+    cost: u64,
+    /// The units that the request would charge before.
+    earlier: u64,
+    headroom: u64,
+    /// The units in another counter of the same requests.
+    elsewhere: u64,
 }
 
 /// The result of counting a request first.
