@@ -15,7 +15,8 @@ use crate::store::{Adjustable, AnyStore, Carry, Gauges, Saturation};
 /// Created by [`RateLimiter::any`]. It has the methods of every limiter with keys,
 /// [`set_limit`](RateLimiter::set_limit), and the figures of its store: [`keys`](RateLimiter::keys),
 /// [`gauges`](RateLimiter::gauges), [`saturation`](RateLimiter::saturation), [`state_bytes`](RateLimiter::state_bytes).
-/// To drop the debt of a key, [reset](RateLimiter::reset) it. To drop all debts, set the same limit with [`Carry::Reset`]. It has no tiers and no snapshots.
+/// To drop the debt of a key, [reset](RateLimiter::reset) it. To drop all debts, set the same limit with
+/// [`Carry::Reset`]. It has no tiers and no snapshots.
 pub type AnyLimiter<K = String, C = QuantaClock, H = ahash::RandomState> =
     RateLimiter<Adjustable<AnyStore<K, H>>, C>;
 
@@ -33,10 +34,12 @@ where
 
     /// Returns the number of held keys, if the store knows it: of a keyed store, with idle keys that are not removed yet,
     /// and of a compact store, the keys that owe now by the clock. An estimate while other threads use the limiter. After
-    /// a change of the limit, keys that owe nothing count from their next check on.
+    /// a change of the limit, keys that owe nothing count from their next check on, and so do keys for which a keyed store
+    /// has no room at the first call.
     ///
     /// # Complexity
-    /// O(slots) for a compact store, and O(keys) for the first call after a change of the limit.
+    /// O(slots) for a compact store. For a keyed store O(1), except the first call after a change of the limit: it takes
+    /// over the debts of all keys, in O(keys).
     ///
     /// # Examples
     /// ```

@@ -393,8 +393,11 @@ pub trait Migrate: Sized {
     /// such charge.
     fn beyond_ns(&self) -> Option<u64>;
 
-    /// Whether a key that owes a burst at a time later than the latest known charge has a debt beyond the burst before
-    /// that. If not, the key was charged at that time.
+    /// Whether a key owes more than a burst, instead of having been charged later than a change of the quota. The change
+    /// asks this about a key whose state is more than a burst ahead, because the state alone does not tell the two causes
+    /// apart. The key owes exactly a burst at `owes_burst_ns`. So a later charge was made at that time, and if the store
+    /// knows that all of its charges were earlier, only a debt beyond the burst is left. A store that does not know the
+    /// time of its charges answers yes if it ever had such a debt.
     fn may_owe_beyond(&self, owes_burst_ns: u64) -> bool {
         let newest_ns = self.newest_ns();
         self.beyond_ns().is_some() && (newest_ns == u64::MAX || owes_burst_ns > newest_ns)
@@ -437,8 +440,15 @@ pub trait Inherit<Q: ?Sized>: Store<Q> {
     /// Whether the key was ever charged in this store, as far as the store can determine.
     fn knew(&self, key: &Q) -> bool;
 
-    /// Charges a debt to a key, if the key has no state here. Returns a denial if there is no room for the key.
+    /// Charges a debt to a key, if the key has no state here. Returns a denial if there is no room for the key, unless the
+    /// store admits such keys without a state.
     fn seed(&self, key: &Q, when: CheckTime, debt: Debt) -> Option<Decision>;
+
+    /// [`Inherit::seed`]. Returns whether the debt is now in this store.
+    #[allow(dead_code, reason = "only some stores need it")]
+    fn is_seeded(&self, key: &Q, when: CheckTime, debt: Debt) -> bool {
+        debt.units == 0 || (self.seed(key, when, debt).is_none() && self.holds(key))
+    }
 
     /// Forgets all that a key owes, and its block. Returns `false` if the store cannot.
     fn forget(&self, key: &Q) -> bool;

@@ -1,10 +1,12 @@
 //! Limiters that were used before they became adjustable, and what an adjustable limiter can do beside its checks.
 
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, Builder, Carry, Clock, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter, Timestamp,
-    TokenBucket,
+    Algorithm, AnyLimiter, Builder, Carry, Clock, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter,
+    StoreKind, Timestamp, TokenBucket, WhenFull,
 };
 
 /// The start of a day.
@@ -155,4 +157,90 @@ fn reset_forgets_debts_under_old_quotas() {
     let later = clock.now() + Duration::from_secs(60);
     assert!(keyed.at(later).reset(&1) && !keyed.reset(&1));
     assert_eq!((keyed.peek(&1).remaining(), keyed.peek(&2).remaining()), (40, 0));
+}
+
+/// A keyed limiter with room for a number of keys, whose limit can change.
+fn capped(most: usize, when_full: WhenFull) -> AnyLimiter<String, ManualClock> {
+    let build = RateLimiter::any(Quota::per_hour(10)).clock(clock()).max_keys(most, when_full);
+    build.build(StoreKind::Keyed).unwrap()
+}
+
+fn change(limiter: &AnyLimiter<String, ManualClock>) {
+    limiter.set_limit(limiter.limit(), Carry::AsIs).unwrap();
+}
+
+/// Regression test. The number of keys took the debts over after a change. With [`WhenFull::Admit`], a key without room counted
+/// as taken over, so its debt was dropped.
+#[test]
+fn figure_drops_no_debt_without_room() {
+    for when_full in [WhenFull::Admit, WhenFull::Deny] {
+        let limiter = capped(1, when_full);
+        assert!(limiter.check_n("a", 10).is_allowed());
+        change(&limiter);
+        assert!(limiter.check("b").is_allowed());
+        assert_eq!(limiter.keys(), Some(1), "key b has the only place");
+        assert!(limiter.reset("b"));
+        assert!(limiter.check("a").is_denied(), "{when_full:?}: key a still owes");
+    }
+}
+
+/// Regression test. The same for a second change, which takes the debts over too, and for a store in the middle, which knew
+/// nothing of a key that it had admitted without room.
+#[test]
+fn debt_without_room_survives_more_changes() {
+    let limiter = capped(1, WhenFull::Admit);
+    assert!(limiter.check_n("a", 10).is_allowed());
+    for other in ["b", "c", "d"] {
+        change(&limiter);
+        assert!(limiter.check_n(other, 10).is_allowed());
+        assert!(limiter.check("a").is_allowed(), "key {other} has the only place");
+    }
+    change(&limiter);
+    assert!(limiter.check("a").is_denied() && limiter.reset("a"));
+    assert!(limiter.check("d").is_denied());
+}
+
+/// Regression test. Each figure asked for room for all keys again, if there was none for one of them.
+#[test]
+fn figures_after_a_change_take_keys_over_once() {
+    #[derive(Clone, PartialEq, Eq)]
+    struct Counted(u32);
+
+    thread_local!(static HASHED: Cell<u32> = const { Cell::new(0) });
+
+    impl Hash for Counted {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            HASHED.set(HASHED.get() + 1);
+            self.0.hash(state);
+        }
+    }
+
+    for when_full in [WhenFull::Deny, WhenFull::Admit] {
+        let limiter: AnyLimiter<Counted, ManualClock> = RateLimiter::any(Quota::per_hour(1))
+            .clock(clock())
+            .max_keys(100, when_full)
+            .build(StoreKind::Keyed)
+            .unwrap();
+        assert!((0..100).all(|key| limiter.check(&Counted(key)).is_allowed()));
+        limiter.set_limit(limiter.limit(), Carry::AsIs).unwrap();
+        assert!((100..200).all(|key| limiter.check(&Counted(key)).is_allowed()));
+        let hashed_by_figure = || {
+            HASHED.set(0);
+            assert_eq!(limiter.keys(), Some(100));
+            HASHED.get()
+        };
+        assert!(hashed_by_figure() >= 100);
+        assert_eq!(hashed_by_figure(), 0, "{when_full:?}");
+    }
+}
+
+/// Regression test. A reset looked the key up by a peek, which carried the key over, and so took the room of another key.
+#[test]
+fn reset_carries_no_key_over() {
+    let limiter = capped(1, WhenFull::Forget);
+    assert!(limiter.check_n("a", 10).is_allowed());
+    change(&limiter);
+    assert!(limiter.check_n("b", 9).is_allowed());
+    assert!(limiter.reset("a") && !limiter.reset("a"), "its debt is in the store before");
+    assert_eq!((limiter.keys(), limiter.peek("b").remaining()), (Some(1), 1), "key b keeps its place");
 }

@@ -548,7 +548,7 @@ where
                 if let Some(store) = late.get() {
                     store.for_each(carry.at_ns, |key, before| {
                         let debt = carry.debt(before, |at| late.peek(key, at, 0));
-                        all &= debt.units == 0 || into.seed(key, carry.when, debt).is_none();
+                        all &= into.is_seeded(key, carry.when, debt);
                     });
                 }
                 all.into()

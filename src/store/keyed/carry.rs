@@ -25,7 +25,7 @@ where
         let mut all = true;
         self.for_each(carry.at_ns, |key, before| {
             let debt = carry.debt(before, |at| self.peek(self.prepare(key), at, 0));
-            all &= debt.units == 0 || into.seed(key, carry.when, debt).is_none();
+            all &= into.is_seeded(key, carry.when, debt);
         });
         all.into()
     }

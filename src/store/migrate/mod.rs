@@ -47,6 +47,7 @@ mod latest;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod published;
+mod take_over;
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -55,14 +56,12 @@ use std::sync::{Arc, PoisonError};
 pub use self::carry::Carry;
 use self::latest::{LatestCharge, SLACK_NS};
 pub(crate) use self::published::{Numbered, Published};
-use crate::algorithm::step::BlockRest;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::base::sync::{AtomicU64, Mutex, Ordering, fence_after_rmw, full_fence};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Inherit, KeyTrace, ManyKeys, Migrate, Operation, PeekAt, Rebuild, Store,
-    StoreBase,
+    CarriedOver, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Rebuild, Store, StoreBase,
 };
 
 /// Callers' times may be behind the time of a change by this much. A caller with times further behind has a clock of its
@@ -99,6 +98,8 @@ struct Past<S> {
     /// The time when all debts that could be carried over are paid, or [`UNKNOWN`] until the first request after the
     /// publication.
     paid_until_ns: AtomicU64,
+    /// 1 if all keys for which there was room were taken over at once. Figures do that only once.
+    is_listed: AtomicU64,
 }
 
 /// The value of `paid_until_ns` before it is computed.
@@ -165,8 +166,9 @@ impl<S: Migrate> Generation<S> {
     /// The generation after this one, in force from `when` on. It carries the debts of the keys over.
     pub(crate) fn next(self: Arc<Self>, store: S, carry: Carry, when: CheckTime) -> Self {
         let (number, at_ns) = (self.held.number + 1, when.ns());
-        let paid_until_ns = AtomicU64::new(UNKNOWN);
-        let from = (carry != Carry::Reset).then_some(Past { last: self, carry, at_ns, paid_until_ns });
+        let (paid_until_ns, is_listed) = (AtomicU64::new(UNKNOWN), AtomicU64::new(0));
+        let from =
+            (carry != Carry::Reset).then_some(Past { last: self, carry, at_ns, paid_until_ns, is_listed });
         Self::new((number, at_ns), store, from)
     }
 
@@ -207,7 +209,8 @@ impl<S: Migrate> Generation<S> {
         let last = past.last.pruned(past.at_ns);
         // Ordering: Relaxed: a copy that is out of date is computed again.
         let paid_until_ns = AtomicU64::new(past.paid_until_ns.load(Ordering::Relaxed));
-        let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns });
+        let is_listed = AtomicU64::new(past.is_listed.load(Ordering::Relaxed));
+        let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns, is_listed });
         Arc::new(Self { held: Arc::clone(&self.held), from })
     }
 
@@ -382,90 +385,6 @@ impl<S: Migrate> Generation<S> {
     pub(crate) fn is_open_for(&self, charge: &Decision) -> bool {
         self.held.latest.is_open_for(charge.at_ns())
     }
-
-    #[cold]
-    fn seed<Q: ?Sized>(&self, past: &Past<S>, key: &Q, when: CheckTime) -> Option<Decision>
-    where
-        S: Inherit<Q>,
-    {
-        // The recursion is at most `MOST_PENDING` deep.
-        if let Some(refusal) = past.last.take_over(key, CheckTime::from_ns(past.at_ns)) {
-            return Some(refusal);
-        }
-        // This thread has seen the new generation. After the fence, it sees each charge in the old store whose thread
-        // has not seen the new generation: see the module docs.
-        full_fence();
-        let last = &past.last.held.store;
-        if !last.knew(key) {
-            return None;
-        }
-        let debt = self.carried(past, when.ns(), &|at| last.peek(last.prepare(key), at, 0));
-        if debt.units == 0 { None } else { self.held.store.seed(key, when, debt) }
-    }
-
-    /// The debt that a key has in this generation, for a caller with the time `when_ns`. `peek` returns the key's decision in
-    /// the generation before.
-    fn carried(&self, past: &Past<S>, when_ns: u64, peek: &PeekAt<'_>) -> Debt {
-        let (last, debts) = (&past.last.held, past.last.held.store.debts());
-        let mut at_ns = past.as_of_ns();
-        let mut before = peek(CheckTime::from_ns(at_ns));
-        let is_too_late = debts.owed(&before) == 0 && at_ns > past.at_ns;
-        if is_too_late {
-            // Only another key may have been charged so late, by a caller whose time is far ahead. Then this key owes
-            // what it owed at the time of the change.
-            at_ns = past.at_ns;
-            before = peek(CheckTime::from_ns(at_ns));
-        }
-        if debts.owed(&before) == 0 && when_ns < past.at_ns {
-            // The caller is late. At its time, the key may still owe what is paid by the time of the change.
-            at_ns = when_ns;
-            before = peek(CheckTime::from_ns(at_ns));
-        }
-        // Ordering: Relaxed: an unknown debt is in the generation from its beginning.
-        let is_unknown = last.largest_debt.load(Ordering::Relaxed) == u64::MAX;
-        let beyond = debts.owed(&before).saturating_sub(before.limit());
-        let owes_burst_ns = at_ns.saturating_add(debts.paid_in_ns(at_ns, beyond));
-        let is_later = is_too_late || (is_unknown && !last.store.may_owe_beyond(owes_burst_ns));
-        if beyond > 0 && is_later {
-            // The key was charged later. So its debt counts from the time when it owes a burst.
-            at_ns = owes_burst_ns;
-            before = peek(CheckTime::from_ns(at_ns));
-        }
-        let (at_ns, burst) = (before.owed_as_of_ns(), self.held.store.debts().burst());
-        let units = past.carry.owed(debts.owed(&before), before.limit(), burst);
-        if units > 0 {
-            self.held.latest.cover(at_ns);
-            self.owes(units, burst);
-        }
-        Debt { at_ns, units, block: BlockRest::of(&before) }
-    }
-
-    /// Takes over the debts of all keys that were not looked up yet, so that the store of this generation has all keys that
-    /// owe. Without an effect if an older store cannot list its keys, or if there is no room for one of them.
-    pub(crate) fn take_over_rest(&self, when: CheckTime) {
-        if let Some(past) = &self.from
-            && self.asks(past, when.ns())
-            && self.take_over_all(past, when) == CarriedOver::All
-        {
-            // Ordering: Relaxed: see `asks`. A thread that computes the time at this moment may restore it.
-            past.paid_until_ns.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes over the debts of all keys, if the old store can list them. After that, the past is not needed any more.
-    fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> CarriedOver {
-        let then = CheckTime::from_ns(past.at_ns);
-        // The recursion is at most `MOST_PENDING` deep.
-        if let Some(older) = &past.last.from
-            && past.last.asks(older, past.at_ns)
-            && past.last.take_over_all(older, then) == CarriedOver::NotAll
-        {
-            return CarriedOver::NotAll;
-        }
-        full_fence();
-        let owed = &|peek: &PeekAt<'_>| self.carried(past, past.at_ns, peek);
-        past.last.held.store.carry_all(&self.held.store, CarryOver { when, at_ns: past.at_ns, owed })
-    }
 }
 
 /// A store whose quota can change while requests are decided: [`Direct`](crate::Direct), [`Keyed`](crate::Keyed),
@@ -584,7 +503,8 @@ impl<S: Migrate> Adjustable<S> {
         let mut owed = false;
         loop {
             let generation = self.present.load();
-            owed |= generation.peek(key, when, 0).owed() > 0;
+            // A peek would carry the debt over, and so take the room of another key.
+            owed |= generation.is_owed(key, when);
             let is_forgotten = generation.forget(key, when);
             full_fence();
             // A change in the meantime may have carried the debt over.

@@ -133,6 +133,42 @@ fn figure_during_change(check: fn(&Shared) -> bool) {
     assert!(admitted <= 1, "one unit is admitted, also beside a figure: {admitted}");
 }
 
+/// A figure that says first that it has taken the debts over, and then does so.
+fn figure_marking_first(store: &Shared) -> bool {
+    let present = store.present.load();
+    if let Some(past) = &present.from
+        && past.is_listed.swap(1, Ordering::AcqRel) == 0
+    {
+        let _ = present.take_over_all(past, CheckTime::read(&NOW));
+    }
+    Inherit::<()>::holds(&present.held.store, &())
+}
+
+/// After a change, two threads read a figure at the same time, and one of them takes the debts over.
+fn figures_at_once(figure: fn(&Shared) -> bool) {
+    let store = store_of(1);
+    assert!(check(&store, 1));
+    change(&store, of_one(), Carry::AsIs);
+    let other = spawn(&store, figure);
+    let here = figure(&store);
+    assert!(here && other.join().unwrap(), "each figure has all keys that owe");
+}
+
+#[test]
+fn figures_at_once_have_all_keys() {
+    explore(3, || {
+        figures_at_once(|store| {
+            store.read_all(CheckTime::read(&NOW), |store| Inherit::<()>::holds(store, &()))
+        });
+    });
+}
+
+#[test]
+#[should_panic(expected = "each figure has all keys that owe")]
+fn control_figure_that_marks_first_misses_keys() {
+    explore(3, || figures_at_once(figure_marking_first));
+}
+
 #[test]
 fn figure_that_takes_debts_over_loses_no_charge() {
     explore(3, || figure_during_change(|store| check(store, 1)));
