@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use prost::Message as _;
 use tokio::net::{UnixListener, UnixStream};
-use tollgate_cli::serve::proto::{RateLimitRequest, RateLimitResponse};
+use tollgate_serve::proto::{RateLimitRequest, RateLimitResponse};
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::transport::{Identity, Server, ServerTlsConfig};

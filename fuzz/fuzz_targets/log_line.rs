@@ -8,8 +8,8 @@ use std::io::Cursor;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
-use tollgate_cli::decimal;
-use tollgate_cli::decimal::DecimalError;
+use tollgate_report::decimal;
+use tollgate_report::decimal::DecimalError;
 use tollgate_cli::input::client::Clients;
 use tollgate_cli::input::decompress::InputSource;
 use tollgate_cli::input::delimited::{self, TsvLine};

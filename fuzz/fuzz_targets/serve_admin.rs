@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use tollgate::rules::{Descriptor, OperatorAct, Rules};
-use tollgate_cli::serve::admin::answer::act;
+use tollgate_serve::admin::answer::act;
 
 const RULES: &str = "
 domain: d

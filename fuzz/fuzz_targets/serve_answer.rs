@@ -11,8 +11,8 @@ use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use tollgate::http::{Dialect, Fields};
 use tollgate::rules::Rules;
-use tollgate_cli::serve::answer::{Answerer, Entry, LimitHeaders, Names, Settings};
-use tollgate_cli::serve::proto::{Code, CommitRequest, RateLimitRequest, RateLimitResponse, ReserveRequest};
+use tollgate_serve::answer::{Answerer, Entry, LimitHeaders, Names, Settings};
+use tollgate_serve::proto::{Code, CommitRequest, RateLimitRequest, RateLimitResponse, ReserveRequest};
 
 const RULES: &str = "
 domain: rl

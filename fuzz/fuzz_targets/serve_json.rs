@@ -9,8 +9,8 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use tollgate::rules::Rules;
-use tollgate_cli::serve::answer::{Answerer, Entry, Settings};
-use tollgate_cli::serve::http::json;
+use tollgate_serve::answer::{Answerer, Entry, Settings};
+use tollgate_serve::http::json;
 
 const RULES: &str = "
 domain: rl

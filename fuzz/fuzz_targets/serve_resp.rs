@@ -10,10 +10,10 @@ use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use tollgate::rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
-use tollgate_cli::serve::answer::{Answerer, Settings};
-use tollgate_cli::serve::resp::Limits;
-use tollgate_cli::serve::resp::answer::{Session, RespFace, Step};
-use tollgate_cli::serve::resp::quotas::Quotas;
+use tollgate_serve::answer::{Answerer, Settings};
+use tollgate_serve::resp::Limits;
+use tollgate_serve::resp::answer::{Session, RespFace, Step};
+use tollgate_serve::resp::quotas::Quotas;
 
 const RULES: &str = "
 domain: d

@@ -7,8 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use prost_types::Any;
 use tollgate::rules::Rules;
-use tollgate_cli::serve::proto::{DiscoveryResponse, RateLimitConfig};
-use tollgate_cli::serve::xds::take::{TYPE_URL, Taker};
+use tollgate_serve::proto::{DiscoveryResponse, RateLimitConfig};
+use tollgate_serve::xds::take::{TYPE_URL, Taker};
 
 fn rules_of(rules: &Rules) -> Vec<String> {
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
 //! The program `tollgate`, as a library. It replays access logs through the limiters of the crate `tollgate`, at the times of
-//! the log, and serves rate limits. See `tollgate --help`.
+//! the log. See `tollgate --help`.
 //!
 //! | file | does |
 //! |---|---|
@@ -8,11 +8,11 @@
 //! | `load`, `synthetic` | the files that the command line names, or the generated day |
 //! | `algorithm`, `store` | the algorithms and the stores by name |
 //! | `replay/`, `suggest/`, `rules/` | the work of each command, and its output, as tables and as JSON |
-//! | `serve/` | the rate limit service that gateways ask, with the feature `serve` |
-//! | `ctl/` | the client of operators, with the feature `serve` |
 //! | `shell` | scripts that complete the command line, and manual pages |
-//! | `output/` | tables, charts, pages, files, progress |
-//! | `decimal`, `human`, `error` | parsing of numbers, display of numbers, errors |
+//! | `output/` | charts, pages, files, progress |
+//!
+//! With the feature `serve`, the package `tollgate-serve` adds the service and the client of operators. `tollgate-report` writes numbers,
+//! errors, tables and rules for both.
 //!
 //! The program uses public names of `tollgate` only. The modules that are public here are those that tests, fuzz targets
 //! and benches use. Other crates must not use them, because they change without notice.
@@ -28,18 +28,11 @@
 
 mod algorithm;
 pub mod args;
-#[cfg(feature = "serve")]
-mod ctl;
-pub mod decimal;
-pub mod error;
-pub mod human;
 pub mod input;
 mod load;
 pub mod output;
 mod replay;
 mod rules;
-#[cfg(feature = "serve")]
-pub mod serve;
 mod shell;
 mod store;
 mod suggest;
@@ -47,14 +40,15 @@ pub mod synthetic;
 
 use std::process::ExitCode;
 
+use tollgate_report::{line, output as terminal};
+
 use self::args::rules::RulesCommand;
 use self::args::{Cli, Command};
-use self::error::Error;
 
 /// Runs the program with the arguments of this process.
 #[must_use]
 pub fn run() -> ExitCode {
-    let result = match Cli::read().command {
+    terminal::end(match line::read::<Cli>().command {
         Command::Replay(args) if args.by_rules.rules.is_empty() => replay::run::run(&args),
         Command::Replay(args) => rules::replay::run(&args),
         Command::Suggest(args) => suggest::run(&args),
@@ -66,20 +60,10 @@ pub fn run() -> ExitCode {
             RulesCommand::Diff(args) => rules::shared::diff(&args),
         },
         #[cfg(feature = "serve")]
-        Command::Serve(_) => serve::run(),
+        Command::Service(command) => tollgate_serve::run(&command),
         #[cfg(not(feature = "serve"))]
-        Command::Serve { .. } => Err(Error::left_out("the service", "serve")),
-        #[cfg(feature = "serve")]
-        Command::Ctl { command } => ctl::run(&command),
+        Command::Serve { .. } => Err(tollgate_report::error::Error::left_out("the service", "serve")),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { folder } => shell::man(folder.as_deref()),
-    };
-    match result {
-        // A reader that closed the output is not an error.
-        Ok(()) | Err(Error::BrokenPipe) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::say_error(&error);
-            ExitCode::from(error.exit_code())
-        }
-    }
+    })
 }

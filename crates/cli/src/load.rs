@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use crate::error::Error;
 use crate::input::fields::Format;
 use crate::input::row::Row;
 use crate::input::wanted::Fields;
 use crate::input::{self, Selection, Trace};
 use crate::output::progress::{bar, bar_of_bytes, size};
 use crate::synthetic;
+use tollgate_report::error::Error;
 
 /// Reads the requests, with a key or these fields: from files, with a progress bar, or from the generated day.
 pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) -> Result<Trace, Error> {

@@ -8,8 +8,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::Cli;
-use crate::error::Error;
-use crate::output::print;
+use tollgate_report::error::Error;
+use tollgate_report::output::print;
 
 /// Prints the script that completes the command line in a shell.
 ///

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::error::Error;
-use super::human::name;
 use tollgate::{Capacity, LimitKind, stores::CapacityError};
+use tollgate_report::error::Error;
+use tollgate_report::human::{name, size};
 
 /// The least memory for one limit: a bucket of eight slots, and the same amount for its sketch. A sketch store takes 16
 /// bytes less.
@@ -147,14 +147,8 @@ impl FromStr for Memory {
 }
 
 impl fmt::Display for Memory {
-    /// Writes the amount in the flag's syntax, in the largest unit that gives a whole number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.bytes {
-            bytes if bytes.is_multiple_of(1 << 30) => write!(f, "{}GiB", bytes >> 30),
-            bytes if bytes.is_multiple_of(1 << 20) => write!(f, "{}MiB", bytes >> 20),
-            bytes if bytes.is_multiple_of(1 << 10) => write!(f, "{}KiB", bytes >> 10),
-            bytes => write!(f, "{bytes}B"),
-        }
+        f.write_str(&size(self.bytes))
     }
 }
 

@@ -1,46 +1,23 @@
 //! The command line.
 
-#[cfg(feature = "serve")]
-pub mod admin;
-#[cfg(feature = "serve")]
-pub mod ctl;
-pub mod descriptor;
-#[cfg(feature = "serve")]
-pub mod process;
-#[cfg(feature = "serve")]
-pub mod redis;
-#[cfg(feature = "serve")]
-pub mod resp;
 pub mod rules;
-#[cfg(feature = "serve")]
-#[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]
-pub mod serve;
 pub mod shared;
-#[cfg(feature = "serve")]
-pub mod state;
-#[cfg(feature = "serve")]
-mod values;
-#[cfg(feature = "serve")]
-pub mod xds;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use tollgate::{LimitKind, Quota, QuotaError};
 
 use self::rules::{RulesArgs, RulesCommand};
 use crate::algorithm::{self, WindowOptions};
-use crate::error::Error;
 use crate::input::Selection;
-use crate::output::say;
 use crate::store::StoreArgs;
-use crate::{decimal, human};
+use tollgate_report::error::Error;
+use tollgate_report::{decimal, human};
 
 /// The quota if the command line has none.
 pub const DEFAULT_LIMIT: Quota = Quota::per_minute(60);
@@ -57,58 +34,6 @@ pub struct Cli {
     /// The command.
     #[command(subcommand)]
     pub command: Command,
-}
-
-impl Cli {
-    /// Parses the command line of this process. If it is wrong, prints the reason and ends the process.
-    pub fn read() -> Self {
-        Self::try_parse_from(line()).unwrap_or_else(|error| {
-            #[cfg(feature = "serve")]
-            let error = self::serve::with_variable(error);
-            let error = with_optional_files(error);
-            if !error.use_stderr() {
-                error.exit();
-            }
-            say(&error.render().ansi().to_string());
-            std::process::exit(error.exit_code())
-        })
-    }
-}
-
-/// Returns this process's command line. Under the name `ratelimit`, the program is the service: gateways start the Go
-/// service by this name.
-pub fn line() -> Vec<OsString> {
-    let mut line: Vec<OsString> = std::env::args_os().collect();
-    let name = line.first().and_then(|program| std::path::Path::new(program).file_name());
-    if name.is_some_and(|name| name == "ratelimit") {
-        line.insert(1, "serve".into());
-    }
-    line
-}
-
-/// Returns the command of this process's command line, and the arguments after its name.
-fn subcommand_of_line() -> (clap::Command, impl Iterator<Item = OsString>) {
-    let mut command = Cli::command();
-    let mut line = line().into_iter().skip(1).peekable();
-    while let Some(next) = line.peek().and_then(|word| command.find_subcommand(word)) {
-        command = next.clone();
-        line.next();
-    }
-    (command, line)
-}
-
-/// Shows a file that may be left out as optional. In the usage of an error, each argument that was given looks required.
-fn with_optional_files(mut error: clap::Error) -> clap::Error {
-    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
-    let mut usage = usage.ansi().to_string();
-    let (command, _) = subcommand_of_line();
-    for files in command.get_positionals().filter(|files| !files.is_required_set()) {
-        for name in files.get_value_names().unwrap_or_default() {
-            usage = usage.replace(&format!("<{name}>..."), &format!("[{name}]..."));
-        }
-    }
-    error.insert(ContextKind::Usage, ContextValue::StyledStr(usage.into()));
-    error
 }
 
 /// The commands.
@@ -133,25 +58,17 @@ pub enum Command {
         #[command(subcommand)]
         command: RulesCommand,
     },
-    /// Answer the questions of gateways: the rate limit service of Envoy's protocol
+    /// The service, and its client.
     #[cfg(feature = "serve")]
-    #[command(help_template = self::serve::TEMPLATE, after_help = self::serve::SHORT_HELP, after_long_help = self::serve::EXAMPLES)]
-    Serve(Box<self::serve::ServeArgs>),
+    #[command(flatten)]
+    Service(tollgate_serve::Command),
     /// Answer the questions of gateways: the rate limit service of Envoy's protocol (not in this build)
     #[cfg(not(feature = "serve"))]
     #[command(disable_help_flag = true, disable_version_flag = true)]
     Serve {
         /// The arguments, which this program does not read.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        line: Vec<OsString>,
-    },
-    /// Inspect and change single keys of a running service: reset, grant, block, unblock
-    #[cfg(feature = "serve")]
-    #[command(arg_required_else_help = true, after_help = self::ctl::EXAMPLES)]
-    Ctl {
-        /// What the operator wants.
-        #[command(subcommand)]
-        command: self::ctl::CtlCommand,
+        line: Vec<std::ffi::OsString>,
     },
     /// Print a script that completes commands, flags and values in a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]

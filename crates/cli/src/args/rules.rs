@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, Args, Subcommand, ValueEnum};
-use tollgate::rules::Charging;
+use clap::{Arg, Args, Subcommand};
 
-use super::descriptor::{DescriptorArg, RequestArgs};
 use super::shared::{DiffArgs, EXAMPLES, PullArgs, PushArgs};
 use crate::input::Selection;
+use tollgate_report::charging::ChargingArg;
+use tollgate_report::descriptor::{DescriptorArg, RequestArgs};
 
 /// `tollgate rules`.
 #[derive(Subcommand, Debug)]
@@ -220,25 +220,4 @@ pub struct MappingArgs {
     /// Field of the client's tier, for rules with different limits per tier
     #[arg(long, value_name = "FIELD", requires = "rules", help_heading = "Rules")]
     pub tier: Option<String>,
-}
-
-/// How denied requests are charged.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum ChargingArg {
-    /// Charge all limits of a request, or none.
-    AllOrNothing,
-    /// Every limit counts every request, including denied ones, as Envoy's service does.
-    CountFirst,
-    /// Charge a denied request to the limits that deny it, and to no other.
-    CountDenials,
-}
-
-impl From<ChargingArg> for Charging {
-    fn from(arg: ChargingArg) -> Self {
-        match arg {
-            ChargingArg::AllOrNothing => Self::AllOrNothing,
-            ChargingArg::CountFirst => Self::CountFirst,
-            ChargingArg::CountDenials => Self::CountDenials,
-        }
-    }
 }

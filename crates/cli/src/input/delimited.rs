@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::row::{Columns, Row, printable};
+use super::row::{Columns, Row};
+use tollgate_report::text::printable;
 
 /// The byte between two columns of CSV.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

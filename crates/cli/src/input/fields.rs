@@ -6,8 +6,9 @@ use clap::ValueEnum;
 
 use super::decompress::BYTE_ORDER_MARK;
 use super::delimited::Delimiter;
-use super::row::{ChosenFields, printable};
+use super::row::ChosenFields;
 use super::{Error, clf, jsonl};
+use tollgate_report::text::printable;
 
 /// A file's format.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::rc::Rc;
 
-use super::row::printable;
+use tollgate_report::text::printable;
 
 /// All distinct texts, numbered from 0 in the order of their first use.
 #[derive(Debug)]

@@ -25,11 +25,12 @@ use self::decompress::{InputSource, Lines, Position, read_error};
 use self::delimited::{Delimiter, TsvLine};
 use self::fields::{FieldList, Format, choose, head_lines, is_text};
 use self::keys::Keys;
-use self::row::{ChosenFields, Columns, Row, printable};
+use self::row::{ChosenFields, Columns, Row};
 use self::time::{TimeFormat, TimeParser};
 use self::wanted::{Fields, no_field};
-use super::error::{Error, plain};
-use super::{decimal, human};
+use tollgate_report::error::{Error, plain};
+use tollgate_report::text::printable;
+use tollgate_report::{decimal, human};
 
 /// The number of kept lines that do not parse.
 const SHOWN: usize = 5;

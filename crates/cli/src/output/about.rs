@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::human;
 use crate::input::Trace;
 use crate::input::client::AddressCounts;
+use tollgate_report::human;
 
 /// The summary in figures.
 pub fn input_json(trace: &Trace) -> Value {

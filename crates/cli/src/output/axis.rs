@@ -9,7 +9,7 @@ use jiff::ToSpan as _;
 use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 
-use crate::human::{self, datetime};
+use tollgate_report::human::{self, datetime};
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const MINUTE: u64 = 60 * SECOND;

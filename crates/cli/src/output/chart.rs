@@ -7,9 +7,9 @@ use std::path::Path;
 use super::axis::{TimeAxis, value_ticks};
 use super::svg::{Anchor, Pen, Picture, at};
 use super::write_to;
-use crate::error::Error;
-use crate::human;
 use crate::input::Trace;
+use tollgate_report::error::Error;
+use tollgate_report::human;
 
 const ADMITTED: &str = "#56B4E9";
 const DENIED: &str = "#D55E00";

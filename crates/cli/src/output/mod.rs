@@ -1,4 +1,4 @@
-//! The program's output: files, standard output, and messages on standard error.
+//! The program's output: charts, pages, progress, and the results in files.
 
 pub mod about;
 pub mod axis;
@@ -6,40 +6,14 @@ pub mod chart;
 pub mod page;
 pub mod progress;
 pub mod svg;
-pub mod table;
-pub mod wrap;
 
-use std::fmt;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-
-use crate::error::Error;
-use crate::input::row::printable_lines;
-
-/// Prints a message to standard error, in lines that fit the terminal; if it is closed, the message is dropped.
-///
-/// Codes for colours are left out if it is no terminal, or if `NO_COLOR` is set.
-pub fn say(text: &str) {
-    let _ = anstream::stderr().lock().write_all(wrap::for_stderr(text).as_bytes());
-}
-
-/// Prints an error to standard error. It may have text from others, which must not control the terminal.
-pub fn say_error(error: impl fmt::Display) {
-    say(&format!("\x1b[1m\x1b[31merror:\x1b[0m {}\n", printable_lines(&error.to_string())));
-}
-
-/// Prints a warning to standard error.
-pub fn say_warning(warning: impl fmt::Display) {
-    say(&format!("\x1b[1m\x1b[33mwarning:\x1b[0m {}\n", printable_lines(&warning.to_string())));
-}
-
-/// Prints text to standard error as it is; if it is closed, the text is dropped.
-pub fn say_unchanged(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
-}
+use tollgate_report::error::Error;
+use tollgate_report::output::{print, say, to_json, wrap, write_to};
 
 /// Prints the results. Writes the table to standard output and the JSON to its file, or only the JSON to standard
 /// output. Afterwards, returns an error if that file, or those `written` before, could not be written.
@@ -61,34 +35,6 @@ pub fn finish(
     written
 }
 
-/// Returns any value as indented JSON with a final line end. A terminal shows it as it is: JSON itself escapes only the controls below a
-/// space.
-pub fn to_json(value: &Value) -> String {
-    let escaped = |text: String, c: char| text.replace(c, &format!("\\u{:04x}", u32::from(c)));
-    ('\u{7f}'..='\u{9f}').fold(format!("{value:#}\n"), escaped)
-}
-
-/// Merges the members of all these objects; a value that is not an object has none.
-pub fn merged<const N: usize>(parts: [Value; N]) -> Value {
-    parts
-        .iter()
-        .filter_map(Value::as_object)
-        .flatten()
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
-}
-
-/// Writes to a file, or to standard output for `-`.
-///
-/// # Errors
-/// Returns an error if writing fails; a reader that closed the output is [`Error::BrokenPipe`].
-pub fn write_to(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    if path.as_os_str() == "-" {
-        return print(bytes);
-    }
-    fs::write(path, bytes).map_err(|error| Error::writing(&path.display().to_string(), &error))
-}
-
 /// Checks that these files can be written, before the long computation; `-` is standard output.
 ///
 /// # Errors
@@ -108,24 +54,4 @@ pub fn writable<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// Writes lines of text to standard output. They fit the terminal.
-///
-/// # Errors
-/// The same as for [`write_to`].
-pub fn print_lines(text: &str) -> Result<(), Error> {
-    print(wrap::for_stdout(text).as_bytes())
-}
-
-/// Writes to standard output.
-///
-/// # Errors
-/// The same as for [`write_to`].
-pub fn print(bytes: &[u8]) -> Result<(), Error> {
-    let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(bytes)
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Error::writing("standard output", &error))
 }

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use tollgate::Quota;
 
 use super::ledger::Differences;
-use crate::human::nanos;
 use crate::input::{Record, Trace};
+use tollgate_report::human::nanos;
 
 /// The admitted requests of one limit.
 struct Log {

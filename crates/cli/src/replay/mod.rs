@@ -34,13 +34,14 @@ use tollgate::{
 use self::ledger::{Differences, Ledger};
 use self::limiters::{Denial, NumberLimiter, hasher};
 use crate::args::ReplayArgs;
-use crate::error::Error;
-use crate::human;
 use crate::input::{Record, Trace};
 use crate::output::chart::{self, Series};
+use crate::output::finish;
 use crate::output::page::{Page, Section};
-use crate::output::{self as files, finish};
 use crate::store::{Memory, Storage, StoreArg};
+use tollgate_report::error::Error;
+use tollgate_report::human;
+use tollgate_report::output::write_to;
 
 /// Records between two updates of the progress bar and two samples of the store.
 const STRIDE: usize = 1 << 12;
@@ -272,7 +273,7 @@ pub fn write_results(
     // Files first, so that they are complete even if standard output is closed early. A file that fails does not stop
     // the others.
     let decisions = match (&args.decisions, &series[..]) {
-        (Some(path), [(_, decisions)]) => files::write_to(path, decisions),
+        (Some(path), [(_, decisions)]) => write_to(path, decisions),
         _ => Ok(()),
     };
     let chart = args.chart.as_ref().map_or(Ok(()), |path| chart::draw(path, trace, limits, series));

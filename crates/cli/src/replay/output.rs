@@ -8,13 +8,13 @@ use tollgate::Quota;
 use super::accuracy::{self, Accuracy};
 use super::ledger::Differences;
 use super::{AlgorithmReplay, AlikeReplays, merge_alike, top};
-use crate::human::{self, nanos};
 use crate::input::Trace;
-use crate::input::row::printable;
 use crate::output::about::input_json;
-use crate::output::merged;
-use crate::output::table::table;
 use crate::store::Storage;
+use tollgate_report::human::{self, nanos};
+use tollgate_report::output::merged;
+use tollgate_report::output::table::table;
+use tollgate_report::text::printable;
 
 /// One limit.
 pub fn limit_json(quota: &Quota) -> Value {

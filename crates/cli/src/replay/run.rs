@@ -9,13 +9,14 @@ use super::sections::FoundLimits;
 use super::{AlgorithmReplay, FinishedReplay, ReplaySetup, log, output, replay, sections, write_results};
 use crate::algorithm::{ALL, chosen};
 use crate::args::{ReplayArgs, Share};
-use crate::error::Error;
 use crate::input::Trace;
 use crate::load;
 use crate::output::page::Section;
 use crate::output::{self as files, about, progress};
 use crate::store::{Storage, StoreArg};
 use crate::suggest::{Goal, Search};
+use tollgate_report::error::Error;
+use tollgate_report::output::say;
 
 /// The share of requests for whose denial the page names a limit.
 const ONE_PERCENT: Share = Share { billionths: 10_000_000 };
@@ -55,7 +56,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     }
     about += &storage.line(quotas.len());
     left_out.iter().for_each(|note| about += &format!("Note     {note}\n"));
-    files::say(&about::skipped_lines(&trace));
+    say(&about::skipped_lines(&trace));
 
     let series =
         replays.iter().map(|replay| (replay.algorithm.name().to_owned(), &replay.tally.decisions.bytes[..]));

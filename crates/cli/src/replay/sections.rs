@@ -4,15 +4,15 @@ use tollgate::Quota;
 
 use super::ledger::Differences;
 use super::{AlgorithmReplay, AlikeReplays, merge_alike, top};
-use crate::error::Error;
-use crate::human;
 use crate::input::Trace;
-use crate::input::row::printable;
 use crate::output::axis::TimeAxis;
 use crate::output::chart::alike;
 use crate::output::page::{Cell, HtmlTable, MOST_KEYS, Section, to_second};
 use crate::store::{Storage, StoreArg};
 use crate::suggest::Suggestion;
+use tollgate_report::error::Error;
+use tollgate_report::human;
+use tollgate_report::text::printable;
 
 /// The most characters of a key.
 const LONGEST_KEY: usize = 120;

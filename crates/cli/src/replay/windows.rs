@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use tollgate::Quota;
 
 use super::limiters::hasher;
-use crate::human::nanos;
 use crate::input::Record;
+use tollgate_report::human::nanos;
 
 /// Returns the record counts at which windows end, for the `most` windows of each limit that admit the most units. A
 /// sketch is fullest at the end of one of them.

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 use tollgate::rules::{Charging, Config, Domain, Problem, Rule};
 
-use super::files::{RuleFiles, print_warnings};
 use super::replay;
-use super::rule::{limit_texts, names, says};
 use crate::args::rules::{CheckArgs, RulesArgs};
-use crate::error::Error;
-use crate::human;
-use crate::input::row::printable;
-use crate::output::wrap::for_stdout;
-use crate::output::{merged, print, table, to_json};
+use tollgate_report::error::Error;
+use tollgate_report::files::{RuleFiles, print_warnings};
+use tollgate_report::human;
+use tollgate_report::output::wrap::for_stdout;
+use tollgate_report::output::{merged, print, table, to_json};
+use tollgate_report::rule::{limit_texts, names, says};
+use tollgate_report::text::printable;
 
 /// Runs the check. Prints problems, then the rules.
 ///

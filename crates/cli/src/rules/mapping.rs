@@ -2,9 +2,9 @@
 
 use tollgate::rules::Rule;
 
-use crate::args::descriptor::{DescriptorArg, EntryValue};
-use crate::error::Error;
 use crate::input::wanted::{Fields, Wanted};
+use tollgate_report::descriptor::{DescriptorArg, EntryValue};
+use tollgate_report::error::Error;
 
 /// Keys that have the same value for every request: the value in the rules.
 const CONSTANT: [&str; 2] = ["generic_key", "header_match"];

@@ -3,7 +3,7 @@
 pub use self::missing as push;
 pub use self::missing as pull;
 pub use self::missing as diff;
-use crate::error::Error;
+use tollgate_report::error::Error;
 
 /// # Errors
 /// Always: the program cannot do this.

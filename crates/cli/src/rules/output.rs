@@ -8,16 +8,16 @@ use tollgate::rules::Rule;
 use tollgate::telemetry::MeterCounts;
 
 use super::mapping::Mapping;
-use super::rule::{limit_texts, says};
 use super::tally::{ByRule, RuleDeniedKey, RulesTally};
-use crate::human::{self, nanos};
 use crate::input::Trace;
-use crate::input::row::printable;
 use crate::input::wanted::Fields;
 use crate::output::about::input_json;
-use crate::output::merged;
-use crate::output::table::table;
 use crate::replay::Denials;
+use tollgate_report::human::{self, nanos};
+use tollgate_report::output::merged;
+use tollgate_report::output::table::table;
+use tollgate_report::rule::{limit_texts, says};
+use tollgate_report::text::printable;
 
 /// A rule in force, and its counts.
 #[derive(Clone, Debug)]

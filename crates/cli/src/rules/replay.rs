@@ -11,19 +11,21 @@ use tollgate::ManualClock;
 use tollgate::rules::{Amount, Config, Domain, Problem, Rule, Rules};
 use tollgate::telemetry::Reading;
 
-use super::files::RuleFiles;
 use super::mapping::Mapping;
 use super::output::{CountedRule, RulesReplay};
 use super::sections;
 use super::tally;
 use crate::args::ReplayArgs;
 use crate::args::rules::{MappingArgs, RulesArgs};
-use crate::error::Error;
 use crate::input::wanted::Fields;
 use crate::input::{Selection, Trace, names, warning};
-use crate::output::{about, progress, say, writable};
+use crate::load;
+use crate::output::{about, progress, writable};
 use crate::replay::{FinishedReplay, write_results};
-use crate::{human, load};
+use tollgate_report::error::Error;
+use tollgate_report::files::RuleFiles;
+use tollgate_report::human;
+use tollgate_report::output::say;
 
 /// The rules and their data.
 struct LoadedRules<'a> {

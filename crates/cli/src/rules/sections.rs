@@ -1,12 +1,12 @@
 //! The sections of a page about a replay with rules.
 
 use super::output::{CountedRule, RulesReplay};
-use super::rule::limit_texts;
 use super::tally::{ByRule, RuleDeniedKey};
-use crate::human;
-use crate::input::row::printable;
 use crate::output::page::{Cell, HtmlTable, MOST_KEYS, Section, to_second};
 use crate::replay::Denials;
+use tollgate_report::human;
+use tollgate_report::rule::limit_texts;
+use tollgate_report::text::printable;
 
 /// The most rules in a table. The page stays small, also with a file of thousands of rules.
 const MOST_RULES: usize = 200;

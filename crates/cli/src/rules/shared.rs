@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use tollgate::rules::{Config, Domain, Format, LoadReport, PushedRules, RedisRules, RulesError};
 
-use super::files::RuleFiles;
 use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
-use crate::error::{Error, read_file};
-use crate::human;
-use crate::input::row::printable_lines;
-use crate::output::{print, print_lines, say, say_warning};
+use tollgate_report::error::{Error, read_file};
+use tollgate_report::files::{RULES_URL, RuleFiles};
+use tollgate_report::human;
+use tollgate_report::output::{print, print_lines, say, say_warning};
+use tollgate_report::text::printable_lines;
 
 /// Checks a file, and writes it to the server.
 ///
@@ -95,19 +95,16 @@ fn failed(error: &RulesError) -> Error {
     Error::run(error.to_string())
 }
 
-/// The variable that has the server's address.
-pub const VARIABLE: &str = "TOLLGATE_REDIS_URL";
-
 fn open(url: Option<&str>, name: &str) -> Result<RedisRules, Error> {
     let no_server = |what: &str| {
         Err(Error::usage(format!(
-            "{what}: set --to (for pull --from) or the variable {VARIABLE} to redis://[[user]:password@]host[:port]"
+            "{what}: set --to (for pull --from) or the variable {RULES_URL} to redis://[[user]:password@]host[:port]"
         )))
     };
-    let (url, from) = match (url, std::env::var(VARIABLE)) {
+    let (url, from) = match (url, std::env::var(RULES_URL)) {
         (Some(url), _) => (url.to_owned(), String::new()),
-        (None, Ok(url)) if url.is_empty() => return no_server(&format!("the variable {VARIABLE} is empty")),
-        (None, Ok(url)) => (url, format!(" (the address is from the variable {VARIABLE})")),
+        (None, Ok(url)) if url.is_empty() => return no_server(&format!("the variable {RULES_URL} is empty")),
+        (None, Ok(url)) => (url, format!(" (the address is from the variable {RULES_URL})")),
         (None, Err(_)) => return no_server("no server"),
     };
     RedisRules::open(&url, name).map_err(|error| Error::usage(format!("{error}{from}")))

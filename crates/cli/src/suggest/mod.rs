@@ -26,12 +26,14 @@ use tollgate::{LimitKind, Quota};
 
 use crate::algorithm::chosen;
 use crate::args::{Share, SuggestArgs};
-use crate::error::Error;
 use crate::input::Trace;
-use crate::output::{self as files, about, finish, progress, say};
+use crate::load;
+use crate::output::{self as files, about, finish, progress};
 use crate::replay::{AlgorithmReplay, ReplaySetup, StoreFigures, replay};
 use crate::store::{Storage, StoreArg};
-use crate::{human, load};
+use tollgate_report::error::Error;
+use tollgate_report::human;
+use tollgate_report::output::say;
 
 /// Runs `tollgate suggest`.
 ///

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use tollgate::Quota;
 
 use super::{FoundLimit, MANY_REQUESTS, Search, Suggestion, Trial, neighbours, period_text};
-use crate::human::{self, nanos};
 use crate::output::about::input_json;
-use crate::output::merged;
-use crate::output::table::table;
-use crate::output::wrap::for_stdout;
 use crate::replay::accuracy::{self, Accuracy};
 use crate::replay::output::limit_json;
+use tollgate_report::human::{self, nanos};
+use tollgate_report::output::merged;
+use tollgate_report::output::table::table;
+use tollgate_report::output::wrap::for_stdout;
 
 impl Search<'_> {
     /// Returns the goal, `note`, and how several limits share the goal.

@@ -82,7 +82,7 @@ fn short_help_of_serve_is_one_screen_and_true() {
 fn example_does_not_drain() {
     let drain =
         |args: &[&str]| match Cli::try_parse_from([&["tollgate", "serve"], args].concat()).unwrap().command {
-            Command::Serve(args) => args.drain().as_secs(),
+            Command::Service(tollgate_serve::Command::Serve(args)) => args.drain().as_secs(),
             _ => unreachable!("the command is serve"),
         };
     assert_eq!((drain(&[]), drain(&["limits.yaml"]), drain(&["--xds", "plane:1"])), (0, 5, 5));

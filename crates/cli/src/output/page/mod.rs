@@ -14,11 +14,11 @@ use self::plot::Plot;
 use super::axis::SECOND;
 use super::chart::Series;
 use super::write_to;
-use crate::error::Error;
-use crate::human;
 use crate::input::Trace;
+use tollgate_report::error::Error;
+use tollgate_report::human;
+use tollgate_report::output::STYLE;
 
-const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The most keys in a table. The page stays small, also with a large `--top`.

@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::html::{Cell, HtmlTable, escaped};
-use crate::human;
 use crate::input::Trace;
 use crate::output::axis::{TimeAxis, value_ticks};
 use crate::output::chart::{Series, alike, per};
+use tollgate_report::human;
 
 /// The most columns of the numbers.
 const MOST_COLUMNS: u64 = 3_000;

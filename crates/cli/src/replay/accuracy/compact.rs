@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use tollgate::LimitKind;
 
 use super::{Accuracy, Differences};
-use crate::human::{self, name};
-use crate::output::wrap::for_stdout;
-use crate::output::{merged, table};
 use crate::replay::StoreFigures;
 use crate::store::{OverflowArg, Storage};
+use tollgate_report::human::{self, name};
+use tollgate_report::output::wrap::for_stdout;
+use tollgate_report::output::{merged, table};
 
 /// The store of one result.
 pub fn json(storage: &Storage, algorithm: LimitKind, figures: &StoreFigures) -> Value {

@@ -8,8 +8,8 @@ use tollgate::LimitKind;
 
 use super::StoreFigures;
 use super::ledger::Differences;
-use crate::human;
 use crate::store::{Storage, StoreArg};
+use tollgate_report::human;
 
 /// The part of one result that a table needs.
 #[derive(Copy, Clone, Debug)]

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use tollgate::stores::Saturation;
 
 use super::Accuracy;
-use crate::human;
-use crate::output::wrap::for_stdout;
-use crate::output::{merged, table};
 use crate::replay::StoreFigures;
 use crate::store::Storage;
+use tollgate_report::human;
+use tollgate_report::output::wrap::for_stdout;
+use tollgate_report::output::{merged, table};
 
 /// The store of one result.
 pub fn json(storage: &Storage, figures: &StoreFigures) -> Value {

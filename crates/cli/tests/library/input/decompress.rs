@@ -2,8 +2,8 @@
 
 use std::io::{Cursor, Write};
 
-use tollgate_cli::error::Error;
 use tollgate_cli::input::decompress::{InputSource, LONGEST_LINE, Lines};
+use tollgate_report::error::Error;
 
 fn lines_of(bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
     let mut lines = Lines::new(InputSource::from_reader("x", Box::new(Cursor::new(bytes)))?);

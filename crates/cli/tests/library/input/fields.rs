@@ -1,8 +1,8 @@
 //! Formats and usual names of fields.
 
-use tollgate_cli::error::Error;
 use tollgate_cli::input::fields::{Format, choose};
 use tollgate_cli::input::row::ChosenFields;
+use tollgate_report::error::Error;
 
 fn chosen(present: &[&str]) -> Result<ChosenFields, Error> {
     let present: Vec<String> = present.iter().map(|&name| name.to_owned()).collect();

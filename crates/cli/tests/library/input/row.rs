@@ -1,7 +1,8 @@
 //! Keys of records.
 
 use tollgate_cli::input::client::Clients;
-use tollgate_cli::input::row::{EMPTY_KEY, Row, UNKNOWN_CLIENT, printable};
+use tollgate_cli::input::row::{EMPTY_KEY, Row, UNKNOWN_CLIENT};
+use tollgate_report::text::printable;
 
 fn key(prefix: Option<u8>, parts: &[&str]) -> Result<String, &'static str> {
     let mut row = Row::new(prefix.map(|ipv6_prefix| Clients { ipv6_prefix, ..Clients::default() }));
@@ -26,13 +27,4 @@ fn empty_key_part_is_an_error() {
     assert_eq!(key(None, &["a", ""]), Err(EMPTY_KEY));
     assert_eq!(key(None, &[]), Err(EMPTY_KEY));
     assert_eq!(key(Some(64), &["a", "192.0.2.1, unknown"]), Err(UNKNOWN_CLIENT));
-}
-
-#[test]
-fn unprintable_bytes_are_escaped() {
-    assert_eq!(printable(b"caf\xc3\xa9 \xff\n", 50), "café \\xff\\x0a");
-    assert_eq!(printable("a\u{9b}\u{202e}".as_bytes(), 50), "a\\xc2\\x9b\\xe2\\x80\\xae");
-    assert_eq!(printable("a\u{202e}b\u{2028}".as_bytes(), 50), "a\\xe2\\x80\\xaeb\\xe2\\x80\\xa8");
-    assert_eq!(printable(b"abcdef", 3), "abc…");
-    assert_eq!(printable(b"abc", 3), "abc");
 }

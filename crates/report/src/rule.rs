@@ -1,0 +1,136 @@
+//! The contents of a rule, for people and for programs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tollgate::rules::{Amount, Rule, RuleClass, Shared, Store};
+use tollgate::{LimitKind, StoreKind};
+
+use crate::human;
+use crate::output::merged;
+use crate::text::printable;
+
+/// How a limit is shared between processes.
+fn shared_json(shared: &Shared) -> Value {
+    json!({
+        "mode": shared.mode.to_string(),
+        "on_failure": shared.on_failure.to_string(),
+        "processes": shared.processes,
+        "timeout_ms": u64::try_from(shared.timeout.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The contents of a rule.
+pub fn says(rule: &Rule) -> Value {
+    let (own, store) = match &rule.limit {
+        Amount::Limited { limit, store } => (Some(limit), store.as_ref()),
+        _ => (None, None),
+    };
+    let quota = own.map(|own| own.quota());
+    let (units, period) = match &rule.limit {
+        Amount::Blocked { period } => (Some(0), Some(*period)),
+        _ => (quota.map(|quota| quota.limit()), quota.map(|quota| quota.period())),
+    };
+    let (memory, max_keys, shared) = match store {
+        Some(Store::Compact(memory) | Store::Sketch(memory)) => (memory.bytes(), None, Value::Null),
+        Some(Store::Keyed { max_keys }) => (None, *max_keys, Value::Null),
+        Some(Store::Redis(shared)) => (None, None, json!({ "shared": shared_json(shared) })),
+        Some(_) | None => (None, None, Value::Null),
+    };
+    let limit = json!({
+        "unlimited": matches!(rule.limit, Amount::Unlimited),
+        "limit": units,
+        "period_ns": period.map(nanos),
+        "burst": quota.map(|quota| quota.burst_size()),
+        "algorithm": own.map(|own| own.kind().name()),
+        "store": store.map(ToString::to_string),
+        "memory_bytes": memory,
+        "max_keys": max_keys,
+    });
+    let calendar = match own.map(|own| own.kind()) {
+        Some(LimitKind::CalendarWindow { calendar }) => json!({ "calendar": calendar.to_string() }),
+        _ => Value::Null,
+    };
+    let block = own.and_then(|own| own.block()).map_or(Value::Null, |block| {
+        let [first, longest] = [block.first(), block.longest()].map(nanos);
+        json!({ "block": { "for_ns": first, "at_most_ns": longest } })
+    });
+    let hold = rule.hold.as_deref().map_or(
+        Value::Null,
+        |hold| json!({ "hold": { "life_ns": nanos(hold.life), "most": hold.most, "units": hold.units } }),
+    );
+    let in_progress = match &rule.limit {
+        Amount::InProgress { most, life } => json!({ "in_progress": most, "life_ns": nanos(*life) }),
+        _ => Value::Null,
+    };
+    // Only a rule that counts values has this key.
+    let distinct = if rule.distinct { json!({ "distinct": true }) } else { Value::Null };
+    let rest = json!({
+        "soft": Some(rule.soft).filter(|&soft| soft < u64::MAX),
+        "shadow": rule.shadow,
+        "quota_mode": rule.quota_mode,
+        "enforced_per_million": rule.enforced_per_million,
+        "headers": rule.headers,
+        "class": rule.class.as_ref().map(|class| json!({ "name": class.name, "share_per_million": class.share.share() })),
+        "replaces": rule.replaces,
+    });
+    merged([limit, calendar, shared, block, hold, in_progress, distinct, rest])
+}
+
+/// The identity and the name, which metrics, header fields and problem documents have.
+pub fn names(rule: &Rule) -> [String; 2] {
+    [&rule.identity[..], &rule.name[..]].map(|text| printable(text.as_bytes(), 80))
+}
+
+/// The limit, its algorithm and its store.
+pub fn limit_texts(rule: &Rule) -> [String; 3] {
+    let without_store = |text: &str| [text.to_owned(), String::new(), String::new()];
+    match &rule.limit {
+        Amount::Unlimited => without_store("none"),
+        Amount::Blocked { .. } => without_store("denies all"),
+        Amount::InProgress { most, .. } => without_store(&format!("{most} in progress")),
+        Amount::Limited { limit, store } => {
+            let chosen = rule.store_kind().map_or_else(String::new, |kind| kind.to_string());
+            // A file can name a store for all its rules. One counter for all requests needs none.
+            let named = store.as_ref().filter(|_| rule.store_kind() != Some(StoreKind::Direct));
+            let store = named.map_or(chosen, kept);
+            let share =
+                |class: &RuleClass| format!("{} of ", human::share(class.share.share().into(), 1_000_000));
+            let share = rule.class.as_deref().map_or_else(String::new, share);
+            let quota = match limit.kind() {
+                LimitKind::CalendarWindow { calendar } => format!("{}/{calendar}", limit.most()),
+                _ => limit.quota().to_string(),
+            };
+            // The text of a limit with a block is its algorithm, its quota and its block.
+            let text = limit.to_string();
+            let block = text.split_once(&quota).map_or("", |(_, block)| block);
+            let hold = if rule.hold.is_some() { ", with holds" } else { "" };
+            let values = if rule.distinct { " different values" } else { "" };
+            [format!("{share}{quota}{block}{values}{hold}"), limit.kind().name().to_owned(), store]
+        }
+        _ => without_store("?"),
+    }
+}
+
+fn kept(store: &Store) -> String {
+    match store {
+        Store::Compact(memory) | Store::Sketch(memory) => {
+            let size = memory.bytes().map(human::size);
+            size.map_or_else(|| store.to_string(), |size| format!("{store} {size}"))
+        }
+        Store::Keyed { max_keys: Some(most) } => format!("keyed, {}", human::counted(*most as u64, "key")),
+        Store::Keyed { max_keys: None } => "keyed".to_owned(),
+        Store::Redis(shared) => {
+            let of = match shared.processes {
+                1 => "1 process".to_owned(),
+                several => format!("{} processes", human::count(several.into())),
+            };
+            format!("redis, {}, {of}", shared.mode)
+        }
+        _ => store.to_string(),
+    }
+}

@@ -1,0 +1,347 @@
+//! Listeners: TCP ports and Unix sockets.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use std::{fs, process};
+
+use rustix::net::{SendFlags, send, sockopt};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::oneshot;
+
+use super::peer::Peer;
+use tollgate_report::error::{Error, plain};
+
+/// How long a peer may be silent before the system asks whether it is still there, how often it asks again, and how many times.
+pub type Probes = (Duration, Duration, u32);
+
+const PROBES: Probes = (Duration::from_secs(60), Duration::from_secs(20), 3);
+
+/// What a connection runs over.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A place where clients connect.
+#[derive(Debug)]
+pub enum Listener {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(Socket),
+}
+
+/// A Unix socket, which is removed on drop.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The device and the number of the file: another process may have replaced it.
+    identity: (u64, u64),
+}
+
+impl Listener {
+    /// Listens on a TCP port.
+    ///
+    /// # Errors
+    /// Returns an error that names the face and the remedy.
+    pub async fn tcp(face: &str, addr: SocketAddr) -> Result<Self, Error> {
+        TcpListener::bind(addr).await.map(Self::Tcp).map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    format!("another process listens there; stop it, or choose another address with --{face}")
+                }
+                io::ErrorKind::PermissionDenied => {
+                    format!("ports below 1024 need a privilege; choose another one with --{face}")
+                }
+                _ => format!("choose another address with --{face}"),
+            };
+            Error::run(format!("cannot listen on {addr} for {face}: {}: {remedy}", plain(&error)))
+        })
+    }
+
+    /// Listens on a Unix socket. Removes a socket that no process listens on.
+    ///
+    /// # Errors
+    /// If a process listens there, if the path is another kind of file, or if the folder cannot be written.
+    pub async fn unix(path: &Path, mode: u32, flag: &str) -> Result<Self, Error> {
+        let cannot =
+            |why: String| Error::run(format!("cannot listen on the socket {}: {why}", path.display()));
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(cannot(format!("the path is a file of another kind; choose another --{flag}")));
+            }
+            Ok(_) => match UnixStream::connect(path).await {
+                Ok(_) => {
+                    return Err(cannot(format!(
+                        "another process listens there; stop it, or choose another --{flag}"
+                    )));
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    fs::remove_file(path).map_err(|error| cannot(plain(&error)))?;
+                }
+                Err(error) => return Err(cannot(plain(&error))),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(cannot(plain(&error))),
+        }
+        // No client can connect before the socket has its mode: it appears under its name afterwards.
+        let first = path.with_extension(format!("{}.new", process::id()));
+        let _ = fs::remove_file(&first);
+        let made = UnixListener::bind(&first).and_then(|listener| {
+            fs::set_permissions(&first, fs::Permissions::from_mode(mode))?;
+            let file = fs::symlink_metadata(&first)?;
+            fs::rename(&first, path)?;
+            Ok(Socket { listener, path: path.to_owned(), identity: (file.dev(), file.ino()) })
+        });
+        made.map(Self::Unix).map_err(|error| {
+            let _ = fs::remove_file(&first);
+            let remedy = if error.kind() == io::ErrorKind::NotFound { "; make its folder first" } else { "" };
+            cannot(plain(&error) + remedy)
+        })
+    }
+
+    /// Returns what the log says of its face at the start.
+    pub fn described(&self, face: &str, has_tls: bool) -> String {
+        format!("{face} on {self}{}", if has_tls { " with TLS" } else { "" })
+    }
+
+    /// Whether only processes of this machine reach it.
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().is_ok_and(|addr| addr.ip().is_loopback()),
+            Self::Unix(_) => true,
+        }
+    }
+
+    /// Takes a TCP port from this runtime, for another one.
+    pub fn detach(self) -> Option<std::net::TcpListener> {
+        match self {
+            Self::Tcp(listener) => listener.into_std().ok(),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Gives a TCP port to this runtime.
+    ///
+    /// # Errors
+    /// If the runtime cannot take it.
+    pub fn attach(listener: std::net::TcpListener) -> io::Result<Self> {
+        TcpListener::from_std(listener).map(Self::Tcp)
+    }
+
+    /// Accepts the next connection.
+    ///
+    /// # Errors
+    /// If the system cannot accept it.
+    pub async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await.map(|(stream, peer)| Accepted::Tcp(stream, peer)),
+            Self::Unix(socket) => socket.listener.accept().await.map(|(stream, _)| Accepted::Unix(stream)),
+        }
+    }
+}
+
+/// A connection that was accepted, and is not served yet.
+#[derive(Debug)]
+pub enum Accepted {
+    /// From this address.
+    Tcp(TcpStream, SocketAddr),
+    /// From a process of this machine.
+    Unix(UnixStream),
+}
+
+impl Accepted {
+    /// Returns the connection's bytes and the name of its peer.
+    pub fn open(self) -> (Io, String) {
+        match self {
+            Self::Tcp(stream, peer) => {
+                // Answers are small, and a gateway waits for each of them.
+                let _ = stream.set_nodelay(true);
+                let _ = probe_silent_peer(&stream, PROBES);
+                (Io::new(stream), peer.to_string())
+            }
+            Self::Unix(stream) => {
+                let user = stream.peer_cred().ok().map(|peer| Peer::User(peer.uid()));
+                (Io::new(stream).of_client(user), "a local process".to_owned())
+            }
+        }
+    }
+
+    /// Closes the connection of a peer on the network. It can read these bytes, if the system takes them without waiting.
+    pub fn close_with(self, bytes: &[u8]) {
+        if let Self::Tcp(stream, _) = self {
+            let _ = send(stream, bytes, SendFlags::DONTWAIT);
+        }
+    }
+}
+
+/// Lets the system close the connection when its peer has disappeared. Otherwise that connection would keep its place for ever.
+pub fn probe_silent_peer(stream: &TcpStream, (silent, again, times): Probes) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, silent)?;
+    sockopt::set_tcp_keepintvl(stream, again)?;
+    sockopt::set_tcp_keepcnt(stream, times)
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(listener) => match listener.local_addr() {
+                Ok(addr) => addr.fmt(f),
+                Err(_) => f.write_str("an unknown address"),
+            },
+            Self::Unix(socket) => socket.path.display().fmt(f),
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.identity);
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A connection's bytes, whatever it runs over.
+pub struct Io {
+    /// `None` only after the drop.
+    stream: Option<Box<dyn Stream>>,
+    /// Gets the stream when the HTTP connection drops it.
+    back: Option<oneshot::Sender<Box<dyn Stream>>>,
+    /// Who the client is, as far as the connection tells.
+    client: Option<Box<Peer>>,
+    /// Bytes that were read already, and are read again.
+    first: Vec<u8>,
+    /// How many of them were read again.
+    given: usize,
+}
+
+impl Io {
+    /// Creates the bytes of a stream.
+    pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self { stream: Some(Box::new(stream)), back: None, client: None, first: Vec::new(), given: 0 }
+    }
+
+    /// Sets who the client is.
+    pub fn of_client(mut self, client: Option<Peer>) -> Self {
+        self.client = client.map(Box::new);
+        self
+    }
+
+    /// Takes who the client is.
+    pub fn take_client(&mut self) -> Option<Peer> {
+        self.client.take().map(|client| *client)
+    }
+
+    /// Sends the stream back when it is dropped.
+    pub fn and_back(mut self) -> (Self, oneshot::Receiver<Box<dyn Stream>>) {
+        let (back, returned) = oneshot::channel();
+        self.back = Some(back);
+        (self, returned)
+    }
+
+    fn stream(&mut self) -> Pin<&mut dyn Stream> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(&mut **stream),
+            None => unreachable!("the stream is taken only by the drop"),
+        }
+    }
+
+    /// Lets these bytes, which were the first, be read again.
+    pub fn again(mut self, first: Vec<u8>) -> Self {
+        (self.first, self.given) = (first, 0);
+        self
+    }
+}
+
+impl Drop for Io {
+    fn drop(&mut self) {
+        if let (Some(back), Some(stream)) = (self.back.take(), self.stream.take()) {
+            let _ = back.send(stream);
+        }
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let left = &this.first[this.given..];
+        if left.is_empty() {
+            return this.stream().poll_read(cx, into);
+        }
+        let taken = left.len().min(into.remaining());
+        into.put_slice(&left[..taken]);
+        this.given += taken;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream().poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream().poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.is_write_vectored())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The timer of the connection that was accepted on a port, as the system lists it: its kind, and the hundredths of a second that are
+    /// left. Kind 2 is a probe of a silent peer.
+    #[cfg(target_os = "linux")]
+    fn timer(port: u16) -> (u64, u64) {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let ours = format!(":{port:04X}");
+        let mut lines = table.lines().map(|line| Vec::from_iter(line.split_whitespace()));
+        // 01 is an established connection.
+        let line = lines.find(|line| line[1].ends_with(&ours) && line[3] == "01").expect("no connection");
+        let (kind, left) = line[5].split_once(':').unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        (number(kind), number(left))
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn silent_peers_are_probed_after_a_minute() {
+        let listener = Listener::tcp("resp", ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address: SocketAddr = listener.to_string().parse().unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let _accepted = listener.accept().await.unwrap().open();
+        let (kind, left) = timer(address.port());
+        assert!(kind == 2 && left <= 6_100, "timer {kind}, {left}");
+    }
+}

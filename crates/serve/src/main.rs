@@ -1,0 +1,10 @@
+//! The service alone: `tollgate-serve serve` and `tollgate-serve ctl`, as `tollgate` has them.
+
+use std::process::ExitCode;
+
+use tollgate_report::{line, output};
+use tollgate_serve::Program;
+
+fn main() -> ExitCode {
+    output::end(tollgate_serve::run(&line::read::<Program>().command))
+}

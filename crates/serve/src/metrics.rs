@@ -1,0 +1,148 @@
+//! The metrics page, in Prometheus's text format.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use metrics::Label;
+use tollgate::rules::publish_rules;
+use tollgate::telemetry;
+
+use super::answer::{AnswerCounts, BOUNDS_US, Entry};
+use super::debug::{Debug, go_counts};
+use super::http::{not_allowed, text, typed};
+use super::process;
+use super::recorder::{Recorder, histogram};
+use super::stats::{Sample, samples_of};
+use tollgate_report::error::Error;
+
+/// Installs the recorder of all metrics. Rules that exist already never reach it.
+///
+/// # Errors
+/// If there is a recorder already.
+pub fn install() -> Result<Recorder, Error> {
+    LazyLock::force(&process::START);
+    let recorder = Recorder::default();
+    metrics::set_global_recorder(recorder.clone())
+        .map_err(|error| Error::run(format!("cannot record metrics: {error}")))?;
+    telemetry::describe();
+    Ok(recorder)
+}
+
+/// The metrics page.
+#[derive(Clone)]
+pub struct Metrics {
+    /// What the library and the program hold.
+    pub recorder: Recorder,
+    /// What the debug pages show too.
+    pub state: Debug,
+    /// Where the page is.
+    pub path: String,
+    /// Whether it also has the names of the Go service.
+    pub go_names: bool,
+    /// Whether the time of an answer under such a name is in milliseconds.
+    pub go_milliseconds: bool,
+}
+
+impl Metrics {
+    /// Answers a request.
+    pub fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match (request.uri().path(), request.method()) {
+            (path, _) if path != self.path => {
+                text(StatusCode::NOT_FOUND, format!("the metrics are at {}\n", self.path))
+            }
+            (_, &Method::GET | &Method::HEAD) => {
+                typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.page())
+            }
+            _ => not_allowed("GET, HEAD"),
+        }
+    }
+
+    fn page(&self) -> String {
+        let counts = self.state.answerer.meters().read();
+        let mut page = String::new();
+        self.recorder.write(&mut page);
+        // What is read for a page is recorded for this page only.
+        let now = Recorder::of_one_page();
+        metrics::with_local_recorder(&now, || {
+            telemetry::describe();
+            self.record(&counts);
+        });
+        now.write(&mut page);
+        answer_times(&mut page, "tollgate_service_answer_duration_seconds", "", &counts, 1);
+        if self.go_names {
+            let (name, label) =
+                ("ratelimit_service_response_time_seconds", "grpc_method=\"ShouldRateLimit\"");
+            answer_times(&mut page, name, label, &counts, if self.go_milliseconds { 1_000 } else { 1 });
+        }
+        process::metrics(&mut page);
+        page
+    }
+
+    /// Records the figures of this moment.
+    fn record(&self, counts: &AnswerCounts) {
+        publish_rules(&self.state.rules);
+        let serving = Sample::gauge(
+            "tollgate_service_serving",
+            "Whether the service wants requests",
+            u64::from(self.state.health.is_serving()),
+        );
+        let samples = self.state.stats.samples().into_iter().chain(samples_of(counts)).chain([serving]);
+        samples.for_each(|sample| sample.publish());
+        if self.go_names {
+            self.go_samples(counts).iter().for_each(Sample::publish);
+            self.record_go_rules();
+        }
+    }
+
+    /// Records the counts of rules by the names of the Go service.
+    fn record_go_rules(&self) {
+        self.state.rules.for_each(|domain, rule, counts| {
+            let mut levels = rule.metric.levels.iter().map(|level| &**level);
+            let first = levels.next().unwrap_or_default().to_owned();
+            let rest = levels.collect::<Vec<_>>().join(".");
+            let labels = [("domain", domain.to_owned()), ("key1", first), ("key2", rest)];
+            let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
+            let labels: Vec<Label> = labels.map(|(name, value)| Label::new(name, value)).collect();
+            for (count, value) in go_counts(rule, &counts) {
+                let name = format!("ratelimit_service_rate_limit_{count}");
+                metrics::describe_counter!(
+                    name.clone(),
+                    format!("Units of a rule, as {count} of the Go service")
+                );
+                metrics::counter!(name, labels.clone()).increment(value);
+            }
+        });
+    }
+
+    /// Returns the other counts by the names of the Go service.
+    #[rustfmt::skip]
+    fn go_samples(&self, counts: &AnswerCounts) -> Vec<Sample> {
+        let (counter, loads) = (Sample::counter, self.state.rules.reloads());
+        let requests = Entry::ALL.iter().zip(counts.entries).map(|(entry, value)| {
+            counter("ratelimit_service_total_requests", "Requests, by method", value).with("grpc_method", entry.name())
+        });
+        // The first code is OK.
+        let errors = counts.codes.iter().skip(1).sum();
+        requests.chain([
+            counter("ratelimit_service_should_rate_limit_error", "Answers with an error", errors).with("err_type", "service_error"),
+            counter("ratelimit_service_global_shadow_mode", "Answers that would say over a limit without --shadow", counts.shadow_denied),
+            counter("ratelimit_service_config_load_success", "Loads of rules that took effect", loads.successes),
+            counter("ratelimit_service_config_load_error", "Loads of rules that failed", loads.errors),
+        ]).collect()
+    }
+}
+
+/// Writes the times of answers, in parts of a second: 1,000 is milliseconds.
+fn answer_times(page: &mut String, name: &str, label: &str, counts: &AnswerCounts, parts: u32) {
+    let unit = if parts == 1 { "seconds" } else { "milliseconds" };
+    let _ =
+        writeln!(page, "# HELP {name} Time from a request to its answer, in {unit}\n# TYPE {name} histogram");
+    let bounds = BOUNDS_US.map(|micros| Some((Duration::from_micros(micros) * parts).as_secs_f64()));
+    let sum = Duration::from_nanos(counts.time_sum_ns).as_secs_f64() * f64::from(parts);
+    histogram(page, name, label, counts.times.into_iter().zip(bounds.into_iter().chain([None])), sum);
+}

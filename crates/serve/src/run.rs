@@ -1,0 +1,686 @@
+//! The order of the start and of the end.
+//!
+//! # The end
+//! 1. At SIGTERM, health reports that the server wants no requests. It still answers, so that gateways that have not noticed
+//!    yet see no error.
+//! 2. After `--drain`, it accepts no connection, and asks all connections to end. All requests in flight are answered.
+//! 3. After `--drain-deadline` more, it cuts off the connections that are left.
+//! 4. Counts that belong to a Redis server are sent there, and the state is written.
+//!
+//! At SIGINT, somebody at a terminal waits for the end, so step 2 begins at once, and clients that are late have a tenth of a
+//! second. A second signal goes to step 3 at once, and step 4 is as short.
+
+use std::convert::Infallible;
+use std::future::{pending, ready};
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tollgate::QuantaClock;
+use tollgate::rules::{Rules, Watcher};
+use tonic::service::Routes;
+
+use super::admin::Admin;
+use super::answer::Answerer;
+use super::arguments;
+use super::connections::{Bounds, Face, FaceContext, Protocol, ServerPhase};
+use super::debug::{self, Debug};
+use super::denials::Denials;
+use super::grpc;
+use super::health::{self, Health};
+use super::http::{Handler, Http};
+use super::listen::Listener;
+use super::load::{self, NoteLoad};
+use super::log;
+use super::metrics::{self, Metrics};
+use super::outage::RedisWatch;
+use super::process::{self, ReadAgain};
+use super::state::{StateFile, StateWriter};
+use super::stats::Stats;
+use super::tls::{Files, Tls};
+use super::traces::Traces;
+use super::variables::Translation;
+use super::xds::{self, Xds};
+use super::{redis, resp};
+use crate::flags::{Address, ServeArgs};
+use crate::xds::flags::XdsStore;
+use tollgate_report::error::Error;
+use tollgate_report::human;
+
+/// How long the start waits for the first rules.
+const FIRST_RULES: Duration = Duration::from_secs(20);
+
+/// How often files are read again, and denials are written to the log.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The most connections to the debug page, and to the metrics page.
+const PAGES: u32 = 64;
+
+/// How long the Redis server has to take what this process holds. Also how long a load may delay the end.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// How long connections have to notice that they are cut off. Also how long the end may take after a second signal.
+const CUT: Duration = Duration::from_millis(200);
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// If something cannot be used at the start, or if connections were cut off at the end.
+pub fn run(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(args.process.threads.map_or_else(cores, usize::from))
+        .thread_name("tollgate-serve")
+        .enable_all()
+        .build()
+        .map_err(|error| Error::run(format!("cannot start threads: {error}")))?;
+    let ended = runtime.block_on(serve(args, taken));
+    match &ended {
+        // Nothing that is left matters: all connections have ended or were cut off.
+        Ok(()) | Err(Error::CutOff(_)) => runtime.shutdown_background(),
+        // The tasks of the faces that were started remove their sockets.
+        Err(_) => runtime.shutdown_timeout(CUT),
+    }
+    ended
+}
+
+/// Calls `load` on a thread that gives way, because a thread that `load` starts has the priority of its caller.
+fn quietly<T: Send>(load: impl FnOnce() -> T + Send) -> T {
+    let runtime = runtime::Handle::current();
+    let run = move || {
+        let _entered = runtime.enter();
+        process::give_way();
+        load()
+    };
+    thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| resume_unwind(panic)))
+}
+
+/// Reads the certificates of the gRPC face, if it has any.
+///
+/// # Errors
+/// If they cannot be used.
+pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
+    let (Some(cert), Some(key)) = (&args.tls.tls_cert, &args.tls.tls_key) else { return Ok(None) };
+    let files = Files { cert: cert.clone(), key: key.clone(), client_ca: args.tls.client_ca.clone() };
+    Tls::load(files, args.tls.client_san.clone()).map(|tls| Some(Arc::new(tls)))
+}
+
+/// The addresses of all faces.
+pub struct Addresses {
+    grpc: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    debug: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+}
+
+impl Addresses {
+    /// Returns the address that a health check asks. The other flags are the service's own, and may not be known here.
+    pub fn http_of(args: &ServeArgs) -> Option<SocketAddr> {
+        args.faces.http.unwrap_or_else(|| Self::default(args, 8080)).addr()
+    }
+
+    /// Returns where a face listens without its flag. The example is for this machine only.
+    fn default(args: &ServeArgs, port: u16) -> Address {
+        let host: [u8; 4] = if args.is_example() { [127, 0, 0, 1] } else { [0; 4] };
+        Address::At(SocketAddr::from((host, port)))
+    }
+
+    /// Returns the addresses that the flags ask for.
+    ///
+    /// # Errors
+    /// If no client could ask, if two faces have one address, or if the example would be open to others.
+    pub fn of(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
+        let is_example = args.is_example();
+        let grpc = match (args.faces.grpc, &args.faces.grpc_socket) {
+            (Some(address), _) => address,
+            (None, Some(_)) => Address::Off,
+            (None, None) => Self::default(args, 8081),
+        };
+        let addresses = Self {
+            grpc: grpc.addr(),
+            http: Self::http_of(args),
+            debug: args.faces.debug.addr(),
+            metrics: args.faces.metrics.addr(),
+        };
+        let is_asked = addresses.grpc.or(addresses.http).or(args.resp.resp.addr()).is_some();
+        if !is_asked && args.faces.grpc_socket.is_none() {
+            return Err(Error::usage("--grpc, --http and --resp are off, so no client could ask"));
+        }
+        let Self { grpc, http, debug, metrics } = addresses;
+        let resp = args.resp.resp.addr();
+        let all = [
+            ("--grpc", grpc),
+            ("--http", http),
+            ("--debug", debug),
+            ("--metrics", metrics),
+            ("--resp", resp),
+        ];
+        let all: Vec<_> = all.into_iter().filter_map(|(flag, addr)| Some((flag, addr?))).collect();
+        for (at, (flag, addr)) in all.iter().enumerate() {
+            if is_example && !addr.ip().is_loopback() {
+                return Err(Error::usage(format!(
+                    "without rules, the built-in example listens on loopback only, not on {addr} (from {}); name a file or \
+                     folder of rules",
+                    taken.source(flag)
+                )));
+            }
+            if let Some((other, _)) = all[..at].iter().find(|(_, other)| other == addr && addr.port() != 0) {
+                let (other, flag) = (taken.source(other), taken.source(flag));
+                return Err(Error::usage(format!("{other} and {flag} have the same address, {addr}")));
+            }
+        }
+        Ok(addresses)
+    }
+}
+
+async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
+    let mut signals = Signals::new()?;
+    let (mut service, opened) = Service::start(args, taken).await?;
+    let ended = tokio::select! {
+        closing = signals.wait_for_end(service.read_again()) => closing,
+        Err(error) = service.report(args, taken, opened) => Err(error),
+    };
+    match ended {
+        Ok(closing) => {
+            process::tell_systemd("STOPPING=1");
+            service.end(args, closing, &mut signals).await
+        }
+        Err(error) => {
+            service.phase.send_replace(ServerPhase::Cutting);
+            let _ = timeout(CUT, service.ended.recv()).await;
+            // Redis clients need no rules.
+            finish(service.state, &mut signals).await;
+            Err(error)
+        }
+    }
+}
+
+/// The listeners of all faces, and what the log says of each.
+#[derive(Default)]
+struct Listeners {
+    /// Whether it has TLS.
+    grpc: Vec<(Listener, bool)>,
+    http: Option<Listener>,
+    debug: Option<Listener>,
+    metrics: Option<Listener>,
+    described: Vec<String>,
+}
+
+impl Listeners {
+    /// Opens all listeners, before the first one is used.
+    async fn open(args: &ServeArgs, addresses: &Addresses, has_tls: bool) -> Result<Self, Error> {
+        let Self { mut grpc, mut http, mut debug, mut metrics, mut described } = Self::default();
+        if let Some(addr) = addresses.grpc {
+            let listener = Listener::tcp("grpc", addr).await?;
+            described.push(listener.described("grpc", has_tls));
+            grpc.push((listener, has_tls));
+        }
+        if let Some(path) = &args.faces.grpc_socket {
+            let listener = Listener::unix(path, args.faces.socket_mode, "grpc-socket").await?;
+            described.push(listener.described("grpc", false));
+            grpc.push((listener, false));
+        }
+        for (name, addr, place) in [
+            ("http", addresses.http, &mut http),
+            ("debug", addresses.debug, &mut debug),
+            ("metrics", addresses.metrics, &mut metrics),
+        ] {
+            if let Some(addr) = addr {
+                let listener = place.insert(Listener::tcp(name, addr).await?);
+                described.push(listener.described(name, false));
+            }
+        }
+        Ok(Self { grpc, http, debug, metrics, described })
+    }
+}
+
+/// What the log says of the faces, and what wakes at each load.
+struct Opened {
+    faces: Vec<String>,
+    /// The address at which the example is asked.
+    curl: Option<String>,
+    loaded: mpsc::UnboundedReceiver<()>,
+}
+
+/// A service that runs.
+struct Service {
+    rules: Arc<Rules>,
+    stats: Arc<Stats>,
+    tls: Option<Arc<Tls>>,
+    /// The files that are read again, beside those of rules.
+    read_again: Vec<ReadAgain>,
+    health: Health,
+    note: NoteLoad,
+    traces: Traces,
+    /// Watches the rules, unless they are the example.
+    watcher: Option<Watcher>,
+    /// Follows the control plane, if the rules are from one.
+    xds: Option<Xds>,
+    /// Writes the state, if there is a file for it.
+    state: Option<StateWriter>,
+    phase: watch::Sender<ServerPhase>,
+    /// Ends when the last connection has ended.
+    ended: mpsc::Receiver<()>,
+}
+
+impl Service {
+    /// Opens all faces.
+    async fn start(args: &ServeArgs, taken: &Translation) -> Result<(Self, Opened), Error> {
+        let is_example = args.is_example();
+        let addresses = Addresses::of(args, taken)?;
+        let tls = tls(args)?;
+        let admin = Admin::of(&args.admin)?;
+        // Rules register their metrics when they are loaded.
+        let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
+        let health = Health::new().await;
+        let (loads, loaded) = mpsc::unbounded_channel();
+        let state = StateFile::open(&args.state)?;
+        let mut snapshot = state.as_ref().map(StateFile::read).transpose()?.flatten();
+        let redis = redis::client(&args.rules)?;
+        let prepared = xds::prepare(args, redis.as_ref(), &mut snapshot)?;
+        let rules = match &prepared {
+            Some(prepared) => Arc::clone(prepared.rules()),
+            None => load::load(&args.rules, redis.clone(), args.faces.kuadrant, snapshot)?,
+        };
+        let noted = Arc::clone(&rules);
+        let note: NoteLoad = Arc::new(move |result| {
+            load::note(result, &noted);
+            let _ = loads.send(());
+        });
+        let seen = Arc::clone(&note);
+        let watch = || Rules::watch(&rules, move |result| seen(&result));
+        let watcher = if args.rules.paths.is_empty() { None } else { Some(quietly(watch)) };
+        let watcher = watcher.transpose().map_err(|error| Error::run(error.to_string()))?;
+        let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
+        let stats = Arc::new(Stats::default());
+        let traces = Traces::start(&args.process, &stats)?;
+        if let Some(client) = &redis {
+            let watch = RedisWatch::new(client, args, &rules)?;
+            stats.redis.get_or_init(|| watch.state());
+            tokio::spawn(watch.run());
+        }
+        let xds = prepared.map(|prepared| prepared.start(args, Arc::clone(&note), &stats)).transpose()?;
+        let (phase, watched) = watch::channel(ServerPhase::Serving);
+        let (alive, ended) = mpsc::channel(1);
+        let bounds = Bounds {
+            connections: args.bounds.max_connections,
+            streams: args.bounds.max_streams,
+            age: args.bounds.connection_age,
+            grace: args.bounds.connection_grace,
+        };
+        let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
+        // Read before the first port opens, because it may take a second: a gateway that connects is answered.
+        let quotas = resp::listen::quotas(&args.resp, state.as_ref())?;
+        let Listeners { grpc, http, debug, metrics, mut described } =
+            Listeners::open(args, &addresses, tls.is_some()).await?;
+        let mut read_again = Vec::from_iter(tls.clone().map(|tls| tls.read_again(&stats)));
+        for admin in admin {
+            read_again.extend(admin.start(&rules, context.clone(), &mut described).await?);
+        }
+        let face = resp::listen::start(
+            args,
+            tls.as_ref(),
+            quotas.clone(),
+            &answerer,
+            context.clone(),
+            &mut described,
+        );
+        read_again.extend(face.await?);
+        let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
+        let state = state.map(|state| state.keep(&rules, quotas, &stats)).transpose()?;
+        let service =
+            Self { rules, stats, tls, read_again, health, note, traces, watcher, xds, state, phase, ended };
+        service.answer_gateways(args, &answerer, grpc, http, context)?;
+        let state = service.debug_page(&answerer);
+        let metrics = metrics.zip(recorder).map(|(listener, recorder)| {
+            let (go_names, go_milliseconds) = (args.faces.go_metrics, args.faces.go_metrics_milliseconds);
+            let path = args.faces.metrics_path.clone();
+            (listener, Metrics { recorder, state: state.clone(), path, go_names, go_milliseconds })
+        });
+        let pages = Pages { debug: debug.zip(Some(state)), metrics };
+        pages.start(&service, bounds)?;
+        Ok((service, Opened { faces: described, curl, loaded }))
+    }
+
+    /// Reports the start, the health and what the state had: after the first rules, unless the service may start without them, and after each load.
+    ///
+    /// # Errors
+    /// If there are no rules in time. Otherwise, it does not return.
+    async fn report(
+        &self,
+        args: &ServeArgs,
+        taken: &Translation,
+        mut opened: Opened,
+    ) -> Result<Infallible, Error> {
+        let has_rules = || args.rules.start_without_rules || self.rules.reloads().successes > 0;
+        if !has_rules() {
+            log::info(format_args!(
+                "waits for the first rules, and health checks fail until then: {}",
+                opened.faces.join(", ")
+            ));
+            let wait = async { while !has_rules() && opened.loaded.recv().await.is_some() {} };
+            timeout(FIRST_RULES, wait).await.map_err(|_| {
+                let why = self.rules.last_error().map(|error| error.to_string());
+                let why = why.unwrap_or_else(|| "the control plane has not answered".to_owned());
+                let within = FIRST_RULES.as_secs();
+                Error::run(format!(
+                    "no rules within {within} s: {why}; to start without rules, add --start-without-rules"
+                ))
+            })?;
+        }
+        let wants_rules = args.rules.unhealthy_without_rules;
+        let report = || self.health.set(!wants_rules || self.rules.reloads().rules > 0);
+        report().await;
+        let note = || self.state.as_ref().is_some_and(StateWriter::note);
+        let mut is_noted = note();
+        announce(&self.rules, args, &opened.faces, taken, opened.curl);
+        if args.rules.redis.is_some() && args.xds.xds_store == XdsStore::Memory {
+            warn_of_idle_redis(&self.rules);
+        }
+        process::tell_systemd("READY=1");
+        while opened.loaded.recv().await.is_some() {
+            report().await;
+            // The first rules may have come only now.
+            is_noted = is_noted || note();
+        }
+        pending().await
+    }
+
+    /// Starts the faces that gateways ask.
+    fn answer_gateways(
+        &self,
+        args: &ServeArgs,
+        answerer: &Arc<Answerer>,
+        grpc: Vec<(Listener, bool)>,
+        http: Option<Listener>,
+        context: FaceContext,
+    ) -> Result<(), Error> {
+        let services = services(args, answerer, &self.health)?;
+        for (listener, has_tls) in grpc {
+            let tls = self.tls.clone().filter(|_| has_tls);
+            let face = Face { listener, tls, protocol: Protocol::Http2, context: context.clone() };
+            self.traces.spawn(face, services.clone());
+        }
+        let Some(listener) = http else { return Ok(()) };
+        // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
+        let has_json = self.tls.is_none() || args.faces.http.is_some();
+        let http = Arc::new(Http {
+            answerer: Arc::clone(answerer),
+            has_json,
+            health: self.health.clone(),
+            stats: Arc::clone(&self.stats),
+            max_message: args.bounds.max_message,
+            deadline: args.bounds.deadline,
+        });
+        let answer = move |request| {
+            let http = Arc::clone(&http);
+            async move { http.answer(request).await }
+        };
+        let face = Face { listener, tls: None, protocol: Protocol::Http, context };
+        self.traces.spawn(face, Handler(answer));
+        Ok(())
+    }
+
+    fn debug_page(&self, answerer: &Arc<Answerer>) -> Debug {
+        Debug {
+            rules: Arc::clone(&self.rules),
+            answerer: Arc::clone(answerer),
+            stats: Arc::clone(&self.stats),
+            health: self.health.clone(),
+        }
+    }
+
+    /// Returns a function that reads all files again.
+    fn read_again(&self) -> impl Fn() + Send + 'static {
+        let (rules, files) = (Arc::clone(&self.rules), self.read_again.clone());
+        let note = self.watcher.as_ref().map(|_| Arc::clone(&self.note));
+        move || {
+            files.iter().for_each(|read_again| read_again());
+            if let Some(note) = &note {
+                note(&rules.reload());
+            }
+        }
+    }
+
+    /// Ends the service. The top of this file lists the steps.
+    async fn end(
+        mut self,
+        args: &ServeArgs,
+        closing: ServerPhase,
+        signals: &mut Signals,
+    ) -> Result<(), Error> {
+        self.health.drain().await;
+        let (all_ended, most) = tokio::select! {
+            all_ended = self.drain(args, closing) => (all_ended, FLUSH),
+            () = signals.wait_for_second() => (false, CUT),
+        };
+        if !all_ended {
+            self.phase.send_replace(ServerPhase::Cutting);
+            let _ = timeout(CUT, self.ended.recv()).await;
+        }
+        let watcher = (self.watcher, self.xds);
+        let flush = async {
+            // This waits for a load, and a file system that hangs must not hang the end.
+            let _ = timeout(most, spawn_blocking(|| drop(watcher))).await;
+            let _ = timeout(most, self.traces.end()).await;
+            timeout(most, self.rules.close()).await.is_ok()
+        };
+        let is_flushed = tokio::select! {
+            is_flushed = flush => is_flushed,
+            () = signals.wait_for_second() => false,
+        };
+        if !is_flushed && is_shared(&self.rules) {
+            log::warn("some units were not reported to the Redis server in time; they expire there");
+        }
+        finish(self.state, signals).await;
+        let cut = self.stats.cut.get();
+        if all_ended || cut == 0 {
+            log::info("ended");
+            return Ok(());
+        }
+        Err(Error::CutOff(format!(
+            "{} cut off, because requests or clients did not end in time",
+            human::counted(cut, "connection")
+        )))
+    }
+
+    /// Asks all connections to end. Returns whether they did in time.
+    async fn drain(&mut self, args: &ServeArgs, closing: ServerPhase) -> bool {
+        if closing == ServerPhase::Leaving {
+            log::always("ending: requests in flight are answered; another Ctrl+C ends at once");
+        } else {
+            log::info("draining: health checks fail now, and requests are still answered");
+            sleep(args.drain()).await;
+            log::info("closing: no new connections, and the present ones are asked to end");
+        }
+        self.health.end_watches().await;
+        self.phase.send_replace(closing);
+        timeout(args.end.drain_deadline, self.ended.recv()).await.is_ok()
+    }
+}
+
+/// Writes the state of the end, unless a signal comes.
+async fn finish(state: Option<StateWriter>, signals: &mut Signals) {
+    let Some(state) = state else { return };
+    tokio::select! {
+        _ = spawn_blocking(|| state.finish()) => {}
+        () = signals.wait_for_second() => log::warn("the state of the end was not written: a second signal came"),
+    }
+}
+
+/// Returns the services of the gRPC face.
+fn services(
+    args: &ServeArgs,
+    answerer: &Arc<Answerer>,
+    health: &Health,
+) -> Result<grpc::Services<QuantaClock>, Error> {
+    let options = grpc::Options {
+        reflection: args.faces.reflection,
+        kuadrant: args.faces.kuadrant,
+        max_message: args.bounds.max_message,
+        deadline: args.bounds.deadline,
+        others: vec![(health::SERVICE, tonic_health::pb::FILE_DESCRIPTOR_SET)],
+    };
+    grpc::Services::new(answerer, &options, Routes::new(health.service()))
+        .map_err(|error| Error::run(error.to_string()))
+}
+
+/// Writes the line at the start, and how to ask the example.
+fn announce(rules: &Rules, args: &ServeArgs, faces: &[String], taken: &Translation, curl: Option<String>) {
+    let mut domains = 0_u64;
+    let mut last = None;
+    rules.for_each(|domain, _, _| {
+        if last.as_deref() != Some(domain) {
+            domains += 1;
+            last = Some(domain.to_owned());
+        }
+    });
+    let count = human::counted(rules.reloads().rules, "rule");
+    let from = match (&args.xds.xds, &args.rules.paths[..]) {
+        (Some(target), _) => format!("the control plane {target}"),
+        (None, []) => "the built-in example".to_owned(),
+        (None, paths) => paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+    };
+    let of = human::counted(domains, "domain");
+    let names = Vec::from_iter(taken.taken());
+    let variables = match names.is_empty() {
+        true => String::new(),
+        false => format!("; variables of the Go service: {}", names.join(", ")),
+    };
+    log::always(format_args!(
+        "tollgate {} serves {count} of {of} from {from}: {}{variables}",
+        env!("CARGO_PKG_VERSION"),
+        faces.join(", "),
+    ));
+    if args.is_example() {
+        log::always_warn(
+            "this is an example on loopback, 5 requests a minute for each address; name a file or folder to serve \
+             your own rules",
+        );
+    }
+    if let Some(addr) = curl {
+        log::always(format_args!(
+            "ask it: curl http://{addr}/json -d \
+             '{{\"domain\":\"example\",\"descriptors\":[{{\"entries\":[{{\"key\":\"remote_address\",\"value\":\"192.0.2.1\"}}]}}]}}'"
+        ));
+    }
+}
+
+/// Whether a rule uses the Redis server.
+fn is_shared(rules: &Rules) -> bool {
+    let mut shared = false;
+    rules.for_each(|_, rule, _| shared |= rule.is_shared());
+    shared
+}
+
+/// Writes a warning if no rule uses the Redis server.
+fn warn_of_idle_redis(rules: &Rules) {
+    if !is_shared(rules) {
+        log::warn("the Redis server is not used: no rule has `store: redis`, so this process counts alone");
+    }
+}
+
+/// The faces that have a thread of their own.
+struct Pages {
+    debug: Option<(Listener, Debug)>,
+    metrics: Option<(Listener, Metrics)>,
+}
+
+impl Pages {
+    /// Starts the thread, which also reads files again and logs denials. It ends with the process.
+    fn start(self, service: &Service, bounds: Bounds) -> Result<(), Error> {
+        let (files, rules) = (service.read_again.clone(), Arc::clone(&service.rules));
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
+        // A listener belongs to the runtime that created it.
+        let debug = self.debug.and_then(|(listener, page)| Some((listener.detach()?, page)));
+        let metrics = self.metrics.and_then(|(listener, page)| Some((listener.detach()?, page)));
+        let run = async move {
+            let (phase, watched) = watch::channel(ServerPhase::Serving);
+            let (alive, _) = mpsc::channel(1);
+            let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
+            let context = FaceContext { bounds, stats: Arc::default(), phase: watched, alive };
+            let face = |listener| {
+                let listener = Listener::attach(listener).ok()?;
+                Some(Face { listener, tls: None, protocol: Protocol::Pages, context: context.clone() })
+            };
+            if let Some((face, page)) = debug.and_then(|(listener, page)| Some((face(listener)?, page))) {
+                tokio::spawn(debug::serve(face, page));
+            }
+            if let Some((face, page)) = metrics.and_then(|(listener, page)| Some((face(listener)?, page))) {
+                let service = Handler(move |request| ready(page.answer(&request)));
+                tokio::spawn(face.serve(move |_, _| service.clone()));
+            }
+            let mut second = interval(SECOND);
+            second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut denials = Denials::default();
+            loop {
+                tokio::select! {
+                    _ = second.tick() => {
+                        files.iter().for_each(|read_again| read_again());
+                        denials.write(&rules);
+                    }
+                    () = phase.closed() => return,
+                }
+            }
+        };
+        process::spawn("tollgate-pages", move || runtime.block_on(run)).map(drop)
+    }
+}
+
+/// The signals that the server obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    more_lines: Signal,
+    usual_lines: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Error> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Error::run(format!("cannot receive signals: {error}")));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+            more_lines: listen(SignalKind::user_defined1())?,
+            usual_lines: listen(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// Waits for the signal to end, and returns how. At SIGHUP, reads everything again on a thread for that, because a load
+    /// takes time.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    async fn wait_for_end(&mut self, read_again: impl Fn() + Send + 'static) -> Result<ServerPhase, Error> {
+        let (hang_ups, heard) = std::sync::mpsc::sync_channel(1);
+        process::spawn("tollgate-hang-up", move || heard.iter().for_each(|()| read_again()))?;
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return Ok(ServerPhase::Closing),
+                _ = self.interrupt.recv() => return Ok(ServerPhase::Leaving),
+                // If one is waiting already, its reading comes after this signal.
+                _ = self.hang_up.recv() => drop(hang_ups.try_send(())),
+                _ = self.more_lines.recv() => log::set_level(log::level().more()),
+                _ = self.usual_lines.recv() => log::set_level(log::first_level()),
+            }
+        }
+    }
+
+    async fn wait_for_second(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! `--state`: the file from which the next process takes the usage over.
+//!
+//! ```text
+//! start   lock FILE.lock, read FILE ── it is damaged ──► FILE.unusable, and all limits start without usage
+//! serve   every minute, on a thread that gives way:  FILE.new, synced ──► FILE
+//! end     after the last answer, once more
+//! ```
+//! FILE.resp, with the limits that Redis clients send, is read and written in the same way.
+//!
+//! A crash leaves the file of the last write, because a new file takes its place in one step. A file that cannot be written
+//! stops no answer: the log has the reason, and the next write tries again.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use tollgate::Clock as _;
+use tollgate::rules::{RestoreReport, Rules, RulesSnapshot};
+
+use super::resp::quotas::Quotas;
+use super::stats::{StateCounts, Stats, now};
+use super::{log, process};
+use crate::flags::state::ServeState;
+use tollgate_report::error::{Error, plain};
+use tollgate_report::human;
+
+/// The bytes that a write hands to the system at a time.
+const BUFFER: usize = 1 << 16;
+
+/// What the name of the file has at its end that has the limits of Redis clients.
+const QUOTAS: &str = ".resp";
+
+/// The rules without usage that the log names, of those that should have some.
+const NAMED: usize = 10;
+
+/// How the names of files of rules end.
+const RULES: [&str; 4] = ["yaml", "yml", "json", "toml"];
+
+/// A file that this process alone uses.
+pub struct StateFile {
+    path: PathBuf,
+    every: Duration,
+    /// Locked as long as the process lives. `None` if the folder cannot be written.
+    _lock: Option<File>,
+}
+
+/// Writes the state until the end.
+pub struct StateWriter {
+    run: Arc<Run>,
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+struct Run {
+    file: StateFile,
+    rules: Arc<Rules>,
+    quotas: Option<Arc<Quotas>>,
+    counts: Arc<StateCounts>,
+}
+
+/// Checks the flag, and touches nothing.
+///
+/// # Errors
+/// If the path is a folder, or something else that is not a file, or if it has the name of a file of rules.
+pub fn check(args: &ServeState) -> Result<(), Error> {
+    let Some(path) = &args.state else { return Ok(()) };
+    // Its rules would be moved away, because they are no state.
+    if path.extension().is_some_and(|end| RULES.iter().any(|rules| end.eq_ignore_ascii_case(rules))) {
+        let path = path.display();
+        return Err(Error::usage(format!(
+            "--state: {path} has the name of a file of rules; choose another name, such as state"
+        )));
+    }
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(Error::usage(format!(
+            "--state: {} is not a file; name a file in a folder that this process may write",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl StateFile {
+    /// Locks the file of the flag, if it is set.
+    ///
+    /// # Errors
+    /// If another process uses it, or if it is not a file.
+    pub fn open(args: &ServeState) -> Result<Option<Self>, Error> {
+        check(args)?;
+        let Some(path) = args.state.clone() else { return Ok(None) };
+        let lock = beside(&path, ".lock");
+        let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&lock);
+        let locked = opened.and_then(|file| {
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(file)
+        });
+        let lock = match locked {
+            Ok(file) => Some(file),
+            Err(error) if error.raw_os_error() == Some(Errno::WOULDBLOCK.raw_os_error()) => {
+                return Err(Error::run(format!(
+                    "another process uses the state {} (it has locked {}); start this process after the end of that one, or \
+                     give each process a --state of its own",
+                    path.display(),
+                    lock.display()
+                )));
+            }
+            Err(error) => {
+                log::warn(format_args!(
+                    "cannot lock {}: {}; make sure that no other process uses this state",
+                    lock.display(),
+                    plain(&error)
+                ));
+                None
+            }
+        };
+        Ok(Some(Self { path, every: args.state_every, _lock: lock }))
+    }
+
+    /// Reads the state. A file that cannot be used is kept under another name.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or not be kept: then this process must not write over it.
+    pub fn read(&self) -> Result<Option<RulesSnapshot>, Error> {
+        let path = self.path.display();
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                log::info(format_args!("no state in {path} yet"));
+                return Ok(None);
+            }
+            Err(error) => return Err(unreadable(&self.path, &error)),
+        };
+        match RulesSnapshot::read(bytes) {
+            Ok(snapshot) => Ok(Some(snapshot)),
+            Err(why) => set_aside(&self.path, "limits", &why.to_string()).map(|()| None),
+        }
+    }
+
+    /// Takes over the limits that Redis clients send. A file that cannot be used is kept under another name.
+    ///
+    /// # Errors
+    /// As [`StateFile::read`].
+    pub fn read_quotas(&self, quotas: &mut Quotas) -> Result<(), Error> {
+        let path = beside(&self.path, QUOTAS);
+        let mut from = match File::open(&path) {
+            Ok(file) => BufReader::with_capacity(BUFFER, file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        let why = match quotas.restore(&mut from) {
+            Ok(count) => {
+                let limits = human::counted(count as u64, "limit");
+                let path = path.display();
+                log::info(format_args!("took over the usage of {limits} of Redis clients from {path}"));
+                return Ok(());
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        set_aside(&path, "limits of Redis clients", &why)
+    }
+
+    /// Starts the thread that writes the state of the rules.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn keep(
+        self,
+        rules: &Arc<Rules>,
+        quotas: Option<Arc<Quotas>>,
+        stats: &Stats,
+    ) -> Result<StateWriter, Error> {
+        let counts = Arc::new(StateCounts::default());
+        counts.written_at.set(now());
+        // Set only here.
+        let _ = stats.state.set(Arc::clone(&counts));
+        let every = if self.every.is_zero() { Duration::MAX } else { self.every };
+        let run = Arc::new(Run { file: self, rules: Arc::clone(rules), quotas, counts });
+        let (stop, stopped) = mpsc::channel();
+        let writing = Arc::clone(&run);
+        let thread = process::spawn("tollgate-state", move || {
+            while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+                writing.write();
+            }
+        })?;
+        Ok(StateWriter { run, stop, thread })
+    }
+}
+
+/// Writes a file beside its path, and puts it in its place. Returns its length.
+fn replace(path: &Path, put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<u64> {
+    let new = beside(path, ".new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written = write_to(&new, put).and_then(|length| {
+        fs::rename(&new, path)?;
+        // The new name is safe only after this.
+        File::open(folder(path))?.sync_all()?;
+        Ok(length)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+fn write_to(path: &Path, put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<u64> {
+    let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
+    let mut to = BufWriter::with_capacity(BUFFER, file);
+    put(&mut to)?;
+    to.flush()?;
+    let file = to.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()?;
+    file.metadata().map(|written| written.len())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    Error::run(format!(
+        "cannot read the state {}: {}; let this process read it, or move it away to start without usage",
+        path.display(),
+        plain(error)
+    ))
+}
+
+/// Keeps a file that cannot be used under another name, and writes that to the log.
+fn set_aside(path: &Path, what: &str, why: &str) -> Result<(), Error> {
+    let aside = beside(path, ".unusable");
+    let renamed = fs::rename(path, &aside);
+    let (path, kept) = (path.display(), aside.display());
+    renamed.map_err(|error| {
+        Error::run(format!(
+            "{path} cannot be used: {why}; and it cannot be renamed to {kept}: {}; move it away to start without usage",
+            plain(&error)
+        ))
+    })?;
+    log::warn(format_args!(
+        "all {what} start without usage, because {path} cannot be used: {why}; the file is now {kept}"
+    ));
+    Ok(())
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// Writes to the log what the rules have taken over.
+fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
+    let &RestoreReport { made_at, counters, dropped, ref unusable, holds, .. } = report;
+    let (ours, path) = (rules.clock().now(), path.display());
+    let age = Duration::from_secs(ours.duration_since(made_at).as_secs());
+    let [counters, holds] =
+        [(counters, "rule"), (holds, "hold")].map(|(count, what)| human::counted(count, what));
+    log::info(format_args!("took over the usage of {counters} and {holds} from {path}, written {age:?} ago"));
+    if dropped > 0 {
+        let rules = human::counted(dropped, "rule");
+        log::info(format_args!("dropped the usage of {rules} in {path}, because they do not exist any more"));
+    }
+    let behind = made_at.duration_since(ours);
+    if !behind.is_zero() {
+        log::warn(format_args!(
+            "the clock is {behind:?} behind the state {path}: no time counts as passed, so limits are free later than usual"
+        ));
+    }
+    for (rule, why) in unusable.iter().take(NAMED) {
+        log::warn(format_args!("the rule {rule:?} starts without usage: {why}"));
+    }
+    if unusable.len() > NAMED {
+        let more = human::counted((unusable.len() - NAMED) as u64, "more rule");
+        log::warn(format_args!("the usage of {more} in {path} cannot be used, so they start without usage"));
+    }
+}
+
+impl Run {
+    /// Writes each file, also if another one cannot be written: a folder in the place of one of them must not cost the usage
+    /// in the others.
+    fn write(&self) {
+        let rules = self.write_file(&self.file.path, |to| self.rules.snapshot(to));
+        let quotas = self.quotas.as_ref().map_or(Some(0), |quotas| {
+            self.write_file(&beside(&self.file.path, QUOTAS), |to| quotas.save(to))
+        });
+        let counts = &self.counts;
+        if let Some((rules, quotas)) = rules.zip(quotas) {
+            counts.writes.add();
+            counts.bytes.set(rules + quotas);
+            counts.written_at.set(now());
+        }
+    }
+
+    /// Writes a file, and returns its length. Writes to the log why it cannot be written.
+    fn write_file(
+        &self,
+        path: &Path,
+        put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> Option<u64> {
+        let written = replace(path, put);
+        if let Err(error) = &written {
+            self.counts.errors.add();
+            log::warn(format_args!(
+                "cannot write the state {}: {}; a restart would lose the usage since the last write",
+                path.display(),
+                plain(error)
+            ));
+        }
+        written.ok()
+    }
+}
+
+impl StateWriter {
+    /// Writes to the log what the rules have taken over, and returns whether they have.
+    pub fn note(&self) -> bool {
+        let Run { file, rules, counts, .. } = &*self.run;
+        let Some(report) = rules.restored() else { return false };
+        note(&report, rules, &file.path);
+        counts.restored.set(report.counters);
+        true
+    }
+
+    /// Writes the state of the end.
+    pub fn finish(self) {
+        drop(self.stop);
+        let _ = self.thread.join();
+        self.run.write();
+    }
+}

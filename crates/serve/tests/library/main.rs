@@ -1,0 +1,16 @@
+//! The service as a library. These tests call its public names and start no process.
+
+#[path = "../../../../tests/common/alike.rs"]
+mod alike;
+mod answer;
+#[path = "../../../../tests/common/counting.rs"]
+mod counting;
+mod debug;
+mod duration;
+mod grpc;
+mod json;
+mod messages;
+mod recorder;
+mod resp;
+mod variables;
+mod xds;

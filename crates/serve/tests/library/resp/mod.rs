@@ -1,0 +1,659 @@
+//! Redis clients: bytes to bytes, without a socket.
+
+mod forms;
+mod transactions;
+mod users;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tollgate::rules::{Config, Rules};
+use tollgate::{Capacity, ManualClock, Timestamp};
+use tollgate_serve::answer::{Answerer, Settings};
+use tollgate_serve::resp::Limits;
+use tollgate_serve::resp::answer::{RespFace, Session, Step, TURN};
+use tollgate_serve::resp::quotas::{ClientQuota, Quotas};
+use tollgate_serve::resp::users::{User, Users};
+
+use crate::alike::{START, Seen, cases};
+
+const RULES: &str = "
+domain: shop
+tollgate: {}
+descriptors:
+  - { key: user, rate_limit: { name: per-user, unit: minute, requests_per_unit: 3, algorithm: gcra } }
+  - { key: page, rate_limit: { unit: hour, requests_per_unit: 2 } }
+  - { key: free, rate_limit: { unlimited: true } }
+  - { key: tokens, rate_limit: { name: tokens, unit: hour, requests_per_unit: 100, hold: { life: 60s } } }
+";
+
+/// What the connections of a test share, and its clock.
+pub(crate) struct Face {
+    pub(crate) shared: Arc<RespFace<ManualClock>>,
+    pub(crate) clock: ManualClock,
+}
+
+/// A connection.
+pub(crate) struct Client {
+    session: Session<ManualClock>,
+    input: Vec<u8>,
+}
+
+impl Face {
+    pub(crate) fn new(rules: Rules<ManualClock>, clock: ManualClock, settings: Settings) -> Self {
+        Self::with(rules, clock, settings, 8, None)
+    }
+
+    fn with(
+        rules: Rules<ManualClock>,
+        clock: ManualClock,
+        settings: Settings,
+        most: usize,
+        users: Option<Users>,
+    ) -> Self {
+        let shared = RespFace {
+            answerer: Arc::new(Answerer::new(Arc::new(rules), settings)),
+            quotas: Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)).into(),
+            users,
+            limits: Limits { args: 100, bytes: 2 << 20 },
+            deadline: Duration::from_secs(60),
+            stats: Arc::default(),
+            queues: Default::default(),
+            last_id: 0.into(),
+        };
+        Self { shared: Arc::new(shared), clock }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        let session = Session::new(Arc::clone(&self.shared), "127.0.0.1:1".to_owned());
+        Client { session, input: Vec::new() }
+    }
+
+    /// Sends a line on a new connection, and returns the answer.
+    fn say(&self, line: &str) -> String {
+        self.connect().say(line)
+    }
+}
+
+impl Client {
+    /// Sends bytes. Returns the answers, and whether the connection goes on.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.ask(bytes))
+    }
+
+    pub(crate) async fn ask(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
+        self.input.extend_from_slice(bytes);
+        let mut replies = Vec::new();
+        loop {
+            let step = self.session.answer(&mut self.input).await;
+            replies.extend_from_slice(self.session.replies());
+            self.session.sent();
+            if step != Step::GoOn {
+                return (replies, step == Step::Read);
+            }
+        }
+    }
+
+    /// Sends lines as a person types them. In the answers, `|` ends a line.
+    fn say(&mut self, lines: &str) -> String {
+        let (replies, _) = self.send(format!("{lines}\r\n").as_bytes());
+        String::from_utf8(replies).unwrap().replace("\r\n", "|")
+    }
+}
+
+/// Returns the bytes of a command.
+pub(crate) fn command<T: AsRef<[u8]>>(texts: &[T]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", texts.len()).into_bytes();
+    for text in texts.iter().map(AsRef::as_ref) {
+        bytes.extend(format!("${}\r\n", text.len()).bytes());
+        bytes.extend_from_slice(text);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+fn rules(clock: &ManualClock, text: &str) -> Rules<ManualClock> {
+    Rules::builder().clock(clock.clone()).load([Config::from_yaml("rules", text).unwrap()]).unwrap()
+}
+
+fn face_with(most: usize, users: Option<Users>) -> Face {
+    let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
+    Face::with(rules(&clock, RULES), clock, Settings::default(), most, users)
+}
+
+fn face() -> Face {
+    face_with(8, None)
+}
+
+#[test]
+fn limits_of_clients_have_five_numbers() {
+    let face = face();
+    let mut client = face.connect();
+    for (seconds, line, expected) in [
+        (0, "CL.THROTTLE a 2 6 60", "*5|:0|:3|:2|:-1|:10|"),
+        (0, "cl.throttle a 2 6 60 1", "*5|:0|:3|:1|:-1|:20|"),
+        // A look charges nothing, and the quota and the key are the same count for both commands.
+        (0, "CL.THROTTLE a 2 6 60 0", "*5|:0|:3|:1|:-1|:20|"),
+        (0, "GCRA a 2 6 60 TOKENS 0", "*5|:0|:3|:1|$2|-1|$2|20|"),
+        (0, "GCRA a 2 6 60.0", "*5|:0|:3|:0|$2|-1|$2|30|"),
+        (0, "CL.THROTTLE a 2 6 60", "*5|:1|:3|:0|:10|:30|"),
+        (0, "GCRA a 2 6 60 num_requests 2", "*5|:1|:3|:0|$2|20|$2|30|"),
+        // More than the burst is never admitted.
+        (0, "CL.THROTTLE a 2 6 60 4", "*5|:1|:3|:0|:-1|:30|"),
+        (0, "GCRA a 2 6 60 TOKENS 4", "*5|:1|:3|:0|$2|-1|$2|30|"),
+        (10, "CL.THROTTLE a 2 6 60", "*5|:0|:3|:0|:-1|:30|"),
+        // A full burst.
+        (0, "CL.THROTTLE b 2 6 60 0", "*5|:0|:3|:3|:-1|:0|"),
+        (0, "GCRA b 2 6 60 TOKENS 0", "*5|:0|:3|:3|$2|-1|$2|-1|"),
+        // Another quota is another count.
+        (0, "CL.THROTTLE a 0 6 60", "*5|:0|:1|:0|:-1|:10|"),
+        (0, "CL.THROTTLE a 0 6 60", "*5|:1|:1|:0|:10|:10|"),
+        // Fractions: exact in one form, rounded up in the other.
+        (0, "GCRA c 0 8 60", "*5|:0|:1|:0|$2|-1|$3|7.5|"),
+        (0, "CL.THROTTLE c 0 8 60", "*5|:1|:1|:0|:8|:8|"),
+        (0, "GCRA d 0 1 1.25", "*5|:0|:1|:0|$2|-1|$4|1.25|"),
+        // A sum of floats has digits beyond a nanosecond.
+        (0, "GCRA e 0 1 3.0000000000000004", "*5|:0|:1|:0|$2|-1|$11|2.999999623|"),
+    ] {
+        face.clock.advance(Duration::from_secs(seconds));
+        assert_eq!(client.say(line), expected, "{line}");
+    }
+    assert!(client.say("HELLO 3").starts_with("%7|"));
+    assert_eq!(client.say("GCRA d 0 1 1.25"), "*5|:1|:1|:0|,1.25|,1.25|");
+    assert_eq!(client.say("CL.THROTTLE d 0 1 9"), "*5|:0|:1|:0|:-1|:9|");
+    assert_eq!(face.shared.stats.resp_denied.get(), 7);
+}
+
+#[test]
+fn wrong_numbers_are_named() {
+    let face = face();
+    for (line, part) in [
+        ("CL.THROTTLE a 1 2", "-ERR wrong number of arguments for 'cl.throttle' command|"),
+        ("CL.THROTTLE a 1 2 3 4 5", "-ERR wrong number of arguments"),
+        ("CL.THROTTLE a -1 2 3", "-ERR max_burst is '-1'; expected a whole number of 0 or more"),
+        ("CL.THROTTLE a 1.5 2 3", "-ERR max_burst is '1.5'"),
+        ("CL.THROTTLE a 1 0 3", "-ERR count is '0'; expected a whole number of 1 or more"),
+        ("CL.THROTTLE a 1 2 0", "-ERR period is '0'"),
+        ("CL.THROTTLE a 1 2 9999999999999", "-ERR period is longer than 584 years|"),
+        ("CL.THROTTLE a 1 2 3 x", "-ERR quantity is 'x'"),
+        ("CL.THROTTLE a 1 2 99999999999999999999", "-ERR period is '9999"),
+        ("CL.THROTTLE a 9223372036854775807 1 1", "-ERR invalid quota: a burst of 9223372036854775808"),
+        ("GCRA a 1 2 0", "-ERR period is no number of seconds above 0"),
+        ("GCRA a 1 2 -0.5", "-ERR period is no number"),
+        ("GCRA a 1 2 1e12", "-ERR period is no number"),
+        ("GCRA a 1 2 nan", "-ERR period is no number"),
+        ("GCRA a 1 2 3 TOKENS", "-ERR syntax error; expected GCRA key"),
+        ("GCRA a 1 2 3 COINS 1", "-ERR syntax error; expected GCRA key"),
+        ("GCRA a 1 2 3 TOKENS -1", "-ERR TOKENS is '-1'"),
+        ("TOLLGATE.CHECK shop user", "-ERR wrong number of arguments for 'tollgate.check' command|"),
+        ("TOLLGATE.CHECK shop user a b", "-ERR expected pairs of a key and a value"),
+        ("TOLLGATE.CHECK shop HITS 2", "-ERR expected pairs"),
+        ("TOLLGATE.CHECK shop HITS two user a", "-ERR HITS is 'two'"),
+        ("TOLLGATE.CHECK shop HITS 2 user", "-ERR expected pairs"),
+        ("TOLLGATE.HOLD shop TTL x user a", "-ERR TTL is no number of seconds|"),
+        ("TOLLGATE.HOLD shop user a", "-ERR a rule of these descriptors cannot hold units"),
+        ("TOLLGATE.CHECK '' user a", "-ERR the domain is empty|"),
+        ("GET a", "-ERR unknown command 'GET'; COMMAND LIST shows"),
+        ("\"\\x00\\n\"", "-ERR unknown command '\\x00\\n'"),
+    ] {
+        let answer = face.say(line);
+        assert!(answer.starts_with(part) && answer.matches('|').count() == 1, "{line}: {answer}");
+    }
+}
+
+#[test]
+fn rules_answer_with_figures_and_a_name() {
+    let face = face();
+    let mut client = face.connect();
+    for (line, expected) in [
+        ("TOLLGATE.CHECK shop user a", "*6|:0|:3|:2|:-1|:20|$8|per-user|"),
+        ("TOLLGATE.CHECK shop HITS 2 user a", "*6|:0|:3|:0|:-1|:60|$8|per-user|"),
+        ("TOLLGATE.CHECK shop user a", "*6|:1|:3|:0|:20|:60|$8|per-user|"),
+        ("TOLLGATE.PEEK shop user a", "*6|:1|:3|:0|:60|:60|$8|per-user|"),
+        ("TOLLGATE.PEEK shop user b", "*6|:0|:3|:3|:-1|:0|$8|per-user|"),
+        ("TOLLGATE.CHECK shop HITS 0 user b", "*6|:0|:3|:3|:-1|:0|$8|per-user|"),
+        ("TOLLGATE.CHECK shop HITS 4 user b", "*6|:1|:3|:0|:-1|:0|$8|per-user|"),
+        // A rule without a name has the empty one, because others are paths with values of clients.
+        ("TOLLGATE.CHECK shop page /", "*6|:0|:2|:1|:-1|:3600|$0||"),
+        // No rule, and a rule without a limit.
+        ("TOLLGATE.CHECK shop other a", "*6|:0|:-1|:-1|:-1|:-1|$0||"),
+        ("TOLLGATE.CHECK shop free a", "*6|:0|:-1|:-1|:-1|:-1|$0||"),
+        ("TOLLGATE.CHECK shp user a", "-ERR no rules have the domain \"shp\"|"),
+        ("TOLLGATE.HOLD shp user a", "-ERR no rules have the domain 'shp'|"),
+        ("TOLLGATE.COMMIT shp x 1 user a", "-ERR no rules have the domain 'shp'|"),
+    ] {
+        assert_eq!(client.say(line), expected, "{line}");
+    }
+    let counts = face.shared.answerer.meters().read();
+    assert_eq!(counts.entries, [0, 2, 0, 0, 0, 0, 9], "{counts:?}");
+    assert_eq!(counts.over_limit, 3);
+}
+
+#[test]
+fn keys_near_a_limit_are_seen_while_somebody_views_them() {
+    let face = face();
+    let mut client = face.connect();
+    let view = face.shared.answerer.near();
+    for line in ["CHECK shop HITS 2 user a", "CHECK shop user a", "CHECK shop user a", "PEEK shop user a"] {
+        assert!(client.say(&format!("TOLLGATE.{line}")).starts_with("*6|"));
+    }
+    let near: Vec<_> = view.top(9).iter().map(|key| (key.rule.clone(), key.key.clone(), key.count)).collect();
+    // The second of them took the last unit.
+    assert_eq!(near, [("per-user".into(), "user=a".into(), 1)]);
+}
+
+#[test]
+fn units_are_held_and_settled_once() {
+    let face = face();
+    let mut client = face.connect();
+    let hold = |client: &mut Client, line: &str| {
+        let answer = client.say(line);
+        answer.strip_prefix("*2|:0|$32|").expect(&answer).trim_end_matches('|').to_owned()
+    };
+    let first = hold(&mut client, "TOLLGATE.HOLD shop HITS 60 TTL 10 tokens x");
+    assert_eq!(client.say("TOLLGATE.HOLD shop HITS 60 tokens x"), "*2|:1|$-1|");
+    assert_eq!(client.say(&format!("TOLLGATE.COMMIT shop {first} 20 tokens x")), ":1|");
+    assert_eq!(client.say(&format!("TOLLGATE.COMMIT shop {first} 20 tokens x")), ":0|");
+    // The second commit was a report, so 40 units are used.
+    assert!(client.say("TOLLGATE.PEEK shop tokens x").starts_with("*6|:0|:100|:60|"));
+    let second = hold(&mut client, "TOLLGATE.HOLD shop HITS 60 TTL 10.5 tokens x");
+    face.clock.advance(Duration::from_secs(11));
+    assert!(client.say("TOLLGATE.CHECK shop HITS 60 tokens x").starts_with("*6|:0|:100|:0|"), "it ended");
+    assert_eq!(client.say(&format!("TOLLGATE.COMMIT shop {second} 1 tokens x")), ":0|");
+}
+
+/// Cause: a look was a query, and a query holds the units of rules with `hold: { units }`. Symptom: looks used up the limit.
+#[test]
+fn looks_hold_nothing() {
+    const HOLDS: &str = "{ domain: d, tollgate: {}, descriptors: [
+        { key: job, rate_limit: { in_progress: 2, hold: { units: 1 } } },
+        { key: budget, rate_limit: { unit: hour, requests_per_unit: 100, hold: { units: 60 } } } ] }";
+    let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
+    let face = Face::new(rules(&clock, HOLDS), clock, Settings::default());
+    let mut client = face.connect();
+    for _ in 0..3 {
+        assert!(client.say("TOLLGATE.PEEK d job a").starts_with("*6|:0|:2|:2|"));
+        assert!(client.say("TOLLGATE.PEEK d budget a").starts_with("*6|:0|:100|:100|"));
+    }
+    for _ in 0..2 {
+        assert!(client.say("TOLLGATE.HOLD d job a").starts_with("*2|:0|"));
+    }
+    assert!(client.say("TOLLGATE.PEEK d job a").starts_with("*6|:1|:2|:0|"));
+}
+
+#[test]
+fn libraries_can_begin_a_connection() {
+    let face = face();
+    let mut client = face.connect();
+    for (line, expected) in [
+        ("PING", "+PONG|"),
+        ("PING hello", "$5|hello|"),
+        ("ECHO \"a b\"", "$3|a b|"),
+        ("SELECT 0", "+OK|"),
+        ("SELECT 1", "-ERR DB index is out of range; there is only 0|"),
+        ("CLIENT SETNAME api", "+OK|"),
+        ("CLIENT GETNAME", "$3|api|"),
+        ("CLIENT SETNAME 'a b'", "-ERR Client names cannot"),
+        ("CLIENT SETINFO LIB-NAME redis-py", "+OK|"),
+        ("client setinfo lib-ver 7.0", "+OK|"),
+        ("CLIENT SETINFO color red", "-ERR Unrecognized option 'color'|"),
+        ("CLIENT ID", ":1|"),
+        ("CLIENT NO-EVICT on", "+OK|"),
+        ("CLIENT NO-TOUCH on", "+OK|"),
+        ("CLIENT KILL 1", "-ERR unknown subcommand 'KILL' of CLIENT"),
+        (
+            "CLIENT INFO",
+            "$86|id=1 addr=127.0.0.1:1 name=api db=0 user=default resp=2 lib-name=redis-py lib-ver=7.0",
+        ),
+        ("CONFIG GET save", "*2|$4|save|$0||"),
+        ("CONFIG GET maxmemory", "*0|"),
+        ("CONFIG SET save x", "-ERR there is only CONFIG GET"),
+        ("COMMAND COUNT", ":22|"),
+        ("COMMAND DOCS", "*0|"),
+        ("COMMAND INFO gcra get", "*2|*6|$4|gcra|:-5|*1|+fast|:1|:1|:1|$-1|"),
+        (&format!("COMMAND INFO{}", " gcra".repeat(22)), "*22|*6|"),
+        (&format!("COMMAND INFO{}", " gcra".repeat(23)), "-ERR COMMAND INFO takes at most 22 names|"),
+        ("COMMAND LIST", "*22|$11|cl.throttle|"),
+        ("COMMAND", "*22|*6|$11|cl.throttle|:-5|"),
+        ("COMMAND GETKEYS x", "-ERR unknown subcommand"),
+        ("AUTH x", "-ERR AUTH <password> called without any password configured"),
+        ("AUTH default x", "+OK|"),
+        ("AUTH other x", "-WRONGPASS"),
+        ("HELLO 4", "-NOPROTO"),
+        ("HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'|"),
+        ("HELLO 3 AUTH default x SETNAME web", "%7|$6|server|$8|tollgate|"),
+        ("CLIENT GETNAME", "$3|web|"),
+        ("COMMAND DOCS", "%0|"),
+        ("RESET", "+RESET|"),
+        ("CLIENT GETNAME", "$-1|"),
+        ("HELLO", "*14|$6|server|"),
+        ("INFO", "$"),
+    ] {
+        let answer = client.say(line);
+        assert!(answer.starts_with(expected), "{line}: {answer}");
+    }
+    assert!(client.say("INFO server").contains("|redis_version:7.4.0|"));
+    let (replies, goes_on) = client.send(b"QUIT\r\nPING\r\n");
+    assert_eq!((&replies[..], goes_on), (&b"+OK\r\n"[..], false));
+}
+
+/// Inputs with their answers. After those that end with `end`, nothing is read.
+const STREAMS: &[(&[u8], &str)] = &[
+    (b"*1\r\n$4\r\nPING\r\n*2\r\n$4\r\nECHO\r\n$2\r\n\r\n\r\n", "+PONG|$2|||"),
+    (b"PING\nPING\r\n\r\n   \r\n PING  x \r\n", "+PONG|+PONG|$1|x|"),
+    (b"ECHO \"\\x41\\n\\\"\"\r\nECHO 'it\\'s'\r\nECHO \"\"\r\n", "$3|A\n\"|$4|it's|$0||"),
+    (b"*0\r\n*-1\r\nPING\r\n", "+PONG|"),
+    (b"*1\r\n$-1\r\nPING\r\n", "-ERR Protocol error: invalid bulk length|end"),
+    (b"*x\r\nPING\r\n", "-ERR Protocol error: invalid multibulk length|end"),
+    (b"*1\nPING\r\n", "-ERR Protocol error: invalid multibulk length|end"),
+    (
+        b"PING\r\n*101\r\n",
+        "+PONG|-ERR Protocol error: invalid multibulk length: a command has at most 100 texts|end",
+    ),
+    (
+        b"*1\r\n$2097152\r\n",
+        "-ERR Protocol error: invalid bulk length: a command has at most 2097152 bytes|end",
+    ),
+    (
+        b"*1\r\n$9223372036854775807\r\n",
+        "-ERR Protocol error: invalid bulk length: a command has at most 2097152 bytes|end",
+    ),
+    (b"*1\r\n!4\r\nPING\r\n", "-ERR Protocol error: expected '$', got '!'|end"),
+    (b"*1\r\n$4\r\nPINGPONG\r\n", "-ERR Protocol error: a text is longer than its length says|end"),
+    (
+        b"*1\r\n$00000000000000000000000000000000000000004\r\n",
+        "-ERR Protocol error: too big count string|end",
+    ),
+    (b"ECHO \"a\r\n", "-ERR Protocol error: unbalanced quotes in request|end"),
+    (b"ECHO \"a\"b\r\n", "-ERR Protocol error: unbalanced quotes in request|end"),
+    (
+        b"PING\r\nGET / HTTP/1.1\r\nHost: x\r\nPING\r\n",
+        "+PONG|-ERR unknown command 'GET'; COMMAND LIST shows those of \
+        Tollgate, which keeps limits and no data|end",
+    ),
+    (b"POST / HTTP/1.1\r\nPING\r\n", "end"),
+];
+
+#[test]
+fn splits_of_a_stream_change_no_answer() {
+    for (stream, expected) in STREAMS {
+        let face = face();
+        let told = |parts: &[&[u8]]| {
+            let (mut client, mut told) = (face.connect(), String::new());
+            for part in parts {
+                let (replies, goes_on) = client.send(part);
+                told += &String::from_utf8(replies).unwrap().replace("\r\n", "|");
+                if !goes_on {
+                    return told + "end";
+                }
+            }
+            told
+        };
+        assert_eq!(told(&[stream]), *expected);
+        assert_eq!(told(&stream.chunks(1).collect::<Vec<_>>()), *expected, "byte by byte");
+        for at in 0..stream.len() {
+            let (one, two) = stream.split_at(at);
+            assert_eq!(told(&[one, two]), *expected, "split at {at}");
+        }
+    }
+}
+
+#[test]
+fn keys_of_any_bytes_and_length_are_counted() {
+    let face = face();
+    let mut client = face.connect();
+    let long = vec![b'k'; 1 << 20];
+    let keys: Vec<Vec<u8>> =
+        (0..=255).map(|byte| vec![byte]).chain([vec![], long.clone(), [&long[..], b"2"].concat()]).collect();
+    for limited in [0, 1] {
+        for key in &keys {
+            let (replies, _) = client.send(&command(&[b"CL.THROTTLE", &key[..], b"0", b"1", b"3600"]));
+            assert!(replies.starts_with(format!("*5\r\n:{limited}\r\n").as_bytes()), "{} bytes", key.len());
+            let check = command(&[&b"TOLLGATE.CHECK"[..], b"shop", b"HITS", b"2", b"page", key]);
+            let (replies, _) = client.send(&check);
+            assert!(replies.starts_with(format!("*6\r\n:{limited}\r\n").as_bytes()), "{} bytes", key.len());
+        }
+    }
+}
+
+#[test]
+fn turns_and_full_answers_let_others_go_on() {
+    let face = face();
+    let mut client = face.connect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut steps = |input: &[u8]| {
+        let (mut input, mut steps) = (input.to_vec(), Vec::new());
+        loop {
+            let step = runtime.block_on(client.session.answer(&mut input));
+            steps.push(client.session.replies().len());
+            client.session.sent();
+            if step == Step::Read {
+                return steps;
+            }
+        }
+    };
+    assert_eq!(steps(&b"PING\r\n".repeat(2 * TURN + 1)), [7 * TURN, 7 * TURN, 7]);
+    let echo = command(&[&b"ECHO"[..], &[b'e'; 10_000]]);
+    assert_eq!(steps(&echo.repeat(4)), [2 * 10_010, 2 * 10_010, 0]);
+}
+
+#[test]
+fn limits_of_clients_allocate_nothing() {
+    let face = face();
+    let mut client = face.connect();
+    let commands: Vec<u8> = (0..16)
+        .flat_map(|key: u32| command(&["CL.THROTTLE", &format!("key:{key}"), "9", "100", "60"]))
+        .chain(
+            b"GCRA inline 9 100 60\r\nTOLLGATE.CHECK shop HITS 0 page a\r\nTOLLGATE.CHECK shop page a\r\n"
+                .iter()
+                .copied(),
+        )
+        .collect();
+    let mut round = || {
+        client.input.extend_from_slice(&commands);
+        let step = client.session.answer(&mut client.input).now_or_never();
+        assert_eq!((step, client.session.replies().len() > 400), (Some(Step::Read), true));
+        client.session.sent();
+    };
+    round();
+    assert_eq!(crate::counting::allocations(|| (0..100).for_each(|_| round())), 0);
+}
+
+#[test]
+fn busy_quotas_are_kept_and_idle_ones_make_room() {
+    let face = face_with(3, None);
+    let mut client = face.connect();
+    // Each of them has a full burst again after as many seconds as its number.
+    for seconds in [30, 20, 10] {
+        assert!(client.say(&format!("CL.THROTTLE a 0 1 {seconds}")).starts_with("*5|:0|"));
+        face.clock.advance(Duration::from_secs(1));
+    }
+    let refused = "-ERR 3 other quotas are in use, the most that --resp-quotas allows";
+    for _ in 0..2 {
+        assert!(client.say("CL.THROTTLE a 0 1 40").starts_with(refused));
+    }
+    // Those in force still decide, and none has forgotten its key.
+    assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:27|:27|");
+    face.clock.advance(Duration::from_secs(10));
+    assert!(client.say("CL.THROTTLE a 0 1 40").starts_with("*5|:0|"), "the one of 10 seconds is idle");
+    assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:17|:17|");
+    assert_eq!(client.say("CL.THROTTLE a 0 1 20"), "*5|:1|:1|:0|:8|:8|");
+    assert!(client.say("CL.THROTTLE a 0 1 10").starts_with(refused), "a use keeps a quota busy");
+    assert_eq!(face.shared.stats.resp_quotas_refused.get(), 3);
+    assert_eq!(face.shared.quotas.len(), 3);
+    // All are idle. The one that was used least recently goes.
+    face.clock.advance(Duration::from_secs(100));
+    assert!(client.say("CL.THROTTLE a 0 1 30").starts_with("*5|:0|"));
+    face.clock.advance(Duration::from_secs(1));
+    assert!(client.say("CL.THROTTLE a 0 1 50").starts_with("*5|:0|"));
+    assert!(client.say("CL.THROTTLE a 0 1 30").starts_with("*5|:1|"), "the latest one stays");
+}
+
+#[test]
+fn looks_and_denials_keep_no_quota_busy() {
+    let face = face_with(2, None);
+    let mut client = face.connect();
+    for line in ["CL.THROTTLE a 0 1 999999999 0", "GCRA a 0 1 999999998 TOKENS 2"] {
+        assert!(client.say(line).starts_with("*5|"));
+    }
+    assert_eq!(face.shared.quotas.len(), 0, "what charges nothing takes no place and no memory");
+    for line in ["CL.THROTTLE a 0 1 30", "CL.THROTTLE a 0 1 40"] {
+        assert!(client.say(line).starts_with("*5|:0|"), "{line}");
+    }
+    assert!(client.say("CL.THROTTLE a 0 1 32").starts_with("-ERR 2 other quotas"));
+    assert!(client.say("CL.THROTTLE a 0 1 32 0").starts_with("*5|:0|"), "a look needs no place, as before");
+    // A flood of denials adds nothing to the debt, so it does not prolong it either.
+    face.clock.advance(Duration::from_secs(29));
+    assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:1|:1|");
+    face.clock.advance(Duration::from_secs(2));
+    assert!(client.say("CL.THROTTLE a 0 1 32").starts_with("*5|:0|"));
+    assert_eq!(client.say("CL.THROTTLE a 0 1 40"), "*5|:1|:1|:0|:9|:9|", "this one owes, and is kept");
+}
+
+/// Cause: a store was dropped only when another quota needed its place. Symptom: after a flood of quotas, their memory was never given back.
+#[test]
+fn idle_quotas_give_their_memory_back() {
+    let face = face_with(8, None);
+    let mut client = face.connect();
+    for seconds in 1..=7 {
+        assert!(client.say(&format!("CL.THROTTLE a 0 1 {seconds}")).starts_with("*5|:0|"));
+    }
+    assert!(client.say("CL.THROTTLE a 9 1 60").starts_with("*5|:0|"));
+    let quotas_after = |seconds| {
+        face.clock.advance(Duration::from_secs(seconds));
+        face.shared.quotas.drop_idle();
+        face.shared.quotas.len()
+    };
+    assert_eq!([quotas_after(0), quotas_after(60)], [8, 8], "one that is used now and then stays");
+    assert!(client.say("CL.THROTTLE a 9 1 60").starts_with("*5|:0|"));
+    assert_eq!(quotas_after(8), 1, "this one owes");
+    assert_eq!(client.say("CL.THROTTLE a 9 1 60 0"), "*5|:0|:10|:9|:-1|:52|");
+    assert_eq!(quotas_after(3_600), 0);
+}
+
+/// Two servers with the same clients. One gives the memory of idle quotas back before each command, and must not answer otherwise.
+#[test]
+fn dropped_quotas_change_no_answer() {
+    let (keeps, drops) = (face(), face());
+    let (mut keeper, mut dropper) = (keeps.connect(), drops.connect());
+    let mut counts = [0; 4];
+    for turn in 0..3_000_u64 {
+        let number = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let pause = [0, 0, 1_700, 10_300, 40_000, 64_500, 90_100][(number % 7) as usize];
+        // Quotas of both kinds of stores, which refill in 3 to 60 seconds.
+        let quota = ["0 1 3", "4 10 60", "2 3 60", "99999999 99999999 9"][(number / 7 % 4) as usize];
+        let line = format!("CL.THROTTLE key:{} {quota} {}", number / 28 % 3, number / 84 % 4);
+        for face in [&keeps, &drops] {
+            face.clock.advance(Duration::from_millis(pause));
+        }
+        drops.shared.quotas.drop_idle();
+        assert_eq!(keeper.say(&line), dropper.say(&line), "{turn}: {line}");
+        counts[drops.shared.quotas.len().min(3)] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
+}
+
+/// What another process takes over, at another time.
+#[test]
+fn usage_of_quotas_is_taken_over() {
+    let face = face();
+    let mut client = face.connect();
+    for line in ["CL.THROTTLE a 9 10 1000 6", "GCRA b 0 1 10", "CL.THROTTLE c 0 1 1000 0"] {
+        assert!(client.say(line).starts_with("*5|:0|"), "{line}");
+    }
+    let mut bytes = Vec::new();
+    face.shared.quotas.save(&mut bytes).unwrap();
+    // Seconds that the clock of the next process is ahead, the quotas taken over, and the units that are left then. A clock that is behind frees
+    // nothing, and prolongs nothing.
+    for (now, count, left) in [(0, 2, 4), (20, 1, 4), (250, 1, 6), (1_011, 0, 10), (-500, 2, 4)] {
+        let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000_u64.saturating_add_signed(now)));
+        let mut quotas = Quotas::new(clock.clone(), 1, Capacity::memory(64 << 10));
+        assert_eq!(quotas.restore(&mut &bytes[..]).ok(), Some(count), "{now}");
+        assert_eq!(quotas.len(), count);
+        let quota = ClientQuota { burst: 10, count: 10, period_ns: 1_000_000_000_000 };
+        let user = User::anyone();
+        let look = |units| quotas.check(quota, b"a", units, &user).map(|decision| decision.remaining());
+        assert_eq!(look(0).ok(), Some(left), "{now}");
+        let other = ClientQuota { burst: 1, ..quota };
+        assert_eq!(quotas.check(other, b"a", 1, &user).is_ok(), count == 0, "{now}");
+        clock.advance(Duration::from_secs(1_020));
+        assert!(quotas.check(other, b"a", 1, &user).is_ok(), "{now}: it is idle again");
+        assert_eq!(quotas.len(), 1);
+    }
+    // Every byte counts, and no bytes change anything or take much memory.
+    let mut quotas = Quotas::new(face.clock.clone(), 1, Capacity::memory(64 << 10));
+    for at in 0..bytes.len() {
+        bytes[at] ^= 0x80;
+        assert!(
+            quotas.restore(&mut &bytes[..]).is_err() && quotas.restore(&mut &bytes[..at]).is_err(),
+            "{at}"
+        );
+        bytes[at] ^= 0x80;
+    }
+    assert_eq!((quotas.len(), quotas.restore(&mut &bytes[..]).ok()), (0, Some(2)));
+}
+
+#[test]
+fn flood_of_quotas_stays_within_its_bounds() {
+    let face = face_with(16, None);
+    let mut client = face.connect();
+    let mut commands = Vec::new();
+    for count in 1..=100_000 {
+        commands.extend(command(&["CL.THROTTLE", "a", "0", &count.to_string(), "3600"]));
+    }
+    let (replies, goes_on) = client.send(&commands);
+    let replies = String::from_utf8(replies).unwrap();
+    assert!(goes_on);
+    assert_eq!(replies.matches("*5\r\n:0\r\n").count(), 16);
+    assert_eq!(replies.matches("-ERR 16 other quotas are in use").count(), 100_000 - 16);
+    assert_eq!(face.shared.quotas.len(), 16);
+    // A limit that is in force is not affected.
+    assert!(client.say("CL.THROTTLE a 0 1 3600").starts_with("*5|:1|:1|:0|:3600|"));
+}
+
+#[test]
+fn threads_share_a_quota_that_comes_and_goes() {
+    let face = face_with(2, None);
+    let admitted: usize = std::thread::scope(|scope| {
+        let ask = |thread: usize| {
+            let mut client = face.connect();
+            move || {
+                let mut admitted = 0;
+                for turn in 0..500 {
+                    // All threads begin with this quota, so it has a place.
+                    admitted += usize::from(client.say("CL.THROTTLE a 99 1 3600").starts_with("*5|:0|"));
+                    // Other quotas compete for the second place.
+                    client.say(&format!("CL.THROTTLE b 0 {} 1", 1 + (turn + thread) % 7));
+                }
+                admitted
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(ask(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 100);
+}
+
+#[test]
+fn commands_answer_each_kind_alike() {
+    for case in cases(true) {
+        let clock = ManualClock::new(Timestamp::from_secs(START));
+        let face = Face::new(rules(&clock, &case.text("")), clock, Settings::default());
+        let (mut client, mut last) = (face.connect(), START);
+        case.play(|now, entries| {
+            face.clock.advance(Duration::from_secs(now - last));
+            last = now;
+            let pairs = entries.iter().flat_map(|(key, value)| [*key, *value]);
+            let texts: Vec<&str> = ["TOLLGATE.CHECK", "alike"].into_iter().chain(pairs).collect();
+            let (replies, _) = client.send(&command(&texts));
+            let text = String::from_utf8(replies).unwrap();
+            let numbers: Vec<i64> =
+                text.lines().filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect();
+            let [limited, _, left, wait, _] = numbers[..] else { panic!("{text}") };
+            let number = |number: i64| u64::try_from(number).ok();
+            Seen { is_allowed: limited == 0, left: number(left).unwrap(), wait: number(wait), is_block: None }
+        });
+    }
+}

@@ -1,0 +1,236 @@
+//! A running `tollgate serve`, stopped at the end of the test.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The longest wait for anything that must happen. A busy machine needs seconds for what takes milliseconds otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Rules for one domain, by which the tests count. Windows begin by the clock, so those of the tests are long: no test may
+/// depend on the time of the day.
+pub(crate) const RULES: &str = "
+domain: rl
+tollgate: {}
+descriptors:
+  - key: generic_key
+    value: v
+    rate_limit: { unit: year, every: 70, requests_per_unit: 1000000 }
+  - key: once
+    rate_limit: { unit: year, every: 70, requests_per_unit: 1 }
+";
+
+/// A process that serves.
+pub(crate) struct Server {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    start: String,
+}
+
+/// The result of a process that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Returns a command without this process's variables, in the folder of the repository, which pages name.
+pub(crate) fn command() -> Command {
+    let program = env!("CARGO_BIN_EXE_tollgate-serve");
+    let mut command = Command::new(program);
+    command.arg("serve").env_clear().current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    command
+}
+
+/// Runs the program to its end. `args` is split at spaces.
+pub(crate) fn run(args: &str, variables: &[(&str, &str)]) -> Ended {
+    let output = command()
+        .args(args.split(' ').filter(|arg| !arg.is_empty()))
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    Ended { code: output.status.code().unwrap_or(-1), stdout, stderr }
+}
+
+impl Ended {
+    /// Asserts that the run failed with `code`, and that its messages contain each of `parts`.
+    #[track_caller]
+    pub(crate) fn fails(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is not in {}", self.stderr);
+        }
+    }
+}
+
+/// The ports of all faces are free ones, and the end does not wait.
+pub(crate) const FREE: &str = "--grpc 127.0.0.1:0 --http 127.0.0.1:0 --debug 127.0.0.1:0 --drain 0s";
+
+impl Server {
+    /// Starts the program with free ports and these arguments, and waits until it serves.
+    pub(crate) fn start(paths: &[&Path], args: &str) -> Self {
+        // The last of two equal flags would be an error, so an argument replaces its default.
+        let free = if args.contains("--drain ") { FREE.replace("--drain 0s", "") } else { FREE.to_owned() };
+        Self::start_with(paths, &format!("{free} {args}"), &[])
+    }
+
+    /// Starts the program with these arguments and variables, and waits until it serves.
+    pub(crate) fn start_with(paths: &[&Path], args: &str, variables: &[(&str, &str)]) -> Self {
+        let mut command = command();
+        command.args(paths).args(args.split(' ').filter(|arg| !arg.is_empty()));
+        Self::spawn(command, variables)
+    }
+
+    /// Starts a command, and waits until it serves.
+    pub(crate) fn spawn(command: Command, variables: &[(&str, &str)]) -> Self {
+        Self::spawn_until(" serves ", command, variables)
+    }
+
+    /// Starts a command, and waits for a line with this text, which names the faces.
+    pub(crate) fn spawn_until(part: &str, mut command: Command, variables: &[(&str, &str)]) -> Self {
+        let mut child = command
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (stderr, kept) = (child.stderr.take().unwrap(), Arc::clone(&lines));
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                kept.lock().unwrap().push(line);
+            }
+        });
+        let mut server = Self { child, lines, start: String::new() };
+        server.start = server.wait_for_line(part);
+        server
+    }
+
+    /// Returns the line at the start.
+    pub(crate) fn start_line(&self) -> &str {
+        &self.start
+    }
+
+    /// Returns all lines so far.
+    pub(crate) fn log(&self) -> String {
+        self.lines.lock().unwrap().join("\n")
+    }
+
+    /// Waits for a line with this text, and returns it.
+    #[track_caller]
+    pub(crate) fn wait_for_line(&mut self, part: &str) -> String {
+        let mut found = None;
+        let ended = eventually(|| {
+            let ended = self.child.try_wait().unwrap().is_some();
+            found = self.lines.lock().unwrap().iter().find(|line| line.contains(part)).cloned();
+            found.is_some() || ended
+        });
+        found.unwrap_or_else(|| panic!("no line with {part:?}, ended {ended}: {}", self.log()))
+    }
+
+    /// Returns the address of a face, such as `grpc`.
+    #[track_caller]
+    pub(crate) fn address(&self, face: &str) -> String {
+        let (_, rest) = self.start.split_once(&format!("{face} on ")).expect(&self.start);
+        rest.split([',', ';', ' ']).next().unwrap().trim_end_matches("\"}").to_owned()
+    }
+
+    /// Returns the memory that the process uses, without the text of the program: a debug build has 30 MB of it, and more with
+    /// each feature.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let page = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = page.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// Returns the processor time of the threads with this name.
+    pub(crate) fn processor_time(&self, name: &str) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let tasks = tasks.map(|task| task.unwrap().path());
+        let named = tasks.filter(|task| read(task.join("comm")).trim() == name);
+        let ns =
+            named.map(|task| read(task.join("schedstat")).split(' ').next().unwrap().parse::<u64>().unwrap());
+        Duration::from_nanos(ns.sum())
+    }
+
+    /// Sends a signal, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits for the end, and returns the exit code.
+    #[track_caller]
+    pub(crate) fn wait(&mut self) -> i32 {
+        let mut code = None;
+        eventually(|| {
+            code = self.child.try_wait().unwrap();
+            code.is_some()
+        });
+        code.unwrap_or_else(|| panic!("the server does not end: {}", self.log())).code().unwrap_or(-1)
+    }
+
+    /// Ends the server as an operator does, and asserts that it ended well.
+    #[track_caller]
+    pub(crate) fn stop(mut self) {
+        self.signal("TERM");
+        assert_eq!(self.wait(), 0, "{}", self.log());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until a condition holds. Returns whether it does.
+#[expect(clippy::disallowed_methods, reason = "another process needs real time")]
+pub(crate) fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A folder for one test, with the file `limits.yaml`.
+pub(crate) struct Place(tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        place.write("limits.yaml", RULES);
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file in one step: it never exists with a part of its text.
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let (path, first) = (self.path(name), self.path(".first"));
+        std::fs::write(&first, text).unwrap();
+        std::fs::rename(first, path).unwrap();
+    }
+
+    /// Returns the path of the rules.
+    pub(crate) fn rules(&self) -> PathBuf {
+        self.path("limits.yaml")
+    }
+}
