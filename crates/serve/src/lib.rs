@@ -10,6 +10,7 @@
 //! | `ctl/` | the client of operators |
 //! | `health`, `metrics`, `recorder` | the health of all faces; the page of metrics; the series on it |
 //! | `read_twice` | changes of files that are read again |
+//! | `endpoint` | what an endpoint is, and the list of all |
 //! | `listen`, `tls`, `connections`, `patient`, `peer`, `secret` | from a listener to requests, and who sends them |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
@@ -39,6 +40,7 @@ pub mod ctl;
 pub mod debug;
 mod denials;
 pub mod duration;
+mod endpoint;
 #[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]
 pub mod flags;
 pub mod grpc;
@@ -102,6 +104,7 @@ pub enum Command {
 #[derive(Parser, Debug)]
 #[command(
     name = "tollgate",
+    bin_name = "tollgate",
     version,
     propagate_version = true,
     arg_required_else_help = true,
@@ -134,7 +137,7 @@ fn start() -> Result<(), Error> {
         return arguments::explain(&taken);
     }
     if args.process.healthcheck {
-        return process::check_health(run::Addresses::http_of(&args));
+        return process::check_health(http::address(&args));
     }
     log::set(args.logs.log, args.logs.log_format);
     // Redis clients take the process's provider.
@@ -168,15 +171,14 @@ fn warn_of_rules(rules: &ServeRules) {
 fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     let paths = files_of(&args.rules);
     let files = RuleFiles::read(&paths, args.rules.merge_domains);
+    let tls = run::tls(args);
     let mut checks = vec![
         arguments::settings(args).map(drop),
-        run::Addresses::of(args, taken).map(drop),
-        run::tls(args).map(drop),
+        endpoint::asked(args, tls.as_ref().ok().and_then(Option::as_ref), taken).map(drop),
+        tls.map(drop),
         traces::check(&args.process).map(drop),
         xds::prepare(args, None, &mut None).map(drop),
         state::check(&args.state),
-        admin::Admin::of(&args.admin).map(drop),
-        resp::listen::users(&args.resp).map(drop),
         files.usable(),
     ];
     // A load reports the errors of files again.

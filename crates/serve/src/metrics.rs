@@ -1,7 +1,9 @@
 //! The metrics page, in Prometheus's text format.
 
 use std::fmt::Write as _;
-use std::sync::LazyLock;
+use std::future::ready;
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,18 +15,73 @@ use tollgate::rules::publish_rules;
 use tollgate::telemetry;
 
 use super::answer::{AnswerCounts, BOUNDS_US, Entry};
+use super::connections::{Face, Protocol};
 use super::debug::{Debug, go_counts};
-use super::http::{not_allowed, text, typed};
-use super::process;
+use super::endpoint::{Endpoint, Parts, Place};
+use super::flags::ServeArgs;
+use super::http::{Handler, not_allowed, text, typed};
+use super::process::{self, ReadAgain};
 use super::recorder::{Recorder, histogram};
+use super::state::StateFile;
 use super::stats::{Sample, samples_of};
+use super::tls::Tls;
 use tollgate_report::error::Error;
+
+struct MetricsEndpoint {
+    addr: SocketAddr,
+    path: String,
+    go_names: bool,
+    go_milliseconds: bool,
+    recorder: Option<Recorder>,
+}
+
+/// Returns the endpoint that the flags ask for.
+///
+/// # Errors
+/// None: all flags were checked.
+pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+    let (go_names, go_milliseconds) = (args.faces.go_metrics, args.faces.go_metrics_milliseconds);
+    let path = args.faces.metrics_path.clone();
+    let endpoint = |addr| -> Box<dyn Endpoint> {
+        Box::new(MetricsEndpoint { addr, path, go_names, go_milliseconds, recorder: None })
+    };
+    Ok(args.faces.metrics.addr().map(endpoint).into_iter().collect())
+}
+
+impl Endpoint for MetricsEndpoint {
+    fn name(&self) -> &'static str {
+        "metrics"
+    }
+
+    fn place(&self) -> Place {
+        Place::Port(self.addr)
+    }
+
+    fn protocol(&self) -> Protocol {
+        Protocol::Pages
+    }
+
+    /// Rules register their metrics when they are loaded.
+    fn prepare(&mut self, _: Option<&StateFile>) -> Result<(), Error> {
+        self.recorder = Some(install()?);
+        Ok(())
+    }
+
+    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
+        let Self { path, go_names, go_milliseconds, recorder, .. } = *self;
+        let recorder = recorder.map_or_else(install, Ok)?;
+        let page = Metrics { recorder, state: Debug::of(parts), path, go_names, go_milliseconds };
+        let service = Handler(move |request| ready(page.answer(&request)));
+        tokio::spawn(face.serve(move |_, _| service.clone()));
+        Ok(None)
+    }
+}
 
 /// Installs the recorder of all metrics. Rules that exist already never reach it.
 ///
 /// # Errors
 /// If there is a recorder already.
-pub fn install() -> Result<Recorder, Error> {
+fn install() -> Result<Recorder, Error> {
     LazyLock::force(&process::START);
     let recorder = Recorder::default();
     metrics::set_global_recorder(recorder.clone())

@@ -23,7 +23,7 @@ pub fn check(_args: &ServeProcess) -> Result<(), Error> {
 }
 
 /// No spans.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Traces;
 
 impl Traces {

@@ -11,8 +11,7 @@
 //! second. A second signal goes to step 3 at once, and step 4 is as short.
 
 use std::convert::Infallible;
-use std::future::{pending, ready};
-use std::net::SocketAddr;
+use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread;
@@ -23,35 +22,29 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use tollgate::QuantaClock;
 use tollgate::rules::{Rules, Watcher};
-use tonic::service::Routes;
 
-use super::admin::Admin;
 use super::answer::Answerer;
 use super::arguments;
 use super::connections::{Bounds, Face, FaceContext, Protocol, ServerPhase};
-use super::debug::{self, Debug};
 use super::denials::Denials;
-use super::grpc;
-use super::health::{self, Health};
-use super::http::{Handler, Http};
+use super::endpoint::{self, Endpoint, Parts};
+use super::health::Health;
 use super::listen::Listener;
 use super::load::{self, NoteLoad};
 use super::log;
-use super::metrics::{self, Metrics};
 use super::outage::RedisWatch;
 use super::process::{self, ReadAgain};
+use super::redis;
 use super::state::{StateFile, StateWriter};
 use super::stats::Stats;
 use super::tls::{Files, Tls};
 use super::traces::Traces;
 use super::variables::Translation;
 use super::xds::{self, Xds};
-use super::{redis, resp};
-use crate::flags::{Address, ServeArgs};
+use crate::flags::ServeArgs;
 use crate::xds::flags::XdsStore;
-use tollgate_report::error::Error;
+use tollgate_report::error::{Error, plain};
 use tollgate_report::human;
 
 /// How long the start waits for the first rules.
@@ -112,74 +105,6 @@ pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
     Tls::load(files, args.tls.client_san.clone()).map(|tls| Some(Arc::new(tls)))
 }
 
-/// The addresses of all faces.
-pub struct Addresses {
-    grpc: Option<SocketAddr>,
-    http: Option<SocketAddr>,
-    debug: Option<SocketAddr>,
-    metrics: Option<SocketAddr>,
-}
-
-impl Addresses {
-    /// Returns the address that a health check asks. The other flags are the service's own, and may not be known here.
-    pub fn http_of(args: &ServeArgs) -> Option<SocketAddr> {
-        args.faces.http.unwrap_or_else(|| Self::default(args, 8080)).addr()
-    }
-
-    /// Returns where a face listens without its flag. The example is for this machine only.
-    fn default(args: &ServeArgs, port: u16) -> Address {
-        let host: [u8; 4] = if args.is_example() { [127, 0, 0, 1] } else { [0; 4] };
-        Address::At(SocketAddr::from((host, port)))
-    }
-
-    /// Returns the addresses that the flags ask for.
-    ///
-    /// # Errors
-    /// If no client could ask, if two faces have one address, or if the example would be open to others.
-    pub fn of(args: &ServeArgs, taken: &Translation) -> Result<Self, Error> {
-        let is_example = args.is_example();
-        let grpc = match (args.faces.grpc, &args.faces.grpc_socket) {
-            (Some(address), _) => address,
-            (None, Some(_)) => Address::Off,
-            (None, None) => Self::default(args, 8081),
-        };
-        let addresses = Self {
-            grpc: grpc.addr(),
-            http: Self::http_of(args),
-            debug: args.faces.debug.addr(),
-            metrics: args.faces.metrics.addr(),
-        };
-        let is_asked = addresses.grpc.or(addresses.http).or(args.resp.resp.addr()).is_some();
-        if !is_asked && args.faces.grpc_socket.is_none() {
-            return Err(Error::usage("--grpc, --http and --resp are off, so no client could ask"));
-        }
-        let Self { grpc, http, debug, metrics } = addresses;
-        let resp = args.resp.resp.addr();
-        let all = [
-            ("--grpc", grpc),
-            ("--http", http),
-            ("--debug", debug),
-            ("--metrics", metrics),
-            ("--resp", resp),
-        ];
-        let all: Vec<_> = all.into_iter().filter_map(|(flag, addr)| Some((flag, addr?))).collect();
-        for (at, (flag, addr)) in all.iter().enumerate() {
-            if is_example && !addr.ip().is_loopback() {
-                return Err(Error::usage(format!(
-                    "without rules, the built-in example listens on loopback only, not on {addr} (from {}); name a file or \
-                     folder of rules",
-                    taken.source(flag)
-                )));
-            }
-            if let Some((other, _)) = all[..at].iter().find(|(_, other)| other == addr && addr.port() != 0) {
-                let (other, flag) = (taken.source(other), taken.source(flag));
-                return Err(Error::usage(format!("{other} and {flag} have the same address, {addr}")));
-            }
-        }
-        Ok(addresses)
-    }
-}
-
 async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
     let (mut service, opened) = Service::start(args, taken).await?;
@@ -202,50 +127,11 @@ async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     }
 }
 
-/// The listeners of all faces, and what the log says of each.
-#[derive(Default)]
-struct Listeners {
-    /// Whether it has TLS.
-    grpc: Vec<(Listener, bool)>,
-    http: Option<Listener>,
-    debug: Option<Listener>,
-    metrics: Option<Listener>,
-    described: Vec<String>,
-}
-
-impl Listeners {
-    /// Opens all listeners, before the first one is used.
-    async fn open(args: &ServeArgs, addresses: &Addresses, has_tls: bool) -> Result<Self, Error> {
-        let Self { mut grpc, mut http, mut debug, mut metrics, mut described } = Self::default();
-        if let Some(addr) = addresses.grpc {
-            let listener = Listener::tcp("grpc", addr).await?;
-            described.push(listener.described("grpc", has_tls));
-            grpc.push((listener, has_tls));
-        }
-        if let Some(path) = &args.faces.grpc_socket {
-            let listener = Listener::unix(path, args.faces.socket_mode, "grpc-socket").await?;
-            described.push(listener.described("grpc", false));
-            grpc.push((listener, false));
-        }
-        for (name, addr, place) in [
-            ("http", addresses.http, &mut http),
-            ("debug", addresses.debug, &mut debug),
-            ("metrics", addresses.metrics, &mut metrics),
-        ] {
-            if let Some(addr) = addr {
-                let listener = place.insert(Listener::tcp(name, addr).await?);
-                described.push(listener.described(name, false));
-            }
-        }
-        Ok(Self { grpc, http, debug, metrics, described })
-    }
-}
-
 /// What the log says of the faces, and what wakes at each load.
 struct Opened {
-    faces: Vec<String>,
-    /// The address at which the example is asked.
-    curl: Option<String>,
+    endpoints: Vec<String>,
+    /// How the example is asked.
+    example: Option<String>,
     loaded: mpsc::UnboundedReceiver<()>,
 }
 
@@ -253,7 +139,6 @@ struct Opened {
 struct Service {
     rules: Arc<Rules>,
     stats: Arc<Stats>,
-    tls: Option<Arc<Tls>>,
     /// The files that are read again, beside those of rules.
     read_again: Vec<ReadAgain>,
     health: Health,
@@ -271,18 +156,17 @@ struct Service {
 }
 
 impl Service {
-    /// Opens all faces.
+    /// Opens all endpoints.
     async fn start(args: &ServeArgs, taken: &Translation) -> Result<(Self, Opened), Error> {
-        let is_example = args.is_example();
-        let addresses = Addresses::of(args, taken)?;
         let tls = tls(args)?;
-        let admin = Admin::of(&args.admin)?;
-        // Rules register their metrics when they are loaded.
-        let recorder = addresses.metrics.map(|_| metrics::install()).transpose()?;
+        let mut endpoints = endpoint::asked(args, tls.as_ref(), taken)?;
         let health = Health::new().await;
         let (loads, loaded) = mpsc::unbounded_channel();
         let state = StateFile::open(&args.state)?;
         let mut snapshot = state.as_ref().map(StateFile::read).transpose()?.flatten();
+        for endpoint in &mut endpoints {
+            endpoint.prepare(state.as_ref())?;
+        }
         let redis = redis::client(&args.rules)?;
         let prepared = xds::prepare(args, redis.as_ref(), &mut snapshot)?;
         let rules = match &prepared {
@@ -316,37 +200,40 @@ impl Service {
             grace: args.bounds.connection_grace,
         };
         let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
-        // Read before the first port opens, because it may take a second: a gateway that connects is answered.
-        let quotas = resp::listen::quotas(&args.resp, state.as_ref())?;
-        let Listeners { grpc, http, debug, metrics, mut described } =
-            Listeners::open(args, &addresses, tls.is_some()).await?;
-        let mut read_again = Vec::from_iter(tls.clone().map(|tls| tls.read_again(&stats)));
-        for admin in admin {
-            read_again.extend(admin.start(&rules, context.clone(), &mut described).await?);
+        // All are open before the first one is used.
+        let mut open = Vec::new();
+        for endpoint in endpoints {
+            open.push((endpoint.place().listen(endpoint.name()).await?, endpoint));
         }
-        let face = resp::listen::start(
-            args,
-            tls.as_ref(),
-            quotas.clone(),
-            &answerer,
-            context.clone(),
-            &mut described,
-        );
-        read_again.extend(face.await?);
-        let curl = http.as_ref().filter(|_| is_example).map(ToString::to_string);
+        let described = |(listener, endpoint): &(Listener, Box<dyn Endpoint>)| {
+            listener.described(endpoint.name(), endpoint.tls().is_some())
+        };
+        let opened = Opened {
+            endpoints: open.iter().map(described).collect(),
+            example: open.iter().find_map(|(listener, endpoint)| endpoint.example(listener)),
+            loaded,
+        };
+        let quotas = open.iter().find_map(|(_, endpoint)| endpoint.quotas());
         let state = state.map(|state| state.keep(&rules, quotas, &stats)).transpose()?;
+        let parts = Parts {
+            rules: Arc::clone(&rules),
+            answerer,
+            stats: Arc::clone(&stats),
+            health: health.clone(),
+            traces: traces.clone(),
+        };
+        let mut read_again = Vec::from_iter(tls.map(|tls| tls.read_again(&stats)));
+        let is_page = |(_, endpoint): &(_, Box<dyn Endpoint>)| endpoint.protocol() == Protocol::Pages;
+        let (pages, open): (Vec<_>, Vec<_>) = open.into_iter().partition(is_page);
+        for (listener, endpoint) in open {
+            let context = FaceContext { bounds: endpoint.bounds(bounds), ..context.clone() };
+            let (tls, protocol) = (endpoint.tls(), endpoint.protocol());
+            read_again.extend(endpoint.start(Face { listener, tls, protocol, context }, &parts)?);
+        }
+        serve_pages(pages, parts, bounds, read_again.clone())?;
         let service =
-            Self { rules, stats, tls, read_again, health, note, traces, watcher, xds, state, phase, ended };
-        service.answer_gateways(args, &answerer, grpc, http, context)?;
-        let state = service.debug_page(&answerer);
-        let metrics = metrics.zip(recorder).map(|(listener, recorder)| {
-            let (go_names, go_milliseconds) = (args.faces.go_metrics, args.faces.go_metrics_milliseconds);
-            let path = args.faces.metrics_path.clone();
-            (listener, Metrics { recorder, state: state.clone(), path, go_names, go_milliseconds })
-        });
-        let pages = Pages { debug: debug.zip(Some(state)), metrics };
-        pages.start(&service, bounds)?;
-        Ok((service, Opened { faces: described, curl, loaded }))
+            Self { rules, stats, read_again, health, note, traces, watcher, xds, state, phase, ended };
+        Ok((service, opened))
     }
 
     /// Reports the start, the health and what the state had: after the first rules, unless the service may start without them, and after each load.
@@ -363,7 +250,7 @@ impl Service {
         if !has_rules() {
             log::info(format_args!(
                 "waits for the first rules, and health checks fail until then: {}",
-                opened.faces.join(", ")
+                opened.endpoints.join(", ")
             ));
             let wait = async { while !has_rules() && opened.loaded.recv().await.is_some() {} };
             timeout(FIRST_RULES, wait).await.map_err(|_| {
@@ -380,7 +267,7 @@ impl Service {
         report().await;
         let note = || self.state.as_ref().is_some_and(StateWriter::note);
         let mut is_noted = note();
-        announce(&self.rules, args, &opened.faces, taken, opened.curl);
+        announce(&self.rules, args, taken, &opened);
         if args.rules.redis.is_some() && args.xds.xds_store == XdsStore::Memory {
             warn_of_idle_redis(&self.rules);
         }
@@ -391,50 +278,6 @@ impl Service {
             is_noted = is_noted || note();
         }
         pending().await
-    }
-
-    /// Starts the faces that gateways ask.
-    fn answer_gateways(
-        &self,
-        args: &ServeArgs,
-        answerer: &Arc<Answerer>,
-        grpc: Vec<(Listener, bool)>,
-        http: Option<Listener>,
-        context: FaceContext,
-    ) -> Result<(), Error> {
-        let services = services(args, answerer, &self.health)?;
-        for (listener, has_tls) in grpc {
-            let tls = self.tls.clone().filter(|_| has_tls);
-            let face = Face { listener, tls, protocol: Protocol::Http2, context: context.clone() };
-            self.traces.spawn(face, services.clone());
-        }
-        let Some(listener) = http else { return Ok(()) };
-        // A plain face beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
-        let has_json = self.tls.is_none() || args.faces.http.is_some();
-        let http = Arc::new(Http {
-            answerer: Arc::clone(answerer),
-            has_json,
-            health: self.health.clone(),
-            stats: Arc::clone(&self.stats),
-            max_message: args.bounds.max_message,
-            deadline: args.bounds.deadline,
-        });
-        let answer = move |request| {
-            let http = Arc::clone(&http);
-            async move { http.answer(request).await }
-        };
-        let face = Face { listener, tls: None, protocol: Protocol::Http, context };
-        self.traces.spawn(face, Handler(answer));
-        Ok(())
-    }
-
-    fn debug_page(&self, answerer: &Arc<Answerer>) -> Debug {
-        Debug {
-            rules: Arc::clone(&self.rules),
-            answerer: Arc::clone(answerer),
-            stats: Arc::clone(&self.stats),
-            health: self.health.clone(),
-        }
     }
 
     /// Returns a function that reads all files again.
@@ -515,25 +358,8 @@ async fn finish(state: Option<StateWriter>, signals: &mut Signals) {
     }
 }
 
-/// Returns the services of the gRPC face.
-fn services(
-    args: &ServeArgs,
-    answerer: &Arc<Answerer>,
-    health: &Health,
-) -> Result<grpc::Services<QuantaClock>, Error> {
-    let options = grpc::Options {
-        reflection: args.faces.reflection,
-        kuadrant: args.faces.kuadrant,
-        max_message: args.bounds.max_message,
-        deadline: args.bounds.deadline,
-        others: vec![(health::SERVICE, tonic_health::pb::FILE_DESCRIPTOR_SET)],
-    };
-    grpc::Services::new(answerer, &options, Routes::new(health.service()))
-        .map_err(|error| Error::run(error.to_string()))
-}
-
 /// Writes the line at the start, and how to ask the example.
-fn announce(rules: &Rules, args: &ServeArgs, faces: &[String], taken: &Translation, curl: Option<String>) {
+fn announce(rules: &Rules, args: &ServeArgs, taken: &Translation, opened: &Opened) {
     let mut domains = 0_u64;
     let mut last = None;
     rules.for_each(|domain, _, _| {
@@ -557,7 +383,7 @@ fn announce(rules: &Rules, args: &ServeArgs, faces: &[String], taken: &Translati
     log::always(format_args!(
         "tollgate {} serves {count} of {of} from {from}: {}{variables}",
         env!("CARGO_PKG_VERSION"),
-        faces.join(", "),
+        opened.endpoints.join(", "),
     ));
     if args.is_example() {
         log::always_warn(
@@ -565,11 +391,8 @@ fn announce(rules: &Rules, args: &ServeArgs, faces: &[String], taken: &Translati
              your own rules",
         );
     }
-    if let Some(addr) = curl {
-        log::always(format_args!(
-            "ask it: curl http://{addr}/json -d \
-             '{{\"domain\":\"example\",\"descriptors\":[{{\"entries\":[{{\"key\":\"remote_address\",\"value\":\"192.0.2.1\"}}]}}]}}'"
-        ));
+    if let Some(example) = opened.example.as_ref().filter(|_| args.is_example()) {
+        log::always(example);
     }
 }
 
@@ -587,52 +410,48 @@ fn warn_of_idle_redis(rules: &Rules) {
     }
 }
 
-/// The faces that have a thread of their own.
-struct Pages {
-    debug: Option<(Listener, Debug)>,
-    metrics: Option<(Listener, Metrics)>,
-}
-
-impl Pages {
-    /// Starts the thread, which also reads files again and logs denials. It ends with the process.
-    fn start(self, service: &Service, bounds: Bounds) -> Result<(), Error> {
-        let (files, rules) = (service.read_again.clone(), Arc::clone(&service.rules));
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
-        // A listener belongs to the runtime that created it.
-        let debug = self.debug.and_then(|(listener, page)| Some((listener.detach()?, page)));
-        let metrics = self.metrics.and_then(|(listener, page)| Some((listener.detach()?, page)));
-        let run = async move {
-            let (phase, watched) = watch::channel(ServerPhase::Serving);
-            let (alive, _) = mpsc::channel(1);
-            let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
-            let context = FaceContext { bounds, stats: Arc::default(), phase: watched, alive };
-            let face = |listener| {
-                let listener = Listener::attach(listener).ok()?;
-                Some(Face { listener, tls: None, protocol: Protocol::Pages, context: context.clone() })
-            };
-            if let Some((face, page)) = debug.and_then(|(listener, page)| Some((face(listener)?, page))) {
-                tokio::spawn(debug::serve(face, page));
+/// Starts the thread of pages, which also reads files again and logs denials. It ends with the process.
+fn serve_pages(
+    pages: Vec<(Listener, Box<dyn Endpoint>)>,
+    parts: Parts,
+    bounds: Bounds,
+    read_again: Vec<ReadAgain>,
+) -> Result<(), Error> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
+    // A listener belongs to the runtime that created it.
+    let pages = pages.into_iter().filter_map(|(listener, page)| Some((listener.detach()?, page)));
+    let pages = Vec::from_iter(pages);
+    let run = async move {
+        let (phase, watched) = watch::channel(ServerPhase::Serving);
+        let (alive, _) = mpsc::channel(1);
+        let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
+        let context = FaceContext { bounds, stats: Arc::default(), phase: watched, alive };
+        for (listener, page) in pages {
+            let started =
+                Listener::attach(listener).map_err(|error| Error::run(plain(&error))).and_then(|listener| {
+                    let face =
+                        Face { listener, tls: None, protocol: page.protocol(), context: context.clone() };
+                    page.start(face, &parts)
+                });
+            if let Err(error) = started {
+                log::warn(error);
             }
-            if let Some((face, page)) = metrics.and_then(|(listener, page)| Some((face(listener)?, page))) {
-                let service = Handler(move |request| ready(page.answer(&request)));
-                tokio::spawn(face.serve(move |_, _| service.clone()));
-            }
-            let mut second = interval(SECOND);
-            second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut denials = Denials::default();
-            loop {
-                tokio::select! {
-                    _ = second.tick() => {
-                        files.iter().for_each(|read_again| read_again());
-                        denials.write(&rules);
-                    }
-                    () = phase.closed() => return,
+        }
+        let mut second = interval(SECOND);
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut denials = Denials::default();
+        loop {
+            tokio::select! {
+                _ = second.tick() => {
+                    read_again.iter().for_each(|read_again| read_again());
+                    denials.write(&parts.rules);
                 }
+                () = phase.closed() => return,
             }
-        };
-        process::spawn("tollgate-pages", move || runtime.block_on(run)).map(drop)
-    }
+        }
+    };
+    process::spawn("tollgate-pages", move || runtime.block_on(run)).map(drop)
 }
 
 /// The signals that the server obeys.

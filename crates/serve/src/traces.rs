@@ -60,7 +60,7 @@ const SAMPLERS: [&str; 6] = [
 ];
 
 /// Where spans go, if they go anywhere.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Traces(Option<(SdkTracerProvider, SdkTracer)>);
 
 impl Traces {

@@ -23,4 +23,4 @@ pub mod read;
 mod who;
 mod write;
 
-pub use self::listen::Admin;
+pub use self::listen::endpoints;

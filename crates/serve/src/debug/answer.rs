@@ -11,6 +11,7 @@ use super::super::answer::{Answerer, unit_of};
 use super::super::health::Health;
 use super::super::stats::{Stats, samples_of};
 use super::read::Figures;
+use crate::endpoint::Parts;
 use tollgate_report::human;
 use tollgate_report::output::merged;
 use tollgate_report::rule::{limit_texts, says};
@@ -39,6 +40,16 @@ pub struct Debug {
 pub(super) type Page = (fn(&Debug) -> String, fn(&Debug) -> Value);
 
 impl Debug {
+    /// Shows this service.
+    pub fn of(parts: &Parts) -> Self {
+        Self {
+            rules: Arc::clone(&parts.rules),
+            answerer: Arc::clone(&parts.answerer),
+            stats: Arc::clone(&parts.stats),
+            health: parts.health.clone(),
+        }
+    }
+
     /// Returns a page of figures.
     pub(super) const fn pages(figures: Figures) -> Page {
         match figures {

@@ -1,28 +1,62 @@
 //! Serves the connections of the face.
 
 use std::future::ready;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
-use super::super::connections::Face;
-use super::super::http::Handler;
 use super::answer::Debug;
 use super::live::{Live, Readers};
 use super::read::{PageRequest, asked};
 use super::{why, write};
+use crate::connections::{Face, Protocol};
+use crate::endpoint::{Endpoint, Parts, Place};
+use crate::flags::ServeArgs;
+use crate::http::Handler;
+use crate::process::ReadAgain;
+use crate::tls::Tls;
+use tollgate_report::error::Error;
 
 /// The most pages that may be open at the same time.
 pub(super) const OPEN: usize = 8;
 
-/// Serves the face.
-pub async fn serve(face: Face, state: Debug) {
-    let (is_local, room) = (face.listener.is_loopback(), Arc::new(Semaphore::new(OPEN)));
-    let site = Arc::new(Site { state, is_local, room, readers: Readers::default() });
-    let service = Handler(move |request| ready(site.answer(&request)));
-    face.serve(move |_, _| service.clone()).await;
+struct DebugEndpoint {
+    addr: SocketAddr,
+}
+
+/// Returns the endpoint that the flags ask for.
+///
+/// # Errors
+/// None: all flags were checked.
+pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+    let endpoint = |addr| -> Box<dyn Endpoint> { Box::new(DebugEndpoint { addr }) };
+    Ok(args.faces.debug.addr().map(endpoint).into_iter().collect())
+}
+
+impl Endpoint for DebugEndpoint {
+    fn name(&self) -> &'static str {
+        "debug"
+    }
+
+    fn place(&self) -> Place {
+        Place::Port(self.addr)
+    }
+
+    fn protocol(&self) -> Protocol {
+        Protocol::Pages
+    }
+
+    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
+        let state = Debug::of(parts);
+        let (is_local, room) = (face.listener.is_loopback(), Arc::new(Semaphore::new(OPEN)));
+        let site = Arc::new(Site { state, is_local, room, readers: Readers::default() });
+        let service = Handler(move |request| ready(site.answer(&request)));
+        tokio::spawn(face.serve(move |_, _| service.clone()));
+        Ok(None)
+    }
 }
 
 struct Site {

@@ -18,4 +18,4 @@ mod why;
 mod write;
 
 pub use self::answer::{Debug, TOP, go_counts};
-pub use self::listen::serve;
+pub use self::listen::endpoints;

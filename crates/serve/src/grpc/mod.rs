@@ -4,6 +4,7 @@
 //! So a call that is one message in one frame has a short way ([`read`]). All other calls take tonic's way.
 
 mod answer;
+mod endpoint;
 mod listen;
 mod read;
 mod write;
@@ -13,6 +14,7 @@ use std::pin::Pin;
 
 #[cfg(feature = "otlp")]
 pub use self::answer::Decision;
+pub use self::endpoint::endpoints;
 pub use self::listen::*;
 pub use self::read::{BODY, time_to_answer};
 

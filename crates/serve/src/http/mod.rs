@@ -1,11 +1,13 @@
 //! The HTTP face: `/healthcheck`, and requests in proto3 JSON. Also what all faces of plain HTTP share.
 
 mod answer;
+mod endpoint;
 mod listen;
 mod read;
 mod write;
 
 pub use self::answer::{Http, json};
+pub use self::endpoint::{address, endpoints};
 pub use self::listen::Handler;
 pub use self::read::read_body;
 pub use self::write::{not_allowed, text, typed};

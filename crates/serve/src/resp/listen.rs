@@ -28,13 +28,12 @@ use super::quotas::Quotas;
 use super::read::Limits;
 use super::transaction::QueueRoom;
 use super::users::Users;
-use crate::answer::Answerer;
-use crate::connections::{Face, FaceContext, HANDSHAKE, Protocol, ServerPhase, is_closing, linger, patience};
+use crate::connections::{Face, HANDSHAKE, Protocol, ServerPhase, is_closing, linger, patience};
+use crate::endpoint::{Endpoint, Parts, Place};
 use crate::flags::ServeArgs;
-use crate::listen::{Io, Listener};
+use crate::listen::Io;
 use crate::log;
 use crate::process::ReadAgain;
-use crate::resp::flags::ServeResp;
 use crate::state::StateFile;
 use crate::stats::Stats;
 use crate::tls::Tls;
@@ -56,67 +55,87 @@ const LONG: usize = 4_096;
 /// The most texts of a command.
 const MOST_ARGS: usize = 1_024;
 
-/// Returns the limits that clients send, with the usage of the last process. `None` if the face is off.
-///
-/// # Errors
-/// If the file of the last process cannot be read, or not be kept aside.
-pub fn quotas(args: &ServeResp, state: Option<&StateFile>) -> Result<Option<Arc<Quotas>>, Error> {
-    if args.resp.addr().is_none() {
-        return Ok(None);
-    }
-    let mut quotas = Quotas::new(QuantaClock::default(), args.resp_quotas, args.resp_quota_memory);
-    if let Some(state) = state {
-        state.read_quotas(&mut quotas)?;
-    }
-    Ok(Some(Arc::new(quotas)))
+struct Resp {
+    addr: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    users: Option<Users>,
+    /// Whether only clients that the flags name may ask.
+    has_lock: bool,
+    quotas: Arc<Quotas>,
+    limits: Limits,
+    deadline: Duration,
 }
 
-/// Starts the face, if the flags ask for it. Adds what the log says of it. Returns what is to be called each second: it reads the users
-/// again, if there is a file of them, and gives back the memory of idle quotas.
+/// Returns the endpoint that the flags ask for.
 ///
 /// # Errors
-/// If the address or the file of users cannot be used.
-pub async fn start(
-    args: &ServeArgs,
-    tls: Option<&Arc<Tls>>,
-    quotas: Option<Arc<Quotas>>,
-    answerer: &Arc<Answerer>,
-    context: FaceContext,
-    described: &mut Vec<String>,
-) -> Result<Option<ReadAgain>, Error> {
-    let Some((addr, quotas)) = args.resp.resp.addr().zip(quotas) else { return Ok(None) };
-    let users = users(&args.resp)?;
+/// If the file of users cannot be used.
+pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+    let users = args.resp.resp_users.as_deref().map(Users::load).transpose()?;
+    let Some(addr) = args.resp.resp.addr() else { return Ok(Vec::new()) };
     let tls = tls.filter(|_| !args.resp.resp_plain).cloned();
-    let listener = Listener::tcp("resp", addr).await?;
-    warn_of_open_door(addr, users.is_some() || args.tls.client_ca.is_some() && tls.is_some());
-    described.push(listener.described("resp", tls.is_some()));
-    let shared = Arc::new(RespFace {
-        answerer: Arc::clone(answerer),
-        quotas,
-        users,
-        limits: Limits { args: MOST_ARGS, bytes: args.bounds.max_message },
-        deadline: args.bounds.deadline,
-        stats: Arc::clone(&context.stats),
-        queues: QueueRoom::default(),
-        last_id: 0.into(),
-    });
-    let (long, again) = (Arc::new(Semaphore::new(LONG)), Arc::clone(&shared));
-    let face = Face { listener, tls, protocol: Protocol::Resp, context };
-    tokio::spawn(face.serve_streams(move |stream, peer, phase| {
-        talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
-    }));
-    Ok(Some(Arc::new(move || {
-        again.users.iter().for_each(Users::reload_if_changed);
-        again.quotas.drop_idle();
-    })))
+    let has_lock = users.is_some() || args.tls.client_ca.is_some() && tls.is_some();
+    let quotas = Quotas::new(QuantaClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory);
+    let limits = Limits { args: MOST_ARGS, bytes: args.bounds.max_message };
+    let deadline = args.bounds.deadline;
+    Ok(vec![Box::new(Resp { addr, tls, users, has_lock, quotas: Arc::new(quotas), limits, deadline })])
 }
 
-/// Reads the file of users, if there is one.
-///
-/// # Errors
-/// If it cannot be used.
-pub fn users(args: &ServeResp) -> Result<Option<Users>, Error> {
-    args.resp_users.as_deref().map(Users::load).transpose()
+impl Endpoint for Resp {
+    fn name(&self) -> &'static str {
+        "resp"
+    }
+
+    fn place(&self) -> Place {
+        Place::Port(self.addr)
+    }
+
+    fn protocol(&self) -> Protocol {
+        Protocol::Resp
+    }
+
+    fn tls(&self) -> Option<Arc<Tls>> {
+        self.tls.clone()
+    }
+
+    fn decides(&self) -> bool {
+        true
+    }
+
+    /// Takes over the usage of the last process.
+    fn prepare(&mut self, state: Option<&StateFile>) -> Result<(), Error> {
+        match (state, Arc::get_mut(&mut self.quotas)) {
+            (Some(state), Some(quotas)) => state.read_quotas(quotas),
+            _ => Ok(()),
+        }
+    }
+
+    fn quotas(&self) -> Option<Arc<Quotas>> {
+        Some(Arc::clone(&self.quotas))
+    }
+
+    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
+        warn_of_open_door(self.addr, self.has_lock);
+        let shared = Arc::new(RespFace {
+            answerer: Arc::clone(&parts.answerer),
+            quotas: self.quotas,
+            users: self.users,
+            limits: self.limits,
+            deadline: self.deadline,
+            stats: Arc::clone(&parts.stats),
+            queues: QueueRoom::default(),
+            last_id: 0.into(),
+        });
+        let (long, again) = (Arc::new(Semaphore::new(LONG)), Arc::clone(&shared));
+        tokio::spawn(face.serve_streams(move |stream, peer, phase| {
+            talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
+        }));
+        // Each second. Idle quotas give their memory back.
+        Ok(Some(Arc::new(move || {
+            again.users.iter().for_each(Users::reload_if_changed);
+            again.quotas.drop_idle();
+        })))
+    }
 }
 
 /// Writes a warning if everyone in the network may ask.
@@ -284,7 +303,8 @@ mod tests {
     use tollgate::{Capacity, ManualClock, Timestamp};
 
     use super::*;
-    use crate::answer::Settings;
+    use crate::answer::{Answerer, Settings};
+    use crate::listen::Listener;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -23,7 +23,7 @@ pub mod answer;
 mod commands;
 mod connect;
 pub mod flags;
-pub mod listen;
+mod listen;
 mod peer;
 pub mod quotas;
 mod read;
@@ -32,4 +32,5 @@ pub mod transaction;
 pub mod users;
 mod write;
 
+pub use self::listen::endpoints;
 pub use self::read::Limits;

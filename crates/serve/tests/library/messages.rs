@@ -13,7 +13,7 @@ use tollgate_serve::proto::{
     RateLimitResponse, RateLimitUnit, ReserveRequest, ReserveResponse, Unit,
 };
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/proto");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
 
 /// Compiles the files `*.proto` of this folder.
 fn compiled() -> Vec<u8> {

@@ -269,7 +269,7 @@ fn many_rules_of_many_domains_are_in_force() {
 
 /// Reads a message by the files `*.proto` alone.
 fn read_by_files(name: &str, message: &impl Message) -> DynamicMessage {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/proto");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
     let mut compiler = protox::Compiler::new([folder]).expect("the folder exists");
     compiler.include_imports(true).open_files(["discovery.proto", "rules.proto"]).expect("they are valid");
     let pool = DescriptorPool::from_file_descriptor_set(compiler.file_descriptor_set());

@@ -1,0 +1,173 @@
+//! What an endpoint is: a protocol at an address.
+//!
+//! A new endpoint has a folder of its own, with its flags and its [`Endpoint`]. It needs four lines elsewhere: its module in `lib.rs`, its
+//! flags in `flags/mod.rs`, its line in [`ENDPOINTS`], and its line in the short help.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tollgate::rules::Rules;
+use tollgate_report::error::Error;
+
+use crate::answer::Answerer;
+use crate::connections::{Bounds, Face, Protocol};
+use crate::flags::{Address, ServeArgs};
+use crate::health::Health;
+use crate::listen::Listener;
+use crate::process::ReadAgain;
+use crate::resp::quotas::Quotas;
+use crate::state::StateFile;
+use crate::stats::Stats;
+use crate::tls::Tls;
+use crate::traces::Traces;
+use crate::variables::Translation;
+use crate::{admin, debug, grpc, http, metrics, resp};
+
+/// The endpoints of a protocol that the flags ask for. The certificates are those of `--tls-cert`.
+type Asked = fn(&ServeArgs, Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error>;
+
+/// All protocols, in the order of the line at the start.
+pub const ENDPOINTS: [Asked; 6] = [
+    grpc::endpoints,
+    http::endpoints,
+    debug::endpoints,
+    metrics::endpoints,
+    admin::endpoints,
+    resp::endpoints,
+];
+
+/// An endpoint that the flags ask for. It does not listen yet.
+pub trait Endpoint: Send {
+    /// Returns its name in the log.
+    fn name(&self) -> &'static str;
+
+    /// Returns where it listens.
+    fn place(&self) -> Place;
+
+    /// Returns what it speaks. [`Protocol::Pages`] has a thread of its own.
+    fn protocol(&self) -> Protocol;
+
+    /// Returns its certificates.
+    fn tls(&self) -> Option<Arc<Tls>> {
+        None
+    }
+
+    /// Returns its bounds. Those of the flags are for endpoints that decide.
+    fn bounds(&self, of_flags: Bounds) -> Bounds {
+        of_flags
+    }
+
+    /// Whether clients ask here for decisions.
+    fn decides(&self) -> bool {
+        false
+    }
+
+    /// Does what comes before the rules are loaded and before the first port opens. It may take a second, and a gateway that connects is
+    /// answered.
+    ///
+    /// # Errors
+    /// If the service must not start.
+    fn prepare(&mut self, _: Option<&StateFile>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Returns the limits that clients send here, which the state keeps.
+    fn quotas(&self) -> Option<Arc<Quotas>> {
+        None
+    }
+
+    /// Serves clients in a task of this runtime. Returns what reads its files again, if it has any.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error>;
+
+    /// Returns how the built-in example is asked at this address.
+    fn example(&self, _: &Listener) -> Option<String> {
+        None
+    }
+}
+
+/// What endpoints use of the service.
+#[derive(Clone)]
+pub struct Parts {
+    /// The rules.
+    pub rules: Arc<Rules>,
+    /// Answers requests by the rules.
+    pub answerer: Arc<Answerer>,
+    /// The counts.
+    pub stats: Arc<Stats>,
+    /// Whether the service wants requests.
+    pub health: Health,
+    /// Sends spans.
+    pub traces: Traces,
+}
+
+/// Where an endpoint listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A TCP port.
+    Port(SocketAddr),
+    /// A Unix socket with these permissions, and its flag.
+    Socket(PathBuf, u32, &'static str),
+}
+
+impl Place {
+    /// Returns the TCP port.
+    pub const fn addr(&self) -> Option<SocketAddr> {
+        if let Self::Port(addr) = self { Some(*addr) } else { None }
+    }
+
+    /// Listens.
+    ///
+    /// # Errors
+    /// Returns an error that names the endpoint and the remedy.
+    pub async fn listen(&self, name: &str) -> Result<Listener, Error> {
+        match self {
+            Self::Port(addr) => Listener::tcp(name, *addr).await,
+            Self::Socket(path, mode, flag) => Listener::unix(path, *mode, flag).await,
+        }
+    }
+}
+
+/// Returns where an endpoint listens without its flag. The example is for this machine only.
+pub fn default_address(args: &ServeArgs, port: u16) -> Address {
+    let host: [u8; 4] = if args.is_example() { [127, 0, 0, 1] } else { [0; 4] };
+    Address::At(SocketAddr::from((host, port)))
+}
+
+/// Returns the endpoints that the flags ask for.
+///
+/// # Errors
+/// If no client could ask, if two endpoints have one address, or if the example would be open to others.
+pub fn asked(
+    args: &ServeArgs,
+    tls: Option<&Arc<Tls>>,
+    taken: &Translation,
+) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+    let mut all: Vec<Box<dyn Endpoint>> = Vec::new();
+    for asked in ENDPOINTS {
+        all.extend(asked(args, tls)?);
+    }
+    if !all.iter().any(|endpoint| endpoint.decides()) {
+        return Err(Error::usage("--grpc, --http and --resp are off, so no client could ask"));
+    }
+    let ports =
+        all.iter().filter_map(|endpoint| Some((format!("--{}", endpoint.name()), endpoint.place().addr()?)));
+    let ports = Vec::from_iter(ports);
+    for (at, (flag, addr)) in ports.iter().enumerate() {
+        if args.is_example() && !addr.ip().is_loopback() {
+            return Err(Error::usage(format!(
+                "without rules, the built-in example listens on loopback only, not on {addr} (from {}); name a file or \
+                 folder of rules",
+                taken.source(flag)
+            )));
+        }
+        if let Some((other, _)) = ports[..at].iter().find(|(_, other)| other == addr && addr.port() != 0) {
+            let (other, flag) = (taken.source(other), taken.source(flag));
+            return Err(Error::usage(format!("{other} and {flag} have the same address, {addr}")));
+        }
+    }
+    Ok(all)
+}
