@@ -36,7 +36,7 @@ layout=$(find src crates -name '*.rs' | while read -r file; do [ ! -d "${file%.r
 
 # One name for one thing. At most MOST_SHARED_NAMES names may belong to three types or more.
 MOST_SHARED_NAMES=3
-shared=$({ code src; code crates/cli/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
+shared=$({ code src; code crates/cli/src; code crates/report/src; code crates/serve/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
     | awk '{ count[$NF]++ } END { for (name in count) if (count[name] > 2) print "  " name ": " count[name] }' | sort)
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
@@ -47,7 +47,7 @@ retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates t
 [ -z "$retired" ] || complain 'Retired names (src/design.md has the glossary):' "$retired"
 
 # Functions for an act that has another word: peek, refund, can_refund.
-acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crates/cli --include='*.rs' || true)
+acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crates/cli crates/report crates/serve --include='*.rs' || true)
 [ -z "$acts" ] || complain 'Say peek, refund, can_refund:' "$acts"
 
 # Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.

@@ -240,7 +240,8 @@ fn read(path: &Path) -> Arc<str> {
 /// Returns the folder of a test program, in the root package or in one of `crates`.
 fn program_folder(program: &str, root: &Path) -> Result<String, String> {
     let folders =
-        ["tests", "crates/cli/tests", "crates/soak/tests"].map(|tests| format!("{tests}/{program}"));
+        ["tests", "crates/cli/tests", "crates/report/tests", "crates/serve/tests", "crates/soak/tests"]
+            .map(|tests| format!("{tests}/{program}"));
     let folder = folders.into_iter().find(|folder| root.join(folder).join("main.rs").is_file());
     folder.ok_or_else(|| format!("there is no tests/{program}/main.rs"))
 }

@@ -1,7 +1,7 @@
 //! What an endpoint is: a protocol at an address.
 //!
 //! A new endpoint has a folder of its own, with its flags and its [`Endpoint`]. It needs four lines elsewhere: its module in `lib.rs`, its
-//! flags in `flags/mod.rs`, its line in [`ENDPOINTS`], and its line in the short help.
+//! flags in `flags/mod.rs`, its line in [`ENDPOINTS`](super::endpoints::ENDPOINTS), and its line in the short help.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,21 +21,6 @@ use crate::state::StateFile;
 use crate::stats::Stats;
 use crate::tls::Tls;
 use crate::traces::Traces;
-use crate::variables::Translation;
-use crate::{admin, debug, grpc, http, metrics, resp};
-
-/// The endpoints of a protocol that the flags ask for. The certificates are those of `--tls-cert`.
-type Asked = fn(&ServeArgs, Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error>;
-
-/// All protocols, in the order of the line at the start.
-pub const ENDPOINTS: [Asked; 6] = [
-    grpc::endpoints,
-    http::endpoints,
-    debug::endpoints,
-    metrics::endpoints,
-    admin::endpoints,
-    resp::endpoints,
-];
 
 /// An endpoint that the flags ask for. It does not listen yet.
 pub trait Endpoint: Send {
@@ -81,7 +66,7 @@ pub trait Endpoint: Send {
     ///
     /// # Errors
     /// If it cannot be started.
-    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error>;
+    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error>;
 
     /// Returns how the built-in example is asked at this address.
     fn example(&self, _: &Listener) -> Option<String> {
@@ -91,7 +76,7 @@ pub trait Endpoint: Send {
 
 /// What endpoints use of the service.
 #[derive(Clone)]
-pub struct Parts {
+pub struct Backend {
     /// The rules.
     pub rules: Arc<Rules>,
     /// Answers requests by the rules.
@@ -135,39 +120,4 @@ impl Place {
 pub fn default_address(args: &ServeArgs, port: u16) -> Address {
     let host: [u8; 4] = if args.is_example() { [127, 0, 0, 1] } else { [0; 4] };
     Address::At(SocketAddr::from((host, port)))
-}
-
-/// Returns the endpoints that the flags ask for.
-///
-/// # Errors
-/// If no client could ask, if two endpoints have one address, or if the example would be open to others.
-pub fn asked(
-    args: &ServeArgs,
-    tls: Option<&Arc<Tls>>,
-    taken: &Translation,
-) -> Result<Vec<Box<dyn Endpoint>>, Error> {
-    let mut all: Vec<Box<dyn Endpoint>> = Vec::new();
-    for asked in ENDPOINTS {
-        all.extend(asked(args, tls)?);
-    }
-    if !all.iter().any(|endpoint| endpoint.decides()) {
-        return Err(Error::usage("--grpc, --http and --resp are off, so no client could ask"));
-    }
-    let ports =
-        all.iter().filter_map(|endpoint| Some((format!("--{}", endpoint.name()), endpoint.place().addr()?)));
-    let ports = Vec::from_iter(ports);
-    for (at, (flag, addr)) in ports.iter().enumerate() {
-        if args.is_example() && !addr.ip().is_loopback() {
-            return Err(Error::usage(format!(
-                "without rules, the built-in example listens on loopback only, not on {addr} (from {}); name a file or \
-                 folder of rules",
-                taken.source(flag)
-            )));
-        }
-        if let Some((other, _)) = ports[..at].iter().find(|(_, other)| other == addr && addr.port() != 0) {
-            let (other, flag) = (taken.source(other), taken.source(flag));
-            return Err(Error::usage(format!("{other} and {flag} have the same address, {addr}")));
-        }
-    }
-    Ok(all)
 }

@@ -10,7 +10,7 @@
 //! | `ctl/` | the client of operators |
 //! | `health`, `metrics`, `recorder` | the health of all faces; the page of metrics; the series on it |
 //! | `read_twice` | changes of files that are read again |
-//! | `endpoint` | what an endpoint is, and the list of all |
+//! | `endpoint`, `endpoints` | what an endpoint is; the list of all |
 //! | `listen`, `tls`, `connections`, `patient`, `peer`, `secret` | from a listener to requests, and who sends them |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
@@ -41,6 +41,7 @@ pub mod debug;
 mod denials;
 pub mod duration;
 mod endpoint;
+mod endpoints;
 #[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]
 pub mod flags;
 pub mod grpc;
@@ -96,7 +97,7 @@ pub enum Command {
     Ctl {
         /// What the operator wants.
         #[command(subcommand)]
-        command: CtlCommand,
+        command: Box<CtlCommand>,
     },
 }
 
@@ -174,7 +175,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     let tls = run::tls(args);
     let mut checks = vec![
         arguments::settings(args).map(drop),
-        endpoint::asked(args, tls.as_ref().ok().and_then(Option::as_ref), taken).map(drop),
+        endpoints::asked(args, tls.as_ref().ok().and_then(Option::as_ref), taken).map(drop),
         tls.map(drop),
         traces::check(&args.process).map(drop),
         xds::prepare(args, None, &mut None).map(drop),

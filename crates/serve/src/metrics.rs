@@ -17,7 +17,7 @@ use tollgate::telemetry;
 use super::answer::{AnswerCounts, BOUNDS_US, Entry};
 use super::connections::{Face, Protocol};
 use super::debug::{Debug, go_counts};
-use super::endpoint::{Endpoint, Parts, Place};
+use super::endpoint::{Backend, Endpoint, Place};
 use super::flags::ServeArgs;
 use super::http::{Handler, not_allowed, text, typed};
 use super::process::{self, ReadAgain};
@@ -67,10 +67,10 @@ impl Endpoint for MetricsEndpoint {
         Ok(())
     }
 
-    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let Self { path, go_names, go_milliseconds, recorder, .. } = *self;
         let recorder = recorder.map_or_else(install, Ok)?;
-        let page = Metrics { recorder, state: Debug::of(parts), path, go_names, go_milliseconds };
+        let page = Metrics { recorder, state: Debug::of(backend), path, go_names, go_milliseconds };
         let service = Handler(move |request| ready(page.answer(&request)));
         tokio::spawn(face.serve(move |_, _| service.clone()));
         Ok(None)

@@ -28,7 +28,8 @@ use super::answer::Answerer;
 use super::arguments;
 use super::connections::{Bounds, Face, FaceContext, Protocol, ServerPhase};
 use super::denials::Denials;
-use super::endpoint::{self, Endpoint, Parts};
+use super::endpoint::{Backend, Endpoint};
+use super::endpoints;
 use super::health::Health;
 use super::listen::Listener;
 use super::load::{self, NoteLoad};
@@ -159,7 +160,7 @@ impl Service {
     /// Opens all endpoints.
     async fn start(args: &ServeArgs, taken: &Translation) -> Result<(Self, Opened), Error> {
         let tls = tls(args)?;
-        let mut endpoints = endpoint::asked(args, tls.as_ref(), taken)?;
+        let mut endpoints = endpoints::asked(args, tls.as_ref(), taken)?;
         let health = Health::new().await;
         let (loads, loaded) = mpsc::unbounded_channel();
         let state = StateFile::open(&args.state)?;
@@ -215,7 +216,7 @@ impl Service {
         };
         let quotas = open.iter().find_map(|(_, endpoint)| endpoint.quotas());
         let state = state.map(|state| state.keep(&rules, quotas, &stats)).transpose()?;
-        let parts = Parts {
+        let backend = Backend {
             rules: Arc::clone(&rules),
             answerer,
             stats: Arc::clone(&stats),
@@ -228,9 +229,9 @@ impl Service {
         for (listener, endpoint) in open {
             let context = FaceContext { bounds: endpoint.bounds(bounds), ..context.clone() };
             let (tls, protocol) = (endpoint.tls(), endpoint.protocol());
-            read_again.extend(endpoint.start(Face { listener, tls, protocol, context }, &parts)?);
+            read_again.extend(endpoint.start(Face { listener, tls, protocol, context }, &backend)?);
         }
-        serve_pages(pages, parts, bounds, read_again.clone())?;
+        serve_pages(pages, backend, bounds, read_again.clone())?;
         let service =
             Self { rules, stats, read_again, health, note, traces, watcher, xds, state, phase, ended };
         Ok((service, opened))
@@ -413,7 +414,7 @@ fn warn_of_idle_redis(rules: &Rules) {
 /// Starts the thread of pages, which also reads files again and logs denials. It ends with the process.
 fn serve_pages(
     pages: Vec<(Listener, Box<dyn Endpoint>)>,
-    parts: Parts,
+    backend: Backend,
     bounds: Bounds,
     read_again: Vec<ReadAgain>,
 ) -> Result<(), Error> {
@@ -432,7 +433,7 @@ fn serve_pages(
                 Listener::attach(listener).map_err(|error| Error::run(plain(&error))).and_then(|listener| {
                     let face =
                         Face { listener, tls: None, protocol: page.protocol(), context: context.clone() };
-                    page.start(face, &parts)
+                    page.start(face, &backend)
                 });
             if let Err(error) = started {
                 log::warn(error);
@@ -445,7 +446,7 @@ fn serve_pages(
             tokio::select! {
                 _ = second.tick() => {
                     read_again.iter().for_each(|read_again| read_again());
-                    denials.write(&parts.rules);
+                    denials.write(&backend.rules);
                 }
                 () = phase.closed() => return,
             }

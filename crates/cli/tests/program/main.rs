@@ -12,6 +12,8 @@ mod rules_explain;
 mod rules_replay;
 #[cfg(feature = "redis")]
 mod rules_shared;
+#[cfg(feature = "serve")]
+mod serve;
 mod several;
 mod shell;
 mod sketch;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::answer;
 use super::who::{Operators, Who};
 use crate::connections::{Bounds, Face, Protocol};
-use crate::endpoint::{Endpoint, Parts, Place};
+use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::{Address, ServeArgs};
 use crate::http::Handler;
 use crate::process::ReadAgain;
@@ -108,14 +108,14 @@ impl Endpoint for Admin {
         Bounds { connections: MOST, streams: MOST, age: AGE, grace: GRACE }
     }
 
-    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let Self { place, tls, token_file } = *self;
         let operators = Operators {
             users: place.addr().is_none(),
             certificates: tls.as_ref().is_some_and(|tls| tls.asks_clients()),
             token_file,
         };
-        let shared = Arc::new((Arc::clone(&parts.rules), Arc::clone(&parts.stats), Arc::new(operators)));
+        let shared = Arc::new((Arc::clone(&backend.rules), Arc::clone(&backend.stats), Arc::new(operators)));
         tokio::spawn(face.serve(move |peer, client| {
             let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
             Handler(move |request| {
@@ -126,6 +126,6 @@ impl Endpoint for Admin {
                 }
             })
         }));
-        Ok(tls.map(|tls| tls.read_again(&parts.stats)))
+        Ok(tls.map(|tls| tls.read_again(&backend.stats)))
     }
 }

@@ -11,7 +11,7 @@ use super::super::answer::{Answerer, unit_of};
 use super::super::health::Health;
 use super::super::stats::{Stats, samples_of};
 use super::read::Figures;
-use crate::endpoint::Parts;
+use crate::endpoint::Backend;
 use tollgate_report::human;
 use tollgate_report::output::merged;
 use tollgate_report::rule::{limit_texts, says};
@@ -41,12 +41,12 @@ pub(super) type Page = (fn(&Debug) -> String, fn(&Debug) -> Value);
 
 impl Debug {
     /// Shows this service.
-    pub fn of(parts: &Parts) -> Self {
+    pub fn of(backend: &Backend) -> Self {
         Self {
-            rules: Arc::clone(&parts.rules),
-            answerer: Arc::clone(&parts.answerer),
-            stats: Arc::clone(&parts.stats),
-            health: parts.health.clone(),
+            rules: Arc::clone(&backend.rules),
+            answerer: Arc::clone(&backend.answerer),
+            stats: Arc::clone(&backend.stats),
+            health: backend.health.clone(),
         }
     }
 

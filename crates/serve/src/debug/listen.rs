@@ -13,7 +13,7 @@ use super::live::{Live, Readers};
 use super::read::{PageRequest, asked};
 use super::{why, write};
 use crate::connections::{Face, Protocol};
-use crate::endpoint::{Endpoint, Parts, Place};
+use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::ServeArgs;
 use crate::http::Handler;
 use crate::process::ReadAgain;
@@ -49,8 +49,8 @@ impl Endpoint for DebugEndpoint {
         Protocol::Pages
     }
 
-    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
-        let state = Debug::of(parts);
+    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+        let state = Debug::of(backend);
         let (is_local, room) = (face.listener.is_loopback(), Arc::new(Semaphore::new(OPEN)));
         let site = Arc::new(Site { state, is_local, room, readers: Readers::default() });
         let service = Handler(move |request| ready(site.answer(&request)));

@@ -7,7 +7,7 @@ use tonic::service::Routes;
 
 use super::{Options, Services};
 use crate::connections::{Face, Protocol};
-use crate::endpoint::{Endpoint, Parts, Place, default_address};
+use crate::endpoint::{Backend, Endpoint, Place, default_address};
 use crate::flags::{Address, ServeArgs};
 use crate::health;
 use crate::process::ReadAgain;
@@ -67,10 +67,10 @@ impl Endpoint for Grpc {
         true
     }
 
-    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
-        let routes = Routes::new(parts.health.service());
-        let services = Services::new(&parts.answerer, &self.options, routes);
-        parts.traces.spawn(face, services.map_err(|error| Error::run(error.to_string()))?);
+    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+        let routes = Routes::new(backend.health.service());
+        let services = Services::new(&backend.answerer, &self.options, routes);
+        backend.traces.spawn(face, services.map_err(|error| Error::run(error.to_string()))?);
         Ok(None)
     }
 }

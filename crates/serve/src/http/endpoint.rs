@@ -7,7 +7,7 @@ use tollgate_report::error::Error;
 
 use super::{Handler, Http};
 use crate::connections::{Face, Protocol};
-use crate::endpoint::{Endpoint, Parts, Place, default_address};
+use crate::endpoint::{Backend, Endpoint, Place, default_address};
 use crate::flags::{ServeArgs, ServeBounds};
 use crate::listen::Listener;
 use crate::process::ReadAgain;
@@ -55,12 +55,12 @@ impl Endpoint for HttpEndpoint {
         true
     }
 
-    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let http = Arc::new(Http {
-            answerer: Arc::clone(&parts.answerer),
+            answerer: Arc::clone(&backend.answerer),
             has_json: self.has_json,
-            health: parts.health.clone(),
-            stats: Arc::clone(&parts.stats),
+            health: backend.health.clone(),
+            stats: Arc::clone(&backend.stats),
             max_message: self.max_message,
             deadline: self.deadline,
         });
@@ -68,7 +68,7 @@ impl Endpoint for HttpEndpoint {
             let http = Arc::clone(&http);
             async move { http.answer(request).await }
         };
-        parts.traces.spawn(face, Handler(answer));
+        backend.traces.spawn(face, Handler(answer));
         Ok(None)
     }
 

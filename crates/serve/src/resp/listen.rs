@@ -29,7 +29,7 @@ use super::read::Limits;
 use super::transaction::QueueRoom;
 use super::users::Users;
 use crate::connections::{Face, HANDSHAKE, Protocol, ServerPhase, is_closing, linger, patience};
-use crate::endpoint::{Endpoint, Parts, Place};
+use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::ServeArgs;
 use crate::listen::Io;
 use crate::log;
@@ -114,15 +114,15 @@ impl Endpoint for Resp {
         Some(Arc::clone(&self.quotas))
     }
 
-    fn start(self: Box<Self>, face: Face, parts: &Parts) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         warn_of_open_door(self.addr, self.has_lock);
         let shared = Arc::new(RespFace {
-            answerer: Arc::clone(&parts.answerer),
+            answerer: Arc::clone(&backend.answerer),
             quotas: self.quotas,
             users: self.users,
             limits: self.limits,
             deadline: self.deadline,
-            stats: Arc::clone(&parts.stats),
+            stats: Arc::clone(&backend.stats),
             queues: QueueRoom::default(),
             last_id: 0.into(),
         });

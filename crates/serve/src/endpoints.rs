@@ -1,0 +1,59 @@
+//! The list of all endpoints, and those that the flags ask for.
+
+use std::sync::Arc;
+
+use tollgate_report::error::Error;
+
+use crate::endpoint::Endpoint;
+use crate::flags::ServeArgs;
+use crate::tls::Tls;
+use crate::variables::Translation;
+use crate::{admin, debug, grpc, http, metrics, resp};
+
+/// The endpoints of a protocol that the flags ask for. The certificates are those of `--tls-cert`.
+type Asked = fn(&ServeArgs, Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error>;
+
+/// All protocols, in the order of the line at the start.
+pub const ENDPOINTS: [Asked; 6] = [
+    grpc::endpoints,
+    http::endpoints,
+    debug::endpoints,
+    metrics::endpoints,
+    admin::endpoints,
+    resp::endpoints,
+];
+
+/// Returns the endpoints that the flags ask for.
+///
+/// # Errors
+/// If no client could ask, if two endpoints have one address, or if the example would be open to others.
+pub fn asked(
+    args: &ServeArgs,
+    tls: Option<&Arc<Tls>>,
+    taken: &Translation,
+) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+    let mut all: Vec<Box<dyn Endpoint>> = Vec::new();
+    for asked in ENDPOINTS {
+        all.extend(asked(args, tls)?);
+    }
+    if !all.iter().any(|endpoint| endpoint.decides()) {
+        return Err(Error::usage("--grpc, --http and --resp are off, so no client could ask"));
+    }
+    let ports =
+        all.iter().filter_map(|endpoint| Some((format!("--{}", endpoint.name()), endpoint.place().addr()?)));
+    let ports = Vec::from_iter(ports);
+    for (at, (flag, addr)) in ports.iter().enumerate() {
+        if args.is_example() && !addr.ip().is_loopback() {
+            return Err(Error::usage(format!(
+                "without rules, the built-in example listens on loopback only, not on {addr} (from {}); name a file or \
+                 folder of rules",
+                taken.source(flag)
+            )));
+        }
+        if let Some((other, _)) = ports[..at].iter().find(|(_, other)| other == addr && addr.port() != 0) {
+            let (other, flag) = (taken.source(other), taken.source(flag));
+            return Err(Error::usage(format!("{other} and {flag} have the same address, {addr}")));
+        }
+    }
+    Ok(all)
+}
