@@ -8,15 +8,15 @@ use std::io::Cursor;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
-use tollgate_report::decimal;
-use tollgate_report::decimal::DecimalError;
 use tollgate_cli::input::client::Clients;
 use tollgate_cli::input::decompress::InputSource;
 use tollgate_cli::input::delimited::{self, TsvLine};
 use tollgate_cli::input::fields::{FieldList, Format};
-use tollgate_cli::input::row::{ChosenFields, Row, printable};
+use tollgate_cli::input::row::{ChosenFields, Row};
 use tollgate_cli::input::time::{TimeFormat, TimeParser};
 use tollgate_cli::input::{Selection, Trace, clf, jsonl, load_source};
+use tollgate_report::decimal::{self, DecimalError};
+use tollgate_report::text::printable;
 
 #[derive(Arbitrary, Debug)]
 enum Input {
