@@ -207,9 +207,9 @@ impl<S: Migrate> Generation<S> {
         // The recursion is at most `MOST_PENDING` deep. The last generation is looked up as of the change, so it still
         // needs the debts that were unpaid at that time.
         let last = past.last.pruned(past.at_ns);
-        // Ordering: Relaxed: a copy that is out of date is computed again.
-        let paid_until_ns = AtomicU64::new(past.paid_until_ns.load(Ordering::Relaxed));
-        let is_listed = AtomicU64::new(past.is_listed.load(Ordering::Relaxed));
+        // Ordering: Acquire, as in `asks` and `take_over_rest`. A copy that is out of date is computed again.
+        let paid_until_ns = AtomicU64::new(past.paid_until_ns.load(Ordering::Acquire));
+        let is_listed = AtomicU64::new(past.is_listed.load(Ordering::Acquire));
         let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns, is_listed });
         Arc::new(Self { held: Arc::clone(&self.held), from })
     }
@@ -258,8 +258,8 @@ impl<S: Migrate> Generation<S> {
     /// Whether any key can still owe a debt from an older generation, so that look-ups there are necessary.
     #[inline]
     fn asks(&self, past: &Past<S>, now_ns: u64) -> bool {
-        // Ordering: Relaxed. Once the value is known, it depends on no other data.
-        let until_ns = past.paid_until_ns.load(Ordering::Relaxed);
+        // Ordering: Acquire; pairs with the 0 of `take_over_rest`: the keys that were taken over are visible.
+        let until_ns = past.paid_until_ns.load(Ordering::Acquire);
         now_ns < until_ns && (until_ns != UNKNOWN || now_ns < self.paid_until_ns(past))
     }
 
@@ -280,7 +280,7 @@ impl<S: Migrate> Generation<S> {
             most => full_ns.max(paid(as_of_ns, most)).max(blocked_ns),
         };
         let until_ns = until_ns.min(UNKNOWN - 1);
-        // Ordering: Relaxed: see `asks`.
+        // Ordering: Relaxed. This time depends on no other data.
         past.paid_until_ns.store(until_ns, Ordering::Relaxed);
         until_ns
     }

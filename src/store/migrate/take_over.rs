@@ -124,9 +124,10 @@ impl<S: Migrate> Generation<S> {
             return;
         }
         if self.take_over_all(past, when) == CarriedOver::All {
-            // Ordering: Relaxed: see `asks`. A thread that computes the time at this moment may restore it.
-            past.paid_until_ns.store(0, Ordering::Relaxed);
+            // Ordering: Release; pairs with `asks`. A thread that computes the time at this moment may restore it.
+            past.paid_until_ns.store(0, Ordering::Release);
         }
+        // Ordering: Release; pairs with the load above.
         past.is_listed.store(1, Ordering::Release);
     }
 
