@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
@@ -10,7 +10,57 @@ use super::affixes::NONE;
 
 /// Reads a value as an address. An IPv4 address in the form of an IPv6 address (`::ffff:192.0.2.1`) is an IPv4 address.
 pub(crate) fn address_of(value: &str) -> Option<IpAddr> {
-    Some(value.parse::<IpAddr>().ok()?.to_canonical())
+    match ipv4_of(value) {
+        Some(address) => Some(address.into()),
+        None => Some(IpAddr::V6(value.parse().ok()?).to_canonical()),
+    }
+}
+
+/// Reads an IPv4 address. Accepts what the standard library accepts, and takes half of its time: most clients of most services
+/// have such an address, and rules read it in each request.
+fn ipv4_of(value: &str) -> Option<Ipv4Addr> {
+    let (mut bits, mut rest) = (0, value.as_bytes());
+    for _ in 0..3 {
+        let octet;
+        (octet, rest) = match rest {
+            [one, b'.', rest @ ..] => (octet_of([*one])?, rest),
+            [ten, one, b'.', rest @ ..] => (octet_of([*ten, *one])?, rest),
+            [hundred, ten, one, b'.', rest @ ..] => (octet_of([*hundred, *ten, *one])?, rest),
+            _ => return None,
+        };
+        bits = bits << 8 | octet;
+    }
+    let last = match *rest {
+        [one] => octet_of([one])?,
+        [ten, one] => octet_of([ten, one])?,
+        [hundred, ten, one] => octet_of([hundred, ten, one])?,
+        _ => return None,
+    };
+    Some(Ipv4Addr::from_bits(bits << 8 | last))
+}
+
+/// Reads one to three digits without zeros in front.
+#[inline(always)]
+fn octet_of<const DIGITS: usize>(digits: [u8; DIGITS]) -> Option<u32> {
+    let mut octet = 0;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        octet = octet * 10 + u32::from(digit);
+    }
+    let least = match DIGITS {
+        1 => 0,
+        2 => 10,
+        _ => 100,
+    };
+    (least..=255).contains(&octet).then_some(octet)
+}
+
+/// Whether a value can be an IPv6 address. Such a text has a colon, and all its dots come after it.
+fn may_be_ipv6(value: &str) -> bool {
+    value.bytes().find(|letter| matches!(letter, b'.' | b':')) == Some(b':')
 }
 
 /// Returns the text of a value that is read as an address: see [`AddressText::instead_of`].
@@ -67,7 +117,7 @@ impl AddressText {
     /// the value is its own text, or is not an address.
     pub(crate) fn instead_of(value: &str) -> Option<Self> {
         // An IPv4 address has one spelling only.
-        if !value.contains(':') {
+        if !may_be_ipv6(value) {
             return None;
         }
         let mut text = Self::EMPTY;
@@ -314,6 +364,35 @@ mod tests {
         assert_eq!(prefix("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 128).len(), PREFIX_TEXT);
         assert_eq!(address_of("2001:db8::1%eth0"), None);
         assert_eq!(address_of("203.0.113.7:80"), None);
+    }
+
+    #[test]
+    fn addresses_are_read_as_by_the_standard_library() {
+        let octets = ["", "0", "07", "9", "25", "255", "256", "260", "+1"];
+        let mut texts = vec![String::new()];
+        for _ in 0..4 {
+            let joined = |text: &String| octets.map(|octet| format!("{text}.{octet}"));
+            texts = texts.iter().flat_map(joined).collect();
+            for text in &texts {
+                let text = &text[1..];
+                assert_eq!(ipv4_of(text), text.parse().ok(), "{text}");
+            }
+        }
+        for text in [
+            "1.2.3.4.5",
+            "1.2.3.4:80",
+            "1.2.3.4::",
+            "1.2::3",
+            "::1.2.3.4",
+            "::ffff:1.2.3.4",
+            "1:2::",
+            ":",
+            ".",
+            "é.1.2.3",
+        ] {
+            let address = text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+            assert_eq!(address_of(text), address, "{text}");
+        }
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub(super) struct ByAddress {
     levels: Vec<TreeLevel>,
     /// The number of nodes before the first form.
     pub(super) forms_from: usize,
-    /// The ranges of each key whose values are read as addresses, by level. Sorted by key.
-    ranges: HashMap<u32, Vec<(Box<str>, Ranges)>, RandomState>,
+    /// For each level, the ranges of each key whose values are read as addresses. Sorted by key.
+    ranges: Vec<Vec<(Box<str>, Ranges)>>,
     /// The ranges of each descriptor, by node. Only explanations read them.
     declared: HashMap<u32, Box<[IpNet]>, RandomState>,
     forms: HashMap<u32, Forms, RandomState>,
@@ -56,11 +56,13 @@ impl ByAddress {
                 forms.insert(of.node, Forms::new(of, nodes));
             }
         }
-        let mut by_level: HashMap<u32, Vec<(Box<str>, Ranges)>, RandomState> = HashMap::default();
+        let mut by_level: Vec<Vec<(Box<str>, Ranges)>> = levels.iter().map(|_| Vec::new()).collect();
         for ((level, key), ranges) in ranges {
-            by_level.entry(level).or_default().push((key.into(), Ranges::new(ranges)));
+            if let Some(keys) = by_level.get_mut(level as usize) {
+                keys.push((key.into(), Ranges::new(ranges)));
+            }
         }
-        by_level.values_mut().for_each(|keys| keys.sort_by(|(one, _), (other, _)| one.cmp(other)));
+        by_level.iter_mut().for_each(|keys| keys.sort_by(|(one, _), (other, _)| one.cmp(other)));
         Self { levels, forms_from, ranges: by_level, declared, forms }
     }
 
@@ -70,7 +72,7 @@ impl ByAddress {
 
     /// Returns the ranges of a key, which may be none. `None` if values of the key are not read as addresses.
     pub(super) fn ranges(&self, level: u32, key: &str) -> Option<&Ranges> {
-        let keys = self.ranges.get(&level)?;
+        let keys = self.ranges.get(level as usize)?;
         let at = keys.binary_search_by(|(one, _)| (**one).cmp(key)).ok()?;
         keys.get(at).map(|(_, ranges)| ranges)
     }
