@@ -118,9 +118,11 @@ impl<'r> RequestCheck<'r> {
                 continue;
             }
             for (index, active) in domain.rules_of(found) {
-                let check = RuleCheck::new(domain, active, descriptor, cost);
-                let part = active.part.unwrap_or_else(|| part_of(active, &check.key, index, now_ns, hasher));
+                // Apart from its check, so that the check is built where it stays.
+                let key = active.key(domain, descriptor);
+                let part = active.part.unwrap_or_else(|| part_of(active, &key, index, now_ns, hasher));
                 self.has_rare |= active.is_rare;
+                let check = RuleCheck::new(domain, active, key, descriptor, cost);
                 self.add(check, Decided::not_yet(index, place, part));
             }
         }

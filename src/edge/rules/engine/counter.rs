@@ -494,6 +494,7 @@ impl LocalCounter {
     /// that unit is taken, the limit is exceeded; the amount is unknown. A request that sets its own limit is counted
     /// in full (`whole`), because its store has room for any limit. `elsewhere` is the number of units in another
     /// counter of the same requests.
+    #[inline]
     pub(super) fn count(
         &self,
         key: &str,

@@ -37,10 +37,13 @@ impl<'r> PlainCheck<'r> {
         hits: u64,
         when: CheckTime,
     ) -> Option<Self> {
+        let cost = descriptor.cost(hits);
+        if cost == 0 {
+            return None;
+        }
         let (rule, active) = domain.alone(descriptor, found)?;
         let (counter, key) = active.plain(domain, descriptor)?;
-        let cost = descriptor.cost(hits);
-        if cost == 0 || counter.is_taking_over(when.ns()) {
+        if counter.is_taking_over(when.ns()) {
             return None;
         }
         active.matched.set();

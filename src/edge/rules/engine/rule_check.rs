@@ -66,11 +66,12 @@ pub(super) struct Effect {
 }
 
 impl<'r> RuleCheck<'r> {
-    /// Prepares the check of a rule for a descriptor.
+    /// Prepares the check of a rule for a descriptor that has this key.
     #[inline(always)]
     pub(super) fn new(
         domain: &'r ActiveDomain,
         active: &'r ActiveRule,
+        key: CounterKey<'r>,
         descriptor: &Descriptor<'r>,
         cost: u64,
     ) -> Self {
@@ -79,7 +80,7 @@ impl<'r> RuleCheck<'r> {
             let counter = domain.override_in_use(unit)?.counter.local()?;
             Some(Box::new(Twin::Counter { counter, key: domain.key_of_request(descriptor) }))
         });
-        let (counted, key) = (CountedBy::of(active, None, domain.charging), active.key(domain, descriptor));
+        let counted = CountedBy::of(active, None, domain.charging);
         Self { twin, ..Self::with(domain, active, counted, key, cost) }
     }
 

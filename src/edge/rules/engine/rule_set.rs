@@ -385,6 +385,7 @@ impl RuleSet {
 
 impl ActiveDomain {
     /// Returns the rule that counts the limits that requests set, if any request has set one.
+    #[inline]
     pub(super) fn override_in_use(&self, unit: Unit) -> Option<&ActiveRule> {
         self.overrides.get(unit as usize)?.get()?.as_ref()
     }
@@ -584,6 +585,18 @@ impl ActiveRule {
     /// Returns the key under which the rule counts a request.
     #[inline]
     pub(super) fn key<'r>(&self, domain: &ActiveDomain, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+        if let KeyFrom::Entry(entry) = self.key_from
+            && let Some((_, value)) = descriptor.counted().get(entry as usize)
+            && value.len() <= LONGEST
+        {
+            return CounterKey::Whole(value);
+        }
+        self.bounded_key(domain, descriptor)
+    }
+
+    /// Returns a key of any kind. Not inlined, so that the key of one value is written where it stays.
+    #[inline(never)]
+    fn bounded_key<'r>(&self, domain: &ActiveDomain, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
         let key = self.whole_key(descriptor);
         match self.counter {
             // All processes that share a rule need the same key.

@@ -25,13 +25,21 @@ impl<C: Clock> Rules<C> {
     ) -> Outcome {
         match self.options.without_rule {
             WithoutRule::Admit => Outcome::Allowed,
-            action => {
-                if !is_exempt(rules, domain, descriptors) {
-                    note(rules, domain, descriptors, action == WithoutRule::Deny);
-                }
-                self.outcome_without_rule(rules, domain, descriptors)
-            }
+            WithoutRule::Log | WithoutRule::Deny => self.decide_and_note(rules, domain, descriptors),
         }
+    }
+
+    #[cold]
+    fn decide_and_note(
+        &self,
+        rules: &RuleSet,
+        domain: DomainId<'_>,
+        descriptors: &[Descriptor<'_>],
+    ) -> Outcome {
+        if !is_exempt(rules, domain, descriptors) {
+            note(rules, domain, descriptors, self.options.without_rule == WithoutRule::Deny);
+        }
+        self.outcome_without_rule(rules, domain, descriptors)
     }
 
     /// Returns the outcome of a request to which no rule applies.

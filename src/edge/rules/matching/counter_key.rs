@@ -137,9 +137,12 @@ impl<'a> CounterKey<'a> {
     /// its beginning and a hash of the whole. The hash must be one for which no caller can choose two keys.
     #[inline]
     pub(crate) fn bounded(self, hash: impl FnOnce(&str) -> u128) -> Self {
-        if self.as_str().len() <= LONGEST { self } else { Self::Joined(shortened(self.as_str(), hash)) }
+        // The text of an address is short.
+        let fits = matches!(self, Self::Address(_)) || self.as_str().len() <= LONGEST;
+        if fits { self } else { Self::Joined(shortened(self.as_str(), hash)) }
     }
 
+    #[inline]
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Whole(value) => value,

@@ -16,8 +16,8 @@ use crate::edge::rules::Unit;
 #[derive(Copy, Clone, Debug)]
 pub struct Descriptor<'a> {
     pub(super) entries: &'a [(&'a str, &'a str)],
-    /// The entries that make the keys of counters, if they are others.
-    pub(super) counted: Option<&'a [(&'a str, &'a str)]>,
+    /// The entries that make the keys of counters. Most often the same.
+    pub(super) counted: &'a [(&'a str, &'a str)],
     pub(super) hits: Option<u64>,
     pub(crate) tier: Option<&'a str>,
     /// The request's own limit.
@@ -28,7 +28,7 @@ impl<'a> Descriptor<'a> {
     /// Creates a descriptor with these keys and values.
     #[must_use]
     pub const fn new(entries: &'a [(&'a str, &'a str)]) -> Self {
-        Self { entries, counted: None, hits: None, tier: None, limit: None }
+        Self { entries, counted: entries, hits: None, tier: None, limit: None }
     }
 
     /// Sets the cost of the request under the limits of this descriptor. A cost of 0 only peeks. Default: the cost of
@@ -87,7 +87,7 @@ impl<'a> Descriptor<'a> {
     /// ```
     #[must_use]
     pub const fn counted_as(mut self, entries: &'a [(&'a str, &'a str)]) -> Self {
-        self.counted = Some(entries);
+        self.counted = entries;
         self
     }
 
@@ -99,8 +99,8 @@ impl<'a> Descriptor<'a> {
 
     /// Returns the entries that make the keys of counters.
     #[inline]
-    pub(crate) fn counted(&self) -> &'a [(&'a str, &'a str)] {
-        self.counted.unwrap_or(self.entries)
+    pub(crate) const fn counted(&self) -> &'a [(&'a str, &'a str)] {
+        self.counted
     }
 
     pub(crate) fn cost(&self, default: u64) -> u64 {
