@@ -1,5 +1,7 @@
 //! Writes an event for each denial.
 
+use std::time::Duration;
+
 use super::denial::{Denial, Level};
 use super::trace;
 
@@ -50,6 +52,12 @@ impl DenialLog {
     /// Writes an event, if a subscriber is interested in it.
     #[inline]
     pub fn record(&self, denial: &Denial<'_>) {
-        trace::denied(self.level, denial, self.keys.then_some(denial.key));
+        self.record_with(denial, || denial.retry_after);
+    }
+
+    /// Does the same with another wait, which is computed only if a subscriber is interested in the event.
+    #[inline]
+    pub(crate) fn record_with(&self, denial: &Denial<'_>, retry_after: impl Fn() -> Option<Duration>) {
+        trace::denied(self.level, denial, self.keys.then_some(denial.key), retry_after);
     }
 }

@@ -1,7 +1,6 @@
 //! Stands in for `trace` without the feature `tracing`: the same names, without effect.
 
 use std::fmt::Display;
-#[cfg(feature = "redis")]
 use std::time::Duration;
 
 #[cfg(feature = "redis")]
@@ -12,7 +11,13 @@ use super::denial::{Denial, Level};
 pub(super) const ENABLED: bool = false;
 
 #[inline]
-pub(super) const fn denied(_level: Level, _denial: &Denial<'_>, _key: Option<&str>) {}
+pub(super) fn denied(
+    _level: Level,
+    _denial: &Denial<'_>,
+    _key: Option<&str>,
+    _retry_after: impl Fn() -> Option<Duration>,
+) {
+}
 pub(super) fn rules_loaded(_rules: u32, _config_hash: u64) {}
 pub(super) fn rules_rejected(_error: &dyn Display) {}
 pub(super) fn domain_removed(_domain: &str) {}

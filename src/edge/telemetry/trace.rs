@@ -3,7 +3,6 @@
 //! Only this module names the crate `tracing`. Without the feature, `no_trace` stands in for it.
 
 use std::fmt::Display;
-#[cfg(feature = "redis")]
 use std::time::Duration;
 
 use tracing::{info, warn};
@@ -17,11 +16,16 @@ use super::denial::{Denial, Level};
 pub(super) const ENABLED: bool = true;
 
 /// Writes a denial, without its key if that is `None`.
-pub(super) fn denied(level: Level, denial: &Denial<'_>, key: Option<&str>) {
-    let &Denial { domain, rule, retry_after, shadow, .. } = denial;
+pub(super) fn denied(
+    level: Level,
+    denial: &Denial<'_>,
+    key: Option<&str>,
+    retry_after: impl Fn() -> Option<Duration>,
+) {
+    let &Denial { domain, rule, shadow, .. } = denial;
     // Whole milliseconds, rounded up. The macro computes them only if the event is enabled.
     let wait =
-        || retry_after.map(|wait| u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX));
+        || retry_after().map(|wait| u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX));
     macro_rules! event {
         ($level:ident) => {
             tracing::event!(

@@ -161,7 +161,7 @@ impl RuleCheck<'_> {
         if let (Some(top), false) = (&to.top, shadow) {
             top.record(rule, &key);
         }
-        let retry_after = decided.decision.and_then(|decision| decision.retry_after());
-        to.log.record(&Denial { domain: &domain.name, rule, retry_after, shadow, key: &key });
+        let denial = Denial { domain: &domain.name, rule, retry_after: None, shadow, key: &key };
+        to.log.record_with(&denial, || decided.decision.as_ref()?.retry_after());
     }
 }
