@@ -31,8 +31,8 @@ impl Service<Request<()>> for Inner {
     }
 }
 
-fn ask<L: Limit<std::net::IpAddr>>(
-    service: &mut tollgate::tower::RateLimit<Inner, L, ClientIp>,
+fn ask<B>(
+    service: &mut impl Service<Request<()>, Response = Response<B>, Error = Infallible>,
     request: Request<()>,
 ) -> StatusCode {
     let mut context = Context::from_waker(Waker::noop());
@@ -134,6 +134,62 @@ fn layer_options_allocate_nothing() {
         .refund(|status| status == StatusCode::OK)
         .refund_errors(true);
     assert_eq!(counted(&layer, 300), (0, 300));
+}
+
+/// Neither does a layer of rules, also if they match the address of an IPv6 client and count its network.
+#[cfg(feature = "rules")]
+#[test]
+fn layer_of_rules_allocates_nothing() {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+    use std::sync::Arc;
+    use tollgate::rules::{Config, Rules};
+    use tollgate::tower::KeyExtractor as _;
+
+    let text = "
+domain: edge
+tollgate: {}
+descriptors:
+  - { key: client, rate_limit: { unit: year, requests_per_unit: 2 } }
+  - { key: client, value: '2001:db8::7', rate_limit: { unit: year, requests_per_unit: 0 } }
+  - { key: client, ranges: ['2001:db8:1::/80'], rate_limit: { unit: year, requests_per_unit: 1000 } }
+  - key: path
+    value: /
+    descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1000 } } ]
+";
+    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let config = Config::from_yaml("test.yaml", text).expect("a file of rules");
+    let rules = Rules::builder().clock(clock).load([config]).expect("rules");
+    let client = ClientIp::peer();
+    let layer = RateLimitLayer::rules(Arc::new(rules), "edge", move |head, descriptors| {
+        let address = client.key(head)?;
+        descriptors.begin().address("client", address);
+        descriptors.begin().entry("path", head.path()).entry("client", address);
+        Some(())
+    });
+    let mut service = layer.expect("a domain with rules").layer(Inner);
+    let request = |address: IpAddr| {
+        Request::builder().extension(PeerAddr((address, 443).into())).body(()).expect("a request")
+    };
+    let mut admitted = |address: &dyn Fn(u16) -> IpAddr| {
+        let requests: Vec<_> = (0..300).map(|index| request(address(index))).collect();
+        let mut admitted = 0;
+        let allocations = allocations(|| {
+            for request in requests {
+                admitted += usize::from(ask(&mut service, request) == StatusCode::OK);
+            }
+        });
+        (allocations, admitted)
+    };
+    let range = |index| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, index).into();
+    // The first requests also allocate what the thread keeps, and the stores.
+    let _ = admitted(&|index| Ipv6Addr::new(0x2001, 0xdb8, 9, index, 0xabcd, 0xabcd, 0xabcd, 0xabcd).into());
+    let _ = admitted(&range);
+    let networks = |index| Ipv6Addr::new(0x2001, 0xdb8, 2, index, 1, 2, 3, 4).into();
+    assert_eq!(admitted(&networks), (0, 300), "networks");
+    assert_eq!(admitted(&range), (0, 300), "a range");
+    assert_eq!(admitted(&|index| Ipv4Addr::from_bits(index.into()).into()), (0, 300), "IPv4 addresses");
+    assert_eq!(admitted(&networks).1, 300);
+    assert_eq!(admitted(&networks).1, 0, "the rule counts the networks");
 }
 
 /// Header fields allocate only their values and their room in the response.

@@ -342,15 +342,26 @@ fn masked(address: IpAddr, v4_mask: u32, v6_mask: u128) -> IpAddr {
     }
 }
 
+impl ClientIp {
+    /// Returns the key, and tells a layer of rules what it was cut from. Not inlined, because other layers do not need it.
+    #[inline(never)]
+    fn noted_key(&self, head: Head<'_>) -> Option<IpAddr> {
+        let address = self.address(head)?;
+        let network = masked(address, self.v4_mask, self.v6_mask);
+        head.note_cut(network, address);
+        Some(network)
+    }
+}
+
 impl KeyExtractor for ClientIp {
     type Key = IpAddr;
 
     #[inline]
     fn key(&self, head: Head<'_>) -> Option<IpAddr> {
-        let address = self.address(head)?;
-        let network = masked(address, self.v4_mask, self.v6_mask);
-        head.note_cut(network, address);
-        Some(network)
+        if head.notes_cut() {
+            return self.noted_key(head);
+        }
+        Some(masked(self.address(head)?, self.v4_mask, self.v6_mask))
     }
 
     fn is_ambiguous(&self, head: Head<'_>) -> bool {

@@ -62,8 +62,13 @@ impl<'r> Head<'r> {
         Head { cut: Some(cut), ..self }
     }
 
-    /// Notes that an extractor cut an address, for a layer whose rules match the whole address.
+    /// Whether [`Head::note_cut`] notes an address.
     #[inline]
+    pub(super) const fn notes_cut(&self) -> bool {
+        self.cut.is_some()
+    }
+
+    /// Notes that an extractor cut an address, for a layer whose rules match the whole address.
     pub(super) fn note_cut(&self, network: IpAddr, address: IpAddr) {
         if let Some(cut) = self.cut.filter(|_| network != address) {
             cut.get_or_init(|| CutAddress { network, address });

@@ -1,5 +1,6 @@
 //! Builds descriptors piece by piece.
 
+use std::array::from_fn;
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
@@ -41,15 +42,8 @@ pub struct Descriptors {
     tier: Option<Range<u32>>,
     /// The last address and its position: most descriptors of a request have the same address.
     address: Option<(IpAddr, EntryTexts)>,
-    /// The network whose entries match as an address of it.
-    whole: Option<Box<WholeAddress>>,
-}
-
-/// The text of a client's network, by which it is counted, and that of its address, which rules match.
-#[derive(Clone, Debug)]
-struct WholeAddress {
-    network: String,
-    address: String,
+    /// The text of a client's network, by which it is counted, and that of its address, which rules match.
+    whole: Option<EntryTexts>,
 }
 
 /// The keys and values of all descriptors.
@@ -80,7 +74,7 @@ impl Drop for Descriptors {
     }
 }
 
-/// The start of a key in the texts, the start of its value, and the end of the value.
+/// The start of a key in the texts, the start of its value, and the end of the value. Or those of two other texts.
 #[derive(Copy, Clone, Debug)]
 struct EntryTexts {
     key: u32,
@@ -136,10 +130,7 @@ impl Added<'_> {
     }
 
     fn new_address(self, key: &str, address: IpAddr) -> Self {
-        let added = self.entry_by(key, |texts| match address {
-            IpAddr::V4(address) => push_ipv4(texts, address.octets()),
-            IpAddr::V6(address) => _ = write!(texts, "{address}"),
-        });
+        let added = self.entry_by(key, |texts| push_address(texts, address));
         added.0.address = added.0.entries.last().map(|entry| (address, *entry));
         added
     }
@@ -169,6 +160,7 @@ impl Added<'_> {
 
 impl Descriptors {
     /// Creates an empty list.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -188,13 +180,18 @@ impl Descriptors {
     ///     assert_eq!(descriptors[0].entries(), [("path", "/login"), ("remote_address", "127.0.0.1")]);
     /// });
     /// ```
+    #[inline]
     pub fn begin(&mut self) -> Added<'_> {
         if self.texts.capacity() == 0 {
-            self.texts = SPARE.try_with(Cell::take).unwrap_or_default();
-            self.texts.reserve(ROOM);
+            self.make_room();
         }
         self.each.push(DescriptorEnd { end: place(self.entries.len()), hits: None });
         Added(self)
+    }
+
+    fn make_room(&mut self) {
+        self.texts = SPARE.try_with(Cell::take).unwrap_or_default();
+        self.texts.reserve(ROOM);
     }
 
     /// Adds a descriptor with these keys and values, in order.
@@ -237,24 +234,27 @@ impl Descriptors {
     /// see [`Descriptor::counted_as`].
     #[cfg(feature = "tower")]
     pub(crate) fn match_whole(&mut self, network: IpAddr, address: IpAddr) {
-        let (network, address) = (network.to_string(), address.to_string());
-        self.whole = Some(Box::new(WholeAddress { network, address }));
+        if self.is_empty() {
+            return;
+        }
+        let texts = &mut self.texts;
+        let begin = place(texts.len());
+        push_address(texts, network);
+        let middle = place(texts.len());
+        push_address(texts, address);
+        self.whole = Some(EntryTexts { key: begin, value: middle, end: place(texts.len()) });
     }
 
     /// Calls `use_them` with the descriptors, for [`Rules::check`](crate::rules::Rules::check) or [`Rules::refund`](crate::rules::Rules::refund).
     #[inline]
     pub fn with<R>(&self, use_them: impl FnOnce(&[Descriptor<'_>]) -> R) -> R {
         // The common case, without a list that can grow.
-        let (mut pairs, mut each) = ([("", ""); ENTRIES], [Descriptor::new(&[]); DESCRIPTORS]);
-        if self.whole.is_none()
-            && let Some(pairs) = pairs.get_mut(..self.entries.len())
-            && let Some(each) = each.get_mut(..self.each.len())
-        {
-            pairs.iter_mut().zip(self.texts_of()).for_each(|(pair, texts)| *pair = texts);
-            each.iter_mut()
-                .zip(self.descriptors(pairs, None))
-                .for_each(|(one, descriptor)| *one = descriptor);
-            return use_them(each);
+        if self.whole.is_none() && self.entries.len() <= ENTRIES && self.each.len() <= DESCRIPTORS {
+            let mut texts = self.texts_of();
+            let pairs: [_; ENTRIES] = from_fn(|_| texts.next().unwrap_or_default());
+            let mut descriptors = self.descriptors(&pairs, None);
+            let each: [_; DESCRIPTORS] = from_fn(|_| descriptors.next().unwrap_or(Descriptor::new(&[])));
+            return use_them(each.get(..self.each.len()).unwrap_or_default());
         }
         let pairs = self.pairs();
         use_them(&self.each_of(&pairs))
@@ -263,11 +263,12 @@ impl Descriptors {
     /// Returns the keys and values of all descriptors.
     pub(crate) fn pairs(&self) -> Pairs<'_> {
         let pairs = self.texts_of();
-        let Some(WholeAddress { network, address }) = self.whole.as_deref() else {
+        let Some(whole) = self.whole else {
             return Pairs { matched: pairs.collect(), counted: None };
         };
         let counted: PairList<'_> = pairs.collect();
-        let whole = |&(key, value)| (key, if value == network { &**address } else { value });
+        let (network, address) = self.both_texts(whole);
+        let whole = |&(key, value)| (key, if value == network { address } else { value });
         Pairs { matched: counted.iter().map(whole).collect(), counted: Some(counted) }
     }
 
@@ -281,10 +282,13 @@ impl Descriptors {
 
     #[inline]
     fn texts_of(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|&EntryTexts { key, value, end }| {
-            let entry = self.slice(key, end);
-            entry.split_at_checked(value.saturating_sub(key) as usize).unwrap_or_default()
-        })
+        self.entries.iter().map(|entry| self.both_texts(*entry))
+    }
+
+    #[inline]
+    fn both_texts(&self, EntryTexts { key, value, end }: EntryTexts) -> (&str, &str) {
+        let both = self.slice(key, end);
+        both.split_at_checked(value.saturating_sub(key) as usize).unwrap_or_default()
     }
 
     #[inline]
@@ -297,7 +301,8 @@ impl Descriptors {
         let tier = self.tier.as_ref().map(|tier| self.slice(tier.start, tier.end));
         self.each.iter().map(move |&DescriptorEnd { end, hits }| {
             let of = |pairs: &'a [(&'a str, &'a str)]| pairs.get(begin..end as usize).unwrap_or_default();
-            let (entries, counted) = (of(pairs), counted.map(of));
+            let entries = of(pairs);
+            let counted = counted.map_or(entries, of);
             begin = end as usize;
             Descriptor { entries, counted, hits, tier, limit: None }
         })
@@ -306,6 +311,14 @@ impl Descriptors {
     #[inline]
     fn slice(&self, begin: u32, end: u32) -> &str {
         self.texts.get(begin as usize..end as usize).unwrap_or_default()
+    }
+}
+
+/// Appends an address. Writing to a text does not fail.
+fn push_address(texts: &mut String, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => push_ipv4(texts, address.octets()),
+        IpAddr::V6(address) => _ = write!(texts, "{address}"),
     }
 }
 
