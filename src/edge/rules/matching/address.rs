@@ -378,18 +378,8 @@ mod tests {
                 assert_eq!(ipv4_of(text), text.parse().ok(), "{text}");
             }
         }
-        for text in [
-            "1.2.3.4.5",
-            "1.2.3.4:80",
-            "1.2.3.4::",
-            "1.2::3",
-            "::1.2.3.4",
-            "::ffff:1.2.3.4",
-            "1:2::",
-            ":",
-            ".",
-            "é.1.2.3",
-        ] {
+        let others = "1.2.3.4.5 1.2.3.4:80 1.2.3.4:: 1.2::3 ::1.2.3.4 ::ffff:1.2.3.4 1:2:: : . é.1.2.3";
+        for text in others.split(' ') {
             let address = text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
             assert_eq!(address_of(text), address, "{text}");
         }
