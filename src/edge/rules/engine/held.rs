@@ -20,11 +20,27 @@ pub(super) fn new_book(hasher: &Hasher) -> Arc<RuleBook> {
     Arc::new(HoldBook::with_hasher(MOST_HOLDS, hasher.clone()))
 }
 
+/// The name of a counter, by which a hold finds the counter of a later load. A search among all rules would take a time in
+/// proportion to their number, and other requests would wait for the shard of the hold meanwhile.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct CounterName {
+    pub(super) domain: Box<str>,
+    /// What [`Rule::counter`] returns.
+    pub(super) counter: Box<str>,
+}
+
+impl CounterName {
+    pub(super) fn of(domain: &str, rule: &Rule) -> Arc<Self> {
+        Arc::new(Self { domain: domain.into(), counter: rule.counter().into() })
+    }
+}
+
 /// The charge of a hold, and the counter that it was made in.
 #[derive(Debug)]
 pub(super) struct HeldCharge {
     /// The key in the counter. A request of any key can need the place of the hold once it has ended.
     pub(super) key: Box<str>,
+    pub(super) name: Arc<CounterName>,
     pub(super) generation: Arc<Generation<AnyStore>>,
     /// The counters that take over this counter's usage have the same.
     pub(super) lineage: u64,

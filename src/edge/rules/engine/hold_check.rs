@@ -134,19 +134,21 @@ impl<'r> RuleCheck<'r> {
     }
 
     fn keep_hold(&mut self, decided: &mut Decided, when: CheckTime) -> bool {
-        let (Some((place, hash, id)), Some(charge)) = (self.taken(), decided.decision) else { return true };
-        let (CountedBy::Local { counter, .. }, Some(hold)) = (self.counted, &self.active.rule.hold) else {
+        let (Some(((rules, book), hash, id)), Some(charge)) = (self.taken(), decided.decision) else {
             return true;
         };
+        let CountedBy::Local { counter, .. } = self.counted else { return true };
+        let (Some(hold), Some(name)) = (&self.active.rule.hold, &self.active.held_name) else { return true };
         if !self.effect.is_charged {
             return true;
         }
         let (generation, lineage) = (Arc::clone(&counter.generation), counter.lineage);
-        let held = HeldCharge { key: self.key.as_str().into(), generation, lineage, charge };
+        let (key, name) = (self.key.as_str().into(), Arc::clone(name));
+        let held = HeldCharge { key, name, generation, lineage, charge };
         let (units, most) = (self.cost, (hold.most, when.ns()));
         let held = Held { units, charge: Some(held) };
-        let release = |hash, held: &_| release_replaced(place, (hash, held), when);
-        let denial = match place.1.keep((hash, id), held, most, release) {
+        let release = |_, held: &_| release_replaced(rules, held, when);
+        let denial = match book.keep((hash, id), held, most, release) {
             Ok(_) => {
                 self.note_kept();
                 return true;
@@ -179,12 +181,12 @@ impl<'r> RuleCheck<'r> {
     /// Begins a request at a rule of `in_progress`.
     #[cold]
     pub(super) fn enter(&mut self, counter: &ProgressCounter, decided: &mut Decided, when: CheckTime) {
-        let Some((place, hash, id)) = self.taken() else {
+        let Some(((rules, book), hash, id)) = self.taken() else {
             decided.decision = Some(self.peek_in_progress(counter, self.cost, when));
             return;
         };
-        let release = |hash, held: &_| release_replaced(place, (hash, held), when);
-        let decision = enter(place.1, (hash, id), self.cost, (counter.most, when.ns()), release);
+        let release = |_, held: &_| release_replaced(rules, held, when);
+        let decision = enter(book, (hash, id), self.cost, (counter.most, when.ns()), release);
         self.effect.is_charged = decision.is_allowed();
         if decision.is_allowed() {
             self.note_kept();
@@ -217,21 +219,15 @@ impl<'r> RuleCheck<'r> {
     }
 }
 
-/// Gives back the units of a hold of any rule and key that has ended, because another hold takes over its place.
+/// Gives back the units of a hold of any rule and key that has ended, because another hold takes over its place. The caller
+/// has locked the shard of the hold, so this takes constant time.
 #[cold]
-pub(super) fn release_replaced(
-    (rules, book): (&RuleSet, &RuleBook),
-    (hash, held): (u64, &Held<Option<HeldCharge>>),
-    when: CheckTime,
-) {
-    let Some(HeldCharge { key, generation, charge, .. }) = &held.charge else { return };
+pub(super) fn release_replaced(rules: &RuleSet, held: &Held<Option<HeldCharge>>, when: CheckTime) {
+    let Some(HeldCharge { key, name, generation, charge, .. }) = &held.charge else { return };
     if generation.is_open_for(charge) {
         generation.store().refund(&**key, when, charge, held.units);
-        return;
-    }
-    // A load has changed the rule since. This is rare, so the rule is searched among all.
-    let mut counters = rules.counters();
-    if let Some((_, _, counter)) = counters.find(|(_, active, _)| active.hash_in(book, false, key) == hash) {
+    } else if let Some(counter) = rules.counter(name) {
+        // A load has changed the rule since.
         refund_hold(counter, key, held, held.units, when);
     }
 }
@@ -265,4 +261,56 @@ pub(super) fn refund_hold(
 
 pub(super) fn ends_ns(when: CheckTime, life: Duration) -> u64 {
     when.ns().saturating_add(saturating_nanos(life))
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use crate::edge::rules::config::Config;
+    use crate::edge::rules::engine::Rules;
+    use crate::store::migrate::Generation;
+
+    /// A hold searched its rule among all rules while the shard of the hold was locked. Its name leads to the same counter, also if
+    /// the rule has another limit, other classes or no limit by then.
+    #[test]
+    fn holds_find_their_counters_by_name() {
+        let domain = |name: &str, limit: u32, c: &str, d: &str| {
+            let held = |more: &str| format!("{{ unit: day, requests_per_unit: {limit}, hold: {{}}{more} }}");
+            let text = format!(
+                "{{ domain: {name}, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {} }}, {{ key: b, rate_limit: {} }}, \
+                 {{ key: c, {c} }}, {{ key: d, rate_limit: {d} }} ] }}",
+                held(""),
+                held(", store: keyed"),
+            );
+            Config::from_yaml(name, &text).expect("the rules are valid")
+        };
+        let held = "{ unit: day, requests_per_unit: 3, hold: {} }";
+        let c = format!("rate_limit: {held}");
+        let rules = Rules::builder().allow_removals(true);
+        let rules =
+            rules.load(["e", "f", "g"].map(|name| domain(name, 10, &c, held))).expect("the rules load");
+        let before = rules.in_force.load();
+        let c = "classes: { low: 30%, '*': 100% }, rate_limit: { unit: day, requests_per_unit: 9 }";
+        let next = ["g", "e"].map(|name| domain(name, 20, c, "{ unlimited: true }"));
+        rules.replace(next).expect("the rules load");
+        let after = rules.in_force.load();
+        let mut found = 0;
+        for (domain, active) in
+            before.domains.iter().flat_map(|of| of.rules.iter().map(move |rule| (of, rule)))
+        {
+            let name = active.held_name.as_ref().expect("all rules have holds");
+            let mut all = after.counters();
+            let slow = all.find(|(other, other_rule, _)| {
+                **other == *domain.name && other_rule.rule.counter() == active.rule.counter()
+            });
+            let [slow, fast] = [slow.map(|(_, _, counter)| counter), after.counter(name)].map(|counter| {
+                counter.map(|counter| std::ptr::from_ref::<Generation<_>>(&counter.generation))
+            });
+            assert_eq!(fast, slow, "{}", active.rule.identity);
+            found += usize::from(fast.is_some());
+        }
+        assert_eq!(
+            found, 6,
+            "three in each domain that is left, because the classes have a counter of their own"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use super::counter::{Counter, LocalCounter, Parameters};
-use super::held::{HeldCharge, RuleBook};
+use super::held::{CounterName, HeldCharge, RuleBook};
 use super::values::SeenValues;
 use crate::algorithm::Limit;
 use crate::base::check_time::CheckTime;
@@ -139,10 +139,10 @@ pub(super) struct Restoring {
     pub(super) report: Option<RestoreReport>,
 }
 
-/// The counters that a load takes over, by their numbers.
+/// The counters that a load takes over, by their numbers, with their names.
 #[derive(Default)]
 pub(super) struct Restored {
-    counters: HashMap<u64, LocalCounter>,
+    counters: HashMap<u64, (Arc<CounterName>, LocalCounter)>,
     unusable: Vec<(Box<str>, SnapshotError)>,
 }
 
@@ -237,7 +237,7 @@ impl RulesSnapshot {
         let (mut reader, number) = self.part(COUNTER, domain, rule)?;
         match self.read_counter(&mut reader, rule, hasher, now) {
             Ok(counter) => {
-                restored.counters.insert(number, counter.clone());
+                restored.counters.insert(number, (CounterName::of(domain, rule), counter.clone()));
                 Some(Counter::Local(counter))
             }
             Err(error) => {
@@ -290,8 +290,9 @@ impl RulesSnapshot {
                 continue;
             }
             let counter = restored.counters.get(&counter);
-            let charge = charge.zip(counter).map(|((key, charge), counter)| HeldCharge {
+            let charge = charge.zip(counter).map(|((key, charge), (name, counter))| HeldCharge {
                 key,
+                name: Arc::clone(name),
                 generation: Arc::clone(&counter.generation),
                 lineage: counter.lineage,
                 charge,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::counter::{Counter, LocalCounter, Prepared, has_room_for_debts};
 use super::decided::Part;
 use super::error::RulesError;
-use super::held::{self, RuleBook};
+use super::held::{self, CounterName, RuleBook};
 use super::options::LoadOptions;
 use super::overrides;
 use super::restore::{RestoreReport, Restored, RulesSnapshot};
@@ -108,6 +108,8 @@ pub(super) struct ActiveRule {
     pub(super) matched: OnceFlag,
     /// Whether a request matched it before this load.
     matched_before: bool,
+    /// The name of the counter, if requests hold units of it.
+    pub(super) held_name: Option<Arc<CounterName>>,
 }
 
 /// What the key of a rule is made of.
@@ -322,9 +324,11 @@ impl RuleSet {
             let counter = counter.of_rule(&rule, shadow || options.shadow, self.number);
             let addresses = tree.addresses(u32::try_from(active.len()).unwrap_or(u32::MAX));
             let matched_before = before.is_some_and(ActiveRule::has_matched);
+            let held_name = rule.hold.is_some().then(|| CounterName::of(&name, &rule));
             active.push(ActiveRule {
                 values,
                 matched_before,
+                held_name,
                 ..ActiveRule::new(rule, addresses, counter, meters)
             });
         }
@@ -358,6 +362,13 @@ impl RuleSet {
     /// Returns the number of holds and of requests in progress.
     pub(super) fn holds(&self) -> usize {
         self.book.as_ref().map_or(0, |book| book.len())
+    }
+
+    /// Returns the counter with this name, also if no rule counts by it any more.
+    pub(super) fn counter(&self, name: &CounterName) -> Option<&LocalCounter> {
+        let active = self.domain(&name.domain)?.by_identity(&name.counter)?;
+        // The identity can be that of a class by now, which counts together with the other classes.
+        if active.rule.counter() == &*name.counter { active.counter.last_local() } else { None }
     }
 
     #[inline]
@@ -543,6 +554,7 @@ impl ActiveRule {
             meters,
             matched,
             matched_before: false,
+            held_name: None,
         }
     }
 
