@@ -150,8 +150,9 @@ impl<T> Swap<T> {
         self.0.load()
     }
 
-    pub(crate) fn store(&self, value: std::sync::Arc<T>) {
-        self.0.store(value);
+    /// Replaces the current value, and returns it. Each thread that still uses it has a count of the `Arc` from then on.
+    pub(crate) fn swap(&self, value: std::sync::Arc<T>) -> std::sync::Arc<T> {
+        self.0.swap(value)
     }
 }
 
@@ -177,12 +178,14 @@ impl<T> Swap<T> {
         Box::new(self.values.lock().unwrap()[present].clone())
     }
 
-    pub(crate) fn store(&self, value: std::sync::Arc<T>) {
+    pub(crate) fn swap(&self, value: std::sync::Arc<T>) -> std::sync::Arc<T> {
         let mut values = self.values.lock().unwrap();
+        let last = values.last().unwrap().clone();
         values.push(value);
         let newest = values.len() - 1;
         drop(values);
         self.present.store(newest, Ordering::Release);
+        last
     }
 }
 

@@ -55,7 +55,7 @@ use std::sync::{Arc, PoisonError};
 
 pub use self::carry::Carry;
 use self::latest::{LatestCharge, SLACK_NS};
-pub(crate) use self::published::{Numbered, Published};
+pub(crate) use self::published::{Numbered, Published, Replaced};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
@@ -422,7 +422,7 @@ impl<S: Migrate> Generation<S> {
 pub struct Adjustable<S> {
     present: Published<Generation<S>>,
     /// Allows one change at a time. Checks never take this lock.
-    changing: Mutex<()>,
+    changing: Mutex<Replaced<Generation<S>>>,
 }
 
 impl<S> Numbered for Generation<S> {
@@ -433,7 +433,7 @@ impl<S> Numbered for Generation<S> {
 
 impl<S: Rebuild> Adjustable<S> {
     pub(crate) fn new(store: S) -> Self {
-        Self { present: Published::new(Generation::first(store)), changing: Mutex::new(()) }
+        Self { present: Published::new(Generation::first(store)), changing: Mutex::new(Replaced::default()) }
     }
 
     /// Puts another quota in force.
@@ -456,7 +456,7 @@ impl<S: Migrate> Adjustable<S> {
         carry: Carry,
         now: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
         // The next store would keep the old one without a use.
         let carry = if present.held.store.migrates() { carry } else { Carry::Reset };
@@ -464,7 +464,9 @@ impl<S: Migrate> Adjustable<S> {
         let store = make(&last.held.store)?;
         // All slow work is finished before this point.
         last.close();
-        self.present.publish(Arc::new(last.next(store, carry, now())));
+        self.present.publish(Arc::new(last.next(store, carry, now())), &mut replaced);
+        drop(present);
+        replaced.free_unused();
         Ok(())
     }
 
@@ -487,12 +489,14 @@ impl<S: Migrate> Adjustable<S> {
 
     /// Drops all stores except the current one, and changes that store.
     pub(crate) fn forget_past_and(&self, change: impl FnOnce(&S)) {
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
         if present.from.is_some() {
-            self.present.publish(Arc::new(present.without_past()));
+            self.present.publish(Arc::new(present.without_past()), &mut replaced);
         }
         change(&present.held.store);
+        drop(present);
+        replaced.free_unused();
     }
 
     /// Forgets what a key owes. Returns whether it owed anything, and the store could forget it.

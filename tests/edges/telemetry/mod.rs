@@ -2,5 +2,6 @@
 
 mod denied;
 mod events;
+mod freed;
 mod metrics;
 mod shares;

@@ -25,6 +25,8 @@ use crate::edge::rules::config::{
 };
 use crate::edge::rules::rule::Rule;
 use crate::edge::telemetry::ReloadCounts;
+use crate::store::AnyStore;
+use crate::store::migrate::{Generation, Replaced};
 
 #[derive(Debug, Default)]
 pub(super) struct Loading {
@@ -38,6 +40,10 @@ pub(super) struct Loading {
     losing: Vec<Box<str>>,
     /// The domains that layers were created for.
     required: Vec<Box<str>>,
+    /// The rules of earlier loads that answers may still use.
+    replaced: Replaced<RuleSet>,
+    /// The stores of these rules that holds may still use. A hold ends under a mutex, and must not free a store there.
+    held: Vec<Arc<Generation<AnyStore>>>,
 }
 
 /// A file of rules, as it was read.
@@ -135,6 +141,12 @@ impl<C: Clock> Rules<C> {
         Look::Loaded(self.load_locked(&mut loading, || CheckTime::read(&self.clock), read))
     }
 
+    /// Frees the rules of earlier loads that no answer uses any more. Returns whether some are left.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules) fn free_replaced(&self) -> bool {
+        self.loading().replaced.free_unused()
+    }
+
     /// Returns the identities of the rules in force that these files do not have.
     #[cfg(feature = "watch")]
     fn missing_in(&self, configs: &[Config]) -> Vec<Box<str>> {
@@ -163,6 +175,10 @@ impl<C: Clock> Rules<C> {
     /// it restarts at zero. A rule also restarts at zero if its `share_threshold` is switched on or off.
     ///
     /// # Memory
+    /// The load frees the rules that it replaces. If an [`Answer`](crate::rules::Answer) still uses them, they stay, and the last
+    /// such answer does not free them either, because its request would wait for that: the next load does. Rules that are
+    /// watched or that follow a source free them soon after the last answer.
+    ///
     /// The first charge of a rule creates its store. If there is no memory for it, the request is denied. A store of more
     /// than 16 MiB is created by the load.
     ///
@@ -237,6 +253,7 @@ impl<C: Clock> Rules<C> {
     pub(in crate::edge::rules) fn note_poll(&self, answered: bool, error: Option<&RulesError>) {
         self.reloads.polled(answered, error.map(|error| error as _));
         self.set_last_error(error.cloned());
+        self.free_replaced();
     }
 
     /// Records the version in force.
@@ -254,6 +271,18 @@ impl<C: Clock> Rules<C> {
     }
 
     fn load_locked(
+        &self,
+        loading: &mut Loading,
+        now: impl Fn() -> CheckTime,
+        read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
+    ) -> Result<LoadReport, RulesError> {
+        let loaded = self.load_next(loading, now, read);
+        loading.replaced.free_unused();
+        loading.held.retain(|generation| Arc::strong_count(generation) > 1);
+        loaded
+    }
+
+    fn load_next(
         &self,
         loading: &mut Loading,
         now: impl Fn() -> CheckTime,
@@ -279,7 +308,8 @@ impl<C: Clock> Rules<C> {
                     self.has_holds.set();
                 }
                 let next = Arc::new(next);
-                self.in_force.publish(Arc::clone(&next));
+                self.in_force.publish(Arc::clone(&next), &mut loading.replaced);
+                loading.held.extend(last.held_before(&next).cloned());
                 let rules = next.domains.iter().map(|domain| domain.rules.len()).sum::<usize>();
                 let report = LoadReport::between(&last, &next);
                 for change in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
@@ -424,6 +454,37 @@ impl<C: Clock> Rules<C> {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+    use crate::edge::rules::matching::Descriptor;
+
+    /// A hold of a rule that was removed was the last to use its store, and freed all keys when it ended, while other requests waited
+    /// for its shard.
+    #[test]
+    fn ended_hold_frees_no_store() {
+        let config = |key: &str| {
+            let limit = "{ unit: hour, requests_per_unit: 9, store: keyed, hold: {} }";
+            let text = format!(
+                "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: {key}, rate_limit: {limit} }} ] }}"
+            );
+            Config::from_yaml("test.yaml", &text).expect("the file is valid")
+        };
+        let rules = Rules::builder().load([config("a")]).expect("the rules load");
+        let request = [Descriptor::new(&[("a", "x")])];
+        let id = rules.hold("d", &request, 1, std::time::Duration::MAX).1;
+        let store = {
+            let domains = &rules.in_force.load().domains;
+            let counter = domains[0].rules[0].counter.local().expect("this process counts the rule");
+            Arc::downgrade(&counter.generation)
+        };
+        rules.replace([config("b")]).expect("the rules load");
+        let in_force = rules.in_force.load();
+        let book = in_force.book.as_ref().expect("there are holds");
+        let mut hashes = Vec::new();
+        book.for_each(|hash, _, _| hashes.push(hash));
+        assert!(book.take(hashes[0], id.expect("the rule holds a unit"), |_, _| ()).is_some());
+        assert!(store.upgrade().is_some(), "the hold does not free the store");
+        rules.replace([config("b")]).expect("the rules load");
+        assert!(store.upgrade().is_none(), "the next load frees it");
+    }
 
     /// The request found the rules of one load, and is marked after the next load. A further load must see the mark.
     #[test]

@@ -22,7 +22,8 @@ use crate::edge::rules::counting::{Hasher, NoCounter, Servers};
 use crate::edge::rules::matching::{AddressText, CounterKey, Descriptor, FoundRules, LONGEST, Tree};
 use crate::edge::rules::rule::{Amount, Charging, Rule, UNITS, Unit};
 use crate::edge::telemetry::{CheckTimer, Meters};
-use crate::store::migrate::Numbered;
+use crate::store::AnyStore;
+use crate::store::migrate::{Generation, Numbered};
 
 /// Each thread times one in this number of checks, on average.
 const TIMED: u32 = 128;
@@ -369,6 +370,15 @@ impl RuleSet {
         let active = self.domain(&name.domain)?.by_identity(&name.counter)?;
         // The identity can be that of a class by now, which counts together with the other classes.
         if active.rule.counter() == &*name.counter { active.counter.last_local() } else { None }
+    }
+
+    /// Returns the stores from which requests hold units, and which the rules of `next` do not use.
+    pub(super) fn held_before(&self, next: &Self) -> impl Iterator<Item = &Arc<Generation<AnyStore>>> {
+        self.domains.iter().flat_map(|domain| &domain.rules).filter_map(|active| {
+            let (name, last) = (active.held_name.as_ref()?, &active.counter.last_local()?.generation);
+            let is_same = next.counter(name).is_some_and(|next| Arc::ptr_eq(&next.generation, last));
+            (!is_same).then_some(last)
+        })
     }
 
     #[inline]

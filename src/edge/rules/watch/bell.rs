@@ -18,6 +18,9 @@ const LATEST: Duration = Duration::from_millis(500);
 /// The time for which a file may be written without a pause before this is reported.
 const LONG: Duration = Duration::from_secs(10);
 
+/// The time after which the thread wakes by itself if it has to look again.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// The system's thread rings the bell, and the watching thread waits for it. The memory use does not depend on the
 /// number of events.
 #[derive(Debug, Default)]
@@ -33,6 +36,8 @@ struct Heard {
     /// The files that were being written when the thread last woke, or have been written since.
     writes: HashMap<PathBuf, Write>,
     rewatch: bool,
+    /// Whether the next wait ends after [`AGAIN`], also without an event.
+    again: bool,
     stopped: bool,
 }
 
@@ -93,6 +98,11 @@ impl Bell {
         self.rung.notify_one();
     }
 
+    /// Makes the next wait end after a second, also if the bell does not ring.
+    pub(super) fn look_again(&self) {
+        self.lock().again = true;
+    }
+
     /// Whether some file is being written.
     pub(super) fn hears_writes(&self) -> bool {
         !self.lock().writes.is_empty()
@@ -122,8 +132,9 @@ impl Bell {
     /// Sleeps until the bell has rung and then stayed quiet for a while, or until its first ring was a longer while ago.
     /// Also returns after `retry`, with a request to set up all watches again.
     pub(super) fn wait(&self, retry: Option<Duration>) -> Woken {
-        let (mut heard, timed_out) = self.wait_ring(retry);
-        heard.rewatch |= timed_out;
+        let again = std::mem::take(&mut self.lock().again).then_some(AGAIN);
+        let (mut heard, timed_out) = self.wait_ring(again.or(retry));
+        heard.rewatch |= timed_out && retry.is_some();
         while let Some(left) = heard.left(now()) {
             let waited = self.rung.wait_timeout(heard, left);
             (heard, _) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -151,7 +151,12 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
             let is_written = |file: &Path| {
                 hears_writes && Places::of_file(file).is_some_and(|place| heard.is_written(&place))
             };
-            match rules.reload_if_changed(is_written) {
+            let look = rules.reload_if_changed(is_written);
+            // An answer may be in use for long, and the next load may come after days.
+            if rules.free_replaced() {
+                heard.look_again();
+            }
+            match look {
                 Look::Same => None,
                 Look::Losing => {
                     // The second reading must not wait for the next event.

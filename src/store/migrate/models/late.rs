@@ -54,7 +54,8 @@ impl Timed {
         let last = self.store.present.load().settled(Carry::Used, || when).unwrap();
         last.close();
         let store = last.held.store.rebuild(&of_one()).unwrap();
-        self.store.present.publish(std::sync::Arc::new(last.next(store, Carry::Used, when)));
+        let next = std::sync::Arc::new(last.next(store, Carry::Used, when));
+        self.store.present.publish(next, &mut Replaced::default());
     }
 
     /// A change that does not close the generation.
@@ -62,7 +63,8 @@ impl Timed {
         let last = self.store.present.load().settled(Carry::Used, || CheckTime::read(&self.clock)).unwrap();
         let store = last.held.store.rebuild(&of_one()).unwrap();
         let when = CheckTime::read(&self.clock);
-        self.store.present.publish(std::sync::Arc::new(last.next(store, Carry::Used, when)));
+        let next = std::sync::Arc::new(last.next(store, Carry::Used, when));
+        self.store.present.publish(next, &mut Replaced::default());
     }
 }
 
