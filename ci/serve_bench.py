@@ -3,6 +3,7 @@
 
     ci/serve_bench.py [--quick] [--json FILE] [--shape WORDS]
     ci/serve_bench.py --resp [--quick] [--json FILE] [--rounds N] [--release DIR]
+    ci/serve_bench.py --swaps [--quick] [--json FILE] [--rounds N] [--release DIR]
 
 Builds both, and loads them in turns with h2load (Debian's nghttp2-client): the server on one core, the load on another. A gRPC error looks
 like a success to h2load, so each run checks the bytes of the answers. For latency, benches/serve/load.rs asks at a fixed rate over a Unix
@@ -16,6 +17,11 @@ the time in which the server ran, and in which the thread that answers waited fo
 With `--resp`, redis-benchmark asks the face for Redis clients with 64 connections, without pipelines and with pipelines of 16, in turns with
 redis-server (INCR, GET) and throttlecrab-server (`cargo install throttlecrab-server`; on the PATH, or named in TOLLGATE_THROTTLECRAB). The
 same table has gRPC and JSON by h2load, with 64 requests at a time.
+
+With `--swaps`, asks a service of 10,000 rules 400 times a second beside a busy core: without swaps, while all rules are replaced each second, without
+swaps again, and from SIGTERM to the end of the connection. On such a machine most late answers are the scheduler's. So each answer is
+given twice: how long it took, and how long without the time in which the thread that answers, or the one that asks, was ready while something
+else had its core. The second figure is what the service costs: work, locks and waits in the kernel.
 """
 import argparse
 import datetime
@@ -514,9 +520,127 @@ def resp(rounds, requests):
     return {"rows": [{"command": name, "pipeline": pipeline} | {key: spread([turn[key] for turn in rounds]) for key in rounds[0]} for (name, pipeline), rounds in turns.items()], "targets": found}
 
 
+# Swaps and drains.
+
+SWAP_RATE, LATE_MS = 400, 5
+
+
+class Answering:
+    """A service with one thread that answers, and a connection to its plain face."""
+
+    def __init__(self, folder):
+        self.rules, port = folder / "rules.yaml", free_port()
+        command = [BINARIES[OURS], "serve", self.rules, "--http", f"127.0.0.1:{port}", "--grpc", "off", "--debug", "off", "--threads", 1, "--log", "info", "--drain", "300ms"]
+        self.server = Process(command, port)
+        tasks = sorted(Path(f"/proc/{self.server.child.pid}/task").iterdir(), key=lambda task: int(task.name))
+        # Threads that may block have the same name, and start later.
+        thread = next(task for task in tasks if (task / "comm").read_text() == "tollgate-serve\n")
+        self.waits = [open(path, "rb", buffering=0) for path in (thread / "schedstat", "/proc/thread-self/schedstat")]
+        self.stream = self.server.connect()
+        self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def waited_ms(self):
+        """Returns how long the thread that answers and this one were ready while something else had their cores."""
+        try:
+            return sum(int(os.pread(file.fileno(), 99, 0).split()[1]) for file in self.waits) / 1e6
+        except ProcessLookupError:
+            return 0.0
+
+    def ask(self, number):
+        """Returns how long an answer took, and how long without waits for a core; `None` if the service has ended the connection."""
+        body = json.dumps({"domain": "bench", "descriptors": [{"entries": [{"key": "tenant", "value": f"tenant-{number * 7_919 % 10_000}"}]}]}).encode()
+        waited, began, said = self.waited_ms(), time.monotonic(), b""
+        try:
+            self.stream.sendall(b"POST /json HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+            while not (whole := re.match(rb"HTTP/1.1 200 .*?content-length: (\d+)\r.*?\r\n\r\n", said, re.DOTALL)) or len(said) < whole.end() + int(whole[1]):
+                more = self.stream.recv(65_536)
+                if not more and said:
+                    sys.exit(f"an answer was cut: {said}")
+                if not more:
+                    return None
+                said += more
+        except ConnectionError:
+            return None
+        took = 1e3 * (time.monotonic() - began)
+        return took, took - max(0, self.waited_ms() - waited)
+
+    def ask_for(self, seconds, ends=False):
+        """Asks at the rate for a time, or until the service ends the connection, if it `ends`."""
+        began, found = time.monotonic(), []
+        for number in range(int(SWAP_RATE * seconds)):
+            time.sleep(max(0, began + number / SWAP_RATE - time.monotonic()))
+            if not (took := self.ask(number)):
+                break
+            found.append(took)
+        if not ends and not took:
+            sys.exit("the service ended the connection")
+        return found
+
+    def stop(self):
+        self.server.stop()
+        for file in (*self.waits, self.stream):
+            file.close()
+
+
+def swap_for(rules, count):
+    """Replaces all rules each second. A process of its own does, because threads of Python would wait for each other."""
+    texts = [rules.with_suffix(f".{number}") for number in (1, 2)]
+    for number, path in enumerate(texts):
+        path.write_text(many(10_000, LIMIT + 1 + number))
+    code = ("import os, shutil, sys, time\nrules, count, *texts = sys.argv[1:]\nfor number in range(int(count)):\n"
+            "    time.sleep(1)\n    os.rename(shutil.copy(texts[number % 2], rules + '.new'), rules)")
+    return subprocess.Popen([sys.executable, "-c", code, rules, str(count), *texts])
+
+
+def swaps(count, drains):
+    found = {}
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"], **pinned(SERVER_CORE))
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "rules.yaml").write_text(many(10_000))
+            service = Answering(folder)
+            try:
+                service.ask_for(1)
+                found["no swaps"] = service.ask_for(count)
+                swapping = swap_for(service.rules, count)
+                found[f"{count} swaps"] = []
+                while swapping.poll() is None:
+                    found[f"{count} swaps"] += service.ask_for(1)
+                found["no swaps again"] = service.ask_for(count)
+                loads = sum("the rules changed" in line for line in service.server.lines)
+            finally:
+                service.stop()
+            if not 0 < loads <= count:
+                sys.exit(f"{loads} of {count} swaps were loads")
+            found[f"{drains} drains"] = []
+            for _ in range(drains):
+                service = Answering(folder)
+                try:
+                    service.ask_for(0.2)
+                    service.server.child.terminate()
+                    found[f"{drains} drains"] += service.ask_for(5, ends=True)
+                    service.server.child.wait(10)
+                finally:
+                    service.stop()
+    finally:
+        busy.kill()
+        busy.wait()
+    rows = []
+    for phase, answers in found.items():
+        row = {"phase": phase, "answers": len(answers), "loads": loads}
+        for name, values in zip(("took", "without_waits"), map(sorted, zip(*answers))):
+            row[name] = {"p50_ms": median(values), "p99_9_ms": values[len(values) * 999 // 1_000], "worst_ms": values[-1], "late": sum(value > LATE_MS for value in values)}
+        rows.append(row)
+        print(f"{phase}: {len(answers):,} answers; " + "; ".join(
+            f"{words}: {row[name]['late']} later than {LATE_MS} ms, p50 {row[name]['p50_ms']:.3f}, p99.9 {row[name]['p99_9_ms']:.3f}, worst {row[name]['worst_ms']:.3f} ms"
+            for name, words in (("took", "as asked"), ("without_waits", "without waits for a core"))), flush=True)
+    return {"rows": rows}
+
+
 def machine():
     models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    said = lambda *command: subprocess.run(command, capture_output=True, text=True).stdout.strip()  # noqa: E731
+    said = lambda *command: subprocess.run(command, capture_output=True, text=True).stdout.strip() if shutil.which(command[0]) else "none"  # noqa: E731
     return {"date": datetime.date.today().isoformat(), "cpu": models[0] if models else "unknown", "cores": os.cpu_count(),
             "rustc": said("rustc", "--version"), "h2load": said("h2load", "--version"), "real_time": permits_real_time(), "load_average": " ".join(Path("/proc/loadavg").read_text().split()[:3])}
 
@@ -527,16 +651,23 @@ parser.add_argument("--json", type=Path, help="where the figures are written")
 parser.add_argument("--shape", help="only the shapes whose name contains these words, and no latency")
 parser.add_argument("--rounds", type=int)
 parser.add_argument("--resp", action="store_true", help="measure the face for Redis clients instead")
-parser.add_argument("--release", type=Path, help="with --resp: the folder of the program, instead of a build")
+parser.add_argument("--swaps", action="store_true", help="measure answers during swaps of rules and drains instead")
+parser.add_argument("--release", type=Path, help="with --resp or --swaps: the folder of the program, instead of a build")
 arguments = parser.parse_args()
-if arguments.resp:
-    if SERVER_CORE == LOAD_CORE or not shutil.which("redis-benchmark"):
+if arguments.resp or arguments.swaps:
+    if arguments.resp and (SERVER_CORE == LOAD_CORE or not shutil.which("redis-benchmark")):
         print("SKIPPED: the bench of Redis clients needs redis-benchmark and two cores")
         sys.exit(0)
     if not arguments.release:
         subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "tollgate-cli", "--features", "serve"], cwd=ROOT, check=True)
     built = arguments.release or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
     BINARIES = {OURS: built / "tollgate"}
+    if arguments.swaps:
+        count, drains = (3, 2) if arguments.quick else (arguments.rounds or 60, 20)
+        report = {"machine": machine(), "quick": arguments.quick} | swaps(count, drains)
+        if arguments.json:
+            arguments.json.write_text(json.dumps(report))
+        sys.exit(0)
     rounds, requests = (1, 20_000) if arguments.quick else (10, 200_000)
     rounds = arguments.rounds or rounds
     report = {"machine": machine(), "quick": arguments.quick, "rounds": rounds, "requests": requests} | resp(rounds, requests)
