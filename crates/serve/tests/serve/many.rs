@@ -1,6 +1,6 @@
 //! Ten thousand rules: their memory follows their use.
 
-use crate::client::{Grpc, LIMIT, asking, block_on, wait_for_stat};
+use crate::client::{Grpc, LIMIT, asking, block_on, comes_true, stat};
 use crate::server::{Place, Server, eventually};
 
 const RULES: u64 = 10_000;
@@ -46,7 +46,10 @@ fn ten_thousand_rules_take_memory_as_they_are_used() {
     assert!(used <= MOST, "{start} bytes at the start, {used} after {USED} rules were used");
     for reload in 2..10 {
         place.write("limits.yaml", rules(reload));
-        block_on(wait_for_stat(&server.address("debug"), SUCCESSES, reload));
+        // The service loads at a low priority, so each load takes minutes beside other busy processes.
+        let is_loaded =
+            || block_on(comes_true(async || stat(&server.address("debug"), SUCCESSES).await >= reload));
+        assert!((0..5).any(|_| is_loaded()), "{}", server.log());
     }
     // A load is counted before the rules that it replaces are freed.
     let is_freed = eventually(|| server.resident_bytes() <= MOST_AFTER_LOADS);
