@@ -155,6 +155,40 @@ fn changed_rules_take_usage_over_as_a_reload_does() {
     }
 }
 
+/// Cause: a compact store has no keys, so a load that replaces it by a keyed store leaves its usage behind until a request asks
+/// for the key, and a snapshot left such usage out. Symptom: a process that was replaced after such a load admitted the whole
+/// limit again.
+#[test]
+fn usage_that_a_load_has_not_carried_over_yet_is_saved() {
+    let (charging, others) =
+        (Charging::AllOrNothing, ["", ", store: keyed", ", algorithm: gcra, memory: 32KiB"]);
+    let pairs = others.iter().flat_map(|second| others.map(|third| (second, third)));
+    for (kind, (second, third)) in KINDS.iter().flat_map(|kind| pairs.clone().map(move |pair| (kind, pair))) {
+        let scene = load(&limit(12, kind), charging, START, None);
+        for _ in 0..7 {
+            let _ = ask(&scene, &A, 1);
+        }
+        for (units, next) in [(20, second), (30, &third)] {
+            scene.1.advance(Duration::from_secs(1));
+            scene.0.replace([config(&limit(units, next))]).unwrap();
+            assert!(ask(&scene, &[("a", "other")], 1).is_allowed());
+        }
+        // Two processes, one after the other, and no request of the first key.
+        let text = limit(30, third);
+        let again = restart(&restart(&scene, &text, charging), &text, charging);
+        assert_eq!(report(&again).unusable, [], "{kind:?} to {second:?} to {third:?}");
+        for wait in [0, 1, 20, 60] {
+            for (_, clock) in [&scene, &again] {
+                clock.advance(Duration::from_secs(wait));
+            }
+            for (key, hits) in [("x", 0), ("x", 1), ("x", 3), ("other", 1)] {
+                let [ours, theirs] = [&again, &scene].map(|scene| figures(&ask(scene, &[("a", key)], hits)));
+                assert_eq!(ours, theirs, "{kind:?} to {second:?} to {third:?}, {wait}, {key} {hits}");
+            }
+        }
+    }
+}
+
 #[test]
 fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
     let two = |a: &str, b: &str| {

@@ -47,6 +47,7 @@ mod latest;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod published;
+mod saved;
 mod take_over;
 
 use std::fmt;
@@ -123,15 +124,6 @@ impl<S: Migrate> Generation<S> {
         if let Some(newest_ns) = newest_ns.filter(|newest_ns| *newest_ns != u64::MAX) {
             latest.cover(newest_ns);
         }
-        first
-    }
-
-    /// The first generation of a restored store, in which no key owes more than `largest_debt` beyond its burst.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn restored(store: S, largest_debt: u64) -> Self {
-        let first = Self::first(store);
-        // Ordering: Relaxed. No other thread has the generation yet.
-        first.held.largest_debt.store(largest_debt, Ordering::Relaxed);
         first
     }
 
@@ -215,7 +207,7 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// The number of older generations in this one's chain.
-    fn pending(&self) -> u32 {
+    pub(crate) fn pending(&self) -> u32 {
         let mut pending = 0;
         let mut past = &self.from;
         while let Some(Past { last, .. }) = past {

@@ -7,6 +7,7 @@
 //!                                                                    one
 //! ```
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +89,17 @@ pub(super) struct LocalCounter {
     /// The number of the load that created it, or the first of the counters whose usage it takes over.
     pub(super) lineage: u64,
     pub(super) made_of: Parameters,
+    /// What the older stores of the generation are made of, the latest first, each with its spare units.
+    pub(super) past: Arc<[(Parameters, u64)]>,
+}
+
+/// A store that a load has replaced, and from which keys still take usage over.
+pub(super) struct OlderStore {
+    pub(super) store: AnyStore,
+    /// Its parameters, and the units that it can hold beyond its limit.
+    pub(super) made_of: (Parameters, u64),
+    /// The time of the load that replaced it.
+    pub(super) at_ns: u64,
 }
 
 /// The parameters of a counter. A rule with the same parameters keeps its counter.
@@ -115,6 +127,7 @@ pub(super) enum Prepared {
         headroom: u64,
         made_of: Parameters,
         lineage: u64,
+        past: Arc<[(Parameters, u64)]>,
     },
 }
 
@@ -137,10 +150,10 @@ impl Prepared {
     pub(super) fn finish(self, when: CheckTime) -> Counter {
         match self {
             Self::Done(counter) => counter,
-            Self::After { last, store, headroom, made_of, lineage } => {
+            Self::After { last, store, headroom, made_of, lineage, past } => {
                 let generation = last.next(*store, CARRY, when);
                 let first = LocalCounter::new(generation, headroom, made_of);
-                Counter::Local(LocalCounter { is_first: false, lineage, ..first })
+                Counter::Local(LocalCounter { is_first: false, lineage, past, ..first })
             }
         }
     }
@@ -272,8 +285,10 @@ impl Counter {
         };
         if before.migrates() && store.migrates() {
             let lineage = last.lineage;
+            let all = iter::once((last.made_of, last.spare)).chain(last.past.iter().copied());
             let last = last.generation.settled(CARRY, || now)?;
-            return Ok(Prepared::After { last, store: Box::new(store), headroom, made_of, lineage });
+            let past = all.take(1 + last.pending() as usize).collect();
+            return Ok(Prepared::After { last, store: Box::new(store), headroom, made_of, lineage, past });
         }
         Ok(first(store, headroom))
     }
@@ -399,18 +414,35 @@ impl LocalCounter {
     fn new(generation: Generation<AnyStore>, headroom: u64, made_of: Parameters) -> Self {
         let can_refund = generation.store().can_refund();
         let generation = Arc::new(generation);
-        Self { generation, headroom, spare: headroom, can_refund, is_first: true, lineage: 0, made_of }
+        let (is_first, lineage, past) = (true, 0, Arc::default());
+        Self { generation, headroom, spare: headroom, can_refund, is_first, lineage, made_of, past }
     }
 
-    /// Creates the counter that another process had: its store has room for `spare` more units than its limit.
+    /// Creates the counter that another process had: its store has room for `spare` more units than its limit. `older` are
+    /// the stores from which keys still take usage over, the latest first.
     pub(super) fn restored(
         store: AnyStore,
         now_ns: u64,
         (spare, lineage): (u64, u64),
         made_of: Parameters,
+        older: Vec<OlderStore>,
     ) -> Self {
-        let largest_debt = store.largest_debt(now_ns);
-        Self { lineage, ..Self::new(Generation::restored(store, largest_debt), spare, made_of) }
+        let restored = |store: AnyStore, at_ns| {
+            let largest_debt = store.largest_debt(at_ns);
+            Generation::restored(store, largest_debt)
+        };
+        let after = |generation: Generation<AnyStore>, last| match last {
+            Some((last, at_ns)) => generation.after(last, CARRY, at_ns),
+            None => generation,
+        };
+        let (is_first, past) = (older.is_empty(), older.iter().map(|older| older.made_of).collect());
+        let mut last: Option<(Generation<AnyStore>, u64)> = None;
+        for OlderStore { store, at_ns, .. } in older.into_iter().rev() {
+            let generation = restored(store, at_ns);
+            last = Some((after(generation, last), at_ns));
+        }
+        let generation = after(restored(store, now_ns), last);
+        Self { is_first, lineage, past, ..Self::new(generation, spare, made_of) }
     }
 
     /// Takes over the usage that a load carries over from another store, as far as that store can list it.

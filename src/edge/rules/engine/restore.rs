@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-use super::counter::{Counter, LocalCounter, Parameters};
+use super::counter::{Counter, LocalCounter, OlderStore, Parameters};
 use super::held::{CounterName, HeldCharge, RuleBook};
 use super::values::SeenValues;
 use crate::algorithm::Limit;
@@ -26,6 +26,7 @@ pub(super) const END: u8 = 0;
 pub(super) const COUNTER: u8 = 1;
 pub(super) const VALUES: u8 = 2;
 pub(super) const HOLD: u8 = 3;
+pub(super) const OLDER: u8 = 4;
 
 /// What a load has taken over from a snapshot: see [`RulesBuilder::restore`](crate::rules::RulesBuilder::restore).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -210,6 +211,11 @@ impl RulesSnapshot {
                     holds.push(reader.position());
                     read_hold(&mut reader, 0)?;
                 }
+                OLDER => {
+                    read_parameters(&mut reader, None)?;
+                    reader.slice(2 * size_of::<u64>())?;
+                    saved::skip(&mut reader)?;
+                }
                 _ => return Err(SnapshotError::content("kind of part")),
             }
         }
@@ -255,13 +261,27 @@ impl RulesSnapshot {
         now: CheckTime,
     ) -> Result<LocalCounter, SnapshotError> {
         let wrong = || SnapshotError::content("limit of a rule");
-        let made_of = read_parameters(reader, Some(rule))?.ok_or_else(wrong)?;
-        let [spare, lineage] = [reader.u64()?, reader.u64()?];
         // A large store takes addresses, but memory only as far as the snapshot fills it.
         let no_memory = |_| SnapshotError::content("store, which takes more memory than there is,");
-        let store = made_of.store(spare, hasher).map_err(no_memory)?;
-        store.load(reader, self.times(now))?;
-        Ok(LocalCounter::restored(store, now.ns(), (spare, lineage), made_of))
+        let read = |times: Option<SnapshotTimes>, reader: &mut SnapshotReader<'_>| {
+            let made_of = read_parameters(reader, Some(rule))?.ok_or_else(wrong)?;
+            let [spare, number] = [reader.u64()?, reader.u64()?];
+            let store = made_of.store(spare, hasher).map_err(no_memory)?;
+            // An older store is as it was when a load replaced it, at the time `number`.
+            let back_ns = self.times(now).back_ns();
+            let replaced = SnapshotTimes { then_ns: number, now_ns: number.saturating_sub(back_ns) };
+            store.load(reader, times.unwrap_or(replaced))?;
+            Ok((store, made_of, spare, number))
+        };
+        let (store, made_of, spare, lineage) = read(Some(self.times(now)), reader)?;
+        let mut older = Vec::new();
+        while let [OLDER] = reader.clone().take()? {
+            let [_] = reader.take()?;
+            let (store, made_of, spare, replaced_ns) = read(None, reader)?;
+            let at_ns = replaced_ns.saturating_sub(self.times(now).back_ns());
+            older.push(OlderStore { store, made_of: (made_of, spare), at_ns });
+        }
+        Ok(LocalCounter::restored(store, now.ns(), (spare, lineage), made_of, older))
     }
 
     /// Takes over the values that a rule had admitted.

@@ -3,12 +3,17 @@
 //! ```text
 //! magic 8 | version u32 | seeds 4 × u64 | a hash u64 | time ns u64 | number of the load u64
 //! for each counter:  1 | domain | identity | parameters | spare u64, lineage u64 | the states of its store
+//!   each older store:  4 | parameters | spare u64, time of the load that replaced it ns u64 | its states
 //! for each filter:   2 | domain | identity | counted by 2 × u64 | the values of the window
 //! for each hold:     3 | number of its counter u64 | hash, end, random 2 ×, units: u64 each | key | its charge
 //! 0 | checksum u64
 //! ```
 //! A restore is a load after the load of the snapshot: the rules of the snapshot are those in force before it. So a
 //! rule keeps its counter, a changed rule takes the usage over, and the usage of a removed rule is dropped.
+//!
+//! *Older stores.* A compact store cannot list its keys, so a load that replaces it by a keyed store, or by a compact one of
+//! another size, leaves the usage in it until a request asks for the key. Such stores follow their counter, the latest first.
+//! A key that moves on while they are saved is in both, and then only its usage in the counter counts.
 //!
 //! *Holds.* A hold is saved if it was there before the first store was saved and still is after the last one. Then its
 //! charge was in its store all the time. A hold that comes or goes meanwhile is left out, so that no refund returns units
@@ -21,7 +26,7 @@ use std::sync::Arc;
 use super::Rules;
 use super::counter::{LocalCounter, Parameters};
 use super::held::HeldCharge;
-use super::restore::{COUNTER, END, HOLD, MAGIC, RestoreReport, VALUES, VERSION};
+use super::restore::{COUNTER, END, HOLD, MAGIC, OLDER, RestoreReport, VALUES, VERSION};
 use super::rule_set::{ActiveRule, RuleSet};
 use super::values::SeenValues;
 use crate::base::check_time::CheckTime;
@@ -47,9 +52,6 @@ impl<C: Clock> Rules<C> {
     /// their units stay charged until time has paid them.
     ///
     /// Until the first load with rules, the snapshot to [restore](crate::rules::RulesBuilder::restore) is written again.
-    ///
-    /// After a [reload](Rules::reload) that changed the store of a rule, the usage that is still in a compact store of
-    /// another size, or that was spilled, is left out.
     ///
     /// # Errors
     /// If `to` returns an error. It has then received a part of the snapshot, which cannot be restored.
@@ -129,15 +131,25 @@ impl RuleSet {
         }
         let mut numbers = HashMap::new();
         for (domain, active, counter) in self.counters() {
-            let Some(parameters) = parameters(&counter.made_of) else { continue };
+            let Some(made_of) = parameters(&counter.made_of) else { continue };
             numbers.insert(Arc::as_ptr(&counter.generation), numbers.len() as u64);
             let mut head = vec![COUNTER];
             put_text(domain, &mut head);
             put_text(active.rule.counter(), &mut head);
-            head.extend_from_slice(&parameters);
+            head.extend_from_slice(&made_of);
             [counter.spare, counter.lineage].into_iter().for_each(|number| put_u64(number, &mut head));
             put(&head)?;
             counter.generation.store().save(when.ns(), put)?;
+            let older = counter.generation.older_stores(when.ns());
+            for ((store, at_ns), (made_of, spare)) in older.into_iter().zip(&*counter.past) {
+                let Some(made_of) = parameters(made_of) else { break };
+                let mut head = vec![OLDER];
+                head.extend_from_slice(&made_of);
+                [*spare, at_ns].into_iter().for_each(|number| put_u64(number, &mut head));
+                put(&head)?;
+                // What a key owed when the load replaced the store.
+                store.save(at_ns, put)?;
+            }
             if let Some(values) = &active.values {
                 put(&values_of(domain, &active.rule, values, when))?;
             }
