@@ -49,6 +49,10 @@ cargo test --quiet --release --all-features --bench algorithms --bench cost --be
 step 'benches of the targets, briefly'
 cargo bench --quiet --all-features --bench peers -- --quick
 
+# The service with everything that it does, and everything that goes wrong, at once. The gate runs a minute of it.
+step 'service on a hostile day, for half an hour'
+TOLLGATE_SOAK_SECONDS=1800 cargo test --quiet --all-features --test serve -- --ignored --nocapture soak::
+
 step 'soak for an hour'
 cargo run --quiet --release -p tollgate-soak -- 60
 

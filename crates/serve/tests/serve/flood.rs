@@ -25,7 +25,7 @@ const CALLS: u64 = 16;
 const SLACK: u64 = 4 << 20;
 
 /// Returns a request with a new value for each store. Some values are long, and some are not UTF-8.
-fn request(number: u64) -> Vec<u8> {
+pub(crate) fn request(number: u64) -> Vec<u8> {
     let mut value = number.to_string().into_bytes();
     match number % 64 {
         0 => value.resize(8_192, b'x'),

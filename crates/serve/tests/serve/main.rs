@@ -19,6 +19,7 @@ mod reload;
 mod resp;
 mod server;
 mod shared;
+mod soak;
 mod sockets;
 mod start;
 mod state;

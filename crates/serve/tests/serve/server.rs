@@ -150,6 +150,13 @@ impl Server {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
+    /// Returns the number of open files, and that of threads.
+    pub(crate) fn open_files_and_threads(&self) -> (usize, usize) {
+        let count =
+            |folder: &str| std::fs::read_dir(format!("/proc/{}/{folder}", self.child.id())).unwrap().count();
+        (count("fd"), count("task"))
+    }
+
     /// Returns the processor time of the threads with this name.
     pub(crate) fn processor_time(&self, name: &str) -> Duration {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
@@ -167,15 +174,20 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
+    /// Returns the exit code, if the process has ended, and -1 after a signal.
+    pub(crate) fn try_wait(&mut self) -> Option<i32> {
+        Some(self.child.try_wait().unwrap()?.code().unwrap_or(-1))
+    }
+
     /// Waits for the end, and returns the exit code.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> i32 {
         let mut code = None;
         eventually(|| {
-            code = self.child.try_wait().unwrap();
+            code = self.try_wait();
             code.is_some()
         });
-        code.unwrap_or_else(|| panic!("the server does not end: {}", self.log())).code().unwrap_or(-1)
+        code.unwrap_or_else(|| panic!("the server does not end: {}", self.log()))
     }
 
     /// Ends the server as an operator does, and asserts that it ended well.
