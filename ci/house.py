@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the rooms of src/design.md: what they import, how large they are, and that no choice has two types.
+"""Checks the rooms of docs/design.md: what they import, how large they are, and that no choice has two types.
 
 Without arguments, prints each violation and exits with 1 if there is one. `--sizes` prints the table of rooms with their present
 sizes, rounded up. The code is read as text: comments, strings and tests do not count for imports.
@@ -185,7 +185,7 @@ class House:
     def read_rooms(self):
         """Reads the rows `| floor | room | contents | lines |` of the table of rooms."""
         row = re.compile(r"^\| ([0-9.]+) \| `([^`]+)` \| (.*) \| ([0-9,]+) \|$", re.MULTILINE)
-        text = (self.root / "src/design.md").read_text()
+        text = (self.root / "docs/design.md").read_text()
         return {
             room: (tuple(map(int, floor.split("."))), contents, int(budget.replace(",", "")), floor)
             for floor, room, contents, budget in row.findall(text)
@@ -222,7 +222,7 @@ class House:
             if file.name == "lib.rs":
                 continue
             if not own and targets:
-                yield f"{self.name(file)}: it is in no room of src/design.md"
+                yield f"{self.name(file)}: it is in no room of docs/design.md"
             for target in targets if own else ():
                 other = self.room(target)
                 if target == self.root / "src/lib.rs":
@@ -322,11 +322,11 @@ class House:
         for room, size in self.sizes().items():
             budget = self.rooms[room][2]
             if size == 0:
-                yield f"src/design.md: the room {room} has no code"
+                yield f"docs/design.md: the room {room} has no code"
             if size > budget:
                 yield (
                     f"{room}: {size} lines of code, and its budget is {budget}. Remove code, or raise the number in"
-                    " src/design.md and say why in the commit"
+                    " docs/design.md and say why in the commit"
                 )
 
     def violations(self):
@@ -347,7 +347,7 @@ def main():
         return 0
     violations = sorted(set(house.violations()))
     if violations:
-        print("The rooms (src/design.md, \"The floors\"):", file=sys.stderr)
+        print("The rooms (docs/design.md, \"The floors\"):", file=sys.stderr)
     for violation in violations:
         print(f"  {violation}", file=sys.stderr)
     return bool(violations)

@@ -15,7 +15,7 @@ TABLE = """
 """
 HOUSE = {
     "Cargo.toml": "",
-    "src/design.md": TABLE,
+    "docs/design.md": TABLE,
     "src/lib.rs": "mod base;\nmod limiter;\nmod store;\npub use limiter::Limiter;\n",
     "src/base/mod.rs": "mod word;\npub(crate) use self::word::Word;\n",
     "src/base/word.rs": "//! Not an import: crate::limiter::Limiter\npub(in crate::base) struct Word;\n",

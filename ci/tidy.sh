@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the rules of this repository that no compiler lint checks. src/design.md describes them.
+# Checks the rules of this repository that no compiler lint checks. docs/design.md describes them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bad=0
@@ -24,10 +24,6 @@ seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.
 python3 -B ci/house_test.py 2>/dev/null || complain 'Fails:' '  ci/house_test.py'
 python3 -B ci/house.py || bad=1
 
-# The guides in docs/, and the links of all pages.
-python3 -B ci/pages_test.py 2>/dev/null || complain 'Fails:' '  ci/pages_test.py'
-python3 -B ci/pages.py --check || bad=1
-
 features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/(lib.rs|edge/)|feature *= *"(std|tokio)"' || true)
 [ -z "$features" ] || complain 'Below src/edge only the features std and tokio may be named:' "$features"
 
@@ -41,10 +37,10 @@ shared=$({ code src; code crates/cli/src; code crates/report/src; code crates/se
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
 
-# Type names that were replaced, because they mean nothing or several things. The glossary in src/design.md has the new names.
+# Type names that were replaced, because they mean nothing or several things. The glossary in docs/design.md has the new names.
 RETIRED='Asks|Away|ByHash|Carries|Errand|Fared|GivenBack|Habits|InForce|Landed|Manner|Narrow|Narrowed|Newcomer|Purse|Together|Unable|Unmade|Verb|Which|Wild'
 retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
-[ -z "$retired" ] || complain 'Retired names (src/design.md has the glossary):' "$retired"
+[ -z "$retired" ] || complain 'Retired names (docs/design.md has the glossary):' "$retired"
 
 # Functions for an act that has another word: peek, refund, can_refund.
 acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crates/cli crates/report crates/serve --include='*.rs' || true)
@@ -54,7 +50,7 @@ acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crat
 while IFS=$'\t' read -r phrase advice; do
     [[ $phrase != '#'* ]] || continue
     found=$(grep -rniE "(^|[^a-z])(${phrase// /[ _]})([^a-z]|\$)" --include='*.rs' --include='*.md' --include='*.sh' --include='*.py' \
-        --include='*.lua' --include='*.toml' README.md CONTRIBUTING.md SECURITY.md GUARANTEES.md BENCHMARKS.md CHANGELOG.md src crates tests benches examples fuzz/fuzz_targets ci || true)
+        --include='*.lua' --include='*.toml' README.md CONTRIBUTING.md SECURITY.md GUARANTEES.md BENCHMARKS.md CHANGELOG.md docs src crates tests benches examples fuzz/fuzz_targets ci || true)
     [ -z "$found" ] || complain "Not plain English; write: $advice" "$found"
 done <ci/words.tsv
 

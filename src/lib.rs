@@ -20,8 +20,8 @@
 //! A [`Decision`] contains the answer: whether the request is admitted, how many units remain, when to retry, and when
 //! the full burst is available again. A denied request is not charged.
 //!
-//! To move from another crate, read [`guide::from_governor`], [`guide::from_pingora_limits`] or
-//! [`guide::from_tower_governor`].
+//! Users of [governor][from_governor], [pingora-limits][from_pingora_limits] and [tower_governor][from_tower_governor]
+//! find each call translated in a guide.
 //!
 //! # Terms
 //!
@@ -38,7 +38,7 @@
 //! - **Stripe** and **lease**: a stripe is one core's own supply of units. A lease charges these units in advance, and
 //!   they expire.
 //!
-//! The [glossary](design#glossary) defines all terms.
+//! The [glossary][design] defines all terms.
 //!
 //! # Choosing an algorithm
 //!
@@ -53,7 +53,7 @@
 //! | N units for each calendar minute, hour or day | [`FixedWindow`]: up to twice N around a boundary |
 //! | N units for each day, week, month or year of a time zone | [`CalendarWindow`] |
 //! | a minimum time between two requests | [`MinimumSpacing`] |
-//! | that a client which exceeds its limit is denied for minutes, longer each time | [`Blocked`]; see [`guide::blocks`] |
+//! | that a client which exceeds its limit is denied for minutes, longer each time | [`Blocked`]; see [the guide][blocks] |
 //!
 //! A client can spend the whole burst at once: 1,000 units per hour with the default burst can admit 1,000 requests
 //! within one second. To prevent that, set a lower burst, or add a second limit ([`check_all`]).
@@ -67,10 +67,10 @@
 //! |---|---|---|---|
 //! | [`Compact`] | [`RateLimiter::new`], [`Builder::compact`] | eight bytes for each key that owes, in memory of fixed size; keys of any type | unless you need another store |
 //! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves: about 35 bytes for each active key of 8 bytes | to list keys; when two keys must never share a limit; for [`SlidingLog`], [`SubWindow`] and token buckets that refill in batches |
-//! | [`Sketch`] | [`Builder::sketch`] | counters that keys share: memory is constant, and a few requests are denied early | for quotas such as 10,000 per day, with more busy keys than memory can hold; see [`guide::sketches`] |
+//! | [`Sketch`] | [`Builder::sketch`] | counters that keys share: memory is constant, and a few requests are denied early | for quotas such as 10,000 per day, with more busy keys than memory can hold; see [the guide][sketches] |
 //! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on all requests |
 //! | [`Striped`](leases::Striped) | [`Builder::striped`] | one state that all cores can use at once; each core spends from a block of units that was charged in advance | for one limit on all requests, on many cores ([`Leases`](leases::Leases)) |
-//! | [`AnyStore`](stores::AnyStore) | [`RateLimiter::any`] | one of the first four stores, chosen at run time like its algorithm | for limits from a file or a flag; see [`guide::configuration`] |
+//! | [`AnyStore`](stores::AnyStore) | [`RateLimiter::any`] | one of the first four stores, chosen at run time like its algorithm | for limits from a file or a flag; see [the guide][configuration] |
 //!
 //! Only a keyed store allocates during a check, and only for a key that it does not hold yet. No store needs a sweep
 //! or a background thread.
@@ -115,7 +115,7 @@
 //! - [`Overflow::Forget`] drops the debt. Use it where a false denial is worse than over-admission.
 //! - [`Overflow::Inherit`] moves the debt to the new key. Use it where clients cannot create keys for free.
 //!
-//! See [`guide::overflow`]. A keyed store has no fixed size: it grows, or it has a cap and a policy for new keys at
+//! See [the guide][overflow]. A keyed store has no fixed size: it grows, or it has a cap and a policy for new keys at
 //! that cap ([`WhenFull`]).
 //!
 //! # Clocks
@@ -139,9 +139,9 @@
 //!
 //! # Other operations
 //!
-//! [`check_all`] applies several limits to one request and charges all of them or none. [`guide::decisions`] also
+//! [`check_all`] applies several limits to one request and charges all of them or none. [Its guide][decisions] also
 //! covers reservations, refunds, costs that are known only afterwards, and quotas that change while the limiter is in
-//! use. Threads and tokio tasks can wait for their turn, first come, first served; see [`guide::waiting`].
+//! use. Threads and tokio tasks can wait for their turn, first come, first served; see [the guide][waiting].
 //!
 //! # Guarantees
 //!
@@ -152,7 +152,7 @@
 //!   - A compact limiter that has no free slot follows its overflow policy ([`Overflow`]).
 //!   - A striped limiter ([`Striped`](leases::Striped)) may admit more than the bound. In an interval of length t, it admits at most the
 //!     bound for t plus the life of one lease (10 ms). Around the end of a window, this can be half a limit more.
-//! - A denied request is not charged, and a denial does not write to memory that threads share. [`guide::guarantees`]
+//! - A denied request is not charged, and a denial does not write to memory that threads share. [`GUARANTEES.md`][guarantees]
 //!   lists the exceptions (G26). For example, a compact limiter counts the new keys that it denies because of the debt
 //!   of another key. A [`Sketch`] may write in a race.
 //! - Every call is lock-free, except calls that wait, calls that change a quota, and [holds]. Contention never causes a denial,
@@ -163,18 +163,18 @@
 //!   represented, the `try_…` constructors return an error, and `new` panics.
 //! - Callers' clock readings can differ. If they differ by at most d, an interval of length t admits at most the
 //!   algorithm's bound for t + d. After a clock steps back, the limiter can only deny more, for less time than the
-//!   step. [`guide::guarantees`] covers two special cases: a store that forgot a key, and a time that is far from all
+//!   step. [`GUARANTEES.md`][guarantees] covers two special cases: a store that forgot a key, and a time that is far from all
 //!   others.
 //!
-//! [`guide::guarantees`] lists every guarantee with its evidence, and the properties that the crate does not promise.
-//! [`design`] explains how the crate works, and why.
+//! [`GUARANTEES.md`][guarantees] lists every guarantee with its evidence, and the properties that the crate does not promise.
+//! [The design][design] explains how the crate works, and why.
 //!
 //! # Features
 //!
 //! The feature `std` is on by default. Without it (`default-features = false`) the crate is `no_std` with `alloc`. It
 //! then contains every algorithm, the direct and compact stores, and [`check_all`]. The caller supplies the times and
 //! the [seeds](Builder::seeds) of the hash. Everything else needs `std`. The target must have 64-bit atomics; see the
-//! [design text](design#without-the-standard-library). The README lists the other features.
+//! [design text][design]. The README lists the other features.
 //!
 //! # When to use another crate or tool
 //!
@@ -186,39 +186,62 @@
 //! | a semaphore, tower's `ConcurrencyLimit` | limits on *concurrent* requests, with waiting: they bound the work in progress, not a rate. For a limit on each key, see [`sketch::InFlight`] |
 //! | a script in Redis, Envoy's rate limit service | a limit that programs in several languages share. Among your own Rust programs, use the feature `redis` |
 //! | nginx, HAProxy, Envoy, a CDN | floods: they deny requests before the requests cost your server a connection and a handshake. Use this crate for limits on accounts and actions |
-//! | a database | billing, such as paid calls per month ([`guide::calendars`] has the limits): this crate's counts are lost when the process ends, unless you save them ([`RateLimiter::snapshot`]) |
+//! | a database | billing, such as paid calls per month ([the guide][calendars] has the limits): this crate's counts are lost when the process ends, unless you save them ([`RateLimiter::snapshot`]) |
 //!
 //! # Guides
 //!
-//! | Guide | Topics |
-//! |---|---|
-//! | [`guide::recipes`] | feature `tower`: skip internal networks, a custom JSON body, per-route limits, per-user limits from a token, plans from a database, uploads by bytes, metrics without rules |
-//! | [`guide::actix_and_pingora`] | feature `http`: the same limits in actix-web and Pingora |
-//! | [`guide::testing`] | test without sleeping: your own code, and axum handlers |
-//! | [`guide::before_production`], [`guide::troubleshooting`] | a checklist; everything is denied, nothing is denied, wrong keys, clocks, memory |
-//! | [`guide::blocks`] | block a client for a time after a denial, longer each time |
-//! | [`guide::decisions`] | several limits, costs known afterwards, tiers, quotas that change |
-//! | [`guide::token_budgets`], [`guide::requests_in_progress`] | units that are held until the cost is known; how many requests run at the same time |
-//! | [`guide::distinct_values`] | how many different values a client uses: user names, devices |
-//! | [`guide::priorities`] | headroom for important requests: several classes on one count |
-//! | [`guide::configuration`] | limits as text, from a file of your own; algorithms and stores that are chosen at run time |
-//! | [`guide::calendars`] | feature `calendar`: quotas by the month, year, week or day of a time zone |
-//! | [`guide::waiting`] | waiting for a turn, in threads and tasks |
-//! | [`guide::overflow`], [`guide::sketches`] | the effects of bounded memory, and how to choose its size |
-//! | [`guide::middleware`], [`guide::http`] | feature `tower`: limits in front of a server; feature `http`: the headers and bodies that clients receive |
-//! | [`guide::rules`] | feature `rules`: limits in files that reload |
-//! | [`guide::addresses`] | feature `rules`: limits for IP ranges, and for several IPv6 prefixes of a client together |
-//! | [`guide::gateway`] | feature `rules`: limits for Envoy and other gateways, which ask `tollgate serve` |
-//! | [`guide::operators`] | feature `rules`: reset, grant, block and unblock single keys while the service runs |
-//! | [`guide::redis_clients`] | feature `rules`: a limiter for programs in Python, Node, PHP, Go and other languages, by the protocol of Redis clients |
-//! | [`guide::redis`] | feature `redis`: one limit for many machines, and the behaviour while Redis is unavailable |
-//! | [`telemetry`] | figures for operators (in the pages of `cargo doc`) |
-//! | [`guide::from_governor`], [`guide::from_pingora_limits`], [`guide::from_tower_governor`] | moving from another crate, call by call |
-//! | [`guide::guarantees`], [`guide::models`] | each guarantee with its evidence; the models of the concurrent parts |
-//! | [`design`] | how the crate works, and why; the glossary |
+//! The guides are Markdown files in the folder `docs`, in the repository and in the published package. [The list of all
+//! guides][guides] says what each of them is about.
+//!
+//! - **Begin:** [recipes], [tests without sleeping][testing], [before production][before_production], [troubleshooting].
+//! - **Decide:** [several limits, refunds and tiers][decisions], [token budgets][token_budgets], [requests in
+//!   progress][requests_in_progress], [different values][distinct_values], [headroom for important
+//!   requests][priorities], [blocks], [calendars], [waiting].
+//! - **Choose a store:** [overflow], [sketches], [limits from a configuration][configuration].
+//! - **Limit servers:** [middleware], [header fields][http], [actix-web and Pingora][actix_and_pingora], [rules from
+//!   files][rules], [IP ranges and IPv6 prefixes][addresses], [limits for several machines][redis]. The module
+//!   [`telemetry`] has figures for operators.
+//! - **Run the program:** [a service for gateways][gateway], [help for one client][operators], [Python, Node, PHP and
+//!   Go][redis_clients].
+//! - **Move from another crate:** [governor][from_governor], [pingora-limits][from_pingora_limits],
+//!   [tower_governor][from_tower_governor].
+//! - **Know why:** [the guarantees][guarantees], [the models of the concurrent parts][models], [the design and the
+//!   glossary][design].
 //!
 //! The folder `examples/` contains whole programs: `quick_start`, `tiers`, `login`, `token_budget`, `outbound`,
 //! `axum`, `axum_layer`, `hyper`, `tonic` and `axum_redis`. In `axum_redis`, two processes share a limit.
+//!
+//! [actix_and_pingora]: https://docs.rs/crate/tollgate/latest/source/docs/actix_and_pingora.md
+//! [addresses]: https://docs.rs/crate/tollgate/latest/source/docs/addresses.md
+//! [before_production]: https://docs.rs/crate/tollgate/latest/source/docs/before_production.md
+//! [blocks]: https://docs.rs/crate/tollgate/latest/source/docs/blocks.md
+//! [calendars]: https://docs.rs/crate/tollgate/latest/source/docs/calendars.md
+//! [configuration]: https://docs.rs/crate/tollgate/latest/source/docs/configuration.md
+//! [decisions]: https://docs.rs/crate/tollgate/latest/source/docs/decisions.md
+//! [design]: https://docs.rs/crate/tollgate/latest/source/docs/design.md
+//! [distinct_values]: https://docs.rs/crate/tollgate/latest/source/docs/distinct_values.md
+//! [from_governor]: https://docs.rs/crate/tollgate/latest/source/docs/from_governor.md
+//! [from_pingora_limits]: https://docs.rs/crate/tollgate/latest/source/docs/from_pingora_limits.md
+//! [from_tower_governor]: https://docs.rs/crate/tollgate/latest/source/docs/from_tower_governor.md
+//! [gateway]: https://docs.rs/crate/tollgate/latest/source/docs/gateway.md
+//! [guarantees]: https://docs.rs/crate/tollgate/latest/source/GUARANTEES.md
+//! [guides]: https://docs.rs/crate/tollgate/latest/source/docs/README.md
+//! [http]: https://docs.rs/crate/tollgate/latest/source/docs/http.md
+//! [middleware]: https://docs.rs/crate/tollgate/latest/source/docs/middleware.md
+//! [models]: https://docs.rs/crate/tollgate/latest/source/docs/models.md
+//! [operators]: https://docs.rs/crate/tollgate/latest/source/docs/operators.md
+//! [overflow]: https://docs.rs/crate/tollgate/latest/source/docs/overflow.md
+//! [priorities]: https://docs.rs/crate/tollgate/latest/source/docs/priorities.md
+//! [recipes]: https://docs.rs/crate/tollgate/latest/source/docs/recipes.md
+//! [redis]: https://docs.rs/crate/tollgate/latest/source/docs/redis.md
+//! [redis_clients]: https://docs.rs/crate/tollgate/latest/source/docs/redis_clients.md
+//! [requests_in_progress]: https://docs.rs/crate/tollgate/latest/source/docs/requests_in_progress.md
+//! [rules]: https://docs.rs/crate/tollgate/latest/source/docs/rules.md
+//! [sketches]: https://docs.rs/crate/tollgate/latest/source/docs/sketches.md
+//! [testing]: https://docs.rs/crate/tollgate/latest/source/docs/testing.md
+//! [token_budgets]: https://docs.rs/crate/tollgate/latest/source/docs/token_budgets.md
+//! [troubleshooting]: https://docs.rs/crate/tollgate/latest/source/docs/troubleshooting.md
+//! [waiting]: https://docs.rs/crate/tollgate/latest/source/docs/waiting.md
 
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 // The published docs show which feature each item needs.
@@ -239,159 +262,6 @@ mod edge;
 mod limiter;
 pub mod sketch;
 mod store;
-
-/// Guides: what to choose, and why.
-///
-/// `ci/pages.py` writes the same guides as Markdown files, in the folder `docs`.
-// Every build has every module, so that links to a guide always work.
-pub mod guide {
-    // Its examples call actix-web and Pingora: benches/guides compiles the first.
-    #[cfg(not(doctest))]
-    pub mod actix_and_pingora {
-        #![cfg_attr(feature = "http", doc = include_str!("guide/actix_and_pingora.md"))]
-        #![cfg_attr(not(feature = "http"), doc = "This guide needs the feature `http`.")]
-    }
-    pub mod addresses {
-        #![cfg_attr(feature = "rules", doc = include_str!("guide/addresses.md"))]
-        #![cfg_attr(all(feature = "rules", feature = "tower"), doc = include_str!("guide/addresses_layer.md"))]
-        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
-    }
-    pub mod before_production {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/before_production.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod blocks {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/blocks.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod calendars {
-        #![cfg_attr(feature = "calendar", doc = include_str!("guide/calendars.md"))]
-        #![cfg_attr(all(feature = "calendar", feature = "rules"), doc = include_str!("guide/calendars_rules.md"))]
-        #![cfg_attr(not(feature = "calendar"), doc = "This guide needs the feature `calendar`.")]
-    }
-    pub mod configuration {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/configuration.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod decisions {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/decisions.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod distinct_values {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/distinct_values.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    // Its examples call governor: benches/guides tests them.
-    #[cfg(not(doctest))]
-    pub mod from_governor {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/from_governor.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod from_pingora_limits {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/from_pingora_limits.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    #[cfg(not(doctest))]
-    pub mod from_tower_governor {
-        #![cfg_attr(feature = "tower", doc = include_str!("guide/from_tower_governor.md"))]
-        #![cfg_attr(not(feature = "tower"), doc = "This guide needs the feature `tower`.")]
-    }
-    pub mod gateway {
-        #![cfg_attr(feature = "rules", doc = include_str!("guide/gateway.md"))]
-        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
-    }
-    pub mod guarantees {
-        // In Markdown, the first definition of a link counts. In rustdoc, these come before the page's own.
-        #![doc = "[models]: crate::guide::models"]
-        #![doc = "[rules]: crate::guide::rules#where-this-differs-from-envoys-service\n"]
-        #![doc = include_str!("../GUARANTEES.md")]
-    }
-    pub mod http {
-        #![cfg_attr(feature = "http", doc = include_str!("guide/http.md"))]
-        #![cfg_attr(not(feature = "http"), doc = "This guide needs the feature `http`.")]
-    }
-    pub mod middleware {
-        #![cfg_attr(feature = "tower", doc = include_str!("guide/middleware.md"))]
-        #![cfg_attr(not(feature = "tower"), doc = "This guide needs the feature `tower`.")]
-    }
-    pub mod models {
-        #![doc = include_str!("guide/models.md")]
-    }
-    pub mod operators {
-        #![cfg_attr(feature = "rules", doc = include_str!("guide/operators.md"))]
-        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
-    }
-    pub mod overflow {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/overflow.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod priorities {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/priorities.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod recipes {
-        #![cfg_attr(feature = "tower", doc = include_str!("guide/recipes.md"))]
-        #![cfg_attr(all(feature = "tower", feature = "metrics"), doc = include_str!("guide/recipes_metrics.md"))]
-        #![cfg_attr(not(feature = "tower"), doc = "This guide needs the feature `tower`.")]
-    }
-    // An empty line must be above a chart: the chart is then a block of its own.
-    pub mod redis {
-        #![cfg_attr(
-            feature = "redis",
-            doc = include_str!("guide/redis.md"),
-            doc = "",
-            doc = include_str!("guide/redis_regions.svg"),
-            doc = include_str!("guide/redis_server.md"),
-            doc = "",
-            doc = include_str!("guide/redis_simulation.svg")
-        )]
-        #![cfg_attr(not(feature = "redis"), doc = "This guide needs the feature `redis`.")]
-    }
-    pub mod redis_clients {
-        #![cfg_attr(feature = "rules", doc = include_str!("guide/redis_clients.md"))]
-        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
-    }
-    pub mod requests_in_progress {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/requests_in_progress.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod rules {
-        #![cfg_attr(feature = "rules", doc = include_str!("guide/rules.md"))]
-        #![cfg_attr(not(feature = "rules"), doc = "This guide needs the feature `rules`.")]
-    }
-    pub mod sketches {
-        #![cfg_attr(
-            feature = "std",
-            doc = include_str!("guide/sketches.md"),
-            doc = "",
-            doc = include_str!("guide/sketch_accuracy.svg")
-        )]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod testing {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/testing.md"))]
-        #![cfg_attr(feature = "tower", doc = include_str!("guide/testing_axum.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod token_budgets {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/token_budgets.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod troubleshooting {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/troubleshooting.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-    pub mod waiting {
-        #![cfg_attr(feature = "std", doc = include_str!("guide/waiting.md"))]
-        #![cfg_attr(feature = "tokio", doc = include_str!("guide/waiting_async.md"))]
-        #![cfg_attr(not(feature = "std"), doc = "This guide needs the feature `std`.")]
-    }
-}
-
-pub mod design {
-    #![doc = "[guarantees]: crate::guide::guarantees\n"]
-    #![doc = include_str!("design.md")]
-}
 
 pub use algorithm::{
     Algorithm, Block, Blocked, Calendar, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra,
@@ -464,8 +334,42 @@ pub mod stores {
     pub use crate::store::{CapacityError, Gauges, HashedStore, ManyKeys, SnapshotError, Store, Tier};
 }
 
-/// The README's examples, as tests. They are whole programs without hidden lines, because GitHub would show those.
-/// They therefore run only when all the features that they use are enabled.
-#[cfg(all(doctest, feature = "redis", feature = "tower", feature = "watch"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+/// The examples of the README and the guides, as tests. They have no hidden lines, because GitHub would show those. They
+/// therefore run only when all the features that they use are enabled.
+#[cfg(all(
+    doctest,
+    feature = "calendar",
+    feature = "metrics",
+    feature = "redis",
+    feature = "tower",
+    feature = "watch"
+))]
+mod pages {
+    macro_rules! pages {
+        ($($name:ident $file:literal)*) => { $(#[doc = include_str!($file)] struct $name;)* };
+    }
+    pages! {
+        Readme "../README.md"
+        Addresses "../docs/addresses.md"
+        Blocks "../docs/blocks.md"
+        Calendars "../docs/calendars.md"
+        Configuration "../docs/configuration.md"
+        Decisions "../docs/decisions.md"
+        DistinctValues "../docs/distinct_values.md"
+        FromPingoraLimits "../docs/from_pingora_limits.md"
+        Http "../docs/http.md"
+        Middleware "../docs/middleware.md"
+        Operators "../docs/operators.md"
+        Overflow "../docs/overflow.md"
+        Priorities "../docs/priorities.md"
+        Recipes "../docs/recipes.md"
+        Redis "../docs/redis.md"
+        RequestsInProgress "../docs/requests_in_progress.md"
+        Rules "../docs/rules.md"
+        Sketches "../docs/sketches.md"
+        Testing "../docs/testing.md"
+        TokenBudgets "../docs/token_budgets.md"
+        Troubleshooting "../docs/troubleshooting.md"
+        Waiting "../docs/waiting.md"
+    }
+}

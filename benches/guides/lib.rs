@@ -3,11 +3,11 @@
 //! They are in a separate crate so that the tests of `tollgate` itself do not build another limiter or server.
 
 pub mod actix_and_pingora {
-    #![doc = include_str!("../../src/guide/actix_and_pingora.md")]
+    #![doc = include_str!("../../docs/actix_and_pingora.md")]
 }
 pub mod from_governor {
-    #![doc = include_str!("../../src/guide/from_governor.md")]
+    #![doc = include_str!("../../docs/from_governor.md")]
 }
 pub mod from_tower_governor {
-    #![doc = include_str!("../../src/guide/from_tower_governor.md")]
+    #![doc = include_str!("../../docs/from_tower_governor.md")]
 }

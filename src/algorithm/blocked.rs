@@ -131,7 +131,8 @@ impl Block {
 ///
 /// A [joint check](crate::check_all) blocks the keys of those limits that deny it. It blocks no key of the others.
 ///
-/// Direct and keyed stores hold this algorithm, and so does a [Redis server](crate::guide::blocks#on-a-redis-server). A compact
+/// Direct and keyed stores hold this algorithm, and so does a
+/// [Redis server](https://docs.rs/crate/tollgate/latest/source/docs/blocks.md#on-a-redis-server). A compact
 /// store holds blocks of one length: [`Builder::compact`](crate::Builder::compact) refuses blocks that grow, because its
 /// words have no room to count them, and blocks in which more than 131,071 units would refill. Its only overflow policy is
 /// [`Overflow::Forget`](crate::Overflow::Forget), the default: in a full bucket, the block that ends first is dropped, and

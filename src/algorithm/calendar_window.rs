@@ -168,7 +168,7 @@ impl fmt::Debug for Calendar {
 ///
 /// The state is one word. It has at least 2⁴⁷ units of room. A calendar needs a direct or a keyed store.
 ///
-/// A [`Calendar`] is built with the feature `calendar`: see `guide::calendars`.
+/// A [`Calendar`] is built with the feature `calendar`: see `docs/calendars.md`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct CalendarWindow {
     calendar: Calendar,

@@ -140,7 +140,7 @@ checks!([A: Algorithm] Adjustable<Direct<A>>, [A: Algorithm] Holding<Direct<A>>,
 macro_rules! charges {
     ($($store:ty),+) => {$(
         /// Other kinds of charges, refunds, and waits, first come, first served: see
-        /// [`guide::waiting`](crate::guide::waiting).
+        /// [`docs/waiting.md`](https://docs.rs/crate/tollgate/latest/source/docs/waiting.md).
         impl<A: Algorithm, C: Clock> RateLimiter<$store, C> {
             /// Returns this limit as one of several for [`check_all`](crate::check_all).
             pub const fn on(&self) -> BoundLimit<'_, $store, C, ()> {

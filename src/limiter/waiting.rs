@@ -9,7 +9,8 @@ use crate::limiter::wait::UntilReady;
 use crate::limiter::wait::Wait;
 use crate::store::{ManyKeys, Store};
 
-/// Waits for a turn, first come, first served for each key. See [`guide::waiting`](crate::guide::waiting).
+/// Waits for a turn, first come, first served for each key. See
+/// [`docs/waiting.md`](https://docs.rs/crate/tollgate/latest/source/docs/waiting.md).
 impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// Returns a wait that blocks the calling thread until one unit of `key` is admitted.
     ///

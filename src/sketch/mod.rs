@@ -12,7 +12,7 @@
 //! Without the feature `std`, only [`TatSketch`] is available.
 //!
 //! To limit requests by windows in a sketch, use [`Builder::sketch`](crate::Builder::sketch); see
-//! [`guide::sketches`](crate::guide::sketches).
+//! [`docs/sketches.md`](https://docs.rs/crate/tollgate/latest/source/docs/sketches.md).
 
 #[cfg(feature = "std")]
 pub(crate) mod analytics;

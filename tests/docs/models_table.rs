@@ -1,4 +1,4 @@
-//! Checks that the table of models (`guide::models`) agrees with the sources. The table must name every file that
+//! Checks that the table of models (`docs/models.md`) agrees with the sources. The table must name every file that
 //! shares a word or a lock, and every model that it names must be a test.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ fn root() -> &'static Path {
 }
 
 fn table() -> String {
-    fs::read_to_string(root().join("src/guide/models.md")).unwrap()
+    fs::read_to_string(root().join("docs/models.md")).unwrap()
 }
 
 fn sources(under: &Path, found: &mut Vec<PathBuf>) {
@@ -67,7 +67,7 @@ fn sharing_files_are_in_models_table() {
             let named = [format!("`{name}`"), format!("`src/{name}`")];
             assert!(
                 named.iter().any(|named| table.contains(named)),
-                "guide/models.md does not name {name}: add it to the table"
+                "docs/models.md does not name {name}: add it to the table"
             );
         }
     }
@@ -94,14 +94,14 @@ fn listed_models_are_tests() {
         let text = fs::read_to_string(base.with_extension("rs"))
             .or_else(|_| fs::read_to_string(base.join("mod.rs")));
         let text = text.unwrap_or_else(|_| {
-            panic!("guide/models.md names {name}, but there is no file {}", base.display())
+            panic!("docs/models.md names {name}, but there is no file {}", base.display())
         });
         let at = text
             .find(&format!("fn {test}("))
-            .unwrap_or_else(|| panic!("guide/models.md names {name}, but the module has no such function"));
+            .unwrap_or_else(|| panic!("docs/models.md names {name}, but the module has no such function"));
         // The attributes are the lines directly above the function that begin with `#[`.
         let attributes: Vec<_> = text[..at].lines().rev().take_while(|line| line.starts_with("#[")).collect();
-        assert!(attributes.contains(&"#[test]"), "guide/models.md names {name}, which is not a test");
+        assert!(attributes.contains(&"#[test]"), "docs/models.md names {name}, which is not a test");
         let fails = attributes.iter().any(|line| line.starts_with("#[should_panic(expected"));
         assert!(
             fails || !test.contains("control_"),
@@ -119,7 +119,7 @@ fn listed_files_exist() {
         let there = [root().join(name), root().join("src").join(name)];
         assert!(
             there.iter().any(|path| path.is_file()),
-            "guide/models.md names {name}, but there is no such file"
+            "docs/models.md names {name}, but there is no such file"
         );
     }
 }
@@ -139,7 +139,7 @@ fn every_models_module_is_listed() {
         let name = name.strip_suffix("::mod").unwrap_or(&name);
         assert!(
             table.contains(&format!("`{name}::")),
-            "guide/models.md does not name {name}: add it to the table"
+            "docs/models.md does not name {name}: add it to the table"
         );
     }
 }

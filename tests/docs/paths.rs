@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const DOCUMENTS: [&str; 6] =
-    ["src/design.md", "tests/README.md", "ci/README.md", "README.md", "CONTRIBUTING.md", "SECURITY.md"];
+    ["docs/design.md", "tests/README.md", "ci/README.md", "README.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -75,7 +75,7 @@ fn named_paths_exist() {
 fn paths_of_checks_name_functions_and_their_files() {
     let mut paths = Vec::new();
     collect(root(), &mut paths);
-    let design = fs::read_to_string(root().join("src/design.md")).unwrap();
+    let design = fs::read_to_string(root().join("docs/design.md")).unwrap();
     let (_, section) = design.split_once("\n## The path of a check\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let (mut files, mut functions, mut bad) = (Vec::<PathBuf>::new(), 0, Vec::new());

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A table with the beginning of each period is computed when a calendar is first built, and stays until the process ends.
-//! [`guide::calendars`](crate::guide::calendars) explains short months, daylight saving, and changes of the rules.
+//! [`docs/calendars.md`](https://docs.rs/crate/tollgate/latest/source/docs/calendars.md)
+//! explains short months, daylight saving, and changes of the rules.
 
 mod error;
 

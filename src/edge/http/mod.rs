@@ -16,7 +16,9 @@
 //! ```
 //!
 //! A [`Policy`] is one limit with its decision. [`Fields`] writes policies in a [`Dialect`]. [`problem`] builds the
-//! body of a denial. [`guide::http`](crate::guide::http) explains which dialect to choose and what the numbers mean.
+//! body of a denial.
+//! [`docs/http.md`](https://docs.rs/crate/tollgate/latest/source/docs/http.md)
+//! explains which dialect to choose and what the numbers mean.
 
 mod dialect;
 mod fields;

@@ -1,6 +1,7 @@
 //! Enforces one limit across many machines through Redis or Valkey.
 //!
-//! [The guide](crate::guide::redis) describes how to choose a mode, what Redis stores, and what a loss of that data
+//! [The guide](https://docs.rs/crate/tollgate/latest/source/docs/redis.md)
+//! describes how to choose a mode, what Redis stores, and what a loss of that data
 //! means.
 //!
 //! ```

@@ -26,7 +26,8 @@
 //! Rules use fixed windows unless they name an algorithm, as Envoy's service does. Limiters that are created in code
 //! use GCRA by default ([`RateLimiter::new`](crate::RateLimiter::new)).
 //!
-//! [The guide](crate::guide::rules) describes the language. If several rules apply to a request, the request is charged
+//! [The guide](https://docs.rs/crate/tollgate/latest/source/docs/rules.md)
+//! describes the language. If several rules apply to a request, the request is charged
 //! to all of them or to none, as with [`check_all`](crate::check_all). The setting `charging: count-first` changes
 //! this.
 //!

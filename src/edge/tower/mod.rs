@@ -16,7 +16,8 @@
 //! A [`RateLimitLayer`] is made of a [`Limit`] and a [`KeyExtractor`]. Every [`RateLimiter`](crate::RateLimiter) is a
 //! [`Limit`]. The key extractor returns the key of each request; it is [`ClientIp`], [`Header`], [`Route`], [`Global`],
 //! a closure ([`key_fn`]), or a pair of these. All other settings have defaults.
-//! [`guide::middleware`](crate::guide::middleware) explains how to choose them and which mistakes to avoid.
+//! [`docs/middleware.md`](https://docs.rs/crate/tollgate/latest/source/docs/middleware.md)
+//! explains how to choose them and which mistakes to avoid.
 
 mod awaited;
 mod body;

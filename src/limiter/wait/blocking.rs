@@ -21,7 +21,7 @@ const LONGEST_NS: u64 = 1_000_000;
 /// A wait that blocks the calling thread, made by [`RateLimiter::wait`](crate::RateLimiter::wait); [`Wait::block`]
 /// starts it.
 ///
-/// See [`guide::waiting`](crate::guide::waiting) for how lines are served.
+/// See [`docs/waiting.md`](https://docs.rs/crate/tollgate/latest/source/docs/waiting.md) for how lines are served.
 #[must_use = "the wait does not begin until `block` is called"]
 pub struct Wait<'a, S, C, Q = ()>(Turn<'a, S, C, Q>)
 where

@@ -19,7 +19,9 @@ use crate::store::Store;
 /// nothing until its first poll.
 ///
 /// The output is the charge for this turn. The [`delay`](Decision::delay) of the charge has passed, and the caller can
-/// [refund](crate::RateLimiter::refund) it. See [`guide::waiting`](crate::guide::waiting) for the order of waiters.
+/// [refund](crate::RateLimiter::refund) it. See
+/// [`docs/waiting.md`](https://docs.rs/crate/tollgate/latest/source/docs/waiting.md)
+/// for the order of waiters.
 ///
 /// # Errors
 /// Returns [`NotReady`], and charges nothing, if the cost can never be admitted, or not before the deadline.

@@ -45,7 +45,7 @@ pub(crate) const WAYS: usize = 16;
 
 /// What the compact store does with a new key when its bucket is full of keys that still owe.
 ///
-/// See [the guide](crate::guide::overflow) for how to choose.
+/// See [the guide](https://docs.rs/crate/tollgate/latest/source/docs/overflow.md) for how to choose.
 ///
 /// # Examples
 /// ```
@@ -92,7 +92,7 @@ pub enum Overflow {
 ///
 /// The store counts time in ticks. A full burst takes about 2²⁰ ticks. If the burst is above 4,096, it takes more,
 /// because each unit takes at least 256 ticks. The store decides each request as of the start of the tick that contains
-/// the request's time. See the [design text](crate::design).
+/// the request's time. See the [design text](https://docs.rs/crate/tollgate/latest/source/docs/design.md).
 ///
 /// Times are kept modulo 2⁴⁰ ticks, which is a million bursts (two years at 10/60s). A key that returns after exactly
 /// that time has its old debt again, unless another key has used the slot. It must then pay the debt a second time.

@@ -236,7 +236,7 @@ fn bad_prefixes_are_refused() {
 
 #[test]
 fn addresses_guide_example_loads_without_warnings() {
-    let guide = include_str!("../../../src/guide/addresses.md");
+    let guide = include_str!("../../../docs/addresses.md");
     let texts: Vec<&str> =
         guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(texts.len(), 1);

@@ -2,7 +2,7 @@
 
 use tollgate::rules::{Config, ConfigError, Domain, Rule};
 
-const GUIDE: &str = include_str!("../../../src/guide/rules.md");
+const GUIDE: &str = include_str!("../../../docs/rules.md");
 
 /// Returns the code blocks of the guide in this language.
 fn examples(language: &str) -> Vec<&'static str> {

@@ -227,7 +227,7 @@ fn charging_that_counts_denials_is_refused() {
 
 #[test]
 fn example_of_the_guide_limits_names_and_tries() {
-    let guide = include_str!("../../../src/guide/distinct_values.md");
+    let guide = include_str!("../../../docs/distinct_values.md");
     let text = guide.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let scene = Scene::new(text);
     let of = |user| [("remote_address", "192.0.2.1"), ("user_name", user)];

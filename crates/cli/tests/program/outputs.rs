@@ -132,8 +132,8 @@ fn readme_command_draws_its_picture() {
     place.run(&format!("replay --algorithm {flags}")).ok();
     let (_, file) = flags.rsplit_once(' ').expect("a file");
     assert!(
-        place.read(file) == include_bytes!("../../../../src/guide/replay.svg"),
-        "src/guide/replay.svg is not the output of `replay --algorithm {flags}`: draw it again"
+        place.read(file) == include_bytes!("../../../../docs/replay.svg"),
+        "docs/replay.svg is not the output of `replay --algorithm {flags}`: draw it again"
     );
 }
 

@@ -2,7 +2,7 @@
 //! the length of a partition, and draws a chart.
 //!
 //! ```text
-//! cargo run --release -p tollgate-soak --bin redis_regions -- src/guide/redis_regions.svg
+//! cargo run --release -p tollgate-soak --bin redis_regions -- docs/redis_regions.svg
 //! ```
 
 use std::time::Duration;

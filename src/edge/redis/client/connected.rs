@@ -179,7 +179,7 @@ impl Client {
     /// Each server has its own connection, breaker, health and metrics. If a server does not answer,
     /// [`OnFailure`](crate::edge::redis::OnFailure) decides its keys; they do not move to another server. All limits of
     /// one limiter apply to the same key, so they are on the same server, and one step decides them. [The
-    /// guide](crate::guide::redis#several-servers) describes what happens when the set changes.
+    /// guide](https://docs.rs/crate/tollgate/latest/source/docs/redis.md#several-servers) describes what happens when the set changes.
     ///
     /// # Errors
     /// Returns an error if the set is empty, or if a server has an invalid name, the name of another server or the

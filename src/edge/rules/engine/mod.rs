@@ -132,7 +132,9 @@ impl Rules {
     /// Creates rules from YAML, with the default clock.
     ///
     /// # Errors
-    /// If the text does not follow the [language](crate::guide::rules). The error lists all problems by line.
+    /// If the text does not follow the
+    /// [language](https://docs.rs/crate/tollgate/latest/source/docs/rules.md).
+    /// The error lists all problems by line.
     pub fn from_yaml(text: &str) -> Result<Self, RulesError> {
         Self::builder().load([Config::from_yaml("rules", text)?])
     }
@@ -141,7 +143,8 @@ impl Rules {
     /// path may be a [folder](RulesBuilder::read).
     ///
     /// # Errors
-    /// If the file cannot be read, or does not follow the [language](crate::guide::rules).
+    /// If the file cannot be read, or does not follow the
+    /// [language](https://docs.rs/crate/tollgate/latest/source/docs/rules.md).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, RulesError> {
         Self::builder().read([path])
     }
@@ -168,7 +171,7 @@ impl<C: Clock> Rules<C> {
     /// With an async client, this method never waits. **A rule with `store: redis, mode: atomic` is then not asked**:
     /// it decides by its `on_failure`, as if the server did not answer, and its metrics count it so. Rules in the other
     /// modes decide from the units that this process holds. Use `check_async` for `atomic` rules; with a blocking
-    /// client, this method waits for them. See [the guide](crate::guide::rules).
+    /// client, this method waits for them. See [the guide](https://docs.rs/crate/tollgate/latest/source/docs/rules.md).
     ///
     /// # Complexity
     /// One search for each descriptor by its entries, and one check of a store for each rule that applies. The search

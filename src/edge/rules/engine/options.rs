@@ -7,7 +7,8 @@ use crate::edge::telemetry::NearLimit;
 /// that was renamed in the file, and not in the program, has this effect on every request.
 ///
 /// A descriptor of the file without a limit and without further descriptors exempts the requests that match it, such as
-/// [ranges](crate::guide::addresses) of your own networks. Such a request is always admitted.
+/// [ranges](https://docs.rs/crate/tollgate/latest/source/docs/addresses.md)
+/// of your own networks. Such a request is always admitted.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum WithoutRule {

@@ -52,7 +52,8 @@ impl<'a> Descriptor<'a> {
     ///
     /// Requests with the same keys, values and unit share a counter, whatever limits they set. The last hundred
     /// thousand counters are kept for each unit. The file's rule for these keys and values counts together with them if
-    /// this process counts it, by all values, as a `fixed-window` of this unit. See [the guide](crate::guide::rules).
+    /// this process counts it, by all values, as a `fixed-window` of this unit. See
+    /// [the guide](https://docs.rs/crate/tollgate/latest/source/docs/rules.md).
     #[must_use]
     pub const fn limit(mut self, requests: u32, unit: Unit) -> Self {
         self.limit = Some((requests, unit));
@@ -61,7 +62,9 @@ impl<'a> Descriptor<'a> {
 
     /// Counts the request by the values of these entries, while rules match the values of the others. Use it for clients
     /// that own whole networks: a rule for one address matches that address, and a rule that counts each value counts
-    /// the network. A rule with [`prefixes`](crate::guide::addresses) counts the last entry by its own lengths. The entries must
+    /// the network. A rule with
+    /// [`prefixes`](https://docs.rs/crate/tollgate/latest/source/docs/addresses.md)
+    /// counts the last entry by its own lengths. The entries must
     /// have the same keys in the same order. An answer is refunded with the same entries.
     ///
     /// `RateLimitLayer::rules` does this with the networks of `ClientIp`.

@@ -38,7 +38,7 @@ use crate::base::clock::{Clock, QuantaClock, Timestamp};
 ///
 /// `Rate` only counts; it does not decide. To limit requests, prefer [`RateLimiter`](crate::RateLimiter), which
 /// charges only the requests that it admits. The names are those of [pingora-limits](https://docs.rs/pingora-limits);
-/// see [`guide::from_pingora_limits`](crate::guide::from_pingora_limits).
+/// see [`docs/from_pingora_limits.md`](https://docs.rs/crate/tollgate/latest/source/docs/from_pingora_limits.md).
 ///
 /// # Windows
 /// Windows are aligned to the Unix epoch (the clock's origin) and half-open: an event on a boundary belongs to the

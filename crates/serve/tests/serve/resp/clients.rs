@@ -99,7 +99,7 @@ fn redis_crate_asks_in_both_versions() {
 /// Returns the example of the guide in a language, for the server's port. Its limit refills so slowly that no busy machine
 /// lets a unit come back.
 fn example(language: &str, server: &Server) -> String {
-    let guide = std::fs::read_to_string(Path::new(ROOT).join("src/guide/redis_clients.md")).unwrap();
+    let guide = std::fs::read_to_string(Path::new(ROOT).join("docs/redis_clients.md")).unwrap();
     let (_, example) = guide.split_once(&format!("```{language}\n")).expect("the guide has an example");
     let example = example.split("```").next().unwrap();
     assert!(example.contains(", 4, 100, 60)"), "{example}");
