@@ -37,6 +37,7 @@ fn play(Case { kind, spec, start, ops }: &Case) -> Corpus {
     Corpus::Keep
 }
 
+// G1, G38, G87
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     match Case::read(&mut Unstructured::new(bytes), 1, true) {
         Ok(case) => play(&case),

@@ -32,6 +32,7 @@ fn run(bytes: &mut Unstructured<'_>, Case { spec, start, ops, .. }: &Case) -> ar
     Ok(Corpus::Keep)
 }
 
+// G127
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     // The operations use the available bytes of the first half.
     let (first, second) = bytes.split_at(bytes.len() / 2);

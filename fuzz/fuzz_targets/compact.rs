@@ -296,6 +296,7 @@ fn as_memory(text: &str) {
     }
 }
 
+// G4, G31
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     match bytes.split_first() {
         None => Corpus::Reject,

@@ -103,4 +103,5 @@ fn play(bytes: &[u8]) -> arbitrary::Result<Corpus> {
     Ok(Corpus::Keep)
 }
 
+// G69
 fuzz_target!(|bytes: &[u8]| -> Corpus { play(bytes).unwrap_or(Corpus::Reject) });

@@ -138,6 +138,7 @@ impl Trusted {
     }
 }
 
+// G71
 fuzz_target!(|input: Input| {
     let name = if input.forwarded { "forwarded" } else { "x-forwarded-for" };
     let name = HeaderName::from_static(name);

@@ -63,6 +63,7 @@ fn play<A: Algorithm>(algorithm: A, Case { kind, spec, start, ops }: &Case) {
     }
 }
 
+// G3
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     match Case::read(&mut Unstructured::new(bytes), KEYS, false) {
         Err(_) => Corpus::Reject,

@@ -39,6 +39,7 @@ enum Input {
     },
 }
 
+// G88
 fuzz_target!(|input: Input| {
     match input {
         Input::Clf(line) => clf_line(&line),

@@ -5,6 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use tollgate::{Limit, Quota};
 
+// G38, G43, G87
 fuzz_target!(|text: &str| {
     match text.parse::<Quota>() {
         Ok(quota) => {

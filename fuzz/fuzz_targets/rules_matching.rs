@@ -63,6 +63,7 @@ impl Arbitrary<'_> for Case {
     }
 }
 
+// G66
 fuzz_target!(|case: Case| {
     let text = yaml(&case.entries);
     let config = Config::from_yaml("fuzz", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -6,6 +6,7 @@
 use libfuzzer_sys::{Corpus, fuzz_target};
 use tollgate::rules::{Config, Domain};
 
+// G64, G68, G90, G123
 fuzz_target!(|data: &[u8]| -> Corpus {
     let Some((&format, text)) = data.split_first() else { return Corpus::Reject };
     let Ok(text) = std::str::from_utf8(text) else { return Corpus::Reject };

@@ -33,6 +33,7 @@ static KEPT: LazyLock<Rules> = LazyLock::new(|| {
     rules
 });
 
+// G146
 fuzz_target!(|body: &[u8]| {
     for name in ["inspect", "reset", "grant", "block", "unblock"] {
         let acted =

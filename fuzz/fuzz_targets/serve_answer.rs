@@ -77,6 +77,7 @@ fn refused(status: &tonic::Status) {
     assert!(matches!(status.code(), InvalidArgument | Unimplemented), "{status:?}");
 }
 
+// G106
 fuzz_target!(|input: &[u8]| {
     let Some((first, message)) = input.split_first() else { return };
     let entry = Entry::ALL[usize::from(first >> 1) % Entry::ALL.len()];

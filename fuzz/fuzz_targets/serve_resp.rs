@@ -81,6 +81,7 @@ fn after(answer: &[u8]) -> Option<&[u8]> {
     Some(rest)
 }
 
+// G141
 fuzz_target!(|input: &[u8]| {
     let Some((&split, stream)) = input.split_first() else { return };
     let whole = told([stream].into_iter());

@@ -33,6 +33,7 @@ fn take(taker: &mut Taker, message: DiscoveryResponse) {
     rules.for_each(|domain, _, _| assert!(domains.iter().any(|sent| sent == domain)));
 }
 
+// G138
 fuzz_target!(|bytes: &[u8]| {
     let mut taker = Taker::new(Rules::builder().allow_removals(true).pushed("fuzz", None), false);
     if let Ok(message) = DiscoveryResponse::decode(bytes) {

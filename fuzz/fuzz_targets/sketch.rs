@@ -160,6 +160,7 @@ fn count(counts: &CountMin, counted: &mut HashMap<u64, u64>, all: &mut u64, hash
     assert_eq!(counts.estimate_hash(hash), told);
 }
 
+// G59
 fuzz_target!(|case: Case| -> Corpus {
     let (Some(counts), Some(filter)) = (make_counts(&case.counts), make_filter(&case.filter)) else {
         return Corpus::Reject;

@@ -182,6 +182,7 @@ fn play<A: WindowAlgorithm>(algorithm: A, stream: &Stream) -> Corpus {
     Corpus::Keep
 }
 
+// G10
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     match Stream::read(&mut Unstructured::new(bytes)) {
         Err(_) => Corpus::Reject,

@@ -74,6 +74,7 @@ fn rules(kind: &str, now: Timestamp, is_whole: bool, data: &[u8]) {
     RulesSnapshot::read(saved(&after)).expect("a state that was restored can be saved");
 }
 
+// G142
 fuzz_target!(|data: &[u8]| {
     let Some(([kind, time], data)) = data.split_first_chunk() else { return };
     let now = Timestamp::from_nanos([0, START - 1, START, START + 1_000_000_000, u64::MAX][usize::from(*time) % 5]);

@@ -88,6 +88,7 @@ fn cut(texts: &[&str]) {
     }
 }
 
+// G63
 fuzz_target!(|stream: Stream<'_>| {
     play(stream.entries, stream.acts);
     cut(&stream.texts);

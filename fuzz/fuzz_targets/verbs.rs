@@ -84,6 +84,7 @@ fn play(bytes: &mut Unstructured<'_>, case: &Case) -> arbitrary::Result<Corpus> 
     Ok(Corpus::Keep)
 }
 
+// G38, G44, G87
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     // The operations use the available bytes of the first half.
     let (first, second) = bytes.split_at(bytes.len() / 2);

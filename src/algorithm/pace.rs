@@ -394,6 +394,7 @@ mod tests {
         }
     }
 
+    // G15
     #[test]
     fn pace_never_rounds_the_rate_up() {
         for limit in [3, 7, 11, 333, 999, 65_537, 699_999, 333_000_000, 31_999_999_999] {
@@ -404,6 +405,7 @@ mod tests {
         }
     }
 
+    // G42
     #[test]
     fn pace_denies_at_the_end_of_time() {
         let pace = Pace::<false>::new(&Quota::per_second(1).burst(3));
@@ -414,6 +416,7 @@ mod tests {
         assert!(matches!(pace.step(u64::MAX - 1, |_| 0, 0, 3), Step::Deny(_)));
     }
 
+    // G42
     #[test]
     fn wrapping_tat_skips_zero_and_dead() {
         let pace = Pace::<false>::new(&Quota::per_second(7));

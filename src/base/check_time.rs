@@ -225,6 +225,7 @@ mod tests {
         }
     }
 
+    // G12
     #[test]
     fn near_times_are_between_low_and_high() {
         for newest_time in [0, 1, 500, 1_000, 1_010, 5_000, u64::MAX / 2, u64::MAX - 20, u64::MAX] {
@@ -244,6 +245,7 @@ mod tests {
         }
     }
 
+    // G12
     #[test]
     fn late_time_is_decided_at_low() {
         let newest = newest(10);
@@ -259,6 +261,7 @@ mod tests {
         }
     }
 
+    // G40
     #[test]
     fn wrong_newest_time_falls_after_patience() {
         for wrong in [u64::MAX, 1 << 40] {

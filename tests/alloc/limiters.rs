@@ -15,6 +15,7 @@ use tollgate_testing::sketch::WINDOWS;
 use tollgate_testing::{MINUTE, SEC};
 
 /// Below the size from which tables are mapped, so that the allocator sees them. `process::resident` has the larger ones.
+// G31
 #[test]
 fn compact_limiter_takes_requested_memory() {
     assert_eq!(bytes_held(|| Box::new([0_u8; 100])), 100);
@@ -47,6 +48,7 @@ impl Seen {
 
 const COSTS: [u64; 7] = [1, 0, 3, 40, 41, u64::MAX, 2];
 
+// G28
 #[test]
 fn direct_limiter_never_allocates() {
     for kind in ALL {
@@ -102,6 +104,7 @@ fn direct_charging_methods_never_allocate() {
 }
 
 /// The store is too small, so keys are evicted and come back with their debts.
+// G28
 #[test]
 fn compact_charging_methods_never_allocate() {
     let keys: Vec<String> = (0..60).map(|key| format!("client number {key}")).collect();
@@ -137,6 +140,7 @@ fn compact_charging_methods_never_allocate() {
 }
 
 /// Several limits on one request: some requests are admitted, each limit denies some, and some keys are new.
+// G28
 #[test]
 fn joint_checks_never_allocate() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
@@ -165,6 +169,7 @@ fn time_of_step(step: u64) -> Timestamp {
     Timestamp::from_nanos(if step.is_multiple_of(50) { step } else { 1_700_000_000 * SEC + step })
 }
 
+// G28
 #[test]
 fn keyed_limiter_allocates_for_new_keys_only() {
     let _alone = crate::alone();
@@ -203,6 +208,7 @@ fn keyed_limiter_allocates_for_new_keys_only() {
     }
 }
 
+// G28
 #[test]
 fn batch_allocates_only_callers_vector() {
     let _alone = crate::alone();
@@ -227,6 +233,7 @@ fn batch_allocates_only_callers_vector() {
 }
 
 /// New keys, evictions, spilled debts, batches and resets all use the memory allocated at construction.
+// G28
 #[test]
 fn compact_limiter_never_allocates() {
     let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
@@ -278,6 +285,7 @@ fn compact_limiter_never_allocates() {
 }
 
 /// Covers new keys, new windows, batches, late times, peeks and gauges.
+// G28
 #[test]
 fn window_sketch_limiter_never_allocates() {
     let keys: Vec<String> = (0..100).map(|key| format!("client number {key}")).collect();
@@ -383,6 +391,7 @@ fn meters_and_denied_keys_never_allocate() {
 
 /// Covers every way of matching: an exact value, each kind of wildcard, no value, a tier, a tier's member, and no
 /// match.
+// G68
 #[cfg(feature = "rules")]
 #[test]
 fn rule_matching_never_allocates() {

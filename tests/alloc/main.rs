@@ -17,6 +17,7 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+// G28
 #[test]
 fn counting_allocator_counts() {
     assert_eq!(counting::allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);

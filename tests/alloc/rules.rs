@@ -27,6 +27,7 @@ fn fewest(what: impl Fn()) -> u64 {
     (0..200).map(|_| allocations(&what)).min().unwrap_or(u64::MAX)
 }
 
+// G68
 #[test]
 fn rule_check_allocates_nothing() {
     let rules = Rules::builder().load([Config::from_yaml("test.yaml", TEXT).unwrap()]).unwrap();
@@ -75,6 +76,7 @@ descriptors:
 }
 
 /// A client that uses all 65,536 networks of its /48 does not grow the memory.
+// G124
 #[test]
 fn flood_of_prefixes_keeps_memory_flat() {
     let text = "
@@ -144,6 +146,7 @@ const STORES: [&str; 5] = [
     ", algorithm: sub-window, parts: 1000",
 ];
 
+// G68
 #[test]
 fn rule_without_requests_takes_two_kilobytes() {
     for store in STORES {
@@ -156,6 +159,7 @@ fn rule_without_requests_takes_two_kilobytes() {
     }
 }
 
+// G68
 #[test]
 fn rule_without_limit_for_keys_takes_two_kilobytes() {
     let log = "rate_limit: { unit: day, requests_per_unit: 60000, algorithm: sliding-log }";
@@ -166,6 +170,7 @@ fn rule_without_limit_for_keys_takes_two_kilobytes() {
 }
 
 /// Peeks, queries, refunds and readings are answered without a store.
+// G68
 #[test]
 fn only_charge_creates_store() {
     for store in STORES {
@@ -188,6 +193,7 @@ fn only_charge_creates_store() {
     }
 }
 
+// G68
 #[test]
 fn loads_of_many_rules_do_not_grow() {
     let _alone = crate::alone();
@@ -346,6 +352,7 @@ fn json_files() -> Vec<(&'static str, String)> {
 }
 
 /// The bound holds whether the file is read or refused: the memory must stay proportional to the file's length.
+// G68
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn reading_takes_bounded_memory() {

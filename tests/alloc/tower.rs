@@ -91,6 +91,7 @@ fn clients() -> [ClientIp; 4] {
     ]
 }
 
+// G72
 #[test]
 fn admitted_request_allocates_nothing() {
     let quota = Quota::per_hour(5);
@@ -137,6 +138,7 @@ fn layer_options_allocate_nothing() {
 }
 
 /// Neither does a layer of rules, also if they match the address of an IPv6 client and count its network.
+// G72
 #[cfg(feature = "rules")]
 #[test]
 fn layer_of_rules_allocates_nothing() {

@@ -43,6 +43,7 @@ macro_rules! left {
     }};
 }
 
+// G49
 #[test]
 fn carry_table_holds_for_all_limiters() {
     let day = Quota::per_day;
@@ -98,6 +99,7 @@ fn direct_quota_change_carries_state() {
 }
 
 /// From the change on, time pays at the new rate, however late the key is looked up.
+// G49
 #[test]
 fn debt_is_paid_at_new_rate_after_change() {
     let clock = clock();
@@ -121,6 +123,7 @@ fn debt_is_paid_at_new_rate_after_change() {
 }
 
 /// Checks the table in the documentation of `Carry`.
+// G49
 #[test]
 fn alternating_bursts_forgive_at_most_difference() {
     let forgiven = |carry: Carry, owed: u64| {
@@ -257,6 +260,7 @@ fn quota_changes_keep_few_old_states() {
     }
 }
 
+// G49
 #[test]
 fn old_quota_charge_is_not_refunded() {
     let clock = clock();
@@ -374,6 +378,7 @@ mod regressions {
     }
 
     /// Cause: spilled debts were looked up at the current time. By then they counted as paid, at the old rate.
+    // G49
     #[test]
     fn spilled_debts_survive_quota_change() {
         let clock = clock();
@@ -413,6 +418,7 @@ mod regressions {
 
     /// Two changes, with no lookup of the key between them. Cause: the oldest store was read only as long as its own
     /// keys owed.
+    // G49
     #[test]
     fn spilled_overdraft_survives_two_changes() {
         let clock = clock();

@@ -22,6 +22,7 @@ fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualCl
 
 /// Regression test. A debt beyond the burst from before the limiter became adjustable was paid at the old rate until it
 /// was a burst, and [`Carry::Used`] did not limit it.
+// G49
 #[test]
 fn debt_from_before_adjustable_is_paid_at_new_rate() {
     let clock = clock();
@@ -92,6 +93,7 @@ fn debt_from_before_adjustable_is_paid_at_new_rate() {
 
 /// A spacing has a burst of one event. A longer spacing of one call, and each event that is charged ahead of its turn, leave
 /// a debt of several.
+// G49
 #[test]
 fn spaced_debt_from_before_adjustable_is_paid_at_new_rate() {
     let clock = clock();
@@ -110,6 +112,7 @@ fn spaced_debt_from_before_adjustable_is_paid_at_new_rate() {
 }
 
 /// The same for a limiter that was restored before it became adjustable.
+// G49
 #[test]
 fn restored_debt_from_before_adjustable_is_paid_at_new_rate() {
     let clock = clock();
@@ -148,6 +151,7 @@ fn adjustable_compact_limiter_has_figures_and_resets() {
 }
 
 /// A debt of a key that no request has looked up since the change is forgotten, too.
+// G49
 #[test]
 fn reset_forgets_debts_under_old_quotas() {
     let clock = clock();
@@ -171,6 +175,7 @@ fn change(limiter: &AnyLimiter<String, ManualClock>) {
 
 /// Regression test. The number of keys took the debts over after a change. With [`WhenFull::Admit`], a key without room counted
 /// as taken over, so its debt was dropped.
+// G49
 #[test]
 fn figure_drops_no_debt_without_room() {
     for when_full in [WhenFull::Admit, WhenFull::Deny] {
@@ -186,6 +191,7 @@ fn figure_drops_no_debt_without_room() {
 
 /// Regression test. The same for a second change, which takes the debts over too, and for a store in the middle, which knew
 /// nothing of a key that it had admitted without room.
+// G49
 #[test]
 fn debt_without_room_survives_more_changes() {
     let limiter = capped(1, WhenFull::Admit);
@@ -235,6 +241,7 @@ fn figures_after_a_change_take_keys_over_once() {
 }
 
 /// Regression test. A reset looked the key up by a peek, which carried the key over, and so took the room of another key.
+// G49
 #[test]
 fn reset_carries_no_key_over() {
     let limiter = capped(1, WhenFull::Forget);

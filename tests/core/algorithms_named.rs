@@ -115,6 +115,7 @@ fn leaky_bucket_queue_releases_one_each_second() {
 }
 
 /// With rounded intervals, a queue of a hundred years would hold 660 billion units too many.
+// G87
 #[test]
 fn queue_length_follows_longest_wait() {
     let years = |years: u64| Duration::from_secs(years * 31_557_600);
@@ -153,6 +154,7 @@ fn fixed_window_admits_10_per_minute() {
     assert_eq!(window.admitted(60, 11), 10);
 }
 
+// G1
 #[test]
 fn fixed_window_admits_double_at_boundary() {
     let window = Story::new(FixedWindow::new(Quota::per_minute(10)));
@@ -194,6 +196,7 @@ fn sliding_log_unit_leaves_after_window() {
     assert!(log.admits(13, 1));
 }
 
+// G1
 #[test]
 fn strict_sub_windows_never_exceed_limit() {
     let counter = Story::new(SubWindow::new(Quota::per_hour(500), 60).strict());
@@ -267,6 +270,7 @@ fn gcra_admits_one_per_interval_after_burst() {
     }
 }
 
+// G15
 #[test]
 fn fractional_second_interval_is_exact() {
     // With a burst of two, the key is always in debt, so an error from a rounded interval would add up and become
@@ -312,6 +316,7 @@ fn short_idle_time_earns_no_second_burst() {
     assert_eq!(admitted, 10);
 }
 
+// G38, G87
 #[test]
 fn overflowing_cost_is_never_admitted() {
     // governor 0.10 multiplies the cost by one day in nanoseconds without an overflow check. In release builds it
@@ -346,6 +351,7 @@ macro_rules! for_each_algorithm {
     }};
 }
 
+// G24
 #[test]
 fn denied_requests_are_not_charged() {
     fn law<A: Algorithm>(stream: &Story<A>) {
@@ -360,6 +366,7 @@ fn denied_requests_are_not_charged() {
     for_each_algorithm!(law);
 }
 
+// G24
 #[test]
 fn cost_zero_is_a_peek() {
     fn law<A: Algorithm>(stream: &Story<A>) {
@@ -378,6 +385,7 @@ fn cost_zero_is_a_peek() {
     assert!(spacing.admits(2, 1), "the peek did not start a new spacing");
 }
 
+// G22
 #[test]
 fn cost_above_burst_changes_nothing() {
     // gcra 0.6 removes the key's entry on such a request, so a client could send one to get a full burst again.
@@ -395,6 +403,7 @@ fn cost_above_burst_changes_nothing() {
     for_each_algorithm!(law);
 }
 
+// G39
 #[test]
 fn clock_step_back_admits_nothing() {
     // golang.org/x/time/rate moves its last refill back to such a time and later refills for the same interval twice.

@@ -241,36 +241,43 @@ macro_rules! laws {
         mod $name {
             use super::*;
 
+            // G1, G15
             #[test]
             fn direct_decides_as_the_oracle() {
                 check($kind, exact_spec($kind), one_key(ops(1, 60, true)), agrees, direct);
             }
 
+            // G15
             #[test]
             fn keyed_decides_as_the_oracle() {
                 check($kind, exact_spec($kind), ops(KEYS, 60, true), agrees, crowded);
             }
 
+            // G22, G23
             #[test]
             fn figures_are_tight() {
                 check($kind, exact_spec($kind), one_key(ops(1, 40, true)), check_figures_are_tight, direct);
             }
 
+            // G1
             #[test]
             fn direct_never_exceeds_exact_arithmetic() {
                 check($kind, any_spec(), one_key(ops(1, 60, true)), never_exceeds, direct);
             }
 
+            // G1
             #[test]
             fn keyed_never_exceeds_exact_arithmetic() {
                 check($kind, any_spec(), ops(KEYS, 60, true), never_exceeds, crowded);
             }
 
+            // G38
             #[test]
             fn direct_never_exceeds_at_end_of_time() {
                 check($kind, spec(), one_key(ops(1, 60, true)), never_exceeds_at_end_of_time, direct);
             }
 
+            // G38
             #[test]
             fn keyed_never_exceeds_at_end_of_time() {
                 check($kind, spec(), ops(KEYS, 60, true), never_exceeds_at_end_of_time, crowded);
@@ -300,6 +307,7 @@ laws! {
     minimum_spacing: Kind::Spacing,
 }
 
+// G15
 #[test]
 fn rounding_error_is_within_bound() {
     let odd =
@@ -329,6 +337,7 @@ fn rounding_error_is_within_bound() {
 proptest! {
     #![proptest_config(config(96))]
 
+    // G29
     #[test]
     fn direct_batch_equals_single_calls(
         spec in spec(),
@@ -348,6 +357,7 @@ proptest! {
         }
     }
 
+    // G29
     #[test]
     fn keyed_batch_equals_single_calls(
         spec in spec(),
@@ -368,6 +378,7 @@ proptest! {
     }
 }
 
+// G38, G87
 #[test]
 fn extreme_quotas_costs_times_do_not_panic() {
     let extremes = [0, 1, 2, 31, 32, 33, 1 << 31, 1 << 32, (1 << 62) + 1, 1 << 63, u64::MAX - 1, u64::MAX];

@@ -54,6 +54,7 @@ fn specs() -> impl Strategy<Value = BlockSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 100_000, ..config(512) })]
 
+    // G127
     #[test]
     fn decisions_equal_those_of_the_model(
         spec in specs(),
@@ -66,6 +67,7 @@ proptest! {
         play(spec, start, &ops, &limiter);
     }
 
+    // G127
     #[test]
     fn keyed_decisions_equal_those_of_the_model(
         spec in specs(),
@@ -79,6 +81,7 @@ proptest! {
     }
 }
 
+// G127
 #[test]
 fn blocks_double_up_to_the_longest_and_are_forgotten() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -106,6 +109,7 @@ fn blocks_double_up_to_the_longest_and_are_forgotten() {
     assert_eq!(end(&copy.check(&"a")), MINUTES(10), "its blocks are forgotten");
 }
 
+// G129
 #[test]
 fn only_denials_for_now_block() {
     let limiter = RateLimiter::builder(Blocked::new(FIVE, growing())).clock(ManualClock::default()).direct();
@@ -121,6 +125,7 @@ fn only_denials_for_now_block() {
     assert!(limiter.peek().is_block() && !limiter.check_n(6).is_block());
 }
 
+// G127
 #[test]
 fn reservations_and_forced_charges_come_after_the_block() {
     let limiter = RateLimiter::builder(Blocked::new(FIVE, growing())).clock(ManualClock::default()).direct();
@@ -148,6 +153,7 @@ fn refunds_do_not_shorten_a_block() {
 }
 
 /// An interval of 369.5 ns has ticks of a fraction, and a TAT of 0 stands for a key that was never seen.
+// G127
 #[test]
 fn refund_of_all_at_time_zero_leaves_nothing_owed() {
     let quota = Quota::try_new(2, Duration::from_nanos(739)).unwrap();
@@ -161,6 +167,7 @@ fn refund_of_all_at_time_zero_leaves_nothing_owed() {
     assert!(plain.check_n(2).is_allowed() && blocked.check_n(2).is_allowed());
 }
 
+// G127
 #[test]
 fn block_is_no_shorter_than_the_wait_without_it() {
     let block = Block::of(Duration::from_secs(1));
@@ -184,6 +191,7 @@ fn batch_blocks_as_single_checks_do() {
     assert_eq!(seen, [(true, false), (false, true), (false, false), (true, false), (false, true)]);
 }
 
+// G127
 #[test]
 fn old_word_is_no_block() {
     // With one, three and four ticks to a nanosecond.
@@ -222,6 +230,7 @@ fn lengths_that_do_not_fit_are_refused() {
     assert!(Blocked::new(FIVE, growing()).requota(&FIVE).is_ok());
 }
 
+// G129
 #[test]
 fn joint_check_blocks_only_the_limits_that_deny() {
     let clock = ManualClock::default();
@@ -252,6 +261,7 @@ fn any(kind: StoreKind, limit: &str, clock: &ManualClock) -> AnyLimiter<String, 
     RateLimiter::any(limit.parse::<Limit>().unwrap()).clock(clock.clone()).build(kind).unwrap()
 }
 
+// G129
 #[tokio::test(start_paused = true)]
 async fn wait_starts_no_block_and_ends_after_one() {
     let ms = Duration::from_millis;
@@ -293,6 +303,7 @@ fn limits_as_values_block_in_direct_and_keyed_stores() {
     }
 }
 
+// G130
 #[test]
 fn block_survives_a_change_of_the_quota() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -322,6 +333,7 @@ fn block_survives_a_change_of_the_quota() {
     }
 }
 
+// G130
 #[test]
 fn change_of_the_quota_can_shorten_or_lift_blocks() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -338,6 +350,7 @@ fn change_of_the_quota_can_shorten_or_lift_blocks() {
     assert_eq!(denied.retry_after(), Some(Duration::from_secs(12)), "the key owes a burst");
 }
 
+// G130
 #[test]
 fn key_that_comes_late_after_a_change_is_still_blocked() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -349,6 +362,7 @@ fn key_that_comes_late_after_a_change_is_still_blocked() {
     assert_eq!(end(&limiter.check("a")), MINUTES(60));
 }
 
+// G129
 #[test]
 fn class_with_a_share_starts_no_block() {
     let clock = ManualClock::default();
@@ -370,6 +384,7 @@ fn class_with_a_share_starts_no_block() {
     assert_eq!(end(&limiter.check_class(&"a", 1, Class::ALL)), MINUTES(20));
 }
 
+// G129
 #[test]
 fn ended_hold_is_released_before_a_denial_blocks() {
     let limiter = |clock: &ManualClock| {

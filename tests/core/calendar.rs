@@ -121,6 +121,7 @@ fn searched(zone: &TimeZone, period: CalendarPeriod, hour: u8, second: u64) -> (
 }
 
 /// Random times from 1970 to 2100. The times include the edges of periods, and each period's second before and after.
+// G125
 #[test]
 fn calendar_agrees_with_search() {
     let cases = (select(ZONES.to_vec()), select(PERIODS.to_vec()), 0..YEAR_2100, -1_i64..=1);
@@ -141,6 +142,7 @@ fn calendar_agrees_with_search() {
 }
 
 /// Days whose length is not 24 hours, or whose midnight does not exist. The figures are from Python's `zoneinfo`.
+// G125
 #[test]
 fn days_have_their_true_length() {
     for (zone, day, start, minutes) in [
@@ -175,6 +177,7 @@ fn days_have_their_true_length() {
 
 /// An hour inside a gap that begins before it: the period begins at the end of the gap, and not later by the part of the gap
 /// before the hour.
+// G125
 #[test]
 fn period_begins_at_the_end_of_a_gap() {
     let last = CalendarPeriod::Month { day: 31 };
@@ -190,6 +193,7 @@ fn period_begins_at_the_end_of_a_gap() {
 }
 
 /// A start on the 31st is the last day of a shorter month, and the next month has its 31st again.
+// G125
 #[test]
 fn start_is_clamped_in_short_months() {
     let months = calendar("Europe/Berlin", CalendarPeriod::Month { day: 31 }, 6);
@@ -208,6 +212,7 @@ fn start_is_clamped_in_short_months() {
 }
 
 /// The limit is admitted up to the last nanosecond of a period, and again from the first one of the next.
+// G126
 #[test]
 fn limit_is_admitted_once_in_each_period() {
     let window = CalendarWindow::new(months(), 10);
@@ -235,6 +240,7 @@ fn limit_is_admitted_once_in_each_period() {
 }
 
 /// The table begins at the epoch, and its last period never ends: used units do not return.
+// G126
 #[test]
 fn last_period_never_ends() {
     for (period, zone) in [(CalendarPeriod::Day, "UTC"), (CalendarPeriod::Month { day: 15 }, "Europe/Berlin")]
@@ -265,6 +271,7 @@ struct Plain {
 }
 
 /// Random checks, forced charges and refunds, with times that step back: each figure agrees with the model's.
+// G125, G126
 #[test]
 fn calendar_window_agrees_with_plain_model() {
     let step = prop_oneof![

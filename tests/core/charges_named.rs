@@ -119,6 +119,7 @@ fn window_refunds_only_in_same_window() {
     story(TokenBucket::interval(quota), 60 * SEC);
 }
 
+// G44
 #[test]
 fn log_sketch_and_inherit_refund_nothing() {
     let (log, _) = direct(SlidingLog::new(Quota::per_minute(10)));
@@ -230,6 +231,7 @@ fn only_last_reservation_is_refunded() {
     assert_eq!(posts.reserve("alice", 1, 60 * SEC).delay(), 4 * SEC);
 }
 
+// G46
 #[test]
 fn checks_are_denied_until_reserved_turns_pass() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(10).burst(1)));
@@ -241,6 +243,7 @@ fn checks_are_denied_until_reserved_turns_pass() {
     assert!(limiter.check().is_allowed());
 }
 
+// G46
 #[test]
 fn reservation_needs_turn_within_wait() {
     let (limiter, _) = direct(Gcra::new(Quota::per_second(3).burst(2)));
@@ -299,6 +302,7 @@ fn compact_overdraft_bounds_debt_and_reservations() {
 }
 
 /// The largest possible debt is read correctly: not as idle, and not as a debt from long ago.
+// G45
 #[test]
 fn largest_compact_debt_is_denied_until_paid() {
     let limiter = compact(Overflow::Spill, 1_000, 64);
@@ -344,6 +348,7 @@ fn unchecked_charge_of_log_takes_remaining() {
     assert!(log.check_n(2).is_allowed());
 }
 
+// G38, G87
 #[test]
 fn no_reservations_at_end_of_time() {
     let end = Timestamp::from_nanos(u64::MAX - 2);
@@ -378,6 +383,7 @@ fn zero_spacing_ignores_unchecked_charge() {
     );
 }
 
+// G45
 #[test]
 fn settled_charge_equals_charge_of_actual_cost() {
     let quota = Quota::per_second(1).burst(20);
@@ -397,6 +403,7 @@ fn settled_charge_equals_charge_of_actual_cost() {
 
 /// If the true cost becomes known after the charge was paid, the missing units are charged at the time of the
 /// settlement.
+// G45
 #[test]
 fn settlement_charges_missing_units_now() {
     let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(20)));

@@ -396,18 +396,21 @@ fn run_compact(kind: Kind) {
     assert!(held.get() * 2 > tried.get(), "{kind:?} refused half of the quotas or more");
 }
 
+// G45
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn direct_decides_as_the_oracle() {
     ALL.into_iter().for_each(|kind| run(kind, true, 1, direct));
 }
 
+// G46
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn keyed_decides_as_the_oracle() {
     ALL.into_iter().for_each(|kind| run(kind, false, KEYS, keyed));
 }
 
+// G45
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn compact_decides_as_the_oracle() {

@@ -51,6 +51,7 @@ fn share(burst: u64, per_million: u32) -> u64 {
     u64::try_from(u128::from(burst) * u128::from(per_million) / 1_000_000).unwrap()
 }
 
+// G120
 #[test]
 fn share_is_rounded_down() {
     for burst in [0, 1, 2, 3, 9, 10, 1_000_003, u64::MAX - 1, u64::MAX] {
@@ -73,6 +74,7 @@ proptest! {
 
     /// A check of a class is admitted exactly if its cost and the units that it leaves fit, and it leaves them. A denial
     /// charges nothing, and its figures are those of the class.
+    // G120
     #[test]
     fn classes_leave_their_headroom(
         units in select(vec![1_u64, 2, 3, 7, 10, 100]),
@@ -106,6 +108,7 @@ proptest! {
 }
 
 /// A class is admitted after its wait, and not a nanosecond earlier.
+// G120
 #[test]
 fn wait_of_a_class_is_exact() {
     for (name, limiter) in limiters(10).into_iter().filter(|(name, _)| name.ends_with("Direct")) {
@@ -164,6 +167,7 @@ fn cost_of_zero_does_not_wait() {
     }
 }
 
+// G120
 #[test]
 fn charge_of_a_class_is_refunded() {
     let quota = Quota::per_hour(10);
@@ -180,6 +184,7 @@ proptest! {
 
     /// Compared with the oracles: a class is admitted exactly if the oracle admits its cost together with the units that
     /// it leaves free, and its wait is the oracle's wait for both.
+    // G120
     #[test]
     fn classes_decide_as_the_oracle(
         (text, kind) in select(vec![

@@ -17,6 +17,7 @@ fn values(limit: u64, values: usize) -> Distinct<ManualClock> {
 
 proptest! {
     /// With so few values, the filter makes no mistakes.
+    // G119
     #[test]
     fn values_are_counted_as_in_a_set(
         limit in 1..6_u64,
@@ -69,6 +70,7 @@ fn share_of_mistakes(made_for: usize, keys: u64) -> f64 {
     f64::from(mistakes) / (keys * LIMIT) as f64
 }
 
+// G119
 #[test]
 fn mistakes_are_as_rare_as_promised() {
     let as_made = share_of_mistakes(40_000, 10_000);
@@ -79,6 +81,7 @@ fn mistakes_are_as_rare_as_promised() {
     }
 }
 
+// G119
 #[test]
 fn full_filter_denies_more_instead_of_less() {
     let limited = values(3, 10);
@@ -94,6 +97,7 @@ fn full_filter_denies_more_instead_of_less() {
     assert!((0..10).all(|_| next.check("alice", "phone").is_allowed()));
 }
 
+// G119
 #[test]
 fn racing_value_is_counted_once() {
     for round in 0..200 {
@@ -111,6 +115,7 @@ fn racing_value_is_counted_once() {
 
 /// Regression test. Other clients had begun a window in the filter, and late callers charged their values in the window
 /// before, but inserted them into the new one. So those values were known there, and were never counted there.
+// G119
 #[test]
 fn late_values_are_counted_where_they_are_known() {
     const NEXT_NS: u64 = 1_800_003_600_000_000_000;
@@ -136,6 +141,7 @@ fn late_values_are_counted_where_they_are_known() {
 }
 
 /// Other values of a key have begun a window for the key, and the filter has seen nothing of it yet.
+// G119
 #[test]
 fn late_value_is_known_in_the_window_that_counts_it() {
     let limited = values(3, 1_000_000);
@@ -151,6 +157,7 @@ fn late_value_is_known_in_the_window_that_counts_it() {
 /// Regression test. A pair that was inserted at a wrong time stayed in its word of the filter. Other keys with pairs in the
 /// same word were taken for late ones: their values were counted in the window of the wrong time, and so was every later
 /// value of these keys, until that time had come.
+// G40
 #[test]
 fn wrong_time_of_one_key_harms_no_other() {
     for ahead_s in [4 * WINDOW_S, 24 * WINDOW_S, 20_000 * WINDOW_S, 16_600_000_000] {
@@ -175,6 +182,7 @@ fn wrong_time_of_one_key_harms_no_other() {
 }
 
 /// Regression test. A store that cannot refund kept a unit for each thread that checked a new value.
+// G119
 #[test]
 fn limiter_that_cannot_refund_is_refused() {
     let limiter = |overflow| {

@@ -39,22 +39,26 @@ fn in_both_stores<A: CompactAlgorithm>(algorithm: &A, ops: &[(u64, Op)], most: u
 }
 
 proptest! {
+    // G117
     #[test]
     fn gcra_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
         in_both_stores(&Gcra::new(Quota::per_minute(20)), &ops, 1_000);
     }
 
+    // G117
     #[test]
     fn bucket_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
         in_both_stores(&TokenBucket::new(Quota::per_minute(12).burst(18)), &ops, 1_000);
     }
 
+    // G117
     #[test]
     fn window_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
         in_both_stores(&FixedWindow::new(Quota::per_minute(20)), &ops, 1_000);
     }
 
     /// Ended holds make room for new ones, and give their units back to whichever key had them.
+    // G117
     #[test]
     fn full_book_equals_charges_by_hand(
         ops in prop::collection::vec(op(), 1..60),
@@ -78,6 +82,7 @@ proptest! {
 }
 
 proptest! {
+    // G117
     #[test]
     fn sub_window_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
         let keyed = || {
@@ -88,6 +93,7 @@ proptest! {
     }
 
     /// The units in progress are those of the holds that are not released and have not ended.
+    // G118
     #[test]
     fn in_progress_never_exceeds_its_limit(ops in prop::collection::vec(op(), 1..80)) {
         const LIMIT: u64 = 15;
@@ -157,6 +163,7 @@ fn dropped_hold_is_released() {
     assert_eq!((limiter.peek("alice").remaining(), limiter.holds()), (100, 0));
 }
 
+// G117
 #[test]
 fn late_commit_charges_all() {
     let (limiter, clock) = tokens(10);
@@ -185,6 +192,7 @@ fn hold_of_another_key_is_not_settled() {
     assert_eq!(limiter.release("alice", id), 50);
 }
 
+// G117
 #[test]
 fn full_book_denies_and_charges_nothing() {
     let (limiter, clock) = tokens(2);
@@ -207,6 +215,7 @@ fn full_book_denies_and_charges_nothing() {
 
 /// A book for one hold was full of an ended one. The next hold took its place, and its five units stayed charged: a request
 /// was denied for 43,198 s, although five of ten units were free.
+// G117
 #[test]
 fn ended_hold_makes_room_and_gives_its_units_back() {
     let clock = ManualClock::default();
@@ -235,6 +244,7 @@ fn ended_hold_makes_room_and_gives_its_units_back() {
 }
 
 /// Requests whose life had ended denied others if they lay in another part of the memory, and `remaining` counted them.
+// G118
 #[test]
 fn ended_requests_are_not_in_progress() {
     let clock = ManualClock::default();
@@ -250,6 +260,7 @@ fn ended_requests_are_not_in_progress() {
     }
 }
 
+// G117
 #[test]
 fn lost_holds_are_forgotten() {
     let (limiter, clock) = tokens(100_000);
@@ -261,6 +272,7 @@ fn lost_holds_are_forgotten() {
     assert!(limiter.holds() < 1_600, "{}", limiter.holds());
 }
 
+// G117
 #[test]
 fn joint_check_finds_ended_holds() {
     let (limiter, clock) = tokens(10);
@@ -304,6 +316,7 @@ fn limiter_without_keys_has_holds() {
     assert_eq!(limiter.release(id), 0);
 }
 
+// G118
 #[test]
 fn in_progress_limit_frees_places() {
     let clock = ManualClock::default();
@@ -330,6 +343,7 @@ fn in_progress_limit_frees_places() {
     assert!(limit.leave("alice", id) && limit.try_enter("bob", 1).is_ok());
 }
 
+// G118
 #[test]
 fn racing_requests_never_exceed_in_progress() {
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -100,6 +100,7 @@ fn for_all<A: CompactAlgorithm>(algorithm: &A, test: impl Fn(&str, Arc<dyn Chang
     }
 }
 
+// G49
 #[test]
 fn charge_before_late_publication_counts() {
     let quota = Quota::per_second(1_000).burst(20);
@@ -123,6 +124,7 @@ fn charge_before_late_publication_counts() {
     }
 }
 
+// G49
 #[test]
 fn window_of_late_publication_is_used_once() {
     let quota = Quota::per_second(100);
@@ -147,6 +149,7 @@ fn window_of_late_publication_is_used_once() {
 }
 
 /// A change at a given time before the latest charge is decided as of that charge.
+// G49
 #[test]
 fn charge_after_given_time_of_change_counts() {
     let quota = Quota::per_second(1_000).burst(20);
@@ -166,6 +169,7 @@ fn charge_after_given_time_of_change_counts() {
 }
 
 /// A charge that is later than the change counts in full, at whichever rate it is paid afterwards.
+// G49
 #[test]
 fn late_charge_is_not_paid_before_it_was_made() {
     let (slow, fast) = (Quota::per_second(10).burst(20), Quota::per_second(10_000).burst(20));
@@ -190,6 +194,7 @@ fn late_charge_is_not_paid_before_it_was_made() {
 }
 
 /// With debts in more keys than there are slots, a store cannot list its debts, and a chain of stores remains.
+// G49
 #[test]
 fn spilled_charges_before_late_publication_count() {
     let quota = Quota::per_second(1_000).burst(20);
@@ -213,6 +218,7 @@ fn spilled_charges_before_late_publication_count() {
 }
 
 /// One key is charged at a time far ahead, by mistake. The debts of other keys are not taken for paid.
+// G49
 #[test]
 fn wrong_time_of_another_key_loses_no_debt() {
     let quota = Quota::per_second(1).burst(20);
@@ -232,6 +238,7 @@ fn wrong_time_of_another_key_loses_no_debt() {
 
 /// Random checks and changes of one to three keys, with clocks that stop and with given times. No interval admits more
 /// than the largest quota.
+// G49
 #[test]
 fn no_interval_admits_more_than_largest_quota() {
     const PERIOD: Duration = Duration::from_secs(1);
@@ -314,6 +321,7 @@ fn charged_before_adjustable<A: CompactAlgorithm>(algorithm: &A, quota: &Quota, 
     }
 }
 
+// G49
 #[test]
 fn charge_before_limiter_is_adjustable_counts() {
     let quota = Quota::per_second(1_000).burst(20);
@@ -325,6 +333,7 @@ fn charge_before_limiter_is_adjustable_counts() {
 
 /// Regression test. A check reads its time, and is held up for more than a second. In the meantime its window ends and
 /// the quota changes. The new store had no units of the old window, so the check was admitted beyond the limit.
+// G49
 #[test]
 fn check_held_up_over_a_change_finds_its_own_window() {
     let (quota, next) = (Quota::per_day(300), START + Duration::from_secs(86_400));

@@ -78,6 +78,7 @@ fn window_without_valid_quota_is_an_error() {
     assert!(Limit::try_new(LimitKind::TokenBucket, quota).is_ok());
 }
 
+// G43
 #[test]
 fn errors_show_text_and_remedy() {
     for (text, needle) in [
@@ -153,6 +154,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
 proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 100_000, ..ProptestConfig::with_cases(2_000) })]
 
+    // G43
     #[test]
     fn text_of_every_limit_parses_back(kind in kinds(), quota in quotas()) {
         if let Ok(limit) = Limit::try_new(kind, quota) {
@@ -209,6 +211,7 @@ proptest! {
         same!(SlidingLog::try_new);
     }
 
+    // G43
     #[test]
     fn no_text_panics(text in "[a-z(),µ\\-/ 0-9]{0,40}", any_text in ".{0,30}", kind in kinds(), cut in 0..40usize) {
         let _ = text.parse::<Limit>();

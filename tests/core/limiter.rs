@@ -118,6 +118,7 @@ fn peek_equals_check_and_charges_nothing() {
     assert!(limiter.check().is_denied());
 }
 
+// G41
 #[test]
 fn given_time_overrides_clock() {
     let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(1))).clock(noon()).keyed::<u64>();
@@ -140,6 +141,7 @@ fn queue_decision_reports_delay() {
     assert_eq!(refused.retry_after(), Some(secs(1)));
 }
 
+// G29
 #[test]
 fn batch_uses_one_clock_reading() {
     /// Advances by one second at each reading.
@@ -221,6 +223,7 @@ fn default_constructors_use_real_clock() {
     assert!(keyed.check(&2).is_allowed());
 }
 
+// G41
 #[test]
 fn real_clocks_are_monotonic_unix_time() {
     fn law(clock: &impl Clock, resolution: Duration) {
@@ -241,6 +244,7 @@ fn real_clocks_are_monotonic_unix_time() {
     law(&CoarseClock::new(), secs(1));
 }
 
+// G11
 #[test]
 fn coarse_clock_advances_only_on_refresh() {
     let (clock, source) = (CoarseClock::new(), StdClock::new());
@@ -266,6 +270,7 @@ fn manual_clock_clones_share_time() {
     assert_eq!(clone.now(), Timestamp::MAX, "the latest time does not wrap around");
 }
 
+// G41
 #[test]
 fn timestamps_saturate() {
     assert_eq!(Timestamp::MAX + secs(1), Timestamp::MAX);
@@ -322,6 +327,7 @@ fn reservation_at_refill_is_fully_refunded() {
 
 /// The state takes one cache line (two where the processor fetches pairs of lines), in addition to the algorithm's
 /// own fields.
+// G30
 #[test]
 fn direct_state_fills_cache_line() {
     let line = align_of::<Direct<Gcra>>();
@@ -331,6 +337,7 @@ fn direct_state_fills_cache_line() {
 
 /// Each limiter hashes with its own secret, so a list of keys that collide in one limiter does not help against
 /// another.
+// G36
 #[test]
 fn each_limiter_has_own_hash_secret() {
     let quota = Quota::per_second(1);

@@ -52,6 +52,7 @@ proptest! {
         });
     }
 
+    // G1
     #[test]
     fn oracle_never_exceeds_its_bound(spec in spec(), start in start(), ops in ops(1, 60, false)) {
         for kind in ALL {
@@ -68,6 +69,7 @@ proptest! {
         }
     }
 
+    // G39
     #[test]
     fn oracle_step_back_admits_nothing_more(spec in spec(), start in start(), ops in ops(1, 60, true)) {
         for kind in ALL {
@@ -82,6 +84,7 @@ proptest! {
         }
     }
 
+    // G23
     #[test]
     fn waits_are_tight(spec in spec(), start in start(), ops in ops(1, 40, true)) {
         for kind in ALL {
@@ -99,6 +102,7 @@ proptest! {
     }
 }
 
+// G23
 #[test]
 fn remaining_is_largest_admitted_cost() {
     let mut oracle = Kind::Gcra.oracle(Spec::new(10, 60 * SEC));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use tollgate::{Capacity, Quota, QuotaError};
 
+// G43
 #[test]
 fn invalid_quotas_are_errors() {
     let cases: [(Result<Quota, QuotaError>, &str); 6] = [
@@ -19,6 +20,7 @@ fn invalid_quotas_are_errors() {
     }
 }
 
+// G43
 #[test]
 fn extreme_quotas_are_valid() {
     assert_eq!(Quota::new(32, Duration::from_nanos(1)).limit(), 32);
@@ -28,6 +30,7 @@ fn extreme_quotas_are_valid() {
     assert!(Quota::per_second(1).try_burst(9_223_372_037).is_err());
 }
 
+// G43
 #[test]
 fn quota_texts_parse_and_print() {
     for (text, quota, printed) in [
@@ -51,6 +54,7 @@ fn quota_texts_parse_and_print() {
     }
 }
 
+// G43
 #[test]
 fn parse_errors_show_input_and_valid_form() {
     for (text, needle) in [

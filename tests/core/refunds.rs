@@ -252,6 +252,7 @@ fn is_from_first_use(kind: Kind) -> bool {
     matches!(kind, Kind::Interval | Kind::FirstUse)
 }
 
+// G44
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn refunds_never_create_units() {
@@ -269,6 +270,7 @@ fn refunds_never_create_units() {
     }
 }
 
+// G44
 #[test]
 fn compact_window_refunds_never_create_units() {
     for kind in [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict] {
@@ -323,6 +325,7 @@ fn check_window_refunds(
 }
 
 /// Time pays a charge at the end of its window or sub-window, in every store.
+// G44
 #[test]
 fn windows_refund_until_the_window_of_the_charge_ends() {
     use Kind::{Fixed, Sliding, SlidingStrict, Sub, SubStrict};
@@ -342,6 +345,7 @@ fn windows_refund_until_the_window_of_the_charge_ends() {
 
 /// A sub-window refunded as long as no later charge had begun another one, so a charge in a window of a second was
 /// refunded a minute later. A window of one part counts as a fixed window, but refunded more.
+// G44
 #[test]
 fn passed_window_refunds_nothing() {
     use StoreKind::{Compact, Keyed};
@@ -363,6 +367,7 @@ fn passed_window_refunds_nothing() {
     }
 }
 
+// G44
 #[test]
 fn arrival_times_are_exact() {
     for kind in [Kind::Gcra, Kind::Greedy, Kind::Meter] {
@@ -477,6 +482,7 @@ fn immediate_refund_restores_state() {
 }
 
 /// A refund dated before other charges returns too much by at most the length of the step.
+// G44
 #[test]
 fn early_refund_overpays_at_most_the_step() {
     let cases = (short_spec(Kind::Gcra), from(), verbs(1, false), 0_u64..1 << 40);

@@ -5,6 +5,7 @@ use tollgate::calendar::CalendarPeriod;
 
 use super::alone;
 
+// G125
 #[test]
 fn process_has_a_thousand_calendars() {
     let _alone = alone();

@@ -58,6 +58,7 @@ fn frees(limiter: &Limiter) -> bool {
 }
 
 /// A thread of the original visits all keys while the process is copied, so that its pin would never end in the copy.
+// G34
 #[test]
 fn copy_does_not_wait_for_a_visitor_of_the_original() {
     if !runs_in_own_process("copied::copy_does_not_wait_for_a_visitor_of_the_original") {
@@ -83,6 +84,7 @@ fn copy_does_not_wait_for_a_visitor_of_the_original() {
 }
 
 /// Threads of the original remove and free keys while the process is copied again and again.
+// G34
 #[test]
 fn copy_frees_whatever_other_threads_were_doing() {
     if !runs_in_own_process("copied::copy_frees_whatever_other_threads_were_doing") {

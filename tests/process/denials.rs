@@ -58,6 +58,7 @@ fn writes_nothing(name: &str, clock: &ManualClock, make: impl FnOnce() -> Box<dy
     assert!(written > 0, "{name}: the test detects the write of an admitted request");
 }
 
+// G26
 #[test]
 fn denial_writes_nothing_in_any_store() {
     let (_alone, clock) = (alone(), clock());
@@ -102,6 +103,7 @@ fn denial_writes_nothing_in_any_store() {
 }
 
 /// Stripes, tiers, changed quotas, full tables, and several limits whose last one denies.
+// G26
 #[test]
 fn denial_writes_nothing_after_changes_and_evictions() {
     let (_alone, clock) = (alone(), clock());
@@ -157,6 +159,7 @@ fn denial_writes_nothing_after_changes_and_evictions() {
 type Look = Box<dyn Fn(u64)>;
 
 /// Read-only calls of limiters and sketches write nothing.
+// G26
 #[test]
 fn read_only_calls_write_nothing() {
     let (_alone, clock) = (alone(), clock());
@@ -235,6 +238,7 @@ fn read_only_calls_write_nothing() {
 }
 
 /// Unlike an insertion, a peek writes nothing, even in a store that never held a key.
+// G26
 #[test]
 fn peek_of_absent_key_writes_nothing() {
     let (_alone, clock) = (alone(), clock());
@@ -253,6 +257,7 @@ fn peek_of_absent_key_writes_nothing() {
 }
 
 /// A new key that is denied for an inherited debt is counted, so this denial writes. The crate page documents it.
+// G26
 #[test]
 fn denial_for_inherited_debt_is_counted() {
     let (_alone, clock) = (alone(), clock());

@@ -136,6 +136,7 @@ fn key_drop_checks(keys: u64) {
 }
 
 /// Each thread removes one key and ends. No other thread checks.
+// G34
 #[test]
 fn short_threads_free_what_ended_threads_left() {
     if !super::runs_in_own_process("reclamation::short_threads_free_what_ended_threads_left") {
@@ -163,24 +164,28 @@ fn short_threads_free_what_ended_threads_left() {
 const KEYS: u64 = 200_000;
 const MANY_KEYS: u64 = 1_000_000;
 
+// G34
 #[test]
 fn visitor_that_ends_frees_on_small_stack() {
     let _alone = super::alone();
     visitor_ends(KEYS);
 }
 
+// G34
 #[test]
 fn thread_local_destructor_checks_on_small_stack() {
     let _alone = super::alone();
     destructor_checks(KEYS);
 }
 
+// G34
 #[test]
 fn key_that_uses_other_limiter_drops_on_small_stack() {
     let _alone = super::alone();
     key_drop_checks(KEYS);
 }
 
+// G34
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn million_removed_keys_free_on_small_stacks() {

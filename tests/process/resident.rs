@@ -26,6 +26,7 @@ fn resident() -> usize {
 }
 
 /// Many rules of the default store. A freed table of the same size must not change how the system provides later ones.
+// G68
 #[test]
 fn ten_thousand_rules_take_memory_as_they_are_used() {
     let _alone = alone();
@@ -55,6 +56,7 @@ fn ten_thousand_rules_take_memory_as_they_are_used() {
 
 /// The default store of a limiter takes what it promises, and is resident as far as it is used, whatever blocks the
 /// process freed before. This is the figure in the README and in the documentation of `RateLimiter::new`.
+// G31
 #[test]
 fn new_limiter_takes_four_mebibytes_as_it_is_used() {
     let _alone = alone();

@@ -114,6 +114,7 @@ fn goes_on(name: &'static str, work: &(dyn Fn(&mut Random) + Sync)) {
 }
 
 /// Control: the signal sometimes stops the worker while it holds a lock, so the tests detect a wait for a lock.
+// G25
 #[test]
 fn control_stopped_thread_holds_a_lock() {
     let _alone = alone();
@@ -130,6 +131,7 @@ fn control_stopped_thread_holds_a_lock() {
     );
 }
 
+// G25
 #[test]
 fn single_state_limiters_are_lock_free() {
     let _alone = alone();
@@ -153,6 +155,7 @@ fn single_state_limiters_are_lock_free() {
     });
 }
 
+// G25
 #[test]
 fn keyed_limiters_are_lock_free() {
     let _alone = alone();
@@ -182,6 +185,7 @@ fn keyed_limiters_are_lock_free() {
     });
 }
 
+// G25
 #[test]
 fn fixed_size_stores_are_lock_free() {
     let _alone = alone();
@@ -219,6 +223,7 @@ fn fixed_size_stores_are_lock_free() {
     });
 }
 
+// G25
 #[test]
 fn joint_checks_and_sketches_are_lock_free() {
     let _alone = alone();
@@ -256,6 +261,7 @@ fn joint_checks_and_sketches_are_lock_free() {
     });
 }
 
+// G25
 #[cfg(feature = "rules")]
 #[test]
 fn rules_are_lock_free() {

@@ -8,6 +8,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("a process has threads").count()
 }
 
+// G27
 #[test]
 fn no_limiter_starts_a_thread() {
     if !runs_in_own_process("threads::no_limiter_starts_a_thread") {

@@ -15,6 +15,7 @@ fn held() -> (usize, usize) {
 }
 
 /// The test also replaces the file, because each reload after a replacement creates new watches.
+// G27
 #[test]
 fn dropped_watcher_leaves_no_thread_or_file() {
     if !runs_in_own_process("watch::dropped_watcher_leaves_no_thread_or_file") {

@@ -70,6 +70,7 @@ fn blocked_for(limiter: &BlockingAtomicLimiter, seconds: u64) -> Option<Duration
     answer.retry_after().filter(|_| answer.is_denied())
 }
 
+// G132
 #[test]
 fn denial_in_one_process_blocks_the_key_in_all() {
     on_each(|host| {
@@ -96,6 +97,7 @@ fn denial_in_one_process_blocks_the_key_in_all() {
     });
 }
 
+// G132
 #[test]
 fn denials_that_race_start_one_block() {
     on_each(|host| {
@@ -129,6 +131,7 @@ fn denial_in_a_block_knows_its_quota() {
     }
 }
 
+// G132
 #[test]
 fn first_denial_writes_once_and_later_ones_write_nothing() {
     let Some(server) = Server::start() else { return };
@@ -157,6 +160,7 @@ fn first_denial_writes_once_and_later_ones_write_nothing() {
 }
 
 /// A peek asks the server for its own time, which the test of a model moves.
+// G132
 #[test]
 fn peek_and_refund_start_and_end_no_block() {
     let clock = ManualClock::new(at(0));
@@ -178,6 +182,7 @@ fn peek_and_refund_start_and_end_no_block() {
     assert_eq!(limiter.check("a").retry_after(), Some(secs(1_200 + 24)));
 }
 
+// G132
 #[test]
 fn clock_that_steps_back_does_not_keep_a_block() {
     on_each(|host| {
@@ -193,6 +198,7 @@ fn clock_that_steps_back_does_not_keep_a_block() {
     });
 }
 
+// G132
 #[test]
 fn changed_limits_keep_the_end_of_a_block() {
     let with = |quota: Quota, first: u64, most: u64| {
@@ -213,6 +219,7 @@ fn changed_limits_keep_the_end_of_a_block() {
     });
 }
 
+// G132
 #[test]
 fn limit_blocks_only_keys_that_it_denies() {
     let hourly = Limit::from(FixedWindow::new(Quota::per_hour(8)));
@@ -263,6 +270,7 @@ fn local_policy_has_no_blocks() {
 
 /// A clock that steps back prolongs a block by the step, or by the time that has passed in it and the time that refills a
 /// burst if that is less.
+// G132
 #[test]
 fn step_back_prolongs_a_block_by_at_most_its_past_and_the_burst() {
     on_each(|host| {
@@ -281,6 +289,7 @@ fn step_back_prolongs_a_block_by_at_most_its_past_and_the_burst() {
 }
 
 /// If the longest block becomes shorter, a block lasts at most that long from its beginning, also if units were charged in it.
+// G132
 #[test]
 fn shorter_longest_block_counts_from_the_beginning() {
     let with = |first: u64, most: u64| {
@@ -300,6 +309,7 @@ fn shorter_longest_block_counts_from_the_beginning() {
 }
 
 /// Another quota moves no end, also of a block that is longer than its length because its denial had to wait longer.
+// G132
 #[test]
 fn another_quota_moves_no_end_of_a_long_wait() {
     let with = |quota, length| [Limit::gcra(quota).with_block(Block::of(secs(length))).unwrap()];

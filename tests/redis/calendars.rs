@@ -45,6 +45,7 @@ fn on_each(limits: &[Limit], test: impl Fn(&BlockingAtomicLimiter)) {
 }
 
 /// With one limit, two and three: each number of limits has a script of its own.
+// G126
 #[test]
 fn shared_month_ends_with_the_month() {
     let hourly = Limit::from(FixedWindow::new(Quota::per_hour(1_000)));
@@ -103,6 +104,7 @@ fn state_belongs_to_its_calendar() {
 
 /// The times in a call come from the clock of a process. If it is wrong by a period, the server still selects the present
 /// one. The test repeats a limiter's call with the times that such a process would send.
+// G126
 #[test]
 fn a_wrong_clock_selects_no_other_period() {
     let Some(server) = Server::start() else { return };

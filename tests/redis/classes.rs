@@ -30,6 +30,7 @@ fn on_each(limits: &[Limit], test: impl Fn([BlockingAtomicLimiter; 2])) {
     test([process!(client()), process!(client())]);
 }
 
+// G133
 #[test]
 fn classes_of_all_processes_share_one_count() {
     let hourly = Quota::per_hour(100);
@@ -57,6 +58,7 @@ fn classes_of_all_processes_share_one_count() {
     }
 }
 
+// G133
 #[test]
 fn wait_of_a_class_is_exact() {
     on_each(&[Limit::gcra(Quota::per_minute(60))], |[one, two]| {
@@ -113,6 +115,7 @@ fn classes_without_a_unit_and_adaptive_starts_are_refused() {
 }
 
 /// Without the server, a class has its share of this process's share.
+// G133
 #[test]
 fn local_policy_keeps_the_headroom() {
     let client = BlockingClient::open("redis://127.0.0.1:1").unwrap();

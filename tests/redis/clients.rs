@@ -73,6 +73,7 @@ fn assert_recovers_from_server_outages(url: &str, mut server: Server, check: imp
     until_answered(&check, "the server decides after it cut all connections");
 }
 
+// G85
 #[test]
 fn async_client_survives_server_outages() {
     let Some(server) = Server::start() else { return };
@@ -117,6 +118,7 @@ fn silent_listener() -> (String, Arc<AtomicUsize>) {
     (url, taken)
 }
 
+// G85
 #[test]
 fn concurrent_callers_share_connection_attempt() {
     let (url, taken) = silent_listener();
@@ -340,6 +342,7 @@ fn cluster_clients_follow_failover() {
     }
 }
 
+// G86
 #[test]
 fn address_errors_hide_passwords() {
     // Another package of the same build may have brought TLS.
@@ -371,6 +374,7 @@ fn address_errors_hide_passwords() {
     );
 }
 
+// G86
 #[test]
 fn wrong_password_is_refused() {
     let Some(server) = Server::start() else { return };
@@ -471,6 +475,7 @@ fn eviction_gauge_and_warnings(
     Some((evicts, logged))
 }
 
+// G82
 #[cfg(feature = "tracing")]
 #[test]
 fn evicting_server_is_reported_once() {
@@ -498,6 +503,7 @@ fn evicting_server_is_reported_once() {
 }
 
 /// A policy that is set while the server runs is found without a new connection.
+// G82
 #[test]
 fn eviction_that_is_set_later_is_found() {
     let safe = ["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"];

@@ -114,6 +114,7 @@ fn connections(server: &Server, user: &str) -> Vec<String> {
     of_user.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
+// G144
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rotation_under_load_fails_no_request() {
     let Some(server) = guarded() else { return };
@@ -147,6 +148,7 @@ async fn rotation_under_load_fails_no_request() {
     }
 }
 
+// G144
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_credentials_leave_the_connection_in_use() {
     let Some(server) = guarded() else { return };
@@ -179,6 +181,7 @@ async fn refused_credentials_leave_the_connection_in_use() {
     assert!(!told.contains("secret") && !told.contains('\n'), "one report in ten seconds: {told}");
 }
 
+// G144
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_credentials_at_first_are_an_error() {
     let Some(server) = guarded() else { return };
@@ -208,6 +211,7 @@ async fn attempt_without_credentials_is_counted_once() {
     assert_eq!(client.refused_credentials(), 1);
 }
 
+// G144
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_that_reaches_its_age_is_replaced_without_a_failure() {
     let Some(server) = guarded() else { return };
@@ -226,6 +230,7 @@ async fn connection_that_reaches_its_age_is_replaced_without_a_failure() {
     until("the old connections are closed", || connections(&server, "one").len() == 1).await;
 }
 
+// G144
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rotation_reaches_every_node_of_a_cluster() {
     let Some(cluster) = Cluster::start() else { return };
@@ -254,6 +259,7 @@ async fn rotation_reaches_every_node_of_a_cluster() {
     assert_eq!(others, 0, "of {asked}");
 }
 
+// G144
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_mode_uses_the_provider() {
     let Some(server) = guarded() else { return };
@@ -288,6 +294,7 @@ async fn every_mode_uses_the_provider() {
     assert_eq!(client.refused_credentials(), 0);
 }
 
+// G144
 #[cfg(feature = "watch")]
 #[test]
 fn rules_source_uses_the_provider() {
@@ -361,6 +368,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// No secret is in the output of `Debug` or in an error, whether it is in an address or in a file.
+    // G144
     #[test]
     fn secrets_are_in_no_output(secret in "[a-zA-Z0-9]{12,40}") {
         let stored = Secret::new(&format!("limits\n{secret}"));

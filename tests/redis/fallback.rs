@@ -32,6 +32,7 @@ fn open_admits_all_uncharged() {
     assert_eq!(limiter.health().open, 3);
 }
 
+// G83
 #[test]
 fn local_decides_by_its_share() {
     let limiter = limiter(&two_limits(), OnFailure::Local { processes: 2 }, 100, u32::MAX);
@@ -83,6 +84,7 @@ fn local_charges_all_limits_or_none() {
 }
 
 /// Rounding matters most for small shares: each share would round the same half unit down.
+// G83
 #[test]
 fn sliding_window_shares_admit_at_most_the_limit() {
     let start = Timestamp::from_secs(1_699_920_000);

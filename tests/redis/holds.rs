@@ -148,6 +148,7 @@ fn server_time(clock: &ManualClock) -> Timestamp {
 }
 
 proptest! {
+    // G137
     #[test]
     fn shared_holds_equal_charges_by_hand(limit in limit(), ops in prop::collection::vec(op(), 1..60)) {
         same_as_by_hand(limit, &ops, false)?;
@@ -155,6 +156,7 @@ proptest! {
     }
 
     /// The units in progress are those of the requests that have not left and have not ended.
+    // G136
     #[test]
     fn shared_in_progress_equals_a_list(ops in prop::collection::vec(op(), 1..80)) {
         const LIMIT: u64 = 15;
@@ -200,6 +202,7 @@ fn tokens() -> (BlockingHoldingLimiter, ManualClock) {
     (server.limiter("tokens", Limit::gcra(Quota::per_hour(100))).holding().unwrap(), clock)
 }
 
+// G137
 #[test]
 fn shared_hold_is_settled_once() {
     let (limiter, clock) = tokens();
@@ -226,6 +229,7 @@ fn shared_hold_is_settled_once() {
 }
 
 /// A denial tells when the limit has room or the first hold ends, and before that nothing is admitted.
+// G137
 #[test]
 fn denial_beside_shared_holds_tells_when_to_retry() {
     let (limiter, clock) = tokens();
@@ -251,6 +255,7 @@ fn denial_beside_shared_holds_tells_when_to_retry() {
     assert!(limiter.hold("b", 101, seconds(1)).unwrap_err().decision().is_never());
 }
 
+// G137
 #[test]
 fn several_limits_share_a_hold() {
     let server = InProcess::new(start()).blocking();
@@ -265,6 +270,7 @@ fn several_limits_share_a_hold() {
     assert_eq!(limiter.commit("a", id, 50).unwrap().remaining(), 30);
 }
 
+// G137
 #[test]
 fn limits_without_free_units_cannot_hold() {
     let server = InProcess::default();
@@ -283,6 +289,7 @@ fn limits_without_free_units_cannot_hold() {
     assert!(error.contains("no request would count"), "{error}");
 }
 
+// G136
 #[tokio::test]
 async fn dropped_permits_and_holds_are_released() {
     let server = InProcess::new(start());
@@ -313,6 +320,7 @@ async fn dropped_permits_and_holds_are_released() {
     assert_eq!(tokens.peek("a").await.decision().remaining(), 100);
 }
 
+// G136
 #[tokio::test]
 async fn renewed_permit_ends_later() {
     let clock = start();
@@ -338,6 +346,7 @@ fn holding_without_server(on_failure: OnFailure) -> BlockingHoldingLimiter {
     absent.limiter("tokens", Limit::gcra(Quota::per_hour(100))).on_failure(on_failure).holding().unwrap()
 }
 
+// G136
 #[test]
 fn holds_without_a_server_follow_on_failure() {
     let closed = in_progress_without_server(OnFailure::Closed);
@@ -382,6 +391,7 @@ fn of_server(url: &str) -> (InProgressLimiter, HoldingLimiter) {
     )
 }
 
+// G136, G137
 #[tokio::test(flavor = "multi_thread")]
 async fn two_clients_share_holds() {
     let Some(server) = Server::start() else { return };
@@ -454,6 +464,7 @@ fn start_holder(server: &Server) -> (Child, HoldId) {
     (child, HoldId::from_bytes(std::array::from_fn(byte)))
 }
 
+// G136, G137
 #[tokio::test]
 async fn killed_holder_counts_until_its_life_ends() {
     let Some(server) = Server::start() else { return };
@@ -478,6 +489,7 @@ async fn killed_holder_counts_until_its_life_ends() {
 }
 
 /// Without its data, the server forgets the holds. Commits before their ends charge nothing.
+// G137
 #[tokio::test]
 async fn server_that_dies_loses_holds() {
     let Some(mut server) = Server::start() else { return };
@@ -509,6 +521,7 @@ async fn server_that_dies_loses_holds() {
 }
 
 /// A Cluster refuses a script whose keys are in several slots.
+// G137
 #[test]
 fn holds_of_a_key_are_in_one_slot() {
     let Some(cluster) = Cluster::start() else { return };
@@ -531,6 +544,7 @@ fn holds_of_a_key_are_in_one_slot() {
 }
 
 /// The keys of holds expire with their last hold, and an empty key is removed at once.
+// G136
 #[test]
 fn keys_of_holds_expire() {
     let Some(server) = Server::start() else { return };
@@ -549,6 +563,7 @@ fn keys_of_holds_expire() {
 }
 
 /// A limit keeps its counts when a key moves to another server. The holds stay behind, and count nowhere.
+// G136
 #[test]
 fn holds_of_a_moved_key_stay_behind() {
     let (old, new) = (InProcess::new(start()), InProcess::new(start()));

@@ -310,6 +310,7 @@ fn alike(
     Ok(())
 }
 
+// G74, G126, G132, G133
 #[test]
 fn every_algorithm_agrees_with_local_limiter_and_server() {
     let server = Server::start();
@@ -362,6 +363,7 @@ impl Both {
     }
 }
 
+// G74
 #[test]
 fn five_hundred_an_hour_in_sixty_parts() {
     let Some(server) = Server::start() else { return };
@@ -382,6 +384,7 @@ fn five_hundred_an_hour_in_sixty_parts() {
     assert_eq!(limiter.check(1, START + 20_000 * SEC).remaining(), 499);
 }
 
+// G74
 #[test]
 fn three_in_ten_seconds_by_a_log() {
     let Some(server) = Server::start() else { return };
@@ -398,6 +401,7 @@ fn three_in_ten_seconds_by_a_log() {
     assert_eq!(denied.reset_after(), Duration::from_secs(10));
 }
 
+// G75
 #[test]
 fn ten_a_minute_with_two_seconds_between() {
     let Some(server) = Server::start() else { return };
@@ -415,6 +419,7 @@ fn ten_a_minute_with_two_seconds_between() {
     assert!(limiter.check(1, START + 60 * SEC).is_allowed());
 }
 
+// G77
 #[test]
 fn log_ring_grows_wraps_and_follows_its_limit() {
     let Some(server) = Server::start() else { return };
@@ -443,6 +448,7 @@ fn log_ring_grows_wraps_and_follows_its_limit() {
     assert_eq!(full.check(1, now + 100 * SEC).remaining(), SlidingLog::MAX_LIMIT - 1);
 }
 
+// G75
 #[test]
 fn foreign_value_of_any_kind_charges_nothing() {
     let Some(server) = Server::start() else { return };

@@ -437,6 +437,7 @@ fn held_lease_is_spent_before_failure_policy() {
 }
 
 /// Eight blocking limiters, which stand for eight processes, use one key until no unit is left.
+// G78
 #[test]
 fn eight_lease_limiters_share_one_window() {
     let Some(server) = Server::start() else { return };
@@ -550,6 +551,7 @@ fn held_units_are_spent_during_outage() {
 
 /// Threads that never pause starve the limiter's own task, so that it sees answers after the callers' time-out of 40 ms. This
 /// does not count as a server failure. An answer may take a quarter of a life, here longer than any system lets a task wait.
+// G84
 #[test]
 #[expect(clippy::disallowed_methods, reason = "real servers take real time")]
 fn busy_keys_leave_the_breaker_closed() {
@@ -589,6 +591,7 @@ fn busy_keys_leave_the_breaker_closed() {
 
 /// A reply after the time-out, but within a quarter of the units' life, still brings its units. Only callers that
 /// waited get the policy's decision.
+// G84
 #[tokio::test]
 async fn late_answer_is_no_failure() {
     let Some(server) = Server::start() else { return };

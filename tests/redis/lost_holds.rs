@@ -37,6 +37,7 @@ async fn entered(exports: &InProgressLimiter, key: &str) -> SharedPermit {
 }
 
 /// A caller that stops waiting, and a call without an answer in time, leave no request in progress.
+// G136
 #[tokio::test]
 async fn lost_answers_are_withdrawn() {
     let Some(server) = Server::start() else { return };
@@ -64,6 +65,7 @@ async fn lost_answers_are_withdrawn() {
 }
 
 /// An answer to a renewal that is lost does not keep the request in progress after its permit is dropped.
+// G136
 #[tokio::test]
 async fn lost_renewal_does_not_outlive_its_permit() {
     let Some(server) = Server::start() else { return };
@@ -92,6 +94,7 @@ async fn lost_renewal_does_not_outlive_its_permit() {
 }
 
 /// A short stall of the server leaves no request in progress, also if the breaker opens.
+// G136
 #[tokio::test]
 async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
     let Some(server) = Server::start() else { return };
@@ -110,6 +113,7 @@ async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
 }
 
 /// A permit that is dropped ends its request, also while the breaker is open.
+// G136
 #[tokio::test]
 async fn permits_dropped_while_the_breaker_is_open_end() {
     let Some(server) = Server::start() else { return };
@@ -132,6 +136,7 @@ async fn permits_dropped_while_the_breaker_is_open_end() {
 }
 
 /// A release that no server answers is repeated only for the life of the hold. No task stays.
+// G136
 #[tokio::test]
 async fn releases_without_an_answer_stop_with_the_life() {
     let Some(server) = Server::start() else { return };

@@ -109,6 +109,7 @@ fn compare_link_script(url: &str, seed: u64, reports: u64) -> Result<(), String>
     Ok(())
 }
 
+// G101
 #[test]
 fn link_script_matches_model() {
     let Some(server) = Server::start() else { return };
@@ -117,6 +118,7 @@ fn link_script_matches_model() {
     }
 }
 
+// G100
 #[test]
 fn region_script_matches_model() {
     let Some(server) = Server::start() else { return };

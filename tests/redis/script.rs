@@ -192,6 +192,7 @@ fn alike(theirs: &BlockingAtomicLimiter, limit: Limit, steps: &[Step]) -> Result
     Ok(())
 }
 
+// G74
 #[test]
 fn shared_limiter_agrees_with_local_limiter() {
     TestRunner::new(config(600))
@@ -202,6 +203,7 @@ fn shared_limiter_agrees_with_local_limiter() {
         .unwrap();
 }
 
+// G74
 #[test]
 fn retry_after_is_tight() {
     let server = InProcess::new(ManualClock::default()).blocking();
@@ -253,6 +255,7 @@ fn unchecked_charge_ignores_the_limit() {
     assert_eq!(limiter.charge_unchecked("b", 0).unwrap().decision().remaining(), 60);
 }
 
+// G75
 #[test]
 fn shared_limits_charge_all_or_none() {
     let clock = ManualClock::new(Timestamp::from_secs(86_400 * 20_000));
@@ -277,6 +280,7 @@ fn shared_limits_charge_all_or_none() {
 
 /// One version of a program allows 1,000 units per day. Another version, which runs at the same time, allows 2,000
 /// per hour.
+// G77
 #[test]
 fn versions_with_different_periods_count_separately() {
     for kind in [Limit::fixed_window, Limit::sliding_window] {
@@ -304,6 +308,7 @@ fn versions_with_different_periods_count_separately() {
     }
 }
 
+// G86
 #[test]
 fn foreign_value_does_not_open_breaker() {
     let Some(server) = Server::start() else { return };
@@ -392,6 +397,7 @@ fn server_us(server: &Server) -> u64 {
     seconds * 1_000_000 + micros
 }
 
+// G75
 #[test]
 fn eight_processes_admit_exactly_the_limit() {
     let _busy = crate::busy();
@@ -401,6 +407,7 @@ fn eight_processes_admit_exactly_the_limit() {
     }
 }
 
+// G75
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn eight_processes_stay_within_real_time_bound() {

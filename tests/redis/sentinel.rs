@@ -16,6 +16,7 @@ fn keys(server: &Server) -> i64 {
 }
 
 /// The master is killed under load. All decisions are counted.
+// G145
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_master_gives_back_only_what_the_replica_missed() {
     const LIMIT: u64 = 600;
@@ -68,6 +69,7 @@ fn replicated(server: &Server) -> String {
 }
 
 /// A master that becomes a replica still answers, and refuses writes.
+// G145
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn demoted_master_is_left_in_every_mode() {
     let Some(all) = Sentinels::start() else { return };
@@ -107,6 +109,7 @@ async fn demoted_master_is_left_in_every_mode() {
 }
 
 /// A master that the Sentinels replaced while it hung answers again, before anything demotes it.
+// G145
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_master_is_left_although_it_answers() {
     let Some(all) = Sentinels::start() else { return };
@@ -125,6 +128,7 @@ async fn replaced_master_is_left_although_it_answers() {
     assert!(keys(&all.master) <= old.max(new + 1));
 }
 
+// G145
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_names_and_absent_sentinels_are_errors() {
     let Some(all) = Sentinels::start() else { return };

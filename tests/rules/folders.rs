@@ -63,6 +63,7 @@ fn error(result: Result<Rules, RulesError>) -> String {
     result.unwrap_err().to_string()
 }
 
+// G104
 #[test]
 fn folder_has_files_of_every_format() {
     let folder = tempfile::tempdir().unwrap();
@@ -89,6 +90,7 @@ fn folder_has_files_of_every_format() {
     assert_eq!(domains(&rules), ["c", "a", "b", "d", "e"]);
 }
 
+// G104
 #[test]
 fn folder_without_files_is_refused_at_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,6 +118,7 @@ fn domain_in_two_files_of_folder_needs_merge() {
 }
 
 /// Without the setting, a removed file keeps the domain if it is in use.
+// G104
 #[test]
 fn removed_file_removes_its_domain_if_allowed() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,6 +161,7 @@ fn removed_file_removes_its_domain_if_allowed() {
     assert_eq!(quota(&open, "a"), 1);
 }
 
+// G104
 #[test]
 fn watcher_follows_files_of_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -185,6 +189,7 @@ fn watcher_follows_files_of_folder() {
 }
 
 /// A folder that appears after the start is read, with `start_without_rules`.
+// G104
 #[test]
 fn late_folder_is_loaded() {
     let above = tempfile::tempdir().unwrap();
@@ -197,6 +202,7 @@ fn late_folder_is_loaded() {
 }
 
 /// Kubernetes writes a new folder, and replaces the link `..data` in one step. The new rules are in force within a second.
+// G104
 #[cfg(unix)]
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the watcher reacts in real time")]
@@ -232,6 +238,7 @@ fn swapped_volume_is_in_force_within_a_second() {
     assert_eq!(domains(&rules), ["a", "c"]);
 }
 
+// G104
 #[cfg(unix)]
 #[test]
 fn file_behind_several_links_is_read_once() {

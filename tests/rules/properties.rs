@@ -50,6 +50,7 @@ enum Op {
     Load { kind: usize, limit: u64 },
 }
 
+// G67
 #[test]
 fn count_first_matches_exact_counter() {
     let hits = prop_oneof![Just(0), Just(1), 1_u64..12, Just(u64::from(u32::MAX)), Just(u64::MAX)];
@@ -135,6 +136,7 @@ fn reloads_at_one_instant_admit_exact_limit() {
     }
 }
 
+// G67
 #[test]
 #[ignore = "takes several seconds in a debug build; .ci/run runs it"]
 fn rules_wait_is_exact() {

@@ -82,6 +82,7 @@ fn several(units: u64, kind: &str) -> String {
     )
 }
 
+// G142
 #[test]
 fn restored_rules_decide_like_rules_that_continued() {
     for charging in [Charging::AllOrNothing, Charging::CountFirst, Charging::CountDenials] {
@@ -115,6 +116,7 @@ fn restored_rules_decide_like_rules_that_continued() {
 }
 
 /// A restart with other numbers is a reload with other numbers.
+// G142
 #[test]
 fn changed_rules_take_usage_over_as_a_reload_does() {
     let others = [4, 30];
@@ -158,6 +160,7 @@ fn changed_rules_take_usage_over_as_a_reload_does() {
 /// Cause: a compact store has no keys, so a load that replaces it by a keyed store leaves its usage behind until a request asks
 /// for the key, and a snapshot left such usage out. Symptom: a process that was replaced after such a load admitted the whole
 /// limit again.
+// G142
 #[test]
 fn usage_that_a_load_has_not_carried_over_yet_is_saved() {
     let (charging, others) =
@@ -189,6 +192,7 @@ fn usage_that_a_load_has_not_carried_over_yet_is_saved() {
     }
 }
 
+// G142
 #[test]
 fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
     let two = |a: &str, b: &str| {
@@ -208,6 +212,7 @@ fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
 }
 
 /// The rules may come from a source that answers only later.
+// G142
 #[test]
 fn first_load_with_rules_takes_the_snapshot_over() {
     let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
@@ -226,6 +231,7 @@ fn first_load_with_rules_takes_the_snapshot_over() {
     assert_eq!(ask(&next, &A, 0).status(0).remaining(), 2);
 }
 
+// G142
 #[test]
 fn holds_and_requests_in_progress_survive() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limits: [
@@ -273,6 +279,7 @@ fn hold_that_is_forged_twice_is_taken_over_once() {
     assert_eq!((next.0.holds(), ask(&next, &A, 0).status(0).remaining()), (0, 4));
 }
 
+// G142
 #[test]
 fn admitted_values_survive_in_their_window() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: address, descriptors: [ { key: user, rate_limit: \
@@ -289,6 +296,7 @@ fn admitted_values_survive_in_their_window() {
     assert!(ask(&later, &of("dan"), 1).is_denied());
 }
 
+// G142
 #[test]
 fn stores_of_other_sizes_keep_their_usage() {
     let sizes = [", memory: 64MiB", ", memory: 40MiB", ", memory: 1MiB", ", store: keyed"];
@@ -305,6 +313,7 @@ fn stores_of_other_sizes_keep_their_usage() {
 }
 
 /// A store takes memory and time only as far as the snapshot fills it.
+// G142
 #[test]
 fn forged_sizes_cost_nothing() {
     let scene = load(&limit(5, ", memory: 64MiB"), Charging::AllOrNothing, START, None);
@@ -379,6 +388,7 @@ fn snapshots_beside_loads_lose_no_usage() {
     }
 }
 
+// G142
 #[test]
 fn limits_that_requests_set_and_classes_survive() {
     let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
@@ -399,6 +409,7 @@ fn limits_that_requests_set_and_classes_survive() {
     assert_eq!(report(&next).counters, 1, "the classes share a counter");
 }
 
+// G142
 #[test]
 fn clock_behind_the_snapshot_frees_nothing() {
     for kind in KINDS {
@@ -420,6 +431,7 @@ fn clock_behind_the_snapshot_frees_nothing() {
 }
 
 /// The first process had no clock yet, so its time was that of 1970.
+// G142
 #[test]
 fn debts_are_paid_after_any_time() {
     let year = Duration::from_secs(365 * 86_400);
@@ -440,6 +452,7 @@ fn debts_are_paid_after_any_time() {
     }
 }
 
+// G142
 #[cfg(feature = "calendar")]
 #[test]
 fn calendars_continue_and_changed_ones_start_without_usage() {
@@ -467,6 +480,7 @@ fn calendars_continue_and_changed_ones_start_without_usage() {
     }
 }
 
+// G142
 #[test]
 fn damaged_and_foreign_bytes_are_refused() {
     let scene = load(&several(5, ", store: keyed"), Charging::AllOrNothing, START, None);
@@ -502,6 +516,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     /// Bytes with a right checksum: an error, or rules that decide without a panic.
+    // G142
     #[test]
     fn forged_snapshots_are_refused_or_valid(
         kind in 0..KINDS.len(),

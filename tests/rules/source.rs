@@ -83,6 +83,7 @@ fn next(told: &Told) -> Result<Followed, String> {
 
 const OFTEN: Duration = Duration::from_millis(100);
 
+// G91
 #[test]
 fn own_source_is_followed() {
     let source = Scripted::new(constant(Version::tag("one"), text(1)));
@@ -123,6 +124,7 @@ fn own_source_is_followed() {
     assert_eq!(source.polls(), polls, "nothing polls after the drop");
 }
 
+// G91
 #[test]
 fn versions_compare_within_a_store() {
     let source = Scripted::new(constant(Version::number("a", 7), text(7)));
@@ -147,6 +149,7 @@ fn versions_compare_within_a_store() {
     }
 }
 
+// G91
 #[test]
 fn first_text_must_be_usable() {
     let fails = |answer: fn() -> Result<Fetched, String>| {
@@ -160,6 +163,7 @@ fn first_text_must_be_usable() {
     );
 }
 
+// G92
 #[test]
 fn hint_polls_soon_and_merges() {
     let source = Scripted::new(constant(Version::number("s", 1), text(1)));
@@ -180,6 +184,7 @@ fn hint_polls_soon_and_merges() {
 }
 
 /// The watcher continues after a panic of the source, and ends with the rules.
+// G91
 #[test]
 fn panicking_source_is_polled_again() {
     let source = Scripted::new(constant(Version::number("s", 1), text(1)));
@@ -214,6 +219,7 @@ fn hashed(head: &str, text: &str) -> String {
 
 /// Cause: the hash was that of the text only, so a damaged time or version was believed, and the next load wrote over the file.
 /// A damaged name was taken for that of another source, and the file stayed, so the next load wrote over it too.
+// G93
 #[test]
 fn damaged_copy_is_named_and_kept_aside() {
     let folder = tempfile::tempdir().unwrap();
@@ -252,6 +258,7 @@ fn damaged_copy_is_named_and_kept_aside() {
 }
 
 /// The last good copy also holds tags, and every format.
+// G93
 #[test]
 fn copy_keeps_tag_and_format() {
     let folder = tempfile::tempdir().unwrap();
@@ -302,6 +309,7 @@ fn pushed_text(tag: &str, text: &str) -> Result<Fetched, Box<dyn Error + Send + 
     Ok(Fetched::Text(RuleText::new(Version::tag(tag), Format::Json, text)))
 }
 
+// G138
 #[test]
 fn pushed_texts_have_several_domains() {
     let mut pushed = Rules::builder().allow_removals(true).pushed("plane", None);
@@ -331,6 +339,7 @@ fn pushed_texts_have_several_domains() {
     assert_eq!(pushed.rules().reloads().rules, 0);
 }
 
+// G139
 #[test]
 fn pushed_texts_have_a_copy() {
     let folder = tempfile::tempdir().unwrap();

@@ -71,6 +71,7 @@ fn changed_file_is_loaded() {
 }
 
 /// The callback receives the changes of each load. A load that would remove a domain in use is reported as a failure.
+// G64
 #[test]
 fn callback_receives_load_report() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,6 +137,7 @@ fn moved_link_is_loaded() {
 }
 
 /// A load reads the file. When reads counted as changes, one change caused five loads a second without end.
+// G64
 #[test]
 #[ignore = "takes several seconds in a debug build; .ci/run runs it"]
 fn only_changed_contents_trigger_loads() {
@@ -321,6 +323,7 @@ fn panicking_callback_is_called_again() {
 ///
 /// The writer ends when another file has been loaded, so the test does not depend on how long that takes. It claims
 /// nothing about a round in which the writer itself had to pause.
+// G104
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the watcher reacts in real time")]
 fn slowly_written_file_is_loaded_as_a_whole() {

@@ -85,6 +85,7 @@ fn pair_decides_like_its_algorithm() {
 }
 
 /// A change of the limit keeps used units, whatever the algorithms.
+// G49
 #[test]
 fn change_of_algorithm_carries_usage_over() {
     for (layout, from) in pairs() {
@@ -108,6 +109,7 @@ fn change_of_algorithm_carries_usage_over() {
 }
 
 /// A store that does not exist yet answers like a store that holds nothing.
+// G68
 #[test]
 fn planned_store_answers_like_an_empty_one() {
     let mut count = 0;
@@ -156,6 +158,7 @@ fn every_verb_works() {
     }
 }
 
+// G49
 #[test]
 fn new_limit_keeps_used_units() {
     for store in KINDS {

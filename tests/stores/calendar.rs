@@ -50,6 +50,7 @@ fn evict(limiter: &Spilling, bucket: u64, now: u64) -> u64 {
 }
 
 /// The phases are spread over half a day. Each covers five rounds of the cells, with one eviction every 200 s.
+// G19
 #[test]
 fn spill_admits_new_keys_in_every_phase() {
     let mut denied = 0;
@@ -70,6 +71,7 @@ fn spill_admits_new_keys_in_every_phase() {
 }
 
 /// The wrapped cells of the flood add nothing to the debt of the evicted key.
+// G19
 #[test]
 fn evicted_debt_is_kept_in_every_phase() {
     for phase in 0..PHASES {
@@ -87,6 +89,7 @@ fn evicted_debt_is_kept_in_every_phase() {
 }
 
 /// A snapshot contains the times at which debts end.
+// G19
 #[test]
 fn snapshot_restores_no_paid_debt() {
     let limiter = flooded(START);
@@ -132,6 +135,7 @@ fn spill_keeps_debts_after_a_wrong_time() {
 
 /// Checks a key that spends its burst and a key that comes once each interval, near sixteen points of the state's range.
 /// At one of these points the state wraps.
+// G42
 #[test]
 fn wrapped_compact_state_decides_correctly() {
     let builder = || RateLimiter::builder(Gcra::new(Quota::per_minute(10))).hasher(Seeded(7));
@@ -167,6 +171,7 @@ fn wrapped_compact_state_decides_correctly() {
 }
 
 /// A cell wraps after the time that 64 bursts take. The pauses last from one to 267 bursts.
+// G42
 #[test]
 fn tat_sketch_admits_lone_key_after_wrap() {
     for burst in [1, 10, 768, 1_024] {
@@ -182,6 +187,7 @@ fn tat_sketch_admits_lone_key_after_wrap() {
     }
 }
 
+// G42
 #[test]
 fn tat_sketch_admits_new_keys_after_a_flood() {
     for phase in 0..PHASES {
@@ -204,6 +210,7 @@ fn tat_sketch_admits_new_keys_after_a_flood() {
 }
 
 /// Runs many keys in little memory over three windows, in each phase of the tags. One phase begins at tag zero.
+// G42
 #[test]
 fn crowd_decisions_equal_in_every_tag_phase() {
     const LIMIT: u64 = 10;
@@ -237,6 +244,7 @@ fn crowd_decisions_equal_in_every_tag_phase() {
 
 /// A thread whose clock is slightly behind counts in the window that another thread has begun.
 /// This holds even if that window has tag zero and its words were never written.
+// G12
 #[test]
 fn lagging_clock_counts_in_the_newest_window() {
     let tags = round(HOUR);
@@ -257,6 +265,7 @@ fn lagging_clock_counts_in_the_newest_window() {
     }
 }
 
+// G42
 #[test]
 fn rate_counts_equal_in_every_tag_phase() {
     let tags = round(SEC);

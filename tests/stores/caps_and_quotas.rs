@@ -27,6 +27,7 @@ fn capped(
     }
 }
 
+// G35
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn full_store_forgets_one_key_per_new_key() {
@@ -38,6 +39,7 @@ fn full_store_forgets_one_key_per_new_key() {
     }
 }
 
+// G35
 #[test]
 fn full_store_denies_new_keys_until_idle() {
     let clock = ManualClock::new(START);
@@ -54,6 +56,7 @@ fn full_store_denies_new_keys_until_idle() {
     assert!(!check(2_000));
 }
 
+// G35
 #[test]
 fn full_store_admits_new_keys_uncounted() {
     let check = capped(100, 0, WhenFull::Admit, &ManualClock::new(START));
@@ -62,6 +65,7 @@ fn full_store_admits_new_keys_uncounted() {
     }
 }
 
+// G35
 #[test]
 #[should_panic(expected = "max_keys is 0")]
 fn max_keys_refuses_zero() {
@@ -84,6 +88,7 @@ fn key_denied_for_room_learns_expiry() {
     assert!(limiter.check(&2).is_allowed());
 }
 
+// G35
 #[test]
 fn panicking_key_releases_its_room() {
     #[derive(Clone, PartialEq, Eq, Hash)]
@@ -132,6 +137,7 @@ fn window_end_clears_usage_of_every_quota() {
     assert!(limiter.at(START + Duration::from_secs(20)).check_n(&1, 10).is_allowed());
 }
 
+// G48
 #[test]
 fn requota_refuses_incompatible_quotas() {
     let minute = Quota::per_minute(10);

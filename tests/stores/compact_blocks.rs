@@ -58,6 +58,7 @@ fn verbs() -> impl Strategy<Value = BlockOp> {
 }
 
 /// Forced charges and reservations are limited by the range, and have a test of their own.
+// G131
 #[test]
 fn compact_decisions_equal_those_of_the_model() {
     let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
@@ -90,6 +91,7 @@ fn compact_decisions_equal_those_of_the_model() {
 proptest! {
     #![proptest_config(config(256))]
 
+    // G131
     #[test]
     fn block_ends_when_its_denials_say(
         spec in specs(),
@@ -148,6 +150,7 @@ fn block_is_as_in_a_keyed_store() {
     assert!(limiter.reset("a") && limiter.check_n("a", 5).is_allowed(), "a reset lifts the block");
 }
 
+// G131
 #[test]
 fn nothing_is_charged_during_a_block() {
     let limiter = limiter(&ManualClock::default());
@@ -189,6 +192,7 @@ fn batches_and_joint_checks_block() {
     assert!(check_all(&[other.on("c"), one.on("c")][..]).is_allowed());
 }
 
+// G131
 #[test]
 fn full_bucket_drops_the_block_that_ends_first() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -245,6 +249,7 @@ fn what_does_not_fit_is_refused() {
     );
 }
 
+// G131
 #[test]
 fn block_survives_a_snapshot() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -266,6 +271,7 @@ fn block_survives_a_snapshot() {
     assert!(error.contains("tick"), "{error}");
 }
 
+// G131
 #[test]
 fn block_survives_a_change_of_the_quota() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -300,6 +306,7 @@ fn block_survives_a_change_of_the_quota() {
 }
 
 /// A change of the quota keeps what a key owes beyond its block.
+// G130
 #[test]
 fn debt_beyond_a_block_survives_a_change_of_the_quota() {
     let make = |limit: &str| limit.parse::<Limit>().unwrap();

@@ -207,16 +207,19 @@ macro_rules! laws {
         mod $name {
             use super::*;
 
+            // G4
             #[test]
             fn decides_as_the_oracle() {
                 check($kind, false, exact_spec($kind), agrees);
             }
 
+            // G39
             #[test]
             fn decides_as_oracle_after_time_steps_back() {
                 check($kind, true, exact_spec($kind), agrees);
             }
 
+            // G23
             #[test]
             fn figures_are_tight() {
                 check($kind, false, spec(), check_figures_are_tight);
@@ -241,11 +244,13 @@ macro_rules! laws_of_ticks {
         mod $name {
             use super::*;
 
+            // G5
             #[test]
             fn early_by_less_than_a_tick() {
                 check($kind, false, spec(), is_early_by_less_than_a_tick);
             }
 
+            // G5
             #[test]
             fn never_late_after_time_steps_back() {
                 check($kind, true, spec(), is_early_by_less_than_a_tick);

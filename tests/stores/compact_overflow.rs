@@ -217,6 +217,7 @@ fn flooded(overflow: Overflow) -> (Limiter, ManualClock) {
     (limiter, clock)
 }
 
+// G6, G8, G9
 #[test]
 fn evicted_debt_follows_overflow_policy() {
     assert!(flooded(Overflow::Spill).0.check("guilty").is_denied(), "the debt is in the sketch");
@@ -224,6 +225,7 @@ fn evicted_debt_follows_overflow_policy() {
     assert!(flooded(Overflow::Forget).0.check("guilty").is_allowed(), "the debt is forgotten");
 }
 
+// G19, G20
 #[test]
 fn new_key_in_full_bucket_follows_policy() {
     assert!(flooded(Overflow::Spill).0.check_n("honest", 4).is_allowed(), "no debt of this key was spilled");
@@ -249,6 +251,7 @@ fn spilled_debt_is_paid_by_time() {
 
 /// A cell of the sketch wraps its sixteen bits after thousands of windows. Its old value must not count for a later
 /// window that stores a smaller usage.
+// G6
 #[test]
 fn spilled_debt_survives_old_cells() {
     let period = MINUTE;

@@ -102,6 +102,7 @@ fn round_trips<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, bytes: usi
     }
 }
 
+// G37, G143
 #[test]
 fn restored_limiter_decides_as_original() {
     let spec = Spec::new(5, 10 * SEC);
@@ -185,6 +186,7 @@ fn refused<A: CompactAlgorithm>(limiter: &Limiter<A>, snapshot: &[u8], reason: &
     assert_eq!((limiter.snapshot(), limiter.gauges()), before, "{error}");
 }
 
+// G37
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn cut_or_flipped_snapshots_are_refused() {
@@ -226,6 +228,7 @@ fn cut_or_flipped_snapshots_are_refused() {
     }
 }
 
+// G37
 #[test]
 fn snapshots_of_other_limiters_are_refused() {
     let quota = Quota::per_minute(6);
@@ -275,6 +278,7 @@ fn snapshots_of_other_limiters_are_refused() {
 }
 
 /// Some of these limiters have states of the same size and rate. In the past each accepted the other's snapshots.
+// G37
 #[test]
 fn other_algorithms_and_quotas_are_refused() {
     let quota = Quota::per_minute(16);
@@ -320,6 +324,7 @@ fn other_algorithms_and_quotas_are_refused() {
 }
 
 /// The example in the documentation of `restore`.
+// G37
 #[test]
 fn restored_limiter_accepts_new_quota() {
     let (original, clock) = limiter(Gcra::new(Quota::per_hour(100)), Overflow::Spill, 1 << 12, START);

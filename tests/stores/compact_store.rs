@@ -82,6 +82,7 @@ mod batches {
         assert_eq!(decisions[1..], expected, "{algorithm:?} {overflow:?} {capacity:?}");
     }
 
+    // G29
     #[test]
     fn batches_decide_as_single_calls() {
         let spec = Spec::new(5, 10 * SEC);
@@ -99,6 +100,7 @@ mod batches {
         }
     }
 
+    // G29
     #[test]
     fn batch_reads_clock_once() {
         /// Advances by a second at each reading.
@@ -156,6 +158,7 @@ fn borrowed_and_owned_text_share_a_key() {
     assert!(limiter.check(&std::net::IpAddr::from([127, 0, 0, 1])).is_allowed());
 }
 
+// G24
 #[test]
 fn compact_peek_equals_check_and_changes_nothing() {
     for overflow in POLICIES {
@@ -224,6 +227,7 @@ fn clear_also_empties_spill_sketch() {
     }
 }
 
+// G8
 #[test]
 fn roomy_table_counts_no_evictions() {
     for overflow in POLICIES {
@@ -239,6 +243,7 @@ fn roomy_table_counts_no_evictions() {
     }
 }
 
+// G8
 #[test]
 fn full_bucket_events_are_counted() {
     // In one bucket, all keys owe. Each new key takes a slot, or is denied for the debt that it inherits.
@@ -272,6 +277,7 @@ fn full_bucket_events_are_counted() {
     assert!(limiter.fill() == 1.0);
 }
 
+// G32
 #[test]
 fn load_is_share_of_live_slots() {
     let (small, clock) = per_minute(1, Overflow::Forget, 4_096);
@@ -294,6 +300,7 @@ fn load_is_share_of_live_slots() {
 }
 
 /// The law behind the sizing advice: each admitted unit keeps its key live for one interval.
+// G32
 #[test]
 fn live_slots_are_rate_times_interval() {
     let quota = Quota::per_second(1).burst(5);
@@ -325,6 +332,7 @@ fn live_slots_are_rate_times_interval() {
     assert!((keys / law - 1.0).abs() < 0.01, "{keys} busy keys, expected {law}");
 }
 
+// G31
 #[test]
 fn requested_memory_is_kept_and_never_grows() {
     let clock = ManualClock::new(START);
@@ -449,6 +457,7 @@ mod time {
     use super::*;
 
     /// Half a range later and more, up to the part of a range after which an old debt would be read again.
+    // G42
     #[test]
     fn long_idle_key_has_full_quota() {
         const YEAR: u64 = 365 * 86_400;
@@ -483,6 +492,7 @@ mod time {
     }
 
     /// The clock steps back. The debt and the step together are at most the refill time of a burst.
+    // G39
     #[test]
     fn small_clock_step_back_denies_more() {
         for overflow in POLICIES {
@@ -497,6 +507,7 @@ mod time {
         }
     }
 
+    // G40
     #[test]
     fn far_future_time_locks_out_no_key() {
         for overflow in POLICIES {
@@ -515,6 +526,7 @@ mod time {
         }
     }
 
+    // G38, G87
     #[test]
     fn extreme_times_and_costs_do_not_panic() {
         let spec = Spec::new(1_000, 60 * SEC);

@@ -161,6 +161,7 @@ fn counts<A: CompactAlgorithm, O: Oracle>(
     }
 }
 
+// G48
 #[test]
 fn tiers_share_one_gcra_arrival_time() {
     let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
@@ -174,6 +175,7 @@ fn tiers_share_one_gcra_arrival_time() {
 proptest! {
     #![proptest_config(config(128))]
 
+    // G48
     #[test]
     fn tiers_share_one_fixed_window_count(
         limits in limits(),
@@ -257,6 +259,7 @@ fn foreign_tier_never_admits() {
     assert!(limiter.at(START).check_with("a", 7, &foreign).is_never());
 }
 
+// G48
 #[test]
 fn charge_counts_under_every_tier() {
     let premium = Quota::per_minute(100);

@@ -59,6 +59,7 @@ fn admitted(count: u64, mut check: impl FnMut() -> bool) -> u64 {
 }
 
 /// Checks with given times ahead of the clock alternate with checks by the clock.
+// G11
 #[test]
 fn far_ahead_given_times_admit_no_more() {
     let quota = Quota::per_minute(10);
@@ -88,6 +89,7 @@ fn far_ahead_given_times_admit_no_more() {
 }
 
 /// Two threads whose clocks differ by one and a half intervals.
+// G11
 #[test]
 fn thread_clocks_admit_at_most_their_difference() {
     let rate = Rate { per_second: 1_000, burst: 1 };
@@ -111,6 +113,7 @@ fn thread_clocks_admit_at_most_their_difference() {
     }
 }
 
+// G11
 #[test]
 fn limiters_with_different_clocks_are_checked_together() {
     let quota = Quota::per_second(10);
@@ -130,6 +133,7 @@ fn limiters_with_different_clocks_are_checked_together() {
 }
 
 /// With this quota, half the range of a state is little more than a second.
+// G39
 #[test]
 fn clock_stepping_back_seconds_admits_no_more() {
     let quota = Quota::per_second(1_000_000_000).burst(30_000_000);
@@ -145,6 +149,7 @@ fn clock_stepping_back_seconds_admits_no_more() {
 }
 
 /// The times of one key lag those of all others. The others take its slot whenever it is idle at their times.
+// G11
 #[test]
 fn lagging_key_is_admitted_no_more() {
     let rate = Rate { per_second: 10, burst: 5 };
@@ -176,6 +181,7 @@ impl Charged for tollgate::Decision {
     }
 }
 
+// G40
 #[test]
 fn wrong_time_locks_out_no_key_for_long() {
     let rate = Rate { per_second: 10, burst: 5 };
@@ -200,6 +206,7 @@ fn wrong_time_locks_out_no_key_for_long() {
     }
 }
 
+// G40
 #[test]
 fn wrong_time_in_sketch_is_dropped_soon() {
     for wrong in [u64::MAX, START + 30 * 365 * 86_400 * SEC] {
@@ -231,6 +238,7 @@ fn sources() -> impl Strategy<Value = Vec<(usize, bool, u64, u64)>> {
 proptest! {
     #![proptest_config(tollgate_testing::operations::config(300))]
 
+    // G11
     #[test]
     fn clock_sources_admit_at_most_their_difference(
         steps in sources(),
@@ -271,6 +279,7 @@ proptest! {
     }
 
     /// Each wrong time may give a key one more burst while it is the newest time, and one more when it is dropped.
+    // G40
     #[test]
     fn absurd_times_admit_bounded_bursts(
         steps in prop::collection::vec((0..40_u64, 0..500_u64), 1..200),
@@ -325,6 +334,7 @@ fn other_calls_use_times_of_checks() {
     assert!(limiter.at(now).check_n("c", 10).is_allowed(), "the reset applies to earlier times too");
 }
 
+// G11
 #[test]
 fn retain_active_uses_given_time() {
     let limiter =
@@ -338,6 +348,7 @@ fn retain_active_uses_given_time() {
     limiter.at(at(START - lag)).for_each(|_, decision| assert_eq!(decision.remaining(), 0));
 }
 
+// G41
 #[test]
 fn clocks_of_a_process_agree() {
     use tollgate::{CoarseClock, QuantaClock, StdClock};
@@ -357,6 +368,7 @@ fn of_size<A: CompactAlgorithm>(algorithm: A, bytes: usize, overflow: Overflow) 
 }
 
 /// The debts are paid at the newest time, but not yet at the times of their keys. In the past eviction dropped them.
+// G11
 #[test]
 fn evicted_debts_of_lagging_keys_are_kept() {
     let rate = Rate { per_second: 10, burst: 5 };
@@ -386,6 +398,7 @@ fn evicted_debts_of_lagging_keys_are_kept() {
 }
 
 /// A new key with a time ahead takes the slot of an idle key. Keys that come to these buckets later use their own time.
+// G40
 #[test]
 fn time_ahead_locks_out_no_new_key() {
     for overflow in OVERFLOWS {
@@ -408,6 +421,7 @@ fn time_ahead_locks_out_no_new_key() {
 }
 
 /// Two times lie just about one range apart, so each reads the other's state as slightly ahead.
+// G12
 #[test]
 fn times_one_range_apart_admit_no_more() {
     let rate = Rate { per_second: 1_000_000_000, burst: 30_000_000 };
@@ -423,6 +437,7 @@ fn times_one_range_apart_admit_no_more() {
     assert!(units <= rate.bound(apart), "{units}");
 }
 
+// G11
 #[test]
 fn peeks_do_not_move_the_newest_time() {
     let rate = Rate { per_second: 1_000_000_000, burst: 30_000_000 };
@@ -439,6 +454,7 @@ fn peeks_do_not_move_the_newest_time() {
 }
 
 /// A quota change cut the debts of a caller ahead of the change's time to one burst at that time.
+// G11
 #[test]
 fn quota_changes_keep_debts_of_callers_ahead() {
     for ahead_ns in [0, 30 * SEC, 61 * SEC] {

@@ -90,6 +90,7 @@ fn continues<A: Algorithm>(algorithm: A, period_ns: u64) {
     }
 }
 
+// G142
 #[test]
 fn restored_limiter_decides_like_the_one_that_continued() {
     for (limit, period_ns) in [(5, SEC), (7, SEC), (40, 60 * SEC)] {
@@ -102,6 +103,7 @@ fn restored_limiter_decides_like_the_one_that_continued() {
 }
 
 /// The clock of the next process is behind by an hour, by more than the period of any limit, or by 100 years.
+// G142
 #[test]
 fn clock_behind_the_snapshot_frees_nothing_and_locks_nothing() {
     fn law<A: Algorithm>(algorithm: A, period_ns: u64) {
@@ -130,6 +132,7 @@ fn clock_behind_the_snapshot_frees_nothing_and_locks_nothing() {
     }
 }
 
+// G142
 #[test]
 fn blocks_continue_also_if_the_clock_steps_back() {
     let block = Block::of(Duration::from_secs(10)).at_most(Duration::from_secs(60));
@@ -158,6 +161,7 @@ fn filled() -> Limiter<Gcra> {
     limiter
 }
 
+// G142
 #[test]
 fn changed_cut_and_foreign_snapshots_change_nothing() {
     let saved = filled().snapshot();
@@ -196,6 +200,7 @@ fn changed_cut_and_foreign_snapshots_change_nothing() {
 }
 
 /// Words that no algorithm writes, with a right checksum.
+// G142
 #[test]
 fn forged_states_are_refused_or_valid() {
     fn law<A: Algorithm>(algorithm: A) {
@@ -236,6 +241,7 @@ fn forged_states_are_refused_or_valid() {
     ));
 }
 
+// G142
 #[test]
 fn keys_beyond_a_cap_are_forgotten() {
     let saved = filled().snapshot();
@@ -248,6 +254,7 @@ fn keys_beyond_a_cap_are_forgotten() {
 }
 
 /// A snapshot while requests run: each key has a state that it had during the call.
+// G142
 #[test]
 fn snapshot_under_load_has_states_that_existed() {
     let limiter = keyed(&SlidingLog::new(Quota::per_day(2_000)));
@@ -278,6 +285,7 @@ fn snapshot_under_load_has_states_that_existed() {
     });
 }
 
+// G142
 #[test]
 fn all_kinds_of_keys_round_trip() {
     fn law<K: tollgate::stores::SnapshotKey + std::hash::Hash + Eq + Clone + Send + Sync + 'static>(

@@ -156,6 +156,7 @@ fn visited<A: Algorithm>(limiter: &RateLimiter<Keyed<u32, A>, ManualClock>) -> H
 proptest! {
     #![proptest_config(config(32))]
 
+    // G3, G34
     #[test]
     fn keyed_store_matches_oracle_map(spec in spec(), start in start(), acts in acts()) {
         for kind in ALL.into_iter().filter(|kind| !kind.is_bucket_family() || spec.is_exact()) {
@@ -227,11 +228,13 @@ where
     assert!(limiter.is_empty());
 }
 
+// G36
 #[test]
 fn colliding_keys_stay_separate() {
     assert_keys_stay_separate::<Constant>(300);
 }
 
+// G36
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn keys_with_equal_high_bits_stay_separate() {
@@ -257,6 +260,7 @@ fn growing_store_loses_no_key() {
     assert!((0..50_000).all(|key| limiter.contains(&key)));
 }
 
+// G34
 #[test]
 fn checks_remove_idle_keys() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
@@ -292,6 +296,7 @@ fn full_store_serves_known_keys() {
     assert!(limiter.len() <= 100);
 }
 
+// G24
 #[test]
 fn peek_inserts_no_unknown_key() {
     let limiter = RateLimiter::builder(SlidingWindow::new(Quota::per_second(1)))
@@ -362,6 +367,7 @@ impl Lookup<Fragile> for Number<'_> {
 }
 
 /// In the past a key's panic came out of the check that freed the key, and the nodes freed with it were leaked.
+// G34
 #[test]
 fn panicking_drop_leaks_no_other_key() {
     const KEYS: u64 = 5_000;

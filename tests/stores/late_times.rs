@@ -30,6 +30,7 @@ fn of_one_bucket(overflow: Overflow) -> (Limiter, ManualClock) {
 }
 
 /// The sketch stores the newest time only now and then. Here the newest time is close to the stored one.
+// G12
 #[test]
 fn tat_sketch_denies_late_times() {
     for first in [0, SEC / 2, SEC, 2 * SEC] {
@@ -44,6 +45,7 @@ fn tat_sketch_denies_late_times() {
 }
 
 /// The key is charged by the clock, then checked with a given time that lags it, then by the clock again.
+// G12
 #[test]
 fn given_times_and_clock_share_usage() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
@@ -60,6 +62,7 @@ fn given_times_and_clock_share_usage() {
 }
 
 /// One call with an absurd time must not set the newest time.
+// G40
 #[test]
 fn absurd_time_does_not_become_newest() {
     for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
@@ -96,6 +99,7 @@ fn late_new_key_hides_no_debt() {
 }
 
 /// Keys are evicted at the newest time and then checked at times far behind it.
+// G12
 #[test]
 fn spilled_keys_are_denied_at_late_times() {
     for back in (0..=60 * SEC).step_by(HALF) {

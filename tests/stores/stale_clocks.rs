@@ -91,6 +91,7 @@ fn check(kind: Kind, law: impl Fn(&Case) -> bool) {
     assert!(held.get() * 2 > tried.get(), "{kind:?} refused most quotas");
 }
 
+// G11, G39
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn direct_and_keyed_bound_grows_by_staleness() {
@@ -109,6 +110,7 @@ fn direct_and_keyed_bound_grows_by_staleness() {
     }
 }
 
+// G11
 #[test]
 fn compact_bound_grows_by_staleness_and_tick() {
     for kind in COMPACT {
@@ -124,6 +126,7 @@ fn compact_bound_grows_by_staleness_and_tick() {
     }
 }
 
+// G11
 #[test]
 fn sketch_bound_grows_by_staleness() {
     for kind in WINDOWS {
@@ -136,6 +139,7 @@ fn sketch_bound_grows_by_staleness() {
 }
 
 /// A control: the admissions exceed the bound without σ, and equal the bound with σ.
+// G11
 #[test]
 fn bound_without_staleness_is_exceeded() {
     let spec = Spec::new(10, 1_000_000_000);

@@ -154,11 +154,13 @@ fn all_turns_are_distinct() {
     }
 }
 
+// G44
 #[test]
 fn refunds_leave_other_charges() {
     all_charge_and_refund(if cfg!(miri) { 2 } else { 12 });
 }
 
+// G46
 #[test]
 fn racing_reservations_get_distinct_turns() {
     for _ in 0..if cfg!(miri) { 1 } else { 20 } {
@@ -166,6 +168,7 @@ fn racing_reservations_get_distinct_turns() {
     }
 }
 
+// G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_refunds() {

@@ -170,11 +170,13 @@ fn changing_quotas(rounds: u64) {
     }
 }
 
+// G47
 #[test]
 fn users_and_routes_are_charged_together() {
     users_and_routes(12);
 }
 
+// G47
 #[test]
 fn one_key_under_three_limits() {
     one_key(15);
@@ -185,11 +187,13 @@ fn spaced_events_under_a_total() {
     spaced(25);
 }
 
+// G49
 #[test]
 fn quotas_change_under_load() {
     changing_quotas(6);
 }
 
+// G13
 #[test]
 #[ignore = "larger, for sanitizers"]
 fn heavy() {

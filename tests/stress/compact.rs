@@ -270,11 +270,13 @@ fn all_by_real_clocks(size: Size) {
 const MANY: Size = Size { rounds: 80, ..HEAVY };
 const FEW: Size = Size { rounds: if cfg!(miri) { 2 } else { 24 }, ..QUICK };
 
+// G4, G16
 #[test]
 fn roomy_table_admits_exactly_as_one_thread() {
     all_with_room(FEW);
 }
 
+// G7, G9
 #[test]
 fn full_table_admits_at_most_bound_and_raced() {
     all_without_room(FEW);
@@ -291,6 +293,7 @@ fn bound_holds_with_real_clocks() {
     all_by_real_clocks(Size { real_time: Duration::from_millis(60), ..QUICK });
 }
 
+// G37
 #[test]
 fn concurrent_snapshots_and_resets_are_sound() {
     POLICIES.into_iter().for_each(|overflow| read_while_charged(overflow, if cfg!(miri) { 2 } else { 60 }));
@@ -302,6 +305,7 @@ fn heavy_with_room() {
     all_with_room(MANY);
 }
 
+// G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_without_room() {

@@ -118,11 +118,13 @@ fn all_leases_by_a_real_clock(size: Size) {
 
 const FEW: Size = Size { rounds: QUICK.rounds / 3, ..QUICK };
 
+// G51
 #[test]
 fn striped_limit_admits_exactly_as_one_thread() {
     all_one_limit(FEW);
 }
 
+// G50
 #[test]
 fn expiring_leases_stay_within_bound() {
     all_while_leases_expire(FEW);
@@ -140,6 +142,7 @@ fn heavy_one_limit_in_stripes() {
     all_one_limit(HEAVY);
 }
 
+// G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_leases_while_they_expire() {

@@ -393,21 +393,25 @@ fn all_by_real_clocks(size: Size) {
     }
 }
 
+// G2, G16
 #[test]
 fn one_stream_admits_exactly_as_one_thread() {
     all_one_stream(QUICK);
 }
 
+// G3, G16
 #[test]
 fn many_keys_admit_exactly_as_one_thread() {
     all_many_keys(QUICK);
 }
 
+// G3
 #[test]
 fn removing_idle_keys_loses_no_charge() {
     all_charged_while_removed(if cfg!(miri) { 3 } else { 500 });
 }
 
+// G3
 #[test]
 fn bound_holds_while_clock_runs() {
     all_while_time_runs(QUICK);
@@ -425,6 +429,7 @@ fn heavy_one_stream() {
     all_one_stream(HEAVY);
 }
 
+// G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_many_keys() {
@@ -443,6 +448,7 @@ fn heavy_while_time_runs() {
     all_while_time_runs(HEAVY);
 }
 
+// G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_by_real_clocks() {

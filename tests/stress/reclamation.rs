@@ -42,6 +42,7 @@ impl Drop for Last {
 
 thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
 
+// G34
 #[test]
 fn threads_end_while_others_remove_their_keys() {
     let limiter: Arc<RateLimiter<Keyed<Owned, Gcra>>> =

@@ -42,6 +42,7 @@ descriptors:
 
 /// The clock does not advance, so no charge is paid back. Whatever is loaded and when, no client is admitted more than
 /// the highest limit that was in force. A client that checks often enough is admitted at least the lowest limit.
+// G13, G65
 #[test]
 fn hundred_loads_lose_no_charge() {
     for key in ["plain", "changing", "moving", "same", "shared"] {
@@ -155,6 +156,7 @@ descriptors:
 
 /// Threads ask for two limits, and the first one denies most requests. Each denied request is charged to the limit that
 /// denies it, and the other limit is charged for the admitted requests only.
+// G102
 #[test]
 fn denied_requests_spare_other_rules() {
     const LIMIT: u64 = 1_000;

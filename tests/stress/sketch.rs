@@ -277,11 +277,13 @@ const MANY: Size = Size { rounds: 80, keys: 30, ..HEAVY };
 const FEW: Size =
     Size { rounds: if cfg!(miri) { 2 } else { 16 }, keys: if cfg!(miri) { 2 } else { 20 }, ..QUICK };
 
+// G17
 #[test]
 fn sketch_threads_admit_no_more_than_one_thread() {
     all_in_still_rounds(FEW);
 }
 
+// G10
 #[test]
 fn running_windows_admit_at_most_limit() {
     all_while_windows_turn(FEW);
@@ -293,6 +295,7 @@ fn real_clock_windows_admit_at_most_limit() {
     all_by_real_clocks(Size { real_time: Duration::from_millis(25), ..QUICK });
 }
 
+// G10
 #[test]
 fn sliding_window_end_admits_one_limit() {
     all_around_a_window_end(if cfg!(miri) { 3 } else { 400 });
@@ -309,6 +312,7 @@ fn heavy_in_still_rounds() {
     all_in_still_rounds(MANY);
 }
 
+// G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
 fn heavy_while_windows_turn() {

@@ -104,11 +104,13 @@ fn all(tasks: u64, times: u64) {
     run(log, |time| 2 * BURST * (1 + windows(time)), tasks, times);
 }
 
+// G55, G56
 #[test]
 fn no_waiter_is_forgotten() {
     all(24, 20);
 }
 
+// G13
 #[test]
 #[ignore = "larger; for sanitizers"]
 fn heavy_no_waiter_is_forgotten() {

@@ -497,6 +497,7 @@ mod tests {
         (sent, began.elapsed().as_secs())
     }
 
+    // G115
     #[tokio::test(start_paused = true)]
     async fn silent_clients_are_closed_after_ten_seconds() {
         for protocol in [Protocol::Http2, Protocol::Http] {
@@ -507,6 +508,7 @@ mod tests {
         }
     }
 
+    // G115
     #[tokio::test(start_paused = true)]
     async fn slow_clients_are_closed_after_ten_seconds() {
         for protocol in [Protocol::Http2, Protocol::Http] {
@@ -550,6 +552,7 @@ mod tests {
         }
     }
 
+    // G115
     #[tokio::test(start_paused = true)]
     async fn peers_that_answer_no_ping_are_closed() {
         let face = start(Protocol::Http2).await;

@@ -91,6 +91,7 @@ mod tests {
         }
     }
 
+    // G116
     #[test]
     fn denials_have_one_line_for_each_rule() {
         let loaded = Rules::from_yaml(&rules(2, "")).unwrap();
@@ -108,6 +109,7 @@ mod tests {
         assert_eq!(Denials::default().since(&shadow), ["the rule d.k0 would have denied 2 requests"]);
     }
 
+    // G116
     #[test]
     fn many_denying_rules_share_a_line() {
         let loaded = Rules::from_yaml(&rules(30, "")).unwrap();

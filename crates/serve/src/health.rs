@@ -93,6 +93,7 @@ mod tests {
 
     use super::*;
 
+    // G108
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn load_during_the_drain_keeps_it() {
         for _ in 0..2_000 {

@@ -334,6 +334,7 @@ mod tests {
         (number(kind), number(left))
     }
 
+    // G141
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn silent_peers_are_probed_after_a_minute() {

@@ -307,6 +307,7 @@ mod tests {
 
     /// All calls were late, no breaker opened because their callers stopped waiting early, and each test had an answer in its second.
     /// So `on_failure` decided every request, and neither the log nor the health page said so.
+    // G148
     #[test]
     fn late_calls_are_an_outage() {
         let mut looks = Looks(RuleCalls::default(), true);

@@ -79,6 +79,7 @@ mod tests {
 
     use super::*;
 
+    // G147
     #[tokio::test(start_paused = true)]
     async fn peer_that_takes_no_bytes_is_cut_off() {
         let (ours, mut theirs) = duplex(16);

@@ -203,6 +203,7 @@ mod tests {
 
     /// Every part of a list of certificates, as a reader can see it while another program writes the file. The first
     /// certificate alone belongs to the key, but clients need the second one too.
+    // G109
     #[test]
     fn lists_of_certificates_that_are_half_written_change_nothing() {
         let folder = tempfile::tempdir().unwrap();

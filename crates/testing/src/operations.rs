@@ -12,7 +12,7 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed};
 
 /// Returns a configuration with a fixed seed, so that a run can be repeated. It runs a quarter of the cases, unless
-/// `TOLLGATE_ALL_CASES` is set, as in ci/guarantees.sh. `PROPTEST_CASES` overrides the number of cases.
+/// `TOLLGATE_ALL_CASES` is set, as in ci/release.sh. `PROPTEST_CASES` overrides the number of cases.
 pub fn config(cases: u32) -> Config {
     let quarter = std::env::var_os("TOLLGATE_ALL_CASES").map_or(4, |_| 1);
     let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());

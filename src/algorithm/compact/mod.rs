@@ -232,6 +232,7 @@ mod tests {
 
     /// If a caller with the newest time checks once per burst time, `high` does not fall to another caller that lags by
     /// more than a quarter of the range.
+    // G40
     #[test]
     fn active_caller_keeps_its_newest_time() {
         for quota in [crate::Quota::per_minute(6).burst(1), crate::Quota::per_second(10).burst(5)] {

@@ -289,6 +289,7 @@ mod tests {
         }
     }
 
+    // G5
     #[test]
     fn conversion_is_exact_for_every_time() {
         for (num, den) in [

@@ -131,6 +131,7 @@ mod map {
 mod tests {
     use super::*;
 
+    // G31
     #[test]
     fn blocks_of_both_sources_are_zero_and_aligned() {
         for bytes in [0, 1, MAPPED_FROM - 1, MAPPED_FROM, 3 << 20, 20 << 20] {

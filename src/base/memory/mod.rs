@@ -150,6 +150,7 @@ mod tests {
     use super::*;
     use crate::base::sync::{AtomicU16, AtomicU64, Ordering};
 
+    // G31
     #[test]
     fn array_words_are_zero_and_aligned() {
         for len in [0, 1, 7, 1 << 16] {

@@ -123,11 +123,13 @@ fn free_plainly(world: &World, record: &Record) {
     world.collect(record);
 }
 
+// G34
 #[test]
 fn item_is_freed_after_its_readers_unpin() {
     read_racing_free(|world, record| world.pinned_read(record, 0), free_plainly);
 }
 
+// G34
 #[test]
 fn item_is_kept_for_a_second_pin() {
     let twice = |world: &World, record: &Record| {
@@ -141,6 +143,7 @@ fn item_is_kept_for_a_second_pin() {
 }
 
 /// The control: the reader does not pin.
+// G34
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn control_read_without_pin_sees_freed_item() {
@@ -148,6 +151,7 @@ fn control_read_without_pin_sees_freed_item() {
 }
 
 /// The control: the reader passes no light barrier after it has stored its epoch.
+// G34
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn control_pin_without_light_barrier_sees_freed_item() {
@@ -160,6 +164,7 @@ fn control_pin_without_light_barrier_sees_freed_item() {
 }
 
 /// The control: the thread that frees passes no heavy barrier before it reads the records.
+// G34
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn control_collect_without_heavy_barrier_frees_too_early() {
@@ -173,6 +178,7 @@ fn control_collect_without_heavy_barrier_frees_too_early() {
 }
 
 /// The control: the epoch advances before the heavy barrier, so a reader may have the next epoch and a retired item.
+// G34
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn control_epoch_advanced_too_early_frees_too_early() {
@@ -213,12 +219,14 @@ fn end_racing_register(end: fn(&World, &Record)) {
     });
 }
 
+// G34
 #[test]
 fn ending_thread_hands_its_items_over() {
     end_racing_register(|world, record| world.domain.leave(record));
 }
 
 /// The control: gives the record back before its bag is empty.
+// G34
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn control_record_given_back_too_early_shares_its_bag() {
@@ -226,6 +234,7 @@ fn control_record_given_back_too_early_shares_its_bag() {
 }
 
 /// Two threads collect at the same time.
+// G34
 #[test]
 fn racing_collections_free_once() {
     model(|has_barrier| {
@@ -258,12 +267,14 @@ fn freed_racing_fresh(count_freed: fn(&Domain, usize)) {
     });
 }
 
+// G34
 #[test]
 fn backlog_is_known_after_racing_counts() {
     freed_racing_fresh(Domain::count_freed);
 }
 
 /// The control: does not count again after it has cleared the flag.
+// G34
 #[test]
 #[should_panic(expected = "the flag is not lost")]
 fn control_careless_count_loses_backlog() {

@@ -34,6 +34,7 @@ fn retire_until(done: impl Fn() -> bool) {
     panic!("not freed");
 }
 
+// G34
 #[test]
 fn item_waits_for_every_guard_taken_before() {
     let (freed, others) = (counter(), counter());
@@ -64,6 +65,7 @@ fn item_waits_for_every_guard_taken_before() {
     retire_until(|| freed.load(Relaxed) == 1);
 }
 
+// G34
 #[test]
 fn one_call_frees_a_bounded_number_of_items() {
     let freed = counter();
@@ -107,6 +109,7 @@ fn collect(domain: &Domain) {
     domain.leave(record);
 }
 
+// G34
 #[test]
 fn one_call_frees_many_small_batches() {
     let freed = counter();
@@ -118,6 +121,7 @@ fn one_call_frees_many_small_batches() {
 }
 
 /// A copied process has records of threads that it does not have. They may be pinned, but the one thread may be, too.
+// G34
 #[test]
 fn copied_process_waits_only_for_its_own_thread() {
     let freed = counter();
@@ -169,6 +173,7 @@ impl Drop for Late {
     }
 }
 
+// G34
 #[test]
 fn thread_that_ends_hands_its_items_over() {
     thread_local!(static LATE: Cell<Option<Late>> = const { Cell::new(None) });
@@ -186,6 +191,7 @@ fn thread_that_ends_hands_its_items_over() {
     }
 }
 
+// G34
 #[test]
 fn ended_threads_leave_a_bounded_number_of_items() {
     let freed = counter();

@@ -252,6 +252,7 @@ mod tests {
     /// A period began later than the end of a gap by the part of the gap before its hour: in Troll, where the clocks go
     /// from 01:00 to 03:00, days from 02:00 began at 04:00. Hours on both sides of all changes of the clocks from 1972,
     /// before which offsets had odd seconds, in every seventh zone and in those with unusual gaps.
+    // G125
     #[test]
     fn periods_begin_at_the_end_of_a_gap() {
         let zones = TimeZoneDatabase::bundled();

@@ -108,6 +108,7 @@ fn turn_of_a_window(check: CheckAt, other_key: u64) {
     });
 }
 
+// G119
 #[test]
 fn late_value_is_counted_in_one_window() {
     for other_key in [1, 2] {
@@ -115,6 +116,7 @@ fn late_value_is_counted_in_one_window() {
     }
 }
 
+// G119
 #[test]
 fn late_value_of_a_rule_is_counted_in_one_window() {
     for other_key in [1, 2] {
@@ -122,6 +124,7 @@ fn late_value_of_a_rule_is_counted_in_one_window() {
     }
 }
 
+// G119
 #[test]
 #[should_panic(expected = "a window has room for one value")]
 fn control_with_two_windows_admits_too_much() {
@@ -156,33 +159,39 @@ fn wrong_time(check: CheckAt, trusting: bool) {
     });
 }
 
+// G40
 #[test]
 fn wrong_time_binds_no_other_key() {
     wrong_time(Values::check_at, true);
 }
 
+// G40
 #[test]
 #[should_panic(expected = "the key has room in the next window")]
 fn control_following_wrong_time_binds_other_key() {
     wrong_time(check_following, false);
 }
 
+// G119
 #[test]
 fn racing_value_is_counted_once() {
     same_new_value(check);
 }
 
+// G119
 #[test]
 fn racing_value_of_a_rule_is_counted_once() {
     same_new_value(check_in_steps);
 }
 
+// G119
 #[test]
 #[should_panic(expected = "a value is counted once")]
 fn control_without_refund_counts_twice() {
     same_new_value(check_without_refund);
 }
 
+// G119
 #[test]
 fn two_values_take_one_unit() {
     explore(2, || {

@@ -258,6 +258,7 @@ mod tests {
     use super::*;
     use crate::base::quota::Quota;
 
+    // G52
     #[test]
     fn direct_source_grants_share_of_half() {
         for (limit, holders) in [(1_000, 1), (1_000, 4), (1_000, 64), (7, 2), (1, 1)] {

@@ -230,6 +230,7 @@ mod tests {
         }
     }
 
+    // G52
     #[test]
     fn blocks_follow_use() {
         let life_ns = 16 << 20;

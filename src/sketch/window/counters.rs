@@ -553,6 +553,7 @@ mod tests {
         }
     }
 
+    // G21
     #[test]
     fn reached_share_matches_measured_share() {
         for held in TestCounters::all().filter(|held| held.largest > 0) {

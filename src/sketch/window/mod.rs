@@ -339,6 +339,7 @@ mod tests {
 
     /// At first, a caller counts as being behind the newest window by the allowed lag. After a second of such windows,
     /// the wrong newest window is dropped, and callers count in their own windows.
+    // G40
     #[test]
     fn wrong_newest_window_is_given_up() {
         for wrong in [1_010, 1_000_000, u64::MAX / 500_000_000] {

@@ -398,6 +398,7 @@ mod tests {
         assert!(again.is_err(), "a load creates a large store at once");
     }
 
+    // G68
     #[test]
     fn charge_without_memory_is_denied() {
         let quota = Quota::per_minute(10);

@@ -50,11 +50,13 @@ fn settle_while_it_ends(take: Take) {
     });
 }
 
+// G117
 #[test]
 fn hold_is_settled_once() {
     settle_while_it_ends(take);
 }
 
+// G117
 #[test]
 #[should_panic(expected = "a hold is settled once")]
 fn control_separate_look_settles_twice() {
@@ -87,11 +89,13 @@ fn requests_after_the_end(check: Check) {
     });
 }
 
+// G117
 #[test]
 fn ended_hold_denies_nothing() {
     requests_after_the_end(check);
 }
 
+// G117
 #[test]
 #[should_panic(expected = "no denial is due to a hold that has ended")]
 fn control_late_number_denies() {
@@ -190,11 +194,13 @@ fn units_and_place(hold: Hold) {
     });
 }
 
+// G117
 #[test]
 fn ended_hold_gives_place_and_units() {
     units_and_place(hold);
 }
 
+// G117
 #[test]
 #[should_panic(expected = "no denial is due to a hold that has ended")]
 fn control_place_without_units_denies() {
@@ -217,11 +223,13 @@ fn two_places(other: Hold) {
     });
 }
 
+// G117
 #[test]
 fn new_holds_take_places_of_ended_ones() {
     two_places(hold);
 }
 
+// G117
 #[test]
 #[should_panic(expected = "no denial is due to a hold that has ended")]
 fn control_free_place_first_denies() {

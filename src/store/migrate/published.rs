@@ -95,6 +95,7 @@ mod tests {
     }
 
     /// The last user of a large value freed it, and the request of that user waited for this.
+    // G108
     #[test]
     fn replacing_thread_frees_the_values() {
         let freed = Arc::default();

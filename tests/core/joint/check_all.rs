@@ -21,6 +21,7 @@ fn clock() -> ManualClock {
 mod stories {
     use super::*;
 
+    // G22
     #[test]
     fn log_and_spacing_deny_together() {
         let clock = clock();
@@ -189,6 +190,7 @@ mod stories {
     }
 
     /// Limits whose charges cannot be refunded are charged last, whatever their order in the call.
+    // G47
     #[test]
     fn joint_check_mixes_all_stores() {
         let clock = clock();
@@ -353,6 +355,7 @@ mod random {
         }
 
         /// Tuples, arrays and slices of limits decide alike.
+        // G47
         #[test]
         #[ignore = "several seconds unless optimised; .ci/run runs it"]
         fn tuples_arrays_and_slices_decide_alike(asks in asks()) {

@@ -28,6 +28,7 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 
+// G58
 #[tokio::test(start_paused = true)]
 async fn checks_do_not_overtake_a_reservation() {
     let limiter = gcra(2);
@@ -42,6 +43,7 @@ async fn checks_do_not_overtake_a_reservation() {
     assert_eq!(limiter.waiting_lines(), 0);
 }
 
+// G54
 #[tokio::test(start_paused = true)]
 async fn thousand_waiters_keep_order() {
     let limiter = gcra(1);
@@ -65,6 +67,7 @@ async fn thousand_waiters_keep_order() {
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
 }
 
+// G54
 #[tokio::test(start_paused = true)]
 async fn lines_of_keys_are_independent() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(1)));
@@ -86,6 +89,7 @@ async fn lines_of_keys_are_independent() {
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
 }
 
+// G57
 #[tokio::test(start_paused = true)]
 async fn deadline_refuses_later_turns_at_once() {
     let limiter = gcra(1);
@@ -111,6 +115,7 @@ async fn deadline_refuses_later_turns_at_once() {
     assert_eq!(limiter.waiting_lines(), 0);
 }
 
+// G57
 #[tokio::test(start_paused = true)]
 async fn unknown_turn_is_refused_at_the_deadline() {
     // One event every 40 ms. If three waiters are in line, a limiter with a minimum spacing cannot predict the turn of
@@ -149,6 +154,7 @@ async fn waiter_due_at_deadline_beats_its_timer() {
     assert_eq!(start.elapsed(), ms(1_000));
 }
 
+// G56
 #[tokio::test(start_paused = true)]
 async fn dropped_wait_leaves_state_unchanged() {
     // Each row: whether the waits are polled, the milliseconds until they are dropped, and the order of the drops.
@@ -194,6 +200,7 @@ async fn reservation_of_several_batches_is_refunded() {
     assert_eq!(limiter.peek().reset_after(), untouched.peek().reset_after());
 }
 
+// G56
 #[tokio::test(start_paused = true)]
 async fn dropped_head_wakes_next_waiter() {
     let limiter = gcra(4);
@@ -265,6 +272,7 @@ async fn wait_dropped_in_jitter_is_refunded() {
     assert!(limiter.check().is_allowed());
 }
 
+// G55
 #[tokio::test(start_paused = true)]
 async fn submillisecond_intervals_do_not_drift() {
     // 10,000 units per second are ten turns in each tick (1 ms) of tokio's timer.
@@ -288,6 +296,7 @@ async fn submillisecond_intervals_do_not_drift() {
     }
 }
 
+// G55
 #[tokio::test(start_paused = true)]
 async fn missed_turns_are_not_caught_up() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(1_000).burst(1)));
@@ -334,6 +343,7 @@ async fn wait_ends_by_limiter_clock_not_timer() {
     }
 }
 
+// G58
 #[tokio::test(start_paused = true)]
 async fn without_reservation_only_checks_overtake() {
     let log = SlidingLog::new(Quota::new(2, ms(100)));

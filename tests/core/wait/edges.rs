@@ -40,6 +40,7 @@ async fn waiter_due_at_deadline_goes_after_head_left() {
     assert!(matches!(poll(&mut third), Poll::Ready(Ok(_))));
 }
 
+// G57
 #[tokio::test(start_paused = true)]
 async fn waiters_at_deadline_wait_while_line_moves() {
     let clock = ManualClock::new(Timestamp::ZERO);
@@ -108,6 +109,7 @@ impl Clock for Broken {
     }
 }
 
+// G56
 #[tokio::test(start_paused = true)]
 async fn dropped_head_leaves_its_line_on_panic() {
     for panics in [&KEYS_PANIC, &CLOCKS_PANIC] {

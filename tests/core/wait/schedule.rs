@@ -234,12 +234,14 @@ fn kinds() -> Vec<Kind> {
     ALL.into_iter().map(whole).collect()
 }
 
+// G54
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn waits_end_as_modelled_with_every_algorithm() {
     proptest!(config(500), |(schedule in schedule(&kinds(), &[Store::Direct, Store::Keyed]))| check(&schedule)?);
 }
 
+// G54
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn waits_end_as_modelled_with_reservations() {

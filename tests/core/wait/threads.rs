@@ -10,6 +10,7 @@ use tollgate::{
     waiting::Jitter, waiting::NotReady,
 };
 
+// G54
 #[test]
 fn threads_go_in_order_and_never_early() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(200).burst(1)));

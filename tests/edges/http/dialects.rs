@@ -46,6 +46,7 @@ fn two() -> [Policy<'static>; 2] {
     ]
 }
 
+// G69
 #[test]
 fn draft_11_lists_policies_and_available_units() {
     assert_eq!(

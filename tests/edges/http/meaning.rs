@@ -84,6 +84,7 @@ fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
     }
 }
 
+// G69
 #[test]
 fn advertised_units_are_available() {
     for kind in ALL {

@@ -145,6 +145,7 @@ fn assert_reads_back(limits: &[Limit], refuse: bool) {
 proptest! {
     #![proptest_config(config(400))]
 
+    // G69
     #[test]
     fn random_policies_read_back(limits in prop::collection::vec(limit(), 0..6), refuse: bool) {
         let limits: Vec<Limit> = limits.into_iter().flatten().collect();

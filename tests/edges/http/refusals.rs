@@ -108,6 +108,7 @@ fn legacy_denial_matches_github() {
     );
 }
 
+// G70
 #[test]
 fn x_ratelimit_retry_after_is_legacy_only() {
     const NAME: &str = "x-ratelimit-retry-after";
@@ -134,6 +135,7 @@ fn x_ratelimit_retry_after_is_legacy_only() {
 
 /// Cause: waits of less than a second were rounded down to zero. Symptom: well-behaved clients retried immediately,
 /// again and again.
+// G70
 #[test]
 fn retry_after_rounds_up_to_seconds() {
     for (quota, expected) in [
@@ -153,6 +155,7 @@ fn retry_after_rounds_up_to_seconds() {
     }
 }
 
+// G70
 #[test]
 fn impossible_cost_gets_no_retry_after() {
     let never = Policy::new("small", &BURST, after(Gcra::new(BURST), 10, 101));
@@ -186,6 +189,7 @@ fn blocked_policy_advertises_zero_quota() {
     assert_eq!(Policy::blocked("x", Duration::ZERO, NOW).available().seconds, 1);
 }
 
+// G70
 #[test]
 fn retry_after_is_longest_of_denying_policies() {
     let slow = Quota::per_hour(1);

@@ -27,6 +27,7 @@ fn keys_are_ranked_by_rule() {
 
 /// A flood of keys that occur once does not displace a heavy key, and the error bound of the heavy key's count is
 /// correct.
+// G73
 #[test]
 fn heavy_keys_survive_key_flood() {
     let denied = TopDenied::try_new(20, 1).expect("there is enough memory");

@@ -52,6 +52,7 @@ const DENIAL: Denial<'static> = Denial {
     key: "203.0.113.7",
 };
 
+// G73
 #[test]
 fn denial_event_omits_key() {
     let seen = events(|| DenialLog::default().record(&DENIAL));
@@ -102,6 +103,7 @@ fn rule_loads_are_events() {
 }
 
 /// A request to which no rule applies is logged once for each domain and load, with its keys and without its values.
+// G64
 #[cfg(feature = "rules")]
 #[test]
 fn first_request_without_a_rule_is_an_event() {

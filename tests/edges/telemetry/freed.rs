@@ -64,6 +64,7 @@ fn ask(rules: &Rules) -> Answer {
 
 /// A load published other rules while a thread had an answer of the earlier ones. That thread was the last one to use them, so it freed
 /// them: 10,000 rules took it several milliseconds, and a request waited for that.
+// G108
 #[test]
 fn load_frees_the_rules_and_no_answer_does() {
     let (rules, dropped) = noted(|| Rules::from_yaml(&text("a")).unwrap());
@@ -79,6 +80,7 @@ fn load_frees_the_rules_and_no_answer_does() {
 }
 
 /// Without answers in use, a load itself frees what it replaces.
+// G108
 #[test]
 fn load_frees_unused_rules_at_once() {
     let (rules, dropped) = noted(|| Rules::from_yaml(&text("a")).unwrap());
@@ -88,6 +90,7 @@ fn load_frees_unused_rules_at_once() {
 }
 
 /// The next load may come only after days, so the watcher looks again.
+// G108
 #[cfg(feature = "watch")]
 #[test]
 fn watcher_frees_the_rules_soon_after_the_last_answer() {

@@ -145,6 +145,7 @@ fn metric_labels_are_sanitized() {
 }
 
 /// The number of a rule's metrics does not depend on the number of keys.
+// G73
 #[test]
 fn keys_create_no_metrics() {
     recorded(|values| {
@@ -158,6 +159,7 @@ fn keys_create_no_metrics() {
     });
 }
 
+// G73
 #[test]
 fn no_count_is_lost_between_threads() {
     const EACH: u64 = if cfg!(miri) { 20 } else { 5_000 };
@@ -427,6 +429,7 @@ async fn metered_layer_names_failure_policies() {
 }
 
 /// The metrics of a set of servers have the label `server`.
+// G96
 #[cfg(feature = "redis")]
 #[test]
 fn shared_metrics_name_the_server() {
@@ -552,6 +555,7 @@ fn followed() -> (std::sync::Arc<Rules>, tollgate::rules::Watcher) {
     Rules::builder().follow(slow, |_| {}).expect("the rules are valid")
 }
 
+// G91
 #[cfg(feature = "watch")]
 #[test]
 fn followed_version_is_published() {
@@ -569,6 +573,7 @@ fn followed_version_is_published() {
     });
 }
 
+// G64
 #[test]
 fn unmatched_rules_gauge_is_per_domain() {
     recorded(|values| {

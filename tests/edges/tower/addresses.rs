@@ -177,6 +177,7 @@ fn addresses_in_all_spellings() {
     }
 }
 
+// G71
 #[test]
 fn lists_are_read_from_the_right_over_all_lines() {
     let lines = ["10.0.0.1, 10.0.0.2", "10.0.0.3", " 10.0.0.4 ,\t10.0.0.5"];

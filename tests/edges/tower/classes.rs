@@ -23,6 +23,7 @@ async fn serve(request: Request<String>) -> Result<Response<String>, Infallible>
     Ok(Response::builder().status(status).body(String::new()).unwrap())
 }
 
+// G120
 #[tokio::test]
 async fn classes_of_a_client_share_its_limit() {
     let limiter =

@@ -111,6 +111,7 @@ fn expected(right: &[Appended], hops: Option<usize>) -> Option<Option<IpAddr>> {
 proptest! {
     #![proptest_config(tollgate_testing::operations::config(500))]
 
+    // G71
     #[test]
     fn client_written_fields_never_change_address(
         left in written(),

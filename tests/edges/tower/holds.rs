@@ -185,6 +185,7 @@ fn by_length(layer: HoldLayer) -> HoldLayer {
     })
 }
 
+// G134
 #[test]
 fn field_settles_when_the_response_begins() {
     let limited = Limited::new(by_header);
@@ -199,6 +200,7 @@ fn field_settles_when_the_response_begins() {
     assert_eq!(limited.used(), 67);
 }
 
+// G134
 #[test]
 fn missing_and_bad_fields_leave_the_estimate() {
     for values in [&[][..], &[""], &["-1"], &["+1"], &["1.5"], &["18446744073709551616"], &["1", "1"]] {
@@ -214,6 +216,7 @@ fn missing_and_bad_fields_leave_the_estimate() {
     }
 }
 
+// G134
 #[test]
 fn body_settles_at_its_end() {
     use Step::{Break, Data, Panic, Trailer};
@@ -248,6 +251,7 @@ fn body_settles_at_its_end() {
     assert_eq!((limited.used(), limited.limiter.holds()), (ESTIMATE, 0));
 }
 
+// G134
 #[test]
 fn dropped_body_is_charged_at_least_the_estimate() {
     let steps = [Step::Data("one!"), Step::Data("two"), Step::Trailer("none")];
@@ -274,6 +278,7 @@ fn dropped_body_is_charged_at_least_the_estimate() {
     }
 }
 
+// G134
 #[test]
 fn requests_without_response_stay_charged_unless_refunded() {
     let limited = Limited::new(by_header);
@@ -303,6 +308,7 @@ fn requests_without_response_stay_charged_unless_refunded() {
     assert_eq!((limited.used(), limited.limiter.holds()), (ESTIMATE, 0));
 }
 
+// G134
 #[test]
 fn refunded_status_releases_whatever_the_response_tells() {
     let limited = Limited::new(|layer| by_length(by_header(layer)).refund(|status| status.is_server_error()));
@@ -336,6 +342,7 @@ fn denied_requests_hold_nothing_and_fields_show_the_estimate() {
     assert_eq!(limited.limiter.holds(), 0);
 }
 
+// G134
 #[test]
 fn body_that_outlives_its_hold_is_charged_at_its_end() {
     let limited = Limited::new(by_length);

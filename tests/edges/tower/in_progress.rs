@@ -103,6 +103,7 @@ fn next(body: &mut Body<Frames>) -> Option<Result<Bytes, &'static str>> {
     }
 }
 
+// G118
 #[test]
 fn request_counts_until_its_body_ends() {
     let (limited, _clock) = two_for_each_key();
@@ -120,6 +121,7 @@ fn request_counts_until_its_body_ends() {
     assert!(limited.limit.is_empty());
 }
 
+// G118
 #[test]
 fn broken_requests_end() {
     let (limited, _clock) = two_for_each_key();
@@ -148,6 +150,7 @@ fn broken_requests_end() {
     }
 }
 
+// G118
 #[test]
 fn lost_request_ends_with_its_life() {
     let (limited, clock) = two_for_each_key();

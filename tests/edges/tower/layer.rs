@@ -199,6 +199,7 @@ fn denial_without_policy_has_retry_after() {
     assert_eq!((response.status().as_u16(), header(&response, "retry-after")), (429, None));
 }
 
+// G72
 #[test]
 fn requests_without_key_follow_missing_policy() {
     let layer = || RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
@@ -218,6 +219,7 @@ fn requests_without_key_follow_missing_policy() {
 }
 
 /// RFC 9110, section 15.5.2: an answer with status 401 must contain a challenge.
+// G70
 #[test]
 fn missing_credentials_get_a_challenge() {
     fn refused<L: Limit<X::Key>, X: KeyExtractor>(
@@ -350,6 +352,7 @@ fn exempt_and_free_requests_are_not_counted() {
     assert_eq!([(); 2].map(|()| status(&layer, from("203.0.113.7"))), [200, 429]);
 }
 
+// G72
 #[test]
 fn charges_are_refunded_by_status() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
@@ -423,6 +426,7 @@ fn denied_head_request_has_length_without_body() {
     assert_eq!(text(head), "");
 }
 
+// G70
 #[test]
 fn grpc_denial_uses_grpc_status() {
     let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("calls", QUOTA).cost(|_| 3);

@@ -30,6 +30,7 @@ fn figures<const N: usize>(limits: &Limits<N>, key: &str) -> (bool, Vec<(String,
     (ruling.is_allowed(), told)
 }
 
+// G124
 #[test]
 fn prefixes_are_charged_all_or_none() {
     let limits = limits([(32, 64, 2), (24, 56, 3), (24, 48, 9)]);
@@ -50,6 +51,7 @@ fn prefixes_are_charged_all_or_none() {
 
 /// Only `ClientIp` turned IPv4 in IPv6 into IPv4. With any other extractor, all IPv4 clients of a socket for both kinds
 /// were one /64, and all clients of a NAT64 too.
+// G124
 #[test]
 fn ipv4_in_ipv6_is_ipv4_whatever_the_extractor() {
     for form in ["::ffff:203.0.113.1", "64:ff9b::203.0.113.1"] {
@@ -67,6 +69,7 @@ fn ipv4_in_ipv6_is_ipv4_whatever_the_extractor() {
     }
 }
 
+// G124
 #[test]
 fn flood_of_networks_is_held_to_the_shortest_prefix() {
     let limits = limits([(32, 64, 10), (24, 56, 40), (16, 48, 100)]);

@@ -93,6 +93,7 @@ async fn denials_name_the_denying_rules() {
 
 /// Cause: a layer did not check its domain. Trigger: `"apii"` instead of `"api"`. Symptom: the layer never limited a
 /// request and gave no error.
+// G64
 #[test]
 fn layer_of_an_unknown_domain_is_an_error() {
     let error = RateLimitLayer::rules(rules(TEXT), "apii", describe).unwrap_err().to_string();
@@ -107,6 +108,7 @@ fn layer_of_an_unknown_domain_is_an_error() {
 }
 
 /// The domain is in use as soon as the layer exists, before any request.
+// G64
 #[tokio::test]
 async fn layer_domain_cannot_be_removed() {
     let rules = rules(TEXT);
@@ -132,6 +134,7 @@ descriptors:
 ";
 
 /// A rule with `headers: false` decides, and no field or body mentions it.
+// G122
 #[tokio::test]
 async fn hidden_rule_is_in_no_response() {
     let layer = RateLimitLayer::rules(rules(HIDDEN), "api", describe)
@@ -225,6 +228,7 @@ async fn request_cost_sets_rule_hits() {
 }
 
 /// Rules are reloaded while the server handles requests. Every request gets an answer, and only the rules decide it.
+// G64
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_reload_under_requests() {
     let of = |limit: usize| {
@@ -293,6 +297,7 @@ async fn request_without_client_follows_missing_policy() {
 
 /// `ClientIp` cuts addresses to 64 bits, and the layer gave the rules only the network. So rules for one IPv6 address, for
 /// a single address as a range and for a /80 admitted what they deny, without a word, and the same rules for IPv4 worked.
+// G123
 #[tokio::test]
 async fn rules_match_the_whole_address_and_count_its_network() {
     let rows = [

@@ -67,6 +67,7 @@ fn state(rules: &Rules<ManualClock>) -> (u64, usize) {
     (tokens, rules.holds())
 }
 
+// G135
 #[tokio::test]
 async fn request_holds_until_its_body_has_ended() {
     let rules = rules(TEXT);
@@ -85,6 +86,7 @@ async fn request_holds_until_its_body_has_ended() {
     assert_eq!(state(&rules), (98, 0), "another rule denied the request");
 }
 
+// G135
 #[tokio::test]
 async fn response_tells_the_cost() {
     let rules = rules(TEXT);
@@ -105,6 +107,7 @@ async fn response_tells_the_cost() {
     assert_eq!(state(&rules), (68, 0));
 }
 
+// G135
 #[tokio::test]
 async fn loads_add_and_change_holds() {
     let before = "
@@ -132,6 +135,7 @@ descriptors:
 }
 
 /// A descriptor's own cost is an estimate, too: the response tells the cost, and a refund gives it back.
+// G135
 #[tokio::test]
 async fn own_cost_of_a_descriptor_is_settled() {
     let rules = rules(TEXT);

@@ -38,6 +38,7 @@ fn ask_all(subject: &Subject) {
 }
 
 /// Without replicas, the failure policy decides the keys of a killed node. The other nodes still decide their own keys.
+// G84
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn killed_node_affects_only_its_keys() {

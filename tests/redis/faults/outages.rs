@@ -102,6 +102,7 @@ fn verify_bound(outage: &Outage, policy: OnFailure, all: &[Tally], name: &str) {
     }
 }
 
+// G82
 #[test]
 fn outage_by_killed_server() {
     run(&Outage {
@@ -112,6 +113,7 @@ fn outage_by_killed_server() {
     });
 }
 
+// G82
 #[test]
 fn outage_by_paused_server() {
     run(&Outage {
@@ -122,6 +124,7 @@ fn outage_by_paused_server() {
     });
 }
 
+// G82
 #[test]
 fn outage_by_silent_network() {
     run(&Outage {
@@ -156,6 +159,7 @@ fn outage_by_slow_network() {
     });
 }
 
+// G82
 #[test]
 fn memory_full() {
     run(&Outage {
@@ -169,6 +173,7 @@ fn memory_full() {
     });
 }
 
+// G82
 #[test]
 fn read_only() {
     run(&Outage {

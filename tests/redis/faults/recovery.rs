@@ -77,6 +77,7 @@ impl Modes {
     }
 }
 
+// G85
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 async fn restarted_server_is_used_within_two_seconds() {
@@ -90,6 +91,7 @@ async fn restarted_server_is_used_within_two_seconds() {
     assert!(took.iter().all(|took| *took < TARGET), "{took:?}");
 }
 
+// G85
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 async fn resumed_server_is_used_within_two_seconds() {
@@ -103,6 +105,7 @@ async fn resumed_server_is_used_within_two_seconds() {
     assert!(took.iter().all(|took| *took < TARGET), "{took:?}");
 }
 
+// G85
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a machine that is not busy; .ci/run runs it"]
 async fn promoted_replica_is_used_within_two_seconds() {

@@ -11,6 +11,7 @@ use super::subject::{LIMIT, LOCAL, PAUSE, POLICIES, SHARE, Subject, TIMEOUT};
 use tollgate_testing::redis::{Proxy, Server};
 
 /// If the server loses the script, the next call loads it again, and no caller sees an error.
+// G85
 #[test]
 fn lost_script_is_loaded_again() {
     let Some(server) = Server::start() else { return };
@@ -76,6 +77,7 @@ fn limiter_may_start_before_server() {
 }
 
 /// During an outage all of many tasks get answers, the open breaker protects the server, and the limit holds.
+// G85
 #[test]
 fn concurrent_tasks_survive_outage() {
     const TASKS: u64 = 64;

@@ -4,6 +4,7 @@ use tollgate::redis::{BreakerState, DecidedBy};
 
 use super::*;
 
+// G84
 #[tokio::test(start_paused = true)]
 async fn timeout_noticed_late_does_not_count() {
     let limiter = limiter(&Fake::that(Does::Hang), OnFailure::Open);
@@ -30,6 +31,7 @@ async fn timeout_noticed_late_does_not_count() {
     assert_eq!(ask(&limiter).await, Err(ErrorKind::Breaker));
 }
 
+// G82
 #[tokio::test(start_paused = true)]
 async fn hung_server_opens_the_breaker() {
     let server = Fake::that(Does::Hang);
@@ -73,6 +75,7 @@ async fn hung_server_opens_the_breaker() {
     assert_eq!((health.breaker, health.is_partitioned()), (BreakerState::Closed, false));
 }
 
+// G84
 #[tokio::test(start_paused = true)]
 async fn one_of_many_calls_probes_after_the_pause() {
     let server = Fake::that(Does::Fail(ErrorKind::Unreachable));
@@ -201,6 +204,7 @@ async fn partitioned_ends_with_the_pause() {
 }
 
 /// Each pause is random, between half of its length and all of it. A tick of the breaker is about a millisecond.
+// G85
 #[tokio::test(start_paused = true)]
 async fn pause_doubles_up_to_its_bound() {
     for (pause_ms, doubled_ms) in [

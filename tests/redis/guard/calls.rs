@@ -22,6 +22,7 @@ async fn keys_at(set: &InProcess, count: usize, is_wanted: impl Fn(Place) -> boo
 }
 
 /// The server of index 0 hangs. Its breaker opens, and the other server is not affected.
+// G96
 #[tokio::test(start_paused = true)]
 async fn each_server_has_its_own_breaker_and_counts() {
     let set = InProcess::sharded(["a", "b"].map(|name| Shard::new(name, InProcess::default()))).unwrap();
@@ -57,6 +58,7 @@ async fn each_server_has_its_own_breaker_and_counts() {
     assert!(sum.is_partitioned());
 }
 
+// G97
 #[tokio::test(start_paused = true)]
 async fn hung_previous_server_delays_a_call_by_half_a_timeout() {
     const HOUR: Duration = Duration::from_secs(3_600);
@@ -91,6 +93,7 @@ async fn hung_previous_server_delays_a_call_by_half_a_timeout() {
     assert_eq!((previous.uncopied, previous.asked), (4, 3), "the previous server is not asked any more");
 }
 
+// G82
 #[test]
 fn missing_runtime_does_not_panic() {
     let answering = limiter(&Fake::that(Does::Answer), OnFailure::Open);

@@ -37,6 +37,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Events {
     }
 }
 
+// G148
 #[test]
 fn outage_is_one_event_with_its_facts() {
     let Some(mut server) = Server::start() else { return };

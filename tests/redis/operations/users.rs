@@ -116,6 +116,7 @@ fn user_with_least_rights_suffices_for_each_mode() {
     assert_eq!(server.command::<u64>(&["HEXISTS", "tollgate:v1:{acl|a}:pg0", "7"]), 0);
 }
 
+// G97
 #[test]
 fn user_with_least_rights_copies_moved_keys() {
     let (Some(one), Some(two)) = (Server::start(), Server::start()) else { return };

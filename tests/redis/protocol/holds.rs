@@ -154,6 +154,7 @@ impl Both<'_> {
     }
 }
 
+// G137
 #[test]
 fn script_of_holds_and_model_agree() {
     let Some(server) = Server::start() else { return };
@@ -180,6 +181,7 @@ fn script_of_holds_and_model_agree() {
 }
 
 /// A key has a bounded number of holds, and one step removes all of them when they have ended.
+// G136
 #[test]
 fn full_key_empties_in_one_step() {
     let Some(server) = Server::start() else { return };

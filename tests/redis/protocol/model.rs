@@ -46,6 +46,7 @@ impl Key {
     }
 }
 
+// G76
 #[test]
 fn large_clock_step_back_is_corrected() {
     let key = Key::new(Limit::gcra(Quota::per_second(1).burst(10)));
@@ -68,6 +69,7 @@ fn large_clock_step_back_is_corrected() {
     }
 }
 
+// G77
 #[test]
 fn changed_quota_carries_debt_over() {
     let mut key = Key::new(Limit::gcra(Quota::per_second(10)));
@@ -84,6 +86,7 @@ fn changed_quota_carries_debt_over() {
 }
 
 /// A unit returns at the microsecond at which it is due, also if its interval is not a whole number of microseconds.
+// G74
 #[test]
 fn burst_returns_after_exactly_its_time() {
     for period in [1, 60, 3_600] {
@@ -101,6 +104,7 @@ fn burst_returns_after_exactly_its_time() {
     }
 }
 
+// G77
 #[test]
 fn changed_limit_keeps_counts_changed_period_does_not() {
     for kind in [Limit::fixed_window, Limit::sliding_window] {
@@ -148,6 +152,7 @@ fn quota() -> impl Strategy<Value = Quota> {
 }
 
 /// Two versions of a program with one state: in any interval, at most the larger burst and the higher rate.
+// G77
 #[test]
 fn two_quotas_share_the_larger_bound() {
     let wait = prop_oneof![3 => Just(0_u64), 2 => 1_u64..5_000, 3 => 1_u64..20_000_000];

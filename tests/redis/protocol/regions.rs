@@ -68,6 +68,7 @@ fn per_minute(limit: u64) -> Limit {
     Limit::fixed_window(Quota::per_minute(limit))
 }
 
+// G98
 #[test]
 fn region_admits_its_share_until_all_others_answer() {
     let mut world = Regions::new(3, per_minute(300), RegionPolicy::Share);
@@ -116,6 +117,7 @@ fn claims_keep_the_interval_and_the_quantum() {
     assert_eq!((alone.post(0, 60, NOW).1, alone.post(0, 60, NOW).0.room), (None, 40));
 }
 
+// G100
 #[test]
 fn foreign_totals_are_never_reported() {
     let mut world = Regions::new(2, per_minute(1_000), RegionPolicy::AsLastKnown);
@@ -153,6 +155,7 @@ fn echo_of_foreign_totals_grows_without_end() {
     assert!(world.ask(0, RegionQuestion::Peek, NOW + 120 * SEC).0.used > 500, "58 units were admitted");
 }
 
+// G100
 #[test]
 fn server_without_data_recovers_by_floor() {
     let mut world = Regions::new(2, per_minute(1_000), RegionPolicy::Share);
@@ -228,6 +231,7 @@ fn pause_is_within_ten_percent() {
     assert_eq!(pause(0, 7), 0);
 }
 
+// G101
 #[test]
 fn silent_region_is_cut_off_after_three_intervals() {
     let link = RegionLink::default();
@@ -244,6 +248,7 @@ fn silent_region_is_cut_off_after_three_intervals() {
     assert!(!link.is_cut_off(10), "one lost answer is not a cut");
 }
 
+// G101
 #[test]
 fn process_knows_what_its_region_knows() {
     const MS: u64 = 1_000_000;
@@ -302,6 +307,7 @@ fn tells() -> impl Strategy<Value = Vec<RegionQuestion>> {
 proptest! {
     #![proptest_config(config(256))]
 
+    // G101
     #[test]
     fn merge_of_calls_is_commutative_and_idempotent(a in reports(), b in reports()) {
         let merged = |reports: &[&LinkReport]| {
@@ -313,6 +319,7 @@ proptest! {
         prop_assert_eq!(merged(&[&a, &a]), merged(&[&a]));
     }
 
+    // G100
     #[test]
     fn reports_in_any_order_give_equal_totals(
         tells in tells(),

@@ -167,6 +167,7 @@ fn assert_agree(
     }
 }
 
+// G74
 #[test]
 fn script_and_model_agree() {
     assert_agree(400, 0x5C41, prop::collection::vec(limits(), 1..=3), steps());
@@ -234,6 +235,7 @@ fn atomic_steps() -> impl Strategy<Value = Vec<Step>> {
     steps_of(time, 6, ask, 60)
 }
 
+// G74, G132
 #[test]
 fn scripts_of_all_kinds_and_model_agree() {
     let several = prop_oneof![3 => 1_usize..=1, 1 => 2_usize..=3]
@@ -242,6 +244,7 @@ fn scripts_of_all_kinds_and_model_agree() {
 }
 
 /// With counts this large, the weights use a unit of time longer than a microsecond.
+// G74
 #[test]
 fn script_and_model_agree_in_coarse_units() {
     let Some(server) = Server::start() else { return };
@@ -414,6 +417,7 @@ fn text_states_are_read_and_replaced() {
     }
 }
 
+// G76
 #[test]
 fn denial_and_peek_write_nothing_and_keys_expire() {
     let Some(server) = Server::start() else { return };
@@ -500,6 +504,7 @@ fn lost_script_is_resent_and_foreign_key_kept() {
 }
 
 /// The client calls the node that holds a key's slot at once, and all keys of a call are in one slot.
+// G75
 #[test]
 fn cluster_answers_for_all_keys() {
     let Some(cluster) = Cluster::start() else { return };
@@ -552,6 +557,7 @@ async fn copy_late<T: Transport>(server: [&T; 2], limit: Limit) {
     );
 }
 
+// G97
 #[tokio::test]
 async fn late_copy_of_a_moved_key_changes_nothing() {
     let quota = Quota::per_day(10);

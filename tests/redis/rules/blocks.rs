@@ -25,6 +25,7 @@ fn blocked(rules: &Rules<ManualClock>) -> Option<Duration> {
     answer.retry_after().filter(|_| answer.is_denied())
 }
 
+// G132
 #[test]
 fn processes_share_a_block() {
     let clock = clock();
@@ -53,6 +54,7 @@ fn processes_share_a_block() {
     }
 }
 
+// G132
 #[test]
 fn rule_that_only_reports_blocks_nothing() {
     let (keys, rest) = (", shadow_mode: true", "");
@@ -79,6 +81,7 @@ fn rule_that_only_reports_blocks_nothing() {
     }
 }
 
+// G132
 #[test]
 fn server_starts_no_block_for_a_dry_run() {
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
@@ -154,6 +157,7 @@ fn admitted(rules: &Rules<ManualClock>, class: &str) -> usize {
     (0..20).filter(|_| run(rules.check_async("d", &descriptors)).is_allowed()).count()
 }
 
+// G133
 #[test]
 fn classes_of_all_processes_share_one_count() {
     for charging in ["all-or-nothing", "count-first"] {
@@ -187,6 +191,7 @@ fn other_modes_refuse_classes() {
 }
 
 /// A server that is away has no blocks, and the share of a class is that of this process.
+// G133
 #[test]
 fn classes_have_a_share_without_the_server() {
     let clock = ManualClock::new(Timestamp::from_secs(super::START));

@@ -36,6 +36,7 @@ fn on_each_server(test: impl Fn(&dyn Fn() -> Server)) {
 }
 
 /// In the mode `atomic`, with every algorithm. The other modes hold units, or admit before they have asked.
+// G102
 #[test]
 fn shared_rules_follow_every_scenario() {
     on_each_server(|server| {
@@ -62,6 +63,7 @@ async fn look(rules: &Rules<ManualClock>, key: &str) -> Code {
 }
 
 /// Another process sees at once what the first process counted.
+// G102
 #[test]
 fn query_of_other_process_sees_denial() {
     let server = InProcess::default();
@@ -82,6 +84,7 @@ fn query_of_other_process_sees_denial() {
 }
 
 /// A hundred concurrent requests of 1 unit: exactly the limit is admitted, and each denied request spares the other rule.
+// G102
 #[test]
 fn concurrent_requests_admit_exactly_the_limit() {
     on_each_server(|server| {
@@ -119,6 +122,7 @@ fn query_without_server_follows_policy() {
 }
 
 /// A server that hangs delays no answer beyond the deadline, however many stages the request has.
+// G103
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
 fn hung_server_answers_by_deadline() {
@@ -158,6 +162,7 @@ fn hung_server_answers_by_deadline() {
 }
 
 /// A charge that the server makes after the deadline is given back.
+// G103
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
 fn late_charge_is_refunded() {

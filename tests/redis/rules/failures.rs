@@ -40,6 +40,7 @@ async fn assert_failure_policies_apply(rules: &Rules<ManualClock>) {
     assert_eq!(answer.limits().next().unwrap().verdict(), Verdict::Denied);
 }
 
+// G83
 #[test]
 fn each_rule_follows_its_failure_policy() {
     let clock = clock();

@@ -7,6 +7,7 @@ use tollgate::redis::Client;
 
 use super::*;
 
+// G107
 #[test]
 fn long_values_are_shared_as_hashes() {
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
@@ -42,6 +43,7 @@ async fn left(rules: &Rules<ManualClock>, value: &str) -> u32 {
 }
 
 /// Processes of different builds share a limit only if they use the same keys.
+// G107
 #[test]
 fn keys_on_the_server_are_unambiguous() {
     let Some(server) = tollgate_testing::redis::Server::start() else { return };

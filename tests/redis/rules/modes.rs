@@ -61,6 +61,7 @@ fn shared_by_two(mode: &str, of: u32) -> u32 {
     })
 }
 
+// G78
 #[test]
 fn leases_never_exceed_the_limit() {
     let admitted = shared_by_two("lease", 40);

@@ -56,6 +56,7 @@ fn each(with: impl AsyncFn(&str, &Rules<ManualClock>, &Rules<ManualClock>), more
     });
 }
 
+// G146
 #[test]
 fn verbs_act_for_all_processes() {
     for more in [
@@ -101,6 +102,7 @@ fn grant_counts_from_the_limit_if_denials_are_counted() {
     });
 }
 
+// G146
 #[test]
 fn blocks_of_operators_hold_in_all_processes() {
     each(
@@ -127,6 +129,7 @@ fn blocks_of_operators_hold_in_all_processes() {
 }
 
 /// A block that the server cut short would end before the operator's time.
+// G146
 #[test]
 fn block_lasts_to_its_end() {
     let clock = clock();
@@ -143,6 +146,7 @@ fn block_lasts_to_its_end() {
     });
 }
 
+// G146
 #[test]
 fn modes_that_hold_units_refuse() {
     for mode in ["lease", "write-back"] {
@@ -173,6 +177,7 @@ fn call_that_cannot_wait_refuses() {
     assert_eq!(operate(&rules, OperatorAct::Reset).result, Ok(0), "with a blocking client, it waits");
 }
 
+// G146
 #[test]
 fn server_that_is_away_is_an_error() {
     let clock = clock();

@@ -49,6 +49,7 @@ descriptors:
 }
 
 /// One key of a rule holds a value of another type in Redis. The rule still limits its other keys.
+// G84
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
 fn wrong_type_key_affects_one_rule_key() {

@@ -84,6 +84,7 @@ fn write(server: &Server, version: u64, store: &str, text: &str) {
     let () = server.command(&[&fields[..], &["text", text]].concat());
 }
 
+// G92
 #[test]
 fn push_reaches_followers_by_message() {
     let Some(server) = Server::start() else { return };
@@ -112,6 +113,7 @@ fn push_reaches_followers_by_message() {
     }
 }
 
+// G92
 #[test]
 fn message_of_stranger_changes_nothing() {
     let Some(server) = Server::start() else { return };
@@ -124,6 +126,7 @@ fn message_of_stranger_changes_nothing() {
     assert_eq!(quota(&reader.rules), 5);
 }
 
+// G92
 #[test]
 fn lost_message_is_replaced_by_poll() {
     let Some(server) = Server::start() else { return };
@@ -135,6 +138,7 @@ fn lost_message_is_replaced_by_poll() {
     assert_eq!((reader.version(), quota(&reader.rules)), (2, 8));
 }
 
+// G92
 #[test]
 fn reader_without_channel_permission_polls() {
     let Some(server) = Server::start() else { return };
@@ -155,6 +159,7 @@ fn reader_without_channel_permission_polls() {
     assert!(error.contains("NOPERM") && !error.contains("sekret"), "{error}");
 }
 
+// G94
 #[test]
 fn bad_push_writes_nothing() {
     let Some(server) = Server::start() else { return };
@@ -175,6 +180,7 @@ fn bad_push_writes_nothing() {
     assert_eq!(rules.push(Format::Json, &text(5), "test", None).ok(), None, "JSON needs quotes");
 }
 
+// G94
 #[test]
 fn push_over_unseen_version_fails() {
     let Some(server) = Server::start() else { return };
@@ -200,6 +206,7 @@ fn push_over_unseen_version_fails() {
     assert!(error.contains("version 3 is gone"), "{error}");
 }
 
+// G94
 #[test]
 fn racing_pushes_have_one_winner() {
     let Some(server) = Server::start() else { return };
@@ -215,6 +222,7 @@ fn racing_pushes_have_one_winner() {
     assert_eq!(open(&server).pull().unwrap().unwrap().version().as_number(), 2);
 }
 
+// G94
 #[test]
 fn history_keeps_five_versions() {
     let Some(server) = Server::start() else { return };
@@ -231,6 +239,7 @@ fn history_keeps_five_versions() {
     assert_eq!(rules.push(old.format(), old.text(), "test", Some(8)).unwrap(), 9);
 }
 
+// G91
 #[test]
 fn bad_text_on_server_is_refused_once() {
     let Some(server) = Server::start() else { return };
@@ -270,6 +279,7 @@ fn bad_text_on_server_is_refused_once() {
     assert!(reader.rules.last_error().is_none() && !reader.rules.reloads().source_fails);
 }
 
+// G91
 #[test]
 fn lost_data_keep_rules() {
     let Some(mut server) = Server::start() else { return };
@@ -303,6 +313,7 @@ fn lost_data_keep_rules() {
     assert_eq!((reader.version(), quota(&reader.rules)), (1, 9));
 }
 
+// G91
 #[test]
 fn bad_text_of_other_store_keeps_rules() {
     let Some(server) = Server::start() else { return };
@@ -314,6 +325,7 @@ fn bad_text_of_other_store_keeps_rules() {
     assert_eq!((quota(&reader.rules), reader.rules.reloads().version), (5, 1));
 }
 
+// G91
 #[test]
 fn lower_version_keeps_rules() {
     let Some(server) = Server::start() else { return };
@@ -342,6 +354,7 @@ fn with_copy(url: &str, copy: &Path) -> Follow<RedisRules> {
     Follow::new(source).copy(copy).every(Duration::from_millis(100))
 }
 
+// G93
 #[test]
 fn copy_replaces_absent_server_at_start() {
     let Some(mut server) = Server::start() else { return };
@@ -392,6 +405,7 @@ fn copy_replaces_absent_server_at_start() {
     assert!(std::fs::read_to_string(&copy).unwrap().ends_with(&text(7)));
 }
 
+// G93
 #[test]
 fn start_without_server_or_copy_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -412,6 +426,7 @@ fn start_without_server_or_copy_fails() {
     assert!(error.contains("there are no rules; write them with `tollgate rules push`"), "{error}");
 }
 
+// G93
 #[test]
 fn unusable_copies_are_refused() {
     let Some(mut server) = Server::start() else { return };
@@ -452,6 +467,7 @@ fn unusable_copies_are_refused() {
     }
 }
 
+// G93
 #[test]
 fn unwritable_copy_is_a_warning() {
     let Some(server) = Server::start() else { return };
@@ -463,6 +479,7 @@ fn unwritable_copy_is_a_warning() {
     assert_eq!(quota(&reader.rules), 5);
 }
 
+// G94
 #[test]
 fn invalid_names_are_refused() {
     for name in ["", "a b", "{a}", "ü", "a:history", &"x".repeat(101)] {
@@ -474,6 +491,7 @@ fn invalid_names_are_refused() {
 }
 
 /// A reader that is dropped ends its threads and its subscription.
+// G92
 #[test]
 fn dropped_reader_unsubscribes() {
     let Some(server) = Server::start() else { return };

@@ -52,6 +52,7 @@ macro_rules! admitted {
 }
 
 /// The control of the tests below: without the previous set, each key that moves gets one more budget, and no more.
+// G97
 #[test]
 fn moved_key_gets_one_more_budget_without_previous_set() {
     for (name, limit) in kinds() {
@@ -72,6 +73,7 @@ fn moved_key_gets_one_more_budget_without_previous_set() {
     }
 }
 
+// G97
 #[test]
 fn moved_key_keeps_its_budget_with_previous_set() {
     for (name, limit) in kinds() {
@@ -94,6 +96,7 @@ fn moved_key_keeps_its_budget_with_previous_set() {
 }
 
 /// Spacings and buckets with an adaptive start: the requests of the old set still count.
+// G97
 #[test]
 fn spacing_and_adaptive_start_are_kept_with_previous_set() {
     let quota = Quota::per_hour(LIMIT);
@@ -137,6 +140,7 @@ fn key_with_two_limits_keeps_both_budgets() {
 }
 
 /// The units of the previous window of a sliding limit are copied too.
+// G97
 #[test]
 fn sliding_window_copies_both_windows() {
     let (clock, all) = servers();
@@ -181,6 +185,7 @@ fn removed_server_gives_its_keys_and_budgets() {
     }
 }
 
+// G97
 #[tokio::test]
 async fn leases_and_write_back_keep_budgets_of_moved_keys() {
     let (clock, all) = servers();
@@ -213,6 +218,7 @@ proptest! {
 
     /// Several processes with the new set, in any order, on one key after another: together with the old set, they
     /// admit exactly what one server admits.
+    // G97
     #[test]
     fn changed_set_admits_as_one_server(
         kind in 0_usize..10,

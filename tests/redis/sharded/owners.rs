@@ -30,6 +30,7 @@ impl Set {
 }
 
 /// The vector of the paper: key 00 … 0f, input 00 … 0e.
+// G95
 #[test]
 #[expect(deprecated, reason = "std documents this hasher as SipHash-2-4")]
 fn standard_hasher_is_siphash_2_4() {
@@ -52,6 +53,7 @@ fn is_share(count: u32, of: u32, share: f64) -> bool {
     (f64::from(count) - mean).abs() <= 4.0 * deviation
 }
 
+// G95
 #[test]
 fn keys_split_by_weight() {
     for weights in [&[1, 1, 1][..], &[1, 2, 5], &[7], &[1; 30], &[1, 1_000], &[u32::MAX, u32::MAX / 3]] {
@@ -78,6 +80,7 @@ fn moved(from: &Set, to: &Set, may_move: impl Fn(&str, &str) -> bool) -> u32 {
     moves.count().try_into().unwrap()
 }
 
+// G95
 #[test]
 fn change_moves_only_the_share_of_its_server() {
     let three = Set::new([("a", 1), ("b", 2), ("c", 5)]);
@@ -98,6 +101,7 @@ proptest! {
     #![proptest_config(config(256))]
 
     /// A server that joins takes keys, and no key moves between the others. The order of the set has no effect.
+    // G95
     #[test]
     fn joining_server_moves_keys_only_to_itself(
         weights in prop::collection::vec(1_u32..=50, 1..8),

@@ -54,6 +54,7 @@ fn client_debug_names_servers_and_function() {
     assert!(!text.contains("127.0.0.1"), "{text}");
 }
 
+// G95
 #[test]
 fn each_key_is_on_one_server_in_all_processes() {
     let [a, b, c] = servers();
@@ -87,6 +88,7 @@ fn limiters_spread_equal_keys_over_servers() {
     assert!(all.iter().all(|server| server.keys() > 0), "limits without a key are not all on one server");
 }
 
+// G95
 #[test]
 fn shard_function_keeps_a_tenant_on_one_server() {
     fn tenant(key: &[u8]) -> &[u8] {

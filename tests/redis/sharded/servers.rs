@@ -117,6 +117,7 @@ async fn parts(client: &Client, servers: &[Server; 3]) -> [String; 3] {
     found.map(|part| part.expect("each server has a part"))
 }
 
+// G95
 #[tokio::test(flavor = "current_thread")]
 async fn keys_split_over_three_servers() {
     let Some(servers) = three() else { return };
@@ -222,37 +223,44 @@ async fn fault_of(servers: &mut [Server; 3], mode: Mode, stop: fn(&mut Server), 
     subject.close().await;
 }
 
+// G96
 #[test]
 fn killed_server_affects_only_its_keys_atomic() {
     fault(Mode::Atomic, Server::kill, Server::restart);
 }
 
+// G96
 #[test]
 fn killed_server_affects_only_its_keys_leases() {
     fault(Mode::Leases, Server::kill, Server::restart);
 }
 
+// G96
 #[test]
 fn killed_server_affects_only_its_keys_write_back() {
     fault(Mode::WriteBack, Server::kill, Server::restart);
 }
 
+// G96
 #[test]
 fn hung_server_affects_only_its_keys_atomic() {
     fault(Mode::Atomic, |server| server.pause(), |server| server.resume());
 }
 
+// G96
 #[test]
 fn hung_server_affects_only_its_keys_leases() {
     fault(Mode::Leases, |server| server.pause(), |server| server.resume());
 }
 
+// G96
 #[test]
 fn hung_server_affects_only_its_keys_write_back() {
     fault(Mode::WriteBack, |server| server.pause(), |server| server.resume());
 }
 
 /// Real servers answer the calls that copy a state as the model does.
+// G97
 #[tokio::test(flavor = "current_thread")]
 async fn moved_keys_keep_budgets_on_real_servers() {
     let Some(servers) = three() else { return };
@@ -283,6 +291,7 @@ async fn moved_keys_keep_budgets_on_real_servers() {
 }
 
 /// A previous server that is down delays its keys and gives them a new budget, and the health counts this.
+// G97
 #[tokio::test(flavor = "current_thread")]
 async fn previous_server_that_is_down_is_counted() {
     let Some(servers) = three() else { return };

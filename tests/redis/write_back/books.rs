@@ -278,6 +278,7 @@ fn windows_while_another_key_fails(policy: OnFailure, why: ErrorKind, bad: &[u8]
     windows
 }
 
+// G96
 #[test]
 fn full_server_does_not_delay_the_others() {
     let servers = ["a", "b"].map(|name| Shard::new(name, InProcess::default()));
@@ -313,6 +314,7 @@ fn full_server_does_not_delay_the_others() {
     assert_eq!(failures, 1);
 }
 
+// G84
 #[test]
 fn failure_affects_only_its_key_or_part() {
     let places = options(1, 100, 64).places;
@@ -403,6 +405,7 @@ fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64
     windows
 }
 
+// G80
 #[test]
 fn stepped_server_clock_admits_at_most_two_windows() {
     let bound = 200 + over_at_most(200, 4);
@@ -416,6 +419,7 @@ fn stepped_server_clock_admits_at_most_two_windows() {
     assert!(most.iter().all(|most| *most <= 2 * bound), "{most:?}, bound {bound}");
 }
 
+// G80
 #[test]
 fn intermittent_errors_add_one_limit_per_window() {
     let bound = 200 + over_at_most(200, 4);

@@ -37,6 +37,7 @@ fn write_back_limiter_needs_tokio_runtime() {
 }
 
 /// A process that starts again has no count of a key, so it admits its part before its first answer, and then no more.
+// G80
 #[tokio::test(flavor = "current_thread")]
 async fn restarted_process_admits_one_part_of_an_exhausted_key() {
     let quota = Quota::per_day(100);

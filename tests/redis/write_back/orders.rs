@@ -59,6 +59,7 @@ fn play(steps: &mut Steps, ops: &[Op]) {
 proptest! {
     #![proptest_config(config(150))]
 
+    // G81
     #[test]
     fn units_are_charged_once_or_dropped(
         limit in limit(), ops in prop::collection::vec(op(), 1..120), max_keys in 1_usize..12,
@@ -81,6 +82,7 @@ proptest! {
         prop_assert!(sum.charged + sum.dropped >= sum.admitted, "every unit is charged or dropped in the end: {sum:?}");
     }
 
+    // G81
     #[test]
     fn without_losses_every_unit_is_charged(limit in limit(), ops in prop::collection::vec(op(), 1..120)) {
         let ops: Vec<Op> = ops.into_iter().filter(|op| !matches!(op, Op::Answer { .. } | Op::Pass(_))).collect();
@@ -94,6 +96,7 @@ proptest! {
         prop_assert_eq!((sum.charged, sum.pending, sum.dropped), (sum.admitted, 0, 0));
     }
 
+    // G80
     #[test]
     fn window_stays_within_overshoot_bound(
         limit in 1_u64..60, ops in prop::collection::vec(op(), 1..200), max_keys in 1_usize..12,
@@ -109,6 +112,7 @@ proptest! {
 }
 
 /// Units admitted during an outage are not charged to the window in which the server returns (limitador #288).
+// G80
 #[test]
 fn units_of_ended_window_are_dropped() {
     let limit = Limit::fixed_window(Quota::new(40, Duration::from_secs(10)));
@@ -155,6 +159,7 @@ fn late_post_counts_in_previous_window() {
 }
 
 /// During a long outage, time pays for units beyond a burst. These units are not charged when the server returns.
+// G80
 #[test]
 fn gcra_drops_paid_units_after_partition() {
     let limit = Limit::gcra(Quota::per_second(10).burst(20));
@@ -173,6 +178,7 @@ fn gcra_drops_paid_units_after_partition() {
     assert_eq!(sum.charged + sum.dropped, sum.admitted);
 }
 
+// G81
 #[test]
 fn repeated_or_late_post_charges_nothing() {
     for limit in [Limit::gcra(Quota::per_minute(100)), Limit::fixed_window(Quota::per_minute(100))] {

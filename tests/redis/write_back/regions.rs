@@ -186,6 +186,7 @@ impl World {
     }
 }
 
+// G98, G99
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delayed_regions_stay_within_bound() {
     let _busy = crate::busy();
@@ -236,17 +237,20 @@ async fn heal_after(partition: Duration) {
     }
 }
 
+// G98, G101
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partition_of_real_regions_heals() {
     heal_after(Duration::ZERO).await;
 }
 
+// G101
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute; ci/release.sh runs it"]
 async fn minute_of_partition_heals() {
     heal_after(Duration::from_secs(60)).await;
 }
 
+// G100
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn region_server_that_restarts_empty_recovers_its_total() {
     let _busy = crate::busy();

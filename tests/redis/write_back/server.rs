@@ -95,6 +95,7 @@ fn bound() -> u64 {
     limit().most() + over_at_most(limit().most(), PROCESSES.into()) + limit().most()
 }
 
+// G80
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faulty_network_stays_within_bound() {
     let Some(server) = Server::start() else { return };
@@ -123,6 +124,7 @@ async fn faulty_network_stays_within_bound() {
     assert!(left(&server.url()).await <= 1, "the server counts every admitted unit");
 }
 
+// G81
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarted_server_receives_new_posts() {
     let Some(mut server) = Server::start() else { return };
@@ -202,6 +204,7 @@ fn four(client: impl Fn() -> Client, name: &str, limit: u64, policy: OnFailure) 
     (0..PROCESSES).map(build).collect()
 }
 
+// G84
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_type_key_affects_no_other_key() {
     let Some(server) = Server::start() else { return };
@@ -216,6 +219,7 @@ async fn wrong_type_key_affects_no_other_key() {
     }
 }
 
+// G84
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 async fn killed_master_affects_only_its_keys() {

@@ -10,6 +10,7 @@ fn descriptor(fields: &str) -> String {
 
 const LIMIT: &str = "{ unit: second, requests_per_unit: 10 }";
 
+// G123
 #[test]
 fn bad_ranges_are_refused() {
     for (ranges, parts) in [
@@ -84,6 +85,7 @@ fn bad_ranges_of_tiers_are_refused() {
     );
 }
 
+// G123
 #[test]
 fn files_with_the_same_range_are_not_merged() {
     let file = |name: &str, ranges: &str| {
@@ -96,6 +98,7 @@ fn files_with_the_same_range_are_not_merged() {
 }
 
 /// The second of two spellings was never found, and its rule limited nothing.
+// G123
 #[test]
 fn spellings_of_one_address_are_refused_where_they_are_read() {
     let rule = |fields: &str| format!("  - {{ key: ip, {fields}, rate_limit: {LIMIT} }}\n");

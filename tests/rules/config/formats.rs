@@ -158,6 +158,7 @@ fn invalid_syntax_is_rejected_with_position() {
     }
 }
 
+// G68
 #[test]
 fn syntax_errors_suggest_remedies() {
     type Read = fn(&str, &str) -> Result<Config, ConfigError>;
@@ -193,6 +194,7 @@ fn syntax_errors_suggest_remedies() {
     }
 }
 
+// G68
 #[test]
 fn invalid_utf8_is_reported_with_position() {
     let place = tempfile::tempdir().unwrap();

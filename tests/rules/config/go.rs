@@ -8,6 +8,7 @@ fn one(descriptor: &str) -> String {
     format!("domain: d\ndescriptors:\n  - {{ {descriptor} }}\n")
 }
 
+// G68
 #[test]
 fn yaml_short_booleans_are_read() {
     for (text, shadow) in [("y", true), ("Y", true), ("n", false), ("N", false), ("!!bool y", true)] {
@@ -57,6 +58,7 @@ fn underscores_are_allowed_after_number_prefix() {
 }
 
 /// Templates often leave empty documents in the output.
+// G68
 #[test]
 fn documents_without_content_are_skipped() {
     let file = "domain: d\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
@@ -77,6 +79,7 @@ fn documents_without_content_are_skipped() {
     refused(&format!("---\n{file}---\n*a\n"), &[&["test.yaml:"]]);
 }
 
+// G68
 #[test]
 fn metadata_is_a_map() {
     for (text, said) in

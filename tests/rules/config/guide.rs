@@ -26,6 +26,7 @@ fn rules_guide_examples_load_without_warnings() {
     }
 }
 
+// G66
 #[test]
 fn rules_guide_examples_behave_as_described() {
     let domains: Vec<Domain> = examples("yaml")

@@ -83,6 +83,7 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(tollgate_testing::operations::config(512))]
 
+    // G68
     #[test]
     fn arbitrary_text_never_panics_reader(text in text()) {
         for read in [Config::from_yaml as Read, Config::from_json, Config::from_toml] {

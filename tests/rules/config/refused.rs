@@ -120,6 +120,7 @@ fn file_without_domain_is_rejected() {
     assert!(good("domain: d").rules().is_empty());
 }
 
+// G68
 #[test]
 fn problems_are_sorted_by_line() {
     let text = "

@@ -22,6 +22,7 @@ fn minutes(minutes: u64) -> Option<Duration> {
     Some(Duration::from_secs(60 * minutes))
 }
 
+// G127
 #[test]
 fn denial_blocks_the_key_and_blocks_double() {
     let scene = Scene::new(&one(&five("block: { for: 10m, at_most: 1h }")));
@@ -84,6 +85,7 @@ fn block_without_store_is_in_a_keyed_store() {
     }
 }
 
+// G129
 #[test]
 fn only_rules_that_deny_block() {
     let scene = Scene::new(&two(
@@ -104,6 +106,7 @@ fn only_rules_that_deny_block() {
     assert_eq!(scene.admitted(&[("a", "z")], 5), 5);
 }
 
+// G129
 #[test]
 fn shadow_rules_and_dry_runs_block_no_key() {
     let limit = five("block: 10m");
@@ -145,6 +148,7 @@ fn quota_rules_block_only_if_all_of_them_deny() {
     assert!(scene.ask(&A).is_allowed());
 }
 
+// G130
 #[test]
 fn block_survives_a_load_and_does_not_grow() {
     let with = |more: &str| one(&format!("{{ unit: minute, algorithm: gcra, {more} }}"));
@@ -236,6 +240,7 @@ fn unknown_number_of_rules_blocks_alike() {
     assert_eq!(left(&scene, &B), 5);
 }
 
+// G121
 #[test]
 fn explanation_shows_a_block_and_starts_none() {
     let scene = Scene::new(&one(&five("block: 10m")));

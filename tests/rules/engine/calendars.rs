@@ -26,6 +26,7 @@ fn scene(text: &str) -> Scene {
 }
 
 /// Both ways of charging: the figures of an admission and of a denial point to the end of the period.
+// G125
 #[test]
 fn figures_point_to_end_of_period() {
     for scene in [scene(&monthly(3)), Scene::counting_first(&monthly(3))] {
@@ -46,6 +47,7 @@ fn figures_point_to_end_of_period() {
     }
 }
 
+// G125
 #[cfg(feature = "http")]
 #[test]
 fn header_fields_show_the_length_and_the_end_of_the_period() {
@@ -62,6 +64,7 @@ fn header_fields_show_the_length_and_the_end_of_the_period() {
 
 /// A load of another limit of the same calendar keeps the used units in the period. A load of another calendar
 /// counts them in the period of the new one.
+// G126
 #[test]
 fn loads_keep_usage() {
     for charging in [Scene::new, Scene::counting_first] {

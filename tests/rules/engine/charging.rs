@@ -17,6 +17,7 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 2 }
 ";
 
+// G67
 #[test]
 fn denied_request_charges_no_rule() {
     let scene = Scene::new(TWO);

@@ -74,6 +74,7 @@ fn named_rules_have_names_of_classes() {
 }
 
 /// One limit of several: each has a count of its own, which the classes share.
+// G120
 #[test]
 fn several_limits_have_shares() {
     let scene = Scene::new(
@@ -107,6 +108,7 @@ descriptors:
 }
 
 /// Classes below ranges, and ranges beside classes of one key.
+// G120
 #[test]
 fn classes_and_ranges_work_together() {
     let scene = Scene::new(
@@ -158,6 +160,7 @@ fn refunds_are_for_all_classes() {
 }
 
 /// Shares change at a load, the use stays, whatever happens to single classes.
+// G120
 #[test]
 fn reloads_keep_the_shared_use() {
     for kind in KINDS.into_iter().filter(|kind| !kind.contains("sketch")) {
@@ -185,6 +188,7 @@ fn reloads_keep_the_shared_use() {
 }
 
 /// Denied requests count, at most one unit beyond the class's share.
+// G120
 #[test]
 fn counted_denials_take_one_unit() {
     for charging in ["charging: count-first", "charging: count-denials"] {
@@ -219,6 +223,7 @@ proptest! {
 
     /// While the clock does not advance, a request of a class is admitted exactly if at most its share is in use afterwards.
     /// An explanation gives the same answer. No class leaves less than the headroom of the others.
+    // G120
     #[test]
     fn class_is_admitted_up_to_its_share(
         kind in select(KINDS.to_vec()),

@@ -9,6 +9,7 @@ use super::{START, Scene, config};
 use crate::scenarios::play_all;
 
 /// The law of each scenario holds for every algorithm.
+// G102
 #[tokio::test]
 async fn local_rules_follow_every_scenario() {
     for algorithm in [
@@ -49,6 +50,7 @@ fn look(scene: &Scene, entries: &[(&str, &str)]) -> (Code, u32) {
     (answer.status(0).code(), answer.status(0).remaining())
 }
 
+// G102
 #[test]
 fn debt_ends_with_window() {
     let scene = one(100, "fixed-window");
@@ -60,6 +62,7 @@ fn debt_ends_with_window() {
 }
 
 /// Algorithms without window ends owe at most one unit beyond the limit, however often a client is denied.
+// G102
 #[test]
 fn hammering_client_owes_one_unit_more() {
     for algorithm in ["gcra", "token-bucket"] {
@@ -104,6 +107,7 @@ fn setting_of_file_overrides_default_charging() {
 }
 
 /// A raised limit gives back the difference: the store holds one unit beyond the old limit.
+// G102
 #[test]
 fn reload_keeps_counted_denials() {
     let limit =

@@ -25,6 +25,7 @@ fn left(scene: &Scene, entries: &[(&str, &str)]) -> u32 {
     scene.ask_n(entries, 0).status(0).remaining()
 }
 
+// G119
 #[test]
 fn different_values_are_limited_and_known_ones_are_free() {
     for more in
@@ -75,6 +76,7 @@ fn without_other_entries_all_requests_share_the_count() {
     assert_eq!(["x", "y", "z", "x", "y", "z"].map(admitted), [true, true, false, true, true, false]);
 }
 
+// G119
 #[test]
 fn value_that_another_rule_denies_is_not_known() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 2, \
@@ -96,6 +98,7 @@ fn value_that_another_rule_denies_is_not_known() {
     assert_eq!(left(&scene, &[("user", "a")]), 1);
 }
 
+// G119
 #[test]
 fn one_request_may_name_several_values() {
     let scene = Scene::new(&names(""));
@@ -111,6 +114,7 @@ fn one_request_may_name_several_values() {
     assert!(ask(&[&a, &b, &c]) && !ask(&[&a, &d]));
 }
 
+// G119
 #[test]
 fn refund_keeps_the_value_and_its_unit() {
     let scene = Scene::new(&names(""));
@@ -239,6 +243,7 @@ fn example_of_the_guide_limits_names_and_tries() {
 }
 
 /// A value that a request names twice is one value.
+// G119
 #[test]
 fn value_that_a_request_names_twice_is_counted_once() {
     let scene = Scene::new(&names(""));
@@ -255,6 +260,7 @@ fn value_that_a_request_names_twice_is_counted_once() {
 
 /// Regression test. Other values had begun a window for the key. A late value was counted there, but was inserted into the
 /// window before, so its next request took another unit.
+// G119
 #[test]
 fn late_value_is_known_in_the_window_that_counts_it() {
     for store in ["compact", "keyed"] {
@@ -270,6 +276,7 @@ fn late_value_is_known_in_the_window_that_counts_it() {
 
 /// Regression test. A value whose word of the filter had values of a wrong time was not kept, and took a unit of its key with
 /// each request.
+// G40
 #[test]
 fn wrong_time_of_one_key_takes_no_units_of_others() {
     const LIMIT: u32 = 100_000;

@@ -21,6 +21,7 @@ const OK: Code = Code::Ok;
 const OVER: Code = Code::OverLimit;
 const UNLIMITED: u32 = u32::MAX;
 
+// G67
 #[test]
 fn exhausted_quota_reports_over_limit() {
     let text = "
@@ -38,6 +39,7 @@ descriptors:
     }
 }
 
+// G67
 #[test]
 fn unlimited_rule_is_no_quota() {
     let text = "
@@ -55,6 +57,7 @@ descriptors:
 
 /// `shadow_mode` makes a rule's status OK. A quota whose status is OK counts as having room, even if the counter is
 /// over its limit.
+// G67
 #[test]
 fn shadowed_quota_always_has_room() {
     let text = "
@@ -95,6 +98,7 @@ fn own(scene: &Scene, entries: &[(&str, &str)], limit: u32, unit: Unit, hits: u6
     (answer.code(), answer.status(0).remaining())
 }
 
+// G67
 #[test]
 fn request_limit_shares_counter_with_rule() {
     for scene in both(FIVE) {
@@ -180,6 +184,7 @@ fn request_limit_skips_unwindowed_and_shared_rules() {
     }
 }
 
+// G67
 #[test]
 fn shared_threshold_counts_per_wildcard_key() {
     let text = "
@@ -199,6 +204,7 @@ descriptors:
     }
 }
 
+// G67
 #[test]
 fn zero_limit_peek_is_over_after_denial() {
     let scene = Scene::counting_first(FIVE);
@@ -237,6 +243,7 @@ fn zero_limit_rule_keeps_usage_over_reloads() {
     }
 }
 
+// G67
 #[test]
 fn unlimited_rule_is_not_replaced() {
     let text = "
@@ -252,6 +259,7 @@ descriptors:
     }
 }
 
+// G67
 #[test]
 fn detailed_metric_shows_empty_value() {
     let scene = Scene::new(
@@ -280,6 +288,7 @@ descriptors:
     );
 }
 
+// G67
 #[test]
 fn denied_cost_status_shows_zero_remaining() {
     for scene in both(FIVE) {

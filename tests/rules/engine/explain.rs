@@ -62,6 +62,7 @@ fn value<'a>(entry: usize, key: &'a str, value: &'a str) -> Reason<'a> {
     Reason::Misses(Mismatch::Value { entry, wanted: FileEntry { key, value: Some(value), ranges: &[] } })
 }
 
+// G121
 #[test]
 fn each_reason_is_named() {
     let scene = Scene::new(TEXT);
@@ -144,6 +145,7 @@ descriptors:
     assert!(said.contains("which comes first"), "{said}");
 }
 
+// G121
 #[test]
 fn ranges_and_prefixes_are_explained() {
     let scene = Scene::new(ADDRESSES);
@@ -191,6 +193,7 @@ fn ranges_and_prefixes_are_explained() {
 }
 
 /// Explanations of addresses decide as checks, list each rule once, and give true reasons.
+// G121
 #[test]
 fn explanation_of_addresses_agrees_with_check() {
     let scene = Scene::new(ADDRESSES);
@@ -228,6 +231,7 @@ fn explanation_of_addresses_agrees_with_check() {
     }
 }
 
+// G121
 #[test]
 fn explanation_has_figures_and_charges_nothing() {
     let scene = Scene::new(TEXT);
@@ -256,6 +260,7 @@ fn unknown_domain_is_explained() {
     assert_eq!(scene.rules.reloads().unknown_domains, 0, "no request asked");
 }
 
+// G121
 #[test]
 fn long_files_are_cut() {
     let values: Vec<String> = (0..5_000)
@@ -315,6 +320,7 @@ proptest! {
 
     /// An explanation decides as the check that follows it, and lists the same rules. Each reason for a rule that does
     /// not apply is true of the rule's path.
+    // G121
     #[test]
     fn explanation_agrees_with_check(
         charging in select(vec!["", "charging: count-first", "charging: count-denials"]),
@@ -362,6 +368,7 @@ proptest! {
 
 /// A query with a cost of 0 is denied while the limit is exceeded, and the explanation must say so. It decided such queries as
 /// `all-or-nothing` does, which admits them always.
+// G121
 #[test]
 fn queries_are_explained_as_they_are_decided_if_requests_are_counted_first() {
     let text = "

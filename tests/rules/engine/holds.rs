@@ -25,6 +25,7 @@ fn ten(hold: &str) -> String {
     one(&format!("{{ unit: day, requests_per_unit: 10, hold: {{ {hold} }} }}"))
 }
 
+// G135
 #[test]
 fn units_are_taken_and_settled() {
     for store in
@@ -43,6 +44,7 @@ fn units_are_taken_and_settled() {
     }
 }
 
+// G135
 #[test]
 fn ended_hold_gives_its_units_back_and_late_commit_charges() {
     let scene = Scene::new(&ten("life: 30s"));
@@ -61,6 +63,7 @@ fn ended_hold_gives_its_units_back_and_late_commit_charges() {
     assert_eq!(id.unwrap().end(), super::START + Duration::from_secs(35));
 }
 
+// G135
 #[test]
 fn holds_take_at_most_their_share() {
     let scene = Scene::new(&ten("most: 50%"));
@@ -73,6 +76,7 @@ fn holds_take_at_most_their_share() {
     assert!(hold(&scene, 3).is_some());
 }
 
+// G135
 #[test]
 fn all_rules_hold_or_none() {
     let text = "{ domain: d, tollgate: {}, descriptors: [
@@ -98,6 +102,7 @@ fn all_rules_hold_or_none() {
     assert_eq!(peek(), [9, 11, 1, 2]);
 }
 
+// G135
 #[test]
 fn requests_are_in_progress_until_they_are_settled() {
     let scene = Scene::new(&one("{ in_progress: 2, hold: { life: 5m } }"));
@@ -118,6 +123,7 @@ fn requests_are_in_progress_until_they_are_settled() {
     assert_eq!(scene.admitted(&A, 3), 2);
 }
 
+// G135
 #[test]
 fn denied_request_is_not_in_progress() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limit: { in_progress: 5 } },
@@ -129,6 +135,7 @@ fn denied_request_is_not_in_progress() {
     }
 }
 
+// G135
 #[test]
 fn request_holds_what_its_rule_says_and_a_report_settles_it() {
     for charging in ["all-or-nothing", "count-denials"] {
@@ -150,6 +157,7 @@ fn request_holds_what_its_rule_says_and_a_report_settles_it() {
     }
 }
 
+// G135
 #[test]
 fn unreported_holds_end_and_limit_stays_on() {
     let scene = Scene::new(&ten("units: 4, life: 1m"));
@@ -161,6 +169,7 @@ fn unreported_holds_end_and_limit_stays_on() {
 }
 
 /// A new hold of one client releases the ended ones of others, also those of rules that a load has changed.
+// G117
 #[test]
 fn ended_holds_of_other_clients_give_their_units_back() {
     let daily = |limit, more: &str| {
@@ -187,6 +196,7 @@ fn ended_holds_of_other_clients_give_their_units_back() {
     }
 }
 
+// G118
 #[test]
 fn peek_does_not_count_ended_requests() {
     let scene = Scene::new(&one("{ in_progress: 2, hold: { life: 30s } }"));
@@ -197,6 +207,7 @@ fn peek_does_not_count_ended_requests() {
     assert_eq!(peek(), 2);
 }
 
+// G135
 #[test]
 fn hold_survives_loads() {
     let daily =
@@ -228,6 +239,7 @@ fn hold_survives_loads() {
     assert!(scene.ask(&A).is_allowed() && scene.ask(&A).is_denied());
 }
 
+// G135
 #[test]
 fn shadow_rules_hold_and_deny_nothing() {
     let text = ten("most: 50%").replace("key: a,", "key: a, shadow_mode: true,");
@@ -242,6 +254,7 @@ fn shadow_rules_hold_and_deny_nothing() {
     assert_eq!(left(&scene, &A), 7);
 }
 
+// G135
 #[test]
 fn tiers_hold_by_themselves() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limit: { unit: day, requests_per_unit: 4, hold: {} },
@@ -255,6 +268,7 @@ fn tiers_hold_by_themselves() {
     assert_eq!(left(&scene, &gold), 38);
 }
 
+// G135
 #[test]
 fn descriptors_of_one_rule_hold_once() {
     let scene = Scene::new(&ten(""));
@@ -266,6 +280,7 @@ fn descriptors_of_one_rule_hold_once() {
     assert_eq!(left(&scene, &A), 6, "the second descriptor is an ordinary charge");
 }
 
+// G135
 #[test]
 fn counting_first_has_no_holds() {
     for text in [ten(""), one("{ in_progress: 3 }")] {
@@ -277,6 +292,7 @@ fn counting_first_has_no_holds() {
     }
 }
 
+// G135
 #[test]
 fn requests_without_holds_are_not_counted_as_held() {
     let scene = Scene::new(&one("{ unit: day, requests_per_unit: 10 }"));
@@ -305,6 +321,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// The reference notes the used units of a minute, and the holds with their ends.
+    // G135
     #[test]
     fn window_holds_are_those_of_the_reference(steps in proptest::collection::vec(step(), 1..60)) {
         let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 10, store: keyed, hold: { life: 60s } }"));
@@ -365,6 +382,7 @@ proptest! {
 }
 
 /// A quota rule without room for the hold denies by itself. If another one has room, the request is charged to that one.
+// G135
 #[test]
 fn full_share_of_one_quota_rule_switches_no_limit_off() {
     let text = "{ domain: d, tollgate: {}, descriptors: [
@@ -378,6 +396,7 @@ fn full_share_of_one_quota_rule_switches_no_limit_off() {
 }
 
 /// Each rule has its own life: a short hold of a rate does not end a request in progress.
+// G135
 #[test]
 fn life_of_a_hold_does_not_shorten_a_request_in_progress() {
     let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limits: [
@@ -391,6 +410,7 @@ fn life_of_a_hold_does_not_shorten_a_request_in_progress() {
 }
 
 /// The hold is settled by its commit even while its rule has no `hold`.
+// G135
 #[test]
 fn commit_counts_while_a_load_has_no_holds() {
     let daily = |more: &str| one(&format!("{{ unit: day, requests_per_unit: 10{more} }}"));
@@ -406,6 +426,7 @@ fn commit_counts_while_a_load_has_no_holds() {
 }
 
 /// A hold of a counter that is gone gives nothing back to the next counter, which does not contain its charge.
+// G135
 #[test]
 fn hold_of_a_removed_rule_gives_back_no_units_of_others() {
     let other = "{ domain: d, tollgate: {}, descriptors: [ { key: b, rate_limit: { in_progress: 1 } } ] }";
@@ -422,6 +443,7 @@ fn hold_of_a_removed_rule_gives_back_no_units_of_others() {
 }
 
 /// Which rules are replaced can depend on the time of the request.
+// G135
 #[test]
 fn commit_settles_a_hold_of_a_rule_that_is_replaced_by_then() {
     let text = "{ domain: d, tollgate: {}, descriptors: [
@@ -439,6 +461,7 @@ fn commit_settles_a_hold_of_a_rule_that_is_replaced_by_then() {
 
 /// A report can settle the hold of a request that another rule denies at the same time. The refund of the denied request
 /// then must not return what the report used.
+// G135
 #[test]
 fn report_loses_no_units_to_a_request_that_is_denied() {
     let text = "{ domain: d, tollgate: {}, descriptors: [
@@ -466,6 +489,7 @@ fn report_loses_no_units_to_a_request_that_is_denied() {
     assert_eq!(4_000_000_000 - left, 4 * (reports + 1));
 }
 
+// G135
 #[test]
 fn refund_of_nothing_gives_nothing_back() {
     let scene = Scene::new(&ten("units: 4"));
@@ -478,6 +502,7 @@ fn refund_of_nothing_gives_nothing_back() {
     assert!(scene.ask(&A).is_denied(), "one is in progress");
 }
 
+// G135
 #[test]
 fn refund_gives_units_back_beside_a_hold() {
     let scene = Scene::new(&ten("units: 4"));
@@ -490,6 +515,7 @@ fn refund_gives_units_back_beside_a_hold() {
 }
 
 /// Units that a hold still has are not in use: they must not be given back twice.
+// G135
 #[test]
 fn refund_leaves_the_units_of_holds() {
     let scene = Scene::new(&ten("life: 60s"));
@@ -502,6 +528,7 @@ fn refund_leaves_the_units_of_holds() {
 }
 
 /// A dry run tells how many requests the rules would deny. A request that they would deny would not have run.
+// G135
 #[test]
 fn dry_run_denies_what_the_rules_would_deny() {
     let text =
@@ -526,6 +553,7 @@ fn dry_run_denies_what_the_rules_would_deny() {
 }
 
 /// A quota rule that denied the request is not charged for it: another one admitted it.
+// G135
 #[test]
 fn commit_charges_no_quota_rule_that_denied() {
     let limit = "unit: hour, requests_per_unit: 10, algorithm: gcra, store: keyed, hold: {}";
@@ -542,6 +570,7 @@ fn commit_charges_no_quota_rule_that_denied() {
 }
 
 /// A request is in progress once, whatever it costs and however many of its descriptors have the rule.
+// G135
 #[test]
 fn descriptors_of_one_rule_are_one_request_in_progress() {
     let scene = Scene::new(&one("{ in_progress: 2 }"));
@@ -551,6 +580,7 @@ fn descriptors_of_one_rule_are_one_request_in_progress() {
     assert_eq!(scene.rules.holds(), 1);
 }
 
+// G135
 #[test]
 fn refund_ends_the_request_of_several_descriptors_once() {
     let scene = Scene::new(&one("{ in_progress: 2 }"));
@@ -560,6 +590,7 @@ fn refund_ends_the_request_of_several_descriptors_once() {
 }
 
 /// Entries of `in_progress` have no charge, so they are no part of what a commit has charged.
+// G135
 #[test]
 fn load_from_requests_in_progress_to_a_rate_loses_no_unit() {
     let scene = Scene::new(&one("{ in_progress: 2 }"));
@@ -570,6 +601,7 @@ fn load_from_requests_in_progress_to_a_rate_loses_no_unit() {
 }
 
 /// A hold of eight units is one request.
+// G135
 #[test]
 fn load_from_a_rate_to_requests_in_progress_counts_no_units() {
     let scene = Scene::new(&ten("life: 10m"));
@@ -579,6 +611,7 @@ fn load_from_a_rate_to_requests_in_progress_counts_no_units() {
 }
 
 /// Ended holds of keys that never return must not keep other keys from holding until their window ends.
+// G135
 #[test]
 fn ended_holds_take_no_room() {
     let scene =
@@ -590,6 +623,7 @@ fn ended_holds_take_no_room() {
     assert!(scene.ask_n(&A, 0).is_allowed(), "no hold lives");
 }
 
+// G135
 #[test]
 fn requests_release_64_ended_holds_each() {
     let scene = Scene::new(&one("{ unit: day, requests_per_unit: 200, hold: { life: 60s } }"));
@@ -601,6 +635,7 @@ fn requests_release_64_ended_holds_each() {
 }
 
 /// "A limit that a request carries shares the counter of the file's rule", also if requests can hold units of it.
+// G135
 #[test]
 fn limit_of_a_request_shares_the_counter_of_a_rule_with_holds() {
     for hold in ["", ", hold: {}"] {
@@ -611,6 +646,7 @@ fn limit_of_a_request_shares_the_counter_of_a_rule_with_holds() {
     }
 }
 
+// G135
 #[test]
 fn hold_of_no_units_is_committed_as_a_report() {
     let scene = Scene::new(&ten(""));
@@ -622,6 +658,7 @@ fn hold_of_no_units_is_committed_as_a_report() {
 }
 
 /// "Requests can hold units of every rule that can give units back": the option must not refuse a file.
+// G135
 #[test]
 fn hold_all_loads_each_file_that_loads_without_it() {
     for limit in [1_u32 << 16, 1 << 20, 1 << 22, 1 << 23, 1 << 24, (1 << 25) - 1, 1 << 25, u32::MAX] {
@@ -644,6 +681,7 @@ fn hold_all_loads_each_file_that_loads_without_it() {
     }
 }
 
+// G135
 #[test]
 fn request_of_an_unknown_domain_is_counted_once() {
     let scene = Scene::new(&ten(""));
@@ -652,6 +690,7 @@ fn request_of_an_unknown_domain_is_counted_once() {
 }
 
 /// The metrics of a rule show what was used, not the estimates.
+// G135
 #[test]
 fn metrics_count_what_a_report_used() {
     let hits = |limit: &str| {
@@ -667,6 +706,7 @@ fn metrics_count_what_a_report_used() {
 
 /// "A report of a key without holds is an ordinary request, so a client cannot avoid the limit with it": one hold admits one
 /// report, also if several come at the same time.
+// G135
 #[test]
 fn one_hold_admits_one_report() {
     let scene = Scene::new(&one("{ unit: day, requests_per_unit: 1000, store: keyed, hold: { units: 1 } }"));

@@ -16,6 +16,7 @@ fn text(domain: &str) -> String {
 
 /// Cause: a load accepted whatever domains the files have. Trigger: `sed 's/domain: shop/domain: store/'`. Symptom: the
 /// load succeeded, and all requests were admitted without a limit.
+// G64
 #[test]
 fn renamed_domain_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,6 +70,7 @@ fn used_domain_stays_required_over_reloads() {
     assert!(scene.ask(&X).is_denied());
 }
 
+// G64
 #[test]
 fn domain_without_rules_is_rejected() {
     let empty = "{ domain: shop, descriptors: [] }";

@@ -54,6 +54,7 @@ fn burst(kind: &str) -> u64 {
     if kind.contains("burst") { 20 } else { 1_000 }
 }
 
+// G65
 #[test]
 fn charge_before_late_load_counts() {
     for kind in KINDS {
@@ -89,6 +90,7 @@ fn charge_before_late_load_counts() {
 }
 
 /// A load at a given time before the latest charge is decided as of that charge.
+// G65
 #[test]
 fn charge_after_given_time_of_load_counts() {
     for kind in KINDS {

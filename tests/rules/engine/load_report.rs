@@ -28,6 +28,7 @@ descriptors:
 
 /// Cause: a load reported no changes. Trigger: someone renamed a key. Symptom: requests with that key had no limit, and
 /// no message said that.
+// G64
 #[test]
 fn renamed_key_is_reported() {
     let rules = rules(BEFORE);
@@ -95,6 +96,7 @@ fn renamed_domain_is_reported_with_its_rules() {
     assert_eq!(told(&report), expected.concat());
 }
 
+// G64
 #[test]
 fn every_setting_of_a_rule_is_compared() {
     let text = |rule: &str, key: &str| {

@@ -20,6 +20,7 @@ fn config(limit: &str) -> Config {
     Config::from_yaml("rules", &RULES.replace("LIMIT", limit)).unwrap()
 }
 
+// G107
 #[test]
 fn long_values_are_counted_one_by_one() {
     let rules = Rules::builder().load([config("5")]).unwrap();

@@ -9,6 +9,7 @@ fn verdicts(answer: &tollgate::rules::Answer) -> Vec<Verdict> {
 }
 
 /// A shadow rule is evaluated in addition to the enforced rules and hides none of them.
+// G67
 #[test]
 fn shadow_rules_never_hide_enforced_ones() {
     let scene = Scene::new(
@@ -35,6 +36,7 @@ descriptors:
 }
 
 /// A dry run of all rules: the statuses show what would be denied, and every request is admitted.
+// G67
 #[test]
 fn global_shadow_mode_denies_nothing() {
     let text =

@@ -51,6 +51,7 @@ fn ten(more: &str) -> Scene {
     Scene::new(&one(&format!("{{ unit: day, requests_per_unit: 10, {more} }}")))
 }
 
+// G146
 #[test]
 fn every_store_and_algorithm_resets_and_grants_or_says_why_not() {
     for (more, resets, grants) in KINDS {
@@ -77,6 +78,7 @@ fn every_store_and_algorithm_resets_and_grants_or_says_why_not() {
     }
 }
 
+// G146
 #[test]
 fn rule_with_one_counter_for_all_is_reset() {
     for (more, _, grants) in KINDS {
@@ -98,6 +100,7 @@ fn rule_with_one_counter_for_all_is_reset() {
     }
 }
 
+// G146
 #[test]
 fn grant_gives_back_at_most_what_is_used() {
     let scene = ten("algorithm: gcra");
@@ -110,6 +113,7 @@ fn grant_gives_back_at_most_what_is_used() {
 }
 
 /// A denied request takes a unit beyond the limit. A grant does not go into that unit.
+// G146
 #[test]
 fn grant_counts_from_the_limit_if_denials_are_counted() {
     for charging in [Charging::CountDenials, Charging::CountFirst] {
@@ -128,6 +132,7 @@ fn grant_counts_from_the_limit_if_denials_are_counted() {
     }
 }
 
+// G146
 #[test]
 fn block_lasts_as_long_as_the_operator_says() {
     for more in ["block: { for: 10m, at_most: 1h }", "block: 1h, store: compact", "block: 1h, store: keyed"] {
@@ -163,6 +168,7 @@ fn block_lasts_as_long_as_the_operator_says() {
     }
 }
 
+// G146
 #[test]
 fn unblock_ends_a_block_and_touches_no_other_key() {
     for more in ["", "store: compact", "store: keyed"] {
@@ -178,6 +184,7 @@ fn unblock_ends_a_block_and_touches_no_other_key() {
     }
 }
 
+// G146
 #[test]
 fn lengths_of_blocks_have_bounds() {
     let scene = ten("algorithm: gcra, block: 1h");
@@ -208,6 +215,7 @@ fn rules_that_count_nothing_refuse() {
     assert_eq!(scene.rules.operate("d", &[], None, OperatorAct::Reset), Some(Vec::new()));
 }
 
+// G146
 #[test]
 fn holds_stay_and_are_settled_once() {
     for store in ["", "store: keyed", "algorithm: gcra, store: keyed"] {
@@ -235,6 +243,7 @@ fn holds_stay_and_are_settled_once() {
     }
 }
 
+// G146
 #[test]
 fn blocked_key_with_holds_waits_for_them() {
     let scene = ten("algorithm: gcra, block: 10m, store: keyed, hold: { life: 60s }");
@@ -249,6 +258,7 @@ fn blocked_key_with_holds_waits_for_them() {
     assert_eq!(scene.admitted(&A, 11), 10);
 }
 
+// G146
 #[test]
 fn requests_in_progress_are_shown_and_stay() {
     let scene = Scene::new(&one("{ in_progress: 2, hold: { life: 30s } }"));
@@ -265,6 +275,7 @@ fn requests_in_progress_are_shown_and_stay() {
     assert_eq!(figures(&scene).used, 0);
 }
 
+// G146
 #[test]
 fn each_rule_of_a_request_has_its_own_result() {
     let scene = Scene::new(
@@ -353,6 +364,7 @@ fn one_counter_is_acted_on_once() {
 }
 
 /// After a load, units may still be in the store before. An act reaches them there.
+// G146
 #[test]
 fn acts_reach_usage_that_a_load_carries_over() {
     for more in ["", "store: keyed", "store: compact", "algorithm: gcra", "algorithm: gcra, block: 10m"] {
@@ -377,6 +389,7 @@ fn acts_reach_usage_that_a_load_carries_over() {
 }
 
 /// Checks on other threads admit at most the limit for each reset.
+// G146
 #[test]
 fn acts_race_with_checks_and_loads() {
     for more in ["store: keyed", "store: compact", "algorithm: gcra, block: 1h, store: keyed"] {
@@ -412,6 +425,7 @@ fn acts_race_with_checks_and_loads() {
 
 proptest! {
     /// Whatever happens before, a grant gives back exactly the smaller of its units and the used ones.
+    // G146
     #[test]
     fn grants_are_exact(used in 0_u64..=10, units in any::<u64>(), kind in 0..KINDS.len()) {
         let (more, _, grants) = KINDS[kind];

@@ -48,6 +48,7 @@ fn left(rules: &Rules<ManualClock>, address: &str) -> (Vec<u64>, bool) {
     (each.iter().map(|(_, left, _)| *left).collect(), each.iter().all(|(_, _, denied)| !denied))
 }
 
+// G124
 #[test]
 fn steps_are_charged_all_or_none() {
     let rules = rules(LADDER);
@@ -70,6 +71,7 @@ fn steps_are_charged_all_or_none() {
     assert_eq!(left(&rules, "203.0.113.3"), (vec![2, 0], false));
 }
 
+// G124
 #[test]
 fn refund_covers_all_steps() {
     let rules = rules(LADDER);
@@ -101,6 +103,7 @@ const SPELLINGS: [&[&str]; 2] = [
 
 /// A rule with `ranges` counted each text of a value, so a client multiplied its limit by the spellings of its address. The
 /// same was true of the other rules of the key, although their search reads the value as an address too.
+// G123
 #[test]
 fn spellings_of_an_address_are_one_client() {
     let rows = [
@@ -151,6 +154,7 @@ fn spellings_of_an_address_are_one_client() {
 }
 
 /// A rule with `distinct` counts an address once, however it is written.
+// G123
 #[test]
 fn spellings_of_an_address_are_one_value() {
     let rules = rules(
@@ -203,6 +207,7 @@ fn refunds_and_counted_networks_read_addresses() {
     assert_eq!(admitted.next(), None);
 }
 
+// G124
 #[test]
 fn flood_from_one_network_is_held_to_its_limit() {
     let rules = rules(
@@ -278,6 +283,7 @@ descriptors:
 
 /// The key of a rule with `prefixes` was made of whole values, also of those above the prefix, and so was that of a limit
 /// of the request. So each address of a network had its own counter there, although the network counts.
+// G124
 #[test]
 fn entries_above_a_prefix_count_the_network() {
     let rules = rules(
@@ -334,6 +340,7 @@ descriptors:
 }
 
 /// Three steps decide as three rules whose callers cut the address themselves.
+// G124
 #[test]
 fn steps_decide_as_single_rules() {
     let steps = rules(LADDER);

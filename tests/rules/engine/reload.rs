@@ -11,6 +11,7 @@ const X: [(&str, &str); 1] = [("a", "x")];
 
 /// Used units stay used when a load changes the numbers. This holds in every store, for every algorithm, and in both
 /// ways of charging.
+// G65
 #[test]
 fn reload_keeps_usage_in_every_store() {
     let kinds = [
@@ -197,6 +198,7 @@ fn store_change_keeps_debts() {
 }
 
 /// Hundreds of loads, and each load changes every number while clients have debts.
+// G65
 #[test]
 fn many_reloads_keep_debts() {
     let of = |change: usize| {
@@ -276,6 +278,7 @@ fn answer_outlives_its_rules() {
 }
 
 /// A failed load changes nothing, is counted, and reports its cause.
+// G64
 #[test]
 fn failed_load_keeps_rules() {
     let folder = tempfile::tempdir().unwrap();
@@ -307,6 +310,7 @@ fn rules_without_files_cannot_reload() {
     assert_eq!(scene.rules.reloads().errors, 1);
 }
 
+// G64
 #[test]
 fn domain_in_two_files_needs_merge() {
     let of = |name: &str, key: &str| {

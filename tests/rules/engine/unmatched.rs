@@ -40,6 +40,7 @@ fn unmatched_rules_are_listed_after_first_request() {
     assert!(unmatched(&scene).is_empty());
 }
 
+// G64
 #[test]
 fn unmatched_rules_reset_at_load() {
     let scene = Scene::new(TEXT);
@@ -87,6 +88,7 @@ descriptors:
 ";
 
 /// A key that was renamed in the file left every client without a limit, and no option refused such requests.
+// G64
 #[test]
 fn requests_without_a_rule_are_denied_if_asked_for() {
     type Entries<'a> = &'a [(&'a str, &'a str)];
@@ -139,6 +141,7 @@ fn requests_without_a_rule_are_denied_if_asked_for() {
 }
 
 /// A load that renames the key of the only rule that requests matched said "2 added, 2 removed", and nothing else.
+// G64
 #[test]
 fn loads_name_domains_whose_requests_lose_their_rules() {
     let one = |descriptor: &str| format!("{{ domain: d, tollgate: {{}}, descriptors: [ {descriptor} ] }}");

@@ -15,6 +15,7 @@ fn names<'d>(domain: &'d Domain, value: &str) -> Vec<&'d str> {
     domain.matching(&[("ip", value)], None).iter().map(|rule| &*rule.name).collect()
 }
 
+// G123
 #[test]
 fn value_precedes_range_and_range_precedes_the_rest() {
     let domain = domain(
@@ -51,6 +52,7 @@ descriptors:
 }
 
 /// A search reads the canonical text of an address, which no pattern with capital letters has.
+// G123
 #[test]
 fn patterns_of_addresses_match_in_any_case() {
     let text = |range: &str| {
@@ -98,6 +100,7 @@ descriptors:
     assert!(domain.matching(&[("ip", "10.2.3.4")], None).is_empty());
 }
 
+// G123
 #[test]
 fn ranges_are_members_of_tiers() {
     let domain = domain(
@@ -190,6 +193,7 @@ fn addresses_near(ranges: &[IpNet]) -> Vec<IpAddr> {
 proptest! {
     #![proptest_config(tollgate_testing::operations::config(128))]
 
+    // G123
     #[test]
     fn longest_range_is_that_of_a_scan(mut ranges in prop::collection::vec(range(), 1..40)) {
         ranges.sort_unstable();

@@ -32,6 +32,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 proptest! {
     #![proptest_config(tollgate_testing::operations::config(192))]
 
+    // G66
     #[test]
     fn tree_matches_naive_matcher(
         entries in entries(),

@@ -33,6 +33,7 @@ fn found(domain: &Domain, entries: &[(&str, &str)]) -> Option<(u64, u64)> {
     }
 }
 
+// G66
 #[test]
 fn first_envoy_sample_matches() {
     let edge = domain(EDGE);

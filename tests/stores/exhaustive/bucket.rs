@@ -395,6 +395,7 @@ impl Model {
 /// Two threads with the same key, or with two keys.
 const TWO: [[u8; 2]; 2] = [[1, 1], [1, 2]];
 
+// G6, G9, G12
 #[test]
 fn two_threads_from_every_start() {
     for rule in [Rule::Inherit, Rule::Forget, Rule::Spill] {
@@ -407,6 +408,7 @@ fn two_threads_from_every_start() {
 }
 
 /// Three threads on an empty bucket, on a full one, and on a bucket with one idle key and one key that owes.
+// G7
 #[test]
 fn three_threads_from_some_starts() {
     let word = |key, ahead: i8| Slot { key, state: BEGINNING.wrapping_add_signed(ahead) & MASK };
@@ -431,6 +433,7 @@ fn three_threads_from_some_starts() {
 }
 
 /// The controls: the models find each fault that the rules prevent.
+// G7
 #[test]
 fn broken_rules_are_detected() {
     let both = |found: &Found| found.duplicates > 0 && found.over > 0;
@@ -448,6 +451,7 @@ fn broken_rules_are_detected() {
 
 /// The exception to the law that a key has one slot. If a word is half the range old, it is far behind for one thread,
 /// and wraps around for a thread with a later time. So the threads rank it differently.
+// G9
 #[test]
 fn wrapped_word_may_give_two_slots() {
     let old = Slot { key: 2, state: (BEGINNING + MASK / 2 + 1) & MASK };

@@ -39,6 +39,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(config(256))]
 
+    // G60
     #[test]
     fn inserted_keys_are_found(bytes in 8..600_usize, items in 1..2_000_usize, ops in ops()) {
         let filter = seeded(Bloom::for_memory(bytes, items).expect("a small filter"));
@@ -88,6 +89,7 @@ fn assert_near(measured: f64, computed: f64, what: &str) {
     assert!((measured - computed).abs() < 0.2 * computed, "{what}: {measured} measured, {computed} computed");
 }
 
+// G60
 #[test]
 fn false_positives_match_computed_share() {
     // Larger filters have fewer false positives and need more other keys, so that each size sees 300 or more.
@@ -100,6 +102,7 @@ fn false_positives_match_computed_share() {
     }
 }
 
+// G60
 #[test]
 fn for_items_keeps_requested_share() {
     for share in [0.2, 0.03, 0.01, 0.003] {
@@ -132,6 +135,7 @@ fn false_positives_match_for_all_key_types() {
 const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
 
 /// More threads than cores insert the same keys in the same order, so that several threads reach a key together.
+// G60
 #[test]
 fn racing_inserts_report_a_key_new_once() {
     let items = if cfg!(miri) { 50 } else { 20_000 };

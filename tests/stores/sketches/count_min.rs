@@ -43,6 +43,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(config(256))]
 
+    // G59
     #[test]
     fn estimates_lie_between_key_count_and_total(
         width in prop_oneof![1..5_usize, 1..200_usize],
@@ -98,6 +99,7 @@ fn failures<K: Hash + Eq>(counts: &CountMin, truth: &HashMap<K, u64>, error: f64
 
 const EVENTS: usize = 100_000;
 
+// G59
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
@@ -115,6 +117,7 @@ fn errors_stay_bounded_for_every_skew() {
     }
 }
 
+// G59
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 #[test]
 fn errors_stay_bounded_for_all_key_types() {
@@ -181,6 +184,7 @@ const THREADS: usize = if cfg!(miri) { 3 } else { 8 };
 const ROUNDS: u64 = if cfg!(miri) { 30 } else { 5_000 };
 
 /// More threads than cores add to one hot key, five warm keys and a stream of other keys, all at once.
+// G59
 #[test]
 fn racing_adds_lose_no_count() {
     for (width, depth) in [(1, 1), (1, 4), (2, 2), (3, 3), (16, 4), (50, 8), (4_096, 4)] {

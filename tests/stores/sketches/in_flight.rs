@@ -95,6 +95,7 @@ proptest! {
         play(1 << 16, true, &ops);
     }
 
+    // G62
     #[test]
     fn full_in_flight_never_undercounts(ops in ops(60)) {
         play(128, false, &ops);
@@ -143,6 +144,7 @@ const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 const EACH: u64 = if cfg!(miri) { 30 } else { 30_000 };
 
 /// A second counter counts the requests in flight. It never exceeds the limit, however the threads race.
+// G62
 #[test]
 fn racing_try_enters_never_exceed_limit() {
     for limit in [1, 3] {
@@ -169,6 +171,7 @@ fn racing_try_enters_never_exceed_limit() {
     }
 }
 
+// G62
 #[test]
 fn dropped_guards_leave_no_count() {
     let in_flight = with_memory(256);

@@ -190,6 +190,7 @@ fn by_given_times(window_ns: u64, start: u64, largest: u64, ops: &[Op]) {
 proptest! {
     #![proptest_config(config(256))]
 
+    // G61
     #[test]
     #[ignore = "several seconds unless optimised; .ci/run runs it"]
     fn roomy_rate_is_exact(
@@ -198,6 +199,7 @@ proptest! {
         with_room(window, start, largest, &ops);
     }
 
+    // G61
     #[test]
     fn full_rate_never_undercounts(
         window in windows(), start in start(), largest in largest(), ops in ops(40, 100)
@@ -220,6 +222,7 @@ proptest! {
     }
 }
 
+// G61
 #[test]
 fn windows_are_half_open_and_aligned() {
     for window in [1, 2, 7, 1_000, SEC, 3_600 * SEC, CENTURY] {
@@ -247,6 +250,7 @@ fn windows_are_half_open_and_aligned() {
     }
 }
 
+// G87
 #[test]
 fn extreme_times_are_counted() {
     for (window, largest) in [(1, (1 << 28) - 1), (2, 7), (SEC, (1 << 48) - 1), (u64::MAX, 1)] {
@@ -294,6 +298,7 @@ fn far_future_time_is_forgotten_after_correction() {
     }
 }
 
+// G87
 #[test]
 fn counts_saturate_at_largest() {
     for (wanted, largest) in [(1, 1), (7, 7), (8, 15), (1_000, 1_023), ((1 << 48) - 1, (1 << 48) - 1)] {
@@ -373,6 +378,7 @@ const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 
 /// The n-th event of a window returns n. So no number is returned more often than there were windows, or more often
 /// than the number before it. If an event is lost, two events return the same number.
+// G61
 #[test]
 fn racing_threads_count_each_event_once() {
     for largest in [(1 << 24) - 1, (1 << 12) - 1] {

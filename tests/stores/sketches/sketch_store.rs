@@ -127,6 +127,7 @@ fn roomy_sketch_decides_as_oracle() {
     WINDOWS.into_iter().for_each(|kind| with_room(kind, false));
 }
 
+// G39
 #[test]
 fn roomy_sketch_decides_as_oracle_after_step_back() {
     WINDOWS.into_iter().for_each(|kind| with_room(kind, true));
@@ -205,6 +206,7 @@ fn crowded(kind: Kind, spec: Spec, bytes: usize) -> Box<dyn Subject> {
     sketch_of(kind, spec, bytes).expect("an ordinary quota").expect("an ordinary quota")
 }
 
+// G10
 #[test]
 fn full_sketch_admits_no_more_than_oracle() {
     for kind in WINDOWS {
@@ -237,6 +239,7 @@ fn full_sketch_admits_no_more_than_oracle() {
 
 /// A check whose time steps back is decided in the newest window that it reads, whichever key wrote it. So a key's
 /// requests with times from window `a` on, made before any time after window `b` was seen, count in windows `a` to `b`.
+// G10
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn n_windows_admit_at_most_n_limits() {
@@ -265,6 +268,7 @@ fn n_windows_admit_at_most_n_limits() {
     }
 }
 
+// G24
 #[test]
 fn sketch_denial_charges_nothing() {
     for kind in WINDOWS {
@@ -339,6 +343,7 @@ fn times_of_chunks(spec: Spec, requests: &[Request]) -> Vec<u64> {
         .0
 }
 
+// G29
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn batches_equal_single_checks() {
@@ -421,6 +426,7 @@ fn oversized_sketch_limit_is_refused_with_maximum() {
     }
 }
 
+// G31
 #[test]
 fn state_stays_within_requested_memory() {
     for bytes in [LEAST, 1_000, 4_096, 100_000, 1 << 20] {

@@ -116,6 +116,7 @@ fn after_silence(kind: Kind, limit: u64, window_ns: u64, bytes: usize, silence: 
     (0..2 * CROWD).map(|key| admitted(&*limiter, key, then, limit)).collect()
 }
 
+// G42
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn silence_resets_usage_except_tag_cycles() {
@@ -144,6 +145,7 @@ fn silence_resets_usage_except_tag_cycles() {
 ///
 /// After one cycle less one window, old words seem to belong to the next window. In the past the sketch trusted these
 /// words. A key that read them after its admission was counted in them, and then had its whole limit again.
+// G42
 #[test]
 fn wrapped_tags_never_admit_more() {
     for kind in WINDOWS {
@@ -208,6 +210,7 @@ fn given_times_and_clock_share_usage() {
 }
 
 /// One call with an absurd time must not set the newest time.
+// G40
 #[test]
 fn end_of_time_locks_out_no_sketch_key() {
     for bytes in [LEAST, ROOMY] {
@@ -227,6 +230,7 @@ fn end_of_time_locks_out_no_sketch_key() {
 ///
 /// If it was ahead by less than a quarter of the tags, keys are denied in the used windows until those windows are
 /// over. If it was further ahead, that time is dropped within two windows.
+// G40
 #[test]
 fn corrected_clock_locks_out_keys_briefly() {
     for windows in [2, 3, 5, 40_000, 1 << 40] {
@@ -250,6 +254,7 @@ fn corrected_clock_locks_out_keys_briefly() {
 }
 
 /// One given time that is ahead by more than a quarter of the tags affects checks by the clock for one window only.
+// G40
 #[test]
 fn wrong_given_time_binds_one_window() {
     let (limiter, clock) = per_minute(4, LEAST);
@@ -265,6 +270,7 @@ fn wrong_given_time_binds_one_window() {
 }
 
 /// The last window ends after the end of time. In the past it therefore contained the first seconds.
+// G38, G87
 #[test]
 fn last_window_excludes_first_seconds() {
     let (limiter, _clock) = per_minute(4, ROOMY);

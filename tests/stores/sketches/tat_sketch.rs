@@ -104,6 +104,7 @@ proptest! {
         play(spec, 64 << 10, 3, start, &requests);
     }
 
+    // G6
     #[test]
     fn full_tat_sketch_never_admits_more(spec in spec(), start in start(), requests in requests()) {
         play(spec, 136, 60, start, &requests);

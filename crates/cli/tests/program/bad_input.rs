@@ -71,6 +71,7 @@ fn header_without_records_is_an_error() {
     place.run("replay a.tsv").fails(1, &["no records in a.tsv"]);
 }
 
+// G88
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn truncated_file_is_reported_with_position() {
@@ -123,6 +124,7 @@ fn binary_input_is_refused() {
     place.run("replay picture.xz").fails(1, &["xz", "decompress it first"]);
 }
 
+// G88
 #[test]
 fn bad_lines_are_counted_shown_and_skipped() {
     let place = Place::new();

@@ -48,6 +48,7 @@ fn all() -> [(&'static str, &'static str); 4] {
     [("clf", CLF), ("jsonl", JSONL), ("csv", CSV), ("tsv", TSV)]
 }
 
+// G88
 #[test]
 fn format_is_detected_from_content() {
     let place = Place::new();
@@ -154,6 +155,7 @@ fn fields_can_be_named() {
     assert_eq!(place.decisions(&format!("log {ONE} --time time_local --key remote_addr")), EXPECTED);
 }
 
+// G88
 #[test]
 fn times_are_exact_to_the_nanosecond() {
     let place = Place::new();

@@ -118,6 +118,7 @@ fn ipv6_networks_are_one_client() {
     assert_eq!(json["results"][0]["top_denied"][1]["key"], "192.0.2.1");
 }
 
+// G88
 #[test]
 fn times_out_of_order_are_sorted_stably() {
     let place = log("110,a 100,a 100,b 105,a");
@@ -177,6 +178,7 @@ fn differences_from_exact_log_are_counted() {
     assert_eq!(json["results"][0]["against_log"], serde_json::Value::Null);
 }
 
+// G88
 #[test]
 fn sliding_log_agrees_with_exact_log() {
     let mut seed = 1_u64;

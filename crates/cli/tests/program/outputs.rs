@@ -12,6 +12,7 @@ fn small() -> Place {
     place
 }
 
+// G88
 #[test]
 fn json_has_the_stable_schema() {
     let json = small().run("replay log --limit 1/60s --algorithm sliding-log --algorithm gcra --json").json();
@@ -56,6 +57,7 @@ fn json_goes_alone_to_stdout_or_file() {
     assert_eq!(json["results"].as_array().unwrap().len(), 7);
 }
 
+// G88
 #[test]
 fn decisions_have_one_byte_per_record() {
     let place = small();

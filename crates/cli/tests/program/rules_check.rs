@@ -76,6 +76,7 @@ fn valid_rules_print_json() {
 }
 
 /// The check needs no server, and works whether or not the program supports Redis.
+// G90
 #[test]
 fn rules_in_redis_are_checked() {
     let place = Place::new();
@@ -98,6 +99,7 @@ fn rules_in_redis_are_checked() {
     assert!(run.code != 0 && run.stderr.contains("does not support sliding-log"), "{}", run.stderr);
 }
 
+// G90
 #[test]
 fn every_rule_error_has_its_position() {
     let place = Place::new();
@@ -120,6 +122,7 @@ fn every_rule_error_has_its_position() {
     assert_eq!(json["domains"].as_array().unwrap().len(), 0);
 }
 
+// G90
 #[test]
 fn warnings_do_not_fail() {
     let place = Place::new();
@@ -179,6 +182,7 @@ descriptors:
     rate_limit: { unit: second, requests_per_unit: 1 }
 ";
 
+// G90
 #[test]
 fn rules_without_matches_give_warnings() {
     let place = Place::new();

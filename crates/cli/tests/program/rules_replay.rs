@@ -165,6 +165,7 @@ fn directly(text: &str, charging: Charging) -> String {
     LOG.iter().map(decide).collect()
 }
 
+// G88
 #[test]
 fn replay_decides_like_library() {
     let place = place();

@@ -15,6 +15,7 @@ const REPLACE: &str = "replace the rules with `tollgate rules push --force`";
 /// An address where nothing listens, with a password.
 const NOWHERE: &str = "redis://wilma:sekret@127.0.0.1:1/";
 
+// G94
 #[test]
 fn pushed_rules_are_pulled_and_compared() {
     let Some(server) = Server::start() else { return };
@@ -65,6 +66,7 @@ fn pushed_rules_are_pulled_and_compared() {
     assert!(run.stdout.contains("removed domain \"api\""), "{}", run.stdout);
 }
 
+// G94
 #[test]
 fn bad_rules_are_not_pushed() {
     let Some(server) = Server::start() else { return };
@@ -85,6 +87,7 @@ fn bad_rules_are_not_pushed() {
     assert_eq!(server.command::<Vec<String>>(&["KEYS", "*"]), Vec::<String>::new());
 }
 
+// G94
 #[test]
 fn damaged_rules_are_replaced_only_by_force() {
     let Some(server) = Server::start() else { return };
@@ -138,6 +141,7 @@ fn damaged_rules_are_replaced_only_by_force() {
 
 /// Cause: a push compared only the versions. Symptom: it returned 0, each running process refused its text, and new
 /// processes started with it, without the limits of the removed domain.
+// G94
 #[test]
 fn removed_domains_need_a_flag() {
     let Some(server) = Server::start() else { return };
@@ -183,6 +187,7 @@ fn variable_of_the_server_is_named() {
     }
 }
 
+// G94
 #[test]
 fn messages_never_contain_the_password() {
     let place = Place::with_test_features();
@@ -207,6 +212,7 @@ fn messages_never_contain_the_password() {
     assert!(!run.stderr.contains("sekret"), "{}", run.stderr);
 }
 
+// G94
 #[test]
 fn wrong_command_lines_are_usage_errors() {
     let place = Place::with_test_features();

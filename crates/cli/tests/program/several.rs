@@ -167,6 +167,7 @@ fn agrees<O: Oracle + Default>(place: &Place, limits: &[Limit], records: &[(u64,
     assert_eq!(refused(result).iter().sum::<u64>(), result["denied"].as_u64().unwrap());
 }
 
+// G88
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn three_limits_agree_with_simple_models() {
@@ -187,6 +188,7 @@ fn three_limits_agree_with_simple_models() {
     }
 }
 
+// G88
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn bounded_stores_agree_with_keyed_store() {

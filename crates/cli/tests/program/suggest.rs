@@ -40,6 +40,7 @@ fn suggestion_agrees_with_hand_calculation() {
     assert!(run.stdout.contains("--limit 8/h --algorithm gcra"), "{}", run.stdout);
 }
 
+// G89
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn suggested_limit_is_lowest_for_goal() {
@@ -68,6 +69,7 @@ fn suggested_limit_is_lowest_for_goal() {
     }
 }
 
+// G89
 #[test]
 fn both_goals_are_met_together() {
     let place = Place::new();
@@ -119,6 +121,7 @@ fn suggestion_keeps_burst_flag() {
     place.run("suggest log --burst 1 --deny-requests 0%").fails(1, &["no limit", "burst of 1"]);
 }
 
+// G89
 #[test]
 fn every_algorithm_gets_a_suggestion() {
     let place = Place::new();

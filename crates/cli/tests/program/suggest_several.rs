@@ -191,6 +191,7 @@ fn crowd() -> Place {
     place
 }
 
+// G89
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn each_suggested_limit_is_lowest() {
@@ -258,6 +259,7 @@ fn bad_periods_are_refused_with_reason() {
         .fails(2, &["--memory 300B", "at least 544 bytes", "272 for each limit"]);
 }
 
+// G89
 #[test]
 fn unreachable_goal_names_period() {
     let place = Place::new();

@@ -38,6 +38,7 @@ fn compare(source: &str, name: &str, records: u64, keys: u64) {
     }
 }
 
+// G88
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn honeynet_httpd_2004() {
@@ -56,6 +57,7 @@ fn github_events_2015() {
     compare("github_events_2015.jsonl.gz", "github_events_2015", 127_397, 45_170);
 }
 
+// G88
 #[test]
 fn sec_edgar_2017() {
     compare("sec_edgar_2017.csv.gz", "sec_edgar_2017", 24_999, 490);

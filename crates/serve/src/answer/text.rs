@@ -101,6 +101,7 @@ fn readable(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    // G106
     #[test]
     fn invalid_bytes_stay_different_texts() {
         assert_eq!(readable(b"a\xffb\xfe"), "a\u{10FFFF}b\u{10FFFE}");

@@ -357,6 +357,7 @@ mod tests {
     use super::*;
 
     /// A client that reads nothing kept its place for minutes, because the system took the bytes for it.
+    // G147
     #[tokio::test(start_paused = true)]
     async fn page_that_does_not_tell_that_it_reads_is_closed() {
         let start = Instant::now();

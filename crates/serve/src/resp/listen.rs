@@ -361,6 +361,7 @@ mod tests {
         }
     }
 
+    // G141
     #[tokio::test(start_paused = true)]
     async fn half_commands_are_closed_after_ten_seconds() {
         let mut half = connect(None);
@@ -392,6 +393,7 @@ mod tests {
         assert_eq!(short.ended().await.0, b"+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n+OK\r\n");
     }
 
+    // G141
     #[tokio::test(start_paused = true)]
     async fn strangers_are_closed_after_ten_seconds_and_idle_users_stay() {
         let users = Some("user a on >x");
@@ -408,6 +410,7 @@ mod tests {
         }
     }
 
+    // G141
     #[tokio::test(start_paused = true)]
     async fn users_that_reset_have_time_to_log_in_again() {
         let mut client = connect(Some("user a on >x"));
@@ -424,6 +427,7 @@ mod tests {
         assert_eq!(client.ended().await, (b"+OK\r\n+RESET\r\n+OK\r\n+RESET\r\n+RESET\r\n".to_vec(), 5));
     }
 
+    // G141
     #[tokio::test(start_paused = true)]
     async fn room_of_a_long_command_is_given_back_before_the_next_one_is_whole() {
         let mut client = connect(None);
@@ -438,6 +442,7 @@ mod tests {
         assert_eq!(client.ended().await.0, b"+PONG\r\n+OK\r\n");
     }
 
+    // G141
     #[tokio::test(start_paused = true)]
     async fn long_commands_share_a_bound_of_memory() {
         let echo = |length: usize| {
@@ -462,6 +467,7 @@ mod tests {
         assert_eq!(client.long.available_permits(), 2);
     }
 
+    // G141
     #[tokio::test]
     async fn client_of_a_refused_command_reads_why() {
         let listener = Listener::tcp("resp", ([127, 0, 0, 1], 0).into()).await.unwrap();
@@ -477,6 +483,7 @@ mod tests {
         assert!(told.starts_with(b"-ERR other clients are sending too many long commands"), "{told:?}");
     }
 
+    // G141
     #[tokio::test(start_paused = true)]
     async fn slow_readers_are_cut_off() {
         let mut deaf = connect(None);
@@ -490,6 +497,7 @@ mod tests {
         assert!(deaf.ended().await.0.len() <= 1_000);
     }
 
+    // G141
     #[tokio::test(start_paused = true)]
     async fn closing_answers_what_is_on_its_way() {
         let mut client = connect(None);

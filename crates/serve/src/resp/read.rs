@@ -280,6 +280,7 @@ pub fn nanos(text: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
+    // G141
     #[test]
     fn lines_of_many_words_take_little_memory() {
         let limits = Limits { args: 10, bytes: 1 << 20 };

@@ -227,6 +227,7 @@ mod tests {
     use super::*;
 
     /// Cause: an address that swallowed packets used up the attempt, and the others of the name were never tried.
+    // G139
     #[tokio::test(start_paused = true)]
     async fn silent_address_leaves_time_for_the_others() {
         let connect = async |address: &str| match address {

@@ -239,6 +239,7 @@ impl Pauses {
 mod tests {
     use super::*;
 
+    // G139
     #[test]
     fn pauses_grow_and_differ() {
         let seconds = Duration::from_secs;

@@ -98,6 +98,7 @@ fn reset() -> String {
     json!({ "domain": "rl", "descriptors": [[["once", "x"]]], "why": "a test" }).to_string()
 }
 
+// G146
 #[test]
 fn operator_helps_one_key_over_a_socket() {
     let place = place();
@@ -130,6 +131,7 @@ fn operator_helps_one_key_over_a_socket() {
     assert!(!place.path("admin").exists());
 }
 
+// G146
 #[test]
 fn operator_blocks_and_unblocks() {
     let place = place();
@@ -181,6 +183,7 @@ fn refusals_and_mistakes_are_clear() {
     }
 }
 
+// G146
 #[test]
 fn bad_requests_change_nothing() {
     let place = place();
@@ -245,6 +248,7 @@ fn log_names_every_key_of_an_act() {
     server.stop();
 }
 
+// G146
 #[test]
 fn tokens_name_operators_and_change_while_it_runs() {
     let place = place();
@@ -294,6 +298,7 @@ fn tokens_name_operators_and_change_while_it_runs() {
     server.stop();
 }
 
+// G146
 #[test]
 fn face_without_authentication_does_not_start() {
     let place = place();
@@ -426,6 +431,7 @@ fn with_tls(place: &Place, authority: &Authority, args: &str) -> (Server, String
     (server, format!("https://localhost:{port}"))
 }
 
+// G146
 #[test]
 fn certificate_names_the_operator() {
     let place = place();
@@ -493,6 +499,7 @@ fn token_over_tls_needs_no_certificate() {
 }
 
 /// The permissions of the socket keep others out, and so does the service if somebody widens them.
+// G146
 #[test]
 fn another_user_is_not_admitted() {
     if rustix_uid() != 0 {
@@ -528,6 +535,7 @@ fn rustix_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+// G146
 #[test]
 fn acts_on_shared_rules_count_in_all_processes() {
     let Some(mut redis) = Redis::start() else { return };
@@ -560,6 +568,7 @@ fn acts_on_shared_rules_count_in_all_processes() {
     other.signal("TERM");
 }
 
+// G146
 #[test]
 fn act_under_way_is_answered_by_a_drain() {
     let place = place();

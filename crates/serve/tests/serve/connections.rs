@@ -11,6 +11,7 @@ use crate::client::{ASK, Grpc, LIMIT, Load, block_on, bytes, comes_true, stat, w
 use crate::frames::{BEGIN, RST_STREAM, frame, head};
 use crate::server::{PATIENCE, Place, Server, eventually};
 
+// G108
 #[test]
 fn aged_connections_lose_no_call() {
     let place = Place::new();
@@ -27,6 +28,7 @@ fn aged_connections_lose_no_call() {
     server.stop();
 }
 
+// G108
 #[test]
 fn grace_ends_a_connection_with_open_requests() {
     let place = Place::new();
@@ -42,6 +44,7 @@ fn grace_ends_a_connection_with_open_requests() {
     server.stop();
 }
 
+// G115
 #[test]
 fn too_many_connections_are_closed_at_once() {
     let place = Place::new();
@@ -68,6 +71,7 @@ fn too_many_connections_are_closed_at_once() {
     server.stop();
 }
 
+// G115
 #[test]
 fn other_protocols_are_counted_and_closed() {
     let place = Place::new();
@@ -113,6 +117,7 @@ fn preface_may_come_byte_by_byte() {
     server.stop();
 }
 
+// G115
 #[test]
 fn header_lists_have_a_bound() {
     let place = Place::new();
@@ -137,6 +142,7 @@ fn header_lists_have_a_bound() {
     server.stop();
 }
 
+// G115
 #[test]
 fn concurrent_streams_have_a_bound() {
     let place = Place::new();
@@ -156,6 +162,7 @@ fn concurrent_streams_have_a_bound() {
     server.stop();
 }
 
+// G115
 #[test]
 fn rapid_resets_stop_no_other_client() {
     const RESETS: usize = 30_000;

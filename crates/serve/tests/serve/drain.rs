@@ -22,6 +22,7 @@ use crate::server::{PATIENCE, Place, Server, eventually};
 /// Open connections, without those for pages.
 const CONNECTIONS: &str = "tollgate_service_connections";
 
+// G108
 #[test]
 fn drain_under_load_loses_no_call() {
     let place = Place::new();
@@ -40,6 +41,7 @@ fn drain_under_load_loses_no_call() {
     second.stop();
 }
 
+// G108
 #[test]
 fn health_fails_before_requests_do() {
     let place = Place::new();
@@ -99,6 +101,7 @@ async fn endless(
     sender
 }
 
+// G108
 #[test]
 fn drain_deadline_cuts_endless_requests() {
     let place = Place::new();
@@ -111,6 +114,7 @@ fn drain_deadline_cuts_endless_requests() {
     server.wait_for_line("1 connection cut off");
 }
 
+// G108
 #[test]
 fn second_signal_ends_at_once() {
     let place = Place::new();
@@ -126,6 +130,7 @@ fn second_signal_ends_at_once() {
 
 /// Cause: Ctrl+C waited for gateways to leave, as SIGTERM does, and logged that only at the level INFO. Symptom: at a
 /// terminal it took more than five seconds, and showed nothing.
+// G108
 #[test]
 fn interrupt_ends_without_drain() {
     let log = end_beside_idle_connections("--drain 1h --drain-deadline 1h", "INT");
@@ -150,6 +155,7 @@ fn end_beside_idle_connections(flags: &str, signal: &str) -> String {
     })
 }
 
+// G108
 #[test]
 fn interrupt_answers_requests_in_flight() {
     let place = Place::new();
@@ -170,6 +176,7 @@ fn interrupt_answers_requests_in_flight() {
     assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
+// G108
 #[test]
 fn second_interrupt_ends_at_once() {
     let place = Place::new();
@@ -189,6 +196,7 @@ fn idle_connections_do_not_delay_the_end() {
     end_beside_idle_connections("--drain-deadline 1h", "TERM");
 }
 
+// G108
 #[test]
 fn connections_that_begin_late_are_answered() {
     let place = Place::new();
@@ -205,6 +213,7 @@ fn connections_that_begin_late_are_answered() {
     assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
+// G108
 #[test]
 fn connections_in_the_backlog_are_answered() {
     let place = Place::new();
@@ -240,6 +249,7 @@ async fn deaf(address: &str, mut next: impl FnMut() -> Vec<u8>) -> TcpStream {
     stream
 }
 
+// G115
 #[test]
 fn clients_that_never_read_delay_nothing() {
     let place = Place::new();
@@ -262,6 +272,7 @@ fn clients_that_never_read_delay_nothing() {
     });
 }
 
+// G108
 #[test]
 fn load_that_hangs_does_not_hang_the_end() {
     let place = Place::new();

@@ -160,6 +160,7 @@ fn metrics_have_both_kinds_of_names() {
 
 /// Cause: the units within the limit were all units less those above it. Symptom: of a denied cost that crosses the limit,
 /// the units below it counted as within it. The Go service counts none.
+// G105
 #[test]
 fn go_counts_follow_the_go_service() {
     let place = Place::new();
@@ -204,6 +205,7 @@ fn go_counts_follow_the_go_service() {
     }
 }
 
+// G105
 #[test]
 fn dry_run_of_all_rules_is_counted() {
     let place = Place::new();

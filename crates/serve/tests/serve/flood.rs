@@ -44,6 +44,7 @@ pub(crate) fn request(number: u64) -> Vec<u8> {
     request
 }
 
+// G114
 #[test]
 #[ignore = "takes a minute; ci/release.sh runs it"]
 fn flood_of_new_values_keeps_memory_flat() {

@@ -12,6 +12,7 @@ use crate::server::{Place, Server, command, eventually};
 /// A request of the domain `rl` with one descriptor, (once, secret).
 const SECRET: &str = "0a02726c12100a0e0a046f6e63651206736563726574";
 
+// G116
 #[test]
 #[expect(clippy::disallowed_methods, reason = "another process needs real time")]
 fn log_sums_up_denials_without_values() {
@@ -39,6 +40,7 @@ fn log_sums_up_denials_without_values() {
     server.stop();
 }
 
+// G116
 #[test]
 fn unread_log_delays_nothing() {
     let place = Place::new();

@@ -25,6 +25,7 @@ const SUCCESSES: &str = "tollgate_reload_total{result=\"success\"}";
 /// The overall code of an answer.
 const OK: &[u8] = &[8, 1];
 
+// G68
 #[test]
 fn ten_thousand_rules_take_memory_as_they_are_used() {
     let place = Place::new();

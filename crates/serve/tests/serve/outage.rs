@@ -60,6 +60,7 @@ fn reports(server: &mut Server, address: &str, why: &str) {
     assert!(!log.contains("secret"), "{log}");
 }
 
+// G148
 #[test]
 fn refused_passwords_are_reported() {
     let Some(redis) = Redis::start_with(&["--requirepass", "true-secret"]) else { return };
@@ -80,6 +81,7 @@ fn refused_passwords_are_reported() {
     server.stop();
 }
 
+// G148
 #[test]
 fn absent_servers_are_reported() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -92,6 +94,7 @@ fn absent_servers_are_reported() {
     }
 }
 
+// G148
 #[test]
 fn death_and_return_of_the_server_are_reported() {
     let Some(mut redis) = Redis::start() else { return };
@@ -112,6 +115,7 @@ fn death_and_return_of_the_server_are_reported() {
 
 /// The answers came after `--deadline`, and long before the rule's `timeout`, so no breaker opened and no test failed:
 /// `on_failure` decided all requests, and nothing said so.
+// G148
 #[test]
 fn server_that_is_too_slow_is_reported() {
     let Some(redis) = Redis::start() else { return };

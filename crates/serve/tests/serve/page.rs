@@ -101,6 +101,7 @@ impl Events {
     }
 }
 
+// G147
 #[test]
 fn browsers_get_the_page_and_others_the_text() {
     let place = place();
@@ -128,6 +129,7 @@ fn browsers_get_the_page_and_others_the_text() {
     server.stop();
 }
 
+// G147
 #[test]
 fn events_have_only_what_changed() {
     let place = place();
@@ -164,6 +166,7 @@ fn events_have_only_what_changed() {
     server.stop();
 }
 
+// G147
 #[test]
 fn pages_are_bounded_in_number() {
     let place = place();
@@ -211,6 +214,7 @@ fn servers_that_are_away_are_shown() {
     server.stop();
 }
 
+// G147
 #[test]
 fn why_names_each_rule_and_charges_nothing() {
     let place = place();
@@ -264,6 +268,7 @@ async fn ask_all(server: &Server, rules: usize) {
     }
 }
 
+// G147
 #[test]
 fn open_page_takes_a_hundredth_of_a_core() {
     for rules in [10, 10_000] {
@@ -338,6 +343,7 @@ fn figures(browser: &mut Browser, rule: &str) -> Vec<u64> {
     figures.as_array().unwrap().iter().map(|figure| figure.as_u64().unwrap()).collect()
 }
 
+// G147
 #[test]
 fn page_in_chromium() {
     let Some(program) = chromium() else { return };
@@ -387,6 +393,7 @@ fn page_in_chromium() {
     server.stop();
 }
 
+// G147
 #[test]
 fn page_is_used_by_keyboard() {
     let Some(program) = chromium() else { return };

@@ -36,6 +36,7 @@ fn replace(file: &Path, text: &str) {
     std::fs::rename(next, file).unwrap();
 }
 
+// G144
 #[test]
 fn password_file_is_read_again_under_load() {
     let Some(redis) = Redis::start() else { return };
@@ -109,6 +110,7 @@ fn password_file_is_read_again_under_load() {
     server.stop();
 }
 
+// G144
 #[test]
 fn password_files_with_mistakes_end_the_start() {
     let place = Place::new();
@@ -128,6 +130,7 @@ fn password_files_with_mistakes_end_the_start() {
 }
 
 /// The variables of the Go service lead to the master, and to the next one.
+// G145
 #[test]
 fn sentinel_variables_lead_to_each_master() {
     let Some(mut all) = Sentinels::start() else { return };
@@ -177,6 +180,7 @@ fn sentinel_variables_lead_to_each_master() {
 }
 
 /// The authority of the flags applies to the Sentinels and to the master.
+// G145
 #[test]
 fn sentinels_and_master_are_called_by_tls() {
     let place = Place::new();

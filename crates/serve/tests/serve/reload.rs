@@ -12,6 +12,7 @@ fn rules(limit: u64) -> String {
     )
 }
 
+// G108
 #[test]
 fn reloads_under_load_lose_no_call() {
     let place = Place::new();
@@ -63,6 +64,7 @@ fn hang_up_reads_the_rules_again() {
     server.stop();
 }
 
+// G108
 #[test]
 fn mounted_config_map_swaps_at_once() {
     use std::os::unix::fs::symlink;

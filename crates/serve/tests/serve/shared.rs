@@ -17,6 +17,7 @@ async fn ask(grpc: &mut Grpc, hits: u8) -> u8 {
 const NOTHING: &str =
     r#"{"domain":"rl","descriptors":[{"entries":[{"key":"a","value":"x"}],"hitsAddend":"0"}]}"#;
 
+// G108
 #[test]
 fn end_reports_units_to_the_server() {
     let Some(redis) = Redis::start() else { return };

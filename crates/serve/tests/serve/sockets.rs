@@ -18,6 +18,7 @@ fn start(place: &Place, args: &str) -> Server {
     Server::start_with(&[&place.rules()], &args, &[])
 }
 
+// G110
 #[test]
 fn socket_answers_and_is_removed() {
     let place = Place::new();
@@ -43,6 +44,7 @@ fn socket_mode_is_a_setting() {
     server.stop();
 }
 
+// G110
 #[test]
 fn stale_socket_is_replaced() {
     let place = Place::new();
@@ -51,6 +53,7 @@ fn stale_socket_is_replaced() {
     start(&place, "").stop();
 }
 
+// G110
 #[test]
 fn socket_in_use_is_an_error() {
     let place = Place::new();
@@ -64,6 +67,7 @@ fn socket_in_use_is_an_error() {
     first.stop();
 }
 
+// G110
 #[test]
 fn other_files_are_not_replaced() {
     let place = Place::new();

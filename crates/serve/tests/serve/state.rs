@@ -59,6 +59,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 /// Three processes in one window.
+// G143
 #[test]
 fn replaced_processes_admit_exactly_the_limit() {
     let place = ten();
@@ -89,6 +90,7 @@ fn left(server: &Server) -> u64 {
 }
 
 /// While clients send, one server drains: each answered request is counted in its state, or by the other server.
+// G143
 #[test]
 fn drain_under_load_saves_every_answered_request() {
     let place = Place::new();
@@ -110,6 +112,7 @@ fn drain_under_load_saves_every_answered_request() {
     other.stop();
 }
 
+// G143
 #[test]
 fn kill_loses_what_came_since_the_last_write() {
     let place = ten();
@@ -138,6 +141,7 @@ fn kill_loses_what_came_since_the_last_write() {
 }
 
 /// The limit of a reload, and of the next start, takes the usage over.
+// G143
 #[test]
 fn state_follows_reloads_and_changed_limits() {
     let place = ten();
@@ -215,6 +219,7 @@ fn load_that_hangs_does_not_hang_the_state() {
     second.stop();
 }
 
+// G143
 #[test]
 fn unusable_files_are_named_and_kept_aside() {
     let place = ten();
@@ -245,6 +250,7 @@ fn unusable_files_are_named_and_kept_aside() {
 }
 
 /// A path below a file stands for a disk that cannot be read: root may read everything else.
+// G143
 #[test]
 fn file_that_cannot_be_read_or_kept_stops_the_start() {
     let place = ten();
@@ -267,6 +273,7 @@ fn file_that_cannot_be_read_or_kept_stops_the_start() {
     assert_eq!(fs::read(place.path("state")).unwrap(), b"damaged");
 }
 
+// G143
 #[test]
 fn file_of_another_process_is_refused() {
     let place = ten();
@@ -289,6 +296,7 @@ fn file_of_another_process_is_refused() {
 }
 
 /// A folder that is not there stands for a disk that cannot be written: root may write everywhere else.
+// G143
 #[test]
 fn failed_writes_are_logged_and_stop_no_answer() {
     let place = ten();
@@ -308,6 +316,7 @@ fn failed_writes_are_logged_and_stop_no_answer() {
 }
 
 /// A folder in the place of the new file stands for a disk without room.
+// G143
 #[test]
 fn full_disk_keeps_the_last_file() {
     let place = ten();
@@ -330,6 +339,7 @@ fn full_disk_keeps_the_last_file() {
 }
 
 /// A file that cannot be written costs only its own usage, at the end, too.
+// G143
 #[test]
 fn each_file_is_written_if_the_other_cannot_be() {
     for (blocked, written, named) in
@@ -352,6 +362,7 @@ fn each_file_is_written_if_the_other_cannot_be() {
     }
 }
 
+// G143
 #[test]
 fn holds_and_blocks_survive() {
     let place = ten();
@@ -403,6 +414,7 @@ descriptors:
 }
 
 /// Ten thousand rules, each with a client.
+// G143
 #[test]
 fn ten_thousand_rules_survive_within_seconds() {
     let line = |tenant| {
@@ -446,6 +458,7 @@ fn throttled(server: &Server, quota: &str, times: usize) -> usize {
 }
 
 /// Two limits that Redis clients send, in three processes.
+// G143
 #[test]
 fn limits_of_redis_clients_survive() {
     let place = ten();
@@ -470,6 +483,7 @@ fn limits_of_redis_clients_survive() {
     third.stop();
 }
 
+// G143
 #[test]
 fn unusable_limits_of_redis_clients_are_kept_aside_and_rules_survive() {
     let place = ten();
@@ -514,6 +528,7 @@ fn unusable_limits_of_redis_clients_are_kept_aside_and_rules_survive() {
 }
 
 /// A large file takes a second to read. A gateway that connected meanwhile waited, instead of asking another replica.
+// G143
 #[test]
 fn no_port_opens_before_the_state_is_read() {
     let place = ten();
@@ -533,6 +548,7 @@ fn no_port_opens_before_the_state_is_read() {
     server.stop();
 }
 
+// G143
 #[test]
 fn without_the_flag_there_is_no_file_and_no_stat() {
     let place = ten();

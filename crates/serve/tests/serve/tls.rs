@@ -136,6 +136,7 @@ fn tls_face_answers_only_tls() {
     server.stop();
 }
 
+// G109
 #[test]
 fn clients_need_certificates_of_the_authority() {
     let (place, authority, other) = (Place::new(), Authority::new(), Authority::new());
@@ -150,6 +151,7 @@ fn clients_need_certificates_of_the_authority() {
     server.stop();
 }
 
+// G109
 #[test]
 fn clients_need_an_allowed_name() {
     let (place, authority) = (Place::new(), Authority::new());
@@ -174,6 +176,7 @@ fn clients_need_an_allowed_name() {
     server.stop();
 }
 
+// G109
 #[test]
 fn changed_certificates_serve_new_connections() {
     let (place, old, new) = (Place::new(), Authority::new(), Authority::new());
@@ -192,6 +195,7 @@ fn changed_certificates_serve_new_connections() {
     server.stop();
 }
 
+// G109
 #[test]
 fn mismatched_pair_keeps_the_old_one() {
     let (place, authority) = (Place::new(), Authority::new());
@@ -210,6 +214,7 @@ fn mismatched_pair_keeps_the_old_one() {
     server.stop();
 }
 
+// G109
 #[test]
 fn removed_authority_stops_its_clients() {
     let (place, old, new) = (Place::new(), Authority::new(), Authority::new());
@@ -230,6 +235,7 @@ fn removed_authority_stops_its_clients() {
     server.stop();
 }
 
+// G109
 #[test]
 fn incomplete_files_keep_the_old_ones() {
     let (place, authority) = (Place::new(), Authority::new());
@@ -259,6 +265,7 @@ fn incomplete_files_keep_the_old_ones() {
     server.stop();
 }
 
+// G109
 #[test]
 fn plain_json_beside_tls_must_be_asked_for() {
     const ASK_JSON: &str = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;

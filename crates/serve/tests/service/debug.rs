@@ -29,6 +29,7 @@ fn browsers_get_the_page_and_programs_the_text() {
     );
 }
 
+// G147
 #[test]
 fn names_of_other_sites_are_refused_on_loopback() {
     let at = |host: &str, is_local| read("/stats", &[("host", host)], is_local).map(drop);

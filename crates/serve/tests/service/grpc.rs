@@ -78,6 +78,7 @@ async fn call_is_answered_and_counted() {
     assert_eq!((counts.times.iter().sum::<u64>(), counts.in_flight), (3, 0));
 }
 
+// G106
 #[tokio::test]
 async fn broken_calls_have_codes_and_are_counted() {
     let answerer = answerer();

@@ -27,6 +27,7 @@ fn read(text: &str) -> Option<RateLimitRequest> {
     serde_json::from_str(text).ok().map(|Object(request)| request)
 }
 
+// G105
 #[test]
 fn requests_are_read_as_by_another_reader() {
     for (text, is_valid) in [
@@ -82,6 +83,7 @@ fn requests_are_read_as_by_another_reader() {
     assert_eq!(read(r#"{"hitsAddend":1,"hits_addend":1}"#), None);
 }
 
+// G105
 #[test]
 fn answers_are_written_as_by_another_writer() {
     // No answer has a quota.

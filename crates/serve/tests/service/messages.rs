@@ -23,6 +23,7 @@ fn compiled() -> Vec<u8> {
     compiler.encode_file_descriptor_set()
 }
 
+// G105
 #[test]
 fn descriptors_equal_compiled_files() {
     let same = compiled() == DESCRIPTORS;
@@ -54,6 +55,7 @@ fn of_hex(hex: &str) -> Vec<u8> {
 }
 
 /// Bytes that Envoy 1.40 sent.
+// G105
 #[test]
 fn captured_requests_decode_and_encode() {
     let foo = || descriptor(&[("foo", "bar")]);
@@ -96,6 +98,7 @@ fn captured_requests_decode_and_encode() {
     }
 }
 
+// G105
 #[test]
 fn answers_encode_as_documented() {
     let limit = |name: &str| {
@@ -193,6 +196,7 @@ pub(crate) fn full_answer() -> RateLimitResponse {
     }
 }
 
+// G105
 #[test]
 fn messages_match_their_description() {
     let (request, answer) = (full_request(), full_answer());

@@ -20,6 +20,7 @@ fn page(recorder: &Recorder) -> String {
 }
 
 /// Cause: the recorder kept each series for ever. Symptom: memory and page grew with each load that renamed a rule.
+// G73
 #[test]
 fn series_of_removed_rules_leave() {
     let recorder = Recorder::default();

@@ -75,6 +75,7 @@ fn go_variables_become_flags() {
     }
 }
 
+// G139
 #[test]
 fn variables_of_a_control_plane_become_flags() {
     let xds = ("CONFIG_TYPE", "GRPC_XDS_SOTW");

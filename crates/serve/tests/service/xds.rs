@@ -88,6 +88,7 @@ fn refused(taken: &Taken, version: &str, good: &str, part: &str) {
     assert_eq!(answer.response_nonce, format!("nonce of {version}"));
 }
 
+// G138
 #[test]
 fn captured_sets_are_the_rules_of_a_file() {
     let file = Rules::from_yaml(FILE).expect("the file is valid");
@@ -101,6 +102,7 @@ fn captured_sets_are_the_rules_of_a_file() {
     }
 }
 
+// G138
 #[test]
 fn set_replaces_all_rules() {
     let mut taker = taker();
@@ -125,6 +127,7 @@ fn set_replaces_all_rules() {
     assert_eq!(described(taker.pushed.rules()).len(), 1);
 }
 
+// G138
 #[test]
 fn refused_sets_change_nothing() {
     let mut taker = taker();
@@ -186,6 +189,7 @@ fn refused_sets_change_nothing() {
     assert!(taker.pushed.rules().last_error().is_none());
 }
 
+// G138
 #[test]
 fn type_has_any_prefix() {
     for url in [
@@ -203,6 +207,7 @@ fn type_has_any_prefix() {
     refused(&taker().take(longer), "1", "", "resources[0] has the type");
 }
 
+// G138
 #[test]
 fn all_fields_have_their_meaning() {
     let text = Value { kind: Some(Kind::StringValue("team".to_owned())) };
@@ -234,6 +239,7 @@ fn all_fields_have_their_meaning() {
 }
 
 /// Rules that a Redis server counts say so in the text, as a file does.
+// G138
 #[test]
 fn shared_rules_need_a_server() {
     let builder = || Rules::builder().allow_removals(true);
@@ -244,6 +250,7 @@ fn shared_rules_need_a_server() {
     alone.pushed.rules().for_each(|_, rule, _| assert!(rule.is_shared()));
 }
 
+// G138
 #[test]
 fn many_rules_of_many_domains_are_in_force() {
     let configs = |units: u32| -> Vec<RateLimitConfig> {
@@ -279,6 +286,7 @@ fn read_by_files(name: &str, message: &impl Message) -> DynamicMessage {
     read
 }
 
+// G138
 #[test]
 fn discovery_matches_its_description() {
     let json = |name: &str, read: DynamicMessage, json: &str| {

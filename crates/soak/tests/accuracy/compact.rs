@@ -64,6 +64,7 @@ fn holds(cell: &Cell, outcome: &Outcome, slack: f64) {
     }
 }
 
+// G19
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn spill_in_two_mebibytes_meets_design() {
@@ -81,6 +82,7 @@ fn spill_in_two_mebibytes_meets_design() {
 
 /// The cells of this traffic wrap around about every fourteen minutes, and its states about every two years. The runs
 /// start in every part of both periods.
+// G19
 #[test]
 #[ignore = "for release builds: 32 runs of 300,000 requests and more"]
 fn spill_in_two_mebibytes_every_phase() {
@@ -93,6 +95,7 @@ fn spill_in_two_mebibytes_every_phase() {
     }
 }
 
+// G6, G8, G9, G19, G20
 #[test]
 #[ignore = "for release builds: 24 runs of a million requests and more"]
 fn all_stores_meet_design_table() {
@@ -105,6 +108,7 @@ fn all_stores_meet_design_table() {
 
 /// Fewer than one in ten thousand deserving requests is denied when the table and the sketch together take at most
 /// 12.5 bytes for each key with a debt.
+// G33
 #[test]
 #[ignore = "for release builds"]
 fn twelve_bytes_per_key_rarely_deny_wrongly() {
@@ -122,6 +126,7 @@ fn twelve_bytes_per_key_rarely_deny_wrongly() {
 
 /// A key that never came is denied if its 24-bit fingerprint equals that of a key in its bucket. A bucket has sixteen
 /// slots, and a fraction of 0.6 of all slots is in use.
+// G18
 #[test]
 #[ignore = "for release builds: some seconds"]
 fn new_keys_rarely_share_a_fingerprint() {

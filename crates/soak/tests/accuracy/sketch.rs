@@ -63,6 +63,7 @@ fn percent_denied_wrongly(scale: u32, mebibytes: usize) -> f64 {
     percent
 }
 
+// G21
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn sketch_rarely_denies_wrongly_small_scale() {
@@ -72,6 +73,7 @@ fn sketch_rarely_denies_wrongly_small_scale() {
 
 /// Checks that the results are within a factor of two of earlier measurements: 0.075, 0.021 and 0.011 %. The design's
 /// target is 0.02 % in 4 MiB at full scale.
+// G21
 #[test]
 #[ignore = "for release builds: 37 million requests"]
 fn sketch_rarely_denies_wrongly_large_scale() {

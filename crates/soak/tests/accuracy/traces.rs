@@ -202,6 +202,7 @@ fn honeynet_httpd_2004_matches_oracles() {
     replay_matches_oracles("honeynet_httpd_2004");
 }
 
+// G14
 #[test]
 #[ignore = "a minute unless optimised; .ci/run runs it"]
 fn aws_honeypot_2013_matches_oracles() {
@@ -214,6 +215,7 @@ fn github_events_2015_matches_oracles() {
     replay_matches_oracles("github_events_2015");
 }
 
+// G14
 #[test]
 fn sec_edgar_2017_matches_oracles() {
     replay_matches_oracles("sec_edgar_2017");
@@ -240,6 +242,7 @@ fn source_files_match_normalized_records() {
 }
 
 /// In the order of their sources, three traces step back in time, by up to weeks.
+// G14
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn source_order_replay_matches_oracles() {

@@ -89,6 +89,7 @@ fn audit(world: &World) {
     assert_eq!(spent, admitted(world));
 }
 
+// G79
 #[test]
 fn high_demand_uses_nearly_the_whole_rate() {
     for waits in [false, true] {
@@ -164,6 +165,7 @@ fn settings(random: &mut Random) -> (Setup, u64, bool) {
     (setup, 10 + random.below(20_000), random.below(2) == 0)
 }
 
+// G78
 #[test]
 fn leases_stay_within_documented_bounds() {
     for seed in 0..32 {
@@ -196,6 +198,7 @@ fn leases_stay_within_documented_bounds() {
     }
 }
 
+// G79
 #[test]
 fn idle_key_strands_at_most_documented_units() {
     for (rate, offered, processes) in [(10_000, 4_000, 8), (1_000, 900, 4), (100, 80, 2), (5_000, 100, 8)] {

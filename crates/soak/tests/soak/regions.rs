@@ -20,6 +20,7 @@ fn assert_bounded(setup: &RegionSetup) -> RegionOutcome {
 
 const POLICIES: [RegionPolicy; 2] = [RegionPolicy::Share, RegionPolicy::AsLastKnown];
 
+// G98, G99
 #[test]
 fn regions_in_calm_stay_within_bound() {
     for policy in POLICIES {
@@ -30,6 +31,7 @@ fn regions_in_calm_stay_within_bound() {
     }
 }
 
+// G98, G99, G101
 #[test]
 fn partition_stays_within_bound() {
     for policy in POLICIES {
@@ -46,6 +48,7 @@ fn partition_stays_within_bound() {
 }
 
 /// However many processes a region has, what all admit beyond the limit in calm is what they admit before they learn of it.
+// G98, G99
 #[test]
 fn processes_of_regions_add_only_what_they_admit_unseen() {
     for policy in POLICIES {
@@ -60,6 +63,7 @@ fn processes_of_regions_add_only_what_they_admit_unseen() {
 }
 
 /// Windows that are counted by one clock also contain what the other regions count in the next window.
+// G98
 #[test]
 fn clocks_that_differ_add_what_is_admitted_in_the_difference() {
     for policy in POLICIES {
@@ -70,6 +74,7 @@ fn clocks_that_differ_add_what_is_admitted_in_the_difference() {
     }
 }
 
+// G98
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn ten_regions_with_faults_stay_within_bound() {
@@ -85,6 +90,7 @@ fn ten_regions_with_faults_stay_within_bound() {
     }
 }
 
+// G98
 #[test]
 fn cold_burst_stays_within_bound() {
     for policy in POLICIES {
@@ -95,6 +101,7 @@ fn cold_burst_stays_within_bound() {
     }
 }
 
+// G98
 #[test]
 fn small_limits_stay_within_bound() {
     for policy in POLICIES {
@@ -112,6 +119,7 @@ fn small_limits_stay_within_bound() {
     }
 }
 
+// G98
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn different_clocks_stay_within_bound() {
@@ -124,6 +132,7 @@ fn different_clocks_stay_within_bound() {
     }
 }
 
+// G98
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn sliding_windows_of_regions_stay_within_bound() {
@@ -138,6 +147,7 @@ fn sliding_windows_of_regions_stay_within_bound() {
 }
 
 /// The controls: the assertions of this file find both mistakes.
+// G98
 #[test]
 fn region_mistakes_break_the_bounds() {
     let mut setup = setup(RegionPolicy::Share, &[100, 100, 100]);
@@ -164,6 +174,7 @@ fn same_seed_gives_same_region_run() {
 }
 
 /// What the processes report of other regions is what their region knows, not what one process last tried.
+// G101
 #[test]
 fn processes_report_what_their_region_knows() {
     let exchange = Duration::from_millis(500);

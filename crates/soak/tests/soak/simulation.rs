@@ -36,6 +36,7 @@ fn say(setup: &Setup, outcome: &Outcome) {
     );
 }
 
+// G78, G80
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn admitted_units_stay_within_bound() {
@@ -65,6 +66,7 @@ fn admitted_units_stay_within_bound() {
     }
 }
 
+// G78
 #[test]
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn faults_keep_overshoot_within_bound() {
@@ -90,6 +92,7 @@ fn faults_keep_overshoot_within_bound() {
     }
 }
 
+// G79
 #[test]
 fn stranded_units_stay_within_formula() {
     for limit in [limits()[0], limits()[2]] {

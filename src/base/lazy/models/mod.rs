@@ -30,11 +30,13 @@ fn two_first_charges(charge: Charge) {
     assert!(counted == Some(2), "both charges count in one value: {counted:?}");
 }
 
+// G68
 #[test]
 fn racing_first_charges_share_one_value() {
     explore(3, || two_first_charges(charge));
 }
 
+// G68
 #[test]
 #[should_panic(expected = "both charges count")]
 fn control_storing_a_value_loses_a_charge() {

@@ -151,6 +151,7 @@ mod tests {
         divided(&limit, processes)
     }
 
+    // G83
     #[test]
     fn share_rate_never_exceeds_its_part() {
         let hundred = Quota::per_second(100).burst(200);
@@ -169,6 +170,7 @@ mod tests {
         );
     }
 
+    // G83
     #[test]
     fn every_quota_has_a_share() {
         let century = Quota::new(1, Duration::from_secs(100 * 366 * 86_400));

@@ -271,6 +271,7 @@ mod tests {
 
     /// A hold searched its rule among all rules while the shard of the hold was locked. Its name leads to the same counter, also if
     /// the rule has another limit, other classes or no limit by then.
+    // G117
     #[test]
     fn holds_find_their_counters_by_name() {
         let domain = |name: &str, limit: u32, c: &str, d: &str| {

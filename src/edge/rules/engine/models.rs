@@ -127,11 +127,13 @@ fn admitted_by_two(check: fn(&Shared) -> bool) {
     assert!(admitted <= 1, "one unit is admitted, under the old rules or the new: {admitted}");
 }
 
+// G65
 #[test]
 fn reload_loses_no_charge() {
     explore(2, || admitted_by_two(check));
 }
 
+// G65
 #[test]
 #[should_panic(expected = "one unit is admitted")]
 fn control_without_reread_loses_charge() {
@@ -139,6 +141,7 @@ fn control_without_reread_loses_charge() {
 }
 
 /// An unchanged rule keeps its counter: a check during the load charges it once.
+// G65
 #[test]
 fn unchanged_rule_is_charged_once() {
     explore(2, || {
@@ -197,11 +200,13 @@ fn one_unit_at_one_time(check: fn(&Timed) -> Option<u64>) {
 }
 
 /// The clock can stop between its reading and the publication.
+// G65
 #[test]
 fn charge_between_reading_and_load_counts() {
     explore(2, || one_unit_at_one_time(check_by_clock));
 }
 
+// G65
 #[test]
 #[should_panic(expected = "one unit is admitted at one time")]
 fn control_without_record_loses_late_charge() {
@@ -229,11 +234,13 @@ fn admitted_with_own_limit(check: fn(&Shared) -> bool, own: fn(&Shared) -> bool)
     assert!(admitted <= 1, "the rule and the request's own limit share one counter: {admitted}");
 }
 
+// G67
 #[test]
 fn rule_and_request_limit_share_count() {
     explore(2, || admitted_with_own_limit(check, check_with_own_limit));
 }
 
+// G67
 #[test]
 #[should_panic(expected = "share one counter")]
 fn control_without_reread_both_are_admitted() {
@@ -264,12 +271,14 @@ fn denials_are_charged_once(check: fn(&Shared) -> bool) {
     assert!(used(1) == 1, "the denied request is not charged to another rule: {}", used(1));
 }
 
+// G102
 #[test]
 fn denied_request_is_charged_to_its_denier() {
     explore_heavy(2, || denials_are_charged_once(|rules| rules.check("d", &BOTH).is_allowed()));
 }
 
 /// Reads all limits and then adds to them, in two steps.
+// G102
 #[test]
 #[should_panic(expected = "is admitted once")]
 fn control_read_before_add_admits_both() {
@@ -284,6 +293,7 @@ fn control_read_before_add_admits_both() {
 }
 
 /// Charges a denied request without a refund of the charges before it.
+// G102
 #[test]
 #[should_panic(expected = "not charged to another rule")]
 fn control_without_refund_charges_others() {
@@ -333,6 +343,7 @@ fn used_units(in_force: &RuleSet) -> u64 {
     generation(&domain.rules[0]).peek("", CheckTime::read(&Still), 0).owed()
 }
 
+// G135
 #[test]
 fn load_loses_no_settled_unit() {
     explore(2, || {
@@ -343,6 +354,7 @@ fn load_loses_no_settled_unit() {
 }
 
 /// Charges the third unit without looking at the rules again.
+// G135
 #[test]
 #[should_panic(expected = "no unit that was used is lost")]
 fn control_settled_without_reread_loses_unit() {
@@ -358,6 +370,7 @@ fn control_settled_without_reread_loses_unit() {
 }
 
 /// Two requests want two of three units each.
+// G135
 #[test]
 fn racing_holds_of_rules_take_no_unit_twice() {
     explore(2, || {

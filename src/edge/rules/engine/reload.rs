@@ -458,6 +458,7 @@ mod tests {
 
     /// A hold of a rule that was removed was the last to use its store, and freed all keys when it ended, while other requests waited
     /// for its shard.
+    // G108
     #[test]
     fn ended_hold_frees_no_store() {
         let config = |key: &str| {
@@ -487,6 +488,7 @@ mod tests {
     }
 
     /// The request found the rules of one load, and is marked after the next load. A further load must see the mark.
+    // G64
     #[test]
     fn domain_asked_during_a_load_is_in_use() {
         let config = |domain: &str| {
@@ -503,6 +505,7 @@ mod tests {
 
     /// A part of a file has fewer rules, and the next reading finds others. Each text is what a reader can see while
     /// another program writes the file.
+    // G104
     #[cfg(feature = "watch")]
     #[test]
     fn rules_are_removed_after_two_readings() {
@@ -557,6 +560,7 @@ mod tests {
         assert_eq!((count(), look()), (1, "same"));
     }
 
+    // G104
     #[cfg(feature = "watch")]
     #[test]
     fn file_that_is_written_counts_as_before() {

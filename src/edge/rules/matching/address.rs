@@ -407,6 +407,7 @@ mod tests {
         }
     }
 
+    // G123
     #[test]
     fn patterns_that_no_address_has_are_known() {
         for long in [
@@ -442,6 +443,7 @@ mod tests {
         }
     }
 
+    // G123
     #[test]
     fn longest_range_is_found() {
         let nested =

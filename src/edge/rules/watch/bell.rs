@@ -243,6 +243,7 @@ mod tests {
 
     /// Cause: each event put the load off by its quiet time, for up to two seconds, and the time began only when the
     /// thread was free. Symptom: a folder that changed every 0.2 s was loaded up to 3.2 s late.
+    // G104
     #[test]
     fn constant_events_are_in_force_within_a_second() {
         for gap in [1, 50, 150, 199, 200, 201, 250, 400, 700] {
@@ -266,6 +267,7 @@ mod tests {
     const QUIET_MS: u64 = 200;
 
     /// Programs write one file after the other in place, each at once. No change waits for those after it.
+    // G104
     #[test]
     fn files_written_one_by_one_are_in_force_within_a_second() {
         const FILES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
@@ -294,6 +296,7 @@ mod tests {
 
     /// Cause: a load began at most half a second after the first event. Trigger: a program wrote a file in forty parts,
     /// fifty milliseconds apart. Symptom: a part of the file was loaded, and the clients of the other rules had no limit.
+    // G104
     #[test]
     fn slowly_written_file_is_read_after_its_last_part() {
         let mut events: Vec<_> = (0..40).map(|part| (part * 50, Some("slow"))).collect();

@@ -35,6 +35,7 @@ fn both<T: Send + Sync + 'static>(shared: T, a: fn(&T) -> bool, b: fn(&T) -> boo
     then(&shared, other.join().unwrap(), here);
 }
 
+// G47
 #[test]
 fn two_limits_admit_one_of_two_requests() {
     explore(3, || {
@@ -56,6 +57,7 @@ fn on<A: Algorithm>(limiter: &Direct1<A>) -> BoundLimit<'_, Direct<A>, Still, ()
 
 /// If two requests charge the limits in opposite orders, both may be denied, each because of a charge that the other
 /// one then refunds. The docs of `check_all` describe this.
+// G47
 #[test]
 fn lost_race_leaves_no_charge() {
     explore(3, || {
@@ -90,6 +92,7 @@ fn single_check_races_a_pair() {
 }
 
 /// The log cannot refund, so it is charged last although it is listed first.
+// G47
 #[test]
 fn limit_without_refund_is_charged_last() {
     explore(3, || {
@@ -111,6 +114,7 @@ fn limit_without_refund_is_charged_last() {
     });
 }
 
+// G47
 #[test]
 fn three_threads_share_two_limits() {
     explore(2, || {
@@ -130,6 +134,7 @@ fn check_then_act<A: Algorithm, B: Algorithm>(x: &Direct1<A>, y: &Direct1<B>) ->
     x.peek().is_allowed() && y.peek().is_allowed() && x.check().is_allowed() && y.check().is_allowed()
 }
 
+// G47
 #[test]
 #[should_panic(expected = "only admitted requests are charged")]
 fn control_without_refund_leaves_a_charge() {

@@ -106,6 +106,7 @@ fn both<P: Send + Sync + 'static>(
     (leases, one, two)
 }
 
+// G50
 #[test]
 fn two_stripes_spend_the_source_exactly() {
     model(|| {
@@ -118,6 +119,7 @@ fn two_stripes_spend_the_source_exactly() {
     });
 }
 
+// G51
 #[test]
 fn one_of_two_calls_gets_a_unit() {
     model(|| {
@@ -154,6 +156,7 @@ fn refill_and_spend_race() {
     model(|| race_refill_and_spend(|l| l.check(0, T1, 2)));
 }
 
+// G50
 #[test]
 #[should_panic(expected = "a refill spends no unit of the stripe twice")]
 fn control_plain_store_refill_spends_twice() {
@@ -171,11 +174,13 @@ fn race_steal_and_spend(steal: fn(&Leases<Pot>) -> u64) {
     assert_eq!(spent, 2, "no unit is lost when one thread takes from another's stripe");
 }
 
+// G50
 #[test]
 fn steal_and_spend_race() {
     model(|| race_steal_and_spend(|l| l.check(0, T1, 2)));
 }
 
+// G50
 #[test]
 #[should_panic(expected = "only one of the two threads gets units")]
 fn control_plain_store_steal_spends_twice() {
@@ -192,6 +197,7 @@ fn control_plain_store_steal_spends_twice() {
     });
 }
 
+// G51
 #[test]
 fn two_steals_lose_no_unit() {
     model(|| {
@@ -204,6 +210,7 @@ fn two_steals_lose_no_unit() {
     });
 }
 
+// G50
 #[test]
 fn expired_lease_is_not_spent() {
     model(|| {
@@ -243,11 +250,13 @@ fn race_refills_at_two_times(late: fn(&Leases<Pot>) -> u64) {
     assert!(spent <= granted, "no unit is spent after its lease has expired: {spent} > {granted}");
 }
 
+// G50
 #[test]
 fn refill_does_not_extend_a_lease() {
     model(|| race_refills_at_two_times(|l| l.check(0, T2, 1)));
 }
 
+// G50
 #[test]
 #[should_panic(expected = "no unit is spent after its lease has expired")]
 fn control_join_at_later_expiry_extends_lease() {
@@ -282,6 +291,7 @@ fn put_back_keeps_the_earlier_expiry() {
     model(|| race_put_back_of_two_expiries(|l| l.check(0, T2, 3)));
 }
 
+// G50
 #[test]
 #[should_panic(expected = "units that are put back keep the earlier expiry")]
 fn control_put_back_at_later_expiry_extends_lease() {
@@ -314,11 +324,13 @@ fn race_deposit_and_draw(deposit: fn(&Leases<Pot>) -> u64) {
     assert_eq!(spent, 3, "a deposit loses no unit");
 }
 
+// G53
 #[test]
 fn deposit_and_draw_race() {
     model(|| race_deposit_and_draw(|l| l.account().deposit(Lease::new(2, HOUR), T1, T1)));
 }
 
+// G53
 #[test]
 #[should_panic(expected = "a deposit spends no unit of the slot twice")]
 fn control_overwriting_deposit_spends_twice() {
@@ -334,6 +346,7 @@ fn control_overwriting_deposit_spends_twice() {
     });
 }
 
+// G53
 #[test]
 fn two_deposits_lose_no_unit() {
     model(|| {
@@ -406,6 +419,7 @@ fn control_plain_store_take_returns_spent_units() {
 }
 
 /// Shows the known limit of denials: while one call holds both units in its hand, another call is denied.
+// G51
 #[test]
 #[should_panic(expected = "both of two threads get one of two units")]
 fn units_in_another_hand_are_not_seen() {

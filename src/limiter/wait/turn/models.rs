@@ -11,6 +11,7 @@ use crate::store::{Direct, Operation, Store};
 use std::task::Waker;
 use std::time::Duration;
 
+// G57
 #[test]
 fn models_head_units_count_once_for_next_waiter() {
     explore(3, || {

@@ -45,6 +45,7 @@ fn assert_one_is_first(told: [bool; 2]) {
     assert!(told[0] ^ told[1], "exactly one insert finds the key new");
 }
 
+// G60
 #[test]
 fn one_of_two_racing_inserts_finds_key_new() {
     model(|| {
@@ -81,6 +82,7 @@ fn insert_after_clear_is_kept() {
 }
 
 /// The control returns its answer from the word that it loaded before the insert.
+// G60
 #[test]
 #[should_panic(expected = "exactly one insert finds the key new")]
 fn control_answer_from_load_has_two_first() {
@@ -93,6 +95,7 @@ fn control_answer_from_load_has_two_first() {
 }
 
 /// The control stores the loaded word with the new bits added, instead of an atomic OR.
+// G60
 #[test]
 #[should_panic(expected = "no bit is lost")]
 fn control_storing_loses_bits() {

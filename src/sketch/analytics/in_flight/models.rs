@@ -30,6 +30,7 @@ fn two_with_limit_one(rows: &Arc<Rows>, try_enter: Try) -> usize {
     admitted
 }
 
+// G62
 #[test]
 fn two_entries_never_exceed_limit_one() {
     model(3, || {
@@ -51,6 +52,7 @@ fn three_entries_never_exceed_limit_two() {
     });
 }
 
+// G62
 #[test]
 fn released_request_frees_its_place() {
     model(3, || {
@@ -86,6 +88,7 @@ fn count_is_at_least_requests_in_flight() {
 }
 
 /// The control decides from the values that the additions return.
+// G62
 #[test]
 #[should_panic(expected = "limit 1, 2 admitted")]
 fn control_decision_from_additions_admits_two() {
@@ -99,6 +102,7 @@ fn control_decision_from_additions_admits_two() {
 }
 
 /// The control uses Relaxed additions, so each thread may miss the other's addition.
+// G62
 #[test]
 #[should_panic(expected = "limit 1, 2 admitted")]
 fn control_relaxed_additions_admit_two() {

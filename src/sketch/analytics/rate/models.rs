@@ -82,6 +82,7 @@ fn racing_events_get_different_counts_in_four_words() {
     race_two_events(APART, 4);
 }
 
+// G61
 #[test]
 fn three_racing_events_get_different_counts() {
     model(3, || {
@@ -92,6 +93,7 @@ fn three_racing_events_get_different_counts() {
     });
 }
 
+// G61
 #[test]
 fn boundary_events_count_in_own_window() {
     model(3, || {
@@ -193,6 +195,7 @@ fn read_never_mixes_windows() {
 }
 
 /// The control raises all words with an atomic maximum and does not commit.
+// G61
 #[test]
 #[should_panic(expected = "each event gets a count of its own")]
 fn control_raising_all_words_repeats_a_count() {
@@ -213,6 +216,7 @@ fn control_raising_all_words_repeats_a_count() {
 
 /// In the control, one thread does not know the newest window. So it takes each word of a later window for an old
 /// word whose tag value has repeated.
+// G61
 #[test]
 #[should_panic(expected = "the counts of the later window are kept")]
 fn control_without_newest_window_loses_later_counts() {

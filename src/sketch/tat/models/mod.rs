@@ -57,6 +57,7 @@ fn share_one_unit(check: fn(&Shared, u64) -> bool) {
     });
 }
 
+// G6
 #[test]
 fn two_checks_share_one_unit() {
     share_one_unit(Shared::check);
@@ -89,6 +90,7 @@ fn wrapped_cells_admit_one_of_two() {
     });
 }
 
+// G6
 #[test]
 fn debt_recorded_during_charge_is_kept() {
     model(|| {
@@ -113,6 +115,7 @@ fn all(shared: &Shared, hash: u64) -> bool {
 }
 
 /// The control raises every cell with an atomic maximum and does not commit.
+// G6
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
@@ -139,6 +142,7 @@ fn commit_first(shared: &Shared, hash: u64) -> bool {
 }
 
 /// The control exchanges the smallest cell first and then raises the others.
+// G6
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {

@@ -100,11 +100,13 @@ fn share_units(units: u64, charge: Charge) {
     });
 }
 
+// G10
 #[test]
 fn two_checks_share_one_unit() {
     share_units(1, Counts::charge);
 }
 
+// G16
 #[test]
 fn two_checks_of_two_units_are_admitted() {
     share_units(2, Counts::charge);
@@ -145,6 +147,7 @@ fn all(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
 }
 
 /// The control raises every word with an atomic maximum and does not commit.
+// G10
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_raising_all_admits_twice() {
@@ -161,6 +164,7 @@ fn commit_first(counts: &Counts, hash: u64, read: &Two<'_>) -> Commit {
 }
 
 /// The control exchanges the smallest word first. Then it raises the other word, whatever its value is.
+// G10
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_committing_first_admits_twice() {

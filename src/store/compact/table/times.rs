@@ -96,6 +96,7 @@ mod tests {
 
     /// A call may still use a wrong newest time that was dropped after its decision. The call does not restore this
     /// time.
+    // G40
     #[test]
     fn running_call_does_not_restore_wrong_time() {
         let rate = UnitRate { interval: Interval { num: 10, den: 1 }, burst: 1 };

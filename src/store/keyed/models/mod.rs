@@ -63,6 +63,7 @@ fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     explore_long(preemptions, 10_000, run);
 }
 
+// G3
 #[test]
 fn racing_first_sights_create_one_node() {
     model(3, || {
@@ -87,6 +88,7 @@ fn racing_first_sights_fill_one_slot() {
 }
 
 /// The control: publishes a node by a store instead of an exchange.
+// G3
 #[test]
 #[should_panic(expected = "one is admitted")]
 fn control_storing_a_word_makes_two_nodes() {
@@ -127,6 +129,7 @@ fn charge_during_sweep(sweep: fn(&Store)) {
     });
 }
 
+// G3
 #[test]
 fn charge_survives_removal_of_idle_node() {
     charge_during_sweep(|store| store.retain_active(110));
@@ -141,6 +144,7 @@ fn kill_without_recheck(store: &Store) {
 }
 
 /// The control: checks whether a node is idle, and kills it in a separate step.
+// G3
 #[test]
 #[should_panic(expected = "lookups find the node with the charge")]
 fn control_separate_idle_check_loses_charge() {
@@ -181,6 +185,7 @@ fn insert_racing_a_removal_is_kept() {
     });
 }
 
+// G34
 #[test]
 fn racing_removals_remove_once() {
     model(2, || {
@@ -194,6 +199,7 @@ fn racing_removals_remove_once() {
     });
 }
 
+// G3
 #[test]
 fn growth_hides_no_key() {
     model(2, || {
@@ -223,11 +229,13 @@ fn insert_racing_rebuild(rebuild: fn(&Store, u64, &Pinned)) {
     });
 }
 
+// G3
 #[test]
 fn insert_racing_growth_is_kept() {
     insert_racing_rebuild(|store, hash, guard| store.table.rebuild_now(hash, guard));
 }
 
+// G3
 #[test]
 #[should_panic(expected = "inserted while its index was copied")]
 fn control_unfrozen_copy_loses_insert() {
@@ -306,6 +314,7 @@ fn race_for_one_place(preemptions: usize) {
     });
 }
 
+// G35
 #[test]
 fn racing_new_keys_respect_the_cap() {
     race_for_one_place(1);
@@ -329,11 +338,13 @@ fn number_of_keys_during_replacement(most: usize) {
     });
 }
 
+// G35
 #[test]
 fn number_of_keys_has_one_more_for_each_replacement() {
     number_of_keys_during_replacement(2);
 }
 
+// G35
 #[test]
 #[should_panic(expected = "one more key at most")]
 fn control_number_of_keys_may_exceed_the_cap() {

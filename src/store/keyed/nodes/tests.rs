@@ -16,6 +16,7 @@ fn at<'g>(
     unsafe { nodes.get(node.number(), guard) }
 }
 
+// G34
 #[test]
 fn nodes_have_own_lines_and_drop_once() {
     let (witness, guard) = (Arc::new(()), pin());
@@ -53,6 +54,7 @@ fn many_nodes_are_dense_and_memory_is_reused() {
     );
 }
 
+// G34
 #[test]
 fn empty_blocks_are_freed() {
     let (witness, allocator) = (Arc::new(()), Witnesses::new(1));

@@ -70,6 +70,7 @@ fn remove(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
     table.unlink(&held, guard);
 }
 
+// G34
 #[test]
 fn indices_grow_and_shrink_with_the_keys() {
     let guard = reclaim::pin();

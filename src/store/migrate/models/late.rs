@@ -86,6 +86,7 @@ fn one_unit_at_one_time(is_slack_wide: bool, check: fn(&Timed) -> Option<u64>, c
     assert!(here.is_none() || here != there, "one unit is admitted at one time: {here:?}");
 }
 
+// G49
 #[test]
 fn charge_between_reading_and_publication_counts() {
     for is_slack_wide in [false, true] {
@@ -93,29 +94,34 @@ fn charge_between_reading_and_publication_counts() {
     }
 }
 
+// G49
 #[test]
 #[should_panic(expected = "one unit is admitted at one time")]
 fn control_without_record_loses_charge() {
     explore(3, || one_unit_at_one_time(true, Timed::check_without_record, Timed::change));
 }
 
+// G49
 #[test]
 #[should_panic(expected = "one unit is admitted at one time")]
 fn control_with_time_before_closing_loses_charge() {
     explore(3, || one_unit_at_one_time(true, Timed::check, Timed::change_with_early_time));
 }
 
+// G49
 #[test]
 #[should_panic(expected = "one unit is admitted at one time")]
 fn control_without_closing_loses_charge() {
     explore(3, || one_unit_at_one_time(true, Timed::check, Timed::change_without_close));
 }
 
+// G49
 #[test]
 fn charge_after_given_time_counts() {
     explore(3, || one_unit_at_one_time(false, Timed::check, Timed::change_at_given_time));
 }
 
+// G49
 #[test]
 #[should_panic(expected = "one unit is admitted at one time")]
 fn control_given_time_without_record_loses_charge() {
@@ -123,6 +129,7 @@ fn control_given_time_without_record_loses_charge() {
 }
 
 /// The charge is in the generation before the last one, or lands in it while the second change is made.
+// G49
 #[test]
 fn late_charge_counts_after_two_changes() {
     let two = |timed: &Timed| {

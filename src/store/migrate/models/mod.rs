@@ -65,11 +65,13 @@ fn admitted_by_two(check: fn(&Shared) -> bool) {
     assert!(admitted <= 1, "one unit is admitted, under the old quota or the new: {admitted}");
 }
 
+// G49
 #[test]
 fn quota_change_loses_no_charge() {
     explore(3, || admitted_by_two(|store| check(store, 1)));
 }
 
+// G49
 #[test]
 #[should_panic(expected = "one unit is admitted")]
 fn control_without_reread_loses_charge() {
@@ -87,6 +89,7 @@ fn two_checks_during_a_change_share_one_unit() {
     });
 }
 
+// G49
 #[test]
 fn check_is_decided_by_one_quota() {
     explore(3, || {
@@ -111,11 +114,13 @@ fn charge_during_change(check: fn(&Shared) -> bool) {
     assert_eq!(left(&store), 1, "one unit is charged for one admitted unit");
 }
 
+// G49
 #[test]
 fn check_during_change_is_charged_once() {
     explore(3, || charge_during_change(|store| check(store, 1)));
 }
 
+// G49
 #[test]
 #[should_panic(expected = "one unit is charged")]
 fn control_without_refund_charges_twice() {
@@ -154,6 +159,7 @@ fn figures_at_once(figure: fn(&Shared) -> bool) {
     assert!(here && other.join().unwrap(), "each figure has all keys that owe");
 }
 
+// G49
 #[test]
 fn figures_at_once_have_all_keys() {
     explore(3, || {
@@ -163,17 +169,20 @@ fn figures_at_once_have_all_keys() {
     });
 }
 
+// G49
 #[test]
 #[should_panic(expected = "each figure has all keys that owe")]
 fn control_figure_that_marks_first_misses_keys() {
     explore(3, || figures_at_once(figure_marking_first));
 }
 
+// G49
 #[test]
 fn figure_that_takes_debts_over_loses_no_charge() {
     explore(3, || figure_during_change(|store| check(store, 1)));
 }
 
+// G49
 #[test]
 #[should_panic(expected = "one unit is admitted")]
 fn control_figure_without_reread_loses_charge() {

@@ -67,6 +67,7 @@ fn beside<A: WindowAlgorithm, const N: usize>(
     crate::base::sync::beside(sketch, checks)
 }
 
+// G17
 #[test]
 fn one_of_two_large_first_checks_is_admitted() {
     model(|| {
@@ -77,6 +78,7 @@ fn one_of_two_large_first_checks_is_admitted() {
     });
 }
 
+// G17
 #[test]
 fn racing_first_checks_of_different_costs() {
     model(|| {
@@ -97,6 +99,7 @@ fn racing_first_checks_of_different_costs() {
 }
 
 /// The first check inserts the key into the doorkeeper. The other checks use the counters.
+// G10
 #[test]
 fn three_checks_share_two_units() {
     model_of_three(|| {
@@ -129,6 +132,7 @@ fn check_around_boundary(check: Check<FixedWindow>, cost: u64, apart: u64) {
     assert!(check(&sketch, next + SEC, cost), "no charge counts in the window after it");
 }
 
+// G10
 #[test]
 fn each_window_admits_limit_at_boundary() {
     for check in [check, check_at] as [Check<FixedWindow>; 2] {
@@ -199,6 +203,7 @@ fn by_batch<A: WindowAlgorithm>(sketch: &Sketch<A>, clock: &Running) -> bool {
     allowed
 }
 
+// G12
 #[test]
 fn preempted_check_counts_in_later_window() {
     for windows in [1, 2, 3, 1 << 20] {
@@ -218,6 +223,7 @@ fn preempted_sliding_check_counts_in_later_window() {
 }
 
 /// The control: the newest window is lowered after a word was written for it.
+// G12
 #[test]
 #[should_panic(expected = "in the later window is remembered")]
 fn control_lowered_newest_window_hides_later_counts() {
@@ -248,6 +254,7 @@ fn check_around_sliding_boundary(limit: u64, cost: u64, checks: [Check<SlidingWi
     assert!(!check(&sketch, NOW, cost), "charges on either side are remembered");
 }
 
+// G10, G17
 #[test]
 fn sliding_window_boundary_admits_no_more() {
     for (limit, cost) in [(1, 1), (2, 1), (2, 2)] {
@@ -291,12 +298,14 @@ fn charge_without_second_look(sketch: &Sketch<SlidingWindow>, now: u64, cost: u6
     }
 }
 
+// G17
 #[test]
 #[should_panic(expected = "there is room for one of them")]
 fn control_without_check_for_new_window() {
     model(|| check_around_sliding_boundary(2, 1, [charge_without_second_look, check]));
 }
 
+// G10
 #[test]
 #[should_panic(expected = "there is room for one of them")]
 fn control_without_reread_of_last_window() {

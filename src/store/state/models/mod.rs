@@ -66,6 +66,7 @@ impl<A: Algorithm> Shared<A> {
     }
 }
 
+// G2, G16
 #[test]
 fn burst_of_one_admits_one_check() {
     model(|| {
@@ -76,6 +77,7 @@ fn burst_of_one_admits_one_check() {
     });
 }
 
+// G2
 #[test]
 fn passing_time_loses_no_charge() {
     model(|| {
@@ -90,6 +92,7 @@ fn passing_time_loses_no_charge() {
     });
 }
 
+// G2
 #[test]
 fn weighted_charge_is_all_or_nothing() {
     model(|| {
@@ -108,6 +111,7 @@ fn two_of_a_class(charge: fn(&Shared<Gcra>) -> bool) {
     assert!(shared.check(1), "the other class finds its unit");
 }
 
+// G120
 #[test]
 fn racing_classes_leave_their_headroom() {
     model(|| {
@@ -119,6 +123,7 @@ fn racing_classes_leave_their_headroom() {
 }
 
 /// The control peeks at the cost and the headroom, and charges the cost in a step of its own.
+// G120
 #[test]
 #[should_panic(expected = "one of two leaves the unit of the other class")]
 fn control_peek_before_charge_uses_the_headroom() {
@@ -140,6 +145,7 @@ fn count_around_boundary<A: Algorithm>(algorithm: A, charge: fn(&Shared<A>, u64)
     assert!(admitted <= 2, "no count of the ended window is lost: {admitted} > 2");
 }
 
+// G2
 #[test]
 fn new_window_loses_no_count() {
     model(|| count_around_boundary(SlidingWindow::new(quota(2, 10)).strict(), |s, now| s.check_at(now, 1)));
@@ -173,6 +179,7 @@ fn check_during_turn(charge: fn(&Shared<SlidingWindow>, u64) -> bool) {
     assert!(!b, "no count of the ended window is lost: 2 x 8/10 leaves no room for 1");
 }
 
+// G2, G16
 #[test]
 #[should_panic(expected = "no count of the ended window is lost")]
 fn control_late_raise_loses_counts() {
@@ -207,11 +214,13 @@ fn race_for_next_lap(charge: fn(&Shared<FixedWindow>, u64) -> bool) {
     assert!(!(a && b), "one window of one unit admits one");
 }
 
+// G2
 #[test]
 fn next_lap_admits_one_unit() {
     model(|| race_for_next_lap(|s, now| s.check_at(now, 1)));
 }
 
+// G2
 #[test]
 #[should_panic(expected = "one window of one unit admits one")]
 fn control_anchoring_after_the_exchange_admits_twice() {
@@ -236,6 +245,7 @@ fn claimed_log_place_is_not_expired() {
     });
 }
 
+// G2
 #[test]
 fn helping_threads_leave_one_log() {
     model(|| {
@@ -255,6 +265,7 @@ fn blind(shared: &Shared<SlidingLog>, now_ns: u64) -> bool {
     state.charge_by(algorithm, step).unwrap().is_allowed()
 }
 
+// G2
 #[test]
 #[should_panic(expected = "one unit in any 10 ns")]
 fn control_without_lap_bit_place_looks_expired() {
@@ -269,11 +280,13 @@ fn kill_during_charge(kill: fn(&Shared<Gcra>) -> bool) {
     assert!(killed ^ charged, "an idle state is reclaimed or charged, never both");
 }
 
+// G3
 #[test]
 fn dead_state_rejects_charges() {
     model(|| kill_during_charge(|s| s.state.kill_if_idle(&s.algorithm, 110) == Kill::Done));
 }
 
+// G3
 #[test]
 #[should_panic(expected = "never both")]
 fn control_killing_by_store_loses_a_charge() {
@@ -320,11 +333,13 @@ fn refund_during_charge(refund: fn(&Shared<Gcra>, &Decision) -> u64) {
     assert_eq!(shared.head(), 100 + 10 * charged, "neither the charge nor the refund is lost");
 }
 
+// G44
 #[test]
 fn refund_racing_a_charge_loses_neither() {
     model(|| refund_during_charge(|s, charge| s.refund_at(100, charge)));
 }
 
+// G44
 #[test]
 #[should_panic(expected = "neither the charge nor the refund is lost")]
 fn control_refund_by_store_loses_a_charge() {
@@ -402,6 +417,7 @@ fn turns<A: Algorithm>(algorithm: A) {
     assert!(given.len() >= 2, "requests that may wait long enough get turns");
 }
 
+// G46
 #[test]
 fn reserved_turns_are_distinct_and_precede_checks() {
     model(|| turns(Gcra::new(quota(1, 10))));
@@ -445,11 +461,13 @@ fn block_by_store(shared: &Shared<Blocked>, now_ns: u64) -> Decision {
     }
 }
 
+// G128
 #[test]
 fn racing_denials_start_one_block() {
     model(|| race_to_block(|s, now_ns| s.charge_at(now_ns, 1)));
 }
 
+// G128
 #[test]
 #[should_panic(expected = "one block starts from one state")]
 fn control_blocks_by_store_start_twice() {
@@ -475,11 +493,13 @@ fn block_during_charge(deny: fn(&Shared<Blocked>, u64) -> Decision) {
     );
 }
 
+// G128
 #[test]
 fn block_racing_a_charge_loses_neither() {
     model(|| block_during_charge(|s, now_ns| s.charge_at(now_ns, 1)));
 }
 
+// G128
 #[test]
 #[should_panic(expected = "no charge is lost, and no block")]
 fn control_block_by_store_loses_a_charge() {
@@ -499,6 +519,7 @@ fn save_during_turn(save: fn(&Shared<SlidingWindow>) -> Vec<u8>) {
     assert!(used == 2 || used == 3, "the saved words are those of one moment");
 }
 
+// G142
 #[test]
 fn saved_words_are_of_one_moment() {
     model(|| {
@@ -511,6 +532,7 @@ fn saved_words_are_of_one_moment() {
 }
 
 /// The control reads the tail before the head.
+// G142
 #[test]
 #[should_panic(expected = "the saved words are those of one moment")]
 fn control_save_without_a_second_look_loses_a_window() {
@@ -534,11 +556,13 @@ fn reset_racing_a_charge(forget: fn(&Shared<Gcra>)) {
     assert_eq!(owed, if found == 0 { 1 } else { 0 }, "a reset forgets what was before it, and nothing more");
 }
 
+// G146
 #[test]
 fn reset_forgets_what_was_before_it() {
     model(|| reset_racing_a_charge(|s| assert!(s.state.forget())));
 }
 
+// G146
 #[test]
 #[should_panic(expected = "a reset forgets what was before it")]
 fn control_reset_by_one_attempt_forgets_nothing() {

@@ -2,6 +2,7 @@
 
 use super::*;
 
+// G53
 #[test]
 fn all_stripes_find_deposits_until_expiry() {
     let limiter = leasing(Fake::new(0, 16), 4, 64);
@@ -69,6 +70,7 @@ fn deposits_keep_separate_expiries() {
     assert_eq!(expiries(&limiter).last(), Some(&(SLOTS, 10 * SLOTS + 1 + 5)));
 }
 
+// G53
 #[test]
 fn deposit_join_never_loses_unit_time() {
     let limiter = deposited(1);
@@ -113,6 +115,7 @@ fn large_deposit_takes_several_slots() {
 }
 
 /// A deposit of the wanted units always fits.
+// G53
 #[test]
 fn wanted_units_fit_deposit_room() {
     let limiter = deposited(64);

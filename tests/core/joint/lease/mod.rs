@@ -155,6 +155,7 @@ fn is_prepaid(spent: &[(u64, u64)], granted: &[(u64, u64)]) {
 proptest! {
     #![proptest_config(config(96))]
 
+    // G50
     #[test]
     fn spending_is_charged_within_lease_life(
         checks in checks(steps(false), costs()),
@@ -182,6 +183,7 @@ proptest! {
         is_prepaid(&spent, &limiter.leases().source().granted.borrow());
     }
 
+    // G51
     #[test]
     fn unexpired_leases_lose_no_units(
         checks in checks(0..=(LIFE / 64).cast_signed(), costs()),
@@ -260,6 +262,7 @@ fn stays_within<A: LeaseAlgorithm>(
     }
 }
 
+// G50
 #[test]
 fn striped_intervals_stay_within_bound() {
     for kind in LEASABLE {
@@ -280,6 +283,7 @@ fn striped_intervals_stay_within_bound() {
     }
 }
 
+// G51
 #[test]
 fn unexpired_leases_admit_as_much_as_direct() {
     for kind in LEASABLE {
@@ -338,6 +342,7 @@ fn empty_leases_decide_as_direct() {
     }
 }
 
+// G52
 #[test]
 fn lease_blocks_follow_usage() {
     let limiter = leasing(Fake::new(u64::MAX, 16), 2, 1024);
@@ -359,6 +364,7 @@ fn lease_blocks_follow_usage() {
     assert_eq!(total(START + 30 * LIFE), 25, "each check charges a single unit");
 }
 
+// G52
 #[test]
 fn leases_strand_at_most_half_limit() {
     for (stripes, limit) in [(1, 10), (1, 1_000), (2, 100), (2, 1_000), (4, 1_000), (4, 100_000)] {

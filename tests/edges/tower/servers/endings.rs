@@ -104,6 +104,7 @@ fn endless() -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send + 
     StreamBody::new(first.chain(stream::pending()))
 }
 
+// G118
 #[tokio::test]
 async fn head_ends_at_once_and_get_with_its_connection() {
     let limit = InProgress::new(4).clock(ManualClock::default());
@@ -125,6 +126,7 @@ async fn head_ends_at_once_and_get_with_its_connection() {
 }
 
 /// The server does not ask such a body for its end: it knows the length.
+// G134
 #[tokio::test]
 async fn bodies_of_known_length_are_counted() {
     let units = units();
@@ -177,6 +179,7 @@ async fn echoes(stream: &mut TcpStream) {
     assert_eq!(&echo, b"ping");
 }
 
+// G118
 #[tokio::test]
 async fn upgraded_connection_is_not_in_progress() {
     let (limit, units) = (InProgress::new(1).clock(ManualClock::default()), units());
@@ -276,6 +279,7 @@ async fn list(channel: &Channel, what: &str) -> Result<tonic::Streaming<String>,
     Ok(answer.into_inner())
 }
 
+// G118, G134
 #[tokio::test]
 async fn tonic_streams_end_with_their_trailers() {
     let (limit, units) = (InProgress::new(1).clock(ManualClock::default()), units());

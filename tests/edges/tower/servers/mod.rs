@@ -52,6 +52,7 @@ fn header<'r, B>(response: &'r http::Response<B>, name: &str) -> &'r str {
     response.headers().get(name).map_or("", |value| value.to_str().expect("ASCII"))
 }
 
+// G72
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_clients_get_exactly_the_limit() {
     const LIMIT: u64 = 100;
@@ -180,6 +181,7 @@ async fn server_applies_exemptions_refunds_and_custom_denials() {
 }
 
 /// A client that writes false addresses to the left of the proxy's entry still counts as one client.
+// G71
 #[tokio::test]
 async fn spoofed_addresses_share_the_client_limit() {
     let limiter = limiter(Quota::per_hour(3));
@@ -197,6 +199,7 @@ async fn spoofed_addresses_share_the_client_limit() {
 
 /// Header fields that no proxy would write. The server answers every request, and no request is counted for another
 /// client.
+// G71
 #[tokio::test]
 async fn hostile_headers_are_answered() {
     let limiter = limiter(Quota::per_hour(1));

@@ -52,6 +52,7 @@ fn summed(entries: usize, adds: &[(u32, u64)]) -> (TopKeys<u32>, Exact<u32>) {
 proptest! {
     #![proptest_config(config(400))]
 
+    // G63
     #[test]
     fn every_bound_holds_after_every_add(entries in 1_usize..12, adds in adds(30)) {
         let (mut ours, mut exact) = (top_keys(entries), Exact::new(entries));
@@ -62,6 +63,7 @@ proptest! {
         }
     }
 
+    // G63
     #[test]
     fn merged_bounds_cover_all_units(
         entries in 1_usize..12,
@@ -230,6 +232,7 @@ fn flood_of_new_keys_keeps_heavy_keys() {
     assert!(top[2].at_least() <= 1 && top[2].count <= ours.total() / ENTRIES + 1);
 }
 
+// G63
 #[test]
 fn worst_case_is_one_extra_key() {
     const ENTRIES: u64 = 64;

@@ -31,6 +31,7 @@ fn hot_or_new(thread: u64, turn: u64) -> u64 {
     if turn.is_multiple_of(2) { turn / 2 % 4 } else { 1_000 + thread * RECORDS + turn }
 }
 
+// G63
 #[test]
 fn kept_and_dropped_units_equal_recorded() {
     let ours = SampledTopKeys::try_new(64, 1).expect("small");
@@ -195,6 +196,7 @@ fn records_without_free_stripe_are_dropped() {
     assert_eq!((FRONT.take().dropped, FRONT.snapshot().keys.total()), (0, 0));
 }
 
+// G63
 #[test]
 fn top_keys_allocate_stated_memory_once() {
     const ENTRIES: usize = 1_000;

@@ -32,6 +32,7 @@ fn assert_admitted(statuses: &BTreeMap<u16, u64>) {
     assert!(statuses.keys().all(|&status| status == 200), "{statuses:?}");
 }
 
+// G111
 #[test]
 fn reload_and_drain_lose_no_request() {
     let Some(program) = Program::find() else { return };
@@ -63,6 +64,7 @@ fn reload_and_drain_lose_no_request() {
     second.stop();
 }
 
+// G111
 #[test]
 fn new_certificates_lose_no_request() {
     let Some(program) = Program::find() else { return };

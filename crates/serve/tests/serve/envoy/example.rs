@@ -51,6 +51,7 @@ fn start() -> Option<(Server, Envoy)> {
     Some((server, envoy))
 }
 
+// G113
 #[test]
 fn envoy_example_is_valid() {
     let limits = arguments("-- serve ").split(' ').next().unwrap();
@@ -71,6 +72,7 @@ fn example_listens_on_loopback_only() {
     server.stop();
 }
 
+// G113
 #[test]
 fn clients_behind_envoy_see_limits() {
     let Some((server, envoy)) = start() else { return };
@@ -101,6 +103,7 @@ fn clients_behind_envoy_see_limits() {
     server.stop();
 }
 
+// G113
 #[test]
 fn token_budget_counts_reports_after_responses() {
     let Some((server, envoy)) = start() else { return };

@@ -17,6 +17,7 @@ descriptors:
     rate_limit: { unit: year, every: 70, requests_per_unit: 1 }
 ";
 
+// G112
 #[test]
 fn failure_mode_decides_without_service() {
     let Some(program) = Program::find() else { return };
@@ -71,6 +72,7 @@ async fn wait_until_shared(caller: &mut Caller, envoy: &Envoy, server: &Server) 
     panic!("the Redis server decides nothing: {}", server.log());
 }
 
+// G112
 #[test]
 fn hung_redis_delays_no_answer() {
     let Some(program) = Program::find() else { return };
@@ -91,6 +93,7 @@ fn hung_redis_delays_no_answer() {
     server.stop();
 }
 
+// G112
 #[test]
 #[ignore = "measures milliseconds; .ci/run runs it"]
 fn hung_redis_delays_no_answer_beyond_20_ms() {

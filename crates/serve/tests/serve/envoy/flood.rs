@@ -45,11 +45,13 @@ fn flood(values: u64) {
     server.stop();
 }
 
+// G114
 #[test]
 fn flood_of_new_values_keeps_memory() {
     flood(1_500);
 }
 
+// G114
 #[test]
 #[ignore = "takes a minute; ci/release.sh runs it"]
 fn long_flood_of_new_values_keeps_memory() {

@@ -19,6 +19,7 @@ fn replica(rules: &Path, state: &Path, address: &str) -> Server {
     Server::start_with(&[rules], &format!("{flags} --state {}", state.display()), &[])
 }
 
+// G143
 #[test]
 fn rollout_of_two_replicas_keeps_the_limit_and_loses_no_request() {
     let Some(program) = Program::find() else { return };

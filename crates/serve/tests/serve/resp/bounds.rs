@@ -14,6 +14,7 @@ fn ten() -> Vec<u8> {
     b"CL.THROTTLE drain 1000000 1 60\r\n".repeat(10)
 }
 
+// G141
 #[test]
 fn drain_answers_all_commands_that_were_read() {
     let place = Place::new();
@@ -46,6 +47,7 @@ fn drain_answers_all_commands_that_were_read() {
     assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
+// G141
 #[test]
 fn reloads_under_load_fail_no_command() {
     let place = Place::new();
@@ -78,6 +80,7 @@ fn reloads_under_load_fail_no_command() {
     server.stop();
 }
 
+// G141
 #[test]
 fn clients_that_break_rules_cost_only_themselves() {
     let place = Place::new();
@@ -109,6 +112,7 @@ fn clients_that_break_rules_cost_only_themselves() {
     server.stop();
 }
 
+// G140
 #[test]
 fn floods_of_keys_and_quotas_keep_memory_flat() {
     const EACH: u64 = 100_000;
@@ -141,6 +145,7 @@ fn floods_of_keys_and_quotas_keep_memory_flat() {
     server.stop();
 }
 
+// G141
 #[test]
 fn users_of_a_file_log_in_and_the_file_is_read_again() {
     let place = Place::new();
@@ -189,6 +194,7 @@ fn tls_client(server: &Server, authority: &Authority) -> redis::Client {
     redis::Client::build_with_tls(url, certificates).unwrap()
 }
 
+// G141
 #[test]
 fn tls_covers_redis_clients_unless_a_flag_says_otherwise() {
     let _ = rustls::crypto::ring::default_provider().install_default();

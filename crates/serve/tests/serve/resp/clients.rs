@@ -33,6 +33,7 @@ fn redis_program(name: &str, server: &Server, args: &[&str]) -> Option<String> {
     Some(text)
 }
 
+// G141
 #[test]
 fn redis_cli_asks_and_is_answered() {
     let place = Place::new();
@@ -53,6 +54,7 @@ fn redis_cli_asks_and_is_answered() {
     server.stop();
 }
 
+// G141
 #[test]
 fn redis_benchmark_runs_with_and_without_pipelines() {
     let place = Place::new();
@@ -68,6 +70,7 @@ fn redis_benchmark_runs_with_and_without_pipelines() {
     server.stop();
 }
 
+// G141
 #[test]
 fn redis_crate_asks_in_both_versions() {
     let place = Place::new();
@@ -113,6 +116,7 @@ fn assert_denies_the_sixth(output: &Output) {
     assert!(waits.len() == 6 && waits[..5] == [0; 5] && (1..=6_000).contains(&waits[5]), "{output:?}");
 }
 
+// G141
 #[test]
 fn example_for_python_denies_the_sixth_request() {
     let python = |text: &str| run(Command::new("python3").args(["-B", "-c", text]));
@@ -152,6 +156,7 @@ fn example_for_python_denies_the_sixth_request() {
     server.stop();
 }
 
+// G141
 #[test]
 fn examples_for_node_deny_the_sixth_request() {
     let modules =

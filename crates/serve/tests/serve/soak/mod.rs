@@ -427,6 +427,7 @@ fn live(day: &Day, number: u64, (length, end): (Duration, Phase), was_killed: bo
     }
 }
 
+// G115, G143
 #[test]
 #[ignore = "takes a minute; .ci/run runs it, and ci/release.sh for half an hour"]
 fn hostile_day_loses_nothing() {

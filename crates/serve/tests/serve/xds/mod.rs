@@ -64,6 +64,7 @@ async fn wait_for_xds(server: &Server, name: &str, number: u64) {
     assert!(is_there.await, "{name} is not {number}: {}", server.log());
 }
 
+// G138
 #[test]
 fn rules_come_from_a_control_plane() {
     runtime(async {
@@ -100,6 +101,7 @@ fn rules_come_from_a_control_plane() {
     });
 }
 
+// G139
 #[test]
 fn start_waits_for_the_first_rules() {
     runtime(async {
@@ -126,6 +128,7 @@ async fn start_to_wait(plane: &Plane, args: &str) -> Server {
 }
 
 /// Cause: no face was open until the first rules, so a supervisor with a liveness probe killed the process.
+// G139
 #[test]
 fn faces_are_open_and_unhealthy_before_the_first_rules() {
     runtime(async {
@@ -165,6 +168,7 @@ fn faces_are_open_and_unhealthy_before_the_first_rules() {
     });
 }
 
+// G139
 #[test]
 fn start_ends_without_rules_in_time() {
     runtime(async {
@@ -199,6 +203,7 @@ fn start_that_waits_for_rules_can_be_ended() {
     });
 }
 
+// G138
 #[test]
 fn refusal_is_seen_everywhere_and_old_rules_stay() {
     runtime(async {
@@ -234,6 +239,7 @@ fn refusal_is_seen_everywhere_and_old_rules_stay() {
 }
 
 /// Cause: a process without rules replaced the state of the one before by an empty one, and every client had a new budget.
+// G143
 #[test]
 fn state_stays_while_there_are_no_rules() {
     runtime(async {
@@ -260,6 +266,7 @@ fn state_stays_while_there_are_no_rules() {
 }
 
 /// Cause: servers send a refused set again at once. The Go service would then load it as often as the network permits.
+// G139
 #[test]
 fn refused_set_that_returns_is_answered_later_and_later() {
     runtime(async {
@@ -289,6 +296,7 @@ fn refused_set_that_returns_is_answered_later_and_later() {
     });
 }
 
+// G139
 #[test]
 fn ended_streams_are_errors_and_begin_again_after_pauses() {
     for code in [0, 14] {
@@ -318,6 +326,7 @@ fn ended_streams_are_errors_and_begin_again_after_pauses() {
     }
 }
 
+// G139
 #[test]
 fn control_plane_can_restart() {
     runtime(async {
@@ -356,6 +365,7 @@ fn control_plane_can_restart() {
 }
 
 /// Cause: a service with the name of another node began with the rules of the node before.
+// G139
 #[test]
 fn copy_of_another_node_is_not_used() {
     runtime(async {
@@ -374,6 +384,7 @@ fn copy_of_another_node_is_not_used() {
     });
 }
 
+// G139
 #[test]
 fn messages_have_a_largest_size() {
     runtime(async {
@@ -393,6 +404,7 @@ fn messages_have_a_largest_size() {
     });
 }
 
+// G139
 #[test]
 fn connection_that_is_half_open_is_noticed() {
     runtime(async {
@@ -424,6 +436,7 @@ fn mutual(authority: &Authority, own: &Pair) -> ServerConfig {
     config
 }
 
+// G139
 #[test]
 fn certificates_are_read_for_each_connection() {
     runtime(async {
@@ -494,6 +507,7 @@ fn wrong_flags_are_named() {
 }
 
 /// What Envoy Gateway sets, and starts.
+// G139
 #[test]
 fn deployment_of_envoy_gateway_starts_unchanged() {
     runtime(async {

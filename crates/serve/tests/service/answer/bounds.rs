@@ -4,6 +4,7 @@ use super::*;
 
 const RULES: &str = "descriptors: [{ key: a, rate_limit: { unit: hour, requests_per_unit: 1000 } }]";
 
+// G106
 #[test]
 fn too_many_descriptors_or_entries_are_invalid() {
     let service = service(RULES);
@@ -23,6 +24,7 @@ fn too_many_descriptors_or_entries_are_invalid() {
     }
 }
 
+// G106
 #[test]
 fn long_values_are_counted() {
     let service = service(RULES);
@@ -40,6 +42,7 @@ fn too_many_hits_count_as_the_most() {
     assert_eq!(service.told([with_hits(of([("a", "")]), u64::MAX)]), "OK: OK 1000/HOUR 990 2818s");
 }
 
+// G106
 #[test]
 fn overload_is_refused_at_once() {
     let settings = Settings { max_in_flight: 0, ..Settings::default() };

@@ -208,6 +208,7 @@ fn header_names_are_checked() {
 }
 
 /// A rule with `headers: false` decides. The figures for clients are those of the other rules.
+// G122
 #[test]
 fn hidden_rule_has_no_figures() {
     const HIDDEN: &str = r"

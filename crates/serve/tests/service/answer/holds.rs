@@ -65,6 +65,7 @@ impl Service {
 const OK: i32 = Code::Ok as i32;
 const OVER: i32 = Code::OverLimit as i32;
 
+// G135
 #[test]
 fn reserve_holds_and_commit_settles() {
     let service = service(RULES);
@@ -88,6 +89,7 @@ fn reserve_holds_and_commit_settles() {
     assert_eq!((counts.entries[4..6].to_vec(), counts.over_limit), (vec![4, 7], 2));
 }
 
+// G135
 #[test]
 fn reservation_ends_after_its_time() {
     for (ttl, life) in [(0, 60), (1_000, 60), (7, 7)] {
@@ -104,6 +106,7 @@ fn reservation_ends_after_its_time() {
 }
 
 /// A client of Kuadrant's operator reserves 0 units by default, and commits the used units.
+// G135
 #[test]
 fn reserve_of_nothing_is_a_query() {
     let service = service(RULES);
@@ -113,6 +116,7 @@ fn reserve_of_nothing_is_a_query() {
     assert_eq!(service.reserve("user", 0, 0).unwrap(), (OVER, String::new()), "no unit is left");
 }
 
+// G135
 #[test]
 fn limits_that_cannot_hold_are_named() {
     let service = service(RULES);
@@ -134,6 +138,7 @@ fn limits_that_cannot_hold_are_named() {
     assert_eq!(service.reserve("log", 1, 0).unwrap_err().0, Status::Unimplemented);
 }
 
+// G135
 #[test]
 fn requests_in_progress_are_reserved() {
     let service = service(RULES);
@@ -144,6 +149,7 @@ fn requests_in_progress_are_reserved() {
 }
 
 /// The query at the start of a stream holds what the rule says, and the report at its end settles it.
+// G135
 #[test]
 fn query_holds_and_report_settles() {
     let service = service(RULES);
@@ -156,6 +162,7 @@ fn query_holds_and_report_settles() {
     assert_eq!(report(9), OK, "lost reports give the units back");
 }
 
+// G135
 #[test]
 fn kuadrants_check_holds_only_if_it_says_ok() {
     let text = "tollgate: {}\ndescriptors:\n  - { key: a, rate_limits: [ { unit: day, requests_per_unit: 10, hold: { units: 4 } },\n      \
@@ -176,6 +183,7 @@ fn kuadrants_check_holds_only_if_it_says_ok() {
     );
 }
 
+// G135
 #[test]
 fn request_is_in_progress_from_its_query_to_its_report() {
     let service = service(RULES);
@@ -191,6 +199,7 @@ fn request_is_in_progress_from_its_query_to_its_report() {
 }
 
 /// The answer to hits that are given back tells the remaining units, and holds nothing.
+// G135
 #[test]
 fn hits_that_are_given_back_hold_nothing() {
     let settings = Settings { negative_hits: true, ..Settings::default() };
@@ -204,6 +213,7 @@ fn hits_that_are_given_back_hold_nothing() {
 }
 
 /// The gateway gets no answer from the rules, so the request is not in progress, and nothing will settle it.
+// G135
 #[test]
 fn request_without_an_answer_holds_nothing() {
     let rules = "tollgate: { timeout: 500ms }\ndescriptors:\n  - { key: shared, rate_limit: { unit: year, requests_per_unit: 9, store: redis, mode: atomic, on_failure: open } }\n  \
@@ -221,6 +231,7 @@ fn request_without_an_answer_holds_nothing() {
 }
 
 /// A reservation that is refused charges nothing, also if a descriptor has its own cost.
+// G135
 #[test]
 fn refused_reservation_charges_nothing() {
     let service = service(
@@ -242,6 +253,7 @@ fn refused_reservation_charges_nothing() {
 }
 
 /// A dry run shows in the metrics what would be denied, whichever way a request comes.
+// G135
 #[test]
 fn reservation_that_a_dry_run_would_deny_is_counted() {
     for entry in [Entry::ShouldRateLimit, Entry::Reserve] {

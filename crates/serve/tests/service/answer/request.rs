@@ -52,6 +52,7 @@ fn request_before_the_first_load_is_unavailable() {
     assert_eq!(shown(&ask().unwrap()), "OK: OK 10/MINUTE 8 58s");
 }
 
+// G105
 #[test]
 fn unknown_domain_has_plain_statuses() {
     let service = service(RULES);
@@ -85,6 +86,7 @@ fn descriptors_without_a_limit_have_plain_statuses() {
     }
 }
 
+// G105
 #[test]
 fn answer_has_one_status_for_each_descriptor_in_order() {
     let service = service(RULES);
@@ -108,6 +110,7 @@ fn equal_descriptors_are_counted_twice() {
     assert_eq!(service.ask(twice()).overall_code, Code::OverLimit as i32);
 }
 
+// G105
 #[test]
 fn hits_are_those_of_the_descriptor_or_of_the_request() {
     let foo = || of([("foo", "a")]);
@@ -127,6 +130,7 @@ fn hits_are_those_of_the_descriptor_or_of_the_request() {
     }
 }
 
+// G106
 #[test]
 fn hits_saturate() {
     let service = service(RULES);
@@ -145,6 +149,7 @@ fn hits_saturate() {
     assert_eq!(service.told(free), "OK: OK 4294967295");
 }
 
+// G105
 #[test]
 fn limit_of_the_request_replaces_the_limit_of_the_rules() {
     let shadow = "
@@ -220,6 +225,7 @@ fn hits_are_refunded_if_permitted() {
     assert_eq!(service.told([with_hits(foo("b"), 0)]), "OK: OK 10/MINUTE 9 58s");
 }
 
+// G106
 #[test]
 fn bytes_that_are_not_text_are_counted() {
     let service = service(RULES);

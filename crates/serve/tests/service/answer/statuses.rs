@@ -2,6 +2,7 @@
 
 use super::*;
 
+// G105
 #[test]
 fn status_describes_the_rule_that_applies() {
     let service = all_or_nothing(
@@ -39,6 +40,7 @@ descriptors:
     assert_eq!(service.told([of([("free", "")])]), "OK: OK 4294967295");
 }
 
+// G105
 #[test]
 fn window_ends_at_multiples_of_its_unit() {
     // Seconds of 1970-01-01 and later.
@@ -65,6 +67,7 @@ fn window_ends_at_multiples_of_its_unit() {
     }
 }
 
+// G105
 #[test]
 fn replaced_rule_is_not_counted() {
     let service = service(
@@ -102,6 +105,7 @@ descriptors:
     assert_eq!(service.ask([own]).overall_code, 2);
 }
 
+// G105
 #[test]
 fn overall_code_follows_the_statuses() {
     const RULES: &str = r"
@@ -149,6 +153,7 @@ descriptors:
     }
 }
 
+// G105
 #[test]
 fn query_counts_nothing() {
     // With "count-first", used units go beyond the limit.
@@ -166,6 +171,7 @@ descriptors: [{ key: a, rate_limit: { unit: minute, requests_per_unit: 4 } }]",
     assert_eq!(service.told(hits(0)), "OVER_LIMIT: OVER_LIMIT 4/MINUTE 0 58s");
 }
 
+// G105
 #[test]
 fn other_algorithms_have_a_limit_per_period() {
     let rule = |rule: &str| {
@@ -207,6 +213,7 @@ descriptors:
     assert_eq!(told(), "OVER_LIMIT: OVER_LIMIT 3/HOUR \"slow\" 0 2817s");
 }
 
+// G105
 #[test]
 fn answer_comes_from_one_load_of_the_rules() {
     let text = |limit: u32| {
@@ -236,6 +243,7 @@ fn answer_comes_from_one_load_of_the_rules() {
 }
 
 /// A pattern for token budgets: a query at the request, and a report of the true cost after the response.
+// G105
 #[test]
 fn report_beyond_the_limit_stays_counted() {
     for (limit, cost, queries) in [

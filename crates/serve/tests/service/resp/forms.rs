@@ -4,6 +4,7 @@ use super::*;
 
 /// Cause: each quota was in a compact store, whose words have no room for bursts above 2^25 or rates above 2^31 a second. Symptom: limits of
 /// bytes were refused.
+// G140
 #[test]
 fn limits_of_bytes_are_counted_exactly() {
     let face = face();
@@ -35,6 +36,7 @@ fn limits_of_bytes_are_counted_exactly() {
 }
 
 /// The memory of a limit of bytes is bounded as that of others, and its usage is taken over.
+// G140
 #[test]
 fn limits_of_bytes_keep_their_bounds() {
     let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
@@ -113,6 +115,7 @@ fn periods_have_the_forms_of_redis() {
 }
 
 /// Cause: a first key that was equal to an option in any letters was taken for the option. Symptom: another rule was asked, with another cost.
+// G141
 #[test]
 fn entries_may_have_the_names_of_options() {
     const NAMES: &str = "{ domain: d, tollgate: {}, descriptors: [

@@ -127,6 +127,7 @@ fn face() -> Face {
     face_with(8, None)
 }
 
+// G140
 #[test]
 fn limits_of_clients_have_five_numbers() {
     let face = face();
@@ -166,6 +167,7 @@ fn limits_of_clients_have_five_numbers() {
     assert_eq!(face.shared.stats.resp_denied.get(), 7);
 }
 
+// G140
 #[test]
 fn wrong_numbers_are_named() {
     let face = face();
@@ -203,6 +205,7 @@ fn wrong_numbers_are_named() {
     }
 }
 
+// G141
 #[test]
 fn rules_answer_with_figures_and_a_name() {
     let face = face();
@@ -244,6 +247,7 @@ fn keys_near_a_limit_are_seen_while_somebody_views_them() {
     assert_eq!(near, [("per-user".into(), "user=a".into(), 1)]);
 }
 
+// G141
 #[test]
 fn units_are_held_and_settled_once() {
     let face = face();
@@ -265,6 +269,7 @@ fn units_are_held_and_settled_once() {
 }
 
 /// Cause: a look was a query, and a query holds the units of rules with `hold: { units }`. Symptom: looks used up the limit.
+// G141
 #[test]
 fn looks_hold_nothing() {
     const HOLDS: &str = "{ domain: d, tollgate: {}, descriptors: [
@@ -376,6 +381,7 @@ const STREAMS: &[(&[u8], &str)] = &[
     (b"POST / HTTP/1.1\r\nPING\r\n", "end"),
 ];
 
+// G141
 #[test]
 fn splits_of_a_stream_change_no_answer() {
     for (stream, expected) in STREAMS {
@@ -400,6 +406,7 @@ fn splits_of_a_stream_change_no_answer() {
     }
 }
 
+// G140
 #[test]
 fn keys_of_any_bytes_and_length_are_counted() {
     let face = face();
@@ -418,6 +425,7 @@ fn keys_of_any_bytes_and_length_are_counted() {
     }
 }
 
+// G141
 #[test]
 fn turns_and_full_answers_let_others_go_on() {
     let face = face();
@@ -461,6 +469,7 @@ fn limits_of_clients_allocate_nothing() {
     assert_eq!(crate::counting::allocations(|| (0..100).for_each(|_| round())), 0);
 }
 
+// G140
 #[test]
 fn busy_quotas_are_kept_and_idle_ones_make_room() {
     let face = face_with(3, None);
@@ -491,6 +500,7 @@ fn busy_quotas_are_kept_and_idle_ones_make_room() {
     assert!(client.say("CL.THROTTLE a 0 1 30").starts_with("*5|:1|"), "the latest one stays");
 }
 
+// G140
 #[test]
 fn looks_and_denials_keep_no_quota_busy() {
     let face = face_with(2, None);
@@ -513,6 +523,7 @@ fn looks_and_denials_keep_no_quota_busy() {
 }
 
 /// Cause: a store was dropped only when another quota needed its place. Symptom: after a flood of quotas, their memory was never given back.
+// G140
 #[test]
 fn idle_quotas_give_their_memory_back() {
     let face = face_with(8, None);
@@ -534,6 +545,7 @@ fn idle_quotas_give_their_memory_back() {
 }
 
 /// Two servers with the same clients. One gives the memory of idle quotas back before each command, and must not answer otherwise.
+// G140
 #[test]
 fn dropped_quotas_change_no_answer() {
     let (keeps, drops) = (face(), face());
@@ -556,6 +568,7 @@ fn dropped_quotas_change_no_answer() {
 }
 
 /// What another process takes over, at another time.
+// G143
 #[test]
 fn usage_of_quotas_is_taken_over() {
     let face = face();
@@ -595,6 +608,7 @@ fn usage_of_quotas_is_taken_over() {
     assert_eq!((quotas.len(), quotas.restore(&mut &bytes[..]).ok()), (0, Some(2)));
 }
 
+// G140
 #[test]
 fn flood_of_quotas_stays_within_its_bounds() {
     let face = face_with(16, None);
@@ -613,6 +627,7 @@ fn flood_of_quotas_stays_within_its_bounds() {
     assert!(client.say("CL.THROTTLE a 0 1 3600").starts_with("*5|:1|:1|:0|:3600|"));
 }
 
+// G140
 #[test]
 fn threads_share_a_quota_that_comes_and_goes() {
     let face = face_with(2, None);
@@ -636,6 +651,7 @@ fn threads_share_a_quota_that_comes_and_goes() {
     assert_eq!(admitted, 100);
 }
 
+// G141
 #[test]
 fn commands_answer_each_kind_alike() {
     for case in cases(true) {

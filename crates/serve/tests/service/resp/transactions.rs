@@ -10,6 +10,7 @@ use tollgate_testing::redis::Server as Redis;
 
 use super::*;
 
+// G141
 #[test]
 fn exec_answers_all_commands_as_one_array() {
     let face = face();
@@ -46,6 +47,7 @@ fn exec_answers_all_commands_as_one_array() {
     }
 }
 
+// G141
 #[test]
 fn spoilt_transactions_charge_nothing() {
     let face = face();
@@ -88,6 +90,7 @@ fn transactions_follow_permissions() {
     assert_eq!(client.say("EXEC"), "*1|-NOPERM User api has no permissions to run the 'gcra' command|");
 }
 
+// G141
 #[test]
 fn long_transactions_have_bounds_and_turns() {
     let face = face();
@@ -142,6 +145,7 @@ fn shortened(answers: &str) -> String {
     lines.collect::<Vec<_>>().join("|")
 }
 
+// G141
 #[test]
 fn transactions_answer_as_redis_does() {
     let Some(redis) = Redis::start() else { return };

@@ -16,6 +16,7 @@ fn read_twice(users: &Users) {
     users.reload_if_changed();
 }
 
+// G141
 #[test]
 fn users_need_their_password_and_send_what_they_may() {
     let folder = tempfile::tempdir().unwrap();
@@ -87,6 +88,7 @@ fn users_need_their_password_and_send_what_they_may() {
     }
 }
 
+// G140
 #[test]
 fn users_share_the_places_of_quotas() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,6 +144,7 @@ fn users_share_the_places_of_quotas() {
     assert!(client.say("CL.THROTTLE a 0 1 90000").starts_with("*5|:1|"));
 }
 
+// G141
 #[test]
 fn strangers_may_send_little() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,6 +159,7 @@ fn strangers_may_send_little() {
 }
 
 /// Every part of a file, as a reader can see it while another program writes the file.
+// G141
 #[test]
 fn files_of_users_that_are_half_written_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,6 +190,7 @@ fn files_of_users_that_are_half_written_change_nothing() {
     assert!(client.say("PING").starts_with("-NOAUTH"), "the user is removed");
 }
 
+// G141
 #[test]
 fn files_of_users_name_their_problems() {
     let folder = tempfile::tempdir().unwrap();

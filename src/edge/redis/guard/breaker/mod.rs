@@ -377,6 +377,7 @@ mod tests {
         assert_eq!(circuit.succeeded(&late), BreakerChange::Closed);
     }
 
+    // G84
     #[test]
     fn nothing_overflows() {
         let longest = Circuit::new(u32::MAX, Duration::MAX, Duration::MAX, 0);

@@ -423,6 +423,7 @@ mod tests {
         assert_eq!((wish.wanted, wish.low), (1, 0), "nothing is fetched in advance for a rarely used key");
     }
 
+    // G79
     #[test]
     fn crowded_blocks_last_for_a_life() {
         let (terms, mut now_ns) = (terms(), 1 << 50);

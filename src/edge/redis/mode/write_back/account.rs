@@ -525,6 +525,7 @@ mod tests {
         Reply { granted, now_us: 1, limits }
     }
 
+    // G80
     #[test]
     fn sum_of_shares_is_bounded() {
         assert_eq!(share(0, 0, 100, 4), WHOLE / 4);

@@ -68,11 +68,13 @@ fn spenders_and_a_post(sync: fn(&WriteBackKey, u64)) {
     assert_eq!(entry.ledger.lock().unwrap().posted, admitted, "every admitted unit is posted once");
 }
 
+// G81
 #[test]
 fn units_spent_during_a_post_are_posted_once() {
     model(|| spenders_and_a_post(WriteBackKey::sync));
 }
 
+// G80
 #[test]
 #[should_panic(expected = "the allowance is spent exactly once")]
 fn control_plain_store_hands_units_out_twice() {
@@ -100,6 +102,7 @@ fn spend_across_a_window_end(is_early: bool) {
     assert!(late.join().unwrap() <= 1, "units of a past window are not spent in the next");
 }
 
+// G80
 #[test]
 fn next_window_begins_with_its_own_allowance() {
     model(|| spend_across_a_window_end(false));
@@ -158,11 +161,13 @@ fn spend_during_a_removal(kill: fn(&WriteBackKey) -> Removal) {
     assert_eq!(posted, admitted, "every admitted unit is posted, also units of a removed entry");
 }
 
+// G81
 #[test]
 fn removed_entry_keeps_no_unit() {
     model(|| spend_during_a_removal(|entry| entry.word.kill(entry.ledger.lock().unwrap().was)));
 }
 
+// G81
 #[test]
 #[should_panic(expected = "every admitted unit is posted, also units of a removed entry")]
 fn control_unconditional_kill_loses_units() {

@@ -129,6 +129,7 @@ mod tests {
         }
     }
 
+    // G74
     #[test]
     fn rate_error_is_bounded() {
         let bursts = [1, 2, 1_000, 999_999, 1 << 31];

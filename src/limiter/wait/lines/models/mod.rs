@@ -62,11 +62,13 @@ fn separately(lines: &WaitLines, place: LinePosition, waker: &Waker) -> LineStan
     standing
 }
 
+// G56
 #[test]
 fn models_joining_waiter_is_head_or_woken() {
     join_while_the_head_leaves(WaitLines::standing);
 }
 
+// G56
 #[test]
 fn models_third_waiter_is_woken_by_a_leaver() {
     explore(3, || {
@@ -85,6 +87,7 @@ fn models_third_waiter_is_woken_by_a_leaver() {
     });
 }
 
+// G56
 #[test]
 #[should_panic(expected = "is woken when it becomes the head")]
 fn models_control_separate_look_loses_wake_up() {

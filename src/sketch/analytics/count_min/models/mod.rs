@@ -55,6 +55,7 @@ fn add_twice(add: fn(&Counts, u64) -> u64) {
     });
 }
 
+// G59
 #[test]
 fn racing_adds_of_a_key_add_up() {
     add_twice(add);
@@ -71,6 +72,7 @@ fn adds_committing_in_different_rows_add_up() {
     });
 }
 
+// G59
 #[test]
 fn racing_adds_of_different_sizes_add_up() {
     model(|| {
@@ -148,6 +150,7 @@ fn raise_all(counts: &Counts, key: u64) -> u64 {
 }
 
 /// The control raises every counter with an atomic maximum and does not commit.
+// G59
 #[test]
 #[should_panic(expected = "the later add includes the earlier one")]
 fn control_raising_all_loses_a_count() {
@@ -172,6 +175,7 @@ fn commit_first(counts: &Counts, key: u64) -> u64 {
 }
 
 /// The control exchanges the smallest counter first and then raises the others.
+// G59
 #[test]
 #[should_panic(expected = "the later add includes the earlier one")]
 fn control_committing_first_loses_a_count() {

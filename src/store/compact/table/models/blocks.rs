@@ -71,11 +71,13 @@ fn block_by_store(shared: &Shared, at: u64) -> Decision {
     word.uncharged(Outcome::Denied, after, moment, 1)
 }
 
+// G131
 #[test]
 fn racing_denials_in_a_bucket_start_one_block() {
     model(|| race_to_block(|shared, at| shared.check(at, 2)));
 }
 
+// G131
 #[test]
 #[should_panic(expected = "one block starts from one state")]
 fn control_blocks_in_a_bucket_by_store_start_twice() {
@@ -83,6 +85,7 @@ fn control_blocks_in_a_bucket_by_store_start_twice() {
 }
 
 /// A denial, in parallel with a charge of the last unit.
+// G131
 #[test]
 fn block_in_a_bucket_racing_a_charge_loses_neither() {
     model(|| {
@@ -103,6 +106,7 @@ fn block_in_a_bucket_racing_a_charge_loses_neither() {
 }
 
 /// A block, in parallel with the first check of a key that takes the other slot: both stay.
+// G131
 #[test]
 fn block_stays_beside_a_new_key() {
     model(|| {
@@ -130,6 +134,7 @@ fn race_with_an_operator(block: fn(&Shared)) {
     assert!(now.is_block() && end(&now) >= 109 * SEC, "the block of an operator is not lost");
 }
 
+// G146
 #[test]
 fn block_of_an_operator_in_a_bucket_is_not_lost() {
     model(|| {
@@ -139,6 +144,7 @@ fn block_of_an_operator_in_a_bucket_is_not_lost() {
     });
 }
 
+// G146
 #[test]
 #[should_panic(expected = "the block of an operator is not lost")]
 fn control_block_of_an_operator_by_one_attempt_is_lost() {

@@ -87,6 +87,7 @@ fn check(hash: u64, cost: u64) -> impl Fn(&Shared) -> bool + Copy {
     move |shared| shared.check(hash, 100, cost)
 }
 
+// G4
 #[test]
 fn last_unit_is_admitted_once() {
     model(|| {
@@ -98,6 +99,7 @@ fn last_unit_is_admitted_once() {
     });
 }
 
+// G4, G9
 #[test]
 fn three_first_checks_take_one_slot() {
     for overflow in ALL {
@@ -121,6 +123,7 @@ fn straddling(overflow: Overflow, check: fn(&Shared, u64) -> bool) {
     assert_eq!(shared.slots_of(X), 1, "a key has one slot");
 }
 
+// G4
 #[test]
 fn clocks_around_expiry_take_one_slot() {
     for overflow in ALL {
@@ -144,6 +147,7 @@ fn first_idle(shared: &Shared, now: u64) -> bool {
     }
 }
 
+// G4
 #[test]
 #[should_panic(expected = "one unit, one admission")]
 fn control_first_idle_slot_admits_twice() {
@@ -159,6 +163,7 @@ fn behind_empty_slot(overflow: Overflow, check: fn(&Shared) -> bool) {
     assert_eq!(shared.slots_of(X), 1, "a key has one slot");
 }
 
+// G4
 #[test]
 fn key_behind_empty_slot_keeps_its_debt() {
     for overflow in ALL {
@@ -173,12 +178,14 @@ fn first_empty(shared: &Shared) -> bool {
     own.load(Acquire) == EMPTY && own.compare_exchange(EMPTY, next, AcqRel, Relaxed).is_ok()
 }
 
+// G4
 #[test]
 #[should_panic(expected = "a key behind an empty slot keeps its debt")]
 fn control_search_that_ends_at_empty_slot_forgets_debt() {
     model(|| behind_empty_slot(Overflow::Inherit, first_empty));
 }
 
+// G4
 #[test]
 fn idle_key_and_new_key_race_for_slot() {
     for overflow in ALL {
@@ -216,6 +223,7 @@ fn evict_during_check(overflow: Overflow) -> usize {
     admitted
 }
 
+// G6
 #[test]
 fn key_evicted_during_check_keeps_debt() {
     for overflow in [Overflow::Spill, Overflow::Inherit] {
@@ -226,11 +234,13 @@ fn key_evicted_during_check_keeps_debt() {
 }
 
 /// Under `Forget`, the key may be admitted the amount of its dropped debt again, but no more.
+// G8
 #[test]
 fn forgotten_key_regains_at_most_its_debt() {
     model(|| assert!(evict_during_check(Overflow::Forget) <= 1 + 2, "one unit was left, and two were owed"));
 }
 
+// G8
 #[test]
 #[should_panic(expected = "one unit was left")]
 fn control_forgetting_admits_again() {
@@ -271,6 +281,7 @@ fn check_with_distant_clocks(fast: fn(&Shared) -> bool) {
     }
 }
 
+// G12
 #[test]
 fn distant_clocks_admit_no_more() {
     model(|| check_with_distant_clocks(|shared| shared.check(X, LATER, 1)));
@@ -296,6 +307,7 @@ fn charge_plainly(shared: &Shared, hash: u64, now: u64, cost: u64) -> bool {
 }
 
 /// The control: publishes a word without first raising the newest time.
+// G12
 #[test]
 #[should_panic(expected = "a charge by the faster clock is remembered")]
 fn control_without_newest_time_live_word_looks_old() {
@@ -303,6 +315,7 @@ fn control_without_newest_time_live_word_looks_old() {
 }
 
 /// The faster clock moves on, by more than a horizon each time.
+// G12
 #[test]
 fn preempted_check_admits_no_more() {
     model(|| {
@@ -332,6 +345,7 @@ fn racing_first_checks(overflow: Overflow, check: fn(&Shared) -> bool) {
     assert!(!(one && two), "six units, one admission of six");
 }
 
+// G6, G7
 #[test]
 fn first_checks_racing_eviction_take_one_slot() {
     let check = |shared: &Shared| shared.check(X, 100, 6);
@@ -340,6 +354,7 @@ fn first_checks_racing_eviction_take_one_slot() {
     crate::base::sync::explore(2, move || racing_first_checks(Overflow::Spill, check));
 }
 
+// G6, G7
 #[test]
 #[should_panic(expected = "a key has one slot")]
 fn control_without_second_look_two_slots() {
@@ -401,6 +416,7 @@ fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     }
 }
 
+// G44
 #[test]
 #[should_panic(expected = "units that were not refunded are owed")]
 fn control_refund_without_second_look_refunds_too_much() {
@@ -419,6 +435,7 @@ fn refund_racing_an_eviction(overflow: Overflow) -> (u64, u64) {
     (shared.admits(X, 100), 1 + back)
 }
 
+// G44
 #[test]
 fn refund_racing_eviction_loses_no_debt() {
     model(|| {
@@ -459,6 +476,7 @@ fn first_checks_racing_a_refund(refund: fn(&Shared, &Decision) -> u64) {
     assert!(shared.slots_of(X) <= 1, "a key has one slot");
 }
 
+// G9
 #[test]
 fn inherit_policy_allows_no_refund() {
     model(|| {
@@ -470,6 +488,7 @@ fn inherit_policy_allows_no_refund() {
     });
 }
 
+// G9
 #[test]
 #[should_panic(expected = "a key has one slot")]
 fn control_refund_under_inherit_gives_two_slots() {

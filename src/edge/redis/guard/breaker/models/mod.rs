@@ -69,11 +69,13 @@ fn one_probe(take: fn(&Circuit, u64) -> Option<Permit>) {
     });
 }
 
+// G84
 #[test]
 fn one_of_three_probes() {
     one_probe(probe);
 }
 
+// G84
 #[test]
 #[should_panic(expected = "after the pause probes")]
 fn control_probe_by_load_and_store() {
@@ -137,6 +139,7 @@ fn success(fail: fn(&Circuit, &Permit, u64)) {
     });
 }
 
+// G84
 #[test]
 fn probe_success_survives_a_late_failure() {
     success(|circuit, late, now_ns| {
@@ -144,6 +147,7 @@ fn probe_success_survives_a_late_failure() {
     });
 }
 
+// G84
 #[test]
 #[should_panic(expected = "probe")]
 fn control_late_failure_opens() {
@@ -153,6 +157,7 @@ fn control_late_failure_opens() {
     });
 }
 
+// G84
 #[test]
 fn no_failure_is_lost() {
     explore(3, || {
