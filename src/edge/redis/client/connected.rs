@@ -225,7 +225,7 @@ impl Client {
     /// address. Call it before limiters are built; clones that were made before stay as they are.
     ///
     /// # Examples
-    /// ```
+    /// ```no_run
     /// use std::pin::Pin;
     /// use futures_util::stream::{self, Stream};
     /// use tollgate::redis::{BasicAuth, Client, StreamingCredentialsProvider};
