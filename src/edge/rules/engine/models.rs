@@ -3,23 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use super::check::RequestCheck;
-use super::decided::Few;
-use super::route::{Here, Request, Route};
-use super::rule_set::ActiveRule;
-use super::*;
+use super::request::{Few, Here, Request, RequestCheck, Route};
+use super::state::{ActiveRule, RuleSet, Rules};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::models::SharedTime;
+use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::{Decision, Outcome};
-use crate::base::sync::Arc;
-use crate::base::sync::thread;
-use crate::base::sync::{explore, explore_heavy, fence_after_rmw};
-use crate::edge::rules::counting::ready;
+use crate::base::sync::{Arc, explore, explore_heavy, fence_after_rmw, thread};
+use crate::edge::rules::config::Config;
+use crate::edge::rules::counting::{Hasher, ready};
+use crate::edge::rules::matching::Descriptor;
 use crate::edge::rules::rule::{Charging, Unit};
-use crate::store::AnyStore;
-use crate::store::HoldId;
 use crate::store::migrate::Generation;
 use crate::store::op::{Operation, Store};
+use crate::store::{AnyStore, HoldId};
 
 /// A clock that does not advance.
 struct Still;
@@ -255,7 +252,7 @@ fn control_without_reread_both_are_admitted() {
 /// A request for both limits of [`denials_are_charged_once`].
 const BOTH: [Descriptor<'static>; 2] = [Descriptor::new(&[("b", "x")]), Descriptor::new(&[("a", "x")])];
 
-/// Asserts the law of [`count_denials`](super::count_denials) for two threads, with a limit of one unit for `a` and of
+/// Asserts the law of [`count_denials`](super::request) for two threads, with a limit of one unit for `a` and of
 /// two for `b`, each counting the requests that it denies.
 fn denials_are_charged_once(check: fn(&Shared) -> bool) {
     let limits = "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }, \

@@ -1,0 +1,14 @@
+//! What the people and programs that run a service ask of rules: acts on keys, explanations, counts and health.
+
+mod act;
+mod explain;
+#[cfg(feature = "metrics")]
+mod publish;
+mod readings;
+#[cfg(feature = "redis")]
+mod servers;
+
+pub use self::act::{KeyFigures, KeyReport};
+pub use self::explain::{Explained, Explanation, Reason};
+#[cfg(feature = "metrics")]
+pub use self::publish::publish_rules;

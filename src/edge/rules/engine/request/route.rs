@@ -1,0 +1,320 @@
+//! The route of one request: find its rules, charge them, settle, report.
+//!
+//! ```text
+//! find    the rules of all descriptors: RequestCheck::find
+//! charge  peek at this process's limits, if several can deny ── one denies ──► denied; no server is asked
+//!           └─ ask the shared limits ── one denies ──► the others are refunded
+//!               └─ charge this process's limits ── one denies because another request came first ──► all are refunded
+//!                   └─ charge the limits that only report
+//! settle  a load has replaced a charged counter ──► refund, and find the rules again
+//! report  the outcome of each rule: RequestCheck::finish. Rules that deny the request block its keys: RuleCheck::block
+//! ```
+//! With `charging: count-denials`, a denied request is then charged to the limits that deny it: see
+//! [`count_denials`](super::count_denials). With `charging: count-first`, the request is counted at all limits and decided
+//! afterwards.
+//!
+//! Only an [`Asker`] knows whether the caller waits for the servers of shared rules. With [`Here`], no step waits, so the
+//! future is ready at its first poll.
+
+use std::pin::pin;
+
+use super::answer::Answer;
+use super::check::{Peek, Request, RequestCheck};
+use super::counted_by::CountedBy;
+use super::decided::{Few, Summary};
+use crate::base::check_time::CheckTime;
+use crate::base::clock::Clock;
+use crate::base::decision::Outcome;
+use crate::base::sync::{Loaded, fence_after_rmw};
+use crate::edge::rules::counting::{Wait, ready};
+use crate::edge::rules::engine::state::{ActiveDomain, DomainId, Part, RuleSet, Rules};
+use crate::edge::rules::matching::Descriptor;
+use crate::edge::rules::rule::Charging;
+
+/// A question to shared rules.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(in crate::edge::rules::engine) enum Ask {
+    /// Peek at the rules that [`RequestCheck::peeks`] returns.
+    Peek,
+    /// Charge the rules that can deny, and can refund their charges.
+    Refundable,
+    /// Charge the rules that can deny, and cannot refund their charges.
+    Final,
+    /// Charge the rules that only report.
+    Reports,
+    /// Charge all rules, because the request is counted first.
+    All,
+    /// Refund all charges.
+    Refund,
+    /// Charge the denied request to the rules that deny it.
+    Denials,
+}
+
+/// How a request asks the shared rules that apply to it.
+pub(in crate::edge::rules::engine) trait Asker {
+    /// Whether it waits for servers.
+    const WAITS: bool;
+
+    /// The time of the next step.
+    fn now(&self) -> CheckTime;
+
+    /// Asks shared rules, and records the answers.
+    async fn ask(&mut self, check: &mut RequestCheck<'_>, ask: Ask);
+
+    /// Keeps all charges: the decision is final.
+    fn keep(&mut self) {}
+
+    /// Refunds all charges that were not kept: the caller no longer waits.
+    fn abandon(&mut self, _: &mut RequestCheck<'_>) {}
+}
+
+/// Asks shared rules one after the other. Only rules of a client for threads wait, and they block the thread.
+pub(in crate::edge::rules::engine) struct Here(pub(in crate::edge::rules::engine) CheckTime);
+
+impl Asker for Here {
+    const WAITS: bool = false;
+
+    #[inline]
+    fn now(&self) -> CheckTime {
+        self.0
+    }
+
+    async fn ask(&mut self, check: &mut RequestCheck<'_>, ask: Ask) {
+        match ask {
+            Ask::Peek => {
+                for Peek { place, cost } in check.peeks() {
+                    if let Some((check, decided)) = check.at(place)
+                        && let CountedBy::Shared(shared) = check.counted
+                        && let Some(peeked) = shared.limiter.peek(check.key.as_str(), cost, Wait::No).await
+                    {
+                        check.record_answer(decided, peeked);
+                    }
+                }
+            }
+            // Each rule is asked when it is charged, so that none is asked after one that denies.
+            Ask::Refundable | Ask::Final | Ask::Reports | Ask::All => {}
+            Ask::Refund => check.each(|_| true).for_each(|(check, decided)| check.refund(decided, self.0)),
+            Ask::Denials => {
+                for (check, shared) in check.shared_denials() {
+                    shared.limiter.count_denied(check.key.as_str(), check.cost, Wait::No).await;
+                    check.effect.is_denial_counted = true;
+                }
+            }
+        }
+    }
+}
+
+/// A request while its rules are charged.
+pub(in crate::edge::rules::engine) struct Route<'a, 'r, A: Asker> {
+    pub(in crate::edge::rules::engine) check: RequestCheck<'r>,
+    pub(in crate::edge::rules::engine) asker: &'a mut A,
+}
+
+impl<A: Asker> Drop for Route<'_, '_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        self.asker.abandon(&mut self.check);
+    }
+}
+
+impl<A: Asker> Route<'_, '_, A> {
+    /// Decides the request, and charges it if it is admitted.
+    #[inline]
+    pub(in crate::edge::rules::engine) async fn decide(&mut self, charging: Charging) -> Outcome {
+        if charging == Charging::CountFirst {
+            if self.check.has_shared {
+                self.asker.ask(&mut self.check, Ask::All).await;
+            }
+            self.check.count(self.asker.now());
+            return self.check.outcome();
+        }
+        let admitted = self.all_or_nothing().await;
+        if charging == Charging::CountDenials {
+            self.check.count_denials(admitted, self.asker.now());
+        }
+        if admitted { Outcome::Allowed } else { self.check.outcome() }
+    }
+
+    /// Charges all enforced rules, or none. Among rules with `quota_mode`, it charges those with quota left, and at
+    /// least one must have some. Returns whether the request is admitted.
+    #[inline]
+    async fn all_or_nothing(&mut self) -> bool {
+        let several = self.check.has_several();
+        let admitted = (!several || self.peek().await) && self.charge().await;
+        if several && !admitted && self.check.is_charged() {
+            self.refund().await;
+            self.check.peek_again(self.asker.now());
+        }
+        if admitted && self.check.has_shared {
+            self.asker.ask(&mut self.check, Ask::Reports).await;
+        }
+        self.check.report_only(admitted, self.asker.now());
+        admitted
+    }
+
+    /// Peeks at the rules that can deny, as far as a peek is useful. Returns whether none of them denies.
+    #[inline]
+    async fn peek(&mut self) -> bool {
+        let admits = self.check.peek_at_others(self.asker.now());
+        if admits && self.check.has_shared {
+            self.asker.ask(&mut self.check, Ask::Peek).await;
+            return self.check.may_continue();
+        }
+        admits
+    }
+
+    /// Charges the rules that can deny, until one does. Returns whether none of them denies.
+    #[inline]
+    async fn charge(&mut self) -> bool {
+        if self.check.has_shared {
+            self.asker.ask(&mut self.check, Ask::Refundable).await;
+            if self.check.outcome() == Outcome::Allowed {
+                self.asker.ask(&mut self.check, Ask::Final).await;
+            }
+            if self.check.outcome() != Outcome::Allowed {
+                return false;
+            }
+        }
+        self.check.charge_all(self.asker.now())
+            && (!self.check.has_holds() || self.check.keep_holds(Part::refuses, self.asker.now()))
+    }
+
+    async fn refund(&mut self) {
+        self.check.refund_here(self.asker.now());
+        if self.check.has_shared {
+            self.asker.ask(&mut self.check, Ask::Refund).await;
+        }
+    }
+}
+
+impl<C: Clock> Rules<C> {
+    /// Returns the answer of an admitted request to which no rule applies.
+    #[inline]
+    pub(in crate::edge::rules::engine) fn undecided(
+        &self,
+        rules: Loaded<RuleSet>,
+        domain: Option<u32>,
+    ) -> Answer {
+        Answer { rules, domain, summary: Summary::allowed(self.options.shadow), decided: Few::new() }
+    }
+
+    /// Returns the answer before any rule has decided, with the rules in force.
+    pub(super) fn find_domain(&self, name: &str) -> Answer {
+        let rules = self.in_force.load();
+        match rules.domain(name).map(|domain| domain.index) {
+            None => self.unknown_domain(rules, DomainId::Name(name)),
+            domain => self.undecided(rules, domain),
+        }
+    }
+
+    /// Decides a request without waiting.
+    #[inline(always)]
+    pub(super) fn decide(
+        &self,
+        rules: Loaded<RuleSet>,
+        domain: DomainId<'_>,
+        descriptors: &[Descriptor<'_>],
+        hits: u64,
+        when: CheckTime,
+    ) -> Answer {
+        if let Ok(both) = descriptors.try_into() {
+            return self.decide_two(rules, domain, both, hits, when);
+        }
+        match descriptors {
+            [one] => self.decide_one(rules, domain, one, hits, when),
+            _ => {
+                let Some(index) = rules.domain_of(domain).map(|domain| domain.index) else {
+                    return self.unknown_domain(rules, domain);
+                };
+                let mut answer = self.undecided(rules, Some(index));
+                self.decide_any(&mut answer, Request::of(descriptors, &[], hits), when);
+                answer
+            }
+        }
+    }
+
+    /// Returns the answer to a request with a domain that has no rules.
+    #[cold]
+    pub(super) fn unknown_domain(&self, rules: Loaded<RuleSet>, domain: DomainId<'_>) -> Answer {
+        self.reloads.unknown_domain();
+        let outcome = self.decide_without_rule(&rules, domain, &[]);
+        let mut answer = self.undecided(rules, None);
+        answer.summary.outcome = outcome;
+        answer
+    }
+
+    /// Decides a request with rules of any kind and number.
+    #[inline(never)]
+    pub(super) fn decide_any(&self, answer: &mut Answer, request: Request<'_, '_>, when: CheckTime) {
+        // Pinned here, because `ready` would move it, and it is large.
+        ready(pin!(self.route(answer, request, &mut Here(when))));
+    }
+
+    /// Takes a request along the route, to the answer.
+    pub(super) async fn route<A: Asker>(
+        &self,
+        answer: &mut Answer,
+        mut request: Request<'_, '_>,
+        asker: &mut A,
+    ) {
+        loop {
+            let Answer { rules, domain, summary, decided } = &mut *answer;
+            let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return };
+            domain.note_asked();
+            let mut route = Route { check: RequestCheck::new(decided), asker: &mut *asker };
+            route.check.find((&**rules, domain), &request, route.asker.now().ns(), &self.hasher);
+            if route.check.is_empty() {
+                let index = DomainId::Index(domain.index);
+                summary.outcome = self.decide_without_rule(rules, index, request.descriptors);
+                summary.shadow |= domain.shadow;
+                route.asker.keep();
+                return;
+            }
+            let is_timed = !A::WAITS || !route.check.has_shared;
+            let start = if is_timed { domain.timer.start() } else { None };
+            summary.outcome = route.decide(domain.charging).await;
+            domain.timer.stop(start);
+            if !self.is_outdated(&route.check, rules, domain) {
+                route.asker.keep();
+                if domain.charging == Charging::CountDenials && route.check.has_shared {
+                    route.asker.ask(&mut route.check, Ask::Denials).await;
+                }
+                summary.shadow |= domain.shadow;
+                let when = route.asker.now();
+                if route.check.has_holds() {
+                    self.finish_holds(&mut route.check, domain, summary, when);
+                }
+                route.check.finish(domain, request.descriptors, summary, when, &self.observers);
+                return;
+            }
+            route.refund().await;
+            let next = self.find_domain(&domain.name);
+            drop(route);
+            *answer = next;
+            request.searched = &[];
+        }
+    }
+
+    /// Whether a check charged a counter that no longer counts. Either a load replaced the rules in the meantime, or a
+    /// request was the first to set its own limit, which counts together with the charged rule.
+    #[inline]
+    fn is_outdated(&self, check: &RequestCheck<'_>, rules: &Loaded<RuleSet>, domain: &ActiveDomain) -> bool {
+        check.is_charged() && {
+            fence_after_rmw();
+            let was_replaced = || self.was_replaced(rules, domain, |now| check.still_counts(now));
+            check.missed_new_twin(domain) || (!check.is_open() && was_replaced())
+        }
+    }
+
+    /// Whether a load replaced the rules in the meantime, and the rules in force now use other counters. The caller
+    /// must ask the counters first whether they are open.
+    #[cold]
+    pub(super) fn was_replaced(
+        &self,
+        rules: &Loaded<RuleSet>,
+        domain: &ActiveDomain,
+        still_counts: impl FnOnce(Option<&ActiveDomain>) -> bool,
+    ) -> bool {
+        !self.in_force.is_present(rules) && !still_counts(self.in_force.load().domain(&domain.name))
+    }
+}

@@ -1,0 +1,330 @@
+//! One rule in one request: what it charges, counts and refunds.
+
+use super::counted_by::CountedBy;
+use super::decided::Decided;
+use crate::base::check_time::CheckTime;
+use crate::base::decision::Decision;
+use crate::base::sync::fence_after_rmw;
+use crate::edge::rules::counting::{SharedDecision, Wait, ready};
+use crate::edge::rules::engine::state::{
+    ActiveDomain, ActiveRule, LocalCounter, RuleBook, RuleSet, SeenValues, SharedCounter, blocked,
+};
+use crate::edge::rules::matching::{CounterKey, Descriptor};
+use crate::edge::rules::rule::Charging;
+use crate::store::HoldId;
+use crate::store::op::Store;
+
+/// A rule that applies to a request, with its key and cost.
+#[derive(Debug)]
+pub(in crate::edge::rules::engine) struct RuleCheck<'r> {
+    pub(in crate::edge::rules::engine) active: &'r ActiveRule,
+    pub(in crate::edge::rules::engine) counted: CountedBy<'r>,
+    pub(in crate::edge::rules::engine) key: CounterKey<'r>,
+    pub(in crate::edge::rules::engine) cost: u64,
+    pub(super) charging: Charging,
+    /// Whether the rule counts a limit that the request sets.
+    pub(super) is_own: bool,
+    /// The other counter of the same requests: a limit that a request sets and the file's rule of the same unit count as
+    /// one. Or the values that the rule counts, or the units that requests hold.
+    pub(super) twin: Option<Box<Twin<'r>>>,
+    pub(super) effect: Effect,
+}
+
+#[derive(Copy, Clone, Debug)]
+pub(super) enum HoldStep {
+    /// It takes units.
+    Take(HoldId),
+    /// It settles the hold that ends first, for this cost.
+    Settle(u64),
+}
+
+/// What a request does with the holds of a rule.
+#[derive(Debug)]
+pub(super) struct HeldUnits<'r> {
+    pub(super) rules: &'r RuleSet,
+    pub(super) book: &'r RuleBook,
+    pub(super) hash: u64,
+    pub(super) step: HoldStep,
+    /// Whether the request has the identity, and settles the hold by it.
+    pub(super) is_given: bool,
+    /// Whether the book has the hold.
+    pub(super) is_kept: bool,
+}
+
+/// What counts together with a rule's counter.
+#[derive(Debug)]
+pub(super) enum Twin<'r> {
+    /// A counter, with the key of the request.
+    Counter { counter: &'r LocalCounter, key: CounterKey<'r> },
+    /// The values that were admitted, and the hash of the request's key and value: the rule counts different values.
+    Value { seen: &'r SeenValues, pair: u64 },
+    /// What the request does with the holds of the rule.
+    Held(HeldUnits<'r>),
+}
+
+/// What a request did to a counter.
+#[derive(Copy, Clone, Default, Debug)]
+pub(super) struct Effect {
+    pub(super) is_charged: bool,
+    pub(super) is_denial_counted: bool,
+    /// The units that were charged although the rule denies the request.
+    pub(super) taken: u64,
+    /// The units in use before this request, if denied requests are counted.
+    pub(super) before: u64,
+}
+
+impl<'r> RuleCheck<'r> {
+    /// Prepares the check of a rule for a descriptor that has this key.
+    #[inline(always)]
+    pub(super) fn new(
+        domain: &'r ActiveDomain,
+        active: &'r ActiveRule,
+        key: CounterKey<'r>,
+        descriptor: &Descriptor<'r>,
+        cost: u64,
+    ) -> Self {
+        active.matched.set();
+        let twin = active.unit.and_then(|unit| {
+            let counter = domain.override_in_use(unit)?.counter.local()?;
+            Some(Box::new(Twin::Counter { counter, key: domain.key_of_request(descriptor) }))
+        });
+        let counted = CountedBy::of(active, None, domain.charging);
+        Self { twin, ..Self::with(domain, active, counted, key, cost) }
+    }
+
+    #[inline(always)]
+    pub(super) fn with(
+        domain: &ActiveDomain,
+        active: &'r ActiveRule,
+        counted: CountedBy<'r>,
+        key: CounterKey<'r>,
+        cost: u64,
+    ) -> Self {
+        let (charging, effect) = (domain.charging, Effect::default());
+        Self { active, counted, key, cost, charging, is_own: false, twin: None, effect }
+    }
+
+    /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with this
+    /// rule.
+    #[inline]
+    pub(super) fn missed_new_twin(&self, domain: &ActiveDomain) -> bool {
+        let has_twin = matches!(self.twin.as_deref(), Some(Twin::Counter { .. }));
+        !self.is_own && !has_twin && self.active.counts_with_override(domain)
+    }
+
+    /// Whether the counter that the rule charged is open: see [`Generation::is_open_for`]. A shared counter never is.
+    ///
+    /// [`Generation::is_open_for`]: crate::store::migrate::Generation::is_open_for
+    #[inline]
+    pub(super) fn is_open_for(&self, decided: &Decided) -> bool {
+        let CountedBy::Local { counter, .. } = &self.counted else { return false };
+        decided.decision.as_ref().is_some_and(|charge| counter.generation.is_open_for(charge))
+    }
+
+    /// Refunds the rule's charge as far as possible.
+    pub(super) fn refund(&mut self, decided: &Decided, when: CheckTime) {
+        if std::mem::take(&mut self.effect.is_charged) {
+            if !self.give_up_hold() {
+                return;
+            }
+            let taken = std::mem::take(&mut self.effect.taken);
+            refund(self.counted, self.key.as_str(), decided, taken, when);
+        }
+    }
+
+    /// Returns the units in the other counter of these requests.
+    pub(super) fn elsewhere(&self, when: CheckTime) -> u64 {
+        let Some(Twin::Counter { counter, key }) = self.twin.as_deref() else { return 0 };
+        // Both sides charge before they read the other counter. If two requests race, at least one sees the other's
+        // charge.
+        fence_after_rmw();
+        counter.generation.peek(key.as_str(), when, 0).owed()
+    }
+
+    /// Returns the decision on a cost without a charge. `None` unless this process counts the rule.
+    pub(in crate::edge::rules::engine) fn peeked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
+        let CountedBy::Local { counter, headroom } = self.counted else { return None };
+        let peeked = counter.peek(self.key.as_str(), cost, headroom, when);
+        Some(if self.twin.is_some() { peeked.with_other_units(self.elsewhere(when)) } else { peeked })
+    }
+
+    /// Charges the rule if both counters together have enough quota. If two requests, one for each counter, race for
+    /// the last units, both may be denied. Both are never admitted.
+    #[cold]
+    fn charge_with_twin(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
+        if let Some(&Twin::Value { seen, pair }) = self.twin.as_deref() {
+            return self.charge_value((seen, pair), (counter, headroom), when);
+        }
+        let key = self.key.as_str();
+        if self.held().is_some() {
+            return counter.charge(key, self.cost, headroom, when);
+        }
+        let peeked = counter.peek(key, self.cost, headroom, when).with_other_units(self.elsewhere(when));
+        if peeked.is_denied() || self.cost == 0 {
+            return peeked;
+        }
+        let charge = counter.charge(key, self.cost, headroom, when);
+        let both = charge.with_other_units(self.elsewhere(when));
+        if charge.is_allowed() && both.is_denied() {
+            counter.generation.store().refund(key, when, &charge, charge.charged());
+        }
+        both
+    }
+
+    /// Turns this into the check of a value: a known value costs nothing, and another one costs one unit, whatever the
+    /// request costs. A value for which a check before this one takes a unit costs nothing either.
+    pub(super) fn count_values(
+        &mut self,
+        seen: &'r SeenValues,
+        descriptor: &Descriptor<'r>,
+        before: &[Self],
+        when: CheckTime,
+    ) {
+        let value = self.active.value_of(descriptor);
+        let value = value.as_ref().map(|(key, value)| (*key, value.as_str()));
+        let pair = seen.pair(self.key.as_str(), value);
+        let takes = |other: &Self| {
+            let Some(&Twin::Value { seen: its, pair: same }) = other.twin.as_deref() else { return false };
+            other.cost > 0 && same == pair && std::ptr::eq(its, seen)
+        };
+        if self.cost > 0 {
+            self.cost = u64::from(!before.iter().any(takes) && !seen.holds(pair, when));
+        }
+        self.twin = Some(Box::new(Twin::Value { seen, pair }));
+    }
+
+    /// Whether the rule counts values.
+    pub(super) fn counts_values(&self) -> bool {
+        matches!(self.twin.as_deref(), Some(Twin::Value { .. }))
+    }
+
+    /// Charges a value.
+    pub(super) fn charge_value(
+        &self,
+        (seen, pair): (&SeenValues, u64),
+        (counter, headroom): (&LocalCounter, u64),
+        when: CheckTime,
+    ) -> Decision {
+        let key = self.key.as_str();
+        let decision = counter.charge(key, self.cost, headroom, when);
+        // Another request may have used the last unit for the same value.
+        if decision.is_denied() && seen.holds(pair, when) {
+            return counter.peek(key, 0, headroom, when);
+        }
+        decision
+    }
+
+    /// Asks a shared rule, unless it has already answered. Waits no longer than the rule's mode does.
+    #[cold]
+    fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
+        let (limiter, key) = (&shared.limiter, self.key.as_str());
+        let answer = match decided.decision {
+            None if self.cost > 0 => {
+                Some(ready(limiter.check(key, self.cost, shared.denies(decided.part), Wait::No)))
+            }
+            None if self.peeks_at_use() => ready(limiter.peek_use(key, Wait::No)),
+            _ => None,
+        };
+        if let Some(answer) = answer {
+            self.record_answer(decided, answer);
+        }
+    }
+
+    /// Stores the answer of a shared rule.
+    pub(in crate::edge::rules::engine) fn record_answer(
+        &mut self,
+        decided: &mut Decided,
+        answer: SharedDecision,
+    ) {
+        let SharedDecision { decision, by } = answer;
+        self.effect.is_charged = decision.charged() > 0;
+        self.effect.before =
+            decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());
+        (decided.decision, decided.by) = (Some(decision), Some(by));
+    }
+
+    /// Charges the rule if it admits the request.
+    #[inline]
+    pub(super) fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
+        decided.decision = match self.counted {
+            CountedBy::Local { .. } if self.peeks_at_use() => return self.count(decided, when),
+            CountedBy::Local { counter, headroom } if self.twin.is_some() => {
+                Some(self.charge_with_twin(counter, headroom, when))
+            }
+            CountedBy::Local { counter, headroom } => {
+                Some(counter.charge(self.key.as_str(), self.cost, headroom, when))
+            }
+            _ => return self.decide_without_store(decided, self.cost, true, when),
+        };
+        self.effect.is_charged = decided.decision.as_ref().is_some_and(|decision| decision.charged() > 0);
+    }
+
+    /// Decides without a charge. `other_cost` is the number of units that other rules of the request charge to the same
+    /// key.
+    #[inline]
+    pub(super) fn peek(&mut self, decided: &mut Decided, other_cost: u64, when: CheckTime) {
+        let cost = if self.cost == 0 { 0 } else { self.cost.saturating_add(other_cost) };
+        match self.counted {
+            CountedBy::Local { .. } if self.peeks_at_use() => self.count(decided, when),
+            CountedBy::Local { .. } => decided.decision = self.peeked(cost, when),
+            _ => self.decide_without_store(decided, cost, false, when),
+        }
+    }
+
+    /// Counts the request and decides afterwards.
+    pub(super) fn count(&mut self, decided: &mut Decided, when: CheckTime) {
+        match self.counted {
+            CountedBy::Local { counter, headroom } => {
+                let elsewhere = || self.elsewhere(when);
+                let counted =
+                    counter.count(self.key.as_str(), self.is_own, self.cost, headroom, when, elsewhere);
+                decided.decision = Some(counted.decision);
+                self.effect.is_charged = counted.charged > 0;
+                self.effect.before = counted.before;
+            }
+            _ => self.decide_without_store(decided, self.cost, true, when),
+        }
+    }
+
+    /// Decides as [`RuleCheck::count`] does, after `earlier` units that the request counts for the same key. Charges
+    /// nothing.
+    pub(super) fn peek_count(&mut self, decided: &mut Decided, earlier: u64, when: CheckTime) {
+        let CountedBy::Local { counter, headroom } = self.counted else {
+            return self.decide_without_store(decided, self.cost, false, when);
+        };
+        let (key, elsewhere) = (self.key.as_str(), self.elsewhere(when));
+        decided.decision = Some(counter.peek_count(key, self.cost, earlier, headroom, when, elsewhere));
+    }
+
+    /// Decides a rule that no store of this process counts. `cost` is that of a peek.
+    #[cold]
+    fn decide_without_store(&mut self, decided: &mut Decided, cost: u64, charges: bool, when: CheckTime) {
+        decided.decision = match self.counted {
+            CountedBy::Shared(shared) if charges => return self.ask_shared(shared, decided),
+            // A shared rule is asked once. Its charge has been refunded.
+            CountedBy::Shared(shared) => decided.decision.map(|decision| {
+                if shared.limiter.can_refund() { decision.refunded() } else { decision.uncharged() }
+            }),
+            CountedBy::Book(counter) if charges => return self.enter(counter, decided, when),
+            CountedBy::Book(counter) => Some(self.peek_in_progress(counter, cost, when)),
+            CountedBy::Blocked(period) => Some(blocked(period, self.cost, when.ns())),
+            CountedBy::Local { .. } | CountedBy::Nothing => None,
+        };
+    }
+}
+
+/// Refunds what a rule has charged, or the units that were `taken` although the rule denied the request.
+pub(super) fn refund(counted: CountedBy<'_>, key: &str, decided: &Decided, taken: u64, when: CheckTime) {
+    match (counted, &decided.decision) {
+        (CountedBy::Local { counter, .. }, Some(charge)) => {
+            let charge = if taken > 0 { charge.as_charge_of(taken) } else { *charge };
+            counter.generation.store().refund(key, when, &charge, charge.charged());
+        }
+        (CountedBy::Shared(shared), _) => {
+            if let Some(charge) = decided.shared() {
+                ready(shared.limiter.refund(key, charge, Wait::No));
+            }
+        }
+        _ => {}
+    }
+}

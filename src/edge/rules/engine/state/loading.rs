@@ -1,0 +1,41 @@
+//! What loads remember of the files that they read.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::rule_set::RuleSet;
+use crate::store::AnyStore;
+use crate::store::migrate::{Generation, Replaced};
+
+#[derive(Debug, Default)]
+pub(in crate::edge::rules::engine) struct Loading {
+    /// Files and folders.
+    pub(in crate::edge::rules::engine) files: Vec<PathBuf>,
+    /// The files at the last read.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules::engine) seen: Vec<ReadFile>,
+    /// The rules that the files last read would remove, if they have not been loaded.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules::engine) losing: Vec<Box<str>>,
+    /// The domains that layers were created for.
+    pub(in crate::edge::rules::engine) required: Vec<Box<str>>,
+    /// The rules of earlier loads that answers may still use.
+    pub(in crate::edge::rules::engine) replaced: Replaced<RuleSet>,
+    /// The stores of these rules that holds may still use. A hold ends under a mutex, and must not free a store there.
+    pub(in crate::edge::rules::engine) held: Vec<Arc<Generation<AnyStore>>>,
+}
+
+/// A file of rules, as it was read.
+#[derive(Clone, PartialEq, Eq)]
+pub(in crate::edge::rules::engine) struct ReadFile {
+    pub(in crate::edge::rules::engine) path: PathBuf,
+    /// `None` if the file or folder cannot be read, or if reading it would consume it, as with a pipe.
+    pub(in crate::edge::rules::engine) text: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for ReadFile {
+    /// Omits the text: the values of rules may be customers' names and keys.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ReadFile").field(&self.path).finish()
+    }
+}
