@@ -68,7 +68,8 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// Returns the most-denied keys with the rules that denied them, if they are [kept](RulesBuilder::top_denied).
+    /// Returns the most-denied keys with the rules that denied them, if they are
+    /// [kept](crate::rules::RulesBuilder::top_denied).
     #[must_use]
     pub fn top_denied(&self, most: usize) -> Vec<DeniedKey> {
         self.observers.top.as_ref().map(|top| top.top(most)).unwrap_or_default()

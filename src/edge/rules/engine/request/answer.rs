@@ -121,7 +121,7 @@ impl Answer {
     }
 
     /// Returns the index of the request's domain among those in force, in the order of
-    /// [`Rules::for_each`](super::Rules::for_each). Returns `None` if the domain has no rules.
+    /// [`Rules::for_each`](crate::rules::Rules::for_each). Returns `None` if the domain has no rules.
     ///
     /// # Examples
     /// ```

@@ -19,7 +19,7 @@ pub enum WithoutRule {
     /// logged as a warning with its keys, and without its values.
     Log,
     /// The request is denied, and logged in the same way. Only a load can admit it, so the answer is
-    /// [never](super::Answer::is_never), and has no wait.
+    /// [never](crate::rules::Answer::is_never), and has no wait.
     Deny,
 }
 
