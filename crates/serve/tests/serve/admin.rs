@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tollgate_testing::redis::Server as Redis;
 
-use crate::client::{Grpc, LIMIT, ONCE, block_on, bytes, wait_for_stat};
+use crate::client::{Grpc, LIMIT, ONCE, block_on, bytes, comes_true, stat, wait_for_stat};
 use crate::server::{Ended, PATIENCE, Place, Server, eventually, run};
 use crate::tls::{Authority, Pair, dns};
 
@@ -389,6 +389,9 @@ fn clients_without_a_token_do_not_keep_operators_out() {
     };
     assert_eq!(ask(&at), 0);
     block_on(async {
+        let (debug, open) = (server.address("debug"), "tollgate_service_connections");
+        // A place that the operator still has would be missing for one of the clients.
+        assert!(comes_true(async || stat(&debug, open).await == 0).await, "the operator keeps a place");
         let mut held = Vec::new();
         for number in 0..64 {
             let mut stream = TcpStream::connect(&address).await.unwrap();
@@ -403,7 +406,7 @@ fn clients_without_a_token_do_not_keep_operators_out() {
             stream.write_all(begun).await.unwrap();
             held.push(stream);
         }
-        wait_for_stat(&server.address("debug"), "tollgate_service_connections", 64).await;
+        wait_for_stat(&debug, open, 64).await;
         assert_eq!(ask(&at), 1, "all places are taken");
         assert_eq!(ask(&format!("unix:{socket}")), 0, "the socket has places of its own");
         let ends = async {
