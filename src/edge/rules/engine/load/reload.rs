@@ -60,8 +60,8 @@ impl<C: Clock> Rules<C> {
     }
 
     /// Does what [`Rules::reload`] does, but only if the files differ from the last read, whether that load succeeded
-    /// or failed. A file for which `is_written` is true counts as it was read last, and is left out if it is new: a part
-    /// of a file must not come into force.
+    /// or failed. A file for which `is_written` is true counts as in the last load that succeeded, and is left out if it is
+    /// new: a part of a file must not come into force.
     ///
     /// A program may pause while it writes a file, and then `is_written` is false too early. A part of a file has fewer
     /// rules than the whole. So a load that would remove rules is made only if the reading before would
@@ -71,7 +71,9 @@ impl<C: Clock> Rules<C> {
     pub(in crate::edge::rules) fn reload_if_changed(&self, is_written: impl Fn(&Path) -> bool) -> Look {
         let mut loading = self.loading();
         let look = |path: PathBuf| match is_written(&path) {
-            true => loading.seen.iter().find(|seen| seen.path == path).cloned(),
+            true => {
+                loading.good.as_ref().unwrap_or(&loading.seen).iter().find(|good| good.path == path).cloned()
+            }
             false => Some(ReadFile::read(path)),
         };
         let files: Vec<ReadFile> = files_at(&loading.files).into_iter().filter_map(look).collect();
@@ -168,7 +170,8 @@ impl<C: Clock> Rules<C> {
         let has_files = !files.is_empty();
         #[cfg(feature = "watch")]
         {
-            loading.seen = files;
+            let last = std::mem::replace(&mut loading.seen, files);
+            loading.good.get_or_insert(last);
         }
         rule_files(&loading.files)?;
         if !has_files && !self.may_have_no_files() {
@@ -229,6 +232,10 @@ impl<C: Clock> Rules<C> {
         read: impl FnOnce(&mut Loading) -> Result<Vec<Config>, RulesError>,
     ) -> Result<LoadReport, RulesError> {
         let loaded = self.load_next(loading, now, read);
+        #[cfg(feature = "watch")]
+        if loaded.is_ok() {
+            loading.good = None;
+        }
         loading.replaced.free_unused();
         loading.held.retain(|generation| Arc::strong_count(generation) > 1);
         loaded
@@ -514,5 +521,35 @@ mod tests {
         assert_eq!(changed(rules.reload_if_changed(is_written)), ["b.yaml"]);
         assert!(matches!(rules.reload_if_changed(is_written), Look::Same));
         assert_eq!(changed(rules.reload_if_changed(|_| false)), ["a.yaml", "c.yaml", "c.yaml"]);
+    }
+
+    /// Cause: a look read a file after another program had emptied it and before the event of the first write. That load failed, and
+    /// the empty text stood in for the file while it was written. Symptom: no other file was loaded until the writing ended.
+    // G104
+    #[cfg(feature = "watch")]
+    #[test]
+    fn file_that_is_written_holds_no_other_back_after_a_failed_load() {
+        let folder = tempfile::tempdir().expect("there is a folder");
+        let write = |name: &str, text: &str| {
+            fs::write(folder.path().join(name), text).expect("the file is written");
+        };
+        let text = |name: &str, limit: u32| {
+            let rule = format!("{{ key: k, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}");
+            format!("{{ domain: {name}, descriptors: [ {rule} ] }}")
+        };
+        write("a.yaml", &text("a", 1));
+        write("b.yaml", &text("b", 1));
+        let rules = Rules::read(folder.path()).expect("the rules load");
+        let is_loaded = |look| matches!(look, Look::Loaded(Ok(_)));
+        for limit in 2..5 {
+            write("a.yaml", "");
+            write("b.yaml", &text("b", limit));
+            assert!(matches!(rules.reload_if_changed(|_| false), Look::Loaded(Err(_))), "the file is empty");
+            let is_written = |path: &Path| path.ends_with("a.yaml");
+            assert!(is_loaded(rules.reload_if_changed(is_written)), "the other file is loaded");
+            assert!(matches!(rules.reload_if_changed(is_written), Look::Same));
+            write("a.yaml", &text("a", limit));
+            assert!(is_loaded(rules.reload_if_changed(|_| false)));
+        }
     }
 }

@@ -14,6 +14,10 @@ pub(in crate::edge::rules::engine) struct Loading {
     /// The files at the last read.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules::engine) seen: Vec<ReadFile>,
+    /// The files of the last load that succeeded, if later ones failed. They stand in for files that are being written: a
+    /// later text can be a part of such a file, with which no load succeeds, also not the load of another file.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules::engine) good: Option<Vec<ReadFile>>,
     /// The rules that the files last read would remove, if they have not been loaded.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules::engine) losing: Vec<Box<str>>,
