@@ -95,10 +95,10 @@ impl<C: Clock> Rules<C> {
         Look::Loaded(self.load_locked(&mut loading, || CheckTime::read(&self.clock), read))
     }
 
-    /// Frees the rules of earlier loads that no answer uses any more. Returns whether some are left.
+    /// Does what [`Loading::free_unused`] does.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn free_replaced(&self) -> bool {
-        self.loading().replaced.free_unused()
+        self.loading().free_unused()
     }
 
     /// Returns the identities of the rules in force that these files do not have.
@@ -236,8 +236,7 @@ impl<C: Clock> Rules<C> {
         if loaded.is_ok() {
             loading.good = None;
         }
-        loading.replaced.free_unused();
-        loading.held.retain(|generation| Arc::strong_count(generation) > 1);
+        loading.free_unused();
         loaded
     }
 

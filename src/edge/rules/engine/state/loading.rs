@@ -29,6 +29,16 @@ pub(in crate::edge::rules::engine) struct Loading {
     pub(in crate::edge::rules::engine) held: Vec<Arc<Generation<AnyStore>>>,
 }
 
+impl Loading {
+    /// Frees the rules of earlier loads that no answer uses any more, and their stores that no hold uses any more. Returns whether some
+    /// rules are left.
+    pub(in crate::edge::rules::engine) fn free_unused(&mut self) -> bool {
+        let are_left = self.replaced.free_unused();
+        self.held.retain(|generation| Arc::strong_count(generation) > 1);
+        are_left
+    }
+}
+
 /// A file of rules, as it was read.
 #[derive(Clone, PartialEq, Eq)]
 pub(in crate::edge::rules::engine) struct ReadFile {
