@@ -1,12 +1,10 @@
 //! The contents of a rule, for people and for programs.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tollgate::rules::{Amount, Rule, RuleClass, Shared, Store};
 use tollgate::{LimitKind, StoreKind};
 
-use crate::human;
+use crate::human::{self, nanos};
 use crate::output::merged;
 use crate::text::printable;
 
@@ -18,10 +16,6 @@ fn shared_json(shared: &Shared) -> Value {
         "processes": shared.processes,
         "timeout_ms": u64::try_from(shared.timeout.as_millis()).unwrap_or(u64::MAX),
     })
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The contents of a rule.
