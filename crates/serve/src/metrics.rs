@@ -32,7 +32,7 @@ struct MetricsEndpoint {
     path: String,
     go_names: bool,
     go_milliseconds: bool,
-    recorder: Option<Recorder>,
+    recorder: Recorder,
 }
 
 /// Returns the endpoint that the flags ask for.
@@ -43,7 +43,7 @@ pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn E
     let (go_names, go_milliseconds) = (args.faces.go_metrics, args.faces.go_metrics_milliseconds);
     let path = args.faces.metrics_path.clone();
     let endpoint = |addr| -> Box<dyn Endpoint> {
-        Box::new(MetricsEndpoint { addr, path, go_names, go_milliseconds, recorder: None })
+        Box::new(MetricsEndpoint { addr, path, go_names, go_milliseconds, recorder: Recorder::default() })
     };
     Ok(args.faces.metrics.addr().map(endpoint).into_iter().collect())
 }
@@ -63,13 +63,11 @@ impl Endpoint for MetricsEndpoint {
 
     /// Rules register their metrics when they are loaded.
     fn prepare(&mut self, _: Option<&StateFile>) -> Result<(), Error> {
-        self.recorder = Some(install()?);
-        Ok(())
+        install(&self.recorder)
     }
 
     fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let Self { path, go_names, go_milliseconds, recorder, .. } = *self;
-        let recorder = recorder.map_or_else(install, Ok)?;
         let page = Metrics { recorder, state: Debug::of(backend), path, go_names, go_milliseconds };
         let service = Handler(move |request| ready(page.answer(&request)));
         tokio::spawn(face.serve(move |_, _| service.clone()));
@@ -81,13 +79,12 @@ impl Endpoint for MetricsEndpoint {
 ///
 /// # Errors
 /// If there is a recorder already.
-fn install() -> Result<Recorder, Error> {
+fn install(recorder: &Recorder) -> Result<(), Error> {
     LazyLock::force(&process::START);
-    let recorder = Recorder::default();
     metrics::set_global_recorder(recorder.clone())
         .map_err(|error| Error::run(format!("cannot record metrics: {error}")))?;
     telemetry::describe();
-    Ok(recorder)
+    Ok(())
 }
 
 /// The metrics page.
