@@ -104,10 +104,11 @@ impl Endpoint for Resp {
 
     /// Takes over the usage of the last process.
     fn prepare(&mut self, state: Option<&StateFile>) -> Result<(), Error> {
-        match (state, Arc::get_mut(&mut self.quotas)) {
-            (Some(state), Some(quotas)) => state.read_quotas(quotas),
-            _ => Ok(()),
-        }
+        let Some(state) = state else { return Ok(()) };
+        let quotas = Arc::get_mut(&mut self.quotas);
+        let quotas = quotas
+            .ok_or_else(|| Error::run("the limits of Redis clients are in use before their state is read"))?;
+        state.read_quotas(quotas)
     }
 
     fn quotas(&self) -> Option<Arc<Quotas>> {
