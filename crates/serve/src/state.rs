@@ -325,8 +325,9 @@ impl StateWriter {
     pub fn note(&self) -> bool {
         let Run { file, rules, counts, .. } = &*self.run;
         let Some(report) = rules.restored() else { return false };
-        note(&report, rules, &file.path);
+        // First the count, so that whoever has read the line finds it.
         counts.restored.set(report.counters);
+        note(&report, rules, &file.path);
         true
     }
 
