@@ -325,7 +325,7 @@ impl StateWriter {
     pub fn note(&self) -> bool {
         let Run { file, rules, counts, .. } = &*self.run;
         let Some(report) = rules.restored() else { return false };
-        // First the count, so that whoever has read the line finds it.
+        // First the count, so that it is there for a program that has read the line.
         counts.restored.set(report.counters);
         note(&report, rules, &file.path);
         true
