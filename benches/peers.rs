@@ -98,6 +98,7 @@ fn main() {
             "machine": machine,
             "versions": versions,
             "quick": quick,
+            "counts": report::counts(tables),
             "rows": report::tables(tables),
             "flood": report::flood(flood.as_ref()),
             "resident": report::footprints(footprints),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the benches, stores the results in benches/results, and writes BENCHMARKS.md and its charts.
+# Runs the benches, stores the results in benches/results, and fills the tables of BENCHMARKS.md and README.md.
 # Figures are reliable only on a machine that does nothing else. --quick tests all steps, with few and short rounds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -71,4 +71,5 @@ run = {"date": datetime.date.today().isoformat(), "quick": bool(os.environ["QUIC
        "priority": os.environ["PRIORITY"], "commands": sys.argv[2:]}
 json.dump(run, open(sys.argv[1], "w"))
 PYTHON
+# The sentences of the page are by hand, so read them after a run. This also says which missed targets have no reason there.
 ci/benchmarks.py take "$out"

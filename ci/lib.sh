@@ -51,7 +51,7 @@ tools() {
     have valgrind || packages+=(valgrind)
     # The tests of the two pages for browsers. Without it, they print a message and skip.
     have chromium || packages+=(chromium)
-    # A Python script writes and checks the page of figures.
+    # Python scripts check the tables of figures, the modules and the files of packaging/.
     have python3 || packages+=(python3)
     have npm || packages+=(nodejs npm)
     if [ ${#packages[@]} -gt 0 ]; then

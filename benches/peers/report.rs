@@ -186,11 +186,13 @@ pub(crate) fn print_flood(flood: &Flood) {
 
 pub(crate) fn flood(flood: Option<&Flood>) -> Value {
     let turns = |turns: &[Turn]| {
-        let over = |of: &dyn Fn(&Turn) -> f64| summary(Summary::of(turns.iter().map(of)));
+        let over = |of: &dyn Fn(&Turn) -> f64| Summary::of(turns.iter().map(of)).median;
         let percentiles: serde_json::Map<_, _> = PERCENTILES
             .iter()
             .enumerate()
-            .map(|(index, percent)| (format!("p{percent}"), over(&|turn| turn.percentiles[index])))
+            .map(|(index, percent)| {
+                (format!("p{percent}"), Value::from(over(&|turn| turn.percentiles[index])))
+            })
             .collect();
         json!({
             "ns": percentiles,
@@ -263,6 +265,11 @@ pub(crate) fn summary(summary: Summary) -> Value {
     json!({"min": summary.min, "q1": summary.q1, "median": summary.median, "q3": summary.q3, "max": summary.max})
 }
 
+/// The same without names, for results of many rows.
+fn five(summary: Summary) -> Value {
+    json!([summary.min, summary.q1, summary.median, summary.q3, summary.max])
+}
+
 /// A ratio twice: over all rounds, and over the quiet ones.
 pub(crate) fn twice(ratio: Ratio) -> Value {
     let mut value = summary(ratio.all);
@@ -288,22 +295,28 @@ pub(crate) fn tables(tables: &[Table]) -> Value {
                 "outcome": format!("{:?}", table.expect).to_lowercase(),
                 "threads": table.threads,
                 "subject": row.name,
-                "counts": row.counts,
                 "rounds": row.samples.len(),
-                "ns_per_check": summary(row.ns()),
-                "million_checks_per_s": summary(row.mops()),
-                "ratio_to_floor": floor.map(|ratio| summary(ratio.all)),
-                "ratio_to_governor": governor.map(|ratio| summary(ratio.all)),
+                "ns_per_check": five(row.ns()),
+                "million_checks_per_s": row.mops().median,
+                "ratio_to_floor": floor.map(|ratio| five(ratio.all)),
+                "ratio_to_governor": governor.map(|ratio| five(ratio.all)),
                 "quiet_to_floor": floor.map(|ratio| ratio.quiet),
                 "quiet_to_governor": governor.map(|ratio| ratio.quiet),
                 "quiet_rounds": governor.or(floor).map(|ratio| ratio.quiet_rounds),
                 "stolen_share": row.delayed(),
                 "evicted_per_check": row.evicted,
-                "line_transfer_ns": table.transfer_ns.map(summary),
+                "line_transfer_ns": table.transfer_ns.map(five),
             }));
         }
     }
     rows.into()
+}
+
+/// What the rows measure, in words: each text once, with the first row that has it.
+pub(crate) fn counts(tables: &[Table]) -> Value {
+    let mut seen = std::collections::BTreeSet::new();
+    let rows = tables.iter().flat_map(|table| &table.rows).filter(|row| seen.insert(row.counts));
+    rows.map(|row| json!([row.name, row.counts])).collect()
 }
 
 pub(crate) fn footprints(footprints: &[Footprint]) -> Value {
