@@ -1,6 +1,9 @@
 //! Rules: where they come from, loads, and the built-in example.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use tollgate::redis::Client;
 use tollgate::rules::{
@@ -95,6 +98,34 @@ fn warn_of_no_rules(rules: &Rules) {
     }
 }
 
+/// Starts the thread that frees the rules that loads replace. It runs after each load, until the sender is dropped.
+///
+/// Loads give way, and this thread does not. glibc frees memory under a lock of the thread that allocated it, and the first request
+/// of a rule allocates its store. Symptom: the thread that loads lost its core while it held that lock, and an answer waited for it.
+///
+/// # Errors
+/// If the system cannot start the thread.
+pub fn free_replaced(rules: &Arc<Rules>) -> Result<mpsc::Sender<()>, Error> {
+    let (loaded, loads) = mpsc::channel();
+    let rules = Arc::downgrade(rules);
+    let run = move || {
+        let mut are_left = false;
+        loop {
+            match if are_left { loads.recv_timeout(AGAIN) } else { loads.recv().map_err(Into::into) } {
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let Some(rules) = rules.upgrade() else { return };
+            are_left = rules.free_replaced();
+        }
+    };
+    let thread = thread::Builder::new().name("tollgate-free".to_owned()).spawn(run);
+    thread.map(|_| loaded).map_err(|error| Error::run(format!("cannot start a thread: {error}")))
+}
+
+/// How long answers may take that use replaced rules, until these are looked at again.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Writes the result of a load to the log, and wakes what waits for it.
 pub type NoteLoad = Arc<dyn Fn(&Result<LoadReport, RulesError>) + Send + Sync>;
 
@@ -118,6 +149,7 @@ pub fn builder(
         .shadow(args.shadow)
         .quota(args.quota)
         .hold_all(hold_all)
+        .keep_replaced(true)
         .top_denied(top);
     if let Some(charging) = args.charging {
         builder = builder.charging(charging.into());

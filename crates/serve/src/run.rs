@@ -175,7 +175,9 @@ impl Service {
             None => load::load(&args.rules, redis.clone(), args.faces.kuadrant, snapshot)?,
         };
         let noted = Arc::clone(&rules);
+        let replaced = load::free_replaced(&rules)?;
         let note: NoteLoad = Arc::new(move |result| {
+            let _ = replaced.send(());
             load::note(result, &noted);
             let _ = loads.send(());
         });

@@ -153,7 +153,7 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
             };
             let look = rules.reload_if_changed(is_written);
             // An answer may be in use for long, and the next load may come after days.
-            if rules.free_replaced() {
+            if rules.free_unless_kept() {
                 heard.look_again();
             }
             match look {

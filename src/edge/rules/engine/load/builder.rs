@@ -229,6 +229,30 @@ impl<C> RulesBuilder<C> {
         self
     }
 
+    /// Sets whether loads and watchers keep the rules that they replace, until the program calls [`Rules::free_replaced`].
+    /// Default: no. Use it if rules are loaded by a thread of low priority: many allocators free memory under a lock of the
+    /// thread that allocated it, here of a thread that checks, which would wait while a thread of low priority holds the lock
+    /// and has no core.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Config, Rules};
+    ///
+    /// let config = |limit| {
+    ///     let rule = format!("{{ key: user, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}");
+    ///     Config::from_yaml("limits.yaml", &format!("{{ domain: shop, descriptors: [ {rule} ] }}"))
+    /// };
+    /// let rules = Rules::builder().keep_replaced(true).load([config(100)?])?;
+    /// rules.replace([config(200)?])?;
+    /// let some_are_left = rules.free_replaced(); // another thread can do this
+    /// assert!(!some_are_left);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keep_replaced(mut self, keep: bool) -> Self {
+        self.options.keep_replaced = keep;
+        self
+    }
+
     /// Restores what [`Rules::snapshot`] has saved in an earlier process. The first load with rules takes the usage over, as
     /// if it were a [reload](Rules::reload) of the rules of the snapshot:
     ///

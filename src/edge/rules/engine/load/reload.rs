@@ -95,10 +95,21 @@ impl<C: Clock> Rules<C> {
         Look::Loaded(self.load_locked(&mut loading, || CheckTime::read(&self.clock), read))
     }
 
-    /// Does what [`Loading::free_unused`] does.
-    #[cfg(feature = "watch")]
-    pub(in crate::edge::rules) fn free_replaced(&self) -> bool {
+    /// Frees the rules of earlier loads that no [`Answer`](crate::rules::Answer) uses any more, on this thread. Returns whether some are
+    /// left. Loads and watchers do this, so a program needs it only with [`RulesBuilder::keep_replaced`].
+    ///
+    /// [`RulesBuilder::keep_replaced`]: crate::rules::RulesBuilder::keep_replaced
+    ///
+    /// # Complexity
+    /// Proportional to the number of replaced rules and their keys. It waits for a load in progress, and the next load waits for it.
+    pub fn free_replaced(&self) -> bool {
         self.loading().free_unused()
+    }
+
+    /// Does what [`Rules::free_replaced`] does, unless the program does it.
+    #[cfg(feature = "watch")]
+    pub(in crate::edge::rules) fn free_unless_kept(&self) -> bool {
+        !self.options.keep_replaced && self.free_replaced()
     }
 
     /// Returns the identities of the rules in force that these files do not have.
@@ -131,7 +142,9 @@ impl<C: Clock> Rules<C> {
     /// # Memory
     /// The load frees the rules that it replaces. If an [`Answer`](crate::rules::Answer) still uses them, they stay, and the last
     /// such answer does not free them either, because its request would wait for that: the next load does. Rules that are
-    /// watched or that follow a source free them soon after the last answer.
+    /// watched or that follow a source free them soon after the last answer. [`RulesBuilder::keep_replaced`] leaves this to another thread.
+    ///
+    /// [`RulesBuilder::keep_replaced`]: crate::rules::RulesBuilder::keep_replaced
     ///
     /// The first charge of a rule creates its store. If there is no memory for it, the request is denied. A store of more
     /// than 16 MiB is created by the load.
@@ -208,7 +221,7 @@ impl<C: Clock> Rules<C> {
     pub(in crate::edge::rules) fn note_poll(&self, answered: bool, error: Option<&RulesError>) {
         self.reloads.polled(answered, error.map(|error| error as _));
         self.set_last_error(error.cloned());
-        self.free_replaced();
+        self.free_unless_kept();
     }
 
     /// Records the version in force.
@@ -236,7 +249,9 @@ impl<C: Clock> Rules<C> {
         if loaded.is_ok() {
             loading.good = None;
         }
-        loading.free_unused();
+        if !self.options.keep_replaced {
+            loading.free_unused();
+        }
         loaded
     }
 
@@ -419,6 +434,28 @@ mod tests {
         assert!(store.upgrade().is_some(), "the hold does not free the store");
         rules.replace([config("b")]).expect("the rules load");
         assert!(store.upgrade().is_none(), "the next load frees it");
+    }
+
+    // G108
+    #[test]
+    fn kept_rules_are_freed_by_the_program_alone() {
+        let config = |limit: u32| {
+            let rule = format!("{{ key: a, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}");
+            Config::from_yaml("test.yaml", &format!("{{ domain: d, descriptors: [ {rule} ] }}"))
+                .expect("the file is valid")
+        };
+        let rules = Rules::builder().keep_replaced(true).load([config(1)]).expect("the rules load");
+        let first = Arc::downgrade(&*rules.in_force.load());
+        let used = rules.in_force.load();
+        rules.replace([config(2)]).expect("the rules load");
+        assert!(rules.free_replaced(), "an answer uses the first rules");
+        drop(used);
+        rules.replace([config(3)]).expect("the rules load");
+        #[cfg(feature = "watch")]
+        rules.note_poll(true, None);
+        assert!(first.upgrade().is_some(), "no load frees them");
+        assert!(!rules.free_replaced());
+        assert!(first.upgrade().is_none());
     }
 
     /// The request found the rules of one load, and is marked after the next load. A further load must see the mark.

@@ -34,6 +34,7 @@ pub(in crate::edge::rules::engine) struct LoadOptions {
     pub(in crate::edge::rules::engine) allow_file_removals: bool,
     pub(in crate::edge::rules::engine) start_without_rules: bool,
     pub(in crate::edge::rules::engine) hold_all: bool,
+    pub(in crate::edge::rules::engine) keep_replaced: bool,
     pub(in crate::edge::rules::engine) without_rule: WithoutRule,
     pub(in crate::edge::rules::engine) near_limit: NearLimit,
 }
