@@ -7,6 +7,7 @@ mod book;
 mod id;
 #[cfg(all(test, tollgate_loom))]
 mod models;
+pub(crate) mod saved;
 
 use core::fmt;
 use core::hash::{BuildHasher, Hash};

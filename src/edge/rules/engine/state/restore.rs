@@ -10,11 +10,12 @@ use super::values::SeenValues;
 use crate::algorithm::Limit;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Timestamp;
-use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::decision::Decision;
 use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::rule::{Amount, Charging, Rule, Store};
 use crate::store::any::saved;
 use crate::store::holding::Held;
+use crate::store::holding::saved::read_charge;
 use crate::store::op::Store as _;
 use crate::store::snapshot::{PROBE, Problem, SnapshotError, SnapshotReader, SnapshotTimes};
 use crate::store::{Capacity, HoldId};
@@ -86,37 +87,6 @@ fn read_parameters(
         has_overdraft: overdraft != 0,
         counted_by: [by(by_value)?, by(by_key)?],
     }))
-}
-
-/// Reads the charge of a hold. The caller's clock may be behind the snapshot's.
-fn read_charge(reader: &mut SnapshotReader<'_>, back_ns: u64) -> Result<Decision, SnapshotError> {
-    let mut numbers = [0; 10];
-    for number in &mut numbers {
-        *number = reader.u64()?;
-    }
-    let [cost, limit, at_ns, kind, a, b, c, d, e, f] = numbers;
-    let wrong = SnapshotError::content("charge of a hold");
-    // Divisors.
-    let is_sound = match kind {
-        0 => d > 0 && b > 0,
-        1 => d > 0 && e > 0 && b > 0,
-        2 => c > 0 && e > 0,
-        3 => e > 0,
-        _ => true,
-    };
-    let facts = match kind {
-        _ if !is_sound => return Err(wrong),
-        0 => {
-            let (Ok(scale), Ok(mark)) = (u32::try_from(d), u8::try_from(f)) else { return Err(wrong) };
-            Facts::Pace { ahead: a, interval: b, capacity: c, scale, queued: e != 0, mark }
-        }
-        1 => Facts::Ticks { ahead: a, interval: b, remainder: c, num: d, den: e, queued: f != 0 },
-        2 => Facts::Batch { used: a, raised: b, batch: c, to_boundary_ns: d, period_ns: e },
-        3 => Facts::Blend { previous: a, current: b, left_ns: c, to_end_ns: d, window_ns: e, ceil: f != 0 },
-        4 => Facts::Plain { remaining: a, retry_ns: b, reset_ns: c, delay_ns: d },
-        _ => return Err(wrong),
-    };
-    Ok(Decision::new(Outcome::Allowed, cost, limit, at_ns.saturating_sub(back_ns), facts))
 }
 
 /// The state of rules that [`Rules::snapshot`](crate::rules::Rules::snapshot) wrote, for [`RulesBuilder::restore`](crate::rules::RulesBuilder::restore).

@@ -31,9 +31,9 @@ use super::rule_set::{ActiveRule, RuleSet};
 use super::values::SeenValues;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
-use crate::base::decision::Facts;
 use crate::edge::rules::rule::{Charging, Rule, Store};
 use crate::store::holding::Held;
+use crate::store::holding::saved::put_charge;
 use crate::store::migrate::{Generation, Numbered as _};
 use crate::store::snapshot::{PROBE, PutBytes, put_text, put_u64, write_snapshot};
 use crate::store::{AnyStore, HoldId};
@@ -219,23 +219,5 @@ fn save_hold(
     put_u64(held.units, into);
     let Some((_, held)) = charge else { return };
     put_text(&held.key, into);
-    let (kind, figures) = match *held.charge.facts() {
-        Facts::Pace { ahead, interval, capacity, scale, queued, mark } => {
-            (0, [ahead, interval, capacity, scale.into(), queued.into(), mark.into()])
-        }
-        Facts::Ticks { ahead, interval, remainder, num, den, queued } => {
-            (1, [ahead, interval, remainder, num, den, queued.into()])
-        }
-        Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } => {
-            (2, [used, raised, batch, to_boundary_ns, period_ns, 0])
-        }
-        Facts::Blend { previous, current, left_ns, to_end_ns, window_ns, ceil } => {
-            (3, [previous, current, left_ns, to_end_ns, window_ns, ceil.into()])
-        }
-        Facts::Plain { remaining, retry_ns, reset_ns, delay_ns } => {
-            (4, [remaining, retry_ns, reset_ns, delay_ns, 0, 0])
-        }
-    };
-    let numbers = [held.charge.charged(), held.charge.limit(), held.charge.at_ns(), kind];
-    numbers.into_iter().chain(figures).for_each(|number| put_u64(number, into));
+    put_charge(&held.charge, into);
 }
