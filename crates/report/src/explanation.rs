@@ -9,7 +9,7 @@ use tollgate::rules::{Amount, Answer, Applied, Explained, Explanation, Rule, Ver
 use crate::descriptor::Entries;
 use crate::human::{self, nanos};
 use crate::output::merged;
-use crate::rule::{limit_texts, names, says};
+use crate::rule::{limit_texts, names, settings_json};
 use crate::text::printable;
 
 /// Returns what the rule counts the request by.
@@ -125,5 +125,5 @@ fn rule_json(one: &Explained<'_>) -> Value {
         "reset_after_ns": decision.map(|decision| nanos(decision.reset_after())),
         "wait_ns": decision.filter(|decision| decision.is_denied()).and_then(|decision| decision.retry_after()).map(nanos),
     });
-    merged([place, says(rule)])
+    merged([place, settings_json(rule)])
 }

@@ -1,12 +1,15 @@
 //! The contents of a rule, for people and for programs.
 
 use serde_json::{Value, json};
-use tollgate::rules::{Amount, Rule, RuleClass, Shared, Store};
+use tollgate::rules::{Amount, Rule, RuleClass, SettingValue, Shared, Store};
 use tollgate::{LimitKind, StoreKind};
 
 use crate::human::{self, nanos};
 use crate::output::merged;
 use crate::text::printable;
+
+/// All keys, in millionths.
+const ALL_KEYS: u32 = 1_000_000;
 
 /// How a limit is shared between processes.
 fn shared_json(shared: &Shared) -> Value {
@@ -18,8 +21,8 @@ fn shared_json(shared: &Shared) -> Value {
     })
 }
 
-/// The contents of a rule.
-pub fn says(rule: &Rule) -> Value {
+/// Returns the settings of a rule: its limit in parts, and then the others by their names.
+pub fn settings_json(rule: &Rule) -> Value {
     let (own, store) = match &rule.limit {
         Amount::Limited { limit, store } => (Some(limit), store.as_ref()),
         _ => (None, None),
@@ -63,16 +66,53 @@ pub fn says(rule: &Rule) -> Value {
     };
     // Only a rule that counts values has this key.
     let distinct = if rule.distinct { json!({ "distinct": true }) } else { Value::Null };
-    let rest = json!({
-        "soft": Some(rule.soft).filter(|&soft| soft < u64::MAX),
-        "shadow": rule.shadow,
-        "quota_mode": rule.quota_mode,
-        "enforced_per_million": rule.enforced_per_million,
-        "headers": rule.headers,
-        "class": rule.class.as_ref().map(|class| json!({ "name": class.name, "share_per_million": class.share.share() })),
-        "replaces": rule.replaces,
-    });
-    merged([limit, calendar, shared, block, hold, in_progress, distinct, rest])
+    let others = rule.settings().into_iter().filter_map(setting_json).collect();
+    merged([limit, calendar, shared, block, hold, in_progress, distinct, others])
+}
+
+/// Returns the name and the value of a setting that is no part of the limit.
+fn setting_json((name, value): (&str, SettingValue<'_>)) -> Option<(String, Value)> {
+    let value = match value {
+        SettingValue::Flag { is_on, .. } => json!(is_on),
+        SettingValue::Units(units) => json!(units),
+        SettingValue::PerMillion(keys) => json!(keys),
+        SettingValue::Names(names) => json!(names),
+        SettingValue::Class(class) => {
+            json!(class.map(|class| json!({ "name": class.name, "share_per_million": class.share.share() })))
+        }
+        SettingValue::Text(_) => return None,
+    };
+    Some((name.replace(' ', "_"), value))
+}
+
+/// Returns what a rule does in another way than other rules, such as `shadow; enforced 10 %`. The limit and the class have
+/// columns of their own.
+pub fn flags(rule: &Rule) -> String {
+    let mut settings = rule.settings();
+    // What has a number or a name comes last.
+    settings.sort_by_key(|(_, value)| matches!(value, SettingValue::Units(_) | SettingValue::Names(_)));
+    settings.into_iter().filter_map(flag).collect::<Vec<_>>().join("; ")
+}
+
+fn flag((name, value): (&str, SettingValue<'_>)) -> Option<String> {
+    let name = name.replace('_', " ");
+    match value {
+        SettingValue::Flag { is_on, default } if is_on == default => None,
+        SettingValue::Flag { is_on: true, .. } => Some(name),
+        SettingValue::Flag { is_on: false, .. } => Some(format!("no {name}")),
+        SettingValue::PerMillion(ALL_KEYS) => None,
+        SettingValue::PerMillion(keys) => {
+            let name = name.trim_end_matches(" per million");
+            Some(format!("{name} {}", human::share(keys.into(), ALL_KEYS.into())))
+        }
+        SettingValue::Units(units) => units.map(|units| format!("{name} {}", human::count(units))),
+        SettingValue::Names([]) => None,
+        SettingValue::Names(names) => {
+            let names = names.iter().map(|name| printable(name.as_bytes(), 40)).collect::<Vec<_>>();
+            Some(format!("{name} {}", names.join(", ")))
+        }
+        SettingValue::Class(_) | SettingValue::Text(_) => None,
+    }
 }
 
 /// The identity and the name, which metrics, header fields and problem documents have.
@@ -91,14 +131,12 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
             let chosen = rule.store_kind().map_or_else(String::new, |kind| kind.to_string());
             // A file can name a store for all its rules. One counter for all requests needs none.
             let named = store.as_ref().filter(|_| rule.store_kind() != Some(StoreKind::Direct));
-            let store = named.map_or(chosen, kept);
-            let share =
-                |class: &RuleClass| format!("{} of ", human::share(class.share.share().into(), 1_000_000));
-            let share = rule.class.as_deref().map_or_else(String::new, share);
-            let quota = match limit.kind() {
-                LimitKind::CalendarWindow { calendar } => format!("{}/{calendar}", limit.most()),
-                _ => limit.quota().to_string(),
+            let store = named.map_or(chosen, store_text);
+            let share = |class: &RuleClass| {
+                format!("{} of ", human::share(class.share.share().into(), ALL_KEYS.into()))
             };
+            let share = rule.class.as_deref().map_or_else(String::new, share);
+            let quota = rule.limit.to_string();
             // The text of a limit with a block is its algorithm, its quota and its block.
             let text = limit.to_string();
             let block = text.split_once(&quota).map_or("", |(_, block)| block);
@@ -110,7 +148,7 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
     }
 }
 
-fn kept(store: &Store) -> String {
+fn store_text(store: &Store) -> String {
     match store {
         Store::Compact(memory) | Store::Sketch(memory) => {
             let size = memory.bytes().map(human::size);

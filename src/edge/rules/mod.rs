@@ -68,7 +68,8 @@ pub use self::engine::{
 pub use self::engine::{KeyFigures, KeyReport};
 pub use self::matching::{Added, Descriptor, Descriptors, FileEntry, Mismatch};
 pub use self::rule::{
-    Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, RuleClass, RuleHold, Shared, Store, Unit,
+    Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, RuleClass, RuleHold, SettingValue, Shared,
+    Store, Unit,
 };
 #[cfg(any(feature = "redis", feature = "watch"))]
 pub use self::source::{Fetched, Hint, RuleText, Source, Version};

@@ -64,6 +64,122 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Returns a rule with this limit, which sets nothing else and has no place in a file: no identity and no name.
+    pub(super) fn of(limit: Amount, line: usize) -> Self {
+        Self {
+            identity: Box::default(),
+            name: Box::default(),
+            is_named: false,
+            limit,
+            soft: u64::MAX,
+            shadow: false,
+            quota_mode: false,
+            enforced_per_million: MILLION,
+            headers: true,
+            hold: None,
+            class: None,
+            replaces: Vec::new(),
+            counted_by: 0,
+            counted_by_key: 0,
+            prefix: None,
+            distinct: false,
+            shares_counters: false,
+            metric: Metric::default(),
+            metadata: None,
+            line,
+        }
+    }
+
+    /// Returns what the rule sets, as names and values: what the reports of loads, `tollgate rules check` and the debug
+    /// pages of `tollgate serve` show. The rule's place in the file is not a setting.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::{Config, SettingValue};
+    ///
+    /// let config = Config::from_yaml("limits.yaml", "
+    /// domain: shop
+    /// descriptors:
+    ///   - key: user
+    ///     shadow_mode: true
+    ///     rate_limit: { unit: day, requests_per_unit: 100 }
+    /// ")?;
+    /// let settings = config.rules()[0].settings();
+    /// assert!(settings.contains(&("limit", SettingValue::Text("100/d".into()))));
+    /// assert!(settings.contains(&("shadow", SettingValue::Flag { is_on: true, default: false })));
+    /// # Ok::<(), tollgate::rules::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn settings(&self) -> Vec<(&'static str, SettingValue<'_>)> {
+        // Without `..`, so that the compiler asks for each new field: is it a setting?
+        let Self {
+            identity: _,
+            name,
+            is_named: _,
+            limit,
+            soft,
+            shadow,
+            quota_mode,
+            enforced_per_million,
+            headers,
+            hold,
+            class,
+            replaces,
+            counted_by,
+            counted_by_key: _,
+            prefix: _,
+            distinct,
+            shares_counters: _,
+            metric,
+            metadata,
+            line: _,
+        } = self;
+        let text = |text: Option<String>| SettingValue::Text(text.unwrap_or_else(|| NONE.to_owned()));
+        let flag = |is_on: &bool, default| SettingValue::Flag { is_on: *is_on, default };
+        let algorithm = match limit {
+            Amount::Limited { limit, .. } => Some(limit.kind().name().to_owned()),
+            Amount::Unlimited | Amount::Blocked { .. } | Amount::InProgress { .. } => None,
+        };
+        let hold = hold.as_deref().map(|hold| format!("{:?}, at most {} units", hold.life, hold.most));
+        // The entries with separate counters, from 1.
+        let entries = (0..u32::BITS).filter(|bit| counted_by >> bit & 1 == 1).map(|bit| bit + 1);
+        vec![
+            ("limit", SettingValue::Text(limit.to_string())),
+            ("algorithm", text(algorithm)),
+            ("store", text(self.store_text())),
+            ("distinct", SettingValue::Text(distinct.to_string())),
+            ("soft", SettingValue::Units(Some(*soft).filter(|&soft| soft < u64::MAX))),
+            ("shadow", flag(shadow, false)),
+            ("quota_mode", flag(quota_mode, false)),
+            ("enforced per million", SettingValue::PerMillion(*enforced_per_million)),
+            ("headers", flag(headers, true)),
+            ("class", SettingValue::Class(class.as_deref())),
+            ("hold", text(hold)),
+            ("replaces", SettingValue::Names(replaces)),
+            ("name", SettingValue::Text(format!("{name:?}"))),
+            ("counted by", SettingValue::Text(format!("{:?}", entries.collect::<Vec<_>>()))),
+            ("metric", SettingValue::Text(format!("{:?} {:b}", metric.levels, metric.with_value))),
+            ("metadata", text(metadata.as_ref().map(|map| format!("{map:?}")))),
+        ]
+    }
+
+    /// Writes `keyed of 5 keys`.
+    fn store_text(&self) -> Option<String> {
+        let Amount::Limited { store, .. } = &self.limit else { return None };
+        Some(match store {
+            None => self.store_kind()?.to_string(),
+            Some(named @ (Store::Compact(memory) | Store::Sketch(memory))) => match memory.bytes() {
+                Some(bytes) => format!("{named} of {bytes} bytes"),
+                None => named.to_string(),
+            },
+            Some(named @ Store::Keyed { max_keys: Some(most) }) => format!("{named} of {most} keys"),
+            Some(named @ Store::Keyed { max_keys: None }) => named.to_string(),
+            Some(named @ Store::Redis(Shared { mode, on_failure, processes, timeout })) => format!(
+                "{named} (mode {mode}, on_failure {on_failure}, processes {processes}, timeout {timeout:?})"
+            ),
+        })
+    }
+
     /// Lets requests hold all units of the limit, if it has no `hold` of its own and can give units back. `has_room` tells
     /// whether a compact store has room for the debts of holds.
     pub(super) fn hold_by_default(&mut self, has_room: impl FnOnce(&Limit) -> bool) {
@@ -113,6 +229,44 @@ impl Rule {
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         matches!(self.limit, Amount::Limited { store: Some(Store::Redis(_)), .. })
+    }
+}
+
+/// The value of a setting: see [`Rule::settings`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SettingValue<'a> {
+    /// Whether the rule does something.
+    Flag {
+        /// Whether it does.
+        is_on: bool,
+        /// Whether a rule does that does not set it.
+        default: bool,
+    },
+    /// A number of units, if it is set.
+    Units(Option<u64>),
+    /// A number of keys in a million.
+    PerMillion(u32),
+    /// The names of other rules.
+    Names(&'a [Box<str>]),
+    /// The class, if the rule has one.
+    Class(Option<&'a RuleClass>),
+    /// The text of a setting that [`Rule`] has as a type of its own, such as its limit.
+    Text(String),
+}
+
+const NONE: &str = "none";
+
+impl fmt::Display for SettingValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag { is_on, .. } => write!(f, "{is_on}"),
+            Self::Units(Some(units)) => write!(f, "{units}"),
+            Self::PerMillion(keys) => write!(f, "{keys}"),
+            Self::Names(names) => write!(f, "{names:?}"),
+            Self::Class(Some(class)) => write!(f, "{} of {} per million", class.name, class.share.share()),
+            Self::Units(None) | Self::Class(None) => f.write_str(NONE),
+            Self::Text(text) => f.write_str(text),
+        }
     }
 }
 
@@ -172,6 +326,21 @@ impl Amount {
     /// Whether a server blocks keys of the limit.
     pub(super) const fn blocks_on_server(&self) -> bool {
         matches!(self, Self::Limited { limit, store: Some(Store::Redis(_)) } if limit.block().is_some())
+    }
+}
+
+impl fmt::Display for Amount {
+    /// Writes `10/s burst 30`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unlimited => f.write_str("unlimited"),
+            Self::Blocked { .. } => f.write_str("denies all"),
+            Self::InProgress { most, life } => write!(f, "{most} in progress, for {life:?} at most"),
+            Self::Limited { limit, .. } => match limit.kind() {
+                LimitKind::CalendarWindow { calendar } => write!(f, "{}/{calendar}", limit.most()),
+                _ => write!(f, "{}", limit.quota()),
+            },
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tollgate_report::files::{RuleFiles, print_warnings};
 use tollgate_report::human;
 use tollgate_report::output::wrap::for_stdout;
 use tollgate_report::output::{merged, print, table, to_json};
-use tollgate_report::rule::{limit_texts, names, says};
+use tollgate_report::rule::{flags, limit_texts, names, settings_json};
 use tollgate_report::text::printable;
 
 /// Runs the check. Prints problems, then the rules.
@@ -82,7 +82,7 @@ fn limits_reports(rule: &Rule) -> bool {
 fn domain_json(domain: &Domain) -> Value {
     let rule = |rule: &Rule| {
         let place = json!({ "identity": rule.identity, "name": rule.name, "line": rule.line });
-        merged([place, says(rule)])
+        merged([place, settings_json(rule)])
     };
     json!({
         "domain": domain.name(),
@@ -118,18 +118,4 @@ fn rules_table(domain: &Domain) -> String {
     };
     let rows = domain.rules().iter().map(row);
     format!("{head}{}\n", table::table("Rule|Name|Limit|Algorithm|Store|Flags|Line", 6..7, rows, &[]))
-}
-
-fn flags(rule: &Rule) -> String {
-    let names = || rule.replaces.iter().map(|name| printable(name.as_bytes(), 40)).collect::<Vec<_>>();
-    let enforced = u64::from(rule.enforced_per_million);
-    let flags = [
-        rule.shadow.then(|| "shadow".to_owned()),
-        rule.quota_mode.then(|| "quota mode".to_owned()),
-        (enforced < 1_000_000).then(|| format!("enforced {}", human::share(enforced, 1_000_000))),
-        (!rule.headers).then(|| "no headers".to_owned()),
-        (rule.soft < u64::MAX).then(|| format!("soft {}", human::count(rule.soft))),
-        (!rule.replaces.is_empty()).then(|| format!("replaces {}", names().join(", "))),
-    ];
-    flags.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

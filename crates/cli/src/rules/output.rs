@@ -16,7 +16,7 @@ use crate::replay::Denials;
 use tollgate_report::human::{self, nanos};
 use tollgate_report::output::merged;
 use tollgate_report::output::table::table;
-use tollgate_report::rule::{limit_texts, says};
+use tollgate_report::rule::{limit_texts, settings_json};
 use tollgate_report::text::printable;
 
 /// A rule in force, and its counts.
@@ -123,7 +123,7 @@ impl RulesReplay {
             "longest_wait_ns": nanos(by_rule.denials.longest_wait),
             "top_denied": keys.iter().map(|key| self.key_json(key)).collect::<Vec<_>>(),
         });
-        merged([place, says(rule), did])
+        merged([place, settings_json(rule), did])
     }
 
     fn key_json(&self, key: &RuleDeniedKey) -> Value {

@@ -14,7 +14,7 @@ use super::read::Figures;
 use crate::endpoint::Backend;
 use tollgate_report::human;
 use tollgate_report::output::merged;
-use tollgate_report::rule::{limit_texts, says};
+use tollgate_report::rule::{limit_texts, settings_json};
 use tollgate_report::text::{printable, printable_lines};
 
 /// How many of the most-denied keys are kept and shown.
@@ -140,7 +140,7 @@ impl Debug {
                 "name": rule.is_named.then_some(&rule.name),
                 "line": rule.line,
             });
-            rules.push(merged([place, says(rule)]));
+            rules.push(merged([place, settings_json(rule)]));
         });
         json!({ "rules": rules, "last_error": self.rules.last_error().map(|error| error.to_string()) })
     }

@@ -333,21 +333,21 @@ impl Checker {
         if self.texts == 0 {
             return;
         }
-        let last = if draft.distinct.is_some() { way.last_bit() } else { 0 };
+        let Draft { rule, .. } = draft;
+        let last = if rule.distinct { way.last_bit() } else { 0 };
         let RulePlace { tier, prefix, shadow, quota_mode, detailed, metadata, line, .. } = place;
-        if quota_mode && draft.limit.blocks_on_server() {
+        if quota_mode && rule.limit.blocks_on_server() {
             let message = "quota_mode cannot be used with a block and store: redis: the server would block the key although \
                            another limit admits the request";
             let remedy = "remove quota_mode or the block, or write store: keyed";
-            self.problems.add(Position::new(draft.line, 1), "", message, remedy);
+            self.problems.add(Position::new(rule.line, 1), "", message, remedy);
         }
         let identity = way.identity(tier, label);
         let metric = way.metric(detailed, tier, label);
-        let is_named = draft.name.is_some();
-        let name = match (draft.name, &class) {
-            (Some(name), Some(class)) => format!("{name}.{}", class.name).into(),
-            (Some(name), None) => name,
-            (None, _) => metric.name(&self.domain, &[]).into(),
+        let name: Box<str> = match (rule.is_named, &class) {
+            (true, Some(class)) => format!("{}.{}", rule.name, class.name).into(),
+            (true, None) => rule.name,
+            (false, _) => metric.name(&self.domain, &[]).into(),
         };
         // A few bytes of a file can be many rules of classes.
         let own_bytes = if class.is_some() { size_of::<Rule>() } else { 0 };
@@ -361,24 +361,16 @@ impl Checker {
         self.rules.push(Rule {
             identity,
             name,
-            is_named,
-            limit: draft.limit,
-            soft: draft.soft,
             shadow,
             quota_mode,
-            enforced_per_million: draft.enforced,
-            headers: draft.headers,
-            hold: draft.hold,
             class,
-            replaces: draft.replaces,
             counted_by: way.counted_by() & !last,
             counted_by_key: way.counted_by_key(),
             prefix,
-            distinct: draft.distinct.is_some(),
-            shares_counters: way.shares() || prefix.is_some() || draft.distinct.is_some(),
+            shares_counters: way.shares() || prefix.is_some() || rule.distinct,
             metric,
             metadata: metadata.cloned(),
-            line: draft.line,
+            ..rule
         });
     }
 

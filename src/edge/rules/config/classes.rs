@@ -88,12 +88,12 @@ impl Checker {
     ) {
         let path = fields.path.key("classes");
         for (draft, _) in limits {
-            if draft.hold.is_some() || matches!(draft.limit, Amount::InProgress { .. }) {
+            if draft.rule.hold.is_some() || matches!(draft.rule.limit, Amount::InProgress { .. }) {
                 let message = "classes cannot share a limit on units that requests hold";
                 self.wrong(fields, "classes", message, "remove the classes, or hold and in_progress");
                 continue;
             }
-            let most = match &draft.limit {
+            let most = match &draft.rule.limit {
                 Amount::Limited { limit, store } => {
                     if let Some(Store::Redis(how)) = store
                         && how.mode != Mode::Atomic

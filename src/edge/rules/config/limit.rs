@@ -13,24 +13,18 @@ use crate::algorithm::LimitKind;
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::matching::Position;
 use crate::edge::rules::rule::{
-    ALGORITHMS, Amount, DEFAULT_ALGORITHM, MEMORY, Mode, RuleHold, STORES, Store, UNITS, Unit,
+    ALGORITHMS, Amount, DEFAULT_ALGORITHM, MEMORY, Mode, Rule, STORES, Store, UNITS, Unit,
 };
 
-/// The content of one `rate_limit`, before its rule is known.
+/// The content of one `rate_limit`, before the place of its rule is known.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    pub(super) line: usize,
-    pub(super) name: Option<Box<str>>,
+    /// The rule with the settings of the `rate_limit`.
+    pub(super) rule: Rule,
     /// Distinguishes it from other limits of its descriptor.
     pub(super) label: LimitLabel,
-    pub(super) limit: Amount,
-    pub(super) soft: u64,
-    pub(super) enforced: u32,
-    pub(super) headers: bool,
-    pub(super) hold: Option<Box<RuleHold>>,
-    /// Whether it limits the number of different values.
+    /// Where it limits the number of different values, if it does.
     pub(super) distinct: Option<Position>,
-    pub(super) replaces: Vec<Box<str>>,
 }
 
 /// A limit with what distinguishes it from the other limits of its descriptor, if there are several.
@@ -53,20 +47,23 @@ impl Checker {
         let name = self.read(&fields, "name", FileNode::name);
         let name: Option<Box<str>> = name.filter(|name| !name.is_empty()).map(Box::from);
         let replaces = self.replaces(&fields, name.as_deref());
-        let enforced = self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);
+        let enforced_per_million =
+            self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);
         let headers = self.read(&fields, "headers", FileNode::yes).unwrap_or(true);
         let line = node.at.line as usize;
-        let draft = |unit: &str, limit, soft, distinct| {
-            let label = name.clone().map_or_else(|| LimitLabel::Unit(unit.into()), LimitLabel::Name);
-            Draft { line, name, label, limit, soft, enforced, headers, hold: None, distinct, replaces }
+        let label = |unit: &str| name.clone().map_or_else(|| LimitLabel::Unit(unit.into()), LimitLabel::Name);
+        let rule = |limit| {
+            let (is_named, name) = (name.is_some(), name.clone().unwrap_or_default());
+            Rule { name, is_named, enforced_per_million, headers, replaces, ..Rule::of(limit, line) }
         };
         if unlimited {
             self.reject_settings_of_unlimited(&fields);
-            return Some(draft("unlimited", Amount::Unlimited, u64::MAX, None));
+            return Some(Draft { rule: rule(Amount::Unlimited), label: label("unlimited"), distinct: None });
         }
         if fields.has("in_progress") {
             let (limit, hold) = self.in_progress(&fields)?;
-            return Some(Draft { hold, ..draft("in-progress", limit, u64::MAX, None) });
+            let rule = Rule { hold, ..rule(limit) };
+            return Some(Draft { rule, label: label("in-progress"), distinct: None });
         }
         let periods = self.periods(&fields);
         let limit = if fields.has("requests_per_unit") {
@@ -78,7 +75,7 @@ impl Checker {
             Some(0)
         };
         let parameters = self.parameters(&fields, periods.as_ref().and_then(|periods| periods.calendar));
-        let Periods { label, length, calendar } = periods?;
+        let Periods { label: unit, length, calendar } = periods?;
         if let (Some(_), Some(0)) = (calendar, limit) {
             let message = "a limit of 0 denies all requests at all times, so a calendar has no effect on it";
             self.wrong(&fields, "period", message, "write unit instead of period");
@@ -87,7 +84,8 @@ impl Checker {
         let (limit, soft) = self.quota(&fields, (u64::from(limit?), length), parameters?)?;
         let distinct = self.distinct(&fields, &limit);
         let hold = self.hold(&fields, &limit);
-        Some(Draft { hold, ..draft(&label, limit, soft, distinct) })
+        let rule = Rule { soft, hold, distinct: distinct.is_some(), ..rule(limit) };
+        Some(Draft { rule, label: label(&unit), distinct })
     }
 
     /// Reads in which periods a limit counts.

@@ -98,7 +98,7 @@ impl Checker {
         }
         steps.sort_by_key(|step| Reverse(step.bits));
         for (inner, outer) in steps.iter().zip(steps.iter().skip(1)) {
-            if !is_at_most(&inner.draft.limit, &outer.draft.limit) {
+            if !is_at_most(&inner.draft.rule.limit, &outer.draft.rule.limit) {
                 let (long, short) = (inner.bits, outer.bits);
                 let message = format!(
                     "the limit of /{short} is below the limit of /{long}, and all addresses of a /{long} are in one /{short}"

@@ -5,10 +5,9 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use crate::algorithm::LimitKind;
 use crate::edge::rules::config::Domain;
 use crate::edge::rules::engine::state::{ActiveDomain, RuleSet};
-use crate::edge::rules::rule::{Amount, Charging, Rule, RuleClass, RuleHold, Store};
+use crate::edge::rules::rule::{Amount, Charging, Rule};
 
 /// The changes of a load: the domains and rules that it added, changed and removed. Unchanged rules are not listed.
 ///
@@ -65,7 +64,7 @@ pub struct Change {
     /// The name of the rule, and whether the file gives it.
     name: Option<(Box<str>, bool)>,
     /// The limit of the rule, if it was added or removed.
-    says: String,
+    summary: String,
     differences: Vec<Difference>,
 }
 
@@ -168,10 +167,10 @@ impl LoadReport {
 
 impl Change {
     fn new(kind: ChangeKind, domain: &str, rule: Option<&Rule>, differences: Vec<Difference>) -> Self {
-        let says = rule.filter(|_| kind != ChangeKind::Changed).map(says).unwrap_or_default();
+        let summary = rule.filter(|_| kind != ChangeKind::Changed).map(summary).unwrap_or_default();
         let name = rule.map(|rule| (rule.name.as_ref().into(), rule.is_named));
         let rule = rule.map(|rule| rule.identity.clone());
-        Self { kind, domain: domain.into(), rule, name, says, differences }
+        Self { kind, domain: domain.into(), rule, name, summary, differences }
     }
 
     /// Returns the kind of the change.
@@ -262,8 +261,8 @@ impl fmt::Display for Change {
             (Some(rule), None) => write!(f, "{} rule {rule:?}", self.kind)?,
             (None, _) => write!(f, "{} domain {:?}", self.kind, self.domain)?,
         }
-        if !self.says.is_empty() {
-            write!(f, ": {}", self.says)?;
+        if !self.summary.is_empty() {
+            write!(f, ": {}", self.summary)?;
         }
         for (index, difference) in self.differences.iter().enumerate() {
             write!(f, "{} {difference}", if index == 0 { ":" } else { "," })?;
@@ -341,42 +340,16 @@ fn difference((what, before, after): (&'static str, String, String)) -> Option<D
     (before != after).then_some(Difference { what, before, after })
 }
 
-type Says = fn(&Rule) -> String;
-
-/// Returns the settings of a rule, without its keys and values.
-const SAYS: [(&str, Says); 15] = [
-    ("limit", limit),
-    ("algorithm", algorithm),
-    ("store", store),
-    ("soft", |rule| if rule.soft == u64::MAX { "none".to_owned() } else { rule.soft.to_string() }),
-    ("shadow", |rule| rule.shadow.to_string()),
-    ("quota_mode", |rule| rule.quota_mode.to_string()),
-    ("enforced per million", |rule| rule.enforced_per_million.to_string()),
-    ("class", |rule| {
-        let share = |class: &RuleClass| format!("{} of {} per million", class.name, class.share.share());
-        rule.class.as_deref().map_or_else(|| NONE.to_owned(), share)
-    }),
-    ("hold", |rule| {
-        let hold = |hold: &RuleHold| format!("{:?}, at most {} units", hold.life, hold.most);
-        rule.hold.as_deref().map_or_else(|| NONE.to_owned(), hold)
-    }),
-    ("headers", |rule| rule.headers.to_string()),
-    ("replaces", |rule| format!("{:?}", rule.replaces)),
-    ("name", |rule| format!("{:?}", rule.name)),
-    ("counted by", |rule| format!("{:?}", counted_by(rule))),
-    ("metric", |rule| format!("{:?} {:b}", rule.metric.levels, rule.metric.with_value)),
-    ("metadata", |rule| rule.metadata.as_ref().map_or_else(|| NONE.to_owned(), |map| format!("{map:?}"))),
-];
-
 fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
     // The position of a rule is not a setting.
     if (Rule { line: after.line, ..before.clone() }) == *after {
         return Vec::new();
     }
-    let each = SAYS.iter().map(|(what, says)| (*what, says(before), says(after)));
+    let each = before.settings().into_iter().zip(after.settings());
+    let each = each.map(|((what, before), (_, after))| (what, before.to_string(), after.to_string()));
     let mut differences: Vec<Difference> = each.filter_map(difference).collect();
     if differences.is_empty() {
-        // The difference is in a setting that the list above does not have.
+        // The difference is in a part of a setting that its text does not show.
         let (before, after) = (format!("{before:?}"), format!("{after:?}"));
         differences.push(Difference { what: "settings", before, after });
     }
@@ -384,54 +357,11 @@ fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
 }
 
 /// Writes `10/s burst 30, gcra`.
-fn says(rule: &Rule) -> String {
+fn summary(rule: &Rule) -> String {
     match &rule.limit {
-        Amount::Limited { .. } => format!("{}, {}", limit(rule), algorithm(rule)),
-        Amount::Unlimited | Amount::Blocked { .. } | Amount::InProgress { .. } => limit(rule),
+        Amount::Limited { limit, .. } => format!("{}, {}", rule.limit, limit.kind().name()),
+        Amount::Unlimited | Amount::Blocked { .. } | Amount::InProgress { .. } => rule.limit.to_string(),
     }
-}
-
-const NONE: &str = "none";
-
-fn limit(rule: &Rule) -> String {
-    match &rule.limit {
-        Amount::Unlimited => "unlimited".to_owned(),
-        Amount::Blocked { .. } => "denies all".to_owned(),
-        Amount::InProgress { most, life } => format!("{most} in progress, for {life:?} at most"),
-        Amount::Limited { limit, .. } => match limit.kind() {
-            LimitKind::CalendarWindow { calendar } => format!("{}/{calendar}", limit.most()),
-            _ => limit.quota().to_string(),
-        },
-    }
-}
-
-fn algorithm(rule: &Rule) -> String {
-    match &rule.limit {
-        Amount::Limited { limit, .. } => limit.kind().name().to_owned(),
-        Amount::Unlimited | Amount::Blocked { .. } | Amount::InProgress { .. } => NONE.to_owned(),
-    }
-}
-
-fn store(rule: &Rule) -> String {
-    let Amount::Limited { store, .. } = &rule.limit else { return NONE.to_owned() };
-    match store {
-        None => rule.store_kind().map_or_else(|| NONE.to_owned(), |kind| kind.to_string()),
-        Some(named @ (Store::Compact(memory) | Store::Sketch(memory))) => match memory.bytes() {
-            Some(bytes) => format!("{named} of {bytes} bytes"),
-            None => named.to_string(),
-        },
-        Some(named @ Store::Keyed { max_keys: Some(most) }) => format!("{named} of {most} keys"),
-        Some(named @ Store::Keyed { max_keys: None }) => named.to_string(),
-        Some(named @ Store::Redis(shared)) => format!(
-            "{named} (mode {}, on_failure {}, processes {}, timeout {:?})",
-            shared.mode, shared.on_failure, shared.processes, shared.timeout
-        ),
-    }
-}
-
-/// Lists the entries with separate counters, from 1.
-fn counted_by(rule: &Rule) -> Vec<u32> {
-    (0..u32::BITS).filter(|bit| rule.counted_by >> bit & 1 == 1).map(|bit| bit + 1).collect()
 }
 
 impl ActiveDomain {

@@ -9,7 +9,7 @@
 
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::quota::Quota;
-use crate::edge::rules::rule::{Amount, MILLION, Metric, Rule, Store, Unit};
+use crate::edge::rules::rule::{Amount, Metric, Rule, Store, Unit};
 
 /// The first index of these rules, after all rules of any file.
 pub(super) const FIRST: u32 = u32::MAX - 7;
@@ -33,26 +33,12 @@ pub(super) fn rule(unit: Unit) -> Option<Rule> {
     let most = if unit == Unit::Second { 1 << 28 } else { 1 << 32 };
     let limit = Limit::try_new(LimitKind::FixedWindow, Quota::try_new(most, unit.period()).ok()?).ok()?;
     let name = format!("requested per {unit}");
+    let limit = Amount::Limited { limit, store: Some(Store::Keyed { max_keys: Some(MAX_KEYS) }) };
     Some(Rule {
         identity: name.clone().into(),
         name: name.clone().into(),
-        is_named: false,
-        limit: Amount::Limited { limit, store: Some(Store::Keyed { max_keys: Some(MAX_KEYS) }) },
-        soft: u64::MAX,
-        shadow: false,
-        quota_mode: false,
-        enforced_per_million: MILLION,
-        headers: true,
-        hold: None,
-        class: None,
-        replaces: Vec::new(),
         counted_by: u32::MAX,
-        counted_by_key: 0,
-        prefix: None,
-        distinct: false,
-        shares_counters: false,
         metric: Metric { levels: vec![name.into()], ..Metric::default() },
-        metadata: None,
-        line: 0,
+        ..Rule::of(limit, 0)
     })
 }
