@@ -172,11 +172,21 @@ fn pages_are_bounded_in_number() {
     let place = place();
     let server = Server::start(&[&place.rules()], "");
     block_on(async {
-        let mut open = Vec::new();
-        for _ in 0..8 {
-            open.push(Events::open(&server, "").await.unwrap());
-        }
-        assert_eq!(Events::open(&server, "").await.err(), Some(503));
+        // A page that reads nothing loses its place after ten seconds, and a busy machine can take as long to open eight.
+        let (mut open, began) = (Vec::new(), Instant::now());
+        let is_refused = comes_true(async || match Events::open(&server, "").await {
+            Ok(events) => {
+                open.push(events);
+                false
+            }
+            Err(status) => {
+                assert_eq!(status, 503);
+                true
+            }
+        });
+        assert!(is_refused.await, "{} pages are open", open.len());
+        let all_are_kept = began.elapsed() < Duration::from_secs(10);
+        assert!(open.len() == 8 || (open.len() > 8 && !all_are_kept), "{} pages are open", open.len());
         open.pop();
         let is_free = comes_true(async || Events::open(&server, "").await.is_ok());
         assert!(is_free.await, "a closed page keeps its place");
