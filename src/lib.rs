@@ -329,6 +329,7 @@ pub mod waiting {
 
 /// What belongs to stores: look-ups, snapshots, tiers, figures, and the bounds of code for any store.
 pub mod stores {
+    pub use crate::limiter::CheckKey;
     #[cfg(feature = "std")]
     pub use crate::store::{AnyStore, Lookup, Rebuild, Saturation, SnapshotKey};
     pub use crate::store::{CapacityError, Gauges, HashedStore, ManyKeys, SnapshotError, Store, Tier};

@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `check`, `verbs` | checks, charges, refunds and reservations of limiters with keys |
+//! | `check`, `check_key`, `verbs` | checks, charges, refunds and reservations of limiters with keys |
 //! | `class` | checks for a share of the burst |
 //! | `at` | the methods that depend on the time, at a given time |
 //! | `keyless` | the same methods for limiters without keys |
@@ -19,6 +19,7 @@
 mod builder;
 
 mod check;
+mod check_key;
 mod class;
 
 pub(crate) mod joint;
@@ -67,6 +68,7 @@ pub use self::any::AnyLimiter;
 pub use self::at::At;
 pub(crate) use self::at::Timed;
 pub use self::builder::Builder;
+pub use self::check_key::CheckKey;
 pub use self::class::Class;
 #[cfg(feature = "std")]
 pub use self::distinct::Distinct;
