@@ -1,9 +1,9 @@
 //! How much does the layer add to the cost of a request to an axum server?
 //!
 //! ```text
-//! cargo bench --features tower --bench layer               the tables
-//! cargo bench --features tower --bench layer -- --quick    fewer rounds
-//! cargo bench --features tower --bench layer -- --json FILE   and the same as JSON
+//! cargo bench --bench layer                the tables
+//! cargo bench --bench layer -- --quick     fewer rounds
+//! cargo bench --bench layer -- --json FILE   and the same as JSON
 //! ```
 //! * **Over loopback**: one server for each row, HTTP/1.1, on connections that stay open. The rows take turns. Each
 //!   request is timed from its first byte written to the last byte of its answer. The client and all servers run in one
@@ -34,8 +34,8 @@ use serde_json::json;
 use summary::Ratio;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::tower::{ClientIp, IpNet, Proxies, RateLimitLayer};
 use tollgate::{Quota, RateLimiter};
+use tollgate_tower::{ClientIp, IpNet, Proxies, RateLimitLayer};
 use tower::Service;
 use tower::util::MapRequestLayer;
 
@@ -66,7 +66,7 @@ fn hello() -> Router {
     Router::new().route("/", get(async || "hello"))
 }
 
-/// The layer as in `examples/axum_layer.rs`.
+/// The layer as in `crates/tower/examples/axum_layer.rs`.
 fn limited(client: ClientIp, fields_on_allowed: bool) -> Router {
     let layer = RateLimitLayer::new(RateLimiter::new(PLENTY), client).policy("per-client", PLENTY);
     let layer = layer.exempt(|head| head.path() == "/health").fields_on_allowed(fields_on_allowed);
@@ -77,7 +77,7 @@ fn limited(client: ClientIp, fields_on_allowed: bool) -> Router {
 #[cfg(feature = "rules")]
 fn by_rules() -> Router {
     use tollgate::rules::{Config, Rules};
-    use tollgate::tower::KeyExtractor as _;
+    use tollgate_tower::KeyExtractor as _;
 
     let text = "
 domain: bench

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the library with each feature alone, with no features, and with all features. Warnings are errors. With the argument
+# Checks the libraries with each feature alone, with no features, and with all features. Warnings are errors. With the argument
 # `--depth N`, also checks all sets of N features. Uses cargo-hack, and installs it if it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +9,8 @@ if [ $# -gt 0 ]; then
 else
     sets=(--each-feature)
 fi
-# cargo-hack passes no `-p` to cargo, which would then check all default members of the workspace.
-export CARGO_ALIAS_LIBRARY='clippy --quiet -p tollgate --lib'
-cargo hack library -p tollgate "${sets[@]}" --exclude-features default -- -D warnings
+for package in tollgate tollgate-http tollgate-tower; do
+    # cargo-hack passes no `-p` to cargo, which would then check all default members of the workspace.
+    CARGO_ALIAS_LIBRARY="clippy --quiet -p $package --lib" \
+        cargo hack library -p "$package" "${sets[@]}" --exclude-features default -- -D warnings
+done

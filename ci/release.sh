@@ -60,7 +60,7 @@ cargo run --quiet --release -p tollgate-soak -- 60
 
 # Builds from the packed files, so this step fails if the code includes a file that is not packed.
 step 'package'
-for manifest in Cargo.toml crates/{report,serve,cli}/Cargo.toml; do
+for manifest in Cargo.toml crates/{http,tower,report,serve,cli}/Cargo.toml; do
     grep -q '^repository = ' "$manifest" || { echo "$manifest names no repository, so the links of the README lead nowhere" >&2; exit 1; }
 done
 cargo package -p tollgate

@@ -25,7 +25,7 @@ seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.
 python3 -B ci/house_test.py 2>/dev/null || complain 'Fails:' '  ci/house_test.py'
 python3 -B ci/house.py || bad=1
 
-features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/(lib.rs|edge/)|feature *= *"(std|tokio)"' || true)
+features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/((lib|internals).rs|edge/)|feature *= *"(std|tokio)"' || true)
 [ -z "$features" ] || complain 'Below src/edge only the features std and tokio may be named:' "$features"
 
 layout=$(find src crates -name '*.rs' | while read -r file; do [ ! -d "${file%.rs}" ] || echo "  $file"; done)
@@ -33,7 +33,7 @@ layout=$(find src crates -name '*.rs' | while read -r file; do [ ! -d "${file%.r
 
 # One name for one thing. At most MOST_SHARED_NAMES names may belong to three types or more.
 MOST_SHARED_NAMES=3
-shared=$({ code src; code crates/cli/src; code crates/report/src; code crates/serve/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
+shared=$({ code src; code crates/cli/src; code crates/http/src; code crates/report/src; code crates/serve/src; code crates/tower/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
     | awk '{ count[$NF]++ } END { for (name in count) if (count[name] > 2) print "  " name ": " count[name] }' | sort)
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
@@ -44,7 +44,7 @@ retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates t
 [ -z "$retired" ] || complain 'Retired names (docs/design.md has the glossary):' "$retired"
 
 # Functions for an act that has another word: peek, refund, can_refund.
-acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crates/cli crates/report crates/serve --include='*.rs' || true)
+acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crates/cli crates/http crates/report crates/serve crates/tower --include='*.rs' || true)
 [ -z "$acts" ] || complain 'Say peek, refund, can_refund:' "$acts"
 
 # Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.

@@ -90,7 +90,7 @@ impl Guard {
 }
 
 /// Maps the addresses of one client to one: an IPv6 address to its /64 network, and an IPv4 address in IPv6 form to
-/// IPv4. (`tollgate::tower::ClientIp` does this, and reads proxies' header fields.)
+/// IPv4. (`tollgate_tower::ClientIp` does this, and reads proxies' header fields.)
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),

@@ -208,8 +208,9 @@
 //! - **Know why:** [the guarantees][guarantees], [the models of the concurrent parts][models], [the design and the
 //!   glossary][design].
 //!
-//! The folder `examples/` contains whole programs: `quick_start`, `tiers`, `login`, `token_budget`, `outbound`,
-//! `axum`, `axum_layer`, `hyper`, `tonic` and `axum_redis`. In `axum_redis`, two processes share a limit.
+//! The folder `examples/` contains whole programs: `quick_start`, `tiers`, `login`, `token_budget` and `outbound`. The
+//! package `tollgate-tower` has servers: `axum`, `axum_layer`, `hyper`, `tonic` and `axum_redis`. In `axum_redis`, two
+//! processes share a limit.
 //!
 //! [actix_and_pingora]: https://docs.rs/crate/tollgate/latest/source/docs/actix_and_pingora.md
 //! [addresses]: https://docs.rs/crate/tollgate/latest/source/docs/addresses.md
@@ -259,6 +260,9 @@ extern crate alloc;
 mod algorithm;
 mod base;
 mod edge;
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub mod internals;
 mod limiter;
 pub mod sketch;
 mod store;
@@ -275,16 +279,12 @@ pub use base::decision::{Decision, Denied, Outcome};
 pub use base::quota::{Quota, QuotaError};
 #[cfg(feature = "calendar")]
 pub use edge::calendar;
-#[cfg(feature = "http")]
-pub use edge::http;
 #[cfg(feature = "redis")]
 pub use edge::redis;
 #[cfg(feature = "rules")]
 pub use edge::rules;
 #[cfg(feature = "std")]
 pub use edge::telemetry;
-#[cfg(feature = "tower")]
-pub use edge::tower;
 pub use limiter::joint::check_all;
 #[cfg(feature = "tokio")]
 pub use limiter::wait::TokioClock;
@@ -335,41 +335,24 @@ pub mod stores {
     pub use crate::store::{CapacityError, Gauges, HashedStore, ManyKeys, SnapshotError, Store, Tier};
 }
 
-/// The examples of the README and the guides, as tests. They have no hidden lines, because GitHub would show those. They
+/// The examples of the guides that need only this crate, as tests. They have no hidden lines, because GitHub would show those. They
 /// therefore run only when all the features that they use are enabled.
-#[cfg(all(
-    doctest,
-    feature = "calendar",
-    feature = "metrics",
-    feature = "redis",
-    feature = "tower",
-    feature = "watch"
-))]
+#[cfg(all(doctest, feature = "calendar", feature = "metrics", feature = "redis", feature = "watch"))]
 mod pages {
     macro_rules! pages {
         ($($name:ident $file:literal)*) => { $(#[doc = include_str!($file)] struct $name;)* };
     }
     pages! {
-        Readme "../README.md"
-        Addresses "../docs/addresses.md"
         Blocks "../docs/blocks.md"
         Calendars "../docs/calendars.md"
         Configuration "../docs/configuration.md"
         Decisions "../docs/decisions.md"
         DistinctValues "../docs/distinct_values.md"
         FromPingoraLimits "../docs/from_pingora_limits.md"
-        Http "../docs/http.md"
-        Middleware "../docs/middleware.md"
         Operators "../docs/operators.md"
         Overflow "../docs/overflow.md"
-        Priorities "../docs/priorities.md"
-        Recipes "../docs/recipes.md"
         Redis "../docs/redis.md"
-        RequestsInProgress "../docs/requests_in_progress.md"
-        Rules "../docs/rules.md"
         Sketches "../docs/sketches.md"
-        Testing "../docs/testing.md"
-        TokenBudgets "../docs/token_budgets.md"
         Troubleshooting "../docs/troubleshooting.md"
         Waiting "../docs/waiting.md"
     }

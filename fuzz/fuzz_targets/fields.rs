@@ -6,8 +6,8 @@
 use arbitrary::Unstructured;
 use http::HeaderMap;
 use libfuzzer_sys::{Corpus, fuzz_target};
-use tollgate::http::{Dialect, Fields, Policy, Reset, problem};
 use tollgate::{Decision, Quota};
+use tollgate_http::{Dialect, Fields, Policy, Reset, problem};
 use tollgate_testing::fuzzing::Case;
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::reader::{entry, list, number, percent_decoded};

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use arbitrary::Arbitrary;
 use http::{HeaderName, HeaderValue, Request};
 use libfuzzer_sys::fuzz_target;
-use tollgate::tower::{ClientIp, Head, IpNet, PeerAddr, Proxies};
+use tollgate_tower::{ClientIp, Head, IpNet, PeerAddr, Proxies};
 
 #[derive(Arbitrary, Debug)]
 struct Input {

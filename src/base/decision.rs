@@ -96,7 +96,8 @@ enum Charge {
 /// The figures that an algorithm hands to [`Decision`]'s methods. All describe the state *after* the decision: with the
 /// charge if the request was admitted, without the charge if not.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Facts {
+#[allow(missing_docs, reason = "each variant describes its fields")]
+pub enum Facts {
     /// `ahead`: how far the theoretical arrival time is ahead of now, in ticks of `1 / scale` ns. `queued`: each unit
     /// waits for the units before it. `mark`: the mark of the word's blocks, 0 without blocks; see
     /// [`Blocked`](crate::Blocked).

@@ -1,9 +1,7 @@
-//! Everything between a server and the limiter. Only the modules in here use http, tower, Redis, metrics and tracing.
+//! Everything between a server and the limiter. Only the modules in here use Redis, metrics and tracing.
 
 #[cfg(feature = "calendar")]
 pub mod calendar;
-#[cfg(feature = "http")]
-pub mod http;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(all(test, tollgate_loom, not(feature = "redis")))]
@@ -13,5 +11,3 @@ mod redis;
 pub mod rules;
 #[cfg(feature = "std")]
 pub mod telemetry;
-#[cfg(feature = "tower")]
-pub mod tower;

@@ -20,7 +20,7 @@ const MOST: usize = 1 << 16;
 /// A request is in progress until its [`Permit`] is dropped, or until its life has ended. So a request whose permit was
 /// lost does not count for ever. Use it for slow work, such as exports and answers of language models: a rate does not
 /// limit how many of them run at the same time. In front of a server, pass it to a
-/// `tower::RateLimitLayer`: a request is then in progress until the body of its response has ended.
+/// `tollgate_tower::RateLimitLayer`: a request is then in progress until the body of its response has ended.
 ///
 /// The limit is exact, and the memory grows with the number of requests in progress, up to a bound.
 /// [`sketch::InFlight`](crate::sketch::InFlight) needs constant memory instead, for any number of keys; its counts can

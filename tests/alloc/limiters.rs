@@ -339,31 +339,6 @@ fn tat_sketch_never_allocates() {
     assert!(seen.0[0] > 10 && seen.0[1] > 10);
 }
 
-/// Writing header fields allocates at most once per value if the header map has room.
-#[cfg(feature = "http")]
-#[test]
-fn header_field_allocates_only_its_value() {
-    use http::HeaderMap;
-    use tollgate::http::{Dialect, Fields, Policy, Reset};
-
-    let (minute, day) = (Quota::per_minute(100), Quota::per_day(1_000));
-    let [burst, daily] = [minute, day].map(|quota| RateLimiter::direct(Gcra::new(quota)).check());
-    let policies = [Policy::new("burst", &minute, burst), Policy::new("daily", &day, daily)];
-    for (dialect, most) in [
-        (Dialect::Draft11, 2),
-        (Dialect::Draft07, 2),
-        (Dialect::Draft06, 4),
-        (Dialect::Legacy { reset: Reset::Epoch }, 3),
-        (Dialect::Off, 0),
-    ] {
-        let fields = Fields::new(dialect);
-        let mut headers = HeaderMap::with_capacity(16);
-        let count = allocations(|| fields.write(&mut headers, &policies));
-        assert!(count <= most, "{dialect:?}: {count}");
-        assert_eq!(headers.len() as u64, most);
-    }
-}
-
 #[test]
 fn meters_and_denied_keys_never_allocate() {
     use tollgate::telemetry::{Meters, TopDenied};

@@ -8,8 +8,6 @@ mod counting;
 mod limiters;
 #[cfg(feature = "rules")]
 mod rules;
-#[cfg(feature = "tower")]
-mod tower;
 
 /// For tests that remove many keys, and for tests whose keyed checks must not free the keys of other tests.
 fn alone() -> std::sync::MutexGuard<'static, ()> {

@@ -101,8 +101,6 @@ fn debug_of_errors_is_message() {
     }
     #[cfg(feature = "redis")]
     message(tollgate::redis::Client::open("redis:/").map(drop).unwrap_err());
-    #[cfg(feature = "tower")]
-    message(tollgate::tower::ClientIp::peer().ipv6_prefix(129).map(drop).unwrap_err());
 }
 
 #[test]

@@ -113,24 +113,6 @@ fn denials_that_race_start_one_block() {
     });
 }
 
-/// Clients see the quota of the limit in header fields, also during a block.
-#[cfg(feature = "http")]
-#[test]
-fn denial_in_a_block_knows_its_quota() {
-    for quota in [Quota::per_minute(5), Quota::per_minute(7), Quota::per_second(999)] {
-        let limit = Limit::gcra(quota).with_block(Block::of(secs(600))).unwrap();
-        let limiter =
-            InProcess::new(ManualClock::default()).blocking().limiter("login", limit).atomic().unwrap();
-        assert!(limiter.at(at(0)).check_n("a", limit.most()).is_allowed());
-        for cost in [1, 3] {
-            let denied = limiter.at(at(0)).check_n("a", cost).decision();
-            let policy = tollgate::http::Policy::new("login", &quota, denied);
-            assert_eq!((policy.quota(), policy.window()), (quota.limit(), quota.period()), "{quota}");
-            assert!(denied.is_block() && denied.remaining() == 0);
-        }
-    }
-}
-
 // G132
 #[test]
 fn first_denial_writes_once_and_later_ones_write_nothing() {

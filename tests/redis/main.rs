@@ -31,8 +31,6 @@ mod scenarios;
 mod script;
 mod sentinel;
 mod sharded;
-#[cfg(all(feature = "rules", feature = "tower"))]
-mod tower;
 mod write_back;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

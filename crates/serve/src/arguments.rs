@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{CommandFactory as _, Parser as _};
-use tollgate::http::{Dialect, Fields, Reset};
+use tollgate_http::{Dialect, Fields, Reset};
 
 use super::answer::{LimitHeaders, Names, Settings};
 use super::variables::{Translation, is_of_kubernetes};

@@ -46,7 +46,7 @@
 mod config;
 mod counting;
 mod engine;
-mod matching;
+pub(crate) mod matching;
 mod rule;
 #[cfg(any(feature = "redis", feature = "watch"))]
 mod source;

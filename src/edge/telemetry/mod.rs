@@ -68,6 +68,7 @@ mod event;
 #[cfg(feature = "metrics")]
 mod facade;
 mod gauges;
+pub(crate) mod keyless;
 mod log;
 mod meters;
 #[cfg(not(feature = "metrics"))]
@@ -84,8 +85,6 @@ mod trace;
 
 pub use self::denial::{Denial, Level};
 pub use self::event::Event;
-#[cfg(feature = "tower")]
-pub(crate) use self::facade::KeylessHandles;
 #[cfg(feature = "redis")]
 pub(crate) use self::facade::{SharedHandles, count_refused_credentials};
 #[cfg(feature = "metrics")]

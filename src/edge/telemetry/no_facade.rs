@@ -44,16 +44,14 @@ impl SampleTimer {
     pub(super) const fn stop(&self, _start: Option<Timestamp>) {}
 }
 
-#[cfg(feature = "tower")]
-pub(crate) struct KeylessHandles;
+pub(super) struct KeylessHandles;
 
-#[cfg(feature = "tower")]
 impl KeylessHandles {
-    pub(crate) const fn register(_outcomes: [&'static str; 3]) -> Self {
+    pub(super) const fn register(_outcomes: [&'static str; 3]) -> Self {
         Self
     }
 
-    pub(crate) const fn record(&self, _outcome: usize) {}
+    pub(super) const fn record(&self, _outcome: usize) {}
 }
 
 #[cfg(feature = "redis")]

@@ -8,9 +8,8 @@ use tollgate::rules::{Code, Descriptor};
 use super::{Scene, code, config, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
-/// 2026-11-27 12:00 in UTC, and the period of the 15th at 06:00 in Berlin that contains it.
+/// 2026-11-27 12:00 in UTC, and the end of the period of the 15th at 06:00 in Berlin that contains it.
 const NOW: u64 = 1_795_780_800;
-const START: u64 = 1_794_718_800;
 const END: u64 = 1_797_310_800;
 
 fn monthly(limit: u32) -> String {
@@ -45,21 +44,6 @@ fn figures_point_to_end_of_period() {
         assert_eq!(scene.admitted(&X, 5), 3, "the next period begins");
         assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(31 * 86_400)));
     }
-}
-
-// G125
-#[cfg(feature = "http")]
-#[test]
-fn header_fields_show_the_length_and_the_end_of_the_period() {
-    use tollgate::http::Fields;
-
-    let scene = scene(&monthly(3));
-    let answer = scene.ask(&X);
-    let policies: Vec<_> = answer.limits().filter_map(|limit| limit.policy("monthly")).collect();
-    let mut headers = http::HeaderMap::new();
-    Fields::default().write(&mut headers, &policies);
-    assert_eq!(headers["ratelimit-policy"], format!("\"monthly\";q=3;w={}", END - START));
-    assert_eq!(headers["ratelimit"], format!("\"monthly\";r=2;t={}", END - NOW));
 }
 
 /// A load of another limit of the same calendar keeps the used units in the period. A load of another calendar

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "http")]
-use tollgate::Quota;
 use tollgate::rules::{Code, Descriptor, Unit, Verdict};
 
 use super::{Scene, left};
@@ -208,60 +206,4 @@ fn first_limit_of_request_charges_other_rules_once() {
     let both = [Descriptor::new(&a), Descriptor::new(&b).limit(5, Unit::Minute)];
     assert!(scene.rules.check("d", &both).is_allowed());
     assert_eq!(left(&scene, &a), 9);
-}
-
-/// A limit of 0 that a request sets is shown as such, and not as the quota of the counter of all such limits.
-#[cfg(feature = "http")]
-#[test]
-fn request_limit_of_zero_has_a_policy_without_units() {
-    let scene = Scene::new(TWO);
-    let answer = scene.rules.check("d", &[Descriptor::new(&[("a", "x")]).limit(0, Unit::Hour)]);
-    let policies: Vec<_> = answer.limits().filter_map(|limit| limit.policy("own")).collect();
-    let mut headers = http::HeaderMap::new();
-    tollgate::http::Fields::default().refuse(&mut headers, &policies);
-    assert_eq!(headers["ratelimit-policy"], "\"own\";q=0;w=3600");
-}
-
-/// An exhausted key reports when its own next unit is available. Spare room of the store does not count: neither room
-/// for counting denied requests, nor room from before the limit was lowered.
-#[cfg(feature = "http")]
-#[test]
-fn exhausted_rule_reports_time_of_next_unit() {
-    const KINDS: [&str; 6] = [
-        "",
-        "algorithm: gcra",
-        "algorithm: sliding-window",
-        "algorithm: sub-window",
-        "algorithm: sub-window, strict: true",
-        "algorithm: sliding-log",
-    ];
-    let x = [("a", "x")];
-    let of = |limit: u32, kind: &str| {
-        format!(
-            "{{ domain: d, tollgate: {{}}, descriptors: [ \
-             {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit}, {kind} }} }} ] }}"
-        )
-    };
-    // Three requests: for the last unit, a peek after it, and a request that costs more than the limit.
-    for (kind, asked) in KINDS.into_iter().flat_map(|kind| [1, 0, 4].map(|asked| (kind, asked))) {
-        for (new, before) in
-            [Scene::new, Scene::counting_first].into_iter().flat_map(|new| [(new, 3), (new, 9)])
-        {
-            let scene = new(&of(before, kind));
-            for _ in 0..2 {
-                assert!(scene.ask(&x).is_allowed());
-                scene.advance(100);
-            }
-            scene.reload(&of(3, kind));
-            assert!(asked == 1 || scene.ask(&x).is_allowed());
-            let answer = scene.ask_n(&x, asked);
-            let decision = *answer.limits().next().unwrap().decision().unwrap();
-            let told = tollgate::http::Policy::new("p", &Quota::per_hour(3), decision).available();
-            assert_eq!(told.units, 0, "{kind}");
-            scene.advance(told.seconds - 1);
-            assert_eq!(left(&scene, &x), 0, "{kind}: {before} before, {asked} asked, {told:?}");
-            scene.advance(1);
-            assert!(left(&scene, &x) > 0, "{kind}: {before} before, {asked} asked, {told:?}");
-        }
-    }
 }

@@ -15,7 +15,7 @@
 //! kind.
 
 use super::row::{Columns, Row};
-use tollgate::http::forwarded::node;
+use tollgate_http::forwarded::node;
 
 /// The parts of a line. Missing values are `-`, as in the log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

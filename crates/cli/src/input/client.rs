@@ -1,7 +1,7 @@
 //! The conversion of a log field's text to the client that a server would limit.
 //!
 //! A log contains the peer's address, with or without a port, or a header field with the addresses of several proxies.
-//! `tower::ClientIp` reads such a field from the right, because the server's own proxies wrote the right end. This
+//! `tollgate_tower::ClientIp` reads such a field from the right, because the server's own proxies wrote the right end. This
 //! module uses the same reader. The layer trusts no header unless the caller states the number of proxies. A list in a
 //! log was written by at least one proxy, so one is the default here.
 
@@ -10,7 +10,7 @@ use std::num::NonZero;
 
 use clap::Args;
 
-use tollgate::http::forwarded::{FromRight, Syntax, node};
+use tollgate_http::forwarded::{FromRight, Syntax, node};
 
 /// The settings that decide which addresses are one client.
 #[derive(Args, Copy, Clone, PartialEq, Eq, Debug)]

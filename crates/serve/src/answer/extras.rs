@@ -4,9 +4,9 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
-use tollgate::http::{Fields, PROBLEM_JSON, Policy, problem};
 use tollgate::redis::DecidedBy;
 use tollgate::rules::{Answer, Applied, Metadata};
+use tollgate_http::{Fields, PROBLEM_JSON, Policy, problem};
 
 use super::super::proto::{
     Code, DescriptorStatus, HeaderValue, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
@@ -77,7 +77,7 @@ fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
         return None;
     }
     // A name that the file does not set is a path, with values of other clients.
-    limit.policy(if limit.rule().is_named { limit.name() } else { UNNAMED })
+    Policy::of_rule(if limit.rule().is_named { limit.name() } else { UNNAMED }, limit)
 }
 
 /// Returns the metadata of an answer: what was asked, and the `metadata` of the rules of all descriptors that passed.

@@ -27,9 +27,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use smallvec::SmallVec;
-use tollgate::http::Fields;
 use tollgate::rules::{Descriptor, Rules, Unit};
 use tollgate::{Clock, QuantaClock};
+use tollgate_http::Fields;
 use tonic::Status;
 
 pub use self::figures::{Figures, Nearest};

@@ -1,8 +1,8 @@
 //! The settings of answers. All header names and values are checked here, before the first request.
 
 use http::HeaderName;
-use tollgate::http::{Dialect, Fields};
 use tollgate::telemetry::NearLimit;
+use tollgate_http::{Dialect, Fields};
 
 /// The settings of answers.
 #[derive(Clone, Debug)]

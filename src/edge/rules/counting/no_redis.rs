@@ -19,7 +19,6 @@ impl DecidedWhere {
         false
     }
 
-    #[cfg(feature = "http")]
     pub(crate) const fn is_undecided(self) -> bool {
         false
     }

@@ -70,7 +70,6 @@ impl DecidedWhere {
     }
 
     /// Whether no limiter decided, so that the decision's numbers have no meaning.
-    #[cfg(feature = "http")]
     pub(crate) const fn is_undecided(self) -> bool {
         matches!(self.by, DecidedBy::Open | DecidedBy::Closed)
     }

@@ -106,7 +106,9 @@ impl<'a> Descriptor<'a> {
         self.counted
     }
 
-    pub(crate) fn cost(&self, default: u64) -> u64 {
+    /// Returns the units that the request costs at the rules of this descriptor: those of [`Descriptor::hits`], or `default`.
+    #[must_use]
+    pub fn cost(&self, default: u64) -> u64 {
         self.hits.unwrap_or(default)
     }
 }

@@ -46,9 +46,11 @@ pub struct Descriptors {
     whole: Option<EntryTexts>,
 }
 
-/// The keys and values of all descriptors.
+/// The keys and values of all descriptors, for callers that hold descriptors while they wait: [`Descriptors::with`] takes
+/// a function.
 #[derive(Debug)]
-pub(crate) struct Pairs<'a> {
+pub struct Pairs<'a> {
+    of: &'a Descriptors,
     matched: PairList<'a>,
     /// The pairs that make the keys of counters, if they are others.
     counted: Option<PairList<'a>>,
@@ -230,10 +232,9 @@ impl Descriptors {
         (*tier, *address, *whole) = (None, None, None);
     }
 
-    /// Counts the entries whose value is this network as they are, and lets rules match an address of the network there:
-    /// see [`Descriptor::counted_as`].
-    #[cfg(feature = "tower")]
-    pub(crate) fn match_whole(&mut self, network: IpAddr, address: IpAddr) {
+    /// Lets rules match `address` in each entry whose value is `network`, although the entry is still counted as the
+    /// network; see [`Descriptor::counted_as`]. Call this after the entries are added.
+    pub fn match_whole(&mut self, network: IpAddr, address: IpAddr) {
         if self.is_empty() {
             return;
         }
@@ -256,28 +257,7 @@ impl Descriptors {
             let each: [_; DESCRIPTORS] = from_fn(|_| descriptors.next().unwrap_or(Descriptor::new(&[])));
             return use_them(each.get(..self.each.len()).unwrap_or_default());
         }
-        let pairs = self.pairs();
-        use_them(&self.each_of(&pairs))
-    }
-
-    /// Returns the keys and values of all descriptors.
-    pub(crate) fn pairs(&self) -> Pairs<'_> {
-        let pairs = self.texts_of();
-        let Some(whole) = self.whole else {
-            return Pairs { matched: pairs.collect(), counted: None };
-        };
-        let counted: PairList<'_> = pairs.collect();
-        let (network, address) = self.both_texts(whole);
-        let whole = |&(key, value)| (key, if value == network { address } else { value });
-        Pairs { matched: counted.iter().map(whole).collect(), counted: Some(counted) }
-    }
-
-    /// Returns each descriptor, over these keys and values.
-    pub(crate) fn each_of<'a>(
-        &'a self,
-        Pairs { matched, counted }: &'a Pairs<'_>,
-    ) -> SmallVec<[Descriptor<'a>; DESCRIPTORS]> {
-        self.descriptors(matched, counted.as_deref()).collect()
+        use_them(&Pairs::of(self).each())
     }
 
     #[inline]
@@ -311,6 +291,25 @@ impl Descriptors {
     #[inline]
     fn slice(&self, begin: u32, end: u32) -> &str {
         self.texts.get(begin as usize..end as usize).unwrap_or_default()
+    }
+}
+
+impl<'a> Pairs<'a> {
+    /// Returns the keys and values of all descriptors.
+    pub fn of(of: &'a Descriptors) -> Self {
+        let pairs = of.texts_of();
+        let Some(whole) = of.whole else {
+            return Self { of, matched: pairs.collect(), counted: None };
+        };
+        let counted: PairList<'_> = pairs.collect();
+        let (network, address) = of.both_texts(whole);
+        let whole = |&(key, value)| (key, if value == network { address } else { value });
+        Self { of, matched: counted.iter().map(whole).collect(), counted: Some(counted) }
+    }
+
+    /// Returns each descriptor, over these keys and values.
+    pub fn each(&self) -> SmallVec<[Descriptor<'_>; DESCRIPTORS]> {
+        self.of.descriptors(&self.matched, self.counted.as_deref()).collect()
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) use self::address::{
 pub(super) use self::branch::{Branch, BranchRules, Matched, Position, Tier, keys_of_addresses};
 pub(super) use self::counter_key::{CounterKey, LONGEST};
 pub use self::descriptor::Descriptor;
-pub use self::descriptors::{Added, Descriptors};
+pub use self::descriptors::{Added, Descriptors, Pairs};
 pub(super) use self::node::FoundRules;
 pub(super) use self::pattern::Pattern;
 pub use self::trace::{FileEntry, Mismatch};

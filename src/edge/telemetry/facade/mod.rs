@@ -39,7 +39,6 @@ const VERSION_TIME: &str = "tollgate_rules_version_timestamp_seconds";
 const SOURCE_ANSWER: &str = "tollgate_rules_source_answer_timestamp_seconds";
 #[cfg(feature = "watch")]
 const SOURCE_FAILS: &str = "tollgate_rules_source_fails";
-#[cfg(feature = "tower")]
 const WITHOUT_KEY: &str = "tollgate_requests_without_key_total";
 const UNKNOWN_DOMAINS: &str = "tollgate_domain_not_found_total";
 const REMOVED_DOMAINS: &str = "tollgate_domains_removed_total";
@@ -195,17 +194,15 @@ impl ReloadHandles {
 }
 
 /// The counters of requests without a key, by outcome.
-#[cfg(feature = "tower")]
-pub(crate) struct KeylessHandles([Counter; 3]);
+pub(super) struct KeylessHandles([Counter; 3]);
 
-#[cfg(feature = "tower")]
 impl KeylessHandles {
-    pub(crate) fn register(outcomes: [&'static str; 3]) -> Self {
+    pub(super) fn register(outcomes: [&'static str; 3]) -> Self {
         Self(outcomes.map(|outcome| counter(WITHOUT_KEY, vec![Label::from_static_parts("outcome", outcome)])))
     }
 
     /// Counts a request. `outcome` is the position of its outcome in [`KeylessHandles::register`].
-    pub(crate) fn record(&self, outcome: usize) {
+    pub(super) fn record(&self, outcome: usize) {
         self.0[outcome].increment(1);
     }
 }
@@ -267,7 +264,6 @@ pub fn describe() {
         (mark(Event::OverLimit), "Units above the limit"),
         (mark(Event::SoftLimited), "Admitted units above the soft limit"),
         (mark(Event::Blocked), "Units denied because their key is blocked"),
-        #[cfg(feature = "tower")]
         (WITHOUT_KEY, "Requests in which a layer found no key, by outcome"),
         (RELOADS, "Loads of rules, by result"),
         (UNKNOWN_DOMAINS, "Requests with a domain that has no rules"),

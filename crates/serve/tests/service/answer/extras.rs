@@ -2,7 +2,7 @@
 
 use prost_types::Struct;
 use prost_types::value::Kind;
-use tollgate::http::{Dialect, Fields, Reset};
+use tollgate_http::{Dialect, Fields, Reset};
 
 use super::*;
 

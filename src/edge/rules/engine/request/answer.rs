@@ -7,11 +7,7 @@ use super::decided::{Decided, Few, Summary};
 use crate::algorithm::LimitKind;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
-#[cfg(feature = "http")]
-use crate::base::quota::Quota;
 use crate::base::sync::Loaded;
-#[cfg(feature = "http")]
-use crate::edge::http::Policy;
 use crate::edge::rules::engine::state::{ActiveDomain, ActiveRule, Counter, Part, RuleSet, overrides};
 use crate::edge::rules::rule::{Amount, Rule};
 
@@ -301,44 +297,19 @@ impl<'a> Applied<'a> {
         self.decided.by.map(|by| by.decided_by())
     }
 
-    /// Returns the policy that a client sees for the rule, with a name for the client. Returns `None` for a rule without
-    /// a limit, for a rule that was [not asked](Verdict::NotAsked), and for a rule that clients must not see
-    /// ([`Rule::headers`]). Also returns `None` if the rule's state is not known: its server was unavailable, or this
-    /// process holds only a part of the limit.
+    /// Returns the rule's decision if a client may see it: for header fields and error bodies.
     ///
-    /// # Examples
-    /// ```
-    /// use tollgate::rules::{Descriptor, Rules};
-    ///
-    /// let rules = Rules::from_yaml("{ domain: edge, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 9 } } ] }")?;
-    /// let answer = rules.check("edge", &[Descriptor::new(&[("a", "x")])]);
-    /// let policies: Vec<_> = answer.limits().filter_map(|limit| limit.policy("hourly")).collect();
-    /// assert_eq!(policies.len(), 1);
-    /// # Ok::<(), tollgate::rules::RulesError>(())
-    /// ```
-    #[cfg(feature = "http")]
+    /// Returns `None` for a rule without a decision, and for a rule that clients must not see ([`Rule::headers`]). Also
+    /// returns `None` if the rule's state is not known: its server was unavailable, or this process holds only a part of
+    /// the limit.
     #[must_use]
-    pub fn policy<'p>(&self, name: &'p str) -> Option<Policy<'p>> {
-        let decision = *self.decision().filter(|_| self.rule().headers)?;
+    pub fn decision_shown(&self) -> Option<&'a Decision> {
+        let decision = self.decision().filter(|_| self.rule().headers)?;
         let by = self.decided.by;
         // If the server did not answer, no limiter decided. An admission by a part of the limit tells nothing of the rest.
-        if !by.is_none_or(|by| by.knows_remaining() || (decision.is_denied() && !by.is_undecided())) {
-            return None;
-        }
-        let policy = match &self.active.rule.limit {
-            // The rule or the request sets a limit of 0.
-            _ if self.quota() == 0 && decision.is_allowed() => {
-                Policy::blocked_by(name, self.window(), decision)
-            }
-            _ if self.quota() == 0 => Policy::blocked(name, self.window(), decision.at()),
-            // A limit that the request sets overrides its rule's limit.
-            Amount::Limited { limit, .. } => match Quota::try_new(self.quota(), self.window()) {
-                Ok(own) if self.is_of_request() => Policy::new(name, &own, decision),
-                _ => Policy::new(name, &limit.quota(), decision),
-            },
-            Amount::Unlimited | Amount::Blocked { .. } | Amount::InProgress { .. } => return None,
-        };
-        Some(policy.enforced(self.is_enforced()))
+        let is_known =
+            by.is_none_or(|by| by.knows_remaining() || (decision.is_denied() && !by.is_undecided()));
+        is_known.then_some(decision)
     }
 
     fn is_unasked(&self) -> bool {

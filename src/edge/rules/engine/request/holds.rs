@@ -133,11 +133,11 @@ impl<C: Clock> Rules<C> {
     /// # Complexity
     /// Same as [`Rules::hold`].
     pub fn commit(&self, domain: &str, descriptors: &[Descriptor<'_>], id: HoldId, actual: u64) -> bool {
-        self.settle_request(domain, descriptors, id, |_| actual)
+        self.commit_each(domain, descriptors, id, |_| actual)
     }
 
-    /// Settles each rule's hold. `actual` returns the cost for a descriptor of the request.
-    pub(crate) fn settle_request(
+    /// Does what [`Rules::commit`] does, with an actual cost for each descriptor of the request.
+    pub fn commit_each(
         &self,
         domain: &str,
         descriptors: &[Descriptor<'_>],
@@ -192,10 +192,10 @@ impl<C: Clock> Rules<C> {
         was_held
     }
 
-    /// Whether any load had rules with `hold` or `in_progress`.
-    #[cfg(feature = "tower")]
+    /// Whether any load had rules with `hold` or `in_progress`. Without them, [`Rules::check`] decides as [`Rules::hold`]
+    /// does.
     #[inline]
-    pub(crate) fn has_holds(&self) -> bool {
+    pub fn has_holds(&self) -> bool {
         self.has_holds.is_set()
     }
 

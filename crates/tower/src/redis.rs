@@ -1,0 +1,120 @@
+//! Shared limiters as limits of a layer.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use tollgate::redis::{
+    Answer, AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, DecidedBy, Key, LeaseLimiter,
+    WriteBackLimiter,
+};
+use tollgate::telemetry::Event;
+use tollgate::{Clock, Decision};
+
+use crate::awaited::AwaitedLimit;
+use crate::key::{HeaderKey, RouteKey};
+use crate::limit::{Limit, Ruling};
+
+impl Ruling for Answer {
+    fn is_allowed(&self) -> bool {
+        Self::is_allowed(self)
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        Self::retry_after(self)
+    }
+
+    /// `None` if no limiter decided, so that clients never see invented numbers.
+    fn decision(&self) -> Option<Decision> {
+        let is_known = !matches!(self.by(), DecidedBy::Open | DecidedBy::Closed);
+        is_known.then(|| Self::decision(self))
+    }
+
+    /// Names the failure policy, if it decided.
+    fn event(&self) -> Event {
+        let decided = if self.is_allowed() { Event::Allowed } else { Event::Denied };
+        self.by().event().unwrap_or(decided)
+    }
+}
+
+/// Asks the server for each request and waits for the answer: [`RateLimitLayer::awaited`](crate::RateLimitLayer::awaited).
+impl<K: Key + Sync + ?Sized> AwaitedLimit<K> for AtomicLimiter {
+    type Ruling = Answer;
+
+    async fn check(&self, key: &K, cost: u64) -> Answer {
+        self.check_n(key, cost).await
+    }
+
+    async fn refund(&self, key: &K, ruling: &Answer) {
+        // If the refund fails, the charge stays.
+        let _ = Self::refund(self, key, ruling).await;
+    }
+}
+
+macro_rules! held {
+    ($($limiter:ident),+; |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
+        $(
+            /// Decides from the units that this process holds, and never waits. An admitted request does not know the
+            /// remaining quota.
+            impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> Limit<K> for $limiter<C> {
+                type Ruling = Answer;
+
+                #[inline]
+                fn check(&self, key: &K, cost: u64) -> Answer {
+                    self.check_n(key, cost)
+                }
+
+                fn refund(&self, $key: &K, $ruling: &Answer) {
+                    let $held = self;
+                    let _: u64 = $refund;
+                }
+
+                fn knows_remaining(&self) -> bool {
+                    false
+                }
+            }
+        )+
+    };
+}
+
+held!(LeaseLimiter, BlockingLeaseLimiter; |held, key, ruling| held.refund(key, ruling));
+// The server already counts what this mode admitted, so there is no refund.
+held!(WriteBackLimiter, BlockingWriteBackLimiter; |_held, _key, _ruling| 0);
+
+macro_rules! held_awaited {
+    ($limiter:ident, |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
+        /// Decides from the units that this process holds, and waits for the server if they do not suffice. An admitted
+        /// request does not know the remaining quota.
+        impl<K: Key + Sync + ?Sized, C: Clock + Send + Sync + 'static> AwaitedLimit<K> for $limiter<C> {
+            type Ruling = Answer;
+
+            async fn check(&self, key: &K, cost: u64) -> Answer {
+                self.check_n_async(key, cost).await
+            }
+
+            async fn refund(&self, $key: &K, $ruling: &Answer) {
+                let $held = self;
+                let _: u64 = $refund;
+            }
+
+            fn knows_remaining(&self) -> bool {
+                false
+            }
+        }
+    };
+}
+
+held_awaited!(LeaseLimiter, |held, key, ruling| held.refund(key, ruling));
+held_awaited!(WriteBackLimiter, |_held, _key, _ruling| 0);
+
+impl Key for HeaderKey {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.as_bytes())
+    }
+}
+
+/// The same bytes as those of a pair of texts.
+impl Key for RouteKey {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        (self.method.as_str(), &*self.path).bytes().into_owned().into()
+    }
+}
