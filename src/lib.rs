@@ -295,7 +295,7 @@ pub use limiter::{At, Builder, Class, RateLimiter};
 #[doc(hidden)]
 pub use store::small;
 #[cfg(feature = "std")]
-pub use store::{Adjustable, Carry, Keyed, Sketch, StoreKind, WhenFull};
+pub use store::{Adjustable, Carry, Keyed, Sketch, StoreConfig, StoreKind, WhenFull};
 pub use store::{Capacity, Compact, Direct, Overflow};
 
 /// Several limits on one request: a call charges all of them, or none. [`check_all`] is the short form.

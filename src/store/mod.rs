@@ -19,7 +19,7 @@ pub(crate) mod snapshot;
 pub(crate) mod state;
 
 #[cfg(feature = "std")]
-pub use self::any::{AnyStore, StoreKind};
+pub use self::any::{AnyStore, StoreConfig, StoreKind};
 pub use self::capacity::{Capacity, CapacityError};
 #[cfg(tollgate_simulation)]
 pub use self::compact::small;

@@ -33,8 +33,10 @@ pub fn settings_json(rule: &Rule) -> Value {
         _ => (quota.map(|quota| quota.limit()), quota.map(|quota| quota.period())),
     };
     let (memory, max_keys, shared) = match store {
-        Some(Store::Compact(memory) | Store::Sketch(memory)) => (memory.bytes(), None, Value::Null),
-        Some(Store::Keyed { max_keys }) => (None, *max_keys, Value::Null),
+        Some(Store::Local(config)) => {
+            let max_keys = config.max_keys().map(|(most, _)| most);
+            (config.capacity().and_then(|memory| memory.bytes()), max_keys, Value::Null)
+        }
         Some(Store::Redis(shared)) => (None, None, json!({ "shared": shared_json(shared) })),
         Some(_) | None => (None, None, Value::Null),
     };
@@ -150,12 +152,14 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
 
 fn store_text(store: &Store) -> String {
     match store {
-        Store::Compact(memory) | Store::Sketch(memory) => {
-            let size = memory.bytes().map(human::size);
-            size.map_or_else(|| store.to_string(), |size| format!("{store} {size}"))
+        Store::Local(config) => {
+            let size = config.capacity().and_then(|memory| memory.bytes());
+            match (size, config.max_keys()) {
+                (Some(size), _) => format!("{store} {}", human::size(size)),
+                (None, Some((most, _))) => format!("{store}, {}", human::counted(most as u64, "key")),
+                (None, None) => store.to_string(),
+            }
         }
-        Store::Keyed { max_keys: Some(most) } => format!("keyed, {}", human::counted(*most as u64, "key")),
-        Store::Keyed { max_keys: None } => "keyed".to_owned(),
         Store::Redis(shared) => {
             let of = match shared.processes {
                 1 => "1 process".to_owned(),

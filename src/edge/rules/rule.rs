@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::algorithm::{Limit, LimitKind};
 use crate::limiter::Class;
-use crate::store::Capacity;
+use crate::store::{Capacity, StoreConfig, StoreKind};
 
 /// A limit on the requests that match one descriptor of the file.
 #[derive(Clone, PartialEq, Debug)]
@@ -168,12 +168,7 @@ impl Rule {
         let Amount::Limited { store, .. } = &self.limit else { return None };
         Some(match store {
             None => self.store_kind()?.to_string(),
-            Some(named @ (Store::Compact(memory) | Store::Sketch(memory))) => match memory.bytes() {
-                Some(bytes) => format!("{named} of {bytes} bytes"),
-                None => named.to_string(),
-            },
-            Some(named @ Store::Keyed { max_keys: Some(most) }) => format!("{named} of {most} keys"),
-            Some(named @ Store::Keyed { max_keys: None }) => named.to_string(),
+            Some(Store::Local(config)) => config.to_string(),
             Some(named @ Store::Redis(Shared { mode, on_failure, processes, timeout })) => format!(
                 "{named} (mode {mode}, on_failure {on_failure}, processes {processes}, timeout {timeout:?})"
             ),
@@ -188,9 +183,13 @@ impl Rule {
                 !self.distinct
                     && limit.kind() != LimitKind::SlidingLog
                     && match store {
-                        Some(Store::Redis(_) | Store::Sketch(_)) => false,
-                        Some(Store::Compact(_)) => has_room(limit),
-                        _ => true,
+                        Some(Store::Redis(_)) => false,
+                        Some(Store::Local(config)) => match config.kind() {
+                            StoreKind::Sketch => false,
+                            StoreKind::Compact => has_room(limit),
+                            StoreKind::Keyed | StoreKind::Direct => true,
+                        },
+                        None => true,
                     }
             }
             _ => false,
@@ -344,23 +343,45 @@ impl fmt::Display for Amount {
     }
 }
 
-/// The stores, by their names in rules.
+/// Where a rule counts.
 #[derive(Copy, Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Store {
-    /// `compact`.
-    Compact(Capacity),
-    /// `keyed`, optionally with a maximum number of keys.
-    Keyed {
-        /// The maximum number of keys, if there is one. At the maximum, a new key evicts an idle key; if no key is
-        /// idle, the new key is forgotten.
-        max_keys: Option<usize>,
-    },
-    /// `sketch`.
-    Sketch(Capacity),
+    /// In a store of this process: `compact` or `sketch`, with their memory, or `keyed`. If a keyed store has a maximum number
+    /// of keys, a new key at the maximum removes an idle key; if no key is idle, it removes the one that becomes idle first.
+    Local(StoreConfig),
     /// `redis`, which processes share.
     Redis(Shared),
 }
+
+impl Store {
+    /// Returns the kind of a store of this process.
+    #[must_use]
+    pub const fn kind(&self) -> Option<StoreKind> {
+        match self {
+            Self::Local(config) => Some(config.kind()),
+            Self::Redis(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Store {
+    /// Returns the name in rules.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(config) => write!(f, "{}", config.kind()),
+            Self::Redis(_) => f.write_str("redis"),
+        }
+    }
+}
+
+/// Stores by name, with default parameters.
+pub(super) const STORES: &[(&str, Store)] = &[
+    ("compact", Store::Local(StoreConfig::new(StoreKind::Compact).with_capacity(MEMORY))),
+    ("keyed", Store::Local(StoreConfig::new(StoreKind::Keyed))),
+    ("sketch", Store::Local(StoreConfig::new(StoreKind::Sketch).with_capacity(MEMORY))),
+    ("redis", Store::Redis(Shared::DEFAULT)),
+];
 
 /// How several processes share a limit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -550,13 +571,6 @@ macro_rules! named {
 }
 
 named! {
-    /// Stores by name, with default parameters.
-    STORES: Store = [
-        "compact" => Store::Compact(MEMORY),
-        "keyed" => Store::Keyed { max_keys: None },
-        "sketch" => Store::Sketch(MEMORY),
-        "redis" => Store::Redis(Shared::DEFAULT),
-    ];
     MODES: Mode = ["atomic" => Mode::Atomic, "lease" => Mode::Lease, "write-back" => Mode::WriteBack];
     ON_FAILURE: OnFailure =
         ["open" => OnFailure::Open, "closed" => OnFailure::Closed, "local" => OnFailure::Local];

@@ -9,9 +9,8 @@ use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::limiter::striped::{LeaseAlgorithm, LeaseSource, Leases, Striped};
 use crate::limiter::{AnyLimiter, RateLimiter};
-use crate::store::any::AnyLayout;
 use crate::store::sketch::SketchPlan;
-use crate::store::{Adjustable, AnyStore, Direct, Keyed, Sketch, StoreKind, WhenFull, keyed};
+use crate::store::{Adjustable, AnyStore, Direct, Keyed, Sketch, StoreConfig, StoreKind, WhenFull, keyed};
 
 const KEYED: StoreOptions = StoreOptions("keyed", &["capacity", "max_keys"]);
 const SKETCH: StoreOptions = StoreOptions("sketch", &["capacity"]);
@@ -161,26 +160,34 @@ impl<A, C, H> Builder<A, C, H> {
 }
 
 impl<C: IntoClock, H: BuildHasher + Clone> Builder<Limit, C, H> {
-    /// Builds a limiter with this store. See [`RateLimiter::any`]. A change of the limit applies the options again.
+    /// Builds a limiter with this store: a [`StoreKind`], or a [`StoreConfig`] with its size and options. An option of this
+    /// builder precedes that of the config. See [`RateLimiter::any`]. A change of the limit applies the options again.
     ///
     /// # Errors
     /// Returns an error if the store does not support the limit, its size or an option that was set. Also returns an
     /// error if there is not enough memory for a store of more than 16 MiB. The error names a store or values that would
     /// fit.
-    pub fn build<K>(self, store: StoreKind) -> Result<AnyLimiter<K, C::Clock, H>, QuotaError>
+    pub fn build<K>(self, store: impl Into<StoreConfig>) -> Result<AnyLimiter<K, C::Clock, H>, QuotaError>
     where
         K: Hash + Eq + Clone + Send + Sync + 'static,
     {
-        self.options.only(match store {
+        // Without `..`, so that the compiler asks for each new option.
+        let StoreConfig { kind, capacity, max_keys, overflow, overdraft } = store.into();
+        let mut options = self.options;
+        options.capacity = options.capacity.or(capacity);
+        options.max_keys = options.max_keys.or(max_keys);
+        options.overflow = options.overflow.or(overflow);
+        options.overdraft = options.overdraft.max(overdraft);
+        options.only(match kind {
             StoreKind::Direct => DIRECT,
             StoreKind::Keyed => KEYED,
             // A tier belongs to one algorithm, and here the algorithm can change.
             StoreKind::Compact => StoreOptions("compact", &["capacity", "overflow", "overdraft"]),
             StoreKind::Sketch => SKETCH,
         })?;
-        let BuilderOptions { capacity, max_keys, overflow, overdraft, .. } = self.options;
-        let layout = AnyLayout { kind: store, capacity, cap: max_keys, overflow, overdraft };
-        let store = AnyStore::new(layout, self.algorithm, &self.hasher)?;
+        let BuilderOptions { capacity, max_keys, overflow, overdraft, .. } = options;
+        let config = StoreConfig { kind, capacity, max_keys, overflow, overdraft };
+        let store = AnyStore::new(config, self.algorithm, &self.hasher)?;
         Ok(RateLimiter::of(Adjustable::new(store), self.clock.into_clock()))
     }
 }

@@ -4,13 +4,14 @@
 //! GCRA. This leaves 27 pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
 //! pair without a call through a pointer. The first charge creates the store: see [`late`].
 
+mod config;
 mod late;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
+pub use self::config::StoreConfig;
 use self::late::{DirectPlan, KeyedPlan, LateStore, Plan};
-use crate::algorithm::compact::CompactState;
 use crate::algorithm::{
     Blocked, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind,
     MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
@@ -18,20 +19,16 @@ use crate::algorithm::{
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
-use crate::store::compact::{CompactLayout, CompactPlan};
-use crate::store::keyed::KeyedLayout;
+use crate::store::compact::CompactPlan;
 use crate::store::op::{
     CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, KeyTrace, ManyKeys, Migrate, Operation,
     Rebuild, Store, StoreBase,
 };
 use crate::store::sketch::SketchPlan;
-use crate::store::{
-    Capacity, Compact, Direct, Gauges, Keyed, Lookup, Overflow, Saturation, Sketch, WhenFull,
-};
+use crate::store::{Compact, Direct, Gauges, Keyed, Lookup, Saturation, Sketch};
 
 /// The stores, as a choice at run time: see [`RateLimiter::any`](crate::RateLimiter::any).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum StoreKind {
     /// One state for all keys, as in [`Direct`](crate::Direct).
     Direct,
@@ -79,38 +76,6 @@ impl StoreKind {
     }
 }
 
-/// A store and its size. Each kind of store uses the settings that it has.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub(crate) struct AnyLayout {
-    pub(crate) kind: StoreKind,
-    pub(crate) capacity: Option<Capacity>,
-    /// The maximum number of keys.
-    pub(crate) cap: Option<(usize, WhenFull)>,
-    pub(crate) overflow: Option<Overflow>,
-    pub(crate) overdraft: u64,
-}
-
-impl AnyLayout {
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) const fn new(kind: StoreKind) -> Self {
-        Self { kind, capacity: None, cap: None, overflow: None, overdraft: 0 }
-    }
-
-    fn compact<A: CompactAlgorithm>(&self, algorithm: A) -> Result<CompactPlan<A>, QuotaError> {
-        let &Self { overflow, overdraft, .. } = self;
-        let mut capacity = self.capacity.unwrap_or_default();
-        // The same number of slots as a store that spills, so that debts carry over slot by slot.
-        if !<A::CompactState as CompactState>::DOMINATES && overflow.is_none() {
-            capacity = capacity.without_sketch();
-        }
-        CompactPlan::new(algorithm, CompactLayout { capacity, overflow, tiers: Vec::new(), overdraft })
-    }
-
-    fn keyed(&self) -> KeyedLayout {
-        KeyedLayout { capacity: self.capacity.map_or(0, |capacity| capacity.keys()), cap: self.cap }
-    }
-}
-
 /// A store whose kind and algorithm are chosen at run time. The store of [`AnyLimiter`](crate::AnyLimiter).
 ///
 /// A key of type `K` can have any form that [`Lookup`] allows, as in a [`Keyed`] store. The first charge creates the
@@ -122,7 +87,7 @@ impl AnyLayout {
 pub struct AnyStore<K = String, H = ahash::RandomState> {
     pair: Pair<K, H>,
     limit: Limit,
-    layout: AnyLayout,
+    config: StoreConfig,
 }
 
 type DirectOf<A, H> = LateStore<DirectPlan<A>, Direct<A>, H>;
@@ -217,22 +182,22 @@ where
     H: BuildHasher + Clone,
 {
     /// Plans a store. This is the one place that turns a limit into its algorithm.
-    fn new(layout: &AnyLayout, limit: &Limit, hasher: &H) -> Result<Self, QuotaError> {
+    fn new(config: &StoreConfig, limit: &Limit, hasher: &H) -> Result<Self, QuotaError> {
         macro_rules! planned {
             ($algorithm:expr, [$direct:ident, $keyed:ident] $(, $compact:ident)? $(; $sketch:ident)?) => {{
                 let algorithm = $algorithm;
-                match layout.kind {
+                match config.kind {
                     StoreKind::Direct => Self::$direct(LateStore::new(DirectPlan(algorithm), hasher)?),
                     StoreKind::Keyed => {
-                        Self::$keyed(LateStore::new(KeyedPlan { algorithm, layout: layout.keyed() }, hasher)?)
+                        Self::$keyed(LateStore::new(KeyedPlan { algorithm, layout: config.keyed() }, hasher)?)
                     }
-                    $(StoreKind::Compact => Self::$compact(LateStore::new(layout.compact(algorithm)?, hasher)?.into()),)?
+                    $(StoreKind::Compact => Self::$compact(LateStore::new(config.compact(algorithm)?, hasher)?.into()),)?
                     $(StoreKind::Sketch => {
-                        let capacity = layout.capacity.unwrap_or_default();
+                        let capacity = config.capacity.unwrap_or_default();
                         Self::$sketch(LateStore::new(SketchPlan::new(algorithm, capacity)?, hasher)?)
                     })?
                     #[allow(unreachable_patterns, reason = "some algorithms fit into every store")]
-                    _ => return Err(unsupported(layout.kind, limit)),
+                    _ => return Err(unsupported(config.kind, limit)),
                 }
             }};
         }
@@ -326,8 +291,8 @@ where
     ///
     /// # Errors
     /// Returns an error if the store does not support the limit, or if it is large and there is not enough memory.
-    pub(crate) fn new(layout: AnyLayout, limit: Limit, hasher: &H) -> Result<Self, QuotaError> {
-        Ok(Self { pair: Pair::new(&layout, &limit, hasher)?, limit, layout })
+    pub(crate) fn new(config: StoreConfig, limit: Limit, hasher: &H) -> Result<Self, QuotaError> {
+        Ok(Self { pair: Pair::new(&config, &limit, hasher)?, limit, config })
     }
 
     /// Returns a store of the same kind and size with another limit. A sketch keeps its counts if `keeps` is `true` and
@@ -336,7 +301,7 @@ where
         if keeps && let Some(same) = self.with_limit_of(&limit) {
             return Ok(same);
         }
-        let next = Self::new(self.layout, limit, each!(&self.pair, store => &store.hasher))?;
+        let next = Self::new(self.config, limit, each!(&self.pair, store => &store.hasher))?;
         both_compact!(
             &self.pair,
             &next.pair,
@@ -351,7 +316,7 @@ where
     /// Returns a sketch that shares the counts of this one under another limit. `None` if this is not a sketch, if its
     /// windows differ, or if its counters cannot count to the limit.
     pub(crate) fn with_limit_of(&self, limit: &Limit) -> Option<Self> {
-        Some(Self { pair: self.pair.with_limit_of(limit)?, limit: *limit, layout: self.layout })
+        Some(Self { pair: self.pair.with_limit_of(limit)?, limit: *limit, config: self.config })
     }
 
     pub(crate) const fn limit(&self) -> Limit {
@@ -523,7 +488,7 @@ where
     }
 
     fn migrates(&self) -> bool {
-        self.layout.kind != StoreKind::Sketch
+        self.config.kind != StoreKind::Sketch
     }
 
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {

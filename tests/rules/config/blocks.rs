@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate::Block;
-use tollgate::rules::{Amount, Config, Store};
+use tollgate::StoreKind;
+use tollgate::rules::{Amount, Config};
 
 use super::support::{good, limit, refused};
 
@@ -107,8 +108,8 @@ fn memory_of_the_file_does_not_make_the_store_compact() {
     let config = good(&text.replace("tollgate: {}", "tollgate: { memory: 4MiB }"));
     assert!(matches!(config.rules()[0].limit, Amount::Limited { store: None, .. }));
     let config = good(&text.replace("block: 10m", "block: 10m, max_keys: 1000"));
-    let is_keyed = |limit: &Amount| matches!(limit, Amount::Limited { store: Some(Store::Keyed { .. }), .. });
-    assert!(is_keyed(&config.rules()[0].limit));
+    let Amount::Limited { store: Some(store), .. } = &config.rules()[0].limit else { panic!("{config:?}") };
+    assert_eq!(store.kind(), Some(StoreKind::Keyed));
     refused(
         &text.replace("tollgate: {}", "tollgate: { store: redis, mode: lease }"),
         &[&["the redis store has no blocks in the mode lease", "store: keyed for this limit"]],

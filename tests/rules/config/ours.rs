@@ -2,7 +2,7 @@
 //! rejected.
 
 use tollgate::rules::{Amount, Charging, Rule, Store};
-use tollgate::{Capacity, LimitKind, Quota};
+use tollgate::{Capacity, LimitKind, Quota, StoreConfig, StoreKind, WhenFull};
 
 use super::support::{good, limit, refused};
 
@@ -73,15 +73,16 @@ fn algorithm_parameters_are_read() {
 fn store_sizes_are_read() {
     let day = "unit: day, requests_per_unit: 100";
     let mib = |n: usize| Capacity::memory(n << 20);
+    let [compact, keyed] = [StoreKind::Compact, StoreKind::Keyed].map(StoreConfig::new);
     for (more, store) in [
-        (", store: compact", Store::Compact(mib(1))),
-        (", memory: 4MiB", Store::Compact(mib(4))),
-        (", store: sketch, memory: 2MiB", Store::Sketch(mib(2))),
-        (", store: keyed", Store::Keyed { max_keys: None }),
-        (", max_keys: 10", Store::Keyed { max_keys: Some(10) }),
-        (", store: keyed, max_keys: 1_000_000", Store::Keyed { max_keys: Some(1_000_000) }),
+        (", store: compact", compact.with_capacity(mib(1))),
+        (", memory: 4MiB", compact.with_capacity(mib(4))),
+        (", store: sketch, memory: 2MiB", StoreConfig::new(StoreKind::Sketch).with_capacity(mib(2))),
+        (", store: keyed", keyed),
+        (", max_keys: 10", keyed.with_max_keys(10, WhenFull::Forget)),
+        (", store: keyed, max_keys: 1_000_000", keyed.with_max_keys(1_000_000, WhenFull::Forget)),
     ] {
-        assert_eq!(only(&limit(&format!("{day}{more}"))).2, Some(store), "{more}");
+        assert_eq!(only(&limit(&format!("{day}{more}"))).2, Some(Store::Local(store)), "{more}");
     }
 }
 
@@ -144,8 +145,9 @@ descriptors:
     let [a, b, c] = config.rules() else { panic!("{config:?}") };
     // A sliding log has no compact form. The file's `memory` applies only to rules in a store of fixed size.
     assert_eq!((quota(a).1, quota(a).2), (LimitKind::SlidingLog, None));
-    assert_eq!((quota(b).1, quota(b).2), (LimitKind::Gcra, Some(Store::Compact(Capacity::memory(2 << 20)))));
-    assert_eq!(quota(c).2, Some(Store::Keyed { max_keys: None }));
+    let compact = StoreConfig::new(StoreKind::Compact).with_capacity(Capacity::memory(2 << 20));
+    assert_eq!((quota(b).1, quota(b).2), (LimitKind::Gcra, Some(Store::Local(compact))));
+    assert_eq!(quota(c).2, Some(Store::Local(StoreKind::Keyed.into())));
     assert_eq!(
         config.rules().iter().map(|rule| rule.enforced_per_million).collect::<Vec<_>>(),
         [250_000, 1, 250_000]

@@ -9,6 +9,7 @@ use super::scalar::BadValue;
 use crate::algorithm::Block;
 use crate::base::quota::parse_period;
 use crate::edge::rules::rule::{Mode, Shared, Store};
+use crate::store::StoreKind;
 
 impl Checker {
     /// Reads the block of a limit that admits this many requests. A bad value is reported.
@@ -40,15 +41,16 @@ impl Checker {
     pub(super) fn rejects_block_in(&mut self, fields: &MapFields<'_, '_>, store: &Store) -> bool {
         let (why, mode, atomic) = match store {
             _ if !fields.has("block") => return false,
-            Store::Redis(Shared { mode: Mode::Atomic, .. }) | Store::Compact(_) | Store::Keyed { .. } => {
-                return false;
-            }
+            Store::Redis(Shared { mode: Mode::Atomic, .. }) => return false,
             Store::Redis(how) => (
                 "a denial would block the key in one process only",
                 format!(" in the mode {}", how.mode),
                 "mode: atomic, or ",
             ),
-            Store::Sketch(_) => ("its counters hold no time", String::new(), ""),
+            Store::Local(config) => match config.kind() {
+                StoreKind::Compact | StoreKind::Keyed | StoreKind::Direct => return false,
+                StoreKind::Sketch => ("its counters hold no time", String::new(), ""),
+            },
         };
         let message = format!("the {store} store has no blocks{mode}: {why}");
         let remedy = format!("remove it, or write {atomic}store: keyed for this limit");

@@ -7,7 +7,8 @@ use super::keys::MapFields;
 use super::limit::Draft;
 use crate::algorithm::LimitKind;
 use crate::edge::rules::matching::Position;
-use crate::edge::rules::rule::{Amount, Charging, Store};
+use crate::edge::rules::rule::{Amount, Charging};
+use crate::store::StoreKind;
 
 /// The path in messages about a limit whose place does not fit.
 const PATH: &str = "rate_limit.distinct";
@@ -32,12 +33,16 @@ impl Checker {
                 format!("{} counts no different values: they are known for one window", limit.kind().name()),
                 "use algorithm: fixed-window with a unit",
             )),
-            Amount::Limited { store: Some(store @ (Store::Sketch(_) | Store::Redis(_))), .. } => Some((
-                format!(
-                    "the {store} store counts no different values: this process keeps them beside an exact count"
-                ),
-                "use store: compact or keyed",
-            )),
+            Amount::Limited { store: Some(store), .. }
+                if matches!(store.kind(), None | Some(StoreKind::Sketch)) =>
+            {
+                Some((
+                    format!(
+                        "the {store} store counts no different values: this process keeps them beside an exact count"
+                    ),
+                    "use store: compact or keyed",
+                ))
+            }
             Amount::Blocked { .. } => {
                 Some(("has no effect: the limit is 0, so all requests are denied".to_owned(), "remove it"))
             }

@@ -4,7 +4,6 @@ use crate::algorithm::{Block, FixedWindow, Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::counting::Hasher;
 use crate::edge::rules::rule::Store;
-use crate::store::any::AnyLayout;
 use crate::store::{AnyStore, Capacity, StoreKind};
 
 /// The maximum memory of the sketch that [`checked`] creates. If the file sets less memory, the sketch gets that amount,
@@ -20,15 +19,21 @@ pub(super) fn checked(
 ) -> Result<Limit, QuotaError> {
     let limit = Limit::try_new(kind, quota)?;
     let limit = block.map_or(Ok(limit), |block| limit.with_block(block))?;
-    let (kind, memory) = match store {
+    let config = match store {
         #[cfg(feature = "redis")]
         Some(Store::Redis(_)) => return crate::edge::redis::check_limit(&limit).map(|()| limit),
-        Some(Store::Compact(_)) => (StoreKind::Compact, ENOUGH),
-        Some(Store::Sketch(memory)) => (StoreKind::Sketch, memory.bytes().unwrap_or(ENOUGH).min(ENOUGH)),
+        Some(Store::Local(config)) => config,
         _ => return Ok(limit),
     };
-    let layout = AnyLayout { capacity: Some(Capacity::memory(memory)), ..AnyLayout::new(kind) };
-    AnyStore::<String>::new(layout, limit, &Hasher::new()).map(|_| limit)
+    let memory = match config.kind() {
+        StoreKind::Compact => ENOUGH,
+        StoreKind::Sketch => {
+            config.capacity().and_then(|memory| memory.bytes()).unwrap_or(ENOUGH).min(ENOUGH)
+        }
+        StoreKind::Keyed | StoreKind::Direct => return Ok(limit),
+    };
+    let small = config.with_capacity(Capacity::memory(memory));
+    AnyStore::<String>::new(small, limit, &Hasher::new()).map(|_| limit)
 }
 
 /// Returns the highest limit that a fixed window of this length can count, if the given limit is above it. It is about

@@ -8,6 +8,7 @@ use super::keys::{MapFields, MapKind};
 use super::node::FileNode;
 use crate::algorithm::LimitKind;
 use crate::edge::rules::rule::{Amount, Charging, MILLION, RuleHold, Store};
+use crate::store::StoreKind;
 
 /// The life of a hold, if the file sets none.
 const HOLD_LIFE: Duration = Duration::from_secs(60);
@@ -24,7 +25,7 @@ impl Checker {
                 "a limit that processes share has no holds in rules",
                 "use another store, or redis::HoldingLimiter in code",
             )),
-            Amount::Limited { store: Some(Store::Sketch(_)), .. } => {
+            Amount::Limited { store: Some(store), .. } if store.kind() == Some(StoreKind::Sketch) => {
                 Some(("a sketch cannot give units back", "use store: compact or keyed"))
             }
             Amount::Limited { limit, .. } if limit.kind() == LimitKind::SlidingLog => {

@@ -15,6 +15,7 @@ use crate::edge::rules::matching::Position;
 use crate::edge::rules::rule::{
     ALGORITHMS, Amount, DEFAULT_ALGORITHM, MEMORY, Mode, Rule, STORES, Store, UNITS, Unit,
 };
+use crate::store::{StoreConfig, StoreKind, WhenFull};
 
 /// The content of one `rate_limit`, before the place of its rule is known.
 #[derive(Clone, Debug)]
@@ -222,16 +223,18 @@ impl Checker {
         let named = self.word(fields, "store", "store", STORES);
         let memory = self.read(fields, "memory", settings::memory);
         let max_keys = self.number(fields, "max_keys", 1, usize::MAX);
+        let keyed = StoreConfig::new(StoreKind::Keyed);
+        let keyed = max_keys.map_or(keyed, |most| keyed.with_max_keys(most, WhenFull::Forget));
         // A size in this limit implies its kind of store. A size for the whole file implies it only if that kind is
         // possible here.
         let implied = if fields.has("max_keys") {
-            Some(Store::Keyed { max_keys })
+            Some(Store::Local(keyed))
         } else if fields.has("memory")
             || (defaults.memory.is_some()
                 && algorithm.is_none_or(LimitKind::is_compact)
                 && !fields.has("block"))
         {
-            Some(Store::Compact(MEMORY))
+            Some(Store::Local(StoreConfig::new(StoreKind::Compact)))
         } else {
             None
         };
@@ -242,19 +245,21 @@ impl Checker {
         }
         let memory_given = memory.or(defaults.memory).unwrap_or(MEMORY);
         let store = match store? {
-            Store::Compact(_) => Store::Compact(memory_given),
-            Store::Keyed { .. } => Store::Keyed { max_keys },
-            Store::Sketch(_) => Store::Sketch(memory_given),
+            Store::Local(config) => Store::Local(match config.kind() {
+                StoreKind::Compact | StoreKind::Sketch => config.with_capacity(memory_given),
+                StoreKind::Keyed => keyed,
+                StoreKind::Direct => config,
+            }),
             Store::Redis(_) => Store::Redis(shared),
         };
         if !self.rejects_block_in(fields, &store)
             && let Some(algorithm) = algorithm
         {
             let refused = match store {
-                Store::Compact(_) if !algorithm.is_compact() => Some(("compact", "store: keyed")),
-                Store::Sketch(_) if !algorithm.is_sketched() => {
-                    Some(("sketch", "fixed-window or sliding-window, or another store"))
-                }
+                Store::Local(config) if !config.kind().supports(algorithm) => Some(match config.kind() {
+                    StoreKind::Sketch => ("sketch", "fixed-window or sliding-window, or another store"),
+                    StoreKind::Compact | StoreKind::Keyed | StoreKind::Direct => ("compact", "store: keyed"),
+                }),
                 Store::Redis(shared) if shared.mode != Mode::Atomic && !algorithm.is_compact() => Some((
                     "redis",
                     "fixed-window, sliding-window, gcra, token-bucket or leaky-bucket, or another store, or mode: atomic",
@@ -269,7 +274,7 @@ impl Checker {
             }
         }
         self.reject_memory_size(fields, Some(store), "; to limit the number of keys, write max_keys");
-        if !matches!(store, Store::Keyed { .. }) && fields.has("max_keys") {
+        if store.kind() != Some(StoreKind::Keyed) && fields.has("max_keys") {
             let remedy = match store {
                 Store::Redis(_) => "remove it, or use store: keyed",
                 _ => "remove it, or use store: keyed; to set the size of this store, write memory",

@@ -8,7 +8,7 @@ use super::keys::{FieldPath, MapFields, MapKind};
 use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
 use crate::edge::rules::rule::{ALGORITHMS, CHARGING, MILLION, MODES, ON_FAILURE, STORES, Shared, Store};
-use crate::store::Capacity;
+use crate::store::{Capacity, StoreKind};
 
 /// The keys that apply only to limits in Redis.
 const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
@@ -44,9 +44,12 @@ impl Checker {
         keyed_remedy: &str,
     ) {
         let (message, more) = match store {
-            Some(Store::Keyed { .. }) => ("the keyed store has no fixed size", keyed_remedy),
+            Some(Store::Local(config)) => match config.kind() {
+                StoreKind::Keyed | StoreKind::Direct => ("the keyed store has no fixed size", keyed_remedy),
+                StoreKind::Compact | StoreKind::Sketch => return,
+            },
             Some(Store::Redis(_)) => ("the redis store uses no memory of this process", ""),
-            _ => return,
+            None => return,
         };
         if fields.has("memory") {
             let remedy = format!("remove memory, or use store: compact or sketch{more}");

@@ -24,9 +24,8 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::Quota;
 use crate::edge::redis::AtomicLimiter;
 use crate::edge::rules::rule::Mode;
-use crate::store::any::AnyLayout;
 use crate::store::op::{Operation, Store};
-use crate::store::{AnyStore, StoreKind, WhenFull};
+use crate::store::{AnyStore, StoreConfig, StoreKind, WhenFull};
 
 /// The number of keys with marks.
 const MAX_MARKS: usize = 100_000;
@@ -58,10 +57,9 @@ struct Marks {
 
 impl Marks {
     fn new() -> Result<Self, NoCounter> {
-        let cap = Some((MAX_MARKS, WhenFull::Forget));
-        let layout = AnyLayout { cap, ..AnyLayout::new(StoreKind::Keyed) };
+        let config = StoreConfig::new(StoreKind::Keyed).with_max_keys(MAX_MARKS, WhenFull::Forget);
         let until = Limit::gcra(Quota::per_second(1_000_000_000));
-        Ok(Self { until: AnyStore::new(layout, until, &Hasher::new())?, clock: QuantaClock::new() })
+        Ok(Self { until: AnyStore::new(config, until, &Hasher::new())?, clock: QuantaClock::new() })
     }
 
     fn now(&self) -> CheckTime {

@@ -21,10 +21,9 @@ use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::counting::{Denies, Hasher, NoCounter, Servers, SharedLimiter};
 use crate::edge::rules::rule::{self, Amount, Charging, MEMORY, Rule};
 use crate::edge::telemetry::{Reading, readings_of};
-use crate::store::any::AnyLayout;
 use crate::store::migrate::{Carry, Generation};
 use crate::store::op::{Migrate, Operation, Store, StoreBase};
-use crate::store::{AnyStore, StoreKind, WhenFull};
+use crate::store::{AnyStore, StoreConfig, StoreKind, WhenFull};
 
 /// The capacity of a keyed store that replaces a compact one because the compact one cannot hold the limit.
 const MAX_KEYS: usize = 100_000;
@@ -314,17 +313,13 @@ impl Parameters {
         let limit = self.with_headroom(headroom)?;
         let overdraft = if self.has_overdraft { self.most } else { 0 };
         let kind = kind_of(self.store, self.counted_by == [0; 2], &limit, overdraft);
-        let (capacity, max_keys) = match (kind, self.store) {
-            (StoreKind::Direct, _) => (None, None),
-            (_, Some(rule::Store::Compact(capacity) | rule::Store::Sketch(capacity))) => {
-                (Some(capacity), None)
-            }
-            (_, Some(rule::Store::Keyed { max_keys })) => (None, max_keys),
-            (StoreKind::Keyed, _) => (None, Some(MAX_KEYS)),
-            _ => (Some(MEMORY), None),
+        let config = match (kind, self.store) {
+            (StoreKind::Direct, _) => StoreConfig::new(kind),
+            (_, Some(rule::Store::Local(config))) => config,
+            (StoreKind::Keyed, _) => StoreConfig::new(kind).with_max_keys(MAX_KEYS, WhenFull::Forget),
+            (StoreKind::Compact | StoreKind::Sketch, _) => StoreConfig::new(kind).with_capacity(MEMORY),
         };
-        let cap = max_keys.map(|max| (max, WhenFull::Forget));
-        Ok(AnyStore::new(AnyLayout { capacity, cap, overdraft, ..AnyLayout::new(kind) }, limit, hasher)?)
+        Ok(AnyStore::new(StoreConfig { overdraft, ..config }, limit, hasher)?)
     }
 }
 
@@ -333,9 +328,7 @@ impl Parameters {
 fn kind_of(store: Option<rule::Store>, is_one: bool, limit: &Limit, overdraft: u64) -> StoreKind {
     match store {
         _ if is_one => StoreKind::Direct,
-        Some(rule::Store::Compact(_)) => StoreKind::Compact,
-        Some(rule::Store::Keyed { .. }) => StoreKind::Keyed,
-        Some(rule::Store::Sketch(_)) => StoreKind::Sketch,
+        Some(rule::Store::Local(config)) => config.kind(),
         // A keyed store forgets no block before it ends, as long as it has room.
         None if limit.block().is_some() => StoreKind::Keyed,
         // A shared rule has a store in this process if the process decides alone.
@@ -380,8 +373,8 @@ pub(super) fn has_room_for_debts(limit: &Limit) -> bool {
 
 /// Whether a compact store can hold the limit with debts of so many units beyond it.
 fn fits_compact(limit: &Limit, overdraft: u64) -> bool {
-    let layout = AnyLayout { capacity: Some(MEMORY), overdraft, ..AnyLayout::new(StoreKind::Compact) };
-    AnyStore::<String>::new(layout, *limit, &Hasher::new()).is_ok()
+    let config = StoreConfig { overdraft, ..StoreConfig::new(StoreKind::Compact).with_capacity(MEMORY) };
+    AnyStore::<String>::new(config, *limit, &Hasher::new()).is_ok()
 }
 
 fn one_window(quota: Quota) -> Result<Limit, QuotaError> {

@@ -21,7 +21,7 @@ use crate::edge::telemetry::{CheckTimer, Meters};
 
 /// The counter of a rule, before its load is in force.
 enum RuleCounter {
-    Own(Prepared, Option<Arc<SeenValues>>),
+    Own(Box<Prepared>, Option<Arc<SeenValues>>),
     /// The counter is that of an earlier rule of the domain, with this index: another class of the same descriptor.
     SameAs(usize),
 }
@@ -86,7 +86,7 @@ impl RuleSet {
                         if let (Some(snapshot), Some(values)) = (snapshot, &values) {
                             snapshot.values(domain.name(), rule, values, begun);
                         }
-                        Ok(RuleCounter::Own(counter, values))
+                        Ok(RuleCounter::Own(Box::new(counter), values))
                     })
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });

@@ -10,6 +10,7 @@
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::quota::Quota;
 use crate::edge::rules::rule::{Amount, Metric, Rule, Store, Unit};
+use crate::store::{StoreConfig, StoreKind, WhenFull};
 
 /// The first index of these rules, after all rules of any file.
 pub(super) const FIRST: u32 = u32::MAX - 7;
@@ -33,7 +34,8 @@ pub(super) fn rule(unit: Unit) -> Option<Rule> {
     let most = if unit == Unit::Second { 1 << 28 } else { 1 << 32 };
     let limit = Limit::try_new(LimitKind::FixedWindow, Quota::try_new(most, unit.period()).ok()?).ok()?;
     let name = format!("requested per {unit}");
-    let limit = Amount::Limited { limit, store: Some(Store::Keyed { max_keys: Some(MAX_KEYS) }) };
+    let store = StoreConfig::new(StoreKind::Keyed).with_max_keys(MAX_KEYS, WhenFull::Forget);
+    let limit = Amount::Limited { limit, store: Some(Store::Local(store)) };
     Some(Rule {
         identity: name.clone().into(),
         name: name.clone().into(),

@@ -18,7 +18,7 @@ use crate::store::holding::Held;
 use crate::store::holding::saved::read_charge;
 use crate::store::op::Store as _;
 use crate::store::snapshot::{PROBE, Problem, SnapshotError, SnapshotReader, SnapshotTimes};
-use crate::store::{Capacity, HoldId};
+use crate::store::{HoldId, StoreConfig};
 
 pub(super) const MAGIC: &[u8; 8] = b"TOLLRULE";
 pub(super) const VERSION: u32 = 2;
@@ -65,18 +65,13 @@ fn read_parameters(
         Amount::Limited { limit, .. } => limit.with_most(most).ok().filter(|limit| limit.to_string() == text),
         _ => None,
     };
-    let size = usize::try_from(size).map_err(|_| wrong.clone())?;
     let by = |by| u32::try_from(by).map_err(|_| wrong.clone());
     Ok(Some(Parameters {
         limit: own.map_or_else(|| text.parse::<Limit>(), Ok).map_err(|_| other_calendar)?,
         most,
         store: match kind {
             0 => None,
-            1 => Some(Store::Compact(Capacity::memory(size))),
-            2 => Some(Store::Keyed { max_keys: None }),
-            3 => Some(Store::Keyed { max_keys: Some(size) }),
-            4 => Some(Store::Sketch(Capacity::memory(size))),
-            _ => return Err(wrong),
+            _ => Some(Store::Local(StoreConfig::of_saved([kind, size]).ok_or_else(|| wrong.clone())?)),
         },
         charging: match charging {
             0 => Charging::AllOrNothing,

@@ -187,16 +187,13 @@ fn parameters(made_of: &Parameters) -> Option<Vec<u8>> {
         Charging::CountFirst => 1,
         Charging::CountDenials => 2,
     };
-    let (kind, size) = match store {
-        None => (0, 0),
-        Some(Store::Compact(memory)) => (1, memory.bytes()?),
-        Some(Store::Keyed { max_keys: None }) => (2, 0),
-        Some(Store::Keyed { max_keys: Some(most) }) => (3, most),
-        Some(Store::Sketch(memory)) => (4, memory.bytes()?),
+    let [kind, size] = match store {
+        None => [0; 2],
+        Some(Store::Local(config)) => config.saved()?,
         Some(Store::Redis(_)) => return None,
     };
     let [by_value, by_key] = counted_by.map(u64::from);
-    let numbers = [most, charging, has_overdraft.into(), by_value, by_key, kind, size as u64];
+    let numbers = [most, charging, has_overdraft.into(), by_value, by_key, kind, size];
     numbers.into_iter().for_each(|number| put_u64(number, &mut bytes));
     Some(bytes)
 }

@@ -18,6 +18,7 @@ use crate::base::quota::QuotaError;
 use crate::edge::rules::counting::{Hasher, NoCounter};
 use crate::edge::rules::rule::{Amount, Charging, MEMORY, Rule, Store};
 use crate::limiter::distinct::KnownPairs;
+use crate::store::StoreKind;
 use crate::store::snapshot::{SnapshotError, SnapshotReader, SnapshotTimes, put_u64};
 
 /// The values that a rule has admitted in the window.
@@ -47,8 +48,11 @@ impl SeenValues {
                 format!("distinct counts no value that is denied; use charging: {}", Charging::AllOrNothing);
             return Err(QuotaError::worded(text).into());
         }
-        let memory = if let Some(Store::Compact(memory)) = store { memory } else { MEMORY };
-        let bytes = memory.bytes().or_else(|| MEMORY.bytes()).unwrap_or_default();
+        let memory = match store {
+            Some(Store::Local(config)) if config.kind() == StoreKind::Compact => config.capacity(),
+            _ => None,
+        };
+        let bytes = memory.and_then(|memory| memory.bytes()).or_else(|| MEMORY.bytes()).unwrap_or_default();
         let window_ns = saturating_nanos(limit.quota().period());
         let same = last.filter(|(last, seen)| {
             (last.counted_by, last.counted_by_key) == (rule.counted_by, rule.counted_by_key)
