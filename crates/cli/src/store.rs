@@ -3,11 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use tollgate::{Capacity, LimitKind, stores::CapacityError};
+use tollgate::{Capacity, LimitKind, Overflow, StoreKind, stores::CapacityError};
 use tollgate_report::error::Error;
-use tollgate_report::human::{name, size};
+use tollgate_report::human::size;
 
 /// The least memory for one limit: a bucket of eight slots, and the same amount for its sketch. A sketch store takes 16
 /// bytes less.
@@ -43,8 +44,8 @@ pub struct StoreArgs {
     /// To check whether the memory is enough for your traffic, a keyed store runs in parallel. It is charged with what
     /// the compact or sketch store admits, and decides every request: "wrongly denied" are the requests that it would
     /// have admitted, "wrongly admitted" those that it would have denied.
-    #[arg(long, value_enum, default_value_t = StoreArg::Keyed, help_heading = "Limiter")]
-    pub store: StoreArg,
+    #[arg(long, value_parser = one_of(&STORES), default_value_t = StoreKind::Keyed, help_heading = "Limiter")]
+    pub store: StoreKind,
 
     /// Memory of the compact or sketch store: 64KiB, 4MiB, 1.5GiB [default: 4MiB]
     ///
@@ -60,40 +61,53 @@ pub struct StoreArgs {
     ///
     /// For the compact store only, when its memory is full. sliding-window can only forget: it keeps two counts for each
     /// client, and neither of two such pairs always includes the other.
-    #[arg(long, value_enum, value_name = "POLICY", help_heading = "Limiter")]
-    pub overflow: Option<OverflowArg>,
+    #[arg(long, value_parser = one_of(&POLICIES), value_name = "POLICY", help_heading = "Limiter")]
+    pub overflow: Option<Overflow>,
 }
 
-/// The kind of store.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum StoreArg {
-    /// Each active client separately: exact, with as much memory as the clients need
-    Keyed,
-    /// A fingerprint of each client, in fixed memory; not for sliding-log and sub-window
-    Compact,
-    /// Counters that clients share, in the smallest fixed memory; for fixed-window and sliding-window only
-    Sketch,
-}
+/// The stores of a replay: their names, and what the help says about them.
+const STORES: [(&str, StoreKind, &str); 3] = [
+    (
+        "keyed",
+        StoreKind::Keyed,
+        "Each active client separately: exact, with as much memory as the clients need",
+    ),
+    (
+        "compact",
+        StoreKind::Compact,
+        "A fingerprint of each client, in fixed memory; not for sliding-log and sub-window",
+    ),
+    (
+        "sketch",
+        StoreKind::Sketch,
+        "Counters that clients share, in the smallest fixed memory; for fixed-window and sliding-window only",
+    ),
+];
 
-/// The overflow policy of the compact store.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum OverflowArg {
-    /// Keep its debt in a sketch, in half of the memory: no client gets more than the limit, some are denied early
-    Spill,
-    /// Drop its debt: no client is denied early, some get more than the limit
-    Forget,
-    /// Give its debt to the new client: no client gets more than the limit, but a flood of new clients can lock out all
-    Inherit,
-}
+/// The policies of a full compact store.
+const POLICIES: [(&str, Overflow, &str); 3] = [
+    (
+        "spill",
+        Overflow::Spill,
+        "Keep its debt in a sketch, in half of the memory: no client gets more than the limit, some are denied early",
+    ),
+    ("forget", Overflow::Forget, "Drop its debt: no client is denied early, some get more than the limit"),
+    (
+        "inherit",
+        Overflow::Inherit,
+        "Give its debt to the new client: no client gets more than the limit, but a flood of new clients can lock out all",
+    ),
+];
 
-impl From<OverflowArg> for tollgate::Overflow {
-    fn from(overflow: OverflowArg) -> Self {
-        match overflow {
-            OverflowArg::Spill => Self::Spill,
-            OverflowArg::Forget => Self::Forget,
-            OverflowArg::Inherit => Self::Inherit,
-        }
-    }
+/// Returns a parser of the names in a list.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    list: &'static [(&'static str, T, &'static str)],
+) -> impl TypedValueParser<Value = T> {
+    let names = list.iter().map(|(name, _, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(names).try_map(|text| {
+        let found = list.iter().find(|(name, ..)| *name == text);
+        found.map(|(_, value, _)| *value).ok_or("no such name")
+    })
 }
 
 /// An amount of memory, in the library's syntax.
@@ -156,11 +170,11 @@ impl fmt::Display for Memory {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Storage {
     /// The store.
-    pub store: StoreArg,
+    pub store: StoreKind,
     /// The memory of all limits together; the keyed store allocates what it needs.
     pub memory: Memory,
     /// The overflow policy, if it is not the algorithm's default.
-    pub overflow: Option<OverflowArg>,
+    pub overflow: Option<Overflow>,
 }
 
 impl StoreArgs {
@@ -173,34 +187,32 @@ impl StoreArgs {
             Storage { store: self.store, memory: self.memory.unwrap_or_default(), overflow: self.overflow };
         let (memory, least) = (storage.memory, MIN_BYTES * limits.max(1));
         let more = match (self.store, self.memory, self.overflow) {
-            (StoreArg::Keyed, None, None) => return Ok(storage),
-            (StoreArg::Keyed, Some(memory), _) => {
+            (StoreKind::Keyed | StoreKind::Direct, None, None) => return Ok(storage),
+            (StoreKind::Keyed | StoreKind::Direct, Some(memory), _) => {
                 return Err(Error::usage(format!(
                     "--memory {memory}: the keyed store takes as much memory as its active clients need; for a fixed size, \
                      use --store compact or --store sketch"
                 )));
             }
-            (StoreArg::Keyed, None, Some(overflow)) => {
+            (StoreKind::Keyed | StoreKind::Direct, None, Some(overflow)) => {
                 return Err(Error::usage(format!(
-                    "--overflow {}: the keyed store never overflows; remove the flag, or use --store compact",
-                    name(overflow)
+                    "--overflow {overflow}: the keyed store never overflows; remove the flag, or use --store compact"
                 )));
             }
-            (StoreArg::Sketch, _, Some(overflow)) => {
+            (StoreKind::Sketch, _, Some(overflow)) => {
                 return Err(Error::usage(format!(
-                    "--overflow {}: the sketch store has no slots, so it has no overflow policy; when it fills up, it \
-                     denies some clients early; remove the flag, or use --store compact",
-                    name(overflow)
+                    "--overflow {overflow}: the sketch store has no slots, so it has no overflow policy; when it fills \
+                     up, it denies some clients early; remove the flag, or use --store compact"
                 )));
             }
-            (StoreArg::Sketch, ..) => "1 to 8 for each client with two or more requests in one window",
-            (StoreArg::Compact, ..) => "about 12 for each client that has a debt at the same time",
+            (StoreKind::Sketch, ..) => "1 to 8 for each client with two or more requests in one window",
+            (StoreKind::Compact, ..) => "about 12 for each client that has a debt at the same time",
         };
         if memory.bytes >= least {
             return Ok(storage);
         }
         let each = if limits > 1 { format!(" ({MIN_BYTES} for each limit)") } else { String::new() };
-        let name = storage.name();
+        let name = storage.store;
         Err(Error::usage(format!(
             "--memory {memory}: the {name} store needs at least {least} bytes{each}, and {more}"
         )))
@@ -208,25 +220,19 @@ impl StoreArgs {
 }
 
 impl Storage {
-    /// Returns the store's name, as in JSON.
-    pub fn name(&self) -> String {
-        name(self.store)
-    }
-
     /// Returns the overflow policy of the compact store, with this algorithm.
-    pub fn overflow(&self, algorithm: LimitKind) -> OverflowArg {
+    pub fn overflow(&self, algorithm: LimitKind) -> Overflow {
         let forgets = matches!(algorithm, LimitKind::SlidingWindow { .. });
-        self.overflow.unwrap_or(if forgets { OverflowArg::Forget } else { OverflowArg::Spill })
+        self.overflow.unwrap_or(if forgets { Overflow::Forget } else { Overflow::Spill })
     }
 
     /// Returns the flags that select this store, with a leading space.
     pub fn flags(&self) -> String {
-        if self.store == StoreArg::Keyed {
+        if self.store == StoreKind::Keyed {
             return String::new();
         }
-        let overflow =
-            self.overflow.map_or(String::new(), |overflow| format!(" --overflow {}", name(overflow)));
-        format!(" --store {} --memory {}{overflow}", self.name(), self.memory)
+        let overflow = self.overflow.map_or(String::new(), |overflow| format!(" --overflow {overflow}"));
+        format!(" --store {} --memory {}{overflow}", self.store, self.memory)
     }
 
     /// Returns the store for some of all limits. Each limit keeps the memory that it has when all are in force.
@@ -238,25 +244,24 @@ impl Storage {
     fn refuses(&self, algorithm: LimitKind) -> Option<(String, String)> {
         let is_window = matches!(algorithm, LimitKind::FixedWindow | LimitKind::SlidingWindow { .. });
         let (why, holds, stores) = match (self.store, algorithm) {
-            (StoreArg::Sketch, _) if is_window => return None,
-            (StoreArg::Sketch, kind) => {
+            (StoreKind::Sketch, _) if is_window => return None,
+            (StoreKind::Sketch, kind) => {
                 (COUNTS_WINDOWS, SKETCH_HOLDS, if kind.has_burst() { "compact or " } else { "" })
             }
-            (StoreArg::Compact, LimitKind::SlidingWindow { .. }) => {
-                let overflow = self.overflow.filter(|&overflow| overflow != OverflowArg::Forget)?;
+            (StoreKind::Compact, LimitKind::SlidingWindow { .. }) => {
+                let overflow = self.overflow.filter(|&overflow| overflow != Overflow::Forget)?;
                 let why = format!(
-                    "the compact store can only drop the debts of this algorithm, so --overflow {} is not possible",
-                    name(overflow)
+                    "the compact store can only drop the debts of this algorithm, so --overflow {overflow} is not possible"
                 );
                 return Some((why, "use --overflow forget".to_owned()));
             }
-            (StoreArg::Compact, LimitKind::SlidingLog) => {
+            (StoreKind::Compact, LimitKind::SlidingLog) => {
                 ("the compact store cannot hold a log of times", COMPACT_HOLDS, "")
             }
-            (StoreArg::Compact, LimitKind::SubWindow { .. }) => {
+            (StoreKind::Compact, LimitKind::SubWindow { .. }) => {
                 ("the compact store cannot hold a count for each part of a window", COMPACT_HOLDS, "")
             }
-            (StoreArg::Keyed | StoreArg::Compact, _) => return None,
+            (StoreKind::Keyed | StoreKind::Compact | StoreKind::Direct, _) => return None,
         };
         Some((why.to_owned(), format!("it supports {holds}; use one of them, or --store {stores}keyed")))
     }
@@ -290,18 +295,18 @@ impl Storage {
     /// Returns the algorithm for which to suggest a limit, if the user named none.
     pub fn default_algorithm(&self) -> LimitKind {
         match self.store {
-            StoreArg::Keyed | StoreArg::Compact => LimitKind::Gcra,
-            StoreArg::Sketch => LimitKind::FixedWindow,
+            StoreKind::Keyed | StoreKind::Compact | StoreKind::Direct => LimitKind::Gcra,
+            StoreKind::Sketch => LimitKind::FixedWindow,
         }
     }
 
     /// Returns a line about the store; nothing about the keyed store.
     pub fn line(&self, limits: usize) -> String {
-        if self.store == StoreArg::Keyed {
+        if self.store == StoreKind::Keyed {
             return String::new();
         }
         let each = if limits > 1 { format!(", shared by {limits} limits") } else { String::new() };
-        format!("Store    {}, {} in all{each}\n", self.name(), self.memory)
+        format!("Store    {}, {} in all{each}\n", self.store, self.memory)
     }
 }
 

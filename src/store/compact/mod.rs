@@ -63,7 +63,6 @@ pub(crate) const WAYS: usize = 16;
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
 pub enum Overflow {
     /// Evicts the key with the smallest debt, and keeps its debt in a sketch. The default.
     ///
@@ -79,6 +78,17 @@ pub enum Overflow {
     ///
     /// This policy never over-admits. A flood of fresh keys can cause every key to be denied.
     Inherit,
+}
+
+impl fmt::Display for Overflow {
+    /// Writes the name that flags use, such as `spill`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Spill => "spill",
+            Self::Forget => "forget",
+            Self::Inherit => "inherit",
+        })
+    }
 }
 
 /// Keys as 24-bit fingerprints in a fixed table: the default store.

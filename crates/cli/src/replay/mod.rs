@@ -27,8 +27,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tollgate::{
     Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LimitKind, ManualClock, Quota,
-    QuotaError, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, WindowAlgorithm,
-    stores::Saturation,
+    QuotaError, RateLimiter, SlidingLog, SlidingWindow, StoreKind, SubWindow, Timestamp, TokenBucket,
+    WindowAlgorithm, stores::Saturation,
 };
 
 use self::ledger::{Differences, Ledger};
@@ -38,7 +38,7 @@ use crate::input::{Record, Trace};
 use crate::output::chart::{self, Series};
 use crate::output::finish;
 use crate::output::page::{Page, Section};
-use crate::store::{Memory, Storage, StoreArg};
+use crate::store::{Memory, Storage};
 use tollgate_report::error::Error;
 use tollgate_report::human;
 use tollgate_report::output::write_to;
@@ -318,12 +318,12 @@ impl ReplaySetup {
         let text = text.strip_prefix("invalid quota: ").unwrap_or(&text);
         let memory = || format!("--memory {}: {text}", self.storage.memory);
         match self.storage.store {
-            StoreArg::Sketch => match quotas.iter().find(|quota| !self.fits(algorithm, **quota)) {
+            StoreKind::Sketch => match quotas.iter().find(|quota| !self.fits(algorithm, **quota)) {
                 Some(quota) => format!("{}: {text}", limit(quota)),
                 None => memory(),
             },
-            StoreArg::Compact if error.is_out_of_memory() => memory(),
-            StoreArg::Compact | StoreArg::Keyed => text
+            StoreKind::Compact if error.is_out_of_memory() => memory(),
+            StoreKind::Compact | StoreKind::Keyed | StoreKind::Direct => text
                 .replace("Overflow::Inherit", "--overflow inherit")
                 .replace("Overflow::Forget", "--overflow forget"),
         }
@@ -378,7 +378,7 @@ impl ReplayRun<'_> {
 
     /// Runs an algorithm that the compact store holds too.
     fn compact<A: CompactAlgorithm>(&self, algorithms: Vec<A>) -> Replayed {
-        let Storage { store: StoreArg::Compact, memory, overflow } = self.setup.storage else {
+        let Storage { store: StoreKind::Compact, memory, overflow } = self.setup.storage else {
             return self.keyed(algorithms);
         };
         let clock = ManualClock::default();
@@ -387,7 +387,7 @@ impl ReplayRun<'_> {
             let builder =
                 RateLimiter::builder(algorithm).clock(clock.clone()).hasher(hasher()).capacity(share);
             match overflow {
-                Some(overflow) => builder.overflow(overflow.into()),
+                Some(overflow) => builder.overflow(overflow),
                 None => builder,
             }
             .compact()
@@ -420,7 +420,7 @@ impl ReplayRun<'_> {
 
     /// Runs an algorithm that every store holds.
     fn window<A: WindowAlgorithm>(&self, algorithms: Vec<A>) -> Replayed {
-        let Storage { store: StoreArg::Sketch, memory, .. } = self.setup.storage else {
+        let Storage { store: StoreKind::Sketch, memory, .. } = self.setup.storage else {
             return self.compact(algorithms);
         };
         let clock = ManualClock::default();

@@ -30,7 +30,7 @@ pub fn json(trace: &Trace, replays: &[AlgorithmReplay], storage: &Storage, most:
         let limit = |(quota, refused)| merged([limit_json(quota), json!({ "refused": refused })]);
         let result = json!({
             "algorithm": algorithm.name(),
-            "store": storage.name(),
+            "store": storage.store.to_string(),
             "limits": replay.quotas.iter().zip(&tally.refused).map(limit).collect::<Vec<_>>(),
             "admitted": tally.decisions.admitted(),
             "denied": tally.decisions.denials.denied,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use tollgate::{LimitKind, Quota};
+use tollgate::{LimitKind, Quota, StoreKind};
 
 use super::sections::FoundLimits;
 use super::{AlgorithmReplay, FinishedReplay, ReplaySetup, log, output, replay, sections, write_results};
@@ -13,7 +13,7 @@ use crate::input::Trace;
 use crate::load;
 use crate::output::page::Section;
 use crate::output::{self as files, about, progress};
-use crate::store::{Storage, StoreArg};
+use crate::store::Storage;
 use crate::suggest::{Goal, Search};
 use tollgate_report::error::Error;
 use tollgate_report::output::say;
@@ -40,7 +40,7 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     files::writable(args.outputs())?;
     let trace = load::requests(&args.input, args.json.as_deref(), None)?;
     let progress = progress::bar(trace.records.len() as u64 * algorithms.len() as u64, "replaying");
-    let setup = ReplaySetup { storage, with_exact_store: storage.store != StoreArg::Keyed };
+    let setup = ReplaySetup { storage, with_exact_store: storage.store != StoreKind::Keyed };
     let (replays, unfit) = replay_all(&trace, &algorithms, by_name, &quotas, setup, &progress)?;
     left_out.extend(unfit);
     progress.finish_and_clear();

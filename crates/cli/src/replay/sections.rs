@@ -1,6 +1,6 @@
 //! The sections of a page about a replay with limits.
 
-use tollgate::Quota;
+use tollgate::{Quota, StoreKind};
 
 use super::ledger::Differences;
 use super::{AlgorithmReplay, AlikeReplays, merge_alike, top};
@@ -8,7 +8,7 @@ use crate::input::Trace;
 use crate::output::axis::TimeAxis;
 use crate::output::chart::alike;
 use crate::output::page::{Cell, HtmlTable, MOST_KEYS, Section, to_second};
-use crate::store::{Storage, StoreArg};
+use crate::store::Storage;
 use crate::suggest::Suggestion;
 use tollgate_report::error::Error;
 use tollgate_report::human;
@@ -27,7 +27,7 @@ pub struct FoundLimits {
 
 /// The results of each algorithm.
 pub fn summary(replays: &[AlgorithmReplay], storage: &Storage) -> Section {
-    let with_store = storage.store != StoreArg::Keyed;
+    let with_store = storage.store != StoreKind::Keyed;
     let with_log = replays.iter().all(|replay| replay.against_log.is_some());
     let row = |(replay, alike): &(&AlgorithmReplay, AlikeReplays<'_>)| {
         let AlgorithmReplay { tally, figures, against_log, .. } = replay;
@@ -61,7 +61,7 @@ pub fn summary(replays: &[AlgorithmReplay], storage: &Storage) -> Section {
         header += "|Differs from keyed";
         texts.push(format!(
             "Differs from keyed: the share of decisions of the {} store that differ from those of a store without a fixed size.",
-            storage.name()
+            storage.store
         ));
     }
     let results = HtmlTable {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use tollgate::{LimitKind, Quota};
+use tollgate::{LimitKind, Quota, StoreKind};
 
 use crate::algorithm::chosen;
 use crate::args::{Share, SuggestArgs};
@@ -30,7 +30,7 @@ use crate::input::Trace;
 use crate::load;
 use crate::output::{self as files, about, finish, progress};
 use crate::replay::{AlgorithmReplay, ReplaySetup, StoreFigures, replay};
-use crate::store::{Storage, StoreArg};
+use crate::store::Storage;
 use tollgate_report::error::Error;
 use tollgate_report::human;
 use tollgate_report::output::say;
@@ -156,8 +156,8 @@ impl Search<'_> {
         let trial = trials.trial(&limits)?;
         // Replays the answer once more, for the accuracy of the store.
         let figures = match self.storage.store {
-            StoreArg::Keyed => StoreFigures::default(),
-            StoreArg::Compact | StoreArg::Sketch => trials.replay(&limits, true)?.figures,
+            StoreKind::Keyed | StoreKind::Direct => StoreFigures::default(),
+            StoreKind::Compact | StoreKind::Sketch => trials.replay(&limits, true)?.figures,
         };
         let found = |period: &Duration| {
             let place = trials.periods.iter().position(|known| known == period).unwrap_or(0);
@@ -416,7 +416,7 @@ mod tests {
             goal: Goal { requests: Some("1%".parse().unwrap()), clients: None },
             periods: &hours,
             burst: None,
-            storage: Storage { store: StoreArg::Compact, memory: "96KiB".parse().unwrap(), overflow: None },
+            storage: Storage { store: StoreKind::Compact, memory: "96KiB".parse().unwrap(), overflow: None },
             progress: &ProgressBar::hidden(),
         };
         let trials = Trials {

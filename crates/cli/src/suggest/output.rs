@@ -134,7 +134,7 @@ pub fn json(search: &Search<'_>, answers: &[Suggestion]) -> Value {
         let FoundLimit { quota, trials } = answer.limits.first()?;
         let suggestion = json!({
             "algorithm": answer.algorithm.name(),
-            "store": search.storage.name(),
+            "store": search.storage.store.to_string(),
             // This field and the next two belong to the first period of the command line.
             "limit": quota.limit(),
             "period_ns": nanos(quota.period()),

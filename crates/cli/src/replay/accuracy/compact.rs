@@ -1,20 +1,19 @@
 //! The accuracy of the compact store.
 
 use serde_json::{Value, json};
-use tollgate::LimitKind;
+use tollgate::{LimitKind, Overflow};
 
 use super::{Accuracy, Differences};
 use crate::replay::StoreFigures;
-use crate::store::{OverflowArg, Storage};
-use tollgate_report::human::{self, name};
+use crate::store::Storage;
+use tollgate_report::human;
 use tollgate_report::output::wrap::for_stdout;
 use tollgate_report::output::{merged, table};
 
 /// The store of one result.
 pub fn json(storage: &Storage, algorithm: LimitKind, figures: &StoreFigures) -> Value {
     // The requested memory of all limits together; `state_bytes` is the memory in use.
-    let asked =
-        json!({ "memory_bytes": storage.memory.bytes(), "overflow": name(storage.overflow(algorithm)) });
+    let asked = json!({ "memory_bytes": storage.memory.bytes(), "overflow": storage.overflow(algorithm).to_string() });
     json!({ "compact": merged([asked, json!(figures.compact), json!(figures.differences)]) })
 }
 
@@ -24,7 +23,7 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> String {
         let (figures, [wrongly_denied, wrongly_admitted]) = (&result.figures.compact, result.wrong());
         vec![
             result.algorithm.name().to_owned(),
-            name(storage.overflow(result.algorithm)),
+            storage.overflow(result.algorithm).to_string(),
             human::count(figures.slots),
             human::count(figures.peak_live_slots),
             human::count(figures.evicted),
@@ -50,8 +49,8 @@ fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
     let short = |result: &&Accuracy<'_>| {
         let Differences { wrongly_denied, wrongly_admitted } = result.figures.differences;
         let errs = match storage.overflow(result.algorithm) {
-            OverflowArg::Forget => wrongly_admitted,
-            OverflowArg::Spill | OverflowArg::Inherit => wrongly_denied,
+            Overflow::Forget => wrongly_admitted,
+            Overflow::Spill | Overflow::Inherit => wrongly_denied,
         };
         result.figures.compact.evicted > 0 && errs > 0
     };
@@ -76,15 +75,14 @@ fn verdict(storage: &Storage, results: &[Accuracy<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum as _;
+    use tollgate::StoreKind;
 
     use super::*;
     use crate::replay::CompactFigures;
-    use crate::store::StoreArg;
 
-    fn table_for(overflow: &str, figures: StoreFigures) -> String {
-        let overflow = OverflowArg::from_str(overflow, false).ok();
-        let storage = Storage { store: StoreArg::Compact, memory: "64KiB".parse().unwrap(), overflow };
+    fn table_for(overflow: Overflow, figures: StoreFigures) -> String {
+        let overflow = Some(overflow);
+        let storage = Storage { store: StoreKind::Compact, memory: "64KiB".parse().unwrap(), overflow };
         let result = Accuracy { algorithm: LimitKind::Gcra, admitted: 90, denied: 10, figures: &figures };
         table(&storage, &[result])
     }
@@ -99,16 +97,24 @@ mod tests {
         let short =
             "Memory is short for gcra: some decisions differ from the keyed store's. Try --memory 128KiB.";
         for (overflow, figures, verdict) in [
-            ("spill", figures(0, 0, 0), "Memory is enough: every decision"),
-            ("spill", figures(5, 0, 0), "Memory is enough: some clients lost their slots"),
-            ("spill", figures(5, 9, 0), short),
-            ("inherit", figures(5, 9, 0), short),
-            ("forget", figures(5, 0, 9), short),
+            (Overflow::Spill, figures(0, 0, 0), "Memory is enough: every decision"),
+            (Overflow::Spill, figures(5, 0, 0), "Memory is enough: some clients lost their slots"),
+            (Overflow::Spill, figures(5, 9, 0), short),
+            (Overflow::Inherit, figures(5, 9, 0), short),
+            (Overflow::Forget, figures(5, 0, 9), short),
             // No client lost a slot, or the policy never errs in this direction.
-            ("spill", figures(0, 9, 9), "Memory is enough. Decisions differ only for requests within a tick"),
-            ("spill", figures(5, 0, 9), "Memory is enough. Decisions differ only for requests within a tick"),
             (
-                "forget",
+                Overflow::Spill,
+                figures(0, 9, 9),
+                "Memory is enough. Decisions differ only for requests within a tick",
+            ),
+            (
+                Overflow::Spill,
+                figures(5, 0, 9),
+                "Memory is enough. Decisions differ only for requests within a tick",
+            ),
+            (
+                Overflow::Forget,
                 figures(5, 9, 0),
                 "Memory is enough. Decisions differ only for requests within a tick",
             ),
@@ -123,7 +129,7 @@ mod tests {
         // Of 90 admitted, 5 should have been denied; of 10 denied, 3 should have been admitted. So 88 deserved it, and
         // 12 did not.
         let differences = Differences { wrongly_denied: 3, wrongly_admitted: 5 };
-        let text = table_for("forget", StoreFigures { differences, ..StoreFigures::default() });
+        let text = table_for(Overflow::Forget, StoreFigures { differences, ..StoreFigures::default() });
         assert!(text.contains("3 (3.41 %)") && text.contains("5 (41.67 %)"), "{text}");
     }
 }

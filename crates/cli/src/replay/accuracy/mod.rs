@@ -4,11 +4,11 @@ mod compact;
 mod sketch;
 
 use serde_json::Value;
-use tollgate::LimitKind;
+use tollgate::{LimitKind, StoreKind};
 
 use super::StoreFigures;
 use super::ledger::Differences;
-use crate::store::{Storage, StoreArg};
+use crate::store::Storage;
 use tollgate_report::human;
 
 /// The part of one result that a table needs.
@@ -47,9 +47,9 @@ impl Accuracy<'_> {
 /// Returns a table of the store's accuracy with each algorithm, with advice; nothing for the keyed store.
 pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> Option<String> {
     match storage.store {
-        StoreArg::Keyed => None,
-        StoreArg::Compact => Some(compact::table(storage, results)),
-        StoreArg::Sketch => Some(sketch::table(storage, results)),
+        StoreKind::Keyed | StoreKind::Direct => None,
+        StoreKind::Compact => Some(compact::table(storage, results)),
+        StoreKind::Sketch => Some(sketch::table(storage, results)),
     }
 }
 
@@ -57,8 +57,8 @@ pub fn table(storage: &Storage, results: &[Accuracy<'_>]) -> Option<String> {
 /// may be added; these fields keep their names and meaning.
 pub fn json(storage: &Storage, algorithm: LimitKind, figures: &StoreFigures) -> Value {
     match storage.store {
-        StoreArg::Keyed => Value::Null,
-        StoreArg::Compact => compact::json(storage, algorithm, figures),
-        StoreArg::Sketch => sketch::json(storage, figures),
+        StoreKind::Keyed | StoreKind::Direct => Value::Null,
+        StoreKind::Compact => compact::json(storage, algorithm, figures),
+        StoreKind::Sketch => sketch::json(storage, figures),
     }
 }

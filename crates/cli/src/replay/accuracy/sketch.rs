@@ -102,13 +102,14 @@ fn short(result: &Accuracy<'_>) -> Option<Cause> {
 
 #[cfg(test)]
 mod tests {
+    use tollgate::StoreKind;
+
     use super::*;
     use crate::replay::ledger::Differences;
-    use crate::store::StoreArg;
 
     fn table_for(denied: f64, wrongly_denied: u64, wrongly_admitted: u64) -> String {
         let memory = "64KiB".parse().unwrap();
-        let storage = Storage { store: StoreArg::Sketch, memory, overflow: None };
+        let storage = Storage { store: StoreKind::Sketch, memory, overflow: None };
         let mut figures = StoreFigures::default();
         figures.saturation.denied = denied;
         figures.saturation.false_positive = 0.25;
