@@ -24,7 +24,7 @@ pub(super) struct TreeLevel {
     pub(super) has_exact: bool,
     pub(super) has_bare: bool,
     /// The keys of the level, if they are few: comparing a request's key with them is faster than hashing it.
-    pub(super) few_keys: Option<Vec<LevelKey>>,
+    pub(super) listed_keys: Option<Vec<LevelKey>>,
     pub(super) wild: Option<Box<Wildcards>>,
 }
 
@@ -42,9 +42,9 @@ pub(super) struct LevelKey {
 #[derive(Debug)]
 pub(super) enum Exact {
     /// The nodes with their values: comparing a request's value with them is faster than hashing it.
-    Few(Vec<(Box<str>, u32)>),
+    Listed(Vec<(Box<str>, u32)>),
     /// The nodes are in the table of the whole tree.
-    Many,
+    InTable,
 }
 
 /// A branch that reads addresses, with its node.
@@ -94,28 +94,28 @@ impl TreeNode {
 }
 
 /// The maximum number of keys, or of values of a key, that are compared in order instead of hashed.
-const FEW: usize = 4;
+const LONGEST_LIST: usize = 4;
 
 impl TreeLevel {
     pub(super) fn new(branches: &[(&Branch, usize)]) -> Self {
         let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let of = |key: &str| LevelKey { key: key.into(), exact: Exact::Few(Vec::new()), bare: None };
-        let few_keys = (keys.len() <= FEW).then(|| keys.into_iter().map(of).collect());
-        Self { few_keys, ..Self::default() }
+        let of = |key: &str| LevelKey { key: key.into(), exact: Exact::Listed(Vec::new()), bare: None };
+        let listed_keys = (keys.len() <= LONGEST_LIST).then(|| keys.into_iter().map(of).collect());
+        Self { listed_keys, ..Self::default() }
     }
 
     /// Adds a node.
     pub(super) fn add(&mut self, number: u32, node: &TreeNode) {
-        let keys = self.few_keys.iter_mut().flatten();
+        let keys = self.listed_keys.iter_mut().flatten();
         let key = keys.into_iter().find(|one| one.key == node.key);
         if let Some(value) = &node.value {
             self.has_exact = true;
             let Some(key) = key else { return };
             match &mut key.exact {
-                Exact::Few(few) if few.len() < FEW => few.push((value.clone(), number)),
-                exact => *exact = Exact::Many,
+                Exact::Listed(list) if list.len() < LONGEST_LIST => list.push((value.clone(), number)),
+                exact => *exact = Exact::InTable,
             }
         } else {
             self.has_bare = true;

@@ -268,13 +268,15 @@ impl Tree {
     /// Returns the number of the node that an entry leads to, whatever its address is.
     #[inline(always)]
     fn entry(&self, here: &TreeLevel, level: u32, key: &str, value: &str) -> Option<u32> {
-        match &here.few_keys {
+        match &here.listed_keys {
             Some(keys) => {
                 let found = keys.iter().find(|one| *one.key == *key);
                 let bare = found.and_then(|one| one.bare);
                 let exact = match found.map(|one| &one.exact) {
-                    Some(Exact::Few(few)) => few.iter().find(|(one, _)| **one == *value).map(|&(_, at)| at),
-                    Some(Exact::Many) => self.declared(level, key, Some(value)),
+                    Some(Exact::Listed(list)) => {
+                        list.iter().find(|(one, _)| **one == *value).map(|&(_, at)| at)
+                    }
+                    Some(Exact::InTable) => self.declared(level, key, Some(value)),
                     None => None,
                 };
                 match (exact, &here.wild) {

@@ -74,17 +74,17 @@ fn write_new(path: &Path, name: &str, text: &RuleText) -> io::Result<()> {
 /// Reads a copy with a text of at most `most` bytes. Returns the text, and when the copy was written. `None` if there is
 /// no file.
 pub(super) fn read(path: &Path, name: &str, most: usize) -> Result<Option<(RuleText, SystemTime)>, String> {
-    let told = |error: io::Error| error.to_string();
+    let message = |error: io::Error| error.to_string();
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(told(error)),
+        Err(error) => return Err(message(error)),
     };
     // The open file is checked, so nothing can replace it in between.
     check_owner(&file)?;
     let mut bytes = Vec::new();
     let all = (most + MAX_HEAD) as u64;
-    file.take(all + 1).read_to_end(&mut bytes).map_err(told)?;
+    file.take(all + 1).read_to_end(&mut bytes).map_err(message)?;
     if bytes.len() as u64 > all {
         return Err(set_aside(path, format!("it has more than {most} bytes of rules")));
     }

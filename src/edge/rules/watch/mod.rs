@@ -186,17 +186,17 @@ impl Watcher {
         let rules: Weak<Rules<C>> = Arc::downgrade(rules);
         let run = move || {
             // The panic hook has reported the panic, and watching must continue.
-            let mut tell = |result| drop(catch_unwind(AssertUnwindSafe(|| loaded(result))));
+            let mut report = |result| drop(catch_unwind(AssertUnwindSafe(|| loaded(result))));
             loop {
                 // The thread holds no reference to the rules while it calls `loaded`.
                 let Some(result) = rules.upgrade().map(|rules| poll(&rules)) else { return };
                 if let Some(result) = result {
-                    tell(result);
+                    report(result);
                 }
                 match wait() {
                     None => return,
                     Some(None) => {}
-                    Some(Some(error)) => tell(Err(error)),
+                    Some(Some(error)) => report(Err(error)),
                 }
             }
         };
