@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tollgate::Quota;
+use tollgate::Timestamp;
 use tollgate::redis::internals::{
-    By, LinkReport, Part, Plan, Portion, RegionCall, RegionLinks, RegionQuestion, RegionState, RegionTerms,
-    script,
+    By, Call, LinkReport, Part, Place, Plan, Portion, Question, RegionLinks, RegionScope, RegionState,
+    RegionTerms, Scope, script,
 };
 use tollgate::redis::{Limit, RegionPolicy};
 use tollgate_testing::accuracy::random::Random;
@@ -23,7 +24,7 @@ fn compare_region_script(
 ) -> Result<(), String> {
     let text = |error: redis::RedisError| error.to_string();
     let mut connection = redis::Client::open(url).and_then(|client| client.get_connection()).map_err(text)?;
-    let plan = Plan::new(&[limit]).map_err(|error| error.to_string())?;
+    let plan = Arc::new(Plan::new(&[limit]).map_err(|error| error.to_string())?);
     let windows = plan.parts().first().and_then(Part::windows).ok_or("the limit has no windows")?;
     let others = ["east", "south pole"].map(Box::<str>::from);
     let terms = Arc::new(RegionTerms {
@@ -34,7 +35,7 @@ fn compare_region_script(
     });
     let mut random = Random::new(seed);
     let mut state = RegionState::default();
-    let name = format!("compare:{{{seed}}}").into_bytes();
+    let tag = format!("compare:{{{seed}}}").into_bytes();
     let mut now_us = 1_700_000_000 * SECOND;
     let mut round = 0;
     for _ in 0..questions {
@@ -44,31 +45,38 @@ fn compare_region_script(
             _ => now_us += random.below(windows.period_us / 16),
         }
         let index = (now_us / windows.period_us + random.below(5)).saturating_sub(2);
-        let from: Box<str> =
-            ["east", "south pole", "north"][usize::try_from(random.below(3)).unwrap_or(0)].into();
+        let from = ["east", "south pole", "north"][usize::try_from(random.below(3)).unwrap_or(0)];
         let mut units = || random.below(windows.limit / 2 + 2);
         let (totals, floor, total, cost) = ([units(), units()], [units(), units()], units(), units() / 4);
         let ask = match random.below(6) {
-            0 => RegionQuestion::Peek,
-            1 => RegionQuestion::Check { cost },
-            2 | 3 => RegionQuestion::Post { process: random.below(4), epoch: index, total },
-            4 => RegionQuestion::Tell { from, index, totals },
+            0 => Question::Peek { cost: 0 },
+            1 => Question::Check { cost },
+            2 | 3 => Question::Post { process: random.below(4), epoch: index, total },
+            4 => Question::Tell { index, totals },
             _ => {
                 let round = round + random.below(2);
-                RegionQuestion::Hear { from, round, index, totals, of: index, floor }
+                Question::Hear { round, index, totals, of: index, floor }
             }
         };
         let pause_us = 5 * SECOND + random.below(SECOND);
-        let call = RegionCall { name: name.clone(), terms: Arc::clone(&terms), pause_us, ask };
-        let expected = state.answer(&call, now_us);
-        let value = script::command(&call, Some(now_us), By::Text).query(&mut connection).map_err(text)?;
-        let found = script::reply(&value).map_err(|error| error.to_string())?;
+        let scope = RegionScope { terms: Arc::clone(&terms), pause_us, from: Some(from.into()) };
+        let expected = state.answer(&ask, &scope, now_us);
+        let call = Call {
+            tag: tag.clone(),
+            plan: Arc::clone(&plan),
+            ask,
+            now: Some(Timestamp::from_nanos(now_us * 1_000)),
+            place: Place::default(),
+            scope: Scope::Region(scope),
+        };
+        let value = script::command(&call, By::Text).query(&mut connection).map_err(text)?;
+        let found = script::reply(&call, &value).map_err(|error| error.to_string())?;
         if expected != found {
             return Err(format!(
                 "{call:?} at {now_us}: the model answers {expected:?}, the script {found:?}"
             ));
         }
-        round = round.max(found.round);
+        round = round.max(found.region.map_or(0, |region| region.round));
     }
     Ok(())
 }
@@ -98,8 +106,9 @@ fn compare_link_script(url: &str, seed: u64, reports: u64) -> Result<(), String>
             continue;
         }
         let expected = model.merge(&report, now_us);
-        let value = script::links(&report, Some(now_us), By::Text).query(&mut connection).map_err(text)?;
-        let found = script::link_ages(&report, &value).map_err(|error| error.to_string())?;
+        let value =
+            script::region::links(&report, Some(now_us), By::Text).query(&mut connection).map_err(text)?;
+        let found = script::region::link_ages(&report, &value).map_err(|error| error.to_string())?;
         if expected != found {
             return Err(format!(
                 "{report:?} at {now_us}: the model answers {expected:?}, the script {found:?}"

@@ -3,20 +3,17 @@
 
 use super::client::Builder;
 pub use super::client::KeyPlaces;
-pub use super::holds::{
-    HoldCall, HoldKind, HoldQuestion, HoldReply, HoldState, HoldTransport, MOST_HELD, MOST_HOLDS, StoredHold,
-    identity_of,
-};
 pub use super::mode::lease::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
 pub use super::mode::write_back::{Basis, BookSettings, Post, WriteBackBook, over_at_most};
-pub use super::protocol::script::By;
+pub use super::protocol::script::{self, By};
 pub use super::protocol::slot;
-pub use super::protocol::{Call, LimitState, Part, Place, Plan, Question, Reply, Transport, Windows};
-use super::protocol::{Error, ErrorKind};
-pub use super::region::{
-    Claim, LinkAges, LinkReport, Portion, RegionCall, RegionLink, RegionLinks, RegionQuestion, RegionReply,
-    RegionState, RegionTerms, RegionTransport, pause, quantum, script,
+pub use super::protocol::{
+    Call, HeldUnits, LimitState, LinkAges, LinkReport, MOST_HELD, MOST_HOLDS, Part, Place, Plan, Portion,
+    Question, RegionScope, RegionTerms, RegionUse, Reply, Scope, StoredHold, Transport, Windows, identity_of,
+    quantum,
 };
+use super::protocol::{Error, ErrorKind};
+pub use super::region::{Claim, RegionLink, RegionLinks, RegionState, pause};
 
 /// Creates an error, for a transport that fails.
 pub fn error(kind: ErrorKind, what: &str) -> Error {

@@ -41,15 +41,13 @@
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
 //! | `client` | connections, user settings, and a server in this process |
-//! | `holds` | units that are settled later, and requests in progress: calls, the script's commands, and its model in Rust |
-//! | `region` | one limit for several regions: totals, shares and their exchange |
-//! | `protocol` | limits, keys, calls and replies; the script, and its model in Rust |
+//! | `region` | one limit for several regions: what their servers count, and the exchange of totals |
+//! | `protocol` | limits, keys, calls and replies, also about holds and regions; the scripts, and their model in Rust |
 
 #![cfg_attr(not(tollgate_simulation), allow(unreachable_pub, reason = "`internals` exports these items"))]
 
 mod client;
 mod guard;
-mod holds;
 #[cfg(tollgate_simulation)]
 #[doc(hidden)]
 pub mod internals;
@@ -74,8 +72,7 @@ pub use self::mode::{
 };
 #[cfg(feature = "rules")]
 pub(crate) use self::protocol::check_limit;
-pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number};
-pub use self::region::RegionPolicy;
+pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number, RegionPolicy};
 #[doc(no_inline)]
 pub use crate::algorithm::Limit;
 #[doc(no_inline)]

@@ -82,7 +82,7 @@ impl Transport for Fake {
             None => LimitState::Pace { ahead: 0, is_blocked: false },
             Some(_) => LimitState::Windows { start_us: 0, previous: 0, current: 0 },
         });
-        self.act(call, Reply { granted: 1, now_us: 0, limits: limits.collect() }).await
+        self.act(call, Reply::new(1, 0, limits.collect())).await
     }
 
     async fn has_states(&self, call: &Call) -> Result<bool, Error> {

@@ -129,7 +129,14 @@ const NIL: &str = "$-1\r\n";
 fn call_at(wanted: u16) -> Call {
     let tag = (0..).map(|key| key.to_string().into_bytes()).find(|tag| slot::slot(tag) == wanted).unwrap();
     let plan = Plan::new(&[Limit::gcra(Quota::per_day(10))]).unwrap().into();
-    Call { tag, plan, ask: Question::Peek { cost: 0 }, now: None, place: Place::default() }
+    Call {
+        tag,
+        plan,
+        ask: Question::Peek { cost: 0 },
+        now: None,
+        place: Place::default(),
+        scope: Scope::Limits,
+    }
 }
 
 #[tokio::test]

@@ -9,10 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tollgate::redis::Client;
-use tollgate::redis::internals::{
-    HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, MOST_HOLDS, StoredHold,
-    identity_of,
-};
+use tollgate::redis::internals::{MOST_HELD, MOST_HOLDS, StoredHold, identity_of};
 use tollgate::{FixedWindow, Quota, SlidingLog, SubWindow, TokenBucket};
 use tollgate_testing::redis::Server;
 
@@ -20,20 +17,14 @@ use super::*;
 
 const START_US: u64 = 1_700_000_000_000_000;
 
-fn hold_call(tag: &str, plan: &Arc<Plan>, most_units: u64, ask: HoldQuestion, now_us: u64) -> HoldCall {
-    let call = call(tag, plan, Question::Peek { cost: 0 }, Some(now_us));
-    let kind = if plan.parts().is_empty() { HoldKind::Requests } else { HoldKind::Units };
-    HoldCall { call, kind, most_units, ask }
-}
-
-fn modelled_holds(model: &InProcess, call: &HoldCall) -> HoldReply {
-    model.ask_holds(call).now_or_never().expect("the model answers at once").unwrap()
+fn hold_call(tag: &str, plan: &Arc<Plan>, most_units: u64, ask: Question, now_us: u64) -> Call {
+    Call { scope: Scope::Holds { most_units }, ..call(tag, plan, ask, Some(now_us)) }
 }
 
 /// A question whose hold is chosen among those that were taken.
 #[derive(Copy, Clone, Debug)]
 enum Asked {
-    Plain(HoldQuestion),
+    Plain(Question),
     /// A hold of this many units, for this many microseconds.
     Hold(u64, u64),
     Commit(usize, u64),
@@ -57,8 +48,8 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Asked)>> {
     let units = || prop_oneof![10 => 0_u64..6, 4 => 0_u64..40, 1 => select(vec![u64::MAX, 1 << 53, 1 << 51])];
     let life = || prop_oneof![4 => 0_u64..4, 4 => 0_u64..4_000_000, 1 => select(vec![u64::MAX, 1 << 50])];
     let ask = prop_oneof![
-        4 => units().prop_map(|cost| Asked::Plain(HoldQuestion::Check { cost })),
-        2 => units().prop_map(|cost| Asked::Plain(HoldQuestion::Peek { cost })),
+        4 => units().prop_map(|cost| Asked::Plain(Question::Check { cost })),
+        2 => units().prop_map(|cost| Asked::Plain(Question::Peek { cost })),
         8 => (units(), life()).prop_map(|(units, life)| Asked::Hold(units, life)),
         4 => (any::<usize>(), units()).prop_map(|(which, units)| Asked::Commit(which, units)),
         3 => any::<usize>().prop_map(Asked::Release),
@@ -105,13 +96,12 @@ struct Both<'s> {
 
 impl Both<'_> {
     /// Returns the server's reply, which is the model's reply.
-    fn ask(&self, call: &HoldCall) -> Result<HoldReply, TestCaseError> {
-        let asked =
-            async { tokio::time::timeout(Duration::from_secs(20), self.client.ask_holds(call)).await };
+    fn ask(&self, call: &Call) -> Result<Reply, TestCaseError> {
+        let asked = async { tokio::time::timeout(Duration::from_secs(20), self.client.call(call)).await };
         let theirs = self.runtime.block_on(asked).expect("the server answers");
         let theirs = theirs.map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let ours = modelled_holds(&self.model, call);
-        prop_assert_eq!(&theirs, &ours, "{:?} at {:?}", call.ask, call.call.now);
+        let ours = modelled(&self.model, call);
+        prop_assert_eq!(&theirs, &ours, "{:?} at {:?}", call.ask, call.now);
         Ok(theirs)
     }
 
@@ -128,23 +118,23 @@ impl Both<'_> {
             let ask = match asked {
                 Asked::Plain(ask) => ask,
                 Asked::Hold(units, life_us) => {
-                    HoldQuestion::Hold { units, life_us, identity: identity_of(identity, units) }
+                    Question::Hold { units, life_us, identity: identity_of(identity, units) }
                 }
-                Asked::Commit(which, units) => HoldQuestion::Commit { hold: chosen(&taken, which), units },
-                Asked::Release(which) => HoldQuestion::Release { hold: chosen(&taken, which) },
+                Asked::Commit(which, units) => Question::Commit { hold: chosen(&taken, which), units },
+                Asked::Release(which) => Question::Release { hold: chosen(&taken, which) },
                 Asked::Withdraw(which) => {
-                    HoldQuestion::Release { hold: StoredHold { end_us: 0, ..chosen(&taken, which) } }
+                    Question::Release { hold: StoredHold { end_us: 0, ..chosen(&taken, which) } }
                 }
-                Asked::Renew(which, life_us) => HoldQuestion::Renew { hold: chosen(&taken, which), life_us },
-                Asked::Unknown(units) => HoldQuestion::Commit { hold: StoredHold::ENDED, units },
+                Asked::Renew(which, life_us) => Question::Renew { hold: chosen(&taken, which), life_us },
+                Asked::Unknown(units) => Question::Commit { hold: StoredHold::ENDED, units },
             };
             let reply = self.ask(&hold_call(tag, plan, most, ask, now_us))?;
             let end_us = |life_us: u64| now_us.saturating_add(life_us).min((1 << 53) - 1);
             match ask {
-                HoldQuestion::Hold { life_us, identity, .. } if reply.done => {
+                Question::Hold { life_us, identity, .. } if reply.held.done => {
                     taken.push(StoredHold { end_us: end_us(life_us), identity });
                 }
-                HoldQuestion::Renew { hold, life_us } if reply.done => {
+                Question::Renew { hold, life_us } if reply.held.done => {
                     taken.push(StoredHold { end_us: end_us(life_us), ..hold });
                 }
                 _ => {}
@@ -190,20 +180,22 @@ fn full_key_empties_in_one_step() {
     let both = Both { client: &client, runtime: &runtime, model: stopped_model() };
     let plan = plan(&[]);
     let hold = |identity: u64| {
-        let ask =
-            HoldQuestion::Hold { units: 1, life_us: 1_000_000, identity: identity_of(identity.into(), 1) };
+        let ask = Question::Hold { units: 1, life_us: 1_000_000, identity: identity_of(identity.into(), 1) };
         both.ask(&hold_call("{full}", &plan, MOST_HELD, ask, START_US + identity)).unwrap()
     };
     for identity in 0..MOST_HOLDS {
-        assert!(hold(identity).done);
+        assert!(hold(identity).held.done);
     }
     let full = hold(MOST_HOLDS);
-    assert_eq!((full.done, full.held, full.first_us), (false, MOST_HOLDS, START_US + 1_000_000));
+    assert_eq!(
+        (full.held.done, full.held.units, full.held.first_us),
+        (false, MOST_HOLDS, START_US + 1_000_000)
+    );
     // All but the last have ended.
     let began = std::time::Instant::now();
     let after = hold(MOST_HOLDS + 1_000_000 - 2);
     println!("{} holds ended in one step of {:?}", MOST_HOLDS - 1, began.elapsed());
-    assert_eq!((after.done, after.held), (true, 2));
+    assert_eq!((after.held.done, after.held.units), (true, 2));
 }
 
 /// A call in the server's log: its number, its time, the microseconds that it took, its arguments, and its client.
@@ -216,12 +208,12 @@ fn withdrawal_does_not_search_all_holds() {
     let client = Client::open(&server.url()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let plan = plan(&[]);
-    let ask = |ask: HoldQuestion| {
-        runtime.block_on(client.ask_holds(&hold_call("{full}", &plan, MOST_HELD, ask, START_US))).unwrap()
+    let ask = |ask: Question| {
+        runtime.block_on(client.call(&hold_call("{full}", &plan, MOST_HELD, ask, START_US))).unwrap()
     };
     for identity in 0..u128::from(MOST_HOLDS) {
         let life_us = 1_000_000 + u64::try_from(identity).unwrap();
-        assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity: identity_of(identity, 1) }).done);
+        assert!(ask(Question::Hold { units: 1, life_us, identity: identity_of(identity, 1) }).held.done);
     }
     let mut connection = server.connection();
     redis::cmd("CONFIG")
@@ -232,7 +224,7 @@ fn withdrawal_does_not_search_all_holds() {
     let mut least_us = |hold: StoredHold| {
         redis::cmd("SLOWLOG").arg("RESET").query::<()>(&mut connection).unwrap();
         for _ in 0..100 {
-            assert!(!ask(HoldQuestion::Release { hold }).done);
+            assert!(!ask(Question::Release { hold }).held.done);
         }
         let log: Vec<Logged> = redis::cmd("SLOWLOG").arg(&["GET", "1000"]).query(&mut connection).unwrap();
         let script = redis::Value::BulkString(b"EVALSHA".to_vec());
@@ -252,13 +244,13 @@ fn peeks_do_not_search_ended_holds_again() {
     let client = Client::open(&server.url()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let plan = plan(&[]);
-    let ask = |ask: HoldQuestion, now_us: u64| {
-        runtime.block_on(client.ask_holds(&hold_call("{full}", &plan, MOST_HELD, ask, now_us))).unwrap()
+    let ask = |ask: Question, now_us: u64| {
+        runtime.block_on(client.call(&hold_call("{full}", &plan, MOST_HELD, ask, now_us))).unwrap()
     };
     for identity in 0..u128::from(MOST_HOLDS) {
         let life_us = if identity == 0 { 600_000_000 } else { 1_000_000 };
         let identity = identity_of(identity, 1);
-        assert!(ask(HoldQuestion::Hold { units: 1, life_us, identity }, START_US).done);
+        assert!(ask(Question::Hold { units: 1, life_us, identity }, START_US).held.done);
     }
     let mut connection = server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
@@ -268,7 +260,7 @@ fn peeks_do_not_search_ended_holds_again() {
     assert_eq!((keys.len(), members(&mut connection)), (1, MOST_HOLDS + 1), "all holds, and their sum");
     redis::cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut connection).unwrap();
     for _ in 0..100 {
-        assert_eq!(ask(HoldQuestion::Peek { cost: 0 }, START_US + 2_000_000).held, 1);
+        assert_eq!(ask(Question::Peek { cost: 0 }, START_US + 2_000_000).held.units, 1);
         assert_eq!(members(&mut connection), 2, "only the hold that has not ended is searched again");
     }
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();

@@ -9,14 +9,21 @@ mod scripts;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tollgate::redis::internals::{Call, LimitState, Place, Plan, Question, Reply, Transport};
+use tollgate::redis::internals::{Call, LimitState, Place, Plan, Question, Reply, Scope, Transport};
 use tollgate::redis::{InProcess, Limit};
 use tollgate::{ManualClock, Timestamp};
 
 /// A call about the key `tag`. Without a time, the server's time decides.
 fn call(tag: &str, plan: &Arc<Plan>, ask: Question, now_us: Option<u64>) -> Call {
     let now = now_us.map(|now_us| Timestamp::from_nanos(now_us.saturating_mul(1_000)));
-    Call { tag: tag.as_bytes().to_vec(), plan: Arc::clone(plan), ask, now, place: Place::default() }
+    Call {
+        tag: tag.as_bytes().to_vec(),
+        plan: Arc::clone(plan),
+        ask,
+        now,
+        place: Place::default(),
+        scope: Scope::Limits,
+    }
 }
 
 fn plan(limits: &[Limit]) -> Arc<Plan> {

@@ -5,8 +5,8 @@ use proptest::sample::select;
 use tollgate::Quota;
 use tollgate::redis::RegionPolicy;
 use tollgate::redis::internals::{
-    Claim, LinkReport, Portion, RegionCall, RegionLink, RegionLinks, RegionQuestion, RegionReply,
-    RegionState, RegionTerms, pause,
+    Claim, LinkReport, Portion, RegionLink, RegionLinks, RegionScope, RegionState, RegionTerms, RegionUse,
+    pause,
 };
 
 use tollgate_testing::operations::config;
@@ -20,47 +20,71 @@ const MINUTE: u64 = NOW / (60 * SEC);
 /// Some regions, each with a server, and a way to carry a claim to all others.
 struct Regions {
     names: Vec<Box<str>>,
+    plan: Arc<Plan>,
     terms: Vec<Arc<RegionTerms>>,
     states: Vec<RegionState>,
 }
 
 impl Regions {
     fn new(regions: usize, limit: Limit, policy: RegionPolicy) -> Self {
-        let windows = plan(&[limit]).parts()[0].windows().expect("the limit has windows");
+        let plan = plan(&[limit]);
+        let windows = plan.parts()[0].windows().expect("the limit has windows");
         let names: Vec<Box<str>> = (0..regions).map(|region| format!("r{region}").into()).collect();
         let terms = (0..regions).map(|region| {
             let others = names.iter().filter(|name| **name != names[region]).cloned().collect();
             let portion = Portion { from: region as u64, to: region as u64 + 1, of: regions as u64 };
             Arc::new(RegionTerms { windows, policy, portion, others })
         });
-        Self { terms: terms.collect(), states: vec![RegionState::default(); regions], names }
+        Self { terms: terms.collect(), states: vec![RegionState::default(); regions], names, plan }
     }
 
-    fn ask(&mut self, region: usize, ask: RegionQuestion, now_us: u64) -> (RegionReply, Option<Claim>) {
+    /// The region asks its server. Returns the units that were charged, and what the server knows.
+    fn ask(&mut self, region: usize, ask: Question, now_us: u64) -> (u64, RegionUse, Option<Claim>) {
+        self.ask_of(region, None, ask, now_us)
+    }
+
+    /// Another region is named in the question.
+    fn ask_of(
+        &mut self,
+        region: usize,
+        from: Option<&str>,
+        ask: Question,
+        now_us: u64,
+    ) -> (u64, RegionUse, Option<Claim>) {
         let terms = Arc::clone(&self.terms[region]);
-        let call = RegionCall { name: Vec::new(), terms, pause_us: 5 * SEC, ask };
-        let reply = self.states[region].answer(&call, now_us);
-        let claim = reply.claim(&call);
-        (reply, claim)
+        let scope = RegionScope { terms, pause_us: 5 * SEC, from: from.map(Into::into) };
+        let call = Call { scope: Scope::Region(scope.clone()), ..call("", &self.plan, ask, None) };
+        let reply = self.states[region].answer(&call.ask, &scope, now_us);
+        let claim = Claim::of(&call, &reply);
+        (reply.granted, *reply.region.expect("a region answers"), claim)
     }
 
-    fn post(&mut self, region: usize, total: u64, now_us: u64) -> (RegionReply, Option<Claim>) {
+    /// A call of a claim, to the server of a region.
+    fn send(&mut self, region: usize, call: &Call, now_us: u64) -> RegionUse {
+        let Scope::Region(scope) = &call.scope else { panic!("a claim is about a region") };
+        self.ask_of(region, scope.from.as_deref(), call.ask, now_us).1
+    }
+
+    fn peek(&mut self, region: usize, now_us: u64) -> RegionUse {
+        self.ask(region, Question::Peek { cost: 0 }, now_us).1
+    }
+
+    fn post(&mut self, region: usize, total: u64, now_us: u64) -> (u64, RegionUse, Option<Claim>) {
         let epoch = now_us / self.terms[region].windows.period_us;
-        self.ask(region, RegionQuestion::Post { process: 1, epoch, total }, now_us)
+        self.ask(region, Question::Post { process: 1, epoch, total }, now_us)
     }
 
     fn check(&mut self, region: usize, cost: u64, now_us: u64) -> bool {
-        self.ask(region, RegionQuestion::Check { cost }, now_us).0.granted > 0
+        self.ask(region, Question::Check { cost }, now_us).0 > 0
     }
 
     /// Carries a claim to these regions, and their replies back.
-    fn carry(&mut self, region: usize, claim: &Claim, to: &[usize], now_us: u64) -> RegionReply {
+    fn carry(&mut self, region: usize, claim: &Claim, to: &[usize], now_us: u64) -> RegionUse {
         for &other in to {
-            let reply = self.ask(other, claim.tell(&self.names[region].clone()), now_us).0;
-            let heard = claim.hear(&self.names[other].clone(), &reply);
-            let _ = self.ask(region, heard, now_us);
+            let theirs = self.send(other, &claim.tell(&self.names[region]), now_us);
+            let _ = self.send(region, &claim.hear(&self.names[other], &theirs), now_us);
         }
-        self.ask(region, RegionQuestion::Peek, now_us).0
+        self.peek(region, now_us)
     }
 }
 
@@ -73,7 +97,7 @@ fn per_minute(limit: u64) -> Limit {
 fn region_admits_its_share_until_all_others_answer() {
     let mut world = Regions::new(3, per_minute(300), RegionPolicy::Share);
     assert!(world.check(0, 100, NOW) && !world.check(0, 1, NOW), "a third of the limit");
-    let claim = world.ask(0, RegionQuestion::Peek, NOW + 5 * SEC).1.unwrap();
+    let claim = world.ask(0, Question::Peek { cost: 0 }, NOW + 5 * SEC).2.unwrap();
     assert_eq!(claim.totals, [100, 0]);
     assert_eq!(world.carry(0, &claim, &[1], NOW + 5 * SEC).room, 0, "one region has not answered");
     assert_eq!(world.carry(0, &claim, &[1], NOW + 6 * SEC).room, 0, "a repeated answer is not news");
@@ -83,7 +107,7 @@ fn region_admits_its_share_until_all_others_answer() {
         66,
         "the answers are older than the renewal"
     );
-    let known = world.ask(1, RegionQuestion::Peek, NOW + 7 * SEC).0;
+    let known = world.peek(1, NOW + 7 * SEC);
     assert_eq!((known.used, known.room), (100, 67), "the share is a part of the units left");
 }
 
@@ -91,30 +115,31 @@ fn region_admits_its_share_until_all_others_answer() {
 fn as_last_known_admits_all_units_left() {
     let mut world = Regions::new(3, per_minute(300), RegionPolicy::AsLastKnown);
     assert!(world.check(0, 200, NOW) && world.check(1, 300, NOW), "neither knows the other");
-    let claim = world.ask(0, RegionQuestion::Peek, NOW + 6 * SEC).1;
+    let claim = world.ask(0, Question::Peek { cost: 0 }, NOW + 6 * SEC).2;
     assert!(claim.is_some(), "the first claim was not carried out");
-    let claim = world.post(2, 10, NOW).1.unwrap();
+    let claim = world.post(2, 10, NOW).2.unwrap();
     let reply = world.carry(2, &claim, &[0, 1], NOW);
     assert_eq!((reply.used, reply.room), (510, 0));
-    assert_eq!(world.ask(0, RegionQuestion::Peek, NOW).0.room, 90);
+    assert_eq!(world.peek(0, NOW).room, 90);
 }
 
 #[test]
 fn claims_keep_the_interval_and_the_quantum() {
     let mut world = Regions::new(2, per_minute(6_400), RegionPolicy::Share);
-    assert!(world.post(0, 1, NOW).1.is_some(), "the window is new");
-    assert!(world.post(0, 500, NOW + 4 * SEC).1.is_none(), "the interval is not over");
-    let claim = world.post(0, 501, NOW + 5 * SEC).1.unwrap();
+    assert!(world.post(0, 1, NOW).2.is_some(), "the window is new");
+    assert!(world.post(0, 500, NOW + 4 * SEC).2.is_none(), "the interval is not over");
+    let claim = world.post(0, 501, NOW + 5 * SEC).2.unwrap();
     world.carry(0, &claim, &[1], NOW + 5 * SEC);
-    assert!(world.post(0, 600, NOW + 11 * SEC).1.is_none(), "99 units are not worth an exchange");
-    let lost = world.post(0, 601, NOW + 11 * SEC).1;
+    assert!(world.post(0, 600, NOW + 11 * SEC).2.is_none(), "99 units are not worth an exchange");
+    let lost = world.post(0, 601, NOW + 11 * SEC).2;
     assert!(
-        lost.is_some() && world.post(0, 601, NOW + 15 * SEC).1.is_none(),
+        lost.is_some() && world.post(0, 601, NOW + 15 * SEC).2.is_none(),
         "the next exchange is not due yet"
     );
-    assert!(world.post(0, 602, NOW + 17 * SEC).1.is_some(), "the lost exchange is repeated");
+    assert!(world.post(0, 602, NOW + 17 * SEC).2.is_some(), "the lost exchange is repeated");
     let mut alone = Regions::new(1, per_minute(100), RegionPolicy::Share);
-    assert_eq!((alone.post(0, 60, NOW).1, alone.post(0, 60, NOW).0.room), (None, 40));
+    assert!(alone.post(0, 60, NOW).2.is_none());
+    assert_eq!(alone.post(0, 60, NOW).1.room, 40);
 }
 
 // G100
@@ -124,7 +149,7 @@ fn foreign_totals_are_never_reported() {
     for round in 0..20 {
         for region in 0..2 {
             let now_us = NOW + round * SEC / 2;
-            if let Some(claim) = world.post(region, 100 + round, now_us).1 {
+            if let Some(claim) = world.post(region, 100 + round, now_us).2 {
                 let reply = world.carry(region, &claim, &[1 - region], now_us);
                 assert_eq!(reply.own[0], 100 + round);
                 assert!(reply.used <= 2 * (100 + round), "{reply:?}");
@@ -140,58 +165,56 @@ fn echo_of_foreign_totals_grows_without_end() {
     for round in 0..20 {
         for region in 0..2 {
             let now_us = NOW + round * 6 * SEC;
-            let (reply, claim) = world.post(region, 10 + round, now_us);
+            let (_, own, claim) = world.post(region, 10 + round, now_us);
             if let Some(mut claim) = claim {
-                claim.totals[0] = reply.used;
-                let name = world.names[region].clone();
-                let _ = world.ask(1 - region, claim.tell(&name), now_us);
-                let name = world.names[1 - region].clone();
-                let told = world.ask(1 - region, RegionQuestion::Peek, now_us).0;
-                let echoed = RegionReply { own: [told.used, 0], ..told };
-                let _ = world.ask(region, claim.hear(&name, &echoed), now_us);
+                claim.totals[0] = own.used;
+                let _ = world.send(1 - region, &claim.tell(&world.names[region]), now_us);
+                let told = world.peek(1 - region, now_us);
+                let echoed = RegionUse { own: [told.used, 0], ..told };
+                let _ = world.send(region, &claim.hear(&world.names[1 - region], &echoed), now_us);
             }
         }
     }
-    assert!(world.ask(0, RegionQuestion::Peek, NOW + 120 * SEC).0.used > 500, "58 units were admitted");
+    assert!(world.peek(0, NOW + 120 * SEC).used > 500, "58 units were admitted");
 }
 
 // G100
 #[test]
 fn server_without_data_recovers_by_floor() {
     let mut world = Regions::new(2, per_minute(1_000), RegionPolicy::Share);
-    let claim = world.post(0, 300, NOW).1.unwrap();
+    let claim = world.post(0, 300, NOW).2.unwrap();
     assert_eq!(world.carry(0, &claim, &[1], NOW).own[0], 300);
     world.states[0] = RegionState::default();
-    let (reply, claim) = world.post(0, 300, NOW + SEC);
-    assert_eq!((reply.granted, reply.own[0]), (300, 300), "the process posts its whole total");
+    let (granted, known, _) = world.post(0, 300, NOW + SEC);
+    assert_eq!((granted, known.own[0]), (300, 300), "the process posts its whole total");
     world.states[0] = RegionState::default();
-    let _ = claim;
-    let claim = world.ask(0, RegionQuestion::Post { process: 2, epoch: MINUTE, total: 20 }, NOW + SEC).1;
+    let claim = world.ask(0, Question::Post { process: 2, epoch: MINUTE, total: 20 }, NOW + SEC).2;
     let reply = world.carry(0, &claim.unwrap(), &[1], NOW + SEC);
     assert_eq!(reply.own[0], 300, "the floor");
-    assert_eq!(world.post(0, 310, NOW + SEC).0.own[0], 330, "the floor is not added to the posts");
+    assert_eq!(world.post(0, 310, NOW + SEC).1.own[0], 330, "the floor is not added to the posts");
     // An answer to an exchange from before the restart is not news.
     world.states[0] = RegionState::default();
     assert!(world.check(0, 500, NOW + 2 * SEC));
     for round in [NOW + 1, NOW + SEC + 1, u64::MAX] {
         let (index, none) = (MINUTE, [0, 0]);
-        let old =
-            RegionQuestion::Hear { from: "r1".into(), round, index, totals: none, of: index, floor: none };
-        assert_eq!(world.ask(0, old, NOW + 2 * SEC).0.room, 0);
+        let old = Question::Hear { round, index, totals: none, of: index, floor: none };
+        assert_eq!(world.ask_of(0, Some("r1"), old, NOW + 2 * SEC).1.room, 0);
     }
 }
 
 #[test]
 fn total_counts_in_the_window_that_it_names() {
     let mut world = Regions::new(2, per_minute(100), RegionPolicy::AsLastKnown);
-    let tell = |index: u64, totals| RegionQuestion::Tell { from: "r1".into(), index, totals };
-    let used = |world: &mut Regions, now_us| world.ask(0, RegionQuestion::Peek, now_us).0.used;
-    let _ = world.ask(0, tell(MINUTE + 1, [30, 7]), NOW);
+    let tell = |world: &mut Regions, index: u64, totals| {
+        let _ = world.ask_of(0, Some("r1"), Question::Tell { index, totals }, NOW);
+    };
+    let used = |world: &mut Regions, now_us| world.peek(0, now_us).used;
+    tell(&mut world, MINUTE + 1, [30, 7]);
     assert_eq!(used(&mut world, NOW), 7, "a clock that is ahead does not end the window");
     assert_eq!(used(&mut world, NOW + 60 * SEC), 30);
-    let _ = world.ask(0, tell(MINUTE + 5, [90, 90]), NOW);
+    tell(&mut world, MINUTE + 5, [90, 90]);
     assert_eq!(used(&mut world, NOW), 7, "a total from the far future is ignored");
-    let _ = world.ask(0, tell(MINUTE - 3, [90, 90]), NOW);
+    tell(&mut world, MINUTE - 3, [90, 90]);
     assert_eq!((used(&mut world, NOW), used(&mut world, NOW + 60 * SEC)), (7, 30), "an old total is dropped");
 }
 
@@ -199,12 +222,12 @@ fn total_counts_in_the_window_that_it_names() {
 fn sliding_share_declines_with_the_window_before() {
     let mut world = Regions::new(2, Limit::sliding_window(Quota::per_minute(100)), RegionPolicy::Share);
     assert!(world.check(0, 50, NOW - SEC));
-    let room = |world: &mut Regions, now_us| world.ask(0, RegionQuestion::Peek, now_us).0.room;
+    let room = |world: &mut Regions, now_us| world.peek(0, now_us).room;
     assert_eq!(room(&mut world, NOW), 0, "50 units of its own count in full");
     assert_eq!(room(&mut world, NOW + 30 * SEC), 25);
-    assert_eq!(world.ask(1, RegionQuestion::Peek, NOW).0.room, 50);
+    assert_eq!(world.peek(1, NOW).room, 50);
     // Before the first exchange in this window, region 1 does not know the 50 units.
-    let claim = world.post(1, 10, NOW).1.unwrap();
+    let claim = world.post(1, 10, NOW).2.unwrap();
     let reply = world.carry(1, &claim, &[0], NOW);
     assert_eq!((reply.used, reply.room), (60, 20));
 }
@@ -297,10 +320,9 @@ fn reports() -> impl Strategy<Value = LinkReport> {
 }
 
 /// The totals that two other regions report, in this window and in windows near it.
-fn tells() -> impl Strategy<Value = Vec<RegionQuestion>> {
+fn tells() -> impl Strategy<Value = Vec<(&'static str, Question)>> {
     let tell = (select(vec!["r1", "r2"]), MINUTE - 3..=MINUTE + 1, [0_u64..9, 0..9]);
-    let tell =
-        tell.prop_map(|(from, index, totals)| RegionQuestion::Tell { from: from.into(), index, totals });
+    let tell = tell.prop_map(|(from, index, totals)| (from, Question::Tell { index, totals }));
     prop::collection::vec(tell, 0..12)
 }
 
@@ -325,13 +347,13 @@ proptest! {
         tells in tells(),
         again in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let state = |tells: Vec<&RegionQuestion>| {
+        let state = |tells: Vec<&(&str, Question)>| {
             let mut world = Regions::new(3, per_minute(100), RegionPolicy::AsLastKnown);
-            let _ = world.ask(0, RegionQuestion::Peek, NOW);
-            for tell in tells {
-                let _ = world.ask(0, tell.clone(), NOW);
+            let _ = world.peek(0, NOW);
+            for &(from, tell) in tells {
+                let _ = world.ask_of(0, Some(from), tell, NOW);
             }
-            [NOW, NOW + 60 * SEC].map(|now_us| world.ask(0, RegionQuestion::Peek, now_us).0.used)
+            [NOW, NOW + 60 * SEC].map(|now_us| world.peek(0, now_us).used)
         };
         let shuffled = again.iter().filter(|_| !tells.is_empty()).map(|at| at.get(&tells));
         prop_assert_eq!(state(tells.iter().collect()), state(shuffled.chain(tells.iter().rev()).collect()));
@@ -343,8 +365,8 @@ fn post_charges_the_growth_of_its_window() {
     let mut world = Regions::new(1, Limit::sliding_window(Quota::per_minute(100)), RegionPolicy::Share);
     let posts = [(0, 5), (0, 8), (0, 3), (1, 2), (3, 9), (1, 4), (0, 9)];
     let granted = posts.map(|(ago, total)| {
-        let post = RegionQuestion::Post { process: 1, epoch: MINUTE - ago, total };
-        world.ask(0, post, NOW).0.granted
+        let post = Question::Post { process: 1, epoch: MINUTE - ago, total };
+        world.ask(0, post, NOW).0
     });
     assert_eq!(granted, [5, 3, 0, 2, 0, 2, 1]);
 }

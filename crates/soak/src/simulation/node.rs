@@ -7,7 +7,7 @@ use std::time::Duration;
 use tollgate::Decision;
 use tollgate::redis::internals::{
     BlockRequest, BookSettings, Call, Granted, LeaseBook, LeaseCheck, LeaseSettings, Place, Plan, Post,
-    Question, Receipt, Reply, Waiting, WriteBackBook, places_of,
+    Question, Receipt, Reply, Scope, Waiting, WriteBackBook, places_of,
 };
 use tollgate::redis::{ErrorKind, InProcess, OnFailure, WriteBackStats};
 
@@ -81,11 +81,11 @@ impl Asked {
 impl Leases {
     fn call(&self, key: &[u8], ask: Question) -> Call {
         let (tag, plan) = ([b"simulation:", key].concat(), Arc::clone(&self.plan));
-        Call { tag, plan, ask, now: None, place: Place::default() }
+        Call { tag, plan, ask, now: None, place: Place::default(), scope: Scope::Limits }
     }
 
     fn asked(&self, due: BlockRequest) -> Asked {
-        let call = self.call(&due.key, due.ask);
+        let call = self.call(&due.key, due.ask());
         Asked::Lease(due, call)
     }
 }

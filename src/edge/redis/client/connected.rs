@@ -15,12 +15,8 @@ use super::sharded::{Routes, ShardError, Shards};
 use super::upkeep::Upkeep;
 use crate::algorithm::Limit;
 use crate::base::sync::Ordering;
-use crate::edge::redis::holds::{HoldCall, HoldReply, HoldTransport, script as hold_script};
 use crate::edge::redis::protocol::script::{self, By, CopyStep, StoredStates};
-use crate::edge::redis::protocol::{Call, Error, ErrorKind, Reply, Transport};
-use crate::edge::redis::region::{
-    LinkAges, LinkReport, RegionCall, RegionReply, RegionTransport, script as region_script,
-};
+use crate::edge::redis::protocol::{Call, Error, ErrorKind, LinkAges, LinkReport, Reply, Transport};
 
 /// A client of one Redis or Valkey server, of a Cluster, or of [several](Client::sharded) of them, for async code on
 /// tokio.
@@ -318,31 +314,27 @@ impl Client {
         &self.routes
     }
 
-    /// Calls a script at the one server of this client.
-    async fn run_at_one(&self, command: impl Fn(By) -> Cmd) -> Result<Value, Error> {
-        let [Link { topology: Topology::One(line), .. }] = &*self.links else {
-            return Err(Error::new(
-                ErrorKind::Unreachable,
-                "a region needs one server, not a Cluster or a set of servers",
-            ));
-        };
-        let Ok(runtime) = Handle::try_current() else {
-            return Err(Error::new(ErrorKind::Unreachable, "a region needs a tokio runtime"));
-        };
-        line.run(&runtime, &command, false).await.map_err(|error| script::failure(&error))
+    /// Calls a script about the key of a call.
+    async fn run_about(&self, call: &Call, command: impl Fn(By) -> Cmd + Sync) -> Result<Value, Error> {
+        self.run(call.place.server, &call.tag, command).await
     }
 
-    /// Calls a script at the server that holds the key of a call.
-    async fn run(&self, call: &Call, command: impl Fn(By) -> Cmd + Sync) -> Result<Value, Error> {
+    /// Calls a script at the server that holds the key with this tag.
+    async fn run(
+        &self,
+        server: usize,
+        tag: &[u8],
+        command: impl Fn(By) -> Cmd + Sync,
+    ) -> Result<Value, Error> {
         let Ok(runtime) = Handle::try_current() else {
             return Err(Error::new(
                 ErrorKind::Unreachable,
                 "not in a tokio runtime; call the limiter from a tokio task, or use the blocking client",
             ));
         };
-        let answer = match &self.links[call.place.server].topology {
+        let answer = match &self.links[server].topology {
             Topology::One(line) => line.run(&runtime, &command, false).await,
-            Topology::Cluster(nodes) => Box::pin(nodes.run(&runtime, &call.tag, &command)).await,
+            Topology::Cluster(nodes) => Box::pin(nodes.run(&runtime, tag, &command)).await,
         };
         answer.map_err(|error| script::failure(&error))
     }
@@ -395,20 +387,29 @@ impl Transport for Client {
     }
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
-        script::reply(call, &self.run(call, |by| script::command(call, by)).await?)
+        script::reply(call, &self.run_about(call, |by| script::command(call, by)).await?)
     }
 
     async fn has_states(&self, call: &Call) -> Result<bool, Error> {
-        let found = self.run(call, |by| script::copy(call, CopyStep::Find, by)).await?;
+        let found = self.run_about(call, |by| script::copy(call, CopyStep::Find, by)).await?;
         Ok(found == Value::Int(1))
     }
 
     async fn read_states(&self, call: &Call) -> Result<StoredStates, Error> {
-        script::states(call, self.run(call, |by| script::copy(call, CopyStep::Read, by)).await?)
+        script::states(call, self.run_about(call, |by| script::copy(call, CopyStep::Read, by)).await?)
     }
 
     async fn write_states(&self, call: &Call, states: &StoredStates) -> Result<(), Error> {
-        self.run(call, |by| script::copy(call, CopyStep::Write(states), by)).await.map(drop)
+        self.run_about(call, |by| script::copy(call, CopyStep::Write(states), by)).await.map(drop)
+    }
+
+    fn is_one_server(&self) -> bool {
+        matches!(&*self.links, [Link { topology: Topology::One(_), .. }])
+    }
+
+    async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {
+        let answer = self.run(0, &report.name, |by| script::region::links(report, None, by)).await?;
+        script::region::link_ages(report, &answer)
     }
 
     fn part(&self, call: &Call) -> usize {
@@ -416,26 +417,5 @@ impl Transport for Client {
             Topology::One(_) => 0,
             Topology::Cluster(nodes) => nodes.part(&call.tag),
         }
-    }
-}
-
-impl HoldTransport for Client {
-    async fn ask_holds(&self, call: &HoldCall) -> Result<HoldReply, Error> {
-        hold_script::reply(call, &self.run(&call.call, |by| hold_script::command(call, by)).await?)
-    }
-}
-
-impl RegionTransport for Client {
-    fn is_one_server(&self) -> bool {
-        matches!(&*self.links, [Link { topology: Topology::One(_), .. }])
-    }
-
-    async fn ask_region(&self, call: &RegionCall) -> Result<RegionReply, Error> {
-        region_script::reply(&self.run_at_one(|by| region_script::command(call, None, by)).await?)
-    }
-
-    async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {
-        let answer = self.run_at_one(|by| region_script::links(report, None, by)).await?;
-        region_script::link_ages(report, &answer)
     }
 }

@@ -9,12 +9,10 @@ use super::settings::{Builder, InProgressBuilder};
 use super::sharded::{Routes, ShardError, Shards};
 use crate::algorithm::Limit;
 use crate::base::clock::{Clock, StdClock};
-use crate::edge::redis::holds::{HoldCall, HoldKind, HoldReply, HoldState, HoldTransport};
-use crate::edge::redis::protocol::model::{self, KeyState, MARGINS_US};
-use crate::edge::redis::protocol::{Call, Error, Reply, Transport};
-use crate::edge::redis::region::{
-    LinkAges, LinkReport, RegionCall, RegionLinks, RegionReply, RegionState, RegionTransport,
-};
+use crate::edge::redis::protocol::model::{self, HoldState, KeyState, MARGINS_US};
+use crate::edge::redis::protocol::script::region;
+use crate::edge::redis::protocol::{Call, Error, LinkAges, LinkReport, RegionScope, Reply, Scope, Transport};
+use crate::edge::redis::region::{RegionLinks, RegionState};
 
 /// A server in this process, for your tests and for simulations. It gives the same answers as the script on a real
 /// server, without a delay.
@@ -53,8 +51,8 @@ struct ServerState {
 #[derive(Default)]
 struct KeptKeys {
     held: HashMap<Vec<u8>, KeptKey, ahash::RandomState>,
-    /// The holds of each key.
-    holds: HashMap<(Vec<u8>, HoldKind), HoldState, ahash::RandomState>,
+    /// The holds of each key. Requests in progress, which have no limits, are apart.
+    holds: HashMap<(Vec<u8>, bool), HoldState, ahash::RandomState>,
     /// The states of limits that several regions share, by the names of their keys.
     regions: HashMap<Vec<u8>, RegionState, ahash::RandomState>,
     /// What the region of this server knows of its calls to others, for each limiter.
@@ -71,10 +69,72 @@ struct KeptKey {
 }
 
 impl KeptKeys {
+    fn answer(&mut self, call: &Call, now_us: u64) -> Reply {
+        match &call.scope {
+            Scope::Limits => self.answer_limits(call, now_us),
+            Scope::Holds { most_units } => self.answer_holds(call, *most_units, now_us),
+            Scope::Region(scope) => self.answer_region(call, scope, now_us),
+        }
+    }
+
+    fn answer_limits(&mut self, call: &Call, now_us: u64) -> Reply {
+        if self.held.len() >= self.sweep_at.max(SWEEP) {
+            self.held.retain(|_, entry| entry.over_us > now_us);
+            self.sweep_at = self.held.len() * 2;
+        }
+        let at_us = time_us(call, now_us);
+        let margin_us = MARGINS_US[usize::from(call.now.is_some())];
+        let answer = |entry: &mut KeptKey| {
+            entry.expire(now_us);
+            let reply = model::answer(&call.plan, &mut entry.held, at_us, &call.ask);
+            let rest_us = entry.held.rest_us(&call.plan, at_us);
+            entry.over_us = entry.over_us.max(now_us.saturating_add(rest_us).saturating_add(margin_us));
+            reply
+        };
+        if let Some(entry) = self.held.get_mut(&call.tag) {
+            return answer(entry);
+        }
+        let mut entry = KeptKey::default();
+        let reply = answer(&mut entry);
+        if entry.held != KeyState::default() {
+            self.held.insert(call.tag.clone(), entry);
+        }
+        reply
+    }
+
+    fn answer_holds(&mut self, call: &Call, most_units: u64, now_us: u64) -> Reply {
+        if self.holds.len() >= self.sweep_at.max(SWEEP) {
+            self.holds.retain(|_, state| !state.is_over(now_us));
+            self.sweep_at = self.holds.len() * 2;
+        }
+        let name = (call.tag.clone(), call.plan.parts().is_empty());
+        let mut state = self.holds.remove(&name).unwrap_or_default();
+        let mut limits = |ask| self.answer_limits(&Call { ask, ..call.clone() }, now_us);
+        let reply = state.answer(call, most_units, time_us(call, now_us), &mut limits);
+        if state != HoldState::default() {
+            self.holds.insert(name, state);
+        }
+        reply
+    }
+
+    fn answer_region(&mut self, call: &Call, scope: &RegionScope, now_us: u64) -> Reply {
+        if self.regions.len() >= self.sweep_at.max(SWEEP) {
+            self.regions.retain(|_, state| !state.is_over(scope.terms.windows.period_us, now_us));
+            self.sweep_at = self.regions.len() * 2;
+        }
+        let state = self.regions.entry(region::name(call)).or_default();
+        state.answer(&call.ask, scope, time_us(call, now_us))
+    }
+
     /// The entry of a key, unless it has expired.
     fn live(&self, tag: &[u8], now_us: u64) -> Option<&KeptKey> {
         self.held.get(tag).filter(|entry| entry.over_us > now_us)
     }
+}
+
+/// The time of a call, in microseconds.
+fn time_us(call: &Call, now_us: u64) -> u64 {
+    call.now.map_or(now_us, |now| now.as_nanos() / 1_000)
 }
 
 impl KeptKey {
@@ -163,37 +223,7 @@ impl InProcess {
     #[cfg(tollgate_simulation)]
     #[doc(hidden)]
     pub fn answer_at(&self, call: &Call, now_us: u64) -> Reply {
-        Self::answer_of(&mut self.servers[call.place.server].keys_now(), call, now_us)
-    }
-
-    fn answer_of(keys: &mut KeptKeys, call: &Call, now_us: u64) -> Reply {
-        if keys.held.len() >= keys.sweep_at.max(SWEEP) {
-            keys.held.retain(|_, entry| entry.over_us > now_us);
-            keys.sweep_at = keys.held.len() * 2;
-        }
-        let at_us = call.now.map_or(now_us, |now| now.as_nanos() / 1_000);
-        let margin_us = MARGINS_US[usize::from(call.now.is_some())];
-        let answer = |entry: &mut KeptKey| {
-            entry.expire(now_us);
-            let reply = model::answer(&call.plan, &mut entry.held, at_us, &call.ask);
-            let rest_us = entry.held.rest_us(&call.plan, at_us);
-            entry.over_us = entry.over_us.max(now_us.saturating_add(rest_us).saturating_add(margin_us));
-            reply
-        };
-        if let Some(entry) = keys.held.get_mut(&call.tag) {
-            return answer(entry);
-        }
-        let mut entry = KeptKey::default();
-        let reply = answer(&mut entry);
-        if entry.held != KeyState::default() {
-            keys.held.insert(call.tag.clone(), entry);
-        }
-        reply
-    }
-
-    fn answer(&self, call: &Call) -> Reply {
-        let (mut keys, now_us) = self.servers[call.place.server].now();
-        Self::answer_of(&mut keys, call, now_us)
+        self.servers[call.place.server].keys_now().answer(call, now_us)
     }
 }
 
@@ -264,41 +294,12 @@ impl Transport for InProcess {
     }
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
-        Ok(self.answer(call))
+        let (mut keys, now_us) = self.servers[call.place.server].now();
+        Ok(keys.answer(call, now_us))
     }
-}
 
-impl HoldTransport for InProcess {
-    async fn ask_holds(&self, call: &HoldCall) -> Result<HoldReply, Error> {
-        let (mut keys, now_us) = self.servers[call.call.place.server].now();
-        if keys.holds.len() >= keys.sweep_at.max(SWEEP) {
-            keys.holds.retain(|_, state| !state.is_over(now_us));
-            keys.sweep_at = keys.holds.len() * 2;
-        }
-        let name = (call.call.tag.clone(), call.kind);
-        let mut state = keys.holds.remove(&name).unwrap_or_default();
-        let mut limits = |ask| Self::answer_of(&mut keys, &Call { ask, ..call.call.clone() }, now_us);
-        let at_us = call.call.now.map_or(now_us, |now| now.as_nanos() / 1_000);
-        let reply = state.answer(call, at_us, &mut limits);
-        if state != HoldState::default() {
-            keys.holds.insert(name, state);
-        }
-        Ok(reply)
-    }
-}
-
-impl RegionTransport for InProcess {
     fn is_one_server(&self) -> bool {
         self.servers.len() == 1
-    }
-
-    async fn ask_region(&self, call: &RegionCall) -> Result<RegionReply, Error> {
-        let (mut keys, now_us) = self.servers[0].now();
-        if keys.regions.len() >= keys.sweep_at.max(SWEEP) {
-            keys.regions.retain(|_, state| !state.is_over(call.terms.windows.period_us, now_us));
-            keys.sweep_at = keys.regions.len() * 2;
-        }
-        Ok(keys.regions.entry(call.name.clone()).or_default().answer(call, now_us))
     }
 
     async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {

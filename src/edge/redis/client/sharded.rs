@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::rendezvous::{Candidate, owner};
 use crate::base::clock::Timestamp;
-use crate::edge::redis::protocol::{Call, Place, Plan, Question, tagged};
+use crate::edge::redis::protocol::{Call, Place, Plan, Question, Scope, tagged};
 
 /// The maximum number of servers, with those of the previous set. Each limiter has breakers and counts for each server.
 const MAX_SERVERS: usize = 128;
@@ -328,6 +328,6 @@ impl KeyPlaces {
     pub(crate) fn call(&self, plan: &Arc<Plan>, key: &[u8], ask: Question, now: Option<Timestamp>) -> Call {
         let tag = self.tag(key);
         let place = self.routes.place(key, &tag);
-        Call { tag, plan: Arc::clone(plan), ask, now, place }
+        Call { tag, plan: Arc::clone(plan), ask, now, place, scope: Scope::Limits }
     }
 }

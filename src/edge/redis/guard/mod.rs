@@ -146,27 +146,17 @@ impl Guard {
         }
     }
 
-    /// Calls the server, unless its breaker is open. Waits at most for the time-out, even if the transport hangs. If the
-    /// key has a previous server, first copies the key's state from there.
+    /// Calls the server. Waits at most for the time-out, even if the transport hangs. If the key has a previous server,
+    /// first copies the key's state from there.
     ///
     /// # Panics
     /// Panics in a tokio runtime that was built without its timer, as all of tokio's time functions do.
-    pub(crate) fn ask<'g, T: Transport>(
-        &'g self,
-        transport: &'g T,
-        call: &'g Call,
-    ) -> impl Future<Output = Result<Reply, Error>> + Send + 'g {
-        self.send(transport, call, Passage::IfClosed, || transport.call(call))
-    }
-
-    /// Like [`ask`](Self::ask), for any request about the key of a call.
-    pub(crate) async fn send<T: Transport, R, F: Future<Output = Result<R, Error>>>(
+    pub(crate) async fn send<T: Transport>(
         &self,
         transport: &T,
         call: &Call,
         passage: Passage,
-        send: impl FnOnce() -> F,
-    ) -> Result<R, Error> {
+    ) -> Result<Reply, Error> {
         let mut most = self.settings.timeout;
         if let Some(before) = call.place.before {
             let began_ns = self.clock.now().as_nanos();
@@ -176,7 +166,7 @@ impl Guard {
             }
             most = most.saturating_sub(self.since(began_ns));
         }
-        self.run_within(transport, call, (most, passage), send).await
+        self.run_within(transport, call, (most, passage), || transport.call(call)).await
     }
 
     /// The time since `began_ns`.

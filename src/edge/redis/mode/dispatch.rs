@@ -7,20 +7,20 @@ use std::sync::Arc;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Connected, Settings};
-use crate::edge::redis::guard::Guard;
-use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, Plan, Question, Reply};
+use crate::edge::redis::guard::{Guard, Passage};
+use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, Plan, Question, Reply, Scope};
 
 /// A call under way. This is the only allocation that a future of a limiter makes for a call.
 type Carried<'c> = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send + 'c>>;
 
 /// A client of any type, which carries calls through a guard.
 trait Carrier: Send + Sync {
-    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c Call) -> Carried<'c>;
+    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c Call, passage: Passage) -> Carried<'c>;
 }
 
 impl<T: Connected> Carrier for T {
-    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c Call) -> Carried<'c> {
-        Box::pin(async move { guard.ask(self.transport()?, call).await })
+    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c Call, passage: Passage) -> Carried<'c> {
+        Box::pin(async move { guard.send(self.transport()?, call, passage).await })
     }
 }
 
@@ -29,6 +29,7 @@ impl<T: Connected> Carrier for T {
 pub(crate) struct Dispatch<C> {
     pub(crate) plan: Arc<Plan>,
     pub(crate) guard: Guard,
+    scope: Scope,
     clock: C,
     client: Box<dyn Carrier>,
 }
@@ -39,8 +40,18 @@ impl<C: Clock> Dispatch<C> {
         settings: &Settings,
         clock: C,
     ) -> Result<Self, QuotaError> {
-        let plan = Arc::new(Plan::new(&settings.limits)?);
-        Ok(Self { plan, guard: Guard::new(settings), clock, client: Box::new(client) })
+        let plan = Plan::new(&settings.limits)?;
+        Ok(Self::of(client, plan, Guard::new(settings), Scope::Limits, clock))
+    }
+
+    pub(crate) fn of<T: Connected + 'static>(
+        client: T,
+        plan: Plan,
+        guard: Guard,
+        scope: Scope,
+        clock: C,
+    ) -> Self {
+        Self { plan: Arc::new(plan), guard, scope, clock, client: Box::new(client) }
     }
 
     #[inline]
@@ -66,12 +77,16 @@ impl<C: Clock> Dispatch<C> {
         ask: Question,
         now: Option<Timestamp>,
     ) -> Call {
-        self.guard.places().call(plan, key, ask, now)
+        Call { scope: self.scope.clone(), ..self.guard.places().call(plan, key, ask, now) }
     }
 
-    /// Sends a call through the limiter's guard.
+    /// Sends a call, unless the breaker of its server is open.
     pub(crate) async fn ask(&self, call: &Call) -> Result<Reply, Error> {
-        self.client.carry(&self.guard, call).await
+        self.send(call, Passage::IfClosed).await
+    }
+
+    pub(crate) async fn send(&self, call: &Call, passage: Passage) -> Result<Reply, Error> {
+        self.client.carry(&self.guard, call, passage).await
     }
 
     /// Asks the server to decide one request. The decision is as of this limiter's clock.

@@ -1,7 +1,8 @@
 //! Calls to the shared state, and its replies.
 //!
 //! A [`Call`] is one question about one key. A transport carries it to the state: to a server, where a script answers
-//! it, or to a model of a server in this process. All modes, and their simulation, use these calls.
+//! it, or to a model of a server in this process. All modes, and their simulation, use these calls. The call's [`Scope`]
+//! selects the script, because holds and totals of regions count together with the limits of their key.
 
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -9,7 +10,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::error::{Error, ErrorKind};
+use super::hold::{HeldUnits, StoredHold};
 use super::plan::Plan;
+use super::region::{LinkAges, LinkReport, RegionScope, RegionTerms, RegionUse};
 use crate::base::clock::Timestamp;
 
 /// One question about one key of a limiter.
@@ -25,6 +28,24 @@ pub struct Call {
     pub now: Option<Timestamp>,
     /// The server that holds the key.
     pub place: Place,
+    /// What counts besides the requests of the key.
+    pub scope: Scope,
+}
+
+/// What counts besides the requests of a key.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Scope {
+    /// Nothing.
+    #[default]
+    Limits,
+    /// The holds of the key: a request is admitted if the limits have room for it and for all holds. Without a limit, the
+    /// holds are requests in progress. Those have a key of their own in Redis.
+    Holds {
+        /// The most units that the key can hold.
+        most_units: u64,
+    },
+    /// The units that other regions admitted. The plan has one limit, with windows.
+    Region(RegionScope),
 }
 
 /// The server that holds a key. Servers are numbered within a client; a client of one server has server 0.
@@ -37,6 +58,9 @@ pub struct Place {
 }
 
 /// The questions. If a question charges units, their number is never 0.
+///
+/// With [`Scope::Holds`], the questions are `Check`, `Peek`, and those about holds. With [`Scope::Region`], they are `Check`,
+/// `Peek` and `Post`, and those of an exchange.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Question {
     /// Charges the units to all limits if all have room. Otherwise charges nothing.
@@ -92,18 +116,89 @@ pub enum Question {
         /// The sum of all units that this process admitted in this epoch.
         total: u64,
     },
+    /// Holds the units if the limits have room for them and for all holds.
+    Hold {
+        /// The units.
+        units: u64,
+        /// For how long, by the server's clock.
+        life_us: u64,
+        /// The identity of the hold.
+        identity: u128,
+    },
+    /// Removes the hold and charges the units, even if they exceed a limit. If the hold is not there, charges them only
+    /// if its end has passed.
+    Commit {
+        /// The hold.
+        hold: StoredHold,
+        /// The units.
+        units: u64,
+    },
+    /// Removes the hold.
+    Release {
+        /// The hold.
+        hold: StoredHold,
+    },
+    /// Lets the hold end later, at the server's time plus `life_us`.
+    Renew {
+        /// The hold.
+        hold: StoredHold,
+        /// The new life.
+        life_us: u64,
+    },
+    /// To the server of another region: the own totals of the region that the [scope](RegionScope::from) names.
+    Tell {
+        /// The index of its window.
+        index: u64,
+        /// Its totals in this window and in the window before.
+        totals: [u64; 2],
+    },
+    /// To the own server: the reply, in an exchange, of the region that the [scope](RegionScope::from) names.
+    Hear {
+        /// The number of the exchange.
+        round: u64,
+        /// The index of the other region's window.
+        index: u64,
+        /// The other region's totals in this window and in the window before.
+        totals: [u64; 2],
+        /// The index of the own window that `floor` is about.
+        of: u64,
+        /// What the other region knows of the own totals in this window and in the window before.
+        floor: [u64; 2],
+    },
 }
 
 /// The reply of the shared state.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reply {
     /// The units that this call charged to each of the limits, or 0 if it was denied. For a refund, the units taken
     /// back. If the limits differ (a post to a window that is over, or a debt beyond 2^52), the largest number.
     pub granted: u64,
     /// The time of the decision, in microseconds since the Unix epoch.
     pub now_us: u64,
-    /// The state of each limit after the call.
+    /// The state of each limit after the call. With holds, its waits are those of the units that were asked plus those
+    /// held.
     pub limits: SmallVec<[LimitState; 1]>,
+    /// The holds of the key after the call, with [`Scope::Holds`].
+    pub held: HeldUnits,
+    /// What the region's server knows, with [`Scope::Region`].
+    pub region: Option<Box<RegionUse>>,
+}
+
+impl Reply {
+    /// A reply about the limits alone.
+    pub fn new(granted: u64, now_us: u64, limits: SmallVec<[LimitState; 1]>) -> Self {
+        Self { granted, now_us, limits, ..Self::default() }
+    }
+
+    /// The reply of a region's server. For the modes, `limit - room` units are used, or more if the limit is exceeded.
+    pub(crate) fn of_region(granted: u64, now_us: u64, terms: &RegionTerms, found: RegionUse) -> Self {
+        let limit = terms.windows.limit;
+        let current = if found.used > limit { found.used } else { limit.saturating_sub(found.room) };
+        let start_us = found.index.saturating_mul(terms.windows.period_us);
+        let window = LimitState::Windows { start_us, previous: 0, current };
+        let limits = std::iter::once(window).collect();
+        Self { region: Some(Box::new(found)), ..Self::new(granted, now_us, limits) }
+    }
 }
 
 /// The state of one limit after a call.
@@ -183,6 +278,17 @@ pub trait Transport: Send + Sync + 'static {
     /// Stores states that were read from another server. Changes nothing for a limit that has a state, or had a copy.
     fn write_states(&self, _: &Call, _: &Self::States) -> impl Future<Output = Result<(), Error>> + Send {
         ready(Err(uncopied()))
+    }
+
+    /// Returns whether this is one server, not a Cluster or a set of servers. A region needs one server.
+    fn is_one_server(&self) -> bool {
+        true
+    }
+
+    /// Reports what this process saw of the calls to other regions. Returns what all processes of the region saw. The
+    /// caller limits the time.
+    fn report_links(&self, _: &LinkReport) -> impl Future<Output = Result<Vec<LinkAges>, Error>> + Send {
+        ready(Err(Error::new(ErrorKind::Refused, "this client has no regions")))
     }
 
     /// Returns the part of its server that this call is about. Parts fail by themselves, as the nodes of a Cluster do,

@@ -14,6 +14,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::edge::redis::protocol::{LinkAges, LinkReport};
+
 /// A region is cut off after failed calls over this many exchange intervals.
 const SILENT_INTERVALS: u64 = 3;
 
@@ -33,9 +35,6 @@ struct LinkCalls {
     /// When the last answer arrived.
     answered: u64,
 }
-
-/// How long ago the first failed call, the last failed call and the last answer were, in microseconds. `None` means never.
-pub type LinkAges = [Option<u64>; 3];
 
 impl LinkCalls {
     /// Adds what another process saw. Commutative and idempotent.
@@ -127,17 +126,6 @@ impl RegionLink {
         let answered_ns = self.with(|known| known.all().answered);
         (answered_ns > 0).then(|| now_ns.saturating_sub(answered_ns))
     }
-}
-
-/// A report of one process.
-#[derive(Clone, Debug)]
-pub struct LinkReport {
-    /// The key in Redis.
-    pub name: Vec<u8>,
-    /// How long the server remembers the report.
-    pub life_us: u64,
-    /// What the process saw of each other region.
-    pub links: Vec<(Box<str>, LinkAges)>,
 }
 
 /// What a region's server knows of the calls to the other regions. Times are in microseconds.

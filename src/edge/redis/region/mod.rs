@@ -3,10 +3,9 @@
 //! | part | contents |
 //! |---|---|
 //! | `totals` | the units that one member counted in each window, and how two reports are merged |
-//! | `policy` | the two policies, and the shares of the regions |
-//! | `call` | one call about one key, and its reply |
+//! | `claim` | the order to exchange a key, and the calls that carry it out |
 //! | `exchange` | when exchanges are due, and which pairs of regions are cut off |
-//! | `model`, `script` | what a region's server stores and answers, in Rust and as Lua scripts |
+//! | `model` | what a region's server stores and answers; `region.lua` does the same |
 //!
 //! *State.* A region's server stores, for each key and each limit:
 //!
@@ -30,15 +29,11 @@
 //! no list of keys. If the process stops, the key is exchanged one interval later.
 
 #[allow(missing_docs, reason = "the docs of each type name its fields")]
-mod call;
+mod claim;
 mod exchange;
 mod model;
-#[allow(missing_docs, reason = "the docs of each type name its fields")]
-mod policy;
-pub mod script;
 mod totals;
 
-pub use self::call::{Claim, RegionCall, RegionQuestion, RegionReply, RegionTransport};
-pub use self::exchange::{LinkAges, LinkReport, RegionLink, RegionLinks, pause};
+pub use self::claim::Claim;
+pub use self::exchange::{RegionLink, RegionLinks, pause};
 pub use self::model::RegionState;
-pub use self::policy::{Portion, RegionPolicy, RegionTerms, quantum};

@@ -17,10 +17,10 @@
 
 use std::collections::BTreeMap;
 
-use super::call::{RegionCall, RegionQuestion, RegionReply};
-use super::policy::{RegionPolicy, RegionTerms};
 use super::totals::Totals;
-use crate::edge::redis::protocol::{EXACT, Windows};
+use crate::edge::redis::protocol::{
+    EXACT, Question, RegionPolicy, RegionScope, RegionTerms, RegionUse, Reply, Windows,
+};
 
 /// The last time, and the largest count.
 const LAST: u64 = 1 << 52;
@@ -188,35 +188,36 @@ impl WindowUse {
 }
 
 impl RegionState {
-    /// Answers a question.
-    pub fn answer(&mut self, call: &RegionCall, now_us: u64) -> RegionReply {
-        let terms = &*call.terms;
+    /// Answers a question. If the reply contains a claim, the next claim is due after the pause of the scope.
+    pub fn answer(&mut self, ask: &Question, scope: &RegionScope, now_us: u64) -> Reply {
+        let RegionScope { terms, pause_us, from } = scope;
+        let from = from.as_deref().unwrap_or("");
         let now_us = now_us.min(LAST);
         let Windows { period_us, slides, .. } = terms.windows;
         let present = now_us / period_us;
         let mut windows = self.windows.unwrap_or(OwnWindows::new(present, now_us));
         let mut writes = windows.turn(present, now_us);
         let index = windows.index;
-        let mut reply =
-            RegionReply { granted: 0, now_us, index, own: [0; 2], used: 0, room: 0, round: 0, known: [0; 2] };
-        match call.ask {
-            RegionQuestion::Peek => {}
-            RegionQuestion::Check { cost } => {
+        let mut granted = 0;
+        let mut found = RegionUse { index, ..RegionUse::default() };
+        let mut is_exchange = false;
+        match *ask {
+            Question::Check { cost } => {
                 let tally = self.tally(&windows, terms, now_us);
                 if cost <= windows.room(terms, &tally) {
-                    reply.granted = cost;
+                    granted = cost;
                     windows.own[0].counted += cost;
                 }
             }
-            RegionQuestion::Post { process, epoch, total } => {
-                reply.granted = self.post(&mut windows, slides, process, [epoch, total]);
+            Question::Post { process, epoch, total } => {
+                granted = self.post(&mut windows, slides, process, [epoch, total]);
             }
-            RegionQuestion::Tell { ref from, index: of, totals } => {
+            Question::Tell { index: of, totals } => {
                 let other = self.hear(from, index, of, totals);
-                reply.known = [other.of(of), other.of(of.saturating_sub(1))];
-                writes = true;
+                found.known = [other.of(of), other.of(of.saturating_sub(1))];
+                is_exchange = true;
             }
-            RegionQuestion::Hear { ref from, round, index: of, totals, of: own_index, floor } => {
+            Question::Hear { round, index: of, totals, of: own_index, floor } => {
                 self.hear(from, index, of, totals);
                 windows.raise_floor(own_index, floor);
                 // A larger round comes from before the server lost its data.
@@ -224,24 +225,24 @@ impl RegionState {
                     other.heard = other.heard.max(round);
                     other.acked = other.acked.max(KnownTotal { index: own_index, units: floor[0] });
                 }
-                writes = true;
+                is_exchange = true;
                 self.renew(&mut windows, terms, now_us);
             }
+            _ => {}
         }
         let tally = self.tally(&windows, terms, now_us);
-        reply.room = windows.room(terms, &tally);
-        if matches!(
-            call.ask,
-            RegionQuestion::Peek | RegionQuestion::Check { .. } | RegionQuestion::Post { .. }
-        ) {
-            reply.round = windows.claim(terms, &tally, reply.room, now_us, call.pause_us);
+        found.room = windows.room(terms, &tally);
+        if is_exchange {
+            writes = true;
+        } else {
+            found.round = windows.claim(terms, &tally, found.room, now_us, *pause_us);
         }
-        reply.own = windows.own.map(OwnTotal::units);
-        reply.used = tally.used();
-        if writes || reply.granted > 0 || reply.round > 0 {
+        found.own = windows.own.map(OwnTotal::units);
+        found.used = tally.used();
+        if writes || granted > 0 || found.round > 0 {
             self.windows = Some(windows);
         }
-        reply
+        Reply::of_region(granted, now_us, terms, found)
     }
 
     /// Counts the total that a process reports of a window. Returns the units that it adds.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::redis::internals::{
-    BookSettings, Claim, LinkReport, Part, Plan, Portion, Post, RegionCall, RegionLink, RegionLinks,
-    RegionQuestion, RegionReply, RegionState, RegionTerms, Reply, Windows, WriteBackBook, pause, places_of,
+    BookSettings, Call, Claim, LinkReport, Part, Plan, Portion, Post, Question, RegionLink, RegionLinks,
+    RegionScope, RegionState, RegionTerms, RegionUse, Reply, Scope, Windows, WriteBackBook, pause, places_of,
 };
 use tollgate::redis::{ErrorKind, InProcess, OnFailure};
 use tollgate_testing::accuracy::random::Random;
@@ -59,9 +59,9 @@ enum RegionEvent {
     /// An exchange reaches the server of another region.
     Tell(usize, usize, Claim),
     /// The reply reaches the process.
-    Told(usize, usize, Claim, RegionReply),
+    Told(usize, usize, Claim, RegionUse),
     /// The reply reaches the server of the process's region.
-    Hear(usize, RegionQuestion, Claim),
+    Hear(usize, Call),
     /// A process reports its calls, and learns what its region knows.
     Report(usize),
     /// Compares what all processes report with the truth.
@@ -241,20 +241,25 @@ impl RegionWorld<'_> {
         (!is_lost && !is_cut).then_some(arrives)
     }
 
-    fn ask(
-        &mut self,
-        region: usize,
-        name: &[u8],
-        ask: RegionQuestion,
-        at: u64,
-    ) -> (RegionReply, Option<Claim>) {
-        let pause_us = pause(self.setup.exchange_ns() / 1_000, self.random.next());
+    /// Answers a call of a process to the server of its region, or of a claim to the server of a region.
+    fn ask(&mut self, region: usize, call: &Call, at: u64) -> (Reply, Option<Claim>) {
+        let from = if let Scope::Region(scope) = &call.scope { scope.from.clone() } else { None };
+        let scope = RegionScope { from, ..self.scope(region) };
         let now_us = self.clock(region, at) / 1_000;
-        let server = &mut self.servers[region];
-        let call = RegionCall { name: name.to_vec(), terms: Arc::clone(&server.terms), pause_us, ask };
-        let reply = server.states.entry(name.to_vec()).or_default().answer(&call, now_us);
-        let claim = reply.claim(&call);
+        let reply = self.servers[region]
+            .states
+            .entry(call.tag.clone())
+            .or_default()
+            .answer(&call.ask, &scope, now_us);
+        let call = Call { scope: Scope::Region(scope), ..call.clone() };
+        let claim = Claim::of(&call, &reply);
         (reply, claim)
+    }
+
+    /// The scope of a question that a region asks its server.
+    fn scope(&mut self, region: usize) -> RegionScope {
+        let pause_us = pause(self.setup.exchange_ns() / 1_000, self.random.next());
+        RegionScope { terms: Arc::clone(&self.servers[region].terms), pause_us, from: None }
     }
 
     fn happens(&mut self, at: u64, event: RegionEvent) {
@@ -263,11 +268,9 @@ impl RegionWorld<'_> {
             RegionEvent::Due(process) => self.due(process, at),
             RegionEvent::Call(process, post) => {
                 let region = self.processes[process].region;
-                let Some(ask) = RegionQuestion::of_mode(&post.call.ask) else { return };
-                let (reply, claim) = self.ask(region, &post.call.tag, ask, at);
-                let terms = Arc::clone(&self.servers[region].terms);
+                let (reply, claim) = self.ask(region, &post.call, at);
                 let back = at + self.way();
-                self.at(back, RegionEvent::Answer(process, post, reply.for_mode(&terms), claim));
+                self.at(back, RegionEvent::Answer(process, post, reply, claim));
             }
             RegionEvent::Answer(process, post, reply, claim) => {
                 self.answer(process, &post, &reply, at);
@@ -283,10 +286,10 @@ impl RegionWorld<'_> {
                 self.servers[region].answers[to] = LastAnswer { at, lost: None };
                 let hear = claim.hear(&self.servers[to].name, &reply);
                 let arrives = at + self.way();
-                self.at(arrives, RegionEvent::Hear(process, hear, claim));
+                self.at(arrives, RegionEvent::Hear(process, hear));
             }
-            RegionEvent::Hear(process, hear, claim) => {
-                let _ = self.ask(self.processes[process].region, &claim.name, hear, at);
+            RegionEvent::Hear(process, hear) => {
+                let _ = self.ask(self.processes[process].region, &hear, at);
             }
             RegionEvent::Report(process) => self.report(process, at),
             RegionEvent::CompareLinks => {
@@ -329,13 +332,13 @@ impl RegionWorld<'_> {
 
     fn tell(&mut self, process: usize, to: usize, claim: Claim, at: u64) {
         let from = self.processes[process].region;
-        let tell = claim.tell(&self.servers[from].name);
-        let (mut reply, _) = self.ask(to, &claim.name, tell, at);
+        let (reply, _) = self.ask(to, &claim.tell(&self.servers[from].name), at);
+        let mut theirs = *reply.region.expect("a region answers");
         if self.setup.mistake == Some(Mistake::Echo) {
-            reply.own[0] = reply.used;
+            theirs.own[0] = theirs.used;
         }
         match self.crosses(to, from, at) {
-            Some(back) => self.at(back, RegionEvent::Told(process, to, claim, reply)),
+            Some(back) => self.at(back, RegionEvent::Told(process, to, claim, theirs)),
             None => self.lost(process, to, at),
         }
     }
@@ -360,7 +363,7 @@ impl RegionWorld<'_> {
         for region in 0..self.servers.len() {
             let names: Vec<Vec<u8>> = self.servers[region].states.keys().cloned().collect();
             for name in names {
-                let RegionReply { index, own: [own, _], .. } = self.peek(region, &name, at);
+                let RegionUse { index, own: [own, _], .. } = self.peek(region, &name, at);
                 self.at_heal.push(HealedTotal { name, region, index, own });
             }
         }
@@ -408,11 +411,11 @@ impl RegionWorld<'_> {
     }
 
     /// Reads the state of a region without changing it.
-    fn peek(&mut self, region: usize, name: &[u8], at: u64) -> RegionReply {
-        let kept = self.servers[region].states.get(name).cloned();
-        let (reply, _) = self.ask(region, name, RegionQuestion::Peek, at);
-        self.servers[region].states.insert(name.to_vec(), kept.unwrap_or_default());
-        reply
+    fn peek(&mut self, region: usize, name: &[u8], at: u64) -> RegionUse {
+        let (scope, now_us) = (self.scope(region), self.clock(region, at) / 1_000);
+        let mut state = self.servers[region].states.entry(name.to_vec()).or_default().clone();
+        let reply = state.answer(&Question::Peek { cost: 0 }, &scope, now_us);
+        *reply.region.expect("a region answers")
     }
 
     fn send_if_due(&mut self, process: usize, at: u64) {
@@ -433,23 +436,17 @@ impl RegionWorld<'_> {
     fn exchange(&mut self, process: usize, mut claim: Claim, at: u64) {
         let from = self.processes[process].region;
         if self.setup.mistake == Some(Mistake::Echo) {
-            claim.totals[0] = self.peek(from, &claim.name.clone(), at).used;
+            claim.totals[0] = self.peek(from, &claim.call.tag.clone(), at).used;
         }
         for to in (0..self.servers.len()).filter(|to| *to != from) {
             self.outcome.exchanges += 1;
             if self.setup.mistake == Some(Mistake::RenewalWithoutNews) {
-                let hear = RegionQuestion::Hear {
-                    from: self.servers[to].name.clone(),
-                    round: claim.round,
-                    index: claim.index,
-                    totals: [0; 2],
-                    of: claim.index,
-                    floor: [0; 2],
-                };
-                self.at(at + WAY, RegionEvent::Hear(process, hear, claim.clone()));
+                let nothing = RegionUse { index: claim.index, ..RegionUse::default() };
+                let hear = claim.hear(&self.servers[to].name, &nothing);
+                self.at(at + WAY, RegionEvent::Hear(process, hear));
             }
             let arrives = self.crosses(from, to, at);
-            let lost = self.lost_in_a_row.entry((from, to, claim.name.clone())).or_default();
+            let lost = self.lost_in_a_row.entry((from, to, claim.call.tag.clone())).or_default();
             let is_cut = self.setup.cut_at(at).is_some();
             match arrives {
                 Some(arrives) => {

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::dispatch::{HoldDispatch, stored};
+use super::remote::{RemoteHolds, stored};
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Builder, Connected, OnThread};
 use crate::edge::redis::guard::{Guard, Health, Passage};
-use crate::edge::redis::holds::{HoldQuestion, HoldTransport, StoredHold};
 use crate::edge::redis::mode::forms::Guarded;
-use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, StoredHold, Transport};
 use crate::limiter::Class;
 use crate::store::HoldId;
 
@@ -74,7 +73,7 @@ use crate::store::HoldId;
 /// ```
 #[derive(Clone)]
 pub struct HoldingLimiter {
-    dispatch: Arc<HoldDispatch>,
+    holds: Arc<RemoteHolds>,
 }
 
 /// [`HoldingLimiter`] for threads, which blocks the calling thread while it waits for the server.
@@ -94,7 +93,7 @@ pub struct HoldingLimiter {
 /// ```
 pub type BlockingHoldingLimiter = OnThread<HoldingLimiter>;
 
-impl<T: HoldTransport> Builder<T> {
+impl<T: Transport> Builder<T> {
     /// Builds a limiter whose units can be held: taken now, and settled later.
     ///
     /// # Errors
@@ -106,7 +105,7 @@ impl<T: HoldTransport> Builder<T> {
     }
 }
 
-impl<T: HoldTransport> Builder<OnThread<T>> {
+impl<T: Transport> Builder<OnThread<T>> {
     /// Builds a limiter whose units can be held: taken now, and settled later.
     ///
     /// # Errors
@@ -141,27 +140,24 @@ fn can_hold(limit: &Limit) -> Result<(), QuotaError> {
 }
 
 impl HoldingLimiter {
-    fn new<T>(builder: Builder<T>) -> Result<Self, QuotaError>
-    where
-        T: Connected<Transport: HoldTransport> + 'static,
-    {
+    fn new<T: Connected + 'static>(builder: Builder<T>) -> Result<Self, QuotaError> {
         let settings = builder.settings();
         settings.limits.iter().try_for_each(can_hold)?;
         let plan = Plan::new(&settings.limits)?;
-        Ok(Self { dispatch: HoldDispatch::new(builder.client, plan, Guard::new(&settings), None) })
+        Ok(Self { holds: RemoteHolds::new(builder.client, plan, Guard::new(&settings), None) })
     }
 
     async fn hold_bytes(&self, key: &[u8], units: u64, life: Duration) -> Result<SharedHold, Answer> {
-        let dispatch = &self.dispatch;
-        let (answer, id, is_held) = match dispatch.hold(key, units, life).await {
+        let (holds, dispatch) = (&self.holds, &self.holds.dispatch);
+        let (answer, id, is_held) = match holds.hold(key, units, life).await {
             Ok((reply, id)) => {
-                let outcome = if reply.done { Outcome::Allowed } else { dispatch.denial(units) };
-                let decision = dispatch.decision(&reply, outcome, units).uncharged();
-                (Answer::new(decision, DecidedBy::Server), id, reply.done)
+                let outcome = if reply.held.done { Outcome::Allowed } else { holds.denial(units) };
+                let decision = holds.decision(&reply, outcome, units).uncharged();
+                (Answer::new(decision, DecidedBy::Server), id, reply.held.done)
             }
             Err(_) => {
                 let answer = dispatch.guard.fallback(key, units, dispatch.now());
-                (answer, dispatch.unknown_id(), answer.is_allowed())
+                (answer, holds.unknown_id(), answer.is_allowed())
             }
         };
         if !is_held {
@@ -173,35 +169,35 @@ impl HoldingLimiter {
     }
 
     async fn commit_bytes(&self, key: &[u8], hold: StoredHold, units: u64) -> Result<Decision, Error> {
-        let reply = self.dispatch.ask(key, HoldQuestion::Commit { hold, units }).await?;
-        Ok(self.dispatch.decision(&reply, Outcome::Allowed, units).forced())
+        let reply = self.holds.ask(key, Question::Commit { hold, units }).await?;
+        Ok(self.holds.decision(&reply, Outcome::Allowed, units).forced())
     }
 
     async fn release_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
-        self.dispatch.release(key, id, Passage::IfClosed).await
+        self.holds.release(key, id, Passage::IfClosed).await
     }
 
     async fn check_bytes(&self, key: &[u8], cost: u64) -> Answer {
-        let dispatch = &*self.dispatch;
         if cost == 0 {
             return self.peek_bytes(key, 0).await;
         }
-        match dispatch.ask(key, HoldQuestion::Check { cost }).await {
+        let (holds, dispatch) = (&*self.holds, &self.holds.dispatch);
+        match holds.ask(key, Question::Check { cost }).await {
             Ok(reply) => {
-                let outcome = if reply.limits.granted > 0 { Outcome::Allowed } else { dispatch.denial(cost) };
-                Answer::new(dispatch.decision(&reply, outcome, cost), DecidedBy::Server)
+                let outcome = if reply.granted > 0 { Outcome::Allowed } else { holds.denial(cost) };
+                Answer::new(holds.decision(&reply, outcome, cost), DecidedBy::Server)
             }
             Err(_) => dispatch.guard.fallback(key, cost, dispatch.now()),
         }
     }
 
     async fn peek_bytes(&self, key: &[u8], cost: u64) -> Answer {
-        let dispatch = &*self.dispatch;
-        match dispatch.ask(key, HoldQuestion::Peek { cost }).await {
+        let (holds, dispatch) = (&*self.holds, &self.holds.dispatch);
+        match holds.ask(key, Question::Peek { cost }).await {
             Ok(reply) => {
-                let left = dispatch.plan().remaining(&reply.limits).saturating_sub(reply.held);
-                let outcome = if cost <= left { Outcome::Allowed } else { dispatch.denial(cost) };
-                Answer::new(dispatch.decision(&reply, outcome, cost).uncharged(), DecidedBy::Server)
+                let left = dispatch.plan.remaining(&reply).saturating_sub(reply.held.units);
+                let outcome = if cost <= left { Outcome::Allowed } else { holds.denial(cost) };
+                Answer::new(holds.decision(&reply, outcome, cost).uncharged(), DecidedBy::Server)
             }
             Err(_) => dispatch.guard.fallback_peek(Class::ALL, key, cost, dispatch.now()),
         }
@@ -279,32 +275,32 @@ impl HoldingLimiter {
     /// # Errors
     /// Returns an error if the server does not answer.
     pub async fn held<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
-        Ok(self.dispatch.ask(&key.bytes(), HoldQuestion::Peek { cost: 0 }).await?.held)
+        Ok(self.holds.ask(&key.bytes(), Question::Peek { cost: 0 }).await?.held.units)
     }
 
     /// Returns the health of the server, as seen by this limiter's calls.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.dispatch.guard.health()
+        self.holds.dispatch.guard.health()
     }
 
     /// Returns the health of each server, if the client has [several](crate::edge::redis::Client::sharded). Otherwise
     /// returns an empty list.
     #[must_use]
     pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
-        self.dispatch.guard.health_by_server()
+        self.holds.dispatch.guard.health_by_server()
     }
 }
 
 impl Guarded for HoldingLimiter {
     fn guard(&self) -> &Guard {
-        &self.dispatch.guard
+        &self.holds.dispatch.guard
     }
 }
 
 impl fmt::Debug for HoldingLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits: Vec<_> = self.dispatch.plan().limits().collect();
+        let limits: Vec<_> = self.holds.dispatch.plan.limits().collect();
         f.debug_struct("HoldingLimiter").field("limits", &limits).finish_non_exhaustive()
     }
 }
@@ -397,11 +393,11 @@ struct OpenHold {
 impl OpenHold {
     /// Releases a hold without waiting for the server.
     fn release(self, id: HoldId, answer: &Answer) {
-        let Self { limiter: HoldingLimiter { dispatch }, key, runtime, life } = self;
+        let Self { limiter: HoldingLimiter { holds }, key, runtime, life } = self;
         match answer.by() {
-            DecidedBy::Server => dispatch.release_later(runtime.as_ref(), key, id, life),
+            DecidedBy::Server => holds.release_later(runtime.as_ref(), key, id, life),
             DecidedBy::Local => {
-                dispatch.guard.refund(&key, &answer.decision(), dispatch.now());
+                holds.dispatch.guard.refund(&key, &answer.decision(), holds.dispatch.now());
             }
             _ => {}
         }
@@ -444,7 +440,7 @@ impl SharedHold {
     /// [`HoldingLimiter::commit`] with its identity again; otherwise it ends with its life.
     pub async fn commit(mut self, actual: u64) -> Result<Decision, Error> {
         let Some(OpenHold { limiter, key, .. }) = self.open.take() else { return Ok(self.answer.decision()) };
-        let HoldingLimiter { dispatch } = &limiter;
+        let dispatch = &limiter.holds.dispatch;
         if self.by() == DecidedBy::Local
             && let Some(settled) =
                 dispatch.guard.settle(&key, &self.answer.decision(), actual, dispatch.now())

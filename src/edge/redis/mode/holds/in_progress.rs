@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::dispatch::{HoldDispatch, hold_id, micros, stored};
+use super::remote::{RemoteHolds, hold_id, micros, stored};
 use crate::base::clock::StdClock;
 use crate::base::decision::Outcome;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Connected, InProgressBuilder, OnThread};
 use crate::edge::redis::guard::{Guard, Health, Passage};
-use crate::edge::redis::holds::{HoldQuestion, HoldTransport};
 use crate::edge::redis::mode::forms::Guarded;
-use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Transport};
 use crate::limiter::in_progress::{InProgress, Permit};
 use crate::store::HoldId;
 
@@ -82,13 +81,13 @@ pub struct InProgressLimiter(Arc<Entrance>);
 pub type BlockingInProgressLimiter = OnThread<InProgressLimiter>;
 
 struct Entrance {
-    dispatch: Arc<HoldDispatch>,
+    holds: Arc<RemoteHolds>,
     life: Duration,
     /// The requests that this process admitted alone. Made on first use.
     local: OnceLock<InProgress<StdClock>>,
 }
 
-impl<T: HoldTransport> InProgressBuilder<T> {
+impl<T: Transport> InProgressBuilder<T> {
     /// Builds the limiter. Sends nothing.
     ///
     /// # Errors
@@ -98,7 +97,7 @@ impl<T: HoldTransport> InProgressBuilder<T> {
     }
 }
 
-impl<T: HoldTransport> InProgressBuilder<OnThread<T>> {
+impl<T: Transport> InProgressBuilder<OnThread<T>> {
     /// Builds the limiter. Sends nothing.
     ///
     /// # Errors
@@ -110,10 +109,7 @@ impl<T: HoldTransport> InProgressBuilder<OnThread<T>> {
 }
 
 impl InProgressLimiter {
-    fn new<T>(builder: InProgressBuilder<T>) -> Result<Self, QuotaError>
-    where
-        T: Connected<Transport: HoldTransport> + 'static,
-    {
+    fn new<T: Connected + 'static>(builder: InProgressBuilder<T>) -> Result<Self, QuotaError> {
         let InProgressBuilder { builder, limit, life } = builder;
         if life.is_zero() {
             return Err(QuotaError::worded(
@@ -122,39 +118,38 @@ impl InProgressLimiter {
             ));
         }
         let guard = Guard::of(&builder.settings(), limit);
-        let dispatch = HoldDispatch::new(builder.client, Plan::new(&[])?, guard, Some(limit));
-        Ok(Self(Arc::new(Entrance { dispatch, life, local: OnceLock::new() })))
+        let holds = RemoteHolds::new(builder.client, Plan::new(&[])?, guard, Some(limit));
+        Ok(Self(Arc::new(Entrance { holds, life, local: OnceLock::new() })))
     }
 
     async fn enter(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
-        let Entrance { dispatch, life, .. } = &*self.0;
-        let Ok((reply, id)) = dispatch.hold(key, units, *life).await else {
+        let Entrance { holds, life, .. } = &*self.0;
+        let Ok((reply, id)) = holds.hold(key, units, *life).await else {
             return self.enter_alone(key, units);
         };
-        let outcome = if reply.done { Outcome::Allowed } else { dispatch.denial(units) };
-        let decision = dispatch.decision(&reply, outcome, units).uncharged();
+        let outcome = if reply.held.done { Outcome::Allowed } else { holds.denial(units) };
+        let decision = holds.decision(&reply, outcome, units).uncharged();
         let answer = Answer::new(decision, DecidedBy::Server);
-        if reply.done { Ok(self.permit(key, id, answer, Entered::Server)) } else { Err(answer) }
+        if reply.held.done { Ok(self.permit(key, id, answer, Entered::Server)) } else { Err(answer) }
     }
 
     /// Decides while the server is unavailable.
     fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
-        let Entrance { dispatch, life, local } = &*self.0;
+        let Entrance { holds, life, local } = &*self.0;
+        let (dispatch, most) = (&holds.dispatch, holds.most_units);
         let mut entered = None;
-        let answer =
-            dispatch.guard.fallback_by((key, units, dispatch.most_units()), dispatch.now(), |processes| {
-                let share = (dispatch.most_units() / u64::from(processes.max(1))).max(1);
-                let share = share.min(dispatch.most_units());
-                let local = local.get_or_init(|| InProgress::new(share).clock(StdClock::new()).life(*life));
-                Some(match local.try_enter(key, units) {
-                    Ok(permit) => entered.insert(permit).decision(),
-                    Err(denied) => denied.decision(),
-                })
-            });
+        let answer = dispatch.guard.fallback_by((key, units, most), dispatch.now(), |processes| {
+            let share = (most / u64::from(processes.max(1))).max(1).min(most);
+            let local = local.get_or_init(|| InProgress::new(share).clock(StdClock::new()).life(*life));
+            Some(match local.try_enter(key, units) {
+                Ok(permit) => entered.insert(permit).decision(),
+                Err(denied) => denied.decision(),
+            })
+        });
         if answer.is_denied() {
             return Err(answer);
         }
-        let id = entered.as_ref().map_or_else(|| dispatch.unknown_id(), Permit::id);
+        let id = entered.as_ref().map_or_else(|| holds.unknown_id(), Permit::id);
         Ok(self.permit(key, id, answer, Entered::Here { permit: entered }))
     }
 
@@ -168,7 +163,7 @@ impl InProgressLimiter {
         if self.0.local.get().is_some_and(|local| local.leave(key, id)) {
             return Ok(true);
         }
-        self.0.dispatch.release(key, id, Passage::IfClosed).await
+        self.0.holds.release(key, id, Passage::IfClosed).await
     }
 
     /// Begins a request of `units` for `key`, or denies it. The request ends when the permit is dropped, or after its life.
@@ -194,33 +189,33 @@ impl InProgressLimiter {
     /// # Errors
     /// Returns an error if the server does not answer.
     pub async fn current<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
-        Ok(self.0.dispatch.ask(&key.bytes(), HoldQuestion::Peek { cost: 0 }).await?.held)
+        Ok(self.0.holds.ask(&key.bytes(), Question::Peek { cost: 0 }).await?.held.units)
     }
 
     /// Returns the health of the server, as seen by this limiter's calls.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.0.dispatch.guard.health()
+        self.0.holds.dispatch.guard.health()
     }
 
     /// Returns the health of each server, if the client has [several](crate::edge::redis::Client::sharded). Otherwise
     /// returns an empty list.
     #[must_use]
     pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
-        self.0.dispatch.guard.health_by_server()
+        self.0.holds.dispatch.guard.health_by_server()
     }
 }
 
 impl Guarded for InProgressLimiter {
     fn guard(&self) -> &Guard {
-        &self.0.dispatch.guard
+        &self.0.holds.dispatch.guard
     }
 }
 
 impl fmt::Debug for InProgressLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("InProgressLimiter");
-        text.field("limit", &self.0.dispatch.most_units()).field("life", &self.0.life).finish_non_exhaustive()
+        text.field("limit", &self.0.holds.most_units).field("life", &self.0.life).finish_non_exhaustive()
     }
 }
 
@@ -308,7 +303,7 @@ impl SharedPermit {
     /// call can be repeated, and the permit ends the request in both cases.
     pub async fn renew(&mut self) -> Result<bool, Error> {
         let Some(Inside { entered, limiter, key, .. }) = &mut self.inside else { return Ok(true) };
-        let Entrance { dispatch, life, local } = &*limiter.0;
+        let Entrance { holds, life, local } = &*limiter.0;
         if let Entered::Here { permit } = entered {
             let Some((permit, local)) = permit.as_mut().zip(local.get()) else { return Ok(true) };
             let was_there = local.renew(permit);
@@ -316,11 +311,11 @@ impl SharedPermit {
             return Ok(was_there);
         }
         let (hold, life_us) = (stored(self.id), micros(*life));
-        let reply = dispatch.ask(key, HoldQuestion::Renew { hold, life_us }).await?;
-        if reply.done {
-            self.id = hold_id(reply.limits.now_us.saturating_add(life_us), hold.identity);
+        let reply = holds.ask(key, Question::Renew { hold, life_us }).await?;
+        if reply.held.done {
+            self.id = hold_id(reply.now_us.saturating_add(life_us), hold.identity);
         }
-        Ok(reply.done)
+        Ok(reply.held.done)
     }
 
     /// Ends the request, and waits for the server. Returns whether it was in progress.

@@ -2,13 +2,13 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | `dispatch` | calls to the server, and what its replies mean |
+//! | `remote` | the holds at the server: calls, and what its replies mean |
 //! | `holding` | holds on the units of limits |
 //! | `in_progress` | limits on the requests in progress |
 
-mod dispatch;
 mod holding;
 mod in_progress;
+mod remote;
 
 pub use self::holding::{BlockingHoldingLimiter, HoldingLimiter, SharedHold};
 pub use self::in_progress::{BlockingInProgressLimiter, InProgressLimiter, SharedPermit};

@@ -74,8 +74,6 @@ pub enum LeaseCheck {
 pub struct BlockRequest {
     /// The key.
     pub key: Box<[u8]>,
-    /// The question for the server.
-    pub ask: Question,
     /// When the call was sent.
     pub(crate) asked_ns: u64,
     holding: Arc<Holding>,
@@ -97,6 +95,11 @@ impl Drop for BlockRequest {
 }
 
 impl BlockRequest {
+    /// The question for the server.
+    pub fn ask(&self) -> Question {
+        Question::Lease { least: self.wish.least, wanted: self.wish.wanted, share: self.wish.share }
+    }
+
     fn lose(&self, now_ns: u64, pause_ns: u64) {
         self.holding.pause_failing(now_ns, now_ns.saturating_add(pause_ns));
         self.holding.release();
@@ -369,10 +372,8 @@ impl LeaseBook {
             return None;
         };
         self.counters.asked.add(1);
-        let ask = Question::Lease { least: wish.least, wanted: wish.wanted, share: wish.share };
         Some(BlockRequest {
             key,
-            ask,
             asked_ns: now_ns,
             holding,
             wish,

@@ -226,7 +226,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             };
             // The wait for a permit took time, and a unit's life starts when the call is sent.
             flight.due.asked_ns = core.dispatch.now_ns();
-            let reply = core.dispatch.ask(&core.dispatch.call(&flight.due.key, flight.due.ask, None)).await;
+            let reply = core.dispatch.ask(&core.dispatch.call(&flight.due.key, flight.due.ask(), None)).await;
             flight.asked = Some(core.land(&flight.due, reply));
             // If no receiver reads the answer, `BlockInFlight::drop` gives the units back: in this task, or where the
             // receiver is dropped.

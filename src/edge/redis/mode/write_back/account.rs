@@ -16,11 +16,10 @@
 //! *Totals* start from zero in each window; with GCRA, after each answer.
 
 use crate::edge::redis::protocol::{
-    Arithmetic, LimitState, POSTS_KEPT_US, Part, PostedTotal, Question, Reply, Windows, kept_us,
+    Arithmetic, LimitState, POSTS_KEPT_US, Part, Portion, PostedTotal, Question, Reply, Windows, kept_us,
 };
 
 use super::allowance::MOST;
-use crate::edge::redis::region::Portion;
 
 /// Levels are counted in parts of a unit, so that a slow refill is not lost: 2^20 parts.
 const FINE: u32 = 20;
@@ -40,8 +39,8 @@ pub(super) struct Account {
     pub(super) epoch: Epoch,
     /// A past epoch whose units are not all charged yet.
     before: Option<Epoch>,
-    /// The call in flight; there is at most one.
-    asked: Option<Question>,
+    /// The call in flight, which is a post or a peek. There is at most one.
+    asked: Option<Option<PostedTotal>>,
     /// The highest total of this epoch that was ever sent. The server may have charged this total,
     /// regardless of its answer.
     tried: u64,
@@ -155,11 +154,8 @@ impl Account {
     }
 
     /// The post in flight.
-    const fn posted(&self) -> Option<PostedTotal> {
-        match self.asked {
-            Some(Question::Post { epoch, total, .. }) => Some(PostedTotal { epoch, total }),
-            _ => None,
-        }
+    fn posted(&self) -> Option<PostedTotal> {
+        self.asked.flatten()
     }
 
     pub(super) fn period_ns(&self) -> Option<u64> {
@@ -343,9 +339,9 @@ impl Account {
         }
         self.asked = match self.before.filter(|_| self.slides()).unwrap_or(self.epoch) {
             Epoch { number: epoch, total, acked } if total > acked => {
-                Some(Question::Post { process: self.process, epoch, total })
+                Some(Some(PostedTotal { epoch, total }))
             }
-            _ => peeks.then_some(Question::Peek { cost: 0 }),
+            _ => peeks.then_some(None),
         };
         if let Some(sent) = self.posted().filter(|sent| sent.epoch == self.epoch.number) {
             if self.tried == 0 {
@@ -353,7 +349,10 @@ impl Account {
             }
             self.tried = self.tried.max(sent.total);
         }
-        self.asked
+        self.asked.map(|post| match post {
+            Some(PostedTotal { epoch, total }) => Question::Post { process: self.process, epoch, total },
+            None => Question::Peek { cost: 0 },
+        })
     }
 
     /// While no answer arrives from the server, at most 1/N of the rate refills here.
@@ -522,7 +521,7 @@ mod tests {
 
     fn windows(granted: u64, current: u64) -> Reply {
         let limits = smallvec![LimitState::Windows { start_us: 0, previous: 0, current }];
-        Reply { granted, now_us: 1, limits }
+        Reply::new(granted, 1, limits)
     }
 
     // G80
@@ -590,11 +589,8 @@ mod tests {
         assert_eq!(account.left(), 10, "the share holds half of the burst");
         assert!(account.ask(false, 0).is_some());
         // Four units beyond the burst, 100,000 ticks each.
-        let reply = Reply {
-            granted: 10,
-            now_us: 1,
-            limits: smallvec![LimitState::Pace { ahead: 2_400_000, is_blocked: false }],
-        };
+        let limits = smallvec![LimitState::Pace { ahead: 2_400_000, is_blocked: false }];
+        let reply = Reply::new(10, 1, limits);
         let learnt = account.answered(&reply, 2, 1, 9 * SECOND);
         assert_eq!(learnt, Learnt::Present { overshoot: 4 });
         assert_eq!((account.left(), account.pending()), (0, 0));

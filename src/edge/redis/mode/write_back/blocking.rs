@@ -8,7 +8,7 @@ use super::regions::RegionHealth;
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, IntoClock, QuantaClock};
 use crate::edge::redis::client::{BuildError, OnThread, Tasks, on_thread};
-use crate::edge::redis::region::RegionTransport;
+use crate::edge::redis::protocol::Transport;
 
 /// [`WriteBackLimiter`](super::WriteBackLimiter) for threads. Its task runs on the thread of the client.
 /// [`Builder::write_back`](crate::edge::redis::Builder::write_back) creates its builder.
@@ -31,7 +31,7 @@ use crate::edge::redis::region::RegionTransport;
 /// ```
 pub type BlockingWriteBackLimiter<C = QuantaClock> = OnThread<WriteBackLimiter<C>>;
 
-impl<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<OnThread<T>, C> {
+impl<T: Transport + Clone, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<OnThread<T>, C> {
     /// Builds the limiter. Its task runs on the client's thread.
     ///
     /// # Errors

@@ -29,8 +29,7 @@ use crate::edge::redis::mode::count::Count;
 use crate::edge::redis::mode::queue::KeyQueue;
 use crate::edge::redis::mode::table::KeyTable;
 use crate::edge::redis::protocol::slot::{self, PARTS};
-use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Question, Reply};
-use crate::edge::redis::region::Portion;
+use crate::edge::redis::protocol::{Bytes, Call, ErrorKind, Plan, Portion, Question, Reply};
 
 /// The minimum time between two scans of the keys.
 const SHORTEST_NS: u64 = 5_000_000;

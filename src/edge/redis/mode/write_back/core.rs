@@ -14,8 +14,7 @@ use crate::base::sync::AtomicU64;
 use crate::edge::redis::client::{BuildError, OnFailure, Tasks};
 use crate::edge::redis::mode::background::{Background, can_decide_here};
 use crate::edge::redis::mode::dispatch::Dispatch;
-use crate::edge::redis::protocol::{Answer, DecidedBy, Key};
-use crate::edge::redis::region::RegionTransport;
+use crate::edge::redis::protocol::{Answer, DecidedBy, Key, Transport};
 
 /// The maximum number of posts in flight to one server.
 const IN_FLIGHT: usize = 64;
@@ -34,7 +33,7 @@ pub(super) struct WriteBackCore<C> {
 }
 
 impl<C: Clock> WriteBackCore<C> {
-    pub(super) fn new<T: RegionTransport>(
+    pub(super) fn new<T: Transport + Clone>(
         builder: WriteBackBuilder<T, impl IntoClock<Clock = C>>,
         tasks: Tasks,
     ) -> Result<Self, BuildError> {

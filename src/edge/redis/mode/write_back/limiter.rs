@@ -19,8 +19,7 @@ use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
 use crate::edge::redis::guard::{Guard, Health};
 use crate::edge::redis::mode::background::StopOnDrop;
 use crate::edge::redis::mode::forms::{DecidesHere, Guarded};
-use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply};
-use crate::edge::redis::region::RegionTransport;
+use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply, Transport};
 
 /// The number of times that a call waits for an answer about its key, before it uses the decision that it has.
 const ROUNDS: usize = 4;
@@ -216,7 +215,7 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
     }
 }
 
-pub(super) fn make<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static>>(
+pub(super) fn make<T: Transport + Clone, C: IntoClock<Clock: Send + Sync + 'static>>(
     tasks: Tasks,
     builder: WriteBackBuilder<T, C>,
 ) -> Result<WriteBackLimiter<C::Clock>, BuildError> {
@@ -225,7 +224,7 @@ pub(super) fn make<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static
     Ok(WriteBackLimiter { _owner: core.background.owner(), core })
 }
 
-impl<T: RegionTransport, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<T, C> {
+impl<T: Transport + Clone, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<T, C> {
     /// Builds the limiter. Its task is spawned on the current tokio runtime.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::regions::RegionOptions;
 use crate::edge::redis::client::{Builder, OnThread};
-use crate::edge::redis::region::RegionPolicy;
+use crate::edge::redis::protocol::RegionPolicy;
 
 #[derive(Clone, Debug)]
 pub(super) struct WriteBackOptions<T> {

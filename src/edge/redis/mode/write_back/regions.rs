@@ -19,11 +19,11 @@ use tokio::time::timeout;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{BuildError, OnThread, Settings};
-use crate::edge::redis::protocol::{Call, EXACT, Error, ErrorKind, Part, Plan, Reply, Transport, Windows};
-use crate::edge::redis::region::{
-    Claim, LinkReport, Portion, RegionCall, RegionLink, RegionPolicy, RegionQuestion, RegionTerms,
-    RegionTransport, pause,
+use crate::edge::redis::protocol::{
+    Call, EXACT, Error, ErrorKind, LinkReport, Part, Plan, Portion, Question, RegionPolicy, RegionScope,
+    RegionTerms, Reply, Scope, Transport, Windows,
 };
+use crate::edge::redis::region::{Claim, RegionLink, pause};
 use crate::edge::telemetry::{REGION_CUT_OFF, REGION_LAST_ANSWER, Reading, Readings};
 use crate::limiter::wait::TokioClock;
 
@@ -163,7 +163,7 @@ fn refused<T>(why: String) -> Result<T, BuildError> {
 }
 
 /// Returns this region's part of the limits. Returns an error if the regions cannot share a limit.
-fn check_regions<T: RegionTransport>(options: &RegionOptions<T>, server: &T) -> Result<Portion, BuildError> {
+fn check_regions<T: Transport>(options: &RegionOptions<T>, server: &T) -> Result<Portion, BuildError> {
     let RegionOptions { own, others, .. } = options;
     let mut all: Vec<&str> = others.iter().map(|(name, _)| &**name).chain([&**own]).collect();
     all.sort_unstable();
@@ -222,7 +222,7 @@ fn shared_windows(part: &Part, interval: Duration, regions: u64) -> Result<Windo
 }
 
 /// Prepares a limiter of several regions.
-pub(super) fn prepare<T: RegionTransport>(
+pub(super) fn prepare<T: Transport + Clone>(
     options: RegionOptions<T>,
     server: &T,
     settings: &Settings,
@@ -271,7 +271,7 @@ pub(super) fn prepare<T: RegionTransport>(
     Ok(Prepared { regions, own_server, exchanger, reporter })
 }
 
-impl<T: RegionTransport> Transport for OwnServer<T> {
+impl<T: Transport> Transport for OwnServer<T> {
     type States = ();
 
     fn evicts(&self, server: usize) -> bool {
@@ -287,25 +287,24 @@ impl<T: RegionTransport> Transport for OwnServer<T> {
             || Error::new(ErrorKind::Refused, "several regions cannot decide several limits in one call");
         let &[part] = call.plan.parts() else { return Err(unsupported()) };
         let terms = self.terms.get(part.index).ok_or_else(unsupported)?;
-        let ask = RegionQuestion::of_mode(&call.ask).ok_or_else(unsupported)?;
+        if !matches!(call.ask, Question::Peek { .. } | Question::Check { .. } | Question::Post { .. }) {
+            return Err(unsupported());
+        }
         // Ordering: Relaxed. The number only makes the pauses differ.
         let random = self.random.hash_one(self.calls.fetch_add(1, Ordering::Relaxed));
-        let call = RegionCall {
-            name: [&*call.tag, format!(":r{}", part.name()).as_bytes()].concat(),
-            terms: Arc::clone(terms),
-            pause_us: pause(self.interval_us, random),
-            ask,
-        };
-        let reply = self.server.ask_region(&call).await?;
-        if let Some(claim) = reply.claim(&call) {
+        let pause_us = pause(self.interval_us, random);
+        let scope = RegionScope { terms: Arc::clone(terms), pause_us, from: None };
+        let call = Call { scope: Scope::Region(scope), ..call.clone() };
+        let reply = self.server.call(&call).await?;
+        if let Some(claim) = Claim::of(&call, &reply) {
             // If the queue is full, the key is exchanged one interval later.
             let _ = self.claims.try_send(claim);
         }
-        Ok(reply.for_mode(terms))
+        Ok(reply)
     }
 }
 
-impl<T: RegionTransport> Exchanger<T> {
+impl<T: Transport + Clone> Exchanger<T> {
     /// Carries out claims until the limiter is dropped.
     pub(super) async fn run(mut self) {
         let mut exchanges = JoinSet::new();
@@ -327,26 +326,21 @@ impl<T: RegionTransport> Exchanger<T> {
                 let (peers, timeouts, clock) = (Arc::clone(&self.peers), self.timeouts, self.clock.clone());
                 exchanges.spawn(async move {
                     let peer = &peers[at];
-                    let call = |ask| RegionCall {
-                        name: claim.name.clone(),
-                        terms: Arc::clone(&claim.terms),
-                        pause_us: 0,
-                        ask,
-                    };
-                    let told = timeout(timeouts[1], other.ask_region(&call(tell))).await;
+                    let told = timeout(timeouts[1], other.call(&tell)).await;
                     peer.in_flight.fetch_sub(1, Ordering::Relaxed);
-                    let Ok(Ok(reply)) = told else { return peer.link.failed(now_ns) };
+                    let Ok(Ok(Reply { region: Some(theirs), .. })) = told else {
+                        return peer.link.failed(now_ns);
+                    };
                     peer.link.answered(clock.now().as_nanos());
-                    let hear = call(claim.hear(&peer.name, &reply));
                     // If the own server does not answer, the next exchange reports again.
-                    let _ = timeout(timeouts[0], server.ask_region(&hear)).await;
+                    let _ = timeout(timeouts[0], server.call(&claim.hear(&peer.name, &theirs))).await;
                 });
             }
         }
     }
 }
 
-impl<T: RegionTransport> Reporter<T> {
+impl<T: Transport> Reporter<T> {
     /// Reports once in each interval, until the limiter is dropped.
     pub(super) async fn run(self) {
         loop {

@@ -25,6 +25,7 @@
 mod batches;
 mod blocked;
 mod calendar;
+mod holds;
 mod log;
 mod pace;
 mod parts;
@@ -36,6 +37,7 @@ use std::collections::VecDeque;
 use self::batches::BatchesView;
 use self::blocked::BlockedView;
 use self::calendar::CalendarView;
+pub use self::holds::HoldState;
 use self::log::LogView;
 use self::parts::{Counts, PartsView};
 use self::spacing::SpacingView;
@@ -140,7 +142,7 @@ enum Now {
 pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Question) -> Reply {
     let now_us = now_us.min(LAST_US);
     if matches!(ask, Question::Forget) {
-        return Reply { granted: held.forget(plan), now_us, limits: Default::default() };
+        return Reply::new(held.forget(plan), now_us, Default::default());
     }
     let mut views: Vec<View> = plan
         .parts()
@@ -179,6 +181,13 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
                 }
             }
         }
+        // About holds and regions, which have models of their own.
+        Question::Hold { .. }
+        | Question::Commit { .. }
+        | Question::Release { .. }
+        | Question::Renew { .. }
+        | Question::Tell { .. }
+        | Question::Hear { .. } => {}
     }
     for (part, view) in plan.parts().iter().zip(&views) {
         if view.writes(granted) || (view.healed && !matches!(ask, Question::Peek { .. })) {
@@ -192,7 +201,7 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
         _ => 0,
     };
     let limits = views.iter().map(|view| view.standing(cost, now_us)).collect();
-    Reply { granted, now_us, limits }
+    Reply::new(granted, now_us, limits)
 }
 
 impl KeyState {

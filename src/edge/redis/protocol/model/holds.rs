@@ -1,9 +1,10 @@
-//! What a server stores and answers, in Rust. `holds.lua` does the same on a server; tests compare the two.
+//! The holds of a key. `holds.lua` counts them on a server.
 
 use std::collections::BTreeSet;
 
-use super::call::{HoldCall, HoldQuestion, HoldReply, MOST_HOLDS, StoredHold, units_of};
-use crate::edge::redis::protocol::{EXACT, Question, Reply};
+use crate::edge::redis::protocol::call::{Call, Question, Reply};
+use crate::edge::redis::protocol::exact::EXACT;
+use crate::edge::redis::protocol::hold::{HeldUnits, MOST_HOLDS, StoredHold, units_of};
 
 /// The holds of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -15,32 +16,22 @@ pub struct HoldState {
 const HEAL: Question = Question::Refund { units: 0, at_us: 0 };
 
 impl HoldState {
-    /// Answers a call. `limits` answers a question about the limits of the same key at the same time.
-    pub fn answer(
+    /// Answers a call about a key that can hold `most_units`. `limits` answers a question about the limits of the same key at
+    /// the same time.
+    pub(crate) fn answer(
         &mut self,
-        call: &HoldCall,
+        call: &Call,
+        most_units: u64,
         now_us: u64,
         limits: &mut impl FnMut(Question) -> Reply,
-    ) -> HoldReply {
-        let holds = self.holds.clone().split_off(&StoredHold { end_us: now_us + 1, identity: 0 });
-        *self = Self { holds };
-        self.answer_present(call, now_us, limits)
-    }
-
-    /// Answers a call, without the holds that have ended.
-    fn answer_present(
-        &mut self,
-        call: &HoldCall,
-        now_us: u64,
-        limits: &mut impl FnMut(Question) -> Reply,
-    ) -> HoldReply {
+    ) -> Reply {
+        // Without the holds that have ended.
+        self.holds = self.holds.split_off(&StoredHold { end_us: now_us + 1, identity: 0 });
         let end_us = |life_us: u64| now_us.saturating_add(life_us).min(EXACT - 1);
         let mut done = false;
         match call.ask {
-            HoldQuestion::Commit { hold, .. } | HoldQuestion::Release { hold } => {
-                done = self.remove(hold.identity);
-            }
-            HoldQuestion::Renew { hold: StoredHold { identity, .. }, life_us } => {
+            Question::Commit { hold, .. } | Question::Release { hold } => done = self.remove(hold.identity),
+            Question::Renew { hold: StoredHold { identity, .. }, life_us } => {
                 done = self.remove(identity);
                 if done {
                     self.holds.insert(StoredHold { end_us: end_us(life_us), identity });
@@ -48,32 +39,30 @@ impl HoldState {
             }
             _ => {}
         }
-        let held = self.held();
-        let left = Self::room(call, limits).saturating_sub(held);
-        let limits = match call.ask {
-            HoldQuestion::Check { cost } if cost <= left => limits(Question::Force { cost }),
-            HoldQuestion::Hold { units, life_us, identity }
+        let held = self.units();
+        let left = Self::room(call, most_units, limits).saturating_sub(held);
+        let reply = match call.ask {
+            Question::Check { cost } if cost <= left => limits(Question::Force { cost }),
+            Question::Hold { units, life_us, identity }
                 if units <= left && (self.holds.len() as u64) < MOST_HOLDS =>
             {
                 done = true;
                 self.holds.insert(StoredHold { end_us: end_us(life_us), identity });
                 limits(HEAL)
             }
-            HoldQuestion::Commit { hold, units } if done || hold.end_us <= now_us => {
+            Question::Commit { hold, units } if done || hold.end_us <= now_us => {
                 limits(Question::Force { cost: units })
             }
-            HoldQuestion::Peek { cost } => limits(Question::Peek { cost: cost.saturating_add(held) }),
-            HoldQuestion::Check { cost: units } | HoldQuestion::Hold { units, .. } => {
+            Question::Peek { cost } => limits(Question::Peek { cost: cost.saturating_add(held) }),
+            Question::Check { cost: units } | Question::Hold { units, .. } => {
                 limits(HEAL);
                 limits(Question::Peek { cost: units.saturating_add(held) })
             }
-            HoldQuestion::Commit { .. } | HoldQuestion::Release { .. } | HoldQuestion::Renew { .. } => {
-                limits(HEAL)
-            }
+            _ => limits(HEAL),
         };
         let [first_us, last_us] =
             [self.holds.first(), self.holds.last()].map(|hold| hold.map_or(0, |hold| hold.end_us));
-        HoldReply { done, held: self.held(), first_us, last_us, limits }
+        Reply { held: HeldUnits { done, units: self.units(), first_us, last_us }, ..reply }
     }
 
     /// Returns whether the key has no hold, except holds that have ended.
@@ -81,7 +70,7 @@ impl HoldState {
         self.holds.last().is_none_or(|last| last.end_us <= now_us)
     }
 
-    fn held(&self) -> u64 {
+    fn units(&self) -> u64 {
         self.holds.iter().map(|hold| units_of(hold.identity)).sum()
     }
 
@@ -92,10 +81,10 @@ impl HoldState {
     }
 
     /// The units left in all limits, and in the number of units that the key can hold.
-    fn room(call: &HoldCall, limits: &mut impl FnMut(Question) -> Reply) -> u64 {
-        let plan = &call.call.plan;
+    fn room(call: &Call, most_units: u64, limits: &mut impl FnMut(Question) -> Reply) -> u64 {
+        let plan = &call.plan;
         let of_limits =
             |reply: &Reply| if plan.parts().is_empty() { u64::MAX } else { plan.remaining(reply) };
-        call.most_units.min(of_limits(&limits(Question::Peek { cost: 0 })))
+        most_units.min(of_limits(&limits(Question::Peek { cost: 0 })))
     }
 }

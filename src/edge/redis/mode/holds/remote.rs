@@ -1,7 +1,5 @@
-//! How limiters with holds call the server, and what its replies mean.
+//! The holds at the server of a limiter: its calls, and what the replies mean.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +7,14 @@ use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use crate::base::clock::{Clock, StdClock, Timestamp, saturating_nanos};
+use crate::base::clock::{StdClock, Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::edge::redis::client::{Connected, OnDrop};
 use crate::edge::redis::guard::{Guard, Passage};
-use crate::edge::redis::holds::{
-    HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, StoredHold, identity_of,
+use crate::edge::redis::mode::dispatch::Dispatch;
+use crate::edge::redis::protocol::{
+    Error, ErrorKind, HeldUnits, MOST_HELD, Plan, Question, Reply, Scope, StoredHold, identity_of,
 };
-use crate::edge::redis::protocol::{Error, ErrorKind, Plan, Question};
 use crate::store::HoldId;
 use crate::store::holding::HoldIds;
 
@@ -29,79 +27,35 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// For how long a release is repeated at most.
 const LONGEST_RELEASE: Duration = Duration::from_secs(3_600);
 
-/// A call under way.
-type Carried<'c> = Pin<Box<dyn Future<Output = Result<HoldReply, Error>> + Send + 'c>>;
-
-/// A client of any type, which carries calls through a guard.
-trait HoldCarrier: Send + Sync {
-    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c HoldCall, passage: Passage) -> Carried<'c>;
-}
-
-impl<T: Connected<Transport: HoldTransport>> HoldCarrier for T {
-    fn carry<'c>(&'c self, guard: &'c Guard, call: &'c HoldCall, passage: Passage) -> Carried<'c> {
-        Box::pin(async move {
-            let transport = self.transport()?;
-            guard.send(transport, &call.call, passage, || transport.ask_holds(call)).await
-        })
-    }
-}
-
-/// A limiter's connection to the server, for calls about holds.
-pub(super) struct HoldDispatch {
-    plan: Arc<Plan>,
-    pub(super) guard: Guard,
-    client: Box<dyn HoldCarrier>,
-    clock: StdClock,
+/// The holds that a server keeps for a limiter.
+pub(super) struct RemoteHolds {
+    pub(super) dispatch: Dispatch<StdClock>,
     ids: HoldIds,
-    kind: HoldKind,
-    /// The most units that a key can hold.
-    most_units: u64,
+    /// The most units that a key can hold: the limit on requests in progress, for a limiter of that kind.
+    pub(super) most_units: u64,
 }
 
-impl HoldDispatch {
+impl RemoteHolds {
     /// `limit` is the limit on requests in progress, for a limiter of that kind.
-    pub(super) fn new<T>(client: T, plan: Plan, guard: Guard, limit: Option<u64>) -> Arc<Self>
-    where
-        T: Connected<Transport: HoldTransport> + 'static,
-    {
-        Arc::new(Self {
-            plan: Arc::new(plan),
-            guard,
-            client: Box::new(client),
-            clock: StdClock::new(),
-            ids: HoldIds::new(),
-            kind: if limit.is_some() { HoldKind::Requests } else { HoldKind::Units },
-            most_units: limit.unwrap_or(MOST_HELD).min(MOST_HELD),
-        })
+    pub(super) fn new<T: Connected + 'static>(
+        client: T,
+        plan: Plan,
+        guard: Guard,
+        limit: Option<u64>,
+    ) -> Arc<Self> {
+        let most_units = limit.unwrap_or(MOST_HELD).min(MOST_HELD);
+        let dispatch = Dispatch::of(client, plan, guard, Scope::Holds { most_units }, StdClock::new());
+        Arc::new(Self { dispatch, ids: HoldIds::new(), most_units })
     }
 
-    pub(super) fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The limit on requests in progress.
-    pub(super) fn most_units(&self) -> u64 {
-        self.most_units
-    }
-
-    /// The time of decisions without the server.
-    pub(super) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    pub(super) async fn ask(&self, key: &[u8], ask: HoldQuestion) -> Result<HoldReply, Error> {
-        self.ask_by(Passage::IfClosed, key, ask).await
+    pub(super) async fn ask(&self, key: &[u8], ask: Question) -> Result<Reply, Error> {
+        self.dispatch.ask(&self.dispatch.call(key, ask, None)).await
     }
 
     /// Releases a hold. Returns whether it was there.
     pub(super) async fn release(&self, key: &[u8], id: HoldId, passage: Passage) -> Result<bool, Error> {
-        Ok(self.ask_by(passage, key, HoldQuestion::Release { hold: stored(id) }).await?.done)
-    }
-
-    async fn ask_by(&self, passage: Passage, key: &[u8], ask: HoldQuestion) -> Result<HoldReply, Error> {
-        let call = self.guard.places().call(&self.plan, key, Question::Peek { cost: 0 }, None);
-        let call = HoldCall { call, kind: self.kind, most_units: self.most_units, ask };
-        self.client.carry(&self.guard, &call, passage).await
+        let call = self.dispatch.call(key, Question::Release { hold: stored(id) }, None);
+        Ok(self.dispatch.send(&call, passage).await?.held.done)
     }
 
     /// Asks the server to hold the units. Returns its reply, and the identity of the hold.
@@ -112,16 +66,16 @@ impl HoldDispatch {
         key: &[u8],
         units: u64,
         life: Duration,
-    ) -> Result<(HoldReply, HoldId), Error> {
+    ) -> Result<(Reply, HoldId), Error> {
         let (identity, life_us) = (identity_of(self.ids.next(), units), micros(life));
         let (runtime, unknown_end) = (Handle::try_current().ok(), HoldId::new(0, identity));
         let lost = OnDrop::new(|| self.release_later(runtime.as_ref(), key.into(), unknown_end, life));
-        let answer = self.ask(key, HoldQuestion::Hold { units, life_us, identity }).await;
+        let answer = self.ask(key, Question::Hold { units, life_us, identity }).await;
         if !answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
             lost.cancel();
         }
         let reply = answer?;
-        let id = hold_id(reply.limits.now_us.saturating_add(life_us), identity);
+        let id = hold_id(reply.now_us.saturating_add(life_us), identity);
         Ok((reply, id))
     }
 
@@ -163,20 +117,20 @@ impl HoldDispatch {
 
     /// Returns the outcome of a request of this cost that the server denied.
     pub(super) fn denial(&self, cost: u64) -> Outcome {
-        if cost > self.plan.most().min(self.most_units) { Outcome::Never } else { Outcome::Denied }
+        if cost > self.dispatch.plan.most().min(self.most_units) { Outcome::Never } else { Outcome::Denied }
     }
 
     /// The decision about a request of this cost. The figures describe the state after the call, without the held units.
-    pub(super) fn decision(&self, reply: &HoldReply, outcome: Outcome, cost: u64) -> Decision {
-        let HoldReply { held, first_us, last_us, ref limits, .. } = *reply;
-        let at = Timestamp::from_nanos(limits.now_us.saturating_mul(1_000));
-        let until_ns = |end_us: u64| end_us.saturating_sub(limits.now_us).saturating_mul(1_000);
-        let is_limited = !self.plan.parts().is_empty();
-        let room = if is_limited { self.plan.remaining(limits) } else { self.most_units };
+    pub(super) fn decision(&self, reply: &Reply, outcome: Outcome, cost: u64) -> Decision {
+        let (plan, HeldUnits { units: held, first_us, last_us, .. }) = (&*self.dispatch.plan, reply.held);
+        let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
+        let until_ns = |end_us: u64| end_us.saturating_sub(reply.now_us).saturating_mul(1_000);
+        let is_limited = !plan.parts().is_empty();
+        let room = if is_limited { plan.remaining(reply) } else { self.most_units };
         let remaining = room.saturating_sub(held);
         // The limits have room for the request and for all holds, or a hold ends.
         let wanted = if outcome == Outcome::Denied { cost } else { u64::from(remaining == 0) };
-        let of_limits = is_limited.then(|| self.plan.peeked(limits, wanted.saturating_add(held), at));
+        let of_limits = is_limited.then(|| plan.peeked(reply, wanted.saturating_add(held), at));
         let refilled_ns = of_limits.filter(|of| of.outcome() == Outcome::Denied).map(|of| of.retry_ns());
         // Without held units, the end of a hold makes room only if the key has as many holds as it can.
         let is_full = outcome == Outcome::Denied && first_us > 0 && refilled_ns.is_none();

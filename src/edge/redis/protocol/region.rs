@@ -1,6 +1,8 @@
-//! What a region may admit between two exchanges.
+//! What the server of a region must know and answers: the region's part of a limit, its totals, and its links to others.
 
-use crate::edge::redis::protocol::Windows;
+use std::sync::Arc;
+
+use super::plan::Windows;
 
 /// What a region may admit while it does not know the latest totals of the other regions.
 ///
@@ -47,6 +49,16 @@ pub struct RegionTerms {
     pub others: Box<[Box<str>]>,
 }
 
+/// A call to the server of a region.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegionScope {
+    pub terms: Arc<RegionTerms>,
+    /// The time from this claim of an exchange to the next, if the reply contains a claim.
+    pub pause_us: u64,
+    /// The region whose totals an exchange reports.
+    pub from: Option<Arc<str>>,
+}
+
 impl RegionTerms {
     pub fn quantum(&self) -> u64 {
         quantum(self.windows.limit)
@@ -56,4 +68,35 @@ impl RegionTerms {
 /// The growth of a region's total that is worth an exchange: 1/64 of the limit, and at least one unit.
 pub fn quantum(limit: u64) -> u64 {
     (limit / 64).max(1)
+}
+
+/// What a region's server knows of a limit.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct RegionUse {
+    /// The index of the current window.
+    pub index: u64,
+    /// The own totals in the current window and in the window before.
+    pub own: [u64; 2],
+    /// All units that count against the limit, as far as the server knows.
+    pub used: u64,
+    /// The units that the region may admit now.
+    pub room: u64,
+    /// If the key is due for an exchange, the number of this exchange. Otherwise 0. Rounds are never 0.
+    pub round: u64,
+    /// After [`Tell`](super::Question::Tell): the totals that the server knows of the region that asked.
+    pub known: [u64; 2],
+}
+
+/// How long ago the first failed call, the last failed call and the last answer were, in microseconds. `None` means never.
+pub type LinkAges = [Option<u64>; 3];
+
+/// A report of one process about its calls to other regions.
+#[derive(Clone, Debug)]
+pub struct LinkReport {
+    /// The key in Redis.
+    pub name: Vec<u8>,
+    /// How long the server remembers the report.
+    pub life_us: u64,
+    /// What the process saw of each other region.
+    pub links: Vec<(Box<str>, LinkAges)>,
 }

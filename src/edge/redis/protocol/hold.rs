@@ -1,10 +1,5 @@
 //! Units that are taken now and settled later, and requests in progress, on a server.
 //!
-//! | part | contents |
-//! |---|---|
-//! | `call` | one call about one key, and its reply |
-//! | `model`, `script` | what a server stores and answers, in Rust, and the commands of the Lua script |
-//!
 //! *Apart from the counts.* A hold does not charge a limit. The server keeps the holds of a key in a key of their own. A
 //! request, or a new hold, is admitted if its units fit into the room of all limits less the units of all holds. A commit
 //! removes the hold and charges the actual cost, in the same step. The room of a limit grows with time, and only admitted
@@ -25,14 +20,48 @@
 //!
 //! *One slot.* The key of the holds has the tag of the limiter's key, so a Cluster has both on one node.
 
-#[allow(missing_docs, reason = "the docs of each type name its fields")]
-mod call;
-mod model;
-pub(crate) mod script;
+/// The most holds of one key.
+pub const MOST_HOLDS: u64 = 4_096;
+/// The most units that a key can hold: larger than the room of every limit, and small enough for the script.
+pub const MOST_HELD: u64 = 1 << 51;
 
-#[cfg(tollgate_simulation)]
-pub use self::call::MOST_HOLDS;
-pub use self::call::{
-    HoldCall, HoldKind, HoldQuestion, HoldReply, HoldTransport, MOST_HELD, StoredHold, identity_of,
-};
-pub use self::model::HoldState;
+/// The bits of an identity that are the units of the hold. A server finds a hold by its identity, and reads its units there.
+const UNIT_BITS: u32 = 56;
+
+/// A hold as a server stores it.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct StoredHold {
+    /// The end that the caller expects. A renewal whose answer was lost can have moved it.
+    pub end_us: u64,
+    /// Bits that no other hold of the key has: 72 that cannot be guessed, and the [units](identity_of).
+    pub identity: u128,
+}
+
+/// Returns the identity of a hold of these units, from bits that no other hold has.
+pub const fn identity_of(random: u128, units: u64) -> u128 {
+    // No key can hold more.
+    let units = if units > MOST_HELD { MOST_HELD } else { units };
+    random << UNIT_BITS | units as u128
+}
+
+/// Returns the units of the hold with this identity.
+pub(super) fn units_of(identity: u128) -> u64 {
+    u64::try_from(identity & ((1 << UNIT_BITS) - 1)).unwrap_or(MOST_HELD)
+}
+
+impl StoredHold {
+    /// A hold that has ended.
+    pub const ENDED: Self = Self { end_us: 0, identity: 0 };
+}
+
+/// The holds of a key after a call.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct HeldUnits {
+    /// Whether the hold was taken, or the hold to settle or renew was there.
+    pub done: bool,
+    /// The units of all holds.
+    pub units: u64,
+    /// The first and the last end of these holds, in microseconds. Both are 0 if there is none.
+    pub first_us: u64,
+    pub last_us: u64,
+}

@@ -1,5 +1,8 @@
 //! The scripts that answer on a server, the commands that call it, and its replies.
 
+mod holds;
+pub mod region;
+
 use std::borrow::Cow;
 use std::io::Write;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -7,7 +10,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use ::redis::{Cmd, ErrorKind as Theirs, RedisError, RedisWrite, Script, Value};
 use smallvec::SmallVec;
 
-use super::call::{Call, LimitState, Question, Reply};
+use super::call::{Call, LimitState, Question, Reply, Scope};
 use super::error::{Error, ErrorKind};
 use super::exact::{EXACT, LAST_US};
 use super::kinds::{FewKinds, Form, KindSet, Questions};
@@ -87,8 +90,17 @@ fn margin_ms(now: Option<Timestamp>) -> u64 {
     MARGINS_US[usize::from(now.is_some())] / 1_000
 }
 
-/// Builds the command that calls the script.
-pub(crate) fn command(call: &Call, by: By) -> Cmd {
+/// Builds the command that calls the script of the call's scope.
+pub fn command(call: &Call, by: By) -> Cmd {
+    match &call.scope {
+        Scope::Limits => limits_command(call, by),
+        Scope::Holds { most_units } => holds::command(call, *most_units, by),
+        Scope::Region(scope) => region::command(call, scope, by),
+    }
+}
+
+/// Builds the command that calls the script of limits.
+fn limits_command(call: &Call, by: By) -> Cmd {
     let plan = &*call.plan;
     let parts = plan.parts();
     if matches!(call.ask, Question::Forget) {
@@ -105,8 +117,7 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
         return command;
     }
     if plan.needs_time() {
-        let plan = Arc::new(plan.with_time(calendar_time_us(call)));
-        return command(&Call { tag: call.tag.clone(), plan, ..*call }, by);
+        return limits_command(&at_its_time(call), by);
     }
     let posts = matches!(call.ask, Question::Post { .. });
     let letters: &[&str] = if posts { &["", "p"] } else { &[""] };
@@ -117,7 +128,7 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
     let mut command = script.call(by, letters.len() * parts.len());
     add_keys(&mut command, call, letters);
     let (ask, first, others) = words(&call.ask);
-    add_time(&mut command, call.now.map(|now| now.as_nanos() / 1_000));
+    add_time(&mut command, time_us(call));
     command.arg(ask).arg(margin_ms(call.now)).arg(first);
     if few.is_some() {
         add_numbers(&mut command, plan);
@@ -130,22 +141,14 @@ pub(crate) fn command(call: &Call, by: By) -> Cmd {
     command
 }
 
-/// Builds a command that calls the script of holds about the limits of a call, and about the holds in the key that ends with
-/// `holds`. `first` is the first number of the question `ask`.
-pub(crate) fn holds_command(call: &Call, holds: &str, ask: &str, first: u64, by: By) -> Cmd {
-    let plan = &*call.plan;
-    if plan.needs_time() {
-        let plan = Arc::new(plan.with_time(calendar_time_us(call)));
-        return holds_command(&Call { tag: call.tag.clone(), plan, ..*call }, holds, ask, first, by);
-    }
-    let kinds = if plan.parts().is_empty() { KindSet::NONE } else { plan.kinds() };
-    let mut command = ScriptText::of(kinds, Form::Holds).call(by, plan.parts().len() + 1);
-    add_keys(&mut command, call, &[""]);
-    command.arg([&*call.tag, b":", holds.as_bytes()].concat());
-    add_time(&mut command, call.now.map(|now| now.as_nanos() / 1_000));
-    command.arg(ask).arg(margin_ms(call.now)).arg(exact(first));
-    add_kinds(&mut command, plan);
-    command
+/// The call with a plan for the calendar periods of its time.
+fn at_its_time(call: &Call) -> Call {
+    Call { plan: Arc::new(call.plan.with_time(calendar_time_us(call))), ..call.clone() }
+}
+
+/// The time of a call in microseconds. Without a time, the server's time counts.
+fn time_us(call: &Call) -> Option<u64> {
+    call.now.map(|now| now.as_nanos() / 1_000)
 }
 
 /// Adds the kind and the numbers of each limit.
@@ -176,8 +179,8 @@ fn add_texts(command: &mut Cmd, numbers: &[Box<str>], least: usize) {
 
 /// The time whose period a call sends. Without a time, the server's time selects the period, and the wall clock is near it.
 fn calendar_time_us(call: &Call) -> u64 {
-    match (call.ask, call.now) {
-        (Question::Refund { at_us, .. }, _) => at_us,
+    match (&call.ask, call.now) {
+        (Question::Refund { at_us, .. }, _) => *at_us,
         (_, now) => now.map_or_else(unix_nanos, Timestamp::as_nanos) / 1_000,
     }
 }
@@ -204,7 +207,7 @@ pub(crate) enum CopyStep<'s> {
     Write(&'s StoredStates),
 }
 
-static COPY: LazyLock<ScriptText> = LazyLock::new(|| ScriptText::new(include_str!("copy.lua")));
+static COPY: LazyLock<ScriptText> = LazyLock::new(|| ScriptText::new(include_str!("../copy.lua")));
 
 /// Builds the command that calls the script of copies.
 pub(crate) fn copy(call: &Call, step: CopyStep<'_>, by: By) -> Cmd {
@@ -278,6 +281,13 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
         }
         // The script uses the process only as a name.
         Question::Post { process, epoch, total } => ("post", process, Some([exact(epoch), exact(total)])),
+        // They are about holds and regions, and go to other scripts.
+        Question::Hold { .. }
+        | Question::Commit { .. }
+        | Question::Release { .. }
+        | Question::Renew { .. }
+        | Question::Tell { .. }
+        | Question::Hear { .. } => ("peek", 0, None),
     }
 }
 
@@ -300,21 +310,25 @@ pub(crate) fn numbers(value: &Value) -> Option<SmallVec<[u64; 8]>> {
 }
 
 /// Parses the reply of a server.
-pub(crate) fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
+///
+/// # Errors
+/// Returns an error if the reply is not from the script.
+pub fn reply(call: &Call, value: &Value) -> Result<Reply, Error> {
     if let (Question::Forget, &Value::Int(gone)) = (&call.ask, value) {
-        let granted = u64::try_from(gone).unwrap_or(0);
-        return Ok(Reply { granted, now_us: 0, limits: SmallVec::new() });
+        return Ok(Reply::new(u64::try_from(gone).unwrap_or(0), 0, SmallVec::new()));
     }
     let numbers = numbers(value).unwrap_or_default();
-    let reply = match *numbers {
-        [granted, now_us, ref limits @ ..] => reply_of(&call.plan, granted, now_us, limits),
-        _ => None,
-    };
-    reply.ok_or_else(unexpected_reply)
-}
-
-pub(crate) fn unexpected_reply() -> Error {
-    Error::new(ErrorKind::Reply, "the reply is not from the limiter's script")
+    let unexpected_reply = || Error::new(ErrorKind::Reply, "the reply is not from the limiter's script");
+    match (&call.scope, &*numbers) {
+        (Scope::Limits, [granted, now_us, limits @ ..]) => {
+            reply_of(&call.plan, *granted, *now_us, limits).ok_or_else(unexpected_reply)
+        }
+        (Scope::Limits, _) => Err(unexpected_reply()),
+        (Scope::Holds { .. }, numbers) => holds::reply(call, numbers).ok_or_else(unexpected_reply),
+        (Scope::Region(scope), numbers) => {
+            region::reply(&scope.terms, numbers).ok_or_else(region::unexpected_reply)
+        }
+    }
 }
 
 /// Makes a reply from its parts. `rest` has the numbers of the limits. Returns `None` if there are more or fewer.
@@ -343,7 +357,7 @@ pub(crate) fn reply_of(plan: &Plan, granted: u64, now_us: u64, mut rest: &[u64])
         limits.push(standing);
         rest = others;
     }
-    rest.is_empty().then_some(Reply { granted, now_us, limits })
+    rest.is_empty().then(|| Reply::new(granted, now_us, limits))
 }
 
 /// Returns whether the server does not know the script, because it restarted or is another server.
