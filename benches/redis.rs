@@ -39,9 +39,7 @@ use redis::Script;
 use redis::aio::MultiplexedConnection;
 use scripts::Effort;
 use serde_json::{Value, json};
-use tollgate::redis::{
-    AtomicLimiter, BlockingClient, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter,
-};
+use tollgate::redis::{AtomicLimiter, Blocking, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 use tollgate_testing::redis::Server;
 
@@ -428,7 +426,7 @@ fn main() -> std::io::Result<()> {
         (false, false) => (31, 2_000, Effort { rounds: 11, slices: 10, warm: 1_000 }),
     };
     let Some(server) = Server::start() else { return Ok(()) };
-    let client = BlockingClient::open(&server.url()).expect("a valid address");
+    let client = Client::open(&server.url()).expect("a valid address").blocking();
     let runtime = match support::option("--threads") {
         Some(threads) => tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads.parse().expect("a number"))

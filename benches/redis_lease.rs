@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
-use tollgate::redis::{BlockingLeaseLimiter, InProcess, Key, Limit};
+use tollgate::redis::{Blocking, InProcess, Key, LeaseLimiter, Limit};
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 
 use support::{XorShift, count, length, stopwatch, text};
@@ -57,7 +57,7 @@ fn generous() -> Quota {
 }
 
 /// Returns a limiter whose leases hold more units than a run spends.
-fn filled<K: Key>(keys: &[K], stripes: Option<usize>) -> BlockingLeaseLimiter {
+fn filled<K: Key>(keys: &[K], stripes: Option<usize>) -> Blocking<LeaseLimiter> {
     let server = InProcess::default().blocking();
     let mut leases = server
         .limiter("bench", Limit::gcra(generous()))
@@ -69,7 +69,7 @@ fn filled<K: Key>(keys: &[K], stripes: Option<usize>) -> BlockingLeaseLimiter {
     }
     let limiter = leases.build().expect("the quota is valid");
     for key in keys {
-        let answer = limiter.check_n_wait(key, 3_000_000_000);
+        let answer = limiter.block_on(|l| l.check_n_async(key, 3_000_000_000));
         assert!(answer.is_allowed(), "{answer:?}");
         assert_eq!(limiter.refund(key, &answer), 3_000_000_000);
     }

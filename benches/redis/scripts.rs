@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate::redis::{BlockingAtomicLimiter, BlockingClient, Limit};
+use tollgate::redis::{AtomicLimiter, Blocking, Client, Limit};
 use tollgate::{
     FixedWindow, MinimumSpacing, Quota, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
@@ -126,7 +126,7 @@ pub(crate) fn numbers(reply: &redis::Value) -> Vec<i64> {
 }
 
 /// Returns the words of a check of the key [`FIRST`], as the server received them.
-pub(crate) fn call_of(server: &Server, limiter: &BlockingAtomicLimiter) -> Vec<String> {
+pub(crate) fn call_of(server: &Server, limiter: &Blocking<AtomicLimiter>) -> Vec<String> {
     // The server learns the script.
     let _ = limiter.check("first");
     let seen = monitored(server, || assert!(limiter.check(FIRST).is_allowed()));
@@ -182,7 +182,7 @@ impl Subject {
 /// The parts of a measurement that all subjects share.
 struct Bench<'a> {
     server: &'a Server,
-    client: BlockingClient,
+    client: Blocking<Client>,
     connection: redis::Connection,
     effort: Effort,
     sequence: u64,
@@ -345,7 +345,7 @@ fn limits() -> [(&'static str, Vec<Limit>); 11] {
 }
 
 /// Measures all scripts.
-pub(crate) fn measure(server: &Server, client: BlockingClient, effort: Effort) -> Report {
+pub(crate) fn measure(server: &Server, client: Blocking<Client>, effort: Effort) -> Report {
     let mut bench = Bench { server, client, connection: server.connection(), effort, sequence: 0 };
     let (mut scripts, mut logs, mut targets) = (Vec::new(), Vec::new(), Vec::new());
     println!("\n## Script time on the server\n\n| limit | µs | bare script | factor |\n|---|---:|---:|---:|");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate::redis::{BlockingClient, Client, DecidedBy, ErrorKind, Limit, OnFailure};
+use tollgate::redis::{Blocking, Client, DecidedBy, ErrorKind, Limit, OnFailure};
 use tollgate_testing::redis::Server;
 use tollgate_testing::skipped::skip;
 
@@ -138,7 +138,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Asserts that the server decides with both clients.
-fn assert_decides(client: &Client, blocking: &BlockingClient) {
+fn assert_decides(client: &Client, blocking: &Blocking<Client>) {
     let (limiter, blocking) = (limiter!(client), limiter!(blocking));
     for key in 0..50_u64 {
         assert_eq!(blocking.check(&key).by(), DecidedBy::Server, "{:?}", blocking.charge_unchecked(&key, 1));
@@ -151,7 +151,7 @@ fn assert_decides(client: &Client, blocking: &BlockingClient) {
 }
 
 /// Returns the error of a call, which must come long before the time-out.
-fn error(client: &BlockingClient) -> String {
+fn error(client: &Blocking<Client>) -> String {
     let began = Instant::now();
     let error = limiter!(client).charge_unchecked("a", 1).expect_err("the server must not decide");
     assert!(began.elapsed() < PATIENCE / 2, "{error}");
@@ -165,7 +165,7 @@ fn tls_server_decides() {
         for (certificate, host) in [("name", "localhost"), ("address", "127.0.0.1")] {
             let Some(server) = TlsServer::start(dir, certificate, false, &[]) else { return };
             let url = server.url(host);
-            assert_decides(&Client::open(&url).unwrap(), &BlockingClient::open(&url).unwrap());
+            assert_decides(&Client::open(&url).unwrap(), &Client::open(&url).unwrap().blocking());
         }
     });
 }
@@ -174,7 +174,7 @@ fn tls_server_decides() {
 fn tls_server_of_unknown_authority_is_refused() {
     trusting("other.pem", "tls_server_of_unknown_authority_is_refused", |dir| {
         let Some(server) = TlsServer::start(dir, "name", false, &[]) else { return };
-        let error = error(&BlockingClient::open(&server.url("localhost")).unwrap());
+        let error = error(&Client::open(&server.url("localhost")).unwrap().blocking());
         assert!(error.contains("TLS"), "{error}");
     });
 }
@@ -183,7 +183,7 @@ fn tls_server_of_unknown_authority_is_refused() {
 fn tls_certificate_for_other_host_is_refused() {
     trusting("authority.pem", "tls_certificate_for_other_host_is_refused", |dir| {
         let Some(server) = TlsServer::start(dir, "name", false, &[]) else { return };
-        let error = error(&BlockingClient::open(&server.url("127.0.0.1")).unwrap());
+        let error = error(&Client::open(&server.url("127.0.0.1")).unwrap().blocking());
         assert!(error.contains("TLS"), "{error}");
     });
 }
@@ -192,7 +192,7 @@ fn tls_certificate_for_other_host_is_refused() {
 fn tls_server_that_asks_for_client_certificate_refuses_url() {
     trusting("authority.pem", "tls_server_that_asks_for_client_certificate_refuses_url", |dir| {
         let Some(server) = TlsServer::start(dir, "name", true, &[]) else { return };
-        let error = error(&BlockingClient::open(&server.url("localhost")).unwrap());
+        let error = error(&Client::open(&server.url("localhost")).unwrap().blocking());
         assert!(error.contains("TLS"), "{error}");
     });
 }
@@ -213,12 +213,15 @@ fn tls_client_certificate_is_accepted() {
     trusting("other.pem", "tls_client_certificate_is_accepted", |dir| {
         let Some(server) = TlsServer::start(dir, "name", true, &[]) else { return };
         let client = with_certificate(dir, &server.url("localhost"));
-        assert_decides(&Client::from_redis(&client).unwrap(), &BlockingClient::from_redis(&client).unwrap());
+        assert_decides(
+            &Client::from_redis(&client).unwrap(),
+            &Client::from_redis(&client).unwrap().blocking(),
+        );
         let Some(nodes) = cluster(dir, "address", true) else { return };
         let client = [with_certificate(dir, &nodes[0].url("127.0.0.1"))];
         assert_decides(
             &Client::cluster_from_redis(&client).unwrap(),
-            &BlockingClient::cluster_from_redis(&client).unwrap(),
+            &Client::cluster_from_redis(&client).unwrap().blocking(),
         );
         assert_each_decided(&nodes);
     });
@@ -254,7 +257,7 @@ fn tls_cluster_decides() {
     trusting("authority.pem", "tls_cluster_decides", |dir| {
         let Some(nodes) = cluster(dir, "address", false) else { return };
         let url = nodes[0].url("127.0.0.1");
-        assert_decides(&Client::cluster([&*url]).unwrap(), &BlockingClient::cluster([&*url]).unwrap());
+        assert_decides(&Client::cluster([&*url]).unwrap(), &Client::cluster([&*url]).unwrap().blocking());
         assert_each_decided(&nodes);
     });
 }
@@ -280,7 +283,7 @@ fn tls_cluster_with_host_names_decides() {
             }
         }
         let url = nodes[0].url("localhost");
-        assert_decides(&Client::cluster([&*url]).unwrap(), &BlockingClient::cluster([&*url]).unwrap());
+        assert_decides(&Client::cluster([&*url]).unwrap(), &Client::cluster([&*url]).unwrap().blocking());
         assert_each_decided(&nodes);
     });
 }

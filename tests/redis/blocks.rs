@@ -4,10 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::{
-    BlockingAtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, ErrorKind, InProcess, Limit,
-    OnFailure,
-};
+use tollgate::redis::{AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
 use tollgate::{Block, FixedWindow, ManualClock, Quota, Timestamp};
 use tollgate_testing::redis::Server;
 
@@ -32,12 +29,12 @@ fn logins() -> Limit {
 
 /// A model of a server, or a server. Each limiter on it is one process.
 enum Host {
-    Model(BlockingInProcess),
+    Model(Blocking<InProcess>),
     Real(Server),
 }
 
 impl Host {
-    fn process(&self, limits: &[Limit]) -> BlockingAtomicLimiter {
+    fn process(&self, limits: &[Limit]) -> Blocking<AtomicLimiter> {
         macro_rules! of {
             ($client:expr) => {{
                 let mut builder = $client.limiter("login", limits[0]).timeout(secs(20));
@@ -49,7 +46,7 @@ impl Host {
         }
         match self {
             Self::Model(model) => of!(model),
-            Self::Real(server) => of!(BlockingClient::open(&server.url()).unwrap()),
+            Self::Real(server) => of!(Client::open(&server.url()).unwrap().blocking()),
         }
     }
 }
@@ -63,8 +60,8 @@ fn on_each(test: impl Fn(&Host)) {
 }
 
 /// The wait of a check of one unit, if it is denied by a block.
-fn blocked_for(limiter: &BlockingAtomicLimiter, seconds: u64) -> Option<Duration> {
-    let answer = limiter.at(at(seconds)).check("mallory");
+fn blocked_for(limiter: &Blocking<AtomicLimiter>, seconds: u64) -> Option<Duration> {
+    let answer = limiter.block_on(|l| l.at(at(seconds)).check("mallory"));
     assert_eq!(answer.by(), DecidedBy::Server);
     assert_eq!(answer.is_denied(), answer.decision().is_block(), "each denial here is a block");
     answer.retry_after().filter(|_| answer.is_denied())
@@ -75,11 +72,14 @@ fn blocked_for(limiter: &BlockingAtomicLimiter, seconds: u64) -> Option<Duration
 fn denial_in_one_process_blocks_the_key_in_all() {
     on_each(|host| {
         let [one, two] = [host.process(&[logins()]), host.process(&[logins()])];
-        assert!(one.at(at(0)).check_n("mallory", 5).is_allowed());
+        assert!(one.block_on(|l| l.at(at(0)).check_n("mallory", 5)).is_allowed());
         assert_eq!(blocked_for(&two, 1), Some(secs(600)));
         assert_eq!(blocked_for(&one, 2), Some(secs(599)), "a denial does not extend the block");
-        assert!(one.at(at(2)).check("alice").is_allowed());
-        assert!(!one.at(at(600)).check_n("mallory", 6).decision().is_block(), "it is never admitted");
+        assert!(one.block_on(|l| l.at(at(2)).check("alice")).is_allowed());
+        assert!(
+            !one.block_on(|l| l.at(at(600)).check_n("mallory", 6)).decision().is_block(),
+            "it is never admitted"
+        );
         assert_eq!(blocked_for(&one, 600), Some(secs(1)));
         assert_eq!(blocked_for(&two, 601), None, "one unit is free");
         // Each block is twice as long, up to the longest.
@@ -92,7 +92,7 @@ fn denial_in_one_process_blocks_the_key_in_all() {
         }
         // The key owes nothing for as long as its last block was, and starts again with the first length.
         let quiet = end + MINUTE + 60 * MINUTE;
-        assert!(one.at(at(quiet)).check_n("mallory", 5).is_allowed());
+        assert!(one.block_on(|l| l.at(at(quiet)).check_n("mallory", 5)).is_allowed());
         assert_eq!(blocked_for(&one, quiet), Some(secs(600)));
     });
 }
@@ -122,7 +122,7 @@ fn first_denial_writes_once_and_later_ones_write_nothing() {
         let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
         line.unwrap().trim().parse().unwrap()
     };
-    let limiter = BlockingClient::open(&server.url()).unwrap();
+    let limiter = Client::open(&server.url()).unwrap().blocking();
     let limiter = limiter.limiter("login", logins()).timeout(secs(20)).atomic().unwrap();
     assert!(limiter.check_n("a", 5).is_allowed());
     let before = dirty();
@@ -131,14 +131,14 @@ fn first_denial_writes_once_and_later_ones_write_nothing() {
     for cost in [1, 2, 5, 6] {
         assert!(limiter.check_n("a", cost).is_denied());
     }
-    assert!(limiter.peek("a").decision().is_block());
+    assert!(limiter.block_on(|l| l.peek("a")).decision().is_block());
     assert_eq!(dirty(), before + 1);
     let life_ms: u64 = server.command(&["PTTL", "tollgate:v1:{login|a}:b0"]);
     // The block, the rest of the burst, and the quiet time.
     let whole_ms = 1_000 * (600 + 48 + 600);
     assert!((whole_ms - 20_000..=whole_ms + 2_000).contains(&life_ms), "{life_ms}");
     server.command::<()>(&["SET", "tollgate:v1:{login|a}:b0", "x"]);
-    assert_eq!(limiter.charge_unchecked("a", 1).unwrap_err().kind(), ErrorKind::Reply);
+    assert_eq!(limiter.block_on(|l| l.charge_unchecked("a", 1)).unwrap_err().kind(), ErrorKind::Reply);
 }
 
 /// A peek asks the server for its own time, which the test of a model moves.
@@ -148,19 +148,24 @@ fn peek_and_refund_start_and_end_no_block() {
     let clock = ManualClock::new(at(0));
     let limiter = InProcess::new(clock.clone()).blocking().limiter("login", logins()).atomic().unwrap();
     let charge = limiter.check_n("a", 5);
-    assert!(limiter.peek("a").is_denied() && !limiter.peek("a").decision().is_block());
+    assert!(
+        limiter.block_on(|l| l.peek("a")).is_denied()
+            && !limiter.block_on(|l| l.peek("a")).decision().is_block()
+    );
     clock.advance(secs(1));
-    assert_eq!(limiter.refund("a", &charge).unwrap(), 5, "a part of a unit counts as one");
+    assert_eq!(limiter.block_on(|l| l.refund("a", &charge)).unwrap(), 5, "a part of a unit counts as one");
     let charge = limiter.check_n("a", 5);
     assert!(limiter.check("a").decision().is_block());
-    assert_eq!(limiter.refund("a", &charge).unwrap(), 0);
-    assert_eq!(limiter.peek("a").retry_after(), Some(secs(600)));
+    assert_eq!(limiter.block_on(|l| l.refund("a", &charge)).unwrap(), 0);
+    assert_eq!(limiter.block_on(|l| l.peek("a")).retry_after(), Some(secs(600)));
     clock.advance(secs(600));
-    assert!(limiter.peek("a").is_allowed() && limiter.peek_n("a", 2).is_denied());
+    assert!(
+        limiter.block_on(|l| l.peek("a")).is_allowed() && limiter.block_on(|l| l.peek_n("a", 2)).is_denied()
+    );
     assert!(limiter.check("a").is_allowed());
     // Each unit that is charged without a check is paid after the block.
     assert!(limiter.check("a").decision().is_block());
-    assert!(limiter.charge_unchecked("a", 2).unwrap().is_allowed());
+    assert!(limiter.block_on(|l| l.charge_unchecked("a", 2)).unwrap().is_allowed());
     assert_eq!(limiter.check("a").retry_after(), Some(secs(1_200 + 24)));
 }
 
@@ -169,7 +174,7 @@ fn peek_and_refund_start_and_end_no_block() {
 fn clock_that_steps_back_does_not_keep_a_block() {
     on_each(|host| {
         let limiter = host.process(&[logins()]);
-        assert!(limiter.at(at(DAY)).check_n("mallory", 5).is_allowed());
+        assert!(limiter.block_on(|l| l.at(at(DAY)).check_n("mallory", 5)).is_allowed());
         assert_eq!(blocked_for(&limiter, DAY), Some(secs(600)));
         // By less than the time that refills the burst: the block ends at the same time.
         assert_eq!(blocked_for(&limiter, DAY - 30), Some(secs(630)));
@@ -188,7 +193,7 @@ fn changed_limits_keep_the_end_of_a_block() {
     };
     on_each(|host| {
         let old = host.process(&with(Quota::per_minute(5), 600, 3_600));
-        assert!(old.at(at(0)).check_n("mallory", 5).is_allowed());
+        assert!(old.block_on(|l| l.at(at(0)).check_n("mallory", 5)).is_allowed());
         assert_eq!(blocked_for(&old, 0), Some(secs(600)));
         let other_rate = host.process(&with(Quota::per_hour(7).burst(3), 600, 3_600));
         assert_eq!(blocked_for(&other_rate, 100), Some(secs(500)));
@@ -210,15 +215,18 @@ fn limit_blocks_only_keys_that_it_denies() {
     for limits in [&[logins(), hourly][..], &[hourly, daily, logins()]] {
         on_each(|host| {
             let limiter = host.process(limits);
-            assert!(limiter.at(at(0)).check_n("mallory", 5).is_allowed());
-            assert!(limiter.at(at(MINUTE)).check_n("mallory", 3).is_allowed());
-            let by_hour = limiter.at(at(MINUTE)).check("mallory").decision();
+            assert!(limiter.block_on(|l| l.at(at(0)).check_n("mallory", 5)).is_allowed());
+            assert!(limiter.block_on(|l| l.at(at(MINUTE)).check_n("mallory", 3)).is_allowed());
+            let by_hour = limiter.block_on(|l| l.at(at(MINUTE)).check("mallory")).decision();
             assert!(by_hour.is_denied() && !by_hour.is_block(), "the hour denied it, and blocks nothing");
             let next_hour = 3_600 - START % 3_600;
-            assert!(limiter.at(at(next_hour)).check_n("mallory", 5).is_allowed(), "no block began");
-            let charged = limiter.at(at(next_hour)).check("mallory").decision();
+            assert!(
+                limiter.block_on(|l| l.at(at(next_hour)).check_n("mallory", 5)).is_allowed(),
+                "no block began"
+            );
+            let charged = limiter.block_on(|l| l.at(at(next_hour)).check("mallory")).decision();
             assert_eq!((charged.is_block(), charged.retry_after()), (true, Some(secs(600))));
-            let later = limiter.at(at(next_hour + 600)).check_n("mallory", 1).decision();
+            let later = limiter.block_on(|l| l.at(at(next_hour + 600)).check_n("mallory", 1)).decision();
             assert_eq!((later.is_allowed(), later.remaining()), (true, 0));
         });
     }
@@ -242,12 +250,12 @@ fn other_modes_and_long_blocks_are_refused() {
 /// Without the server, the process's share limits the key, and blocks nothing.
 #[test]
 fn local_policy_has_no_blocks() {
-    let client = BlockingClient::open("redis://127.0.0.1:1").unwrap();
+    let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
     let limiter = client.limiter("login", logins()).timeout(Duration::from_millis(200)).atomic().unwrap();
-    assert!(limiter.at(at(0)).check_n("a", 5).is_allowed());
-    let denied = limiter.at(at(0)).check("a");
+    assert!(limiter.block_on(|l| l.at(at(0)).check_n("a", 5)).is_allowed());
+    let denied = limiter.block_on(|l| l.at(at(0)).check("a"));
     assert_eq!((denied.by(), denied.decision().is_block()), (DecidedBy::Local, false));
-    assert!(limiter.at(at(12)).check("a").is_allowed());
+    assert!(limiter.block_on(|l| l.at(at(12)).check("a")).is_allowed());
 }
 
 /// A clock that steps back prolongs a block by the step, or by the time that has passed in it and the time that refills a
@@ -259,8 +267,9 @@ fn step_back_prolongs_a_block_by_at_most_its_past_and_the_burst() {
         for (step, more) in [(200, 200), (300, 300), (360, 360), (361, 300), (DAY / 2, 300)] {
             let limiter = host.process(&[logins()]);
             let key = format!("mallory{step}");
-            let wait = |seconds: u64| limiter.at(at(seconds)).check(&key).retry_after().unwrap();
-            assert!(limiter.at(at(DAY)).check_n(&key, 5).is_allowed());
+            let wait =
+                |seconds: u64| limiter.block_on(|l| l.at(at(seconds)).check(&key)).retry_after().unwrap();
+            assert!(limiter.block_on(|l| l.at(at(DAY)).check_n(&key, 5)).is_allowed());
             assert_eq!(wait(DAY), secs(600));
             assert_eq!(wait(DAY + 300), secs(300));
             // The time that refills the burst is a minute.
@@ -284,10 +293,10 @@ fn shorter_longest_block_counts_from_the_beginning() {
     assert!(old.check_n("mallory", 5).is_allowed());
     assert_eq!(old.check("mallory").retry_after(), Some(secs(3_600)));
     clock.advance(secs(1_140));
-    assert_eq!(shorter.peek("mallory").retry_after(), Some(secs(60)));
-    assert!(old.charge_unchecked("mallory", 1).is_ok());
+    assert_eq!(shorter.block_on(|l| l.peek("mallory")).retry_after(), Some(secs(60)));
+    assert!(old.block_on(|l| l.charge_unchecked("mallory", 1)).is_ok());
     // The charged unit is paid after the block.
-    assert_eq!(shorter.peek("mallory").retry_after(), Some(secs(60 + 12)));
+    assert_eq!(shorter.block_on(|l| l.peek("mallory")).retry_after(), Some(secs(60 + 12)));
 }
 
 /// Another quota moves no end, also of a block that is longer than its length because its denial had to wait longer.

@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use tollgate::calendar::CalendarPeriod;
-use tollgate::redis::{
-    BlockingAtomicLimiter, BlockingClient, DecidedBy, ErrorKind, InProcess, Limit, OnFailure,
-};
+use tollgate::redis::{AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
 use tollgate::{Calendar, CalendarWindow, FixedWindow, ManualClock, Quota, Timestamp};
 use tollgate_testing::redis::Server;
 
@@ -28,7 +26,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 /// Runs a test on a model of a server, and on a server if there is one.
-fn on_each(limits: &[Limit], test: impl Fn(&BlockingAtomicLimiter)) {
+fn on_each(limits: &[Limit], test: impl Fn(&Blocking<AtomicLimiter>)) {
     let model = InProcess::new(ManualClock::default()).blocking();
     let mut builder = model.limiter("api", limits[0]);
     for limit in &limits[1..] {
@@ -36,7 +34,7 @@ fn on_each(limits: &[Limit], test: impl Fn(&BlockingAtomicLimiter)) {
     }
     test(&builder.atomic().unwrap());
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Client::open(&server.url()).unwrap().blocking();
     let mut builder = client.limiter("api", limits[0]).timeout(Duration::from_secs(20));
     for limit in &limits[1..] {
         builder = builder.and(*limit);
@@ -53,15 +51,15 @@ fn shared_month_ends_with_the_month() {
     for limits in [&[monthly(10)][..], &[hourly, monthly(10)], &[hourly, daily, monthly(10)]] {
         on_each(limits, |limiter| {
             let last = Timestamp::from_nanos(END * 1_000_000_000 - 1_000);
-            let first = limiter.at(at(START)).check_n("a", 6);
+            let first = limiter.block_on(|l| l.at(at(START)).check_n("a", 6));
             assert_eq!((first.by(), first.decision().remaining()), (DecidedBy::Server, 4));
             assert_eq!(first.decision().reset_after(), Duration::from_secs(END - START));
-            assert!(limiter.at(last).check_n("a", 4).is_allowed());
-            let denied = limiter.at(last).check_n("a", 1).decision();
+            assert!(limiter.block_on(|l| l.at(last).check_n("a", 4)).is_allowed());
+            let denied = limiter.block_on(|l| l.at(last).check_n("a", 1)).decision();
             assert_eq!(denied.retry_after(), Some(Duration::from_micros(1)));
-            let next = limiter.at(at(END)).check_n("a", 10);
+            let next = limiter.block_on(|l| l.at(at(END)).check_n("a", 10));
             assert_eq!(next.decision().reset_after(), Duration::from_secs(31 * DAY));
-            assert!(!limiter.at(at(END)).check_n("a", 1).is_allowed());
+            assert!(!limiter.block_on(|l| l.at(at(END)).check_n("a", 1)).is_allowed());
         });
     }
 }
@@ -69,15 +67,15 @@ fn shared_month_ends_with_the_month() {
 #[test]
 fn shared_month_refunds_only_within_the_month() {
     on_each(&[monthly(10)], |limiter| {
-        let charge = limiter.at(at(START + 5)).check_n("a", 7);
-        assert_eq!(limiter.at(at(START + DAY)).refund("a", &charge).unwrap(), 7);
-        assert_eq!(limiter.at(at(START + DAY)).check_n("a", 1).decision().remaining(), 9);
-        let charge = limiter.at(at(END - 1)).check_n("a", 7);
-        assert_eq!(limiter.at(at(END)).refund("a", &charge).unwrap(), 0, "the month is over");
-        assert!(limiter.at(at(END)).check_n("a", 4).is_allowed());
-        assert_eq!(limiter.at(at(END)).refund("a", &charge).unwrap(), 0);
-        assert_eq!(limiter.at(at(END + 3 * 31 * DAY)).refund("a", &charge).unwrap(), 0);
-        assert_eq!(limiter.at(at(END)).check_n("a", 1).decision().remaining(), 5);
+        let charge = limiter.block_on(|l| l.at(at(START + 5)).check_n("a", 7));
+        assert_eq!(limiter.block_on(|l| l.at(at(START + DAY)).refund("a", &charge)).unwrap(), 7);
+        assert_eq!(limiter.block_on(|l| l.at(at(START + DAY)).check_n("a", 1)).decision().remaining(), 9);
+        let charge = limiter.block_on(|l| l.at(at(END - 1)).check_n("a", 7));
+        assert_eq!(limiter.block_on(|l| l.at(at(END)).refund("a", &charge)).unwrap(), 0, "the month is over");
+        assert!(limiter.block_on(|l| l.at(at(END)).check_n("a", 4)).is_allowed());
+        assert_eq!(limiter.block_on(|l| l.at(at(END)).refund("a", &charge)).unwrap(), 0);
+        assert_eq!(limiter.block_on(|l| l.at(at(END + 3 * 31 * DAY)).refund("a", &charge)).unwrap(), 0);
+        assert_eq!(limiter.block_on(|l| l.at(at(END)).check_n("a", 1)).decision().remaining(), 5);
     });
 }
 
@@ -86,20 +84,20 @@ fn shared_month_refunds_only_within_the_month() {
 fn state_belongs_to_its_calendar() {
     let server = InProcess::new(ManualClock::default()).blocking();
     let of = |limit: Limit| server.limiter("api", limit).atomic().unwrap();
-    assert!(of(monthly(10)).at(at(START)).check_n("a", 8).is_allowed());
-    assert_eq!(of(monthly(12)).at(at(START)).check_n("a", 1).decision().remaining(), 3);
+    assert!(of(monthly(10)).block_on(|l| l.at(at(START)).check_n("a", 8)).is_allowed());
+    assert_eq!(of(monthly(12)).block_on(|l| l.at(at(START)).check_n("a", 1)).decision().remaining(), 3);
     let other = Calendar::new("Europe/Berlin", CalendarPeriod::Month { day: 15 }).unwrap();
     let other = of(CalendarWindow::new(other, 10).into());
-    assert_eq!(other.at(at(START)).check_n("a", 1).decision().remaining(), 9);
+    assert_eq!(other.block_on(|l| l.at(at(START)).check_n("a", 1)).decision().remaining(), 9);
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Client::open(&server.url()).unwrap().blocking();
     let limiter = client.limiter("api", monthly(10)).timeout(Duration::from_secs(20)).atomic().unwrap();
     assert!(limiter.check("a").is_allowed());
     let key = "tollgate:v1:{api|a}:c0:month from day 15 at 06:00 in Europe/Berlin";
     let life_ms: u64 = server.command(&["PTTL", key]);
     assert!((1..=32 * DAY * 1_000).contains(&life_ms), "{life_ms}");
     server.command::<()>(&["SET", key, "x"]);
-    assert_eq!(limiter.charge_unchecked("a", 1).unwrap_err().kind(), ErrorKind::Reply);
+    assert_eq!(limiter.block_on(|l| l.charge_unchecked("a", 1)).unwrap_err().kind(), ErrorKind::Reply);
 }
 
 /// The times in a call come from the clock of a process. If it is wrong by a period, the server still selects the present
@@ -109,7 +107,7 @@ fn state_belongs_to_its_calendar() {
 fn a_wrong_clock_selects_no_other_period() {
     let Some(server) = Server::start() else { return };
     server.command::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Client::open(&server.url()).unwrap().blocking();
     let limiter = client.limiter("api", monthly(10)).timeout(Duration::from_secs(20)).atomic().unwrap();
     assert!(limiter.check("a").is_allowed() && limiter.check("a").is_allowed());
     type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
@@ -167,10 +165,12 @@ fn other_modes_refuse_calendars() {
 #[test]
 fn local_policy_divides_the_month() {
     for (limit, part) in [(10, 2), (3, 1)] {
-        let client = BlockingClient::open("redis://127.0.0.1:1").unwrap();
+        let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
         let builder = client.limiter("api", monthly(limit)).timeout(Duration::from_millis(200));
         let limiter = builder.on_failure(OnFailure::Local { processes: 5 }).atomic().unwrap();
-        let admitted = |seconds| (0..9).filter(|_| limiter.at(at(seconds)).check("a").is_allowed()).count();
+        let admitted = |seconds| {
+            (0..9).filter(|_| limiter.block_on(|l| l.at(at(seconds)).check("a")).is_allowed()).count()
+        };
         assert_eq!(admitted(START), part, "{limit}");
         assert_eq!(admitted(END - 1), 0, "{limit}");
         assert_eq!(admitted(END), part, "{limit}");

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::{BlockingAtomicLimiter, BlockingClient, DecidedBy, InProcess, Limit, OnFailure};
+use tollgate::redis::{AtomicLimiter, Blocking, Client, DecidedBy, InProcess, Limit, OnFailure};
 use tollgate::{Block, Class, FixedWindow, ManualClock, Quota, SlidingLog, Timestamp, TokenBucket};
 use tollgate_testing::redis::Server;
 
@@ -13,7 +13,7 @@ const BATCH: Class = Class::percent(50);
 const NORMAL: Class = Class::percent(80);
 
 /// Runs a test on a model of a server, and on a server if there is one, with two processes.
-fn on_each(limits: &[Limit], test: impl Fn([BlockingAtomicLimiter; 2])) {
+fn on_each(limits: &[Limit], test: impl Fn([Blocking<AtomicLimiter>; 2])) {
     macro_rules! process {
         ($client:expr) => {{
             let mut builder = $client.limiter("api", limits[0]).timeout(Duration::from_secs(20));
@@ -26,7 +26,7 @@ fn on_each(limits: &[Limit], test: impl Fn([BlockingAtomicLimiter; 2])) {
     let model = InProcess::new(ManualClock::default()).blocking();
     test([process!(model), process!(model)]);
     let Some(server) = Server::start() else { return };
-    let client = || BlockingClient::open(&server.url()).unwrap();
+    let client = || Client::open(&server.url()).unwrap().blocking();
     test([process!(client()), process!(client())]);
 }
 
@@ -40,20 +40,22 @@ fn classes_of_all_processes_share_one_count() {
     for limits in alone.iter().map(std::slice::from_ref).chain([&all[..2], &all]) {
         on_each(limits, |[one, two]| {
             let batch = [one.class(BATCH).unwrap(), two.class(BATCH).unwrap()];
-            let admitted = (0..99).filter(|turn| batch[turn % 2].at(NOW).check("a").is_allowed()).count();
+            let admitted = (0..99)
+                .filter(|turn| batch[turn % 2].block_on(|l| l.at(NOW).check("a")).is_allowed())
+                .count();
             assert_eq!(admitted, 50, "{limits:?}");
-            let denied = batch[0].at(NOW).check_n("a", 1).decision();
+            let denied = batch[0].block_on(|l| l.at(NOW).check_n("a", 1)).decision();
             assert_eq!((denied.limit(), denied.remaining()), (50, 0));
             let normal = two.class(NORMAL).unwrap();
-            assert!(normal.at(NOW).check_n("a", 31).is_denied());
-            assert!(normal.at(NOW).check_n("a", 81).decision().is_never());
-            let charge = normal.at(NOW).check_n("a", 30);
+            assert!(normal.block_on(|l| l.at(NOW).check_n("a", 31)).is_denied());
+            assert!(normal.block_on(|l| l.at(NOW).check_n("a", 81)).decision().is_never());
+            let charge = normal.block_on(|l| l.at(NOW).check_n("a", 30));
             assert_eq!((charge.is_allowed(), charge.decision().remaining()), (true, 0));
-            let all = one.at(NOW).check_n("a", 20).decision();
+            let all = one.block_on(|l| l.at(NOW).check_n("a", 20)).decision();
             assert_eq!((all.is_allowed(), all.limit(), all.remaining()), (true, 100, 0));
             // The refund of a class returns its units to all.
-            assert_eq!(normal.at(NOW).refund("b", &charge).unwrap(), 0, "another key");
-            assert!(two.at(NOW).check("a").is_denied());
+            assert_eq!(normal.block_on(|l| l.at(NOW).refund("b", &charge)).unwrap(), 0, "another key");
+            assert!(two.block_on(|l| l.at(NOW).check("a")).is_denied());
         });
     }
 }
@@ -63,13 +65,13 @@ fn classes_of_all_processes_share_one_count() {
 fn wait_of_a_class_is_exact() {
     on_each(&[Limit::gcra(Quota::per_minute(60))], |[one, two]| {
         let batch = one.class(BATCH).unwrap();
-        assert!(two.at(NOW).check_n("a", 60).is_allowed());
-        let wait = batch.at(NOW).check_n("a", 2).retry_after().unwrap();
+        assert!(two.block_on(|l| l.at(NOW).check_n("a", 60)).is_allowed());
+        let wait = batch.block_on(|l| l.at(NOW).check_n("a", 2)).retry_after().unwrap();
         assert_eq!(wait, Duration::from_secs(32));
         let microsecond = Duration::from_micros(1);
-        assert!(batch.at(NOW + wait.saturating_sub(microsecond)).check_n("a", 2).is_denied());
-        assert!(batch.at(NOW + wait).check_n("a", 2).is_allowed());
-        assert_eq!(batch.at(NOW + wait).check_n("a", 0).decision().remaining(), 0);
+        assert!(batch.block_on(|l| l.at(NOW + wait.saturating_sub(microsecond)).check_n("a", 2)).is_denied());
+        assert!(batch.block_on(|l| l.at(NOW + wait).check_n("a", 2)).is_allowed());
+        assert_eq!(batch.block_on(|l| l.at(NOW + wait).check_n("a", 0)).decision().remaining(), 0);
     });
 }
 
@@ -78,11 +80,11 @@ fn charges_without_a_check_are_those_of_the_whole_limit() {
     let limiter = InProcess::new(ManualClock::new(NOW)).blocking();
     let limiter = limiter.limiter("api", SlidingLog::new(Quota::per_hour(10))).atomic().unwrap();
     let batch = limiter.class(BATCH).unwrap();
-    assert!(batch.check_n("a", 5).is_allowed() && batch.peek("a").is_denied());
-    let forced = batch.charge_unchecked("a", 5).unwrap();
+    assert!(batch.check_n("a", 5).is_allowed() && batch.block_on(|l| l.peek("a")).is_denied());
+    let forced = batch.block_on(|l| l.charge_unchecked("a", 5)).unwrap();
     assert!(limiter.check("a").is_denied(), "a log holds all units of the limit");
-    assert_eq!(batch.refund("a", &forced).unwrap(), 5);
-    assert!(limiter.peek_n("a", 0).is_allowed());
+    assert_eq!(batch.block_on(|l| l.refund("a", &forced)).unwrap(), 5);
+    assert!(limiter.block_on(|l| l.peek_n("a", 0)).is_allowed());
 }
 
 #[test]
@@ -90,13 +92,13 @@ fn denial_of_a_class_starts_no_block() {
     let limit = Limit::gcra(Quota::per_minute(10)).with_block(Block::of(Duration::from_secs(600))).unwrap();
     on_each(&[limit], |[one, two]| {
         let batch = one.class(BATCH).unwrap();
-        assert!(batch.at(NOW).check_n("a", 5).is_allowed());
-        let denied = batch.at(NOW).check("a").decision();
+        assert!(batch.block_on(|l| l.at(NOW).check_n("a", 5)).is_allowed());
+        let denied = batch.block_on(|l| l.at(NOW).check("a")).decision();
         assert!(denied.is_denied() && !denied.is_block());
-        assert!(two.at(NOW).check_n("a", 5).is_allowed());
+        assert!(two.block_on(|l| l.at(NOW).check_n("a", 5)).is_allowed());
         // The class with the whole burst is as no class.
-        assert!(two.class(Class::ALL).unwrap().at(NOW).check("a").decision().is_block());
-        let blocked = batch.at(NOW).check("a").decision();
+        assert!(two.class(Class::ALL).unwrap().block_on(|l| l.at(NOW).check("a")).decision().is_block());
+        let blocked = batch.block_on(|l| l.at(NOW).check("a")).decision();
         assert!(blocked.is_block() && blocked.retry_after() > Some(Duration::from_secs(600)));
     });
 }
@@ -118,7 +120,7 @@ fn classes_without_a_unit_and_adaptive_starts_are_refused() {
 // G133
 #[test]
 fn local_policy_keeps_the_headroom() {
-    let client = BlockingClient::open("redis://127.0.0.1:1").unwrap();
+    let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
     for limits in [&[Limit::gcra(Quota::per_hour(40))][..], &[Limit::gcra(Quota::per_hour(40)); 2]] {
         let mut builder = client.limiter("api", limits[0]).timeout(Duration::from_millis(200));
         for limit in &limits[1..] {
@@ -126,11 +128,11 @@ fn local_policy_keeps_the_headroom() {
         }
         let limiter = builder.on_failure(OnFailure::Local { processes: 4 }).atomic().unwrap();
         let batch = limiter.class(BATCH).unwrap();
-        let admitted = |limiter: &BlockingAtomicLimiter| {
-            (0..20).filter(|_| limiter.at(NOW).check("a").is_allowed()).count()
+        let admitted = |limiter: &Blocking<AtomicLimiter>| {
+            (0..20).filter(|_| limiter.block_on(|l| l.at(NOW).check("a")).is_allowed()).count()
         };
         assert_eq!([admitted(&batch), admitted(&limiter)], [5, 5]);
-        let denied = batch.at(NOW).check("a");
+        let denied = batch.block_on(|l| l.at(NOW).check("a"));
         assert_eq!((denied.by(), denied.decision().limit()), (DecidedBy::Local, 5));
     }
     let builder = client.limiter("api", Limit::gcra(Quota::per_hour(40))).on_failure(OnFailure::Closed);

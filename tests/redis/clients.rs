@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use crate::operations::newer;
 use futures_util::FutureExt as _;
 use tollgate::redis::{
-    BlockingAtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit,
-    OnFailure,
+    AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit, OnFailure,
 };
 use tollgate::{Clock, Quota, Timestamp};
 use tollgate_testing::redis::{Cluster, NO_END, Proxy, Server};
@@ -87,7 +86,7 @@ fn async_client_survives_server_outages() {
 fn blocking_client_survives_server_outages() {
     let Some(server) = Server::start() else { return };
     let url = server.url();
-    let limiter = limiter!(BlockingClient::open(&url).unwrap(), SOON);
+    let limiter = limiter!(Client::open(&url).unwrap().blocking(), SOON);
     assert_recovers_from_server_outages(&url, server, || limiter.check("k").by());
 }
 
@@ -122,7 +121,7 @@ fn silent_listener() -> (String, Arc<AtomicUsize>) {
 #[test]
 fn concurrent_callers_share_connection_attempt() {
     let (url, taken) = silent_listener();
-    let blocking = limiter!(BlockingClient::open(&url).unwrap(), SOON);
+    let blocking = limiter!(Client::open(&url).unwrap().blocking(), SOON);
     thread::scope(|scope| {
         for _ in 0..32 {
             scope.spawn(|| assert_eq!(blocking.check("k").by(), DecidedBy::Closed));
@@ -150,7 +149,7 @@ fn concurrent_callers_share_connection_attempt() {
 fn threads_call_server_in_parallel() {
     let Some(server) = Server::start() else { return };
     let network = Proxy::start(server.port());
-    let limiter = limiter!(BlockingClient::open(&network.url()).unwrap(), PATIENCE);
+    let limiter = limiter!(Client::open(&network.url()).unwrap().blocking(), PATIENCE);
     let round = |threads: usize| {
         let began = Instant::now();
         thread::scope(|scope| {
@@ -173,7 +172,7 @@ fn threads_call_server_in_parallel() {
 #[test]
 fn many_threads_share_one_connection() {
     let Some(server) = Server::start() else { return };
-    let limiter = limiter!(BlockingClient::open(&server.url()).unwrap(), PATIENCE);
+    let limiter = limiter!(Client::open(&server.url()).unwrap().blocking(), PATIENCE);
     thread::scope(|scope| {
         for _ in 0..200 {
             scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
@@ -323,7 +322,7 @@ fn cancelled_probe_does_not_block_breaker() {
 fn cluster_clients_follow_failover() {
     let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
     let urls = cluster.urls();
-    let blocking = limiter!(BlockingClient::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
+    let blocking = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap().blocking(), SOON);
     let limiter = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
     let runtime = runtime();
     let all_answer = |when: &str| {
@@ -355,8 +354,7 @@ fn address_errors_hide_passwords() {
         ("redis://user:hunter2@host/not-a-number", "redis://"),
     ];
     for (url, names) in refused.into_iter().chain(without_tls) {
-        let errors: [Error; 2] =
-            [Client::open(url).unwrap_err(), BlockingClient::cluster([url]).unwrap_err()];
+        let errors: [Error; 2] = [Client::open(url).unwrap_err(), Client::cluster([url]).unwrap_err()];
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::Address, "{url}");
             assert!(error.to_string().contains(names), "{error}");
@@ -367,7 +365,7 @@ fn address_errors_hide_passwords() {
     let url = "redis://user:hunter2@127.0.0.1:1/";
     let client = Client::open(url).unwrap();
     let limiter = client.limiter("api", Limit::gcra(Quota::per_second(1)));
-    let blocking = BlockingClient::open(url).unwrap();
+    let blocking = Client::open(url).unwrap().blocking();
     assert!(
         !format!("{client:?} {limiter:?} {blocking:?} {:?}", limiter.clone().atomic().unwrap())
             .contains("hunter2")
@@ -381,9 +379,9 @@ fn wrong_password_is_refused() {
     let user = ["ACL", "SETUSER", "limits", "on", ">hunter2", "~tollgate:*", "+@all"];
     let Some(()) = newer(&server, &user) else { return };
     let url = |password: &str| format!("redis://limits:{password}@127.0.0.1:{}/", server.port());
-    let right = limiter!(BlockingClient::open(&url("hunter2")).unwrap(), PATIENCE);
+    let right = limiter!(Client::open(&url("hunter2")).unwrap().blocking(), PATIENCE);
     assert_eq!(right.check("k").by(), DecidedBy::Server);
-    let wrong: BlockingAtomicLimiter = limiter!(BlockingClient::open(&url("wrong")).unwrap(), SOON);
+    let wrong: Blocking<AtomicLimiter> = limiter!(Client::open(&url("wrong")).unwrap().blocking(), SOON);
     assert_eq!(wrong.check("k").by(), DecidedBy::Closed);
     let health = wrong.health();
     assert_eq!((health.asked, health.errors(ErrorKind::Refused)), (1, 1), "{health:?}");
@@ -399,7 +397,7 @@ fn reply_in_other_protocol_is_an_error() {
         std::io::Write::write_all(&mut connection, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         let _ = connection.read(&mut [0; 1_024]);
     });
-    let limiter = limiter!(BlockingClient::open(&url).unwrap(), PATIENCE);
+    let limiter = limiter!(Client::open(&url).unwrap().blocking(), PATIENCE);
     assert_eq!(limiter.check("k").by(), DecidedBy::Closed);
     let health = limiter.health();
     let seen = health.errors(ErrorKind::Reply)
@@ -508,13 +506,13 @@ fn evicting_server_is_reported_once() {
 fn eviction_that_is_set_later_is_found() {
     let safe = ["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"];
     let Some(server) = Server::start_with(&safe) else { return };
-    let limiter = limiter!(BlockingClient::open(&server.url()).unwrap(), PATIENCE);
+    let limiter = limiter!(Client::open(&server.url()).unwrap().blocking(), PATIENCE);
     for (policy, evicts) in [("noeviction", false), ("allkeys-random", true), ("noeviction", false)] {
         server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", policy]);
         let is_found = (0..1_200).any(|_| {
-            assert_eq!(limiter.peek("k").by(), DecidedBy::Server);
+            assert_eq!(limiter.block_on(|l| l.peek("k")).by(), DecidedBy::Server);
             thread::sleep(Duration::from_millis(50));
-            limiter.peek("k").by() == DecidedBy::Server && limiter.health().evicts == evicts
+            limiter.block_on(|l| l.peek("k")).by() == DecidedBy::Server && limiter.health().evicts == evicts
         });
         assert!(is_found, "{policy}");
     }
@@ -526,11 +524,11 @@ fn blocking_types_print_their_own_names() {
     let builder = server.limiter("api", Limit::gcra(Quota::per_second(1)));
     let lease = builder.clone().leases().build().unwrap();
     let write_back = builder.write_back().build().unwrap();
-    let client = BlockingClient::open("redis://127.0.0.1:1/").unwrap();
-    assert_eq!(format!("{client:?}"), "BlockingClient { cluster: false, .. }");
-    assert_eq!(format!("{server:?}"), "BlockingInProcess { keys: 0, .. }");
-    assert_eq!(format!("{lease:?}"), "BlockingLeaseLimiter { keys: 0, .. }");
-    assert!(format!("{write_back:#?}").starts_with("BlockingWriteBackLimiter {\n"));
+    let client = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
+    assert_eq!(format!("{client:?}"), "Blocking<Client> { cluster: false, .. }");
+    assert_eq!(format!("{server:?}"), "Blocking<InProcess> { keys: 0, .. }");
+    assert_eq!(format!("{lease:?}"), "Blocking<LeaseLimiter> { keys: 0, .. }");
+    assert!(format!("{write_back:#?}").starts_with("Blocking<WriteBackLimiter> {\n"));
 }
 
 /// A clock that, in each reading, waits for a concurrent reading to begin, and remembers whether one did.

@@ -12,7 +12,7 @@ use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tollgate::Quota;
-use tollgate::redis::{AtomicLimiter, BlockingClient, Client, CredentialsFile, DecidedBy, Limit, OnFailure};
+use tollgate::redis::{AtomicLimiter, Blocking, Client, CredentialsFile, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Server};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -271,7 +271,7 @@ async fn every_mode_uses_the_provider() {
     };
     let leases = builder("leases").leases().build().unwrap();
     let write_back = builder("write-back").write_back().build().unwrap();
-    let peer = BlockingClient::from(client.clone());
+    let peer = client.blocking();
     let regional = builder("regions").write_back();
     let regional = regional.regions("eu", [("us", client.clone())]).build().unwrap();
     assert!(leases.check_async("a").await.is_allowed());
@@ -380,7 +380,7 @@ proptest! {
         let mut texts = vec![format!("{file:?} {:?}", file.read().unwrap())];
         for url in &urls {
             let client = Client::open(url).unwrap().credentials(file.clone());
-            texts.push(format!("{client:?} {:?}", BlockingClient::from(client.clone())));
+            texts.push(format!("{client:?} {:?}", client.blocking()));
             let bad = [url.replace("127.0.0.1:1", "127.0.0.1:x"), url.replace("/name", ""), format!("{url}%")];
             for bad in bad {
                 if let Err(error) = Client::open(&bad) {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use tollgate::holds::HoldId;
 use tollgate::redis::{
-    BlockingClient, BlockingHoldingLimiter, BlockingInProgressLimiter, Breaker, Client, DecidedBy,
-    HoldingLimiter, InProcess, InProgressLimiter, Limit, OnFailure, Shard, Shards, SharedHold, SharedPermit,
+    Blocking, Breaker, Client, DecidedBy, HoldingLimiter, InProcess, InProgressLimiter, Limit, OnFailure,
+    Shard, Shards, SharedHold, SharedPermit,
 };
 use tollgate::{
     FixedWindow, LeakyBucketQueue, ManualClock, MinimumSpacing, Quota, SlidingLog, SubWindow, Timestamp,
@@ -83,9 +83,9 @@ fn same_as_by_hand(limit: Limit, ops: &[(u64, Op)], within: bool) -> Result<(), 
         let (limiter, now) = (&limiters[index % 2], server_time(&clock));
         let of_key = |noted: &Noted| noted.key == key && noted.is_there && noted.id.end() > now;
         let held: u64 = noted.iter().filter(|of| of_key(of)).map(|of| of.units).sum();
-        let left = plain.peek(&key).decision().remaining();
-        prop_assert_eq!(limiter.held(&key).unwrap(), held);
-        prop_assert_eq!(limiter.peek(&key).decision().remaining(), left.saturating_sub(held));
+        let left = plain.block_on(|l| l.peek(&key)).decision().remaining();
+        prop_assert_eq!(limiter.block_on(|l| l.held(&key)).unwrap(), held);
+        prop_assert_eq!(limiter.block_on(|l| l.peek(&key)).decision().remaining(), left.saturating_sub(held));
         let fits = |units: u64| units + held <= left || units == 0;
         match op {
             Op::Check(cost) => {
@@ -95,7 +95,9 @@ fn same_as_by_hand(limit: Limit, ops: &[(u64, Op)], within: bool) -> Result<(), 
                     prop_assert!(plain.check_n(&key, cost).is_allowed());
                 }
             }
-            Op::Hold { units, life_s } => match limiter.hold(&key, units, seconds(life_s.into())) {
+            Op::Hold { units, life_s } => match limiter
+                .block_on(|l| l.hold(&key, units, seconds(life_s.into())))
+            {
                 Ok(hold) => {
                     prop_assert!(fits(units));
                     prop_assert_eq!(hold.answer().decision().remaining(), left.saturating_sub(held + units));
@@ -117,10 +119,12 @@ fn same_as_by_hand(limit: Limit, ops: &[(u64, Op)], within: bool) -> Result<(), 
                     continue;
                 }
                 let actual = if within { actual.min(of.units) } else { actual };
-                limiter.commit(&of.key, of.id, actual).unwrap();
+                limiter.block_on(|l| l.commit(&of.key, of.id, actual)).unwrap();
                 if has_ended || of.is_there {
-                    prop_assert!(!within || actual <= plain.peek(&of.key).decision().remaining());
-                    let _ = plain.charge_unchecked(&of.key, actual).unwrap();
+                    prop_assert!(
+                        !within || actual <= plain.block_on(|l| l.peek(&of.key)).decision().remaining()
+                    );
+                    let _ = plain.block_on(|l| l.charge_unchecked(&of.key, actual)).unwrap();
                 }
                 of.is_there = false;
             }
@@ -128,7 +132,7 @@ fn same_as_by_hand(limit: Limit, ops: &[(u64, Op)], within: bool) -> Result<(), 
                 let which = usize::from(which) % noted.len();
                 let of = &mut noted[which];
                 let was_there = of.is_there && of.id.end() > now;
-                prop_assert_eq!(limiter.release(&of.key, of.id).unwrap(), was_there);
+                prop_assert_eq!(limiter.block_on(|l| l.release(&of.key, of.id)).unwrap(), was_there);
                 of.is_there = false;
             }
             Op::Wait(ns) => {
@@ -168,9 +172,9 @@ proptest! {
             let (limiter, now) = (&limiters[index % 2], server_time(&clock));
             held.retain(|(_, id, _)| id.end() > now);
             let used: u64 = held.iter().filter(|of| of.0 == key).map(|&(_, _, units)| units).sum();
-            prop_assert_eq!(limiter.current(&key).unwrap(), used);
+            prop_assert_eq!(limiter.block_on(|l| l.current(&key)).unwrap(), used);
             match op {
-                Op::Hold { units, .. } => match limiter.try_enter(&key, units).map(SharedPermit::detach) {
+                Op::Hold { units, .. } => match limiter.block_on(|l| l.try_enter(&key, units)).map(SharedPermit::detach) {
                     Ok(id) => {
                         prop_assert!(used + units <= LIMIT);
                         held.push((key, id, units));
@@ -186,8 +190,8 @@ proptest! {
                 },
                 Op::Release { which } if !held.is_empty() => {
                     let (key, id, _) = held.swap_remove(usize::from(which) % held.len());
-                    prop_assert!(limiter.leave(&key, id).unwrap());
-                    prop_assert!(!limiter.leave(&key, id).unwrap());
+                    prop_assert!(limiter.block_on(|l| l.leave(&key, id)).unwrap());
+                    prop_assert!(!limiter.block_on(|l| l.leave(&key, id)).unwrap());
                 }
                 Op::Wait(ns) => clock.advance(Duration::from_nanos(ns)),
                 _ => {}
@@ -196,78 +200,78 @@ proptest! {
     }
 }
 
-fn tokens() -> (BlockingHoldingLimiter, ManualClock) {
+fn tokens() -> (HoldingLimiter, ManualClock) {
     let clock = start();
-    let server = InProcess::new(clock.clone()).blocking();
+    let server = InProcess::new(clock.clone());
     (server.limiter("tokens", Limit::gcra(Quota::per_hour(100))).holding().unwrap(), clock)
 }
 
 // G137
-#[test]
-fn shared_hold_is_settled_once() {
+#[tokio::test]
+async fn shared_hold_is_settled_once() {
     let (limiter, clock) = tokens();
-    let id = limiter.hold("a", 60, seconds(60)).unwrap().detach();
-    assert_eq!(limiter.commit("a", id, 10).unwrap().remaining(), 90);
+    let id = limiter.hold("a", 60, seconds(60)).await.unwrap().detach();
+    assert_eq!(limiter.commit("a", id, 10).await.unwrap().remaining(), 90);
     // The answer was lost, and the caller asks again.
-    assert_eq!(limiter.commit("a", id, 10).unwrap().remaining(), 90);
-    assert!(!limiter.release("a", id).unwrap());
+    assert_eq!(limiter.commit("a", id, 10).await.unwrap().remaining(), 90);
+    assert!(!limiter.release("a", id).await.unwrap());
     // More than was held is charged as well, and leaves a debt.
-    let id = limiter.hold("a", 90, seconds(60)).unwrap().detach();
-    assert_eq!(limiter.commit("a", id, 150).unwrap().remaining(), 0);
-    assert_eq!(limiter.check("a").retry_after(), Some(seconds(61 * 36)));
+    let id = limiter.hold("a", 90, seconds(60)).await.unwrap().detach();
+    assert_eq!(limiter.commit("a", id, 150).await.unwrap().remaining(), 0);
+    assert_eq!(limiter.check("a").await.retry_after(), Some(seconds(61 * 36)));
     // Another key, and another identity, settle nothing.
-    let id = limiter.hold("b", 60, seconds(60)).unwrap().detach();
-    assert!(!limiter.release("c", id).unwrap());
+    let id = limiter.hold("b", 60, seconds(60)).await.unwrap().detach();
+    assert!(!limiter.release("c", id).await.unwrap());
     let mut other = id.to_bytes();
     other[23] ^= 1;
-    assert!(!limiter.release("b", HoldId::from_bytes(other)).unwrap());
-    assert_eq!(limiter.held("b").unwrap(), 60);
+    assert!(!limiter.release("b", HoldId::from_bytes(other)).await.unwrap());
+    assert_eq!(limiter.held("b").await.unwrap(), 60);
     // After the end, a commit charges the actual cost.
     clock.advance(seconds(60));
-    assert_eq!(limiter.held("b").unwrap(), 0);
-    assert_eq!(limiter.commit("b", id, 30).unwrap().remaining(), 70);
+    assert_eq!(limiter.held("b").await.unwrap(), 0);
+    assert_eq!(limiter.commit("b", id, 30).await.unwrap().remaining(), 70);
 }
 
 /// A denial tells when the limit has room or the first hold ends, and before that nothing is admitted.
 // G137
-#[test]
-fn denial_beside_shared_holds_tells_when_to_retry() {
+#[tokio::test]
+async fn denial_beside_shared_holds_tells_when_to_retry() {
     let (limiter, clock) = tokens();
     let early = |wait: Duration| clock.advance(wait.checked_sub(Duration::from_micros(1)).unwrap());
     let last = Duration::from_micros(1);
-    let _ = limiter.hold("a", 60, seconds(600)).unwrap().detach();
-    let denied = limiter.hold("a", 50, seconds(1)).unwrap_err();
+    let _ = limiter.hold("a", 60, seconds(600)).await.unwrap().detach();
+    let denied = limiter.hold("a", 50, seconds(1)).await.unwrap_err();
     assert_eq!((denied.decision().remaining(), denied.retry_after()), (40, Some(seconds(600))));
     early(seconds(600));
-    assert!(limiter.check_n("a", 50).is_denied());
+    assert!(limiter.check_n("a", 50).await.is_denied());
     clock.advance(last);
-    assert!(limiter.check_n("a", 100).is_allowed());
+    assert!(limiter.check_n("a", 100).await.is_allowed());
     // Two units return before the hold ends.
-    let _ = limiter.hold("b", 60, seconds(600)).unwrap().detach();
-    assert!(limiter.check_n("b", 40).is_allowed());
-    let denied = limiter.check_n("b", 2);
+    let _ = limiter.hold("b", 60, seconds(600)).await.unwrap().detach();
+    assert!(limiter.check_n("b", 40).await.is_allowed());
+    let denied = limiter.check_n("b", 2).await;
     assert_eq!(denied.retry_after(), Some(seconds(72)));
     early(seconds(72));
-    assert!(limiter.check_n("b", 2).is_denied());
+    assert!(limiter.check_n("b", 2).await.is_denied());
     clock.advance(last);
-    assert!(limiter.check_n("b", 2).is_allowed());
-    assert!(limiter.check_n("b", 101).decision().is_never());
-    assert!(limiter.hold("b", 101, seconds(1)).unwrap_err().decision().is_never());
+    assert!(limiter.check_n("b", 2).await.is_allowed());
+    assert!(limiter.check_n("b", 101).await.decision().is_never());
+    assert!(limiter.hold("b", 101, seconds(1)).await.unwrap_err().decision().is_never());
 }
 
 // G137
-#[test]
-fn several_limits_share_a_hold() {
-    let server = InProcess::new(start()).blocking();
+#[tokio::test]
+async fn several_limits_share_a_hold() {
+    let server = InProcess::new(start());
     let limiter = server
         .limiter("tokens", Limit::gcra(Quota::per_hour(100)))
         .and(Limit::fixed_window(Quota::per_day(120)))
         .holding()
         .unwrap();
-    let hold = limiter.hold("a", 80, seconds(60)).unwrap();
-    assert!(limiter.check_n("a", 21).is_denied() && limiter.check_n("a", 20).is_allowed());
+    let hold = limiter.hold("a", 80, seconds(60)).await.unwrap();
+    assert!(limiter.check_n("a", 21).await.is_denied() && limiter.check_n("a", 20).await.is_allowed());
     let id = hold.detach();
-    assert_eq!(limiter.commit("a", id, 50).unwrap().remaining(), 30);
+    assert_eq!(limiter.commit("a", id, 50).await.unwrap().remaining(), 30);
 }
 
 // G137
@@ -336,13 +340,13 @@ async fn renewed_permit_ends_later() {
     assert!(!stream.renew().await.unwrap() && exports.try_enter("a", 1).await.is_ok());
 }
 
-fn in_progress_without_server(on_failure: OnFailure) -> BlockingInProgressLimiter {
-    let absent = BlockingClient::open("redis://127.0.0.1:1/").unwrap();
+fn in_progress_without_server(on_failure: OnFailure) -> Blocking<InProgressLimiter> {
+    let absent = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
     absent.in_progress("exports", 4).on_failure(on_failure).build().unwrap()
 }
 
-fn holding_without_server(on_failure: OnFailure) -> BlockingHoldingLimiter {
-    let absent = BlockingClient::open("redis://127.0.0.1:1/").unwrap();
+fn holding_without_server(on_failure: OnFailure) -> Blocking<HoldingLimiter> {
+    let absent = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
     absent.limiter("tokens", Limit::gcra(Quota::per_hour(100))).on_failure(on_failure).holding().unwrap()
 }
 
@@ -350,34 +354,38 @@ fn holding_without_server(on_failure: OnFailure) -> BlockingHoldingLimiter {
 #[test]
 fn holds_without_a_server_follow_on_failure() {
     let closed = in_progress_without_server(OnFailure::Closed);
-    assert_eq!(closed.try_enter("a", 1).unwrap_err().by(), DecidedBy::Closed);
-    assert_eq!(closed.try_enter("a", 5).unwrap_err().retry_after(), None);
-    assert!(closed.current("a").is_err());
+    assert_eq!(closed.block_on(|l| l.try_enter("a", 1)).unwrap_err().by(), DecidedBy::Closed);
+    assert_eq!(closed.block_on(|l| l.try_enter("a", 5)).unwrap_err().retry_after(), None);
+    assert!(closed.block_on(|l| l.current("a")).is_err());
     let open = in_progress_without_server(OnFailure::Open);
-    assert_eq!([(); 9].map(|()| open.try_enter("a", 1).unwrap().by()), [DecidedBy::Open; 9]);
+    assert_eq!([(); 9].map(|()| open.block_on(|l| l.try_enter("a", 1)).unwrap().by()), [DecidedBy::Open; 9]);
     let local = in_progress_without_server(OnFailure::Local { processes: 2 });
-    let (first, second) = (local.try_enter("a", 1).unwrap(), local.try_enter("a", 1).unwrap());
-    assert_eq!((first.by(), local.try_enter("a", 1).unwrap_err().by()), (DecidedBy::Local, DecidedBy::Local));
-    assert!(local.leave("a", first.id()).unwrap(), "a call to the server is not needed");
-    drop((first, second));
-    assert!(local.try_enter("a", 2).is_ok());
-
-    let closed = holding_without_server(OnFailure::Closed);
-    assert_eq!(closed.hold("a", 1, seconds(60)).unwrap_err().by(), DecidedBy::Closed);
-    assert_eq!(closed.check("a").by(), DecidedBy::Closed);
-    let local = holding_without_server(OnFailure::Local { processes: 2 });
-    let hold = local.hold("a", 30, seconds(60)).unwrap();
+    let (first, second) =
+        (local.block_on(|l| l.try_enter("a", 1)).unwrap(), local.block_on(|l| l.try_enter("a", 1)).unwrap());
     assert_eq!(
-        (hold.by(), local.hold("a", 30, seconds(60)).unwrap_err().by()),
+        (first.by(), local.block_on(|l| l.try_enter("a", 1)).unwrap_err().by()),
         (DecidedBy::Local, DecidedBy::Local)
     );
-    assert_eq!(local.settle(hold, 10).unwrap().remaining(), 40);
-    drop(local.hold("a", 40, seconds(60)).unwrap());
+    assert!(local.block_on(|l| l.leave("a", first.id())).unwrap(), "a call to the server is not needed");
+    drop((first, second));
+    assert!(local.block_on(|l| l.try_enter("a", 2)).is_ok());
+
+    let closed = holding_without_server(OnFailure::Closed);
+    assert_eq!(closed.block_on(|l| l.hold("a", 1, seconds(60))).unwrap_err().by(), DecidedBy::Closed);
+    assert_eq!(closed.check("a").by(), DecidedBy::Closed);
+    let local = holding_without_server(OnFailure::Local { processes: 2 });
+    let hold = local.block_on(|l| l.hold("a", 30, seconds(60))).unwrap();
+    assert_eq!(
+        (hold.by(), local.block_on(|l| l.hold("a", 30, seconds(60))).unwrap_err().by()),
+        (DecidedBy::Local, DecidedBy::Local)
+    );
+    assert_eq!(local.block_on(|_| hold.commit(10)).unwrap().remaining(), 40);
+    drop(local.block_on(|l| l.hold("a", 40, seconds(60))).unwrap());
     assert!(local.check_n("a", 40).is_allowed());
     // A commit of work that was admitted without a count needs the server.
     let open = holding_without_server(OnFailure::Open);
-    let id = open.hold("a", 1_000, seconds(60)).unwrap().detach();
-    assert!(open.commit("a", id, 1_000).is_err());
+    let id = open.block_on(|l| l.hold("a", 1_000, seconds(60))).unwrap().detach();
+    assert!(open.block_on(|l| l.commit("a", id, 1_000)).is_err());
 }
 
 /// Builders for a real server, whose calls wait long enough for a busy machine.
@@ -522,22 +530,22 @@ async fn server_that_dies_loses_holds() {
 
 /// A Cluster refuses a script whose keys are in several slots.
 // G137
-#[test]
-fn holds_of_a_key_are_in_one_slot() {
+#[tokio::test]
+async fn holds_of_a_key_are_in_one_slot() {
     let Some(cluster) = Cluster::start() else { return };
-    let client = BlockingClient::cluster(cluster.urls().iter().map(String::as_str)).unwrap();
+    let client = Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap();
     let limiter = client.limiter("tokens", Limit::gcra(Quota::per_hour(10)));
     let limiter = limiter.and(Limit::sliding_window(Quota::per_day(20))).timeout(PATIENCE);
     let tokens = limiter.on_failure(OnFailure::Closed).holding().unwrap();
     let exports = client.in_progress("exports", 2).timeout(PATIENCE).on_failure(OnFailure::Closed);
     let exports = exports.build().unwrap();
     for key in 0..60_u64 {
-        let id = tokens.hold(&key, 6, seconds(60)).unwrap().detach();
-        assert_eq!(tokens.check_n(&key, 5).by(), DecidedBy::Server);
-        assert_eq!(tokens.commit(&key, id, 1).unwrap().remaining(), 9);
-        let permit = exports.try_enter(&key, 2).unwrap();
-        assert_eq!(exports.try_enter(&key, 1).unwrap_err().by(), DecidedBy::Server);
-        assert!(exports.leave(&key, permit.id()).unwrap());
+        let id = tokens.hold(&key, 6, seconds(60)).await.unwrap().detach();
+        assert_eq!(tokens.check_n(&key, 5).await.by(), DecidedBy::Server);
+        assert_eq!(tokens.commit(&key, id, 1).await.unwrap().remaining(), 9);
+        let permit = exports.try_enter(&key, 2).await.unwrap();
+        assert_eq!(exports.try_enter(&key, 1).await.unwrap_err().by(), DecidedBy::Server);
+        assert!(exports.leave(&key, permit.id()).await.unwrap());
     }
     let by_node: Vec<u64> = cluster.nodes.iter().map(|node| node.command(&["DBSIZE"])).collect();
     assert!(by_node.iter().all(|keys| *keys > 0), "{by_node:?}");
@@ -545,68 +553,69 @@ fn holds_of_a_key_are_in_one_slot() {
 
 /// The keys of holds expire with their last hold, and an empty key is removed at once.
 // G136
-#[test]
-fn keys_of_holds_expire() {
+#[tokio::test]
+async fn keys_of_holds_expire() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Client::open(&server.url()).unwrap();
     let exports = client.in_progress("exports", 4).life(seconds(5)).timeout(PATIENCE).build().unwrap();
-    let permit = exports.try_enter("s", 1).unwrap();
+    let permit = exports.try_enter("s", 1).await.unwrap();
     let name = "tollgate:v1:{exports|s}:n";
     let left: i64 = server.command(&["PTTL", name]);
     assert!((4_000..=6_000).contains(&left), "{left}");
-    assert!(exports.leave("s", permit.id()).unwrap());
+    assert!(exports.leave("s", permit.id()).await.unwrap());
     assert_eq!(server.command::<u64>(&["EXISTS", name]), 0);
     // A value that is not ours is an error of this key.
     server.command::<()>(&["SET", name, "x"]);
-    assert!(exports.current("s").unwrap_err().to_string().contains("did not write"));
+    assert!(exports.current("s").await.unwrap_err().to_string().contains("did not write"));
     assert_eq!(exports.health().opened, 0);
 }
 
 /// A limit keeps its counts when a key moves to another server. The holds stay behind, and count nowhere.
 // G136
-#[test]
-fn holds_of_a_moved_key_stay_behind() {
+#[tokio::test]
+async fn holds_of_a_moved_key_stay_behind() {
     let (old, new) = (InProcess::new(start()), InProcess::new(start()));
     let build = |servers: Shards<InProcess>| {
-        let client = InProcess::sharded(servers).unwrap().blocking();
+        let client = InProcess::sharded(servers).unwrap();
         let tokens =
             client.limiter("tokens", Limit::gcra(Quota::per_hour(100))).on_failure(OnFailure::Closed);
         let exports = client.in_progress("exports", 1).on_failure(OnFailure::Closed);
         (tokens.holding().unwrap(), exports.build().unwrap())
     };
     let (tokens, exports) = build([Shard::new("old", old.clone())].into());
-    let id = tokens.hold("a", 60, seconds(60)).unwrap().detach();
+    let id = tokens.hold("a", 60, seconds(60)).await.unwrap().detach();
     assert!(
-        tokens.check_n("a", 10).is_allowed() && exports.try_enter("a", 1).map(SharedPermit::detach).is_ok()
+        tokens.check_n("a", 10).await.is_allowed()
+            && exports.try_enter("a", 1).await.map(SharedPermit::detach).is_ok()
     );
     let moved = Shards::new([Shard::new("new", new)]).previous([Shard::new("old", old)], seconds(3_600));
     let (tokens, exports) = build(moved);
-    assert_eq!((tokens.held("a").unwrap(), tokens.peek("a").decision().remaining()), (0, 90));
-    assert_eq!(tokens.commit("a", id, 60).unwrap().remaining(), 90);
-    assert!(exports.try_enter("a", 1).is_ok());
+    assert_eq!((tokens.held("a").await.unwrap(), tokens.peek("a").await.decision().remaining()), (0, 90));
+    assert_eq!(tokens.commit("a", id, 60).await.unwrap().remaining(), 90);
+    assert!(exports.try_enter("a", 1).await.is_ok());
 }
 
 /// A denial because of 4,096 holds tells when to retry, also if they hold no units.
-#[test]
-fn full_key_without_units_tells_when_to_retry() {
+#[tokio::test]
+async fn full_key_without_units_tells_when_to_retry() {
     let (limiter, _clock) = tokens();
     for _ in 0..4_096 {
-        let _ = limiter.hold("a", 0, seconds(60)).unwrap().detach();
+        let _ = limiter.hold("a", 0, seconds(60)).await.unwrap().detach();
     }
-    let denied = limiter.hold("a", 1, seconds(60)).unwrap_err();
+    let denied = limiter.hold("a", 1, seconds(60)).await.unwrap_err();
     assert_eq!(denied.retry_after(), Some(seconds(60)));
 }
 
 /// The holds of a key expire with the last of them, also if a longer one was released.
-#[test]
-fn released_hold_does_not_keep_the_key_for_its_life() {
+#[tokio::test]
+async fn released_hold_does_not_keep_the_key_for_its_life() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Client::open(&server.url()).unwrap();
     let limiter = client.limiter("tokens", Limit::gcra(Quota::per_hour(100))).timeout(PATIENCE);
     let limiter = limiter.on_failure(OnFailure::Closed).holding().unwrap();
-    let long = limiter.hold("a", 1, seconds(30 * 86_400)).unwrap().detach();
-    let _ = limiter.hold("a", 1, seconds(5)).unwrap().detach();
-    assert!(limiter.release("a", long).unwrap());
+    let long = limiter.hold("a", 1, seconds(30 * 86_400)).await.unwrap().detach();
+    let _ = limiter.hold("a", 1, seconds(5)).await.unwrap().detach();
+    assert!(limiter.release("a", long).await.unwrap());
     let left: i64 = server.command(&["PTTL", "tollgate:v1:{tokens|a}:h"]);
     assert!((4_000..=66_000).contains(&left), "{left} ms for a hold of 5 s");
 }
@@ -614,14 +623,14 @@ fn released_hold_does_not_keep_the_key_for_its_life() {
 /// A renewal of a request that this process admitted alone lets it end later.
 #[test]
 fn renewed_permit_without_a_server_ends_later() {
-    let absent = BlockingClient::open("redis://127.0.0.1:1/").unwrap();
+    let absent = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
     let limiter = absent.in_progress("exports", 1).life(Duration::from_millis(600));
     let limiter = limiter.on_failure(OnFailure::Local { processes: 1 }).build().unwrap();
-    let mut permit = limiter.try_enter("a", 1).unwrap();
+    let mut permit = limiter.block_on(|l| l.try_enter("a", 1)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for _ in 0..4 {
         std::thread::sleep(Duration::from_millis(200));
         assert!(runtime.block_on(permit.renew()).unwrap());
     }
-    assert!(limiter.try_enter("a", 1).is_err(), "the renewed request is in progress");
+    assert!(limiter.block_on(|l| l.try_enter("a", 1)).is_err(), "the renewed request is in progress");
 }

@@ -13,8 +13,7 @@ use proptest::test_runner::TestRunner;
 #[cfg(feature = "calendar")]
 use tollgate::calendar::CalendarPeriod;
 use tollgate::redis::{
-    Answer, BlockingAtomicLimiter, BlockingClient, BlockingInProcess, DecidedBy, ErrorKind, InProcess, Limit,
-    OnFailure,
+    Answer, AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure,
 };
 use tollgate::{
     Algorithm, Block, Blocked, Class, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter,
@@ -173,8 +172,8 @@ fn figures(decision: &Decision) -> [Option<u128>; 7] {
 }
 
 fn alike(
-    model: &BlockingAtomicLimiter,
-    server: Option<&BlockingAtomicLimiter>,
+    model: &Blocking<AtomicLimiter>,
+    server: Option<&Blocking<AtomicLimiter>>,
     key: &str,
     subject: &Subject,
     steps: &[Step],
@@ -248,7 +247,7 @@ fn alike(
                 if !checks && ((decision.is_allowed() && cost > 0) || limit.block().is_some()) {
                     continue;
                 }
-                let answer = model.at(now).check_n(key, cost);
+                let answer = model.block_on(|l| l.at(now).check_n(key, cost));
                 prop_assert_eq!(answer.by(), DecidedBy::Server);
                 prop_assert_eq!(
                     figures(&answer.decision()),
@@ -260,7 +259,8 @@ fn alike(
                     answer.decision(),
                     decision
                 );
-                let real = server.map(|server| server.class(class).unwrap().at(now).check_n(key, cost));
+                let real = server
+                    .map(|server| server.class(class).unwrap().block_on(|l| l.at(now).check_n(key, cost)));
                 if let Some(real) = real {
                     prop_assert_eq!(real.by(), DecidedBy::Server);
                     prop_assert_eq!(figures(&real.decision()), figures(&decision), "{:?}: {:?}", limit, step);
@@ -290,14 +290,14 @@ fn alike(
                 let units = if decision.is_allowed() { ours.refund(&decision, now) } else { 0 };
                 let units = if units >= 1 << 53 { (1 << 53) - 1 } else { units };
                 prop_assert_eq!(
-                    model.at(now).refund(key, &answer).unwrap(),
+                    model.block_on(|l| l.at(now).refund(key, &answer)).unwrap(),
                     units,
                     "{:?}: {:?}",
                     limit,
                     decision
                 );
                 if let (Some(server), Some(real)) = (server, real) {
-                    prop_assert_eq!(server.at(now).refund(key, &real).unwrap(), units);
+                    prop_assert_eq!(server.block_on(|l| l.at(now).refund(key, &real)).unwrap(), units);
                 }
                 if let LimitKind::AlignedBucket { at, .. } = limit.kind() {
                     let reset_us = u64::try_from(figures(&ours.peek(0, now))[4].unwrap()).unwrap();
@@ -314,7 +314,7 @@ fn alike(
 #[test]
 fn every_algorithm_agrees_with_local_limiter_and_server() {
     let server = Server::start();
-    let client = server.as_ref().map(|server| BlockingClient::open(&server.url()).unwrap());
+    let client = server.as_ref().map(|server| Client::open(&server.url()).unwrap().blocking());
     let quota = (1_u64..=40, select(vec![16_u64, 1_600, SEC, 60 * SEC, 3_600 * SEC]), 1_u64..=40).prop_map(
         |(limit, period_us, burst)| Quota::new(limit, Duration::from_micros(period_us)).burst(burst),
     );
@@ -338,13 +338,13 @@ fn every_algorithm_agrees_with_local_limiter_and_server() {
 
 /// A limiter on a server, and the same limiter on a model. Both answer at a time that the test passes.
 struct Both {
-    server: BlockingAtomicLimiter,
-    model: BlockingAtomicLimiter,
+    server: Blocking<AtomicLimiter>,
+    model: Blocking<AtomicLimiter>,
 }
 
 impl Both {
-    fn new(server: &Server, name: &str, limits: &[Limit], model: &BlockingInProcess) -> Self {
-        let client = BlockingClient::open(&server.url()).unwrap();
+    fn new(server: &Server, name: &str, limits: &[Limit], model: &Blocking<InProcess>) -> Self {
+        let client = Client::open(&server.url()).unwrap().blocking();
         let mut there = client.limiter(name, limits[0]).timeout(Duration::from_secs(20));
         let mut here = model.limiter(name, limits[0]);
         for limit in &limits[1..] {
@@ -356,7 +356,10 @@ impl Both {
     /// Checks both, and returns the decision that they share.
     fn check(&self, cost: u64, now_us: u64) -> Decision {
         let now = Timestamp::from_nanos(now_us * 1_000);
-        let answers = (self.server.at(now).check_n("k", cost), self.model.at(now).check_n("k", cost));
+        let answers = (
+            self.server.block_on(|l| l.at(now).check_n("k", cost)),
+            self.model.block_on(|l| l.at(now).check_n("k", cost)),
+        );
         assert_eq!((answers.0.by(), answers.1.by()), (DecidedBy::Server, DecidedBy::Server));
         assert_eq!(figures(&answers.0.decision()), figures(&answers.1.decision()), "at {now_us}");
         answers.0.decision()
@@ -452,7 +455,7 @@ fn log_ring_grows_wraps_and_follows_its_limit() {
 #[test]
 fn foreign_value_of_any_kind_charges_nothing() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Client::open(&server.url()).unwrap().blocking();
     let minute = Quota::per_minute(5);
     let limits: [(Limit, &str); 4] = [
         (SlidingLog::new(minute).into(), "l1:1m"),
@@ -464,7 +467,7 @@ fn foreign_value_of_any_kind_charges_nothing() {
         let limiter = client.limiter("api", FixedWindow::from_first_use(minute)).and(limit);
         let limiter =
             limiter.timeout(Duration::from_secs(20)).on_failure(OnFailure::Closed).atomic().unwrap();
-        let good = limiter.charge_unchecked("good", 1).unwrap();
+        let good = limiter.block_on(|l| l.charge_unchecked("good", 1)).unwrap();
         assert_eq!(good.by(), DecidedBy::Server);
         let key = format!("tollgate:v1:{{api|s3cret}}:{name}");
         let cut = "\0".repeat(40);
@@ -476,13 +479,13 @@ fn foreign_value_of_any_kind_charges_nothing() {
         ] {
             server.command::<()>(&["DEL", &key]);
             server.command::<()>(foreign);
-            let told = limiter.charge_unchecked("s3cret", 1).unwrap_err();
+            let told = limiter.block_on(|l| l.charge_unchecked("s3cret", 1)).unwrap_err();
             assert_eq!(told.kind(), ErrorKind::Reply, "{name}: {told}");
             assert!(!told.to_string().contains("s3cret"), "{told}");
             let charged: bool = server.command(&["EXISTS", "tollgate:v1:{api|s3cret}:w0:1m"]);
             assert!(!charged, "{name}: a failed call must not charge the other limit");
         }
-        assert!(limiter.refund("good", &good).unwrap() <= 1);
+        assert!(limiter.block_on(|l| l.refund("good", &good)).unwrap() <= 1);
     }
 }
 

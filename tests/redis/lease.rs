@@ -8,8 +8,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tollgate::redis::{
-    BlockingClient, BlockingLeaseLimiter, BuildError, Client, DecidedBy, ErrorKind, InProcess, LeaseLimiter,
-    Limit, OnFailure,
+    Blocking, BuildError, Client, DecidedBy, ErrorKind, InProcess, LeaseLimiter, Limit, OnFailure,
 };
 use tollgate::{ManualClock, Quota, Timestamp};
 use tollgate_testing::redis::{Proxy, Server};
@@ -211,9 +210,9 @@ fn clone_of_closed_blocking_limiter_calls_server() {
     let clock = start();
     let server = InProcess::new(clock.clone()).blocking();
     let limiter = server.limiter("api", hour(100)).leases().clock(clock).build().unwrap();
-    limiter.clone().close();
+    limiter.clone().block_on(|l| l.clone().close());
     assert!(limiter.check("a").is_denied());
-    assert_eq!(limiter.check_wait("a").by(), DecidedBy::Server);
+    assert_eq!(limiter.block_on(|l| l.check_async("a")).by(), DecidedBy::Server);
 }
 
 #[test]
@@ -444,9 +443,9 @@ fn eight_lease_limiters_share_one_window() {
     let (limit, admitted) = (5_000, AtomicU64::new(0));
     // A window of a year does not end during the test.
     let limit_of = Limit::fixed_window(Quota::new(limit, Duration::from_secs(86_400 * 365)));
-    let limiters: Vec<BlockingLeaseLimiter> = (0..8)
+    let limiters: Vec<Blocking<LeaseLimiter>> = (0..8)
         .map(|_| {
-            let client = BlockingClient::open(&server.url()).unwrap();
+            let client = Client::open(&server.url()).unwrap().blocking();
             client.limiter("api", limit_of).timeout(Duration::from_secs(5)).leases().build().unwrap()
         })
         .collect();
@@ -456,7 +455,7 @@ fn eight_lease_limiters_share_one_window() {
                 let mut refused = 0;
                 // Other limiters may hold the last units for a moment, so each thread stops only after many denials.
                 while refused < 20_000 {
-                    let answer = limiter.check_wait("one");
+                    let answer = limiter.block_on(|l| l.check_async("one"));
                     assert!(!answer.by().is_failure(), "{answer:?} {:?}", limiter.health());
                     if answer.is_allowed() {
                         admitted.fetch_add(1, Ordering::Relaxed);
@@ -467,7 +466,7 @@ fn eight_lease_limiters_share_one_window() {
             });
         }
     });
-    let (admitted, stats) = (admitted.into_inner(), limiters.iter().map(BlockingLeaseLimiter::stats));
+    let (admitted, stats) = (admitted.into_inner(), limiters.iter().map(|limiter| limiter.stats()));
     let left: u64 = stats.map(|stats| stats.held + stats.stranded).sum();
     assert!(admitted <= limit, "{admitted}");
     assert_eq!(admitted + left, limit, "each unit is admitted, held or stranded");
@@ -519,7 +518,7 @@ fn lease_tasks_share_one_key() {
 fn held_units_are_spent_during_outage() {
     let Some(mut server) = Server::start() else { return };
     let clock = start();
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Client::open(&server.url()).unwrap().blocking();
     let limiter = client
         .limiter("api", Limit::gcra(Quota::per_second(1_000)))
         .on_failure(OnFailure::Closed)
@@ -531,7 +530,7 @@ fn held_units_are_spent_during_outage() {
     // The clock moves only here, so that no unit expires and blocks grow.
     let mut spent = 0;
     while limiter.stats().held < 20 {
-        assert!(limiter.check_wait("a").is_allowed());
+        assert!(limiter.block_on(|l| l.check_async("a")).is_allowed());
         clock.advance(Duration::from_millis(1));
         spent += 1;
         assert!(spent < 900, "{:?}", limiter.stats());
@@ -540,7 +539,7 @@ fn held_units_are_spent_during_outage() {
     let held = limiter.stats().held;
     let (mut allowed, mut last) = (0, None);
     for _ in 0..held + 5 {
-        let answer = limiter.check_wait("a");
+        let answer = limiter.block_on(|l| l.check_async("a"));
         allowed += u64::from(answer.is_allowed());
         last = Some(answer);
     }

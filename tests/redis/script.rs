@@ -15,9 +15,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
-use tollgate::redis::{
-    BlockingAtomicLimiter, BlockingClient, DecidedBy, ErrorKind, InProcess, Limit, OnFailure,
-};
+use tollgate::redis::{AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
 use tollgate::{
     Decision, FixedWindow, Gcra, LimitKind, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp,
 };
@@ -49,9 +47,9 @@ impl Own {
 
     fn check(&self, cost: u64, now: Timestamp) -> Decision {
         match self {
-            Self::Gcra(limiter) => limiter.at(now).check_n(cost),
-            Self::Fixed(limiter) => limiter.at(now).check_n(cost),
-            Self::Sliding(limiter) => limiter.at(now).check_n(cost),
+            Self::Gcra(limiter) => limiter.block_on(|l| l.at(now).check_n(cost)),
+            Self::Fixed(limiter) => limiter.block_on(|l| l.at(now).check_n(cost)),
+            Self::Sliding(limiter) => limiter.block_on(|l| l.at(now).check_n(cost)),
         }
     }
 
@@ -129,7 +127,7 @@ fn ceil_us(decision: &Decision) -> Option<u64> {
     decision.retry_after().map(|wait| u64::try_from(wait.as_nanos()).unwrap().div_ceil(1_000))
 }
 
-fn alike(theirs: &BlockingAtomicLimiter, limit: Limit, steps: &[Step]) -> Result<(), TestCaseError> {
+fn alike(theirs: &Blocking<AtomicLimiter>, limit: Limit, steps: &[Step]) -> Result<(), TestCaseError> {
     let ours = Own::new(limit);
     // Any start works: windows begin at multiples of the period since the epoch.
     let mut now_us: u64 = 1_700_000_000_123_456;
@@ -159,7 +157,8 @@ fn alike(theirs: &BlockingAtomicLimiter, limit: Limit, steps: &[Step]) -> Result
         let now = Timestamp::from_nanos(now_us * 1_000);
         match *step {
             Step::Check(_, cost) => {
-                let (decision, answer) = (ours.check(cost, now), theirs.at(now).check_n("k", cost));
+                let (decision, answer) =
+                    (ours.check(cost, now), theirs.block_on(|l| l.at(now).check_n("k", cost)));
                 prop_assert_eq!(answer.by(), DecidedBy::Server);
                 let shared = answer.decision();
                 prop_assert_eq!(
@@ -184,8 +183,14 @@ fn alike(theirs: &BlockingAtomicLimiter, limit: Limit, steps: &[Step]) -> Result
                 if now_us < highest_us || answer.decision().at() < Timestamp::from_nanos(highest_us * 1_000) {
                     continue;
                 }
-                let units = if decision.is_allowed() { ours.refund(&decision, now) } else { 0 };
-                prop_assert_eq!(theirs.at(now).refund("k", &answer).unwrap(), units, "{:?}", decision);
+                let units =
+                    if decision.is_allowed() { ours.block_on(|l| l.refund(&decision, now)) } else { 0 };
+                prop_assert_eq!(
+                    theirs.block_on(|l| l.at(now).refund("k", &answer)).unwrap(),
+                    units,
+                    "{:?}",
+                    decision
+                );
             }
         }
     }
@@ -223,7 +228,7 @@ fn retry_after_is_tight() {
         let half = limit.most().div_ceil(2);
         for _ in 0..6 {
             let denied = loop {
-                let answer = limiter.at(now).check_n("k", half);
+                let answer = limiter.block_on(|l| l.at(now).check_n("k", half));
                 if answer.is_denied() {
                     break answer;
                 }
@@ -231,9 +236,9 @@ fn retry_after_is_tight() {
             let wait = denied.retry_after().unwrap();
             assert!(wait > Duration::ZERO, "{name}");
             let early = now + wait.saturating_sub(Duration::from_micros(1));
-            assert!(limiter.at(early).check_n("k", half).is_denied(), "{name}");
+            assert!(limiter.block_on(|l| l.at(early).check_n("k", half)).is_denied(), "{name}");
             now = now + wait;
-            assert!(limiter.at(now).check_n("k", half).is_allowed(), "{name}");
+            assert!(limiter.block_on(|l| l.at(now).check_n("k", half)).is_allowed(), "{name}");
         }
     }
 }
@@ -243,16 +248,16 @@ fn unchecked_charge_ignores_the_limit() {
     let clock = ManualClock::new(Timestamp::from_secs(86_400 * 10_000));
     let server = InProcess::new(clock).blocking();
     let limiter = server.limiter("tokens", Limit::gcra(Quota::per_minute(60))).atomic().unwrap();
-    let answer = limiter.charge_unchecked("a", 90).unwrap();
+    let answer = limiter.block_on(|l| l.charge_unchecked("a", 90)).unwrap();
     assert!(answer.is_allowed() && answer.decision().remaining() == 0);
     assert_eq!(
         limiter.check("a").retry_after(),
         Some(Duration::from_secs(31)),
         "30 seconds of debt, and one second for the new unit"
     );
-    assert_eq!(limiter.refund("a", &answer).unwrap(), 90);
+    assert_eq!(limiter.block_on(|l| l.refund("a", &answer)).unwrap(), 90);
     assert!(limiter.check_n("a", 60).is_allowed());
-    assert_eq!(limiter.charge_unchecked("b", 0).unwrap().decision().remaining(), 60);
+    assert_eq!(limiter.block_on(|l| l.charge_unchecked("b", 0)).unwrap().decision().remaining(), 60);
 }
 
 // G75
@@ -274,8 +279,8 @@ fn shared_limits_charge_all_or_none() {
     let last = limiter.check("k");
     assert!(last.is_allowed(), "a request that the daily limit denied charges nothing to the second's limit");
     assert!(limiter.check_n("k", 3).decision().is_never());
-    assert_eq!(limiter.refund("k", &last).unwrap(), 1);
-    assert_eq!(limiter.peek("k").decision().remaining(), 1);
+    assert_eq!(limiter.block_on(|l| l.refund("k", &last)).unwrap(), 1);
+    assert_eq!(limiter.block_on(|l| l.peek("k")).decision().remaining(), 1);
 }
 
 /// One version of a program allows 1,000 units per day. Another version, which runs at the same time, allows 2,000
@@ -312,7 +317,7 @@ fn versions_with_different_periods_count_separately() {
 #[test]
 fn foreign_value_does_not_open_breaker() {
     let Some(server) = Server::start() else { return };
-    let client = BlockingClient::open(&server.url()).unwrap();
+    let client = Client::open(&server.url()).unwrap().blocking();
     let limiter = client
         .limiter("api", Limit::gcra(Quota::per_day(1_000)))
         .timeout(Duration::from_secs(20))
@@ -328,7 +333,7 @@ fn foreign_value_does_not_open_breaker() {
             assert_eq!(limiter.check("s3cret").by(), DecidedBy::Local);
         }
         assert_eq!(limiter.check("good").by(), DecidedBy::Server);
-        let told = limiter.refund("s3cret", &charged).unwrap_err();
+        let told = limiter.block_on(|l| l.refund("s3cret", &charged)).unwrap_err();
         assert_eq!(told.kind(), ErrorKind::Reply);
         assert!(!told.to_string().contains("s3cret"), "{told}");
     }
@@ -354,8 +359,9 @@ fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let (url, which) = told.split_once(' ').unwrap();
     let (which, fixed) = which.split_once(' ').unwrap();
-    let limiter = BlockingClient::open(url)
+    let limiter = Client::open(url)
         .unwrap()
+        .blocking()
         .limiter("hammer", hammered(which))
         .timeout(Duration::from_secs(20))
         .on_failure(OnFailure::Closed)
@@ -364,7 +370,7 @@ fn child() {
     let mut admitted = 0;
     for _ in 0..1_500 {
         let answer = match fixed {
-            "fixed" => limiter.at(Timestamp::from_secs(1_700_000_000)).check(which),
+            "fixed" => limiter.block_on(|l| l.at(Timestamp::from_secs(1_700_000_000)).check(which)),
             _ => limiter.check(which),
         };
         assert_eq!(answer.by(), DecidedBy::Server);

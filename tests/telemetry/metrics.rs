@@ -309,7 +309,7 @@ fn shared_metrics_name_the_server() {
         }
         tollgate::telemetry::publish_servers("api", &limiter.health_by_server());
         let down = ["one", "two"].map(|name| Shard::new(name, Client::open("redis://127.0.0.1:1").unwrap()));
-        let down = tollgate::redis::BlockingClient::sharded(down).expect("the set is valid");
+        let down = tollgate::redis::Client::sharded(down).expect("the set is valid").blocking();
         let down = down.limiter("down", limit).on_failure(OnFailure::Closed).atomic().unwrap();
         for key in 0..20_u32 {
             assert!(down.check(&key).is_denied());
@@ -341,7 +341,7 @@ fn gauges_of_regions_name_the_region() {
             .regions("east", [("west", servers[1].clone())])
             .build()
             .expect("the limiter can be built");
-        assert!(limiter.check_wait("a").is_allowed());
+        assert!(limiter.block_on(|l| l.check_async("a")).is_allowed());
         let is_answered = || limiter.health_by_region()[0].1.last_answer.is_some();
         assert!((0..6_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));

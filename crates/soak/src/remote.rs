@@ -76,7 +76,7 @@ fn leased(round: &mut Round<'_>) -> Found {
             let cost = 1 + hand.random.below(2) * hand.random.below(3);
             let allowed = match hand.random.below(8) {
                 0 => atomic.check_n("one", cost).is_allowed(),
-                1..4 => leases.check_n_wait("one", cost).is_allowed(),
+                1..4 => leases.block_on(|l| l.check_n_async("one", cost)).is_allowed(),
                 _ => leases.check_n("one", cost).is_allowed(),
             };
             if hand.told(allowed) {
@@ -90,7 +90,7 @@ fn leased(round: &mut Round<'_>) -> Found {
     });
     let spent: u64 = machines.iter().map(|(leases, _)| leases.stats().spent).sum();
     let granted: u64 = machines.iter().map(|(leases, _)| leases.stats().granted).sum();
-    machines.into_iter().for_each(|(leases, _)| leases.close());
+    machines.into_iter().for_each(|(leases, _)| leases.block_on(|l| l.clone().close()));
     let admitted = admitted.into_inner();
     ensure!(
         admitted <= limit,

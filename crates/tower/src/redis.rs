@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use tollgate::redis::{
-    Answer, AtomicLimiter, BlockingLeaseLimiter, BlockingWriteBackLimiter, DecidedBy, Key, LeaseLimiter,
-    WriteBackLimiter,
-};
+use tollgate::redis::{Answer, AtomicLimiter, Blocking, DecidedBy, Key, LeaseLimiter, WriteBackLimiter};
 use tollgate::telemetry::Event;
 use tollgate::{Clock, Decision};
+use tollgate_http::Policy;
 
 use crate::awaited::AwaitedLimit;
 use crate::key::{HeaderKey, RouteKey};
@@ -51,34 +49,54 @@ impl<K: Key + Sync + ?Sized> AwaitedLimit<K> for AtomicLimiter {
 }
 
 macro_rules! held {
-    ($($limiter:ident),+; |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
-        $(
-            /// Decides from the units that this process holds, and never waits. An admitted request does not know the
-            /// remaining quota.
-            impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> Limit<K> for $limiter<C> {
-                type Ruling = Answer;
+    ($limiter:ident; |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
+        /// Decides from the units that this process holds, and never waits. An admitted request does not know the
+        /// remaining quota.
+        impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> Limit<K> for $limiter<C> {
+            type Ruling = Answer;
 
-                #[inline]
-                fn check(&self, key: &K, cost: u64) -> Answer {
-                    self.check_n(key, cost)
-                }
-
-                fn refund(&self, $key: &K, $ruling: &Answer) {
-                    let $held = self;
-                    let _: u64 = $refund;
-                }
-
-                fn knows_remaining(&self) -> bool {
-                    false
-                }
+            #[inline]
+            fn check(&self, key: &K, cost: u64) -> Answer {
+                self.check_n(key, cost)
             }
-        )+
+
+            fn refund(&self, $key: &K, $ruling: &Answer) {
+                let $held = self;
+                let _: u64 = $refund;
+            }
+
+            fn knows_remaining(&self) -> bool {
+                false
+            }
+        }
     };
 }
 
-held!(LeaseLimiter, BlockingLeaseLimiter; |held, key, ruling| held.refund(key, ruling));
+held!(LeaseLimiter; |held, key, ruling| held.refund(key, ruling));
 // The server already counts what this mode admitted, so there is no refund.
-held!(WriteBackLimiter, BlockingWriteBackLimiter; |_held, _key, _ruling| 0);
+held!(WriteBackLimiter; |_held, _key, _ruling| 0);
+
+/// Decides as the limiter does that the thread runs.
+impl<K: ?Sized, L: Limit<K>> Limit<K> for Blocking<L> {
+    type Ruling = L::Ruling;
+
+    #[inline]
+    fn check(&self, key: &K, cost: u64) -> L::Ruling {
+        L::check(self, key, cost)
+    }
+
+    fn refund(&self, key: &K, ruling: &L::Ruling) {
+        L::refund(self, key, ruling);
+    }
+
+    fn policies(&self, ruling: &L::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
+        L::policies(self, ruling, tell);
+    }
+
+    fn knows_remaining(&self) -> bool {
+        L::knows_remaining(self)
+    }
+}
 
 macro_rules! held_awaited {
     ($limiter:ident, |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {

@@ -56,19 +56,15 @@ mod protocol;
 mod region;
 
 pub use self::client::{
-    BlockingClient, BlockingInProcess, Breaker, BuildError, Builder, Client, CredentialsFile, InProcess,
-    InProgressBuilder, OnFailure, OnThread, Shard, ShardError, Shards,
+    Blocking, Breaker, BuildError, Builder, Client, CredentialsFile, InProcess, InProgressBuilder, OnFailure,
+    Shard, ShardError, Shards,
 };
 #[cfg(feature = "rules")]
 pub(crate) use self::client::{PlainClient, RuntimeThread};
 pub use self::guard::{BreakerState, Health};
-#[cfg(feature = "rules")]
-pub(crate) use self::mode::forms::DecidesHere;
 pub use self::mode::{
-    AtomicLimiter, BlockingAtomicLimiter, BlockingHoldingLimiter, BlockingInProgressLimiter,
-    BlockingLeaseLimiter, BlockingWriteBackLimiter, HoldingLimiter, InProgressLimiter, LeaseBuilder,
-    LeaseLimiter, LeaseStats, RegionHealth, SharedHold, SharedPermit, WriteBackBuilder, WriteBackLimiter,
-    WriteBackStats,
+    AtomicLimiter, HoldingLimiter, InProgressLimiter, LeaseBuilder, LeaseLimiter, LeaseStats, RegionHealth,
+    SharedHold, SharedPermit, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
 #[cfg(feature = "rules")]
 pub(crate) use self::protocol::check_limit;

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tollgate::Quota;
 use tollgate::redis::{
-    Answer, AtomicLimiter, BlockingAtomicLimiter, BlockingClient, Breaker, Client, DecidedBy, Health, Limit,
-    OnFailure,
+    Answer, AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Health, Limit, OnFailure,
 };
 
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
@@ -28,7 +27,7 @@ pub(crate) const POLICIES: [OnFailure; 3] = [OnFailure::Open, OnFailure::Closed,
 
 enum Kind {
     Async(Runtime, AtomicLimiter),
-    Blocking(BlockingAtomicLimiter),
+    Blocking(Blocking<AtomicLimiter>),
 }
 
 pub(crate) struct Subject {
@@ -72,7 +71,7 @@ impl Subject {
     /// Returns one limiter of each kind for a server.
     pub(crate) fn both(url: &str, policy: OnFailure) -> [Self; 2] {
         let client = Client::open(url).expect("the address is valid");
-        let blocking = BlockingClient::open(url).expect("the address is valid");
+        let blocking = Client::open(url).expect("the address is valid").blocking();
         [Self::of_async(&client, policy, TIMEOUT), Self::of_blocking(&blocking, policy, TIMEOUT)]
     }
 
@@ -89,7 +88,7 @@ impl Subject {
     fn both_within(urls: &[String], policy: OnFailure, timeout: Duration) -> [Self; 2] {
         let urls = || urls.iter().map(String::as_str);
         let client = Client::cluster(urls()).expect("the addresses are valid");
-        let blocking = BlockingClient::cluster(urls()).expect("the addresses are valid");
+        let blocking = Client::cluster(urls()).expect("the addresses are valid").blocking();
         [Self::of_async(&client, policy, timeout), Self::of_blocking(&blocking, policy, timeout)]
     }
 
@@ -99,7 +98,7 @@ impl Subject {
         Self::of(Kind::Async(runtime, build!(client, policy, timeout)), policy)
     }
 
-    fn of_blocking(client: &BlockingClient, policy: OnFailure, timeout: Duration) -> Self {
+    fn of_blocking(client: &Blocking<Client>, policy: OnFailure, timeout: Duration) -> Self {
         Self::of(Kind::Blocking(build!(client, policy, timeout)), policy)
     }
 

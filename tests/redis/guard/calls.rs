@@ -1,7 +1,7 @@
 //! Calls to several servers, without a runtime and from threads, and what the guard reports of them.
 
 use futures_util::FutureExt as _;
-use tollgate::redis::{BlockingClient, BreakerState, Client, Shard, Shards};
+use tollgate::redis::{Blocking, BreakerState, Client, Shard, Shards};
 
 use super::*;
 
@@ -105,10 +105,10 @@ fn missing_runtime_does_not_panic() {
 
 #[test]
 fn blocking_calls_use_the_breaker() {
-    let client = BlockingClient::open("redis://127.0.0.1:1").unwrap();
+    let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
     let builder = client.limiter("api", Limit::gcra(Quota::per_second(1)));
     let limiter = builder.breaker(Breaker::new(3, 3_600 * SECOND)).timeout(20 * SECOND).atomic().unwrap();
-    let ask = || limiter.charge_unchecked("a", 1).unwrap_err();
+    let ask = || limiter.block_on(|l| l.charge_unchecked("a", 1)).unwrap_err();
     for _ in 0..3 {
         assert_eq!(ask().kind(), ErrorKind::Unreachable);
     }

@@ -6,7 +6,7 @@ use super::newer;
 use crate::faults::cluster::assert_moved_slots_are_charged_once;
 use crate::faults::subject::{LOCAL, Subject};
 use tollgate::Quota;
-use tollgate::redis::{BlockingClient, DecidedBy, Limit, OnFailure};
+use tollgate::redis::{Blocking, Client, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Proxy};
 use tollgate_testing::skipped::skip;
 
@@ -52,7 +52,7 @@ fn until_announced(cluster: &Cluster, is_so: impl Fn(Option<&str>, u16) -> bool)
 /// Asserts that a client that knows one node calls all nodes at addresses that begin with `host`, and no other address.
 #[cfg(target_os = "linux")]
 fn assert_called_at(cluster: &Cluster, seed: &str, host: &str) {
-    let client = BlockingClient::cluster([seed]).expect("the address is valid");
+    let client = Client::cluster([seed]).expect("the address is valid").blocking();
     let limiter = client.limiter("endpoints", Limit::gcra(Quota::per_hour(10)));
     let limiter = limiter.timeout(PATIENCE).on_failure(OnFailure::Closed).atomic().expect("a valid limit");
     let began = Instant::now();
@@ -136,7 +136,7 @@ fn cluster_with_announced_ports_is_called_there() {
         return;
     };
     until_announced(&cluster, |_, port| proxies.iter().any(|proxy| proxy.port() == port));
-    let client = BlockingClient::cluster([&*cluster.nodes[0].url()]).expect("the address is valid");
+    let client = Client::cluster([&*cluster.nodes[0].url()]).expect("the address is valid").blocking();
     let limiter = client.limiter("ports", Limit::gcra(Quota::per_hour(10)));
     let limiter = limiter
         .timeout(Duration::from_secs(2))

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate::redis::{BlockingClient, Builder, DecidedBy, Limit, OnFailure};
+use tollgate::redis::{Blocking, Builder, Client, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Server};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT: u64 = 10;
 
 /// Returns a limiter's builder. Only the server admits anything.
-fn builder(cluster: &Cluster) -> Builder<BlockingClient> {
-    let client = BlockingClient::cluster(cluster.urls().iter().map(String::as_str)).unwrap();
+fn builder(cluster: &Cluster) -> Builder<Blocking<Client>> {
+    let client = Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap().blocking();
     // A window of a year, which almost never ends during a test.
     let limit = Limit::fixed_window(Quota::new(LIMIT, Duration::from_secs(365 * 86_400)));
     client.limiter("failover", limit).timeout(Duration::from_millis(200)).on_failure(OnFailure::Closed)
@@ -93,10 +93,10 @@ fn write_back_restores_lost_charges_with_next_post() {
     let charge_and_post = |units: u64| {
         let (mut left, began) = (units, Instant::now());
         while left > 0 {
-            left -= u64::from(limiter.check_wait(&key).is_allowed());
+            left -= u64::from(limiter.block_on(|l| l.check_async(&key)).is_allowed());
             assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
         }
-        while limiter.flush() > 0 {
+        while limiter.block_on(|l| l.flush()) > 0 {
             assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
         }
     };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::newer;
 use tollgate::Quota;
-use tollgate::redis::{BlockingClient, Builder, Client, ErrorKind, Health, Limit, OnFailure, Shard, Shards};
+use tollgate::redis::{Blocking, Builder, Client, ErrorKind, Health, Limit, OnFailure, Shard, Shards};
 use tollgate_testing::redis::{Cluster, Server};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ fn url(server: &Server) -> String {
     format!("redis://limits:secret@127.0.0.1:{}/", server.port())
 }
 
-fn builder(client: &BlockingClient, limit: Limit) -> Builder<BlockingClient> {
+fn builder(client: &Blocking<Client>, limit: Limit) -> Builder<Blocking<Client>> {
     client.limiter("acl", limit).timeout(PATIENCE).on_failure(OnFailure::Closed)
 }
 
@@ -44,43 +44,44 @@ fn assert_answered(health: &Health) {
 }
 
 /// Asks the server every question of the atomic mode.
-fn ask_atomic(client: &BlockingClient, limit: Limit) -> Health {
+fn ask_atomic(client: &Blocking<Client>, limit: Limit) -> Health {
     let limiter = builder(client, limit).atomic().unwrap();
     let answer = limiter.check("a");
-    let _ = limiter.peek("a");
-    let _ = limiter.charge_unchecked("a", 2);
-    let _ = limiter.refund("a", &answer);
+    let _ = limiter.block_on(|l| l.peek("a"));
+    let _ = limiter.block_on(|l| l.charge_unchecked("a", 2));
+    let _ = limiter.block_on(|l| l.refund("a", &answer));
     limiter.health()
 }
 
-fn ask_leases(client: &BlockingClient, limit: Limit) -> Health {
+fn ask_leases(client: &Blocking<Client>, limit: Limit) -> Health {
     let limiter = builder(client, limit).leases().build().unwrap();
-    let answer = limiter.check_wait("a");
-    let _ = limiter.refund("a", &answer);
+    let answer = limiter.block_on(|l| l.check_async("a"));
+    let _ = limiter.block_on(|l| l.refund("a", &answer));
     for _ in 0..100 {
-        let _ = limiter.check_wait("a");
+        let _ = limiter.block_on(|l| l.check_async("a"));
     }
     let health = limiter.health();
-    limiter.close();
+    limiter.block_on(|l| l.clone().close());
     health
 }
 
-fn ask_write_back(client: &BlockingClient, limit: Limit) -> Health {
+fn ask_write_back(client: &Blocking<Client>, limit: Limit) -> Health {
     let limiter = builder(client, limit).write_back().build().unwrap();
-    let _ = limiter.check_wait("a");
-    limiter.flush();
+    let _ = limiter.block_on(|l| l.check_async("a"));
+    limiter.block_on(|l| l.flush());
     let health = limiter.health();
-    limiter.close();
+    limiter.block_on(|l| l.clone().close());
     health
 }
 
 /// Asks the server every question about holds.
-fn ask_holds(client: &BlockingClient, limit: Limit) -> Health {
+fn ask_holds(client: &Blocking<Client>, limit: Limit) -> Health {
     let limiter = builder(client, limit).holding().unwrap();
-    let hold = |units, life| limiter.hold("a", units, life).map(tollgate::redis::SharedHold::detach);
+    let hold =
+        |units, life| limiter.block_on(|l| l.hold("a", units, life)).map(tollgate::redis::SharedHold::detach);
     if let (Ok(id), Ok(_ended)) = (hold(2, PATIENCE), hold(1, Duration::from_micros(1))) {
         let _ = limiter.check("a");
-        let _ = limiter.commit("a", id, 1);
+        let _ = limiter.block_on(|l| l.commit("a", id, 1));
     }
     limiter.health()
 }
@@ -94,14 +95,14 @@ fn limits() -> [Limit; 3] {
 fn user_with_least_rights_suffices_for_each_mode() {
     let Some(server) = Server::start() else { return };
     let Some(()) = grant(&server, &EVERY_MODE) else { return };
-    let client = BlockingClient::open(&url(&server)).unwrap();
+    let client = Client::open(&url(&server)).unwrap().blocking();
     for limit in limits() {
         assert_answered(&ask_atomic(&client, limit));
         assert_answered(&ask_leases(&client, limit));
     }
     // An address can name a database.
     grant(&server, &[&EVERY_MODE[..], &["select"]].concat()).unwrap();
-    let in_database = BlockingClient::open(&format!("{}1", url(&server))).unwrap();
+    let in_database = Client::open(&format!("{}1", url(&server))).unwrap().blocking();
     assert_answered(&ask_atomic(&in_database, limits()[0]));
     grant(&server, &[&EVERY_MODE[..], &HOLDS].concat()).unwrap();
     for limit in limits() {
@@ -124,12 +125,15 @@ fn user_with_least_rights_copies_moved_keys() {
     let (Some(()), Some(())) = (grant(&one, &rights), grant(&two, &rights)) else { return };
     let shard = |name, server| Shard::new(name, Client::open(&url(server)).unwrap());
     let moved = Shards::new([shard("two", &two)]).previous([shard("one", &one)], Duration::from_secs(3_600));
-    let moved = BlockingClient::sharded(moved).unwrap();
+    let moved = Client::sharded(moved).unwrap().blocking();
     for limit in limits() {
-        let old = BlockingClient::open(&url(&one)).unwrap();
+        let old = Client::open(&url(&one)).unwrap().blocking();
         let (old, new) = (builder(&old, limit).atomic().unwrap(), builder(&moved, limit).atomic().unwrap());
         let left = old.check_n("a", 600).decision().remaining();
-        assert!((400..=401).contains(&left) && (400..=401).contains(&new.peek("a").decision().remaining()));
+        assert!(
+            (400..=401).contains(&left)
+                && (400..=401).contains(&new.block_on(|l| l.peek("a")).decision().remaining())
+        );
         assert!(new.check_n("a", 500).is_denied() && new.check_n("a", 300).is_allowed());
         assert_eq!(new.health().uncopied, 0);
         assert_answered(&new.health());
@@ -142,7 +146,7 @@ fn user_with_least_rights_suffices_in_cluster() {
     for node in &cluster.nodes {
         let Some(()) = grant(node, &[&EVERY_MODE[..], &WRITE_BACK, &CLUSTER].concat()) else { return };
     }
-    let client = BlockingClient::cluster([&*url(&cluster.nodes[0])]).unwrap();
+    let client = Client::cluster([&*url(&cluster.nodes[0])]).unwrap().blocking();
     for limit in limits() {
         assert_answered(&ask_atomic(&client, limit));
         assert_answered(&ask_leases(&client, limit));
@@ -151,13 +155,13 @@ fn user_with_least_rights_suffices_in_cluster() {
 }
 
 /// Returns the error that a client without one of its rights gets.
-fn error_without(server: &Server, rights: &[&str], missing: &str, client: &BlockingClient) -> String {
+fn error_without(server: &Server, rights: &[&str], missing: &str, client: &Blocking<Client>) -> String {
     let rest: Vec<_> = rights.iter().copied().filter(|right| *right != missing).collect();
     grant(server, &rest).unwrap();
     // The script is known only if the first call may send it.
     let _: redis::Value = server.command(&["SCRIPT", "FLUSH"]);
     let limiter = builder(client, limits()[0]).atomic().unwrap();
-    let error = limiter.charge_unchecked("a", 1).expect_err(missing);
+    let error = limiter.block_on(|l| l.charge_unchecked("a", 1)).expect_err(missing);
     assert_eq!(error.kind(), ErrorKind::Refused, "{missing}: {error}");
     assert_eq!(limiter.health().errors(ErrorKind::Refused), 1);
     error.to_string()
@@ -168,7 +172,7 @@ fn error_without(server: &Server, rights: &[&str], missing: &str, client: &Block
 fn user_with_fewer_rights_gets_clear_error() {
     let Some(server) = Server::start() else { return };
     let Some(()) = grant(&server, &EVERY_MODE) else { return };
-    let client = BlockingClient::open(&url(&server)).unwrap();
+    let client = Client::open(&url(&server)).unwrap().blocking();
     for missing in EVERY_MODE {
         let error = error_without(&server, &EVERY_MODE, missing, &client);
         println!("{missing}: {error}");
@@ -197,7 +201,7 @@ fn user_with_fewer_rights_gets_clear_error() {
     grant(&server, &EVERY_MODE).unwrap();
     let _: () = server.command(&["ACL", "SETUSER", "limits", "resetkeys", "~other:*"]);
     let limiter = builder(&client, limits()[0]).atomic().unwrap();
-    let error = limiter.charge_unchecked("a client", 1).unwrap_err().to_string();
+    let error = limiter.block_on(|l| l.charge_unchecked("a client", 1)).unwrap_err().to_string();
     println!("{error}");
     assert!(error.contains("NOPERM") && !error.contains("a client"), "{error}");
 }
@@ -208,10 +212,10 @@ fn user_without_cluster_rights_gets_clear_error() {
     for node in &cluster.nodes {
         let Some(()) = grant(node, &EVERY_MODE) else { return };
     }
-    let client = BlockingClient::cluster([&*url(&cluster.nodes[0])]).unwrap();
+    let client = Client::cluster([&*url(&cluster.nodes[0])]).unwrap().blocking();
     let limiter = builder(&client, limits()[0]).atomic().unwrap();
     let began = Instant::now();
-    let error = limiter.charge_unchecked("a", 1).unwrap_err();
+    let error = limiter.block_on(|l| l.charge_unchecked("a", 1)).unwrap_err();
     println!("{error}");
     assert!(error.kind() == ErrorKind::Refused && error.to_string().contains("permission"), "{error}");
     assert!(began.elapsed() < PATIENCE, "the call does not wait for its time-out");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::{BlockingClient, InProcess};
+use tollgate::redis::{Blocking, Client, InProcess};
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{ManualClock, Timestamp};
 
@@ -85,7 +85,7 @@ fn rule_that_only_reports_blocks_nothing() {
 #[test]
 fn server_starts_no_block_for_a_dry_run() {
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
-    let client = || BlockingClient::open(&server.url()).unwrap();
+    let client = || Client::open(&server.url()).unwrap().blocking();
     let settings = format!("{ATOMIC}, timeout: 20s, on_failure: closed");
     let rules = |shadow| {
         let builder = Rules::builder().clock(clock()).redis(client()).shadow(shadow);

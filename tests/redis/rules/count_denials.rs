@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use tollgate::redis::{BlockingClient, Client, DecidedBy};
+use tollgate::redis::{Blocking, Client, DecidedBy};
 use tollgate::rules::{Code, Descriptor, Verdict};
 
 use super::*;
@@ -32,7 +32,7 @@ fn on_each_server(test: impl Fn(&dyn Fn() -> Server)) {
     let databases = Cell::new(0);
     let fresh = || format!("{}{}", server.url(), databases.replace(databases.get() + 1));
     test(&|| Client::open(&fresh()).unwrap().into());
-    test(&|| BlockingClient::open(&fresh()).unwrap().into());
+    test(&|| Client::open(&fresh()).unwrap().blocking().into());
 }
 
 /// In the mode `atomic`, with every algorithm. The other modes hold units, or admit before they have asked.

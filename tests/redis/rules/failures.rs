@@ -1,6 +1,6 @@
 //! Rules while the server cannot be reached.
 
-use tollgate::redis::{BlockingClient, Client, DecidedBy};
+use tollgate::redis::{Blocking, Client, DecidedBy};
 use tollgate::rules::Verdict;
 use tollgate::telemetry::Reading;
 
@@ -46,7 +46,7 @@ fn each_rule_follows_its_failure_policy() {
     let clock = clock();
     let rules = process(Client::open(&nowhere()).unwrap(), &clock, &three("atomic"));
     run(assert_failure_policies_apply(&rules));
-    let threads = process(BlockingClient::open(&nowhere()).unwrap(), &clock, &three("atomic"));
+    let threads = process(Client::open(&nowhere()).unwrap().blocking(), &clock, &three("atomic"));
     run(assert_failure_policies_apply(&threads));
     // After five failures the breaker of each rule is open.
     let mut partitioned = 0;

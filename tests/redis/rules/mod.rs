@@ -20,7 +20,7 @@ mod undone;
 use std::future::Future;
 use std::net::{Ipv4Addr, TcpListener};
 
-use tollgate::redis::{BlockingInProcess, InProcess};
+use tollgate::redis::{Blocking, InProcess};
 use tollgate::rules::{Answer, Config, Descriptor, Rules, RulesError, Server};
 use tollgate::{ManualClock, Timestamp};
 
@@ -55,7 +55,7 @@ fn nowhere() -> String {
     format!("redis://127.0.0.1:{}/", listener.local_addr().expect("a bound listener has an address").port())
 }
 
-fn in_process(clock: &ManualClock) -> (InProcess, BlockingInProcess) {
+fn in_process(clock: &ManualClock) -> (InProcess, Blocking<InProcess>) {
     let server = InProcess::new(clock.clone());
     (server.clone(), server.blocking())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::{BlockingClient, Client};
+use tollgate::redis::{Blocking, Client};
 use tollgate::rules::{OperatorAct, Refusal};
 
 use super::*;
@@ -50,7 +50,7 @@ fn each(with: impl AsyncFn(&str, &Rules<ManualClock>, &Rules<ManualClock>), more
         let client = || Client::open(&server.url()).unwrap();
         with("a server", &process(client(), &clock, &file), &process(client(), &clock, &file)).await;
         server.command::<()>(&["FLUSHALL"]);
-        let client = || BlockingClient::open(&server.url()).unwrap();
+        let client = || Client::open(&server.url()).unwrap().blocking();
         with("a server, blocking", &process(client(), &clock, &file), &process(client(), &clock, &file))
             .await;
     });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::redis::{BlockingClient, Client};
+use tollgate::redis::{Blocking, Client};
 use tollgate::rules::Descriptor;
 
 use super::*;
@@ -21,7 +21,7 @@ descriptors:
     let rules = [
         process(Client::open(&server.url()).unwrap().into()),
         process(Client::open(&server.url()).unwrap().into()),
-        process(BlockingClient::open(&server.url()).unwrap().into()),
+        process(Client::open(&server.url()).unwrap().blocking().into()),
     ];
     run(async {
         let requests = (0..60).map(|at| {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate::redis::{BlockingClient, Client, InProcess};
+use tollgate::redis::{Blocking, Client, InProcess};
 use tollgate::rules::{Descriptor, Rules, Server};
 
 use super::*;
@@ -31,7 +31,7 @@ fn denied_request_charges_no_local_share() {
 fn non_waiting_denial_refunds_local_share() {
     let text = two("store: redis, mode: atomic, timeout: 500ms");
     let servers: [Server; 2] =
-        [BlockingClient::open(&nowhere()).unwrap().into(), Client::open(&nowhere()).unwrap().into()];
+        [Client::open(&nowhere()).unwrap().blocking().into(), Client::open(&nowhere()).unwrap().into()];
     for server in servers {
         let rules = process(server, &clock(), &text);
         let of =

@@ -1,7 +1,7 @@
 //! Which server holds a key, with servers in this process.
 
 use tollgate::Quota;
-use tollgate::redis::{BlockingClient, Client, InProcess, Limit, Shard, ShardError, Shards};
+use tollgate::redis::{Blocking, Client, InProcess, Limit, Shard, ShardError, Shards};
 use tollgate_testing::redis::NO_END;
 
 use super::{named, set};
@@ -42,7 +42,7 @@ fn invalid_server_set_is_an_error_when_built() {
     let clients =
         || [Shard::new("a", Client::open(url).unwrap()), Shard::new("a", Client::open(url).unwrap())];
     assert_eq!(Client::sharded(clients()).unwrap_err(), ShardError::Duplicate("a".into()));
-    assert_eq!(BlockingClient::sharded(clients()).unwrap_err(), ShardError::Duplicate("a".into()));
+    assert_eq!(Client::sharded(clients()).unwrap_err(), ShardError::Duplicate("a".into()));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn each_key_is_on_one_server_in_all_processes() {
     reversed.reverse();
     let here = InProcess::sharded(reversed).unwrap().blocking();
     let limit = || Limit::gcra(Quota::per_hour(2));
-    let build = |client: &tollgate::redis::BlockingInProcess| {
+    let build = |client: &tollgate::redis::Blocking<InProcess>| {
         client.limiter("api", limit()).and(Limit::fixed_window(Quota::new(9, NO_END))).atomic().unwrap()
     };
     let (there, here) = (build(&there), build(&here));
@@ -122,9 +122,9 @@ fn peeks_refunds_and_charges_use_the_owner() {
         set(&all).blocking().limiter("api", Limit::fixed_window(Quota::new(3, NO_END))).atomic().unwrap();
     for key in 0..50_u32 {
         let answer = limiter.check_n(&key, 2);
-        assert_eq!(limiter.peek(&key).decision().remaining(), 1);
-        assert_eq!(limiter.refund(&key, &answer).unwrap(), 2);
-        assert_eq!(limiter.charge_unchecked(&key, 3).unwrap().decision().remaining(), 0);
+        assert_eq!(limiter.block_on(|l| l.peek(&key)).decision().remaining(), 1);
+        assert_eq!(limiter.block_on(|l| l.refund(&key, &answer)).unwrap(), 2);
+        assert_eq!(limiter.block_on(|l| l.charge_unchecked(&key, 3)).unwrap().decision().remaining(), 0);
         assert!(limiter.check(&key).is_denied());
     }
     assert_eq!(all.iter().map(InProcess::keys).sum::<usize>(), 50);

@@ -206,18 +206,18 @@ fn blocking_write_back_limiter_works() {
         builder.clock(clock.clone()).build().unwrap()
     };
     let one = make();
-    let allowed = (0..150).filter(|_| one.check_wait("a").is_allowed()).count();
+    let allowed = (0..150).filter(|_| one.block_on(|l| l.check_async("a")).is_allowed()).count();
     assert_eq!(allowed, 100, "no request is denied while units are left");
-    assert_eq!(one.flush(), 0);
+    assert_eq!(one.block_on(|l| l.flush()), 0);
     let two = make();
     assert!((0..20).filter(|_| two.check("a").is_allowed()).count() <= 10);
-    assert_eq!(two.flush(), 0);
+    assert_eq!(two.block_on(|l| l.flush()), 0);
     assert!(two.check("a").is_denied());
     let stats = two.stats();
     assert_eq!(stats.pending, 0);
     assert!(stats.overshoot > 0, "{stats:?}");
-    assert_eq!((one.clone().close(), two.close()), (0, 0));
-    assert_eq!(one.close(), 0);
+    assert_eq!((one.clone().block_on(|l| l.clone().close()), two.block_on(|l| l.clone().close())), (0, 0));
+    assert_eq!(one.block_on(|l| l.clone().close()), 0);
 }
 
 #[test]
@@ -225,6 +225,6 @@ fn endless_timeout_is_accepted() {
     let limit = Limit::fixed_window(Quota::per_day(3));
     let server = InProcess::default().blocking();
     let limiter = server.limiter("api", limit).timeout(Duration::MAX).write_back().build().unwrap();
-    assert_eq!((0..5).filter(|_| limiter.check_wait("a").is_allowed()).count(), 3);
-    assert_eq!(limiter.close(), 0);
+    assert_eq!((0..5).filter(|_| limiter.block_on(|l| l.check_async("a")).is_allowed()).count(), 3);
+    assert_eq!(limiter.block_on(|l| l.clone().close()), 0);
 }

@@ -95,7 +95,7 @@ fn blocking_limiter_shares_limit_between_regions() {
     let builder = servers[0].limiter("api", limit).write_back().regions("a", [("b", servers[1].clone())]);
     // A second exchange would share the rest again.
     let limiter = builder.exchange_interval(Duration::from_secs(3_600)).build().unwrap();
-    let admitted = (0..200).filter(|_| limiter.check_wait("a").is_allowed()).count();
+    let admitted = (0..200).filter(|_| limiter.block_on(|l| l.check_async("a")).is_allowed()).count();
     assert!((50..=76).contains(&admitted), "a half, and a half of the rest after one exchange: {admitted}");
     assert_eq!(limiter.health_by_region().len(), 1);
 }

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 
 use super::cluster::Nodes;
 use super::connection::{Evicting, ServerConnection, address};
+use super::runtime::{Blocking, Routed};
 use super::sentinel;
 use super::settings::{Builder, InProgressBuilder};
 use super::sharded::{Routes, ShardError, Shards};
@@ -203,6 +204,23 @@ impl Client {
         Ok(Self { links, routes })
     }
 
+    /// Returns the same client, for threads that block.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::Quota;
+    /// use tollgate::redis::{Client, Limit};
+    ///
+    /// let client = Client::open("redis://127.0.0.1:6379")?.blocking(); // nothing is sent yet
+    /// let builder = client.limiter("api", Limit::gcra(Quota::per_second(100)));
+    /// # let _ = builder;
+    /// # Ok::<(), tollgate::redis::Error>(())
+    /// ```
+    #[must_use]
+    pub fn blocking(&self) -> Blocking<Self> {
+        Blocking::new(self.clone())
+    }
+
     /// Takes user and password from a provider, instead of from the address. Each connection uses the provider's first
     /// credentials when it is made. It sends later ones with `AUTH` between its calls, so no call waits or fails because
     /// they change.
@@ -310,10 +328,6 @@ impl Client {
         Self { links: [link].into(), routes: Arc::default() }
     }
 
-    pub(super) fn routes(&self) -> &Arc<Routes> {
-        &self.routes
-    }
-
     /// Calls a script about the key of a call.
     async fn run_about(&self, call: &Call, command: impl Fn(By) -> Cmd + Sync) -> Result<Value, Error> {
         self.run(call.place.server, &call.tag, command).await
@@ -349,6 +363,12 @@ impl Client {
     /// share their state, in every process.
     pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
         InProgressBuilder::new(self.clone(), &self.routes, name, limit)
+    }
+}
+
+impl Routed for Client {
+    fn routes(&self) -> &Arc<Routes> {
+        &self.routes
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::runtime::OnThread;
+use super::runtime::{Blocking, Routed};
 use super::settings::{Builder, InProgressBuilder};
 use super::sharded::{Routes, ShardError, Shards};
 use crate::algorithm::Limit;
@@ -17,8 +17,8 @@ use crate::edge::redis::region::{RegionLinks, RegionState};
 /// A server in this process, for your tests and for simulations. It gives the same answers as the script on a real
 /// server, without a delay.
 ///
-/// It can use any [`Clock`], in whole microseconds. All clones are the same server. For the limiters of a
-/// [`BlockingClient`](crate::edge::redis::BlockingClient), use [`InProcess::blocking`].
+/// It can use any [`Clock`], in whole microseconds. All clones are the same server. For the limiters for threads that block,
+/// use [`InProcess::blocking`].
 ///
 /// # Examples
 /// ```
@@ -38,10 +38,6 @@ pub struct InProcess {
     servers: Arc<[Arc<ServerState>]>,
     routes: Arc<Routes>,
 }
-
-/// An [`InProcess`] server for threads that may block. Its limiters have the methods of a
-/// [`BlockingClient`](crate::edge::redis::BlockingClient)'s limiters.
-pub type BlockingInProcess = OnThread<InProcess>;
 
 struct ServerState {
     clock: Box<dyn Clock + Send + Sync>,
@@ -200,10 +196,10 @@ impl InProcess {
         InProgressBuilder::new(self.clone(), &self.routes, name, limit)
     }
 
-    /// Returns the same server, for limiters that block.
+    /// Returns the same server, for threads that block.
     #[must_use]
-    pub fn blocking(&self) -> BlockingInProcess {
-        OnThread::new(self.clone())
+    pub fn blocking(&self) -> Blocking<Self> {
+        Blocking::new(self.clone())
     }
 
     /// Returns the number of keys, including expired keys that are not yet removed.
@@ -248,16 +244,9 @@ impl Default for InProcess {
     }
 }
 
-impl BlockingInProcess {
-    /// Returns a builder for a limiter with this name. See [`InProcess::limiter`].
-    pub fn limiter(&self, name: &str, limit: impl Into<Limit>) -> Builder<Self> {
-        Builder::new(self.clone(), &self.inner.routes, name, &[limit.into()])
-    }
-
-    /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
-    /// share their state.
-    pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
-        InProgressBuilder::new(self.clone(), &self.inner.routes, name, limit)
+impl Routed for InProcess {
+    fn routes(&self) -> &Arc<Routes> {
+        &self.routes
     }
 }
 

@@ -2,18 +2,17 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | `connected`, `blocking` | the client for async code, and the client for threads |
+//! | `connected` | the client |
 //! | `connection`, `cluster` | the connection to one server, and the nodes of a Cluster |
 //! | `sentinel` | the master that Sentinels name |
 //! | `upkeep`, `credentials` | connections that are renewed; users and passwords in a file |
 //! | `lane` | the calls on one connection |
 //! | `sharded`, `rendezvous` | several servers: the set, and the server that holds a key |
-//! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with a runtime |
+//! | `runtime` | where calls and tasks run: the caller's runtime, or a thread with a runtime for callers that block |
 //! | `in_process` | a server in this process |
 //! | `plain` | plain commands to one server, and messages of a channel |
 //! | `settings` | the settings that limiters of all modes share |
 
-mod blocking;
 mod cluster;
 mod connected;
 mod connection;
@@ -29,14 +28,13 @@ mod settings;
 mod sharded;
 mod upkeep;
 
-pub use self::blocking::BlockingClient;
 pub use self::connected::Client;
 pub use self::credentials::CredentialsFile;
-pub use self::in_process::{BlockingInProcess, InProcess};
+pub use self::in_process::InProcess;
 #[cfg(feature = "rules")]
 pub(crate) use self::plain::PlainClient;
-pub use self::runtime::OnThread;
-pub(crate) use self::runtime::{Connected, OnDrop, RuntimeThread, Tasks, on_thread};
+pub use self::runtime::{Blocking, Connected};
+pub(crate) use self::runtime::{OnDrop, RuntimeThread, Tasks};
 pub(crate) use self::settings::Settings;
 pub use self::settings::{Breaker, BuildError, Builder, InProgressBuilder, OnFailure};
 pub use self::sharded::{KeyPlaces, Shard, ShardError, Shards};

@@ -108,8 +108,8 @@ pub(crate) struct Settings {
 
 /// Sets the options of a shared limiter. Then choose a mode: `atomic`, `leases` or `write_back`.
 ///
-/// `T` is the client: [`Client`](crate::edge::redis::Client) for async code, or
-/// [`BlockingClient`](crate::edge::redis::BlockingClient) for threads.
+/// `T` is the client: a [`Client`](crate::edge::redis::Client) for async code, or a
+/// [`Blocking<Client>`](crate::edge::redis::Blocking) for threads, whose limiters are `Blocking` too.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it builds a limiter"]
 pub struct Builder<T> {

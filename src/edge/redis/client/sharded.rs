@@ -248,7 +248,7 @@ impl std::error::Error for ShardError {}
 
 /// Which server holds a key.
 #[derive(Default)]
-pub(crate) struct Routes {
+pub struct Routes {
     /// The names of all servers of the client. Empty if there is one server, without a name.
     names: Box<[Arc<str>]>,
     current: Box<[Candidate]>,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 #[cfg(feature = "rules")]
 use std::time::Duration;
 
-use super::dispatch::Dispatch;
+use super::dispatch::{AsksServer, Dispatch};
 use super::forms::Guarded;
 #[cfg(feature = "rules")]
 use crate::algorithm::{Block, Limit};
 use crate::base::clock::{StdClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
-use crate::edge::redis::client::{Builder, Connected, OnThread};
+use crate::edge::redis::client::{Blocking, Builder, Connected};
 use crate::edge::redis::guard::{Guard, Health};
 use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Reply, Transport};
 use crate::limiter::{At, Class};
@@ -67,21 +67,6 @@ pub struct AtomicLimiter {
     class: Class,
 }
 
-/// [`AtomicLimiter`] for threads, which blocks the calling thread while it waits for the server. Its methods decide as those
-/// of [`AtomicLimiter`] do.
-///
-/// # Examples
-/// ```
-/// use tollgate::redis::{BlockingAtomicLimiter, InProcess, Limit};
-/// use tollgate::Quota;
-///
-/// let server = InProcess::default().blocking(); // or a `BlockingClient`
-/// let limiter: BlockingAtomicLimiter = server.limiter("api", Limit::gcra(Quota::per_second(2))).atomic()?;
-/// assert!(limiter.check("203.0.113.7").is_allowed());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub type BlockingAtomicLimiter = OnThread<AtomicLimiter>;
-
 /// Decides a request while the server is unavailable.
 type Fallback = fn(&Guard, Class, &[u8], u64, Timestamp) -> Answer;
 
@@ -92,7 +77,7 @@ impl fmt::Debug for AtomicLimiter {
     }
 }
 
-impl<T: Transport> Builder<T> {
+impl<T: Connected> Builder<T> {
     /// Builds a limiter that asks the server to decide every request.
     ///
     /// # Errors
@@ -110,30 +95,16 @@ impl<T: Transport> Builder<T> {
     /// - blocks that are not a whole number of microseconds, or that take 71 years together with the burst. At rates above
     ///   1,000 units a second, the bound can be lower.
     /// - buckets with an adaptive start whose limit times period, in microseconds, is 2^53 or more.
-    pub fn atomic(self) -> Result<AtomicLimiter, QuotaError> {
-        AtomicLimiter::new(self)
-    }
-}
-
-impl<T: Transport> Builder<OnThread<T>> {
-    /// Builds a limiter that asks the server to decide every request.
-    ///
-    /// # Errors
-    /// Returns an error for the first limit that the server's script cannot count exactly, as
-    /// [`atomic`](Builder::atomic) of an async client does.
-    pub fn atomic(self) -> Result<BlockingAtomicLimiter, QuotaError> {
-        let thread = self.client.thread.clone();
-        Ok(OnThread { inner: AtomicLimiter::new(self)?, thread })
+    pub fn atomic(self) -> Result<T::Form<AtomicLimiter>, QuotaError> {
+        let settings = self.settings();
+        let (client, thread) = self.client.split();
+        let dispatch = Arc::new(Dispatch::new(client, thread.clone(), &settings, StdClock::new())?);
+        let plan = Arc::clone(&dispatch.plan);
+        Ok(T::form(AtomicLimiter { dispatch, plan, class: Class::ALL }, thread))
     }
 }
 
 impl AtomicLimiter {
-    fn new<T: Connected + 'static>(builder: Builder<T>) -> Result<Self, QuotaError> {
-        let settings = builder.settings();
-        let dispatch = Dispatch::new(builder.client, &settings, StdClock::new())?;
-        Ok(Self { plan: Arc::clone(&dispatch.plan), dispatch: Arc::new(dispatch), class: Class::ALL })
-    }
-
     /// Returns this limiter for the requests of a [`Class`]: it denies a request if more than the class's share of a limit
     /// would be in use afterwards. All classes share the counts of the keys, and so do the checks without a class.
     ///
@@ -334,9 +305,19 @@ impl At<'_, AtomicLimiter> {
     }
 }
 
-impl Guarded for AtomicLimiter {
-    fn guard(&self) -> &Guard {
-        &self.dispatch.guard
+impl Blocking<AtomicLimiter> {
+    /// Returns this limiter for the requests of a class. See [`AtomicLimiter::class`].
+    ///
+    /// # Errors
+    /// The errors of [`AtomicLimiter::class`].
+    pub fn class(&self, class: Class) -> Result<Self, QuotaError> {
+        Ok(self.with(AtomicLimiter::class(self, class)?))
+    }
+}
+
+impl AsksServer for AtomicLimiter {
+    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = Answer> + Send {
+        self.check_bytes(key, cost, None)
     }
 }
 
@@ -403,76 +384,5 @@ impl AtomicLimiter {
     /// Like [`peek_n`](Self::peek_n), but returns the error if the server does not answer.
     pub(crate) async fn peek_rule(&self, key: &str, cost: u64) -> Result<Decision, Error> {
         self.peek_server(key.as_bytes(), cost, None).await
-    }
-}
-
-impl BlockingAtomicLimiter {
-    /// Returns this limiter for the requests of a class. See [`AtomicLimiter::class`].
-    ///
-    /// # Errors
-    /// The errors of [`AtomicLimiter::class`].
-    pub fn class(&self, class: Class) -> Result<Self, QuotaError> {
-        Ok(Self { inner: self.inner.class(class)?, thread: self.thread.clone() })
-    }
-
-    /// Checks one unit for `key` now, and charges it if it is admitted.
-    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.thread.block_on(self.inner.check(key))
-    }
-
-    /// Checks `cost` units for `key` now, and charges all of them or none.
-    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.thread.block_on(self.inner.check_n(key, cost))
-    }
-
-    /// Returns this limiter at a time that the caller passes. See [`AtomicLimiter::at`].
-    pub const fn at(&self, now: Timestamp) -> At<'_, Self> {
-        At::new(self, now)
-    }
-
-    /// Returns whether [`check`](Self::check) would admit the request now. Charges nothing.
-    pub fn peek<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.thread.block_on(self.inner.peek(key))
-    }
-
-    /// Returns whether [`check_n`](Self::check_n) would admit the request now. Charges nothing.
-    pub fn peek_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.thread.block_on(self.inner.peek_n(key, cost))
-    }
-
-    /// Charges `cost` units for `key` now, even if they exceed a limit. See [`AtomicLimiter::charge_unchecked`].
-    ///
-    /// # Errors
-    /// The errors of [`AtomicLimiter::charge_unchecked`].
-    pub fn charge_unchecked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Result<Answer, Error> {
-        self.thread.block_on(self.inner.charge_unchecked(key, cost))
-    }
-
-    /// Takes back the units that an answer charged. See [`AtomicLimiter::refund`].
-    ///
-    /// # Errors
-    /// The errors of [`AtomicLimiter::refund`].
-    pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> Result<u64, Error> {
-        self.thread.block_on(self.inner.refund(key, answer))
-    }
-}
-
-impl At<'_, BlockingAtomicLimiter> {
-    /// [`BlockingAtomicLimiter::check`] at this time.
-    pub fn check<K: Key + ?Sized>(self, key: &K) -> Answer {
-        self.check_n(key, 1)
-    }
-
-    /// [`BlockingAtomicLimiter::check_n`] at this time.
-    pub fn check_n<K: Key + ?Sized>(self, key: &K, cost: u64) -> Answer {
-        self.limiter.thread.block_on(self.limiter.inner.at(self.now).check_n(key, cost))
-    }
-
-    /// [`BlockingAtomicLimiter::refund`] at this time.
-    ///
-    /// # Errors
-    /// The errors of [`AtomicLimiter::refund`].
-    pub fn refund<K: Key + ?Sized>(self, key: &K, answer: &Answer) -> Result<u64, Error> {
-        self.limiter.thread.block_on(self.limiter.inner.at(self.now).refund(key, answer))
     }
 }

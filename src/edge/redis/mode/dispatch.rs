@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::quota::QuotaError;
-use crate::edge::redis::client::{Connected, Settings};
+use crate::edge::redis::client::{Blocking, RuntimeThread, Settings};
 use crate::edge::redis::guard::{Guard, Passage};
-use crate::edge::redis::protocol::{Answer, Call, DecidedBy, Error, Plan, Question, Reply, Scope};
+use crate::edge::redis::protocol::{
+    Answer, Call, DecidedBy, Error, Key, Plan, Question, Reply, Scope, Transport,
+};
 
 /// A call under way. This is the only allocation that a future of a limiter makes for a call.
 type Carried<'c> = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send + 'c>>;
@@ -18,9 +20,18 @@ trait Carrier: Send + Sync {
     fn carry<'c>(&'c self, guard: &'c Guard, call: &'c Call, passage: Passage) -> Carried<'c>;
 }
 
-impl<T: Connected> Carrier for T {
+/// A client, and the thread that runs it, if its callers block.
+struct Link<T> {
+    client: T,
+    thread: Option<RuntimeThread>,
+}
+
+impl<T: Transport> Carrier for Link<T> {
     fn carry<'c>(&'c self, guard: &'c Guard, call: &'c Call, passage: Passage) -> Carried<'c> {
-        Box::pin(async move { guard.send(self.transport()?, call, passage).await })
+        Box::pin(async move {
+            self.thread.as_ref().map_or(Ok(()), RuntimeThread::start)?;
+            guard.send(&self.client, call, passage).await
+        })
     }
 }
 
@@ -35,23 +46,25 @@ pub(crate) struct Dispatch<C> {
 }
 
 impl<C: Clock> Dispatch<C> {
-    pub(crate) fn new<T: Connected + 'static>(
-        client: T,
+    pub(crate) fn new(
+        client: impl Transport,
+        thread: Option<RuntimeThread>,
         settings: &Settings,
         clock: C,
     ) -> Result<Self, QuotaError> {
         let plan = Plan::new(&settings.limits)?;
-        Ok(Self::of(client, plan, Guard::new(settings), Scope::Limits, clock))
+        Ok(Self::of(client, thread, plan, Guard::new(settings), Scope::Limits, clock))
     }
 
-    pub(crate) fn of<T: Connected + 'static>(
-        client: T,
+    pub(crate) fn of(
+        client: impl Transport,
+        thread: Option<RuntimeThread>,
         plan: Plan,
         guard: Guard,
         scope: Scope,
         clock: C,
     ) -> Self {
-        Self { plan: Arc::new(plan), guard, scope, clock, client: Box::new(client) }
+        Self { plan: Arc::new(plan), guard, scope, clock, client: Box::new(Link { client, thread }) }
     }
 
     #[inline]
@@ -104,5 +117,24 @@ impl<C: Clock> Dispatch<C> {
     #[cfg(feature = "rules")]
     pub(crate) fn decide_without_server(&self, key: &[u8], cost: u64) -> Answer {
         self.guard.fallback(key, cost, self.now())
+    }
+}
+
+/// A limiter that asks the server about each request.
+pub trait AsksServer {
+    /// Checks the cost for a key, and charges all of it or nothing.
+    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = Answer> + Send;
+}
+
+impl<L: AsksServer> Blocking<L> {
+    /// Checks one unit for `key` now, and charges it if it is admitted. Waits for the server.
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+        self.check_n(key, 1)
+    }
+
+    /// Checks `cost` units for `key` now, and charges all of them or none. Waits for the server.
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+        let key = key.bytes();
+        self.block_on(|limiter| limiter.ask_about(&key, cost))
     }
 }

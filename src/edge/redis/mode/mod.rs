@@ -8,26 +8,19 @@
 //! | `holds` | units that are taken now and settled later, and requests in progress |
 //! | `dispatch` | the clock, and calls to the server |
 //! | `background` | for modes that decide in this process: wake-up and stop of the task |
-//! | `forms` | the public methods that the limiters for threads share |
 //! | `table`, `queue`, `count` | building blocks: a bounded table of keys, a queue of keys that wait for a call, and counters |
 
 mod atomic;
 pub(crate) mod background;
 pub(crate) mod count;
 pub(crate) mod dispatch;
-pub(crate) mod forms;
 mod holds;
 pub(crate) mod lease;
 pub(crate) mod queue;
 pub(crate) mod table;
 pub(crate) mod write_back;
 
-pub use self::atomic::{AtomicLimiter, BlockingAtomicLimiter};
-pub use self::holds::{
-    BlockingHoldingLimiter, BlockingInProgressLimiter, HoldingLimiter, InProgressLimiter, SharedHold,
-    SharedPermit,
-};
-pub use self::lease::{BlockingLeaseLimiter, LeaseBuilder, LeaseLimiter, LeaseStats};
-pub use self::write_back::{
-    BlockingWriteBackLimiter, RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
-};
+pub use self::atomic::AtomicLimiter;
+pub use self::holds::{HoldingLimiter, InProgressLimiter, SharedHold, SharedPermit};
+pub use self::lease::{LeaseBuilder, LeaseLimiter, LeaseStats};
+pub use self::write_back::{RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats};

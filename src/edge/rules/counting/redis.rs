@@ -14,8 +14,8 @@ use crate::algorithm::Limit;
 use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::{
-    Answer, AtomicLimiter, BlockingClient, BlockingInProcess, BuildError, Builder, Client, DecidedBy,
-    DecidesHere, Error, Health, InProcess, LeaseLimiter, RuntimeThread, WriteBackLimiter,
+    Answer, AtomicLimiter, Blocking, BuildError, Builder, Client, DecidedBy, Error, Health, InProcess,
+    LeaseLimiter, RuntimeThread, WriteBackLimiter,
 };
 use crate::edge::rules::rule::{Mode, OnFailure, Shared};
 use crate::edge::telemetry::{Event, Reading, Readings};
@@ -28,11 +28,11 @@ pub enum Server {
     /// For async code.
     Client(Client),
     /// For threads that may wait.
-    Blocking(BlockingClient),
+    Blocking(Blocking<Client>),
     /// A model of a server, used like a client for async code.
     InProcess(InProcess),
     /// A model of a server, used like a client for threads that may wait.
-    BlockingInProcess(BlockingInProcess),
+    BlockingInProcess(Blocking<InProcess>),
 }
 
 /// Converts the contents of the variants of an enum into the enum.
@@ -46,7 +46,7 @@ macro_rules! from {
     };
 }
 
-from!(Server: Client => Client, BlockingClient => Blocking, InProcess => InProcess, BlockingInProcess => BlockingInProcess);
+from!(Server: Client => Client, Blocking<Client> => Blocking, InProcess => InProcess, Blocking<InProcess> => BlockingInProcess);
 
 /// Which side decided, and until when the units are leased.
 #[derive(Copy, Clone, Debug)]
@@ -139,20 +139,20 @@ impl Servers {
                 let builder = set(self.named($client.limiter(name, rule)), how);
                 let beyond = beyond.map(|beyond| set(self.named($client.limiter(name, beyond)), how).atomic()).transpose()?;
                 let limiter: ModeLimiter = match how.mode {
-                    Mode::Atomic => builder.atomic()?$(.$async)?.into(),
+                    Mode::Atomic => builder.atomic()?$(.$async())?.into(),
                     // 1 is the default of a file without the setting. The mode's own default is more cautious.
-                    Mode::Lease if how.processes == 1 => builder.leases().build()?$(.$async)?.into(),
-                    Mode::Lease => builder.leases().processes(how.processes).build()?$(.$async)?.into(),
-                    Mode::WriteBack => builder.write_back().processes(how.processes).build()?$(.$async)?.into(),
+                    Mode::Lease if how.processes == 1 => builder.leases().build()?$(.$async())?.into(),
+                    Mode::Lease => builder.leases().processes(how.processes).build()?$(.$async())?.into(),
+                    Mode::WriteBack => builder.write_back().processes(how.processes).build()?$(.$async())?.into(),
                 };
-                (limiter, beyond$(.map(|beyond| beyond.$async))?, None$(.or(Some($thread)))?)
+                (limiter, beyond$(.map(|beyond| beyond.$async()))?, None$(.or(Some($thread)))?)
             }};
         }
         let (limiter, beyond, thread) = match server {
             Server::Client(client) => of!(client),
             Server::InProcess(server) => of!(server),
-            Server::Blocking(client) => of!(client, inner, client.thread.clone()),
-            Server::BlockingInProcess(server) => of!(server, inner, server.thread.clone()),
+            Server::Blocking(client) => of!(client, into_inner, client.thread().clone()),
+            Server::BlockingInProcess(server) => of!(server, into_inner, server.thread().clone()),
         };
         if let (ModeLimiter::WriteBack(limiter), true) = (&limiter, succeeds) {
             limiter.succeed();
@@ -218,15 +218,6 @@ impl SharedLimiter {
         }
     }
 
-    /// Decides with the units that this process holds, and fetches more if the call may wait.
-    async fn held(&self, limiter: &impl DecidesHere, key: &str, cost: u64, wait: Wait) -> Answer {
-        match (&self.thread, wait) {
-            (Some(thread), _) => limiter.decide_waiting(key, cost, thread),
-            (None, Wait::Yes) => limiter.decide_async(key, cost).await,
-            (None, Wait::No) => limiter.decide(key, cost),
-        }
-    }
-
     /// Returns the limiter of a class of requests, which counts in the same state.
     ///
     /// # Errors
@@ -251,8 +242,16 @@ impl SharedLimiter {
                     None => limiter.decide_without_server(key, cost),
                 }
             }
-            ModeLimiter::Lease(limiter) => self.held(limiter, key, cost, wait).await,
-            ModeLimiter::WriteBack(limiter) => self.held(limiter, key, cost, wait).await,
+            // These decide with the units that this process holds, and fetch more if the call may wait.
+            ModeLimiter::Lease(limiter) => match self.asked(wait, limiter.check_n_async(key, cost)).await {
+                Some(answer) => answer,
+                None => limiter.check_n(key, cost),
+            },
+            ModeLimiter::WriteBack(limiter) => match self.asked(wait, limiter.check_n_async(key, cost)).await
+            {
+                Some(answer) => answer,
+                None => limiter.check_n(key, cost),
+            },
         };
         answer.into()
     }

@@ -10,9 +10,9 @@ use super::remote::{RemoteHolds, stored};
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::QuotaError;
-use crate::edge::redis::client::{Builder, Connected, OnThread};
+use crate::edge::redis::client::{Builder, Connected};
 use crate::edge::redis::guard::{Guard, Health, Passage};
-use crate::edge::redis::mode::forms::Guarded;
+use crate::edge::redis::mode::dispatch::AsksServer;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, StoredHold, Transport};
 use crate::limiter::Class;
 use crate::store::HoldId;
@@ -76,43 +76,20 @@ pub struct HoldingLimiter {
     holds: Arc<RemoteHolds>,
 }
 
-/// [`HoldingLimiter`] for threads, which blocks the calling thread while it waits for the server.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use tollgate::Quota;
-/// use tollgate::redis::{BlockingHoldingLimiter, InProcess, Limit};
-///
-/// let server = InProcess::default().blocking(); // or a `BlockingClient`
-/// let limiter = server.limiter("tokens", Limit::fixed_window(Quota::per_day(10_000)));
-/// let tokens: BlockingHoldingLimiter = limiter.holding()?;
-/// let hold = tokens.hold("alice", 4_000, Duration::from_secs(60)).expect("10,000 are left");
-/// assert_eq!(tokens.settle(hold, 1_500)?.remaining(), 8_500);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub type BlockingHoldingLimiter = OnThread<HoldingLimiter>;
-
-impl<T: Transport> Builder<T> {
+impl<T: Connected> Builder<T> {
     /// Builds a limiter whose units can be held: taken now, and settled later.
     ///
     /// # Errors
     /// Returns an error for the first limit that the server's script cannot count exactly, as
     /// [`atomic`](Builder::atomic) does. Returns an error also for a limit whose units cannot be kept free: a leaky bucket
     /// as a queue, minimum spacing, a token bucket with an adaptive start, and a limit with a block.
-    pub fn holding(self) -> Result<HoldingLimiter, QuotaError> {
-        HoldingLimiter::new(self)
-    }
-}
-
-impl<T: Transport> Builder<OnThread<T>> {
-    /// Builds a limiter whose units can be held: taken now, and settled later.
-    ///
-    /// # Errors
-    /// The errors of [`holding`](Builder::holding) of an async client.
-    pub fn holding(self) -> Result<BlockingHoldingLimiter, QuotaError> {
-        let thread = self.client.thread.clone();
-        Ok(OnThread { inner: HoldingLimiter::new(self)?, thread })
+    pub fn holding(self) -> Result<T::Form<HoldingLimiter>, QuotaError> {
+        let settings = self.settings();
+        settings.limits.iter().try_for_each(can_hold)?;
+        let plan = Plan::new(&settings.limits)?;
+        let (client, thread) = self.client.split();
+        let holds = RemoteHolds::new(client, thread.clone(), plan, Guard::new(&settings), None);
+        Ok(T::form(HoldingLimiter { holds }, thread))
     }
 }
 
@@ -140,13 +117,6 @@ fn can_hold(limit: &Limit) -> Result<(), QuotaError> {
 }
 
 impl HoldingLimiter {
-    fn new<T: Connected + 'static>(builder: Builder<T>) -> Result<Self, QuotaError> {
-        let settings = builder.settings();
-        settings.limits.iter().try_for_each(can_hold)?;
-        let plan = Plan::new(&settings.limits)?;
-        Ok(Self { holds: RemoteHolds::new(builder.client, plan, Guard::new(&settings), None) })
-    }
-
     async fn hold_bytes(&self, key: &[u8], units: u64, life: Duration) -> Result<SharedHold, Answer> {
         let (holds, dispatch) = (&self.holds, &self.holds.dispatch);
         let (answer, id, is_held) = match holds.hold(key, units, life).await {
@@ -292,9 +262,9 @@ impl HoldingLimiter {
     }
 }
 
-impl Guarded for HoldingLimiter {
-    fn guard(&self) -> &Guard {
-        &self.holds.dispatch.guard
+impl AsksServer for HoldingLimiter {
+    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = Answer> + Send {
+        self.check_bytes(key, cost)
     }
 }
 
@@ -302,71 +272,6 @@ impl fmt::Debug for HoldingLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits: Vec<_> = self.holds.dispatch.plan.limits().collect();
         f.debug_struct("HoldingLimiter").field("limits", &limits).finish_non_exhaustive()
-    }
-}
-
-impl BlockingHoldingLimiter {
-    /// Takes `units` for work whose cost is known later. See [`HoldingLimiter::hold`].
-    ///
-    /// # Errors
-    /// The denial of [`HoldingLimiter::hold`].
-    pub fn hold<K: Key + ?Sized>(&self, key: &K, units: u64, life: Duration) -> Result<SharedHold, Answer> {
-        self.thread.block_on(self.inner.hold(key, units, life))
-    }
-
-    /// Charges `actual` units, and releases the rest of the hold. See [`SharedHold::commit`].
-    ///
-    /// # Errors
-    /// The errors of [`SharedHold::commit`].
-    pub fn settle(&self, hold: SharedHold, actual: u64) -> Result<Decision, Error> {
-        self.thread.block_on(hold.commit(actual))
-    }
-
-    /// Settles the hold with this identity. See [`HoldingLimiter::commit`].
-    ///
-    /// # Errors
-    /// The errors of [`HoldingLimiter::commit`].
-    pub fn commit<K: Key + ?Sized>(&self, key: &K, id: HoldId, actual: u64) -> Result<Decision, Error> {
-        self.thread.block_on(self.inner.commit(key, id, actual))
-    }
-
-    /// Releases the hold with this identity. Returns whether it was there.
-    ///
-    /// # Errors
-    /// The errors of [`HoldingLimiter::release`].
-    pub fn release<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
-        self.thread.block_on(self.inner.release(key, id))
-    }
-
-    /// Checks one unit for `key` now, and charges it if it is admitted.
-    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.thread.block_on(self.inner.check(key))
-    }
-
-    /// Checks `cost` units for `key` now, and charges all of them or none.
-    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.thread.block_on(self.inner.check_n(key, cost))
-    }
-
-    /// Returns whether [`check`](Self::check) would admit the request now. Charges nothing.
-    pub fn peek<K: Key + ?Sized>(&self, key: &K) -> Answer {
-        self.thread.block_on(self.inner.peek(key))
-    }
-
-    /// Charges `cost` units for `key` now, even if they exceed a limit.
-    ///
-    /// # Errors
-    /// The errors of [`HoldingLimiter::charge_unchecked`].
-    pub fn charge_unchecked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Result<Answer, Error> {
-        self.thread.block_on(self.inner.charge_unchecked(key, cost))
-    }
-
-    /// Returns the units of a key that are held.
-    ///
-    /// # Errors
-    /// Returns an error if the server does not answer.
-    pub fn held<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
-        self.thread.block_on(self.inner.held(key))
     }
 }
 

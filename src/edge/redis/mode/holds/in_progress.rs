@@ -10,10 +10,9 @@ use super::remote::{RemoteHolds, hold_id, micros, stored};
 use crate::base::clock::StdClock;
 use crate::base::decision::Outcome;
 use crate::base::quota::QuotaError;
-use crate::edge::redis::client::{Connected, InProgressBuilder, OnThread};
+use crate::edge::redis::client::{Connected, InProgressBuilder};
 use crate::edge::redis::guard::{Guard, Health, Passage};
-use crate::edge::redis::mode::forms::Guarded;
-use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Transport};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question};
 use crate::limiter::in_progress::{InProgress, Permit};
 use crate::store::HoldId;
 
@@ -65,21 +64,6 @@ use crate::store::HoldId;
 #[derive(Clone)]
 pub struct InProgressLimiter(Arc<Entrance>);
 
-/// [`InProgressLimiter`] for threads, which blocks the calling thread while it waits for the server.
-///
-/// # Examples
-/// ```
-/// use tollgate::redis::{BlockingInProgressLimiter, InProcess};
-///
-/// let server = InProcess::default().blocking(); // or a `BlockingClient`
-/// let exports: BlockingInProgressLimiter = server.in_progress("exports", 1).build()?;
-/// let permit = exports.try_enter("alice", 1).expect("none is in progress");
-/// assert!(exports.try_enter("alice", 1).is_err());
-/// # drop(permit);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub type BlockingInProgressLimiter = OnThread<InProgressLimiter>;
-
 struct Entrance {
     holds: Arc<RemoteHolds>,
     life: Duration,
@@ -87,30 +71,13 @@ struct Entrance {
     local: OnceLock<InProgress<StdClock>>,
 }
 
-impl<T: Transport> InProgressBuilder<T> {
+impl<T: Connected> InProgressBuilder<T> {
     /// Builds the limiter. Sends nothing.
     ///
     /// # Errors
     /// Returns an error if the life is zero, because no request would count.
-    pub fn build(self) -> Result<InProgressLimiter, QuotaError> {
-        InProgressLimiter::new(self)
-    }
-}
-
-impl<T: Transport> InProgressBuilder<OnThread<T>> {
-    /// Builds the limiter. Sends nothing.
-    ///
-    /// # Errors
-    /// Returns an error if the life is zero, because no request would count.
-    pub fn build(self) -> Result<BlockingInProgressLimiter, QuotaError> {
-        let thread = self.builder.client.thread.clone();
-        Ok(OnThread { inner: InProgressLimiter::new(self)?, thread })
-    }
-}
-
-impl InProgressLimiter {
-    fn new<T: Connected + 'static>(builder: InProgressBuilder<T>) -> Result<Self, QuotaError> {
-        let InProgressBuilder { builder, limit, life } = builder;
+    pub fn build(self) -> Result<T::Form<InProgressLimiter>, QuotaError> {
+        let Self { builder, limit, life } = self;
         if life.is_zero() {
             return Err(QuotaError::worded(
                 "the life of a request in progress is zero, so no request would count; set a longer life"
@@ -118,10 +85,14 @@ impl InProgressLimiter {
             ));
         }
         let guard = Guard::of(&builder.settings(), limit);
-        let holds = RemoteHolds::new(builder.client, Plan::new(&[])?, guard, Some(limit));
-        Ok(Self(Arc::new(Entrance { holds, life, local: OnceLock::new() })))
+        let (client, thread) = builder.client.split();
+        let holds = RemoteHolds::new(client, thread.clone(), Plan::new(&[])?, guard, Some(limit));
+        let entrance = Entrance { holds, life, local: OnceLock::new() };
+        Ok(T::form(InProgressLimiter(Arc::new(entrance)), thread))
     }
+}
 
+impl InProgressLimiter {
     async fn enter(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
         let Entrance { holds, life, .. } = &*self.0;
         let Ok((reply, id)) = holds.hold(key, units, *life).await else {
@@ -206,42 +177,10 @@ impl InProgressLimiter {
     }
 }
 
-impl Guarded for InProgressLimiter {
-    fn guard(&self) -> &Guard {
-        &self.0.holds.dispatch.guard
-    }
-}
-
 impl fmt::Debug for InProgressLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("InProgressLimiter");
         text.field("limit", &self.0.holds.most_units).field("life", &self.0.life).finish_non_exhaustive()
-    }
-}
-
-impl BlockingInProgressLimiter {
-    /// Begins a request of `units` for `key`, or denies it. See [`InProgressLimiter::try_enter`].
-    ///
-    /// # Errors
-    /// The denial of [`InProgressLimiter::try_enter`].
-    pub fn try_enter<K: Key + ?Sized>(&self, key: &K, units: u64) -> Result<SharedPermit, Answer> {
-        self.thread.block_on(self.inner.try_enter(key, units))
-    }
-
-    /// Ends the request with this identity. See [`InProgressLimiter::leave`].
-    ///
-    /// # Errors
-    /// The errors of [`InProgressLimiter::leave`].
-    pub fn leave<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
-        self.thread.block_on(self.inner.leave(key, id))
-    }
-
-    /// Returns the units of a key that are in progress, by the server.
-    ///
-    /// # Errors
-    /// Returns an error if the server does not answer.
-    pub fn current<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
-        self.thread.block_on(self.inner.current(key))
     }
 }
 

@@ -10,5 +10,5 @@ mod holding;
 mod in_progress;
 mod remote;
 
-pub use self::holding::{BlockingHoldingLimiter, HoldingLimiter, SharedHold};
-pub use self::in_progress::{BlockingInProgressLimiter, InProgressLimiter, SharedPermit};
+pub use self::holding::{HoldingLimiter, SharedHold};
+pub use self::in_progress::{InProgressLimiter, SharedPermit};

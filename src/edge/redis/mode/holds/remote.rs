@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::base::clock::{StdClock, Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::edge::redis::client::{Connected, OnDrop};
+use crate::edge::redis::client::{OnDrop, RuntimeThread};
 use crate::edge::redis::guard::{Guard, Passage};
 use crate::edge::redis::mode::dispatch::Dispatch;
 use crate::edge::redis::protocol::{
-    Error, ErrorKind, HeldUnits, MOST_HELD, Plan, Question, Reply, Scope, StoredHold, identity_of,
+    Error, ErrorKind, HeldUnits, MOST_HELD, Plan, Question, Reply, Scope, StoredHold, Transport, identity_of,
 };
 use crate::store::HoldId;
 use crate::store::holding::HoldIds;
@@ -37,14 +37,16 @@ pub(super) struct RemoteHolds {
 
 impl RemoteHolds {
     /// `limit` is the limit on requests in progress, for a limiter of that kind.
-    pub(super) fn new<T: Connected + 'static>(
-        client: T,
+    pub(super) fn new(
+        client: impl Transport,
+        thread: Option<RuntimeThread>,
         plan: Plan,
         guard: Guard,
         limit: Option<u64>,
     ) -> Arc<Self> {
         let most_units = limit.unwrap_or(MOST_HELD).min(MOST_HELD);
-        let dispatch = Dispatch::of(client, plan, guard, Scope::Holds { most_units }, StdClock::new());
+        let dispatch =
+            Dispatch::of(client, thread, plan, guard, Scope::Holds { most_units }, StdClock::new());
         Arc::new(Self { dispatch, ids: HoldIds::new(), most_units })
     }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::book::{BlockRequest, Granted, HeldBlock, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
-use super::options::LeaseBuilder;
-use crate::base::clock::{Clock, IntoClock, Timestamp};
+use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::{Decision, Facts};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::client::{BuildError, Settings, Tasks};
@@ -57,19 +56,20 @@ impl<C> LeaseCore<C> {
 }
 
 impl<C: Clock> LeaseCore<C> {
-    pub(super) fn new<T: Transport>(
-        builder: LeaseBuilder<T, impl IntoClock<Clock = C>>,
+    pub(super) fn new(
+        client: impl Transport,
+        settings: Settings,
+        options: LeaseSettings,
+        clock: C,
         tasks: Tasks,
     ) -> Result<Self, BuildError> {
-        let LeaseBuilder { builder, options, clock } = builder;
-        let settings = builder.settings();
         // Callers wait for their time-out. The call to the server continues in its task for up to a quarter of a life,
         // because late units are still useful while most of their life remains. So an answer that is later than a
         // caller's time-out does not count as a failure of the server.
         let answer = settings.timeout.max(options.life / 4);
         let guarded = Settings { timeout: answer, ..settings.clone() };
         settings.limits.iter().try_for_each(|limit| can_decide_here("leases()", limit))?;
-        let dispatch = Dispatch::new(builder.client, &guarded, clock.into_clock())?;
+        let dispatch = Dispatch::new(client, None, &guarded, clock)?;
         let background = Background::new(tasks);
         let settled = LeaseSettings {
             limit: dispatch.plan.most(),

@@ -1,4 +1,4 @@
-//! The lease limiter for async code.
+//! The lease limiter.
 
 use std::fmt;
 use std::pin::pin;
@@ -15,11 +15,10 @@ use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
 use crate::base::clock::{Clock, IntoClock, QuantaClock, Timestamp};
 use crate::base::decision::Decision;
-use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
-use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::client::{BuildError, Connected, Tasks};
+use crate::edge::redis::guard::Health;
 use crate::edge::redis::mode::background::StopOnDrop;
-use crate::edge::redis::mode::forms::{DecidesHere, Guarded};
-use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef, Transport};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Key, KeyRef};
 use crate::limiter::At;
 
 /// A limiter that fetches units from the server in blocks, and spends them in this process. [`Builder::leases`] creates
@@ -120,22 +119,21 @@ impl<C> fmt::Debug for LeaseLimiter<C> {
     }
 }
 
-pub(super) fn make<T: Transport, C: IntoClock<Clock: Send + Sync + 'static>>(
-    tasks: Tasks,
-    builder: LeaseBuilder<T, C>,
-) -> Result<LeaseLimiter<C::Clock>, BuildError> {
-    let core = Arc::new(LeaseCore::new(builder, tasks)?);
-    core.background.tasks.runtime.spawn(fetch(Fetching(Arc::clone(&core))));
-    Ok(LeaseLimiter { _owner: core.background.owner(), core })
-}
-
-impl<T: Transport, C: IntoClock<Clock: Send + Sync + 'static>> LeaseBuilder<T, C> {
-    /// Builds the limiter. Its task is spawned on the current tokio runtime.
+impl<T: Connected, C: IntoClock<Clock: Send + Sync + 'static>> LeaseBuilder<T, C> {
+    /// Builds the limiter. Its task runs on the thread of a [`Blocking`](crate::edge::redis::Blocking) client, and otherwise
+    /// on the current tokio runtime.
     ///
     /// # Errors
-    /// Returns an error if the caller is not in a tokio runtime, or if the server's script cannot count a quota exactly.
-    pub fn build(self) -> Result<LeaseLimiter<C::Clock>, BuildError> {
-        make(Tasks::here()?, self)
+    /// Returns an error if the thread cannot start or the caller is not in a tokio runtime, or if the server's script cannot
+    /// count a quota exactly.
+    pub fn build(self) -> Result<T::Form<LeaseLimiter<C::Clock>>, BuildError> {
+        let Self { builder, options, clock } = self;
+        let settings = builder.settings();
+        let (client, thread) = builder.client.split();
+        let tasks = Tasks::on(thread.as_ref())?;
+        let core = Arc::new(LeaseCore::new(client, settings, options, clock.into_clock(), tasks)?);
+        core.background.tasks.runtime.spawn(fetch(Fetching(Arc::clone(&core))));
+        Ok(T::form(LeaseLimiter { _owner: core.background.owner(), core }, thread))
     }
 }
 
@@ -409,31 +407,6 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
                 Err(_) => break,
             }
         }
-    }
-}
-
-impl<C> Guarded for LeaseLimiter<C> {
-    fn guard(&self) -> &Guard {
-        &self.core.dispatch.guard
-    }
-}
-
-impl<C: Clock + Send + Sync + 'static> DecidesHere for LeaseLimiter<C> {
-    #[inline]
-    fn decide<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.check_n(key, cost)
-    }
-
-    #[cfg(feature = "rules")]
-    async fn decide_async(&self, key: &str, cost: u64) -> Answer {
-        self.check_n_async(key, cost).await
-    }
-
-    fn decide_waiting<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
-        KeyRef::with(key, |key| {
-            let asked = |rounds| thread.block_on(self.core.check_by_asking(key, cost, rounds));
-            self.core.check_now(key, cost).unwrap_or_else(asked)
-        })
     }
 }
 

@@ -5,11 +5,9 @@
 //! | `holding` | the held units of one key, when to ask for more, and for how many |
 //! | `book` | all keys, without a clock, a connection or a task |
 //! | `core` | a book with a clock and a connection to the server, and what answers mean |
-//! | `limiter` | the limiter for async code: a task fetches units |
-//! | `blocking` | the limiter for threads: the task runs on the thread of the client |
+//! | `limiter` | the limiter: a task fetches units |
 //! | `options`, `stats` | settings and counters |
 
-mod blocking;
 mod book;
 mod core;
 mod holding;
@@ -17,7 +15,6 @@ mod limiter;
 mod options;
 mod stats;
 
-pub use self::blocking::BlockingLeaseLimiter;
 #[cfg(tollgate_simulation)]
 pub use self::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, Receipt, Waiting};
 pub use self::limiter::LeaseLimiter;

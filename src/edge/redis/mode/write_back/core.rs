@@ -7,11 +7,11 @@ use tokio::sync::Notify;
 
 use super::basis::{Basis, WriteBackCheck};
 use super::book::{BookSettings, WriteBackBook};
-use super::options::WriteBackBuilder;
+use super::options::WriteBackOptions;
 use super::regions::{Prepared, Regions, prepare};
-use crate::base::clock::{Clock, IntoClock, Timestamp, saturating_nanos, unix_nanos};
+use crate::base::clock::{Clock, Timestamp, saturating_nanos, unix_nanos};
 use crate::base::sync::AtomicU64;
-use crate::edge::redis::client::{BuildError, OnFailure, Tasks};
+use crate::edge::redis::client::{BuildError, OnFailure, Settings, Tasks};
 use crate::edge::redis::mode::background::{Background, can_decide_here};
 use crate::edge::redis::mode::dispatch::Dispatch;
 use crate::edge::redis::protocol::{Answer, DecidedBy, Key, Transport};
@@ -34,23 +34,24 @@ pub(super) struct WriteBackCore<C> {
 
 impl<C: Clock> WriteBackCore<C> {
     pub(super) fn new<T: Transport + Clone>(
-        builder: WriteBackBuilder<T, impl IntoClock<Clock = C>>,
+        client: T,
+        mut settings: Settings,
+        options: WriteBackOptions<T>,
+        clock: C,
         tasks: Tasks,
     ) -> Result<Self, BuildError> {
-        let WriteBackBuilder { builder, options, clock } = builder;
-        let (mut settings, clock) = (builder.settings(), clock.into_clock());
         let on_failure = settings.on_failure;
         let processes = options.processes.unwrap_or(match on_failure {
             OnFailure::Local { processes } => processes,
             OnFailure::Open | OnFailure::Closed => 1,
         });
-        let in_parts = builder.client.in_parts();
+        let in_parts = client.in_parts();
         let has_regions = !options.regions.own.is_empty() || !options.regions.others.is_empty();
-        let prepare = || prepare(options.regions, &builder.client, &settings);
+        let prepare = || prepare(options.regions, &client, &settings);
         let prepared = has_regions.then(prepare).transpose()?;
         settings.limits.iter().try_for_each(|limit| can_decide_here("write_back()", limit))?;
         let (dispatch, regions) = match prepared {
-            None => (Dispatch::new(builder.client, &settings, clock)?, None),
+            None => (Dispatch::new(client, None, &settings, clock)?, None),
             Some(Prepared { regions, own_server, exchanger, reporter }) => {
                 if let OnFailure::Local { processes } = &mut settings.on_failure {
                     // While the own server is unavailable, a process has a part of this region's share.
@@ -59,7 +60,7 @@ impl<C: Clock> WriteBackCore<C> {
                 }
                 tasks.runtime.spawn(exchanger.run());
                 tasks.runtime.spawn(reporter.run());
-                (Dispatch::new(own_server, &settings, clock)?, Some(regions))
+                (Dispatch::new(own_server, None, &settings, clock)?, Some(regions))
             }
         };
         let background = Background::new(tasks);

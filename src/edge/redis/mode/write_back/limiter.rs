@@ -1,4 +1,4 @@
-//! The write-back limiter for async code.
+//! The write-back limiter.
 
 use std::fmt;
 use std::pin::pin;
@@ -15,11 +15,10 @@ use super::regions::{RegionHealth, Regions};
 use super::stats::WriteBackStats;
 use crate::base::clock::{Clock, IntoClock, QuantaClock};
 use crate::base::sync::Ordering;
-use crate::edge::redis::client::{BuildError, RuntimeThread, Tasks};
-use crate::edge::redis::guard::{Guard, Health};
+use crate::edge::redis::client::{BuildError, Connected, Tasks};
+use crate::edge::redis::guard::Health;
 use crate::edge::redis::mode::background::StopOnDrop;
-use crate::edge::redis::mode::forms::{DecidesHere, Guarded};
-use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply, Transport};
+use crate::edge::redis::protocol::{Answer, Error, ErrorKind, Key, Reply};
 
 /// The number of times that a call waits for an answer about its key, before it uses the decision that it has.
 const ROUNDS: usize = 4;
@@ -215,22 +214,26 @@ impl<C: Clock + Send + Sync + 'static> fmt::Debug for WriteBackLimiter<C> {
     }
 }
 
-pub(super) fn make<T: Transport + Clone, C: IntoClock<Clock: Send + Sync + 'static>>(
-    tasks: Tasks,
-    builder: WriteBackBuilder<T, C>,
-) -> Result<WriteBackLimiter<C::Clock>, BuildError> {
-    let core = Arc::new(WriteBackCore::new(builder, tasks)?);
-    core.background.tasks.runtime.spawn(Task(Arc::clone(&core)).run());
-    Ok(WriteBackLimiter { _owner: core.background.owner(), core })
-}
-
-impl<T: Transport + Clone, C: IntoClock<Clock: Send + Sync + 'static>> WriteBackBuilder<T, C> {
-    /// Builds the limiter. Its task is spawned on the current tokio runtime.
+impl<T, C> WriteBackBuilder<T, C>
+where
+    T: Connected<Transport: Clone>,
+    C: IntoClock<Clock: Send + Sync + 'static>,
+{
+    /// Builds the limiter. Its task runs on the thread of a [`Blocking`](crate::edge::redis::Blocking) client, and otherwise
+    /// on the current tokio runtime.
     ///
     /// # Errors
-    /// Returns an error if the caller is not in a tokio runtime, or if the server's script cannot count a quota exactly.
-    pub fn build(self) -> Result<WriteBackLimiter<C::Clock>, BuildError> {
-        make(Tasks::here()?, self)
+    /// Returns an error if the thread cannot start or the caller is not in a tokio runtime, or if the server's script cannot
+    /// count a quota exactly.
+    pub fn build(self) -> Result<T::Form<WriteBackLimiter<C::Clock>>, BuildError> {
+        let Self { builder, options, clock } = self;
+        let settings = builder.settings();
+        let (client, thread) = builder.client.split();
+        let tasks = Tasks::on(thread.as_ref())?;
+        let core = WriteBackCore::new(client, settings, options.split(), clock.into_clock(), tasks)?;
+        let core = Arc::new(core);
+        core.background.tasks.runtime.spawn(Task(Arc::clone(&core)).run());
+        Ok(T::form(WriteBackLimiter { _owner: core.background.owner(), core }, thread))
     }
 }
 
@@ -413,31 +416,6 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     #[must_use]
     pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
         self.core.dispatch.guard.health_by_server()
-    }
-}
-
-impl<C: Clock + Send + Sync + 'static> Guarded for WriteBackLimiter<C> {
-    fn guard(&self) -> &Guard {
-        &self.core.dispatch.guard
-    }
-}
-
-impl<C: Clock + Send + Sync + 'static> DecidesHere for WriteBackLimiter<C> {
-    #[inline]
-    fn decide<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
-        self.check_n(key, cost)
-    }
-
-    #[cfg(feature = "rules")]
-    async fn decide_async(&self, key: &str, cost: u64) -> Answer {
-        self.check_n_async(key, cost).await
-    }
-
-    fn decide_waiting<K: Key + ?Sized>(&self, key: &K, cost: u64, thread: &RuntimeThread) -> Answer {
-        key.with_bytes(|key| {
-            let asked = || thread.block_on(self.core.check_by_asking(key, cost));
-            self.core.check_now(key, cost).unwrap_or_else(asked)
-        })
     }
 }
 

@@ -12,14 +12,12 @@
 //! | `basis` | the result of a check, and what it rests on |
 //! | `book` | all keys, without I/O: checks, when to post, and what answers mean |
 //! | `core`, `limiter` | a book with a clock and a connection to the server; the task that posts |
-//! | `blocking` | the limiter for threads: the task runs on the thread of the client |
 //!
 //! The docs of [`WriteBackLimiter`] state the guarantees and their proofs.
 
 mod account;
 mod allowance;
 mod basis;
-mod blocking;
 mod book;
 mod core;
 mod entry;
@@ -33,7 +31,6 @@ mod stats;
 
 #[cfg(tollgate_simulation)]
 pub use self::basis::Basis;
-pub use self::blocking::BlockingWriteBackLimiter;
 #[cfg(tollgate_simulation)]
 pub use self::book::{BookSettings, Post, WriteBackBook};
 pub use self::limiter::WriteBackLimiter;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::regions::RegionOptions;
-use crate::edge::redis::client::{Builder, OnThread};
+use crate::edge::redis::client::{Builder, Connected};
 use crate::edge::redis::protocol::RegionPolicy;
 
 #[derive(Clone, Debug)]
@@ -13,11 +13,11 @@ pub(super) struct WriteBackOptions<T> {
     pub(super) regions: RegionOptions<T>,
 }
 
-impl<T> WriteBackOptions<OnThread<T>> {
-    /// The options of the async form, which the form for threads contains.
-    pub(super) fn on_thread(self) -> WriteBackOptions<T> {
+impl<T: Connected> WriteBackOptions<T> {
+    /// The options with the clients for async code.
+    pub(super) fn split(self) -> WriteBackOptions<T::Transport> {
         let Self { interval, processes, regions } = self;
-        WriteBackOptions { interval, processes, regions: regions.on_thread() }
+        WriteBackOptions { interval, processes, regions: regions.split() }
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::edge::redis::client::{BuildError, OnThread, Settings};
+use crate::edge::redis::client::{BuildError, Connected, Settings};
 use crate::edge::redis::protocol::{
     Call, EXACT, Error, ErrorKind, LinkReport, Part, Plan, Portion, Question, RegionPolicy, RegionScope,
     RegionTerms, Reply, Scope, Transport, Windows,
@@ -56,10 +56,10 @@ impl<T> Default for RegionOptions<T> {
     }
 }
 
-impl<T> RegionOptions<OnThread<T>> {
-    pub(super) fn on_thread(self) -> RegionOptions<T> {
+impl<T: Connected> RegionOptions<T> {
+    pub(super) fn split(self) -> RegionOptions<T::Transport> {
         let Self { own, others, policy, interval } = self;
-        let others = others.into_iter().map(|(name, client)| (name, client.inner)).collect();
+        let others = others.into_iter().map(|(name, client)| (name, client.split().0)).collect();
         RegionOptions { own, others, policy, interval }
     }
 }

@@ -195,7 +195,7 @@ impl<C> RulesBuilder<C> {
     /// can be:
     ///
     /// - a [`Client`](crate::edge::redis::Client) for async code,
-    /// - a [`BlockingClient`](crate::edge::redis::BlockingClient) for threads that may wait,
+    /// - a [`Blocking`](crate::edge::redis::Blocking) client for threads that may wait,
     /// - an [`InProcess`](crate::edge::redis::InProcess), a model of a server for tests.
     ///
     /// Rules with the same [identity](crate::rules::Rule::identity) on one server share their counters, in all

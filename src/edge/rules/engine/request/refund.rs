@@ -27,7 +27,7 @@ impl<C: Clock> Rules<C> {
     /// Refunds the charges of an answer as far as possible, as [`AllOf::refund`](crate::joint::AllOf::refund) does. Pass the
     /// request's descriptors. Rules that count first, and rules that have changed since the check, do not refund.
     ///
-    /// A shared rule in the mode `atomic` refunds only through a `BlockingClient`, which waits, or with `refund_async`.
+    /// A shared rule in the mode `atomic` refunds only through a `Blocking` client, which waits, or with `refund_async`.
     pub fn refund(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
         let when = CheckTime::read(&self.clock);
         for Refund { counted, key, decided } in self.refunds(descriptors, answer, when) {

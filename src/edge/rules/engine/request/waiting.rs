@@ -42,7 +42,7 @@ impl<C: Clock> Rules<C> {
     ///
     /// Rules in the modes `lease` and `write-back` wait only if this process holds no units and the limit may have
     /// some. Without shared rules, this is the same as [`Rules::check`]. With a
-    /// [`BlockingClient`](crate::edge::redis::BlockingClient), it blocks the thread.
+    /// [`Blocking`](crate::edge::redis::Blocking) client, it blocks the thread.
     ///
     /// # Panics
     /// In a tokio runtime without a timer (`enable_time`), if a rule is shared by an async client.
@@ -94,7 +94,7 @@ impl<C: Clock> Rules<C> {
     /// refunds them. Such a refund is not possible for units of `write-back`, which stay used.
     ///
     /// After the deadline, the future needs only the time that the thread needs. With a
-    /// [`BlockingClient`](crate::edge::redis::BlockingClient), the deadline has no effect, because the thread blocks.
+    /// [`Blocking`](crate::edge::redis::Blocking) client, the deadline has no effect, because the thread blocks.
     ///
     /// # Panics
     /// Outside of a tokio runtime with a timer (`enable_time`), if a rule is shared.
@@ -230,7 +230,7 @@ impl<C: Clock> Rules<C> {
 
     /// Gives the servers what this process holds: units of rules with the mode `lease` go back, and units that rules with
     /// `write-back` have admitted are posted. Call it before the process ends, after the last check. A later check finds
-    /// no held units. With a [`BlockingClient`](crate::edge::redis::BlockingClient), it does nothing.
+    /// no held units. With a [`Blocking`](crate::edge::redis::Blocking) client, it does nothing.
     ///
     /// It waits for the servers, so set a timeout.
     ///
