@@ -9,15 +9,20 @@ pub use super::protocol::script::{self, By};
 pub use super::protocol::slot;
 pub use super::protocol::{
     Call, HeldUnits, LimitState, LinkAges, LinkReport, MOST_HELD, MOST_HOLDS, Part, Place, Plan, Portion,
-    Question, RegionScope, RegionTerms, RegionUse, Reply, Scope, StoredHold, Transport, Windows, identity_of,
-    quantum,
+    Question, RegionScope, RegionTerms, RegionUse, Reply, Scope, Transport, Windows, identity_of, quantum,
 };
 use super::protocol::{Error, ErrorKind};
 pub use super::region::{Claim, RegionLink, RegionLinks, RegionState, pause};
+use crate::store::HoldId;
 
 /// Creates an error, for a transport that fails.
 pub fn error(kind: ErrorKind, what: &str) -> Error {
     Error::new(kind, what)
+}
+
+/// The identity of a hold that ends at this time.
+pub const fn hold_until(end_us: u64, identity: u128) -> HoldId {
+    HoldId::new(end_us * 1_000, identity)
 }
 
 /// Replaces the client of a builder. The new client carries the calls of the limiter that is built.

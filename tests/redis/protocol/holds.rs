@@ -8,8 +8,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
+use tollgate::holds::HoldId;
 use tollgate::redis::Client;
-use tollgate::redis::internals::{MOST_HELD, MOST_HOLDS, StoredHold, identity_of};
+use tollgate::redis::internals::{MOST_HELD, MOST_HOLDS, hold_until, identity_of};
 use tollgate::{FixedWindow, Quota, SlidingLog, SubWindow, TokenBucket};
 use tollgate_testing::redis::Server;
 
@@ -84,8 +85,9 @@ fn plans() -> impl Strategy<Value = (Arc<Plan>, u64)> {
     ]
 }
 
-fn chosen(taken: &[StoredHold], which: usize) -> StoredHold {
-    if taken.is_empty() { StoredHold { end_us: START_US, identity: 1 } } else { taken[which % taken.len()] }
+/// A hold, by its end and its identity.
+fn chosen(taken: &[(u64, u128)], which: usize) -> (u64, u128) {
+    if taken.is_empty() { (START_US, 1) } else { taken[which % taken.len()] }
 }
 
 struct Both<'s> {
@@ -113,6 +115,7 @@ impl Both<'_> {
         steps: &[(i64, Asked)],
     ) -> Result<(), TestCaseError> {
         let (mut now_us, mut taken) = (START_US, Vec::new());
+        let hold = |(end_us, identity)| hold_until(end_us, identity);
         for (identity, &(by_us, asked)) in (1..).zip(steps) {
             now_us = now_us.saturating_add_signed(by_us);
             let ask = match asked {
@@ -120,22 +123,23 @@ impl Both<'_> {
                 Asked::Hold(units, life_us) => {
                     Question::Hold { units, life_us, identity: identity_of(identity, units) }
                 }
-                Asked::Commit(which, units) => Question::Commit { hold: chosen(&taken, which), units },
-                Asked::Release(which) => Question::Release { hold: chosen(&taken, which) },
-                Asked::Withdraw(which) => {
-                    Question::Release { hold: StoredHold { end_us: 0, ..chosen(&taken, which) } }
+                Asked::Commit(which, units) => Question::Commit { hold: hold(chosen(&taken, which)), units },
+                Asked::Release(which) => Question::Release { hold: hold(chosen(&taken, which)) },
+                Asked::Withdraw(which) => Question::Release { hold: hold((0, chosen(&taken, which).1)) },
+                Asked::Renew(which, life_us) => {
+                    Question::Renew { hold: hold(chosen(&taken, which)), life_us }
                 }
-                Asked::Renew(which, life_us) => Question::Renew { hold: chosen(&taken, which), life_us },
-                Asked::Unknown(units) => Question::Commit { hold: StoredHold::ENDED, units },
+                Asked::Unknown(units) => Question::Commit { hold: hold((0, 0)), units },
             };
             let reply = self.ask(&hold_call(tag, plan, most, ask, now_us))?;
             let end_us = |life_us: u64| now_us.saturating_add(life_us).min((1 << 53) - 1);
             match ask {
                 Question::Hold { life_us, identity, .. } if reply.held.done => {
-                    taken.push(StoredHold { end_us: end_us(life_us), identity });
+                    taken.push((end_us(life_us), identity));
                 }
-                Question::Renew { hold, life_us } if reply.held.done => {
-                    taken.push(StoredHold { end_us: end_us(life_us), ..hold });
+                Question::Renew { .. } if reply.held.done => {
+                    let Asked::Renew(which, life_us) = asked else { continue };
+                    taken.push((end_us(life_us), chosen(&taken, which).1));
                 }
                 _ => {}
             }
@@ -221,7 +225,7 @@ fn withdrawal_does_not_search_all_holds() {
         .query::<()>(&mut connection)
         .unwrap();
     // The shortest of many steps says how much work a step is. A longer one may include the work of other processes.
-    let mut least_us = |hold: StoredHold| {
+    let mut least_us = |hold: HoldId| {
         redis::cmd("SLOWLOG").arg("RESET").query::<()>(&mut connection).unwrap();
         for _ in 0..100 {
             assert!(!ask(Question::Release { hold }).held.done);
@@ -232,8 +236,8 @@ fn withdrawal_does_not_search_all_holds() {
         of_scripts.min().expect("the server logs the calls")
     };
     let identity = u128::MAX;
-    let known = least_us(StoredHold { end_us: START_US + 1_000_000, identity });
-    let unknown = least_us(StoredHold { end_us: 0, identity });
+    let known = least_us(hold_until(START_US + 1_000_000, identity));
+    let unknown = least_us(hold_until(0, identity));
     assert!(unknown < 5 * known, "{unknown} µs for a withdrawal, {known} µs for a release");
 }
 

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::error::{Error, ErrorKind};
-use super::hold::{HeldUnits, StoredHold};
+use super::hold::HeldUnits;
 use super::plan::Plan;
 use super::region::{LinkAges, LinkReport, RegionScope, RegionTerms, RegionUse};
 use crate::base::clock::Timestamp;
+use crate::store::HoldId;
 
 /// One question about one key of a limiter.
 #[derive(Clone, Debug)]
@@ -128,20 +129,20 @@ pub enum Question {
     /// Removes the hold and charges the units, even if they exceed a limit. If the hold is not there, charges them only
     /// if its end has passed.
     Commit {
-        /// The hold.
-        hold: StoredHold,
+        /// The hold, with the end that the caller expects. A renewal whose answer was lost can have moved it.
+        hold: HoldId,
         /// The units.
         units: u64,
     },
     /// Removes the hold.
     Release {
         /// The hold.
-        hold: StoredHold,
+        hold: HoldId,
     },
     /// Lets the hold end later, at the server's time plus `life_us`.
     Renew {
         /// The hold.
-        hold: StoredHold,
+        hold: HoldId,
         /// The new life.
         life_us: u64,
     },

@@ -25,17 +25,8 @@ pub const MOST_HOLDS: u64 = 4_096;
 /// The most units that a key can hold: larger than the room of every limit, and small enough for the script.
 pub const MOST_HELD: u64 = 1 << 51;
 
-/// The bits of an identity that are the units of the hold. A server finds a hold by its identity, and reads its units there.
+/// The bits of an identity that are the units of the hold. The others cannot be guessed. A server finds a hold by its identity, and reads its units there.
 const UNIT_BITS: u32 = 56;
-
-/// A hold as a server stores it.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct StoredHold {
-    /// The end that the caller expects. A renewal whose answer was lost can have moved it.
-    pub end_us: u64,
-    /// Bits that no other hold of the key has: 72 that cannot be guessed, and the [units](identity_of).
-    pub identity: u128,
-}
 
 /// Returns the identity of a hold of these units, from bits that no other hold has.
 pub const fn identity_of(random: u128, units: u64) -> u128 {
@@ -47,11 +38,6 @@ pub const fn identity_of(random: u128, units: u64) -> u128 {
 /// Returns the units of the hold with this identity.
 pub(super) fn units_of(identity: u128) -> u64 {
     u64::try_from(identity & ((1 << UNIT_BITS) - 1)).unwrap_or(MOST_HELD)
-}
-
-impl StoredHold {
-    /// A hold that has ended.
-    pub const ENDED: Self = Self { end_us: 0, identity: 0 };
 }
 
 /// The holds of a key after a call.

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::remote::{RemoteHolds, stored};
+use super::remote::{RemoteHolds, hold_id, micros};
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Builder, Connected};
 use crate::edge::redis::guard::{Guard, Health, Passage};
 use crate::edge::redis::mode::dispatch::AsksServer;
-use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, StoredHold, Transport};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Transport};
 use crate::limiter::Class;
 use crate::store::HoldId;
 
@@ -133,18 +133,7 @@ impl HoldingLimiter {
         if !is_held {
             return Err(answer);
         }
-        let runtime = Handle::try_current().ok();
-        let open = OpenHold { limiter: self.clone(), key: key.into(), runtime, life };
-        Ok(SharedHold { open: Some(open), id, answer })
-    }
-
-    async fn commit_bytes(&self, key: &[u8], hold: StoredHold, units: u64) -> Result<Decision, Error> {
-        let reply = self.holds.ask(key, Question::Commit { hold, units }).await?;
-        Ok(self.holds.decision(&reply, Outcome::Allowed, units).forced())
-    }
-
-    async fn release_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
-        self.holds.release(key, id, Passage::IfClosed).await
+        Ok(SharedHold::new(Arc::clone(holds), key, life, id, answer))
     }
 
     async fn check_bytes(&self, key: &[u8], cost: u64) -> Answer {
@@ -204,7 +193,7 @@ impl HoldingLimiter {
     /// # Errors
     /// Returns an error if the server does not answer. The server may have settled the hold.
     pub async fn commit<K: Key + ?Sized>(&self, key: &K, id: HoldId, actual: u64) -> Result<Decision, Error> {
-        self.commit_bytes(&key.bytes(), stored(id), actual).await
+        self.holds.commit(&key.bytes(), id, actual).await
     }
 
     /// Releases the hold with this identity. Returns whether it was there.
@@ -212,7 +201,7 @@ impl HoldingLimiter {
     /// # Errors
     /// Returns an error if the server does not answer. The call can be repeated.
     pub async fn release<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
-        self.release_bytes(&key.bytes(), id).await
+        self.holds.release(&key.bytes(), id, Passage::IfClosed).await
     }
 
     /// Checks one unit for `key` now, and charges it if it is admitted.
@@ -236,7 +225,8 @@ impl HoldingLimiter {
     /// # Errors
     /// Returns an error if the server does not answer. The server may have charged the units.
     pub async fn charge_unchecked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Result<Answer, Error> {
-        let charged = self.commit_bytes(&key.bytes(), StoredHold::ENDED, cost).await?;
+        // A hold that has ended.
+        let charged = self.holds.commit(&key.bytes(), HoldId::new(0, 0), cost).await?;
         Ok(Answer::new(charged, DecidedBy::Server))
     }
 
@@ -281,35 +271,44 @@ impl fmt::Debug for HoldingLimiter {
 /// breaker is open, and repeats it until it is answered. If the runtime ends first, the hold ends with its life. [`release`](Self::release) waits for the server instead.
 #[must_use = "a hold that is dropped is released"]
 pub struct SharedHold {
-    /// `None` once the hold is settled or detached.
-    open: Option<OpenHold>,
-    id: HoldId,
-    answer: Answer,
-}
-
-struct OpenHold {
-    limiter: HoldingLimiter,
+    holds: Arc<RemoteHolds>,
     key: Box<[u8]>,
     /// The runtime in which the hold was taken.
     runtime: Option<Handle>,
     life: Duration,
-}
-
-impl OpenHold {
-    /// Releases a hold without waiting for the server.
-    fn release(self, id: HoldId, answer: &Answer) {
-        let Self { limiter: HoldingLimiter { holds }, key, runtime, life } = self;
-        match answer.by() {
-            DecidedBy::Server => holds.release_later(runtime.as_ref(), key, id, life),
-            DecidedBy::Local => {
-                holds.dispatch.guard.refund(&key, &answer.decision(), holds.dispatch.now());
-            }
-            _ => {}
-        }
-    }
+    id: HoldId,
+    answer: Answer,
+    /// Whether the hold is neither settled nor detached.
+    is_open: bool,
 }
 
 impl SharedHold {
+    pub(super) fn new(
+        holds: Arc<RemoteHolds>,
+        key: &[u8],
+        life: Duration,
+        id: HoldId,
+        answer: Answer,
+    ) -> Self {
+        let runtime = Handle::try_current().ok();
+        Self { holds, key: key.into(), runtime, life, id, answer, is_open: true }
+    }
+
+    /// Gives the hold an identity that this process alone knows.
+    pub(super) fn set_id(&mut self, id: HoldId) {
+        self.id = id;
+    }
+
+    /// Lets the hold end a life from now. Returns whether it was there.
+    pub(super) async fn renew(&mut self) -> Result<bool, Error> {
+        let life_us = micros(self.life);
+        let reply = self.holds.ask(&self.key, Question::Renew { hold: self.id, life_us }).await?;
+        if reply.held.done {
+            self.id = hold_id(reply.now_us.saturating_add(life_us), self.id.random());
+        }
+        Ok(reply.held.done)
+    }
+
     /// Returns the answer that took the units. Its cost is the number of units.
     pub fn answer(&self) -> Answer {
         self.answer
@@ -331,7 +330,7 @@ impl SharedHold {
 
     /// Leaves the hold to a caller that knows its identity. Otherwise it ends with its life.
     pub fn detach(mut self) -> HoldId {
-        self.open = None;
+        self.is_open = false;
         self.id
     }
 
@@ -344,15 +343,15 @@ impl SharedHold {
     /// Returns an error if the server does not answer. The server may have settled the hold. Until its end, call
     /// [`HoldingLimiter::commit`] with its identity again; otherwise it ends with its life.
     pub async fn commit(mut self, actual: u64) -> Result<Decision, Error> {
-        let Some(OpenHold { limiter, key, .. }) = self.open.take() else { return Ok(self.answer.decision()) };
-        let dispatch = &limiter.holds.dispatch;
+        self.is_open = false;
+        let dispatch = &self.holds.dispatch;
         if self.by() == DecidedBy::Local
             && let Some(settled) =
-                dispatch.guard.settle(&key, &self.answer.decision(), actual, dispatch.now())
+                dispatch.guard.settle(&self.key, &self.answer.decision(), actual, dispatch.now())
         {
             return Ok(settled);
         }
-        limiter.commit_bytes(&key, stored(self.id), actual).await
+        self.holds.commit(&self.key, self.id, actual).await
     }
 
     /// Releases the hold, and waits for the server. Returns whether it was there.
@@ -363,18 +362,26 @@ impl SharedHold {
         if self.by() != DecidedBy::Server {
             return Ok(true);
         }
-        let Some(OpenHold { limiter, key, .. }) = &self.open else { return Ok(false) };
         // If the caller stops waiting, or the call fails, the drop sends it again.
-        let was_there = limiter.release_bytes(key, self.id).await?;
-        self.open = None;
+        let was_there = self.holds.release(&self.key, self.id, Passage::IfClosed).await?;
+        self.is_open = false;
         Ok(was_there)
     }
 }
 
 impl Drop for SharedHold {
+    /// Releases the hold without waiting for the server.
     fn drop(&mut self) {
-        if let Some(open) = self.open.take() {
-            open.release(self.id, &self.answer);
+        let Self { holds, key, .. } = self;
+        match self.answer.by() {
+            _ if !self.is_open => {}
+            DecidedBy::Server => {
+                holds.release_later(self.runtime.as_ref(), std::mem::take(key), self.id, self.life);
+            }
+            DecidedBy::Local => {
+                holds.dispatch.guard.refund(key, &self.answer.decision(), holds.dispatch.now());
+            }
+            _ => {}
         }
     }
 }

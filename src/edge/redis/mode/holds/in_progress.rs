@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
-use super::remote::{RemoteHolds, hold_id, micros, stored};
+use super::holding::SharedHold;
+use super::remote::RemoteHolds;
 use crate::base::clock::StdClock;
 use crate::base::decision::Outcome;
 use crate::base::quota::QuotaError;
@@ -62,13 +61,11 @@ use crate::store::HoldId;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct InProgressLimiter(Arc<Entrance>);
-
-struct Entrance {
+pub struct InProgressLimiter {
     holds: Arc<RemoteHolds>,
     life: Duration,
     /// The requests that this process admitted alone. Made on first use.
-    local: OnceLock<InProgress<StdClock>>,
+    local: Arc<OnceLock<InProgress<StdClock>>>,
 }
 
 impl<T: Connected> InProgressBuilder<T> {
@@ -87,26 +84,25 @@ impl<T: Connected> InProgressBuilder<T> {
         let guard = Guard::of(&builder.settings(), limit);
         let (client, thread) = builder.client.split();
         let holds = RemoteHolds::new(client, thread.clone(), Plan::new(&[])?, guard, Some(limit));
-        let entrance = Entrance { holds, life, local: OnceLock::new() };
-        Ok(T::form(InProgressLimiter(Arc::new(entrance)), thread))
+        Ok(T::form(InProgressLimiter { holds, life, local: Arc::default() }, thread))
     }
 }
 
 impl InProgressLimiter {
     async fn enter(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
-        let Entrance { holds, life, .. } = &*self.0;
+        let Self { holds, life, .. } = self;
         let Ok((reply, id)) = holds.hold(key, units, *life).await else {
             return self.enter_alone(key, units);
         };
         let outcome = if reply.held.done { Outcome::Allowed } else { holds.denial(units) };
         let decision = holds.decision(&reply, outcome, units).uncharged();
         let answer = Answer::new(decision, DecidedBy::Server);
-        if reply.held.done { Ok(self.permit(key, id, answer, Entered::Server)) } else { Err(answer) }
+        if reply.held.done { Ok(self.permit(key, id, answer, None)) } else { Err(answer) }
     }
 
     /// Decides while the server is unavailable.
     fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
-        let Entrance { holds, life, local } = &*self.0;
+        let Self { holds, life, local } = self;
         let (dispatch, most) = (&holds.dispatch, holds.most_units);
         let mut entered = None;
         let answer = dispatch.guard.fallback_by((key, units, most), dispatch.now(), |processes| {
@@ -121,20 +117,19 @@ impl InProgressLimiter {
             return Err(answer);
         }
         let id = entered.as_ref().map_or_else(|| holds.unknown_id(), Permit::id);
-        Ok(self.permit(key, id, answer, Entered::Here { permit: entered }))
+        Ok(self.permit(key, id, answer, entered))
     }
 
-    fn permit(&self, key: &[u8], id: HoldId, answer: Answer, entered: Entered) -> SharedPermit {
-        let runtime = Handle::try_current().ok();
-        let inside = Inside { limiter: self.clone(), key: key.into(), runtime, entered };
-        SharedPermit { inside: Some(inside), id, answer }
+    fn permit(&self, key: &[u8], id: HoldId, answer: Answer, local: Option<Permit>) -> SharedPermit {
+        let hold = SharedHold::new(Arc::clone(&self.holds), key, self.life, id, answer);
+        SharedPermit { hold, local: local.map(|permit| (permit, Arc::clone(&self.local))) }
     }
 
     async fn leave_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
-        if self.0.local.get().is_some_and(|local| local.leave(key, id)) {
+        if self.local.get().is_some_and(|local| local.leave(key, id)) {
             return Ok(true);
         }
-        self.0.holds.release(key, id, Passage::IfClosed).await
+        self.holds.release(key, id, Passage::IfClosed).await
     }
 
     /// Begins a request of `units` for `key`, or denies it. The request ends when the permit is dropped, or after its life.
@@ -160,27 +155,27 @@ impl InProgressLimiter {
     /// # Errors
     /// Returns an error if the server does not answer.
     pub async fn current<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
-        Ok(self.0.holds.ask(&key.bytes(), Question::Peek { cost: 0 }).await?.held.units)
+        Ok(self.holds.ask(&key.bytes(), Question::Peek { cost: 0 }).await?.held.units)
     }
 
     /// Returns the health of the server, as seen by this limiter's calls.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.0.holds.dispatch.guard.health()
+        self.holds.dispatch.guard.health()
     }
 
     /// Returns the health of each server, if the client has [several](crate::edge::redis::Client::sharded). Otherwise
     /// returns an empty list.
     #[must_use]
     pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
-        self.0.holds.dispatch.guard.health_by_server()
+        self.holds.dispatch.guard.health_by_server()
     }
 }
 
 impl fmt::Debug for InProgressLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("InProgressLimiter");
-        text.field("limit", &self.0.holds.most_units).field("life", &self.0.life).finish_non_exhaustive()
+        text.field("limit", &self.holds.most_units).field("life", &self.life).finish_non_exhaustive()
     }
 }
 
@@ -190,37 +185,21 @@ impl fmt::Debug for InProgressLimiter {
 /// the breaker is open, and repeats it until it is answered. If the runtime ends first, the request ends with its life. [`leave`](Self::leave) waits for the server instead.
 #[must_use = "a request is not in progress any more once its permit is dropped"]
 pub struct SharedPermit {
-    /// `None` once the request has ended, or is detached.
-    inside: Option<Inside>,
-    id: HoldId,
-    answer: Answer,
-}
-
-struct Inside {
-    limiter: InProgressLimiter,
-    key: Box<[u8]>,
-    /// The runtime in which the request began.
-    runtime: Option<Handle>,
-    entered: Entered,
-}
-
-enum Entered {
-    /// The server counts the request.
-    Server,
-    /// This process admitted the request alone, and counts it if it has a permit.
-    Here { permit: Option<Permit> },
+    hold: SharedHold,
+    /// The permit of this process, and its limit, if this process admitted the request alone and counts it.
+    local: Option<(Permit, Arc<OnceLock<InProgress<StdClock>>>)>,
 }
 
 impl SharedPermit {
     /// Returns the answer that began the request. Its figures include the request.
     pub fn answer(&self) -> Answer {
-        self.answer
+        self.hold.answer()
     }
 
     /// Returns what began the request.
     #[must_use]
     pub fn by(&self) -> DecidedBy {
-        self.answer.by()
+        self.hold.by()
     }
 
     /// Returns the identity, by which another process can [end](InProgressLimiter::leave) the request.
@@ -228,7 +207,7 @@ impl SharedPermit {
     /// If the server did not begin the request, only this process knows the identity.
     #[must_use]
     pub fn id(&self) -> HoldId {
-        self.id
+        self.hold.id()
     }
 
     /// Lets the request end later: a life from now. Use it for work that can take longer than any useful life, such as a
@@ -241,57 +220,35 @@ impl SharedPermit {
     /// Returns an error if the server does not answer. The request may then end at its previous end, or a life from now. The
     /// call can be repeated, and the permit ends the request in both cases.
     pub async fn renew(&mut self) -> Result<bool, Error> {
-        let Some(Inside { entered, limiter, key, .. }) = &mut self.inside else { return Ok(true) };
-        let Entrance { holds, life, local } = &*limiter.0;
-        if let Entered::Here { permit } = entered {
-            let Some((permit, local)) = permit.as_mut().zip(local.get()) else { return Ok(true) };
-            let was_there = local.renew(permit);
-            self.id = permit.id();
-            return Ok(was_there);
+        if self.by() == DecidedBy::Server {
+            return self.hold.renew().await;
         }
-        let (hold, life_us) = (stored(self.id), micros(*life));
-        let reply = holds.ask(key, Question::Renew { hold, life_us }).await?;
-        if reply.held.done {
-            self.id = hold_id(reply.now_us.saturating_add(life_us), hold.identity);
-        }
-        Ok(reply.held.done)
+        let Some((permit, limit)) = &mut self.local else { return Ok(true) };
+        let was_there = limit.get().is_none_or(|limit| limit.renew(permit));
+        self.hold.set_id(permit.id());
+        Ok(was_there)
     }
 
     /// Ends the request, and waits for the server. Returns whether it was in progress.
     ///
     /// # Errors
     /// Returns an error if the server does not answer. The request then ends with its life at the latest.
-    pub async fn leave(mut self) -> Result<bool, Error> {
-        let Some(Inside { entered: Entered::Server, limiter, key, .. }) = &self.inside else {
-            return Ok(true);
-        };
-        // If the caller stops waiting, or the call fails, the drop sends it again.
-        let was_there = limiter.leave_bytes(key, self.id).await?;
-        self.inside = None;
-        Ok(was_there)
+    pub async fn leave(self) -> Result<bool, Error> {
+        self.hold.release().await
     }
 
     /// Leaves the request to a caller that knows its identity. Otherwise it ends with its life.
-    pub fn detach(mut self) -> HoldId {
-        if let Some(Inside { entered: Entered::Here { permit: Some(permit) }, .. }) = self.inside.take() {
+    pub fn detach(self) -> HoldId {
+        if let Some((permit, _)) = self.local {
             let _ = permit.detach();
         }
-        self.id
-    }
-}
-
-impl Drop for SharedPermit {
-    fn drop(&mut self) {
-        if let Some(Inside { entered: Entered::Server, limiter, key, runtime }) = self.inside.take() {
-            let life = limiter.0.life;
-            limiter.0.dispatch.release_later(runtime.as_ref(), key, self.id, life);
-        }
+        self.hold.detach()
     }
 }
 
 impl fmt::Debug for SharedPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("SharedPermit");
-        text.field("id", &self.id).field("units", &self.answer.decision().cost()).finish_non_exhaustive()
+        text.field("id", &self.id()).field("units", &self.answer().decision().cost()).finish_non_exhaustive()
     }
 }

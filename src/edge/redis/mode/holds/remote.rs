@@ -13,7 +13,7 @@ use crate::edge::redis::client::{OnDrop, RuntimeThread};
 use crate::edge::redis::guard::{Guard, Passage};
 use crate::edge::redis::mode::dispatch::Dispatch;
 use crate::edge::redis::protocol::{
-    Error, ErrorKind, HeldUnits, MOST_HELD, Plan, Question, Reply, Scope, StoredHold, Transport, identity_of,
+    Error, ErrorKind, HeldUnits, MOST_HELD, Plan, Question, Reply, Scope, Transport, identity_of,
 };
 use crate::store::HoldId;
 use crate::store::holding::HoldIds;
@@ -56,8 +56,14 @@ impl RemoteHolds {
 
     /// Releases a hold. Returns whether it was there.
     pub(super) async fn release(&self, key: &[u8], id: HoldId, passage: Passage) -> Result<bool, Error> {
-        let call = self.dispatch.call(key, Question::Release { hold: stored(id) }, None);
+        let call = self.dispatch.call(key, Question::Release { hold: id }, None);
         Ok(self.dispatch.send(&call, passage).await?.held.done)
+    }
+
+    /// Settles a hold. Returns the state of the key afterwards.
+    pub(super) async fn commit(&self, key: &[u8], hold: HoldId, units: u64) -> Result<Decision, Error> {
+        let reply = self.ask(key, Question::Commit { hold, units }).await?;
+        Ok(self.decision(&reply, Outcome::Allowed, units).forced())
     }
 
     /// Asks the server to hold the units. Returns its reply, and the identity of the hold.
@@ -156,11 +162,4 @@ pub(super) fn micros(life: Duration) -> u64 {
 /// The identity of a hold that ends at this time of the server.
 pub(super) fn hold_id(end_us: u64, identity: u128) -> HoldId {
     HoldId::new(end_us.saturating_mul(1_000), identity)
-}
-
-/// The hold as the server stores it.
-pub(super) fn stored(id: HoldId) -> StoredHold {
-    let bytes = id.to_bytes();
-    let identity = bytes[8..].iter().fold(0, |identity, &byte| identity << 8 | u128::from(byte));
-    StoredHold { end_us: id.end_ns() / 1_000, identity }
 }

@@ -4,16 +4,27 @@ use std::collections::BTreeSet;
 
 use crate::edge::redis::protocol::call::{Call, Question, Reply};
 use crate::edge::redis::protocol::exact::EXACT;
-use crate::edge::redis::protocol::hold::{HeldUnits, MOST_HOLDS, StoredHold, units_of};
+use crate::edge::redis::protocol::hold::{HeldUnits, MOST_HOLDS, units_of};
+use crate::store::HoldId;
 
 /// The holds of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct HoldState {
-    holds: BTreeSet<StoredHold>,
+    holds: BTreeSet<HoldId>,
 }
 
 /// Charges nothing, but moves states back from the future as every call except a peek does.
 const HEAL: Question = Question::Refund { units: 0, at_us: 0 };
+
+/// A hold that ends at this time.
+const fn held_until(end_us: u64, identity: u128) -> HoldId {
+    HoldId::new(end_us.saturating_mul(1_000), identity)
+}
+
+/// The end of a hold.
+const fn end_us(hold: &HoldId) -> u64 {
+    hold.end_ns() / 1_000
+}
 
 impl HoldState {
     /// Answers a call about a key that can hold `most_units`. `limits` answers a question about the limits of the same key at
@@ -26,15 +37,16 @@ impl HoldState {
         limits: &mut impl FnMut(Question) -> Reply,
     ) -> Reply {
         // Without the holds that have ended.
-        self.holds = self.holds.split_off(&StoredHold { end_us: now_us + 1, identity: 0 });
-        let end_us = |life_us: u64| now_us.saturating_add(life_us).min(EXACT - 1);
+        self.holds = self.holds.split_off(&held_until(now_us.saturating_add(1), 0));
+        let until =
+            |life_us: u64, identity| held_until(now_us.saturating_add(life_us).min(EXACT - 1), identity);
         let mut done = false;
         match call.ask {
-            Question::Commit { hold, .. } | Question::Release { hold } => done = self.remove(hold.identity),
-            Question::Renew { hold: StoredHold { identity, .. }, life_us } => {
-                done = self.remove(identity);
+            Question::Commit { hold, .. } | Question::Release { hold } => done = self.remove(hold),
+            Question::Renew { hold, life_us } => {
+                done = self.remove(hold);
                 if done {
-                    self.holds.insert(StoredHold { end_us: end_us(life_us), identity });
+                    self.holds.insert(until(life_us, hold.random()));
                 }
             }
             _ => {}
@@ -47,10 +59,10 @@ impl HoldState {
                 if units <= left && (self.holds.len() as u64) < MOST_HOLDS =>
             {
                 done = true;
-                self.holds.insert(StoredHold { end_us: end_us(life_us), identity });
+                self.holds.insert(until(life_us, identity));
                 limits(HEAL)
             }
-            Question::Commit { hold, units } if done || hold.end_us <= now_us => {
+            Question::Commit { hold, units } if done || end_us(&hold) <= now_us => {
                 limits(Question::Force { cost: units })
             }
             Question::Peek { cost } => limits(Question::Peek { cost: cost.saturating_add(held) }),
@@ -60,23 +72,22 @@ impl HoldState {
             }
             _ => limits(HEAL),
         };
-        let [first_us, last_us] =
-            [self.holds.first(), self.holds.last()].map(|hold| hold.map_or(0, |hold| hold.end_us));
+        let [first_us, last_us] = [self.holds.first(), self.holds.last()].map(|hold| hold.map_or(0, end_us));
         Reply { held: HeldUnits { done, units: self.units(), first_us, last_us }, ..reply }
     }
 
     /// Returns whether the key has no hold, except holds that have ended.
     pub(crate) fn is_over(&self, now_us: u64) -> bool {
-        self.holds.last().is_none_or(|last| last.end_us <= now_us)
+        self.holds.last().is_none_or(|last| end_us(last) <= now_us)
     }
 
     fn units(&self) -> u64 {
-        self.holds.iter().map(|hold| units_of(hold.identity)).sum()
+        self.holds.iter().map(|hold| units_of(hold.random())).sum()
     }
 
     /// Removes the hold with this identity, whatever its end is. Returns whether it was there.
-    fn remove(&mut self, identity: u128) -> bool {
-        let found = self.holds.iter().find(|hold| hold.identity == identity).copied();
+    fn remove(&mut self, hold: HoldId) -> bool {
+        let found = self.holds.iter().find(|held| held.random() == hold.random()).copied();
         found.is_some_and(|found| self.holds.remove(&found))
     }
 

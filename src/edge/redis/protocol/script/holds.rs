@@ -7,8 +7,9 @@ use super::{
 };
 use crate::edge::redis::protocol::call::{Call, Question, Reply};
 use crate::edge::redis::protocol::exact::EXACT;
-use crate::edge::redis::protocol::hold::{HeldUnits, MOST_HOLDS, StoredHold};
+use crate::edge::redis::protocol::hold::{HeldUnits, MOST_HOLDS};
 use crate::edge::redis::protocol::kinds::{Form, KindSet};
+use crate::store::HoldId;
 
 /// Builds the command that calls the script, for a key that can hold `most_units`.
 pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
@@ -16,17 +17,15 @@ pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
     if plan.needs_time() {
         return command(&at_its_time(call), most_units, by);
     }
-    let none = StoredHold { end_us: 0, identity: 0 };
-    let (ask, first, StoredHold { end_us, identity }) = match call.ask {
-        Question::Check { cost } => ("check", cost, none),
-        Question::Hold { units, life_us, identity } => {
-            ("hold", units, StoredHold { end_us: life_us, identity })
-        }
-        Question::Commit { hold, units } => ("commit", units, hold),
-        Question::Release { hold } => ("release", 0, hold),
-        Question::Renew { hold, life_us } => ("renew", life_us, hold),
-        Question::Peek { cost } => ("peek", cost, none),
-        _ => ("peek", 0, none),
+    let of = |hold: HoldId| (hold.random(), hold.end_ns() / 1_000);
+    let (ask, first, (identity, end_us)) = match call.ask {
+        Question::Check { cost } => ("check", cost, (0, 0)),
+        Question::Hold { units, life_us, identity } => ("hold", units, (identity, life_us)),
+        Question::Commit { hold, units } => ("commit", units, of(hold)),
+        Question::Release { hold } => ("release", 0, of(hold)),
+        Question::Renew { hold, life_us } => ("renew", life_us, of(hold)),
+        Question::Peek { cost } => ("peek", cost, (0, 0)),
+        _ => ("peek", 0, (0, 0)),
     };
     let is_limited = !plan.parts().is_empty();
     let (kinds, letter) = if is_limited { (plan.kinds(), "h") } else { (KindSet::NONE, "n") };
