@@ -519,16 +519,16 @@ fn eviction_that_is_set_later_is_found() {
 }
 
 #[test]
-fn blocking_types_print_their_own_names() {
+fn blocking_types_print_what_they_run() {
     let server = InProcess::default().blocking();
     let builder = server.limiter("api", Limit::gcra(Quota::per_second(1)));
     let lease = builder.clone().leases().build().unwrap();
     let write_back = builder.write_back().build().unwrap();
     let client = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
-    assert_eq!(format!("{client:?}"), "Blocking<Client> { cluster: false, .. }");
-    assert_eq!(format!("{server:?}"), "Blocking<InProcess> { keys: 0, .. }");
-    assert_eq!(format!("{lease:?}"), "Blocking<LeaseLimiter> { keys: 0, .. }");
-    assert!(format!("{write_back:#?}").starts_with("Blocking<WriteBackLimiter> {\n"));
+    assert_eq!(format!("{client:?}"), "Blocking(Client { cluster: false, .. })");
+    assert_eq!(format!("{server:?}"), "Blocking(InProcess { keys: 0, .. })");
+    assert_eq!(format!("{lease:?}"), "Blocking(LeaseLimiter { keys: 0, .. })");
+    assert!(format!("{write_back:#?}").starts_with("Blocking(\n    WriteBackLimiter {\n"));
 }
 
 /// A clock that, in each reading, waits for a concurrent reading to begin, and remembers whether one did.

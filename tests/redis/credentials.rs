@@ -12,7 +12,7 @@ use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tollgate::Quota;
-use tollgate::redis::{AtomicLimiter, Blocking, Client, CredentialsFile, DecidedBy, Limit, OnFailure};
+use tollgate::redis::{AtomicLimiter, Client, CredentialsFile, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Server};
 
 const PATIENCE: Duration = Duration::from_secs(60);

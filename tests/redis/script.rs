@@ -47,9 +47,9 @@ impl Own {
 
     fn check(&self, cost: u64, now: Timestamp) -> Decision {
         match self {
-            Self::Gcra(limiter) => limiter.block_on(|l| l.at(now).check_n(cost)),
-            Self::Fixed(limiter) => limiter.block_on(|l| l.at(now).check_n(cost)),
-            Self::Sliding(limiter) => limiter.block_on(|l| l.at(now).check_n(cost)),
+            Self::Gcra(limiter) => limiter.at(now).check_n(cost),
+            Self::Fixed(limiter) => limiter.at(now).check_n(cost),
+            Self::Sliding(limiter) => limiter.at(now).check_n(cost),
         }
     }
 
@@ -183,8 +183,7 @@ fn alike(theirs: &Blocking<AtomicLimiter>, limit: Limit, steps: &[Step]) -> Resu
                 if now_us < highest_us || answer.decision().at() < Timestamp::from_nanos(highest_us * 1_000) {
                     continue;
                 }
-                let units =
-                    if decision.is_allowed() { ours.block_on(|l| l.refund(&decision, now)) } else { 0 };
+                let units = if decision.is_allowed() { ours.refund(&decision, now) } else { 0 };
                 prop_assert_eq!(
                     theirs.block_on(|l| l.at(now).refund("k", &answer)).unwrap(),
                     units,

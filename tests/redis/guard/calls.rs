@@ -1,7 +1,7 @@
 //! Calls to several servers, without a runtime and from threads, and what the guard reports of them.
 
 use futures_util::FutureExt as _;
-use tollgate::redis::{Blocking, BreakerState, Client, Shard, Shards};
+use tollgate::redis::{BreakerState, Client, Shard, Shards};
 
 use super::*;
 

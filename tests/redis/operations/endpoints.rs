@@ -6,7 +6,7 @@ use super::newer;
 use crate::faults::cluster::assert_moved_slots_are_charged_once;
 use crate::faults::subject::{LOCAL, Subject};
 use tollgate::Quota;
-use tollgate::redis::{Blocking, Client, DecidedBy, Limit, OnFailure};
+use tollgate::redis::{Client, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Proxy};
 use tollgate_testing::skipped::skip;
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::redis::internals::{Call, Place, Plan, Question, Transport, slot};
+use tollgate::redis::internals::{Call, Place, Plan, Question, Scope, Transport, slot};
 use tollgate::redis::{AtomicLimiter, Breaker, Builder, Client, ErrorKind, Limit};
 
 use crate::sharded::read_call;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::{Blocking, Client, InProcess};
+use tollgate::redis::{Client, InProcess};
 use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{ManualClock, Timestamp};
 

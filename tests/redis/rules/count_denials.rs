@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use tollgate::redis::{Blocking, Client, DecidedBy};
+use tollgate::redis::{Client, DecidedBy};
 use tollgate::rules::{Code, Descriptor, Verdict};
 
 use super::*;

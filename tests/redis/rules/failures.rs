@@ -1,6 +1,6 @@
 //! Rules while the server cannot be reached.
 
-use tollgate::redis::{Blocking, Client, DecidedBy};
+use tollgate::redis::{Client, DecidedBy};
 use tollgate::rules::Verdict;
 use tollgate::telemetry::Reading;
 

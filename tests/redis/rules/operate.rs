@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::{Blocking, Client};
+use tollgate::redis::Client;
 use tollgate::rules::{OperatorAct, Refusal};
 
 use super::*;

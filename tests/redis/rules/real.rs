@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::redis::{Blocking, Client};
+use tollgate::redis::Client;
 use tollgate::rules::Descriptor;
 
 use super::*;

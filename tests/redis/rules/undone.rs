@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tollgate::ManualClock;
-use tollgate::redis::{Blocking, Client, InProcess};
+use tollgate::redis::{Client, InProcess};
 use tollgate::rules::{Descriptor, Rules, Server};
 
 use super::*;

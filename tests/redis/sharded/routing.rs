@@ -1,7 +1,7 @@
 //! Which server holds a key, with servers in this process.
 
 use tollgate::Quota;
-use tollgate::redis::{Blocking, Client, InProcess, Limit, Shard, ShardError, Shards};
+use tollgate::redis::{Client, InProcess, Limit, Shard, ShardError, Shards};
 use tollgate_testing::redis::NO_END;
 
 use super::{named, set};

@@ -25,8 +25,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::connection::{PAUSES_NS, ServerConnection, address_like, timed_out};
+use super::options::ConnectionOptions;
 use super::runtime::OnDrop;
-use super::upkeep::Upkeep;
 use crate::base::clock::{Clock, StdClock};
 use crate::edge::redis::protocol::script::By;
 use crate::edge::redis::protocol::slot::{self, PARTS};
@@ -218,13 +218,13 @@ impl Nodes {
     }
 
     /// Creates a client of the same Cluster, whose connections are kept up in another way.
-    pub(crate) fn with(&self, upkeep: &Upkeep) -> Arc<Self> {
-        Self::of(self.seeds.iter().map(|seed| seed.with(upkeep.clone())).collect())
+    pub(crate) fn with(&self, options: &ConnectionOptions) -> Arc<Self> {
+        Self::of(self.seeds.iter().map(|seed| seed.with(options.clone())).collect())
     }
 
-    pub(crate) fn upkeep(&self) -> &Upkeep {
+    pub(crate) fn options(&self) -> &ConnectionOptions {
         // A Cluster has at least one seed.
-        self.seeds[0].upkeep()
+        self.seeds[0].options()
     }
 
     fn state(&self) -> MutexGuard<'_, KnownNodes> {

@@ -9,11 +9,11 @@ use tokio::runtime::Handle;
 
 use super::cluster::Nodes;
 use super::connection::{Evicting, ServerConnection, address};
+use super::options::ConnectionOptions;
 use super::runtime::{Blocking, Routed};
 use super::sentinel;
 use super::settings::{Builder, InProgressBuilder};
 use super::sharded::{Routes, ShardError, Shards};
-use super::upkeep::Upkeep;
 use crate::algorithm::Limit;
 use crate::base::sync::Ordering;
 use crate::edge::redis::protocol::script::{self, By, CopyStep, StoredStates};
@@ -73,10 +73,10 @@ enum Topology {
 
 impl Topology {
     /// How its connections are kept up. All nodes of a Cluster share this.
-    fn upkeep(&self) -> &Upkeep {
+    fn options(&self) -> &ConnectionOptions {
         match self {
-            Self::One(line) => line.upkeep(),
-            Self::Cluster(nodes) => nodes.upkeep(),
+            Self::One(line) => line.options(),
+            Self::Cluster(nodes) => nodes.options(),
         }
     }
 }
@@ -261,7 +261,7 @@ impl Client {
     #[must_use]
     pub fn credentials(self, provider: impl ::redis::StreamingCredentialsProvider + 'static) -> Self {
         let provider: Arc<dyn ::redis::StreamingCredentialsProvider> = Arc::new(provider);
-        self.with(|upkeep| upkeep.credentials = Some(Arc::clone(&provider)))
+        self.with(|options| options.credentials = Some(Arc::clone(&provider)))
     }
 
     /// Sets the age at which a connection is replaced. Default: never.
@@ -283,7 +283,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn max_connection_age(self, age: Duration) -> Self {
-        self.with(|upkeep| upkeep.max_age = Some(age))
+        self.with(|options| options.max_age = Some(age))
     }
 
     /// Sets a function that is called when the server refuses credentials, or when the provider has none, but at most
@@ -291,14 +291,14 @@ impl Client {
     #[must_use]
     pub fn on_refused_credentials(self, tell: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         let tell: Arc<dyn Fn(&Error) + Send + Sync> = Arc::new(tell);
-        self.with(|upkeep| upkeep.on_refused = Some(Arc::clone(&tell)))
+        self.with(|options| options.on_refused = Some(Arc::clone(&tell)))
     }
 
     /// Returns how often a server refused credentials of the provider, or the provider had none. Each connection counts
     /// each attempt.
     #[must_use]
     pub fn refused_credentials(&self) -> u64 {
-        self.links.iter().map(|link| link.topology.upkeep().refusals.count()).fold(0, u64::wrapping_add)
+        self.links.iter().map(|link| link.topology.options().refusals.count()).fold(0, u64::wrapping_add)
     }
 
     /// Returns the connection, if the client has one server.
@@ -311,13 +311,13 @@ impl Client {
     }
 
     /// Creates the same client with connections that are kept up in another way.
-    fn with(self, change: impl Fn(&mut Upkeep)) -> Self {
+    fn with(self, change: impl Fn(&mut ConnectionOptions)) -> Self {
         let links = self.links.iter().map(|Link { topology, evicting }| {
-            let mut upkeep = topology.upkeep().clone();
-            change(&mut upkeep);
+            let mut options = topology.options().clone();
+            change(&mut options);
             let topology = match topology {
-                Topology::One(line) => Topology::One(line.with(upkeep)),
-                Topology::Cluster(nodes) => Topology::Cluster(nodes.with(&upkeep)),
+                Topology::One(line) => Topology::One(line.with(options)),
+                Topology::Cluster(nodes) => Topology::Cluster(nodes.with(&options)),
             };
             Link { topology, evicting: Arc::clone(evicting) }
         });
@@ -398,7 +398,7 @@ impl Transport for Client {
 
     fn address(&self, server: usize) -> String {
         match &self.links[server].topology {
-            Topology::One(line) => match &line.upkeep().locate {
+            Topology::One(line) => match &line.options().locate {
                 Some(sentinels) => sentinels.address(),
                 None => line.address().to_string(),
             },

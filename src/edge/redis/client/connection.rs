@@ -24,7 +24,7 @@
 //!
 //! The result does not depend on how long callers wait, or on how many callers there are.
 //!
-//! *Renewal.* If the client has an [`Upkeep`], a second part of the task that connected follows the credentials, the age
+//! *Renewal.* If the client has an [`ConnectionOptions`], a second part of the task that connected follows the credentials, the age
 //! of the connection and the place of its server. Without one, this part does not exist.
 
 use std::pin::pin;
@@ -43,10 +43,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::batched::BatchedCalls;
 use super::credentials::CredentialStream;
-use super::lane::Lane;
+use super::options::{self, ConnectionOptions};
 use super::runtime::OnDrop;
-use super::upkeep::{self, Upkeep};
 use crate::base::clock::{Clock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::edge::redis::protocol::script::{self, By};
@@ -60,7 +60,7 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// During a pause all calls fail without an attempt, including probes. So the pause is much shorter than the breaker's.
 pub(crate) const PAUSES_NS: [u64; 2] = [20_000_000, 250_000_000];
 /// The time between two looks at the age of a connection, at credentials to send again and at the place of its server.
-const UPKEEP: Duration = Duration::from_secs(1);
+const RENEWAL_CHECK: Duration = Duration::from_secs(1);
 /// If a PING is not answered within this time, the connection is dropped.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two questions about eviction.
@@ -79,7 +79,7 @@ pub(crate) struct ServerConnection {
     evicts: AtomicU64,
     /// The number of servers of the same client that evict keys.
     evicting: Evicting,
-    upkeep: Upkeep,
+    options: ConnectionOptions,
 }
 
 /// A new connection, and what its renewal needs.
@@ -114,7 +114,7 @@ struct LineState {
 enum Phase {
     Idle { until_ns: u64, why: Option<RedisError> },
     Connecting,
-    Ready(Arc<Lane>),
+    Ready(Arc<BatchedCalls>),
 }
 
 impl Phase {
@@ -122,7 +122,7 @@ impl Phase {
 }
 
 impl ServerConnection {
-    fn new(client: Client, evicting: Evicting, upkeep: Upkeep) -> Arc<Self> {
+    fn new(client: Client, evicting: Evicting, options: ConnectionOptions) -> Arc<Self> {
         let state =
             LineState { phase: Phase::IDLE, number: 0, is_being_tested: false, pause_ns: PAUSES_NS[0] };
         Arc::new(Self {
@@ -132,7 +132,7 @@ impl ServerConnection {
             clock: StdClock::new(),
             evicts: AtomicU64::new(0),
             evicting,
-            upkeep,
+            options,
         })
     }
 
@@ -142,16 +142,16 @@ impl ServerConnection {
         let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
         let info = client.get_connection_info().clone().set_tcp_settings(tcp);
         let client = Client::open(info).map_err(|error| address(&error))?;
-        Ok(Self::new(client, Arc::clone(evicting), Upkeep::default()))
+        Ok(Self::new(client, Arc::clone(evicting), ConnectionOptions::default()))
     }
 
     /// Creates a connection to the same server, which is kept up in another way.
-    pub(crate) fn with(&self, upkeep: Upkeep) -> Arc<Self> {
-        Self::new(self.client.clone(), Arc::clone(&self.evicting), upkeep)
+    pub(crate) fn with(&self, options: ConnectionOptions) -> Arc<Self> {
+        Self::new(self.client.clone(), Arc::clone(&self.evicting), options)
     }
 
-    pub(crate) fn upkeep(&self) -> &Upkeep {
-        &self.upkeep
+    pub(crate) fn options(&self) -> &ConnectionOptions {
+        &self.options
     }
 
     pub(crate) fn address(&self) -> &ConnectionAddr {
@@ -162,7 +162,7 @@ impl ServerConnection {
     pub(crate) fn sibling(&self, address: ConnectionAddr) -> Option<Arc<Self>> {
         let info = self.client.get_connection_info().clone().set_addr(address);
         let client = Client::open(info).ok()?;
-        Some(Self::new(client, Arc::clone(&self.evicting), self.upkeep.clone()))
+        Some(Self::new(client, Arc::clone(&self.evicting), self.options.clone()))
     }
 
     fn state(&self) -> MutexGuard<'_, LineState> {
@@ -175,8 +175,8 @@ impl ServerConnection {
         loop {
             let Some(line) = line.upgrade() else { return };
             let connection = match &*line.state() {
-                LineState { phase: Phase::Ready(lane), number: current, .. } if *current == number => {
-                    lane.connection()
+                LineState { phase: Phase::Ready(calls), number: current, .. } if *current == number => {
+                    calls.connection()
                 }
                 _ => return,
             };
@@ -217,21 +217,21 @@ impl ServerConnection {
     }
 
     /// Returns the current connection and its number.
-    fn current(&self) -> Option<(Arc<Lane>, u64)> {
+    fn current(&self) -> Option<(Arc<BatchedCalls>, u64)> {
         match &*self.state() {
-            LineState { phase: Phase::Ready(lane), number, .. } => Some((Arc::clone(lane), *number)),
+            LineState { phase: Phase::Ready(calls), number, .. } => Some((Arc::clone(calls), *number)),
             _ => None,
         }
     }
 
     /// Returns the current connection and its number, or waits for the next connection.
-    async fn ready(self: &Arc<Self>, runtime: &Handle) -> RedisResult<(Arc<Lane>, u64)> {
+    async fn ready(self: &Arc<Self>, runtime: &Handle) -> RedisResult<(Arc<BatchedCalls>, u64)> {
         let mut changes = self.changed.subscribe();
         loop {
             {
                 let mut state = self.state();
                 match &state.phase {
-                    Phase::Ready(lane) => return Ok((Arc::clone(lane), state.number)),
+                    Phase::Ready(calls) => return Ok((Arc::clone(calls), state.number)),
                     Phase::Connecting => {}
                     Phase::Idle { until_ns, why: Some(why) } if self.clock.now().as_nanos() < *until_ns => {
                         return Err(why.clone());
@@ -288,7 +288,7 @@ impl ServerConnection {
                 AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(None);
             let connecting = client.get_multiplexed_async_connection_with_config(&config);
             let mut connection = connecting.await.inspect_err(|error| self.note_refusal(error))?;
-            if self.upkeep.locate.is_some() {
+            if self.options.locate.is_some() {
                 check_role(&mut connection).await?;
             }
             Ok(Fresh { connection, renewal })
@@ -299,16 +299,16 @@ impl ServerConnection {
 
     /// Reports that the server refused the provider's credentials, if that is the error.
     fn note_refusal(&self, error: &RedisError) {
-        if self.upkeep.credentials.is_some() && error.kind() == Theirs::AuthenticationFailed {
-            self.upkeep.refused(error);
+        if self.options.credentials.is_some() && error.kind() == Theirs::AuthenticationFailed {
+            self.options.refused(error);
         }
     }
 
     /// Returns the library's client for a new connection: with the present place of the server, and the present
     /// credentials.
     pub(super) async fn prepare(&self, runtime: &Handle) -> RedisResult<(Client, Option<Renewal>)> {
-        let Upkeep { locate, credentials, .. } = &self.upkeep;
-        if self.upkeep.is_empty() {
+        let ConnectionOptions { locate, credentials, .. } = &self.options;
+        if self.options.is_empty() {
             return Ok((self.client.clone(), None));
         }
         let mut info = self.client.get_connection_info().clone();
@@ -317,14 +317,14 @@ impl ServerConnection {
         }
         let mut later = credentials.as_ref().map(|provider| provider.subscribe());
         if let Some(later) = &mut later {
-            let present = upkeep::first(later).await.inspect_err(|error| self.upkeep.missing(error))?;
+            let present = options::first(later).await.inspect_err(|error| self.options.missing(error))?;
             let mut settings = info.redis_settings().clone().set_password(present.password());
             if !present.username().is_empty() {
                 settings = settings.set_username(present.username());
             }
             info = info.set_redis_settings(settings);
         }
-        let renewal = Renewal { address: info.addr().clone(), credentials: later, ends: self.upkeep.ends() };
+        let renewal = Renewal { address: info.addr().clone(), credentials: later, ends: self.options.ends() };
         Ok((Client::open(info)?, Some(renewal)))
     }
 
@@ -333,25 +333,26 @@ impl ServerConnection {
     async fn keep_up(line: &Weak<Self>, runtime: &Handle, number: u64, own: &mut Renewal) -> Option<u64> {
         let mut unsent: Option<BasicAuth> = None;
         loop {
-            let changed = match select(pin!(upkeep::next(&mut own.credentials)), pin!(sleep(UPKEEP))).await {
-                Either::Left((changed, _)) => Some(changed),
-                Either::Right(_) => None,
-            };
+            let changed =
+                match select(pin!(options::next(&mut own.credentials)), pin!(sleep(RENEWAL_CHECK))).await {
+                    Either::Left((changed, _)) => Some(changed),
+                    Either::Right(_) => None,
+                };
             let line = line.upgrade()?;
-            let (lane, current) = line.current()?;
+            let (calls, current) = line.current()?;
             if current != number {
                 return None;
             }
             match changed {
                 Some(Ok(credentials)) => unsent = Some(credentials),
-                Some(Err(error)) => line.upkeep.missing(&error),
+                Some(Err(error)) => line.options.missing(&error),
                 None => {}
             }
             if let Some(credentials) = &unsent {
-                match authenticate(&lane, credentials).await {
+                match authenticate(&calls, credentials).await {
                     Ok(()) => unsent = None,
                     Err(error) if script::is_lost(&error) => line.judge(number, true),
-                    Err(error) => line.upkeep.refused(&error),
+                    Err(error) => line.options.refused(&error),
                 }
             }
             if line.has_moved(runtime, &own.address).await {
@@ -369,7 +370,7 @@ impl ServerConnection {
 
     /// Returns whether the server is certainly no longer at this address.
     async fn has_moved(&self, runtime: &Handle, from: &ConnectionAddr) -> bool {
-        let Some(locate) = &self.upkeep.locate else { return false };
+        let Some(locate) = &self.options.locate else { return false };
         let place = locate.locate(runtime, self.address()).await;
         place.is_ok_and(|(address, is_certain)| is_certain && address != *from)
     }
@@ -390,7 +391,7 @@ impl ServerConnection {
                 state.number += 1;
                 state.is_being_tested = false;
                 state.pause_ns = PAUSES_NS[0];
-                Phase::Ready(Lane::new(connection))
+                Phase::Ready(BatchedCalls::new(connection))
             }
             Some(Err(error)) => {
                 let until_ns = self.clock.now().as_nanos().saturating_add(state.pause_ns);
@@ -408,11 +409,11 @@ impl ServerConnection {
     /// Sends PING on a connection on which a call got no answer. Ends the connection if the PING is not answered.
     fn test_with_ping(self: &Arc<Self>, runtime: &Handle, number: u64) {
         let mut state = self.state();
-        let Phase::Ready(lane) = &state.phase else { return };
+        let Phase::Ready(calls) = &state.phase else { return };
         if state.number != number || state.is_being_tested {
             return;
         }
-        let mut connection = lane.connection();
+        let mut connection = calls.connection();
         state.is_being_tested = true;
         drop(state);
         let (line, own) = (Arc::clone(self), Arc::clone(self));
@@ -448,7 +449,7 @@ impl ServerConnection {
         command: Cmd,
         asking: bool,
     ) -> RedisResult<Value> {
-        let (lane, number) = match self.current() {
+        let (calls, number) = match self.current() {
             Some(current) => current,
             None => Box::pin(self.ready(runtime)).await?,
         };
@@ -456,10 +457,10 @@ impl ServerConnection {
         let answer = if asking {
             let mut both = ::redis::pipe();
             both.cmd("ASKING").add_command(command);
-            let answers = lane.connection().req_packed_commands(&both, 1, 1).await;
+            let answers = calls.connection().req_packed_commands(&both, 1, 1).await;
             answers.and_then(|mut answers| answers.pop().unwrap_or_default().extract_error())
         } else {
-            lane.call(runtime, command).await.and_then(Value::extract_error)
+            calls.call(runtime, command).await.and_then(Value::extract_error)
         };
         unanswered.cancel();
         if answer.as_ref().is_err_and(script::is_lost) {
@@ -499,13 +500,13 @@ fn eviction(info: &str) -> Option<&str> {
 }
 
 /// Sends credentials on a connection. If the server refuses them, the connection stays as it was.
-async fn authenticate(lane: &Lane, credentials: &BasicAuth) -> RedisResult<()> {
+async fn authenticate(calls: &BatchedCalls, credentials: &BasicAuth) -> RedisResult<()> {
     let mut command = ::redis::cmd("AUTH");
     if !credentials.username().is_empty() {
         command.arg(credentials.username());
     }
     command.arg(credentials.password());
-    let answer = timeout(SILENT, lane.connection().req_packed_command(&command)).await;
+    let answer = timeout(SILENT, calls.connection().req_packed_command(&command)).await;
     answer.unwrap_or_else(|_| Err(timed_out()))?.extract_error().map(drop)
 }
 

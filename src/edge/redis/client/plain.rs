@@ -12,7 +12,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use super::connection::{Evicting, ServerConnection};
 use super::runtime::RuntimeThread;
-use super::{sentinel, upkeep};
+use super::{options, sentinel};
 use crate::edge::redis::protocol::{Error, ErrorKind, script};
 use crate::edge::telemetry::subscription_refused;
 
@@ -40,7 +40,7 @@ impl PlainClient {
         let several = || {
             Error::new(ErrorKind::Address, "rules are on one server, not on a Cluster or a set of servers")
         };
-        client.one_server().map(|line| Self::of(line.with(line.upkeep().clone()))).ok_or_else(several)
+        client.one_server().map(|line| Self::of(line.with(line.options().clone()))).ok_or_else(several)
     }
 
     fn of(line: Arc<ServerConnection>) -> Self {
@@ -137,7 +137,7 @@ async fn listen(
     let ends = renewal.ends;
     let aged = async { if let Some(ends) = ends { sleep_until(ends).await } else { pending().await } };
     // An error of the provider changes nothing.
-    let changed = async { while upkeep::next(&mut renewal.credentials).await.is_err() {} };
+    let changed = async { while options::next(&mut renewal.credentials).await.is_err() {} };
     let (aged, changed) = (pin!(aged), pin!(changed));
     select(pin!(listen), select(aged, changed)).await;
     RECONNECT

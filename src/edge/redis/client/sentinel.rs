@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::connection::{Evicting, ServerConnection, address, address_like, timed_out};
-use super::upkeep::{Locate, Upkeep};
+use super::options::{ConnectionOptions, Locate};
 use crate::edge::redis::protocol::{Error, ErrorKind};
 
 /// How long a Sentinel may take to answer, with the attempt to connect to it, if the others do not agree before.
@@ -97,8 +97,8 @@ pub(super) fn open(
     let line = |url: &String| ServerConnection::of(&open(url)?, &Evicting::default());
     let lines = sentinels.iter().map(line).collect::<Result<_, _>>()?;
     let locate = Arc::new(Sentinels { name: name.into(), lines });
-    let upkeep = Upkeep { locate: Some(locate), ..Upkeep::default() };
-    Ok(ServerConnection::of(&open(&master)?, evicting)?.with(upkeep))
+    let options = ConnectionOptions { locate: Some(locate), ..ConnectionOptions::default() };
+    Ok(ServerConnection::of(&open(&master)?, evicting)?.with(options))
 }
 
 impl Locate for Sentinels {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dispatch::{AsksServer, Dispatch};
-use super::forms::Guarded;
 #[cfg(feature = "rules")]
 use crate::algorithm::{Block, Limit};
 use crate::base::clock::{StdClock, Timestamp};
@@ -14,15 +13,14 @@ use crate::base::decision::Decision;
 use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Blocking, Builder, Connected};
 use crate::edge::redis::guard::{Guard, Health};
-use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Reply, Transport};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Reply};
 use crate::limiter::{At, Class};
 
 /// A limiter that asks the server to decide every request, in one atomic step and one round trip.
 ///
 /// It never admits more than its limits allow, however many processes share it, as long as the server keeps its data. A
 /// replica that takes over may lack the last writes. All times are the server's. [`Builder::atomic`] builds the
-/// limiter. Its methods are async; for a
-/// [`BlockingClient`](crate::edge::redis::BlockingClient), it builds a [`BlockingAtomicLimiter`]. All clones are the same limiter.
+/// limiter. Its methods are async; a client for threads builds a [`Blocking`] one. All clones are the same limiter.
 ///
 /// # If the server does not answer
 ///

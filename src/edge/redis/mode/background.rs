@@ -56,19 +56,19 @@ pub(crate) fn can_decide_here(mode: &str, limit: &Limit) -> Result<(), QuotaErro
     )))
 }
 
-/// The number of bells. The waiters of all keys share them.
-const BELLS: usize = 256;
+/// The number of notifiers. The waiters of all keys share them.
+const NOTIFIERS: usize = 256;
 
 /// Where the tasks of a limiter run, what stops and wakes them, and what wakes the callers that wait for them.
 pub(crate) struct Background {
     pub(crate) tasks: Tasks,
     pub(crate) signal: Arc<Signal>,
-    pub(crate) bells: Bells,
+    pub(crate) notifiers: AnswerNotifiers,
 }
 
 impl Background {
     pub(crate) fn new(tasks: Tasks) -> Self {
-        Self { tasks, signal: Arc::default(), bells: Bells::new() }
+        Self { tasks, signal: Arc::default(), notifiers: AnswerNotifiers::new() }
     }
 
     /// Creates the value that all clones of the limiter share, and that stops the task when it is dropped.
@@ -122,30 +122,33 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Notifications for tasks that wait for an answer about a key. Each key has a bell, but keys share bells. So a task
+/// Notifications for tasks that wait for an answer about a key. Each key has a notifier, but keys share notifiers. So a task
 /// that wakes checks its key again.
-pub(crate) struct Bells {
-    bells: Box<[Arc<Notify>]>,
+pub(crate) struct AnswerNotifiers {
+    notifiers: Box<[Arc<Notify>]>,
     hasher: ahash::RandomState,
 }
 
-impl Bells {
+impl AnswerNotifiers {
     pub(crate) fn new() -> Self {
-        let bells = (0..BELLS).map(|_| Arc::default()).collect();
-        Self { bells, hasher: ahash::RandomState::new() }
+        let notifiers = (0..NOTIFIERS).map(|_| Arc::default()).collect();
+        Self { notifiers, hasher: ahash::RandomState::new() }
     }
 
     pub(crate) fn of(&self, key: &[u8]) -> &Arc<Notify> {
         let hash = self.hasher.hash_one(key);
-        #[expect(clippy::cast_possible_truncation, reason = "the remainder is less than the number of bells")]
-        let index = (hash % BELLS as u64) as usize;
-        &self.bells[index]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the remainder is less than the number of notifiers"
+        )]
+        let index = (hash % NOTIFIERS as u64) as usize;
+        &self.notifiers[index]
     }
 
     /// Wakes all waiters.
-    pub(crate) fn ring(&self) {
-        for bell in &self.bells {
-            bell.notify_waiters();
+    pub(crate) fn notify_all(&self) {
+        for notifier in &self.notifiers {
+            notifier.notify_waiters();
         }
     }
 }

@@ -29,11 +29,11 @@ pub struct Call {
     pub now: Option<Timestamp>,
     /// The server that holds the key.
     pub place: Place,
-    /// What counts besides the requests of the key.
+    /// What counts in addition to the requests of the key.
     pub scope: Scope,
 }
 
-/// What counts besides the requests of a key.
+/// What counts in addition to the requests of a key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Scope {
     /// Nothing.

@@ -16,7 +16,7 @@
 use std::fmt;
 
 use super::exact::{EXACT, MOST, above};
-use super::kinds::{Batches, Blocks, CalendarPeriods, FewKinds, KindSet, Log, Pace, Parts, Spacing};
+use super::kinds::{Batches, Blocks, CalendarPeriods, KindPair, KindSet, Log, Pace, Parts, Spacing};
 use crate::algorithm::{Calendar, Limit, LimitKind};
 use crate::base::quota::{Quota, QuotaError};
 use crate::limiter::Class;
@@ -32,7 +32,7 @@ pub struct Plan {
     /// The arguments of each limit.
     arguments: Box<[Arguments]>,
     /// The kinds, if there are one or two limits and no calendar.
-    few: Option<FewKinds>,
+    pair: Option<KindPair>,
     /// Whether a limit has a calendar, so that the arguments of a call depend on its time.
     needs_time: bool,
 }
@@ -133,7 +133,7 @@ impl Plan {
     fn of(parts: Box<[Part]>) -> Self {
         let needs_time = parts.iter().any(|part| matches!(part.kind, Arithmetic::Calendar(_)));
         let plan = Self::at(parts, 0);
-        Self { few: plan.few.filter(|_| !needs_time), needs_time, ..plan }
+        Self { pair: plan.pair.filter(|_| !needs_time), needs_time, ..plan }
     }
 
     /// Creates the plan of calls at a time, in microseconds.
@@ -141,12 +141,12 @@ impl Plan {
         let kinds = parts.iter().map(|part| part.kind.text()).reduce(KindSet::with);
         let names = parts.iter().map(|part| part.name().to_string().into()).collect();
         let arguments: Box<[Arguments]> = parts.iter().map(|part| part.kind.arguments(at_us)).collect();
-        let few = match &*arguments {
-            [(first, _)] => Some(FewKinds::new(first, None)),
-            [(first, _), (second, _)] => Some(FewKinds::new(first, Some(second))),
+        let pair = match &*arguments {
+            [(first, _)] => Some(KindPair::new(first, None)),
+            [(first, _), (second, _)] => Some(KindPair::new(first, Some(second))),
             _ => None,
         };
-        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)), names, arguments, few, needs_time: false }
+        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)), names, arguments, pair, needs_time: false }
     }
 
     /// The kinds of the limits.
@@ -165,8 +165,8 @@ impl Plan {
     }
 
     /// The kinds, if there are one or two limits and no calendar.
-    pub(super) const fn few(&self) -> Option<FewKinds> {
-        self.few
+    pub(super) const fn pair(&self) -> Option<KindPair> {
+        self.pair
     }
 
     /// Whether a command needs [`Plan::with_time`].

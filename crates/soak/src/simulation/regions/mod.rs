@@ -55,7 +55,7 @@ enum RegionEvent {
     Due(usize),
     /// A call reaches the server of the process's region.
     Call(usize, Post),
-    Answer(usize, Post, Reply, Option<Claim>),
+    Answer(usize, Post, Reply, Option<Box<Claim>>),
     /// An exchange reaches the server of another region.
     Tell(usize, usize, Claim),
     /// The reply reaches the process.
@@ -270,12 +270,12 @@ impl RegionWorld<'_> {
                 let region = self.processes[process].region;
                 let (reply, claim) = self.ask(region, &post.call, at);
                 let back = at + self.way();
-                self.at(back, RegionEvent::Answer(process, post, reply, claim));
+                self.at(back, RegionEvent::Answer(process, post, reply, claim.map(Box::new)));
             }
             RegionEvent::Answer(process, post, reply, claim) => {
                 self.answer(process, &post, &reply, at);
                 if let Some(claim) = claim {
-                    self.exchange(process, claim, at);
+                    self.exchange(process, *claim, at);
                 }
                 self.send_if_due(process, at);
             }

@@ -13,7 +13,7 @@ use crate::base::quota::QuotaError;
 use crate::edge::redis::client::{Builder, Connected};
 use crate::edge::redis::guard::{Guard, Health, Passage};
 use crate::edge::redis::mode::dispatch::AsksServer;
-use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Transport};
+use crate::edge::redis::protocol::{Answer, DecidedBy, Error, Key, Plan, Question};
 use crate::limiter::Class;
 use crate::store::HoldId;
 

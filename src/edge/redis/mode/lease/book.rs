@@ -17,7 +17,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::holding::{Habit, Holding, Pause, Turn, Wish};
+use super::key_lease::{Habit, KeyLease, Pause, Turn, Wish};
 use super::stats::{Counters, LeaseStats, RequestTally};
 use crate::base::clock::{Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -60,7 +60,7 @@ pub enum LeaseCheck {
     /// server.
     Decided(Decision, u64),
     /// Too few units are held. The retry time of the denial is when to check again. No call is queued yet.
-    Missing(Decision, Arc<Holding>),
+    Missing(Decision, Arc<KeyLease>),
     /// Too few units are held, and a call to the server failed a short time ago.
     Failing,
     /// The table has no room for the key, so the server decides.
@@ -76,7 +76,7 @@ pub struct BlockRequest {
     pub key: Box<[u8]>,
     /// When the call was sent.
     pub(crate) asked_ns: u64,
-    holding: Arc<Holding>,
+    holding: Arc<KeyLease>,
     pub(super) wish: Wish,
     /// The units that the caller takes from the answer, before other checks can take them.
     pub cost: u64,
@@ -130,8 +130,8 @@ pub enum Receipt {
 pub struct LeaseBook {
     pub(super) terms: Terms,
     settings: LeaseSettings,
-    pub(super) keys: KeyTable<Holding>,
-    pub(super) queue: KeyQueue<(Box<[u8]>, Arc<Holding>)>,
+    pub(super) keys: KeyTable<KeyLease>,
+    pub(super) queue: KeyQueue<(Box<[u8]>, Arc<KeyLease>)>,
     /// The smoothed round trip.
     trip_ns: AtomicU64,
     pub(super) counters: Counters,
@@ -223,7 +223,7 @@ impl LeaseBook {
         checked.unwrap_or_else(|| self.first(key, cost, now_ns))
     }
 
-    fn spend(&self, key: KeyRef<'_>, holding: &Arc<Holding>, cost: u64, now_ns: u64) -> LeaseCheck {
+    fn spend(&self, key: KeyRef<'_>, holding: &Arc<KeyLease>, cost: u64, now_ns: u64) -> LeaseCheck {
         let (decision, until_ns) = holding.spend(&self.terms, cost, now_ns, TRIP_NS);
         if decision.is_allowed() {
             if decision.remaining() < holding.low() {
@@ -237,7 +237,7 @@ impl LeaseBook {
 
     /// Few units are left in a stripe. If all stripes have few, the key is queued.
     #[cold]
-    fn low(&self, key: KeyRef<'_>, holding: &Arc<Holding>, now_ns: u64) {
+    fn low(&self, key: KeyRef<'_>, holding: &Arc<KeyLease>, now_ns: u64) {
         if holding.is_idle()
             && holding.held(&self.terms, now_ns) < holding.low()
             && holding.pause(&self.terms, 1, now_ns).is_none()
@@ -247,7 +247,7 @@ impl LeaseBook {
     }
 
     #[cold]
-    fn short(&self, holding: &Arc<Holding>, decision: Decision, now_ns: u64) -> LeaseCheck {
+    fn short(&self, holding: &Arc<KeyLease>, decision: Decision, now_ns: u64) -> LeaseCheck {
         if decision.is_never() {
             return LeaseCheck::Decided(decision, 0);
         }
@@ -264,7 +264,7 @@ impl LeaseBook {
         }
     }
 
-    fn missing(&self, holding: &Holding, cost: u64, now_ns: u64) -> u64 {
+    fn missing(&self, holding: &KeyLease, cost: u64, now_ns: u64) -> u64 {
         cost.saturating_sub(holding.held(&self.terms, now_ns)).max(1)
     }
 
@@ -279,10 +279,10 @@ impl LeaseBook {
     fn first(&self, key: KeyRef<'_>, cost: u64, now_ns: u64) -> LeaseCheck {
         if cost == 0 || cost > self.settings.limit {
             // This decision needs no state, so it needs no place in the table.
-            let (decision, _) = Holding::new(None, now_ns).spend(&self.terms, cost, now_ns, TRIP_NS);
+            let (decision, _) = KeyLease::new(None, now_ns).spend(&self.terms, cost, now_ns, TRIP_NS);
             return LeaseCheck::Decided(decision, 0);
         }
-        match self.keys.get_or_make(key, || Holding::new(self.settings.stripes, now_ns)) {
+        match self.keys.get_or_make(key, || KeyLease::new(self.settings.stripes, now_ns)) {
             Some(holding) => self.spend(key, &holding, cost, now_ns),
             None => {
                 self.counters.full.add(1);
@@ -294,7 +294,7 @@ impl LeaseBook {
     /// Returns the decision that the held units give, without a charge. The real limit has at least this many units
     /// left.
     pub fn peek<'k>(&self, key: impl Into<KeyRef<'k>>, cost: u64, now_ns: u64) -> Decision {
-        let peek = |holding: &Holding| {
+        let peek = |holding: &KeyLease| {
             let pause = holding.pause(&self.terms, self.missing(holding, cost, now_ns), now_ns);
             let wait_ns = match pause {
                 Some(Pause::Refused { until_ns }) => until_ns.saturating_sub(now_ns),
@@ -303,10 +303,10 @@ impl LeaseBook {
             holding.peek(&self.terms, cost, now_ns, wait_ns)
         };
         let known = self.keys.get(key.into(), |holding| peek(holding));
-        known.unwrap_or_else(|| peek(&Holding::new(None, now_ns)))
+        known.unwrap_or_else(|| peek(&KeyLease::new(None, now_ns)))
     }
 
-    fn enqueue(&self, key: KeyRef<'_>, holding: &Arc<Holding>) {
+    fn enqueue(&self, key: KeyRef<'_>, holding: &Arc<KeyLease>) {
         if holding.queue() == Turn::Own
             && let Err((_, holding)) = self.queue.push((Box::from(key.bytes()), Arc::clone(holding)))
         {
@@ -327,7 +327,7 @@ impl LeaseBook {
     }
 
     /// Queues a call for units, after a check that found too few. Does nothing if a key can never hold the cost.
-    pub fn want<'k>(&self, key: impl Into<KeyRef<'k>>, holding: &Arc<Holding>, cost: u64, now_ns: u64) {
+    pub fn want<'k>(&self, key: impl Into<KeyRef<'k>>, holding: &Arc<KeyLease>, cost: u64, now_ns: u64) {
         if self.keeps(cost) {
             holding.note(self.missing(holding, cost, now_ns));
             self.enqueue(key.into(), holding);
@@ -336,7 +336,7 @@ impl LeaseBook {
 
     /// Records that a caller waits for units of a key for which a call is already pending. The record lasts as long as
     /// the returned value.
-    pub fn wait(&self, holding: Arc<Holding>, cost: u64, now_ns: u64) -> Waiting {
+    pub fn wait(&self, holding: Arc<KeyLease>, cost: u64, now_ns: u64) -> Waiting {
         let missing = self.missing(&holding, cost, now_ns);
         holding.note(missing);
         holding.wait(missing);
@@ -348,7 +348,7 @@ impl LeaseBook {
     pub fn claim<'k>(
         &self,
         key: impl Into<KeyRef<'k>>,
-        holding: &Arc<Holding>,
+        holding: &Arc<KeyLease>,
         cost: u64,
         now_ns: u64,
     ) -> Option<BlockRequest> {
@@ -362,7 +362,7 @@ impl LeaseBook {
     fn due_for(
         &self,
         key: Box<[u8]>,
-        holding: Arc<Holding>,
+        holding: Arc<KeyLease>,
         queued: usize,
         cost: u64,
         now_ns: u64,
@@ -463,7 +463,7 @@ impl LeaseBook {
         self.refund_to(&due.holding, units, until_ns, now_ns)
     }
 
-    fn refund_to(&self, holding: &Holding, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+    fn refund_to(&self, holding: &KeyLease, units: u64, until_ns: u64, now_ns: u64) -> u64 {
         let Some(left_ns) = until_ns.checked_sub(now_ns) else { return 0 };
         let lease = Lease::new(units, std::time::Duration::from_nanos(left_ns));
         let kept = holding.deposit(&self.terms, lease, now_ns, now_ns);
@@ -489,11 +489,11 @@ impl LeaseBook {
     }
 
     /// Takes all units of all keys, to return them to the server. O(keys).
-    pub(crate) fn take_all(&self, now_ns: u64) -> Vec<HeldBlock> {
+    pub(crate) fn take_all(&self, now_ns: u64) -> Vec<LeasedBlock> {
         let mut all = Vec::new();
         self.keys.for_each(|key, holding| {
             holding.take_all(&self.terms, now_ns, |units, until_ns| {
-                all.push(HeldBlock { key: key.bytes().into(), units, until_ns });
+                all.push(LeasedBlock { key: key.bytes().into(), units, until_ns });
             });
         });
         all
@@ -502,7 +502,7 @@ impl LeaseBook {
 
 /// Units of a key that expire together.
 #[derive(Debug)]
-pub(crate) struct HeldBlock {
+pub(crate) struct LeasedBlock {
     pub(crate) key: Box<[u8]>,
     pub(crate) units: u64,
     pub(crate) until_ns: u64,
@@ -511,7 +511,7 @@ pub(crate) struct HeldBlock {
 /// A caller that waits for another caller's call.
 #[derive(Debug)]
 pub struct Waiting {
-    holding: Arc<Holding>,
+    holding: Arc<KeyLease>,
     missing: u64,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::book::{BlockRequest, Granted, HeldBlock, LeaseBook, LeaseCheck, LeaseSettings, Receipt};
+use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, LeasedBlock, Receipt};
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::{Decision, Facts};
 use crate::base::sync::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ impl<C> LeaseCore<C> {
     pub(super) fn stop(&self) {
         self.background.signal.stop();
         self.book.close();
-        self.background.bells.ring();
+        self.background.notifiers.notify_all();
     }
 }
 
@@ -179,8 +179,8 @@ impl<C: Clock> LeaseCore<C> {
     /// charged.
     pub(super) fn returns(&self) -> Vec<Call> {
         let offset = self.offset_ns.load(Ordering::Relaxed);
-        let call = |block: HeldBlock| {
-            let HeldBlock { key, units, until_ns } = block;
+        let call = |block: LeasedBlock| {
+            let LeasedBlock { key, units, until_ns } = block;
             let charged_ns = until_ns.saturating_sub(self.book.terms.life_ns());
             let at_us = charged_ns.wrapping_add(offset) / 1_000;
             self.dispatch.call(&key, Question::Refund { units, at_us }, None)

@@ -173,17 +173,17 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
 }
 
 /// A call in flight in a task, and then its answer on the way to the caller. If no caller reads the answer, its units
-/// become available to other checks. On every path the key is released before its bell rings.
+/// become available to other checks. On every path the key is released before its waiters are notified.
 struct BlockInFlight<C: Clock> {
     asked: Option<BlockOutcome>,
     due: BlockRequest,
-    _ring: Ring,
+    _notify: NotifyOnDrop,
     core: Arc<LeaseCore<C>>,
 }
 
-struct Ring(Arc<Notify>);
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for Ring {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_waiters();
     }
@@ -213,9 +213,13 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         leave: Option<OwnedSemaphorePermit>,
     ) -> oneshot::Receiver<BlockInFlight<C>> {
         let (tell, told) = oneshot::channel();
-        let bell = Arc::clone(self.background.bells.of(&due.key));
-        let mut flight =
-            BlockInFlight { asked: None, due, _ring: Ring(Arc::clone(&bell)), core: Arc::clone(self) };
+        let notifier = Arc::clone(self.background.notifiers.of(&due.key));
+        let mut flight = BlockInFlight {
+            asked: None,
+            due,
+            _notify: NotifyOnDrop(Arc::clone(&notifier)),
+            core: Arc::clone(self),
+        };
         self.background.tasks.runtime.spawn(async move {
             let core = Arc::clone(&flight.core);
             let _leave = match leave {
@@ -229,7 +233,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             // If no receiver reads the answer, `BlockInFlight::drop` gives the units back: in this task, or where the
             // receiver is dropped.
             let _ = tell.send(flight);
-            bell.notify_waiters();
+            notifier.notify_waiters();
         });
         told
     }
@@ -257,12 +261,12 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
     async fn ask(self: &Arc<Self>, key: KeyRef<'_>, cost: u64, rounds: usize, began: Instant) -> Answer {
         let (core, guard) = (self, &self.dispatch.guard);
         let bytes = key.bytes();
-        let bell = self.background.bells.of(&bytes);
+        let notifier = self.background.notifiers.of(&bytes);
         let mut asked = 0;
         while asked < rounds {
-            let mut rings = pin!(bell.notified());
-            // From here on, no ring is missed. The check below sees every answer that arrived before.
-            rings.as_mut().enable();
+            let mut notified = pin!(notifier.notified());
+            // From here on, no notification is missed. The check below sees every answer that arrived before.
+            notified.as_mut().enable();
             let now = core.dispatch.now();
             let now_ns = now.as_nanos();
             let holding = match core.book.check(key, cost, now_ns) {
@@ -289,9 +293,9 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                 if most.is_zero() {
                     break;
                 }
-                // Another caller may have spent the units of the answer, or the bell rang for another key. The loop
+                // Another caller may have spent the units of the answer, or the notification was for another key. The loop
                 // then tries again.
-                if !waiting.is_over() && timeout(most, rings).await.is_err() {
+                if !waiting.is_over() && timeout(most, notified).await.is_err() {
                     break;
                 }
             }
@@ -372,7 +376,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
         let taken = KeyRef::with(key, |name| self.core.refund(name, answer));
         if taken > 0 {
-            self.core.background.bells.of(&key.bytes()).notify_waiters();
+            self.core.background.notifiers.of(&key.bytes()).notify_waiters();
         }
         taken
     }

@@ -2,7 +2,7 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | `holding` | the held units of one key, when to ask for more, and for how many |
+//! | `key_lease` | the held units of one key, when to ask for more, and for how many |
 //! | `book` | all keys, without a clock, a connection or a task |
 //! | `core` | a book with a clock and a connection to the server, and what answers mean |
 //! | `limiter` | the limiter: a task fetches units |
@@ -10,7 +10,7 @@
 
 mod book;
 mod core;
-mod holding;
+mod key_lease;
 mod limiter;
 mod options;
 mod stats;

@@ -22,7 +22,7 @@ use crate::edge::redis::protocol::{
 use super::allowance::MOST;
 
 /// Levels are counted in parts of a unit, so that a slow refill is not lost: 2^20 parts.
-const FINE: u32 = 20;
+const FRACTION_BITS: u32 = 20;
 /// An amount of at most one part in `LITTLE` of a burst is not worth a separate call. Without this bound, a key that is
 /// in constant use would cause a call for each refilled unit.
 const LITTLE: u64 = 64;
@@ -97,14 +97,14 @@ pub(super) enum Learnt {
 }
 
 impl Account {
-    /// Creates an account for a key that is new in this process. It starts with [`cold`](Self::cold) units if `is_cold`
+    /// Creates an account for a key that is new in this process. It starts with [its share](Self::starting_share) if `has_share`
     /// is set, and with none otherwise.
     pub(super) fn new(
         part: Part,
         process: u64,
         epoch: u64,
         (processes, portion): (u64, Option<Portion>),
-        is_cold: bool,
+        has_share: bool,
         now_ns: u64,
     ) -> Self {
         let mut account = Self {
@@ -123,8 +123,8 @@ impl Account {
             share: WHOLE / processes.max(1),
             known: None,
         };
-        if is_cold {
-            account.level = fine(account.cold(processes));
+        if has_share {
+            account.level = fixed_point(account.starting_share(processes));
         }
         account
     }
@@ -134,7 +134,7 @@ impl Account {
     }
 
     /// The units that a process may admit for a key, or for a window, before the first answer.
-    fn cold(&self, processes: u64) -> u64 {
+    fn starting_share(&self, processes: u64) -> u64 {
         let units = self.portion.map_or(self.most(), |portion| portion.part(self.most()));
         (units / processes.max(1)).max(1)
     }
@@ -170,7 +170,7 @@ impl Account {
 
     /// The whole units that may be spent now.
     pub(super) fn left(&self) -> u64 {
-        u64::try_from(self.level >> FINE).unwrap_or(0)
+        u64::try_from(self.level >> FRACTION_BITS).unwrap_or(0)
     }
 
     /// The units that were admitted and are not known to be charged.
@@ -185,10 +185,10 @@ impl Account {
 
     /// Raises the level to the amount that one process alone may admit in a window while the server is unavailable. It
     /// does so only for limits with windows, and not if the last answer left fewer than `cost` units.
-    pub(super) fn raise_to_cold_share(&mut self, cost: u64, processes: u64) {
+    pub(super) fn raise_to_starting_share(&mut self, cost: u64, processes: u64) {
         if self.windows().is_some() && self.known.is_none_or(|known| known.room >= cost) {
-            let share = self.cold(processes).saturating_sub(self.epoch.total);
-            self.level = self.level.max(fine(share));
+            let share = self.starting_share(processes).saturating_sub(self.epoch.total);
+            self.level = self.level.max(fixed_point(share));
         }
     }
 
@@ -211,7 +211,7 @@ impl Account {
     /// Records that this many units were admitted.
     pub(super) fn spend(&mut self, units: u64) {
         self.epoch.total = self.epoch.total.saturating_add(units);
-        self.level = self.level.saturating_sub(fine(units));
+        self.level = self.level.saturating_sub(fixed_point(units));
     }
 
     /// With GCRA, adds this process's share of the units that refilled since.
@@ -223,10 +223,10 @@ impl Account {
         }
         self.refilled_ns = now_ns;
         // The passed ticks, rounded down, divided by the ticks of a unit. The product is below 2^114.
-        let ticks = (u128::from(passed) * u128::from(pace.scale)) << FINE;
+        let ticks = (u128::from(passed) * u128::from(pace.scale)) << FRACTION_BITS;
         let units = ticks / 1_000 / u128::from(pace.interval);
         let units = units.saturating_mul(self.share.into()) >> 32;
-        let most = fine(scaled(self.share, self.most()).max(1));
+        let most = fixed_point(scaled(self.share, self.most()).max(1));
         let more = i64::try_from(units).unwrap_or(i64::MAX);
         self.level = self.level.saturating_add(more).min(most.max(self.level));
     }
@@ -234,8 +234,8 @@ impl Account {
     /// The time until `units` units are refilled, if no answer arrives before.
     pub(super) fn until_refilled_ns(&self, units: u64) -> u64 {
         let Arithmetic::Pace(pace) = &self.part.kind else { return u64::MAX };
-        let missing = u128::try_from(fine(units).saturating_sub(self.level)).unwrap_or(0);
-        let ticks = (missing * u128::from(pace.interval)) << (32 - FINE);
+        let missing = u128::try_from(fixed_point(units).saturating_sub(self.level)).unwrap_or(0);
+        let ticks = (missing * u128::from(pace.interval)) << (32 - FRACTION_BITS);
         let ns = ticks.saturating_mul(1_000) / u128::from(self.share.max(1)) / u128::from(pace.scale);
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
@@ -252,7 +252,7 @@ impl Account {
     /// dropped, with two exceptions: a window that a sliding window still counts, and the units of the post in flight.
     /// Returns the dropped units: the shared state does not contain them, and never will.
     #[must_use]
-    pub(super) fn turn(&mut self, number: u64, processes: u64, is_cold: bool) -> u64 {
+    pub(super) fn turn(&mut self, number: u64, processes: u64, has_share: bool) -> u64 {
         let mut dropped = self.before.take().map_or(0, |before| before.pending());
         let mut over = self.epoch;
         if !(self.slides() && number == over.number.saturating_add(1)) {
@@ -268,7 +268,7 @@ impl Account {
         self.known = None;
         self.is_early = false;
         self.share = WHOLE / processes.max(1);
-        self.level = if is_cold { fine(self.cold(processes)) } else { 0 };
+        self.level = if has_share { fixed_point(self.starting_share(processes)) } else { 0 };
         dropped
     }
 
@@ -284,18 +284,19 @@ impl Account {
     /// previous window. So each unit belongs to both allowances, whichever window contains it. It is posted to the
     /// later window.
     #[must_use]
-    pub(super) fn turn_early(&mut self, epoch: u64, processes: u64, is_cold: bool) -> u64 {
+    pub(super) fn turn_early(&mut self, epoch: u64, processes: u64, has_share: bool) -> u64 {
         let left = self.level.max(0);
-        let dropped = self.turn(epoch, processes, is_cold);
+        let dropped = self.turn(epoch, processes, has_share);
         self.level = self.level.min(left);
         self.is_early = true;
         dropped
     }
 
     /// The window has certainly begun.
-    pub(super) fn begin(&mut self, processes: u64, is_cold: bool) {
-        if std::mem::take(&mut self.is_early) && is_cold && self.known.is_none() {
-            self.level = fine(self.cold(processes)).saturating_sub(fine(self.epoch.total));
+    pub(super) fn begin(&mut self, processes: u64, has_share: bool) {
+        if std::mem::take(&mut self.is_early) && has_share && self.known.is_none() {
+            self.level =
+                fixed_point(self.starting_share(processes)).saturating_sub(fixed_point(self.epoch.total));
         }
     }
 
@@ -415,10 +416,10 @@ impl Account {
         self.known = Some(LastAnswer { own, used, room, at_us });
         self.share = share(own, used, self.most(), processes);
         let spendable = match i64::try_from(over) {
-            Ok(0) => fine(scaled(self.share, room).max(least.min(room))),
-            _ => -fine(scaled(self.share, over)),
+            Ok(0) => fixed_point(scaled(self.share, room).max(least.min(room))),
+            _ => -fixed_point(scaled(self.share, over)),
         };
-        self.level = spendable.saturating_sub(fine(self.epoch.pending()));
+        self.level = spendable.saturating_sub(fixed_point(self.epoch.pending()));
         self.refilled_ns = received_ns;
         Learnt::Present { overshoot }
     }
@@ -501,9 +502,9 @@ fn scaled(share: u64, units: u64) -> u64 {
     u64::try_from((u128::from(share) * u128::from(units)) >> 32).unwrap_or(u64::MAX)
 }
 
-fn fine(units: u64) -> i64 {
+fn fixed_point(units: u64) -> i64 {
     // At most 2^40, so 2^60 after the shift.
-    i64::try_from(units.min(MOST) << FINE).unwrap_or(i64::MAX)
+    i64::try_from(units.min(MOST) << FRACTION_BITS).unwrap_or(i64::MAX)
 }
 
 #[cfg(all(test, not(tollgate_loom)))]

@@ -18,8 +18,8 @@ use super::account::{Account, Learnt};
 use super::allowance::{Removal, Spend};
 use super::basis::{Basis, WriteBackCheck};
 use super::entry::{KeyLedger, Season, WriteBackKey};
-use super::lanes::Lanes;
 use super::offset::{ClockOffset, ClockRange};
+use super::post_queues::PostQueues;
 use super::poster::PosterNumbers;
 use super::stats::WriteBackStats;
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -78,7 +78,7 @@ pub struct WriteBackBook {
     offset: ClockOffset,
     /// Keys for which a call is due immediately.
     urgent: KeyQueue<Arc<WriteBackKey>>,
-    schedule: Mutex<Lanes>,
+    schedule: Mutex<PostQueues>,
     /// For each part: 0 if the last call was answered. Otherwise, the time of the last failure, or the time when a key
     /// was last allowed to retry. Failures of a single key are in that key's accounts.
     failed_ns: Box<[AtomicU64]>,
@@ -134,7 +134,7 @@ impl WriteBackBook {
             most: plan.most(),
             table: KeyTable::new(options.max_keys),
             numbers: PosterNumbers::new(options.process),
-            schedule: Mutex::new(Lanes::new(options.places.routes.len(), options.in_flight)),
+            schedule: Mutex::new(PostQueues::new(options.places.routes.len(), options.in_flight)),
             failed_ns: (0..options.places.routes.len() * PARTS).map(|_| AtomicU64::new(0)).collect(),
             options,
             plan,
@@ -189,13 +189,13 @@ impl WriteBackBook {
 
     /// Returns whether a key gets units before its first answer. `is_failing` is whether the last call about this key
     /// failed.
-    fn is_cold(&self, part: usize, is_failing: bool) -> bool {
+    fn has_share(&self, part: usize, is_failing: bool) -> bool {
         self.options.on_failure != OnFailure::Closed || !(is_failing || self.is_out(part))
     }
 
     /// Enters spent units, ends windows that are over, refills, and sets the allowance.
     fn settle(&self, entry: &WriteBackKey, ledger: &mut KeyLedger, now_ns: u64) -> Season {
-        let is_cold = self.is_cold(entry.part, ledger.is_failing());
+        let has_share = self.has_share(entry.part, ledger.is_failing());
         let processes = self.options.processes;
         let left = entry.allowance.left();
         ledger.enter(ledger.was.saturating_sub(left), now_ns);
@@ -212,7 +212,7 @@ impl WriteBackBook {
             let ClockRange { first_ns, last_ns } = bounds.server(now_ns);
             let (surely, perhaps) = (first_ns / period_ns, last_ns / period_ns);
             if surely > account.epoch.number {
-                dropped += account.turn(surely, processes, is_cold);
+                dropped += account.turn(surely, processes, has_share);
             } else if perhaps.saturating_add(1) < account.epoch.number {
                 // A clock was stepped. The units of this window may already be spent.
                 dropped += account.turn_back(surely, processes, self.numbers.next());
@@ -220,7 +220,7 @@ impl WriteBackBook {
             let mut end_ns = account.end_ns();
             if perhaps > surely {
                 if perhaps > account.epoch.number {
-                    dropped += account.turn_early(perhaps, processes, is_cold);
+                    dropped += account.turn_early(perhaps, processes, has_share);
                 } else {
                     end_ns = end_ns.saturating_sub(period_ns);
                 }
@@ -231,7 +231,7 @@ impl WriteBackBook {
                 if surely < account.epoch.number {
                     end_ns = end_ns.saturating_sub(period_ns);
                 } else {
-                    account.begin(processes, is_cold);
+                    account.begin(processes, has_share);
                 }
                 until = until.min(bounds.local(end_ns).first_ns);
             }
@@ -328,7 +328,7 @@ impl WriteBackBook {
         // Ordering: Acquire; see `press`.
         let is_pressed = now_ns < self.pressed_until_ns.load(Ordering::Acquire);
         let (process, part) = (self.numbers.next(), self.part(key));
-        let is_cold = self.is_cold(part, false) && !is_pressed;
+        let has_share = self.has_share(part, false) && !is_pressed;
         let accounts: SmallVec<[Account; 1]> = self
             .plan
             .parts()
@@ -343,7 +343,7 @@ impl WriteBackBook {
                     None => now_ns / 1_000,
                 };
                 let (processes, portion) = (self.options.processes, self.options.portion);
-                Account::new(*part, process, epoch, (processes, portion), is_cold, now_ns)
+                Account::new(*part, process, epoch, (processes, portion), has_share, now_ns)
             })
             .collect();
         WriteBackKey::new(key, part, accounts, now_ns)
@@ -369,7 +369,7 @@ impl WriteBackBook {
         if let (Spend::Short(_), true, OnFailure::Local { .. }) = (spend, is_failing, self.options.on_failure)
         {
             for account in &mut ledger.accounts {
-                account.raise_to_cold_share(cost, self.options.processes);
+                account.raise_to_starting_share(cost, self.options.processes);
             }
             entry.refresh(&mut ledger, now_ns);
             spend = takes(entry, cost, now_ns);
@@ -437,7 +437,7 @@ impl WriteBackBook {
         each.max().unwrap_or(0)
     }
 
-    fn schedule(&self) -> MutexGuard<'_, Lanes> {
+    fn schedule(&self) -> MutexGuard<'_, PostQueues> {
         // This lock is never held while a ledger is locked.
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }

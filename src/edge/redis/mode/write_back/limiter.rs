@@ -187,7 +187,7 @@ impl<C: Clock> PostInFlight<C> {
             Ok(reply) => book.posted(&post, &reply, dispatch.now_ns()),
             Err(error) => book.failed(&post, error.kind(), dispatch.now_ns()),
         }
-        background.bells.of(post.key()).notify_waiters();
+        background.notifiers.of(post.key()).notify_waiters();
     }
 }
 
@@ -306,8 +306,8 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
     ) -> (WriteBackCheck, bool) {
         let began = tokio::time::Instant::now();
         for _ in 0..ROUNDS {
-            let mut told = pin!(self.background.bells.of(key).notified());
-            // From here on, no ring of the bell is missed.
+            let mut told = pin!(self.background.notifiers.of(key).notified());
+            // From here on, no notification is missed.
             told.as_mut().enable();
             let checked = check();
             if checked.basis != Basis::Asked {

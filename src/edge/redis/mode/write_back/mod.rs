@@ -8,7 +8,7 @@
 //! | `poster` | the number by which the shared state identifies a poster |
 //! | `regions` | several regions: the calls to the own server, and the exchange of totals |
 //! | `offset` | the server's windows in terms of the local clock |
-//! | `lanes` | the keys that wait for a post, for each server |
+//! | `post_queues` | the keys that wait for a post, for each server |
 //! | `basis` | the result of a check, and what it rests on |
 //! | `book` | all keys, without I/O: checks, when to post, and what answers mean |
 //! | `core`, `limiter` | a book with a clock and a connection to the server; the task that posts |
@@ -21,10 +21,10 @@ mod basis;
 mod book;
 mod core;
 mod entry;
-mod lanes;
 mod limiter;
 mod offset;
 mod options;
+mod post_queues;
 mod poster;
 mod regions;
 mod stats;

@@ -64,12 +64,12 @@ pub(super) enum Questions {
 /// The kinds of one or two limits, by their names. Redis makes each function and each table of a script again at each
 /// call, so a script for these kinds has no function, and no table except the reply.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct FewKinds {
+pub(super) struct KindPair {
     first: usize,
     second: Option<usize>,
 }
 
-impl FewKinds {
+impl KindPair {
     /// The number of different values.
     pub(super) const COUNT: usize = KINDS.len() * (KINDS.len() + 1);
 

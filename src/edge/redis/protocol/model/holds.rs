@@ -9,7 +9,7 @@ use crate::store::HoldId;
 
 /// The holds of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct HoldState {
+pub(crate) struct HoldState {
     holds: BTreeSet<HoldId>,
 }
 

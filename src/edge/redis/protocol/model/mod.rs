@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use self::batches::BatchesView;
 use self::blocked::BlockedView;
 use self::calendar::CalendarView;
-pub use self::holds::HoldState;
+pub(crate) use self::holds::HoldState;
 use self::log::LogView;
 use self::parts::{Counts, PartsView};
 use self::spacing::SpacingView;
@@ -54,11 +54,11 @@ pub(crate) const POSTS_KEPT_US: u64 = 3_600_000_000;
 /// The stored data of one key.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct KeyState {
-    limits: Vec<HeldState>,
+    limits: Vec<KeptState>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct HeldState {
+struct KeptState {
     name: StateName,
     state: Option<StoredState>,
     posts: Vec<(u64, Posts)>,
@@ -234,14 +234,14 @@ impl KeyState {
 
     /// Returns the states of the limits, without the posts.
     pub(crate) fn states(&self, plan: &Plan) -> Self {
-        let state = |part| Some(HeldState { posts: Vec::new(), ..self.find(part)?.clone() });
+        let state = |part| Some(KeptState { posts: Vec::new(), ..self.find(part)?.clone() });
         Self { limits: plan.parts().iter().filter_map(state).collect() }
     }
 
     /// Takes these states for the limits that have none.
     pub(crate) fn adopt(&mut self, plan: &Plan, states: &Self) {
         for part in plan.parts() {
-            if let Some(HeldState { state: Some(state), .. }) = states.find(part) {
+            if let Some(KeptState { state: Some(state), .. }) = states.find(part) {
                 self.make(part).state.get_or_insert_with(|| state.clone());
             }
         }
@@ -254,22 +254,22 @@ impl KeyState {
         limits.filter_map(|limit| limit.state.take()).count() as u64
     }
 
-    fn find(&self, part: &Part) -> Option<&HeldState> {
+    fn find(&self, part: &Part) -> Option<&KeptState> {
         let name = part.name();
         self.limits.iter().find(|limit| limit.name == name)
     }
 
-    fn make(&mut self, part: &Part) -> &mut HeldState {
+    fn make(&mut self, part: &Part) -> &mut KeptState {
         let name = part.name();
         let at = self.limits.iter().position(|limit| limit.name == name).unwrap_or_else(|| {
-            self.limits.push(HeldState { name, state: None, posts: Vec::new() });
+            self.limits.push(KeptState { name, state: None, posts: Vec::new() });
             self.limits.len() - 1
         });
         &mut self.limits[at]
     }
 }
 
-impl HeldState {
+impl KeptState {
     /// Remembers a total. Returns the units that it adds.
     fn post(&mut self, part: &Part, process: u64, post: PostedTotal, now_us: u64) -> u64 {
         let PostedTotal { epoch, total } = post;

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::call::{Call, LimitState, Question, Reply, Scope};
 use super::error::{Error, ErrorKind};
 use super::exact::{EXACT, LAST_US};
-use super::kinds::{FewKinds, Form, KindSet, Questions};
+use super::kinds::{Form, KindPair, KindSet, Questions};
 use super::model::MARGINS_US;
 use super::plan::{Arithmetic, Plan, Windows};
 use crate::base::clock::{Timestamp, unix_nanos};
@@ -49,9 +49,9 @@ impl ScriptText {
     }
 
     /// Returns the script of one or two limits. It is made on first use.
-    fn of_few(kinds: FewKinds, questions: Questions) -> &'static Self {
-        static SOURCES: [[OnceLock<ScriptText>; FewKinds::COUNT]; 2] =
-            [const { [const { OnceLock::new() }; FewKinds::COUNT] }; 2];
+    fn of_pair(kinds: KindPair, questions: Questions) -> &'static Self {
+        static SOURCES: [[OnceLock<ScriptText>; KindPair::COUNT]; 2] =
+            [const { [const { OnceLock::new() }; KindPair::COUNT] }; 2];
         let make = || Self::new(kinds.script(questions, NUMBERS, margin_ms(None)));
         SOURCES[questions as usize][kinds.index()].get_or_init(make)
     }
@@ -108,9 +108,9 @@ fn limits_command(call: &Call, by: By) -> Cmd {
         add_keys(&mut command, call, &[""]);
         return command;
     }
-    let few = plan.few().filter(|_| !matches!(call.ask, Question::Post { .. }));
-    if let (Some(kinds), &Question::Check { cost }, None) = (few, &call.ask, call.now) {
-        let mut command = ScriptText::of_few(kinds, Questions::Check).call(by, parts.len());
+    let pair = plan.pair().filter(|_| !matches!(call.ask, Question::Post { .. }));
+    if let (Some(kinds), &Question::Check { cost }, None) = (pair, &call.ask, call.now) {
+        let mut command = ScriptText::of_pair(kinds, Questions::Check).call(by, parts.len());
         add_keys(&mut command, call, &[""]);
         command.arg(exact(cost));
         add_numbers(&mut command, plan);
@@ -121,8 +121,8 @@ fn limits_command(call: &Call, by: By) -> Cmd {
     }
     let posts = matches!(call.ask, Question::Post { .. });
     let letters: &[&str] = if posts { &["", "p"] } else { &[""] };
-    let script = match few {
-        Some(kinds) => ScriptText::of_few(kinds, Questions::Any),
+    let script = match pair {
+        Some(kinds) => ScriptText::of_pair(kinds, Questions::Any),
         None => ScriptText::of(call.plan.kinds(), if posts { Form::Post } else { Form::All }),
     };
     let mut command = script.call(by, letters.len() * parts.len());
@@ -130,7 +130,7 @@ fn limits_command(call: &Call, by: By) -> Cmd {
     let (ask, first, others) = words(&call.ask);
     add_time(&mut command, time_us(call));
     command.arg(ask).arg(margin_ms(call.now)).arg(first);
-    if few.is_some() {
+    if pair.is_some() {
         add_numbers(&mut command, plan);
     } else {
         add_kinds(&mut command, plan);

@@ -44,19 +44,19 @@ pub(super) fn command(call: &Call, scope: &RegionScope, by: By) -> Cmd {
     for name in &terms.others {
         command.arg(&**name);
     }
-    let few = |numbers: &[u64]| numbers.iter().map(|number| (*number).min(MOST)).collect::<Vec<u64>>();
+    let capped = |numbers: &[u64]| numbers.iter().map(|number| (*number).min(MOST)).collect::<Vec<u64>>();
     match call.ask {
-        Question::Check { cost } => command.arg("check").arg(few(&[cost])),
+        Question::Check { cost } => command.arg("check").arg(capped(&[cost])),
         // The script uses the process only as a name.
         Question::Post { process, epoch, total } => {
-            command.arg("post").arg(process).arg(few(&[epoch, total]))
+            command.arg("post").arg(process).arg(capped(&[epoch, total]))
         }
         Question::Tell { index, totals } => {
-            command.arg("tell").arg(from).arg(few(&[index, totals[0], totals[1]]))
+            command.arg("tell").arg(from).arg(capped(&[index, totals[0], totals[1]]))
         }
         Question::Hear { round, index, totals, of, floor } => {
             let numbers = [round, index, totals[0], totals[1], of, floor[0], floor[1]];
-            command.arg("hear").arg(from).arg(few(&numbers))
+            command.arg("hear").arg(from).arg(capped(&numbers))
         }
         _ => command.arg("peek"),
     };

@@ -35,7 +35,7 @@ const FAILING: u64 = 0;
 
 /// The words that hold a key's units.
 #[derive(Debug)]
-enum HeldUnits {
+enum LeaseWords {
     One(Small),
     /// Stripes, for one key that many cores use at the same time.
     Many(Box<Padded>),
@@ -46,11 +46,11 @@ macro_rules! each {
     ($holding:expr, $terms:expr, $wait_ns:expr, $account:ident => $does:expr) => {{
         let (terms, source) = ($terms, &NoSource { limit: $terms.limit, wait_ns: $wait_ns });
         match &$holding.units {
-            HeldUnits::One(words) => {
+            LeaseWords::One(words) => {
                 let $account = Account { source, terms, words };
                 $does
             }
-            HeldUnits::Many(words) => {
+            LeaseWords::Many(words) => {
                 let $account = Account { source, terms, words: &**words };
                 $does
             }
@@ -81,8 +81,8 @@ impl LeaseSource for NoSource {
 
 /// The state of a key. See the module docs.
 #[derive(Debug)]
-pub struct Holding {
-    units: HeldUnits,
+pub struct KeyLease {
+    units: LeaseWords,
     state: AtomicU64,
     /// The units that calls lacked since the last call to the server: the minimum of one call, and the sum. Without
     /// such a call, `u64::MAX` and 0.
@@ -149,11 +149,11 @@ pub(super) struct Habit {
     pub(super) is_crowded: bool,
 }
 
-impl Holding {
+impl KeyLease {
     pub(super) fn new(stripes: Option<usize>, now_ns: u64) -> Self {
         let units = match stripes {
-            None => HeldUnits::One(Small::new()),
-            Some(stripes) => HeldUnits::Many(Box::new(Padded::new(stripes))),
+            None => LeaseWords::One(Small::new()),
+            Some(stripes) => LeaseWords::Many(Box::new(Padded::new(stripes))),
         };
         let word = || AtomicU64::new(0);
         Self {
@@ -178,8 +178,8 @@ impl Holding {
     #[inline(always)]
     pub(super) fn take(&self, terms: &Terms, cost: u64, now_ns: u64) -> Option<(u64, u64)> {
         match &self.units {
-            HeldUnits::One(words) => terms.take(words, 0, now_ns, cost),
-            HeldUnits::Many(words) => terms.take(&**words, thread_number(), now_ns, cost),
+            LeaseWords::One(words) => terms.take(words, 0, now_ns, cost),
+            LeaseWords::Many(words) => terms.take(&**words, thread_number(), now_ns, cost),
         }
     }
 
@@ -383,7 +383,7 @@ mod tests {
     const HABIT: Habit = Habit { max_block: 4_096, processes: 8, trip_ns: MS, is_crowded: false };
 
     /// Grants the units that the wish asks for.
-    fn grant(holding: &Holding, terms: &Terms, wish: &Wish, now_ns: u64) {
+    fn grant(holding: &KeyLease, terms: &Terms, wish: &Wish, now_ns: u64) {
         let lease = Lease::new(wish.wanted, std::time::Duration::from_secs(1));
         assert_eq!(holding.deposit(terms, lease, now_ns, now_ns), wish.wanted);
         holding.mark(terms, wish, wish.wanted, now_ns);
@@ -391,13 +391,13 @@ mod tests {
 
     #[test]
     fn holding_is_at_most_160_bytes() {
-        assert!(size_of::<Holding>() <= 160, "{}", size_of::<Holding>());
+        assert!(size_of::<KeyLease>() <= 160, "{}", size_of::<KeyLease>());
     }
 
     #[test]
     fn blocks_follow_use() {
         let (terms, mut now_ns) = (terms(), 1 << 50);
-        let holding = Holding::new(None, now_ns);
+        let holding = KeyLease::new(None, now_ns);
         // One unit every 2 ms: blocks double until they last for a quarter of a second.
         let mut wanted = Vec::new();
         for _ in 0..2_000 {
@@ -428,7 +428,7 @@ mod tests {
     fn crowded_blocks_last_for_a_life() {
         let (terms, mut now_ns) = (terms(), 1 << 50);
         let crowded = Habit { is_crowded: true, ..HABIT };
-        let holding = Holding::new(None, now_ns);
+        let holding = KeyLease::new(None, now_ns);
         // 100 units a second, with one call every two seconds.
         let mut wanted = Vec::new();
         for _ in 0..4 {
@@ -448,7 +448,7 @@ mod tests {
     #[test]
     fn block_covers_waiting_callers() {
         let (terms, now_ns) = (terms(), 1 << 50);
-        let holding = Holding::new(None, now_ns);
+        let holding = KeyLease::new(None, now_ns);
         holding.wait(70);
         holding.note(70);
         let wish = holding.wish(&terms, HABIT, 3, now_ns).unwrap();
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn one_thread_sends_a_call() {
-        let holding = Holding::new(None, 0);
+        let holding = KeyLease::new(None, 0);
         assert_eq!(holding.take_up(), Turn::Others);
         let queued = [holding.queue(), holding.queue(), holding.claim()];
         assert_eq!(queued, [Turn::Own, Turn::Others, Turn::Others]);
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn pause_ends_and_ignores_other_clock_times() {
         let (terms, from) = (terms(), 1 << 50);
-        let holding = Holding::new(None, from);
+        let holding = KeyLease::new(None, from);
         assert_eq!(holding.pause(&terms, 1, from), None);
         holding.pause_refused(5, from, from + 9_000 * MS);
         let refused = Some(Pause::Refused { until_ns: from + 9_000 * MS });

@@ -30,13 +30,13 @@ use super::runtime::OnDrop;
 const DIRECT: usize = 2;
 
 /// See the module docs.
-pub(super) struct Lane {
+pub(super) struct BatchedCalls {
     connection: MultiplexedConnection,
-    state: Mutex<LaneState>,
+    state: Mutex<BatchState>,
 }
 
 #[derive(Default)]
-struct LaneState {
+struct BatchState {
     /// The calls that were sent and not answered, and those that wait.
     under_way: usize,
     waiting: Vec<Waiting>,
@@ -49,7 +49,7 @@ struct Waiting {
     answer: oneshot::Sender<RedisResult<Value>>,
 }
 
-impl Lane {
+impl BatchedCalls {
     pub(super) fn new(connection: MultiplexedConnection) -> Arc<Self> {
         Arc::new(Self { connection, state: Mutex::default() })
     }
@@ -59,7 +59,7 @@ impl Lane {
         self.connection.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, LaneState> {
+    fn state(&self) -> MutexGuard<'_, BatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -42,7 +42,7 @@ pub(crate) trait Locate: Send + Sync {
 
 /// How the connections of a client find their server and authenticate, and how long they live.
 #[derive(Clone, Default)]
-pub(crate) struct Upkeep {
+pub(crate) struct ConnectionOptions {
     pub(super) locate: Option<Arc<dyn Locate>>,
     pub(super) credentials: Option<Arc<dyn StreamingCredentialsProvider>>,
     pub(super) max_age: Option<Duration>,
@@ -79,7 +79,7 @@ impl Refusals {
     }
 }
 
-impl Upkeep {
+impl ConnectionOptions {
     /// Whether connections are made once and never renewed.
     pub(super) fn is_empty(&self) -> bool {
         self.locate.is_none() && self.credentials.is_none() && self.max_age.is_none()
