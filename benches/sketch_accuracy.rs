@@ -154,7 +154,7 @@ fn draw(path: &str, lines: &[Vec<(f64, f64)>]) {
             (-5..=2).map(|power| 10_f64.powi(power)).collect(),
         ),
         lines: lines.iter().zip(WAYS).zip(colours).map(line).collect(),
-        legend: [0.0, 1.0],
+        legend: Some([0.0, 1.0]),
     };
     let title = "Deserving requests denied, by memory (limit 100, 10 M keys, 40 M requests)";
     std::fs::write(path, chart::draw(title, 720, 440, &[panel])).expect("writing");

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the benches, stores the results in benches/results, and fills the tables of BENCHMARKS.md and README.md.
+# Runs the benches, stores the results in benches/results, fills the tables of BENCHMARKS.md and README.md, and draws the charts.
 # Figures are reliable only on a machine that does nothing else. --quick tests all steps, with few and short rounds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -72,4 +72,7 @@ run = {"date": datetime.date.today().isoformat(), "quick": bool(os.environ["QUIC
 json.dump(run, open(sys.argv[1], "w"))
 PYTHON
 # The sentences of the page are by hand, so read them after a run. This also says which missed targets have no reason there.
-ci/benchmarks.py take "$out"
+status=0
+ci/benchmarks.py take "$out" || status=$?
+cargo run --quiet -p tollgate-soak --bin charts
+exit "$status"

@@ -1,4 +1,4 @@
-//! Charts of lines, as SVG, for the guides.
+//! Charts of lines, as SVG, for the guides and the page of benchmarks.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,11 @@ pub const BLUE: &str = "#0072B2";
 pub const VERMILION: &str = "#D55E00";
 pub const GREEN: &str = "#009E73";
 pub const PURPLE: &str = "#CC79A7";
+pub const ORANGE: &str = "#E69F00";
+pub const SKY: &str = "#56B4E9";
 pub const BLACK: &str = "#222222";
+pub const GREY: &str = "#6E7781";
+pub const BROWN: &str = "#8B5A2B";
 
 const GRID: &str = "#DDDDDD";
 
@@ -18,7 +22,7 @@ pub struct Axis {
     from: f64,
     to: f64,
     is_log: bool,
-    ticks: Vec<f64>,
+    ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
@@ -26,13 +30,44 @@ impl Axis {
     pub fn linear(caption: &str, to: f64) -> Self {
         let steps = (-6..12).flat_map(|power| [1.0, 2.0, 5.0].map(|n| n * 10_f64.powi(power)));
         let step = steps.into_iter().find(|step| to / step <= 7.0).unwrap_or(to);
-        let ticks = (0..8).map(|n| f64::from(n) * step).take_while(|tick| *tick <= to).collect();
-        Self { caption: caption.to_owned(), from: 0.0, to, is_log: false, ticks }
+        let ticks = (0..8).map(|n| f64::from(n) * step).take_while(|tick| *tick <= to);
+        Self {
+            caption: caption.to_owned(),
+            from: 0.0,
+            to,
+            is_log: false,
+            ticks: ticks.map(labelled).collect(),
+        }
     }
 
-    /// Logarithmic, with these labels.
+    /// Logarithmic, with labels at these values.
     pub fn log(caption: &str, from: f64, to: f64, ticks: Vec<f64>) -> Self {
-        Self { caption: caption.to_owned(), from, to, is_log: true, ticks }
+        Self {
+            caption: caption.to_owned(),
+            from,
+            to,
+            is_log: true,
+            ticks: ticks.into_iter().map(labelled).collect(),
+        }
+    }
+
+    /// Logarithmic and a little longer than these values, with labels at powers of ten or, if those are few, also between them.
+    pub fn around(caption: &str, values: impl Iterator<Item = f64>) -> Self {
+        let (least, most) =
+            values.fold((f64::MAX, 0.0), |(least, most), value| (value.min(least), value.max(most)));
+        let (from, to) = (least / 1.15, most * 1.15);
+        let ticks = |steps: &[f64]| -> Vec<f64> {
+            let all = (-9..12).flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
+            all.filter(|tick| (from..to).contains(tick)).collect()
+        };
+        let few = [&[1.0][..], &[1.0, 3.0]].into_iter().map(ticks).find(|ticks| ticks.len() >= 4);
+        Self::log(caption, from, to, few.unwrap_or_else(|| ticks(&[1.0, 2.0, 5.0])))
+    }
+
+    /// With a label at each of these values, the first and the last of which are the ends.
+    pub fn named<const N: usize>(caption: &str, labels: [(&str, f64); N]) -> Self {
+        let ticks = labels.map(|(label, value)| (value, label.to_owned())).to_vec();
+        Self { caption: caption.to_owned(), from: labels[0].1, to: labels[N - 1].1, is_log: false, ticks }
     }
 
     /// The place of a value, from 0 to 1.
@@ -40,6 +75,12 @@ impl Axis {
         let of = |value: f64| if self.is_log { value.ln() } else { value };
         (of(value) - of(self.from)) / (of(self.to) - of(self.from))
     }
+}
+
+/// Returns a value with its label: the number, in millions if it is so large.
+fn labelled(value: f64) -> (f64, String) {
+    let label = if value < 1e6 { value.to_string() } else { format!("{} M", value / 1e6) };
+    (value, label)
 }
 
 /// A line, with a disc at each point unless it is dashed.
@@ -58,8 +99,9 @@ pub struct Panel {
     pub x: Axis,
     pub y: Axis,
     pub lines: Vec<Line>,
-    /// The place of the legend: 0 is at the left and at the top of the panel, and 1 at the right and at the bottom.
-    pub legend: [f64; 2],
+    /// The place of the legend: 0 is at the left and at the top of the panel, and 1 at the right and at the bottom. Without a
+    /// place, the legend is at the right of the lines.
+    pub legend: Option<[f64; 2]>,
 }
 
 /// Draws panels side by side. In a narrow page of rustdoc, the chart is as wide as the page.
@@ -83,20 +125,23 @@ pub fn draw(title: &str, width: u32, height: u32, panels: &[Panel]) -> String {
 impl Panel {
     /// Draws the panel between two corners.
     fn draw(&self, svg: &mut String, [left, top]: [f64; 2], [right, bottom]: [f64; 2]) {
+        let longest = self.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
+        let (wide, high) = (longest as f64 * 6.6 + 42.0, self.lines.len() as f64 * 17.0 + 8.0);
+        let right = if self.legend.is_some() { right } else { right - wide - 12.0 };
         let at = |[x, y]: [f64; 2]| {
             let (x, y) = (self.x.share(x).clamp(0.0, 1.0), self.y.share(y).clamp(0.0, 1.0));
             [left + x * (right - left), bottom - y * (bottom - top)]
         };
         text(svg, &self.caption, [f64::midpoint(left, right), top - 12.0], "middle", 13);
-        for &tick in &self.y.ticks {
-            let [_, y] = at([self.x.from, tick]);
+        for (tick, label) in &self.y.ticks {
+            let [_, y] = at([self.x.from, *tick]);
             line(svg, &[[left, y], [right, y]], GRID, "");
-            text(svg, &tick.to_string(), [left - 8.0, y + 4.0], "end", 12);
+            text(svg, label, [left - 8.0, y + 4.0], "end", 12);
         }
-        for &tick in &self.x.ticks {
-            let [x, _] = at([tick, self.y.from]);
+        for (tick, label) in &self.x.ticks {
+            let [x, _] = at([*tick, self.y.from]);
             line(svg, &[[x, bottom], [x, bottom + 5.0]], BLACK, "");
-            text(svg, &tick.to_string(), [x, bottom + 20.0], "middle", 12);
+            text(svg, label, [x, bottom + 20.0], "middle", 12);
         }
         line(svg, &[[left, top], [left, bottom], [right, bottom]], BLACK, "");
         text(svg, &self.x.caption, [f64::midpoint(left, right), bottom + 40.0], "middle", 13);
@@ -111,11 +156,9 @@ impl Panel {
                 let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>");
             }
         }
-        let longest = self.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
-        let (wide, high) = (longest as f64 * 6.6 + 42.0, self.lines.len() as f64 * 17.0 + 8.0);
-        let [x, y] = self.legend;
-        let (x, y) =
-            (left + 10.0 + x * (right - left - wide - 20.0), top + 10.0 + y * (bottom - top - high - 20.0));
+        let (x, y) = self.legend.map_or((right + 12.0, top), |[x, y]| {
+            (left + 10.0 + x * (right - left - wide - 20.0), top + 10.0 + y * (bottom - top - high - 20.0))
+        });
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\" fill=\"#FFFFFF\" stroke=\"{GRID}\"/>"

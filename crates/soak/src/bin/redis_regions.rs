@@ -84,7 +84,7 @@ fn main() {
 /// Draws the excess and its bound for both policies.
 fn draw(path: &str, panels: &[Panel<'_>]) {
     // In the second panel, the lines of the bounds are at the upper left.
-    let legends = [[0.0, 0.0], [1.0, 0.5]];
+    let legends = [[0.0, 0.0], [1.0, 0.5]].map(Some);
     let panels: Vec<_> = panels
         .iter()
         .zip(legends)

@@ -137,7 +137,7 @@ fn draw(path: &str, windows: &[(Setup, Outcome)]) {
                 vec![0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0],
             ),
             lines,
-            legend: [1.0, 1.0],
+            legend: Some([1.0, 1.0]),
         }
     });
     let title = "A limit of 10,000 in 10 s, under three times that load; 0.5 ms from the server";
