@@ -1,30 +1,22 @@
 #!/usr/bin/env python3
-"""Measures `tollgate serve` beside its floor, a server of tonic with the same messages that answers a constant (benches/serve).
+"""Measures `tollgate serve` beside other servers, in turns: the server on one core, the load on another.
 
-    ci/serve_bench.py [--quick] [--json FILE] [--shape WORDS]
-    ci/serve_bench.py --resp [--quick] [--json FILE] [--rounds N] [--release DIR]
-    ci/serve_bench.py --swaps [--quick] [--json FILE] [--rounds N] [--release DIR]
+    ci/serve_bench.py            beside its floor, a server of tonic with the same messages that answers a constant (benches/serve)
+    ci/serve_bench.py --resp     with Redis clients, beside redis-server and throttlecrab-server (TOLLGATE_THROTTLECRAB, or on the PATH)
+    ci/serve_bench.py --swaps    answers of a service of 10,000 rules during swaps of rules and drains, beside a busy core
 
-Builds both, and loads them in turns with h2load (Debian's nghttp2-client): the server on one core, the load on another. A gRPC error looks
-like a success to h2load, so each run checks the bytes of the answers. For latency, benches/serve/load.rs asks at a fixed rate over a Unix
-socket. Without h2load, prints a line that begins with SKIPPED.
+Only ratios within a round are compared, and each server is first in half of the rounds. A ratio is given twice: over all rounds, and over
+the quiet ones, in which the other server's figure is within 10 % of its own best. If the system permits it, the load and the thread of each
+server that answers have real-time priority; a thread that loads rules has not. A gRPC error looks like a success to h2load, so each run
+checks the bytes of the answers. Without h2load (Debian's nghttp2-client), prints a line that begins with SKIPPED.
 
-Each round is a pair: one turn of each server, and each server is first in half of the rounds. Only ratios within a pair are compared. A ratio
-is given twice: over all rounds, and over the quiet ones, in which the floor's figure is within 10 % of its own best. If the system permits
-it, the load and the thread of each server that answers have real-time priority; a thread that loads rules has not. Each row has the share of
-the time in which the server ran, and in which the thread that answers waited for its core (/proc/PID/task/*/schedstat).
-
-With `--resp`, redis-benchmark asks the face for Redis clients with 64 connections, without pipelines and with pipelines of 16, in turns with
-redis-server (INCR, GET) and throttlecrab-server (`cargo install throttlecrab-server`; on the PATH, or named in TOLLGATE_THROTTLECRAB). The
-same table has gRPC and JSON by h2load, with 64 requests at a time.
-
-With `--swaps`, asks a service of 10,000 rules 400 times a second beside a busy core: without swaps, while all rules are replaced each second, without
-swaps again, and from SIGTERM to the end of the connection. On such a machine most late answers are the scheduler's. So each answer is
-given twice: how long it took, and how long without the time in which the thread that answers, or the one that asks, was ready while something
-else had its core. The second figure is what the service costs: work, locks and waits in the kernel.
+With `--swaps`, most late answers are those of the scheduler, because a core is busy. So each answer is given twice: how long it took, and
+how long without the time in which the thread that answers, or the one that asks, was ready while something else had its core. The second
+figure is what the service costs: work, locks and waits in the kernel.
 """
 import argparse
 import datetime
+import http.client
 import json
 import os
 import re
@@ -32,670 +24,462 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
-METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 OURS, FLOOR, LOAD = "tollgate serve", "floor", "load"
+PROGRAMS = {OURS: "tollgate", FLOOR: "tollgate-serve-floor", LOAD: "tollgate-serve-load"}
+METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+GRPC = ["h2load", "-t", 1, "-H", "content-type: application/grpc", "-H", "te: trailers"]
 LIMIT, NAME = 1_000_000_000, "per-address"
-OK, OVER_LIMIT = 1, 2
-HOUR, DAY = 3, 4
-CLIENTS, STREAMS = 8, 32
-TICKS = os.sysconf("SC_CLK_TCK")
-QUIET, ENOUGH = 1.1, 3
-SERVER_CORE, LOAD_CORE = sorted(os.sched_getaffinity(0))[0], sorted(os.sched_getaffinity(0))[-1]
-RELOAD_EVERY = 2.0
+SERVER_CORE, LOAD_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
 
 
-# Messages.
-
-def varint(value):
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*found, value])
-
+# What is asked, and by which rules it is answered.
 
 def field(number, value):
+    """Returns a field of a protobuf message: a number, a text, or a message."""
+    def varint(value):
+        return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
     if isinstance(value, int):
         return varint(number << 3) + varint(value) if value else b""
     value = value.encode() if isinstance(value, str) else value
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def request(descriptors, domain="bench"):
-    entries = lambda pairs: b"".join(field(1, field(1, key) + field(2, value)) for key, value in pairs)  # noqa: E731
-    return field(1, domain) + b"".join(field(2, entries(pairs)) for pairs in descriptors)
+def request(*descriptors, domain="bench"):
+    entries = [b"".join(field(1, field(1, key) + field(2, value)) for key, value in pairs) for pairs in descriptors]
+    return field(1, domain) + b"".join(field(2, descriptor) for descriptor in entries)
 
 
-def answer(code, statuses):
-    return field(1, code) + b"".join(field(2, status) for status in statuses)
+def answer(count=1, code=1, limit=LIMIT, unit=3, left=LIMIT - 1, seconds=1):
+    """Returns an answer whose descriptors all have the same status."""
+    rule = field(2, field(1, limit) + field(2, unit) + field(3, NAME))
+    return field(1, code) + field(2, field(1, code) + rule + field(3, left) + field(4, field(1, seconds))) * count
 
 
-def status(code, limit, unit, left, seconds, name=NAME):
-    return field(1, code) + field(2, field(1, limit) + field(2, unit) + field(3, name)) + field(3, left) + field(4, field(1, seconds))
+def rule(limit=LIMIT, unit="hour", **more):
+    return {"rate_limit": {"unit": unit, "requests_per_unit": limit, "algorithm": "gcra", "name": NAME, **more}}
 
 
-PASSED = status(OK, LIMIT, HOUR, LIMIT - 1, 1)
+def nested(leaf, keys=("remote_address",)):
+    """Returns the rules of descriptors whose entries have these keys, as JSON, which is YAML too."""
+    for key in reversed(keys):
+        leaf = {"descriptors": [{"key": key, **leaf}]}
+    return json.dumps({"domain": "bench", "tollgate": {}, **leaf})
 
 
-# Shapes: what is asked, and by which rules it is answered.
-
-def rule(limit=LIMIT, unit="hour", more=""):
-    return f"rate_limit: {{ unit: {unit}, requests_per_unit: {limit}, algorithm: gcra, name: {NAME}{more} }}"
-
-
-def nested(keys, leaf):
-    """Returns the rules of descriptors whose entries have these keys."""
-    text = "domain: bench\ntollgate: {}\ndescriptors:\n"
-    for depth, key in enumerate(keys):
-        pad = "  " * (2 * depth + 1)
-        text += f"{pad}- key: {key}\n" + (f"{pad}  descriptors:\n" if depth + 1 < len(keys) else f"{pad}  {leaf}\n")
-    return text
+def many(limit=LIMIT):
+    """Returns rules for 10,000 tenants."""
+    tenants = [{"key": "tenant", "value": f"tenant-{number}", **rule(limit)} for number in range(10_000)]
+    return json.dumps({"domain": "bench", "tollgate": {}, "descriptors": tenants})
 
 
-def many(count, limit=LIMIT):
-    tenants = "".join(f"  - key: tenant\n    value: tenant-{i}\n    {rule(limit)}\n" for i in range(count))
-    return "domain: bench\ntollgate: {}\ndescriptors:\n" + tenants
+def pairs(count, number):
+    """Returns a descriptor with this many entries."""
+    entries = {"route": "checkout", "method": "POST", "user": "alice@example.org", "remote_address": f"192.0.2.{number}"}
+    return list(entries.items())[-count:]
 
 
-KEYS = ["route", "method", "user", "remote_address"]
-ADDRESS = ("remote_address", "192.0.2.17")
-
-
-def pairs(count, index):
-    values = ["checkout", "POST", "alice@example.org"]
-    return [*zip(KEYS[-count:-1], values), ("remote_address", f"192.0.2.{index}")]
-
-
-class Shape:
-    def __init__(self, name, rules, asked, answered, *, tls=False, redis=False):
-        self.name, self.rules, self.tls, self.redis = name, rules, tls, redis
-        self.request, self.answer = asked, answered
-
-
-ONE, FOUR, SIXTEEN = "1 descriptor of 1 entry", "4 descriptors of 2 entries", "16 descriptors of 4 entries"
-DESCRIPTORS = {ONE: 1, FOUR: 4, SIXTEEN: 16}
+KEYS = [key for key, _ in pairs(4, 0)]
+ONE = request(pairs(1, 17))
+# Names, rules, requests, answers, and programs without which they cannot be measured.
 SHAPES = [
-    Shape(ONE, nested(KEYS[-1:], rule()), request([[ADDRESS]]), answer(OK, [PASSED])),
-    Shape(FOUR, nested(KEYS[-2:], rule()), request([pairs(2, i) for i in range(4)]), answer(OK, [PASSED] * 4)),
-    Shape(SIXTEEN, nested(KEYS, rule()), request([pairs(4, i) for i in range(16)]), answer(OK, [PASSED] * 16)),
-    Shape("all refused", nested(KEYS[-1:], rule(1, "day")), request([[ADDRESS]]),
-          answer(OVER_LIMIT, [status(OVER_LIMIT, 1, DAY, 0, 86_000)])),
-    Shape("unknown domain", nested(KEYS[-1:], rule()), request([[ADDRESS]], "other"), answer(OK, [field(1, OK)])),
-    Shape("10,000 rules", many(10_000), request([[("tenant", "tenant-7777")]]), answer(OK, [PASSED])),
-    Shape("TLS", nested(KEYS[-1:], rule()), request([[ADDRESS]]), answer(OK, [PASSED]), tls=True),
-    Shape("leases from Redis", nested(KEYS[-1:], rule(more=", store: redis")), request([[ADDRESS]]), answer(OK, [PASSED]), redis=True),
+    ("1 descriptor of 1 entry", nested(rule()), ONE, answer(), "h2load"),
+    ("4 descriptors of 2 entries", nested(rule(), KEYS[2:]), request(*(pairs(2, number) for number in range(4))), answer(4), "h2load"),
+    ("16 descriptors of 4 entries", nested(rule(), KEYS), request(*(pairs(4, number) for number in range(16))), answer(16), "h2load"),
+    ("all refused", nested(rule(1, "day")), ONE, answer(1, 2, 1, 4, 0, 86_000), "h2load"),
+    ("unknown domain", nested(rule()), request(pairs(1, 17), domain="other"), field(1, 1) + field(2, field(1, 1)), "h2load"),
+    ("10,000 rules", many(), request([("tenant", "tenant-7777")]), answer(), "h2load"),
+    ("TLS", nested(rule()), ONE, answer(), "openssl"),
+    ("leases from Redis", nested(rule(store="redis")), ONE, answer(), "redis-server"),
 ]
 
 
-# Processes.
-
 def real_time(thread=0):
-    """Gives a thread real-time priority, or this process. Returns whether the system permits it."""
-    try:
+    """Gives a thread real-time priority, or this process, if the system permits it."""
+    with suppress(PermissionError):
         os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
-    except (AttributeError, PermissionError):
-        return False
-    return True
-
-
-def permits_real_time():
-    if not real_time():
-        return False
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    return True
 
 
 def pinned(core, urgent=False):
-    def prepare():
-        os.sched_setaffinity(0, {core})
-        if urgent:
-            real_time()
-    return {"preexec_fn": prepare}
+    return {"preexec_fn": lambda: (os.sched_setaffinity(0, {core}), urgent and real_time())}
+
+
+def run(command, urgent=False):
+    """Runs the load, and returns what it prints."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **pinned(LOAD_CORE, urgent))
+    if done.returncode or "Error" in done.stdout:
+        sys.exit(f"{command}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return done.stdout
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
 
 
-class Process:
-    """A server that is pinned to its core, and stopped at the end."""
+def schedstat(task):
+    """Returns how long a thread ran, and how long it was ready while something else had its core, in seconds."""
+    return [int(word) / 1e9 for word in Path(task, "schedstat").read_text().split()[:2]]
 
-    def __init__(self, command, address, **options):
+
+class Server:
+    """A server at a port or the path of a Unix socket, which is pinned to its core."""
+
+    def __init__(self, command, address, core=SERVER_CORE):
         self.address, self.lines, self.answering = address, [], None
-        self.child = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **options)
+        self.child = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                                      env={"PATH": os.environ["PATH"]}, **pinned(core))
         threading.Thread(target=lambda: self.lines.extend(self.child.stderr), daemon=True).start()
+        family, place = (socket.AF_INET, ("127.0.0.1", address)) if isinstance(address, int) else (socket.AF_UNIX, str(address))
         end = time.monotonic() + 30
-        while True:
-            try:
-                return self.connect().close()
-            except OSError:
-                if self.child.poll() is not None or time.monotonic() > end:
-                    self.stop()
-                    sys.exit(f"{command[0]} does not listen: {''.join(self.lines)}")
-                time.sleep(0.02)
-
-    def connect(self):
-        """Connects to a port, or to the path of a Unix socket."""
-        if isinstance(self.address, int):
-            return socket.create_connection(("127.0.0.1", self.address), 1)
-        client = socket.socket(socket.AF_UNIX)
-        client.connect(str(self.address))
-        return client
+        while socket.socket(family).connect_ex(place):
+            if self.child.poll() is not None or time.monotonic() > end:
+                self.child.kill()
+                sys.exit(f"{command[0]} does not listen: {''.join(self.lines)}")
+            time.sleep(0.02)
 
     def threads(self):
-        """Returns for each thread how long it ran, and how long it was ready while something else had its core, in nanoseconds."""
-        tasks = Path(f"/proc/{self.child.pid}/task").glob("*/schedstat")
-        return {int(task.parent.name): tuple(map(int, task.read_text().split()[:2])) for task in tasks}
+        return {task: schedstat(task) for task in Path(f"/proc/{self.child.pid}/task").iterdir()}
 
-    def hurry(self, before):
-        """Gives the thread that answers real-time priority. It is the one that ran most since `before`."""
+    def watch(self, ask):
+        """Asks the server, and remembers the thread that answers: the one that runs most meanwhile."""
+        before = self.threads()
+        ask()
         now = self.threads()
-        self.answering = max(now, key=lambda thread: now[thread][0] - before.get(thread, (0, 0))[0])
-        real_time(self.answering)
+        self.answering = max(now, key=lambda task: now[task][0] - before.get(task, (0,))[0])
 
-    def waited_s(self):
-        return self.threads()[self.answering][1] / 1e9 if self.answering else 0.0
-
-    def cpu_s(self):
+    def used_s(self):
+        """Returns the processor time of the server, and how long the thread that answers waited for its core."""
         fields = Path(f"/proc/{self.child.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        waited = schedstat(self.answering)[1] if self.answering else 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), waited
 
-    def stop(self):
+    def close(self):
         self.child.kill()
         self.child.wait()
 
 
-class Scene:
-    """One shape: both servers, and the body of a request."""
-
-    def __init__(self, shape, folder, *, sockets=False):
-        self.shape, self.folder = shape, folder
-        self.rules, self.body = folder / "rules.yaml", folder / "body"
-        self.rules.write_text(shape.rules)
-        self.body.write_bytes(b"\0" + len(shape.request).to_bytes(4, "big") + shape.request)
-        self.redis = None
-        ours, floor = (folder / "ours", folder / "floor") if sockets else (free_port(), free_port())
-        command = {
-            OURS: [BINARIES[OURS], "serve", self.rules, *(["--grpc-socket", ours] if sockets else ["--grpc", f"127.0.0.1:{ours}"]),
-                   "--http", "off", "--debug", "off", "--log", "info"],
-            FLOOR: [BINARIES[FLOOR], floor if sockets else f"127.0.0.1:{floor}", shape.answer.hex()],
-        }
-        if shape.tls:
-            cert, key = certificate(folder)
-            command[OURS] += ["--tls-cert", cert, "--tls-key", key]
-            command[FLOOR] += [cert, key]
-        if shape.redis:
-            port = free_port()
-            self.redis = Process(["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder], port, **pinned(LOAD_CORE))
-            command[OURS] += ["--redis", f"redis://127.0.0.1:{port}"]
-        environment = {name: value for name, value in os.environ.items() if name == "PATH"}
-        self.servers = {subject: Process(command[subject], address, env=environment, **pinned(SERVER_CORE))
-                        for subject, address in ((OURS, ours), (FLOOR, floor))}
-
-    def load(self, server, *options):
-        """Loads a server, and returns what h2load says and its CPU time."""
-        is_port = isinstance(server.address, int)
-        url = f"{'https' if self.shape.tls else 'http'}://127.0.0.1:{server.address if is_port else 80}{METHOD}"
-        command = ["h2load", "-t", "1", "-c", str(CLIENTS), "-m", str(STREAMS), "-H", "content-type: application/grpc", "-H", "te: trailers",
-                   "-d", str(self.body), *([] if is_port else ["-B", f"unix:{server.address}"]), *map(str, options), url]
-        before = os.times()
-        done = subprocess.run(command, capture_output=True, text=True, check=True, **pinned(LOAD_CORE, urgent=True))
-        after = os.times()
-        cpu = after.children_user + after.children_system - before.children_user - before.children_system
-        return done.stdout, cpu
-
-    def turn(self, subject, requests):
-        """Returns the figures of one run with a number of requests."""
-        server = self.servers[subject]
-        before, waited = server.cpu_s(), server.waited_s()
-        said, load_cpu = self.load(server, "-n", requests)
-        cpu, waited = server.cpu_s() - before, server.waited_s() - waited
-        self.check(subject, said, requests)
-        amount, unit = re.search(r"finished in ([\d.]+)(us|ms|s),", said).groups()
-        seconds = float(amount) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
-        return {"requests_per_s": requests / seconds, "cpu_us": 1e6 * cpu / requests, "server_busy": cpu / seconds, "server_waits": waited / seconds, "load_busy": load_cpu / seconds}
-
-    def check(self, subject, said, requests):
-        """Ends the program if not all requests had the expected answer."""
-        succeeded = int(re.search(r"(\d+) succeeded", said).group(1))
-        data = int(re.search(r"\((\d+)\) data", said).group(1))
-        expected = requests * (5 + len(self.shape.answer))
-        # A process that leases units knows how many of its own units are left, so the number has fewer digits.
-        least = expected if not self.shape.redis else 0.9 * expected
-        if succeeded != requests or not least <= data <= expected:
-            sys.exit(f"{self.shape.name}, {subject}: {succeeded} of {requests} requests succeeded, with {data} bytes instead of {expected}")
-
-    def warm_up(self, requests):
-        """Asks both servers, and gives the threads that answer real-time priority."""
-        for subject, server in self.servers.items():
-            before = server.threads()
-            self.turn(subject, requests)
-            server.hurry(before)
-
-    def stop(self):
-        for process in (*self.servers.values(), self.redis):
-            if process:
-                process.stop()
+def redis_server(folder, core):
+    port = free_port()
+    return Server(["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder], port, core)
 
 
-def certificate(folder):
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
-                    "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
+def replace(stack, rules, seconds):
+    """Replaces all rules again and again, in a process of its own, because threads of Python would wait for each other."""
+    for number in (0, 1):
+        rules.with_suffix(f".{number}").write_text(many(LIMIT + 1 + number))
+    script = 'n=0; while sleep "$2"; do cp "${1%.yaml}.$n" "$1.new" && mv "$1.new" "$1"; n=$((1 - n)); done'
+    stack.callback(subprocess.Popen(["sh", "-c", script, "sh", rules, str(seconds)]).kill)
 
-
-# Measuring.
 
 def spread(values):
     """Returns the least value, the quartiles and the greatest value."""
-    if len(values) == 1:
-        return values * 5
-    return [min(values), *quantiles(values, n=4, method="inclusive"), max(values)]
+    return [min(values), *quantiles(values, n=4, method="inclusive"), max(values)] if len(values) > 1 else values * 5
 
 
-def order(number):
-    """Returns the servers in the order of a round: each is first in half of them."""
-    return (FLOOR, OURS) if number % 2 == 0 else (OURS, FLOOR)
+def spreads(turns):
+    return {name: spread([turn[name] for turn in turns]) for name in turns[0]}
 
 
-def ratio(turns, name, quiet_by=None, most=False, ours=OURS, floor=FLOOR):
-    """Returns the ratios of a figure of one row to the floor's, or to that of another row, over all rounds and over the quiet ones.
+def turns_of(rounds, rows, turn):
+    """Returns the turns of each row: in half of the rounds, the last row is first."""
+    turns = {row: [] for row in rows}
+    for number in range(rounds):
+        for row in rows if number % 2 == 0 else reversed(rows):
+            turns[row].append(turn(row))
+    return turns
 
-    `quiet_by` is the floor's figure that tells which rounds are quiet. The tail of a latency cannot: the rounds in which it is short are
-    those in which the floor was lucky. `most` says that more is better.
+
+def ratio(ours, floor, name, quiet_by=None, most=False):
+    """Returns the ratios of a figure of our turns to that of another row's, over all rounds and over the quiet ones.
+
+    `quiet_by` is the figure that tells which rounds are quiet. The tail of a latency cannot: it is short in the rounds in which the floor
+    was lucky. `most` says that more is better.
     """
-    better = max if most else min
-    quiet_by = quiet_by or name
-    best = better(turn[quiet_by] for turn in turns[floor])
-    ratios = [mine[name] / other[name] for mine, other in zip(turns[ours], turns[floor])]
-    is_quiet = [max(best, turn[quiet_by]) <= min(best, turn[quiet_by]) * QUIET for turn in turns[floor]]
-    quiet = [ratio for ratio, is_quiet in zip(ratios, is_quiet) if is_quiet]
+    signs = [turn[quiet_by or name] for turn in floor]
+    best = (max if most else min)(signs)
+    ratios = [mine[name] / other[name] for mine, other in zip(ours, floor)]
+    quiet = [ratio for ratio, sign in zip(ratios, signs) if max(best, sign) <= 1.1 * min(best, sign)]
     return {"all": spread(ratios), "quiet": spread(quiet), "quiet_rounds": len(quiet)}
 
 
-def said_of(found):
-    """Returns the words for a ratio."""
-    return f"{found['all'][2]:.3f} (quiet: {found['quiet'][2]:.3f}, {found['quiet_rounds']} rounds)"
-
-
-def measure(shape, rounds, requests):
-    with tempfile.TemporaryDirectory() as folder:
-        scene = Scene(shape, Path(folder))
-        try:
-            turns = {FLOOR: [], OURS: []}
-            scene.warm_up(max(2_000, requests // 20))
-            for number in range(rounds):
-                for subject in order(number):
-                    turns[subject].append(scene.turn(subject, requests))
-        finally:
-            scene.stop()
-    rows = [{"shape": shape.name, "descriptors": DESCRIPTORS.get(shape.name), "subject": subject} | {name: spread([turn[name] for turn in found]) for name in found[0]}
-            for subject, found in turns.items()]
-    rows[1] |= {"ratio_requests_per_s": ratio(turns, "requests_per_s", most=True), "ratio_cpu": ratio(turns, "cpu_us")}
-    for row in rows:
-        print(f"{shape.name}, {row['subject']}: {row['requests_per_s'][2]:,.0f} requests/s, {row['cpu_us'][2]:.2f} µs of CPU, "
-              f"server {row['server_busy'][2]:.0%} busy and {row['server_waits'][2]:.1%} waiting, load {row['load_busy'][2]:.0%}"
-              + (f"; of the floor's requests {said_of(row['ratio_requests_per_s'])}, of its CPU time {said_of(row['ratio_cpu'])}" if row is rows[1] else ""), flush=True)
-    return rows
-
-
-LATE = ("p50_us", "p99_us", "p99_9_us", "worst_us", "pause_us")
-
-
-def latency(shape, share, rate, rounds, seconds, reload=False):
-    """Returns the latency of the floor and of ours at a rate, in turns, in microseconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        scene = Scene(shape, Path(folder), sockets=True)
-        ended = threading.Event()
-        reloader = threading.Thread(target=reload_until, args=(scene.rules, ended))
-        turns = {FLOOR: [], OURS: []}
-        try:
-            scene.warm_up(2_000)
-            if reload:
-                reloader.start()
-            for number in range(rounds):
-                for subject in order(number):
-                    server = scene.servers[subject]
-                    before, waited, began = server.cpu_s(), server.waited_s(), time.monotonic()
-                    command = [BINARIES[LOAD], server.address, shape.request.hex(), int(rate), seconds, len(shape.answer)]
-                    said = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, text=True, check=True, **pinned(LOAD_CORE, urgent=True)).stdout
-                    took = time.monotonic() - began
-                    shares = {"server_busy": (server.cpu_s() - before) / took, "server_waits": (server.waited_s() - waited) / took}
-                    turns[subject].append(json.loads(said) | shares)
-            ended.set()
-            reloads = sum("the rules changed" in line for line in scene.servers[OURS].lines)
-        finally:
-            ended.set()
-            scene.stop()
-    if reload and reloads == 0:
-        sys.exit("no reload happened")
-    rows = []
-    for subject, found in turns.items():
-        row = {"subject": subject, "share": share, "rate": int(rate), "reloads": reloads if subject == OURS else 0}
-        row |= {name: sum(turn[name] for turn in found) for name in ("requests", "later_than_20_ms")}
-        row |= {name: spread([turn[name] for turn in found]) for name in (*LATE, "server_busy", "server_waits")}
-        if subject == OURS:
-            row |= {f"ratio_{name}": ratio(turns, f"{name}_us", quiet_by="p50_us") for name in ("p50", "p99", "p99_9")}
-        rows.append(row)
-        print(f"{row['rate']:,} requests/s, {subject}: " + ", ".join(f"{name} {row[name][2]:,.0f}" for name in LATE)
-              + f"; server {row['server_busy'][2]:.0%} busy and {row['server_waits'][2]:.1%} waiting; {row['later_than_20_ms']} of {row['requests']:,} later than 20 ms; {row['reloads']} reloads"
-              + ("; of the floor's: " + ", ".join(f"{name} {said_of(row[f'ratio_{name}'])}" for name in ("p50", "p99", "p99_9")) if subject == OURS else ""), flush=True)
-    return rows
-
-
-def reload_until(rules, ended):
-    """Replaces the rules again and again: each load changes all limits."""
-    number = 0
-    while not ended.wait(RELOAD_EVERY):
-        number += 1
-        changed = rules.with_suffix(".new")
-        changed.write_text(many(10_000, LIMIT + number))
-        changed.rename(rules)
+def shown(row):
+    """Prints a row, with the median of each figure, and returns it."""
+    fives = {name: value["all"] if isinstance(value, dict) else value for name, value in row.items() if isinstance(value, (dict, list))}
+    medians = {name: five[2] for name, five in fives.items()}
+    texts = (f"{name} {value:,.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in (row | medians).items())
+    print(", ".join(texts), flush=True)
+    return row
 
 
 def target(name, bound, ratio, inverse=False):
-    """Returns a target. Enough quiet rounds decide whether it holds, or else all rounds."""
-    turned = (lambda five: [1 / x for x in reversed(five)]) if inverse else (lambda five: five)
-    every, quiet = turned(ratio["all"]), turned(ratio["quiet"])
+    """Returns a target. Three quiet rounds or more decide whether it holds, or else all rounds."""
+    every, quiet = ([1 / value for value in reversed(five)] if inverse else five for five in (ratio["all"], ratio["quiet"]))
     value = {"q1": every[1], "median": every[2], "q3": every[3], "quiet": quiet[2], "quiet_rounds": ratio["quiet_rounds"]}
-    return {"target": name, "bound": bound, "value": value, "holds": value["quiet" if value["quiet_rounds"] >= ENOUGH else "median"] <= bound}
+    holds = value["quiet" if value["quiet_rounds"] >= 3 else "median"] <= bound
+    print(f"{'met' if holds else 'MISSED'}: {name}: {value['median']:.3f} (quiet: {value['quiet']:.3f}), at most {bound:.3f}")
+    return {"target": name, "bound": bound, "value": value, "holds": holds}
 
 
-def targets(rows, latencies):
-    found, ours = [], {row["shape"]: row for row in rows if row["subject"] == OURS}
-    for name in DESCRIPTORS:
-        if name in ours:
-            found.append(target(f"serve, {name}: the floor's requests per second against ours", 1 / 0.9, ours[name]["ratio_requests_per_s"], inverse=True))
-            found.append(target(f"serve, {name}: CPU time per request against the floor's", 1.1, ours[name]["ratio_cpu"]))
-    for row in latencies:
-        if row["subject"] == OURS:
-            where = "while 10,000 rules are loaded again" if row["reloads"] else f"at {row['share']:.0%} of the most requests".replace("%", " %")
-            found.append(target(f"serve, {where}: p99.9 against the floor's", 1.1, row["ratio_p99_9"]))
-    return found
+# Beside the floor.
+
+def pair(stack, shape, *, sockets=False):
+    """Starts the floor and our server for a shape. Returns them and the folder of their files."""
+    _, rules, asked, answered, needs = shape
+    folder = Path(stack.enter_context(TemporaryDirectory()))
+    (folder / "rules.yaml").write_text(rules)
+    (folder / "body").write_bytes(b"\0" + len(asked).to_bytes(4, "big") + asked)
+    ours, floor = (folder / "ours", folder / "floor") if sockets else (free_port(), free_port())
+    where = ["--grpc-socket", ours] if sockets else ["--grpc", f"127.0.0.1:{ours}"]
+    commands = {FLOOR: [PROGRAMS[FLOOR], floor if sockets else f"127.0.0.1:{floor}", answered.hex()],
+                OURS: [PROGRAMS[OURS], "serve", folder / "rules.yaml", *where, "--http", "off", "--debug", "off", "--log", "info"]}
+    if needs == "openssl":
+        cert, key = folder / "cert.pem", folder / "key.pem"
+        run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+             "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-out", cert, "-keyout", key])
+        commands[FLOOR] += [cert, key]
+        commands[OURS] += ["--tls-cert", cert, "--tls-key", key]
+    if needs == "redis-server":
+        commands[OURS] += ["--redis", f"redis://127.0.0.1:{stack.enter_context(closing(redis_server(folder, LOAD_CORE))).address}"]
+    return {name: stack.enter_context(closing(Server(commands[name], address))) for name, address in ((FLOOR, floor), (OURS, ours))}, folder
+
+
+def beside(shape, rounds, turn, *, sockets=False, reload=False):
+    """Returns the turns of the floor and of our server, and how often ours loaded its rules again."""
+    with ExitStack() as stack:
+        servers, folder = pair(stack, shape, sockets=sockets)
+        for server in servers.values():
+            server.watch(lambda: turn(server, folder))
+            real_time(int(server.answering.name))
+        if reload:
+            replace(stack, folder / "rules.yaml", 2)
+        turns = turns_of(rounds, [FLOOR, OURS], lambda name: turn(servers[name], folder))
+        reloads = sum("the rules changed" in line for line in servers[OURS].lines)
+    if reload and not reloads:
+        sys.exit("no reload happened")
+    return turns, reloads
+
+
+def measure(shape, rounds, requests):
+    """Returns the rows of both servers for a shape."""
+    title, _, _, answered, needs = shape
+
+    def turn(server, folder):
+        url = f"{'https' if needs == 'openssl' else 'http'}://127.0.0.1:{server.address}{METHOD}"
+        before = server.used_s()
+        said = run([*GRPC, "-c", 8, "-m", 32, "-d", folder / "body", "-n", requests, url], urgent=True)
+        cpu, waited = (now - then for now, then in zip(server.used_s(), before))
+        succeeded, data = int(re.search(r"(\d+) succeeded", said)[1]), int(re.search(r"\((\d+)\) data", said)[1])
+        expected = requests * (5 + len(answered))
+        # A process that leases units knows how many of its own units are left, so the number has fewer digits.
+        if succeeded != requests or not expected * (0.9 if needs == "redis-server" else 1) <= data <= expected:
+            sys.exit(f"{title}: {succeeded} of {requests} requests succeeded, with {data} bytes instead of {expected}")
+        amount, unit = re.search(r"finished in ([\d.]+)(us|ms|s),", said).groups()
+        seconds = float(amount) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+        return {"requests_per_s": requests / seconds, "cpu_us": 1e6 * cpu / requests, "server_busy": cpu / seconds,
+                "server_waits": waited / seconds}
+
+    turns, _ = beside(shape, rounds, turn)
+    count = int(title.split()[0]) if " of " in title else None
+    rows = [{"shape": title, "descriptors": count, "subject": name} | spreads(found) for name, found in turns.items()]
+    rows[1]["ratio_requests_per_s"] = ratio(turns[OURS], turns[FLOOR], "requests_per_s", most=True)
+    rows[1]["ratio_cpu"] = ratio(turns[OURS], turns[FLOOR], "cpu_us")
+    return [*map(shown, rows)]
+
+
+def latency(shape, share, most, rounds, reload):
+    """Returns the latency of both servers at a share of the most requests, in turns, in microseconds."""
+    rate = int(share * most)
+
+    def turn(server, _):
+        before, began = server.used_s(), time.monotonic()
+        said = run([PROGRAMS[LOAD], server.address, shape[2].hex(), rate, 2, len(shape[3])], urgent=True)
+        shares = [(now - then) / (time.monotonic() - began) for now, then in zip(server.used_s(), before)]
+        return json.loads(said) | dict(zip(("server_busy", "server_waits"), shares))
+
+    turns, reloads = beside(shape, rounds, turn, sockets=True, reload=reload)
+    rows = [{"subject": name, "share": share, "rate": rate, "reloads": reloads if name == OURS else 0} | spreads(found)
+            | {count: sum(turn[count] for turn in found) for count in ("requests", "later_than_20_ms")} for name, found in turns.items()]
+    rows[1]["ratio_p99_9"] = ratio(turns[OURS], turns[FLOOR], "p99_9_us", quiet_by="p50_us")
+    return [*map(shown, rows)]
+
+
+def beside_floor(quick):
+    """Measures all shapes beside the floor, and the latency at steady rates."""
+    rounds, requests, rows, late, targets = 2 if quick else 10, 5_000 if quick else 50_000, [], [], []
+    for shape in SHAPES:
+        if shutil.which(shape[-1]):
+            rows += measure(shape, rounds, requests)
+        else:
+            print(f"SKIPPED: {shape[0]} needs {shape[-1]}")
+    for row in (row for row in rows if row["subject"] == OURS and row["descriptors"]):
+        name = f"serve, {row['shape']}"
+        targets.append(target(f"{name}: the floor's requests per second against ours", 1 / 0.9, row["ratio_requests_per_s"], inverse=True))
+        targets.append(target(f"{name}: CPU time per request against the floor's", 1.1, row["ratio_cpu"]))
+    most = rows[1]["requests_per_s"][2]
+    for shape, share, reload in ((SHAPES[0], 0.25, False), (SHAPES[0], 0.5, False), (SHAPES[0], 0.75, False), (SHAPES[5], 0.5, True)):
+        late += latency(shape, share, most, rounds, reload)
+        where = "while 10,000 rules are loaded again" if reload else f"at {100 * share:.0f} % of the most requests"
+        targets.append(target(f"serve, {where}: p99.9 against the floor's", 1.1, late[-1]["ratio_p99_9"]))
+    return {"rounds": rounds, "requests": requests, "rows": rows, "latency": late, "targets": targets}
 
 
 # Redis clients.
 
-PIPELINES = (1, 16)
-RESP_RULES = f"domain: bench\ntollgate: {{}}\ndescriptors:\n  - key: remote_address\n    {rule()}\n"
-QUOTA = ["key:__rand_int__", 99, 1_000_000, 3600]
-THROTTLE, CHECK, INCR, GET, OTHER = "CL.THROTTLE", "TOLLGATE.CHECK", "INCR of redis-server", "GET of redis-server", "THROTTLE of throttlecrab-server"
-COMMANDS = {THROTTLE: (OURS, ["CL.THROTTLE", *QUOTA]), CHECK: (OURS, ["TOLLGATE.CHECK", "bench", "remote_address", "key:__rand_int__"]),
-            OTHER: ("throttlecrab", ["THROTTLE", *QUOTA]), INCR: ("redis-server", ["INCR", "key:__rand_int__"]), GET: ("redis-server", ["GET", "key:__rand_int__"])}
+KEY, QUOTA = "key:__rand_int__", [99, 1_000_000, 3600]
+OTHER, REDIS = "THROTTLE of throttlecrab-server", ("INCR of redis-server", "GET of redis-server")
+COMMANDS = {
+    "CL.THROTTLE": (OURS, ["CL.THROTTLE", KEY, *QUOTA]), "TOLLGATE.CHECK": (OURS, ["TOLLGATE.CHECK", "bench", "remote_address", KEY]),
+    OTHER: ("throttlecrab", ["THROTTLE", KEY, *QUOTA]), REDIS[0]: ("redis", ["INCR", KEY]), REDIS[1]: ("redis", ["GET", KEY]),
+}
 
 
-def resp_servers(folder):
-    """Starts the servers that exist, on one core. Returns them with their ports."""
-    rules = folder / "rules.yaml"
-    rules.write_text(RESP_RULES)
-    ports = {name: free_port() for name in ("resp", "grpc", "http", "redis", "throttlecrab")}
-    at = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-    commands = {
-        OURS: ([BINARIES[OURS], "serve", rules, "--resp", at["resp"], "--grpc", at["grpc"], "--http", at["http"], "--debug", "off"], ports["resp"]),
-        "redis-server": (["redis-server", "--port", ports["redis"], "--bind", "127.0.0.1", "--save", "", "--dir", folder], ports["redis"]),
-    }
-    other = os.environ.get("TOLLGATE_THROTTLECRAB") or shutil.which("throttlecrab-server")
-    if other:
-        commands["throttlecrab"] = ([other, "--redis", "--redis-host", "127.0.0.1", "--redis-port", ports["throttlecrab"]], ports["throttlecrab"])
-    else:
-        print("SKIPPED: throttlecrab-server cannot be found")
-    environment = {name: value for name, value in os.environ.items() if name == "PATH"}
-    return {name: Process(command, port, env=environment, **pinned(SERVER_CORE)) for name, (command, port) in commands.items()}, ports
+def redis_clients(quick):
+    """Measures the commands of Redis clients beside other servers, and gRPC and JSON."""
+    rounds, requests, rows, targets = 1 if quick else 10, 20_000 if quick else 200_000, {}, []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        (folder / "rules.yaml").write_text(nested(rule()))
+        (folder / "grpc").write_bytes(b"\0" + len(ONE).to_bytes(4, "big") + ONE)
+        entry = {"key": "remote_address", "value": "192.0.2.17"}
+        (folder / "json").write_text(json.dumps({"domain": "bench", "descriptors": [{"entries": [entry]}]}))
+        at = {endpoint: free_port() for endpoint in ("resp", "grpc", "http", "throttlecrab")}
+        flags = [word for endpoint in ("resp", "grpc", "http") for word in (f"--{endpoint}", f"127.0.0.1:{at[endpoint]}")]
+        servers = {OURS: Server([PROGRAMS[OURS], "serve", folder / "rules.yaml", *flags, "--debug", "off"], at["resp"]),
+                   "redis": redis_server(folder, SERVER_CORE)}
+        if other := os.environ.get("TOLLGATE_THROTTLECRAB") or shutil.which("throttlecrab-server"):
+            command = [other, "--redis", "--redis-host", "127.0.0.1", "--redis-port", at["throttlecrab"]]
+            servers["throttlecrab"] = Server(command, at["throttlecrab"])
+        else:
+            print("SKIPPED: throttlecrab-server cannot be found")
+        for server in servers.values():
+            stack.enter_context(closing(server))
+        for pipeline in (1, 16):
+            for name, (subject, words) in COMMANDS.items():
+                if subject in servers:
+                    rows[name, pipeline] = servers[subject], ["redis-benchmark", "-p", servers[subject].address, "-c", 64, "-P", pipeline,
+                                                              "-r", 100_000, "-q", "-n", requests, *words]
+        if shutil.which("h2load"):
+            grpc, http1 = f"http://127.0.0.1:{at['grpc']}{METHOD}", f"http://127.0.0.1:{at['http']}/json"
+            rows["gRPC", 1] = servers[OURS], [*GRPC, "-c", 8, "-m", 8, "-d", folder / "grpc", "-n", requests, grpc]
+            rows["JSON", 1] = servers[OURS], ["h2load", "--h1", "-t", 1, "-c", 64, "-d", folder / "json", "-n", requests, http1]
 
+        def turn(row):
+            server, command = rows[row]
+            before = server.used_s()[0]
+            said = run(command)
+            cpu = server.used_s()[0] - before
+            rate = re.findall(r"([\d.]+) (?:requests per second|req/s)", said.replace("\r", "\n"))[-1]
+            return {"requests_per_s": float(rate), "cpu_us": 1e6 * cpu / requests}
 
-def resp_rows(servers, ports, folder):
-    """Returns the rows of the table: a name and a pipeline, the server, and the command that asks it."""
-    rows = {}
-    for pipeline in PIPELINES:
-        for name, (subject, words) in COMMANDS.items():
-            if subject in servers:
-                command = ["redis-benchmark", "-p", servers[subject].address, "-c", 64, "-P", pipeline, "-r", 100_000, "-q", "-n", "REQUESTS", *words]
-                rows[name, pipeline] = (subject, command)
-    if shutil.which("h2load"):
-        question = request([[("remote_address", "192.0.2.1")]])
-        (folder / "grpc").write_bytes(b"\0" + len(question).to_bytes(4, "big") + question)
-        entries = [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]
-        (folder / "json").write_text(json.dumps({"domain": "bench", "descriptors": entries}))
-        rows["gRPC", 1] = (OURS, ["h2load", "-t", 1, "-c", 8, "-m", 8, "-H", "content-type: application/grpc", "-H", "te: trailers", "-d", folder / "grpc",
-                                  "-n", "REQUESTS", f"http://127.0.0.1:{ports['grpc']}{METHOD}"])
-        rows["JSON", 1] = (OURS, ["h2load", "--h1", "-t", 1, "-c", 64, "-d", folder / "json", "-n", "REQUESTS", f"http://127.0.0.1:{ports['http']}/json"])
-    return rows
-
-
-def resp_targets(turns):
-    """Returns the targets of the face for Redis clients: the other servers' requests against ours, and our processor time against theirs."""
-    found = []
-    for ours in (THROTTLE, CHECK):
-        for pipeline, others in ((1, (OTHER, INCR, GET)), (PIPELINES[1], (OTHER, INCR))):
-            for other in others:
-                if (other, pipeline) in turns:
-                    rows, how = {"ours": (ours, pipeline), "floor": (other, pipeline)}, f"pipelines of {pipeline}" if pipeline > 1 else "no pipelines"
-                    found.append(target(f"serve, {ours}, {how}: requests per second of {other} against ours", 1 if pipeline == 1 or other == OTHER else 1 / 0.8,
-                                        ratio(turns, "requests_per_s", most=True, **rows), inverse=True))
-                    if other == OTHER and pipeline == 1:
-                        found.append(target(f"serve, {ours}, {how}: CPU time against {other}", 0.8, ratio(turns, "cpu_us", **rows)))
-    return found
-
-
-def resp_turn(server, command, requests):
-    before = server.cpu_s()
-    command = [str(requests) if word == "REQUESTS" else str(word) for word in command]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, **pinned(LOAD_CORE))
-    cpu = server.cpu_s() - before
-    found = re.findall(r"([\d.]+) requests per second|, ([\d.]+) req/s", done.stdout.replace("\r", "\n"))
-    if "Error" in done.stdout or not found:
-        sys.exit(f"{' '.join(command)}: {done.stdout[-500:]}{done.stderr[-500:]}")
-    return {"requests_per_s": float(max(found[-1])), "cpu_us": 1e6 * cpu / requests}
-
-
-def resp(rounds, requests):
-    with tempfile.TemporaryDirectory() as name:
-        folder, servers = Path(name), {}
-        try:
-            servers, ports = resp_servers(folder)
-            rows = resp_rows(servers, ports, folder)
-            turns = {name: [] for name in rows}
-            for number in range(rounds):
-                for name in rows if number % 2 == 0 else reversed(rows):
-                    subject, command = rows[name]
-                    turns[name].append(resp_turn(servers[subject], command, requests))
-        finally:
-            for server in servers.values():
-                server.stop()
-    for (name, pipeline), found in turns.items():
-        print(f"{name}, pipelines of {pipeline}: {median(turn['requests_per_s'] for turn in found):,.0f} requests/s, {median(turn['cpu_us'] for turn in found):.2f} µs of processor time for each")
-    found = resp_targets(turns)
-    for one in found:
-        print(f"{'met' if one['holds'] else 'MISSED'}: {one['target']}: {one['value']['median']:.3f} (quiet: {one['value']['quiet']:.3f}, {one['value']['quiet_rounds']} rounds), at most {one['bound']:.3f}")
-    return {"rows": [{"command": name, "pipeline": pipeline} | {key: spread([turn[key] for turn in rounds]) for key in rounds[0]} for (name, pipeline), rounds in turns.items()], "targets": found}
+        turns = turns_of(rounds, list(rows), turn)
+    found = [shown({"command": name, "pipeline": pipeline} | spreads(those)) for (name, pipeline), those in turns.items()]
+    for ours in ("CL.THROTTLE", "TOLLGATE.CHECK"):
+        for other, pipeline in ((OTHER, 1), (REDIS[0], 1), (REDIS[1], 1), (OTHER, 16), (REDIS[0], 16)):
+            if (other, pipeline) in turns:
+                name = f"serve, {ours}, {f'pipelines of {pipeline}' if pipeline > 1 else 'no pipelines'}"
+                both = turns[ours, pipeline], turns[other, pipeline]
+                most = 1.25 if (other, pipeline) == (REDIS[0], 16) else 1
+                rates = ratio(*both, "requests_per_s", most=True)
+                targets.append(target(f"{name}: requests per second of {other} against ours", most, rates, inverse=True))
+                if (other, pipeline) == (OTHER, 1):
+                    targets.append(target(f"{name}: CPU time against {other}", 0.8, ratio(*both, "cpu_us")))
+    return {"rounds": rounds, "requests": requests, "rows": found, "targets": targets}
 
 
 # Swaps and drains.
 
-SWAP_RATE, LATE_MS = 400, 5
+def answers(server, seconds, *, drains=False):
+    """Asks 400 times a second, or until the service drains. Returns how long each answer took, and how long without waits, in ms."""
+    client, began, found = http.client.HTTPConnection("127.0.0.1", server.address, timeout=10), time.monotonic(), []
 
+    def now():
+        return time.monotonic(), server.used_s()[1] + schedstat("/proc/thread-self")[1]
 
-class Answering:
-    """A service with one thread that answers, and a connection to its plain face."""
-
-    def __init__(self, folder):
-        self.rules, port = folder / "rules.yaml", free_port()
-        command = [BINARIES[OURS], "serve", self.rules, "--http", f"127.0.0.1:{port}", "--grpc", "off", "--debug", "off", "--threads", 1, "--log", "info", "--drain", "300ms"]
-        self.server = Process(command, port)
-        tasks = sorted(Path(f"/proc/{self.server.child.pid}/task").iterdir(), key=lambda task: int(task.name))
-        # Threads that may block have the same name, and start later.
-        thread = next(task for task in tasks if (task / "comm").read_text() == "tollgate-serve\n")
-        self.waits = [open(path, "rb", buffering=0) for path in (thread / "schedstat", "/proc/thread-self/schedstat")]
-        self.stream = self.server.connect()
-        self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def waited_ms(self):
-        """Returns how long the thread that answers and this one were ready while something else had their cores."""
+    for number in range(int(400 * seconds)):
+        time.sleep(max(0, began + number / 400 - time.monotonic()))
+        entry = {"key": "tenant", "value": f"tenant-{number * 7_919 % 10_000}"}
+        body = json.dumps({"domain": "bench", "descriptors": [{"entries": [entry]}]}).encode()
         try:
-            return sum(int(os.pread(file.fileno(), 99, 0).split()[1]) for file in self.waits) / 1e6
-        except ProcessLookupError:
-            return 0.0
-
-    def ask(self, number):
-        """Returns how long an answer took, and how long without waits for a core; `None` if the service has ended the connection."""
-        body = json.dumps({"domain": "bench", "descriptors": [{"entries": [{"key": "tenant", "value": f"tenant-{number * 7_919 % 10_000}"}]}]}).encode()
-        waited, began, said = self.waited_ms(), time.monotonic(), b""
-        try:
-            self.stream.sendall(b"POST /json HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
-            while not (whole := re.match(rb"HTTP/1.1 200 .*?content-length: (\d+)\r.*?\r\n\r\n", said, re.DOTALL)) or len(said) < whole.end() + int(whole[1]):
-                more = self.stream.recv(65_536)
-                if not more and said:
-                    sys.exit(f"an answer was cut: {said}")
-                if not more:
-                    return None
-                said += more
-        except ConnectionError:
-            return None
-        took = 1e3 * (time.monotonic() - began)
-        return took, took - max(0, self.waited_ms() - waited)
-
-    def ask_for(self, seconds, ends=False):
-        """Asks at the rate for a time, or until the service ends the connection, if it `ends`."""
-        began, found = time.monotonic(), []
-        for number in range(int(SWAP_RATE * seconds)):
-            time.sleep(max(0, began + number / SWAP_RATE - time.monotonic()))
-            if not (took := self.ask(number)):
-                break
-            found.append(took)
-        if not ends and not took:
-            sys.exit("the service ended the connection")
-        return found
-
-    def stop(self):
-        self.server.stop()
-        for file in (*self.waits, self.stream):
-            file.close()
+            before = now()
+            client.request("POST", "/json", body, {"content-type": "application/json"})
+            # An answer that was cut raises an error that nothing here expects.
+            client.getresponse().read()
+            took, waited = (1e3 * (after - then) for after, then in zip(now(), before))
+            found.append((took, took - waited))
+        except (OSError, http.client.NotConnected):
+            if not drains:
+                raise
+            break
+        client.auto_open = 0
+    client.close()
+    return found
 
 
-def swap_for(rules, count):
-    """Replaces all rules each second. A process of its own does, because threads of Python would wait for each other."""
-    texts = [rules.with_suffix(f".{number}") for number in (1, 2)]
-    for number, path in enumerate(texts):
-        path.write_text(many(10_000, LIMIT + 1 + number))
-    code = ("import os, shutil, sys, time\nrules, count, *texts = sys.argv[1:]\nfor number in range(int(count)):\n"
-            "    time.sleep(1)\n    os.rename(shutil.copy(texts[number % 2], rules + '.new'), rules)")
-    return subprocess.Popen([sys.executable, "-c", code, rules, str(count), *texts])
+def swaps(quick):
+    """Measures answers during swaps of rules and drains."""
+    count, drains, port, found, rows = 3 if quick else 60, 2 if quick else 20, free_port(), {}, []
+    with ExitStack() as stack:
+        stack.callback(subprocess.Popen(["sh", "-c", "while :; do :; done"], **pinned(SERVER_CORE)).kill)
+        rules = Path(stack.enter_context(TemporaryDirectory())) / "rules.yaml"
+        rules.write_text(many())
+        command = [PROGRAMS[OURS], "serve", rules, "--http", f"127.0.0.1:{port}", "--grpc", "off", "--debug", "off", "--threads", 1,
+                   "--log", "info", "--drain", "300ms"]
+        with closing(Server(command, port)) as server:
+            server.watch(lambda: answers(server, 1))
+            found["no swaps"] = answers(server, count)
+            with ExitStack() as swapping:
+                replace(swapping, rules, 1)
+                found[f"{count} swaps"] = answers(server, count)
+            found["no swaps again"] = answers(server, count)
+            loads = sum("the rules changed" in line for line in server.lines)
+        if not 0 < loads <= count:
+            sys.exit(f"{loads} of {count} swaps were loads")
+        for _ in range(drains):
+            with closing(Server(command, port)) as server:
+                server.watch(lambda: answers(server, 0.2))
+                threading.Timer(0.01, server.child.terminate).start()
+                found.setdefault(f"{drains} drains", []).extend(answers(server, 5, drains=True))
+                server.child.wait(10)
+    for phase, times in found.items():
+        for name, values in zip(("as asked", "without waits for a core"), map(sorted, zip(*times))):
+            late, p99_9 = sum(value > 5 for value in values), values[len(values) * 999 // 1_000]
+            rows.append(shown({"phase": phase, "times": name, "answers": len(times), "later_than_5_ms": late, "p50_ms": median(values),
+                               "p99_9_ms": p99_9, "worst_ms": values[-1]}))
+    return {"loads": loads, "rows": rows}
 
 
-def swaps(count, drains):
-    found = {}
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"], **pinned(SERVER_CORE))
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            (folder / "rules.yaml").write_text(many(10_000))
-            service = Answering(folder)
-            try:
-                service.ask_for(1)
-                found["no swaps"] = service.ask_for(count)
-                swapping = swap_for(service.rules, count)
-                found[f"{count} swaps"] = []
-                while swapping.poll() is None:
-                    found[f"{count} swaps"] += service.ask_for(1)
-                found["no swaps again"] = service.ask_for(count)
-                loads = sum("the rules changed" in line for line in service.server.lines)
-            finally:
-                service.stop()
-            if not 0 < loads <= count:
-                sys.exit(f"{loads} of {count} swaps were loads")
-            found[f"{drains} drains"] = []
-            for _ in range(drains):
-                service = Answering(folder)
-                try:
-                    service.ask_for(0.2)
-                    service.server.child.terminate()
-                    found[f"{drains} drains"] += service.ask_for(5, ends=True)
-                    service.server.child.wait(10)
-                finally:
-                    service.stop()
-    finally:
-        busy.kill()
-        busy.wait()
-    rows = []
-    for phase, answers in found.items():
-        row = {"phase": phase, "answers": len(answers), "loads": loads}
-        for name, values in zip(("took", "without_waits"), map(sorted, zip(*answers))):
-            row[name] = {"p50_ms": median(values), "p99_9_ms": values[len(values) * 999 // 1_000], "worst_ms": values[-1], "late": sum(value > LATE_MS for value in values)}
-        rows.append(row)
-        print(f"{phase}: {len(answers):,} answers; " + "; ".join(
-            f"{words}: {row[name]['late']} later than {LATE_MS} ms, p50 {row[name]['p50_ms']:.3f}, p99.9 {row[name]['p99_9_ms']:.3f}, worst {row[name]['worst_ms']:.3f} ms"
-            for name, words in (("took", "as asked"), ("without_waits", "without waits for a core"))), flush=True)
-    return {"rows": rows}
-
-
-def machine():
-    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    said = lambda *command: subprocess.run(command, capture_output=True, text=True).stdout.strip() if shutil.which(command[0]) else "none"  # noqa: E731
-    return {"date": datetime.date.today().isoformat(), "cpu": models[0] if models else "unknown", "cores": os.cpu_count(),
-            "rustc": said("rustc", "--version"), "h2load": said("h2load", "--version"), "real_time": permits_real_time(), "load_average": " ".join(Path("/proc/loadavg").read_text().split()[:3])}
-
-
-parser = argparse.ArgumentParser(description="Measures `tollgate serve` beside its floor.")
-parser.add_argument("--quick", action="store_true", help="few and short rounds, which only test the steps")
-parser.add_argument("--json", type=Path, help="where the figures are written")
-parser.add_argument("--shape", help="only the shapes whose name contains these words, and no latency")
-parser.add_argument("--rounds", type=int)
-parser.add_argument("--resp", action="store_true", help="measure the face for Redis clients instead")
-parser.add_argument("--swaps", action="store_true", help="measure answers during swaps of rules and drains instead")
-parser.add_argument("--release", type=Path, help="with --resp or --swaps: the folder of the program, instead of a build")
-arguments = parser.parse_args()
-if arguments.resp or arguments.swaps:
-    if arguments.resp and (SERVER_CORE == LOAD_CORE or not shutil.which("redis-benchmark")):
-        print("SKIPPED: the bench of Redis clients needs redis-benchmark and two cores")
-        sys.exit(0)
-    if not arguments.release:
-        subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "tollgate-cli", "--features", "serve"], cwd=ROOT, check=True)
+def main():
+    parser = argparse.ArgumentParser(description="Measures `tollgate serve` beside its floor.")
+    parser.add_argument("--quick", action="store_true", help="few and short rounds, which only test the steps")
+    parser.add_argument("--json", type=Path, help="where the figures are written")
+    parser.add_argument("--resp", action="store_true", help="measure the endpoint for Redis clients instead")
+    parser.add_argument("--swaps", action="store_true", help="measure answers during swaps of rules and drains instead")
+    parser.add_argument("--release", type=Path, help="the folder of the programs, instead of a build")
+    arguments = parser.parse_args()
+    bench, needs = (swaps, "sh") if arguments.swaps else (redis_clients, "redis-benchmark") if arguments.resp else (beside_floor, "h2load")
+    if needs != "sh" and (SERVER_CORE == LOAD_CORE or not shutil.which(needs)):
+        print(f"SKIPPED: this bench of the service needs {needs} and two cores")
+        return
+    for package in () if arguments.release else ("tollgate-cli --features serve", "tollgate-serve-floor"):
+        subprocess.run(["cargo", "build", "--quiet", "--release", "-p", *package.split()], cwd=ROOT, check=True)
     built = arguments.release or Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-    BINARIES = {OURS: built / "tollgate"}
-    if arguments.swaps:
-        count, drains = (3, 2) if arguments.quick else (arguments.rounds or 60, 20)
-        report = {"machine": machine(), "quick": arguments.quick} | swaps(count, drains)
-        if arguments.json:
-            arguments.json.write_text(json.dumps(report))
-        sys.exit(0)
-    rounds, requests = (1, 20_000) if arguments.quick else (10, 200_000)
-    rounds = arguments.rounds or rounds
-    report = {"machine": machine(), "quick": arguments.quick, "rounds": rounds, "requests": requests} | resp(rounds, requests)
+    PROGRAMS.update({name: built / program for name, program in PROGRAMS.items()})
+    real_time()
+    machine = {"date": datetime.date.today().isoformat(), "real_time": os.sched_getscheduler(0) == os.SCHED_FIFO,
+               "load_average": " ".join(Path("/proc/loadavg").read_text().split()[:3])}
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    report = {"machine": machine, "quick": arguments.quick} | bench(arguments.quick)
     if arguments.json:
         arguments.json.write_text(json.dumps(report))
-    sys.exit(0)
-missing = [program for program in ("h2load", "openssl", "redis-server") if not shutil.which(program)]
-if "h2load" in missing or SERVER_CORE == LOAD_CORE:
-    print("SKIPPED: the bench of the service needs h2load (Debian's nghttp2-client) and two cores")
-    sys.exit(0)
-for command in (["-p", "tollgate-cli", "--features", "serve"], ["-p", "tollgate-serve-floor"]):
-    subprocess.run(["cargo", "build", "--quiet", "--release", *command], cwd=ROOT, check=True)
-target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
-BINARIES = {OURS: target / "tollgate", FLOOR: target / "tollgate-serve-floor", LOAD: target / "tollgate-serve-load"}
-rounds, requests, seconds = (2, 5_000, 2) if arguments.quick else (10, 50_000, 2)
-rounds = arguments.rounds or rounds
-report = {"machine": machine(), "quick": arguments.quick, "rounds": rounds, "requests": requests, "rows": [], "latency": []}
-for shape in SHAPES:
-    lacks = ("openssl" if shape.tls else "redis-server" if shape.redis else "") in missing
-    if lacks:
-        print(f"SKIPPED: {shape.name} needs {'openssl' if shape.tls else 'redis-server'}")
-    elif not arguments.shape or arguments.shape in shape.name:
-        report["rows"] += measure(shape, rounds, requests)
-if not arguments.shape:
-    most = next(row for row in report["rows"] if row["subject"] == OURS)["requests_per_s"][2]
-    for share in (0.25, 0.5, 0.75):
-        report["latency"] += latency(SHAPES[0], share, share * most, rounds, seconds)
-    report["latency"] += latency(SHAPES[5], 0.5, 0.5 * most, rounds, seconds, reload=True)
-report["targets"] = targets(report["rows"], report["latency"])
-if arguments.json:
-    arguments.json.write_text(json.dumps(report))
+
+
+main()
