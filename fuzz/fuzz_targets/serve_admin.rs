@@ -1,4 +1,4 @@
-//! Fuzzes the face for operators from the bytes of a body to the answer in JSON. No body causes a panic, and no act gives a key
+//! Fuzzes the endpoint for operators from the bytes of a body to the answer in JSON. No body causes a panic, and no operation gives a key
 //! more than its limit or changes a key that it does not name.
 
 #![no_main]

@@ -1,4 +1,4 @@
-//! Fuzzes the face for Redis clients from bytes to bytes. No bytes cause a panic, every answer is one of the protocol, and the answers
+//! Fuzzes the endpoint for Redis clients from bytes to bytes. No bytes cause a panic, every answer is one of the protocol, and the answers
 //! do not depend on where reads split the stream.
 
 #![no_main]
@@ -12,7 +12,7 @@ use tollgate::rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
 use tollgate_serve::answer::{Answerer, Settings};
 use tollgate_serve::resp::Limits;
-use tollgate_serve::resp::answer::{Session, RespFace, Step};
+use tollgate_serve::resp::answer::{RespFace, Session, Step};
 use tollgate_serve::resp::quotas::Quotas;
 
 const RULES: &str = "

@@ -105,7 +105,7 @@ pub struct Bounds {
     pub grace: Duration,
 }
 
-/// What a face speaks.
+/// What an endpoint speaks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// HTTP/2 only, for gRPC.
@@ -119,22 +119,22 @@ pub enum Protocol {
     Resp,
 }
 
-/// A face: where it listens and how.
+/// An endpoint: where it listens and how.
 #[derive(Debug)]
-pub struct Face {
+pub struct Listening {
     /// The listener.
     pub listener: Listener,
-    /// TLS, if the face has it.
+    /// TLS, if the endpoint has it.
     pub tls: Option<Arc<Tls>>,
     /// What it speaks.
     pub protocol: Protocol,
-    /// What it shares with other faces.
-    pub context: FaceContext,
+    /// What it shares with other endpoints.
+    pub context: ServerContext,
 }
 
-/// What the faces of a server share.
+/// What the endpoints of a server share.
 #[derive(Clone, Debug)]
-pub struct FaceContext {
+pub struct ServerContext {
     /// The bounds.
     pub bounds: Bounds,
     /// The counts.
@@ -156,7 +156,7 @@ struct ConnectionContext {
     seldom: Seldom,
 }
 
-impl Face {
+impl Listening {
     /// Accepts connections and serves requests of HTTP, until the server is closing. `service` gets the name of the peer, and who it
     /// is.
     pub async fn serve<S, B>(self, service: impl Fn(&str, Option<Peer>) -> S + Clone + Send + 'static)
@@ -204,7 +204,8 @@ impl Face {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let Self { listener, tls, protocol, context: FaceContext { bounds, stats, mut phase, alive } } = self;
+        let Self { listener, tls, protocol, context: ServerContext { bounds, stats, mut phase, alive } } =
+            self;
         let shared = Arc::new(ConnectionContext {
             tls,
             protocol,
@@ -364,7 +365,7 @@ impl ConnectionContext {
         }
         self.stats.not_http2.add();
         let what = match first.first() {
-            Some(0x16) => "began TLS, but this face has none (--tls-cert)",
+            Some(0x16) => "began TLS, but this endpoint has none (--tls-cert)",
             Some(b'A'..=b'Z') => "spoke HTTP/1, but gRPC needs HTTP/2",
             _ => "did not begin HTTP/2",
         };
@@ -470,7 +471,7 @@ mod tests {
     use super::super::http::{Handler, text};
     use super::*;
 
-    /// A face in paused time: as long as nothing happens, time passes at once.
+    /// An endpoint in paused time: as long as nothing happens, time passes at once.
     struct Waiting {
         address: String,
         stats: Arc<Stats>,
@@ -483,9 +484,9 @@ mod tests {
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let bounds = Bounds { connections: 10, streams: 10, age: Duration::ZERO, grace: Duration::ZERO };
         let (alive, _) = mpsc::channel(1);
-        let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
-        let face = Face { listener, tls: None, protocol, context };
-        tokio::spawn(face.serve(|_, _| Handler(|_| ready(text(StatusCode::OK, "")))));
+        let context = ServerContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
+        let listening = Listening { listener, tls: None, protocol, context };
+        tokio::spawn(listening.serve(|_, _| Handler(|_| ready(text(StatusCode::OK, "")))));
         Waiting { address, stats, phase }
     }
 
@@ -501,10 +502,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silent_clients_are_closed_after_ten_seconds() {
         for protocol in [Protocol::Http2, Protocol::Http] {
-            let face = start(protocol).await;
-            let stream = TcpStream::connect(&face.address).await.unwrap();
+            let endpoint = start(protocol).await;
+            let stream = TcpStream::connect(&endpoint.address).await.unwrap();
             assert_eq!(closed(stream).await, (Vec::new(), 10), "{protocol:?}");
-            assert_eq!(face.stats.handshakes_late.get(), 1, "{protocol:?}");
+            assert_eq!(endpoint.stats.handshakes_late.get(), 1, "{protocol:?}");
         }
     }
 
@@ -512,8 +513,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_clients_are_closed_after_ten_seconds() {
         for protocol in [Protocol::Http2, Protocol::Http] {
-            let face = start(protocol).await;
-            let (read, mut write) = TcpStream::connect(&face.address).await.unwrap().into_split();
+            let endpoint = start(protocol).await;
+            let (read, mut write) = TcpStream::connect(&endpoint.address).await.unwrap().into_split();
             let closed = tokio::spawn(closed(read));
             for byte in &PREFACE[..5] {
                 write.write_all(&[*byte]).await.unwrap();
@@ -530,17 +531,17 @@ mod tests {
     /// a second while it closed. Symptom: a request that had arrived was not answered.
     #[tokio::test(start_paused = true)]
     async fn bytes_that_came_in_time_are_read_by_a_late_thread() {
-        let face = start(Protocol::Http2).await;
+        let endpoint = start(Protocol::Http2).await;
         let mut streams = Vec::new();
         for _ in 0..10 {
-            let mut stream = TcpStream::connect(&face.address).await.unwrap();
+            let mut stream = TcpStream::connect(&endpoint.address).await.unwrap();
             stream.write_all(&PREFACE[..7]).await.unwrap();
             streams.push(stream);
         }
-        while face.stats.accepted.get() < 10 {
+        while endpoint.stats.accepted.get() < 10 {
             sleep(Duration::from_millis(1)).await;
         }
-        face.phase.send_replace(ServerPhase::Closing);
+        endpoint.phase.send_replace(ServerPhase::Closing);
         sleep(LINGER / 2).await;
         for stream in &streams {
             let rest = [&PREFACE[7..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
@@ -555,8 +556,8 @@ mod tests {
     // G115
     #[tokio::test(start_paused = true)]
     async fn peers_that_answer_no_ping_are_closed() {
-        let face = start(Protocol::Http2).await;
-        let mut stream = TcpStream::connect(&face.address).await.unwrap();
+        let endpoint = start(Protocol::Http2).await;
+        let mut stream = TcpStream::connect(&endpoint.address).await.unwrap();
         // The preface, and SETTINGS without any.
         stream.write_all(&[&PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()).await.unwrap();
         let (sent, seconds) = closed(stream).await;

@@ -11,7 +11,7 @@ use tollgate::rules::Rules;
 use tollgate_report::error::Error;
 
 use crate::answer::Answerer;
-use crate::connections::{Bounds, Face, Protocol};
+use crate::connections::{Bounds, Listening, Protocol};
 use crate::flags::{Address, ServeArgs};
 use crate::health::Health;
 use crate::listen::Listener;
@@ -66,7 +66,7 @@ pub trait Endpoint: Send {
     ///
     /// # Errors
     /// If it cannot be started.
-    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error>;
+    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error>;
 
     /// Returns how the built-in example is asked at this address.
     fn example(&self, _: &Listener) -> Option<String> {

@@ -6,9 +6,9 @@
 //! | `load`, `redis`, `outage` | rules: files, folders, the built-in example; the client of the Redis server, and whether the server can be used |
 //! | `xds/` | rules from a control plane |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
-//! | `grpc/`, `http/`, `resp/`, `debug/`, `admin/` | the faces, each with the same files: `listen`, `read`, `answer`, `write` |
+//! | `grpc/`, `http/`, `resp/`, `debug/`, `admin/` | the endpoints, each with the same files: `listen`, `read`, `answer`, `write` |
 //! | `ctl/` | the client of operators |
-//! | `health`, `metrics`, `recorder` | the health of all faces; the page of metrics; the series on it |
+//! | `health`, `metrics`, `recorder` | the health of all endpoints; the page of metrics; the series on it |
 //! | `read_twice` | changes of files that are read again |
 //! | `endpoint`, `endpoints` | what an endpoint is; the list of all |
 //! | `listen`, `tls`, `connections`, `patient`, `peer`, `secret` | from a listener to requests, and who sends them |
@@ -18,7 +18,7 @@
 //! | `process`, `traces` | health checks of containers, systemd, metrics of the process; spans |
 //!
 //! # Threads
-//! The gRPC, HTTP and Redis faces run on one runtime with a thread for each core. The debug and metrics faces, and the reading of
+//! The gRPC, HTTP and Redis endpoints run on one runtime with a thread for each core. The debug and metrics endpoints, and the reading of
 //! certificates, have a thread of their own, so they never delay an answer. Rules are loaded by their watcher's thread, or
 //! at SIGHUP by a thread for that. On Linux, these threads have a lower priority than those that answer. Log lines are
 //! written by one more.
@@ -188,7 +188,7 @@ fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Error::run(format!("cannot start a runtime: {error}")))?;
         checks.push(runtime.block_on(async {
-            load::load(&args.rules, redis::client(&args.rules)?, args.faces.kuadrant, None).map(drop)
+            load::load(&args.rules, redis::client(&args.rules)?, args.endpoints.kuadrant, None).map(drop)
         }));
     }
     let mut errors: Vec<Error> = checks.into_iter().filter_map(Result::err).collect();

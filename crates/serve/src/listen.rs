@@ -50,19 +50,21 @@ impl Listener {
     /// Listens on a TCP port.
     ///
     /// # Errors
-    /// Returns an error that names the face and the remedy.
-    pub async fn tcp(face: &str, addr: SocketAddr) -> Result<Self, Error> {
+    /// Returns an error that names the endpoint and the remedy.
+    pub async fn tcp(endpoint: &str, addr: SocketAddr) -> Result<Self, Error> {
         TcpListener::bind(addr).await.map(Self::Tcp).map_err(|error| {
             let remedy = match error.kind() {
                 io::ErrorKind::AddrInUse => {
-                    format!("another process listens there; stop it, or choose another address with --{face}")
+                    format!(
+                        "another process listens there; stop it, or choose another address with --{endpoint}"
+                    )
                 }
                 io::ErrorKind::PermissionDenied => {
-                    format!("ports below 1024 need a privilege; choose another one with --{face}")
+                    format!("ports below 1024 need a privilege; choose another one with --{endpoint}")
                 }
-                _ => format!("choose another address with --{face}"),
+                _ => format!("choose another address with --{endpoint}"),
             };
-            Error::run(format!("cannot listen on {addr} for {face}: {}: {remedy}", plain(&error)))
+            Error::run(format!("cannot listen on {addr} for {endpoint}: {}: {remedy}", plain(&error)))
         })
     }
 
@@ -107,9 +109,9 @@ impl Listener {
         })
     }
 
-    /// Returns what the log says of its face at the start.
-    pub fn described(&self, face: &str, has_tls: bool) -> String {
-        format!("{face} on {self}{}", if has_tls { " with TLS" } else { "" })
+    /// Returns what the log says of its endpoint at the start.
+    pub fn described(&self, endpoint: &str, has_tls: bool) -> String {
+        format!("{endpoint} on {self}{}", if has_tls { " with TLS" } else { "" })
     }
 
     /// Whether only processes of this machine reach it.

@@ -1,4 +1,4 @@
-//! Log lines, as text or as JSON, on standard error. Only lines about acts of operators contain values of requests. All control
+//! Log lines, as text or as JSON, on standard error. Only lines about the changes of operators contain values of requests. All control
 //! characters are escaped.
 //!
 //! A thread of its own writes them. If the reader of standard error stops, lines are lost, but nothing waits.
@@ -20,7 +20,7 @@ use tollgate_report::text::printable_lines;
 /// The severity of a line.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Level {
-    /// Only the lines about the start, the acts of operators and the end. Every level writes them.
+    /// Only the lines about the start, the changes of operators and the end. Every level writes them.
     Off,
     /// Failures.
     Error,
@@ -122,7 +122,7 @@ pub fn info(message: impl fmt::Display) {
     write(Level::Info, &message);
 }
 
-/// Writes a line at the level INFO, whatever the least level is: about the start, the acts of operators, and the end.
+/// Writes a line at the level INFO, whatever the least level is: about the start, the changes of operators, and the end.
 pub fn always(message: impl fmt::Display) {
     send(Level::Info, &message);
 }

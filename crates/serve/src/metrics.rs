@@ -15,7 +15,7 @@ use tollgate::rules::publish_rules;
 use tollgate::telemetry;
 
 use super::answer::{AnswerCounts, BOUNDS_US, Entry};
-use super::connections::{Face, Protocol};
+use super::connections::{Listening, Protocol};
 use super::debug::{Debug, go_counts};
 use super::endpoint::{Backend, Endpoint, Place};
 use super::flags::ServeArgs;
@@ -40,12 +40,12 @@ struct MetricsEndpoint {
 /// # Errors
 /// None: all flags were checked.
 pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
-    let (go_names, go_milliseconds) = (args.faces.go_metrics, args.faces.go_metrics_milliseconds);
-    let path = args.faces.metrics_path.clone();
+    let (go_names, go_milliseconds) = (args.endpoints.go_metrics, args.endpoints.go_metrics_milliseconds);
+    let path = args.endpoints.metrics_path.clone();
     let endpoint = |addr| -> Box<dyn Endpoint> {
         Box::new(MetricsEndpoint { addr, path, go_names, go_milliseconds, recorder: Recorder::default() })
     };
-    Ok(args.faces.metrics.addr().map(endpoint).into_iter().collect())
+    Ok(args.endpoints.metrics.addr().map(endpoint).into_iter().collect())
 }
 
 impl Endpoint for MetricsEndpoint {
@@ -66,11 +66,11 @@ impl Endpoint for MetricsEndpoint {
         install(&self.recorder)
     }
 
-    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let Self { path, go_names, go_milliseconds, recorder, .. } = *self;
         let page = Metrics { recorder, state: Debug::of(backend), path, go_names, go_milliseconds };
         let service = Handler(move |request| ready(page.answer(&request)));
-        tokio::spawn(face.serve(move |_, _| service.clone()));
+        tokio::spawn(listening.serve(move |_, _| service.clone()));
         Ok(None)
     }
 }

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use tower_service::Service;
 
-use super::connections::Face;
+use super::connections::Listening;
 use super::stats::Stats;
 use crate::flags::process::ServeProcess;
 use tollgate_report::error::Error;
@@ -33,16 +33,16 @@ impl Traces {
         Ok(Self)
     }
 
-    /// Serves a face.
+    /// Serves an endpoint.
     #[expect(clippy::unused_self, reason = "with spans, this needs the tracer")]
-    pub fn spawn<S, B>(&self, face: Face, service: S)
+    pub fn spawn<S, B>(&self, listening: Listening, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        tokio::spawn(face.serve(move |_, _| service.clone()));
+        tokio::spawn(listening.serve(move |_, _| service.clone()));
     }
 
     /// Ends nothing.

@@ -1,6 +1,6 @@
 //! Who the client of a connection is, as far as the connection tells.
 
-/// A client of a face.
+/// A client of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Peer {
     /// A user of this machine, by number.

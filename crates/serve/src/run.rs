@@ -26,7 +26,7 @@ use tollgate::rules::{Rules, Watcher};
 
 use super::answer::Answerer;
 use super::arguments;
-use super::connections::{Bounds, Face, FaceContext, Protocol, ServerPhase};
+use super::connections::{Bounds, Listening, Protocol, ServerContext, ServerPhase};
 use super::denials::Denials;
 use super::endpoint::{Backend, Endpoint};
 use super::endpoints;
@@ -79,7 +79,7 @@ pub fn run(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     match &ended {
         // Nothing that is left matters: all connections have ended or were cut off.
         Ok(()) | Err(Error::CutOff(_)) => runtime.shutdown_background(),
-        // The tasks of the faces that were started remove their sockets.
+        // The tasks of the endpoints that were started remove their sockets.
         Err(_) => runtime.shutdown_timeout(CUT),
     }
     ended
@@ -96,7 +96,7 @@ fn quietly<T: Send>(load: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// Reads the certificates of the gRPC face, if it has any.
+/// Reads the certificates of the gRPC endpoint, if it has any.
 ///
 /// # Errors
 /// If they cannot be used.
@@ -128,7 +128,7 @@ async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
     }
 }
 
-/// What the log says of the faces, and what wakes at each load.
+/// What the log says of the endpoints, and what wakes at each load.
 struct Opened {
     endpoints: Vec<String>,
     /// How the example is asked.
@@ -172,7 +172,7 @@ impl Service {
         let prepared = xds::prepare(args, redis.as_ref(), &mut snapshot)?;
         let rules = match &prepared {
             Some(prepared) => Arc::clone(prepared.rules()),
-            None => load::load(&args.rules, redis.clone(), args.faces.kuadrant, snapshot)?,
+            None => load::load(&args.rules, redis.clone(), args.endpoints.kuadrant, snapshot)?,
         };
         let noted = Arc::clone(&rules);
         let replaced = load::free_replaced(&rules)?;
@@ -202,7 +202,7 @@ impl Service {
             age: args.bounds.connection_age,
             grace: args.bounds.connection_grace,
         };
-        let context = FaceContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
+        let context = ServerContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
         // All are open before the first one is used.
         let mut open = Vec::new();
         for endpoint in endpoints {
@@ -229,9 +229,9 @@ impl Service {
         let is_page = |(_, endpoint): &(_, Box<dyn Endpoint>)| endpoint.protocol() == Protocol::Pages;
         let (pages, open): (Vec<_>, Vec<_>) = open.into_iter().partition(is_page);
         for (listener, endpoint) in open {
-            let context = FaceContext { bounds: endpoint.bounds(bounds), ..context.clone() };
+            let context = ServerContext { bounds: endpoint.bounds(bounds), ..context.clone() };
             let (tls, protocol) = (endpoint.tls(), endpoint.protocol());
-            read_again.extend(endpoint.start(Face { listener, tls, protocol, context }, &backend)?);
+            read_again.extend(endpoint.start(Listening { listener, tls, protocol, context }, &backend)?);
         }
         serve_pages(pages, backend, bounds, read_again.clone())?;
         let service =
@@ -429,13 +429,17 @@ fn serve_pages(
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (alive, _) = mpsc::channel(1);
         let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
-        let context = FaceContext { bounds, stats: Arc::default(), phase: watched, alive };
+        let context = ServerContext { bounds, stats: Arc::default(), phase: watched, alive };
         for (listener, page) in pages {
             let started =
                 Listener::attach(listener).map_err(|error| Error::run(plain(&error))).and_then(|listener| {
-                    let face =
-                        Face { listener, tls: None, protocol: page.protocol(), context: context.clone() };
-                    page.start(face, &backend)
+                    let listening = Listening {
+                        listener,
+                        tls: None,
+                        protocol: page.protocol(),
+                        context: context.clone(),
+                    };
+                    page.start(listening, &backend)
                 });
             if let Err(error) = started {
                 log::warn(error);

@@ -219,11 +219,11 @@ impl Stats {
         let xds = self.xds.get().map(XdsStats::samples).into_iter().flatten();
         let state = self.state.get().into_iter().flat_map(|state| state.samples());
         let own = [
-            gauge("tollgate_service_connections", "Open connections to the gRPC, HTTP and Redis faces", open),
+            gauge("tollgate_service_connections", "Open connections to the gRPC, HTTP and Redis endpoints", open),
             counter("tollgate_service_connections_total", "Accepted connections", accepted),
             counter("tollgate_service_connections_refused_total", "Connections closed at once because there were too many", too_many),
             counter("tollgate_service_accept_errors_total", "Failed accepts", accept_errors),
-            counter("tollgate_service_not_http2_total", "Connections to the gRPC face whose first bytes were not HTTP/2", not_http2),
+            counter("tollgate_service_not_http2_total", "Connections to the gRPC endpoint whose first bytes were not HTTP/2", not_http2),
             counter("tollgate_service_handshakes_failed_total", "TLS handshakes that failed, and clients without an allowed name", handshakes_failed),
             counter("tollgate_service_handshakes_late_total", "Connections that took too long to begin", handshakes_late),
             counter("tollgate_service_connection_errors_total", "Connections that ended with an error of the protocol", protocol_errors),

@@ -1,6 +1,6 @@
 //! Spans: one for each call, for an OpenTelemetry collector.
 //!
-//! A service around a face begins a span with the caller's context (`traceparent`), and ends it with the answer. Ended spans
+//! A service around an endpoint begins a span with the caller's context (`traceparent`), and ends it with the answer. Ended spans
 //! wait in a queue with a bound, and threads of a low priority send them. A span that finds the queue full, or that the
 //! collector does not take, is dropped and counted. No answer ever waits for a span.
 
@@ -31,7 +31,7 @@ use tokio::runtime::{self, Handle};
 use tokio::task::spawn_blocking;
 use tower_service::Service;
 
-use super::connections::Face;
+use super::connections::Listening;
 use super::grpc::{self, Decision};
 use super::log::{Level, Seldom};
 use super::process;
@@ -84,8 +84,8 @@ impl Traces {
         Ok(Self(Some((provider, tracer))))
     }
 
-    /// Serves a face, with a span for each call. Without a collector, this costs a call nothing.
-    pub fn spawn<S, B>(&self, face: Face, service: S)
+    /// Serves an endpoint, with a span for each call. Without a collector, this costs a call nothing.
+    pub fn spawn<S, B>(&self, listening: Listening, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
@@ -93,10 +93,10 @@ impl Traces {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         match &self.0 {
-            None => drop(tokio::spawn(face.serve(move |_, _| service.clone()))),
+            None => drop(tokio::spawn(listening.serve(move |_, _| service.clone()))),
             Some((_, tracer)) => {
                 let traced = Traced { service, tracer: tracer.clone() };
-                tokio::spawn(face.serve(move |_, _| traced.clone()));
+                tokio::spawn(listening.serve(move |_, _| traced.clone()));
             }
         }
     }

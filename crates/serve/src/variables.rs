@@ -71,7 +71,7 @@ impl Translation {
     /// Returns an error if a variable has an invalid value, or asks for something that this program does not have.
     pub fn of(environment: &BTreeMap<String, String>) -> Result<Self, String> {
         let mut reader = Reader { environment, asked: RefCell::default(), out: Self::default() };
-        reader.faces()?;
+        reader.endpoints()?;
         reader.tls()?;
         reader.rules()?;
         reader.redis()?;
@@ -146,7 +146,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Adds the flag of a face, if one of its variables is set.
+    /// Adds the flag of an endpoint, if one of its variables is set.
     fn address(&mut self, id: &'static str, names: [&'static str; 2], default: (&str, &str)) {
         let [host, port] = names.map(|name| self.get(name));
         if host.is_some() || port.is_some() {
@@ -157,7 +157,7 @@ impl Reader<'_> {
         }
     }
 
-    fn faces(&mut self) -> Result<(), String> {
+    fn endpoints(&mut self) -> Result<(), String> {
         // There, a socket replaces the port.
         if self.get("GRPC_UDS").is_some() {
             self.same("grpc_socket", "GRPC_UDS");

@@ -1,4 +1,4 @@
-//! From a request to its answer: does the act, logs it and counts it.
+//! From a request to its answer: carries out the operation, logs it and counts it.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub async fn answer(
         return not_allowed("POST");
     }
     let (head, body) = request.into_parts();
-    // A file is read, and no thread of the other faces may wait for a disk.
+    // A file is read, and no thread of the other endpoints may wait for a disk.
     let (asked, allowed) = (who.to_string(), Arc::clone(operators));
     let headers = head.headers.clone();
     let admitted = spawn_blocking(move || allowed.admit(who, &headers)).await;
@@ -102,7 +102,7 @@ pub struct Acted {
     pub answer: Answered,
     /// The line for the log: who, what, why and the results. `None` for a body that is no request.
     pub line: Option<String>,
-    /// Whether the act changes anything.
+    /// Whether the operation changes anything.
     pub changes: bool,
 }
 
@@ -141,7 +141,7 @@ pub async fn act<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8])
     Acted { answer, line: Some(line), changes: *act != OperatorAct::Inspect }
 }
 
-/// Names an act for the log.
+/// Names an operation for the log.
 fn what(act: OperatorAct) -> String {
     match act {
         OperatorAct::Inspect => "inspect".to_owned(),

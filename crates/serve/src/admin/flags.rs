@@ -1,10 +1,10 @@
-//! The flags of the face for operators.
+//! The flags of the endpoint for operators.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// Where operators act.
+/// Where operators connect.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Operators")]
 pub struct ServeAdmin {
@@ -20,7 +20,7 @@ pub struct ServeAdmin {
     #[arg(long, env = "TOLLGATE_ADMIN_TOKEN_FILE", requires = "admin", value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
 
-    /// Certificate of the face for operators, as PEM; read again when it changes
+    /// Certificate of the endpoint for operators, as PEM; read again when it changes
     #[arg(long, env = "TOLLGATE_ADMIN_CERT", requires_all = ["admin", "admin_key"], value_name = "FILE")]
     pub admin_cert: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! The flags of the face for operators, its start, and what it knows of a connection.
+//! The flags of the endpoint for operators, its start, and what it knows of a connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::answer;
 use super::who::{Operators, Who};
-use crate::connections::{Bounds, Face, Protocol};
+use crate::connections::{Bounds, Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::{Address, ServeArgs};
 use crate::http::Handler;
@@ -45,7 +45,7 @@ struct Admin {
 /// Returns the endpoints that the flags ask for. Each has connections of its own.
 ///
 /// # Errors
-/// If everyone could act, or if a file cannot be used.
+/// If everyone could change keys, or if a file cannot be used.
 pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
     let args = &args.admin;
     let places = args.admin.iter().filter_map(|text| place(text).transpose());
@@ -108,7 +108,7 @@ impl Endpoint for Admin {
         Bounds { connections: MOST, streams: MOST, age: AGE, grace: GRACE }
     }
 
-    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let Self { place, tls, token_file } = *self;
         let operators = Operators {
             users: place.addr().is_none(),
@@ -116,7 +116,7 @@ impl Endpoint for Admin {
             token_file,
         };
         let shared = Arc::new((Arc::clone(&backend.rules), Arc::clone(&backend.stats), Arc::new(operators)));
-        tokio::spawn(face.serve(move |peer, client| {
+        tokio::spawn(listening.serve(move |peer, client| {
             let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
             Handler(move |request| {
                 let (shared, who) = (Arc::clone(&shared), who.clone());

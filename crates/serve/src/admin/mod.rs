@@ -1,11 +1,11 @@
-//! The face for operators, who inspect and change single keys. `tollgate ctl` speaks it.
+//! The endpoint for operators, who inspect and change single keys. `tollgate ctl` speaks it.
 //!
 //! | file | does |
 //! |---|---|
 //! | `listen` | the flags, the start, and the client of a connection |
 //! | `who` | the operator: a user of this machine, a certificate, or a token |
-//! | `read` | a body to an act |
-//! | `answer` | an act to its reports: does it, logs it and counts it |
+//! | `read` | a body to an operation |
+//! | `answer` | an operation to its reports: carries it out, logs it and counts it |
 //! | `write` | reports to JSON |
 //!
 //! A request is `POST /v1/ACT` with a body in JSON, up to 64 KiB:

@@ -37,7 +37,7 @@ pub struct ActRequest {
     descriptors: Vec<Vec<(String, String)>>,
     /// The client's tier.
     pub tier: Option<String>,
-    /// The only rule to act on.
+    /// The only rule to change.
     pub rule: Option<String>,
     /// The reason. Only an inspection has none.
     pub why: Option<String>,
@@ -47,7 +47,7 @@ impl ActRequest {
     /// Reads a body.
     ///
     /// # Errors
-    /// If it is no request for the act of this name. The error says what is expected.
+    /// If it is no request for the operation of this name. The error says what is expected.
     pub fn read(name: &str, body: &[u8]) -> Result<Self, String> {
         let Body { domain, descriptors, tier, rule, why, units, length } =
             serde_json::from_slice(body).map_err(|error| format!("the body is no request: {error}"))?;

@@ -17,7 +17,7 @@ const SHORTEST: usize = 16;
 /// The longest file of tokens.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// What the face knows of a client before it reads a request, and then the name of its token.
+/// What the endpoint knows of a client before it reads a request, and then the name of its token.
 #[derive(Clone, Debug)]
 pub struct Who {
     peer: String,
@@ -25,10 +25,10 @@ pub struct Who {
     token: Option<String>,
 }
 
-/// The clients that the face admits.
+/// The clients that the endpoint admits.
 #[derive(Debug)]
 pub struct Operators {
-    /// Whether clients are users of this machine: this process's user and root may act.
+    /// Whether clients are users of this machine: this process's user and root are admitted.
     pub users: bool,
     /// Whether clients need a certificate with a name. TLS has checked its authority.
     pub certificates: bool,
@@ -100,7 +100,7 @@ impl Operators {
         if self.users || self.certificates || self.token_file.is_some() {
             return Ok(who);
         }
-        Err("this face admits no client".to_owned())
+        Err("this endpoint admits no client".to_owned())
     }
 
     /// Checks a file of tokens.

@@ -5,7 +5,7 @@ use tollgate::rules::{KeyFigures, KeyReport};
 
 use tollgate_report::human::nanos;
 
-/// Returns the answer to an act.
+/// Returns the answer to an operation.
 pub fn reports(act: &str, domain: &str, who: &str, reports: &[KeyReport]) -> Value {
     json!({
         "act": act,

@@ -112,7 +112,7 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), LONGEST).collect().await;
     let body = body.map_err(|error| failed(&error))?.to_bytes();
-    // A face of another kind answers in plain text.
+    // An endpoint of another kind answers in plain text.
     let other = || serde_json::json!({ "error": String::from_utf8_lossy(&body).trim() });
     Ok((status, serde_json::from_slice(&body).unwrap_or_else(|_| other())))
 }

@@ -68,14 +68,14 @@ pub enum CtlCommand {
     Unblock(ActArgs),
 }
 
-/// A key, the reason for an act, and where the service is.
+/// A key, the reason for a change, and where the service is.
 #[derive(Args, Debug)]
 pub struct ActArgs {
     /// The key.
     #[command(flatten)]
     pub key: KeyArgs,
 
-    /// Reason for the act, for the log of the service
+    /// Reason for the change, for the log of the service
     #[arg(long, value_name = "TEXT")]
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! Serves the connections of the face.
+//! Serves the connections of the endpoint.
 
 use std::future::ready;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::answer::Debug;
 use super::live::{Live, Readers};
 use super::read::{PageRequest, asked};
 use super::{why, write};
-use crate::connections::{Face, Protocol};
+use crate::connections::{Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::ServeArgs;
 use crate::http::Handler;
@@ -33,7 +33,7 @@ struct DebugEndpoint {
 /// None: all flags were checked.
 pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
     let endpoint = |addr| -> Box<dyn Endpoint> { Box::new(DebugEndpoint { addr }) };
-    Ok(args.faces.debug.addr().map(endpoint).into_iter().collect())
+    Ok(args.endpoints.debug.addr().map(endpoint).into_iter().collect())
 }
 
 impl Endpoint for DebugEndpoint {
@@ -49,19 +49,19 @@ impl Endpoint for DebugEndpoint {
         Protocol::Pages
     }
 
-    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let state = Debug::of(backend);
-        let (is_local, room) = (face.listener.is_loopback(), Arc::new(Semaphore::new(OPEN)));
+        let (is_local, room) = (listening.listener.is_loopback(), Arc::new(Semaphore::new(OPEN)));
         let site = Arc::new(Site { state, is_local, room, readers: Readers::default() });
         let service = Handler(move |request| ready(site.answer(&request)));
-        tokio::spawn(face.serve(move |_, _| service.clone()));
+        tokio::spawn(listening.serve(move |_, _| service.clone()));
         Ok(None)
     }
 }
 
 struct Site {
     state: Debug,
-    /// Whether only this machine reaches the face.
+    /// Whether only this machine reaches the endpoint.
     is_local: bool,
     /// Open pages hold it.
     room: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! The debug face: what is in force, what was counted, and a page to look at, which shows both as they change. It is
+//! The debug endpoint: what is in force, what was counted, and a page to look at, which shows both as they change. It is
 //! read-only.
 //!
 //! | file | does |

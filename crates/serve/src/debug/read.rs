@@ -64,7 +64,7 @@ pub struct WhyRequest {
 /// A request that is refused: the status and the reason.
 pub type Refusal = (StatusCode, String);
 
-/// Reads a request. `is_local` tells whether the face is on a loopback address.
+/// Reads a request. `is_local` tells whether the endpoint is on a loopback address.
 ///
 /// # Errors
 /// If the page does not exist, if the request is from another web page, or if a question cannot be understood.
@@ -104,7 +104,7 @@ fn refused<T>(status: StatusCode, why: impl Into<String>) -> Result<T, Refusal> 
 }
 
 /// Refuses requests that a browser makes for a web page of another site. Such a page may have a name of its own for this
-/// address (DNS rebinding), so a face for this machine only has no other name than `localhost`.
+/// address (DNS rebinding), so an endpoint for this machine only has no other name than `localhost`.
 fn keep_web_pages_out<B>(request: &Request<B>, is_local: bool) -> Result<(), Refusal> {
     let field = request.headers().get(header::HOST);
     let named = field.and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
@@ -118,7 +118,7 @@ fn keep_web_pages_out<B>(request: &Request<B>, is_local: bool) -> Result<(), Ref
         || host.eq_ignore_ascii_case("localhost")
         || host.to_ascii_lowercase().ends_with(".localhost");
     if is_local && !is_known {
-        let why = "this face is for this machine: use localhost or an IP address as its name";
+        let why = "this endpoint is for this machine: use localhost or an IP address as its name";
         return refused(StatusCode::MISDIRECTED_REQUEST, why);
     }
     let is = |name: &str, value: &str| request.headers().get(name).is_some_and(|found| found == value);

@@ -110,17 +110,17 @@ Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used,
 pub struct ServeArgs {
     /// Where the service listens, and what it offers there.
     #[command(flatten)]
-    pub faces: ServeFaces,
+    pub endpoints: ServeEndpoints,
 
     /// Where Redis clients ask, and what they may do.
     #[command(flatten)]
     pub resp: crate::resp::flags::ServeResp,
 
-    /// Where operators act.
+    /// Where operators connect.
     #[command(flatten)]
     pub admin: crate::admin::flags::ServeAdmin,
 
-    /// The certificates of the gRPC face, and those of its clients.
+    /// The certificates of the gRPC endpoint, and those of its clients.
     #[command(flatten)]
     pub tls: ServeTls,
 
@@ -264,7 +264,7 @@ pub struct ServeRules {
 /// Where the service listens, and what it offers there.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "gRPC")]
-pub struct ServeFaces {
+pub struct ServeEndpoints {
     /// Address for gRPC, or off [default: 0.0.0.0:8081, or off with --grpc-socket]
     #[arg(long, env = "TOLLGATE_GRPC", value_name = "ADDRESS")]
     pub grpc: Option<Address>,
@@ -292,7 +292,7 @@ pub struct ServeFaces {
     /// Address for the debug pages, or off; the pages show rules and denied keys
     ///
     /// Open the address in a browser to look at the service. Programs get the figures as text or JSON, such as with `curl
-    /// 127.0.0.1:6070`, which lists them. A face on loopback has no other names than localhost and IP addresses.
+    /// 127.0.0.1:6070`, which lists them. An endpoint on loopback has no other names than localhost and IP addresses.
     #[arg(
         long,
         help_heading = "Debug pages",
@@ -325,11 +325,11 @@ pub struct ServeFaces {
     pub go_metrics_milliseconds: bool,
 }
 
-/// The certificates of the gRPC face, and those of its clients.
+/// The certificates of the gRPC endpoint, and those of its clients.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "TLS")]
 pub struct ServeTls {
-    /// Certificate of the gRPC face, as PEM; read again when it changes
+    /// Certificate of the gRPC endpoint, as PEM; read again when it changes
     #[arg(long, env = "TOLLGATE_TLS_CERT", requires = "tls_key", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
@@ -364,7 +364,7 @@ pub struct ServeBounds {
     #[arg(long, env = "TOLLGATE_MAX_IN_FLIGHT", default_value = "10000", value_parser = some_count, value_name = "N")]
     pub max_in_flight: usize,
 
-    /// Connections to each face; others are closed at once
+    /// Connections to each endpoint; others are closed at once
     ///
     /// One of a Redis client takes at most 80 KiB if its client does not read, and 160 KiB with TLS: 10,000 take at most 800 MB, and 1.6 GB
     /// with TLS. All of them together take at most 256 MiB more for long commands, long transactions and their answers.

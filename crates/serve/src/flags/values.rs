@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::duration;
 
-/// Where a face listens. All flags of addresses have this form.
+/// Where an endpoint listens. All flags of addresses have this form.
 ///
 /// A port alone is on loopback, because its user asked for no more. `:PORT` is on all interfaces, as in programs written in Go.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

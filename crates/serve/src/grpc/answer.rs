@@ -32,14 +32,14 @@ pub struct Decision(pub Arc<OnceLock<bool>>);
 
 /// What the calls of gateways share.
 #[derive(Debug)]
-pub(super) struct Face<C> {
+pub(super) struct GrpcCalls<C> {
     pub(super) answerer: Arc<Answerer<C>>,
     pub(super) max_message: usize,
     pub(super) deadline: Duration,
     pub(super) kuadrant: bool,
 }
 
-impl<C: Clock + Send + Sync + 'static> Face<C> {
+impl<C: Clock + Send + Sync + 'static> GrpcCalls<C> {
     /// Answers a call.
     pub(super) async fn call<B>(&self, entry: Entry, request: Request<B>) -> Response<Body>
     where

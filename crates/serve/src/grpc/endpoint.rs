@@ -6,7 +6,7 @@ use tollgate_report::error::Error;
 use tonic::service::Routes;
 
 use super::{Options, Services};
-use crate::connections::{Face, Protocol};
+use crate::connections::{Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place, default_address};
 use crate::flags::{Address, ServeArgs};
 use crate::health;
@@ -24,19 +24,21 @@ struct Grpc {
 /// # Errors
 /// None: all flags were checked.
 pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
-    let faces = &args.faces;
-    let address = match (faces.grpc, &faces.grpc_socket) {
+    let endpoints = &args.endpoints;
+    let address = match (endpoints.grpc, &endpoints.grpc_socket) {
         (Some(address), _) => address,
         (None, Some(_)) => Address::Off,
         (None, None) => default_address(args, 8081),
     };
     let port = address.addr().map(|addr| (Place::Port(addr), tls.cloned()));
-    let socket =
-        faces.grpc_socket.clone().map(|path| (Place::Socket(path, faces.socket_mode, "grpc-socket"), None));
+    let socket = endpoints
+        .grpc_socket
+        .clone()
+        .map(|path| (Place::Socket(path, endpoints.socket_mode, "grpc-socket"), None));
     let endpoint = |(place, tls)| -> Box<dyn Endpoint> {
         let options = Options {
-            reflection: faces.reflection,
-            kuadrant: faces.kuadrant,
+            reflection: endpoints.reflection,
+            kuadrant: endpoints.kuadrant,
             max_message: args.bounds.max_message,
             deadline: args.bounds.deadline,
             others: vec![(health::SERVICE, tonic_health::pb::FILE_DESCRIPTOR_SET)],
@@ -67,10 +69,10 @@ impl Endpoint for Grpc {
         true
     }
 
-    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let routes = Routes::new(backend.health.service());
         let services = Services::new(&backend.answerer, &self.options, routes);
-        backend.traces.spawn(face, services.map_err(|error| Error::run(error.to_string()))?);
+        backend.traces.spawn(listening, services.map_err(|error| Error::run(error.to_string()))?);
         Ok(None)
     }
 }

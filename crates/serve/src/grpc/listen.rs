@@ -1,4 +1,4 @@
-//! The services of the face, and which way a call takes.
+//! The services of the endpoint, and which way a call takes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tonic::service::Routes;
 use tonic_reflection::server::Builder as Reflection;
 use tower_service::Service;
 
-use super::answer::Face;
+use super::answer::GrpcCalls;
 use super::{BoxFuture, Failure};
 use crate::answer::{Answerer, Entry};
 use crate::proto::{CommitRequest, DESCRIPTORS, ReserveRequest};
 
-/// What the gRPC face offers.
+/// What the gRPC endpoint offers.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Whether clients can ask which services and messages there are.
@@ -56,16 +56,16 @@ pub const COMMIT: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/Commit
 #[cfg(feature = "otlp")]
 pub const PATHS: [&str; 5] = [SHOULD_RATE_LIMIT, CHECK_RATE_LIMIT, REPORT, RESERVE, COMMIT];
 
-/// All services of the gRPC face. The methods that gateways call have a short way; all others take tonic's router.
+/// All services of the gRPC endpoint. The methods that gateways call have a short way; all others take tonic's router.
 #[derive(Debug)]
 pub struct Services<C> {
-    face: Arc<Face<C>>,
+    calls: Arc<GrpcCalls<C>>,
     others: Routes,
 }
 
 impl<C> Clone for Services<C> {
     fn clone(&self) -> Self {
-        Self { face: Arc::clone(&self.face), others: self.others.clone() }
+        Self { calls: Arc::clone(&self.calls), others: self.others.clone() }
     }
 }
 
@@ -95,8 +95,8 @@ impl<C: Clock + Send + Sync + 'static> Services<C> {
             // Older tools know only the second one.
             others = others.add_service(reflection().build_v1()?).add_service(reflection().build_v1alpha()?);
         }
-        let face = Arc::new(Face { answerer: Arc::clone(answerer), max_message, deadline, kuadrant });
-        Ok(Self { face, others: others.prepare() })
+        let calls = Arc::new(GrpcCalls { answerer: Arc::clone(answerer), max_message, deadline, kuadrant });
+        Ok(Self { calls, others: others.prepare() })
     }
 }
 
@@ -117,17 +117,17 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let entry = match request.uri().path() {
             SHOULD_RATE_LIMIT => Entry::ShouldRateLimit,
-            RESERVE if self.face.kuadrant => Entry::Reserve,
-            COMMIT if self.face.kuadrant => Entry::Commit,
-            CHECK_RATE_LIMIT if self.face.kuadrant => Entry::Check,
-            REPORT if self.face.kuadrant => Entry::Report,
+            RESERVE if self.calls.kuadrant => Entry::Reserve,
+            COMMIT if self.calls.kuadrant => Entry::Commit,
+            CHECK_RATE_LIMIT if self.calls.kuadrant => Entry::Check,
+            REPORT if self.calls.kuadrant => Entry::Report,
             _ => return Box::pin(self.others.call(request)),
         };
-        let face = Arc::clone(&self.face);
+        let calls = Arc::clone(&self.calls);
         match entry {
-            Entry::Reserve => face.hold::<ReserveRequest, B>(entry, request),
-            Entry::Commit => face.hold::<CommitRequest, B>(entry, request),
-            _ => Box::pin(async move { Ok(face.call(entry, request).await) }),
+            Entry::Reserve => calls.hold::<ReserveRequest, B>(entry, request),
+            Entry::Commit => calls.hold::<CommitRequest, B>(entry, request),
+            _ => Box::pin(async move { Ok(calls.call(entry, request).await) }),
         }
     }
 }

@@ -22,12 +22,12 @@ const COMMIT: &str = "/json/commit";
 
 const REDIS_AWAY: &str = "OK, but the Redis server cannot be used; the log and the debug pages say why\n";
 
-/// What the HTTP face needs.
+/// What the HTTP endpoint needs.
 #[derive(Debug)]
 pub struct Http {
     /// Answers `/json`.
     pub answerer: Arc<Answerer>,
-    /// Whether it answers `/json`. Everyone who reaches this face can ask.
+    /// Whether it answers `/json`. Everyone who reaches this endpoint can ask.
     pub has_json: bool,
     /// Answers `/healthcheck`.
     pub health: Health,
@@ -45,7 +45,7 @@ impl Http {
         match (request.uri().path(), request.method()) {
             ("/healthcheck", &Method::GET | &Method::HEAD) => {
                 if self.health.is_serving() {
-                    // The service answers without the server, too, so gateways must go on asking it. Everyone who reaches this face
+                    // The service answers without the server, too, so gateways must go on asking it. Everyone who reaches this endpoint
                     // reads the text, so it has no address.
                     let is_away = self.stats.redis.get().is_some_and(|redis| redis.outage().is_some());
                     text(StatusCode::OK, if is_away { REDIS_AWAY } else { "OK" })
@@ -56,7 +56,7 @@ impl Http {
             ("/healthcheck", _) => not_allowed("GET, HEAD"),
             ("/json" | RESERVE | COMMIT, _) if !self.has_json => text(
                 StatusCode::FORBIDDEN,
-                "gRPC has TLS here, and this face has none, so it answers /json only if --http names its address\n",
+                "gRPC has TLS here, and this endpoint has none, so it answers /json only if --http names its address\n",
             ),
             ("/json", &Method::POST) => self.json(Entry::Json, request.into_body()).await,
             (RESERVE, &Method::POST) => self.json(Entry::Reserve, request.into_body()).await,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_report::error::Error;
 
 use super::{Handler, Http};
-use crate::connections::{Face, Protocol};
+use crate::connections::{Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place, default_address};
 use crate::flags::{ServeArgs, ServeBounds};
 use crate::listen::Listener;
@@ -22,7 +22,7 @@ struct HttpEndpoint {
 
 /// Returns the address, which a health check asks, too. The other flags are the service's own, and may not be known there.
 pub fn address(args: &ServeArgs) -> Option<SocketAddr> {
-    args.faces.http.unwrap_or_else(|| default_address(args, 8080)).addr()
+    args.endpoints.http.unwrap_or_else(|| default_address(args, 8080)).addr()
 }
 
 /// Returns the endpoint that the flags ask for.
@@ -32,7 +32,7 @@ pub fn address(args: &ServeArgs) -> Option<SocketAddr> {
 pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
     let ServeBounds { max_message, deadline, .. } = args.bounds;
     // A plain endpoint beside TLS must be asked for. Otherwise it would let in the clients that TLS keeps out.
-    let has_json = tls.is_none() || args.faces.http.is_some();
+    let has_json = tls.is_none() || args.endpoints.http.is_some();
     let endpoint =
         |addr| -> Box<dyn Endpoint> { Box::new(HttpEndpoint { addr, has_json, max_message, deadline }) };
     Ok(address(args).map(endpoint).into_iter().collect())
@@ -55,7 +55,7 @@ impl Endpoint for HttpEndpoint {
         true
     }
 
-    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let http = Arc::new(Http {
             answerer: Arc::clone(&backend.answerer),
             has_json: self.has_json,
@@ -68,7 +68,7 @@ impl Endpoint for HttpEndpoint {
             let http = Arc::clone(&http);
             async move { http.answer(request).await }
         };
-        backend.traces.spawn(face, Handler(answer));
+        backend.traces.spawn(listening, Handler(answer));
         Ok(None)
     }
 

@@ -1,4 +1,4 @@
-//! A face from a function.
+//! An endpoint from a function.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! The HTTP face: `/healthcheck`, and requests in proto3 JSON. Also what all faces of plain HTTP share.
+//! The HTTP endpoint: `/healthcheck`, and requests in proto3 JSON. Also what all endpoints of plain HTTP share.
 
 mod answer;
 mod endpoint;

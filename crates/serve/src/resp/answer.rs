@@ -9,7 +9,7 @@ use tonic::{Code as Grpc, Status};
 
 use super::commands::{self, Known, Name};
 use super::connect;
-pub use super::peer::RespFace;
+pub use super::peer::RespShared;
 use super::peer::{NO_USER, Problem, RespPeer};
 use super::quotas::ClientQuota;
 use super::read::{Args, Reader, integer, nanos};
@@ -57,7 +57,7 @@ pub struct Session<C = QuantaClock> {
 
 impl<C: Clock + Clone> Session<C> {
     /// Begins a connection with this client.
-    pub fn new(shared: Arc<RespFace<C>>, address: String) -> Self {
+    pub fn new(shared: Arc<RespShared<C>>, address: String) -> Self {
         Self { reader: Reader::default(), running: None, peer: RespPeer::new(shared, address) }
     }
 

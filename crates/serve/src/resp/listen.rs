@@ -1,4 +1,4 @@
-//! The start of the face, and a connection from its first byte to its last.
+//! The start of the endpoint, and a connection from its first byte to its last.
 //!
 //! ```text
 //! read what has come ─► answer all whole commands ─► write all answers ─┐
@@ -23,12 +23,12 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 use tollgate::{Clock, QuantaClock};
 
-use super::answer::{RespFace, Session, Step};
+use super::answer::{RespShared, Session, Step};
 use super::quotas::Quotas;
 use super::read::Limits;
 use super::transaction::QueueRoom;
 use super::users::Users;
-use crate::connections::{Face, HANDSHAKE, Protocol, ServerPhase, is_closing, linger, patience};
+use crate::connections::{HANDSHAKE, Listening, Protocol, ServerPhase, is_closing, linger, patience};
 use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::ServeArgs;
 use crate::listen::Io;
@@ -115,9 +115,9 @@ impl Endpoint for Resp {
         Some(Arc::clone(&self.quotas))
     }
 
-    fn start(self: Box<Self>, face: Face, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         warn_of_open_door(self.addr, self.has_lock);
-        let shared = Arc::new(RespFace {
+        let shared = Arc::new(RespShared {
             answerer: Arc::clone(&backend.answerer),
             quotas: self.quotas,
             users: self.users,
@@ -128,7 +128,7 @@ impl Endpoint for Resp {
             last_id: 0.into(),
         });
         let (long, again) = (Arc::new(Semaphore::new(LONG)), Arc::clone(&shared));
-        tokio::spawn(face.serve_streams(move |stream, peer, phase| {
+        tokio::spawn(listening.serve_streams(move |stream, peer, phase| {
             talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
         }));
         // Each second. Idle quotas give their memory back.
@@ -151,7 +151,7 @@ fn warn_of_open_door(addr: SocketAddr, has_lock: bool) {
 
 /// Serves a client to the end of its connection.
 pub async fn talk<C: Clock + Clone>(
-    shared: Arc<RespFace<C>>,
+    shared: Arc<RespShared<C>>,
     long: Arc<Semaphore>,
     stream: Io,
     peer: String,
@@ -336,7 +336,7 @@ mod tests {
         let rules = Rules::builder()
             .clock(clock.clone())
             .load([tollgate::rules::Config::from_yaml("r", RULES).unwrap()]);
-        let shared = RespFace {
+        let shared = RespShared {
             answerer: Arc::new(Answerer::new(Arc::new(rules.unwrap()), Settings::default())),
             quotas: Quotas::new(clock, 8, Capacity::memory(1 << 12)).into(),
             users,

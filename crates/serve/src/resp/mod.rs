@@ -1,4 +1,4 @@
-//! `--resp`: the face for Redis clients, with which programs in every language have a limiter.
+//! `--resp`: the endpoint for Redis clients, with which programs in every language have a limiter.
 //!
 //! | file | does |
 //! |---|---|

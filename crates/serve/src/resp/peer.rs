@@ -25,7 +25,7 @@ pub const NO_USER: Problem = Cow::Borrowed("NOAUTH Authentication required.");
 
 /// What all connections share.
 #[derive(Debug)]
-pub struct RespFace<C = QuantaClock> {
+pub struct RespShared<C = QuantaClock> {
     /// Answers by the rules of the file.
     pub answerer: Arc<Answerer<C>>,
     /// Answers by the quotas that clients send.
@@ -47,7 +47,7 @@ pub struct RespFace<C = QuantaClock> {
 /// What is known about the client of a connection.
 #[derive(Debug)]
 pub struct RespPeer<C> {
-    pub shared: Arc<RespFace<C>>,
+    pub shared: Arc<RespShared<C>>,
     pub replies: Replies,
     /// `None` until the client has given a password.
     pub user: Option<Arc<User>>,
@@ -67,7 +67,7 @@ pub struct RespPeer<C> {
 
 impl<C: Clock + Clone> RespPeer<C> {
     /// Creates the client of a new connection.
-    pub fn new(shared: Arc<RespFace<C>>, address: String) -> Self {
+    pub fn new(shared: Arc<RespShared<C>>, address: String) -> Self {
         let id = shared.last_id.fetch_add(1, Relaxed) + 1;
         let mut peer = Self {
             shared,

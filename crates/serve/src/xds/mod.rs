@@ -11,7 +11,7 @@
 //!    ▲                   ▲    └─► refused ─► NACK ────────┤
 //!    └── pause ◄── end ──┴────────────────────────────────┘
 //! ```
-//! This is a source of rules and no face: it listens nowhere. Its thread gives way to those that answer.
+//! This is a source of rules and no endpoint: it listens nowhere. Its thread gives way to those that answer.
 
 mod connect;
 pub mod flags;
@@ -76,7 +76,7 @@ pub fn prepare(
     let headers = args.xds.headers()?;
     let connector = Connector::new(&args.xds, target)?;
     let name = format!("the control plane {target}");
-    let builder = load::builder(&args.rules, redis.cloned(), args.faces.kuadrant, snapshot.take())?;
+    let builder = load::builder(&args.rules, redis.cloned(), args.endpoints.kuadrant, snapshot.take())?;
     let builder = builder.allow_removals(true);
     // Another node has other rules, so it must not begin with this copy.
     let of = format!("{name} for the node {:?}", args.xds.xds_node_id);

@@ -1,4 +1,4 @@
-//! The face for operators, and `tollgate ctl`, which speaks it.
+//! The endpoint for operators, and `tollgate ctl`, which speaks it.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -217,7 +217,7 @@ fn bad_requests_change_nothing() {
         let (status, _) = send(connect().await, Method::GET, "/v1/reset", &[JSON], "").await;
         assert_eq!(status, 405);
         assert_eq!(once(&server).await, 2, "nothing was reset");
-        // The pages are not the face for operators.
+        // The pages are not the endpoint for operators.
         let debug = TcpStream::connect(server.address("debug")).await.unwrap();
         let (status, _) = send(debug, Method::POST, "/v1/reset", &[JSON], reset()).await;
         assert_eq!(status, 405);
@@ -300,7 +300,7 @@ fn tokens_name_operators_and_change_while_it_runs() {
 
 // G146
 #[test]
-fn face_without_authentication_does_not_start() {
+fn endpoint_without_authentication_does_not_start() {
     let place = place();
     place.write("tokens", TOKENS);
     place.write("short", "alice:0123456789abcde\n");

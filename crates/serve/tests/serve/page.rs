@@ -1,4 +1,4 @@
-//! The page of the debug face: its events over HTTP, and the page itself in a real Chromium.
+//! The page of the debug endpoint: its events over HTTP, and the page itself in a real Chromium.
 //!
 //! `TOLLGATE_CHROMIUM` names the browser, and `TOLLGATE_SCREENSHOTS` a folder for the pictures.
 
@@ -494,12 +494,12 @@ fn pages_are_served_over_http_1_only() {
     let place = Place::new();
     let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0");
     block_on(async {
-        for face in ["debug", "metrics"] {
-            let mut stream = TcpStream::connect(server.address(face)).await.unwrap();
+        for endpoint in ["debug", "metrics"] {
+            let mut stream = TcpStream::connect(server.address(endpoint)).await.unwrap();
             stream.write_all(BEGIN).await.unwrap();
             let mut answer = Vec::new();
             let _ = stream.read_to_end(&mut answer).await;
-            assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{face}: {answer:?}");
+            assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{endpoint}: {answer:?}");
         }
     });
     server.stop();

@@ -69,7 +69,7 @@ impl Ended {
     }
 }
 
-/// The ports of all faces are free ones, and the end does not wait.
+/// The ports of all endpoints are free ones, and the end does not wait.
 pub(crate) const FREE: &str = "--grpc 127.0.0.1:0 --http 127.0.0.1:0 --debug 127.0.0.1:0 --drain 0s";
 
 impl Server {
@@ -92,7 +92,7 @@ impl Server {
         Self::spawn_until(" serves ", command, variables)
     }
 
-    /// Starts a command, and waits for a line with this text, which names the faces.
+    /// Starts a command, and waits for a line with this text, which names the endpoints.
     pub(crate) fn spawn_until(part: &str, mut command: Command, variables: &[(&str, &str)]) -> Self {
         let mut child = command
             .envs(variables.iter().copied())
@@ -135,10 +135,10 @@ impl Server {
         found.unwrap_or_else(|| panic!("no line with {part:?}, ended {ended}: {}", self.log()))
     }
 
-    /// Returns the address of a face, such as `grpc`.
+    /// Returns the address of an endpoint, such as `grpc`.
     #[track_caller]
-    pub(crate) fn address(&self, face: &str) -> String {
-        let (_, rest) = self.start.split_once(&format!("{face} on ")).expect(&self.start);
+    pub(crate) fn address(&self, endpoint: &str) -> String {
+        let (_, rest) = self.start.split_once(&format!("{endpoint} on ")).expect(&self.start);
         rest.split([',', ';', ' ']).next().unwrap().trim_end_matches("\"}").to_owned()
     }
 

@@ -42,9 +42,9 @@ fn end_reports_units_to_the_server() {
             // The units that the first process used count, and those that it held do not.
             assert_eq!(ask(&mut grpc, 3).await, 1, "{mode}");
             // With write-back, a process learns a moment later what others have used. Without the report, 7 would be left.
-            let face = second.address("http");
+            let endpoint = second.address("http");
             let is_used_up =
-                async || !http(&face, "POST", "/json", NOTHING).await.body.contains("limitRemaining");
+                async || !http(&endpoint, "POST", "/json", NOTHING).await.body.contains("limitRemaining");
             assert!(mode == "lease" || comes_true(is_used_up).await, "{mode}");
             assert_eq!(ask(&mut grpc, 1).await, 2, "{mode}");
         });

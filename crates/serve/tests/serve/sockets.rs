@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use crate::client::{ASK, Grpc, LIMIT, SERVING, block_on, bytes};
 use crate::server::{FREE, Place, Server, run};
 
-/// The faces of a server whose only gRPC face is a socket.
+/// The endpoints of a server whose only gRPC endpoint is a socket.
 const OTHERS: &str = "--http 127.0.0.1:0 --debug off --drain 0s";
 
 fn start(place: &Place, args: &str) -> Server {

@@ -42,13 +42,18 @@ fn port_alone_is_on_loopback_for_every_flag() {
     let place = Place::new();
     place.write("token", "ops:0123456789abcdef\n");
     let all = |port: &str| {
-        let faces =
-            ["grpc", "http", "debug", "metrics", "resp"].map(|face| format!("--{face} {port}")).join(" ");
-        format!("{faces} --admin {port} --admin-token-file {}", place.path("token").display())
+        let endpoints = ["grpc", "http", "debug", "metrics", "resp"]
+            .map(|endpoint| format!("--{endpoint} {port}"))
+            .join(" ");
+        format!("{endpoints} --admin {port} --admin-token-file {}", place.path("token").display())
     };
     let server = Server::start_with(&[&place.rules()], &all("0"), &[]);
-    for face in ["grpc", "http", "debug", "metrics", "resp", "admin"] {
-        assert!(server.start_line().contains(&format!("{face} on 127.0.0.1:")), "{}", server.start_line());
+    for endpoint in ["grpc", "http", "debug", "metrics", "resp", "admin"] {
+        assert!(
+            server.start_line().contains(&format!("{endpoint} on 127.0.0.1:")),
+            "{}",
+            server.start_line()
+        );
     }
     server.stop();
     // The program refuses this before it listens: the network could read the tokens.
@@ -148,8 +153,8 @@ fn start_without_rules_warns() {
 fn taken_ports_name_their_flag() {
     let place = Place::new();
     let server = Server::start(&[&place.rules()], "");
-    for (face, flag) in [("grpc", "--grpc"), ("http", "--http"), ("debug", "--debug")] {
-        let taken = server.address(face);
+    for (endpoint, flag) in [("grpc", "--grpc"), ("http", "--http"), ("debug", "--debug")] {
+        let taken = server.address(endpoint);
         let others: String = FREE
             .split(" --")
             .map(|flag| format!("--{} ", flag.trim_start_matches("--")))

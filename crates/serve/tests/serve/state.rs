@@ -470,7 +470,7 @@ fn limits_of_redis_clients_survive() {
     second.wait_for_line("took over the usage of 2 limits of Redis clients from");
     assert_eq!((throttled(&second, "9 10 86400", 2), throttled(&second, "4 5 3600", 3)), (2, 0));
     second.stop();
-    // Without the face, the file stays as it is.
+    // Without the endpoint, the file stays as it is.
     let good = fs::read(place.path("state.resp")).unwrap();
     let without = start(&place, "");
     assert_eq!(admitted(&without, "alice", 1), 1);

@@ -337,9 +337,9 @@ mod spans {
                 // Neither health checks nor paths that a client invents have a span.
                 grpc.health("").await;
                 grpc.call("/no.such/Method", &[]).await;
-                let face = server.address("http");
-                http(&face, "GET", "/healthcheck", "").await;
-                http(&face, "POST", "/json", "{").await;
+                let endpoint = server.address("http");
+                http(&endpoint, "GET", "/healthcheck", "").await;
+                http(&endpoint, "POST", "/json", "{").await;
             });
             let spans = collector.spans(4);
             server.stop();

@@ -120,7 +120,7 @@ pub(crate) async fn wait_for(server: &Server, trusted: &Authority, own: Option<&
 }
 
 #[test]
-fn tls_face_answers_only_tls() {
+fn tls_endpoint_answers_only_tls() {
     let (place, authority) = (Place::new(), Authority::new());
     install(&place, &authority.server());
     let server = start(&place, "");
@@ -282,8 +282,8 @@ fn plain_json_beside_tls_must_be_asked_for() {
         return;
     }
     let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
-    let faces = "--grpc 127.0.0.1:0 --debug off --drain 0s";
-    let args = format!("{faces} --tls-cert {cert} --tls-key {key}");
+    let endpoints = "--grpc 127.0.0.1:0 --debug off --drain 0s";
+    let args = format!("{endpoints} --tls-cert {cert} --tls-key {key}");
     let server = Server::start_with(&[&place.rules()], &args, &[]);
     block_on(async {
         let refused = http("127.0.0.1:8080", "POST", "/json", ASK_JSON).await;

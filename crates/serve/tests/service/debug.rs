@@ -1,11 +1,11 @@
-//! What the debug face reads, and the parts of its page that have changed.
+//! What the debug endpoint reads, and the parts of its page that have changed.
 
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tollgate_serve::debug::live::changes;
 use tollgate_serve::debug::read::{Figures, Form, PagePart, PageRequest, asked};
 
-/// Reads a request with these fields, at a face on loopback or elsewhere.
+/// Reads a request with these fields, at an endpoint on loopback or elsewhere.
 fn read(path: &str, fields: &[(&str, &str)], is_local: bool) -> Result<PageRequest, StatusCode> {
     let mut request = Request::get(path);
     for (name, value) in fields {

@@ -220,7 +220,7 @@ fn tls_covers_redis_clients_unless_a_flag_says_otherwise() {
 }
 
 #[test]
-fn open_face_without_users_is_warned_of() {
+fn open_endpoint_without_users_is_warned_of() {
     let place = Place::new();
     let server = Server::start(&[&place.rules()], "--resp 0.0.0.0:0");
     assert!(server.log().contains("can use and exhaust the limits of Redis clients"), "{}", server.log());

@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpStream};
 
 use crate::server::{PATIENCE, Place, Server};
 
-/// Starts the program with the face for Redis clients.
+/// Starts the program with the endpoint for Redis clients.
 fn start(place: &Place, args: &str) -> Server {
     Server::start(&[&place.rules()], &format!("--resp 0 {args}"))
 }

@@ -127,27 +127,27 @@ async fn start_to_wait(plane: &Plane, args: &str) -> Server {
     tokio::task::spawn_blocking(start).await.unwrap()
 }
 
-/// Cause: no face was open until the first rules, so a supervisor with a liveness probe killed the process.
+/// Cause: no endpoint was open until the first rules, so a supervisor with a liveness probe killed the process.
 // G139
 #[test]
-fn faces_are_open_and_unhealthy_before_the_first_rules() {
+fn endpoints_are_open_and_unhealthy_before_the_first_rules() {
     runtime(async {
         let plane = start_plane(Behaviour { ignores: true, ..Behaviour::default() }).await;
         let (place, args) = (Place::new(), "--xds-ping 100ms --resp 127.0.0.1:0 --metrics 127.0.0.1:0");
         let admin = place.path("admin");
         let mut server = start_to_wait(&plane, &format!("{args} --admin unix:{}", admin.display())).await;
-        let (grpc_face, http_face) = (server.address("grpc"), server.address("http"));
+        let (grpc_address, http_address) = (server.address("grpc"), server.address("http"));
         let health = async || {
-            let mut grpc = Grpc::connect(&grpc_face).await;
-            (grpc.health("ratelimit").await, get(&http_face, "/healthcheck").await.status)
+            let mut grpc = Grpc::connect(&grpc_address).await;
+            (grpc.health("ratelimit").await, get(&http_address, "/healthcheck").await.status)
         };
         assert_eq!(health().await, (NOT_SERVING.into(), 500));
         // The check gives up after a second, which a busy machine may need.
-        let probe = || run("--healthcheck", &[("TOLLGATE_HTTP", &http_face)]);
+        let probe = || run("--healthcheck", &[("TOLLGATE_HTTP", &http_address)]);
         assert!(eventually(|| probe().stderr.contains("wants no requests")));
         assert_eq!(ask(&server).await, UNAVAILABLE);
         let body = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;
-        assert_eq!(http(&http_face, "POST", "/json", body).await.status, 503);
+        assert_eq!(http(&http_address, "POST", "/json", body).await.status, 503);
         let mut resp = tokio::net::TcpStream::connect(server.address("resp")).await.unwrap();
         for command in ["CHECK rl once x", "PEEK rl once x", "HOLD rl once x", "COMMIT rl id 1 once x"] {
             let expected = b"-UNAVAILABLE no rules are loaded yet\r\n";

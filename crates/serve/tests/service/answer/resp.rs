@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::resp::{Face, command};
+use crate::resp::{TestEndpoint, command};
 
-pub(super) struct Twin(Face);
+pub(super) struct Twin(TestEndpoint);
 
 impl Twin {
     pub(super) fn new(rules: Rules<ManualClock>, clock: ManualClock, settings: Settings) -> Self {
-        Self(Face::new(rules, clock, settings))
+        Self(TestEndpoint::new(rules, clock, settings))
     }
 
     /// Asks the same. Compares the answers, if a command can ask it.

@@ -7,8 +7,8 @@ use super::*;
 // G140
 #[test]
 fn limits_of_bytes_are_counted_exactly() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     for (seconds, line, expected) in [
         (0, "CL.THROTTLE k 67108864 67108864 1", "*5|:0|:67108865|:67108864|:-1|:1|"),
         (0, "CL.THROTTLE k 67108864 67108864 1 67108864", "*5|:0|:67108865|:0|:-1|:2|"),
@@ -30,7 +30,7 @@ fn limits_of_bytes_are_counted_exactly() {
             "*5|:0|:1099511627776|:0|:-1|:86415|",
         ),
     ] {
-        face.clock.advance(Duration::from_secs(seconds));
+        endpoint.clock.advance(Duration::from_secs(seconds));
         assert_eq!(client.say(line), expected, "{line}");
     }
 }
@@ -67,7 +67,7 @@ fn limits_of_bytes_keep_their_bounds() {
 /// less than a second was refused. Forms of C that no client sends, such as hexadecimal ones, are errors.
 #[test]
 fn periods_have_the_forms_of_redis() {
-    let face = face();
+    let endpoint = endpoint();
     for (text, seconds) in [
         ("60", "60"),
         ("0.5", "0.5"),
@@ -82,15 +82,15 @@ fn periods_have_the_forms_of_redis() {
         ("1e-9", "0.000000001"),
         ("1e9", "1000000000"),
     ] {
-        let answer = face.say(&format!("HELLO 3\r\nGCRA {text} 0 1 {text}"));
+        let answer = endpoint.say(&format!("HELLO 3\r\nGCRA {text} 0 1 {text}"));
         let answer = answer.split_once("modules|*0|").unwrap().1.to_owned();
         let reset = answer.strip_prefix("*5|:0|:1|:0|,-1|,").expect(&answer).trim_end_matches('|');
         let (told, meant): (f64, f64) = (reset.parse().unwrap(), seconds.parse().unwrap());
         // A compact store rounds up times by less than 1/256.
         assert!((told - meant).abs() <= meant / 256.0 + 2e-9, "{text}: {reset}");
     }
-    let face = self::face();
-    assert!(face.say("GCRA mykey 10 5 0.5").starts_with("*5|:0|:11|:10|$2|-1|"));
+    let endpoint = self::endpoint();
+    assert!(endpoint.say("GCRA mykey 10 5 0.5").starts_with("*5|:0|:11|:10|$2|-1|"));
     for text in [
         "0",
         "-1",
@@ -109,7 +109,7 @@ fn periods_have_the_forms_of_redis() {
         "e3",
         ".",
     ] {
-        let answer = face.say(&format!("GCRA mykey 10 5 {text}"));
+        let answer = endpoint.say(&format!("GCRA mykey 10 5 {text}"));
         assert_eq!(answer, "-ERR period is no number of seconds above 0, or more than 584 years|", "{text}");
     }
 }
@@ -125,7 +125,7 @@ fn entries_may_have_the_names_of_options() {
         { key: entries, rate_limit: { name: of-entries, unit: hour, requests_per_unit: 6 } },
         { key: user, rate_limit: { name: of-user, unit: hour, requests_per_unit: 8 } } ] }";
     let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
-    let face = Face::new(rules(&clock, NAMES), clock, Settings::default());
+    let endpoint = TestEndpoint::new(rules(&clock, NAMES), clock, Settings::default());
     for (line, part) in [
         ("CHECK d HITS 3 user a", "*6|:0|:8|:5|"),
         ("CHECK d ENTRIES hits 5 user a", "*6|:0|:7|:6|"),
@@ -144,7 +144,7 @@ fn entries_may_have_the_names_of_options() {
         ("CHECK d HITS 2 ENTRIES", "-ERR expected pairs"),
         ("CHECK d hats 5 user", "-ERR expected pairs"),
     ] {
-        let answer = face.say(&format!("TOLLGATE.{line}"));
+        let answer = endpoint.say(&format!("TOLLGATE.{line}"));
         assert!(answer.starts_with(part), "{line}: {answer}");
     }
 }

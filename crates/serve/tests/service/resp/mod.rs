@@ -12,7 +12,7 @@ use tollgate::rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
 use tollgate_serve::answer::{Answerer, Settings};
 use tollgate_serve::resp::Limits;
-use tollgate_serve::resp::answer::{RespFace, Session, Step, TURN};
+use tollgate_serve::resp::answer::{RespShared, Session, Step, TURN};
 use tollgate_serve::resp::quotas::{ClientQuota, Quotas};
 use tollgate_serve::resp::users::{User, Users};
 
@@ -29,8 +29,8 @@ descriptors:
 ";
 
 /// What the connections of a test share, and its clock.
-pub(crate) struct Face {
-    pub(crate) shared: Arc<RespFace<ManualClock>>,
+pub(crate) struct TestEndpoint {
+    pub(crate) shared: Arc<RespShared<ManualClock>>,
     pub(crate) clock: ManualClock,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Client {
     input: Vec<u8>,
 }
 
-impl Face {
+impl TestEndpoint {
     pub(crate) fn new(rules: Rules<ManualClock>, clock: ManualClock, settings: Settings) -> Self {
         Self::with(rules, clock, settings, 8, None)
     }
@@ -52,7 +52,7 @@ impl Face {
         most: usize,
         users: Option<Users>,
     ) -> Self {
-        let shared = RespFace {
+        let shared = RespShared {
             answerer: Arc::new(Answerer::new(Arc::new(rules), settings)),
             quotas: Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)).into(),
             users,
@@ -118,20 +118,20 @@ fn rules(clock: &ManualClock, text: &str) -> Rules<ManualClock> {
     Rules::builder().clock(clock.clone()).load([Config::from_yaml("rules", text).unwrap()]).unwrap()
 }
 
-fn face_with(most: usize, users: Option<Users>) -> Face {
+fn endpoint_with(most: usize, users: Option<Users>) -> TestEndpoint {
     let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
-    Face::with(rules(&clock, RULES), clock, Settings::default(), most, users)
+    TestEndpoint::with(rules(&clock, RULES), clock, Settings::default(), most, users)
 }
 
-fn face() -> Face {
-    face_with(8, None)
+fn endpoint() -> TestEndpoint {
+    endpoint_with(8, None)
 }
 
 // G140
 #[test]
 fn limits_of_clients_have_five_numbers() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     for (seconds, line, expected) in [
         (0, "CL.THROTTLE a 2 6 60", "*5|:0|:3|:2|:-1|:10|"),
         (0, "cl.throttle a 2 6 60 1", "*5|:0|:3|:1|:-1|:20|"),
@@ -158,19 +158,19 @@ fn limits_of_clients_have_five_numbers() {
         // A sum of floats has digits beyond a nanosecond.
         (0, "GCRA e 0 1 3.0000000000000004", "*5|:0|:1|:0|$2|-1|$11|2.999999623|"),
     ] {
-        face.clock.advance(Duration::from_secs(seconds));
+        endpoint.clock.advance(Duration::from_secs(seconds));
         assert_eq!(client.say(line), expected, "{line}");
     }
     assert!(client.say("HELLO 3").starts_with("%7|"));
     assert_eq!(client.say("GCRA d 0 1 1.25"), "*5|:1|:1|:0|,1.25|,1.25|");
     assert_eq!(client.say("CL.THROTTLE d 0 1 9"), "*5|:0|:1|:0|:-1|:9|");
-    assert_eq!(face.shared.stats.resp_denied.get(), 7);
+    assert_eq!(endpoint.shared.stats.resp_denied.get(), 7);
 }
 
 // G140
 #[test]
 fn wrong_numbers_are_named() {
-    let face = face();
+    let endpoint = endpoint();
     for (line, part) in [
         ("CL.THROTTLE a 1 2", "-ERR wrong number of arguments for 'cl.throttle' command|"),
         ("CL.THROTTLE a 1 2 3 4 5", "-ERR wrong number of arguments"),
@@ -200,7 +200,7 @@ fn wrong_numbers_are_named() {
         ("GET a", "-ERR unknown command 'GET'; COMMAND LIST shows"),
         ("\"\\x00\\n\"", "-ERR unknown command '\\x00\\n'"),
     ] {
-        let answer = face.say(line);
+        let answer = endpoint.say(line);
         assert!(answer.starts_with(part) && answer.matches('|').count() == 1, "{line}: {answer}");
     }
 }
@@ -208,8 +208,8 @@ fn wrong_numbers_are_named() {
 // G141
 #[test]
 fn rules_answer_with_figures_and_a_name() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     for (line, expected) in [
         ("TOLLGATE.CHECK shop user a", "*6|:0|:3|:2|:-1|:20|$8|per-user|"),
         ("TOLLGATE.CHECK shop HITS 2 user a", "*6|:0|:3|:0|:-1|:60|$8|per-user|"),
@@ -229,16 +229,16 @@ fn rules_answer_with_figures_and_a_name() {
     ] {
         assert_eq!(client.say(line), expected, "{line}");
     }
-    let counts = face.shared.answerer.meters().read();
+    let counts = endpoint.shared.answerer.meters().read();
     assert_eq!(counts.entries, [0, 2, 0, 0, 0, 0, 9], "{counts:?}");
     assert_eq!(counts.over_limit, 3);
 }
 
 #[test]
 fn keys_near_a_limit_are_seen_while_somebody_views_them() {
-    let face = face();
-    let mut client = face.connect();
-    let view = face.shared.answerer.near();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
+    let view = endpoint.shared.answerer.near();
     for line in ["CHECK shop HITS 2 user a", "CHECK shop user a", "CHECK shop user a", "PEEK shop user a"] {
         assert!(client.say(&format!("TOLLGATE.{line}")).starts_with("*6|"));
     }
@@ -250,8 +250,8 @@ fn keys_near_a_limit_are_seen_while_somebody_views_them() {
 // G141
 #[test]
 fn units_are_held_and_settled_once() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     let hold = |client: &mut Client, line: &str| {
         let answer = client.say(line);
         answer.strip_prefix("*2|:0|$32|").expect(&answer).trim_end_matches('|').to_owned()
@@ -263,7 +263,7 @@ fn units_are_held_and_settled_once() {
     // The second commit was a report, so 40 units are used.
     assert!(client.say("TOLLGATE.PEEK shop tokens x").starts_with("*6|:0|:100|:60|"));
     let second = hold(&mut client, "TOLLGATE.HOLD shop HITS 60 TTL 10.5 tokens x");
-    face.clock.advance(Duration::from_secs(11));
+    endpoint.clock.advance(Duration::from_secs(11));
     assert!(client.say("TOLLGATE.CHECK shop HITS 60 tokens x").starts_with("*6|:0|:100|:0|"), "it ended");
     assert_eq!(client.say(&format!("TOLLGATE.COMMIT shop {second} 1 tokens x")), ":0|");
 }
@@ -276,8 +276,8 @@ fn looks_hold_nothing() {
         { key: job, rate_limit: { in_progress: 2, hold: { units: 1 } } },
         { key: budget, rate_limit: { unit: hour, requests_per_unit: 100, hold: { units: 60 } } } ] }";
     let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
-    let face = Face::new(rules(&clock, HOLDS), clock, Settings::default());
-    let mut client = face.connect();
+    let endpoint = TestEndpoint::new(rules(&clock, HOLDS), clock, Settings::default());
+    let mut client = endpoint.connect();
     for _ in 0..3 {
         assert!(client.say("TOLLGATE.PEEK d job a").starts_with("*6|:0|:2|:2|"));
         assert!(client.say("TOLLGATE.PEEK d budget a").starts_with("*6|:0|:100|:100|"));
@@ -290,8 +290,8 @@ fn looks_hold_nothing() {
 
 #[test]
 fn libraries_can_begin_a_connection() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     for (line, expected) in [
         ("PING", "+PONG|"),
         ("PING hello", "$5|hello|"),
@@ -385,9 +385,9 @@ const STREAMS: &[(&[u8], &str)] = &[
 #[test]
 fn splits_of_a_stream_change_no_answer() {
     for (stream, expected) in STREAMS {
-        let face = face();
+        let endpoint = endpoint();
         let told = |parts: &[&[u8]]| {
-            let (mut client, mut told) = (face.connect(), String::new());
+            let (mut client, mut told) = (endpoint.connect(), String::new());
             for part in parts {
                 let (replies, goes_on) = client.send(part);
                 told += &String::from_utf8(replies).unwrap().replace("\r\n", "|");
@@ -409,8 +409,8 @@ fn splits_of_a_stream_change_no_answer() {
 // G140
 #[test]
 fn keys_of_any_bytes_and_length_are_counted() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     let long = vec![b'k'; 1 << 20];
     let keys: Vec<Vec<u8>> =
         (0..=255).map(|byte| vec![byte]).chain([vec![], long.clone(), [&long[..], b"2"].concat()]).collect();
@@ -428,8 +428,8 @@ fn keys_of_any_bytes_and_length_are_counted() {
 // G141
 #[test]
 fn turns_and_full_answers_let_others_go_on() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut steps = |input: &[u8]| {
         let (mut input, mut steps) = (input.to_vec(), Vec::new());
@@ -449,8 +449,8 @@ fn turns_and_full_answers_let_others_go_on() {
 
 #[test]
 fn limits_of_clients_allocate_nothing() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     let commands: Vec<u8> = (0..16)
         .flat_map(|key: u32| command(&["CL.THROTTLE", &format!("key:{key}"), "9", "100", "60"]))
         .chain(
@@ -472,12 +472,12 @@ fn limits_of_clients_allocate_nothing() {
 // G140
 #[test]
 fn busy_quotas_are_kept_and_idle_ones_make_room() {
-    let face = face_with(3, None);
-    let mut client = face.connect();
+    let endpoint = endpoint_with(3, None);
+    let mut client = endpoint.connect();
     // Each of them has a full burst again after as many seconds as its number.
     for seconds in [30, 20, 10] {
         assert!(client.say(&format!("CL.THROTTLE a 0 1 {seconds}")).starts_with("*5|:0|"));
-        face.clock.advance(Duration::from_secs(1));
+        endpoint.clock.advance(Duration::from_secs(1));
     }
     let refused = "-ERR 3 other quotas are in use, the most that --resp-quotas allows";
     for _ in 0..2 {
@@ -485,17 +485,17 @@ fn busy_quotas_are_kept_and_idle_ones_make_room() {
     }
     // Those in force still decide, and none has forgotten its key.
     assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:27|:27|");
-    face.clock.advance(Duration::from_secs(10));
+    endpoint.clock.advance(Duration::from_secs(10));
     assert!(client.say("CL.THROTTLE a 0 1 40").starts_with("*5|:0|"), "the one of 10 seconds is idle");
     assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:17|:17|");
     assert_eq!(client.say("CL.THROTTLE a 0 1 20"), "*5|:1|:1|:0|:8|:8|");
     assert!(client.say("CL.THROTTLE a 0 1 10").starts_with(refused), "a use keeps a quota busy");
-    assert_eq!(face.shared.stats.resp_quotas_refused.get(), 3);
-    assert_eq!(face.shared.quotas.len(), 3);
+    assert_eq!(endpoint.shared.stats.resp_quotas_refused.get(), 3);
+    assert_eq!(endpoint.shared.quotas.len(), 3);
     // All are idle. The one that was used least recently goes.
-    face.clock.advance(Duration::from_secs(100));
+    endpoint.clock.advance(Duration::from_secs(100));
     assert!(client.say("CL.THROTTLE a 0 1 30").starts_with("*5|:0|"));
-    face.clock.advance(Duration::from_secs(1));
+    endpoint.clock.advance(Duration::from_secs(1));
     assert!(client.say("CL.THROTTLE a 0 1 50").starts_with("*5|:0|"));
     assert!(client.say("CL.THROTTLE a 0 1 30").starts_with("*5|:1|"), "the latest one stays");
 }
@@ -503,21 +503,21 @@ fn busy_quotas_are_kept_and_idle_ones_make_room() {
 // G140
 #[test]
 fn looks_and_denials_keep_no_quota_busy() {
-    let face = face_with(2, None);
-    let mut client = face.connect();
+    let endpoint = endpoint_with(2, None);
+    let mut client = endpoint.connect();
     for line in ["CL.THROTTLE a 0 1 999999999 0", "GCRA a 0 1 999999998 TOKENS 2"] {
         assert!(client.say(line).starts_with("*5|"));
     }
-    assert_eq!(face.shared.quotas.len(), 0, "what charges nothing takes no place and no memory");
+    assert_eq!(endpoint.shared.quotas.len(), 0, "what charges nothing takes no place and no memory");
     for line in ["CL.THROTTLE a 0 1 30", "CL.THROTTLE a 0 1 40"] {
         assert!(client.say(line).starts_with("*5|:0|"), "{line}");
     }
     assert!(client.say("CL.THROTTLE a 0 1 32").starts_with("-ERR 2 other quotas"));
     assert!(client.say("CL.THROTTLE a 0 1 32 0").starts_with("*5|:0|"), "a look needs no place, as before");
     // A flood of denials adds nothing to the debt, so it does not prolong it either.
-    face.clock.advance(Duration::from_secs(29));
+    endpoint.clock.advance(Duration::from_secs(29));
     assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:1|:1|");
-    face.clock.advance(Duration::from_secs(2));
+    endpoint.clock.advance(Duration::from_secs(2));
     assert!(client.say("CL.THROTTLE a 0 1 32").starts_with("*5|:0|"));
     assert_eq!(client.say("CL.THROTTLE a 0 1 40"), "*5|:1|:1|:0|:9|:9|", "this one owes, and is kept");
 }
@@ -526,16 +526,16 @@ fn looks_and_denials_keep_no_quota_busy() {
 // G140
 #[test]
 fn idle_quotas_give_their_memory_back() {
-    let face = face_with(8, None);
-    let mut client = face.connect();
+    let endpoint = endpoint_with(8, None);
+    let mut client = endpoint.connect();
     for seconds in 1..=7 {
         assert!(client.say(&format!("CL.THROTTLE a 0 1 {seconds}")).starts_with("*5|:0|"));
     }
     assert!(client.say("CL.THROTTLE a 9 1 60").starts_with("*5|:0|"));
     let quotas_after = |seconds| {
-        face.clock.advance(Duration::from_secs(seconds));
-        face.shared.quotas.drop_idle();
-        face.shared.quotas.len()
+        endpoint.clock.advance(Duration::from_secs(seconds));
+        endpoint.shared.quotas.drop_idle();
+        endpoint.shared.quotas.len()
     };
     assert_eq!([quotas_after(0), quotas_after(60)], [8, 8], "one that is used now and then stays");
     assert!(client.say("CL.THROTTLE a 9 1 60").starts_with("*5|:0|"));
@@ -548,7 +548,7 @@ fn idle_quotas_give_their_memory_back() {
 // G140
 #[test]
 fn dropped_quotas_change_no_answer() {
-    let (keeps, drops) = (face(), face());
+    let (keeps, drops) = (endpoint(), endpoint());
     let (mut keeper, mut dropper) = (keeps.connect(), drops.connect());
     let mut counts = [0; 4];
     for turn in 0..3_000_u64 {
@@ -557,8 +557,8 @@ fn dropped_quotas_change_no_answer() {
         // Quotas of both kinds of stores, which refill in 3 to 60 seconds.
         let quota = ["0 1 3", "4 10 60", "2 3 60", "99999999 99999999 9"][(number / 7 % 4) as usize];
         let line = format!("CL.THROTTLE key:{} {quota} {}", number / 28 % 3, number / 84 % 4);
-        for face in [&keeps, &drops] {
-            face.clock.advance(Duration::from_millis(pause));
+        for endpoint in [&keeps, &drops] {
+            endpoint.clock.advance(Duration::from_millis(pause));
         }
         drops.shared.quotas.drop_idle();
         assert_eq!(keeper.say(&line), dropper.say(&line), "{turn}: {line}");
@@ -571,13 +571,13 @@ fn dropped_quotas_change_no_answer() {
 // G143
 #[test]
 fn usage_of_quotas_is_taken_over() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     for line in ["CL.THROTTLE a 9 10 1000 6", "GCRA b 0 1 10", "CL.THROTTLE c 0 1 1000 0"] {
         assert!(client.say(line).starts_with("*5|:0|"), "{line}");
     }
     let mut bytes = Vec::new();
-    face.shared.quotas.save(&mut bytes).unwrap();
+    endpoint.shared.quotas.save(&mut bytes).unwrap();
     // Seconds that the clock of the next process is ahead, the quotas taken over, and the units that are left then. A clock that is behind frees
     // nothing, and prolongs nothing.
     for (now, count, left) in [(0, 2, 4), (20, 1, 4), (250, 1, 6), (1_011, 0, 10), (-500, 2, 4)] {
@@ -596,7 +596,7 @@ fn usage_of_quotas_is_taken_over() {
         assert_eq!(quotas.len(), 1);
     }
     // Every byte counts, and no bytes change anything or take much memory.
-    let mut quotas = Quotas::new(face.clock.clone(), 1, Capacity::memory(64 << 10));
+    let mut quotas = Quotas::new(endpoint.clock.clone(), 1, Capacity::memory(64 << 10));
     for at in 0..bytes.len() {
         bytes[at] ^= 0x80;
         assert!(
@@ -611,8 +611,8 @@ fn usage_of_quotas_is_taken_over() {
 // G140
 #[test]
 fn flood_of_quotas_stays_within_its_bounds() {
-    let face = face_with(16, None);
-    let mut client = face.connect();
+    let endpoint = endpoint_with(16, None);
+    let mut client = endpoint.connect();
     let mut commands = Vec::new();
     for count in 1..=100_000 {
         commands.extend(command(&["CL.THROTTLE", "a", "0", &count.to_string(), "3600"]));
@@ -622,7 +622,7 @@ fn flood_of_quotas_stays_within_its_bounds() {
     assert!(goes_on);
     assert_eq!(replies.matches("*5\r\n:0\r\n").count(), 16);
     assert_eq!(replies.matches("-ERR 16 other quotas are in use").count(), 100_000 - 16);
-    assert_eq!(face.shared.quotas.len(), 16);
+    assert_eq!(endpoint.shared.quotas.len(), 16);
     // A limit that is in force is not affected.
     assert!(client.say("CL.THROTTLE a 0 1 3600").starts_with("*5|:1|:1|:0|:3600|"));
 }
@@ -630,10 +630,10 @@ fn flood_of_quotas_stays_within_its_bounds() {
 // G140
 #[test]
 fn threads_share_a_quota_that_comes_and_goes() {
-    let face = face_with(2, None);
+    let endpoint = endpoint_with(2, None);
     let admitted: usize = std::thread::scope(|scope| {
         let ask = |thread: usize| {
-            let mut client = face.connect();
+            let mut client = endpoint.connect();
             move || {
                 let mut admitted = 0;
                 for turn in 0..500 {
@@ -656,10 +656,10 @@ fn threads_share_a_quota_that_comes_and_goes() {
 fn commands_answer_each_kind_alike() {
     for case in cases(true) {
         let clock = ManualClock::new(Timestamp::from_secs(START));
-        let face = Face::new(rules(&clock, &case.text("")), clock, Settings::default());
-        let (mut client, mut last) = (face.connect(), START);
+        let endpoint = TestEndpoint::new(rules(&clock, &case.text("")), clock, Settings::default());
+        let (mut client, mut last) = (endpoint.connect(), START);
         case.play(|now, entries| {
-            face.clock.advance(Duration::from_secs(now - last));
+            endpoint.clock.advance(Duration::from_secs(now - last));
             last = now;
             let pairs = entries.iter().flat_map(|(key, value)| [*key, *value]);
             let texts: Vec<&str> = ["TOLLGATE.CHECK", "alike"].into_iter().chain(pairs).collect();

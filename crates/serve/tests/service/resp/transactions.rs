@@ -13,9 +13,9 @@ use super::*;
 // G141
 #[test]
 fn exec_answers_all_commands_as_one_array() {
-    let face = face();
+    let endpoint = endpoint();
     for (hello, minus_one) in [("PING", "$2|-1|"), ("HELLO 3", ",-1|")] {
-        let mut client = face.connect();
+        let mut client = endpoint.connect();
         client.say(hello);
         assert_eq!(client.say("MULTI"), "+OK|");
         let key = hello.len();
@@ -30,7 +30,7 @@ fn exec_answers_all_commands_as_one_array() {
             assert_eq!(client.say(line), "+QUEUED|", "{line}");
         }
         // Nothing was charged until now.
-        assert_eq!(face.say(&format!("CL.THROTTLE {key} 1 6 60 0")), "*5|:0|:2|:2|:-1|:0|");
+        assert_eq!(endpoint.say(&format!("CL.THROTTLE {key} 1 6 60 0")), "*5|:0|:2|:2|:-1|:0|");
         let twenty = if hello == "PING" { "$2|20|" } else { ",20|" };
         let answers = [
             "*6|".to_owned(),
@@ -50,9 +50,9 @@ fn exec_answers_all_commands_as_one_array() {
 // G141
 #[test]
 fn spoilt_transactions_charge_nothing() {
-    let face = face();
+    let endpoint = endpoint();
     for wrong in ["GET a", "CL.THROTTLE a", "ECHO", "MULTI now"] {
-        let mut client = face.connect();
+        let mut client = endpoint.connect();
         let lines =
             format!("MULTI\r\nCL.THROTTLE a 1 6 60\r\n{wrong}\r\nCL.THROTTLE a 1 6 60\r\nEXEC\r\nPING");
         let answer = client.say(&lines);
@@ -64,11 +64,11 @@ fn spoilt_transactions_charge_nothing() {
     }
     // Dropped by DISCARD, RESET, and the end of the connection.
     for end in ["DISCARD\r\nEXEC", "RESET\r\nEXEC", "QUIT\r\nEXEC", "PING"] {
-        let answer = face.say(&format!("MULTI\r\nCL.THROTTLE a 1 6 60\r\n{end}"));
+        let answer = endpoint.say(&format!("MULTI\r\nCL.THROTTLE a 1 6 60\r\n{end}"));
         assert!(answer.starts_with("+OK|+QUEUED|+") && !answer.contains('*'), "{end}: {answer}");
     }
-    assert_eq!(face.say("CL.THROTTLE a 1 6 60 0"), "*5|:0|:2|:2|:-1|:0|");
-    assert_eq!(face.shared.stats.resp_denied.get(), 0);
+    assert_eq!(endpoint.say("CL.THROTTLE a 1 6 60 0"), "*5|:0|:2|:2|:-1|:0|");
+    assert_eq!(endpoint.shared.stats.resp_denied.get(), 0);
 }
 
 /// A user is checked when a command is queued, and again when it runs.
@@ -77,15 +77,15 @@ fn transactions_follow_permissions() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("users");
     std::fs::write(&path, "user api on >secret +gcra ~shop\n").unwrap();
-    let face = face_with(8, Some(Users::load(&path).unwrap()));
-    assert_eq!(face.say("MULTI\r\nEXEC"), "-NOAUTH Authentication required.|".repeat(2));
-    let mut client = face.connect();
+    let endpoint = endpoint_with(8, Some(Users::load(&path).unwrap()));
+    assert_eq!(endpoint.say("MULTI\r\nEXEC"), "-NOAUTH Authentication required.|".repeat(2));
+    let mut client = endpoint.connect();
     assert_eq!(client.say("AUTH api secret\r\nMULTI\r\nGCRA a 1 1 9"), "+OK|+OK|+QUEUED|");
     assert!(client.say("CL.THROTTLE a 1 1 9").starts_with("-NOPERM"));
     assert!(client.say("EXEC").starts_with("-EXECABORT"));
     assert_eq!(client.say("MULTI\r\nGCRA a 1 1 9"), "+OK|+QUEUED|");
     std::fs::write(&path, "user api on >secret +cl.throttle ~shop\n").unwrap();
-    let users = face.shared.users.as_ref().unwrap();
+    let users = endpoint.shared.users.as_ref().unwrap();
     (0..2).for_each(|_| users.reload_if_changed());
     assert_eq!(client.say("EXEC"), "*1|-NOPERM User api has no permissions to run the 'gcra' command|");
 }
@@ -93,8 +93,8 @@ fn transactions_follow_permissions() {
 // G141
 #[test]
 fn long_transactions_have_bounds_and_turns() {
-    let face = face();
-    let mut client = face.connect();
+    let endpoint = endpoint();
+    let mut client = endpoint.connect();
     let many =
         |count: usize| [b"MULTI\r\n".to_vec(), b"PING\r\n".repeat(count), b"EXEC\r\n".to_vec()].concat();
     let (replies, _) = client.send(&many(MOST_COMMANDS));
@@ -149,7 +149,7 @@ fn shortened(answers: &str) -> String {
 #[test]
 fn transactions_answer_as_redis_does() {
     let Some(redis) = Redis::start() else { return };
-    let face = face();
+    let endpoint = endpoint();
     for lines in [
         "MULTI|PING|ECHO a|EXEC|PING",
         "MULTI|EXEC|EXEC|DISCARD|PING",
@@ -170,10 +170,10 @@ fn transactions_answer_as_redis_does() {
         "DISCARD|EXEC|MULTI|DISCARD|DISCARD",
     ] {
         let lines = lines.replace('|', "\r\n");
-        let (ours, theirs) = (face.say(&lines), of_redis(redis.port(), &lines));
+        let (ours, theirs) = (endpoint.say(&lines), of_redis(redis.port(), &lines));
         let after_hello =
             |text: &str| text.split_once("modules|*0|").map_or(text, |(_, rest)| rest).to_owned();
         assert_eq!(shortened(&after_hello(&ours)), shortened(&after_hello(&theirs)), "{lines}");
     }
-    assert!(face.say("WATCH a").starts_with("-ERR there is nothing to watch"));
+    assert!(endpoint.say("WATCH a").starts_with("-ERR there is nothing to watch"));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_serve::resp::users::Users;
 
-use super::face_with;
+use super::endpoint_with;
 
 /// SHA-256 of `secret`.
 const HASHED: &str = "#2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
@@ -26,8 +26,8 @@ fn users_need_their_password_and_send_what_they_may() {
         "# users\n\nuser all on >one >two +@all ~*\nuser shop on {HASHED} +tollgate.check ~shop\nuser cl on >x +CL.THROTTLE\n\
          user off >x +@all ~*\n"
     ));
-    let face = face_with(8, Some(Users::load(&path).unwrap()));
-    let mut client = face.connect();
+    let endpoint = endpoint_with(8, Some(Users::load(&path).unwrap()));
+    let mut client = endpoint.connect();
     for (line, expected) in [
         ("PING", "-NOAUTH Authentication required.|"),
         ("CL.THROTTLE a 1 1 1", "-NOAUTH"),
@@ -62,7 +62,7 @@ fn users_need_their_password_and_send_what_they_may() {
     }
     let change = |text: &str| {
         write(&format!("{text}\n"));
-        read_twice(face.shared.users.as_ref().unwrap());
+        read_twice(endpoint.shared.users.as_ref().unwrap());
     };
     // A file that cannot be used has no effect.
     for unusable in ["user all on >one +@everything", "user all on > +@all ~*"] {
@@ -78,13 +78,13 @@ fn users_need_their_password_and_send_what_they_may() {
     change("user all on >three +@all ~*\nuser default on nopass +gcra");
     assert!(client.say("GCRA a 1 1 1").starts_with("-NOAUTH"));
     // The user `default` may need no password.
-    let mut other = face.connect();
+    let mut other = endpoint.connect();
     assert!(other.say("GCRA a 1 1 1").starts_with("*5|"));
     assert!(other.say("CL.THROTTLE a 1 1 1").starts_with("-NOPERM"));
     // A password after `nopass` is needed, as in Redis.
     for password in [">one", HASHED] {
         change(&format!("user default on nopass {password} +@all ~*"));
-        assert!(face.connect().say("PING").starts_with("-NOAUTH"), "{password}");
+        assert!(endpoint.connect().say("PING").starts_with("-NOAUTH"), "{password}");
     }
 }
 
@@ -96,12 +96,12 @@ fn users_share_the_places_of_quotas() {
     let greedy = "user greedy on >x +cl.throttle";
     let others = "user other on >x +gcra\nuser rules on >x +tollgate.check ~*\nuser off >x +@all ~*";
     fs::write(&path, format!("{greedy}\n")).unwrap();
-    let face = face_with(6, Some(Users::load(&path).unwrap()));
+    let endpoint = endpoint_with(6, Some(Users::load(&path).unwrap()));
     let change = |text: &str| {
         fs::write(&path, format!("{text}\n")).unwrap();
-        read_twice(face.shared.users.as_ref().unwrap());
+        read_twice(endpoint.shared.users.as_ref().unwrap());
     };
-    let mut client = face.connect();
+    let mut client = endpoint.connect();
     assert_eq!(client.say("AUTH greedy x"), "+OK|");
     // Alone, a user has all places.
     for seconds in 1..=6 {
@@ -110,13 +110,15 @@ fn users_share_the_places_of_quotas() {
     assert!(client.say("CL.THROTTLE a 0 1 9000").starts_with("-ERR 6 other quotas are in use"));
     // Two may send quotas. The first one loses none that is in use, and gets none until it has less than its share.
     change(&format!("{greedy}\n{others}"));
-    let mut other = face.connect();
+    let mut other = endpoint.connect();
     assert_eq!(other.say("AUTH other x"), "+OK|");
     assert!(other.say("GCRA a 0 1 9000").starts_with("-ERR 6 other quotas are in use"));
     for seconds in [102, 101, 103] {
         let refused = "-ERR 3 other quotas of this user are in use, its share of --resp-quotas";
-        assert!(client.say("CL.THROTTLE a 0 1 9000").starts_with(refused) || face.shared.quotas.len() == 6);
-        face.clock.advance(Duration::from_secs(seconds));
+        assert!(
+            client.say("CL.THROTTLE a 0 1 9000").starts_with(refused) || endpoint.shared.quotas.len() == 6
+        );
+        endpoint.clock.advance(Duration::from_secs(seconds));
         let why = client.say("CL.THROTTLE a 0 1 9000");
         assert!(why.starts_with(refused) && !why.contains("  "), "{why}");
         assert!(other.say(&format!("GCRA a 0 1 {}", 9_000 + seconds)).starts_with("*5|:0|"));
@@ -127,7 +129,7 @@ fn users_share_the_places_of_quotas() {
         "nothing in use was lost: {first} {second}"
     );
     // All of a user's quotas are charged for long. The other one has its share.
-    face.clock.advance(Duration::from_secs(1_000));
+    endpoint.clock.advance(Duration::from_secs(1_000));
     for count in 1..=3 {
         assert!(client.say(&format!("CL.THROTTLE a 0 {count} 90000")).starts_with("*5|:0|"));
     }
@@ -135,11 +137,11 @@ fn users_share_the_places_of_quotas() {
         let told = client.say(&format!("CL.THROTTLE a 0 {count} 90000"));
         assert!(told.starts_with("-ERR 3 other quotas of this") && !told.contains("  "), "{told}");
     }
-    face.clock.advance(Duration::from_secs(9_000));
+    endpoint.clock.advance(Duration::from_secs(9_000));
     assert!(other.say("GCRA a 0 1 30").starts_with("*5|:0|"));
     // A share that has grown counts at once.
     change(greedy);
-    face.clock.advance(Duration::from_secs(60));
+    endpoint.clock.advance(Duration::from_secs(60));
     assert!(client.say("CL.THROTTLE a 0 4 90000").starts_with("*5|:0|"));
     assert!(client.say("CL.THROTTLE a 0 1 90000").starts_with("*5|:1|"));
 }
@@ -150,12 +152,12 @@ fn strangers_may_send_little() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("users.acl");
     fs::write(&path, "user a on >x +@all ~*\n").unwrap();
-    let face = face_with(8, Some(Users::load(&path).unwrap()));
-    let ends = |bytes: &[u8]| !face.connect().send(bytes).1;
+    let endpoint = endpoint_with(8, Some(Users::load(&path).unwrap()));
+    let ends = |bytes: &[u8]| !endpoint.connect().send(bytes).1;
     assert!(ends(b"*11\r\n") && ends(b"*1\r\n$16384\r\n") && ends(&[b'x'; 20_000]));
     assert!(!ends(b"*10\r\n") && !ends(b"*1\r\n$16000\r\n"));
     assert!(ends(&b"AUTH a y\r\n".repeat(8)) && !ends(&b"AUTH a y\r\n".repeat(7)));
-    assert_eq!(face.shared.stats.resp_wrong_passwords.get(), 15);
+    assert_eq!(endpoint.shared.stats.resp_wrong_passwords.get(), 15);
 }
 
 /// Every part of a file, as a reader can see it while another program writes the file.
@@ -166,9 +168,9 @@ fn files_of_users_that_are_half_written_change_nothing() {
     let path = folder.path().join("users.acl");
     let whole = "# users\nuser shop on >secret +@all ~*\nuser spät on >one >two +gcra\n";
     fs::write(&path, whole).unwrap();
-    let face = face_with(8, Some(Users::load(&path).unwrap()));
-    let users = face.shared.users.as_ref().unwrap();
-    let mut client = face.connect();
+    let endpoint = endpoint_with(8, Some(Users::load(&path).unwrap()));
+    let users = endpoint.shared.users.as_ref().unwrap();
+    let mut client = endpoint.connect();
     assert_eq!(client.say("AUTH spät two"), "+OK|");
     for cut in 0..whole.len() {
         fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
@@ -184,7 +186,10 @@ fn files_of_users_that_are_half_written_change_nothing() {
     read_twice(users);
     fs::write(&path, whole).unwrap();
     read_twice(users);
-    assert_eq!((client.say("PING"), face.say("AUTH shop secret")), ("+PONG|".to_owned(), "+OK|".to_owned()));
+    assert_eq!(
+        (client.say("PING"), endpoint.say("AUTH shop secret")),
+        ("+PONG|".to_owned(), "+OK|".to_owned())
+    );
     fs::write(&path, "user shop on >secret +@all ~*\n").unwrap();
     read_twice(users);
     assert!(client.say("PING").starts_with("-NOAUTH"), "the user is removed");

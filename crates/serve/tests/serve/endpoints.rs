@@ -1,4 +1,4 @@
-//! What each face answers.
+//! What each endpoint answers.
 
 use crate::client::{ASK, Called, Grpc, LIMIT, ONCE, SERVING, block_on, bytes, comes_true, get, http, stat};
 use crate::server::{Place, Server};
@@ -61,7 +61,7 @@ fn health_waits_for_rules_on_request() {
 }
 
 #[test]
-fn http_face_knows_its_paths_and_methods() {
+fn http_endpoint_knows_its_paths_and_methods() {
     let place = Place::new();
     let server = Server::start(&[&place.rules()], "--max-message 1KiB");
     block_on(async {
