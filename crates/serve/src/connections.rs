@@ -54,13 +54,13 @@ const PING_AFTER: Duration = Duration::from_secs(60);
 /// How long the answer to a ping may take.
 const PING_ANSWER: Duration = Duration::from_secs(20);
 
-/// How long a client may take no bytes of a page.
+/// How long a client may leave the bytes of a page unread.
 const STALLED: Duration = Duration::from_secs(10);
 
 /// The longest list of header fields, in bytes.
 const HEADERS: u32 = 16 << 10;
 
-/// What a Redis client reads that finds no place.
+/// The error that a Redis client receives if all connections are in use.
 const NO_PLACE: &[u8] = b"-ERR max number of clients reached\r\n";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -83,7 +83,7 @@ pub fn is_closing(phase: &ServerPhase) -> bool {
     *phase >= ServerPhase::Closing
 }
 
-/// Returns how long a client may be late, as the phase is.
+/// Returns how long the server waits for a client that is late, which depends on the phase.
 pub fn patience(phase: &watch::Receiver<ServerPhase>) -> Duration {
     if *phase.borrow() >= ServerPhase::Leaving { BRIEF } else { LINGER }
 }
@@ -112,8 +112,8 @@ pub enum Protocol {
     Http2,
     /// HTTP/1 and HTTP/2.
     Http,
-    /// HTTP/1, for pages. A client that takes no bytes for ten seconds is cut off. One of HTTP/2 could leave many pages
-    /// waiting, without any byte that it does not take.
+    /// HTTP/1, for pages. A client that takes no bytes for ten seconds is cut off. With HTTP/2, a client could keep many pages
+    /// waiting although it takes all bytes of the connection.
     Pages,
     /// The protocol of Redis clients.
     Resp,
@@ -321,7 +321,7 @@ impl ConnectionContext {
             let _ = watched.wait_for(is_closing).await;
             sleep(patience(&watched)).await;
         };
-        // The order of these two is fixed: a client whose bytes came in time is served, although the thread is late.
+        // The order of these two is fixed, so that a client whose bytes came in time is served even if the thread is late.
         let begun = tokio::select! {
             biased;
             begun = timeout(HANDSHAKE, self.begin(stream, peer)) => begun,
@@ -426,15 +426,16 @@ enum Ended<E> {
     Failed(E),
 }
 
-/// Reads what the client sends after the end, until it ends too. If a stream is closed before, the system resets it, and the
-/// client may lose the last answers.
+/// Reads what the client sends after the end, until it ends too, because the system resets a stream that is closed before,
+/// and the client may then lose the last answers.
 pub async fn linger(mut stream: impl Stream) {
     let _ = stream.shutdown().await;
     let mut ignored = [0; 512];
     while stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
 }
 
-/// Returns a time, longer or shorter by this share at random: what began together must not end together.
+/// Returns a time that is longer or shorter by up to this share, at random, so that connections that began together do not
+/// end together.
 pub fn jittered(time: Duration, share: f64) -> Duration {
     // A new state has random keys.
     let random = (RandomState::new().hash_one(()) >> 11) as f64 / (1_u64 << 53) as f64;

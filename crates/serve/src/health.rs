@@ -18,17 +18,17 @@ const NAMES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimit
 pub struct Health {
     reporter: HealthReporter,
     state: Arc<watch::Sender<Readiness>>,
-    /// Held during a report. An earlier state must not be reported after a later one.
+    /// Held during a report, because an earlier state must not be reported after a later one.
     reports: Arc<Mutex<()>>,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Readiness {
-    /// It wants none.
+    /// It wants no requests yet.
     Waiting,
     /// It wants requests.
     Serving,
-    /// It wants none any more.
+    /// It wants no requests any more.
     Draining,
 }
 
@@ -78,7 +78,7 @@ impl Health {
         }
     }
 
-    /// Ends the calls of clients that watch the state. Without this, their connections would never end by themselves.
+    /// Ends the calls of clients that watch the state, because otherwise their connections would never end.
     pub async fn end_watches(&mut self) {
         for name in NAMES {
             self.reporter.clear_service_status(name).await;

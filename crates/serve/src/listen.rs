@@ -184,7 +184,7 @@ impl Accepted {
     }
 }
 
-/// Lets the system close the connection when its peer has disappeared. Otherwise that connection would keep its place for ever.
+/// Lets the system close the connection when its peer has disappeared, because otherwise it would count as open for ever.
 pub fn probe_silent_peer(stream: &TcpStream, (silent, again, times): Probes) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, silent)?;

@@ -1,4 +1,4 @@
-//! Cuts off a peer that takes no bytes. It loses its connection, and keeps no place that others need.
+//! Cuts off a peer that takes no bytes, so that it does not keep a connection that others need.
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ impl<S> Patient<S> {
         Self { stream, patience, waiting: None }
     }
 
-    /// Returns a result, or an error if there is none for too long.
+    /// Returns the result of a write, or an error if the write waits for too long.
     fn or_late<T>(&mut self, result: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if result.is_ready() {
             self.waiting = None;
@@ -85,7 +85,7 @@ mod tests {
         let (ours, mut theirs) = duplex(16);
         let mut patient = Patient::new(ours, Duration::from_secs(10));
         patient.write_all(&[0; 16]).await.unwrap();
-        // One that is slow is not.
+        // A peer that is slow is not cut off.
         for _ in 0..3 {
             let read = async {
                 sleep(Duration::from_secs(9)).await;

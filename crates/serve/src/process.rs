@@ -14,8 +14,8 @@ use tollgate_report::output::print;
 /// called each second and at SIGHUP, by threads that give way.
 pub type ReadAgain = Arc<dyn Fn() + Send + Sync>;
 
-/// Lowers the priority of this thread, and of those that it starts. A load or a page takes time, and on a machine with one core
-/// no answer may wait for it.
+/// Lowers the priority of this thread, and of those that it starts, because a load or a page takes time, and on a machine with one
+/// core no answer may wait for it.
 pub fn give_way() {
     // On other systems, this would be the priority of the whole process.
     #[cfg(target_os = "linux")]

@@ -21,14 +21,14 @@ const HISTOGRAM: &str = "histogram";
 const BUCKETS: [f64; 11] =
     [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.015, 0.02];
 
-/// A name has room for this many series before those that nothing holds are searched.
+/// The number of series of a name from which those that nothing holds are searched for.
 const ROOM: usize = 64;
 
 /// Records metrics. Clones share the series.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     families: Arc<Mutex<BTreeMap<String, Family>>>,
-    /// The least room of a name.
+    /// The least number of series of a name at which it is searched.
     room: usize,
 }
 
@@ -92,7 +92,7 @@ impl HistogramFn for Series {
 }
 
 impl Family {
-    /// Drops the series that nothing else holds. Those without labels stay: they are few.
+    /// Drops the series that nothing else holds, except those without labels, which are few.
     fn drop_unheld(&mut self, room: usize) {
         self.series.retain(|labels, series| labels.is_empty() || Arc::strong_count(series) > 1);
         self.room = room.max(self.series.len().saturating_mul(2));

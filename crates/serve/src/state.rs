@@ -7,8 +7,8 @@
 //! ```
 //! FILE.resp, with the limits that Redis clients send, is read and written in the same way.
 //!
-//! A crash leaves the file of the last write, because a new file takes its place in one step. A file that cannot be written
-//! stops no answer: the log has the reason, and the next write tries again.
+//! A crash leaves the file of the last write, because a new file replaces it in one step. If a file cannot be written, answers go on
+//! as before: the log has the reason, and the next write tries again.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -34,10 +34,10 @@ use tollgate_report::human;
 /// The bytes that a write hands to the system at a time.
 const BUFFER: usize = 1 << 16;
 
-/// What the name of the file has at its end that has the limits of Redis clients.
+/// The end of the name of the file that has the limits of Redis clients.
 const QUOTAS: &str = ".resp";
 
-/// The rules without usage that the log names, of those that should have some.
+/// The most rules without usage that the log names, of those that should have some.
 const NAMED: usize = 10;
 
 /// How the names of files of rules end.
@@ -126,7 +126,7 @@ impl StateFile {
     /// Reads the state. A file that cannot be used is kept under another name.
     ///
     /// # Errors
-    /// If the file cannot be read, or not be kept: then this process must not write over it.
+    /// If the file cannot be read, or cannot be kept, because this process must not write over it then.
     pub fn read(&self) -> Result<Option<RulesSnapshot>, Error> {
         let path = self.path.display();
         let bytes = match fs::read(&self.path) {
@@ -194,7 +194,7 @@ impl StateFile {
     }
 }
 
-/// Writes a file beside its path, and puts it in its place. Returns its length.
+/// Writes a file beside its path, and then renames it. Returns its length.
 fn replace(path: &Path, put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<u64> {
     let new = beside(path, ".new");
     match fs::remove_file(&new) {
@@ -286,7 +286,7 @@ fn note(report: &RestoreReport, rules: &Rules, path: &Path) {
 }
 
 impl Run {
-    /// Writes each file, also if another one cannot be written: a folder in the place of one of them must not cost the usage
+    /// Writes each file even if another one cannot be written, because a folder in the place of one of them must not cost the usage
     /// in the others.
     fn write(&self) {
         let rules = self.write_file(&self.file.path, |to| self.rules.snapshot(to));

@@ -82,8 +82,8 @@ impl Tls {
         Arc::new(move || self.reload_if_changed(&stats))
     }
 
-    /// Reads the files again, and puts them in force if the change was read twice and they belong together. A list of
-    /// certificates that is half written has only the first ones, and they belong to the key.
+    /// Reads the files again, and puts them in force if the change was read twice and they belong together. One reading is not
+    /// enough, because a list of certificates that is half written has the first ones, and those belong to the key.
     pub fn reload_if_changed(&self, stats: &Stats) {
         // Locked before the files are read: an earlier reading must not replace a later one.
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -235,7 +235,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads where the control plane is, which has the place of files.
+    /// Reads where the control plane is, from which rules come instead of from files.
     fn xds(&mut self) -> Result<(), String> {
         let url = self.get("CONFIG_GRPC_XDS_SERVER_URL").unwrap_or_else(|| "localhost:18000".to_owned());
         self.flag("xds", Some(url), ["CONFIG_TYPE", "CONFIG_GRPC_XDS_SERVER_URL"]);

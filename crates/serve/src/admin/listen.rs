@@ -17,8 +17,8 @@ use tollgate_report::error::Error;
 /// The most connections and the most requests on each.
 const MOST: u32 = 64;
 
-/// The age of a connection and the time for its end. An operator needs one request. Without these bounds, clients that are not admitted
-/// could keep all places.
+/// The age of a connection and the time for its end. An operator needs one request, and without these bounds clients that are not
+/// admitted could keep all connections in use.
 const AGE: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(10);
 

@@ -88,7 +88,7 @@ impl Operators {
             });
             let given = given.ok_or("expected authorization: Bearer TOKEN")?;
             let tokens = Self::read_tokens(file)?;
-            // All tokens are compared, so that the time tells nothing about them.
+            // All tokens are compared, so that the time does not depend on which of them is right.
             let mut name = None;
             for token in tokens {
                 if is_same(token.text.as_bytes(), given.as_bytes()) {

@@ -34,7 +34,7 @@ impl<C: Clock> Answerer<C> {
         Ok((answer, if is_over { Code::OverLimit } else { Code::Ok }))
     }
 
-    /// Looks at the rules, and charges and holds nothing. The code is that of one hit.
+    /// Asks the rules without a charge or a hold. The code is that of one hit.
     pub(super) async fn peek(
         &self,
         domain: &str,
@@ -59,7 +59,7 @@ impl<C: Clock> Answerer<C> {
         for descriptor in descriptors.chunks(1) {
             let answer = self.rules.check_until(domain, descriptor, hits, deadline).await;
             self.near.note(&answer, descriptor, self.settings.near_limit);
-            // The other descriptors count even so.
+            // The other descriptors are counted even so.
             reported = reported.and(self.demand_store(&answer, descriptor, deadline).await);
         }
         reported

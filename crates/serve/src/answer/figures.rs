@@ -19,8 +19,8 @@ pub struct Figures {
     pub is_over: bool,
     /// The limit that is the nearest. `None` if no rule limits the request, or if the rule's server is away.
     pub limit: Option<Nearest>,
-    /// The time until the same request can be admitted. `None` if it is admitted, or never can be. After a look, the time until the limit
-    /// has room, or for some algorithms all of its room.
+    /// The time until the same request can be admitted. `None` if it is admitted, or never can be. After a query without a charge, the
+    /// time until the limit has units again, or for some algorithms all of its units.
     pub retry_after: Option<Duration>,
 }
 
@@ -89,7 +89,7 @@ impl<C: Clock> Answerer<C> {
         };
         self.near.note(&answer, descriptors, self.settings.near_limit);
         if !answer.has_domain() {
-            // A Redis client may send a long one, and its answer is not to be longer than the command.
+            // A Redis client may send a long name, and the answer must not be longer than the command.
             let domain = domain.chars().take(64).collect::<String>();
             return Err(Status::not_found(format!("no rules have the domain {domain:?}")));
         }
@@ -116,7 +116,7 @@ impl<C: Clock> Answerer<C> {
         let retry_after = match is_over {
             false => None,
             true if answer.is_denied() => answer.retry_after(),
-            // A look is not denied, and does not know when the next unit is back.
+            // A query without a charge is not denied, so it does not know when the next unit is back.
             true => status.reset_after(),
         };
         Ok(Figures { is_over, limit, retry_after })

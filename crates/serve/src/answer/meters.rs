@@ -14,7 +14,7 @@ pub const BOUNDS_US: [u64; 10] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000
 /// The number of gRPC codes.
 const CODES: usize = 17;
 
-/// An answer is late if it comes this long after its deadline, because then the gateway has probably gone on.
+/// An answer is late if it comes this long after its deadline, because the gateway has probably gone on without it by then.
 const LATE: Duration = Duration::from_millis(5);
 
 /// Counts of answers. All counts are since the start.

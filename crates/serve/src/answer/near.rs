@@ -18,7 +18,7 @@ const KEPT: usize = 100;
 #[derive(Debug, Default)]
 pub struct NearKeys {
     views: AtomicUsize,
-    /// Made by the first view. Nothing uses memory before.
+    /// Made by the first view, so that without a view nothing uses memory.
     keys: OnceLock<Option<TopDenied>>,
 }
 

@@ -1,7 +1,7 @@
 //! Texts of requests, and the bounds of their number.
 //!
-//! A client controls values: a gateway copies header fields into them. A value with bytes that are not UTF-8 is counted, because a gateway
-//! admits requests whose question fails.
+//! A client controls values, because a gateway copies header fields into them. A value with bytes that are not UTF-8 is counted like any
+//! other, because a gateway admits a request whose question fails.
 
 use std::borrow::Cow;
 

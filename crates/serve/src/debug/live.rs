@@ -37,13 +37,13 @@ const SECOND: Duration = Duration::from_secs(1);
 /// before. So they take a hundredth of a core together, however many rules there are, with the bytes that they send.
 const REST: u32 = 99;
 
-/// How long a page stays open without a word from its script that it reads. The system takes bytes for a client that reads
-/// nothing, for minutes, so that only the client itself can tell.
+/// How long a page stays open if its script does not confirm that it reads. The system takes bytes for minutes for a client that
+/// reads nothing, so only the client itself knows.
 const SILENT: Duration = Duration::from_secs(10);
 
 type Sections = Map<String, Value>;
 
-/// The time at which a page last told that it reads.
+/// The time at which a page last confirmed that it reads.
 type LastRead = Mutex<Instant>;
 
 /// The pages that are open.
@@ -83,7 +83,7 @@ pub struct Live {
     filter: String,
     near: NearView,
     shown: Sections,
-    /// The number by which the page's script tells that it reads.
+    /// The number with which the page's script confirms that it reads.
     number: u64,
     read: Arc<LastRead>,
     next: Instant,
@@ -247,7 +247,7 @@ fn contains(text: &str, part: &str) -> bool {
         || text.as_bytes().windows(part.len()).any(|one| one.eq_ignore_ascii_case(part.as_bytes()))
 }
 
-/// Denials and requests, and then the place among all rules.
+/// The order of rules: by denials, then by requests, then by the position among all rules.
 type Rank = (u64, u64, Reverse<usize>);
 
 /// The rules to show.

@@ -63,7 +63,7 @@ pub(super) fn refusal((status, why): Refusal) -> Response<Body> {
     })
 }
 
-/// Writes that there is nothing to say.
+/// Writes a response without a body.
 pub(super) fn noted() -> Response<Body> {
     own(typed(StatusCode::NO_CONTENT, "text/plain", ""))
 }

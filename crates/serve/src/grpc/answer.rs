@@ -25,7 +25,7 @@ use crate::proto::{
     CommitRequest, CommitResponse, RateLimitRequest, RateLimitResponse, ReserveRequest, ReserveResponse,
 };
 
-/// The decision of a call, for a span around it. The answer alone knows it.
+/// The decision of a call, for a span around it. Only the code that answers knows it.
 #[cfg(feature = "otlp")]
 #[derive(Clone, Debug, Default)]
 pub struct Decision(pub Arc<OnceLock<bool>>);

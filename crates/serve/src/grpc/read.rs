@@ -1,5 +1,5 @@
-//! From the bytes of a call to its message. The short way is for one message in one frame, not compressed: Envoy sends all its calls
-//! so.
+//! From the bytes of a call to its message. The short way is for one message in one frame that is not compressed, because Envoy sends
+//! all its calls in this form.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub fn time_to_answer(headers: &HeaderMap, most: Duration) -> Duration {
     most.min(wait.saturating_sub((wait / 4).min(MARGIN)))
 }
 
-/// The time that a request may take to come. A client that never ends its requests must not hold memory for them.
+/// The time that a request may take to come, so that a client that never ends its requests does not hold memory for them.
 pub const BODY: Duration = Duration::from_secs(10);
 
 /// The time for the way of an answer to the caller.

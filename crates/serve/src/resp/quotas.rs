@@ -3,16 +3,16 @@
 //!
 //! ```text
 //! a quota that is in force   its store decides
-//! a new one                  a look, or a denial: it takes no place, because each of its keys has a full burst
-//!                            there is room: a new store
-//!                            there is none: it takes the place of the quota that was charged least recently, among those whose keys
-//!                            all are idle. If no quota is idle, the new one is refused
+//! a new quota                not charged, by a query or a denial: it is not stored, because each of its keys has a full burst
+//!                            charged, and fewer quotas than the most are in force: it gets a new store
+//!                            charged, and the most are in force: it replaces the quota that was charged least recently, among those
+//!                            whose keys all are idle. If no quota is idle, the new one is refused
 //! ```
-//! Each user has a share of the places. A user that has its share replaces only quotas that it was the first to send.
+//! Each user has a share of the most quotas. A user that has used its share replaces only quotas that it was the first to send.
 //!
 //! A quota whose keys all have been idle for [`KEPT_NS`] gives its memory back ([`Quotas::drop_idle`]).
 //!
-//! So a store is dropped only when each of its keys has its full burst again, and nothing is forgotten.
+//! Therefore a store is dropped only when each of its keys has its full burst again, so no usage is forgotten.
 //!
 //! Quotas that were taken over from the last process stay until they are idle, also if they are more than the most.
 //!
@@ -42,7 +42,7 @@ use super::users::User;
 /// write to the same place.
 const SLACK_NS: u64 = 1 << 27;
 
-/// How long a quota is kept after its keys have become idle. One that is charged from time to time is not created each time.
+/// How long a quota is kept after its keys have become idle, so that one that is charged from time to time is not created each time.
 const KEPT_NS: u64 = 60_000_000_000;
 
 /// The bytes for each key of a keyed store: a node, its part of the table, and room for the growth of the table.
@@ -106,7 +106,7 @@ struct Table<C> {
 /// A user whose new quotas are refused.
 #[derive(Debug)]
 struct RefusedUser {
-    /// The places in use: its share, or all.
+    /// The quotas in use: its share, or all.
     places: usize,
     /// Until this time, none of them becomes idle.
     until_ns: u64,
@@ -117,7 +117,7 @@ struct ActiveQuota<C> {
     limiter: QuotaLimiter<C>,
     /// The user that was the first to send it.
     user: Box<str>,
-    /// When a key was charged last, to within [`SLACK_NS`]. 0: never. Looks and denials prolong no debt, so they do not count.
+    /// When a key was charged last, to within [`SLACK_NS`]. 0: never. Queries and denials do not count, because they prolong no debt.
     /// Ordering: Relaxed. A caller that needs it exactly holds the lock for writing.
     charged_ns: AtomicU64,
     /// The time after which a key that was charged last is idle.
@@ -150,7 +150,7 @@ impl<C: Clock + Clone> Quotas<C> {
         self.read().in_force.len()
     }
 
-    /// Charges `cost` units to a key for a user. A cost of 0 is a look.
+    /// Charges `cost` units to a key for a user. A cost of 0 only queries.
     ///
     /// # Errors
     /// If the quota is not in force and cannot be put in force.
@@ -178,7 +178,7 @@ impl<C: Clock + Clone> Quotas<C> {
         if cost == 0 || fresh.is_denied() {
             return Ok(fresh);
         }
-        // This takes memory, so no other check waits for it. What is dropped is dropped after the lock.
+        // Building a store takes time, so no other check waits for it, and what is dropped is dropped after the lock.
         let (quota, mut gone) = (Arc::new(create(self.memory)?), Vec::new());
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
@@ -268,7 +268,7 @@ impl<C: Clock + Clone> Quotas<C> {
             let mut quota =
                 restored.create(asked, &user, self.memory).map_err(|error| unusable(error.to_string()))?;
             let earlier = "it needs the earlier --resp-quota-memory";
-            // Keys that find no room would have a full burst again.
+            // Keys without a place in the table would have a full burst again.
             if most_keys > quota.limiter.most_keys() {
                 return Err(unusable(format!("it has room for {most_keys} keys of a quota; {earlier}")));
             }
@@ -329,7 +329,7 @@ impl<C: Clock> Table<C> {
 }
 
 impl<C: Clock> QuotaLimiter<C> {
-    /// Charges a key. A cost of 0 is a look.
+    /// Charges a key. A cost of 0 only queries.
     fn check(&self, now: Timestamp, key: &[u8], cost: u64) -> Decision {
         match (self, cost) {
             (Self::Compact(limiter), 0) => limiter.at(now).peek_n(key, 0),

@@ -71,7 +71,7 @@ impl User {
         self.commands.contains(&command)
     }
 
-    /// Returns among how many users the places for quotas are shared. At least 1.
+    /// Returns how many users share the most quotas. At least 1.
     pub fn sharers(&self) -> usize {
         self.sharers.max(1)
     }
