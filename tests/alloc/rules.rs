@@ -183,7 +183,7 @@ fn only_charge_creates_store() {
         rules.readings(|_, _, _| ());
         let look = |cost: u64| {
             let (before, answer) = (held(), rules.check_n("d", &descriptors, cost));
-            (held() - before, answer.status(0).remaining())
+            (held() - before, answer.remaining(0))
         };
         let thread = held() - before;
         assert!(thread < 2_048, "{thread} bytes: {store}");

@@ -2,7 +2,7 @@
 //! real one.
 
 use tollgate::ManualClock;
-use tollgate::rules::{Answer, Code, Descriptor, Rules, Verdict};
+use tollgate::rules::{Answer, Descriptor, Rules, Verdict};
 
 struct Scenario {
     law: &'static str,
@@ -229,11 +229,10 @@ pub(crate) async fn play_all(settings: &str, is_exact: bool, load: impl Fn(&str)
                 }
                 Query { key, left } => {
                     let answer = ask(&rules, &domain, key, 0).await;
-                    let (status, verdict) =
-                        (answer.status(0), answer.limits().next().map(|limit| limit.verdict()));
-                    let is_over = status.code() == Code::OverLimit || verdict == Some(Verdict::ShadowDenied);
-                    let exactly = !is_exact || status.remaining() == left.unwrap_or(0);
-                    (is_over == left.is_none() && exactly, format!("{status:?}"))
+                    let verdict = answer.limits().next().map(|limit| limit.verdict());
+                    let is_over = answer.is_over_limit(0) || verdict == Some(Verdict::ShadowDenied);
+                    let exactly = !is_exact || answer.remaining(0) == left.unwrap_or(0);
+                    (is_over == left.is_none() && exactly, format!("{answer:?}"))
                 }
             };
             if !right {

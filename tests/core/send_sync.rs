@@ -138,14 +138,13 @@ fn debug_output_names_type() {
 fn rules_are_shareable_and_printable() {
     use tollgate::rules::{
         Answer, Applied, Config, ConfigError, Descriptor, Descriptors, Domain, LoadReport, Rule, Rules,
-        RulesError, Status,
+        RulesError,
     };
     shared::<Rules>();
     shared::<Rules<ManualClock>>();
     shared::<Answer>();
     shared::<Domain>();
     shared::<Applied<'static>>();
-    shared::<Status<'static>>();
     value::<Config>();
     value::<ConfigError>();
     value::<RulesError>();

@@ -218,7 +218,7 @@ fn nothing_panics() {
             let plain = Descriptor::new(&X);
             let asked = [if what == 3 { plain.limit(LIMITS[limit], Unit::Second) } else { plain }];
             let answer = rules.at(Timestamp::from_nanos(TIMES[time])).check_n("d", &asked, HITS[hits]);
-            let said = (format!("{answer:?}"), answer.retry_after(), answer.status(0).remaining());
+            let said = (format!("{answer:?}"), answer.retry_after(), answer.remaining(0));
             prop_assert!(!said.0.is_empty());
             if kind % 2 == 0 {
                 rules.refund(&asked, &answer);

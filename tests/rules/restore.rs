@@ -61,8 +61,8 @@ fn ask((rules, _): &Scene, entries: &[(&str, &str)], hits: u64) -> Answer {
 
 /// Whether the request is admitted, the units left, the time until all are available, and the wait.
 fn figures(answer: &Answer) -> (bool, u32, Option<Duration>, Option<Duration>) {
-    let status = answer.status(0);
-    (answer.is_allowed(), status.remaining(), status.reset_after(), answer.retry_after())
+    let reset_after = answer.strictest(0).and_then(|limit| limit.reset_after());
+    (answer.is_allowed(), answer.remaining(0), reset_after, answer.retry_after())
 }
 
 fn report((rules, _): &Scene) -> RestoreReport {
@@ -204,7 +204,7 @@ fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
         assert!(ask(&scene, &[(key, "x")], 2).is_allowed());
     }
     let next = restart(&scene, &two("b", "c"), Charging::AllOrNothing);
-    let left = |key| ask(&next, &[(key, "x")], 0).status(0).remaining();
+    let left = |key| ask(&next, &[(key, "x")], 0).remaining(0);
     assert_eq!((left("b"), left("c")), (3, 5));
     let RestoreReport { made_at, counters, dropped, unusable, holds, .. } = report(&next);
     assert_eq!((made_at, counters, dropped, unusable.len(), holds), (START, 1, 1, 0, 0));
@@ -228,7 +228,7 @@ fn first_load_with_rules_takes_the_snapshot_over() {
     scene.1.advance(Duration::from_secs(1));
     assert_eq!(saved(&next.0), first);
     next.0.replace([config(&limit(5, ""))]).unwrap();
-    assert_eq!(ask(&next, &A, 0).status(0).remaining(), 2);
+    assert_eq!(ask(&next, &A, 0).remaining(0), 2);
 }
 
 // G142
@@ -276,7 +276,7 @@ fn hold_that_is_forged_twice_is_taken_over_once() {
     let next = load(&text, Charging::AllOrNothing, START, Some(twice));
     assert_eq!((report(&next).holds, next.0.holds()), (1, 1));
     next.0.commit("d", &request, id, 1);
-    assert_eq!((next.0.holds(), ask(&next, &A, 0).status(0).remaining()), (0, 4));
+    assert_eq!((next.0.holds(), ask(&next, &A, 0).remaining(0)), (0, 4));
 }
 
 // G142
@@ -307,7 +307,7 @@ fn stores_of_other_sizes_keep_their_usage() {
         let next = restart(&scene, &limit(9, to), Charging::AllOrNothing);
         assert_eq!(report(&next).unusable, []);
         for key in &keys {
-            assert_eq!(ask(&next, &[("a", key)], 0).status(0).remaining(), 5, "{from} to {to}");
+            assert_eq!(ask(&next, &[("a", key)], 0).remaining(0), 5, "{from} to {to}");
         }
     }
 }
@@ -327,7 +327,7 @@ fn forged_sizes_cost_nothing() {
         seal(&mut bytes);
         let next = load(&limit(5, ""), Charging::AllOrNothing, START, Some(bytes));
         assert_eq!((report(&next).counters, report(&next).unusable.len()), (0, 1), "{forged}");
-        assert_eq!(ask(&next, &A, 0).status(0).remaining(), 5);
+        assert_eq!(ask(&next, &A, 0).remaining(0), 5);
     }
 }
 
@@ -368,7 +368,7 @@ fn snapshots_beside_loads_lose_no_usage() {
         let keys: Vec<String> = (0..20).map(|key| format!("k{key}")).collect();
         let used = |rules: &Rules<ManualClock>, key: &str| {
             let answer = rules.check_n("d", &[Descriptor::new(&[("a", key)])], 0);
-            let applied = answer.status(0).limit().expect("a rule applies");
+            let applied = answer.strictest(0).expect("a rule applies");
             applied.quota() - applied.remaining()
         };
         std::thread::scope(|scope| {
@@ -394,7 +394,7 @@ fn limits_that_requests_set_and_classes_survive() {
     let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
     let own = |scene: &Scene| {
         let answer = scene.0.check("d", &[Descriptor::new(&A).limit(4, Unit::Day)]);
-        answer.status(0).remaining()
+        answer.remaining(0)
     };
     assert_eq!((own(&scene), own(&scene)), (3, 2));
     let next = restart(&scene, &limit(5, ""), Charging::AllOrNothing);
@@ -465,7 +465,7 @@ fn calendars_continue_and_changed_ones_start_without_usage() {
     let same = restart(&scene, &month(1), Charging::AllOrNothing);
     assert_eq!(figures(&ask(&same, &A, 0)), figures(&ask(&scene, &A, 0)));
     let other = restart(&scene, &month(7), Charging::AllOrNothing);
-    assert_eq!(ask(&other, &A, 0).status(0).remaining(), 5);
+    assert_eq!(ask(&other, &A, 0).remaining(0), 5);
     let [(rule, why)] = &report(&other).unusable[..] else { panic!("one rule has another calendar") };
     assert_eq!(&**rule, "d|a");
     assert!(why.to_string().contains("calendar"), "{why}");
@@ -473,7 +473,7 @@ fn calendars_continue_and_changed_ones_start_without_usage() {
     for (units, left) in [(9, 6), (4, 1), (3, 0), (2, 0)] {
         let changed = restart(&scene, &of(units, 1), Charging::AllOrNothing);
         assert_eq!(
-            (ask(&changed, &A, 0).status(0).remaining(), report(&changed).unusable.len()),
+            (ask(&changed, &A, 0).remaining(0), report(&changed).unusable.len()),
             (left, 0),
             "{units}"
         );

@@ -62,8 +62,8 @@ pub use self::counting::{OperatorAct, Refusal};
 #[cfg(feature = "metrics")]
 pub use self::engine::publish_rules;
 pub use self::engine::{
-    Answer, Applied, Change, ChangeKind, Code, Difference, Explained, Explanation, LoadReport, Reason,
-    RestoreReport, Rules, RulesBuilder, RulesError, RulesSnapshot, Status, Verdict, WithoutRule,
+    Answer, Applied, Change, ChangeKind, Difference, Explained, Explanation, LoadReport, Reason,
+    RestoreReport, Rules, RulesBuilder, RulesError, RulesSnapshot, Verdict, WithoutRule,
 };
 pub use self::engine::{KeyFigures, KeyReport};
 pub use self::matching::{Added, Descriptor, Descriptors, FileEntry, Mismatch};

@@ -24,7 +24,7 @@ fn play(case: &Case, rules: &Rules<ManualClock>, clock: &ManualClock) {
         let blocks = |limit: Applied<'_>| limit.decision().is_some_and(|decision| decision.is_block());
         Seen {
             is_allowed: answer.is_allowed(),
-            left: answer.status(0).remaining().into(),
+            left: answer.remaining(0).into(),
             wait: answer.retry_after().map(|wait| wait.as_secs()),
             is_block: Some(answer.limits().any(blocks)),
         }

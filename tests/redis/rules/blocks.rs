@@ -168,7 +168,7 @@ fn classes_of_all_processes_share_one_count() {
         assert_eq!([admitted(&one, "batch"), admitted(&two, "other")], [5, 0], "{charging}");
         let descriptors = [Descriptor::new(&[("tenant", "acme"), ("class", "batch")])];
         let answer = run(two.check_async("d", &descriptors));
-        assert_eq!(answer.status(0).remaining(), 0);
+        assert_eq!(answer.remaining(0), 0);
         assert_eq!([admitted(&two, "normal"), admitted(&one, "normal")], [3, 0], "{charging}");
         // A load with other shares keeps the count.
         one.replace([config(&text.replace("normal: 80%", "normal: 90%"))]).unwrap();

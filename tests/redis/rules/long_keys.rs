@@ -39,7 +39,7 @@ fn long_values_are_shared_as_hashes() {
 
 /// Returns the units that are left, and charges none.
 async fn left(rules: &Rules<ManualClock>, value: &str) -> u32 {
-    rules.check_n_async("d", &[Descriptor::new(&[("a", value)])], 0).await.status(0).remaining()
+    rules.check_n_async("d", &[Descriptor::new(&[("a", value)])], 0).await.remaining(0)
 }
 
 /// Processes of different builds share a limit only if they use the same keys.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tollgate::Timestamp;
-use tollgate::rules::{Code, Descriptor};
+use tollgate::rules::Descriptor;
 
-use super::{Scene, code, config, left, one};
+use super::{Scene, config, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
 /// 2026-11-27 12:00 in UTC, and the end of the period of the 15th at 06:00 in Berlin that contains it.
@@ -32,11 +32,15 @@ fn figures_point_to_end_of_period() {
         scene.clock.set(Timestamp::from_secs(NOW));
         let to_end = Some(Duration::from_secs(END - NOW));
         let answer = scene.ask_n(&X, 0);
-        assert_eq!(answer.status(0).reset_after(), to_end, "also for a key that used nothing");
+        assert_eq!(
+            answer.strictest(0).and_then(|limit| limit.reset_after()),
+            to_end,
+            "also for a key that used nothing"
+        );
         assert_eq!(scene.admitted(&X, 5), 3);
         let answer = scene.ask(&X);
-        assert_eq!(code(&answer), Code::OverLimit);
-        assert_eq!(answer.status(0).reset_after(), to_end);
+        assert!(answer.is_over_limit(0));
+        assert_eq!(answer.strictest(0).and_then(|limit| limit.reset_after()), to_end);
         assert_eq!(answer.retry_after(), to_end);
         scene.advance(END - NOW - 1);
         assert_eq!(scene.ask(&X).retry_after(), Some(Duration::from_secs(1)));
@@ -85,7 +89,10 @@ fn classes_share_a_period() {
         assert_eq!(left(&scene, &of("critical")), 5);
         let to_end = Some(Duration::from_secs(END - NOW));
         let answer = scene.ask(&of("batch"));
-        assert_eq!((answer.retry_after(), answer.status(0).reset_after()), (to_end, to_end));
+        assert_eq!(
+            (answer.retry_after(), answer.strictest(0).and_then(|limit| limit.reset_after())),
+            (to_end, to_end)
+        );
         scene.advance(END - NOW);
         assert_eq!((left(&scene, &of("batch")), left(&scene, &of("critical"))), (5, 10));
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Code, Config, Descriptor, Rules, Unit};
+use tollgate::rules::{Config, Descriptor, Rules, Unit};
 use tollgate::telemetry::NearLimit;
 use tollgate::{ManualClock, Timestamp};
 
-use super::{START, Scene, config};
+use super::{OK, OVER, START, Scene, config};
 
 const A: &[(&str, &str)] = &[("a", "x")];
 
@@ -15,16 +15,16 @@ fn rule(limit: &str) -> String {
 }
 
 fn reset(scene: &Scene, hits: u64) -> Option<Duration> {
-    scene.ask_n(A, hits).status(0).reset_after()
+    scene.ask_n(A, hits).strictest(0).and_then(|limit| limit.reset_after())
 }
 
 /// A denied cost of 5 with 3 units left reports 0 remaining, because the limit with the fewest units is the one shown.
 #[test]
 fn denied_status_reports_nothing_remaining() {
     let scene = Scene::new(&rule("unit: minute, requests_per_unit: 10"));
-    assert_eq!(scene.ask_n(A, 7).status(0).remaining(), 3);
+    assert_eq!(scene.ask_n(A, 7).remaining(0), 3);
     let denied = scene.ask_n(A, 5);
-    assert_eq!((denied.status(0).code(), denied.status(0).remaining()), (Code::OverLimit, 0));
+    assert_eq!((denied.is_over_limit(0), denied.remaining(0)), (OVER, 0));
     assert_eq!(
         denied.limits().next().map(|limit| limit.remaining()),
         Some(3),
@@ -36,7 +36,7 @@ fn denied_status_reports_nothing_remaining() {
 fn dry_run_status_stays_over_limit() {
     let file = rule("unit: minute, requests_per_unit: 0").replace("{}", "{ shadow: true }");
     let answer = Scene::new(&file).ask(A);
-    assert_eq!((answer.code(), answer.status(0).code()), (Code::Ok, Code::OverLimit));
+    assert_eq!((answer.is_denied(), answer.is_over_limit(0)), (OK, OVER));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn fixed_window_resets_at_its_end() {
     }
     let own = [Descriptor::new(A).limit(3, Unit::Hour)];
     let answer = scene.rules.check("d", &own);
-    assert_eq!(answer.status(0).reset_after(), Some(seconds(3_599)));
+    assert_eq!(answer.strictest(0).and_then(|limit| limit.reset_after()), Some(seconds(3_599)));
 }
 
 #[test]
@@ -105,6 +105,6 @@ descriptors:
         .load([Config::from_yaml("a.yaml", file).unwrap()])
         .unwrap();
     let answer = rules.check("d", &[Descriptor::new(&[("a", "xy")])]);
-    let metadata = answer.status(0).limit().and_then(|limit| limit.rule().metadata.as_deref());
+    let metadata = answer.strictest(0).and_then(|limit| limit.rule().metadata.as_deref());
     assert!(metadata.is_some_and(|metadata| metadata.get("backend").is_some()));
 }

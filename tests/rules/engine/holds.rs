@@ -145,7 +145,7 @@ fn request_holds_what_its_rule_says_and_a_report_settles_it() {
         assert_eq!(scene.rules.holds(), 2);
         assert!(scene.ask_n(&A, 0).is_denied(), "two units are left");
         let report = scene.ask_n(&A, 7);
-        assert_eq!((report.is_allowed(), report.status(0).remaining()), (true, 0), "11 of 10");
+        assert_eq!((report.is_allowed(), report.remaining(0)), (true, 0), "11 of 10");
         let is_over = charging == "count-denials";
         assert_eq!(scene.ask_n(&A, 1).is_denied(), is_over, "11 of 10 were used before it");
         assert_eq!(scene.rules.holds(), 0, "each report settles a hold");
@@ -201,7 +201,7 @@ fn ended_holds_of_other_clients_give_their_units_back() {
 fn peek_does_not_count_ended_requests() {
     let scene = Scene::new(&one("{ in_progress: 2, hold: { life: 30s } }"));
     assert!(hold(&scene, 1).is_some() && hold(&scene, 1).is_some());
-    let peek = || scene.rules.peek("d", &[Descriptor::new(&A)]).status(0).remaining();
+    let peek = || scene.rules.peek("d", &[Descriptor::new(&A)]).remaining(0);
     assert_eq!(peek(), 0);
     scene.advance(30);
     assert_eq!(peek(), 2);

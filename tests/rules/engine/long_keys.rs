@@ -32,7 +32,7 @@ fn long_values_are_counted_one_by_one() {
             let entries = if key == "one" { &both[..] } else { &both[..1] };
             let descriptors = [Descriptor::new(entries)];
             let answer = rules.check("edge", &descriptors);
-            (answer.status(0).remaining(), answer.is_allowed())
+            (answer.remaining(0), answer.is_allowed())
         };
         assert_eq!([check(&long), check(&long), check(&longer)], [(4, true), (3, true), (4, true)]);
         let entries = [(key, &*long), ("other", "")];
@@ -42,13 +42,13 @@ fn long_values_are_counted_one_by_one() {
         assert_eq!(check(&long), (2, true), "{key}: the refund found the counter");
         // A limit of the request counts together with the rule.
         let own = [descriptors[0].limit(4, Unit::Year)];
-        assert_eq!(rules.check("edge", &own).status(0).remaining(), 0);
+        assert_eq!(rules.check("edge", &own).remaining(0), 0);
         assert!(rules.check("edge", &own).is_denied());
     }
     // A load keeps what the keys have used.
     rules.replace([config("6")]).unwrap();
     for key in ["keyed", "compact"] {
         let answer = rules.check("edge", &[Descriptor::new(&[(key, &*long)])]);
-        assert_eq!(answer.status(0).remaining(), 1);
+        assert_eq!(answer.remaining(0), 1);
     }
 }

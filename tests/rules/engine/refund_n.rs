@@ -17,7 +17,7 @@ fn refund_without_answer_is_clamped() {
         "{ unit: day, requests_per_unit: 10, algorithm: sub-window }",
     ] {
         let scene = Scene::new(&one(limit));
-        let left = || scene.ask_n(A, 0).status(0).remaining();
+        let left = || scene.ask_n(A, 0).remaining(0);
         let refund = |hits| assert!(scene.rules.refund_n("d", &[Descriptor::new(A)], hits), "{limit}");
         refund(5);
         assert_eq!(left(), 10, "{limit}: nothing was in use");
@@ -38,7 +38,7 @@ fn refund_without_answer_frees_counted_denials() {
     let scene = Scene::new(&file);
     assert!(scene.ask_n(A, 60).is_denied() && scene.ask_n(A, 0).is_denied());
     assert!(scene.rules.refund_n("d", &[Descriptor::new(A)], 4));
-    assert_eq!(scene.ask_n(A, 0).status(0).remaining(), 3);
+    assert_eq!(scene.ask_n(A, 0).remaining(0), 3);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn refund_without_answer_is_refused_whole() {
         let scene = Scene::new(&file);
         let both = [Descriptor::new(A), Descriptor::new(&[("b", "x")])];
         let refund = |place: usize| scene.rules.refund_n("d", &both[place..], 4);
-        let left = || [0, 1].map(|place| scene.rules.check_n("d", &both, 0).status(place).remaining());
+        let left = || [0, 1].map(|place| scene.rules.check_n("d", &both, 0).remaining(place));
         assert!(scene.rules.check_n("d", &both, 6).is_allowed());
         assert_eq!((refund(0), left()), (false, [4, 4]), "{limit}");
         assert_eq!((refund(1), left()), (true, [4, 8]), "{limit}");

@@ -128,8 +128,8 @@ descriptors:
     );
     assert_eq!(scene.admitted(&X, 5), 5);
     let answer = scene.ask(&X);
-    assert_eq!(answer.status(0).limit().map(|limit| limit.name()), Some("real"));
-    assert_eq!(answer.status(0).remaining(), 94);
+    assert_eq!(answer.strictest(0).map(|limit| limit.name()), Some("real"));
+    assert_eq!(answer.remaining(0), 94);
     // A rule that is not enforced replaces no other rule.
     let scene = Scene::new(
         "
@@ -148,7 +148,7 @@ descriptors:
         "{ domain: d, descriptors: [ { key: a, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 10 } } ] }",
     );
     let answer = scene.ask_n(&X, 11);
-    assert_eq!((answer.is_allowed(), answer.status(0).remaining()), (true, 0));
+    assert_eq!((answer.is_allowed(), answer.remaining(0)), (true, 0));
     assert_eq!(answer.limits().map(|limit| limit.remaining()).collect::<Vec<_>>(), [0]);
 }
 

@@ -79,7 +79,7 @@ fn exhausted_rule_reports_time_of_next_unit() {
             let (clock, rules) = rules(START, charging, &of(before, kind));
             let advance = |seconds| clock.advance(Duration::from_secs(seconds));
             let ask = |cost| rules.check_n("d", &[Descriptor::new(&[("a", "x")])], cost);
-            let left = || ask(0).status(0).remaining();
+            let left = || ask(0).remaining(0);
             for _ in 0..2 {
                 assert!(ask(1).is_allowed());
                 advance(100);

@@ -92,7 +92,7 @@ pub(super) fn metadata(request: &RateLimitRequest, answer: &Answer, statuses: &[
     let mut of_rules = Struct::default();
     let passed = (0..).zip(statuses).filter(|(_, status)| status.code == Code::Ok as i32);
     for (index, _) in passed {
-        let limit = answer.status(index).limit();
+        let limit = answer.strictest(index);
         if let Some(Metadata::Map(entries)) = limit.and_then(|limit| limit.rule().metadata.as_deref()) {
             merge(&mut of_rules, entries);
         }

@@ -97,13 +97,13 @@ impl<C: Clock> Answerer<C> {
             self.meters.shadow_denied();
         }
         let is_over = code == Code::OverLimit;
-        let mut status = answer.status(0);
-        if status.limit().is_some_and(|limit| !limit.rule().headers) {
-            status = answer.status_shown(0);
+        let mut strictest = answer.strictest(0);
+        if strictest.is_some_and(|limit| !limit.rule().headers) {
+            strictest = answer.strictest_shown(0);
         }
         let has_figures =
             |limit: &Applied<'_>| !matches!(limit.decided_by(), Some(DecidedBy::Open | DecidedBy::Closed));
-        let limit = status.limit().filter(has_figures).and_then(|limit| {
+        let limit = strictest.filter(has_figures).and_then(|limit| {
             let decision = limit.decision()?;
             Some(Nearest {
                 units: limit.quota(),
@@ -117,7 +117,7 @@ impl<C: Clock> Answerer<C> {
             false => None,
             true if answer.is_denied() => answer.retry_after(),
             // A query without a charge is not denied, so it does not know when the next unit is back.
-            true => status.reset_after(),
+            true => strictest.and_then(|limit| limit.reset_after()),
         };
         Ok(Figures { is_over, limit, retry_after })
     }

@@ -3,30 +3,29 @@
 use std::time::Duration;
 
 use tollgate::redis::DecidedBy;
-use tollgate::rules::{Amount, Answer, Applied, Code, Unit as Period};
+use tollgate::rules::{Amount, Answer, Applied, Unit as Period};
 
-use super::super::proto::{self, DescriptorStatus, RateLimit, Unit};
+use super::super::proto::{Code, DescriptorStatus, RateLimit, Unit};
 
 /// Returns the status of the descriptor with this index.
 pub(super) fn of(answer: &Answer, index: usize) -> DescriptorStatus {
-    let mut status = answer.status(index);
-    let code = match status.code() {
-        Code::Ok => proto::Code::Ok,
-        Code::OverLimit => proto::Code::OverLimit,
-    };
+    let mut limit = answer.strictest(index);
+    let is_over = limit.is_some_and(|limit| limit.is_over_limit());
     // A gateway writes the figures into header fields.
-    if status.limit().is_some_and(|limit| !limit.rule().headers) {
-        status = answer.status_shown(index);
+    if limit.is_some_and(|limit| !limit.rule().headers) {
+        limit = answer.strictest_shown(index);
     }
     let mut message = DescriptorStatus {
-        code: code as i32,
-        limit_remaining: status.remaining(),
+        code: if is_over { Code::OverLimit } else { Code::Ok } as i32,
+        limit_remaining: limit.map_or(0, |limit| limit.limit_remaining()),
         ..DescriptorStatus::default()
     };
     let is_decided =
         |limit: &Applied<'_>| !matches!(limit.decided_by(), Some(DecidedBy::Open | DecidedBy::Closed));
     // Without the server, the figures have no meaning. The window of a closed rule may end long after the server is back.
-    if let (Some(limit), Some(left)) = (status.limit().filter(is_decided), status.reset_after()) {
+    if let Some(limit) = limit.filter(is_decided)
+        && let Some(left) = limit.reset_after()
+    {
         message.current_limit = Some(current_limit(&limit));
         message.duration_until_reset = Some(prost_types::Duration { seconds: seconds(left), nanos: 0 });
     }

@@ -36,5 +36,5 @@ pub use self::load::{Change, ChangeKind, Difference, LoadReport, RulesBuilder};
 #[cfg(feature = "metrics")]
 pub use self::operate::publish_rules;
 pub use self::operate::{Explained, Explanation, KeyFigures, KeyReport, Reason};
-pub use self::request::{Answer, Applied, Code, Status, Verdict};
+pub use self::request::{Answer, Applied, Verdict};
 pub use self::state::{RestoreReport, Rules, RulesError, RulesSnapshot, WithoutRule};

@@ -30,7 +30,7 @@ use super::address::push_ipv4;
 /// descriptors.add([("remote_address", "192.0.2.1")]);
 /// descriptors.add([("path", "/login"), ("remote_address", "192.0.2.1")]).hits(2);
 /// let answer = descriptors.with(|descriptors| rules.check("edge", descriptors));
-/// assert_eq!(answer.status(1).remaining(), 3);
+/// assert_eq!(answer.remaining(1), 3);
 /// # Ok::<(), tollgate::rules::RulesError>(())
 /// ```
 #[derive(Clone, Default)]

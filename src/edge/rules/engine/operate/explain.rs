@@ -12,7 +12,7 @@ use std::fmt;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::edge::rules::counting::{Wait, ready};
-use crate::edge::rules::engine::request::{Answer, Applied, CountedBy, Request, RequestCheck, Summary};
+use crate::edge::rules::engine::request::{Answer, Applied, CountedBy, Request, RequestCheck};
 use crate::edge::rules::engine::state::{ActiveDomain, DomainId, Part, Rules};
 use crate::edge::rules::matching::{Descriptor, FileEntry, Mismatch};
 use crate::edge::rules::rule::{MILLION, Rule};
@@ -215,7 +215,7 @@ impl<'a> Explained<'a> {
         let per_million = self.rule.enforced_per_million;
         match part {
             _ if self.rule.shadow => Reason::Shadow,
-            _ if self.explanation.answer.summary.shadow => Reason::DryRun,
+            _ if self.explanation.answer.shadow => Reason::DryRun,
             _ if per_million < MILLION => {
                 Reason::Share { per_million, is_in: part.is_some_and(Part::refuses) }
             }
@@ -296,20 +296,19 @@ impl<C: Clock> Rules<C> {
         let rules = self.in_force.load();
         let index = rules.domain(domain).map(|domain| domain.index);
         let mut answer = self.undecided(rules, index);
-        let Answer { rules, summary, decided, .. } = &mut answer;
+        let Answer { rules, outcome, shadow, quota_rules_deny, decided, .. } = &mut answer;
         let (mut listed, mut rest) = (Vec::new(), 0);
         if let Some(domain) = index.and_then(|index| rules.domain_at(index)) {
             let mut check = RequestCheck::new(decided);
             check.find((&**rules, domain), &Request::of(descriptors, &[], hits), when.ns(), &self.hasher);
             check.peek_all(domain.charging, when);
             peek_at_shared(&mut check);
-            let quota_rules_deny = check.all_quota_rules_deny();
-            let shadow = summary.shadow || domain.shadow;
-            let outcome = match check.is_empty() {
+            *quota_rules_deny = check.all_quota_rules_deny();
+            *shadow |= domain.shadow;
+            *outcome = match check.is_empty() {
                 true => self.outcome_without_rule(rules, DomainId::Index(domain.index), descriptors),
                 false => check.outcome(),
             };
-            *summary = Summary { quota_rules_deny, ..Summary::new(outcome, shadow) };
             listed = applying(&mut check);
             for (descriptor, place) in descriptors.iter().zip(0..) {
                 listed.extend(missing(domain, descriptor, place));
@@ -320,8 +319,7 @@ impl<C: Clock> Rules<C> {
             rest = (0..).zip(&domain.rules).filter(|(rule, _)| !all.contains(rule)).count();
         }
         if answer.domain.is_none() {
-            answer.summary.outcome =
-                self.outcome_without_rule(&answer.rules, DomainId::Name(domain), descriptors);
+            answer.outcome = self.outcome_without_rule(&answer.rules, DomainId::Name(domain), descriptors);
         }
         Explanation { answer, listed, rest }
     }

@@ -3,22 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::decided::{Decided, Few, Summary};
+use super::decided::{Decided, Few};
 use crate::algorithm::LimitKind;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Loaded;
 use crate::edge::rules::engine::state::{ActiveDomain, ActiveRule, Counter, Part, RuleSet, overrides};
 use crate::edge::rules::rule::{Amount, Rule};
-
-/// The response code of Envoy's service.
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Code {
-    /// The request is admitted.
-    Ok,
-    /// The request is denied.
-    OverLimit,
-}
 
 /// The outcome of one rule.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -67,15 +58,35 @@ pub struct Answer {
     pub(in crate::edge::rules::engine) rules: Loaded<RuleSet>,
     /// `None` if the domain has no rules.
     pub(in crate::edge::rules::engine) domain: Option<u32>,
-    pub(in crate::edge::rules::engine) summary: Summary,
+    /// What the rules decide together, also in a dry run.
+    pub(in crate::edge::rules::engine) outcome: Outcome,
+    /// Whether this is a dry run, which denies nothing.
+    pub(in crate::edge::rules::engine) shadow: bool,
+    /// Whether there are rules with `quota_mode`, and none of them had quota left.
+    pub(in crate::edge::rules::engine) quota_rules_deny: bool,
+    /// The wait for rules that admitted and counted a request that another rule denied: how long they would deny the
+    /// same request now.
+    pub(super) longest_other_wait: Duration,
     pub(in crate::edge::rules::engine) decided: Few<Decided>,
 }
 
 impl Answer {
+    #[inline]
+    pub(super) const fn new(
+        rules: Loaded<RuleSet>,
+        domain: Option<u32>,
+        outcome: Outcome,
+        shadow: bool,
+        decided: Few<Decided>,
+    ) -> Self {
+        let (quota_rules_deny, longest_other_wait) = (false, Duration::ZERO);
+        Self { rules, domain, outcome, shadow, quota_rules_deny, longest_other_wait, decided }
+    }
+
     /// Returns whether the request is admitted, and if not, whether it can ever be admitted.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        if self.summary.shadow { Outcome::Allowed } else { self.summary.outcome }
+        if self.shadow { Outcome::Allowed } else { self.outcome }
     }
 
     /// Whether the request is admitted. Also true if no rule applies to the request, unless
@@ -101,19 +112,13 @@ impl Answer {
     /// Whether the request would be denied without the dry run of all rules.
     #[must_use]
     pub fn is_shadow_denied(&self) -> bool {
-        self.summary.shadow && self.summary.outcome != Outcome::Allowed
+        self.shadow && self.outcome != Outcome::Allowed
     }
 
     /// Whether the domain has rules.
     #[must_use]
     pub fn has_domain(&self) -> bool {
         self.domain.is_some()
-    }
-
-    /// Returns the response code of Envoy's service for the whole request.
-    #[must_use]
-    pub fn code(&self) -> Code {
-        if self.is_allowed() { Code::Ok } else { Code::OverLimit }
     }
 
     /// Returns the index of the request's domain among those in force, in the order of
@@ -157,7 +162,7 @@ impl Answer {
     ) -> impl Iterator<Item = Applied<'a>> {
         let domain = self.domain();
         decided.filter_map(move |decided| {
-            Some(Applied { active: domain?.rule(decided.rule)?, decided, summary: &self.summary })
+            Some(Applied { active: domain?.rule(decided.rule)?, decided, answer: self })
         })
     }
 
@@ -198,7 +203,7 @@ impl Answer {
             refuses.filter_map(|limit| limit.decided.decision?.retry_after())
         };
         let enforced = waits(Part::Enforced).max();
-        let other = if self.is_denied() { self.summary.longest_other_wait } else { Duration::ZERO };
+        let other = if self.is_denied() { self.longest_other_wait } else { Duration::ZERO };
         Some(enforced.max(waits(Part::Quota).min()).unwrap_or_default().max(other))
     }
 
@@ -208,29 +213,41 @@ impl Answer {
         self.decided.iter().any(|decided| decided.soft)
     }
 
-    /// Returns the answer of Envoy's service for the descriptor with this index.
+    /// Returns the strictest of the rules that apply to the descriptor with this index. It is the one that Envoy's service
+    /// names in the status of the descriptor.
     #[must_use]
-    pub fn status(&self, descriptor: usize) -> Status<'_> {
-        self.strictest(descriptor, |_| true)
+    pub fn strictest(&self, descriptor: usize) -> Option<Applied<'_>> {
+        self.strictest_of(descriptor, |_| true)
     }
 
-    /// Does what [`Answer::status`] does, but only with the rules that clients may see ([`Rule::headers`]).
+    /// Does what [`Answer::strictest`] does, but only with the rules that clients may see ([`Rule::headers`]).
     #[must_use]
-    pub fn status_shown(&self, descriptor: usize) -> Status<'_> {
-        self.strictest(descriptor, |limit| limit.rule().headers)
+    pub fn strictest_shown(&self, descriptor: usize) -> Option<Applied<'_>> {
+        self.strictest_of(descriptor, |limit| limit.rule().headers)
     }
 
-    fn strictest(&self, descriptor: usize, counts: impl Fn(&Applied<'_>) -> bool) -> Status<'_> {
+    /// Whether the descriptor with this index is over its limit: see [`Applied::is_over_limit`].
+    #[must_use]
+    pub fn is_over_limit(&self, descriptor: usize) -> bool {
+        self.strictest(descriptor).is_some_and(|limit| limit.is_over_limit())
+    }
+
+    /// Returns the remaining units of the descriptor with this index: see [`Applied::limit_remaining`]. Returns 0 without a
+    /// limit.
+    #[must_use]
+    pub fn remaining(&self, descriptor: usize) -> u32 {
+        self.strictest(descriptor).map_or(0, |limit| limit.limit_remaining())
+    }
+
+    fn strictest_of(&self, descriptor: usize, counts: impl Fn(&Applied<'_>) -> bool) -> Option<Applied<'_>> {
         // The limits are in the order of the descriptors.
         let first = self.decided.partition_point(|decided| (decided.descriptor as usize) < descriptor);
         let own = self.decided.get(first..).unwrap_or_default().iter();
         let applied = self.applied(own.take_while(|decided| decided.descriptor as usize == descriptor));
         let applied = applied.filter(|limit| limit.decided.part != Part::Replaced && counts(limit));
-        let strictest = applied.min_by_key(|limit| {
-            let is_ok = limit.code() == Code::Ok;
-            (is_ok, limit.decided.part == Part::Shadow, limit.remaining())
-        });
-        Status { strictest }
+        applied.min_by_key(|limit| {
+            (!limit.is_over_limit(), limit.decided.part == Part::Shadow, limit.remaining())
+        })
     }
 }
 
@@ -239,7 +256,7 @@ impl Answer {
 pub struct Applied<'a> {
     active: &'a ActiveRule,
     pub(in crate::edge::rules::engine) decided: &'a Decided,
-    summary: &'a Summary,
+    answer: &'a Answer,
 }
 
 impl<'a> Applied<'a> {
@@ -276,7 +293,7 @@ impl<'a> Applied<'a> {
             None => Verdict::Unlimited,
             Some(decision) if decision.is_allowed() && self.decided.soft => Verdict::SoftLimited,
             Some(decision) if decision.is_allowed() => Verdict::Allowed,
-            Some(_) if self.refuses() && !self.summary.shadow => Verdict::Denied,
+            Some(_) if self.refuses() && !self.answer.shadow => Verdict::Denied,
             Some(_) => Verdict::ShadowDenied,
         }
     }
@@ -318,7 +335,7 @@ impl<'a> Applied<'a> {
 
     /// Returns the units that would be admitted now. Returns `u64::MAX` without a limit. Returns 0 for a rule that only
     /// reports and would deny, and for a rule that was not asked. After a denied cost above 1, some units may be left,
-    /// although [`Status::remaining`] returns 0.
+    /// although [`Applied::limit_remaining`] returns 0.
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match &self.decided.decision {
@@ -345,7 +362,7 @@ impl<'a> Applied<'a> {
     /// Whether the rule could have denied the request: it does not only report, and no other rule replaces it.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
-        self.decided.part.refuses() && !self.summary.shadow
+        self.decided.part.refuses() && !self.answer.shadow
     }
 
     /// Whether the rule denies the request only if all such rules of the request deny it: `quota_mode`.
@@ -361,53 +378,19 @@ impl<'a> Applied<'a> {
     }
 
     fn refuses(&self) -> bool {
-        self.is_over() && (self.decided.part != Part::Quota || self.summary.quota_rules_deny)
+        self.is_over_limit() && (self.decided.part != Part::Quota || self.answer.quota_rules_deny)
     }
 
-    /// Whether the rule is over its limit and does more than report.
-    fn is_over(&self) -> bool {
+    /// Whether the rule is over its limit. This is never true for a rule that only reports. It can be true for a rule with
+    /// `quota_mode` although another such rule has quota left and the request is admitted.
+    #[must_use]
+    pub fn is_over_limit(&self) -> bool {
         let is_denied = self.decided.decision.as_ref().is_some_and(Decision::is_denied);
         is_denied && self.decided.part.refuses()
     }
 
-    fn code(&self) -> Code {
-        if self.is_over() { Code::OverLimit } else { Code::Ok }
-    }
-}
-
-impl fmt::Debug for Applied<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Applied")
-            .field("name", &self.name())
-            .field("verdict", &self.verdict())
-            .field("decision", &self.decision())
-            .finish()
-    }
-}
-
-/// The answer of Envoy's service for one descriptor of a request. If several limits apply to the descriptor, the
-/// strictest one counts.
-#[derive(Copy, Clone, Debug)]
-pub struct Status<'a> {
-    strictest: Option<Applied<'a>>,
-}
-
-impl<'a> Status<'a> {
-    /// Whether the descriptor is over its limit. This is never true for a rule that only reports. It can be true for a
-    /// rule with `quota_mode` although another such rule has quota left and the request is admitted.
-    #[must_use]
-    pub fn code(&self) -> Code {
-        self.strictest.map_or(Code::Ok, |limit| limit.code())
-    }
-
-    /// Returns the limit that applies, if there is one.
-    #[must_use]
-    pub fn limit(&self) -> Option<Applied<'a>> {
-        self.strictest
-    }
-
-    /// Returns when the limit has room again, from the time of the decision. Returns `None` without a limit, for a rule
-    /// that admits everything, and for a rule that was not asked.
+    /// Returns when the limit has room again, from the time of the decision. Returns `None` for a rule that admits
+    /// everything, and for a rule that was not asked.
     ///
     /// For a fixed window, this is the time until the window ends, whether units are used or not. For another
     /// algorithm, it is the time until the request fits if it was denied, or the time until all units are available if
@@ -425,14 +408,14 @@ impl<'a> Status<'a> {
     /// ")?;
     /// let rules = Rules::builder().clock(ManualClock::new(Timestamp::from_secs(62))).load([config])?;
     /// let answer = rules.check("edge", &[Descriptor::new(&[("user", "alice")])]);
-    /// assert_eq!(answer.status(0).reset_after(), Some(Duration::from_secs(58)));
+    /// let limit = answer.strictest(0).expect("a rule applies");
+    /// assert_eq!(limit.reset_after(), Some(Duration::from_secs(58)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn reset_after(&self) -> Option<Duration> {
-        let limit = self.strictest?;
-        let decision = limit.decision()?;
-        let window = match &limit.rule().limit {
+        let decision = self.decision()?;
+        let window = match &self.rule().limit {
             Amount::Unlimited => return None,
             Amount::Blocked { period } => saturating_nanos(*period),
             Amount::Limited { limit, .. } => match limit.kind() {
@@ -451,16 +434,25 @@ impl<'a> Status<'a> {
         decision.retry_after().filter(|_| decision.is_denied()).or_else(|| Some(decision.reset_after()))
     }
 
-    /// Returns the remaining units: 0 without a limit and for a rule over its limit, 4,294,967,295 for a rule that
-    /// admits everything.
+    /// Returns the remaining units as Envoy's service reports them: 0 for a rule over its limit, 4,294,967,295 for a rule
+    /// that admits everything.
     #[must_use]
-    pub fn remaining(&self) -> u32 {
-        let Some(limit) = self.strictest else { return 0 };
-        match &limit.rule().limit {
+    pub fn limit_remaining(&self) -> u32 {
+        match &self.rule().limit {
             Amount::Unlimited => u32::MAX,
-            _ if limit.decision().is_some_and(Decision::is_denied) => 0,
-            _ => u32::try_from(limit.remaining()).unwrap_or(u32::MAX),
+            _ if self.decision().is_some_and(Decision::is_denied) => 0,
+            _ => u32::try_from(self.remaining()).unwrap_or(u32::MAX),
         }
+    }
+}
+
+impl fmt::Debug for Applied<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Applied")
+            .field("name", &self.name())
+            .field("verdict", &self.verdict())
+            .field("decision", &self.decision())
+            .finish()
     }
 }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::counted_by::CountedBy;
-use super::decided::{Decided, Few, Summary};
-use crate::edge::rules::engine::state::{ActiveDomain, ActiveRule, Observers, Part, RuleSet, overrides};
+use super::decided::{Decided, Few};
+use super::report::Reporting;
+use crate::edge::rules::engine::state::{ActiveDomain, ActiveRule, Part, RuleSet, overrides};
 use crate::store::HoldId;
 
 use super::rule_check::{RuleCheck, Twin};
@@ -275,7 +276,6 @@ impl<'r> RequestCheck<'r> {
         outcome
     }
 
-    /// Returns how long rules that admitted and counted a denied request would deny the same request.
     #[cold]
     fn longest_other_wait(&mut self, when: CheckTime) -> Duration {
         let admitted =
@@ -528,15 +528,6 @@ impl<'r> RequestCheck<'r> {
         self.rules.iter().any(|check| check.missed_new_twin(domain))
     }
 
-    /// Completes what few requests have: quotas, and values.
-    #[cold]
-    fn finish_rare(&mut self, summary: &mut Summary, when: CheckTime) {
-        summary.quota_rules_deny = self.all_quota_rules_deny();
-        if self.parts & VALUES != 0 {
-            self.note_values(when);
-        }
-    }
-
     /// Inserts the values that an admitted request has charged. Their units are not refunded with the request, because the
     /// values stay known.
     #[cold]
@@ -557,24 +548,19 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Completes the summary, and reports the outcome of each rule.
+    /// Notes the values of the request, and reports the outcome of each rule. Returns how long rules that admitted and
+    /// counted a denied request would deny the same request.
     #[inline]
-    pub(super) fn finish(
-        &mut self,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        summary: &mut Summary,
-        when: CheckTime,
-        to: &Observers,
-    ) {
-        if self.parts & (VALUES | 1 << Part::Quota as u8) != 0 {
-            self.finish_rare(summary, when);
+    pub(super) fn finish(&mut self, reporting: &Reporting<'_>, when: CheckTime) -> Duration {
+        if self.parts & VALUES != 0 {
+            self.note_values(when);
         }
         for (check, decided) in self.each(|part| part != Part::Replaced) {
-            check.report(decided, domain, descriptors, summary, to);
+            check.report(decided, reporting);
         }
-        if (domain.charging, summary.outcome) == (Charging::CountFirst, Outcome::Denied) {
-            summary.longest_other_wait = self.longest_other_wait(when);
+        match (reporting.domain.charging, reporting.outcome) {
+            (Charging::CountFirst, Outcome::Denied) => self.longest_other_wait(when),
+            _ => Duration::ZERO,
         }
     }
 }

@@ -26,10 +26,10 @@
 use super::check::RequestCheck;
 use super::counted_by::CountedBy;
 use super::decided::Decided;
-use super::rule_check::{Effect, RuleCheck};
+use super::rule_check::RuleCheck;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Outcome;
-use crate::edge::rules::engine::state::{Part, SharedCounter};
+use crate::edge::rules::engine::state::{Effect, Part, SharedCounter};
 use crate::edge::rules::rule::Charging;
 
 impl<'r> RequestCheck<'r> {
@@ -89,12 +89,12 @@ impl RuleCheck<'_> {
             return;
         }
         let elsewhere = || self.elsewhere(when);
-        let counted = counter.count(self.key.as_str(), self.is_own, self.cost, headroom, when, elsewhere);
+        let (decision, effect) =
+            counter.count(self.key.as_str(), self.is_own, self.cost, headroom, when, elsewhere);
         // If other requests have given units back, the request stays denied with the earlier figures.
-        if counted.decision.is_denied() {
-            decided.decision = Some(counted.decision);
+        if decision.is_denied() {
+            decided.decision = Some(decision);
         }
-        let (taken, before) = (counted.charged, counted.before);
-        self.effect = Effect { is_charged: taken > 0, is_denial_counted: true, taken, before };
+        self.effect = Effect { is_denial_counted: true, ..effect };
     }
 }

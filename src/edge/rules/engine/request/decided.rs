@@ -1,6 +1,4 @@
-//! What each rule has decided about one request, and their combined result.
-
-use std::time::Duration;
+//! What each rule has decided about one request.
 
 use smallvec::SmallVec;
 
@@ -50,31 +48,5 @@ impl Decided {
     /// Whether a shared rule was decided without its server.
     pub(super) fn is_without_server(&self) -> bool {
         self.by.and_then(DecidedWhere::event).is_some()
-    }
-}
-
-/// The combined result of all rules of a request.
-#[derive(Copy, Clone, Debug)]
-pub(in crate::edge::rules::engine) struct Summary {
-    pub(in crate::edge::rules::engine) outcome: Outcome,
-    /// Whether this is a dry run, which denies nothing.
-    pub(in crate::edge::rules::engine) shadow: bool,
-    /// Whether there are rules with `quota_mode`, and none of them had quota left.
-    pub(in crate::edge::rules::engine) quota_rules_deny: bool,
-    /// The wait for rules that admitted and counted a request that another rule denied: how long they would deny the
-    /// same request now.
-    pub(in crate::edge::rules::engine) longest_other_wait: Duration,
-}
-
-impl Summary {
-    /// The result of an admitted request.
-    #[inline]
-    pub(super) const fn allowed(shadow: bool) -> Self {
-        Self::new(Outcome::Allowed, shadow)
-    }
-
-    #[inline]
-    pub(in crate::edge::rules::engine) const fn new(outcome: Outcome, shadow: bool) -> Self {
-        Self { outcome, shadow, quota_rules_deny: false, longest_other_wait: Duration::ZERO }
     }
 }

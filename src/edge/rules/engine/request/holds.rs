@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
 use super::counted_by::CountedBy;
-use super::decided::{Few, Summary};
+use super::decided::Few;
 use super::hold_check::{ends_ns, refund_hold};
 use super::rule_check::{HeldUnits, HoldStep, RuleCheck};
 use crate::base::check_time::CheckTime;
@@ -67,7 +67,7 @@ impl<C: Clock> Rules<C> {
     ///     rate_limit: { unit: hour, requests_per_unit: 10000, hold: { life: 60s } }
     /// ")?;
     /// let request = [Descriptor::new(&[("user", "alice")])];
-    /// let left = || rules.check_n("models", &request, 0).status(0).remaining();
+    /// let left = || rules.check_n("models", &request, 0).remaining(0);
     ///
     /// let (answer, id) = rules.hold("models", &request, 4_000, Duration::MAX);
     /// assert!(answer.is_allowed());
@@ -94,7 +94,7 @@ impl<C: Clock> Rules<C> {
         };
         let request = Request { hold: HoldUse::As(&id), ..Request::of(descriptors, &[], units) };
         self.decide_any(&mut answer, request, when);
-        let is_held = answer.summary.outcome == Outcome::Allowed;
+        let is_held = answer.outcome == Outcome::Allowed;
         (answer, is_held.then_some(id))
     }
 
@@ -211,7 +211,7 @@ impl<C: Clock> Rules<C> {
         &self,
         found: &mut RequestCheck<'_>,
         domain: &ActiveDomain,
-        summary: &mut Summary,
+        outcome: &mut Outcome,
         when: CheckTime,
     ) {
         let mut was_late = false;
@@ -246,7 +246,7 @@ impl<C: Clock> Rules<C> {
             }
         }
         if was_late {
-            summary.outcome = found.outcome();
+            *outcome = found.outcome();
         }
     }
 

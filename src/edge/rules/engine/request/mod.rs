@@ -18,10 +18,10 @@ mod rule_check;
 mod waiting;
 mod without_rule;
 
-pub use self::answer::{Answer, Applied, Code, Status, Verdict};
+pub use self::answer::{Answer, Applied, Verdict};
 pub(super) use self::check::{HoldUse, Request, RequestCheck};
 pub(super) use self::counted_by::CountedBy;
-pub(super) use self::decided::{Decided, Few, Summary};
+pub(super) use self::decided::{Decided, Few};
 pub(super) use self::refund::refund_in_use;
 #[cfg(all(test, tollgate_loom))]
 pub(super) use self::route::{Here, Route};

@@ -6,11 +6,12 @@
 use super::answer::Answer;
 use super::check::Request;
 use super::counted_by::CountedBy;
-use super::decided::{Decided, Few, Summary};
+use super::decided::{Decided, Few};
+use super::report::Reporting;
 use super::rule_check::RuleCheck;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
-use crate::base::decision::Decision;
+use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::{Loaded, fence_after_rmw};
 use crate::edge::rules::engine::state::{ActiveDomain, ActiveRule, DomainId, LocalCounter, RuleSet, Rules};
 use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules};
@@ -110,7 +111,7 @@ impl<C: Clock> Rules<C> {
             let start = domain.timer.start();
             let decision = plain.charge(when);
             domain.timer.stop(start);
-            let summary = Summary::new(decision.outcome(), self.options.shadow || domain.shadow);
+            let (outcome, shadow) = (decision.outcome(), self.options.shadow || domain.shadow);
             let mut is_final = true;
             if decision.is_allowed() {
                 fence_after_rmw();
@@ -125,13 +126,13 @@ impl<C: Clock> Rules<C> {
                     plain.active.meters.observe_allowed(&decision);
                 }
             } else {
-                self.report_denial(&plain, &decision, domain, descriptors, &summary);
+                self.report_denial(&plain, &decision, domain, descriptors, shadow);
             }
             if is_final {
                 let (rule, domain) = (plain.rule, Some(domain.index));
                 let mut decided = Few::new();
                 decided.push(Decided::new(rule, 0, decision));
-                return Answer { rules, domain, summary, decided };
+                return Answer::new(rules, domain, outcome, shadow, decided);
             }
         }
         let domain = domain.index;
@@ -183,9 +184,9 @@ impl<C: Clock> Rules<C> {
                     let mut decided = Few::new();
                     decided.push(Decided::new(first.rule, 0, *charge));
                     decided.push(Decided::new(second.rule, 1, *other_charge));
-                    let summary = Summary::allowed(self.options.shadow || domain.shadow);
+                    let shadow = self.options.shadow || domain.shadow;
                     let domain = Some(domain.index);
-                    return Answer { rules, domain, summary, decided };
+                    return Answer::new(rules, domain, Outcome::Allowed, shadow, decided);
                 }
             }
         }
@@ -203,12 +204,14 @@ impl<C: Clock> Rules<C> {
         denial: &Decision,
         domain: &ActiveDomain,
         descriptors: &[Descriptor<'_>],
-        summary: &Summary,
+        shadow: bool,
     ) {
         let counted = CountedBy::Local { counter: plain.counter, headroom: 0 };
         let key = CounterKey::Whole(plain.key);
         let check = RuleCheck::with(domain, plain.active, counted, key, plain.cost);
         let mut decided = Decided::new(plain.rule, 0, *denial);
-        check.report(&mut decided, domain, descriptors, summary, &self.observers);
+        let (outcome, quota_rules_deny, observers) = (denial.outcome(), false, &self.observers);
+        let reporting = Reporting { domain, descriptors, outcome, shadow, quota_rules_deny, observers };
+        check.report(&mut decided, &reporting);
     }
 }

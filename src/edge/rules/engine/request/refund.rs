@@ -44,7 +44,7 @@ impl<C: Clock> Rules<C> {
     ) -> Few<Refund<'a>> {
         let mut refunds = Few::new();
         let Some(domain) = answer.domain() else { return refunds };
-        if domain.charging == Charging::CountFirst || answer.summary.outcome != Outcome::Allowed {
+        if domain.charging == Charging::CountFirst || answer.outcome != Outcome::Allowed {
             return refunds;
         }
         let rules = self.in_force.load();
@@ -92,11 +92,11 @@ impl<C: Clock> Rules<C> {
     /// descriptors: [{ key: model, rate_limit: { unit: day, requests_per_unit: 100 } }]
     /// ")?;
     /// let request = [Descriptor::new(&[("model", "large")])];
-    /// assert_eq!(rules.check_n("gateway", &request, 60).status(0).remaining(), 40);
+    /// assert_eq!(rules.check_n("gateway", &request, 60).remaining(0), 40);
     /// assert!(rules.refund_n("gateway", &request, 25));
-    /// assert_eq!(rules.check_n("gateway", &request, 0).status(0).remaining(), 65);
+    /// assert_eq!(rules.check_n("gateway", &request, 0).remaining(0), 65);
     /// assert!(rules.refund_n("gateway", &request, 1_000));
-    /// assert_eq!(rules.check_n("gateway", &request, 0).status(0).remaining(), 100);
+    /// assert_eq!(rules.check_n("gateway", &request, 0).remaining(0), 100);
     /// # Ok::<(), tollgate::rules::RulesError>(())
     /// ```
     #[must_use = "`false` means that nothing was refunded"]

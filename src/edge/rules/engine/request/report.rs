@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::counted_by::CountedBy;
-use super::decided::{Decided, Summary};
+use super::decided::Decided;
 use super::rule_check::RuleCheck;
 use crate::base::decision::{Decision, Outcome};
 use crate::edge::rules::counting::DecidedWhere;
@@ -12,6 +12,18 @@ use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
 use crate::edge::telemetry::{Denial, Event};
 use crate::store::op::Migrate;
+
+/// How the outcomes of a request's rules are reported.
+pub(super) struct Reporting<'a> {
+    pub(super) domain: &'a ActiveDomain,
+    pub(super) descriptors: &'a [Descriptor<'a>],
+    /// What the rules decide together, also in a dry run.
+    pub(super) outcome: Outcome,
+    /// Whether this is a dry run.
+    pub(super) shadow: bool,
+    pub(super) quota_rules_deny: bool,
+    pub(super) observers: &'a Observers,
+}
 
 impl RuleCheck<'_> {
     /// Returns how many units of the cost are in use beyond the soft limit. A rule that only reports marks no request,
@@ -40,15 +52,8 @@ impl RuleCheck<'_> {
     /// denial. A peek is not counted. If another rule denied the request, nothing was charged here, so nothing is
     /// counted, unless denied requests are charged too.
     #[inline]
-    pub(super) fn report(
-        &self,
-        decided: &mut Decided,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        summary: &Summary,
-        to: &Observers,
-    ) {
-        let beyond_soft = self.beyond_soft(decided, summary.shadow);
+    pub(super) fn report(&self, decided: &mut Decided, reporting: &Reporting<'_>) {
+        let beyond_soft = self.beyond_soft(decided, reporting.shadow);
         decided.soft = beyond_soft > 0;
         if self.cost == 0 {
             return;
@@ -56,12 +61,12 @@ impl RuleCheck<'_> {
         let (cost, meters) = (self.cost, &*self.active.meters);
         match &decided.decision {
             Some(decision) if decision.is_denied() => {
-                self.report_denial(decided, domain, descriptors, summary, to);
+                self.report_denial(decided, reporting);
             }
             Some(decision) => {
-                let is_charged = summary.outcome == Outcome::Allowed
-                    || summary.shadow
-                    || domain.charging == Charging::CountFirst;
+                let is_charged = reporting.outcome == Outcome::Allowed
+                    || reporting.shadow
+                    || reporting.domain.charging == Charging::CountFirst;
                 match decided.by {
                     _ if !is_charged => {}
                     None => meters.observe(decision, false),
@@ -99,24 +104,18 @@ impl RuleCheck<'_> {
 
     /// Counts a denial, and informs the observers. Also starts a block, because the denial is final only now.
     #[cold]
-    fn report_denial(
-        &self,
-        decided: &mut Decided,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        &Summary { shadow, quota_rules_deny, .. }: &Summary,
-        to: &Observers,
-    ) {
+    fn report_denial(&self, decided: &mut Decided, reporting: &Reporting<'_>) {
         let (cost, meters) = (self.cost, &*self.active.meters);
-        let reports_only =
-            shadow || decided.part == Part::Shadow || (decided.part == Part::Quota && !quota_rules_deny);
+        let reports_only = reporting.shadow
+            || decided.part == Part::Shadow
+            || (decided.part == Part::Quota && !reporting.quota_rules_deny);
         if !reports_only {
             self.block(decided);
         }
         let Some(decision) = &decided.decision else { return };
         match decided.by.and_then(DecidedWhere::event) {
             Some(event) => meters.record(event, cost),
-            None if self.effect.is_denial_counted || domain.charging == Charging::CountFirst => {
+            None if self.effect.is_denial_counted || reporting.domain.charging == Charging::CountFirst => {
                 // A cost that crosses a line has a part on each side.
                 meters.record(if reports_only { Event::ShadowDenied } else { Event::Denied }, cost);
                 let in_use = self.effect.before.saturating_add(cost);
@@ -127,20 +126,14 @@ impl RuleCheck<'_> {
             }
             None => meters.observe(decision, reports_only),
         }
-        self.tell(decided, domain, descriptors, reports_only, to);
+        self.inform(decided, reports_only, reporting);
     }
 
     /// Informs the observers of a denial.
-    fn tell(
-        &self,
-        decided: &Decided,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        shadow: bool,
-        to: &Observers,
-    ) {
+    fn inform(&self, decided: &Decided, shadow: bool, reporting: &Reporting<'_>) {
+        let &Reporting { domain, descriptors, observers, .. } = reporting;
         let key = match &self.key {
-            _ if to.top.is_none() && !to.log.has_keys() => Cow::Borrowed(""),
+            _ if observers.top.is_none() && !observers.log.has_keys() => Cow::Borrowed(""),
             CounterKey::Whole(value) => Cow::Borrowed(*value),
             CounterKey::Address(text) => Cow::Owned(text.as_str().to_owned()),
             CounterKey::Joined(_) => {
@@ -151,10 +144,10 @@ impl RuleCheck<'_> {
             }
         };
         let rule = &*self.active.rule.name;
-        if let (Some(top), false) = (&to.top, shadow) {
+        if let (Some(top), false) = (&observers.top, shadow) {
             top.record(rule, &key);
         }
         let denial = Denial { domain: &domain.name, rule, retry_after: None, shadow, key: &key };
-        to.log.record_with(&denial, || decided.decision.as_ref()?.retry_after());
+        observers.log.record_with(&denial, || decided.decision.as_ref()?.retry_after());
     }
 }

@@ -21,7 +21,8 @@ use std::pin::pin;
 use super::answer::Answer;
 use super::check::{Peek, Request, RequestCheck};
 use super::counted_by::CountedBy;
-use super::decided::{Few, Summary};
+use super::decided::Few;
+use super::report::Reporting;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::Outcome;
@@ -195,7 +196,7 @@ impl<C: Clock> Rules<C> {
         rules: Loaded<RuleSet>,
         domain: Option<u32>,
     ) -> Answer {
-        Answer { rules, domain, summary: Summary::allowed(self.options.shadow), decided: Few::new() }
+        Answer::new(rules, domain, Outcome::Allowed, self.options.shadow, Few::new())
     }
 
     /// Returns the answer before any rule has decided, with the rules in force.
@@ -239,7 +240,7 @@ impl<C: Clock> Rules<C> {
         self.reloads.unknown_domain();
         let outcome = self.decide_without_rule(&rules, domain, &[]);
         let mut answer = self.undecided(rules, None);
-        answer.summary.outcome = outcome;
+        answer.outcome = outcome;
         answer
     }
 
@@ -258,33 +259,43 @@ impl<C: Clock> Rules<C> {
         asker: &mut A,
     ) {
         loop {
-            let Answer { rules, domain, summary, decided } = &mut *answer;
+            let Answer { rules, domain, outcome, shadow, quota_rules_deny, longest_other_wait, decided } =
+                &mut *answer;
             let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return };
             domain.note_asked();
             let mut route = Route { check: RequestCheck::new(decided), asker: &mut *asker };
             route.check.find((&**rules, domain), &request, route.asker.now().ns(), &self.hasher);
             if route.check.is_empty() {
                 let index = DomainId::Index(domain.index);
-                summary.outcome = self.decide_without_rule(rules, index, request.descriptors);
-                summary.shadow |= domain.shadow;
+                *outcome = self.decide_without_rule(rules, index, request.descriptors);
+                *shadow |= domain.shadow;
                 route.asker.keep();
                 return;
             }
             let is_timed = !A::WAITS || !route.check.has_shared;
             let start = if is_timed { domain.timer.start() } else { None };
-            summary.outcome = route.decide(domain.charging).await;
+            *outcome = route.decide(domain.charging).await;
             domain.timer.stop(start);
             if !self.is_outdated(&route.check, rules, domain) {
                 route.asker.keep();
                 if domain.charging == Charging::CountDenials && route.check.has_shared {
                     route.asker.ask(&mut route.check, Ask::Denials).await;
                 }
-                summary.shadow |= domain.shadow;
+                *shadow |= domain.shadow;
                 let when = route.asker.now();
                 if route.check.has_holds() {
-                    self.finish_holds(&mut route.check, domain, summary, when);
+                    self.finish_holds(&mut route.check, domain, outcome, when);
                 }
-                route.check.finish(domain, request.descriptors, summary, when, &self.observers);
+                *quota_rules_deny = route.check.all_quota_rules_deny();
+                let reporting = Reporting {
+                    domain,
+                    descriptors: request.descriptors,
+                    outcome: *outcome,
+                    shadow: *shadow,
+                    quota_rules_deny: *quota_rules_deny,
+                    observers: &self.observers,
+                };
+                *longest_other_wait = route.check.finish(&reporting, when);
                 return;
             }
             route.refund().await;

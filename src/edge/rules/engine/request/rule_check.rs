@@ -7,7 +7,7 @@ use crate::base::decision::Decision;
 use crate::base::sync::fence_after_rmw;
 use crate::edge::rules::counting::{SharedDecision, Wait, ready};
 use crate::edge::rules::engine::state::{
-    ActiveDomain, ActiveRule, LocalCounter, RuleBook, RuleSet, SeenValues, SharedCounter, blocked,
+    ActiveDomain, ActiveRule, Effect, LocalCounter, RuleBook, RuleSet, SeenValues, SharedCounter, blocked,
 };
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
@@ -60,17 +60,6 @@ pub(super) enum Twin<'r> {
     Value { seen: &'r SeenValues, pair: u64 },
     /// What the request does with the holds of the rule.
     Held(HeldUnits<'r>),
-}
-
-/// What a request did to a counter.
-#[derive(Copy, Clone, Default, Debug)]
-pub(super) struct Effect {
-    pub(super) is_charged: bool,
-    pub(super) is_denial_counted: bool,
-    /// The units that were charged although the rule denies the request.
-    pub(super) taken: u64,
-    /// The units in use before this request, if denied requests are counted.
-    pub(super) before: u64,
 }
 
 impl<'r> RuleCheck<'r> {
@@ -276,11 +265,11 @@ impl<'r> RuleCheck<'r> {
         match self.counted {
             CountedBy::Local { counter, headroom } => {
                 let elsewhere = || self.elsewhere(when);
-                let counted =
+                let (decision, effect) =
                     counter.count(self.key.as_str(), self.is_own, self.cost, headroom, when, elsewhere);
-                decided.decision = Some(counted.decision);
-                self.effect.is_charged = counted.charged > 0;
-                self.effect.before = counted.before;
+                decided.decision = Some(decision);
+                // A denied request that was counted first is not refunded.
+                self.effect = Effect { taken: 0, ..effect };
             }
             _ => self.decide_without_store(decided, self.cost, true, when),
         }

@@ -191,7 +191,7 @@ impl<C: Clock> Rules<C> {
             true => self.wait(&mut answer, request, deadline).await,
             false => self.decide_any(&mut answer, request, when),
         }
-        let is_held = answer.summary.outcome == Outcome::Allowed;
+        let is_held = answer.outcome == Outcome::Allowed;
         (answer, is_held.then_some(id))
     }
 
@@ -576,7 +576,7 @@ mod tests {
             // Here the caller stops waiting.
         }
         tokio::task::yield_now().await;
-        let left = after.check_n_async("d", &descriptors, 1).await.status(0).remaining();
+        let left = after.check_n_async("d", &descriptors, 1).await.remaining(0);
         assert_eq!(left, 7, "only the request that counts first stays charged");
     }
 }

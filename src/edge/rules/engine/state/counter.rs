@@ -540,7 +540,7 @@ impl LocalCounter {
         headroom: u64,
         when: CheckTime,
         elsewhere: impl FnOnce() -> u64,
-    ) -> CountedFirst {
+    ) -> (Decision, Effect) {
         if self.has_blocks() {
             return self.count_admitted(key, cost, when);
         }
@@ -572,11 +572,11 @@ impl LocalCounter {
             return self.block_asked_for(key, cost, when).unwrap_or_else(|| self.peek(key, cost, 0, when));
         }
         let state = self.generation.peek(key, when, 0);
-        self.judge(key, when, state, CountedUnits { cost, earlier, headroom, elsewhere }).decision
+        self.judge(key, when, state, CountedUnits { cost, earlier, headroom, elsewhere }).0
     }
 
     /// Decides a request of which `state` has charged what it could.
-    fn judge(&self, key: &str, when: CheckTime, state: Decision, units: CountedUnits) -> CountedFirst {
+    fn judge(&self, key: &str, when: CheckTime, state: Decision, units: CountedUnits) -> (Decision, Effect) {
         let CountedUnits { cost, earlier, headroom, elsewhere } = units;
         let charged = state.charged();
         let free = state.remaining().saturating_add(charged).saturating_sub(earlier);
@@ -596,7 +596,7 @@ impl LocalCounter {
         let in_use = state.limit().saturating_sub(state.remaining());
         let before = in_use.saturating_sub(charged).saturating_add(elsewhere);
         let decision = judged.for_lower_limit(outcome, cost, headroom, || self.next(key, headroom, when));
-        CountedFirst { decision: decision.with_other_units(elsewhere), charged, before }
+        (decision.with_other_units(elsewhere), Effect::counted(charged, before))
     }
 
     /// Returns the block of a key about which a cost of 0 asks.
@@ -607,15 +607,12 @@ impl LocalCounter {
     /// Counts a request if it is admitted. A denied request blocks its key, and is not counted in addition. A cost of 0
     /// asks whether the key is in a block.
     #[cold]
-    fn count_admitted(&self, key: &str, cost: u64, when: CheckTime) -> CountedFirst {
+    fn count_admitted(&self, key: &str, cost: u64, when: CheckTime) -> (Decision, Effect) {
         let block = self.block_asked_for(key, cost, when);
         let decision = block.unwrap_or_else(|| self.charge(key, cost, 0, when));
         let in_use = decision.limit().saturating_sub(decision.remaining());
-        CountedFirst {
-            decision,
-            charged: decision.charged(),
-            before: in_use.saturating_sub(decision.charged()),
-        }
+        let charged = decision.charged();
+        (decision, Effect::counted(charged, in_use.saturating_sub(charged)))
     }
 }
 
@@ -629,10 +626,19 @@ struct CountedUnits {
     elsewhere: u64,
 }
 
-/// The result of counting a request first.
-pub(in crate::edge::rules::engine) struct CountedFirst {
-    pub(in crate::edge::rules::engine) decision: Decision,
-    pub(in crate::edge::rules::engine) charged: u64,
-    /// The units in use before the request.
+/// What a request did to a counter.
+#[derive(Copy, Clone, Default, Debug)]
+pub(in crate::edge::rules::engine) struct Effect {
+    pub(in crate::edge::rules::engine) is_charged: bool,
+    pub(in crate::edge::rules::engine) is_denial_counted: bool,
+    /// The units that were charged, whether the rule denies the request or not.
+    pub(in crate::edge::rules::engine) taken: u64,
+    /// The units in use before this request, if denied requests are counted.
     pub(in crate::edge::rules::engine) before: u64,
+}
+
+impl Effect {
+    const fn counted(taken: u64, before: u64) -> Self {
+        Self { is_charged: taken > 0, is_denial_counted: false, taken, before }
+    }
 }

@@ -18,7 +18,7 @@ mod values;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(super) use self::counter::{Counter, LocalCounter, ProgressCounter, SharedCounter, blocked};
+pub(super) use self::counter::{Counter, Effect, LocalCounter, ProgressCounter, SharedCounter, blocked};
 pub use self::error::RulesError;
 pub(super) use self::held::{HeldCharge, RuleBook};
 pub(super) use self::loading::{Loading, ReadFile};
