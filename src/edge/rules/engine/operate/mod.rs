@@ -2,8 +2,6 @@
 
 mod act;
 mod explain;
-#[cfg(feature = "metrics")]
-mod publish;
 mod readings;
 #[cfg(feature = "redis")]
 mod servers;
@@ -11,4 +9,4 @@ mod servers;
 pub use self::act::{KeyFigures, KeyReport};
 pub use self::explain::{Explained, Explanation, Reason};
 #[cfg(feature = "metrics")]
-pub use self::publish::publish_rules;
+pub use self::readings::publish_rules;

@@ -4,6 +4,8 @@ use crate::base::clock::Clock;
 use crate::edge::rules::engine::state::{Counter, Rules};
 use crate::edge::rules::rule::Rule;
 use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading};
+#[cfg(feature = "metrics")]
+use crate::edge::telemetry::{publish_rule, publish_unmatched};
 
 impl<C: Clock> Rules<C> {
     /// Calls `visit` with the domain's name, the rule and its counts, for each rule in force. The counts start when the
@@ -108,5 +110,23 @@ impl<C: Clock> Rules<C> {
             .iter()
             .flat_map(|domain| domain.unmatched().map(|active| (domain.name.clone(), active.rule.clone())));
         each.collect()
+    }
+}
+
+/// Publishes the readings of all rules' stores. The labels are the domain and the rule's name, as for the rule's
+/// counters. If several rules of a domain have the same name, only one is visible, so give each rule its own name.
+/// [`Config::warnings`](crate::rules::Config::warnings) and [`Domain::warnings`](crate::rules::Domain::warnings) report
+/// such names.
+///
+/// Also publishes, for each domain that had requests, how many of its rules matched no request since the last load
+/// ([`Rules::unmatched`]). Call it when metrics are scraped, like [`telemetry::publish`](crate::telemetry::publish).
+///
+/// # Complexity
+/// Same as [`Rules::readings`].
+#[cfg(feature = "metrics")]
+pub fn publish_rules<C: Clock>(rules: &Rules<C>) {
+    rules.readings(publish_rule);
+    for domain in &rules.in_force.load().domains {
+        publish_unmatched(&domain.name, domain.unmatched().count());
     }
 }

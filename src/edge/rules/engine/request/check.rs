@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::counted_by::CountedBy;
 use super::decided::{Decided, Few};
 use super::report::Reporting;
 use crate::edge::rules::engine::state::{ActiveDomain, ActiveRule, Part, RuleSet, overrides};
 use crate::store::HoldId;
 
-use super::rule_check::{RuleCheck, Twin};
+use super::rule_check::{CountedBy, RuleCheck, Twin};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Outcome;
 use crate::edge::rules::counting::Hasher;

@@ -24,9 +24,8 @@
 //! at a rule that reports no denial, and neither leaves a denial without its charge.
 
 use super::check::RequestCheck;
-use super::counted_by::CountedBy;
 use super::decided::Decided;
-use super::rule_check::RuleCheck;
+use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Outcome;
 use crate::edge::rules::engine::state::{Effect, Part, SharedCounter};

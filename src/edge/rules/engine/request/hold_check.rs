@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::check::{HoldUse, RequestCheck};
-use super::counted_by::CountedBy;
 use super::decided::Decided;
 use super::refund::refund_in_use;
-use super::rule_check::{HeldUnits, HoldStep, RuleCheck, Twin};
+use super::rule_check::{CountedBy, HeldUnits, HoldStep, RuleCheck, Twin};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Outcome};

@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
-use super::counted_by::CountedBy;
 use super::decided::Few;
 use super::hold_check::{ends_ns, refund_hold};
-use super::rule_check::{HeldUnits, HoldStep, RuleCheck};
+use super::rule_check::{CountedBy, HeldUnits, HoldStep, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};

@@ -5,10 +5,9 @@
 
 use super::answer::Answer;
 use super::check::Request;
-use super::counted_by::CountedBy;
 use super::decided::{Decided, Few};
 use super::report::Reporting;
-use super::rule_check::RuleCheck;
+use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};

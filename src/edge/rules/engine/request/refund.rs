@@ -4,10 +4,9 @@ use std::collections::HashSet;
 
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
-use super::counted_by::CountedBy;
 use super::decided::{Decided, Few};
 use super::rule_check;
-use super::rule_check::RuleCheck;
+use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::Outcome;

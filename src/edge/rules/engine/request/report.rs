@@ -2,9 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::counted_by::CountedBy;
 use super::decided::Decided;
-use super::rule_check::RuleCheck;
+use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::decision::{Decision, Outcome};
 use crate::edge::rules::counting::DecidedWhere;
 use crate::edge::rules::engine::state::{ActiveDomain, Observers, Part};

@@ -20,17 +20,19 @@ use std::pin::pin;
 
 use super::answer::Answer;
 use super::check::{Peek, Request, RequestCheck};
-use super::counted_by::CountedBy;
 use super::decided::Few;
 use super::report::Reporting;
+use super::rule_check::CountedBy;
 use crate::base::check_time::CheckTime;
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Outcome;
 use crate::base::sync::{Loaded, fence_after_rmw};
 use crate::edge::rules::counting::{Wait, ready};
-use crate::edge::rules::engine::state::{ActiveDomain, DomainId, Part, RuleSet, Rules};
+use crate::edge::rules::engine::state::{ActiveDomain, DomainId, Part, RuleSet, Rules, WithoutRule};
 use crate::edge::rules::matching::Descriptor;
 use crate::edge::rules::rule::Charging;
+use crate::edge::telemetry::request_without_rule;
+use crate::limiter::At;
 
 /// A question to shared rules.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -189,6 +191,67 @@ impl<A: Asker> Route<'_, '_, A> {
 }
 
 impl<C: Clock> Rules<C> {
+    /// Decides a request with these descriptors. Charges all rules that apply, or none.
+    ///
+    /// A request is admitted if its domain has no rules, or if no rule applies to its descriptors. Call
+    /// [`Rules::require_domain`] once to make sure that the domain exists and that no reload removes it.
+    ///
+    /// # Shared rules
+    /// With an async client, this method never waits. **A rule with `store: redis, mode: atomic` is then not asked**:
+    /// it decides by its `on_failure`, as if the server did not answer, and its metrics count it so. Rules in the other
+    /// modes decide from the units that this process holds. Use `check_async` for `atomic` rules; with a blocking
+    /// client, this method waits for them. See [the guide](https://docs.rs/crate/tollgate/latest/source/docs/rules.md).
+    ///
+    /// # Complexity
+    /// One search for each descriptor by its entries, and one check of a store for each rule that applies. The search
+    /// takes constant time, except for wildcards that begin with `*`. Never allocates for up to two rules that count by
+    /// one value each. Takes no lock.
+    #[must_use = "the rules limit nothing unless the caller obeys the answer"]
+    pub fn check(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
+        self.decide_by_name(domain, descriptors, 1, CheckTime::read(&self.clock))
+    }
+
+    /// Does what [`Rules::check`] does for a request that costs `hits`, unless its descriptors set a cost. A cost of 0
+    /// only peeks. (A server of Envoy's protocol must pass 1 if a request's `hits_addend` is 0, but 0 if a descriptor's
+    /// `hits_addend` is 0.)
+    #[must_use = "the rules limit nothing unless the caller obeys the answer"]
+    pub fn check_n(&self, domain: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
+        self.decide_by_name(domain, descriptors, hits, CheckTime::read(&self.clock))
+    }
+
+    /// Returns these rules at a time that the caller gives, to check requests and to replace rules.
+    #[inline(always)]
+    pub const fn at(&self, now: Timestamp) -> At<'_, Self> {
+        At::new(self, now)
+    }
+
+    #[inline(always)]
+    fn decide_by_name(
+        &self,
+        name: &str,
+        descriptors: &[Descriptor<'_>],
+        hits: u64,
+        when: CheckTime,
+    ) -> Answer {
+        self.decide(self.in_force.load(), DomainId::Name(name), descriptors, hits, when)
+    }
+}
+
+impl<C: Clock> At<'_, Rules<C>> {
+    /// [`Rules::check`] at this time.
+    #[must_use = "the rules limit nothing unless the caller obeys the answer"]
+    pub fn check(self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
+        self.check_n(domain, descriptors, 1)
+    }
+
+    /// [`Rules::check_n`] at this time.
+    #[must_use = "the rules limit nothing unless the caller obeys the answer"]
+    pub fn check_n(self, domain: &str, descriptors: &[Descriptor<'_>], hits: u64) -> Answer {
+        self.limiter.decide_by_name(domain, descriptors, hits, CheckTime::given(self.now))
+    }
+}
+
+impl<C: Clock> Rules<C> {
     /// Returns the answer of an admitted request to which no rule applies.
     #[inline]
     pub(in crate::edge::rules::engine) fn undecided(
@@ -328,4 +391,73 @@ impl<C: Clock> Rules<C> {
     ) -> bool {
         !self.in_force.is_present(rules) && !still_counts(self.in_force.load().domain(&domain.name))
     }
+
+    /// Decides a request to which no rule applies, and logs it.
+    #[inline]
+    pub(super) fn decide_without_rule(
+        &self,
+        rules: &RuleSet,
+        domain: DomainId<'_>,
+        descriptors: &[Descriptor<'_>],
+    ) -> Outcome {
+        match self.options.without_rule {
+            WithoutRule::Admit => Outcome::Allowed,
+            WithoutRule::Log | WithoutRule::Deny => self.decide_and_note(rules, domain, descriptors),
+        }
+    }
+
+    #[cold]
+    fn decide_and_note(
+        &self,
+        rules: &RuleSet,
+        domain: DomainId<'_>,
+        descriptors: &[Descriptor<'_>],
+    ) -> Outcome {
+        if !is_exempt(rules, domain, descriptors) {
+            note(rules, domain, descriptors, self.options.without_rule == WithoutRule::Deny);
+        }
+        self.outcome_without_rule(rules, domain, descriptors)
+    }
+
+    /// Returns the outcome of a request to which no rule applies.
+    #[cold]
+    pub(in crate::edge::rules::engine) fn outcome_without_rule(
+        &self,
+        rules: &RuleSet,
+        domain: DomainId<'_>,
+        descriptors: &[Descriptor<'_>],
+    ) -> Outcome {
+        let denies = self.options.without_rule == WithoutRule::Deny;
+        if denies && !is_exempt(rules, domain, descriptors) { Outcome::Never } else { Outcome::Allowed }
+    }
+}
+
+/// The most descriptors of a request, and entries of each, that the log names.
+const LOGGED: usize = 8;
+
+/// Whether a descriptor without a limit exempts a request.
+#[cold]
+fn is_exempt(rules: &RuleSet, domain: DomainId<'_>, descriptors: &[Descriptor<'_>]) -> bool {
+    let Some(domain) = rules.domain_of(domain) else { return false };
+    descriptors.iter().any(|descriptor| domain.tree().exempts(descriptor.entries()))
+}
+
+/// Logs the first request of a domain to which no rule applies.
+fn note(rules: &RuleSet, domain: DomainId<'_>, descriptors: &[Descriptor<'_>], is_denied: bool) {
+    let active = rules.domain_of(domain);
+    let noted = active.map_or(&rules.unknown_noted, |domain| &domain.without_rule_noted);
+    if noted.set() {
+        return;
+    }
+    let name = match (active, domain) {
+        (Some(domain), _) => &domain.name,
+        (None, DomainId::Name(name)) => name,
+        (None, DomainId::Index(_)) => "",
+    };
+    let keys = |descriptor: &Descriptor<'_>| {
+        let keys = descriptor.entries().iter().take(LOGGED).map(|(key, _)| *key);
+        keys.collect::<Vec<_>>().join(".")
+    };
+    let keys = descriptors.iter().take(LOGGED).map(keys).collect::<Vec<_>>().join(", ");
+    request_without_rule(name, &keys, is_denied);
 }

@@ -21,12 +21,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answer::Answer;
 use super::check::{HoldUse, Peek, Request, RequestCheck};
-use super::counted_by::CountedBy;
 use super::decided::Few;
 use super::refund::Refund;
 use super::route::{Ask, Asker};
 use super::rule_check;
-use super::rule_check::RuleCheck;
+use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::Outcome;
