@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use super::request::{Few, Here, Request, RequestCheck, Route};
+use super::request::{Few, Request, RequestCheck, Route};
 use super::state::{ActiveRule, RuleSet, Rules};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::models::SharedTime;
@@ -101,7 +101,7 @@ fn check_by(
 /// A check without the second read of the rules pointer.
 fn check_carelessly(rules: &Shared) -> bool {
     check_by(rules, &[Descriptor::new(&[("a", "x")])], |check, charging, when| {
-        ready(Route { check, asker: &mut Here(when) }.decide(charging)) == Outcome::Allowed
+        ready(Route { check, caller: &mut { when } }.decide(charging)) == Outcome::Allowed
     })
 }
 

@@ -21,5 +21,5 @@ pub(super) use self::check::{HoldUse, Request, RequestCheck};
 pub(super) use self::decided::{Decided, Few};
 pub(super) use self::refund::refund_in_use;
 #[cfg(all(test, tollgate_loom))]
-pub(super) use self::route::{Here, Route};
+pub(super) use self::route::Route;
 pub(super) use self::rule_check::{CountedBy, RuleCheck};

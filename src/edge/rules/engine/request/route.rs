@@ -13,8 +13,8 @@
 //! [`count_denials`](super::count_denials). With `charging: count-first`, the request is counted at all limits and decided
 //! afterwards.
 //!
-//! Only an [`Asker`] knows whether the caller waits for the servers of shared rules. With [`Here`], no step waits, so the
-//! future is ready at its first poll.
+//! Only the [`Caller`] knows whether it waits for the servers of shared rules. If it does not, no step waits, so the future
+//! is ready at its first poll.
 
 use std::pin::pin;
 
@@ -22,7 +22,7 @@ use super::answer::Answer;
 use super::check::{Peek, Request, RequestCheck};
 use super::decided::Few;
 use super::report::Reporting;
-use super::rule_check::CountedBy;
+use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Outcome;
@@ -34,35 +34,26 @@ use crate::edge::rules::rule::Charging;
 use crate::edge::telemetry::request_without_rule;
 use crate::limiter::At;
 
-/// A question to shared rules.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in crate::edge::rules::engine) enum Ask {
-    /// Peek at the rules that [`RequestCheck::peeks`] returns.
-    Peek,
-    /// Charge the rules that can deny, and can refund their charges.
-    Refundable,
-    /// Charge the rules that can deny, and cannot refund their charges.
-    Final,
-    /// Charge the rules that only report.
-    Reports,
-    /// Charge all rules, because the request is counted first.
-    All,
-    /// Refund all charges.
-    Refund,
-    /// Charge the denied request to the rules that deny it.
-    Denials,
-}
-
-/// How a request asks the shared rules that apply to it.
-pub(in crate::edge::rules::engine) trait Asker {
+/// Who sends a request to the rules, and how it asks those that processes share. A caller that does not wait is the time of
+/// its request.
+pub(in crate::edge::rules::engine) trait Caller {
     /// Whether it waits for servers.
     const WAITS: bool;
 
     /// The time of the next step.
     fn now(&self) -> CheckTime;
 
-    /// Asks shared rules, and records the answers.
-    async fn ask(&mut self, check: &mut RequestCheck<'_>, ask: Ask);
+    /// Peeks at the rules that [`RequestCheck::peeks`] returns, and records the answers.
+    async fn peek(&mut self, check: &mut RequestCheck<'_>);
+
+    /// Charges the rules that `is_asked` selects by their parts, and records the answers.
+    async fn charge(&mut self, check: &mut RequestCheck<'_>, is_asked: fn(&RuleCheck<'_>, Part) -> bool);
+
+    /// Refunds all charges.
+    async fn refund(&mut self, check: &mut RequestCheck<'_>);
+
+    /// Charges the denied request to the rules that deny it.
+    async fn count_denials(&mut self, check: &mut RequestCheck<'_>);
 
     /// Keeps all charges: the decision is final.
     fn keep(&mut self) {}
@@ -72,68 +63,67 @@ pub(in crate::edge::rules::engine) trait Asker {
 }
 
 /// Asks shared rules one after the other. Only rules of a client for threads wait, and they block the thread.
-pub(in crate::edge::rules::engine) struct Here(pub(in crate::edge::rules::engine) CheckTime);
-
-impl Asker for Here {
+impl Caller for CheckTime {
     const WAITS: bool = false;
 
     #[inline]
     fn now(&self) -> CheckTime {
-        self.0
+        *self
     }
 
-    async fn ask(&mut self, check: &mut RequestCheck<'_>, ask: Ask) {
-        match ask {
-            Ask::Peek => {
-                for Peek { place, cost } in check.peeks() {
-                    if let Some((check, decided)) = check.at(place)
-                        && let CountedBy::Shared(shared) = check.counted
-                        && let Some(peeked) = shared.limiter.peek(check.key.as_str(), cost, Wait::No).await
-                    {
-                        check.record_answer(decided, peeked);
-                    }
-                }
+    async fn peek(&mut self, check: &mut RequestCheck<'_>) {
+        for Peek { place, cost } in check.peeks() {
+            if let Some((check, decided)) = check.at(place)
+                && let CountedBy::Shared(shared) = check.counted
+                && let Some(peeked) = shared.limiter.peek(check.key.as_str(), cost, Wait::No).await
+            {
+                check.record_answer(decided, peeked);
             }
-            // Each rule is asked when it is charged, so that none is asked after one that denies.
-            Ask::Refundable | Ask::Final | Ask::Reports | Ask::All => {}
-            Ask::Refund => check.each(|_| true).for_each(|(check, decided)| check.refund(decided, self.0)),
-            Ask::Denials => {
-                for (check, shared) in check.shared_denials() {
-                    shared.limiter.count_denied(check.key.as_str(), check.cost, Wait::No).await;
-                    check.effect.is_denial_counted = true;
-                }
-            }
+        }
+    }
+
+    /// Each rule is asked when it is charged, so that none is asked after one that denies.
+    async fn charge(&mut self, _: &mut RequestCheck<'_>, _: fn(&RuleCheck<'_>, Part) -> bool) {}
+
+    async fn refund(&mut self, check: &mut RequestCheck<'_>) {
+        check.each(|_| true).for_each(|(check, decided)| check.refund(decided, *self));
+    }
+
+    async fn count_denials(&mut self, check: &mut RequestCheck<'_>) {
+        for (check, shared) in check.shared_denials() {
+            shared.limiter.count_denied(check.key.as_str(), check.cost, Wait::No).await;
+            check.effect.is_denial_counted = true;
         }
     }
 }
 
 /// A request while its rules are charged.
-pub(in crate::edge::rules::engine) struct Route<'a, 'r, A: Asker> {
+pub(in crate::edge::rules::engine) struct Route<'a, 'r, W: Caller> {
     pub(in crate::edge::rules::engine) check: RequestCheck<'r>,
-    pub(in crate::edge::rules::engine) asker: &'a mut A,
+    pub(in crate::edge::rules::engine) caller: &'a mut W,
 }
 
-impl<A: Asker> Drop for Route<'_, '_, A> {
+impl<W: Caller> Drop for Route<'_, '_, W> {
     #[inline]
     fn drop(&mut self) {
-        self.asker.abandon(&mut self.check);
+        self.caller.abandon(&mut self.check);
     }
 }
 
-impl<A: Asker> Route<'_, '_, A> {
+impl<W: Caller> Route<'_, '_, W> {
     /// Decides the request, and charges it if it is admitted.
     #[inline]
     pub(in crate::edge::rules::engine) async fn decide(&mut self, charging: Charging) -> Outcome {
         if charging == Charging::CountFirst {
             if self.check.has_shared {
-                self.asker.ask(&mut self.check, Ask::All).await;
+                self.caller.charge(&mut self.check, |_, part| part != Part::Replaced).await;
             }
-            self.check.count(self.asker.now());
+            self.check.count(self.caller.now());
             return self.check.outcome();
         }
         let admitted = self.all_or_nothing().await;
         if charging == Charging::CountDenials {
-            self.check.count_denials(admitted, self.asker.now());
+            self.check.count_denials(admitted, self.caller.now());
         }
         if admitted { Outcome::Allowed } else { self.check.outcome() }
     }
@@ -146,21 +136,21 @@ impl<A: Asker> Route<'_, '_, A> {
         let admitted = (!several || self.peek().await) && self.charge().await;
         if several && !admitted && self.check.is_charged() {
             self.refund().await;
-            self.check.peek_again(self.asker.now());
+            self.check.peek_again(self.caller.now());
         }
         if admitted && self.check.has_shared {
-            self.asker.ask(&mut self.check, Ask::Reports).await;
+            self.caller.charge(&mut self.check, |_, part| part == Part::Shadow).await;
         }
-        self.check.report_only(admitted, self.asker.now());
+        self.check.report_only(admitted, self.caller.now());
         admitted
     }
 
     /// Peeks at the rules that can deny, as far as a peek is useful. Returns whether none of them denies.
     #[inline]
     async fn peek(&mut self) -> bool {
-        let admits = self.check.peek_at_others(self.asker.now());
+        let admits = self.check.peek_at_others(self.caller.now());
         if admits && self.check.has_shared {
-            self.asker.ask(&mut self.check, Ask::Peek).await;
+            self.caller.peek(&mut self.check).await;
             return self.check.may_continue();
         }
         admits
@@ -170,22 +160,24 @@ impl<A: Asker> Route<'_, '_, A> {
     #[inline]
     async fn charge(&mut self) -> bool {
         if self.check.has_shared {
-            self.asker.ask(&mut self.check, Ask::Refundable).await;
+            self.caller
+                .charge(&mut self.check, |check, part| part.refuses() && check.counted.can_refund())
+                .await;
             if self.check.outcome() == Outcome::Allowed {
-                self.asker.ask(&mut self.check, Ask::Final).await;
+                self.caller.charge(&mut self.check, |_, part| part.refuses()).await;
             }
             if self.check.outcome() != Outcome::Allowed {
                 return false;
             }
         }
-        self.check.charge_all(self.asker.now())
-            && (!self.check.has_holds() || self.check.keep_holds(Part::refuses, self.asker.now()))
+        self.check.charge_all(self.caller.now())
+            && (!self.check.has_holds() || self.check.keep_holds(Part::refuses, self.caller.now()))
     }
 
     async fn refund(&mut self) {
-        self.check.refund_here(self.asker.now());
+        self.check.refund_here(self.caller.now());
         if self.check.has_shared {
-            self.asker.ask(&mut self.check, Ask::Refund).await;
+            self.caller.refund(&mut self.check).await;
         }
     }
 }
@@ -311,41 +303,41 @@ impl<C: Clock> Rules<C> {
     #[inline(never)]
     pub(super) fn decide_any(&self, answer: &mut Answer, request: Request<'_, '_>, when: CheckTime) {
         // Pinned here, because `ready` would move it, and it is large.
-        ready(pin!(self.route(answer, request, &mut Here(when))));
+        ready(pin!(self.route(answer, request, &mut { when })));
     }
 
     /// Takes a request along the route, to the answer.
-    pub(super) async fn route<A: Asker>(
+    pub(super) async fn route<W: Caller>(
         &self,
         answer: &mut Answer,
         mut request: Request<'_, '_>,
-        asker: &mut A,
+        caller: &mut W,
     ) {
         loop {
             let Answer { rules, domain, outcome, shadow, quota_rules_deny, longest_other_wait, decided } =
                 &mut *answer;
             let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return };
             domain.note_asked();
-            let mut route = Route { check: RequestCheck::new(decided), asker: &mut *asker };
-            route.check.find((&**rules, domain), &request, route.asker.now().ns(), &self.hasher);
+            let mut route = Route { check: RequestCheck::new(decided), caller: &mut *caller };
+            route.check.find((&**rules, domain), &request, route.caller.now().ns(), &self.hasher);
             if route.check.is_empty() {
                 let index = DomainId::Index(domain.index);
                 *outcome = self.decide_without_rule(rules, index, request.descriptors);
                 *shadow |= domain.shadow;
-                route.asker.keep();
+                route.caller.keep();
                 return;
             }
-            let is_timed = !A::WAITS || !route.check.has_shared;
+            let is_timed = !W::WAITS || !route.check.has_shared;
             let start = if is_timed { domain.timer.start() } else { None };
             *outcome = route.decide(domain.charging).await;
             domain.timer.stop(start);
             if !self.is_outdated(&route.check, rules, domain) {
-                route.asker.keep();
+                route.caller.keep();
                 if domain.charging == Charging::CountDenials && route.check.has_shared {
-                    route.asker.ask(&mut route.check, Ask::Denials).await;
+                    route.caller.count_denials(&mut route.check).await;
                 }
                 *shadow |= domain.shadow;
-                let when = route.asker.now();
+                let when = route.caller.now();
                 if route.check.has_holds() {
                     self.finish_holds(&mut route.check, domain, outcome, when);
                 }

@@ -23,7 +23,7 @@ use super::answer::Answer;
 use super::check::{HoldUse, Peek, Request, RequestCheck};
 use super::decided::Few;
 use super::refund::Refund;
-use super::route::{Ask, Asker};
+use super::route::Caller;
 use super::rule_check;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::check_time::CheckTime;
@@ -222,9 +222,9 @@ impl<C: Clock> Rules<C> {
     }
 
     async fn wait(&self, answer: &mut Answer, request: Request<'_, '_>, deadline: Option<Instant>) {
-        let mut asker = Waiting { clock: &self.clock, calls: Few::new(), deadline, is_over: false };
+        let mut caller = Waiting { clock: &self.clock, calls: Few::new(), deadline, is_over: false };
         // Boxed, so that the future is small for services without shared rules.
-        Box::pin(self.route(answer, request, &mut asker)).await;
+        Box::pin(self.route(answer, request, &mut caller)).await;
     }
 
     /// Gives the servers what this process holds: units of rules with the mode `lease` go back, and units that rules with
@@ -277,7 +277,7 @@ impl<C: Clock> Rules<C> {
     }
 }
 
-/// Asks all shared rules of a question concurrently. If it is dropped before it [keeps](Asker::keep) the charges, it
+/// Asks all shared rules of a question concurrently. If it is dropped before it [keeps](Caller::keep) the charges, it
 /// refunds them.
 struct Waiting<'a, C> {
     clock: &'a C,
@@ -295,20 +295,17 @@ struct RuleCall {
     call: SharedCall,
 }
 
-impl<C: Clock> Asker for Waiting<'_, C> {
+impl<C> Waiting<'_, C> {
+    fn keep_calls(&mut self) {
+        self.calls.drain(..).for_each(|kept| kept.call.keep());
+    }
+}
+
+impl<C: Clock> Caller for Waiting<'_, C> {
     const WAITS: bool = true;
 
     fn now(&self) -> CheckTime {
         CheckTime::read(self.clock)
-    }
-
-    async fn ask(&mut self, check: &mut RequestCheck<'_>, ask: Ask) {
-        match ask {
-            Ask::Peek => self.peek(check).await,
-            Ask::Refundable | Ask::Final | Ask::Reports | Ask::All => self.charge(check, ask).await,
-            Ask::Refund => self.refund(check).await,
-            Ask::Denials => self.count_denials(check).await,
-        }
     }
 
     fn keep(&mut self) {
@@ -325,12 +322,6 @@ impl<C: Clock> Asker for Waiting<'_, C> {
         check.refund_here(self.now());
         // The calls refund themselves.
         self.calls.clear();
-    }
-}
-
-impl<C> Waiting<'_, C> {
-    fn keep_calls(&mut self) {
-        self.calls.drain(..).for_each(|kept| kept.call.keep());
     }
 
     async fn peek(&mut self, check: &mut RequestCheck<'_>) {
@@ -350,13 +341,13 @@ impl<C> Waiting<'_, C> {
         }
     }
 
-    async fn charge(&mut self, check: &mut RequestCheck<'_>, ask: Ask) {
+    async fn charge(&mut self, check: &mut RequestCheck<'_>, is_asked: fn(&RuleCheck<'_>, Part) -> bool) {
         let from = self.calls.len();
         for (place, (check, decided)) in check.each(|_| true).enumerate() {
             if let CountedBy::Shared(shared) = check.counted
                 && (check.cost > 0 || check.peeks_at_use())
                 && decided.decision.is_none()
-                && charges(ask, check, decided.part)
+                && is_asked(check, decided.part)
             {
                 let call = SharedCall::new(
                     &shared.limiter,
@@ -396,17 +387,6 @@ impl<C> Waiting<'_, C> {
         }
         // The calls that are not finished by the deadline continue in tasks.
         by(self.deadline, join_all(calls.iter_mut())).await;
-    }
-}
-
-/// Whether a question charges a rule with this part.
-fn charges(ask: Ask, check: &RuleCheck<'_>, part: Part) -> bool {
-    match ask {
-        Ask::Refundable => part.refuses() && check.counted.can_refund(),
-        Ask::Final => part.refuses() && !check.counted.can_refund(),
-        Ask::Reports => part == Part::Shadow,
-        Ask::All => part != Part::Replaced,
-        Ask::Peek | Ask::Refund | Ask::Denials => false,
     }
 }
 
@@ -562,15 +542,15 @@ mod tests {
         };
         let (before, after) = (load("count-first"), load("all-or-nothing"));
         let descriptors = [Descriptor::new(&[("a", "x")])];
-        let mut asker = Waiting { clock: before.clock(), calls: Few::new(), deadline: None, is_over: false };
-        for (rules, ask) in [(&before, Ask::All), (&after, Ask::Refundable)] {
+        let mut caller = Waiting { clock: before.clock(), calls: Few::new(), deadline: None, is_over: false };
+        for rules in [&before, &after] {
             let answer = rules.find_domain("d");
             let domain = answer.domain().unwrap();
             let mut decided = Few::new();
-            let mut route = Route { check: RequestCheck::new(&mut decided), asker: &mut asker };
+            let mut route = Route { check: RequestCheck::new(&mut decided), caller: &mut caller };
             let request = Request::of(&descriptors, &[], 1);
-            route.check.find((&answer.rules, domain), &request, route.asker.now().ns(), &rules.hasher);
-            route.asker.ask(&mut route.check, ask).await;
+            route.check.find((&answer.rules, domain), &request, route.caller.now().ns(), &rules.hasher);
+            route.caller.charge(&mut route.check, |_, _| true).await;
             assert!(route.check.is_charged());
             // Here the caller stops waiting.
         }
