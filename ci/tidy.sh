@@ -21,7 +21,7 @@ unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src crates tests benches 
 seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.rs:|^src/base/sync.rs:' || true)
 [ -z "$seqcst" ] || complain 'SeqCst outside the models and the shim:' "$seqcst"
 
-# Imports, circles, sizes of rooms, and choices with two types.
+# Imports upwards, circles of modules, and choices with two types.
 python3 -B ci/house_test.py 2>/dev/null || complain 'Fails:' '  ci/house_test.py'
 python3 -B ci/house.py || bad=1
 
@@ -43,9 +43,9 @@ RETIRED='Asks|Away|ByHash|Carries|Errand|Fared|GivenBack|Habits|InForce|Landed|M
 retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates tests benches fuzz/fuzz_targets examples --include='*.rs' || true)
 [ -z "$retired" ] || complain 'Retired names (docs/design.md has the glossary):' "$retired"
 
-# Functions for an act that has another word: peek, refund, can_refund.
-acts=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crates/cli crates/http crates/report crates/serve crates/tower --include='*.rs' || true)
-[ -z "$acts" ] || complain 'Say peek, refund, can_refund:' "$acts"
+# Functions for an operation that has another word: peek, refund, can_refund.
+verbs=$(grep -rnE '\bfn (look|looks|undo|undoes|give_back|gives_back)\b' src crates/cli crates/http crates/report crates/serve crates/tower --include='*.rs' || true)
+[ -z "$verbs" ] || complain 'Say peek, refund, can_refund:' "$verbs"
 
 # Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.
 while IFS=$'\t' read -r phrase advice; do

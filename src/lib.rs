@@ -38,7 +38,7 @@
 //! - **Stripe** and **lease**: a stripe is one core's own supply of units. A lease charges these units in advance, and
 //!   they expire.
 //!
-//! The [glossary][design] defines all terms.
+//! The [glossary][design] defines the terms.
 //!
 //! # Choosing an algorithm
 //!
