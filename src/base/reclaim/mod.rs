@@ -9,7 +9,7 @@
 //! | `domain` | the protocol: epochs, records of threads, batches, and why nothing is freed too early |
 //! | `barrier` | the two barriers: a light one for threads that pin, a heavy one for the thread that frees |
 //! | `thread` | the record of the calling thread; threads that end |
-//! | `modelled` | a simple replacement, for the models of other rooms |
+//! | `modelled` | a simple replacement, for the models of other modules |
 //!
 //! # Rules
 //! 1. Freeing neither pins nor collects. The function that frees gets the guard of the collecting thread. The `Drop` of a

@@ -1,4 +1,4 @@
-//! Reclamation in the models of other rooms: an item is freed as soon as no thread is pinned. (The domain itself would
+//! Reclamation in the models of other modules: an item is freed as soon as no thread is pinned. (The domain itself would
 //! have more interleavings than those models.) The module remembers each retired item until then, so that a second
 //! retire of the same item fails the model.
 
