@@ -12,7 +12,7 @@ use tollgate::rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
 use tollgate_serve::answer::{Answerer, Settings};
 use tollgate_serve::resp::Limits;
-use tollgate_serve::resp::answer::{RespFace, Session, Step};
+use tollgate_serve::resp::answer::{RespShared, Session, Step};
 use tollgate_serve::resp::quotas::Quotas;
 
 const RULES: &str = "
@@ -30,7 +30,7 @@ fn told<'a>(parts: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
     let config = Config::from_yaml("rules", RULES).unwrap_or_else(|error| panic!("{error}"));
     let rules =
         Rules::builder().clock(clock.clone()).load([config]).unwrap_or_else(|error| panic!("{error}"));
-    let shared = RespFace {
+    let shared = RespShared {
         answerer: Arc::new(Answerer::new(Arc::new(rules), Settings::default())),
         quotas: Quotas::new(clock, 4, Capacity::memory(64 << 10)).into(),
         users: None,
