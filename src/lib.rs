@@ -208,9 +208,9 @@
 //! - **Know why:** [the guarantees][guarantees], [the models of the concurrent parts][models], [the design and the
 //!   glossary][design].
 //!
-//! The folder `examples/` contains whole programs: `quick_start`, `tiers`, `login`, `token_budget` and `outbound`. The
-//! package `tollgate-tower` has servers: `axum`, `axum_layer`, `hyper`, `tonic` and `axum_redis`. In `axum_redis`, two
-//! processes share a limit.
+//! The folder `examples/` contains whole programs: `quick_start`, `tiers`, `login`, `token_budget`, `own_store` and
+//! `outbound`. The package `tollgate-tower` has servers: `axum`, `axum_layer`, `hyper`, `tonic` and `axum_redis`. In
+//! `axum_redis`, two processes share a limit.
 //!
 //! [actix_and_pingora]: https://docs.rs/crate/tollgate/latest/source/docs/actix_and_pingora.md
 //! [addresses]: https://docs.rs/crate/tollgate/latest/source/docs/addresses.md
@@ -283,6 +283,8 @@ pub use edge::calendar;
 pub use edge::redis;
 #[cfg(feature = "rules")]
 pub use edge::rules;
+#[cfg(feature = "std")]
+pub use edge::shared::{DecidedBy, SharedDecision};
 #[cfg(feature = "std")]
 pub use edge::telemetry;
 pub use limiter::joint::check_all;

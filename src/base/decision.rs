@@ -4,7 +4,7 @@ use core::error::Error;
 use core::fmt;
 use core::time::Duration;
 
-use crate::base::clock::Timestamp;
+use crate::base::clock::{Timestamp, saturating_nanos};
 
 /// The outcome of a check: allowed, denied for now, or never possible.
 ///
@@ -119,6 +119,34 @@ pub enum Facts {
 }
 
 impl Decision {
+    /// Creates a decision that something else than a limiter of this crate has made, for example a database. An allowed
+    /// request was charged its cost. The figures are 0 until [`with_figures`](Self::with_figures) sets them.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Decision, Outcome, Timestamp};
+    ///
+    /// let now = Timestamp::from_secs(1_700_000_000);
+    /// let minute = Duration::from_secs(60);
+    /// let denied = Decision::made_elsewhere(Outcome::Denied, 3, 100, now).with_figures(2, minute, minute);
+    /// assert_eq!((denied.remaining(), denied.retry_after()), (2, Some(minute)));
+    /// assert_eq!((denied.cost(), denied.charged()), (3, 0));
+    /// ```
+    #[must_use]
+    pub const fn made_elsewhere(outcome: Outcome, cost: u64, limit: u64, at: Timestamp) -> Self {
+        let facts = Facts::Plain { remaining: 0, retry_ns: 0, reset_ns: 0, delay_ns: 0 };
+        Self::new(outcome, cost, limit, at.as_nanos(), facts)
+    }
+
+    /// Returns this decision with other figures: the units that are left, the wait of a denied request (for an allowed one,
+    /// the time until one unit is left), and the time until all units are left.
+    #[must_use]
+    pub const fn with_figures(self, remaining: u64, retry_after: Duration, reset_after: Duration) -> Self {
+        let (retry_ns, reset_ns) = (saturating_nanos(retry_after), saturating_nanos(reset_after));
+        Self { facts: Facts::Plain { remaining, retry_ns, reset_ns, delay_ns: 0 }, ..self }
+    }
+
     pub(crate) const fn new(outcome: Outcome, cost: u64, limit: u64, at_ns: u64, facts: Facts) -> Self {
         Self { outcome, charge: Charge::Made, generation: 0, cost, limit, at_ns, facts }
     }

@@ -10,4 +10,6 @@ mod redis;
 #[cfg(feature = "rules")]
 pub mod rules;
 #[cfg(feature = "std")]
+pub(crate) mod shared;
+#[cfg(feature = "std")]
 pub mod telemetry;

@@ -298,7 +298,8 @@ async fn every_mode_uses_the_provider() {
 #[cfg(feature = "watch")]
 #[test]
 fn rules_source_uses_the_provider() {
-    use tollgate::rules::{Follow, Format, RedisRules, Rules};
+    use tollgate::redis::RedisRules;
+    use tollgate::rules::{Follow, Format, Rules};
 
     let Some(server) = guarded() else { return };
     let secret = Secret::new("one\none-secret");

@@ -140,7 +140,7 @@ async fn unknown_names_and_absent_sentinels_are_errors() {
     }
     #[cfg(feature = "rules")]
     {
-        let rules = tollgate::rules::RedisRules::open(&all.url(), "limits").unwrap();
+        let rules = tollgate::redis::RedisRules::open(&all.url(), "limits").unwrap();
         assert!(rules.pull().unwrap().is_none(), "rules are read at the master");
     }
     // Three Sentinels of five are more than half.

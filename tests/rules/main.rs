@@ -10,6 +10,7 @@ mod matching;
 #[cfg(feature = "watch")]
 #[path = "../common/one_rule.rs"]
 mod one_rule;
+mod own_store;
 mod properties;
 #[cfg(feature = "watch")]
 mod restore;

@@ -155,10 +155,10 @@ pub fn builder(
         builder = builder.charging(charging.into());
     }
     if let Some(client) = redis {
-        builder = builder.redis(client);
+        builder = builder.shared(client);
     }
     if let Some(prefix) = &args.connection.redis_prefix {
-        builder = builder.redis_prefix(prefix);
+        builder = builder.shared_prefix(prefix);
     }
     if let Some(snapshot) = snapshot {
         builder = builder.restore(snapshot);

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tollgate::Quota;
-use tollgate::redis::{AtomicLimiter, Breaker, Client, Health, Limit};
+use tollgate::redis::{AtomicLimiter, Breaker, Client, Health, Limit, health_by_server};
 use tollgate::rules::{Amount, Rules, Store};
 
 use super::log;
@@ -222,7 +222,7 @@ impl RedisWatch {
 
     /// Looks once. `is_due` says whether a server that can be used is tested too.
     async fn test_once(&mut self, is_due: bool) {
-        let health = self.rules.health_by_server();
+        let health = health_by_server(&self.rules);
         // Without a rule that uses it, the server is not called.
         if health.is_empty() {
             self.calls = RuleCalls::default();

@@ -72,7 +72,7 @@ async fn main() -> Fallible<()> {
     };
     // The store connects at the first check, and reconnects after a failure.
     let client = Client::open(redis)?;
-    let rules = Rules::builder().redis(client).load([Config::from_yaml("limits.yaml", LIMITS)?])?;
+    let rules = Rules::builder().shared(client).load([Config::from_yaml("limits.yaml", LIMITS)?])?;
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
     println!("http://{}", listener.local_addr()?);

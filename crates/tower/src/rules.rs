@@ -7,12 +7,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate::Clock;
 use tollgate::holds::HoldId;
-#[cfg(feature = "redis")]
 use tollgate::internals::Pairs;
 use tollgate::rules::{Answer, Descriptor, Descriptors, Rules, RulesError};
 use tollgate_http::Policy;
 
-#[cfg(feature = "redis")]
 use crate::awaited::AwaitedLimit;
 use crate::head::{CutAddress, Head};
 use crate::key::KeyExtractor;
@@ -128,7 +126,6 @@ fn tell_policies(ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
 }
 
 /// Rules that processes share ask their server, so the layer awaits them: [`RateLimitLayer::awaited`].
-#[cfg(feature = "redis")]
 impl<C: Clock + Send + Sync + 'static> AwaitedLimit<Descriptors> for InDomain<C> {
     type Ruling = Ruled<C>;
 

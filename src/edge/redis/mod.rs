@@ -37,6 +37,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `rules` | the counters and the texts of rules (feature `rules`) |
 //! | `internals` | what tests and simulations use of the modules below (`cfg(tollgate_simulation)`) |
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
@@ -54,21 +55,21 @@ pub mod internals;
 mod mode;
 mod protocol;
 mod region;
+#[cfg(feature = "rules")]
+mod rules;
 
 pub use self::client::{
     Blocking, Breaker, BuildError, Builder, Client, CredentialsFile, InProcess, InProgressBuilder, OnFailure,
     Shard, ShardError, Shards,
 };
-#[cfg(feature = "rules")]
-pub(crate) use self::client::{PlainClient, RuntimeThread};
 pub use self::guard::{BreakerState, Health};
 pub use self::mode::{
     AtomicLimiter, HoldingLimiter, InProgressLimiter, LeaseBuilder, LeaseLimiter, LeaseStats, RegionHealth,
     SharedHold, SharedPermit, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
-#[cfg(feature = "rules")]
-pub(crate) use self::protocol::check_limit;
 pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number, RegionPolicy};
+#[cfg(feature = "rules")]
+pub use self::rules::{PushedRules, RedisRules, check_config, health_by_server};
 #[doc(no_inline)]
 pub use crate::algorithm::Limit;
 #[doc(no_inline)]

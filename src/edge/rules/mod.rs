@@ -34,10 +34,10 @@
 //! # Modules
 //! ```text
 //! matching/  a request's descriptors ──► the rules that apply, and the key that each rule uses
-//! counting/  the stores of this process, and the limiters on a server that processes share
+//! counting/  the stores of this process, and what a store that processes share must do
 //! config/    files in YAML, JSON or TOML ──► rules, and all problems in the files
 //! engine/    checks, refunds and reloads
-//! source/    other places than files: a key in Redis, or a type of the program
+//! source/    other places than files: a type of the program, or of another module
 //! watch/     reloads when the files or the source change
 //! ```
 //! The module `rule` defines the content of a rule. Modules import only from modules above them in this list, and all
@@ -48,7 +48,6 @@ mod counting;
 mod engine;
 pub(crate) mod matching;
 mod rule;
-#[cfg(any(feature = "redis", feature = "watch"))]
 mod source;
 #[cfg(feature = "watch")]
 mod watch;
@@ -56,9 +55,9 @@ mod watch;
 pub use ipnet::IpNet;
 
 pub use self::config::{Config, ConfigError, Domain, Format, Problem, UnknownFormat};
-#[cfg(feature = "redis")]
-pub use self::counting::Server;
-pub use self::counting::{OperatorAct, Refusal};
+pub use self::counting::{
+    MayWait, OperatorAct, Refusal, SharedLimiter, SharedReply, SharedRule, SharedStore,
+};
 #[cfg(feature = "metrics")]
 pub use self::engine::publish_rules;
 pub use self::engine::{
@@ -71,9 +70,6 @@ pub use self::rule::{
     Amount, Charging, Metadata, Metric, Mode, OnFailure, Rule, RuleClass, RuleHold, SettingValue, Shared,
     Store, Unit,
 };
-#[cfg(any(feature = "redis", feature = "watch"))]
 pub use self::source::{Fetched, Hint, RuleText, Source, Version};
-#[cfg(feature = "redis")]
-pub use self::source::{PushedRules, RedisRules};
 #[cfg(feature = "watch")]
 pub use self::watch::{Follow, Followed, Pushed, Watcher};

@@ -69,7 +69,7 @@ fn rule_that_only_reports_blocks_nothing() {
         let clock = clock();
         let server = in_process(&clock).0;
         let Ok(config) = Config::from_yaml("test.yaml", &text) else { panic!("{text}") };
-        let rules = Rules::builder().clock(clock.clone()).redis(server.clone()).shadow(is_dry_run);
+        let rules = Rules::builder().clock(clock.clone()).shared(server.clone()).shadow(is_dry_run);
         let rules = rules.load([config]).unwrap();
         for _ in 0..5 {
             assert!(run(ask(&rules, &[("a", "x")])).is_allowed(), "{text}");
@@ -88,7 +88,7 @@ fn server_starts_no_block_for_a_dry_run() {
     let client = || Client::open(&server.url()).unwrap().blocking();
     let settings = format!("{ATOMIC}, timeout: 20s, on_failure: closed");
     let rules = |shadow| {
-        let builder = Rules::builder().clock(clock()).redis(client()).shadow(shadow);
+        let builder = Rules::builder().clock(clock()).shared(client()).shadow(shadow);
         builder.load([config(&file(&settings, &[login("", "10m"), classes()]))]).unwrap()
     };
     let (dry, enforcing) = (rules(true), rules(false));
@@ -140,7 +140,7 @@ fn loads_that_a_server_cannot_count_are_refused() {
         let told = load(server.clone(), &clock, &text).unwrap_err().to_string();
         assert!(told.contains("test.yaml:") && told.contains("use another charging"), "{told}");
     }
-    let quotas = Rules::builder().clock(clock.clone()).redis(server).quota(true);
+    let quotas = Rules::builder().clock(clock.clone()).shared(server).quota(true);
     let told = quotas.load([config(&file(ATOMIC, &[login("", "10m")]))]).unwrap_err().to_string();
     assert!(told.contains("cannot be a quota"), "{told}");
 }
@@ -196,7 +196,7 @@ fn other_modes_refuse_classes() {
 fn classes_have_a_share_without_the_server() {
     let clock = ManualClock::new(Timestamp::from_secs(super::START));
     let text = file(ATOMIC, &[classes()]);
-    let rules = Rules::builder().clock(clock).redis(InProcess::default()).load([config(&text)]).unwrap();
+    let rules = Rules::builder().clock(clock).shared(InProcess::default()).load([config(&text)]).unwrap();
     let ask = |class| rules.check("d", &[Descriptor::new(&[("tenant", "acme"), ("class", class)])]);
     // This call cannot wait for the server.
     assert_eq!((0..20).filter(|_| ask("batch").is_allowed()).count(), 5);

@@ -25,14 +25,14 @@ fn limits(settings: &str, a: u32, b: u32) -> String {
 /// Runs the test on the model for async code and for threads, and on a real server for both.
 fn on_each_server(test: impl Fn(&dyn Fn() -> Server)) {
     let in_process = || InProcess::default();
-    test(&|| in_process().into());
-    test(&|| in_process().blocking().into());
+    test(&|| Arc::new(in_process()));
+    test(&|| Arc::new(in_process().blocking()));
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
     // Each round has a database of its own: a process of the round before may still post what it counted.
     let databases = Cell::new(0);
     let fresh = || format!("{}{}", server.url(), databases.replace(databases.get() + 1));
-    test(&|| Client::open(&fresh()).unwrap().into());
-    test(&|| Client::open(&fresh()).unwrap().blocking().into());
+    test(&|| Arc::new(Client::open(&fresh()).unwrap()));
+    test(&|| Arc::new(Client::open(&fresh()).unwrap().blocking()));
 }
 
 /// In the mode `atomic`, with every algorithm. The other modes hold units, or admit before they have asked.

@@ -19,10 +19,14 @@ mod undone;
 
 use std::future::Future;
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
 
 use tollgate::redis::{Blocking, InProcess};
-use tollgate::rules::{Answer, Config, Descriptor, Rules, RulesError, Server};
+use tollgate::rules::{Answer, Config, Descriptor, Rules, RulesError, SharedStore};
 use tollgate::{ManualClock, Timestamp};
+
+/// A client of any kind.
+type Server = Arc<dyn SharedStore>;
 
 /// A time in the year 2023. `clock` starts half an hour after its hour began, so that no window ends soon.
 const START: u64 = 1_700_000_000;
@@ -37,16 +41,12 @@ fn config(text: &str) -> Config {
 
 /// Loads the rules of one process.
 #[track_caller]
-fn process(server: impl Into<Server>, clock: &ManualClock, text: &str) -> Rules<ManualClock> {
+fn process(server: impl SharedStore, clock: &ManualClock, text: &str) -> Rules<ManualClock> {
     load(server, clock, text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-fn load(
-    server: impl Into<Server>,
-    clock: &ManualClock,
-    text: &str,
-) -> Result<Rules<ManualClock>, RulesError> {
-    Rules::builder().clock(clock.clone()).redis(server).load([config(text)])
+fn load(server: impl SharedStore, clock: &ManualClock, text: &str) -> Result<Rules<ManualClock>, RulesError> {
+    Rules::builder().clock(clock.clone()).shared(server).load([config(text)])
 }
 
 /// Returns an address where nothing listens.

@@ -23,8 +23,8 @@ descriptors:
 }
 
 /// Loads the rules of one process with the system's clock.
-fn real(server: impl Into<Server>, text: &str) -> Rules<tollgate::StdClock> {
-    Rules::builder().clock(tollgate::StdClock::new()).redis(server).load([config(text)]).unwrap()
+fn real(server: impl SharedStore, text: &str) -> Rules<tollgate::StdClock> {
+    Rules::builder().clock(tollgate::StdClock::new()).shared(server).load([config(text)]).unwrap()
 }
 
 async fn ask_real(rules: &Rules<tollgate::StdClock>, keys: &[&str]) -> Answer {
@@ -146,7 +146,7 @@ fn reload_with_new_limit_keeps_charges() {
 /// Modes with their own task need a tokio runtime at the first load. Later loads may run in any thread.
 #[test]
 fn reload_needs_no_tokio_runtime() {
-    let outside = Rules::builder().redis(InProcess::default()).load([config(&text("lease", 5))]);
+    let outside = Rules::builder().shared(InProcess::default()).load([config(&text("lease", 5))]);
     let error = outside.unwrap_err().to_string();
     assert!(
         error.contains("test.yaml:5:") && error.contains("\"d|a\"") && error.contains("tokio"),

@@ -1,7 +1,5 @@
 //! Rules on a real server.
 
-use std::sync::Arc;
-
 use tollgate::redis::Client;
 use tollgate::rules::Descriptor;
 
@@ -17,11 +15,11 @@ descriptors:
   - { key: a, rate_limit: { unit: year, requests_per_unit: 20 } }
   - { key: b, rate_limit: { unit: year, requests_per_unit: 1000 } }
 ";
-    let process = |server: Server| Arc::new(Rules::builder().redis(server).load([config(text)]).unwrap());
+    let process = |server: Server| Arc::new(Rules::builder().shared(server).load([config(text)]).unwrap());
     let rules = [
-        process(Client::open(&server.url()).unwrap().into()),
-        process(Client::open(&server.url()).unwrap().into()),
-        process(Client::open(&server.url()).unwrap().blocking().into()),
+        process(Arc::new(Client::open(&server.url()).unwrap())),
+        process(Arc::new(Client::open(&server.url()).unwrap())),
+        process(Arc::new(Client::open(&server.url()).unwrap().blocking())),
     ];
     run(async {
         let requests = (0..60).map(|at| {
@@ -62,7 +60,7 @@ descriptors:
 ";
     run(async {
         let process =
-            || Rules::builder().redis(Client::open(&server.url()).unwrap()).load([config(text)]).unwrap();
+            || Rules::builder().shared(Client::open(&server.url()).unwrap()).load([config(text)]).unwrap();
         let rules: Vec<_> = (0..4).map(|_| process()).collect();
         let ask =
             async |rules: &Rules<_>, value| rules.check_async("d", &[Descriptor::new(&[("a", value)])]).await;

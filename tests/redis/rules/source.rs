@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use tollgate::rules::{Follow, Followed, Format, RedisRules, Rules, Watcher};
+use tollgate::redis::RedisRules;
+use tollgate::rules::{Follow, Followed, Format, Rules, Watcher};
 
 use super::sha256;
 use crate::one_rule::{quota, text};

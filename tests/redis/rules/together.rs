@@ -203,6 +203,9 @@ fn rule_moves_between_local_and_shared_store() {
 fn limit_beyond_script_range_names_line() {
     let text =
         file("store: redis", &[rule("a", "requests_per_unit: 1, every: 700000, algorithm: gcra, burst: 3")]);
-    let error = Config::from_yaml("test.yaml", &text).unwrap_err().to_string();
-    assert!(error.contains("test.yaml:4"), "{error}");
+    let checked = tollgate::redis::check_config(&config(&text)).unwrap_err().to_string();
+    let loaded = run(async { load(InProcess::default(), &clock(), &text).unwrap_err().to_string() });
+    for error in [checked, loaded] {
+        assert!(error.contains("test.yaml:4: ") && error.contains("exact only below 2^53"), "{error}");
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate::ManualClock;
 use tollgate::redis::{Client, InProcess};
-use tollgate::rules::{Descriptor, Rules, Server};
+use tollgate::rules::{Descriptor, Rules};
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn denied_request_charges_no_local_share() {
 fn non_waiting_denial_refunds_local_share() {
     let text = two("store: redis, mode: atomic, timeout: 500ms");
     let servers: [Server; 2] =
-        [Client::open(&nowhere()).unwrap().blocking().into(), Client::open(&nowhere()).unwrap().into()];
+        [Arc::new(Client::open(&nowhere()).unwrap().blocking()), Arc::new(Client::open(&nowhere()).unwrap())];
     for server in servers {
         let rules = process(server, &clock(), &text);
         let of =
@@ -77,16 +77,16 @@ descriptors:
 ";
     let rules = |server: Server| {
         let clock = ManualClock::default();
-        Rules::builder().clock(clock).redis(server).load([config(text)]).unwrap()
+        Rules::builder().clock(clock).shared(server).load([config(text)]).unwrap()
     };
     run(async {
-        let rules = rules(InProcess::default().into());
+        let rules = rules(Arc::new(InProcess::default()));
         assert_eq!(admitted(&rules, &BOTH, 30).await, 3);
         let refused = ask(&rules, &BOTH).await;
         assert_eq!(refused.denied_by().count(), 1, "{refused:?}");
         assert_eq!(admitted(&rules, &[("a", "x")], 30).await, 7);
     });
-    let rules = rules(InProcess::default().blocking().into());
+    let rules = rules(Arc::new(InProcess::default().blocking()));
     let of = |entries: &[(&str, &str)]| (0..30).filter(|_| ask_now(&rules, entries).is_allowed()).count();
     assert_eq!((of(&BOTH), of(&[("a", "x")])), (3, 7));
 }

@@ -145,7 +145,7 @@ fn rules_use_a_sharded_client_unchanged() {
     let all = servers::<3>();
     let text = "domain: d\ntollgate: { store: redis }\ndescriptors:\n  - { key: user, rate_limit: { unit: year, every: 70, requests_per_unit: 2 } }\n";
     let config = Config::from_yaml("test.yaml", text).unwrap();
-    let rules = Rules::builder().redis(set(&all).blocking()).load([config]).unwrap();
+    let rules = Rules::builder().shared(set(&all).blocking()).load([config]).unwrap();
     for user in 0..60 {
         let user = user.to_string();
         let entries = [("user", &*user)];

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 use tollgate::rules::{Charging, Config, Domain, Problem, Rule};
 
-use super::replay;
+use super::{replay, shared};
 use crate::args::rules::{CheckArgs, RulesArgs};
 use tollgate_report::error::Error;
 use tollgate_report::files::{RuleFiles, print_warnings};
 use tollgate_report::human;
 use tollgate_report::output::wrap::for_stdout;
-use tollgate_report::output::{merged, print, table, to_json};
+use tollgate_report::output::{merged, print, say_error, table, to_json};
 use tollgate_report::rule::{flags, limit_texts, names, settings_json};
 use tollgate_report::text::printable;
 
@@ -19,6 +19,9 @@ use tollgate_report::text::printable;
 /// Returns an error if a file or a log cannot be used.
 pub fn run(args: &CheckArgs) -> Result<(), Error> {
     let mut files = RuleFiles::read(&args.rules, args.merge_domains);
+    let uncountable = shared::uncountable(&files.configs);
+    uncountable.iter().for_each(say_error);
+    files.errors.extend(uncountable);
     if files.errors.is_empty() && !args.input.files.is_empty() {
         let CheckArgs { rules, mapping, merge_domains, .. } = args;
         let (rules, mapping) = (rules.clone(), mapping.clone());

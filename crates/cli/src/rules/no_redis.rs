@@ -3,7 +3,13 @@
 pub use self::missing as push;
 pub use self::missing as pull;
 pub use self::missing as diff;
+use tollgate::rules::{Config, Problem};
 use tollgate_report::error::Error;
+
+/// Returns nothing: this program has no server that could not count the rules.
+pub fn uncountable(_: &[Config]) -> Vec<Problem> {
+    Vec::new()
+}
 
 /// # Errors
 /// Always: the program cannot do this.

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tollgate::rules::{Config, Domain, Format, LoadReport, PushedRules, RedisRules, RulesError};
+use tollgate::redis::{PushedRules, RedisRules, check_config};
+use tollgate::rules::{Config, Domain, Format, LoadReport, Problem, RulesError};
 
 use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
 use tollgate_report::error::{Error, read_file};
@@ -108,6 +109,12 @@ fn open(url: Option<&str>, name: &str) -> Result<RedisRules, Error> {
         (None, Err(_)) => return no_server("no server"),
     };
     RedisRules::open(&url, name).map_err(|error| Error::usage(format!("{error}{from}")))
+}
+
+/// Returns the problems of the rules that a server cannot count.
+pub fn uncountable(configs: &[Config]) -> Vec<Problem> {
+    let errors = configs.iter().filter_map(|config| check_config(config).err());
+    errors.flat_map(|error| error.problems().to_vec()).collect()
 }
 
 /// Reads and checks a file. Prints its problems and warnings.

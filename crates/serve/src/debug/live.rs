@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
-use tollgate::redis::{BreakerState, ErrorKind};
+use tollgate::redis::{BreakerState, ErrorKind, health_by_server};
 use tollgate::rules::{Amount, Rule};
 use tollgate::telemetry::{DeniedKey, MeterCounts};
 
@@ -320,7 +320,7 @@ fn key(entry: &DeniedKey) -> Value {
 
 /// The health of each server of shared rules.
 fn servers(state: &Debug) -> Value {
-    let servers = state.rules.health_by_server().into_iter().map(|(name, health)| {
+    let servers = health_by_server(&state.rules).into_iter().map(|(name, health)| {
         // Errors that no pause mends leave the breaker closed, and so do the first ones.
         let breaker = match health.breaker {
             BreakerState::Closed if health.asked == 0 => "closed: no call yet",

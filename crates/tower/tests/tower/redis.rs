@@ -155,7 +155,7 @@ async fn layer_awaits_shared_rules() {
     let server = InProcess::new(clock.clone());
     let service = || {
         let config = Config::from_yaml("limits.yaml", LIMITS).unwrap();
-        let rules = Rules::builder().clock(clock.clone()).redis(server.clone()).load([config]).unwrap();
+        let rules = Rules::builder().clock(clock.clone()).shared(server.clone()).load([config]).unwrap();
         let client = ClientIp::peer();
         let layer = RateLimitLayer::rules(Arc::new(rules), "shop", move |head, descriptors| {
             descriptors.begin().entry("remote_address", client.key(head)?);
@@ -194,7 +194,7 @@ async fn layer_awaits_shared_rules() {
 #[tokio::test]
 async fn outage_of_rules_omits_ratelimit_field() {
     let config = Config::from_yaml("limits.yaml", &LIMITS.replace("5s", "5s, on_failure: closed")).unwrap();
-    let rules = Rules::builder().redis(nowhere()).load([config]).unwrap();
+    let rules = Rules::builder().shared(nowhere()).load([config]).unwrap();
     let layer = RateLimitLayer::rules(Arc::new(rules), "shop", |_, descriptors| {
         descriptors.begin().entry("remote_address", "x");
         Some(())

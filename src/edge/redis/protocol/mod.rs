@@ -8,11 +8,10 @@
 //! | `tag`, `slot` | the Redis key that holds the state, and its slot in a Cluster |
 //! | `call` | one call about one key, its reply, and the transport trait |
 //! | `hold`, `region` | what calls and replies say about units that are settled later, and about limits of several regions |
-//! | `figures`, `answer`, `error` | what a reply means for a request, answers for users, and errors |
+//! | `figures`, `error` | what a reply means for a request, and errors |
 //! | `kinds` | the kinds of limits that scripts count, and the texts of the scripts |
 //! | `script`, `model` | the calls of scripts on a server, and the same algorithms in Rust |
 
-mod answer;
 mod call;
 mod error;
 mod exact;
@@ -30,7 +29,6 @@ pub mod script;
 pub mod slot;
 mod tag;
 
-pub use self::answer::{Answer, DecidedBy};
 pub use self::call::{Call, LimitState, Place, Question, Reply, Scope, Transport};
 pub use self::error::{Error, ErrorKind};
 pub(crate) use self::exact::EXACT;
@@ -42,10 +40,9 @@ pub use self::key::{Key, Number};
 pub(crate) use self::model::{POSTS_KEPT_US, PostedTotal, kept_us};
 pub(crate) use self::name::{Bytes, KeyRef, LookupKey, OwnedKey};
 pub(crate) use self::plan::Arithmetic;
-#[cfg(feature = "rules")]
-pub(crate) use self::plan::check_limit;
 pub use self::plan::{Part, Plan, Windows};
 pub use self::region::{
     LinkAges, LinkReport, Portion, RegionPolicy, RegionScope, RegionTerms, RegionUse, quantum,
 };
 pub(crate) use self::tag::{head, tagged};
+pub use crate::edge::shared::{DecidedBy, SharedDecision as Answer};

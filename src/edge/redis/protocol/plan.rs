@@ -214,12 +214,6 @@ impl Plan {
     }
 }
 
-/// Checks that the script can count a limit.
-#[cfg(feature = "rules")]
-pub(crate) fn check_limit(limit: &Limit) -> Result<(), QuotaError> {
-    Plan::new(&[*limit]).map(drop)
-}
-
 impl Arithmetic {
     /// The text that counts this kind.
     const fn text(&self) -> KindSet {

@@ -91,7 +91,7 @@ impl Domain {
             by_domain.iter().for_each(|files| problems.extend(clashes(files)));
         }
         if !problems.is_empty() {
-            return Err(ConfigError::of(problems));
+            return Err(ConfigError::new(problems));
         }
         Ok(by_domain.into_iter().filter_map(Self::of).collect())
     }

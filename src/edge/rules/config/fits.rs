@@ -19,12 +19,7 @@ pub(super) fn checked(
 ) -> Result<Limit, QuotaError> {
     let limit = Limit::try_new(kind, quota)?;
     let limit = block.map_or(Ok(limit), |block| limit.with_block(block))?;
-    let config = match store {
-        #[cfg(feature = "redis")]
-        Some(Store::Redis(_)) => return crate::edge::redis::check_limit(&limit).map(|()| limit),
-        Some(Store::Local(config)) => config,
-        _ => return Ok(limit),
-    };
+    let Some(Store::Local(config)) = store else { return Ok(limit) };
     let memory = match config.kind() {
         StoreKind::Compact => ENOUGH,
         StoreKind::Sketch => {

@@ -150,11 +150,13 @@ impl ConfigError {
 
     /// The problem of a file that was not read.
     pub(super) fn unreadable(file: &str, at: Position, message: String, remedy: &str) -> Self {
-        Self::of(vec![Problem::new(file, at, "", message, remedy)])
+        Self::new(vec![Problem::new(file, at, "", message, remedy)])
     }
 
-    /// Combines the problems of several files.
-    pub(crate) fn of(problems: Vec<Problem>) -> Self {
+    /// Creates an error from problems, of one or several files. A check of the program's own makes each of them with
+    /// [`Problem::of_line`].
+    #[must_use]
+    pub fn new(problems: Vec<Problem>) -> Self {
         Self { problems }
     }
 }

@@ -3,26 +3,14 @@
 //! A source only fetches. Polling, checks, reports and the last good copy are the same for all sources: see
 //! `rules::watch::follow`.
 
-#[cfg(feature = "redis")]
-mod push;
-#[cfg(feature = "redis")]
-mod redis;
-
 use std::error::Error;
 use std::fmt;
 use std::time::SystemTime;
 
-use sha2::{Digest, Sha256};
-
-#[cfg(feature = "redis")]
-pub use self::redis::{PushedRules, RedisRules};
 use super::config::Format;
 
-/// The maximum length of a text from a source, in bytes: 1 MiB.
-pub(super) const MAX_BYTES: usize = 1 << 20;
-
-/// A place that rules come from, other than files: for example a database or a web server. With feature `redis`,
-/// `RedisRules` is a source.
+/// A place that rules come from, other than files: for example a database or a web server. With the feature `redis`,
+/// `redis::RedisRules` is a source.
 ///
 /// Only [`Source::fetch`] is required. `RulesBuilder::follow` (feature `watch`) calls it on a thread of its own, so it
 /// may block. Give each call a time-out: dropping the watcher waits for a call in progress. A source that checks
@@ -95,7 +83,10 @@ pub struct RuleText {
 }
 
 impl RuleText {
-    /// Creates a text. Longer texts than 1 MiB are refused when they are loaded.
+    /// The maximum length of a text, in bytes: 1 MiB.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// Creates a text. Longer texts than [`MAX_BYTES`](Self::MAX_BYTES) are refused when they are loaded.
     #[must_use]
     pub fn new(version: Version, format: Format, bytes: impl Into<Vec<u8>>) -> Self {
         Self { version, format, bytes: bytes.into(), written_at: None }
@@ -114,11 +105,6 @@ impl fmt::Debug for RuleText {
         // Omits the text: its values may be customers' names and keys.
         f.debug_struct("RuleText").field("version", &self.version).finish_non_exhaustive()
     }
-}
-
-/// Returns the SHA-256 in hexadecimal digits.
-pub(super) fn hex_sha256(text: &[u8]) -> String {
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The version of a text: a number in a store, or a tag.

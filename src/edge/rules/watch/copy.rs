@@ -21,7 +21,9 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::edge::rules::source::{RuleText, Version, hex_sha256};
+use sha2::{Digest, Sha256};
+
+use crate::edge::rules::source::{RuleText, Version};
 
 const FIRST_LINE: &str = "tollgate rules copy 2";
 
@@ -165,4 +167,9 @@ fn check_owner(file: &File) -> Result<(), String> {
 #[cfg(not(unix))]
 fn check_owner(_file: &File) -> Result<(), String> {
     Ok(())
+}
+
+/// Returns the SHA-256 in hexadecimal digits.
+pub(super) fn hex_sha256(text: &[u8]) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

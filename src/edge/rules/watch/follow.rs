@@ -11,7 +11,7 @@ use super::bell::{Bell, Woken};
 use super::loader::{Followed, Loader};
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::rules::engine::{Rules, RulesBuilder, RulesError};
-use crate::edge::rules::source::{Hint, MAX_BYTES, Source};
+use crate::edge::rules::source::{Hint, RuleText, Source};
 
 /// The longest delay of the poll after a hint.
 const HINT_DELAY: Duration = Duration::from_secs(2);
@@ -128,10 +128,8 @@ impl<C: Clock + Send + Sync + 'static> RulesBuilder<C> {
         let poll = move |rules: &Rules<C>| {
             if std::mem::take(&mut is_first) { None } else { follower.poll(rules) }
         };
-        let watcher =
-            Watcher::start("tollgate-rules", &rules, bell, poll, wait, loaded).map_err(|error| {
-                RulesError::source(format!("the source of rules cannot be followed: {error}"))
-            })?;
+        let watcher = Watcher::start("tollgate-rules", &rules, bell, poll, wait, loaded)
+            .map_err(|error| RulesError::new(format!("the source of rules cannot be followed: {error}")))?;
         Ok((rules, watcher))
     }
 }
@@ -156,7 +154,7 @@ struct SourceFollower<S> {
 impl<S: Source> SourceFollower<S> {
     fn new(follow: Follow<S>) -> Self {
         let Follow { source, copy, every } = follow;
-        let loader = Loader::new(source.name(), copy, MAX_BYTES);
+        let loader = Loader::new(source.name(), copy, RuleText::MAX_BYTES);
         Self { source, every, loader }
     }
 
@@ -165,12 +163,10 @@ impl<S: Source> SourceFollower<S> {
         let error = match self.poll(rules) {
             Some(Ok(followed)) => return Ok(followed),
             Some(Err(error)) => error,
-            None => RulesError::source(format!("{}: the source gave no text", self.loader.name)),
+            None => RulesError::new(format!("{}: the source gave no text", self.loader.name)),
         };
         if self.loader.copy.is_none() {
-            return Err(RulesError::source(format!(
-                "{error}; to start without the source, set `Follow::copy`"
-            )));
+            return Err(RulesError::new(format!("{error}; to start without the source, set `Follow::copy`")));
         }
         self.loader.load_copy(rules, &error)?.ok_or_else(|| self.loader.unusable(&error, "does not exist"))
     }

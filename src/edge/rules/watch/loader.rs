@@ -13,11 +13,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::copy;
+use super::copy::{self, hex_sha256};
 use crate::base::clock::Clock;
 use crate::edge::rules::config::Config;
 use crate::edge::rules::engine::{LoadReport, Rules, RulesError};
-use crate::edge::rules::source::{Fetched, Order, RuleText, Version, hex_sha256};
+use crate::edge::rules::source::{Fetched, Order, RuleText, Version};
 
 /// A version that was loaded from a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,7 +81,7 @@ impl Loader {
     /// The error of a copy that cannot be used, although the source gave no rules.
     pub(super) fn unusable(&self, error: &RulesError, why: &str) -> RulesError {
         let path = self.copy.as_deref().unwrap_or(Path::new("")).display();
-        RulesError::source(format!("{error}; and the last good copy {path} {why}"))
+        RulesError::new(format!("{error}; and the last good copy {path} {why}"))
     }
 
     /// Loads the copy, because the source gave no rules. `None` if there is no copy.
@@ -117,7 +117,7 @@ impl Loader {
     ) -> Option<Result<Followed, RulesError>> {
         match fetched {
             Err(error) => {
-                let error = RulesError::source(error.to_string());
+                let error = RulesError::new(error.to_string());
                 rules.note_poll(false, Some(&error));
                 let text = Some(error.to_string());
                 let is_new = self.told != text;
@@ -131,7 +131,7 @@ impl Loader {
             }
             Ok(Fetched::Refused { version, why }) => {
                 self.seen = Some(version);
-                let error = rules.replace_by(|| Err(RulesError::source(why))).err()?;
+                let error = rules.replace_by(|| Err(RulesError::new(why))).err()?;
                 Some(Err(self.refuse(rules, error)))
             }
             Ok(Fetched::Text(text)) => self.newer(rules, text),
@@ -163,7 +163,7 @@ impl Loader {
             };
             // Old data may have been restored, and then new versions get old numbers.
             if let Some(how) = stale {
-                let error = RulesError::source(format!(
+                let error = RulesError::new(format!(
                     "{}: {version} {how} {in_force}, which is in force and stays: the data are probably from a backup; \
                      to replace the rules in force, delete the data and write the rules again",
                     self.name
@@ -193,7 +193,7 @@ impl Loader {
         let report = rules.replace_by(|| {
             let (length, most) = (bytes.len(), self.most);
             if length > most {
-                return Err(RulesError::source(format!(
+                return Err(RulesError::new(format!(
                     "{}: {version} has {length} bytes, and the maximum is {most}: write fewer rules",
                     self.name
                 )));

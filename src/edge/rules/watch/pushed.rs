@@ -74,7 +74,7 @@ impl<C: Clock> Pushed<C> {
     /// # Errors
     /// If the copy cannot be used. Its rules are then not in force.
     pub fn load_copy(&mut self, why: &str) -> Result<Option<Followed>, RulesError> {
-        self.loader.load_copy(&self.rules, &RulesError::source(why.to_owned()))
+        self.loader.load_copy(&self.rules, &RulesError::new(why.to_owned()))
     }
 
     /// Takes what the origin gave, as a source's [`fetch`](crate::rules::Source::fetch) would return it. An error means

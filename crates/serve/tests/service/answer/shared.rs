@@ -19,7 +19,7 @@ descriptors:
 fn away(settings: Settings) -> Service {
     // Nothing listens on this port of the machine.
     let client = Client::open("redis://127.0.0.1:1/").unwrap();
-    service_with(RULES, settings, |builder| builder.redis(client.clone()))
+    service_with(RULES, settings, |builder| builder.shared(client.clone()))
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl<C: Clock> LeaseCore<C> {
             None => key.with_bytes(|bytes| self.book.take(Bytes(bytes), cost, now_ns)),
         };
         match taken {
-            Some((decision, until_ns)) => Answer::leased(decision, DecidedBy::Held, until_ns),
+            Some((decision, until_ns)) => Answer::new(decision, DecidedBy::Held).with_mark(until_ns),
             None => KeyRef::with(key, |key| self.check_slow(key, cost, now)),
         }
     }
@@ -109,7 +109,7 @@ impl<C: Clock> LeaseCore<C> {
         let now = self.dispatch.now();
         match self.book.check(key, cost, now.as_nanos()) {
             LeaseCheck::Decided(decision, until_ns) => {
-                Ok(Answer::leased(decision, DecidedBy::Held, until_ns))
+                Ok(Answer::new(decision, DecidedBy::Held).with_mark(until_ns))
             }
             LeaseCheck::Failing => Ok(self.dispatch.guard.fallback(&key.bytes(), cost, now)),
             LeaseCheck::Missing(..) => Err(ROUNDS),
@@ -121,7 +121,9 @@ impl<C: Clock> LeaseCore<C> {
     #[inline(never)]
     fn check_slow(&self, key: KeyRef<'_>, cost: u64, now: Timestamp) -> Answer {
         match self.book.check_slow(key, cost, now.as_nanos()) {
-            LeaseCheck::Decided(decision, until_ns) => Answer::leased(decision, DecidedBy::Held, until_ns),
+            LeaseCheck::Decided(decision, until_ns) => {
+                Answer::new(decision, DecidedBy::Held).with_mark(until_ns)
+            }
             LeaseCheck::Missing(decision, holding) => {
                 self.book.want(key, &holding, cost, now.as_nanos());
                 Answer::new(decision, DecidedBy::Held)
@@ -145,7 +147,7 @@ impl<C: Clock> LeaseCore<C> {
         match self.book.answered(due, &answer, now_ns) {
             Receipt::Taken { .. } if due.cost == 0 => BlockOutcome::Again,
             Receipt::Taken { until_ns } => {
-                BlockOutcome::Answered(Answer::leased(decision, DecidedBy::Server, until_ns))
+                BlockOutcome::Answered(Answer::new(decision, DecidedBy::Server).with_mark(until_ns))
             }
             Receipt::Late => BlockOutcome::Again,
             Receipt::Refused { until_ns } => {
@@ -166,7 +168,7 @@ impl<C: Clock> LeaseCore<C> {
         if answer.by() == DecidedBy::Local {
             return self.dispatch.guard.refund(&key.bytes(), &decision, self.dispatch.now());
         }
-        self.book.refund(key, decision.charged(), answer.leased_until_ns(), self.dispatch.now_ns())
+        self.book.refund(key, decision.charged(), answer.mark(), self.dispatch.now_ns())
     }
 
     fn learn_offset(&self, reply: &Reply, now_ns: u64) {

@@ -194,7 +194,7 @@ impl<C: Clock> Drop for BlockInFlight<C> {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
             let (core, due) = (&self.core, &self.due);
             let units = answer.decision().charged();
-            core.book.refund_due(due, units, answer.leased_until_ns(), core.dispatch.now_ns());
+            core.book.refund_due(due, units, answer.mark(), core.dispatch.now_ns());
         }
     }
 }
@@ -271,7 +271,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             let now_ns = now.as_nanos();
             let holding = match core.book.check(key, cost, now_ns) {
                 LeaseCheck::Decided(decision, until_ns) => {
-                    return Answer::leased(decision, DecidedBy::Held, until_ns);
+                    return Answer::new(decision, DecidedBy::Held).with_mark(until_ns);
                 }
                 LeaseCheck::Failing => return guard.fallback(&bytes, cost, now),
                 LeaseCheck::Missing(_, holding) if core.book.keeps(cost) => holding,
@@ -419,6 +419,11 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
     pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
         self.core.dispatch.decide_without_server(key.as_bytes(), cost)
+    }
+
+    /// Decides with what this process holds, if that is enough.
+    pub(crate) fn check_held(&self, key: &str, cost: u64) -> Option<Answer> {
+        KeyRef::with(key, |key| self.core.check_now(key, cost).ok())
     }
 
     /// Spends up to `cost` of the units that this process holds. Returns the number of units spent.

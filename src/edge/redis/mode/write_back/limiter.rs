@@ -435,6 +435,11 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         core.peeked(peeked.0)
     }
 
+    /// Decides with what this process holds, if that is enough.
+    pub(crate) fn check_held(&self, key: &str, cost: u64) -> Option<Answer> {
+        self.core.check_now(key.as_bytes(), cost)
+    }
+
     /// Spends up to `cost` of the units that this process may admit without the server. Returns the number of units spent.
     pub(crate) fn spend_held(&self, key: &str, cost: u64) -> u64 {
         let held = self.peek_here(key, 1).map_or(0, |peeked| peeked.decision().remaining()).min(cost);

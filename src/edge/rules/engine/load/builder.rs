@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::base::clock::{Clock, QuantaClock};
 use crate::edge::rules::config::Config;
-#[cfg(feature = "redis")]
-use crate::edge::rules::counting::Server;
-use crate::edge::rules::counting::Servers;
+use crate::edge::rules::counting::{Servers, SharedStore};
 use crate::edge::rules::engine::state::{
     LoadOptions, Loading, Observers, OnceFlag, Restoring, RuleSet, Rules, RulesError, RulesSnapshot,
     WithoutRule, hasher_of, new_seeds,
@@ -191,25 +189,23 @@ impl<C> RulesBuilder<C> {
         self
     }
 
-    /// Sets the server that counts rules with `store: redis`. Default: none, and such rules are rejected. The server
-    /// can be:
+    /// Sets the store that counts rules with `store: redis`. Default: none, and such rules are rejected. With the feature
+    /// `redis`, the store can be:
     ///
-    /// - a [`Client`](crate::edge::redis::Client) for async code,
-    /// - a [`Blocking`](crate::edge::redis::Blocking) client for threads that may wait,
-    /// - an [`InProcess`](crate::edge::redis::InProcess), a model of a server for tests.
+    /// - a `redis::Client` for async code,
+    /// - a `redis::Blocking<Client>` for threads that may wait,
+    /// - a `redis::InProcess`, a model of a server for tests.
     ///
-    /// Rules with the same [identity](crate::rules::Rule::identity) on one server share their counters, in all
-    /// processes.
-    #[cfg(feature = "redis")]
-    pub fn redis(mut self, server: impl Into<Server>) -> Self {
-        self.servers.set(server.into());
+    /// A program can also bring [a store of its own](SharedStore). Rules with the same
+    /// [identity](crate::rules::Rule::identity) in one store share their counters, in all processes.
+    pub fn shared(mut self, store: impl SharedStore) -> Self {
+        self.servers.set(store);
         self
     }
 
     /// Sets the prefix of the keys that count rules with `store: redis`. Default: `tollgate`. Processes share counters only
-    /// if they have the same prefix. See [`redis::Builder::prefix`](crate::edge::redis::Builder::prefix).
-    #[cfg(feature = "redis")]
-    pub fn redis_prefix(mut self, prefix: &str) -> Self {
+    /// if they have the same prefix. `redis::Builder::prefix` says how Redis writes it.
+    pub fn shared_prefix(mut self, prefix: &str) -> Self {
         self.servers.prefix = Some(prefix.into());
         self
     }

@@ -267,7 +267,7 @@ impl<C: Clock> Rules<C> {
             let removals = self.rejected_removals(&last, loading, &configs);
             let domains = Domain::merge(configs, self.options.merge_domains)?;
             if !removals.is_empty() {
-                return Err(ConfigError::of(removals).into());
+                return Err(ConfigError::new(removals).into());
             }
             let with = (&self.hasher, &self.servers);
             let waiting = self.restoring().snapshot.clone();

@@ -12,7 +12,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::Decision;
 use crate::base::sync::fence_after_rmw;
-use crate::edge::rules::counting::{OperatorAct, Refusal, Wait, ready};
+use crate::edge::rules::counting::{MayWait, OperatorAct, Refusal, ready};
 use crate::edge::rules::engine::request::{
     CountedBy, Decided, Few, HoldUse, Request, RequestCheck, RuleCheck, refund_in_use,
 };
@@ -109,7 +109,7 @@ impl<C: Clock> Rules<C> {
         rule: Option<&str>,
         act: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
-        ready(self.operate_by(domain, descriptors, (rule, act), Wait::No, None))
+        ready(self.operate_by(domain, descriptors, (rule, act), MayWait::No, None))
     }
 
     /// Does what [`Rules::operate`] does, and waits for the server of shared rules. There, an act changes the key for all
@@ -124,7 +124,7 @@ impl<C: Clock> Rules<C> {
     ///
     /// # Cancellation
     /// If the future is dropped, some rules may have done the act.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "tokio")]
     pub async fn operate_async(
         &self,
         domain: &str,
@@ -132,7 +132,7 @@ impl<C: Clock> Rules<C> {
         rule: Option<&str>,
         act: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
-        self.operate_by(domain, descriptors, (rule, act), Wait::Yes, None).await
+        self.operate_by(domain, descriptors, (rule, act), MayWait::Yes, None).await
     }
 
     async fn operate_by(
@@ -140,7 +140,7 @@ impl<C: Clock> Rules<C> {
         name: &str,
         descriptors: &[Descriptor<'_>],
         (rule, verb): (Option<&str>, OperatorAct),
-        wait: Wait,
+        wait: MayWait,
         at: Option<CheckTime>,
     ) -> Option<Vec<KeyReport>> {
         let mut reports = None;
@@ -191,7 +191,7 @@ impl<C: Clock> At<'_, Rules<C>> {
         act: OperatorAct,
     ) -> Option<Vec<KeyReport>> {
         let at = Some(CheckTime::given(self.now));
-        ready(self.limiter.operate_by(domain, descriptors, (rule, act), Wait::No, at))
+        ready(self.limiter.operate_by(domain, descriptors, (rule, act), MayWait::No, at))
     }
 }
 
@@ -200,7 +200,7 @@ async fn act(
     check: &RuleCheck<'_>,
     decided: &Decided,
     domain: &ActiveDomain,
-    (verb, wait): (OperatorAct, Wait),
+    (verb, wait): (OperatorAct, MayWait),
     when: CheckTime,
 ) -> Result<u64, Refusal> {
     match check.counted {
@@ -216,7 +216,8 @@ async fn act(
                 }
                 _ => {}
             }
-            whole.operate(check.key.as_str(), verb, wait).await
+            let acted = whole.operate(check.key.as_str(), verb, wait).get(wait).await;
+            acted.unwrap_or(Err(Refusal::CannotWait))
         }
         CountedBy::Book(_) => Err(Refusal::InProgress),
         CountedBy::Nothing | CountedBy::Blocked(_) => Err(Refusal::CountsNothing),
@@ -281,7 +282,7 @@ async fn report(
     check: &RuleCheck<'_>,
     decided: &Decided,
     domain: &ActiveDomain,
-    (result, wait): (Result<u64, Refusal>, Wait),
+    (result, wait): (Result<u64, Refusal>, MayWait),
     when: CheckTime,
 ) -> KeyReport {
     let rule = &check.active.rule;
@@ -295,7 +296,8 @@ async fn report(
     let figures = match check.counted {
         _ if decided.part == Part::Replaced => None,
         CountedBy::Shared(shared) => {
-            let known = shared.limiter.inspect(check.key.as_str(), wait).await;
+            let known = shared.limiter.peek(check.key.as_str(), 1, wait).get(wait).await.flatten();
+            let known = known.map(|known| known.decision());
             known.map(|known| KeyFigures::of(&known, known.limit().saturating_sub(known.remaining())))
         }
         _ => figures_here(check, domain, when),

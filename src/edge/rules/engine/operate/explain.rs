@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
-use crate::edge::rules::counting::{Wait, ready};
+use crate::edge::rules::counting::MayWait;
 use crate::edge::rules::engine::request::{Answer, Applied, CountedBy, Request, RequestCheck};
 use crate::edge::rules::engine::state::{ActiveDomain, DomainId, Part, Rules};
 use crate::edge::rules::matching::{Descriptor, FileEntry, Mismatch};
@@ -333,14 +333,14 @@ impl<C: Clock> At<'_, Rules<C>> {
     }
 }
 
-/// Peeks at the shared rules whose use this process knows.
+/// Peeks at the shared rules whose use this process knows. Their charges cannot be refunded.
 fn peek_at_shared(check: &mut RequestCheck<'_>) {
     for (check, decided) in check.each(|part| part != Part::Replaced) {
-        if let CountedBy::Shared(shared) = check.counted {
-            let key = check.key.as_str();
-            if let Some(peeked) = ready(shared.limiter.peek(key, check.cost, Wait::No)) {
-                check.record_answer(decided, peeked);
-            }
+        if let CountedBy::Shared(shared) = check.counted
+            && !shared.limiter.can_refund()
+            && let Some(Some(peeked)) = shared.limiter.peek(check.key.as_str(), check.cost, MayWait::No).now()
+        {
+            check.record_peek(decided, peeked);
         }
     }
 }

@@ -3,8 +3,6 @@
 mod act;
 mod explain;
 mod readings;
-#[cfg(feature = "redis")]
-mod servers;
 
 pub use self::act::{KeyFigures, KeyReport};
 pub use self::explain::{Explained, Explanation, Reason};

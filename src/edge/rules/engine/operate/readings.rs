@@ -1,6 +1,10 @@
 //! The counts of rules in force, and of their stores.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use crate::base::clock::Clock;
+use crate::edge::rules::counting::SharedLimiter;
 use crate::edge::rules::engine::state::{Counter, Rules};
 use crate::edge::rules::rule::Rule;
 use crate::edge::telemetry::{DeniedKey, MeterCounts, Reading};
@@ -68,6 +72,31 @@ impl<C: Clock> Rules<C> {
                 visit(&domain.name, &active.rule.name, &readings);
             }
         }
+    }
+
+    /// Returns the limiters of the rules in force with `store: redis`, each once. The store that made them may know more
+    /// of them: with the feature `redis`, `redis::health_by_server` returns the health of their servers.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::Rules;
+    ///
+    /// let rules = Rules::from_yaml("{ domain: edge, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 1 } } ] }")?;
+    /// assert!(rules.shared_limiters().is_empty()); // this process counts the rule
+    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn shared_limiters(&self) -> Vec<Arc<dyn SharedLimiter>> {
+        let mut seen = HashSet::new();
+        let rules = self.in_force.load();
+        let all = rules.domains.iter().flat_map(|domain| &domain.rules).filter_map(|active| {
+            match &active.counter {
+                Counter::Shared(shared) => Some(&shared.whole),
+                _ => None,
+            }
+        });
+        // The classes of a descriptor share a limiter.
+        all.filter(|limiter| seen.insert(Arc::as_ptr(limiter).cast::<()>())).cloned().collect()
     }
 
     /// Returns the most-denied keys with the rules that denied them, if they are

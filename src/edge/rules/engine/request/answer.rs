@@ -10,6 +10,7 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::Loaded;
 use crate::edge::rules::engine::state::{ActiveDomain, ActiveRule, Counter, Part, RuleSet, overrides};
 use crate::edge::rules::rule::{Amount, Rule};
+use crate::edge::shared::DecidedBy;
 
 /// The outcome of one rule.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -308,10 +309,9 @@ impl<'a> Applied<'a> {
 
     /// Returns which side decided, for a rule that processes share. Returns `None` for other rules, and for a rule that
     /// was not asked.
-    #[cfg(feature = "redis")]
     #[must_use]
-    pub fn decided_by(&self) -> Option<crate::edge::redis::DecidedBy> {
-        self.decided.by.map(|by| by.decided_by())
+    pub fn decided_by(&self) -> Option<DecidedBy> {
+        self.decided.by.map(|by| by.by)
     }
 
     /// Returns the rule's decision if a client may see it: for header fields and error bodies.
@@ -322,10 +322,13 @@ impl<'a> Applied<'a> {
     #[must_use]
     pub fn decision_shown(&self) -> Option<&'a Decision> {
         let decision = self.decision().filter(|_| self.rule().headers)?;
-        let by = self.decided.by;
-        // If the server did not answer, no limiter decided. An admission by a part of the limit tells nothing of the rest.
-        let is_known =
-            by.is_none_or(|by| by.knows_remaining() || (decision.is_denied() && !by.is_undecided()));
+        let is_known = match self.decided_by() {
+            None | Some(DecidedBy::Server) => true,
+            // If the server did not answer, no limiter decided.
+            Some(DecidedBy::Open | DecidedBy::Closed) => false,
+            // An admission by a part of the limit tells nothing of the rest.
+            Some(_) => decision.is_denied(),
+        };
         is_known.then_some(decision)
     }
 

@@ -318,7 +318,7 @@ impl<'r> RequestCheck<'r> {
     }
 
     /// Whether the rules count requests first, also requests that they deny.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "tokio")]
     pub(super) fn counts_first(&self) -> bool {
         self.rules.first().is_some_and(|check| check.charging == Charging::CountFirst)
     }
@@ -572,7 +572,6 @@ fn part_of(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, h
     let hash = match rule.has_one_counter() {
         true => hasher.hash_one((index, now_ns)),
         // All processes that share the rule select the same keys.
-        #[cfg(feature = "redis")]
         false if rule.is_shared() => crate::edge::rules::counting::key_hash(&rule.identity, key.as_str()),
         false => hasher.hash_one((&rule.identity, key.as_str())),
     };

@@ -3,11 +3,36 @@
 use smallvec::SmallVec;
 
 use crate::base::decision::{Decision, Outcome};
-use crate::edge::rules::counting::{DecidedWhere, SharedDecision};
 use crate::edge::rules::engine::state::Part;
+use crate::edge::shared::{DecidedBy, SharedDecision};
+use crate::edge::telemetry::Event;
 
 /// The rules of one request. Most requests have one or two.
 pub(in crate::edge::rules::engine) type Few<T> = SmallVec<[T; 2]>;
+
+/// What made the decision of a shared rule, and the store's mark of it.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct SharedOrigin {
+    pub(super) by: DecidedBy,
+    mark: u64,
+}
+
+impl SharedOrigin {
+    pub(super) const fn of(decided: &SharedDecision) -> Self {
+        Self { by: decided.by(), mark: decided.mark() }
+    }
+
+    /// Whether the decision's numbers describe the limit. They do if the server decided, and not if this process
+    /// decided from the part that it holds.
+    pub(super) const fn knows_remaining(self) -> bool {
+        matches!(self.by, DecidedBy::Server)
+    }
+
+    /// Returns the event that is recorded instead of the decision.
+    pub(super) const fn event(self) -> Option<Event> {
+        self.by.event()
+    }
+}
 
 /// A rule's decision about a request.
 #[derive(Copy, Clone, Debug)]
@@ -19,7 +44,7 @@ pub(in crate::edge::rules::engine) struct Decided {
     /// `None` for a rule without a limit, and for a shared rule that was not asked.
     pub(in crate::edge::rules::engine) decision: Option<Decision>,
     /// Which side decided, for a shared rule.
-    pub(super) by: Option<DecidedWhere>,
+    pub(super) by: Option<SharedOrigin>,
 }
 
 impl Decided {
@@ -42,11 +67,12 @@ impl Decided {
 
     /// Returns the answer of a shared rule.
     pub(super) fn shared(&self) -> Option<SharedDecision> {
-        Some(SharedDecision { decision: self.decision?, by: self.by? })
+        let SharedOrigin { by, mark } = self.by?;
+        Some(SharedDecision::new(self.decision?, by).with_mark(mark))
     }
 
     /// Whether a shared rule was decided without its server.
     pub(super) fn is_without_server(&self) -> bool {
-        self.by.and_then(DecidedWhere::event).is_some()
+        self.by.and_then(SharedOrigin::event).is_some()
     }
 }

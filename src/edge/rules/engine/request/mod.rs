@@ -13,7 +13,7 @@ mod refund;
 mod report;
 mod route;
 mod rule_check;
-#[cfg(feature = "redis")]
+#[cfg(feature = "tokio")]
 mod waiting;
 
 pub use self::answer::{Answer, Applied, Verdict};

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::decided::Decided;
+use super::decided::{Decided, SharedOrigin};
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::decision::{Decision, Outcome};
-use crate::edge::rules::counting::DecidedWhere;
 use crate::edge::rules::engine::state::{ActiveDomain, Observers, Part};
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
@@ -41,7 +40,7 @@ impl RuleCheck<'_> {
         let owed = match self.counted {
             CountedBy::Local { counter, .. } => counter.generation.store().debts().owed(decision),
             // If this process decides from a part of the limit, the usage is not known.
-            CountedBy::Shared(_) if decided.by.is_some_and(DecidedWhere::knows_remaining) => decision.owed(),
+            CountedBy::Shared(_) if decided.by.is_some_and(SharedOrigin::knows_remaining) => decision.owed(),
             _ => return 0,
         };
         owed.saturating_sub(soft).min(self.cost)
@@ -82,7 +81,7 @@ impl RuleCheck<'_> {
 
     /// Counts a request that a shared rule admitted.
     #[cold]
-    fn report_shared(&self, decision: &Decision, by: DecidedWhere) {
+    fn report_shared(&self, decision: &Decision, by: SharedOrigin) {
         let meters = &*self.active.meters;
         match by.event() {
             Some(event) => meters.record(event, self.cost),
@@ -112,7 +111,7 @@ impl RuleCheck<'_> {
             self.block(decided);
         }
         let Some(decision) = &decided.decision else { return };
-        match decided.by.and_then(DecidedWhere::event) {
+        match decided.by.and_then(SharedOrigin::event) {
             Some(event) => meters.record(event, cost),
             None if self.effect.is_denial_counted || reporting.domain.charging == Charging::CountFirst => {
                 // A cost that crosses a line has a part on each side.

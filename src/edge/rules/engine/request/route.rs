@@ -27,7 +27,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Outcome;
 use crate::base::sync::{Loaded, fence_after_rmw};
-use crate::edge::rules::counting::{Wait, ready};
+use crate::edge::rules::counting::{MayWait, ready};
 use crate::edge::rules::engine::state::{ActiveDomain, DomainId, Part, RuleSet, Rules, WithoutRule};
 use crate::edge::rules::matching::Descriptor;
 use crate::edge::rules::rule::Charging;
@@ -75,9 +75,9 @@ impl Caller for CheckTime {
         for Peek { place, cost } in check.peeks() {
             if let Some((check, decided)) = check.at(place)
                 && let CountedBy::Shared(shared) = check.counted
-                && let Some(peeked) = shared.limiter.peek(check.key.as_str(), cost, Wait::No).await
+                && let Some(Some(peeked)) = shared.limiter.peek(check.key.as_str(), cost, MayWait::No).now()
             {
-                check.record_answer(decided, peeked);
+                check.record_peek(decided, peeked);
             }
         }
     }
@@ -91,7 +91,7 @@ impl Caller for CheckTime {
 
     async fn count_denials(&mut self, check: &mut RequestCheck<'_>) {
         for (check, shared) in check.shared_denials() {
-            shared.limiter.count_denied(check.key.as_str(), check.cost, Wait::No).await;
+            let _ = shared.limiter.count_denied(check.key.as_str(), check.cost, MayWait::No);
             check.effect.is_denial_counted = true;
         }
     }

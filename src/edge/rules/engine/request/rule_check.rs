@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use super::decided::Decided;
+use super::decided::{Decided, SharedOrigin};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::sync::fence_after_rmw;
-use crate::edge::rules::counting::{SharedDecision, Wait, ready};
+use crate::edge::rules::counting::MayWait;
 use crate::edge::rules::engine::state::{
     ActiveDomain, ActiveRule, Counter, Effect, LocalCounter, ProgressCounter, RuleBook, RuleSet, SeenValues,
     SharedCounter, blocked,
 };
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
+use crate::edge::shared::SharedDecision;
 use crate::store::HoldId;
 use crate::store::op::Store;
 
@@ -263,15 +264,9 @@ impl<'r> RuleCheck<'r> {
     /// Asks a shared rule, unless it has already answered. Waits no longer than the rule's mode does.
     #[cold]
     fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
-        let (limiter, key) = (&shared.limiter, self.key.as_str());
-        let answer = match decided.decision {
-            None if self.cost > 0 => {
-                Some(ready(limiter.check(key, self.cost, shared.denies(decided.part), Wait::No)))
-            }
-            None if self.peeks_at_use() => ready(limiter.peek_use(key, Wait::No)),
-            _ => None,
-        };
-        if let Some(answer) = answer {
+        if decided.decision.is_none() && (self.cost > 0 || self.peeks_at_use()) {
+            let reports_only = shared.reports_only(decided.part);
+            let answer = shared.limiter.check_now(self.key.as_str(), self.cost, reports_only);
             self.record_answer(decided, answer);
         }
     }
@@ -282,11 +277,20 @@ impl<'r> RuleCheck<'r> {
         decided: &mut Decided,
         answer: SharedDecision,
     ) {
-        let SharedDecision { decision, by } = answer;
+        let decision = answer.decision();
         self.effect.is_charged = decision.charged() > 0;
         self.effect.before =
             decision.limit().saturating_sub(decision.remaining()).saturating_sub(decision.charged());
-        (decided.decision, decided.by) = (Some(decision), Some(by));
+        (decided.decision, decided.by) = (Some(decision), Some(SharedOrigin::of(&answer)));
+    }
+
+    /// Stores what a shared rule would answer to a charge.
+    pub(in crate::edge::rules::engine) fn record_peek(
+        &mut self,
+        decided: &mut Decided,
+        peeked: SharedDecision,
+    ) {
+        self.record_answer(decided, SharedDecision::new(peeked.decision().uncharged(), peeked.by()));
     }
 
     /// Charges the rule if it admits the request.
@@ -368,7 +372,7 @@ pub(super) fn refund(counted: CountedBy<'_>, key: &str, decided: &Decided, taken
         }
         (CountedBy::Shared(shared), _) => {
             if let Some(charge) = decided.shared() {
-                ready(shared.limiter.refund(key, charge, Wait::No));
+                let _ = shared.limiter.refund(key, charge, MayWait::No);
             }
         }
         _ => {}

@@ -18,7 +18,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::saturating_nanos;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError};
-use crate::edge::rules::counting::{Denies, Hasher, NoCounter, Servers, SharedLimiter};
+use crate::edge::rules::counting::{Hasher, NoCounter, Servers, SharedLimiter};
 use crate::edge::rules::rule::{self, Amount, Charging, MEMORY, Rule};
 use crate::edge::telemetry::{Reading, readings_of};
 use crate::store::migrate::{Carry, Generation};
@@ -56,18 +56,18 @@ pub(in crate::edge::rules::engine) struct ProgressCounter {
 #[derive(Clone, Debug)]
 pub(in crate::edge::rules::engine) struct SharedCounter {
     /// The limiter of the rule's class, or of all requests.
-    pub(in crate::edge::rules::engine) limiter: Arc<SharedLimiter>,
+    pub(in crate::edge::rules::engine) limiter: Arc<dyn SharedLimiter>,
     /// The limiter of all classes.
-    pub(in crate::edge::rules::engine) whole: Arc<SharedLimiter>,
+    pub(in crate::edge::rules::engine) whole: Arc<dyn SharedLimiter>,
     /// Whether no rule of the domain denies a request.
     is_dry_run: bool,
     pub(in crate::edge::rules::engine) made_of: Parameters,
 }
 
 impl SharedCounter {
-    /// Whether a denial of a rule with this part denies the request.
-    pub(in crate::edge::rules::engine) fn denies(&self, part: Part) -> Denies {
-        if part == Part::Enforced && !self.is_dry_run { Denies::Request } else { Denies::Nothing }
+    /// Whether a denial of a rule with this part does not deny the request.
+    pub(in crate::edge::rules::engine) fn reports_only(&self, part: Part) -> bool {
+        part != Part::Enforced || self.is_dry_run
     }
 }
 
@@ -170,11 +170,13 @@ impl Counter {
                 }
             }
             Self::Shared(shared) => {
-                let class = rule.class.as_ref().map(|class| shared.whole.class(class.share));
-                shared.limiter = match class.transpose() {
-                    Ok(class) => class.map_or_else(|| Arc::clone(&shared.whole), Arc::new),
-                    // The file's check has refused such a class: no request of it can be admitted.
-                    Err(_) => return Self::Blocked { period: Duration::ZERO, last: None },
+                shared.limiter = match &rule.class {
+                    None => Arc::clone(&shared.whole),
+                    Some(class) => match shared.whole.class(class.share) {
+                        Some(limiter) => limiter,
+                        // The checks of the file and of the load have refused such a class.
+                        None => return Self::Blocked { period: Duration::ZERO, last: None },
+                    },
                 };
                 shared.is_dry_run = in_dry_run;
             }
@@ -253,6 +255,11 @@ impl Counter {
                 ));
             }
             let whole = servers.limiter(rule.counter(), limit, how, counts_denials, succeeds)?;
+            if rule.class.as_ref().is_some_and(|class| whole.class(class.share).is_none()) {
+                return Err(NoCounter::Refused(
+                    "cannot have classes: its store does not count them; use store: keyed",
+                ));
+            }
             let limiter = Arc::clone(&whole);
             let shared = SharedCounter { limiter, whole, is_dry_run: false, made_of };
             return Ok(Prepared::Done(Self::Shared(shared)));

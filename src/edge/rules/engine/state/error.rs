@@ -44,13 +44,13 @@ impl RulesError {
 
     /// The rules were not read from files, so there is nothing to read again.
     pub(in crate::edge::rules) fn no_source() -> Self {
-        Self::other("these rules were not read from files: pass the new rules to `replace` instead")
+        Self::new("these rules were not read from files: pass the new rules to `replace` instead")
     }
 
     /// The folders have no files with rules.
     pub(in crate::edge::rules::engine) fn no_files(folders: &[PathBuf]) -> Self {
         let names: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-        Self::other(format!(
+        Self::new(format!(
             "{}: there are no files with rules; check the path, or put files named *.yaml, *.yml, *.json or *.toml there",
             names.join(", ")
         ))
@@ -64,32 +64,35 @@ impl RulesError {
             ),
             None => ", or for any other domain: load a file with this domain first".to_owned(),
         };
-        Self::other(format!("there are no rules for the domain {domain:?}{why}"))
+        Self::new(format!("there are no rules for the domain {domain:?}{why}"))
     }
 
     /// The system cannot watch files.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn watch(error: &str) -> Self {
-        Self::other(format!("the files of these rules cannot be watched: {error}"))
+        Self::new(format!("the files of these rules cannot be watched: {error}"))
     }
 
     /// A file has been written for a long time without a pause.
     #[cfg(feature = "watch")]
     pub(in crate::edge::rules) fn endless(file: &Path) -> Self {
-        Self::other(format!(
+        Self::new(format!(
             "{}: this file has been written without a pause for ten seconds, so its changes are not loaded; write a new \
              file, and rename it to this name",
             file.display()
         ))
     }
 
-    /// A source of rules, or its text, cannot be used.
-    #[cfg(any(feature = "watch", feature = "redis"))]
-    pub(in crate::edge::rules) fn source(message: impl Into<Box<str>>) -> Self {
-        Self::other(message)
-    }
-
-    fn other(message: impl Into<Box<str>>) -> Self {
+    /// Creates the error of a source of rules, or of its text, from its message.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::rules::RulesError;
+    ///
+    /// let error = RulesError::new("the table `limits` is empty");
+    /// assert_eq!(error.to_string(), "the table `limits` is empty");
+    /// ```
+    pub fn new(message: impl Into<Box<str>>) -> Self {
         Self(Why::Other(message.into(), None))
     }
 

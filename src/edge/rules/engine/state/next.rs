@@ -179,7 +179,7 @@ impl RuleSet {
             ever_asked: before.map(|before| Arc::clone(&before.ever_asked)).unwrap_or_default(),
             without_rule_noted: OnceFlag::default(),
             tree,
-            #[cfg(feature = "redis")]
+            #[cfg(feature = "tokio")]
             has_shared: rules.iter().any(|rule| matches!(rule.counter, Counter::Shared(_))),
             book: self.book.clone().filter(|_| rules.iter().any(|active| holds_units(&active.rule))),
             rules,

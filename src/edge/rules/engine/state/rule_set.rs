@@ -70,7 +70,7 @@ pub(in crate::edge::rules::engine) struct ActiveDomain {
     /// The units that requests hold, if some rules have `hold` or `in_progress`.
     pub(in crate::edge::rules::engine) book: Option<Arc<RuleBook>>,
     /// Whether some of them are shared by processes.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "tokio")]
     pub(in crate::edge::rules::engine) has_shared: bool,
     pub(super) overrides: Arc<Overrides>,
     pub(in crate::edge::rules::engine) timer: CheckTimer,
@@ -469,7 +469,6 @@ impl ActiveRule {
         let key = self.whole_key(descriptor);
         match self.counter {
             // All processes that share a rule need the same key.
-            #[cfg(feature = "redis")]
             Counter::Shared(_) => key.bounded(crate::edge::rules::counting::key_digest),
             _ => key.bounded(|key| domain.hash(key)),
         }

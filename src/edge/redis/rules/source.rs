@@ -13,10 +13,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Fetched, Hint, MAX_BYTES, RuleText, Source, Version, hex_sha256};
-use crate::edge::redis::{Client, PlainClient};
-use crate::edge::rules::config::Format;
-use crate::edge::rules::engine::RulesError;
+use sha2::{Digest, Sha256};
+
+use crate::edge::redis::client::{Client, PlainClient};
+use crate::edge::redis::protocol::Error as CallError;
+use crate::edge::rules::{Fetched, Format, Hint, RuleText, RulesError, Source, Version};
 
 /// The maximum length of a name.
 const MAX_NAME: usize = 100;
@@ -38,7 +39,8 @@ const MAX_NAME: usize = 100;
 ///
 /// # Examples
 /// ```no_run
-/// use tollgate::rules::{Format, RedisRules};
+/// use tollgate::redis::RedisRules;
+/// use tollgate::rules::Format;
 ///
 /// let shared = RedisRules::open("redis://127.0.0.1:6379/", "limits")?;
 /// let seen = shared.pull()?.map_or(0, |present| present.version().as_number());
@@ -122,8 +124,7 @@ impl RedisRules {
     ///
     /// # Examples
     /// ```
-    /// use tollgate::redis::{Client, CredentialsFile};
-    /// use tollgate::rules::RedisRules;
+    /// use tollgate::redis::{Client, CredentialsFile, RedisRules};
     ///
     /// let client = Client::open("redis://10.0.0.1")?.credentials(CredentialsFile::new("/run/secrets/redis"));
     /// let shared = RedisRules::of_client(&client, "limits")?;
@@ -136,15 +137,15 @@ impl RedisRules {
 
     fn named(
         name: &str,
-        client: impl FnOnce() -> Result<PlainClient, crate::edge::redis::Error>,
+        client: impl FnOnce() -> Result<PlainClient, CallError>,
     ) -> Result<Self, RulesError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_plain) {
-            return Err(RulesError::source(format!(
+            return Err(RulesError::new(format!(
                 "the name {name:?} cannot be used: write 1 to {MAX_NAME} letters, digits, `.`, `_` or `-`"
             )));
         }
-        let client = client().map_err(|error| RulesError::source(error.to_string()))?;
+        let client = client().map_err(|error| RulesError::new(error.to_string()))?;
         Ok(Self { client, key: format!("tollgate:rules:{{{name}}}") })
     }
 
@@ -159,7 +160,7 @@ impl RedisRules {
 
     /// Returns an error with the address and the key. Neither contains a password.
     pub(super) fn error(&self, why: &str) -> RulesError {
-        RulesError::source(self.message(why))
+        RulesError::new(self.message(why))
     }
 
     pub(super) fn message(&self, why: &str) -> String {
@@ -183,7 +184,7 @@ impl RedisRules {
         let length = run(&[b"HSTRLEN", key, b"text"])?;
         let length = length.first().and_then(|field| whole(field.as_deref()?)).unwrap_or_default();
         // A text that is too long is not read: 1,000 processes may ask for it at once.
-        let text: &[u8] = if length > MAX_BYTES as u64 { b"-" } else { b"text" };
+        let text: &[u8] = if length > RuleText::MAX_BYTES as u64 { b"-" } else { b"text" };
         let mut words: Vec<&[u8]> = vec![b"HMGET", key, text];
         words.extend(FIELDS.map(str::as_bytes));
         let mut reply = run(&words)?.into_iter();
@@ -211,8 +212,9 @@ impl Raw {
     /// Checks the length, the SHA-256, the format and the encoding.
     pub(super) fn check(self) -> Result<PushedRules, String> {
         let Self { version, length, text, fields } = self;
-        if length > MAX_BYTES as u64 {
-            return Err(format!("{version} has {length} bytes, and the maximum is {MAX_BYTES}"));
+        if length > RuleText::MAX_BYTES as u64 {
+            let most = RuleText::MAX_BYTES;
+            return Err(format!("{version} has {length} bytes, and the maximum is {most}"));
         }
         let field = |at: usize| {
             let bytes = fields.get(at).and_then(Option::as_deref).unwrap_or_default();
@@ -234,6 +236,11 @@ impl Raw {
 /// read this one, so it has to be forced.
 pub(super) fn replaceable(why: &str) -> String {
     format!("{why}: replace the rules with `tollgate rules push --force`")
+}
+
+/// Returns the SHA-256 in hexadecimal digits.
+pub(super) fn hex_sha256(text: &[u8]) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn whole(field: &[u8]) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What a shared limiter needs to count the requests that it denies: `charging: count-denials`.
+//! What the limiter of a rule needs to count the requests that it denies: `charging: count-denials`.
 //!
 //! ```text
 //! limiter  the mode's limiter, with the rule's limit: it admits
@@ -16,14 +16,13 @@
 
 use std::time::Duration;
 
-use super::{Hasher, NoCounter};
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{QuantaClock, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
-use crate::base::quota::Quota;
-use crate::edge::redis::AtomicLimiter;
-use crate::edge::rules::rule::Mode;
+use crate::base::quota::{Quota, QuotaError};
+use crate::edge::redis::mode::AtomicLimiter;
+use crate::edge::rules::{Mode, SharedRule};
 use crate::store::op::{Operation, Store};
 use crate::store::{AnyStore, StoreConfig, StoreKind, WhenFull};
 
@@ -56,10 +55,11 @@ struct Marks {
 }
 
 impl Marks {
-    fn new() -> Result<Self, NoCounter> {
+    fn new() -> Result<Self, QuotaError> {
         let config = StoreConfig::new(StoreKind::Keyed).with_max_keys(MAX_MARKS, WhenFull::Forget);
         let until = Limit::gcra(Quota::per_second(1_000_000_000));
-        Ok(Self { until: AnyStore::new(config, until, &Hasher::new())?, clock: QuantaClock::new() })
+        let until = AnyStore::new(config, until, &ahash::RandomState::new())?;
+        Ok(Self { until, clock: QuantaClock::new() })
     }
 
     fn now(&self) -> CheckTime {
@@ -85,13 +85,13 @@ impl Marks {
 impl DenialCounter {
     /// # Errors
     /// Returns an error if this process cannot hold the marks.
-    pub(super) fn new(beyond: AtomicLimiter, rule: &Limit, mode: Mode) -> Result<Self, NoCounter> {
+    pub(super) fn new(beyond: AtomicLimiter, rule: &SharedRule<'_>) -> Result<Self, QuotaError> {
         Ok(Self {
             beyond,
             marks: Marks::new()?,
-            most: rule.most(),
-            posts_later: mode == Mode::WriteBack,
-            has_window_ends: rule.kind() == LimitKind::FixedWindow,
+            most: rule.limit.most(),
+            posts_later: rule.settings.mode == Mode::WriteBack,
+            has_window_ends: rule.limit.kind() == LimitKind::FixedWindow,
         })
     }
 

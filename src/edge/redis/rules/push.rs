@@ -2,10 +2,9 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-use super::redis::{FIELDS, PushedRules, Raw, RedisRules, replaceable, version_of};
-use super::{MAX_BYTES, hex_sha256};
-use crate::edge::rules::config::{Config, Domain, Format};
-use crate::edge::rules::engine::RulesError;
+use super::check_config;
+use super::source::{FIELDS, PushedRules, Raw, RedisRules, hex_sha256, replaceable, version_of};
+use crate::edge::rules::{Config, Domain, Format, RuleText, RulesError};
 
 /// Compares the version, and then writes all fields.
 const SCRIPT: &str = include_str!("push.lua");
@@ -30,14 +29,16 @@ impl RedisRules {
     /// - The server cannot be reached, or refuses the script. If the connection fails before the answer arrives, the
     ///   text may have been written.
     pub fn push(&self, format: Format, text: &str, by: &str, seen: Option<u64>) -> Result<u64, RulesError> {
-        if text.len() > MAX_BYTES {
-            let length = text.len();
-            return Err(RulesError::source(format!(
-                "the text has {length} bytes, and the maximum is {MAX_BYTES}: write fewer rules"
+        if text.len() > RuleText::MAX_BYTES {
+            let (length, most) = (text.len(), RuleText::MAX_BYTES);
+            return Err(RulesError::new(format!(
+                "the text has {length} bytes, and the maximum is {most}: write fewer rules"
             )));
         }
         // The reader creates the stores too. The check of a rule has created a small store of the same kind.
-        Domain::merge([Config::from_bytes("rules", format, text)?], false)?;
+        let config = Config::from_bytes("rules", format, text)?;
+        check_config(&config)?;
+        Domain::merge([config], false)?;
         let by: String = by.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
         let [seen_text, history] =
             [seen.map_or_else(|| "any".to_owned(), |seen| seen.to_string()), self.history()];

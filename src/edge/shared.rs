@@ -1,21 +1,37 @@
-//! The answer of a shared limiter.
+//! The decision of a limit that machines share, and what made it.
 
 use std::time::Duration;
 
 use crate::base::decision::Decision;
 use crate::edge::telemetry::Event;
 
-/// A decision, and what made it.
+/// A decision of a limit that machines share, and what made it.
+///
+/// # Examples
+/// ```
+/// use tollgate::{DecidedBy, Quota, RateLimiter, SharedDecision};
+///
+/// let limiter = RateLimiter::new(Quota::per_hour(10));
+/// let decided = SharedDecision::new(limiter.check("alice"), DecidedBy::Server);
+/// assert!(decided.is_allowed() && !decided.by().is_failure());
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use = "the limiter does not stop the request; act on the answer"]
-pub struct Answer {
+pub struct SharedDecision {
     decision: Decision,
     by: DecidedBy,
-    /// For leased units, the time at which they would have expired. Otherwise 0.
-    until_ns: u64,
+    mark: u64,
 }
 
 /// What decided a request.
+///
+/// # Examples
+/// ```
+/// use tollgate::DecidedBy;
+///
+/// assert!(DecidedBy::Open.is_failure()); // the server did not answer, and the policy admits
+/// assert!(!DecidedBy::Held.is_failure());
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum DecidedBy {
@@ -23,14 +39,11 @@ pub enum DecidedBy {
     Server,
     /// This process decided with units that it holds: leased units, or its allowance until the next post.
     Held,
-    /// No limit was checked. The server was unavailable, and [`OnFailure::Open`](crate::edge::redis::OnFailure::Open)
-    /// admits every request.
+    /// No limit was checked. The server was unavailable, and the policy for that, `open`, admits every request.
     Open,
-    /// No limit was checked. The server was unavailable, and
-    /// [`OnFailure::Closed`](crate::edge::redis::OnFailure::Closed) denies every request.
+    /// No limit was checked. The server was unavailable, and the policy for that, `closed`, denies every request.
     Closed,
-    /// This process decided with its share of the limits. The server was unavailable, and the setting is
-    /// [`OnFailure::Local`](crate::edge::redis::OnFailure::Local).
+    /// This process decided with its share of the limits. The server was unavailable, and the policy for that is `local`.
     Local,
 }
 
@@ -54,19 +67,21 @@ impl DecidedBy {
     }
 }
 
-impl Answer {
-    pub(crate) const fn new(decision: Decision, by: DecidedBy) -> Self {
-        Self { decision, by, until_ns: 0 }
+impl SharedDecision {
+    /// Creates a decision with the mark 0.
+    pub const fn new(decision: Decision, by: DecidedBy) -> Self {
+        Self { decision, by, mark: 0 }
     }
 
-    /// An answer whose units are leased until `until_ns`.
-    pub(crate) const fn leased(decision: Decision, by: DecidedBy, until_ns: u64) -> Self {
-        Self { decision, by, until_ns }
+    /// Returns this decision with a mark: a number of the store, which a refund of the decision gives back to it.
+    pub const fn with_mark(self, mark: u64) -> Self {
+        Self { mark, ..self }
     }
 
-    /// The time until which the units are leased, or 0 if they are not leased.
-    pub(crate) const fn leased_until_ns(&self) -> u64 {
-        self.until_ns
+    /// Returns the mark. In the mode `lease`, it is the time at which the units expire.
+    #[must_use]
+    pub const fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// Returns the decision. For [`DecidedBy::Open`] and [`DecidedBy::Closed`] the remaining units are unknown, and the
@@ -101,8 +116,8 @@ impl Answer {
     }
 }
 
-impl From<Answer> for Decision {
-    fn from(answer: Answer) -> Self {
-        answer.decision
+impl From<SharedDecision> for Decision {
+    fn from(shared: SharedDecision) -> Self {
+        shared.decision
     }
 }
