@@ -15,7 +15,6 @@
 //! 5. A window refunds a charge as long as its window or sub-window lasts, and nothing afterwards.
 
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
 use std::time::Duration;
 use tollgate::{
     Algorithm, Decision, Gcra, Limit, ManualClock, Quota, RateLimiter, StoreKind, SubWindow, Timestamp,
@@ -23,7 +22,7 @@ use tollgate::{
 use tollgate_testing::compact::{COMPACT, Layout, Ticks, compact};
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::ledger::{Charge, Operation, check_no_units_created, chosen, make};
-use tollgate_testing::operations::{config, ops, short_spec, start};
+use tollgate_testing::operations::{ops, run_cases, short_spec, start};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::steps::{Op, within_reach};
 use tollgate_testing::subjects::{Subject, direct, keyed};
@@ -233,13 +232,10 @@ fn check_arrival_times(
 }
 
 fn each<T: std::fmt::Debug>(kind: Kind, cases: impl Strategy<Value = T>, law: impl Fn(T)) {
-    let result = TestRunner::new(config(96)).run(&cases, |case| {
+    run_cases(kind, 96, &cases, |case| {
         law(case);
-        Ok(())
+        true
     });
-    if let Err(failure) = result {
-        panic!("{kind:?}: {failure}");
-    }
 }
 
 /// Starts after time zero. A state in fractions shifts time zero by one, because zero stands for a key that was never

@@ -1,15 +1,13 @@
-//! Random quotas, times and operations: ordinary ones, and edge cases. The draws are those of the property tests,
-//! with a generator that is faster and needs no shrinking.
+//! Random numbers, algorithms, quotas, times and operations. Quotas, times and operations are those of the property tests.
 
-use super::{HOUR, SEC, START, below};
+use super::{HOUR, START, below};
 use tollgate_testing::compact::Random;
 use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::operations::{self, draw};
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::steps::{Cost, Op, Step};
+use tollgate_testing::steps::Op;
 
-pub const MINUTE: u64 = 60 * SEC;
 const DAY: u64 = 24 * HOUR;
-const CENTURY: u64 = 36_525 * DAY;
 
 pub fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[below(random, of.len())]
@@ -46,25 +44,9 @@ fn parts(random: &mut Random) -> u32 {
 
 /// Returns quotas of every size: ordinary, unusual and extreme.
 pub fn spec(random: &mut Random, kind: Kind) -> Spec {
-    let limit = match random.below(10) {
-        0..6 => between(random, 1, 12),
-        6..9 => between(random, 1, 1_000),
-        _ => pick(random, &[1 << 16, 1_000_000, 1 << 32, 1_000_000_007]),
-    };
+    let spec = draw(&operations::spec(), random);
     // A log is as large as its limit, and a large log would hide all other memory.
-    let limit = if kind == Kind::Log { limit.min(4_096) } else { limit };
-    let period_ns = match random.below(10) {
-        0..7 => pick(random, &[SEC, 10 * SEC, MINUTE, 10 * MINUTE, HOUR, DAY]),
-        7 => CENTURY,
-        8 => pick(random, &[1, 2, 7, 1_000, 1_024, 999_983]),
-        _ => between(random, 1, 10 * SEC),
-    };
-    let spec = Spec::new(limit, period_ns);
-    match random.below(8) {
-        0..4 => spec,
-        4..7 => spec.with_burst(between(random, 1, 20)),
-        _ => spec.with_burst(between(random, 1, 1_000_000)),
-    }
+    if kind == Kind::Log { Spec::new(spec.limit.min(4_096), spec.period_ns) } else { spec }
 }
 
 /// Returns quotas for threads that run for a moment. Each key is admitted hundreds of times in that time.
@@ -81,46 +63,10 @@ pub fn busy_spec(random: &mut Random, period_ns: u64) -> Spec {
 
 /// Returns zero, a time just after zero, or a present-day time.
 pub fn start(random: &mut Random) -> u64 {
-    match random.below(5) {
-        0 => 0,
-        1 => between(random, 1, 10),
-        2 => random.below(10 * HOUR),
-        3 => START,
-        _ => START + random.below(10_000 * SEC),
-    }
+    draw(&operations::start(), random)
 }
 
-pub fn op(random: &mut Random, keys: u64, backward: bool) -> Op {
-    let key = u32::try_from(random.below(keys)).expect("few keys");
-    Op { key, step: step(random, backward), cost: cost(random) }
-}
-
-fn offset(random: &mut Random) -> i64 {
-    pick(random, &[-1, 0, 1])
-}
-
-fn step(random: &mut Random, backward: bool) -> Step {
-    match random.below(if backward { 29 } else { 26 }) {
-        0..4 => Step::Stay,
-        4..7 => Step::Nanos(between(random, 1, 5)),
-        7..13 => Step::Intervals(between(random, 1, 5), offset(random)),
-        13..17 => Step::Boundary(random.below(3), offset(random)),
-        17..23 => Step::Wait(random.below(17), pick(random, &[-1, 0])),
-        23..25 => Step::Nanos(random.below(3 * HOUR)),
-        25 => Step::Nanos(random.below(1 << 58)),
-        26 => Step::Back(between(random, 1, 2 * SEC)),
-        27 => Step::BackShare(between(random, 1, 40)),
-        _ => Step::Back(random.below(1 << 60)),
-    }
-}
-
-fn cost(random: &mut Random) -> Cost {
-    match random.below(18) {
-        0 => Cost::Zero,
-        1..9 => Cost::Units(between(random, 1, 3)),
-        9..13 => Cost::Share(random.below(17)),
-        13..16 => Cost::Remaining(random.below(2)),
-        16 => Cost::Over,
-        _ => Cost::Max,
-    }
+/// Returns fewer than 120 operations.
+pub fn ops(random: &mut Random, keys: u32, backward: bool) -> Vec<Op> {
+    draw(&operations::ops(keys, 120, backward), random)
 }

@@ -3,18 +3,18 @@
 use super::draw;
 use super::gate::{self, Reading, Store};
 use super::{Found, Round, ensure};
-use std::time::Duration;
 use tollgate::{Capacity, Decision, ManualClock, Timestamp};
-use tollgate_testing::compact::{COMPACT, Layout, compact_of};
+use tollgate_testing::compact::{COMPACT, compact_of};
 use tollgate_testing::kinds::Kind;
+use tollgate_testing::laws::{self, Exact, Request};
 use tollgate_testing::lease::LEASABLE;
 use tollgate_testing::ledger::{self, Operation};
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
 use tollgate_testing::sketch::{WINDOWS, reach, sketch_of};
-use tollgate_testing::steps::{Op, within_reach};
+use tollgate_testing::steps::within_reach;
 use tollgate_testing::subjects::{Subject, crowded, direct, keyed, verdict};
 
-const KEYS: u64 = 3;
+const KEYS: u32 = 3;
 
 pub fn play(round: &mut Round<'_>) -> Found {
     while round.goes_on() {
@@ -42,14 +42,6 @@ fn told(round: &mut Round<'_>, decided: &Decision) -> Verdict {
     }
 }
 
-fn nanos(wait: u128) -> Option<Duration> {
-    u64::try_from(wait).ok().map(Duration::from_nanos)
-}
-
-fn how_many(round: &mut Round<'_>) -> u64 {
-    20 + round.random.below(100)
-}
-
 type Build = fn(Kind, Spec) -> Option<Box<dyn Subject>>;
 
 /// Tests a direct or keyed limiter with a quota that it decides exactly. All figures match to the nanosecond, even if
@@ -69,8 +61,7 @@ fn exact(round: &mut Round<'_>) -> Found {
     let start = draw::start(&mut round.random);
     let mut oracles: Vec<_> = (0..keys).map(|_| kind.oracle(spec)).collect();
     let (mut now, mut newest) = (start, start);
-    for _ in 0..how_many(round) {
-        let op = draw::op(&mut round.random, keys, true);
+    for op in draw::ops(&mut round.random, keys, true) {
         let oracle = &mut oracles[op.key as usize];
         if !limiter.holds(op.key) && !matches!(kind, Kind::Adaptive(_)) {
             ensure!(
@@ -81,70 +72,17 @@ fn exact(round: &mut Round<'_>) -> Found {
         }
         now = within_reach(op.step.apply(now, spec, &**oracle), start, kind, spec);
         newest = newest.max(now);
-        agrees(
-            round,
-            &format!("{name} {kind:?} {spec:?}"),
-            &*limiter,
-            &mut **oracle,
-            (kind, op),
-            (now, now, None),
-        )?;
+        let cost = op.cost.apply(now, &**oracle);
+        let request = Request { kind, key: op.key, cost, now, at: now, layout: None };
+        agrees(round, &*limiter, &mut **oracle, &request);
     }
     Ok(())
 }
 
-/// Runs one check of `limiter` at `now`, which the oracle reads as `at`. The outcome and the figures match, and the
-/// peek before predicted them.
-fn agrees(
-    round: &mut Round<'_>,
-    name: &str,
-    limiter: &dyn Subject,
-    oracle: &mut dyn Oracle,
-    (kind, op): (Kind, Op),
-    (now, at, layout): (u64, u64, Option<&Layout>),
-) -> Found {
-    // Converts the oracle's time to nanoseconds.
-    let until = |wait: u128| match layout {
-        Some(Layout::Ticks(ticks)) if wait > 0 => ticks.until(now, ticks.floor(now) + wait),
-        _ => wait,
-    };
-    let cost = op.cost.apply(at, oracle);
-    let before = format!("{name}: {cost} at {now} of key {}, {oracle:?}", op.key);
-    let delay = until(oracle.delay(at.into()));
-    let wait = oracle.retry_after(at, cost).map(until);
-    let peeked = limiter.at(now).peek_n(op.key, cost);
-    let decided = limiter.at(now).check_n(op.key, cost);
-    let ours = told(round, &decided);
-    let expected = oracle.offer(at, cost);
-    ensure!(ours == expected, "{before}\nthe limiter says {ours:?}, the oracle {expected:?}: {decided:?}");
-    ensure!(verdict(&peeked) == expected, "{before}\nthe peek returned {peeked:?}, the check {decided:?}");
-    let wait = wait.and_then(nanos);
-    ensure!(decided.retry_after() == wait, "{before}\nretry_after {:?}, not {wait:?}", decided.retry_after());
-    if expected == Verdict::Allowed && cost > 0 {
-        ensure!(
-            nanos(delay) == Some(decided.delay()),
-            "{before}\ndelay {:?}, not {delay} ns",
-            decided.delay()
-        );
-    }
-    if kind != Kind::Spacing {
-        let left = oracle.remaining(at);
-        ensure!(
-            decided.remaining() == left,
-            "{before}\n{left} units should remain, not {}",
-            decided.remaining()
-        );
-        let peeked = limiter.at(now).peek_n(op.key, 0).remaining();
-        ensure!(peeked == left, "{before}\na later peek returns {peeked} remaining units, not {left}");
-    }
-    // Rounded down, the last part of a window count is zero before the window ends. Either time is accepted.
-    let reset = nanos(until(oracle.reset_after(at)));
-    let ours = Some(decided.reset_after());
-    ensure!(
-        ours == reset || kind == Kind::Sliding && ours > reset,
-        "{before}\nreset {ours:?}, not {reset:?}"
-    );
-    Ok(())
+/// Runs one check of a limiter, and compares it with the oracle's. (The law panics on a breach, which is reported in the
+/// same way.)
+fn agrees(round: &mut Round<'_>, limiter: &dyn Subject, oracle: &mut dyn Oracle, request: &Request<'_>) {
+    laws::agrees(limiter, oracle, request, |decided| told(round, decided));
 }
 
 /// Tests any quota at any time, up to the end of time. Exact arithmetic admits every admitted request, and each
@@ -166,38 +104,24 @@ fn extreme(round: &mut Round<'_>) -> Found {
     // A word of fractions of a nanosecond distinguishes ahead from behind within half its range, nine years. A debt
     // uses a part of that.
     let reach = if kind.is_bucket_family() && spec.interval().1 > 1 { 1 << 56 } else { u64::MAX };
-    let mut exact: Vec<_> = (0..keys).map(|_| (kind.oracle(spec), Vec::<(u64, u64)>::new())).collect();
+    let mut exact: Vec<_> = (0..keys).map(|_| Exact::new(kind, spec)).collect();
     let mut now = start;
-    for _ in 0..how_many(round) {
-        let op = draw::op(&mut round.random, keys, true);
-        let (oracle, admitted) = &mut exact[op.key as usize];
+    for op in draw::ops(&mut round.random, keys, true) {
+        let exact = &mut exact[op.key as usize];
         if !limiter.holds(op.key) && !matches!(kind, Kind::Adaptive(_)) {
-            *oracle = kind.oracle(spec);
-            admitted.clear();
+            *exact = Exact::new(kind, spec);
         }
-        now = op.step.apply(now, spec, &**oracle);
+        now = op.step.apply(now, spec, &*exact.oracle);
         now = now.clamp(start.saturating_sub(reach), start.saturating_add(reach));
-        let cost = op.cost.apply(now, &**oracle);
+        let cost = op.cost.apply(now, &*exact.oracle);
         let decided = limiter.at(now).check_n(op.key, cost);
         // Figures must not overflow, whatever their values are.
         let _ = (decided.remaining(), decided.retry_after(), decided.reset_after(), decided.delay());
         let before =
-            format!("{kind:?} {spec:?} keyed {is_keyed}: {cost} at {now} of key {}, {oracle:?}", op.key);
-        ensure!(decided.is_never() == (cost > oracle.capacity()), "{before}\n{decided:?}");
+            format!("{kind:?} {spec:?} keyed {is_keyed}: {cost} at {now} of key {}, {exact:?}", op.key);
+        ensure!(decided.is_never() == (cost > exact.oracle.capacity()), "{before}\n{decided:?}");
         if told(round, &decided) == Verdict::Allowed && cost > 0 {
-            let held = admitted.last().map_or(now, |&(newest, _)| now.max(newest));
-            let expected = oracle.offer(held, cost);
-            ensure!(
-                expected == Verdict::Allowed,
-                "{before}\nthe limiter admits, the oracle says {expected:?}"
-            );
-            admitted.push((held, if kind == Kind::Spacing { 1 } else { cost }));
-            let mut sum = 0;
-            for &(from, cost) in admitted.iter().rev() {
-                sum += u128::from(cost);
-                let bound = oracle.most_in(u128::from(held - from));
-                ensure!(sum <= bound, "{before}\n{sum} units from {from} to {held}, at most {bound}");
-            }
+            exact.admit(now, cost, 0);
         }
     }
     Ok(())
@@ -217,13 +141,13 @@ fn in_ticks(round: &mut Round<'_>) -> Found {
     let chooser = kind.oracle(spec);
     let mut oracles: Vec<_> = (0..KEYS).map(|_| reading.oracle()).collect();
     let mut now = start;
-    let name = format!("compact {kind:?} {spec:?} {:?}", reading.layout());
-    for _ in 0..how_many(round) {
-        let op = draw::op(&mut round.random, KEYS, true);
+    for op in draw::ops(&mut round.random, KEYS, true) {
         let oracle = &mut *oracles[op.key as usize];
         now = op.step.apply(now, spec, &*chooser).clamp(earliest, latest);
         let at = reading.at(now);
-        agrees(round, &name, &*limiter, oracle, (kind, op), (now, at, Some(reading.layout())))?;
+        let cost = op.cost.apply(at, oracle);
+        let request = Request { kind, key: op.key, cost, now, at, layout: Some(reading.layout()) };
+        agrees(round, &*limiter, oracle, &request);
     }
     Ok(())
 }
@@ -239,11 +163,12 @@ fn in_a_sketch(round: &mut Round<'_>) -> Found {
     let (earliest, latest) = (start.saturating_sub(half), start.saturating_add(half).min(1 << 62));
     let mut oracles: Vec<_> = (0..KEYS).map(|_| kind.oracle(spec)).collect();
     let mut now = start;
-    for _ in 0..how_many(round) {
-        let op = draw::op(&mut round.random, KEYS, true);
+    for op in draw::ops(&mut round.random, KEYS, true) {
         let oracle = &mut *oracles[op.key as usize];
         now = op.step.apply(now, spec, oracle).clamp(earliest, latest);
-        agrees(round, &format!("sketch {kind:?} {spec:?}"), &*limiter, oracle, (kind, op), (now, now, None))?;
+        let cost = op.cost.apply(now, oracle);
+        let request = Request { kind, key: op.key, cost, now, at: now, layout: None };
+        agrees(round, &*limiter, oracle, &request);
     }
     Ok(())
 }
@@ -330,19 +255,17 @@ fn refunded(round: &mut Round<'_>) {
     let (limiter, keys) = if is_keyed { (keyed(kind, spec), 2) } else { (direct(kind, spec), 1) };
     let Some(limiter) = limiter else { return };
     let start = draw::start(&mut round.random).max(1);
-    let ops: Vec<_> = (0..30)
-        .map(|_| {
-            let op = draw::op(&mut round.random, keys, !is_keyed);
-            let verb = match round.random.below(8) {
-                0..3 => Operation::Check,
-                3 => Operation::Force,
-                4 => Operation::Take,
-                5 => Operation::RefundLast(draw::between(&mut round.random, 1, 16)),
-                _ => Operation::Refund(round.random.next(), draw::between(&mut round.random, 1, 16)),
-            };
-            (op, verb)
-        })
-        .collect();
+    let ops = draw::ops(&mut round.random, keys, !is_keyed).into_iter().take(30).map(|op| {
+        let verb = match round.random.below(8) {
+            0..3 => Operation::Check,
+            3 => Operation::Force,
+            4 => Operation::Take,
+            5 => Operation::RefundLast(draw::between(&mut round.random, 1, 16)),
+            _ => Operation::Refund(round.random.next(), draw::between(&mut round.random, 1, 16)),
+        };
+        (op, verb)
+    });
+    let ops: Vec<_> = ops.collect();
     round.checks += ops.len() as u64;
     ledger::check_no_units_created(kind, spec, start, u64::MAX, &ops, &*limiter);
 }

@@ -55,7 +55,7 @@ fn side(store: Store) -> Side {
 fn spec(round: &mut Round<'_>, kind: Kind) -> Spec {
     let random = &mut round.random;
     let limit = if draw::one_in(random, 4) { 127 } else { draw::between(random, 1, 20) };
-    let period_ns = draw::pick(random, &[super::SEC, draw::MINUTE, super::HOUR, 77_777_777]);
+    let period_ns = draw::pick(random, &[super::SEC, tollgate_testing::MINUTE, super::HOUR, 77_777_777]);
     let spec = Spec::new(limit, period_ns);
     let is_window = matches!(kind, Kind::Fixed | Kind::Sliding | Kind::SlidingStrict);
     if is_window || draw::one_in(random, 2) { spec } else { spec.with_burst(draw::between(random, 1, 20)) }

@@ -20,6 +20,7 @@ pub mod compact;
 pub mod fuzzing;
 pub mod holds;
 pub mod kinds;
+pub mod laws;
 pub mod ledger;
 #[macro_use]
 pub mod lease;

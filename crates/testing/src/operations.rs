@@ -1,6 +1,7 @@
 //! Random operations that favour edge cases: equal times, boundaries, waits of exact length, steps back, extreme
 //! costs.
 
+use super::compact::Random;
 use super::kinds::Kind;
 use super::oracle::Spec;
 use super::steps::{Cost, Op, Step};
@@ -9,7 +10,9 @@ const MINUTE: u64 = 60 * SEC;
 const HOUR: u64 = 60 * MINUTE;
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::{Config, RngSeed};
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestRng, TestRunner};
+use std::cell::Cell;
 
 /// Returns a configuration with a fixed seed, so that a run can be repeated. It runs a quarter of the cases, unless
 /// `TOLLGATE_ALL_CASES` is set, as in ci/release.sh. `PROPTEST_CASES` overrides the number of cases.
@@ -18,6 +21,34 @@ pub fn config(cases: u32) -> Config {
     let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     let cases = wanted.unwrap_or(cases.div_ceil(quarter));
     Config { cases, rng_seed: RngSeed::Fixed(0x7011_6A7E), failure_persistence: None, ..Config::default() }
+}
+
+/// Runs a law on random cases. Returns the share of them for which the law returns `true`.
+pub fn run_cases<S: Strategy>(
+    name: impl std::fmt::Debug,
+    count: u32,
+    cases: &S,
+    law: impl Fn(S::Value) -> bool,
+) -> f64 {
+    let (tried, held) = (Cell::new(0_u32), Cell::new(0_u32));
+    let result = TestRunner::new(config(count)).run(cases, |case| {
+        tried.set(tried.get() + 1);
+        held.set(held.get() + u32::from(law(case)));
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{name:?}: {failure}");
+    }
+    f64::from(held.get()) / f64::from(tried.get())
+}
+
+/// Draws a value for a program that is no property test. It never shrinks.
+pub fn draw<S: Strategy>(strategy: &S, random: &mut Random) -> S::Value {
+    let seed = (u128::from(random.next()) << 64 | u128::from(random.next())).to_le_bytes();
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::XorShift, &seed);
+    let drawn = strategy.new_tree(&mut TestRunner::new_with_rng(config, rng));
+    drawn.expect("no filter refuses so many values").current()
 }
 
 pub fn ops(keys: u32, length: usize, backward: bool) -> impl Strategy<Value = Vec<Op>> {

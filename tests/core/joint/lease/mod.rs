@@ -16,7 +16,6 @@ mod deposits;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::TestRunner;
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -27,7 +26,7 @@ use tollgate::{
 use tollgate_testing::SEC;
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::lease::LEASABLE;
-use tollgate_testing::operations::{config, exact_spec, ops, start};
+use tollgate_testing::operations::{config, exact_spec, ops, run_cases, start};
 use tollgate_testing::oracle::{Oracle, Spec};
 use tollgate_testing::steps::within_reach;
 use tollgate_testing::subjects::Subject;
@@ -269,17 +268,14 @@ fn striped_intervals_stay_within_bound() {
         // Windows count a late time in the newest window instead of its own.
         let backward = matches!(kind, Kind::Gcra | Kind::Greedy | Kind::Meter);
         let case = (tight(), checks(steps(backward), costs()), stripes(), max_block());
-        let result = TestRunner::new(config(48)).run(&case, |(spec, checks, stripes, max_block)| {
+        run_cases(kind, 48, &case, |(spec, checks, stripes, max_block)| {
             with_leasable!(kind, spec, algorithm => {
                 let limiter = striped(algorithm, stripes, max_block);
                 stays_within(&limiter, &*kind.oracle(spec), &checks);
             })
             .expect("the quota fits the store");
-            Ok(())
+            true
         });
-        if let Err(failure) = result {
-            panic!("{kind:?}: {failure}");
-        }
     }
 }
 
@@ -288,7 +284,7 @@ fn striped_intervals_stay_within_bound() {
 fn unexpired_leases_admit_as_much_as_direct() {
     for kind in LEASABLE {
         let case = (tight(), checks(0..=(LIFE / 64).cast_signed(), Just(1)), stripes(), max_block());
-        let result = TestRunner::new(config(64)).run(&case, |(spec, checks, stripes, max_block)| {
+        run_cases(kind, 64, &case, |(spec, checks, stripes, max_block)| {
             with_leasable!(kind, spec, algorithm => {
                 let striped = striped(algorithm, stripes, max_block);
                 let direct = RateLimiter::builder(algorithm).clock(ManualClock::default()).direct();
@@ -303,11 +299,8 @@ fn unexpired_leases_admit_as_much_as_direct() {
                 }
             })
             .expect("the quota fits the store");
-            Ok(())
+            true
         });
-        if let Err(failure) = result {
-            panic!("{kind:?}: {failure}");
-        }
     }
 }
 
@@ -315,7 +308,7 @@ fn unexpired_leases_admit_as_much_as_direct() {
 fn empty_leases_decide_as_direct() {
     for kind in LEASABLE {
         let case = (exact_spec(kind), start(), ops(1, 80, true), any::<bool>());
-        let result = TestRunner::new(config(48)).run(&case, |(spec, start, ops, one_block)| {
+        run_cases(kind, 48, &case, |(spec, start, ops, one_block)| {
             with_leasable!(kind, spec, algorithm => {
                 let builder = RateLimiter::builder(algorithm).clock(ManualClock::default());
                 let striped = match one_block {
@@ -334,11 +327,8 @@ fn empty_leases_decide_as_direct() {
                     let _ = oracle.offer(now, cost);
                 }
             });
-            Ok(())
+            true
         });
-        if let Err(failure) = result {
-            panic!("{kind:?}: {failure}");
-        }
     }
 }
 
