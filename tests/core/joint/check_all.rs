@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::time::Duration;
 use tollgate::{
-    Compact, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Outcome, Overflow, Quota, RateLimiter,
+    Compact, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Overflow, Quota, RateLimiter,
     SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, check_all, joint::AllOf, joint::BoundLimit,
     joint::JointDecision, joint::Limits,
 };
@@ -20,73 +20,6 @@ fn clock() -> ManualClock {
 
 mod stories {
     use super::*;
-
-    // G22
-    #[test]
-    fn log_and_spacing_deny_together() {
-        let clock = clock();
-        let minute = RateLimiter::builder(SlidingLog::new(Quota::per_minute(10)))
-            .clock(clock.clone())
-            .keyed::<String>();
-        let spacing = RateLimiter::builder(MinimumSpacing::new(Duration::from_secs(2)))
-            .clock(clock.clone())
-            .compact()
-            .unwrap();
-        let ask = || check_all((minute.on("alice"), spacing.on("alice")));
-        for left in (0..10).rev() {
-            let decision = ask();
-            assert!(decision.is_allowed());
-            assert_eq!(decision.each()[0].remaining(), left);
-            if left > 0 {
-                let too_soon = ask();
-                assert_eq!(too_soon.denied_by(), Some(1));
-                assert_eq!(too_soon.retry_after(), Some(Duration::from_secs(2)));
-            }
-            clock.advance(Duration::from_secs(2));
-        }
-        // Twenty seconds have passed. The first unit leaves the minute's log in forty seconds.
-        let full = ask();
-        assert_eq!((full.denied_by(), full.retry_after()), (Some(0), Some(Duration::from_secs(40))));
-        assert_eq!(
-            full.each()[1].outcome(),
-            Outcome::Allowed,
-            "the spacing alone would have admitted the request"
-        );
-        assert_eq!(full.remaining(), 0);
-        // The denied requests were charged to neither limit.
-        assert_eq!(minute.peek("alice").remaining(), 0);
-        assert_eq!(spacing.peek("alice").retry_after(), Some(Duration::ZERO));
-        assert!(check_all((minute.on("bob"), spacing.on("bob"))).is_allowed());
-        clock.advance(Duration::from_secs(40));
-        assert!(ask().is_allowed());
-    }
-
-    #[test]
-    fn minute_and_second_windows_deny_together() {
-        let clock = clock();
-        let window =
-            |quota| RateLimiter::builder(FixedWindow::new(quota)).clock(clock.clone()).compact().unwrap();
-        let limits = [window(Quota::per_minute(100)), window(Quota::per_second(5))];
-        let ask = || check_all(limits.each_ref().map(|limit| limit.on(&7)));
-        let mut admitted = 0;
-        for _ in 0..60 {
-            if admitted == 100 {
-                let refused = ask();
-                assert_eq!(refused.denied_by(), Some(0));
-                assert_eq!(
-                    refused.each()[1].remaining(),
-                    5,
-                    "a request that the limit per minute denies is not charged to the limit per second"
-                );
-            }
-            for _ in 0..10 {
-                admitted += u32::from(ask().is_allowed());
-            }
-            clock.advance(Duration::from_secs(1));
-        }
-        assert_eq!(admitted, 100, "five units in each of twenty seconds use up the limit per minute");
-        assert!(ask().is_allowed(), "a new minute starts");
-    }
 
     #[test]
     fn each_limit_has_own_cost() {

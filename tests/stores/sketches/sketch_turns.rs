@@ -1,7 +1,7 @@
 //! Window changes in the sketch store: at boundaries, after long silence, and for late callers.
 
 use std::time::Duration;
-use tollgate::{FixedWindow, ManualClock, Quota, RateLimiter, Sketch, SlidingWindow, Timestamp};
+use tollgate::{FixedWindow, ManualClock, Quota, RateLimiter, Sketch, Timestamp};
 use tollgate_testing::compact::{Random, Seeded};
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::Spec;
@@ -61,44 +61,6 @@ fn window_lengths_cover_all_tag_sizes() {
     let rounds = LENGTHS.map(|(_, window_ns)| round(window_ns));
     for bits in [16, 17, 20, 23, 24] {
         assert!(rounds.contains(&(1 << bits)), "{bits}");
-    }
-}
-
-/// Checks the first and the last nanosecond of ten consecutive windows, odd and even.
-#[test]
-fn window_resets_at_its_first_nanosecond() {
-    for (limit, window_ns) in LENGTHS {
-        let limiter = limiter(Kind::Fixed, limit, window_ns, ROOMY);
-        let first = if window_ns > YEAR { 0 } else { START / window_ns };
-        for window in first..first + 10 {
-            for key in 0..3 {
-                let (begin, end) = (window * window_ns, (window + 1) * window_ns - 1);
-                assert_eq!(admitted(&*limiter, key, begin, limit), limit, "{window_ns} ns, {window}");
-                assert_eq!(admitted(&*limiter, key, end, limit), 0, "{window_ns} ns, {window}");
-            }
-        }
-    }
-}
-
-/// Usage of one window counts in full at the beginning of the next window, by half in its middle, and not in the
-/// window after that.
-#[test]
-fn sliding_window_carries_overlapping_usage() {
-    for strict in [false, true] {
-        let window = SlidingWindow::new(Quota::per_minute(10));
-        let window = if strict { window.strict() } else { window };
-        let clock = ManualClock::new(at(START / MINUTE * MINUTE));
-        let limiter = build(window, ROOMY, clock.clone()).unwrap();
-        assert!(limiter.check_n("key", 10).is_allowed());
-        clock.advance(Duration::from_secs(60));
-        assert!(limiter.check("key").is_denied());
-        assert_eq!(limiter.peek_n("key", 0).remaining(), 0);
-        clock.advance(Duration::from_secs(30));
-        assert_eq!(limiter.peek_n("key", 0).remaining(), 5);
-        assert!(limiter.check_n("key", 6).is_denied());
-        assert!(limiter.check_n("key", 5).is_allowed());
-        clock.advance(Duration::from_secs(90));
-        assert!(limiter.check_n("key", 10).is_allowed(), "the previous window has no usage");
     }
 }
 
