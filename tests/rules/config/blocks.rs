@@ -38,24 +38,6 @@ fn lengths_are_read() {
 }
 
 #[test]
-fn other_formats_have_blocks() {
-    let yaml = good(&limit(&format!("{FIVE}, block: {{ for: 10m, at_most: 1d }}")));
-    let json = r#"{ "domain": "d", "tollgate": {}, "descriptors": [ { "key": "a", "rate_limit": { "unit": "minute",
-        "requests_per_unit": 5, "algorithm": "gcra", "block": { "for": "10m", "at_most": "1d" } } } ] }"#;
-    let toml = r#"
-        domain = "d"
-        tollgate = {}
-        [[descriptors]]
-        key = "a"
-        rate_limit = { unit = "minute", requests_per_unit = 5, algorithm = "gcra", block = { for = "10m", at_most = "1d" } }
-    "#;
-    let json = Config::from_json("test.json", json).unwrap();
-    let toml = Config::from_toml("test.toml", toml).unwrap();
-    assert!(block_of(&yaml).is_some());
-    assert_eq!([block_of(&json), block_of(&toml)], [block_of(&yaml); 2]);
-}
-
-#[test]
 fn bad_blocks_are_refused() {
     let rows: &[(&str, &[&str])] = &[
         (

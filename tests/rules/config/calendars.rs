@@ -2,7 +2,7 @@
 
 use tollgate::LimitKind;
 use tollgate::calendar::{CalendarPeriod, Weekday};
-use tollgate::rules::{Amount, Config};
+use tollgate::rules::Amount;
 use tollgate::{Calendar, Limit};
 
 use super::support::{good, limit, refused};
@@ -63,21 +63,6 @@ fn calendar_is_a_choice_of_its_own() {
     let calendar = Calendar::new("UTC", CalendarPeriod::Month { day: 1 }).unwrap();
     assert_eq!(kinds, [LimitKind::CalendarWindow { calendar }, LimitKind::Gcra]);
     assert_ne!(config.rules()[0].identity, config.rules()[1].identity);
-}
-
-#[test]
-fn all_formats_read_calendars() {
-    let toml = "domain = \"d\"\ntollgate = {}\n[[descriptors]]\nkey = \"a\"\nrate_limit = { period = \"month\", \
-                time_zone = \"Asia/Tokyo\", starts = { day = 31, hour = 6 }, requests_per_unit = 9 }\n";
-    let json = r#"{ "domain": "d", "tollgate": {}, "descriptors": [ { "key": "a", "rate_limit": { "period": "month",
-        "time_zone": "Asia/Tokyo", "starts": { "day": 31, "hour": 6 }, "requests_per_unit": 9 } } ] }"#;
-    let yaml =
-        limit("period: month, time_zone: Asia/Tokyo, starts: { day: 31, hour: 6 }, requests_per_unit: 9");
-    let rules =
-        |config: Result<Config, _>| config.unwrap_or_else(|error| panic!("{error}")).rules()[0].limit.clone();
-    let expected = rules(Config::from_yaml("a.yaml", &yaml));
-    assert_eq!(rules(Config::from_toml("a.toml", toml)), expected);
-    assert_eq!(rules(Config::from_json("a.json", json)), expected);
 }
 
 #[test]

@@ -99,6 +99,30 @@ fn formats_give_equal_rules() {
     assert_eq!(rules(&good(&EDGE_JSON.replace("\\/", "/"))), rules(&good(texts::EDGE)));
 }
 
+/// The settings of limits that Tollgate adds. JSON is YAML, and an inline table of TOML has another sign after its keys.
+#[test]
+fn settings_of_limits_are_equal_in_each_format() {
+    for settings in [
+        r#""unit": "minute", "requests_per_unit": 5, "algorithm": "gcra", "block": { "for": "10m", "at_most": "1d" }"#,
+        r#""unit": "minute", "requests_per_unit": 10, "hold": { "life": "2m", "most": "50%", "units": 3 }"#,
+        r#""in_progress": 4, "hold": { "life": "1h" }"#,
+        r#""unit": "hour", "requests_per_unit": 10, "distinct": true"#,
+        #[cfg(feature = "calendar")]
+        r#""period": "month", "time_zone": "Asia/Tokyo", "starts": { "day": 31, "hour": 6 }, "requests_per_unit": 9"#,
+    ] {
+        let json = format!(
+            r#"{{ "domain": "d", "tollgate": {{}}, "descriptors": [ {{ "key": "a", "rate_limit": {{ {settings} }} }} ] }}"#
+        );
+        let inline = settings.replace("\": ", "\" = ");
+        let toml = format!(
+            "domain = 'd'\ntollgate = {{}}\ndescriptors = [ {{ key = 'a', rate_limit = {{ {inline} }} }} ]"
+        );
+        let of_yaml = rules(&good(&json));
+        assert_eq!(rules(&Config::from_json("a.json", &json).unwrap()), of_yaml);
+        assert_eq!(rules(&Config::from_toml("a.toml", &toml).unwrap()), of_yaml);
+    }
+}
+
 #[test]
 fn rules_report_their_lines() {
     let lines = |config: Config| config.rules().iter().map(|rule| rule.line).collect::<Vec<_>>();

@@ -48,22 +48,6 @@ fn requests_in_progress_are_read() {
 }
 
 #[test]
-fn other_formats_have_holds() {
-    let json = r#"{ "domain": "d", "tollgate": {}, "descriptors": [ { "key": "a", "rate_limit": { "unit": "minute",
-        "requests_per_unit": 10, "hold": { "life": "2m", "most": "50%", "units": 3 } } } ] }"#;
-    let toml = r#"
-        domain = "d"
-        tollgate = {}
-        [[descriptors]]
-        key = "a"
-        rate_limit = { unit = "minute", requests_per_unit = 10, hold = { life = "2m", most = "50%", units = 3 } }
-    "#;
-    let json = Config::from_json("test.json", json).unwrap();
-    let toml = Config::from_toml("test.toml", toml).unwrap();
-    assert_eq!([hold_of(&json), hold_of(&toml)], [(120, 5, Some(3)); 2]);
-}
-
-#[test]
 fn bad_holds_are_refused() {
     let rows: &[(&str, &[&str])] = &[
         ("hold: 60s", &["rate_limit.hold: expected a map", "write a map with the keys life, most, units"]),
