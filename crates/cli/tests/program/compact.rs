@@ -10,7 +10,7 @@ const POLICIES: [(&str, bool); 3] = [("spill", true), ("inherit", true), ("forge
 
 /// Writes ten minutes of requests, with times in tenths of a second. 40 regular clients stay below ten requests per
 /// minute, one greedy client does not, and each of many strangers sends one request.
-fn flood() -> Place {
+pub(crate) fn flood() -> Place {
     let mut seed = 0x5EED_u64;
     let mut random = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -34,7 +34,7 @@ fn flood() -> Place {
     place
 }
 
-const FLOOD: &str = "log --time-format s --limit 10/60s";
+pub(crate) const FLOOD: &str = "log --time-format s --limit 10/60s";
 
 fn number(result: &Value, field: &str) -> u64 {
     let compact = &result["compact"];
@@ -80,28 +80,6 @@ fn json_has_compact_store_figures() {
 }
 
 #[test]
-fn ample_memory_agrees_with_keyed_store() {
-    let place = flood();
-    let json = place.run(&format!("replay {FLOOD} --store compact --memory 1MiB --json")).json();
-    let keyed = place.run(&format!("replay {FLOOD} --json")).json();
-    for result in results(&json) {
-        assert_eq!(wrongly(result), (0, 0), "{result}");
-        let same = results(&keyed).iter().find(|keyed| keyed["algorithm"] == result["algorithm"]).unwrap();
-        for field in ["admitted", "denied", "never", "keys_denied", "top_denied"] {
-            assert_eq!(result[field], same[field], "{field}: {result}");
-        }
-        assert!(result["denied"].as_u64().unwrap() > 100, "more than 100 requests are denied: {result}");
-    }
-    for algorithm in ["gcra", "fixed-window", "sliding-window"] {
-        let args = format!("{FLOOD} --algorithm {algorithm}");
-        let compact = place.decisions(&format!("{args} --store compact --memory 1MiB"));
-        assert!(compact == place.decisions(&args), "{algorithm}");
-    }
-    let table = place.run(&format!("replay {FLOOD} --store compact --memory 1MiB")).ok().stdout;
-    assert!(table.contains("Memory is enough: every decision is the same as the keyed store's."), "{table}");
-}
-
-#[test]
 fn short_memory_errs_in_policy_direction() {
     let place = flood();
     for (overflow, denies) in POLICIES {
@@ -126,27 +104,6 @@ fn short_memory_errs_in_policy_direction() {
         let short = place.decisions(&format!("{args} --store compact --memory 272 --overflow {overflow}"));
         assert!(short != place.decisions(&args), "{overflow}");
     }
-}
-
-#[test]
-fn several_limits_share_the_memory() {
-    let place = Place::new();
-    place.file("log", "ts,client\n100,a\n100,a\n101,a\n102,a\n103,a\n110,a\n110,b\n");
-    let args = "log --algorithm fixed-window --limit 1/s --limit 3/10s --store compact --memory 96KiB";
-    // The decisions equal the keyed store's; see `two_limits_charge_all_or_none`.
-    assert_eq!(place.decisions(args), "1011011");
-    let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
-    assert_eq!(wrongly(result), (0, 0));
-    assert_eq!(number(result, "memory_bytes"), 96 << 10);
-    let state = result["state_bytes"].as_u64().unwrap();
-    assert!((90 << 10..=96 << 10).contains(&state), "{state}");
-    // Slots of eight bytes take nine sixteenths of the memory.
-    assert_eq!(number(result, "slots"), 6_912);
-    let table = place.run(&format!("replay {args}")).ok().stdout;
-    assert!(table.contains("compact, 96KiB in all, shared by 2 limits"), "{table}");
-    place
-        .run("replay log --limit 1/s --limit 3/10s --store compact --memory 300")
-        .fails(2, &["--memory 300B", "at least 544 bytes", "272 for each limit"]);
 }
 
 #[test]
@@ -210,64 +167,11 @@ fn oversized_quota_error_names_flags() {
     assert!(!run.stderr.contains("Overflow::"), "{}", run.stderr);
 }
 
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn suggestion_uses_chosen_store() {
-    let place = flood();
-    let goal = "log --time-format s --deny-requests 1%";
-    let keyed = place.run(&format!("suggest {goal} --json")).json();
-    let compact = place.run(&format!("suggest {goal} --store compact --memory 1MiB --json")).json();
-    let (keyed, compact) = (&keyed["suggestions"][0], &compact["suggestions"][0]);
-    assert_eq!((&keyed["store"], &compact["store"]), (&"keyed".into(), &"compact".into()));
-    assert!(keyed.get("compact").is_none());
-    for field in ["limit", "denied", "keys_denied", "tried"] {
-        assert_eq!(keyed[field], compact[field], "{field}");
-    }
-    assert_eq!((wrongly(compact), number(compact, "memory_bytes")), ((0, 0), 1 << 20));
-    let run = place.run(&format!("suggest {goal} --algorithm all --store compact --memory 2KiB")).ok();
-    for part in [
-        "--algorithm gcra --store compact --memory 2KiB\n",
-        "Compact store of 2KiB",
-        "Wrongly denied",
-        "sub-window left out",
-    ] {
-        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
-    }
-    let run = place.run(&format!("suggest {goal} --store compact --memory 2KiB --overflow inherit")).ok();
-    assert!(run.stdout.contains("--memory 2KiB --overflow inherit\n"), "{}", run.stdout);
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn default_memory_suffices_for_generated_day() {
-    let run = Place::new().run("replay --store compact").ok();
-    assert!(
-        run.stdout.contains("Compact store of 4MiB") && run.stdout.contains("Memory is enough"),
-        "{}",
-        run.stdout
-    );
-}
-
-#[test]
-fn help_explains_choice_of_store() {
-    let help = Place::new().run("replay --help").ok().stdout;
-    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in [
-        "tollgate replay access.log --limit 100/60s --store compact --memory 64KiB",
-        "RateLimiter::new",
-        "[default: 4MiB]",
-        "flood of new clients",
-        "\"compact\"",
-    ] {
-        assert!(help.contains(part), "{part}: {help}");
-    }
-}
-
 /// Replays a real trace through the compact store. With enough memory every decision is the keyed store's. With too
 /// little memory, decisions differ only in the direction of the overflow policy. The comparison is exact because
 /// times are whole seconds. One trace has finer times, but none of its denied requests is within a tick of being
 /// admitted.
-fn real(name: &str, algorithms: &str, short: Option<&str>) {
+pub(crate) fn real(name: &str, algorithms: &str, short: Option<&str>) {
     let Some(path) = trace(&format!("normalized/{name}.tsv.gz")) else { return };
     let place = Place::new();
     let args = format!("replay {} {algorithms} --limit 10/60s --json --top 3", path.display());
@@ -296,33 +200,4 @@ fn real(name: &str, algorithms: &str, short: Option<&str>) {
         }
         assert!(errs > 0, "{name} {overflow}: no decision is wrong with only {memory}");
     }
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn honeynet_httpd_2004() {
-    real("honeynet_httpd_2004", "", None);
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn aws_honeypot_2013() {
-    real("aws_honeypot_2013", "", None);
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn github_events_2015() {
-    real("github_events_2015", "--algorithm gcra --algorithm fixed-window", Some("512"));
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn sec_edgar_2017() {
-    real("sec_edgar_2017", "", Some("2KiB"));
-}
-
-#[test]
-fn zeek_conn_2022() {
-    real("zeek_conn_2022", "", None);
 }

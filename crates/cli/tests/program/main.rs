@@ -1,6 +1,7 @@
 //! The `tollgate` program. Every test runs the binary, as users and scripts do.
 
 mod bad_input;
+mod bounded;
 mod clients;
 mod compact;
 mod formats;

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::support::{Place, names, results, trace};
 
-const BUSY: &str = "log --time-format s --limit 10/60s";
-const BOTH: [&str; 2] = ["fixed-window", "sliding-window"];
+pub(crate) const BUSY: &str = "log --time-format s --limit 10/60s";
+pub(crate) const BOTH: [&str; 2] = ["fixed-window", "sliding-window"];
 
 /// A start after the sketch's first window. A saturation that is read without the present time would be that of the
 /// first window, and the tests would notice.
@@ -14,7 +14,7 @@ const START: u64 = 600_000;
 
 /// Writes three minutes of requests. Each of 400 clients stays below the limit with six or seven requests per minute,
 /// and one client exceeds it.
-fn crowd() -> Place {
+pub(crate) fn crowd() -> Place {
     let mut lines = String::from("ts,client\n");
     for second in START..START + 180 {
         for client in (0..400).filter(|client| (second * 7 + client) % 9 == 0) {
@@ -80,36 +80,6 @@ fn json_has_sketch_store_figures() {
 }
 
 #[test]
-fn ample_memory_agrees_with_keyed_store() {
-    let place = crowd();
-    for strict in ["", "--strict-windows"] {
-        let args = format!("replay {BUSY} {strict}");
-        let json = place.run(&format!("{args} --store sketch --memory 256KiB --json")).json();
-        let keyed = place.run(&format!("{args} --json")).json();
-        for result in results(&json) {
-            assert_eq!(wrongly(result), (0, 0), "{result}");
-            let same = results(&keyed).iter().find(|keyed| keyed["algorithm"] == result["algorithm"]);
-            for field in ["admitted", "denied", "never", "keys_denied", "top_denied", "longest_wait_ns"] {
-                assert_eq!(result[field], same.unwrap()[field], "{field}: {result}");
-            }
-            assert!(result["denied"].as_u64().unwrap() > 100, "more than 100 requests are denied: {result}");
-        }
-    }
-    for algorithm in BOTH {
-        let args = format!("{BUSY} --algorithm {algorithm}");
-        let sketch = place.decisions(&format!("{args} --store sketch --memory 256KiB"));
-        assert!(sketch == place.decisions(&args), "{algorithm}");
-    }
-    let table = place.run(&format!("replay {BUSY} --store sketch --memory 256KiB")).ok().stdout;
-    for part in
-        ["Sketch store of 256KiB", "False positive", "Memory is enough: every decision is the same as"]
-    {
-        assert!(table.contains(part), "{part}: {table}");
-    }
-    assert!(!table.contains("Warning"), "{table}");
-}
-
-#[test]
 fn short_memory_denies_early_with_warning() {
     let place = crowd();
     let args = format!("replay {BUSY} --store sketch --memory 512");
@@ -158,24 +128,6 @@ fn saturation_is_of_fullest_window() {
             "each has half of the memory"
         );
     }
-}
-
-#[test]
-fn several_limits_share_the_memory() {
-    let place = Place::new();
-    place.file("log", "ts,client\n100,a\n100,a\n101,a\n102,a\n103,a\n110,a\n110,b\n");
-    let args = "log --algorithm fixed-window --limit 1/s --limit 3/10s --store sketch --memory 96KiB";
-    // The decisions equal the keyed store's; see `two_limits_charge_all_or_none`.
-    assert_eq!(place.decisions(args), "1011011");
-    let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
-    assert_eq!((wrongly(result), number(result, "memory_bytes")), ((0, 0), 96 << 10));
-    let state = result["state_bytes"].as_u64().unwrap();
-    assert!((90 << 10..=96 << 10).contains(&state), "{state}");
-    let table = place.run(&format!("replay {args}")).ok().stdout;
-    assert!(table.contains("sketch, 96KiB in all, shared by 2 limits"), "{table}");
-    place
-        .run("replay log --limit 1/s --limit 3/10s --store sketch --memory 300")
-        .fails(2, &["--memory 300B", "the sketch store needs at least 544 bytes", "272 for each limit"]);
 }
 
 #[test]
@@ -287,65 +239,9 @@ fn backward_times_are_not_memory_shortage() {
     assert!(table.contains("Memory is enough.\nTimes step back (--no-sort)"), "{table}");
 }
 
-#[test]
-fn suggestion_uses_chosen_store() {
-    let place = crowd();
-    let goal = "log --time-format s --deny-requests 1%";
-    let keyed = place.run(&format!("suggest {goal} --algorithm fixed-window --json")).json();
-    // Without `--algorithm`, the program chooses an algorithm that the store supports.
-    let sketch = place.run(&format!("suggest {goal} --store sketch --memory 1MiB --json")).json();
-    let (keyed, sketch) = (&keyed["suggestions"][0], &sketch["suggestions"][0]);
-    assert_eq!((&keyed["store"], &sketch["store"]), (&"keyed".into(), &"sketch".into()));
-    assert!(keyed.get("sketch").is_none());
-    for field in ["algorithm", "limit", "denied", "keys_denied", "tried"] {
-        assert_eq!(keyed[field], sketch[field], "{field}");
-    }
-    assert!(chance(sketch, "false_positive") > 0.0, "{sketch}");
-    assert_eq!((wrongly(sketch), number(sketch, "memory_bytes")), ((0, 0), 1 << 20));
-    let run = place.run(&format!("suggest {goal} --algorithm all --store sketch --memory 1KiB")).ok();
-    for part in [
-        "--algorithm fixed-window --store sketch --memory 1KiB\n",
-        "--algorithm sliding-window --store sketch --memory 1KiB\n",
-        "Sketch store of 1KiB",
-        "Wrongly denied",
-        "sub-window left out",
-    ] {
-        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
-    }
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn default_memory_suffices_for_generated_day() {
-    let run = Place::new().run("replay --store sketch").ok();
-    assert!(
-        run.stdout.contains("Sketch store of 4MiB") && run.stdout.contains("Memory is enough"),
-        "{}",
-        run.stdout
-    );
-}
-
-#[test]
-fn help_explains_choice_of_store() {
-    let help = Place::new().run("replay --help").ok().stdout;
-    for part in [
-        "tollgate replay access.log --limit 100/60s --store sketch --memory 64KiB",
-        "right for most servers",
-        "more busy clients than fit in memory",
-        "No client gets more than the limit",
-        "for fixed-window and sliding-window only",
-        "\"sketch\"",
-        "wrongly_denied",
-    ] {
-        // Undo the line breaks of the help text.
-        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(help.contains(part), "{part}: {help}");
-    }
-}
-
 /// Replays a real trace through the sketch store. With enough memory every decision is the keyed store's. With too
 /// little memory, the only errors are wrong denials.
-fn real(name: &str, short: &[(&str, &str)]) {
+pub(crate) fn real(name: &str, short: &[(&str, &str)]) {
     let Some(path) = trace(&format!("normalized/{name}.tsv.gz")) else { return };
     let place = Place::new();
     let args = format!("replay {} --limit 5/10min --json --top 3", path.display());
@@ -369,33 +265,4 @@ fn real(name: &str, short: &[(&str, &str)]) {
             assert!(denied > 0 && admitted == 0, "{name} {limit} {memory}: {result}");
         }
     }
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn honeynet_httpd_2004() {
-    real("honeynet_httpd_2004", &[("10/d", "272"), ("3/7d", "1KiB")]);
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn aws_honeypot_2013() {
-    real("aws_honeypot_2013", &[("3/h", "272"), ("10/d", "1KiB")]);
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn github_events_2015() {
-    real("github_events_2015", &[("10/60s", "512"), ("10/h", "16KiB")]);
-}
-
-#[test]
-fn sec_edgar_2017() {
-    real("sec_edgar_2017", &[("10/60s", "1KiB"), ("3/h", "512")]);
-}
-
-#[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
-fn zeek_conn_2022() {
-    real("zeek_conn_2022", &[("10/h", "272"), ("3/d", "1KiB")]);
 }
