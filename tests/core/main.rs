@@ -10,6 +10,8 @@ mod algorithms_named;
 mod algorithms_oracle;
 #[path = "../common/alike.rs"]
 mod alike;
+#[path = "../common/alike_limits.rs"]
+mod alike_limits;
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendar;

@@ -1,8 +1,12 @@
 //! Limits that several processes share through Redis. Tests of connections and faults use real servers.
 
-#[cfg(feature = "rules")]
 #[path = "../common/alike.rs"]
 mod alike;
+#[path = "../common/alike_limits.rs"]
+mod alike_limits;
+#[cfg(feature = "rules")]
+#[path = "../common/alike_rules.rs"]
+mod alike_rules;
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;
@@ -14,7 +18,9 @@ mod faults;
 mod guard;
 mod harness;
 mod holds;
+mod hosts;
 mod kinds;
+mod kinds_alike;
 mod lease;
 mod lost_holds;
 #[cfg(feature = "watch")]

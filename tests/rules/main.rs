@@ -2,6 +2,8 @@
 
 #[path = "../common/alike.rs"]
 mod alike;
+#[path = "../common/alike_rules.rs"]
+mod alike_rules;
 mod config;
 mod engine;
 #[cfg(feature = "watch")]

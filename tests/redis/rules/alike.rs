@@ -1,46 +1,58 @@
-//! Rules on the model of a server decide each kind of limit that a server counts as rules in this process do. (A real
-//! server has its own time.)
-
-use std::time::Duration;
-
-use tollgate::rules::Applied;
+//! Rules on the model of a server decide each kind of limit that a server counts as rules in this process do. Two processes
+//! take turns. (A real server has its own time.)
 
 use super::*;
-use crate::alike::{Case, Kind, START as FIRST, Seen, cases};
-
-/// Whether a server counts this kind of limit. (A rule that names a store of its own is not shared.)
-fn is_shared(case: &Case) -> bool {
-    !matches!(case.kind, Kind::Distinct | Kind::CompactBlock)
-}
+use crate::alike::{self, ALL, Entries, Kind, Seen, Surface, cases};
+use crate::alike_rules::Process;
 
 const SETTINGS: &str = "store: redis, mode: atomic, timeout: 20s";
 
-fn play(case: &Case, rules: &Rules<ManualClock>, clock: &ManualClock) {
-    let mut last = FIRST;
-    case.play(|now, entries| {
-        clock.advance(Duration::from_secs(now - last));
-        last = now;
-        let answer = rules.check("alike", &[Descriptor::new(entries)]);
-        let blocks = |limit: Applied<'_>| limit.decision().is_some_and(|decision| decision.is_block());
-        Seen {
-            is_allowed: answer.is_allowed(),
-            left: answer.remaining(0).into(),
-            wait: answer.retry_after().map(|wait| wait.as_secs()),
-            is_block: Some(answer.limits().any(blocks)),
-        }
-    });
+struct Both {
+    kind: Kind,
+    rules: String,
+    processes: [Process; 2],
 }
 
+impl Surface for Both {
+    fn ask(&mut self, now: u64, entries: Entries, units: u64) -> Seen {
+        self.processes.rotate_left(1);
+        self.processes[0].ask(now, entries, units)
+    }
+
+    fn load(&mut self, limit: &str, rules: &str) -> bool {
+        let is_same = self.rules == rules;
+        rules.clone_into(&mut self.rules);
+        self.processes.iter_mut().for_each(|process| assert!(process.load(limit, rules)));
+        is_same || !matches!(self.kind, Kind::Times | Kind::OtherAlgorithm)
+    }
+
+    fn restart(&mut self) {
+        self.processes.iter_mut().for_each(Surface::restart);
+    }
+}
+
+/// Whether a server counts this kind of limit. A rule that names a store of its own is not shared.
+fn is_shared(kind: Kind) -> bool {
+    !matches!(kind, Kind::Distinct | Kind::CompactBlock | Kind::Holds | Kind::InProgress)
+}
+
+// G126, G132, G133
 #[test]
 fn shared_rules_decide_each_kind_alike() {
-    let clock = || ManualClock::new(Timestamp::from_secs(FIRST));
     for case in cases(cfg!(feature = "calendar")) {
-        let own = clock();
-        let text = case.text(SETTINGS);
-        if !is_shared(case) {
+        if !is_shared(case.kind) {
+            let text = alike::text(case.rules, SETTINGS);
             assert!(Config::from_yaml("alike.yaml", &text).is_err(), "{:?}", case.kind);
             continue;
         }
-        play(case, &process(in_process(&own).1, &own, &text), &own);
+        for between in ALL {
+            let clock = alike::clock();
+            let server = in_process(&clock).1;
+            let processes = [(); 2].map(|()| {
+                let server = server.clone();
+                Process::new(case, SETTINGS, clock.clone(), move |builder| builder.shared(server.clone()))
+            });
+            case.play(&mut Both { kind: case.kind, rules: case.rules.to_owned(), processes }, between);
+        }
     }
 }

@@ -1,29 +1,25 @@
-//! Rules decide each kind of limit as the library and the service do.
+//! Rules decide each kind of limit as the library and the service do, in each store that has it.
 
-use tollgate::rules::{Answer, Config, Descriptor, Rules};
-use tollgate::{ManualClock, Timestamp};
+use crate::alike::{ALL, Kind, cases, clock};
+use crate::alike_rules::Process;
 
-use crate::alike::{Seen, cases};
-
-fn seen(answer: &Answer) -> Seen {
-    let blocks =
-        |limit: tollgate::rules::Applied<'_>| limit.decision().is_some_and(|decision| decision.is_block());
-    Seen {
-        is_allowed: answer.is_allowed(),
-        left: answer.remaining(0).into(),
-        wait: answer.retry_after().map(|wait| wait.as_secs()),
-        is_block: Some(answer.limits().any(blocks)),
-    }
-}
-
+// G65, G117, G118, G119, G120, G124, G126, G127, G130, G135, G142
 #[test]
 fn rules_decide_each_kind_alike() {
     for case in cases(cfg!(feature = "calendar")) {
-        let config =
-            Config::from_yaml("alike.yaml", &case.text("")).unwrap_or_else(|error| panic!("{error}"));
-        let rules = Rules::builder().clock(ManualClock::default()).load([config]).unwrap();
-        case.play(|now, entries| {
-            seen(&rules.at(Timestamp::from_secs(now)).check("alike", &[Descriptor::new(entries)]))
-        });
+        for between in ALL {
+            case.play(&mut Process::new(case, "", clock(), |builder| builder), between);
+        }
+    }
+}
+
+// G65, G127, G130, G135, G142
+#[test]
+fn rules_in_keyed_stores_decide_each_kind_alike() {
+    for case in cases(cfg!(feature = "calendar")).filter(|case| case.kind != Kind::CompactBlock) {
+        let case = case.with("requests_per_unit", "store: keyed, requests_per_unit");
+        for between in ALL {
+            case.play(&mut Process::new(&case, "", clock(), |builder| builder), between);
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 #[path = "../../../../tests/common/alike.rs"]
 mod alike;
+#[path = "../../../../tests/common/alike_rules.rs"]
+mod alike_rules;
 mod answer;
 #[path = "../../../../tests/common/counting.rs"]
 mod counting;

@@ -2,12 +2,13 @@
 
 mod addresses;
 #[cfg(feature = "rules")]
+#[path = "../../../../tests/common/alike.rs"]
 mod alike;
+#[cfg(feature = "rules")]
+#[path = "../../../../tests/common/alike_rules.rs"]
+mod alike_rules;
 mod alloc;
 mod awaited;
-#[cfg(feature = "rules")]
-#[path = "../../../../tests/common/alike.rs"]
-mod cases;
 mod classes;
 mod client;
 #[path = "../../../../tests/common/counting.rs"]
@@ -15,6 +16,8 @@ mod counting;
 mod head;
 mod holds;
 mod in_progress;
+#[cfg(feature = "rules")]
+mod kinds_alike;
 mod layer;
 mod meters;
 mod prefixes;

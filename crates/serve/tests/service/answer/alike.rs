@@ -3,75 +3,128 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::alike::{Case, START, Seen, cases};
+use crate::alike::{self, ALL, Entries, Kind, Seen, Surface, cases};
+use crate::alike_rules::Process;
 use tollgate_serve::http::json;
+use tollgate_serve::proto::{CommitRequest, ReserveRequest};
 
-fn answerer(case: &Case) -> Service {
-    let clock = ManualClock::new(Timestamp::from_secs(START));
-    let config = Config::from_yaml("alike.yaml", &case.text("")).unwrap();
-    let rules = Rules::builder().clock(clock.clone()).load([config]).unwrap();
-    Service { answerer: Answerer::new(Arc::new(rules), Settings::default()), clock, twin: None }
+fn pairs(entries: Entries) -> RateLimitDescriptor {
+    let entries = entries.iter().map(|(key, value)| Pair { key: bytes(key), value: bytes(value) });
+    RateLimitDescriptor { entries: entries.collect(), ..RateLimitDescriptor::default() }
 }
 
-/// Plays a case, and moves the service's clock to the time of each request.
-fn play(case: &Case, mut ask: impl FnMut(&Service, &[(&str, &str)]) -> Seen) {
-    let (service, mut last) = (answerer(case), START);
-    case.play(|now, entries| {
-        service.clock.advance(Duration::from_secs(now - last));
-        last = now;
-        ask(&service, entries)
-    });
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
 }
 
+#[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
+fn deadline() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+fn run<T>(call: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
+}
+
+/// The service in front of the rules of a process.
+struct Answers {
+    process: Process,
+    is_json: bool,
+    ids: Vec<String>,
+}
+
+impl Answers {
+    fn at(&self, now: u64) -> Answerer<ManualClock> {
+        Answerer::new(Arc::clone(self.process.at(now)), Settings::default())
+    }
+
+    fn message(&self, now: u64, entries: Entries, units: u64) -> Seen {
+        let request = RateLimitRequest {
+            domain: bytes("alike"),
+            descriptors: vec![pairs(entries)],
+            hits_addend: u32::try_from(units).unwrap(),
+        };
+        let answer = run(self.at(now).answer(request, Entry::ShouldRateLimit, deadline())).unwrap();
+        let [status] = &answer.statuses[..] else { panic!("one descriptor has one status: {answer:?}") };
+        let is_allowed = answer.overall_code == Code::Ok as i32;
+        assert_eq!(status.code == Code::Ok as i32, is_allowed);
+        let until = status.duration_until_reset.map(|left| u64::try_from(left.seconds).unwrap());
+        Seen {
+            is_allowed,
+            left: Some(status.limit_remaining.into()),
+            wait: until.filter(|_| !is_allowed),
+            is_block: None,
+        }
+    }
+
+    fn json(&self, now: u64, entries: Entries, units: u64) -> Seen {
+        let entries = entries.iter().map(|(key, value)| serde_json::json!({ "key": key, "value": value }));
+        let entries: Vec<_> = entries.collect();
+        let body = serde_json::json!({
+            "domain": "alike", "descriptors": [{ "entries": entries }], "hitsAddend": units,
+        });
+        let answerer = self.at(now);
+        let response = run(json(&answerer, Entry::Json, body.to_string().as_bytes(), deadline()));
+        let answer: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        let (status, is_allowed) = (&answer["statuses"][0], response.status() == 200);
+        assert_eq!(answer["overallCode"], if is_allowed { "OK" } else { "OVER_LIMIT" });
+        let until =
+            status["durationUntilReset"].as_str().and_then(|text| text.strip_suffix('s')?.parse().ok());
+        Seen {
+            is_allowed,
+            left: Some(status["limitRemaining"].as_u64().unwrap_or_default()),
+            wait: until.filter(|_| !is_allowed),
+            is_block: None,
+        }
+    }
+}
+
+impl Surface for Answers {
+    fn ask(&mut self, now: u64, entries: Entries, units: u64) -> Seen {
+        if self.is_json { self.json(now, entries, units) } else { self.message(now, entries, units) }
+    }
+
+    fn process(&mut self) -> Option<&mut dyn Surface> {
+        Some(&mut self.process)
+    }
+
+    fn hold(&mut self, now: u64, entries: Entries, amount: u64, life: u64) -> Seen {
+        let ttl = Some(prost_types::Duration { seconds: i64::try_from(life).unwrap(), nanos: 0 });
+        let request =
+            ReserveRequest { domain: bytes("alike"), descriptors: vec![pairs(entries)], amount, ttl };
+        let answer = run(self.at(now).reserve(request, deadline())).unwrap();
+        let is_allowed = answer.code == Code::Ok as i32;
+        self.ids.extend(is_allowed.then_some(answer.reservation_id));
+        Seen { is_allowed, left: None, wait: None, is_block: None }
+    }
+
+    fn commit(&mut self, now: u64, entries: Entries, hold: usize, actual_amount: u64) -> Option<bool> {
+        let (domain, reservation_id) = (bytes("alike"), bytes(&self.ids[hold]));
+        let request =
+            CommitRequest { domain, descriptors: vec![pairs(entries)], reservation_id, actual_amount };
+        Some(run(self.at(now).commit(request, deadline())).unwrap().reservation_released)
+    }
+}
+
+fn play_all(is_json: bool) {
+    for case in cases(true) {
+        if is_json && matches!(case.kind, Kind::Holds | Kind::InProgress) {
+            continue;
+        }
+        for between in ALL {
+            let process = Process::new(case, "", alike::clock(), |builder| builder);
+            case.play(&mut Answers { process, is_json, ids: Vec::new() }, between);
+        }
+    }
+}
+
+// G135
 #[test]
 fn messages_answer_each_kind_alike() {
-    for case in cases(true) {
-        play(case, |service, entries| {
-            let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-            let entries = entries.iter().map(|(key, value)| Pair { key: bytes(key), value: bytes(value) });
-            let descriptor =
-                RateLimitDescriptor { entries: entries.collect(), ..RateLimitDescriptor::default() };
-            let request = RateLimitRequest { domain: bytes("alike"), ..request([descriptor]) };
-            let answer = service.call(request, Entry::ShouldRateLimit).unwrap();
-            let [status] = &answer.statuses[..] else { panic!("one descriptor has one status: {answer:?}") };
-            let is_allowed = answer.overall_code == Code::Ok as i32;
-            assert_eq!(status.code == Code::Ok as i32, is_allowed);
-            let until = status.duration_until_reset.map(|left| u64::try_from(left.seconds).unwrap());
-            Seen {
-                is_allowed,
-                left: status.limit_remaining.into(),
-                wait: until.filter(|_| !is_allowed),
-                is_block: None,
-            }
-        });
-    }
+    play_all(false);
 }
 
 #[test]
 fn json_answers_each_kind_alike() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for case in cases(true) {
-        play(case, |service, entries| {
-            let entries: Vec<_> = entries
-                .iter()
-                .map(|(key, value)| serde_json::json!({ "key": key, "value": value }))
-                .collect();
-            let body =
-                serde_json::json!({ "domain": "alike", "descriptors": [{ "entries": entries }] }).to_string();
-            #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
-            let deadline = Instant::now() + Duration::from_secs(60);
-            let response = runtime.block_on(json(&service.answerer, Entry::Json, body.as_bytes(), deadline));
-            let answer: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
-            let (status, is_allowed) = (&answer["statuses"][0], response.status() == 200);
-            assert_eq!(answer["overallCode"], if is_allowed { "OK" } else { "OVER_LIMIT" });
-            let until =
-                status["durationUntilReset"].as_str().and_then(|text| text.strip_suffix('s')?.parse().ok());
-            Seen {
-                is_allowed,
-                left: status["limitRemaining"].as_u64().unwrap_or_default(),
-                wait: until.filter(|_| !is_allowed),
-                is_block: None,
-            }
-        });
-    }
+    play_all(true);
 }

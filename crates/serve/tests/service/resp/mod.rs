@@ -16,7 +16,8 @@ use tollgate_serve::resp::answer::{RespShared, Session, Step, TURN};
 use tollgate_serve::resp::quotas::{ClientQuota, Quotas};
 use tollgate_serve::resp::users::{User, Users};
 
-use crate::alike::{START, Seen, cases};
+use crate::alike::{self, ALL, Entries, Seen, Surface, cases};
+use crate::alike_rules::Process;
 
 const RULES: &str = "
 domain: shop
@@ -41,19 +42,23 @@ pub(crate) struct Client {
 }
 
 impl TestEndpoint {
-    pub(crate) fn new(rules: Rules<ManualClock>, clock: ManualClock, settings: Settings) -> Self {
-        Self::with(rules, clock, settings, 8, None)
+    pub(crate) fn new(
+        rules: impl Into<Arc<Rules<ManualClock>>>,
+        clock: ManualClock,
+        settings: Settings,
+    ) -> Self {
+        Self::with(rules.into(), clock, settings, 8, None)
     }
 
     fn with(
-        rules: Rules<ManualClock>,
+        rules: Arc<Rules<ManualClock>>,
         clock: ManualClock,
         settings: Settings,
         most: usize,
         users: Option<Users>,
     ) -> Self {
         let shared = RespShared {
-            answerer: Arc::new(Answerer::new(Arc::new(rules), settings)),
+            answerer: Arc::new(Answerer::new(rules, settings)),
             quotas: Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)).into(),
             users,
             limits: Limits { args: 100, bytes: 2 << 20 },
@@ -120,7 +125,7 @@ fn rules(clock: &ManualClock, text: &str) -> Rules<ManualClock> {
 
 fn endpoint_with(most: usize, users: Option<Users>) -> TestEndpoint {
     let clock = ManualClock::new(Timestamp::from_secs(1_800_000_000));
-    TestEndpoint::with(rules(&clock, RULES), clock, Settings::default(), most, users)
+    TestEndpoint::with(rules(&clock, RULES).into(), clock, Settings::default(), most, users)
 }
 
 fn endpoint() -> TestEndpoint {
@@ -651,25 +656,57 @@ fn threads_share_a_quota_that_comes_and_goes() {
     assert_eq!(admitted, 100);
 }
 
+/// A client of the rules of a process. It connects again for each command.
+struct Commands {
+    process: Process,
+    ids: Vec<String>,
+}
+
+impl Commands {
+    /// Returns the answer to a command with this argument before the entries.
+    fn say(&self, now: u64, start: &str, entries: Entries) -> String {
+        let endpoint =
+            TestEndpoint::new(Arc::clone(self.process.at(now)), alike::clock(), Settings::default());
+        let pairs = entries.iter().flat_map(|(key, value)| [*key, *value]);
+        let texts: Vec<&str> = start.split(' ').chain(pairs).collect();
+        String::from_utf8(endpoint.connect().send(&command(&texts)).0).unwrap()
+    }
+}
+
+impl Surface for Commands {
+    fn ask(&mut self, now: u64, entries: Entries, units: u64) -> Seen {
+        let text = self.say(now, &format!("TOLLGATE.CHECK alike HITS {units}"), entries);
+        let numbers: Vec<i64> =
+            text.lines().filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect();
+        let [limited, _, left, wait, _] = numbers[..] else { panic!("{text}") };
+        let number = |number: i64| u64::try_from(number).ok();
+        Seen { is_allowed: limited == 0, left: number(left), wait: number(wait), is_block: None }
+    }
+
+    fn process(&mut self) -> Option<&mut dyn Surface> {
+        Some(&mut self.process)
+    }
+
+    fn hold(&mut self, now: u64, entries: Entries, units: u64, life: u64) -> Seen {
+        let text = self.say(now, &format!("TOLLGATE.HOLD alike HITS {units} TTL {life}"), entries);
+        let id = text.strip_prefix("*2\r\n:0\r\n$32\r\n");
+        self.ids.extend(id.map(|id| id.trim_end().to_owned()));
+        Seen { is_allowed: id.is_some(), left: None, wait: None, is_block: None }
+    }
+
+    fn commit(&mut self, now: u64, entries: Entries, hold: usize, used: u64) -> Option<bool> {
+        let start = format!("TOLLGATE.COMMIT alike {} {used}", self.ids[hold]);
+        Some(self.say(now, &start, entries) == ":1\r\n")
+    }
+}
+
 // G141
 #[test]
 fn commands_answer_each_kind_alike() {
     for case in cases(true) {
-        let clock = ManualClock::new(Timestamp::from_secs(START));
-        let endpoint = TestEndpoint::new(rules(&clock, &case.text("")), clock, Settings::default());
-        let (mut client, mut last) = (endpoint.connect(), START);
-        case.play(|now, entries| {
-            endpoint.clock.advance(Duration::from_secs(now - last));
-            last = now;
-            let pairs = entries.iter().flat_map(|(key, value)| [*key, *value]);
-            let texts: Vec<&str> = ["TOLLGATE.CHECK", "alike"].into_iter().chain(pairs).collect();
-            let (replies, _) = client.send(&command(&texts));
-            let text = String::from_utf8(replies).unwrap();
-            let numbers: Vec<i64> =
-                text.lines().filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect();
-            let [limited, _, left, wait, _] = numbers[..] else { panic!("{text}") };
-            let number = |number: i64| u64::try_from(number).ok();
-            Seen { is_allowed: limited == 0, left: number(left).unwrap(), wait: number(wait), is_block: None }
-        });
+        for between in ALL {
+            let process = Process::new(case, "", alike::clock(), |builder| builder);
+            case.play(&mut Commands { process, ids: Vec::new() }, between);
+        }
     }
 }
