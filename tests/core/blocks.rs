@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 use tokio::time::Instant;
 use tollgate::{
-    Algorithm, AnyLimiter, Block, Blocked, Carry, Class, Clock, Decision, Gcra, Limit, ManualClock, Quota,
+    Algorithm, AnyLimiter, Block, Blocked, Carry, Class, Decision, Gcra, Limit, ManualClock, Quota,
     RateLimiter, StoreKind, Timestamp, TokioClock, check_all,
 };
 use tollgate_testing::blocks::{BlockOp, BlockSpec, play};
@@ -54,7 +54,7 @@ fn specs() -> impl Strategy<Value = BlockSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 100_000, ..config(512) })]
 
-    // G127
+    // G127, G129
     #[test]
     fn decisions_equal_those_of_the_model(
         spec in specs(),
@@ -79,50 +79,6 @@ proptest! {
         let limiter = spec.keyed().expect("the numbers are small");
         play(spec, start, &ops, &limiter);
     }
-}
-
-// G127
-#[test]
-fn blocks_double_up_to_the_longest_and_are_forgotten() {
-    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
-    let limiter = RateLimiter::builder(Blocked::new(FIVE, growing())).clock(clock.clone()).keyed::<&str>();
-    assert!(limiter.check_n(&"a", 5).is_allowed());
-    for minutes in [10, 20, 40, 80, 160, 320, 640, 1_280, 1_440, 1_440] {
-        assert_eq!(end(&limiter.check(&"a")), MINUTES(minutes));
-        clock.advance(MINUTES(minutes) - Duration::from_nanos(1));
-        // Denials during the block write nothing, so they change neither its end nor the length of the next one.
-        for _ in 0..3 {
-            assert_eq!(end(&limiter.check(&"a")), Duration::from_nanos(1));
-        }
-        clock.advance(Duration::from_nanos(1));
-        assert!(limiter.check(&"a").is_allowed(), "one unit is free at the end");
-    }
-    // The whole burst is in use, and the last block has ended.
-    assert!(!limiter.peek(&"a").is_block());
-    // It owes nothing after a minute. The quiet time is as long as the last block was.
-    clock.advance(MINUTES(1) + MINUTES(1_440) - Duration::from_nanos(1));
-    assert!(limiter.contains(&"a") && limiter.peek_n(&"a", 5).is_allowed());
-    limiter.retain_active();
-    assert!(limiter.contains(&"a"), "the store keeps the key as long as its blocks count");
-    let copy = limiter.at(clock.now() + Duration::from_nanos(1));
-    assert!(copy.check_n(&"a", 5).is_allowed());
-    assert_eq!(end(&copy.check(&"a")), MINUTES(10), "its blocks are forgotten");
-}
-
-// G129
-#[test]
-fn only_denials_for_now_block() {
-    let limiter = RateLimiter::builder(Blocked::new(FIVE, growing())).clock(ManualClock::default()).direct();
-    assert!(limiter.check_n(6).is_never());
-    assert!(limiter.check_n(5).is_allowed());
-    assert!(limiter.check_n(6).is_never());
-    for _ in 0..2 {
-        assert!(limiter.peek().is_denied() && !limiter.peek().is_block(), "a peek starts no block");
-    }
-    assert!(limiter.reserve(1, Duration::ZERO).is_denied());
-    assert!(!limiter.peek().is_block(), "a reservation starts no block");
-    assert_eq!(end(&limiter.take(1)), MINUTES(10));
-    assert!(limiter.peek().is_block() && !limiter.check_n(6).is_block());
 }
 
 // G127
@@ -177,18 +133,29 @@ fn block_is_no_shorter_than_the_wait_without_it() {
     assert_eq!(end(&limiter.check_n(3)), Duration::from_secs(36));
 }
 
+/// The key owes nothing 48 seconds after its block. The quiet time is as long as the block was.
+// G127
+#[test]
+fn store_keeps_a_key_while_its_blocks_count() {
+    let clock = ManualClock::default();
+    let limiter = RateLimiter::builder(Blocked::new(FIVE, growing())).clock(clock.clone()).keyed::<&str>();
+    assert!(limiter.check_n(&"a", 5).is_allowed());
+    assert_eq!(end(&limiter.check(&"a")), MINUTES(10));
+    clock.advance(MINUTES(20) + Duration::from_secs(48) - Duration::from_nanos(1));
+    assert!(limiter.peek_n(&"a", 5).is_allowed());
+    limiter.retain_active();
+    assert!(limiter.contains(&"a"));
+}
+
 #[test]
 fn batch_blocks_as_single_checks_do() {
-    let limiter =
-        RateLimiter::builder(Blocked::new(FIVE, growing())).clock(ManualClock::default()).keyed::<&str>();
-    let mut seen = Vec::new();
-    limiter.check_each(
-        [("a", 5), ("a", 1), ("b", 6), ("b", 5), ("a", 1)].iter().map(|(key, cost)| (key, *cost)),
-        |decision| {
-            seen.push((decision.is_allowed(), decision.is_block()));
-        },
-    );
-    assert_eq!(seen, [(true, false), (false, true), (false, false), (true, false), (false, true)]);
+    for kind in [StoreKind::Keyed, StoreKind::Compact] {
+        let limiter = any(kind, "5/min block 10min", &ManualClock::default());
+        let mut seen = Vec::new();
+        let requests = [("a", 5), ("a", 1), ("b", 6), ("b", 5), ("a", 1)];
+        limiter.check_each(requests, |decision| seen.push((decision.is_allowed(), decision.is_block())));
+        assert_eq!(seen, [(true, false), (false, true), (false, false), (true, false), (false, true)]);
+    }
 }
 
 // G127
@@ -277,12 +244,10 @@ async fn wait_starts_no_block_and_ends_after_one() {
 }
 
 #[test]
-fn limits_as_values_block_in_direct_and_keyed_stores() {
+fn limits_as_values_block_in_each_store() {
     let clock = ManualClock::default();
-    for kind in [StoreKind::Direct, StoreKind::Keyed] {
-        for limit in
-            ["5/min block 10min to 1d", "token-bucket 5/min block 10m", "leaky-bucket 5/min block 10m"]
-        {
+    for kind in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact] {
+        for limit in ["5/min block 10min", "token-bucket 5/min block 10m", "leaky-bucket 5/min block 10m"] {
             let limiter = any(kind, limit, &clock);
             assert!(limiter.check_n("a", 5).is_allowed());
             assert_eq!(end(&limiter.check("a")), MINUTES(10));
@@ -303,33 +268,38 @@ fn limits_as_values_block_in_direct_and_keyed_stores() {
     }
 }
 
-// G130
+// G130, G131
 #[test]
 fn block_survives_a_change_of_the_quota() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
-    for kind in [StoreKind::Direct, StoreKind::Keyed] {
-        for carry in [Carry::Used, Carry::AsIs, Carry::Proportional, Carry::Additive] {
-            let limiter = any(kind, "5/min block 10min to 1d", &clock);
-            assert!(limiter.check_n("a", 5).is_allowed());
-            assert_eq!(end(&limiter.check("a")), MINUTES(10));
-            for (minutes, limit) in
-                (1..10).zip(["5/h", "7/min", "3/s burst 20", "1/min burst 1", "5/min"].iter().cycle())
-            {
-                clock.advance(MINUTES(1));
-                let limit = format!("{limit} block 10min to 1d").parse().unwrap();
-                limiter.set_limit(limit, carry).unwrap();
-                // Some changes find the key still in the store before the last one.
-                if minutes % 2 == 0 {
-                    assert_eq!(end(&limiter.check("a")), MINUTES(10 - minutes), "{limit} {carry:?}");
-                }
-            }
+    // A change rounds to the ticks of a compact store.
+    let stores =
+        [(StoreKind::Direct, "to 1d", 0), (StoreKind::Keyed, "to 1d", 0), (StoreKind::Compact, "", 3)];
+    let carries = [Carry::Used, Carry::AsIs, Carry::Proportional, Carry::Additive];
+    for ((kind, longest, tick), carry) in stores.iter().flat_map(|store| carries.map(|carry| (*store, carry)))
+    {
+        let limit = |quota: &str| format!("{quota} block 10min {longest}").parse::<Limit>().unwrap();
+        let limiter = RateLimiter::any(limit("5/min")).clock(clock.clone()).build::<String>(kind).unwrap();
+        let tick = Duration::from_secs(tick);
+        assert!(limiter.check_n("a", 5).is_allowed());
+        assert_eq!(end(&limiter.check("a")), MINUTES(10));
+        for (minutes, quota) in
+            (1..10).zip(["5/h", "7/min", "3/s burst 20", "1/min burst 1", "5/min"].iter().cycle())
+        {
             clock.advance(MINUTES(1));
-            assert!(limiter.check("a").is_allowed(), "{carry:?}: the block ends at its time");
-            let limit: Limit = "5/min block 10min to 1d".parse().unwrap();
-            limiter.set_limit(limit, carry).unwrap();
-            while limiter.check("a").is_allowed() {}
-            assert_eq!(end(&limiter.peek("a")), MINUTES(20), "{kind:?} {carry:?}: and is remembered");
+            limiter.set_limit(limit(quota), carry).unwrap();
+            // Some changes find the key still in the store before the last one.
+            if minutes % 2 == 0 {
+                let wrong = end(&limiter.check("a")).abs_diff(MINUTES(10 - minutes));
+                assert!(wrong <= tick, "{kind:?} {quota} {carry:?}: {wrong:?}");
+            }
         }
+        clock.advance(MINUTES(1) + tick);
+        assert!(limiter.check("a").is_allowed(), "{carry:?}: the block ends at its time");
+        limiter.set_limit(limit("5/min"), carry).unwrap();
+        while limiter.check("a").is_allowed() {}
+        let next = if longest.is_empty() { 10 } else { 20 };
+        assert_eq!(end(&limiter.peek("a")), MINUTES(next), "{kind:?} {carry:?}: and is remembered");
     }
 }
 
@@ -348,18 +318,6 @@ fn change_of_the_quota_can_shorten_or_lift_blocks() {
     let denied = limiter.check("b");
     assert!(denied.is_denied() && !denied.is_block());
     assert_eq!(denied.retry_after(), Some(Duration::from_secs(12)), "the key owes a burst");
-}
-
-// G130
-#[test]
-fn key_that_comes_late_after_a_change_is_still_blocked() {
-    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
-    let limiter = any(StoreKind::Keyed, "5/min block 1d", &clock);
-    assert!(limiter.check_n("a", 5).is_allowed());
-    assert_eq!(end(&limiter.check("a")), MINUTES(24 * 60));
-    limiter.set_limit("6/min block 1d".parse().unwrap(), Carry::Used).unwrap();
-    clock.advance(MINUTES(23 * 60));
-    assert_eq!(end(&limiter.check("a")), MINUTES(60));
 }
 
 // G129

@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
-use tollgate::redis::{AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
+use tollgate::redis::{AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit};
 use tollgate::{Block, FixedWindow, ManualClock, Quota, Timestamp};
 use tollgate_testing::redis::Server;
+
+use crate::hosts::on_each;
 
 const START: u64 = 1_800_000_000;
 const MINUTE: u64 = 60;
@@ -27,74 +29,12 @@ fn logins() -> Limit {
         .unwrap()
 }
 
-/// A model of a server, or a server. Each limiter on it is one process.
-enum Host {
-    Model(Blocking<InProcess>),
-    Real(Server),
-}
-
-impl Host {
-    fn process(&self, limits: &[Limit]) -> Blocking<AtomicLimiter> {
-        macro_rules! of {
-            ($client:expr) => {{
-                let mut builder = $client.limiter("login", limits[0]).timeout(secs(20));
-                for limit in &limits[1..] {
-                    builder = builder.and(*limit);
-                }
-                builder.on_failure(OnFailure::Closed).atomic().unwrap()
-            }};
-        }
-        match self {
-            Self::Model(model) => of!(model),
-            Self::Real(server) => of!(Client::open(&server.url()).unwrap().blocking()),
-        }
-    }
-}
-
-/// Runs a test on a model of a server, and on a server if there is one.
-fn on_each(test: impl Fn(&Host)) {
-    test(&Host::Model(InProcess::new(ManualClock::default()).blocking()));
-    if let Some(server) = Server::start() {
-        test(&Host::Real(server));
-    }
-}
-
 /// The wait of a check of one unit, if it is denied by a block.
 fn blocked_for(limiter: &Blocking<AtomicLimiter>, seconds: u64) -> Option<Duration> {
     let answer = limiter.block_on(|l| l.at(at(seconds)).check("mallory"));
     assert_eq!(answer.by(), DecidedBy::Server);
     assert_eq!(answer.is_denied(), answer.decision().is_block(), "each denial here is a block");
     answer.retry_after().filter(|_| answer.is_denied())
-}
-
-// G132
-#[test]
-fn denial_in_one_process_blocks_the_key_in_all() {
-    on_each(|host| {
-        let [one, two] = [host.process(&[logins()]), host.process(&[logins()])];
-        assert!(one.block_on(|l| l.at(at(0)).check_n("mallory", 5)).is_allowed());
-        assert_eq!(blocked_for(&two, 1), Some(secs(600)));
-        assert_eq!(blocked_for(&one, 2), Some(secs(599)), "a denial does not extend the block");
-        assert!(one.block_on(|l| l.at(at(2)).check("alice")).is_allowed());
-        assert!(
-            !one.block_on(|l| l.at(at(600)).check_n("mallory", 6)).decision().is_block(),
-            "it is never admitted"
-        );
-        assert_eq!(blocked_for(&one, 600), Some(secs(1)));
-        assert_eq!(blocked_for(&two, 601), None, "one unit is free");
-        // Each block is twice as long, up to the longest.
-        let mut end = 601;
-        for minutes in [20, 40, 60, 60] {
-            assert_eq!(blocked_for(&two, end), Some(secs(minutes * MINUTE)));
-            assert_eq!(blocked_for(&one, end + minutes * MINUTE - 1), Some(secs(1)));
-            end += minutes * MINUTE;
-            assert_eq!(blocked_for(&one, end), None);
-        }
-        // The key owes nothing for as long as its last block was, and starts again with the first length.
-        let quiet = end + MINUTE + 60 * MINUTE;
-        assert!(one.block_on(|l| l.at(at(quiet)).check_n("mallory", 5)).is_allowed());
-        assert_eq!(blocked_for(&one, quiet), Some(secs(600)));
-    });
 }
 
 // G132

@@ -27,35 +27,6 @@ fn blocked(rules: &Rules<ManualClock>) -> Option<Duration> {
 
 // G132
 #[test]
-fn processes_share_a_block() {
-    let clock = clock();
-    for charging in ["all-or-nothing", "count-first"] {
-        let server = in_process(&clock).0;
-        let text =
-            file(&format!("{ATOMIC}, charging: {charging}"), &[login("", "{ for: 10m, at_most: 1h }")]);
-        let [one, two] = [0, 1].map(|_| process(server.clone(), &clock, &text));
-        for _ in 0..3 {
-            assert_eq!(blocked(&one), None, "{charging}");
-        }
-        assert_eq!(blocked(&two), Some(MINUTES));
-        clock.advance(MINUTES);
-        assert_eq!(blocked(&one), None);
-        assert_eq!(blocked(&one), Some(2 * MINUTES));
-        // A load with another block keeps the end of the block that has begun.
-        one.replace([config(&text.replace("for: 10m, at_most: 1h", "for: 5m, at_most: 15m"))]).unwrap();
-        assert_eq!(
-            blocked(&one),
-            Some(Duration::from_secs(15 * 60)),
-            "the longest length, from its beginning"
-        );
-        clock.advance(Duration::from_secs(15 * 60));
-        assert_eq!(blocked(&one), None);
-        clock.advance(Duration::from_secs(86_400));
-    }
-}
-
-// G132
-#[test]
 fn rule_that_only_reports_blocks_nothing() {
     let (keys, rest) = (", shadow_mode: true", "");
     let in_file = login(keys, "10m");
@@ -155,27 +126,6 @@ fn admitted(rules: &Rules<ManualClock>, class: &str) -> usize {
     let entries = [("tenant", "acme"), ("class", class)];
     let descriptors = [Descriptor::new(&entries)];
     (0..20).filter(|_| run(rules.check_async("d", &descriptors)).is_allowed()).count()
-}
-
-// G133
-#[test]
-fn classes_of_all_processes_share_one_count() {
-    for charging in ["all-or-nothing", "count-first"] {
-        let clock = clock();
-        let server = in_process(&clock).0;
-        let text = file(&format!("{ATOMIC}, charging: {charging}"), &[classes()]);
-        let [one, two] = [0, 1].map(|_| process(server.clone(), &clock, &text));
-        assert_eq!([admitted(&one, "batch"), admitted(&two, "other")], [5, 0], "{charging}");
-        let descriptors = [Descriptor::new(&[("tenant", "acme"), ("class", "batch")])];
-        let answer = run(two.check_async("d", &descriptors));
-        assert_eq!(answer.remaining(0), 0);
-        assert_eq!([admitted(&two, "normal"), admitted(&one, "normal")], [3, 0], "{charging}");
-        // A load with other shares keeps the count.
-        one.replace([config(&text.replace("normal: 80%", "normal: 90%"))]).unwrap();
-        assert_eq!([admitted(&one, "normal"), admitted(&two, "normal")], [1, 0], "{charging}");
-        assert_eq!([admitted(&two, "critical"), admitted(&one, "critical")], [1, 0], "{charging}");
-        assert_eq!(server.keys(), 1, "one count for all classes");
-    }
 }
 
 #[test]
