@@ -138,16 +138,6 @@ fn limits_that_cannot_hold_are_named() {
     assert_eq!(service.reserve("log", 1, 0).unwrap_err().0, Status::Unimplemented);
 }
 
-// G135
-#[test]
-fn requests_in_progress_are_reserved() {
-    let service = service(RULES);
-    let (_, id) = service.reserve("export", 1, 0).unwrap();
-    assert_eq!(service.reserve("export", 1, 0).unwrap().0, OVER);
-    assert_eq!(service.commit("export", &id, 1), Ok(true));
-    assert_eq!(service.reserve("export", 1, 0).unwrap().0, OK);
-}
-
 /// The query at the start of a stream holds what the rule says, and the report at its end settles it.
 // G135
 #[test]
