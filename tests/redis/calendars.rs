@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use tollgate::calendar::CalendarPeriod;
-use tollgate::redis::{AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
+use tollgate::redis::{Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
 use tollgate::{Calendar, CalendarWindow, FixedWindow, ManualClock, Quota, Timestamp};
 use tollgate_testing::redis::Server;
+
+use crate::hosts::on_each;
 
 /// The month that begins on 2026-11-15 at 06:00 in Berlin, in seconds.
 const START: u64 = 1_794_718_800;
@@ -25,23 +27,6 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_secs(seconds)
 }
 
-/// Runs a test on a model of a server, and on a server if there is one.
-fn on_each(limits: &[Limit], test: impl Fn(&Blocking<AtomicLimiter>)) {
-    let model = InProcess::new(ManualClock::default()).blocking();
-    let mut builder = model.limiter("api", limits[0]);
-    for limit in &limits[1..] {
-        builder = builder.and(*limit);
-    }
-    test(&builder.atomic().unwrap());
-    let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap().blocking();
-    let mut builder = client.limiter("api", limits[0]).timeout(Duration::from_secs(20));
-    for limit in &limits[1..] {
-        builder = builder.and(*limit);
-    }
-    test(&builder.on_failure(OnFailure::Closed).atomic().unwrap());
-}
-
 /// With one limit, two and three: each number of limits has a script of its own.
 // G126
 #[test]
@@ -49,7 +34,8 @@ fn shared_month_ends_with_the_month() {
     let hourly = Limit::from(FixedWindow::new(Quota::per_hour(1_000)));
     let daily = Limit::from(CalendarWindow::new(Calendar::new("UTC", CalendarPeriod::Day).unwrap(), 500));
     for limits in [&[monthly(10)][..], &[hourly, monthly(10)], &[hourly, daily, monthly(10)]] {
-        on_each(limits, |limiter| {
+        on_each(|host| {
+            let limiter = host.process(limits);
             let last = Timestamp::from_nanos(END * 1_000_000_000 - 1_000);
             let first = limiter.block_on(|l| l.at(at(START)).check_n("a", 6));
             assert_eq!((first.by(), first.decision().remaining()), (DecidedBy::Server, 4));
@@ -66,7 +52,8 @@ fn shared_month_ends_with_the_month() {
 
 #[test]
 fn shared_month_refunds_only_within_the_month() {
-    on_each(&[monthly(10)], |limiter| {
+    on_each(|host| {
+        let limiter = host.process(&[monthly(10)]);
         let charge = limiter.block_on(|l| l.at(at(START + 5)).check_n("a", 7));
         assert_eq!(limiter.block_on(|l| l.at(at(START + DAY)).refund("a", &charge)).unwrap(), 7);
         assert_eq!(limiter.block_on(|l| l.at(at(START + DAY)).check_n("a", 1)).decision().remaining(), 9);

@@ -78,26 +78,6 @@ fn changed_calendar_is_reported() {
     assert!(report.to_string().contains(changes), "{report}");
 }
 
-/// Each class has its share of a period, and waits for the end of the period.
-#[test]
-fn classes_share_a_period() {
-    let text = "domain: d\ntollgate: {}\ndescriptors:\n  - key: tenant\n    descriptors:\n      - key: priority\n        classes: { critical: 100%, batch: 50% }\n        rate_limit: { period: month, time_zone: Europe/Berlin, starts: { day: 15, hour: 6 }, requests_per_unit: 10 }\n";
-    let of = |class| [("tenant", "x"), ("priority", class)];
-    for scene in [scene(text), Scene::counting_first(text)] {
-        scene.clock.set(Timestamp::from_secs(NOW));
-        assert_eq!(scene.admitted(&of("batch"), 5), 5);
-        assert_eq!(left(&scene, &of("critical")), 5);
-        let to_end = Some(Duration::from_secs(END - NOW));
-        let answer = scene.ask(&of("batch"));
-        assert_eq!(
-            (answer.retry_after(), answer.strictest(0).and_then(|limit| limit.reset_after())),
-            (to_end, to_end)
-        );
-        scene.advance(END - NOW);
-        assert_eq!((left(&scene, &of("batch")), left(&scene, &of("critical"))), (5, 10));
-    }
-}
-
 #[test]
 fn explanation_has_figures_of_the_period() {
     let scene = scene(&monthly(3));
