@@ -5,8 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::{
-    AnyLimiter, Carry, Class, FixedWindow, Gcra, Limit, ManualClock, Outcome, Quota, RateLimiter, StoreKind,
-    Timestamp,
+    AnyLimiter, Class, Gcra, Limit, ManualClock, Outcome, Quota, RateLimiter, StoreKind, Timestamp,
 };
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::{Spec, Verdict};
@@ -125,35 +124,6 @@ fn wait_of_a_class_is_exact() {
             assert!(limiter.at(then).check_class(key, cost, class).is_allowed(), "{name} {cost} {wait:?}");
         }
     }
-}
-
-/// Textbook numbers, on the types that programs use.
-#[test]
-fn batch_leaves_half_to_the_others() {
-    fn admits(check: impl Fn(Class) -> bool) {
-        let [batch, normal] = [Class::percent(50), Class::percent(80)];
-        let admitted = |class| (0..20).filter(|_| check(class)).count();
-        assert_eq!(admitted(batch), 5);
-        assert_eq!(admitted(normal), 3, "the 5 units of the batch count");
-        assert_eq!(admitted(batch), 0);
-        assert_eq!(admitted(Class::ALL), 2, "the last two of ten");
-    }
-    let quota = Quota::per_hour(10);
-    let clock = || ManualClock::new(START);
-    let compact = RateLimiter::builder(Gcra::new(quota)).clock(clock()).compact().unwrap();
-    admits(|class| compact.check_class("k", 1, class).is_allowed());
-    let keyed = RateLimiter::builder(FixedWindow::new(quota)).clock(clock()).keyed::<String>();
-    admits(|class| keyed.check_class("k", 1, class).is_allowed());
-    let direct = RateLimiter::builder(Gcra::new(quota)).clock(clock()).direct();
-    admits(|class| direct.check_class(1, class).is_allowed());
-    let at = RateLimiter::builder(Gcra::new(quota)).direct();
-    admits(|class| at.at(START).check_class(1, class).is_allowed());
-    let adjustable = RateLimiter::builder(Gcra::new(quota)).clock(clock()).keyed::<String>();
-    let adjustable = adjustable.adjustable();
-    admits(|class| adjustable.check_class("k", 1, class).is_allowed());
-    adjustable.set_quota(&Quota::per_hour(30), Carry::Used).unwrap();
-    let left = (0..30).filter(|_| adjustable.check_class("k", 1, Class::percent(50)).is_allowed()).count();
-    assert_eq!(left, 5, "half of 30, and 10 are used");
 }
 
 /// A cost of 0 was said to wait until the units that the class leaves free were free again.

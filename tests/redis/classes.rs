@@ -6,29 +6,12 @@ use std::time::Duration;
 
 use tollgate::redis::{AtomicLimiter, Blocking, Client, DecidedBy, InProcess, Limit, OnFailure};
 use tollgate::{Block, Class, FixedWindow, ManualClock, Quota, SlidingLog, Timestamp, TokenBucket};
-use tollgate_testing::redis::Server;
+
+use crate::hosts::on_each;
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const BATCH: Class = Class::percent(50);
 const NORMAL: Class = Class::percent(80);
-
-/// Runs a test on a model of a server, and on a server if there is one, with two processes.
-fn on_each(limits: &[Limit], test: impl Fn([Blocking<AtomicLimiter>; 2])) {
-    macro_rules! process {
-        ($client:expr) => {{
-            let mut builder = $client.limiter("api", limits[0]).timeout(Duration::from_secs(20));
-            for limit in &limits[1..] {
-                builder = builder.and(*limit);
-            }
-            builder.on_failure(OnFailure::Closed).atomic().unwrap()
-        }};
-    }
-    let model = InProcess::new(ManualClock::default()).blocking();
-    test([process!(model), process!(model)]);
-    let Some(server) = Server::start() else { return };
-    let client = || Client::open(&server.url()).unwrap().blocking();
-    test([process!(client()), process!(client())]);
-}
 
 // G133
 #[test]
@@ -38,7 +21,8 @@ fn classes_of_all_processes_share_one_count() {
         [Limit::gcra(hourly), FixedWindow::new(hourly).into(), SlidingLog::new(hourly).into()];
     let all = [Limit::gcra(hourly), FixedWindow::new(hourly).into(), Limit::sliding_window(hourly)];
     for limits in alone.iter().map(std::slice::from_ref).chain([&all[..2], &all]) {
-        on_each(limits, |[one, two]| {
+        on_each(|host| {
+            let [one, two] = [host.process(limits), host.process(limits)];
             let batch = [one.class(BATCH).unwrap(), two.class(BATCH).unwrap()];
             let admitted = (0..99)
                 .filter(|turn| batch[turn % 2].block_on(|l| l.at(NOW).check("a")).is_allowed())
@@ -60,21 +44,6 @@ fn classes_of_all_processes_share_one_count() {
     }
 }
 
-// G133
-#[test]
-fn wait_of_a_class_is_exact() {
-    on_each(&[Limit::gcra(Quota::per_minute(60))], |[one, two]| {
-        let batch = one.class(BATCH).unwrap();
-        assert!(two.block_on(|l| l.at(NOW).check_n("a", 60)).is_allowed());
-        let wait = batch.block_on(|l| l.at(NOW).check_n("a", 2)).retry_after().unwrap();
-        assert_eq!(wait, Duration::from_secs(32));
-        let microsecond = Duration::from_micros(1);
-        assert!(batch.block_on(|l| l.at(NOW + wait.saturating_sub(microsecond)).check_n("a", 2)).is_denied());
-        assert!(batch.block_on(|l| l.at(NOW + wait).check_n("a", 2)).is_allowed());
-        assert_eq!(batch.block_on(|l| l.at(NOW + wait).check_n("a", 0)).decision().remaining(), 0);
-    });
-}
-
 #[test]
 fn charges_without_a_check_are_those_of_the_whole_limit() {
     let limiter = InProcess::new(ManualClock::new(NOW)).blocking();
@@ -90,7 +59,8 @@ fn charges_without_a_check_are_those_of_the_whole_limit() {
 #[test]
 fn denial_of_a_class_starts_no_block() {
     let limit = Limit::gcra(Quota::per_minute(10)).with_block(Block::of(Duration::from_secs(600))).unwrap();
-    on_each(&[limit], |[one, two]| {
+    on_each(|host| {
+        let [one, two] = [host.process(&[limit]), host.process(&[limit])];
         let batch = one.class(BATCH).unwrap();
         assert!(batch.block_on(|l| l.at(NOW).check_n("a", 5)).is_allowed());
         let denied = batch.block_on(|l| l.at(NOW).check("a")).decision();

@@ -2,7 +2,7 @@
 //!
 //! - Rules that are restored decide like rules that continued, for every algorithm and store that can be saved, every way of
 //!   charging, and also after the numbers change as a reload would change them.
-//! - Holds, requests in progress, blocks, admitted values and limits that requests set survive.
+//! - Holds, requests in progress and limits that requests set survive. `engine::alike` restarts all kinds of limits.
 //! - If the clock is behind the snapshot, nothing is freed. Any bytes give an error or rules that decide.
 
 use std::time::Duration;
@@ -281,23 +281,6 @@ fn hold_that_is_forged_twice_is_taken_over_once() {
 
 // G142
 #[test]
-fn admitted_values_survive_in_their_window() {
-    let text = "{ domain: d, tollgate: {}, descriptors: [ { key: address, descriptors: [ { key: user, rate_limit: \
-                { unit: hour, requests_per_unit: 3, distinct: true } } ] } ] }";
-    let of = |user: &'static str| [("address", "A"), ("user", user)];
-    let scene = load(text, Charging::AllOrNothing, START, None);
-    assert!(ask(&scene, &of("ann"), 1).is_allowed() && ask(&scene, &of("bob"), 1).is_allowed());
-    let next = restart(&scene, text, Charging::AllOrNothing);
-    assert!((0..9).all(|_| ask(&next, &of("ann"), 1).is_allowed()));
-    assert!(ask(&next, &of("cid"), 1).is_allowed() && ask(&next, &of("dan"), 1).is_denied());
-    // A window later, the values of the snapshot are unknown, and count again.
-    let later = load(text, Charging::AllOrNothing, START + Duration::from_secs(3_600), Some(saved(&scene.0)));
-    assert!(["ann", "bob", "cid"].iter().all(|name| ask(&later, &of(name), 1).is_allowed()));
-    assert!(ask(&later, &of("dan"), 1).is_denied());
-}
-
-// G142
-#[test]
 fn stores_of_other_sizes_keep_their_usage() {
     let sizes = [", memory: 64MiB", ", memory: 40MiB", ", memory: 1MiB", ", store: keyed"];
     let keys: Vec<String> = (0..300).map(|key| format!("k{key}")).collect();
@@ -390,7 +373,7 @@ fn snapshots_beside_loads_lose_no_usage() {
 
 // G142
 #[test]
-fn limits_that_requests_set_and_classes_survive() {
+fn limits_that_requests_set_survive() {
     let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
     let own = |scene: &Scene| {
         let answer = scene.0.check("d", &[Descriptor::new(&A).limit(4, Unit::Day)]);
@@ -399,14 +382,6 @@ fn limits_that_requests_set_and_classes_survive() {
     assert_eq!((own(&scene), own(&scene)), (3, 2));
     let next = restart(&scene, &limit(5, ""), Charging::AllOrNothing);
     assert_eq!(own(&next), 1);
-    let classes = "{ domain: d, tollgate: {}, descriptors: [ { key: a, descriptors: [ { key: tier, \
-                   rate_limit: { unit: day, requests_per_unit: 10 }, classes: { batch: 40%, '*': 100% } } ] } ] }";
-    let scene = load(classes, Charging::AllOrNothing, START, None);
-    let tier = |tier: &'static str| [("a", "x"), ("tier", tier)];
-    assert!(ask(&scene, &tier("batch"), 3).is_allowed());
-    let next = restart(&scene, classes, Charging::AllOrNothing);
-    assert!(ask(&next, &tier("batch"), 2).is_denied() && ask(&next, &tier("other"), 7).is_allowed());
-    assert_eq!(report(&next).counters, 1, "the classes share a counter");
 }
 
 // G142

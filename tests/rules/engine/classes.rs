@@ -35,19 +35,6 @@ fn of<'a>(tenant: &'a str, class: &'a str) -> [(&'a str, &'a str); 2] {
 }
 
 #[test]
-fn classes_share_one_count() {
-    for kind in KINDS {
-        let scene = Scene::new(&text(kind, ""));
-        assert_eq!(scene.admitted(&of("a", "batch"), 9), 5, "{kind}");
-        assert_eq!(scene.admitted(&of("a", "something"), 9), 0, "{kind}: the other classes use its share");
-        assert_eq!(scene.admitted(&of("a", "normal"), 9), 3, "{kind}");
-        assert_eq!(scene.admitted(&of("a", "batch"), 9), 0, "{kind}");
-        assert_eq!(scene.admitted(&of("a", "critical"), 9), 2, "{kind}");
-        assert_eq!(scene.admitted(&of("b", "something"), 9), 2, "{kind}: another tenant has its own count");
-    }
-}
-
-#[test]
 fn figures_are_those_of_the_class() {
     let scene = Scene::new(&text("", ""));
     let answer = scene.ask_n(&of("a", "normal"), 3);
