@@ -1,39 +1,10 @@
 //! Local and shared rules decide one request together, in one process or two.
 
-use std::time::Duration;
-
-use tollgate::rules::{Amount, Descriptor, Verdict};
+use tollgate::rules::{Descriptor, Verdict};
 
 use super::*;
 
 const ATOMIC: &str = "mode: atomic, store: redis";
-
-#[test]
-fn two_processes_share_one_limit() {
-    let clock = clock();
-    let (server, blocking) = in_process(&clock);
-    for algorithm in ["fixed-window", "sliding-window", "gcra", "token-bucket", "leaky-bucket"] {
-        server.clear();
-        let text = file(ATOMIC, &[rule("a", &format!("requests_per_unit: 5, algorithm: {algorithm}"))]);
-        let one = process(server.clone(), &clock, &text);
-        // A process with a blocking client shares the limit too.
-        let other = process(blocking.clone(), &clock, &text);
-        run(async {
-            assert_eq!(admitted(&one, &[("a", "x")], 3).await, 3, "{algorithm}");
-            let both: u32 = (0..9).map(|_| u32::from(ask_now(&other, &[("a", "x")]).is_allowed())).sum();
-            assert_eq!(both, 2, "{algorithm}");
-            assert_eq!(admitted(&one, &[("a", "x")], 3).await, 0, "{algorithm}");
-            assert_eq!(admitted(&other, &[("a", "y")], 9).await, 5, "another client has its own limit");
-            let answer = ask(&one, &[("a", "x")]).await;
-            let limit = answer.limits().next().unwrap();
-            assert_eq!((limit.verdict(), limit.remaining()), (Verdict::Denied, 0));
-            let wait = answer.retry_after().unwrap();
-            assert!(wait > Duration::ZERO && wait <= Duration::from_secs(3_600), "{wait:?}");
-            clock.advance(Duration::from_secs(7_200));
-            assert_eq!(admitted(&one, &[("a", "x")], 9).await, 5, "{algorithm}: after the period");
-        });
-    }
-}
 
 #[test]
 fn domains_and_rules_count_separately() {
@@ -72,34 +43,6 @@ fn local_denial_skips_server_and_charges_nothing() {
         one.for_each(|_, rule, counts| counted.push((rule.name.to_string(), counts.requests())));
         assert_eq!(counted, [("d.far".to_owned(), 2 + 99), ("d.near".to_owned(), 10)]);
     });
-}
-
-#[test]
-fn shared_limit_denial_charges_no_other_limit() {
-    let clock = clock();
-    let (server, blocking) = in_process(&clock);
-    let rules = [
-        rule("a", "requests_per_unit: 3"),
-        rule("b", "requests_per_unit: 10, algorithm: gcra"),
-        rule("near", "requests_per_unit: 10, store: keyed"),
-    ];
-    let text = file(ATOMIC, &rules);
-    for waits in [true, false] {
-        server.clear();
-        let one = process(server.clone(), &clock, &text);
-        let other = process(blocking.clone(), &clock, &text);
-        let all = [("a", "x"), ("b", "x"), ("near", "x")];
-        run(async {
-            for turn in 0..9 {
-                let answer = if waits { ask(&one, &all).await } else { ask_now(&other, &all) };
-                assert_eq!(answer.is_allowed(), turn < 3);
-            }
-            let used = if waits { &one } else { &other };
-            // Denied requests took no units from the other rules, local or shared.
-            assert_eq!(admitted(used, &[("b", "x")], 99).await, 7);
-            assert_eq!(admitted(used, &[("near", "x")], 99).await, 7);
-        });
-    }
 }
 
 #[test]
@@ -146,39 +89,6 @@ fn zero_cost_and_unknown_domain_skip_server() {
         assert!(costly.is_never());
         assert_eq!(admitted(&one, &entries, 9).await, 1);
     });
-}
-
-#[test]
-fn reload_keeps_used_shared_units() {
-    let clock = clock();
-    let (server, _) = in_process(&clock);
-    for algorithm in ["fixed-window", "gcra"] {
-        server.clear();
-        let text = |limit: u32| {
-            file(ATOMIC, &[rule("a", &format!("requests_per_unit: {limit}, algorithm: {algorithm}"))])
-        };
-        let one = process(server.clone(), &clock, &text(5));
-        let other = process(server.clone(), &clock, &text(5));
-        run(async {
-            assert_eq!(admitted(&one, &[("a", "x")], 3).await, 3);
-            one.replace([config(&text(5))]).unwrap();
-            assert_eq!(admitted(&one, &[("a", "x")], 1).await, 1);
-            for rules in [&one, &other] {
-                rules.replace([config(&text(8))]).unwrap();
-            }
-            let Amount::Limited { limit, .. } =
-                ask(&other, &[("a", "y")]).await.limits().next().unwrap().rule().limit
-            else {
-                panic!("the rule has a quota")
-            };
-            assert_eq!(limit.quota().limit(), 8);
-            // Four of the eight units are used.
-            assert_eq!(admitted(&other, &[("a", "x")], 3).await, 3, "{algorithm}");
-            assert_eq!(admitted(&one, &[("a", "x")], 9).await, 1, "{algorithm}");
-            one.replace([config(&text(2))]).unwrap();
-            assert_eq!(admitted(&one, &[("a", "x")], 9).await, 0, "{algorithm}");
-        });
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::rules::{Descriptor, Unit, Verdict};
+use tollgate::rules::{Descriptor, Unit};
 
 use super::{OK, Scene, left};
 
@@ -14,24 +14,6 @@ descriptors:
   - key: b
     rate_limit: { unit: hour, requests_per_unit: 2 }
 ";
-
-// G67
-#[test]
-fn denied_request_charges_no_rule() {
-    let scene = Scene::new(TWO);
-    let (a, b) = ([("a", "x")], [("b", "x")]);
-    assert!(scene.ask_both(&a, &b).is_allowed());
-    assert!(scene.ask_both(&a, &b).is_allowed());
-    for _ in 0..50 {
-        let answer = scene.ask_both(&a, &b);
-        assert_eq!(answer.retry_after(), Some(Duration::from_secs(3_600)));
-        assert_eq!(
-            answer.limits().map(|limit| limit.verdict()).collect::<Vec<_>>(),
-            [Verdict::Allowed, Verdict::Denied]
-        );
-    }
-    assert_eq!((left(&scene, &a), left(&scene, &b)), (8, 0));
-}
 
 /// Envoy's service counts a request before it decides. Denied requests therefore use up the window too.
 #[test]

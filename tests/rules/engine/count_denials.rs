@@ -9,7 +9,7 @@ use super::{OK, START, Scene, config};
 use crate::scenarios::play_all;
 
 /// The law of each scenario holds for every algorithm.
-// G102
+// G67, G102
 #[tokio::test]
 async fn local_rules_follow_every_scenario() {
     for algorithm in [

@@ -8,33 +8,6 @@ fn verdicts(answer: &tollgate::rules::Answer) -> Vec<Verdict> {
     answer.limits().map(|limit| limit.verdict()).collect()
 }
 
-/// A shadow rule is evaluated in addition to the enforced rules and hides none of them.
-// G67
-#[test]
-fn shadow_rules_never_hide_enforced_ones() {
-    let scene = Scene::new(
-        "
-domain: d
-descriptors:
-  - key: a
-    shadow_mode: true
-    rate_limit: { unit: minute, requests_per_unit: 1 }
-  - key: b
-    rate_limit: { unit: minute, requests_per_unit: 3 }
-",
-    );
-    let (a, b) = ([("a", "x")], [("b", "x")]);
-    assert_eq!(verdicts(&scene.ask_both(&a, &b)), [Verdict::Allowed; 2]);
-    for _ in 0..2 {
-        let answer = scene.ask_both(&a, &b);
-        assert!(answer.is_allowed() && answer.retry_after() == Some(std::time::Duration::ZERO));
-        assert_eq!(verdicts(&answer), [Verdict::ShadowDenied, Verdict::Allowed]);
-    }
-    let answer = scene.ask_both(&a, &b);
-    assert_eq!(verdicts(&answer), [Verdict::ShadowDenied, Verdict::Denied]);
-    assert_eq!(answer.denied_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [1]);
-}
-
 /// A dry run of all rules: the statuses show what would be denied, and every request is admitted.
 // G67
 #[test]
@@ -113,40 +86,6 @@ descriptors:
     }
 }
 
-/// Rules with `quota_mode` deny a request only if all of them deny it.
-#[test]
-fn quota_mode_rules_deny_together() {
-    let text = "
-domain: d
-descriptors:
-  - key: a
-    quota_mode: true
-    rate_limit: { unit: minute, requests_per_unit: 1 }
-  - key: b
-    quota_mode: true
-    rate_limit: { unit: minute, requests_per_unit: 3 }
-  - key: c
-    rate_limit: { unit: minute, requests_per_unit: 5 }
-";
-    let (a, b, c) = ([("a", "x")], [("b", "x")], [("c", "x")]);
-    for scene in [Scene::new(text), Scene::counting_first(text)] {
-        let ask = || {
-            let descriptors = [Descriptor::new(&a), Descriptor::new(&b), Descriptor::new(&c)];
-            scene.rules.check("d", &descriptors)
-        };
-        assert!((0..3).all(|_| ask().is_allowed()), "one quota with room is enough");
-        let answer = ask();
-        assert_eq!(answer.denied_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [0, 1]);
-        assert!(scene.ask(&c).is_allowed());
-    }
-    let scene = Scene::new(text);
-    let ask = || scene.rules.check("d", &[Descriptor::new(&a), Descriptor::new(&b), Descriptor::new(&c)]);
-    assert!(
-        (0..10).filter(|_| ask().is_allowed()).count() == 3 && left(&scene, &c) == 2,
-        "denied requests charge nothing"
-    );
-}
-
 /// A rule that replaces another by name disables that rule in the same request: the replaced rule is neither counted
 /// nor reported.
 #[test]
@@ -198,35 +137,4 @@ descriptors:
         Some(3),
         "the status shows the strictest limit"
     );
-}
-
-/// A request's tier comes from the request or from membership. A customer with its own entry has its own limit.
-#[test]
-fn tier_limits_override_entry_limit() {
-    let scene = Scene::new(
-        "
-domain: d
-tollgate: {}
-descriptors:
-  - key: account
-    rate_limit: { unit: minute, requests_per_unit: 1 }
-    tiers:
-      premium: { members: [acme], rate_limit: { unit: minute, requests_per_unit: 3 } }
-      trial: { rate_limit: { unit: minute, requests_per_unit: 0 } }
-  - key: account
-    value: globex
-    rate_limit: { unit: minute, requests_per_unit: 5 }
-",
-    );
-    assert_eq!(scene.admitted(&[("account", "someone")], 9), 1);
-    assert_eq!(scene.admitted(&[("account", "acme")], 9), 3);
-    assert_eq!(scene.admitted(&[("account", "globex")], 9), 5);
-    let of_tier = |account: &str, tier: &str| {
-        let entries = [("account", account)];
-        let ask = || scene.rules.check("d", &[Descriptor::new(&entries).tier(tier)]).is_allowed();
-        (0..9).filter(|_| ask()).count()
-    };
-    assert_eq!(of_tier("initech", "premium"), 3);
-    assert_eq!(of_tier("hooli", "trial"), 0);
-    assert_eq!(of_tier("umbrella", "no such tier"), 1);
 }

@@ -9,40 +9,6 @@ use super::{OK, OVER, Scene, config, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
 
-/// Used units stay used when a load changes the numbers. This holds in every store, for every algorithm, and in both
-/// ways of charging.
-// G65
-#[test]
-fn reload_keeps_usage_in_every_store() {
-    let kinds = [
-        "",
-        ", algorithm: gcra",
-        ", algorithm: sliding-window",
-        ", algorithm: sub-window",
-        ", algorithm: sliding-log",
-        ", store: keyed",
-        ", algorithm: gcra, store: keyed",
-    ];
-    for kind in kinds {
-        let of = |limit: u32| one(&format!("{{ unit: hour, requests_per_unit: {limit} {kind} }}"));
-        for scene in [Scene::new(&of(100)), Scene::counting_first(&of(100))] {
-            assert_eq!(scene.admitted(&X, 60), 60, "{kind}");
-            scene.reload(&of(200));
-            assert_eq!(left(&scene, &X), 140, "{kind}");
-            assert_eq!(scene.admitted(&X, 10), 10);
-            scene.reload(&of(50));
-            assert_eq!(left(&scene, &X), 0, "{kind}");
-            assert!(scene.ask(&X).is_denied());
-            scene.reload(&of(100));
-            assert_eq!(left(&scene, &X), 30, "{kind}: the lower limit forgot used units");
-            scene.reload(&of(100));
-            assert_eq!(left(&scene, &X), 30, "{kind}: loading the same rules changed the counter");
-            assert_eq!(scene.admitted(&X, 100), 30, "{kind}");
-            assert_eq!(left(&scene, &[("a", "y")]), 100);
-        }
-    }
-}
-
 /// A sketch keeps its counts as long as its windows stay the same and its counters are wide enough.
 #[test]
 fn sketch_keeps_counts_over_reload() {
@@ -126,28 +92,6 @@ fn usage_above_lowered_limit_is_clamped() {
         assert_eq!(left(&scene, &[("a", "new")]), low);
         scene.reload(&wide(high));
         assert_eq!(left(&scene, &X), high - kept, "{low} of {high}, {kind}");
-    }
-}
-
-/// For example, a fixed window becomes a token bucket for a sale, and later a fixed window again.
-#[test]
-fn algorithm_change_keeps_usage() {
-    let algorithms = ["fixed-window", "gcra", "sliding-window", "sub-window", "sliding-log", "token-bucket"];
-    for from in algorithms {
-        for to in algorithms {
-            let of = |algorithm: &str| {
-                one(&format!("{{ unit: hour, requests_per_unit: 100, algorithm: {algorithm} }}"))
-            };
-            let scene = Scene::new(&of(from));
-            assert_eq!(scene.admitted(&X, 60), 60);
-            scene.reload(&of(to));
-            assert_eq!(left(&scene, &X), 40, "{from} to {to}");
-            assert_eq!(scene.admitted(&X, 100), 40, "{from} to {to}");
-            scene.reload(&of(from));
-            assert_eq!(left(&scene, &X), 0, "{from} to {to} and back");
-            scene.advance(2 * 3_600);
-            assert_eq!(left(&scene, &X), 100, "{from} to {to}: the debt has expired");
-        }
     }
 }
 

@@ -97,19 +97,6 @@ fn answer_has_one_status_for_each_descriptor_in_order() {
     );
 }
 
-#[test]
-fn equal_descriptors_are_counted_twice() {
-    let service = service(RULES);
-    let twice = || [of([("foo", "a")]), of([("foo", "a")])];
-    let _ = service.told(twice());
-    assert_eq!(service.told([of([("foo", "a")])]), "OK: OK 10/MINUTE 7 58s");
-    for left in [5, 3, 1] {
-        let _ = service.told(twice());
-        assert_eq!(service.told([with_hits(of([("foo", "a")]), 0)]), format!("OK: OK 10/MINUTE {left} 58s"));
-    }
-    assert_eq!(service.ask(twice()).overall_code, Code::OverLimit as i32);
-}
-
 // G105
 #[test]
 fn hits_are_those_of_the_descriptor_or_of_the_request() {
