@@ -18,16 +18,10 @@
 //!
 //! # A charge that is made while the quota changes
 //! The charge could land in the old store after another thread has looked its key up there. Then it would be lost. So
-//! after each charge, the charging thread checks whether a change has [closed](latest) its generation. If so, and if the
-//! next generation is published, it refunds the charge and decides the request again.
-//!
-//! Both sides write first and then look, with a fence in between:
-//!
-//! - The charging thread writes the charge, and then looks whether the generation is closed, and at the current one.
-//! - The changing thread closes the generation, and then writes the new one. A seeding thread has seen the new one, and
-//!   then looks at the charges in the old store.
-//!
-//! So at least one side sees the write of the other. Either the seed contains the charge, or the charge is made again.
+//! each charging thread follows the protocol of [`published`]: it asks after the charge whether a change has
+//! [closed](latest) its generation. If so, and if the next generation is published, it refunds the charge and decides the
+//! request again. A thread that seeds a key has seen the next generation, issues a fence, and then looks the key up. So either
+//! the seed contains the charge, or the charge is made again.
 //!
 //! A charge can be in the seed and also be made again in two cases: another thread looked the key up between the charge
 //! and its refund, or the old store cannot refund (queues, logs, [`Overflow::Inherit`](crate::Overflow::Inherit)). The
@@ -60,7 +54,7 @@ pub(crate) use self::published::{Numbered, Published, Replaced};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
-use crate::base::sync::{AtomicU64, Mutex, Ordering, fence_after_rmw, full_fence};
+use crate::base::sync::{AtomicU64, Mutex, Ordering, full_fence};
 use crate::store::op::{
     CarriedOver, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Rebuild, Store, StoreBase,
 };
@@ -371,8 +365,8 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Whether a charge of this generation counts in any case, because no change has begun since. If not, it counts only
-    /// if this generation is still the published one, which the caller must look at after this call. The caller must
-    /// issue a fence between the charge and this call.
+    /// if this generation is still the published one. [`Published::counts_charge`] calls this between its fence and its look at the
+    /// published one.
     #[inline(always)]
     pub(crate) fn is_open_for(&self, charge: &Decision) -> bool {
         self.held.latest.is_open_for(charge.at_ns())
@@ -502,9 +496,10 @@ impl<S: Migrate> Adjustable<S> {
             // A peek would carry the debt over, and so take the room of another key.
             owed |= generation.is_owed(key, when);
             let is_forgotten = generation.forget(key, when);
+            // Not every store forgets by an exchange.
             full_fence();
             // A change in the meantime may have carried the debt over.
-            if self.present.is_present(&generation) {
+            if self.present.counts_charge(&generation, || false, |_| false) {
                 return owed && is_forgotten;
             }
         }
@@ -540,8 +535,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
             if decision.is_denied() || decision.cost() == 0 {
                 return decision;
             }
-            fence_after_rmw();
-            if generation.is_open_for(&decision) || self.present.is_present(&generation) {
+            if self.present.counts_charge(&generation, || generation.is_open_for(&decision), |_| false) {
                 return decision;
             }
             // Without this refund, the new store would take this charge over, although the charge is made again.

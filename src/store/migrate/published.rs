@@ -1,4 +1,19 @@
-//! A value with a number that one thread replaces while others use it.
+//! A value with a number that one thread replaces while others use it, and charge the counters that it has.
+//!
+//! # A charge that is made while the value is replaced
+//! The next value takes over what its predecessor has counted. A charge that lands in the old counters after that would be lost.
+//! So every thread that charges counters of a value follows the same protocol:
+//!
+//! 1. Load the value, and charge its counters.
+//! 2. Ask [`Published::counts_charge`]. It issues a fence, and then looks whether the value was replaced.
+//! 3. If the charge does not count, refund it and begin again with the present value.
+//!
+//! The replacing thread publishes the next value, issues a fence, and then reads the old counters. Both sides write first and
+//! then look, so at least one of them sees the write of the other: either the next value takes the charge over, or the charge
+//! is made again. If both see it, the refund and the second charge are only stricter for the client.
+//!
+//! A charge counts without a look at the value if its counters are open: see [`latest`](super::latest). It also counts if the
+//! present value has the same counters.
 //!
 //! # Which thread frees a replaced value
 //! A value may be large: the rules of one load, or a store with all keys. A user that was the last one would free it, and a
@@ -9,9 +24,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::sync::{Loaded, Swap};
+use crate::base::sync::{Loaded, Swap, fence_after_rmw};
 
-/// A value that can be replaced during use. A user can check afterwards whether it is still the current value.
+/// A value that can be replaced during use: see the module docs.
 #[derive(Debug)]
 pub(crate) struct Published<T>(Swap<T>);
 
@@ -36,10 +51,27 @@ impl<T: Numbered> Published<T> {
         replaced.0.push(self.0.swap(next));
     }
 
-    /// Whether `value` is still the current value. The caller must call this after a fence.
+    /// Whether a charge counts that this thread has just made in counters of `value`. If not, the caller refunds it and charges
+    /// the present value instead.
+    ///
+    /// `is_open` tells whether the counters are open for the charge, and otherwise records it: see
+    /// [`Generation::is_open_for`](super::Generation::is_open_for). `still_counts` tells whether another value, which is in
+    /// force now, has the same counters.
+    #[inline(always)]
+    pub(crate) fn counts_charge(
+        &self,
+        value: &T,
+        is_open: impl FnOnce() -> bool,
+        still_counts: impl FnOnce(&T) -> bool,
+    ) -> bool {
+        fence_after_rmw();
+        is_open() || self.is_counted_by_present(value, still_counts)
+    }
+
     #[cold]
-    pub(crate) fn is_present(&self, value: &T) -> bool {
-        self.0.load().number() == value.number()
+    fn is_counted_by_present(&self, value: &T, still_counts: impl FnOnce(&T) -> bool) -> bool {
+        let present = self.load();
+        present.number() == value.number() || still_counts(&present)
     }
 }
 
@@ -111,5 +143,93 @@ mod tests {
         assert!(!replaced.free_unused());
         assert_eq!(*freed.lock().unwrap(), [thread::current().id(); 2]);
         assert_eq!(value.load().number(), 2);
+    }
+}
+
+/// Loom models of a thread that charges a counter while another one replaces it.
+#[cfg(all(test, tollgate_loom))]
+mod models {
+    use super::*;
+    use crate::base::sync::{self, AtomicU64, Ordering, explore, full_fence, spawn};
+
+    struct Counter {
+        number: u64,
+        units: Arc<AtomicU64>,
+    }
+
+    impl Numbered for Counter {
+        fn number(&self) -> u64 {
+            self.number
+        }
+    }
+
+    type Counts = fn(&Published<Counter>, &Counter) -> bool;
+
+    fn counts(present: &Published<Counter>, charged: &Counter) -> bool {
+        present.counts_charge(charged, || false, |now| Arc::ptr_eq(&now.units, &charged.units))
+    }
+
+    /// Charges one unit. Returns how often it was charged.
+    fn charge(present: &Published<Counter>, counts: Counts) -> u32 {
+        let mut times = 0;
+        loop {
+            let counter = present.load();
+            counter.units.fetch_add(1, Ordering::AcqRel);
+            times += 1;
+            if counts(present, &counter) {
+                return times;
+            }
+            counter.units.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Replaces the counter while a thread charges it. The next one has the same units, or takes them over. Returns the units
+    /// afterwards, and how often the thread charged.
+    fn replace_during_charge(counts: Counts, is_same: bool) -> (u64, u32) {
+        let units = Arc::new(AtomicU64::new(0));
+        let present = sync::Arc::new(Published::new(Counter { number: 0, units: Arc::clone(&units) }));
+        let charging = spawn(&present, move |present| charge(present, counts));
+        let next = if is_same { Arc::clone(&units) } else { Arc::new(AtomicU64::new(0)) };
+        present.publish(Arc::new(Counter { number: 1, units: Arc::clone(&next) }), &mut Replaced::default());
+        if !is_same {
+            full_fence();
+            next.fetch_add(units.load(Ordering::Acquire), Ordering::AcqRel);
+        }
+        let times = charging.join().unwrap();
+        (next.load(Ordering::Acquire), times)
+    }
+
+    fn charge_is_kept(counts: Counts) {
+        let (units, _) = replace_during_charge(counts, false);
+        assert!(units >= 1, "the next counter has the charge: {units}");
+    }
+
+    // G49
+    #[test]
+    fn replaced_counter_loses_no_charge() {
+        explore(3, || charge_is_kept(counts));
+    }
+
+    // G49
+    #[test]
+    #[should_panic(expected = "the next counter has the charge")]
+    fn control_without_look_loses_charge() {
+        explore(3, || charge_is_kept(|_, _| true));
+    }
+
+    // G49
+    #[test]
+    fn kept_counter_is_charged_once() {
+        explore(3, || assert_eq!(replace_during_charge(counts, true), (1, 1), "the counter is the same"));
+    }
+
+    // G49
+    #[test]
+    #[should_panic(expected = "the counter is the same")]
+    fn control_that_compares_numbers_only_charges_twice() {
+        explore(3, || {
+            let counts: Counts = |present, charged| present.counts_charge(charged, || false, |_| false);
+            assert_eq!(replace_during_charge(counts, true), (1, 1), "the counter is the same");
+        });
     }
 }

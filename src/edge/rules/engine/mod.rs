@@ -9,10 +9,9 @@
 //! ```
 //! 1. One pointer publishes all rules. A request is therefore decided by the old rules or by the new ones, never by a
 //!    mix.
-//! 2. After a check has charged, it reads the pointer again. If the pointer moved and the charged counters no longer
-//!    count, the check refunds the charge and decides again.
-//! 3. So no charge is lost. [`Adjustable`](crate::Adjustable) limiters work in the same way, and rules use their
-//!    generations.
+//! 2. After a check has charged, it asks whether the charge counts, as [`Adjustable`](crate::Adjustable) limiters do
+//!    (`store/migrate/published.rs`). If the pointer moved and the rules in force have other counters, the check refunds the
+//!    charge and decides again. So no charge is lost.
 //!
 //! # Modules
 //! ```text

@@ -9,7 +9,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::models::SharedTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::{Decision, Outcome};
-use crate::base::sync::{Arc, explore, explore_heavy, fence_after_rmw, thread};
+use crate::base::sync::{Arc, explore, explore_heavy, thread};
 use crate::edge::rules::config::Config;
 use crate::edge::rules::counting::{Hasher, ready};
 use crate::edge::rules::matching::Descriptor;
@@ -174,8 +174,7 @@ fn check_without_record(rules: &Timed) -> Option<u64> {
         if charge.is_denied() {
             return None;
         }
-        fence_after_rmw();
-        if rules.in_force.is_present(&in_force) {
+        if rules.in_force.counts_charge(&in_force, || false, |_| false) {
             return Some(when.ns());
         }
         generation.store().refund("", when, &charge, 1);

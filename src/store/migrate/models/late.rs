@@ -30,8 +30,7 @@ impl Timed {
             if decision.is_denied() {
                 return None;
             }
-            fence_after_rmw();
-            if self.store.present.is_present(&generation) {
+            if self.store.present.counts_charge(&generation, || false, |_| false) {
                 return Some(when.ns());
             }
             let store = &generation.held.store;

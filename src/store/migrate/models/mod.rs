@@ -36,8 +36,7 @@ fn check_without_refund(store: &Shared) -> bool {
     loop {
         let generation = store.present.load();
         let decision = generation.apply(&(), Operation::Check, CheckTime::read(&NOW), 1);
-        fence_after_rmw();
-        if decision.is_denied() || store.present.is_present(&generation) {
+        if decision.is_denied() || store.present.counts_charge(&generation, || false, |_| false) {
             return decision.is_allowed();
         }
     }

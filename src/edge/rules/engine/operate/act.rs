@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::Decision;
-use crate::base::sync::fence_after_rmw;
 use crate::edge::rules::counting::{MayWait, OperatorAct, Refusal, ready};
 use crate::edge::rules::engine::request::{
     CountedBy, Decided, Few, HoldUse, Request, RequestCheck, RuleCheck, refund_in_use,
@@ -171,9 +170,8 @@ impl<C: Clock> Rules<C> {
                 all.push(report(check, decided, domain, (result, wait), when).await);
             }
             reports = Some(all);
-            // The act, and then this look; a load publishes, and then carries debts over.
-            fence_after_rmw();
-            if self.in_force.is_present(&rules) || !verb.can_repeat() {
+            // A load that has replaced a counter may have carried over what the act has changed.
+            if self.in_force.counts_charge(&rules, || !verb.can_repeat(), |_| false) {
                 break;
             }
         }

@@ -18,7 +18,6 @@ use super::rule_check::{CountedBy, HeldUnits, HoldStep, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};
-use crate::base::sync::fence_after_rmw;
 use crate::edge::rules::engine::state::{
     ActiveDomain, ActiveRule, Counter, DomainId, HeldCharge, LocalCounter, Part, Rules,
 };
@@ -312,12 +311,9 @@ impl<C: Clock> Rules<C> {
             let Some(active) = domain.by_identity(identity) else { return };
             let Some(counter) = active.counter.local() else { return };
             let charge = counter.generation.apply(key, Operation::Force, when, units);
-            fence_after_rmw();
+            let is_open = || counter.generation.is_open_for(&charge);
             let still_counts = |now: Option<&ActiveDomain>| active.still_counts(now);
-            if charge.charged() == 0
-                || counter.generation.is_open_for(&charge)
-                || !self.was_replaced(&rules, domain, still_counts)
-            {
+            if charge.charged() == 0 || self.counts_charge(&rules, domain, is_open, still_counts) {
                 return;
             }
             counter.generation.store().refund(key, when, &charge, charge.charged());

@@ -11,7 +11,7 @@ use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};
-use crate::base::sync::{Loaded, fence_after_rmw};
+use crate::base::sync::Loaded;
 use crate::edge::rules::engine::state::{ActiveDomain, ActiveRule, DomainId, LocalCounter, RuleSet, Rules};
 use crate::edge::rules::matching::{CounterKey, Descriptor, FoundRules};
 use crate::store::op::Store;
@@ -113,16 +113,14 @@ impl<C: Clock> Rules<C> {
             let (outcome, shadow) = (decision.outcome(), self.options.shadow || domain.shadow);
             let mut is_final = true;
             if decision.is_allowed() {
-                fence_after_rmw();
+                let is_open = || plain.counter.generation.is_open_for(&decision);
                 let still_counts = |now: Option<&ActiveDomain>| plain.active.still_counts(now);
-                if plain.active.counts_with_override(domain)
-                    || (!plain.counter.generation.is_open_for(&decision)
-                        && self.was_replaced(&rules, domain, still_counts))
-                {
-                    plain.refund(&decision, when);
-                    is_final = false;
-                } else {
+                is_final = self.counts_charge(&rules, domain, is_open, still_counts)
+                    && !plain.active.counts_with_override(domain);
+                if is_final {
                     plain.active.meters.observe_allowed(&decision);
+                } else {
+                    plain.refund(&decision, when);
                 }
             } else {
                 self.report_denial(&plain, &decision, domain, descriptors, shadow);
@@ -164,16 +162,17 @@ impl<C: Clock> Rules<C> {
             if let Some([charge, other_charge]) = &charges {
                 // If a rule denies, the route decides and times the request again, so this time does not count.
                 domain.timer.stop(start);
-                fence_after_rmw();
+                // Both are asked, because each one records its charge.
+                let is_open = || {
+                    first.counter.generation.is_open_for(charge)
+                        & second.counter.generation.is_open_for(other_charge)
+                };
                 let still_counts = |now: Option<&ActiveDomain>| {
                     first.active.still_counts(now) && second.active.still_counts(now)
                 };
-                // Both are asked, because each one records its charge.
-                let is_open = first.counter.generation.is_open_for(charge)
-                    & second.counter.generation.is_open_for(other_charge);
-                if first.active.counts_with_override(domain)
+                if !self.counts_charge(&rules, domain, is_open, still_counts)
+                    || first.active.counts_with_override(domain)
                     || second.active.counts_with_override(domain)
-                    || (!is_open && self.was_replaced(&rules, domain, still_counts))
                 {
                     first.refund(charge, when);
                     second.refund(other_charge, when);

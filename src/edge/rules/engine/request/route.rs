@@ -26,7 +26,7 @@ use super::rule_check::{CountedBy, RuleCheck};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Outcome;
-use crate::base::sync::{Loaded, fence_after_rmw};
+use crate::base::sync::Loaded;
 use crate::edge::rules::counting::{MayWait, ready};
 use crate::edge::rules::engine::state::{ActiveDomain, DomainId, Part, RuleSet, Rules, WithoutRule};
 use crate::edge::rules::matching::Descriptor;
@@ -365,23 +365,25 @@ impl<C: Clock> Rules<C> {
     /// request was the first to set its own limit, which counts together with the charged rule.
     #[inline]
     fn is_outdated(&self, check: &RequestCheck<'_>, rules: &Loaded<RuleSet>, domain: &ActiveDomain) -> bool {
-        check.is_charged() && {
-            fence_after_rmw();
-            let was_replaced = || self.was_replaced(rules, domain, |now| check.still_counts(now));
-            check.missed_new_twin(domain) || (!check.is_open() && was_replaced())
-        }
+        let still_counts = |now: Option<&ActiveDomain>| check.still_counts(now);
+        check.is_charged()
+            && (!self.counts_charge(rules, domain, || check.is_open(), still_counts)
+                || check.missed_new_twin(domain))
     }
 
-    /// Whether a load replaced the rules in the meantime, and the rules in force now use other counters. The caller
-    /// must ask the counters first whether they are open.
-    #[cold]
-    pub(super) fn was_replaced(
+    /// Whether a charge to rules of a domain counts: see [`Published::counts_charge`]. `still_counts` tells it for the rules of
+    /// the domain that are in force now.
+    ///
+    /// [`Published::counts_charge`]: crate::store::migrate::Published::counts_charge
+    #[inline(always)]
+    pub(super) fn counts_charge(
         &self,
-        rules: &Loaded<RuleSet>,
+        rules: &RuleSet,
         domain: &ActiveDomain,
+        is_open: impl FnOnce() -> bool,
         still_counts: impl FnOnce(Option<&ActiveDomain>) -> bool,
     ) -> bool {
-        !self.in_force.is_present(rules) && !still_counts(self.in_force.load().domain(&domain.name))
+        self.in_force.counts_charge(rules, is_open, |now| still_counts(now.domain(&domain.name)))
     }
 
     /// Decides a request to which no rule applies, and logs it.
