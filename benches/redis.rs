@@ -39,7 +39,7 @@ use redis::Script;
 use redis::aio::MultiplexedConnection;
 use scripts::Effort;
 use serde_json::{Value, json};
-use tollgate::redis::{AtomicLimiter, Blocking, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
+use tollgate::redis::{AtomicLimiter, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 use tollgate_testing::redis::Server;
 
