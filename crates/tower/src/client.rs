@@ -124,7 +124,7 @@ type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 ///
 /// IPv4 addresses in IPv6 (`::ffff:203.0.113.7`, and `64:ff9b::203.0.113.7` of a NAT64) are treated as IPv4 addresses.
 /// A client with an IPv6 network has 2⁶⁴ addresses or more, so the key is the network ([`ClientIp::ipv6_prefix`]).
-/// [Rules](crate::RateLimitLayer::rules) count the network too, and match the whole address.
+/// Rules from files (`RateLimitLayer::rules`) count the network too, and match the whole address.
 ///
 /// # Complexity
 /// Does not allocate. Reads header fields from right to left, up to the client's address.
