@@ -17,8 +17,8 @@ use tollgate::{DecidedBy, Decision, LimitKind, Outcome, SharedDecision, Timestam
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts(Arc<Mutex<CountByKey>>);
 
-/// The count of each rule's name and key.
-type CountByKey = HashMap<(Arc<str>, String), Count>;
+/// The count of each rule's name, period and key. A load can change the period of a rule.
+type CountByKey = HashMap<(Arc<str>, u64, String), Count>;
 
 /// The used units of a key in its present window.
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ impl SharedStore for Counts {
         &self,
         rule: &SharedRule<'_>,
     ) -> Result<Arc<dyn SharedLimiter>, Box<dyn Error + Send + Sync>> {
-        if rule.limit.kind() != LimitKind::FixedWindow || rule.counts_denials {
-            return Err("is on a store that counts fixed windows, and no denied requests".into());
+        if rule.limit.kind() != LimitKind::FixedWindow || rule.limit.block().is_some() {
+            return Err("is on a store that counts fixed windows without blocks".into());
         }
         let period_ns = u64::try_from(rule.limit.quota().period().as_nanos())?;
         let (counts, limit) = (self.clone(), rule.limit.most());
@@ -56,20 +56,21 @@ impl SharedLimiter for FixedWindow {
         let (window, passed_ns) = (now_ns / self.period_ns, now_ns % self.period_ns);
         let until_end = Duration::from_nanos(self.period_ns - passed_ns);
         let mut counts = self.counts.0.lock().expect("no thread panics with the lock");
-        let count = counts.entry((Arc::clone(&self.rule), key.to_owned())).or_default();
+        let count = counts.entry((Arc::clone(&self.rule), self.period_ns, key.to_owned())).or_default();
         if count.window < window {
             *count = Count { window, used: 0 };
         }
+        // A load can lower the limit below what is used.
         let outcome = match cost {
             _ if cost > self.limit => Outcome::Never,
-            _ if cost > self.limit - count.used => Outcome::Denied,
+            _ if cost > self.limit.saturating_sub(count.used) => Outcome::Denied,
             _ => Outcome::Allowed,
         };
         if outcome == Outcome::Allowed {
             count.used += cost;
         }
         let decision = Decision::made_elsewhere(outcome, cost, self.limit, Timestamp::from_nanos(now_ns))
-            .with_figures(self.limit - count.used, until_end, until_end);
+            .with_figures(self.limit.saturating_sub(count.used), until_end, until_end);
         SharedReply::Now(SharedDecision::new(decision, DecidedBy::Server).with_mark(window))
     }
 
@@ -80,7 +81,7 @@ impl SharedLimiter for FixedWindow {
     /// Takes a charge back, unless its window has ended.
     fn refund(&self, key: &str, charge: SharedDecision, _: MayWait) -> SharedReply<()> {
         let mut counts = self.counts.0.lock().expect("no thread panics with the lock");
-        let count = counts.get_mut(&(Arc::clone(&self.rule), key.to_owned()));
+        let count = counts.get_mut(&(Arc::clone(&self.rule), self.period_ns, key.to_owned()));
         if let Some(count) = count.filter(|count| count.window == charge.mark()) {
             count.used = count.used.saturating_sub(charge.decision().charged());
         }
