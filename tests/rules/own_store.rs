@@ -1,6 +1,11 @@
 //! Rules that count in a store of the program's own: that of the example, and one that answers later.
 
-use tollgate::rules::{Answer, Config, Descriptor, Rules, RulesError};
+use std::error::Error;
+use std::sync::Arc;
+
+use tollgate::rules::{
+    Answer, Config, Descriptor, Rules, RulesError, SharedLimiter, SharedRule, SharedStore,
+};
 
 #[path = "../../examples/own_store.rs"]
 #[expect(dead_code, reason = "the example's `main`")]
@@ -39,6 +44,10 @@ fn machines_share_counts_of_own_store() {
     // After a load with another limit, the counts of the store stay.
     one.replace([Config::from_yaml("test.yaml", &text.replace("10", "12")).unwrap()]).unwrap();
     assert!(ask(&one, &["a"], 2).is_allowed() && ask(&one, &["a"], 1).is_denied());
+    for (limit, admitted) in [("5", false), ("12", false), ("13", true)] {
+        one.replace([Config::from_yaml("test.yaml", &text.replace("10", limit)).unwrap()]).unwrap();
+        assert_eq!(ask(&one, &["a"], 1).is_allowed(), admitted, "{limit}");
+    }
     assert_eq!((one.shared_limiters().len(), other.shared_limiters().len()), (1, 1));
 }
 
@@ -66,23 +75,54 @@ fn own_store_refuses_rules_that_it_cannot_count() {
     let window = format!("key: a, {TEN}");
     for (settings, rule, why) in [
         ("store: redis", &*gcra, "\"d|a\" is on a store that counts fixed windows"),
-        ("store: redis, charging: count-denials", &*window, "no denied requests"),
-        ("store: redis, mode: atomic", classes, "cannot have classes: its store does not count them"),
+        ("store: redis, charging: count-denials", &*window, "its store does not; use another charging"),
+        ("store: redis, mode: atomic", classes, "cannot have this class: its store does not count it"),
     ] {
         let error = load(&Counts::default(), &text(settings, &[rule])).unwrap_err().to_string();
         assert!(error.starts_with("test.yaml:4: rule ") && error.contains(why), "{error}");
     }
+    // A load that adds classes to a rule keeps its counter, and then denied every request without an error.
+    let settings = "store: redis, mode: atomic";
+    let rules = load(&Counts::default(), &text(settings, &[&window])).unwrap();
+    let later = Config::from_yaml("test.yaml", &text(settings, &[classes])).unwrap();
+    assert!(rules.replace([later]).unwrap_err().to_string().contains("cannot have this class"));
+    assert!(ask(&rules, &["a"], 10).is_allowed() && ask(&rules, &["a"], 1).is_denied());
+}
+
+/// The panic ended the thread that watches the rules, and no later load came into force.
+#[test]
+fn own_store_that_panics_fails_the_load() {
+    #[derive(Debug)]
+    struct Panics(Counts);
+
+    impl SharedStore for Panics {
+        fn limiter_for(
+            &self,
+            rule: &SharedRule<'_>,
+        ) -> Result<Arc<dyn SharedLimiter>, Box<dyn Error + Send + Sync>> {
+            assert!(rule.limit.most() < 20, "the test's panic");
+            self.0.limiter_for(rule)
+        }
+    }
+
+    let config = |limit: &str| {
+        let rule = format!("key: a, {}", TEN.replace("10", limit));
+        Config::from_yaml("test.yaml", &text("store: redis", &[&rule])).unwrap()
+    };
+    let rules = Rules::builder().shared(Panics(Counts::default())).load([config("10")]).unwrap();
+    let error = rules.replace([config("20")]).unwrap_err().to_string();
+    assert!(error.contains("cannot be counted: its store panicked"), "{error}");
+    assert_eq!((rules.reloads().errors, rules.last_error().is_some()), (1, true));
+    assert!(ask(&rules, &["a"], 10).is_allowed() && ask(&rules, &["a"], 1).is_denied());
 }
 
 #[cfg(feature = "tokio")]
 mod later {
-    use std::error::Error;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
     use tokio::time::Instant;
-    use tollgate::rules::{MayWait, SharedLimiter, SharedReply, SharedRule, SharedStore};
+    use tollgate::rules::{MayWait, SharedReply};
     use tollgate::{DecidedBy, Decision, Outcome, SharedDecision, Timestamp};
 
     use super::*;

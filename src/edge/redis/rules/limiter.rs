@@ -281,6 +281,10 @@ impl SharedLimiter for RuleLimiter {
         SharedReply::Now(())
     }
 
+    fn counts_denials(&self) -> bool {
+        self.denials.is_some()
+    }
+
     /// Charges nothing at the server if the call may not wait.
     fn count_denied(&self, key: &str, cost: u64, wait: MayWait) -> SharedReply<()> {
         let Some(denials) = self.denials.clone() else { return SharedReply::Now(()) };

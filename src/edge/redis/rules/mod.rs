@@ -22,8 +22,8 @@ use super::protocol::Plan;
 use crate::base::clock::Clock;
 use crate::edge::rules::{Amount, Config, ConfigError, Problem, Rule, Rules, Store};
 
-/// Checks that a server can count the rules of a file with `store: redis`. [`Rules`] do this when they load the file, but a
-/// tool that only reads it may have no server.
+/// Checks that a server can count the rules of a file with `store: redis`, and names all that it cannot. A load of [`Rules`]
+/// stops at the first of them, and a tool that only reads the file may have no server.
 ///
 /// # Errors
 /// If the script on the server cannot count limits exactly. The problems name the rules.

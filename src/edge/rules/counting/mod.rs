@@ -1,7 +1,7 @@
 //! The counters of rules: stores of this process, or a store that processes share.
 //!
 //! A rule names its algorithm and its store at run time. [`AnyStore`](crate::stores::AnyStore) is a store of this process. A
-//! [`SharedLimiter`] counts in a store that processes share, for example one of [`redis`](crate::redis). Both take the texts
+//! [`SharedLimiter`] counts in a store that processes share, for example one of the module `redis`. Both take the texts
 //! of [keys](super::matching::CounterKey).
 
 mod act;

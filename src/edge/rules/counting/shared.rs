@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 #[cfg(feature = "tokio")]
@@ -28,7 +29,7 @@ use crate::limiter::Class;
 
 /// A store in which several processes count the same rules: those with `store: redis`.
 ///
-/// The clients of [`redis`](crate::redis) are such stores. A program can bring its own, for example one that counts in a
+/// The clients of the module `redis` (feature `redis`) are such stores. A program can bring its own, for example one that counts in a
 /// database: the example `own_store` is a whole one. [`RulesBuilder::shared`](crate::rules::RulesBuilder::shared) takes it.
 ///
 /// # Examples
@@ -118,8 +119,8 @@ pub struct SharedRule<'a> {
     pub limit: Limit,
     /// The settings for `store: redis`.
     pub settings: Shared,
-    /// Whether the rule charges denied requests too: `charging: count-denials`. Such a limiter implements
-    /// [`count_denied`](SharedLimiter::count_denied), and denies a cost of 0 while more units than the limit are in use.
+    /// Whether the rule charges denied requests too: `charging: count-denials`. Such a limiter
+    /// [counts them](SharedLimiter::counts_denials), and denies a cost of 0 while more units than the limit are in use.
     pub counts_denials: bool,
     /// Whether this limiter takes the place of another limiter of the rule in this process, because a load changed the rule.
     pub succeeds: bool,
@@ -129,15 +130,20 @@ pub struct SharedRule<'a> {
 
 /// Counts the keys of one rule, in a store that processes share. Created by [`SharedStore::limiter_for`].
 ///
-/// Only [`check`](Self::check) is required. Without the other methods, a rule is one whose charges cannot be refunded.
-/// All methods are called by several threads at once. A key is the text of the rule's key in a request, or its hash if it
+/// Only [`check`](Self::check) is required. Without the other methods, charges cannot be refunded, and a load rejects rules
+/// with classes or with `charging: count-denials`. All methods are called by several threads at once. A key is the text of the rule's key in a request, or its hash if it
 /// is long.
 ///
 /// # Waiting
 /// A method with [`MayWait::No`] answers [`Now`](SharedReply::Now), because its caller is not async: from what this process
 /// knows, or by blocking the thread. If such a method answers [`Later`](SharedReply::Later), the future is dropped before
 /// its first poll, and the check decides by [`fallback`](Self::fallback). A future that was polled may be dropped too, so
-/// it must not lose more than its own answer; a check that is no longer wanted is completed by a task, and then refunded.
+/// it must not lose more than its own answer. A check that is no longer wanted is completed by a task, and then refunded.
+/// Without a tokio runtime, and with `charging: count-first`, it is dropped instead, and its charge may stay.
+///
+/// # Panics
+/// If a method panics during a request, what the request has charged so far stays charged. A panic during a load is an
+/// error of the load.
 ///
 /// See [`SharedStore`] for an example.
 pub trait SharedLimiter: Any + fmt::Debug + Send + Sync {
@@ -170,6 +176,12 @@ pub trait SharedLimiter: Any + fmt::Debug + Send + Sync {
     fn refund(&self, key: &str, charge: SharedDecision, wait: MayWait) -> SharedReply<()> {
         let _ = (key, charge, wait);
         SharedReply::Now(())
+    }
+
+    /// Returns whether [`count_denied`](Self::count_denied) charges denied requests. Default: it does not, and rules with
+    /// `charging: count-denials` are rejected.
+    fn counts_denials(&self) -> bool {
+        false
     }
 
     /// Charges a request that this limiter denied, until one unit beyond the limit is in use. Default: does nothing.
@@ -309,9 +321,13 @@ impl Servers {
         let _entered = kept.map(tokio::runtime::Handle::enter);
         let prefix = self.prefix.as_deref();
         let rule = SharedRule { name, limit, settings, counts_denials, succeeds, prefix };
-        store.limiter_for(&rule).map_err(|error| match error.downcast::<QuotaError>() {
-            Ok(quota) => NoCounter::Quota(*quota),
-            Err(other) => NoCounter::Store(other.to_string().into()),
+        // A panic must not end the thread that watches the rules. The panic hook has reported it.
+        let made = catch_unwind(AssertUnwindSafe(|| store.limiter_for(&rule)));
+        made.unwrap_or_else(|_| Err("cannot be counted: its store panicked".into())).map_err(|error| {
+            match error.downcast::<QuotaError>() {
+                Ok(quota) => NoCounter::Quota(*quota),
+                Err(other) => NoCounter::Store(other.to_string().into()),
+            }
         })
     }
 }

@@ -503,6 +503,8 @@ impl Drop for SharedCall {
         };
         match &self.runtime {
             Some(runtime) => drop(runtime.spawn(rest)),
+            // A future of the program's store may have panicked, and must not be polled again.
+            None if std::thread::panicking() => {}
             // The part that needs no waiting still happens.
             None => drop(rest.as_mut().poll(&mut Context::from_waker(Waker::noop()))),
         }

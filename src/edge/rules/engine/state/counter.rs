@@ -8,6 +8,7 @@
 //! ```
 
 use std::iter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::base::quota::{Quota, QuotaError};
 use crate::edge::rules::counting::{Hasher, NoCounter, Servers, SharedLimiter};
 use crate::edge::rules::rule::{self, Amount, Charging, MEMORY, Rule};
 use crate::edge::telemetry::{Reading, readings_of};
+use crate::limiter::Class;
 use crate::store::migrate::{Carry, Generation};
 use crate::store::op::{Migrate, Operation, Store, StoreBase};
 use crate::store::{AnyStore, StoreConfig, StoreKind, WhenFull};
@@ -135,10 +137,30 @@ const NO_HOLDS: NoCounter = NoCounter::Refused(
     "cannot have hold or in_progress: denied requests are charged first; use charging: all-or-nothing or count-denials",
 );
 
+/// Returns the limiter of a class. A store of the program that panics has none.
+fn class_of(whole: &Arc<dyn SharedLimiter>, share: Class) -> Option<Arc<dyn SharedLimiter>> {
+    catch_unwind(AssertUnwindSafe(|| whole.class(share))).unwrap_or_default()
+}
+
 /// The way in which a load carries usage over.
 const CARRY: Carry = Carry::Used;
 
 impl Prepared {
+    /// Checks that the store of a rule counts its class.
+    pub(super) fn check_class(&self, rule: &Rule) -> Result<(), NoCounter> {
+        match (self, &rule.class) {
+            (Self::Done(Counter::Shared(shared)), Some(class)) => {
+                match class_of(&shared.whole, class.share) {
+                    Some(_) => Ok(()),
+                    None => Err(NoCounter::Refused(
+                        "cannot have this class: its store does not count it; use store: keyed",
+                    )),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Closes the previous counter, before the time of the load is read.
     pub(super) fn close_last(&self) {
         if let Self::After { last, .. } = self {
@@ -172,9 +194,9 @@ impl Counter {
             Self::Shared(shared) => {
                 shared.limiter = match &rule.class {
                     None => Arc::clone(&shared.whole),
-                    Some(class) => match shared.whole.class(class.share) {
+                    Some(class) => match class_of(&shared.whole, class.share) {
                         Some(limiter) => limiter,
-                        // The checks of the file and of the load have refused such a class.
+                        // The load has asked before, and refused a class without a limiter.
                         None => return Self::Blocked { period: Duration::ZERO, last: None },
                     },
                 };
@@ -244,20 +266,20 @@ impl Counter {
         let has_overdraft = rule.hold.is_some();
         let made_of = Parameters { limit, most, store, charging, has_overdraft, counted_by };
         if let Some(rule::Store::Redis(how)) = store {
-            if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
-                return Ok(Prepared::Done(Self::Shared(kept.clone())));
-            }
-            let (counts_denials, succeeds) = (charging == Charging::CountDenials, last_shared.is_some());
+            let counts_denials = charging == Charging::CountDenials;
             if counts_denials && (limit.block().is_some() || rule.class.is_some()) {
                 return Err(NoCounter::Refused(
                     "cannot count denied requests: with store: redis, `charging: count-denials` knows no block and no \
                      classes; use another charging, or store: keyed",
                 ));
             }
-            let whole = servers.limiter(rule.counter(), limit, how, counts_denials, succeeds)?;
-            if rule.class.as_ref().is_some_and(|class| whole.class(class.share).is_none()) {
+            if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
+                return Ok(Prepared::Done(Self::Shared(kept.clone())));
+            }
+            let whole = servers.limiter(rule.counter(), limit, how, counts_denials, last_shared.is_some())?;
+            if counts_denials && !whole.counts_denials() {
                 return Err(NoCounter::Refused(
-                    "cannot have classes: its store does not count them; use store: keyed",
+                    "cannot count denied requests: its store does not; use another charging, or store: keyed",
                 ));
             }
             let limiter = Arc::clone(&whole);

@@ -27,6 +27,14 @@ enum RuleCounter {
 }
 
 impl RuleCounter {
+    /// Returns the counter, which may be that of an earlier rule among `all`.
+    fn prepared<'a>(&'a self, all: &'a [Self]) -> Option<&'a Prepared> {
+        match self {
+            Self::Own(prepared, _) => Some(prepared),
+            Self::SameAs(earlier) => all.get(*earlier)?.prepared(all),
+        }
+    }
+
     fn close_last(&self) {
         if let Self::Own(prepared, _) = self {
             prepared.close_last();
@@ -91,6 +99,12 @@ impl RuleSet {
                     .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
             });
             let counters = counters.collect::<Result<Vec<_>, _>>()?;
+            for (index, (rule, counter)) in domain.rules().iter().zip(&counters).enumerate() {
+                counter
+                    .prepared(&counters)
+                    .map_or(Ok(()), |prepared| prepared.check_class(rule))
+                    .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))?;
+            }
             prepared.push((domain, counters));
         }
         let report = snapshot.map(|snapshot| {
