@@ -184,7 +184,9 @@ const CASES: &[Case] = &[
             Ask(0, A, 1, Admitted(1)),
             Change("token-bucket", "sliding-log"),
             Ask(0, A, 1, Admitted(0)),
-            Change("sliding-log", "fixed-window"),
+            Change("sliding-log", "sub-window"),
+            Ask(0, A, 1, Full),
+            Change("sub-window", "fixed-window"),
             Ask(0, A, 1, Full),
             Ask(7_200, A, 1, Admitted(9)),
         ],
@@ -497,7 +499,8 @@ impl Expected {
             Admitted(left) => is(true, Some(left), None, false),
             Free => is(true, None, None, false),
             Denied(wait) => is(false, Some(0), Some(wait), false),
-            Full | Never => is(false, None, None, false),
+            Full => is(false, None, None, false),
+            Never => is(false, None, Some(u64::MAX), false),
             Blocked(wait) => is(false, Some(0), Some(wait), true),
         };
         assert!(is_right, "{place}: {seen:?}");

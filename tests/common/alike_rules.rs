@@ -48,7 +48,7 @@ fn seen(answer: &Answer) -> Seen {
     Seen {
         is_allowed: answer.is_allowed(),
         left: Some(answer.remaining(0).into()),
-        wait: answer.retry_after().map(|wait| wait.as_secs()),
+        wait: Some(answer.retry_after().map_or(u64::MAX, |wait| wait.as_secs())),
         is_block: Some(answer.limits().any(blocks)),
     }
 }

@@ -20,7 +20,7 @@ fn seen(decision: &Decision) -> Seen {
     Seen {
         is_allowed: decision.is_allowed(),
         left: Some(decision.remaining()),
-        wait: decision.retry_after().map(|wait| wait.as_secs()),
+        wait: Some(decision.retry_after().map_or(u64::MAX, |wait| wait.as_secs())),
         is_block: Some(decision.is_block()),
     }
 }

@@ -15,7 +15,7 @@ fn seen(answer: &Answer) -> Seen {
     Seen {
         is_allowed: answer.is_allowed(),
         left: Some(decision.remaining()),
-        wait: answer.retry_after().map(|wait| wait.as_secs()),
+        wait: Some(answer.retry_after().map_or(u64::MAX, |wait| wait.as_secs())),
         is_block: Some(decision.is_block()),
     }
 }

@@ -266,3 +266,27 @@ fn report_beyond_the_limit_stays_counted() {
         assert_eq!(service.ask([of([("other", "")])]).statuses[0].limit_remaining, 8);
     }
 }
+
+/// The duration of a denial lasts until the block ends. The service's default counts denied requests.
+#[test]
+fn status_of_a_blocked_key_has_the_end_of_its_block() {
+    let service = service(
+        r"
+tollgate: {}
+descriptors:
+  - key: login
+    rate_limit: { unit: minute, requests_per_unit: 2, algorithm: gcra, block: { for: 10m, at_most: 1h } }
+",
+    );
+    let login = || of([("login", "x")]);
+    assert_eq!(service.told([login()]), "OK: OK 2/MINUTE 1 30s");
+    assert_eq!(service.told([login()]), "OK: OK 2/MINUTE 0 60s");
+    for left in [600, 590, 580] {
+        assert_eq!(service.told([login()]), format!("OVER_LIMIT: OVER_LIMIT 2/MINUTE 0 {left}s"));
+        service.clock.advance(Duration::from_secs(10));
+    }
+    assert_eq!(service.told([with_hits(login(), 0)]), "OVER_LIMIT: OVER_LIMIT 2/MINUTE 0 570s");
+    service.clock.advance(Duration::from_secs(570));
+    assert_eq!(service.told([login()]), "OK: OK 2/MINUTE 0 60s");
+    assert_eq!(service.told([login()]), "OVER_LIMIT: OVER_LIMIT 2/MINUTE 0 1200s");
+}
