@@ -63,7 +63,8 @@ pub use self::settle::Unsettled;
 pub use self::unknown::WithoutKey;
 
 /// The examples of the READMEs, and of the guides that use this package, as tests. They have no hidden lines, because
-/// GitHub would show those. They therefore run only when all the features that they use are enabled.
+/// GitHub would show those. They therefore run only when all the features that they use are enabled, and only in a checkout:
+/// the package has no guides.
 #[cfg(all(doctest, feature = "redis", feature = "rules"))]
 mod pages {
     macro_rules! pages {
