@@ -49,10 +49,12 @@ impl Answers {
         let is_allowed = answer.overall_code == Code::Ok as i32;
         assert_eq!(status.code == Code::Ok as i32, is_allowed);
         let until = status.duration_until_reset.map(|left| u64::try_from(left.seconds).unwrap());
+        // A request that is never admitted has no wait, but its status tells the time until the reset.
+        let limit = status.current_limit.as_ref().map_or(0, |limit| limit.requests_per_unit);
         Seen {
             is_allowed,
             left: Some(status.limit_remaining.into()),
-            wait: until.filter(|_| !is_allowed),
+            wait: until.filter(|_| !is_allowed && units <= limit.into()),
             is_block: None,
         }
     }
@@ -70,10 +72,11 @@ impl Answers {
         assert_eq!(answer["overallCode"], if is_allowed { "OK" } else { "OVER_LIMIT" });
         let until =
             status["durationUntilReset"].as_str().and_then(|text| text.strip_suffix('s')?.parse().ok());
+        let limit = status["currentLimit"]["requestsPerUnit"].as_u64().unwrap_or_default();
         Seen {
             is_allowed,
             left: Some(status["limitRemaining"].as_u64().unwrap_or_default()),
-            wait: until.filter(|_| !is_allowed),
+            wait: until.filter(|_| !is_allowed && units <= limit),
             is_block: None,
         }
     }
