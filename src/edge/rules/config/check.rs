@@ -281,7 +281,9 @@ impl Checker {
     /// Reads `rate_limit`, `rate_limits` or `prefixes` of a descriptor or of a tier.
     fn limits(&mut self, fields: &MapFields<'_, '_>, way: &RulePath, place: RulePlace<'_>) -> BranchRules {
         let start = self.rules.len();
-        for (draft, label) in self.drafts(fields) {
+        let drafts = self.drafts(fields);
+        self.rules.reserve(drafts.len());
+        for (draft, label) in drafts {
             self.check_distinct(&draft, way, &place, false);
             self.rule(draft, way, place, label.as_ref(), None);
         }
@@ -301,6 +303,8 @@ impl Checker {
         let items = self.read(fields, "rate_limits", FileNode::list).unwrap_or_default();
         let path = fields.path.key("rate_limits");
         let mut seen: HashSet<LimitLabel> = HashSet::new();
+        // A list that grows takes up to three times its memory.
+        drafts.reserve_exact(items.len());
         for (index, item) in items.iter().enumerate() {
             let path = path.index(index);
             let Some(draft) = self.limit(item, &path) else { continue };
