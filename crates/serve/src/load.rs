@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use tollgate::redis::Client;
@@ -12,7 +11,7 @@ use tollgate::rules::{
 use tollgate::telemetry::TopDenied;
 
 use super::debug::TOP;
-use super::log;
+use super::{log, process};
 use crate::flags::ServeRules;
 use tollgate_report::error::Error;
 
@@ -111,16 +110,18 @@ pub fn free_replaced(rules: &Arc<Rules>) -> Result<mpsc::Sender<()>, Error> {
     let run = move || {
         let mut are_left = false;
         loop {
-            match if are_left { loads.recv_timeout(AGAIN) } else { loads.recv().map_err(Into::into) } {
-                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            let loaded = match are_left {
+                true => loads.recv_timeout(AGAIN),
+                false => loads.recv().map_err(RecvTimeoutError::from),
+            };
+            if loaded == Err(RecvTimeoutError::Disconnected) {
+                return;
             }
             let Some(rules) = rules.upgrade() else { return };
             are_left = rules.free_replaced();
         }
     };
-    let thread = thread::Builder::new().name("tollgate-free".to_owned()).spawn(run);
-    thread.map(|_| loaded).map_err(|error| Error::run(format!("cannot start a thread: {error}")))
+    process::spawn_equal("tollgate-free", run).map(|_| loaded)
 }
 
 /// How long answers may take that use replaced rules, until these are looked at again.

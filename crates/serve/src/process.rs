@@ -27,10 +27,17 @@ pub fn give_way() {
 /// # Errors
 /// If the system cannot start it.
 pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
-    let run = || {
+    spawn_equal(name, || {
         give_way();
         run();
-    };
+    })
+}
+
+/// Starts a thread with the priority of this one.
+///
+/// # Errors
+/// If the system cannot start it.
+pub fn spawn_equal(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map_err(|error| Error::run(format!("cannot start a thread: {error}")))
 }
