@@ -60,7 +60,7 @@ impl SharedLimiter for FixedWindow {
         if count.window < window {
             *count = Count { window, used: 0 };
         }
-        // A load can lower the limit below what is used.
+        // A load can lower the limit below the used units.
         let outcome = match cost {
             _ if cost > self.limit => Outcome::Never,
             _ if cost > self.limit.saturating_sub(count.used) => Outcome::Denied,

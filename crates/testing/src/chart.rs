@@ -77,7 +77,7 @@ impl Axis {
     }
 }
 
-/// Returns a value with its label: the number, in millions if it is so large.
+/// Returns a value with its label: the number, in millions from one million on.
 fn labelled(value: f64) -> (f64, String) {
     let label = if value < 1e6 { value.to_string() } else { format!("{} M", value / 1e6) };
     (value, label)

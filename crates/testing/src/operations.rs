@@ -48,7 +48,7 @@ pub fn draw<S: Strategy>(strategy: &S, random: &mut Random) -> S::Value {
     let config = Config { failure_persistence: None, ..Config::default() };
     let rng = TestRng::from_seed(RngAlgorithm::XorShift, &seed);
     let drawn = strategy.new_tree(&mut TestRunner::new_with_rng(config, rng));
-    drawn.expect("no filter refuses so many values").current()
+    drawn.expect("some value passes each filter").current()
 }
 
 pub fn ops(keys: u32, length: usize, backward: bool) -> impl Strategy<Value = Vec<Op>> {
