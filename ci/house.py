@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks what cargo cannot see of the modules in docs/design.md: imports upwards, circles, and choices with two types.
+"""Checks what cargo cannot see of the modules in docs/design.md: imports upwards, circles, names with two meanings, and choices with
+two types.
 
 Prints each violation, and exits with 1 if there is one. The code of each package is read as text, without tests, models and strings.
 """
@@ -113,14 +114,25 @@ class House:
         except CycleError as error:
             yield "a circle of modules: " + " <- ".join(module.name for module in error.args[1])
 
+    def is_published(self, module):
+        return "publish = false" not in (module.source.parent / "Cargo.toml").read_text()
+
+    def check_names(self):
+        """The roots of two published packages may not export two items of one name: a program that imports all of both cannot write it."""
+        exported = {}
+        for page in (module for module in self.modules if module.name.endswith("src/lib.rs") and self.is_published(module)):
+            for tree in re.findall(r"^pub use ([^;]+);", page.code, re.MULTILINE):
+                for steps, name in leaves(tree):
+                    if self.resolve(page, steps) and page is not exported.setdefault(name, page):
+                        yield f"{exported[name].name} and {page.name} both export an item `{name}`"
+
     def check_choices(self):
         """Two enums of published packages are two types for one choice if they share four variants, or have the same three."""
         choices, enums = self.root / "ci/choices.tsv", []
         rows = [line.split("\t") for line in choices.read_text().splitlines() if line[:1] != "#"] if choices.exists() else []
         allowed = {frozenset(row[:2]): False for row in rows}
         for module in self.modules:
-            manifest = module.source.parent / "Cargo.toml"
-            if "publish = false" not in manifest.read_text():
+            if self.is_published(module):
                 for indent, name, body in ENUM.findall(module.code):
                     enums.append((f"{module.title}::{name}", {*re.findall(rf"^{indent}    ([A-Z]\w*)", body, re.MULTILINE)}))
         for at, (first, its) in enumerate(enums):
@@ -134,7 +146,7 @@ class House:
             yield f"ci/choices.tsv: {' and '.join(sorted(pair))} have no variants in common any more"
 
     def violations(self):
-        return sorted({*self.check_imports(self.arrows()), *self.check_choices()})
+        return sorted({*self.check_imports(self.arrows()), *self.check_names(), *self.check_choices()})
 
 
 if __name__ == "__main__":

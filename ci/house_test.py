@@ -14,6 +14,9 @@ HOUSE = {
     "src/base/word.rs": "//! Not an import: crate::limiter::Limiter\npub(in crate::base) struct Word;\n",
     "src/store/mod.rs": "use crate::base::Word;\n#[cfg(all(test, unix))]\nmod tests {\n    use crate::limiter::Limiter;\n}\n",
     "src/limiter/mod.rs": "mod part;\nuse self::part::Part;\npub struct Limiter(Part);\nenum Full {\n    Grow,\n    Spill,\n    Wait,\n}\n",
+    "crates/layer/Cargo.toml": "",
+    "crates/layer/src/lib.rs": "mod limit;\npub use limit::Limit;\npub use tollgate::Limiter;\n",
+    "crates/layer/src/limit.rs": "pub struct Limit;\n",
     "src/limiter/part.rs": "use super::Limiter;\nuse crate::{base::{Word as W}, store::Store};\nstruct Part(W, Store, Limiter);\n",
 }
 OVERFLOW = "enum Overflow {\n    /// Text.\n    Spill { to: u8 },\n    Wait(Word),\n    #[default]\n    Grow = 2,\n}\n"
@@ -25,6 +28,7 @@ for path, text, expected in [
     ("src/limiter/part.rs", "fn f(limiter: crate::Limiter) {}\n", "src/limiter/part.rs: imports from the root of the crate"),
     ("src/other.rs", "use crate::base::Word;\n", "src/other.rs: no row of docs/design.md contains it"),
     ("src/store/mod.rs", OVERFLOW, "limiter::Full and store::Overflow are two types for one choice: Grow, Spill, Wait"),
+    ("src/lib.rs", "pub use limiter::Limit;\n", "src/lib.rs and crates/layer/src/lib.rs both export an item `Limit`"),
     ("ci/choices.tsv", "store::Overflow\tlimiter::Full\tA reason.\n", "have no variants in common"),
 ]:
     with tempfile.TemporaryDirectory() as name:

@@ -7,7 +7,7 @@ use tollgate_http::Policy;
 use crate::limit::{Named, Ruling};
 
 /// Decides about requests with keys of type `K`, and may wait for a server. For limits in this process, see
-/// [`Limit`](crate::Limit).
+/// [`RequestLimit`](crate::RequestLimit).
 ///
 /// # Examples
 /// A limit of your own that waits briefly:
@@ -51,13 +51,13 @@ pub trait AwaitedLimit<K: ?Sized>: Send + Sync + 'static {
     /// ruling's key. The response waits for it.
     fn refund(&self, key: &K, ruling: &Self::Ruling) -> impl Future<Output = ()> + Send;
 
-    /// Same as [`Limit::policies`](crate::Limit::policies).
+    /// Same as [`RequestLimit::policies`](crate::RequestLimit::policies).
     fn policies(&self, ruling: &Self::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
         let _ = ruling;
         tell(&[]);
     }
 
-    /// Same as [`Limit::knows_remaining`](crate::Limit::knows_remaining).
+    /// Same as [`RequestLimit::knows_remaining`](crate::RequestLimit::knows_remaining).
     fn knows_remaining(&self) -> bool {
         true
     }

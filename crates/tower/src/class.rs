@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate::stores::{ManyKeys, Store};
 use tollgate::{Class, Clock, Decision, RateLimiter};
 
-use crate::limit::Limit;
+use crate::limit::RequestLimit;
 
 /// A limiter whose requests have [classes](Class), as a limit of a layer. The key of a request is a pair: the limiter's key
 /// and the class, which a closure chooses.
@@ -42,7 +42,7 @@ impl<S, C> Clone for Classes<S, C> {
     }
 }
 
-impl<K, S, C> Limit<(K, Class)> for Classes<S, C>
+impl<K, S, C> RequestLimit<(K, Class)> for Classes<S, C>
 where
     S: ManyKeys + Store<K> + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,

@@ -9,7 +9,7 @@ use tollgate::holds::{HoldId, Holding};
 use tollgate::stores::{ManyKeys, Store};
 use tollgate::{Clock, RateLimiter};
 
-use crate::limit::{Entered, Limit, Settles};
+use crate::limit::{Entered, RequestLimit, Settles};
 use crate::settle::Unsettled;
 
 /// A limiter with [holds](RateLimiter::with_holds), as a limit of a layer: the layer holds the cost of a request until
@@ -76,7 +76,7 @@ impl<S, C> fmt::Debug for Holds<S, C> {
     }
 }
 
-impl<K, S, C> Limit<K> for Holds<S, C>
+impl<K, S, C> RequestLimit<K> for Holds<S, C>
 where
     K: Hash + Clone + Send + Sync + 'static,
     S: ManyKeys + Store<K> + Send + Sync + 'static,

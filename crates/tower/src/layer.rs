@@ -15,14 +15,14 @@ use tower_layer::Layer;
 use crate::awaited::AwaitedLimit;
 use crate::head::Head;
 use crate::key::{KeyExtractor, Missing};
-use crate::limit::{Limit, Named, Settles};
+use crate::limit::{Named, RequestLimit, Settles};
 use crate::refusal::Refused;
 use crate::service::{AtOnce, Awaited, RateLimit};
 use crate::settings::{LayerOptions, LayerSettings};
 use crate::settle::{Count, number};
 use crate::unknown::WithoutKey;
 
-/// Limits the requests to a service. A request that the [limit](crate::Limit) denies gets status 429 and does not reach
+/// Limits the requests to a service. A request that the [limit](crate::RequestLimit) denies gets status 429 and does not reach
 /// the service.
 ///
 /// All clones of a layer, and all services that they wrap, share one limit. The layer accepts any body type and
@@ -69,7 +69,7 @@ pub struct RateLimitLayer<L, X: KeyExtractor, M = AtOnce> {
 impl<L, X: KeyExtractor> RateLimitLayer<L, X> {
     /// Creates a layer that applies `limit` to the keys that `key` extracts.
     ///
-    /// The limit is a [`Limit`](crate::Limit), or an [`AwaitedLimit`] if the last call on the layer is
+    /// The limit is a [`RequestLimit`](crate::RequestLimit), or an [`AwaitedLimit`] if the last call on the layer is
     /// [`awaited`](RateLimitLayer::awaited). An [`Arc`] of a limiter works too: keep a clone of it to list, reset or
     /// adjust keys.
     ///
@@ -213,7 +213,7 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
     /// false.
     ///
     /// The layer writes no fields without a [policy](RateLimitLayer::policy). It also writes none if the limit does not
-    /// [know the remaining quota](crate::Limit::knows_remaining), such as a [striped](tollgate::Builder::striped) limiter.
+    /// [know the remaining quota](crate::RequestLimit::knows_remaining), such as a [striped](tollgate::Builder::striped) limiter.
     ///
     /// If an inner layer or the service itself denied the request, the response keeps its fields. The layer recognises
     /// such a response by status 429, by a `Retry-After` field, or by `grpc-status` 8. In dialects that hold one policy,
@@ -314,7 +314,7 @@ impl<L, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
 }
 
 /// Costs that the response tells: see [`Holds`](crate::Holds).
-impl<L: Limit<X::Key, Ruling: Settles>, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
+impl<L: RequestLimit<X::Key, Ruling: Settles>, X: KeyExtractor, M> RateLimitLayer<L, X, M> {
     /// Charges the cost that a header field of the response tells, instead of the estimate that is held. The field can
     /// also be a trailer, as in gRPC. Its value is a whole number. If the field is missing, occurs twice or is not such a
     /// number, it tells nothing.

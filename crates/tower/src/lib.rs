@@ -13,8 +13,8 @@
 //! # drop(app);
 //! ```
 //!
-//! A [`RateLimitLayer`] is made of a [`Limit`] and a [`KeyExtractor`]. Every [`RateLimiter`](tollgate::RateLimiter) is a
-//! [`Limit`]. The key extractor returns the key of each request; it is [`ClientIp`], [`Header`], [`Route`], [`Global`],
+//! A [`RateLimitLayer`] is made of a [`RequestLimit`] and a [`KeyExtractor`]. Every [`RateLimiter`](tollgate::RateLimiter) is a
+//! [`RequestLimit`]. The key extractor returns the key of each request; it is [`ClientIp`], [`Header`], [`Route`], [`Global`],
 //! a closure ([`key_fn`]), or a pair of these. All other settings have defaults.
 //! [`docs/middleware.md`](https://docs.rs/crate/tollgate/latest/source/docs/middleware.md)
 //! explains how to choose them and which mistakes to avoid.
@@ -53,7 +53,7 @@ pub use self::head::Head;
 pub use self::holds::Holds;
 pub use self::key::{Global, Header, HeaderKey, KeyExtractor, Missing, Route, RouteKey, key_fn};
 pub use self::layer::RateLimitLayer;
-pub use self::limit::{Limit, Named, Ruling, Settles, SoftLimited};
+pub use self::limit::{Named, RequestLimit, Ruling, Settles, SoftLimited};
 pub use self::prefixes::{PrefixLimits, PrefixRuling};
 pub use self::refusal::Refused;
 #[cfg(feature = "rules")]

@@ -1,6 +1,6 @@
 //! The interface between the layer and the limiter that decides.
 //!
-//! The layer asks once for each request, on the thread that calls the service. It never awaits, because a [`Limit`]
+//! The layer asks once for each request, on the thread that calls the service. It never awaits, because a [`RequestLimit`]
 //! decides in this process. A limit that must be awaited is an [`AwaitedLimit`](crate::AwaitedLimit).
 
 use std::borrow::Cow;
@@ -26,12 +26,12 @@ use crate::settle::Unsettled;
 /// use std::net::IpAddr;
 /// use std::sync::Mutex;
 /// use std::time::Duration;
-/// use tollgate_tower::{ClientIp, Limit, RateLimitLayer, Ruling};
+/// use tollgate_tower::{ClientIp, RequestLimit, RateLimitLayer, Ruling};
 ///
 /// struct Once(Mutex<HashSet<IpAddr>>);
 /// struct First(bool);
 ///
-/// impl Limit<IpAddr> for Once {
+/// impl RequestLimit<IpAddr> for Once {
 ///     type Ruling = First;
 ///     fn check(&self, key: &IpAddr, _cost: u64) -> First {
 ///         First(self.0.lock().unwrap().insert(*key))
@@ -53,7 +53,7 @@ use crate::settle::Unsettled;
 /// let layer = RateLimitLayer::new(Once(Mutex::default()), ClientIp::peer());
 /// # drop(layer);
 /// ```
-pub trait Limit<K: ?Sized>: Send + Sync + 'static {
+pub trait RequestLimit<K: ?Sized>: Send + Sync + 'static {
     /// The result of a check. If the request is admitted, the layer keeps it until the response is ready.
     type Ruling: Ruling;
 
@@ -79,7 +79,7 @@ pub trait Limit<K: ?Sized>: Send + Sync + 'static {
     }
 }
 
-/// The result of a check by a [`Limit`].
+/// The result of a check by a [`RequestLimit`].
 pub trait Ruling {
     /// Whether the request is admitted.
     fn is_allowed(&self) -> bool;
@@ -160,7 +160,7 @@ impl Ruling for Decision {
     }
 }
 
-impl<K: ?Sized, L: Limit<K> + ?Sized> Limit<K> for Arc<L> {
+impl<K: ?Sized, L: RequestLimit<K> + ?Sized> RequestLimit<K> for Arc<L> {
     type Ruling = L::Ruling;
 
     #[inline]
@@ -211,7 +211,7 @@ impl<L> Named<L> {
     }
 }
 
-impl<K: ?Sized, L: Limit<K>> Limit<K> for Named<L> {
+impl<K: ?Sized, L: RequestLimit<K>> RequestLimit<K> for Named<L> {
     type Ruling = L::Ruling;
 
     #[inline]
@@ -233,7 +233,7 @@ impl<K: ?Sized, L: Limit<K>> Limit<K> for Named<L> {
 }
 
 /// A limiter is a limit for the keys that its store accepts. A limiter without keys ignores them.
-impl<Q: ?Sized, S, C> Limit<Q> for RateLimiter<S, C>
+impl<Q: ?Sized, S, C> RequestLimit<Q> for RateLimiter<S, C>
 where
     Self: CheckKey<Q> + Send + Sync + 'static,
 {
@@ -254,7 +254,7 @@ where
 }
 
 /// The key is a pair: of what is limited, and of the value that is counted.
-impl<K, V, C, H> Limit<(K, V)> for Distinct<C, H>
+impl<K, V, C, H> RequestLimit<(K, V)> for Distinct<C, H>
 where
     K: Hash,
     V: Hash,
@@ -273,7 +273,7 @@ where
 }
 
 /// A request is in progress until the body of its response has ended.
-impl<Q: Hash + ?Sized, C: Clock + Send + Sync + 'static> Limit<Q> for InProgress<C> {
+impl<Q: Hash + ?Sized, C: Clock + Send + Sync + 'static> RequestLimit<Q> for InProgress<C> {
     type Ruling = Entered<Permit>;
 
     #[inline]

@@ -12,7 +12,7 @@ use tollgate_http::Policy;
 
 use crate::client::{ClientIp, PrefixError, ipv4_or_ipv6, prefix_of};
 use crate::layer::RateLimitLayer;
-use crate::limit::{Limit, Ruling};
+use crate::limit::{RequestLimit, Ruling};
 
 /// Limits a client's network, and the wider networks around it: a request is charged to all of them, or to none.
 ///
@@ -150,7 +150,7 @@ impl<const N: usize> Ruling for PrefixRuling<N> {
     }
 }
 
-impl<const N: usize, S, C> Limit<IpAddr> for PrefixLimits<N, S, C>
+impl<const N: usize, S, C> RequestLimit<IpAddr> for PrefixLimits<N, S, C>
 where
     S: ManyKeys + Store<IpAddr> + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,

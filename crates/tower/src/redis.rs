@@ -10,7 +10,7 @@ use tollgate_http::Policy;
 
 use crate::awaited::AwaitedLimit;
 use crate::key::{HeaderKey, RouteKey};
-use crate::limit::{Limit, Ruling};
+use crate::limit::{RequestLimit, Ruling};
 
 impl Ruling for Answer {
     fn is_allowed(&self) -> bool {
@@ -52,7 +52,7 @@ macro_rules! held {
     ($limiter:ident; |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
         /// Decides from the units that this process holds, and never waits. An admitted request does not know the
         /// remaining quota.
-        impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> Limit<K> for $limiter<C> {
+        impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> RequestLimit<K> for $limiter<C> {
             type Ruling = Answer;
 
             #[inline]
@@ -77,7 +77,7 @@ held!(LeaseLimiter; |held, key, ruling| held.refund(key, ruling));
 held!(WriteBackLimiter; |_held, _key, _ruling| 0);
 
 /// Decides as the limiter does that the thread runs.
-impl<K: ?Sized, L: Limit<K>> Limit<K> for Blocking<L> {
+impl<K: ?Sized, L: RequestLimit<K>> RequestLimit<K> for Blocking<L> {
     type Ruling = L::Ruling;
 
     #[inline]

@@ -15,7 +15,7 @@ use crate::awaited::AwaitedLimit;
 use crate::head::{CutAddress, Head};
 use crate::key::KeyExtractor;
 use crate::layer::RateLimitLayer;
-use crate::limit::{Limit, Ruling, Settles};
+use crate::limit::{RequestLimit, Ruling, Settles};
 use crate::settle::Unsettled;
 
 /// The rules of one domain, as a limit of a layer.
@@ -33,7 +33,7 @@ impl<C> fmt::Debug for InDomain<C> {
     }
 }
 
-impl<C: Clock + Send + Sync + 'static> Limit<Descriptors> for InDomain<C> {
+impl<C: Clock + Send + Sync + 'static> RequestLimit<Descriptors> for InDomain<C> {
     type Ruling = Ruled<C>;
 
     fn check(&self, key: &Descriptors, cost: u64) -> Ruled<C> {

@@ -30,11 +30,11 @@ use crate::awaited::AwaitedLimit;
 use crate::body::Body;
 use crate::head::Head;
 use crate::key::KeyExtractor;
-use crate::limit::{Limit, Ruling, SoftLimited};
+use crate::limit::{RequestLimit, Ruling, SoftLimited};
 use crate::settings::{LayerSettings, LimitedBy, Screened};
 use crate::settle::{RequestEnd, SettleBy};
 
-/// Mode: the limit decides in the service's `call`. The limit is a [`Limit`].
+/// Mode: the limit decides in the service's `call`. The limit is a [`RequestLimit`].
 #[derive(Debug)]
 pub enum AtOnce {}
 
@@ -215,7 +215,7 @@ impl<T> Future for Never<T> {
     }
 }
 
-impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce, X, S, B> for L {
+impl<L: RequestLimit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce, X, S, B> for L {
     type Ruling = L::Ruling;
     type Deciding = Never<RequestState<S, B, L, X, AtOnce>>;
     type Refunding = Never<Answered<S::Response, S::Error>>;
@@ -246,12 +246,12 @@ impl<L: Limit<X::Key>, X: KeyExtractor, S: Service<Request<B>>, B> Decide<AtOnce
     }
 
     fn policies(&self, ruling: &L::Ruling, tell: &mut dyn FnMut(&[Policy<'_>])) {
-        Limit::policies(self, ruling, tell);
+        RequestLimit::policies(self, ruling, tell);
     }
 
     #[inline]
     fn knows_remaining(&self) -> bool {
-        Limit::knows_remaining(self)
+        RequestLimit::knows_remaining(self)
     }
 }
 

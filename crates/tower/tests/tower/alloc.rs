@@ -10,7 +10,7 @@ use crate::counting::allocations;
 use http::{HeaderMap, Request, Response, StatusCode};
 use tollgate::{FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
 use tollgate_http::{Dialect, Fields, Policy, Reset};
-use tollgate_tower::{ClientIp, IpNet, Limit, Missing, PeerAddr, Proxies, RateLimitLayer};
+use tollgate_tower::{ClientIp, IpNet, Missing, PeerAddr, Proxies, RateLimitLayer, RequestLimit};
 use tower::{Layer, Service};
 
 #[derive(Clone)]
@@ -66,7 +66,10 @@ fn requests(count: u16) -> Vec<Request<()>> {
 
 /// Sends `count` requests of different clients. Returns the number of allocations and the number of admitted
 /// requests.
-fn counted<L: Limit<std::net::IpAddr>>(layer: &RateLimitLayer<L, ClientIp>, count: u16) -> (u64, usize) {
+fn counted<L: RequestLimit<std::net::IpAddr>>(
+    layer: &RateLimitLayer<L, ClientIp>,
+    count: u16,
+) -> (u64, usize) {
     let mut service = layer.layer(Inner);
     let requests = requests(count);
     let mut admitted = 0;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tollgate::{Compact, Decision, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
-use tollgate_tower::{AwaitedLimit, ClientIp, Limit, PeerAddr, RateLimitLayer};
+use tollgate_tower::{AwaitedLimit, ClientIp, PeerAddr, RateLimitLayer, RequestLimit};
 use tower::{Layer, Service, ServiceExt};
 
 const QUOTA: Quota = Quota::per_hour(3);
@@ -28,12 +28,12 @@ impl AwaitedLimit<IpAddr> for Far {
     async fn check(&self, key: &IpAddr, cost: u64) -> Decision {
         tokio::task::yield_now().await;
         self.asked.fetch_add(1, Ordering::SeqCst);
-        Limit::check(&self.limiter, key, cost)
+        RequestLimit::check(&self.limiter, key, cost)
     }
 
     async fn refund(&self, key: &IpAddr, ruling: &Decision) {
         tokio::task::yield_now().await;
-        Limit::refund(&self.limiter, key, ruling);
+        RequestLimit::refund(&self.limiter, key, ruling);
     }
 }
 

@@ -17,8 +17,8 @@ use tollgate::{
 };
 use tollgate_http::{Dialect, Fields};
 use tollgate_tower::{
-    ClientIp, Global, Head, Header, KeyExtractor, Limit, Missing, PeerAddr, Proxies, RateLimitLayer, Route,
-    key_fn,
+    ClientIp, Global, Head, Header, KeyExtractor, Missing, PeerAddr, Proxies, RateLimitLayer, RequestLimit,
+    Route, key_fn,
 };
 use tower::{Layer, Service, ServiceExt};
 
@@ -77,15 +77,15 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn ask<L: Limit<X::Key>, X: KeyExtractor>(
+fn ask<L: RequestLimit<X::Key>, X: KeyExtractor>(
     layer: &RateLimitLayer<L, X>,
     request: Request<()>,
 ) -> Response<tollgate_tower::Body<Full<Bytes>>> {
     now(layer.layer(Inner).oneshot(request)).expect("the service does not fail")
 }
 
-fn status<L: Limit<X::Key>, X: KeyExtractor>(layer: &RateLimitLayer<L, X>, request: Request<()>) -> u16 {
-    ask(layer, request).status().as_u16()
+fn status<X: KeyExtractor>(layer: &RateLimitLayer<impl RequestLimit<X::Key>, X>, get: Request<()>) -> u16 {
+    ask(layer, get).status().as_u16()
 }
 
 fn text<B: http_body::Body<Data = Bytes, Error: std::fmt::Debug>>(response: Response<B>) -> String {
@@ -222,7 +222,7 @@ fn requests_without_key_follow_missing_policy() {
 // G70
 #[test]
 fn missing_credentials_get_a_challenge() {
-    fn refused<L: Limit<X::Key>, X: KeyExtractor>(
+    fn refused<L: RequestLimit<X::Key>, X: KeyExtractor>(
         layer: &RateLimitLayer<L, X>,
         request: Request<()>,
     ) -> (u16, String) {
@@ -298,7 +298,7 @@ fn duplicated_key_field_is_always_rejected() {
 fn requests_without_key_are_counted_and_named() {
     fn check<X: KeyExtractor<Key: Clone>>(key: X, shared: X::Key, detail: &str)
     where
-        RateLimiter<tollgate::Compact<Gcra>, ManualClock>: Limit<X::Key>,
+        RateLimiter<tollgate::Compact<Gcra>, ManualClock>: RequestLimit<X::Key>,
     {
         let layer = RateLimitLayer::new(limiter(&manual()), key);
         let answer = text(ask(&layer, Request::new(())));
@@ -517,10 +517,10 @@ fn stored_header_key_copies_its_bytes() {
     assert!(buffer.try_into_mut().is_ok(), "the limiter must not keep the buffer");
 }
 
-/// Every limiter implements `Limit`.
+/// Every limiter implements `RequestLimit`.
 #[test]
 fn every_store_is_a_limit() {
-    fn three<L: Limit<IpAddr>>(limit: L) {
+    fn three<L: RequestLimit<IpAddr>>(limit: L) {
         let layer = RateLimitLayer::new(limit, ClientIp::peer()).refund(|status| status.is_server_error());
         let statuses = [(); 4].map(|()| status(&layer, from("203.0.113.7")));
         assert_eq!(statuses, [200, 200, 200, 429]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use tollgate::telemetry::Meters;
 use tollgate::{FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
-use tollgate_tower::{Global, Head, Limit, Missing, RateLimitLayer, Ruling};
+use tollgate_tower::{Global, Head, Missing, RateLimitLayer, RequestLimit, Ruling};
 use tower::{Layer as _, Service as _};
 
 use crate::recorded::recorded;
@@ -38,7 +38,7 @@ fn requests_without_a_key_are_counted_by_outcome() {
 }
 
 /// Sends a request with this cost through the layer.
-fn send<L: Limit<()>>(layer: &RateLimitLayer<L, Global>, cost: u64) {
+fn send<L: RequestLimit<()>>(layer: &RateLimitLayer<L, Global>, cost: u64) {
     let service = tower::service_fn(|_: Request<()>| ready(Ok::<_, ()>(Response::new(String::new()))));
     let _answered = layer.clone().cost(move |_| cost).layer(service).call(Request::new(()));
 }
@@ -78,7 +78,7 @@ fn metered_layer_counts_no_near_limit_of_stripes() {
 fn metered_layer_counts_rulings_without_a_decision() {
     struct Closed;
     struct NotToday;
-    impl Limit<()> for Closed {
+    impl RequestLimit<()> for Closed {
         type Ruling = NotToday;
         fn check(&self, (): &(), _: u64) -> NotToday {
             NotToday

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use http::Request;
 use tollgate::{Gcra, Keyed, ManualClock, Quota, RateLimiter, Timestamp};
-use tollgate_tower::{ClientIp, Head, KeyExtractor, Limit, PeerAddr, PrefixLimits, Ruling};
+use tollgate_tower::{ClientIp, Head, KeyExtractor, PeerAddr, PrefixLimits, RequestLimit, Ruling};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 type Limits<const N: usize> = PrefixLimits<N, Keyed<IpAddr, Gcra>, ManualClock>;
