@@ -217,13 +217,18 @@ impl Listening {
         let room = Arc::new(Semaphore::new(bounds.connections as usize));
         let stats = &shared.stats;
         let seldom = Seldom::default();
+        // What the connections know of the server's phase.
+        let (change, watched) = watch::channel(ServerPhase::Serving);
         loop {
             let closing = phase.wait_for(is_closing);
             let accepted = tokio::select! {
                 // The connections that the system has accepted already may have sent a request.
                 biased;
                 accepted = listener.accept() => accepted,
-                _ = closing => break,
+                _ = closing => match listener.accept_queued() {
+                    Some(accepted) => accepted,
+                    None => break,
+                },
             };
             let accepted = match accepted {
                 Ok(accepted) => accepted,
@@ -255,7 +260,7 @@ impl Listening {
             stats.accepted.add();
             stats.open.add();
             let (stream, peer) = accepted.open();
-            let attended = attend(Arc::clone(&shared), stream, peer, phase.clone());
+            let attended = attend(Arc::clone(&shared), stream, peer, watched.clone());
             let (shared, alive) = (Arc::clone(&shared), alive.clone());
             tokio::spawn(async move {
                 attended.await;
@@ -265,7 +270,15 @@ impl Listening {
         }
         // A socket is removed before the server can end.
         drop(listener);
-        drop(alive);
+        drop((alive, watched));
+        // Only now: a client that has to leave connects again at once, and the listener must be closed by then.
+        loop {
+            change.send_replace(*phase.borrow_and_update());
+            tokio::select! {
+                () = change.closed() => break,
+                changed = phase.changed() => if changed.is_err() { break },
+            }
+        }
     }
 }
 
@@ -480,15 +493,19 @@ mod tests {
     }
 
     async fn start(protocol: Protocol) -> Waiting {
+        let (listening, waiting) = listen(protocol).await;
+        tokio::spawn(listening.serve(|_, _| Handler(|_| ready(text(StatusCode::OK, "")))));
+        waiting
+    }
+
+    async fn listen(protocol: Protocol) -> (Listening, Waiting) {
         let listener = Listener::tcp("grpc", ([127, 0, 0, 1], 0).into()).await.unwrap();
         let (address, stats) = (listener.to_string(), Arc::new(Stats::default()));
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let bounds = Bounds { connections: 10, streams: 10, age: Duration::ZERO, grace: Duration::ZERO };
         let (alive, _) = mpsc::channel(1);
         let context = ServerContext { bounds, stats: Arc::clone(&stats), phase: watched, alive };
-        let listening = Listening { listener, tls: None, protocol, context };
-        tokio::spawn(listening.serve(|_, _| Handler(|_| ready(text(StatusCode::OK, "")))));
-        Waiting { address, stats, phase }
+        (Listening { listener, tls: None, protocol, context }, Waiting { address, stats, phase })
     }
 
     /// Returns what the server sends until it closes the connection, and the seconds until then.
@@ -551,6 +568,50 @@ mod tests {
         tokio::time::advance(LINGER).await;
         for mut stream in streams {
             assert!(stream.read_u8().await.is_ok(), "the server closed the connection");
+        }
+    }
+
+    /// Cause: the runtime learns of a connection later than the system accepts it. Trigger: the server closed in between. Symptom: the
+    /// connection was reset, with its requests.
+    // G108
+    #[tokio::test]
+    async fn connections_are_served_that_only_the_system_has_accepted() {
+        let endpoint = start(Protocol::Http2).await;
+        tokio::task::yield_now().await;
+        // From here until the first read, no other task runs.
+        let mut stream = std::net::TcpStream::connect(&endpoint.address).unwrap();
+        std::io::Write::write_all(&mut stream, &[&PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat())
+            .unwrap();
+        endpoint.phase.send_replace(ServerPhase::Closing);
+        stream.set_nonblocking(true).unwrap();
+        let mut stream = TcpStream::from_std(stream).unwrap();
+        assert!(stream.read_u8().await.is_ok(), "the server closed the connection");
+    }
+
+    /// Cause: listeners and connections learned of the end at the same time. Trigger: a client that had to leave connected again before
+    /// the thread of the listener went on. Symptom: its new connection was reset, with its requests.
+    // G108
+    #[tokio::test]
+    async fn connections_learn_of_the_end_after_the_listener_is_closed() {
+        let (listening, endpoint) = listen(Protocol::Resp).await;
+        let (address, (again, mut came)) = (endpoint.address.clone(), mpsc::channel(10));
+        tokio::spawn(listening.serve_streams(move |_, _, mut phase| {
+            let (address, again) = (address.clone(), again.clone());
+            async move {
+                let _ = phase.wait_for(is_closing).await;
+                again.send(std::net::TcpStream::connect(address).is_ok()).await.unwrap();
+            }
+        }));
+        let mut streams = Vec::new();
+        for _ in 0..10 {
+            streams.push(TcpStream::connect(&endpoint.address).await.unwrap());
+        }
+        while endpoint.stats.accepted.get() < 10 {
+            tokio::task::yield_now().await;
+        }
+        endpoint.phase.send_replace(ServerPhase::Closing);
+        for _ in 0..10 {
+            assert_eq!(came.recv().await, Some(false), "the listener still takes connections");
         }
     }
 

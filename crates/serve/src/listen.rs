@@ -148,6 +148,25 @@ impl Listener {
             Self::Unix(socket) => socket.listener.accept().await.map(|(stream, _)| Accepted::Unix(stream)),
         }
     }
+
+    /// Accepts a connection that the system has accepted already, without waiting: the runtime may not know of it yet. `None` if there
+    /// is none.
+    pub fn accept_queued(&self) -> Option<io::Result<Accepted>> {
+        Some(match self {
+            Self::Tcp(listener) => {
+                let stream = std::net::TcpStream::from(rustix::net::accept(listener).ok()?);
+                stream.set_nonblocking(true).and_then(|()| {
+                    let peer = stream.peer_addr()?;
+                    TcpStream::from_std(stream).map(|stream| Accepted::Tcp(stream, peer))
+                })
+            }
+            Self::Unix(socket) => {
+                let stream =
+                    std::os::unix::net::UnixStream::from(rustix::net::accept(&socket.listener).ok()?);
+                stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map(Accepted::Unix)
+            }
+        })
+    }
 }
 
 /// A connection that was accepted, and is not served yet.
