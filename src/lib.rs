@@ -122,8 +122,8 @@
 //!
 //! | Clock | Use it for |
 //! |---|---|
-//! | [`QuantaClock`], the default | servers: reads the processor's time-stamp counter, in about 10 ns |
-//! | [`StdClock`] | machines whose counters differ between cores, or can stop or jump (some virtual machines, and machines that suspend): reads the system's monotonic clock |
+//! | [`DefaultClock`], the default | servers: reads the processor's time-stamp counter in about 10 ns where Linux itself uses it, otherwise the system's monotonic clock. [`DefaultClock::uses_counter`] shows which |
+//! | [`StdClock`] | programs that must not use the counter: reads the system's monotonic clock on every machine |
 //! | [`CoarseClock`] | event loops: one load; its time is as recent as your loop's last update |
 //! | [`ManualClock`] | tests, simulations, replays |
 //! | `TokioClock` (feature `tokio`) | tests in tokio's paused time |
@@ -274,7 +274,7 @@ pub use algorithm::{
 };
 pub use base::clock::{Clock, IntoClock, ManualClock, Timestamp};
 #[cfg(feature = "std")]
-pub use base::clock::{CoarseClock, QuantaClock, StdClock};
+pub use base::clock::{CoarseClock, DefaultClock, StdClock};
 pub use base::decision::{Decision, Denied, Outcome};
 pub use base::quota::{Quota, QuotaError};
 #[cfg(feature = "calendar")]

@@ -141,7 +141,7 @@ fn both<K: Hash + Sync>() -> Vec<Recipe<K>> {
     vec![
         Recipe {
             name: COMPACT,
-            counts: "check, GCRA, ahash, quanta clock; four slots a key: 64 B, of which 32 are touched",
+            counts: "check, GCRA, ahash, default clock; four slots a key: 64 B, of which 32 are touched",
             build: |setup| Box::new(Single::of(setup, ample(setup))),
         },
         Recipe {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use tollgate::{Direct, Gcra, Keyed, QuantaClock, RateLimiter, StdClock, WhenFull, leases::Striped};
+use tollgate::{DefaultClock, Direct, Gcra, Keyed, RateLimiter, StdClock, WhenFull, leases::Striped};
 
 use crate::flood::Victim;
 use crate::subject::{Expect, Recipe, Setup, Subject};
@@ -15,7 +15,7 @@ pub(crate) fn gcra(expect: Expect) -> Gcra {
 
 struct OursKeyed<K, C>(RateLimiter<Keyed<K>, C>);
 
-impl OursKeyed<u64, QuantaClock> {
+impl OursKeyed<u64, DefaultClock> {
     /// Creates a limiter whose maximum number of keys is the scenario's population.
     fn capped(setup: Setup) -> Self {
         let builder = RateLimiter::builder(gcra(setup.expect));
@@ -45,7 +45,7 @@ impl<C: tollgate::Clock + Sync> Subject<IpAddr> for OursKeyed<IpAddr, C> {
 }
 
 /// `check_each` on pieces of 16 keys: one clock reading and one guard per piece.
-struct Batched<K>(RateLimiter<Keyed<K>, QuantaClock>);
+struct Batched<K>(RateLimiter<Keyed<K>, DefaultClock>);
 
 impl Subject<u64> for Batched<u64> {
     #[inline(always)]
@@ -66,7 +66,7 @@ impl Subject<u64> for Batched<u64> {
     }
 }
 
-struct OursDirect(RateLimiter<Direct, QuantaClock>);
+struct OursDirect(RateLimiter<Direct, DefaultClock>);
 
 impl Subject<u64> for OursDirect {
     #[inline(always)]
@@ -75,7 +75,7 @@ impl Subject<u64> for OursDirect {
     }
 }
 
-struct OursStriped(RateLimiter<Striped, QuantaClock>);
+struct OursStriped(RateLimiter<Striped, DefaultClock>);
 
 impl Subject<u64> for OursStriped {
     #[inline(always)]
@@ -92,7 +92,7 @@ pub(crate) fn keyed() -> Vec<Recipe<u64>> {
     vec![
         Recipe {
             name: KEYED,
-            counts: "check, GCRA, ahash, quanta clock: the defaults",
+            counts: "check, GCRA, ahash, counter: the defaults",
             build: |setup| Box::new(OursKeyed::<u64, _>(RateLimiter::builder(gcra(setup.expect)).keyed())),
         },
         Recipe {
@@ -114,7 +114,7 @@ pub(crate) fn keyed() -> Vec<Recipe<u64>> {
 pub(crate) fn strings() -> Vec<Recipe<String>> {
     vec![Recipe {
         name: KEYED,
-        counts: "check on &str for String keys, GCRA, ahash, quanta clock",
+        counts: "check on &str for String keys, GCRA, ahash, default clock",
         build: |setup| Box::new(OursKeyed::<String, _>(RateLimiter::builder(gcra(setup.expect)).keyed())),
     }]
 }
@@ -122,7 +122,7 @@ pub(crate) fn strings() -> Vec<Recipe<String>> {
 pub(crate) fn addresses() -> Vec<Recipe<IpAddr>> {
     vec![Recipe {
         name: KEYED,
-        counts: "check, GCRA, ahash, quanta clock",
+        counts: "check, GCRA, ahash, default clock",
         build: |setup| Box::new(OursKeyed::<IpAddr, _>(RateLimiter::builder(gcra(setup.expect)).keyed())),
     }]
 }
@@ -137,7 +137,7 @@ pub(crate) fn capped() -> Vec<Recipe<u64>> {
     vec![Recipe {
         name: "tollgate keyed, capped",
         counts: "check with a cap of as many keys as the compact rows have slots: each new key forgets another",
-        build: |setup| Box::new(OursKeyed::<u64, QuantaClock>::capped(setup)),
+        build: |setup| Box::new(OursKeyed::<u64, DefaultClock>::capped(setup)),
     }]
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn victims() -> Vec<Victim> {
     vec![Victim {
         name: "tollgate keyed, capped",
         counts: "check with a cap of 2^18 keys; beyond it forgets the key that is soonest idle",
-        build: |setup| Box::new(OursKeyed::<u64, QuantaClock>::capped(setup)),
+        build: |setup| Box::new(OursKeyed::<u64, DefaultClock>::capped(setup)),
         unbounded: false,
     }]
 }
@@ -154,7 +154,7 @@ pub(crate) fn one_word() -> Vec<Recipe<u64>> {
     vec![
         Recipe {
             name: DIRECT,
-            counts: "check of a direct limiter, GCRA, quanta clock",
+            counts: "check of a direct limiter, GCRA, default clock",
             build: |setup| Box::new(OursDirect(RateLimiter::direct(gcra(setup.expect)))),
         },
         Recipe {

@@ -33,7 +33,7 @@ impl Subject<u64> for OursSketch {
 pub(crate) fn keyed() -> Vec<Recipe<u64>> {
     vec![Recipe {
         name: "tollgate sketch",
-        counts: "check, fixed window, ahash, quanta clock; 16 B a key, 1 MiB at least",
+        counts: "check, fixed window, ahash, default clock; 16 B a key, 1 MiB at least",
         build: |setup| Box::new(OursSketch::new(setup)),
     }]
 }

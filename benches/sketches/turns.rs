@@ -29,14 +29,14 @@ trait Turning: Sync {
 }
 
 struct Ours {
-    rate: tollgate::sketch::Rate<tollgate::QuantaClock>,
-    clock: tollgate::QuantaClock,
+    rate: tollgate::sketch::Rate<tollgate::DefaultClock>,
+    clock: tollgate::DefaultClock,
 }
 
 impl Ours {
     /// Touches the pages before the measurement, as the peer does in its constructor.
     fn new(bytes: usize, keys: &[u64]) -> Self {
-        let clock = tollgate::QuantaClock::new();
+        let clock = tollgate::DefaultClock::new();
         let rate = tollgate::sketch::Rate::builder(WINDOW).memory(bytes).clock(clock.clone()).build();
         let ours = Self { rate: rate.expect("the configuration is valid"), clock };
         let start = stopwatch();

@@ -6,7 +6,7 @@ use super::RateLimiter;
 use super::at::Timed;
 use crate::algorithm::Limit;
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, QuantaClock};
+use crate::base::clock::{Clock, DefaultClock};
 use crate::base::quota::QuotaError;
 use crate::store::{Adjustable, AnyStore, Carry, Gauges, Saturation};
 
@@ -17,7 +17,7 @@ use crate::store::{Adjustable, AnyStore, Carry, Gauges, Saturation};
 /// [`gauges`](RateLimiter::gauges), [`saturation`](RateLimiter::saturation), [`state_bytes`](RateLimiter::state_bytes).
 /// To drop the debt of a key, [reset](RateLimiter::reset) it. To drop all debts, set the same limit with
 /// [`Carry::Reset`]. It has no tiers and no snapshots.
-pub type AnyLimiter<K = String, C = QuantaClock, H = ahash::RandomState> =
+pub type AnyLimiter<K = String, C = DefaultClock, H = ahash::RandomState> =
     RateLimiter<Adjustable<AnyStore<K, H>>, C>;
 
 impl<K, C, H> RateLimiter<Adjustable<AnyStore<K, H>>, C>

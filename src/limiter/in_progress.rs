@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::at::At;
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, QuantaClock, Timestamp, saturating_nanos};
+use crate::base::clock::{Clock, DefaultClock, Timestamp, saturating_nanos};
 use crate::base::decision::{Decision, Denied};
 use crate::store::HoldId;
 use crate::store::holding::{HoldBook, enter};
@@ -44,7 +44,7 @@ const MOST: usize = 1 << 16;
 /// # drop(second);
 /// ```
 #[derive(Clone)]
-pub struct InProgress<C = QuantaClock> {
+pub struct InProgress<C = DefaultClock> {
     clock: C,
     limit: u64,
     life: Duration,
@@ -55,12 +55,12 @@ impl InProgress {
     /// Creates a limit of `limit` units in progress for each key.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        Self { clock: QuantaClock::default(), limit, life: LIFE, book: Arc::new(HoldBook::new(MOST)) }
+        Self { clock: DefaultClock::default(), limit, life: LIFE, book: Arc::new(HoldBook::new(MOST)) }
     }
 }
 
 impl<C> InProgress<C> {
-    /// Sets the clock. Default: [`QuantaClock`].
+    /// Sets the clock. Default: [`DefaultClock`].
     #[must_use]
     pub fn clock<D>(self, clock: D) -> InProgress<D> {
         let Self { limit, life, book, .. } = self;

@@ -73,7 +73,7 @@ pub use self::class::Class;
 #[cfg(feature = "std")]
 pub use self::distinct::Distinct;
 use crate::algorithm::Algorithm;
-use crate::base::clock::{Clock, QuantaClock};
+use crate::base::clock::{Clock, DefaultClock};
 #[cfg(feature = "std")]
 use crate::limiter::wait::WaitLines;
 use crate::store::Compact;
@@ -111,7 +111,7 @@ use crate::store::Compact;
 /// assert!(server.by_account.check("alice").is_allowed());
 /// assert!(server.by_address.check(&"203.0.113.7".parse::<IpAddr>().unwrap()).is_allowed());
 /// ```
-pub struct RateLimiter<S = Compact, C = QuantaClock> {
+pub struct RateLimiter<S = Compact, C = DefaultClock> {
     store: S,
     clock: C,
     /// The threads and tasks that wait for a turn.

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{
-    Algorithm, Builder, Clock, CoarseClock, Direct, FixedWindow, Gcra, Keyed, Limit, ManualClock, Outcome,
-    Overflow, QuantaClock, Quota, RateLimiter, SlidingLog, StdClock, StoreKind, SubWindow, Timestamp,
-    TokenBucket, WhenFull,
+    Algorithm, Builder, Clock, CoarseClock, DefaultClock, Direct, FixedWindow, Gcra, Keyed, Limit,
+    ManualClock, Outcome, Overflow, Quota, RateLimiter, SlidingLog, StdClock, StoreKind, SubWindow,
+    Timestamp, TokenBucket, WhenFull,
 };
 use tollgate_testing::SEC;
 
@@ -187,11 +187,11 @@ fn check_with_uses_other_quota() {
 
 #[test]
 fn default_constructors_use_real_clock() {
-    let direct: RateLimiter<Direct<FixedWindow>, QuantaClock> =
+    let direct: RateLimiter<Direct<FixedWindow>, DefaultClock> =
         RateLimiter::direct(FixedWindow::from_first_use(Quota::per_day(1)));
     assert!(direct.check().is_allowed());
     assert!(direct.check().is_denied());
-    let keyed: RateLimiter<Keyed<u64, SlidingLog>, QuantaClock> =
+    let keyed: RateLimiter<Keyed<u64, SlidingLog>, DefaultClock> =
         RateLimiter::keyed::<u64, _>(SlidingLog::new(Quota::per_day(1)));
     assert!(keyed.check(&1).is_allowed());
     assert!(keyed.check(&1).is_denied());
@@ -213,7 +213,7 @@ fn real_clocks_are_monotonic_unix_time() {
             last = now;
         }
     }
-    law(&QuantaClock::new(), Duration::ZERO);
+    law(&DefaultClock::new(), Duration::ZERO);
     law(&StdClock::new(), Duration::ZERO);
     law(&Arc::new(StdClock::new()), Duration::ZERO);
     law(&CoarseClock::new(), secs(1));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{
-    Adjustable, Capacity, Carry, Clock, CoarseClock, Compact, Decision, Direct, FixedWindow, Gcra, Keyed,
-    LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Overflow, QuantaClock, Quota,
+    Adjustable, Capacity, Carry, Clock, CoarseClock, Compact, Decision, DefaultClock, Direct, FixedWindow,
+    Gcra, Keyed, LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Overflow, Quota,
     QuotaError, RateLimiter, Sketch, SlidingLog, SlidingWindow, StdClock, SubWindow, Timestamp, TokenBucket,
     WhenFull, joint::BoundLimit, joint::JointDecision, stores::CapacityError, stores::Gauges,
     stores::Saturation, stores::SnapshotError, stores::Tier, waiting::Jitter, waiting::NotReady,
@@ -35,7 +35,7 @@ fn public_types_are_shareable_and_printable() {
     value::<Tier<SlidingWindow>>();
     value::<QuotaError>();
     value::<ManualClock>();
-    clock::<QuantaClock>();
+    clock::<DefaultClock>();
     clock::<StdClock>();
     clock::<CoarseClock>();
     clock::<ManualClock>();

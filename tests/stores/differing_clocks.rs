@@ -351,11 +351,11 @@ fn retain_active_uses_given_time() {
 // G41
 #[test]
 fn clocks_of_a_process_agree() {
-    use tollgate::{CoarseClock, QuantaClock, StdClock};
-    let (first, std) = (QuantaClock::new(), StdClock::new());
+    use tollgate::{CoarseClock, DefaultClock, StdClock};
+    let (first, std) = (DefaultClock::new(), StdClock::new());
     let begun = std.now().as_nanos();
     while std.now().as_nanos() < begun + 20 * MS {}
-    let (second, coarse) = (QuantaClock::new(), CoarseClock::new());
+    let (second, coarse) = (DefaultClock::new(), CoarseClock::new());
     let times =
         [first.now(), second.now(), std.now(), StdClock::new().now(), coarse.now()].map(Timestamp::as_nanos);
     let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());

@@ -259,7 +259,7 @@ fn all_by_real_clocks(size: Size) {
         for overflow in POLICIES {
             let bound = |elapsed| kind.oracle(spec).most_in(elapsed);
             with_compact!(kind, spec, algorithm => {
-                by_a_real_clock(algorithm, QuantaClock::new(), overflow, bound, size);
+                by_a_real_clock(algorithm, DefaultClock::new(), overflow, bound, size);
                 by_a_real_clock(algorithm, StdClock::new(), overflow, bound, size);
             })
             .unwrap();

@@ -25,7 +25,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tollgate::{
-    Algorithm, Clock, ManualClock, QuantaClock, RateLimiter, StdClock, Timestamp, stores::HashedStore,
+    Algorithm, Clock, DefaultClock, ManualClock, RateLimiter, StdClock, Timestamp, stores::HashedStore,
 };
 use tollgate_testing::SEC;
 use tollgate_testing::kinds::{ALL, Kind};
@@ -386,7 +386,7 @@ fn all_by_real_clocks(size: Size) {
     for kind in ALL {
         let oracle = kind.oracle(spec);
         with_algorithm!(kind, spec, algorithm => {
-            by_a_real_clock(algorithm, QuantaClock::new(), &*oracle, size);
+            by_a_real_clock(algorithm, DefaultClock::new(), &*oracle, size);
             by_a_real_clock(algorithm, StdClock::new(), &*oracle, size);
         })
         .unwrap();

@@ -258,7 +258,7 @@ fn all_while_windows_turn(size: Size) {
 fn all_by_real_clocks(size: Size) {
     each_short(|kind, spec, bytes| {
         with_windows!(kind, spec, algorithm => {
-            by_a_real_clock(algorithm, QuantaClock::new(), spec.limit, bytes, size);
+            by_a_real_clock(algorithm, DefaultClock::new(), spec.limit, bytes, size);
             by_a_real_clock(algorithm, StdClock::new(), spec.limit, bytes, size);
         })
         .unwrap();

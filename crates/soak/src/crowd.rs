@@ -8,7 +8,7 @@ use super::{Found, MS, Round, SEC, START, ensure};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::{ManualClock, QuantaClock, StdClock, Timestamp};
+use tollgate::{DefaultClock, ManualClock, StdClock, Timestamp};
 use tollgate_testing::compact::COMPACT;
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::lease::LEASABLE;
@@ -54,7 +54,7 @@ fn running(round: &mut Round<'_>) -> Found {
     let time: Time = match round.random.below(3) {
         _ if !is_real => Arc::new(manual.clone()),
         0 => Arc::new(StdClock::new()),
-        _ => Arc::new(QuantaClock::new()),
+        _ => Arc::new(DefaultClock::new()),
     };
     let Some(built) = gate::build(kind, spec, store, Arc::clone(&time), round.random.next()) else {
         return Ok(());

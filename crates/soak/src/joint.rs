@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate::{
-    Capacity, Clock, FixedWindow, Gcra, ManualClock, QuantaClock, Quota, RateLimiter, SlidingWindow,
+    Capacity, Clock, DefaultClock, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, SlidingWindow,
     Timestamp, TokenBucket, check_all, joint::AllOf,
 };
 use tollgate_testing::compact::{COMPACT, Layout, Seeded};
@@ -217,7 +217,7 @@ const LATE_NS: u128 = 2_000_000;
 /// is within the bound.
 fn waits(round: &mut Round<'_>) -> Found {
     let spec = Spec::new(2_000, SEC).with_burst(4);
-    let clock = QuantaClock::new();
+    let clock = DefaultClock::new();
     let quota = Quota::per_second(spec.limit).burst(spec.burst);
     let limiter = RateLimiter::builder(Gcra::new(quota)).clock(clock).keyed::<u32>();
     let now = || limiter.clock().now().as_nanos();

@@ -8,7 +8,7 @@ use super::{Found, MS, Round, START, ensure};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate::{ManualClock, QuantaClock, StdClock, Timestamp};
+use tollgate::{DefaultClock, ManualClock, StdClock, Timestamp};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::sketch::{LEAST, WINDOWS};
 
@@ -26,7 +26,7 @@ pub fn play(round: &mut Round<'_>) -> Found {
     let time: Time = match random.below(3) {
         _ if !is_real => Arc::new(manual.clone()),
         0 => Arc::new(StdClock::new()),
-        _ => Arc::new(QuantaClock::new()),
+        _ => Arc::new(DefaultClock::new()),
     };
     let Some(built) = gate::build(kind, spec, store, Arc::clone(&time), random.next()) else { return Ok(()) };
     let gate = &*built.gate;

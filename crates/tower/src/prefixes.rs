@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tollgate::joint::{AllOf, BoundLimit, JointDecision};
 use tollgate::stores::{ManyKeys, Store};
-use tollgate::{Clock, Compact, Decision, QuantaClock, Quota, RateLimiter};
+use tollgate::{Clock, Compact, Decision, DefaultClock, Quota, RateLimiter};
 use tollgate_http::Policy;
 
 use crate::client::{ClientIp, PrefixError, ipv4_or_ipv6, prefix_of};
@@ -44,7 +44,7 @@ use crate::limit::{RequestLimit, Ruling};
 /// # Ok::<(), tollgate_tower::PrefixError>(())
 /// ```
 #[derive(Debug)]
-pub struct PrefixLimits<const N: usize, S = Compact, C = QuantaClock> {
+pub struct PrefixLimits<const N: usize, S = Compact, C = DefaultClock> {
     steps: [PrefixStep<S, C>; N],
 }
 

@@ -17,7 +17,7 @@ use core::time::Duration;
 #[cfg(feature = "tokio")]
 pub(crate) use self::system::unix_nanos;
 #[cfg(feature = "std")]
-pub use self::system::{CoarseClock, QuantaClock, StdClock};
+pub use self::system::{CoarseClock, DefaultClock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
 
 /// A point in time: nanoseconds since the clock's origin, which for the shipped clocks is the Unix epoch.
@@ -145,10 +145,10 @@ impl<C: Clock> IntoClock for C {
 
 #[cfg(feature = "std")]
 impl IntoClock for () {
-    type Clock = QuantaClock;
+    type Clock = DefaultClock;
 
-    fn into_clock(self) -> QuantaClock {
-        QuantaClock::new()
+    fn into_clock(self) -> DefaultClock {
+        DefaultClock::new()
     }
 }
 
@@ -169,7 +169,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// A placeholder: without `std` there is no default clock, and this type has no values.
 #[cfg(not(feature = "std"))]
 #[derive(Debug)]
-pub enum QuantaClock {}
+pub enum DefaultClock {}
 
 /// A clock that moves only when the caller sets it: for tests, simulations and replays.
 ///

@@ -10,7 +10,7 @@ use crate::limiter::RateLimiter;
 use crate::store::{Capacity, Compact, Direct, Overflow, compact};
 
 impl<A, C, H> Builder<A, C, H> {
-    /// Sets the clock. Default: [`QuantaClock`](crate::QuantaClock); without the feature `std` there is no default.
+    /// Sets the clock. Default: [`DefaultClock`](crate::DefaultClock); without the feature `std` there is no default.
     pub fn clock<D>(self, clock: D) -> Builder<A, D, H> {
         let Self { algorithm, hasher, options, .. } = self;
         Builder { algorithm, clock, hasher, options }

@@ -30,7 +30,7 @@ use std::hash::{BuildHasher, Hash};
 
 use crate::algorithm::FixedWindow;
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, QuantaClock, Timestamp};
+use crate::base::clock::{Clock, DefaultClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::quota::{QuotaError, Reason};
 use crate::limiter::RateLimiter;
@@ -80,7 +80,7 @@ const BYTES_A_VALUE: usize = 16;
 ///
 /// # Source
 /// Bloom 1970; Putze, Sanders and Singler 2007 (blocks).
-pub struct Distinct<C = QuantaClock, H = ahash::RandomState> {
+pub struct Distinct<C = DefaultClock, H = ahash::RandomState> {
     limiter: RateLimiter<Compact<FixedWindow, H>, C>,
     known: KnownPairs,
     hasher: ahash::RandomState,

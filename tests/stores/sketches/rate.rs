@@ -13,7 +13,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::sketch::{Rate, RateBuilder, RateComponents};
-use tollgate::{Clock, ManualClock, QuantaClock, Timestamp};
+use tollgate::{Clock, DefaultClock, ManualClock, Timestamp};
 use tollgate_testing::SEC;
 use tollgate_testing::operations::config;
 
@@ -382,7 +382,7 @@ const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 #[test]
 fn racing_threads_count_each_event_once() {
     for largest in [(1 << 24) - 1, (1 << 12) - 1] {
-        let clock = QuantaClock::new();
+        let clock = DefaultClock::new();
         let window_ns = 1_000_000;
         let rate = builder(window_ns).memory(LEAST).largest(largest).clock(clock.clone()).build().unwrap();
         let told: Vec<AtomicU64> = (0..20_000).map(|_| AtomicU64::new(0)).collect();
@@ -414,7 +414,7 @@ fn racing_threads_count_each_event_once() {
 /// Each thread has its own key, so it knows its count in each window, unless it was late by two windows.
 #[test]
 fn racing_threads_in_small_rate_never_undercount() {
-    let clock = QuantaClock::new();
+    let clock = DefaultClock::new();
     let window_ns = 1_000_000;
     let rate = builder(window_ns).memory(LEAST).clock(clock.clone()).build().unwrap();
     let newest = AtomicU64::new(0);

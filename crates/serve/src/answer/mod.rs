@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use tollgate::rules::{Descriptor, Rules, Unit};
-use tollgate::{Clock, QuantaClock};
+use tollgate::{Clock, DefaultClock};
 use tollgate_http::Fields;
 use tonic::Status;
 
@@ -92,7 +92,7 @@ impl Entry {
 
 /// Answers requests by the rules in force. Share it in an [`Arc`].
 #[derive(Debug)]
-pub struct Answerer<C = QuantaClock> {
+pub struct Answerer<C = DefaultClock> {
     rules: Arc<Rules<C>>,
     settings: Settings,
     fields: Fields,

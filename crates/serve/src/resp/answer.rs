@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tollgate::{Clock, Decision, QuantaClock};
+use tollgate::{Clock, Decision, DefaultClock};
 use tonic::{Code as Grpc, Status};
 
 use super::commands::{self, Known, Name};
@@ -48,7 +48,7 @@ pub enum Step {
 
 /// A client's connection, without its socket.
 #[derive(Debug)]
-pub struct Session<C = QuantaClock> {
+pub struct Session<C = DefaultClock> {
     reader: Reader,
     /// The commands that `EXEC` runs, and the number of those that are answered.
     running: Option<(Transaction, usize)>,

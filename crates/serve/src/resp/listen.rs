@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
-use tollgate::{Clock, QuantaClock};
+use tollgate::{Clock, DefaultClock};
 
 use super::answer::{RespShared, Session, Step};
 use super::quotas::Quotas;
@@ -75,7 +75,7 @@ pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn
     let Some(addr) = args.resp.resp.addr() else { return Ok(Vec::new()) };
     let tls = tls.filter(|_| !args.resp.resp_plain).cloned();
     let has_lock = users.is_some() || args.tls.client_ca.is_some() && tls.is_some();
-    let quotas = Quotas::new(QuantaClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory);
+    let quotas = Quotas::new(DefaultClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory);
     let limits = Limits { args: MOST_ARGS, bytes: args.bounds.max_message };
     let deadline = args.bounds.deadline;
     Ok(vec![Box::new(Resp { addr, tls, users, has_lock, quotas: Arc::new(quotas), limits, deadline })])

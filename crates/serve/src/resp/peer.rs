@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tollgate::{Clock, QuantaClock};
+use tollgate::{Clock, DefaultClock};
 
 use super::commands::Known;
 use super::quotas::Quotas;
@@ -25,7 +25,7 @@ pub const NO_USER: Problem = Cow::Borrowed("NOAUTH Authentication required.");
 
 /// What all connections share.
 #[derive(Debug)]
-pub struct RespShared<C = QuantaClock> {
+pub struct RespShared<C = DefaultClock> {
     /// Answers by the rules of the file.
     pub answerer: Arc<Answerer<C>>,
     /// Answers by the quotas that clients send.

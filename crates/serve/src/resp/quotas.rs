@@ -31,7 +31,7 @@ use std::time::Duration;
 use ring::hmac::{self, HMAC_SHA256};
 use tollgate::stores::SnapshotError;
 use tollgate::{
-    Capacity, Clock, Compact, Decision, Gcra, Keyed, QuantaClock, Quota, QuotaError, RateLimiter, Timestamp,
+    Capacity, Clock, Compact, Decision, DefaultClock, Gcra, Keyed, Quota, QuotaError, RateLimiter, Timestamp,
     WhenFull,
 };
 
@@ -86,7 +86,7 @@ impl fmt::Display for Refused {
 
 /// The quotas in force.
 #[derive(Debug)]
-pub struct Quotas<C = QuantaClock> {
+pub struct Quotas<C = DefaultClock> {
     clock: C,
     most: usize,
     /// The memory of one store.

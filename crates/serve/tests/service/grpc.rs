@@ -10,7 +10,7 @@ use futures_util::stream::iter;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use prost::Message;
-use tollgate::QuantaClock;
+use tollgate::DefaultClock;
 use tollgate::rules::Rules;
 use tollgate_serve::answer::{Answerer, Settings};
 use tollgate_serve::grpc::{
@@ -34,7 +34,7 @@ fn answerer() -> Arc<Answerer> {
     Arc::new(Answerer::new(Arc::new(Rules::from_yaml(RULES).unwrap()), Settings::default()))
 }
 
-fn services(answerer: &Arc<Answerer>, options: &Options) -> Services<QuantaClock> {
+fn services(answerer: &Arc<Answerer>, options: &Options) -> Services<DefaultClock> {
     Services::new(answerer, options, Routes::default()).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn framed(flag: u8, length: usize, message: &[u8]) -> Bytes {
 }
 
 /// Calls a method. Returns the gRPC code, and the body.
-async fn called(services: &Services<QuantaClock>, path: &str, body: Bytes) -> (Code, Bytes) {
+async fn called(services: &Services<DefaultClock>, path: &str, body: Bytes) -> (Code, Bytes) {
     let request =
         http::Request::post(path).header("content-type", "application/grpc").header("te", "trailers");
     let response = services.clone().oneshot(request.body(Full::new(body)).unwrap()).await.unwrap();

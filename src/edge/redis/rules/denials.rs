@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::algorithm::{Limit, LimitKind};
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{QuantaClock, saturating_nanos};
+use crate::base::clock::{DefaultClock, saturating_nanos};
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::quota::{Quota, QuotaError};
 use crate::edge::redis::mode::AtomicLimiter;
@@ -51,7 +51,7 @@ pub(super) struct DenialCounter {
 struct Marks {
     /// Each key owes one unit for each nanosecond of its mark, and pays one unit in a nanosecond.
     until: AnyStore,
-    clock: QuantaClock,
+    clock: DefaultClock,
 }
 
 impl Marks {
@@ -59,7 +59,7 @@ impl Marks {
         let config = StoreConfig::new(StoreKind::Keyed).with_max_keys(MAX_MARKS, WhenFull::Forget);
         let until = Limit::gcra(Quota::per_second(1_000_000_000));
         let until = AnyStore::new(config, until, &ahash::RandomState::new())?;
-        Ok(Self { until, clock: QuantaClock::new() })
+        Ok(Self { until, clock: DefaultClock::new() })
     }
 
     fn now(&self) -> CheckTime {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Watcher;
 use super::bell::{Bell, Woken};
 use super::loader::{Followed, Loader};
-use crate::base::clock::{Clock, QuantaClock};
+use crate::base::clock::{Clock, DefaultClock};
 use crate::edge::rules::engine::{Rules, RulesBuilder, RulesError};
 use crate::edge::rules::source::{Hint, RuleText, Source};
 
@@ -85,7 +85,7 @@ impl RulesBuilder {
         follow: Follow<S>,
         loaded: impl FnMut(Result<Followed, RulesError>) + Send + 'static,
     ) -> Result<(Arc<Rules>, Watcher), RulesError> {
-        self.clock(QuantaClock::new()).follow(follow, loaded)
+        self.clock(DefaultClock::new()).follow(follow, loaded)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::loader::{Followed, Loader};
-use crate::base::clock::{Clock, QuantaClock};
+use crate::base::clock::{Clock, DefaultClock};
 use crate::edge::rules::engine::{Rules, RulesBuilder, RulesError};
 use crate::edge::rules::source::Fetched;
 
@@ -35,7 +35,7 @@ const MAX_PUSHED: usize = 256 << 20;
 /// assert_eq!(pushed.rules().reloads().rules, 1);
 /// # Ok::<(), tollgate::rules::RulesError>(())
 /// ```
-pub struct Pushed<C = QuantaClock> {
+pub struct Pushed<C = DefaultClock> {
     rules: Arc<Rules<C>>,
     loader: Loader,
 }
@@ -44,7 +44,7 @@ impl RulesBuilder {
     /// Does what [`RulesBuilder::pushed`] does for a builder with a clock, with the default clock.
     #[must_use]
     pub fn pushed(self, name: &str, copy: Option<PathBuf>) -> Pushed {
-        self.clock(QuantaClock::new()).pushed(name, copy)
+        self.clock(DefaultClock::new()).pushed(name, copy)
     }
 }
 

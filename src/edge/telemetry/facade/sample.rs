@@ -5,7 +5,7 @@ use std::cell::Cell;
 use metrics::{Histogram, Label};
 
 use super::{CHECK_DURATION, histogram, value};
-use crate::base::clock::{Clock, QuantaClock, Timestamp};
+use crate::base::clock::{Clock, DefaultClock, Timestamp};
 
 // The state of the thread's random number generator.
 thread_local!(static RANDOM: Cell<u64> = const { Cell::new(0) });
@@ -27,7 +27,7 @@ fn random() -> u64 {
 pub(crate) struct SampleTimer {
     /// How many of the 2³² random numbers select a check.
     turns: u64,
-    clock: QuantaClock,
+    clock: DefaultClock,
     histogram: Histogram,
 }
 
@@ -36,7 +36,7 @@ impl SampleTimer {
     pub(crate) fn register(domain: &str, every: u32) -> Self {
         Self {
             turns: if every == 0 { 0 } else { (1_u64 << 32).div_ceil(every.into()) },
-            clock: QuantaClock::new(),
+            clock: DefaultClock::new(),
             histogram: histogram(CHECK_DURATION, vec![Label::new("domain", value(domain))]),
         }
     }

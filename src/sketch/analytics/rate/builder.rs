@@ -68,7 +68,7 @@ impl<C, H> RateBuilder<C, H> {
         self
     }
 
-    /// Sets the clock. Default: [`QuantaClock`](crate::QuantaClock).
+    /// Sets the clock. Default: [`DefaultClock`](crate::DefaultClock).
     pub fn clock<D>(self, clock: D) -> RateBuilder<D, H> {
         let Self { window, bytes, largest, hasher, .. } = self;
         RateBuilder { window, bytes, largest, clock, hasher }
@@ -85,7 +85,7 @@ impl<C, H> RateBuilder<C, H> {
 }
 
 impl<C: IntoClock, H: BuildHasher> RateBuilder<C, H> {
-    /// Creates the `Rate`. If no clock was set, it uses a `QuantaClock`.
+    /// Creates the `Rate`. If no clock was set, it uses a `DefaultClock`.
     ///
     /// # Errors
     /// Returns an error in these cases:

@@ -21,7 +21,7 @@ pub use self::components::RateComponents;
 use self::counts::{LastTwoWindows, RateCounters};
 use super::error::SketchError;
 use crate::base::check_time::CheckTime;
-use crate::base::clock::{Clock, QuantaClock, Timestamp};
+use crate::base::clock::{Clock, DefaultClock, Timestamp};
 
 /// Counts events per key and window of time, for any number of keys in constant memory. It returns the count in the
 /// current window and the rate in the previous window.
@@ -83,7 +83,7 @@ use crate::base::clock::{Clock, QuantaClock, Timestamp};
 /// # Source
 /// Cormode and Muthukrishnan 2005 (count-min); Estan and Varghese 2002 (conservative update). Cloudflare's "Counting
 /// things, a lot of different things" (2017) describes the two windows and their weights.
-pub struct Rate<C = QuantaClock, H = ahash::RandomState> {
+pub struct Rate<C = DefaultClock, H = ahash::RandomState> {
     counts: RateCounters,
     clock: C,
     hasher: H,

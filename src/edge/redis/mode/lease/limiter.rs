@@ -13,7 +13,7 @@ use super::book::{BlockRequest, LeaseCheck};
 use super::core::{BlockOutcome, LeaseCore};
 use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
-use crate::base::clock::{Clock, IntoClock, QuantaClock, Timestamp};
+use crate::base::clock::{Clock, DefaultClock, IntoClock, Timestamp};
 use crate::base::decision::Decision;
 use crate::edge::redis::client::{BuildError, Connected, Tasks};
 use crate::edge::redis::guard::Health;
@@ -101,7 +101,7 @@ use crate::limiter::At;
 /// ```
 ///
 /// [`Builder::leases`]: crate::edge::redis::Builder::leases
-pub struct LeaseLimiter<C = QuantaClock> {
+pub struct LeaseLimiter<C = DefaultClock> {
     core: Arc<LeaseCore<C>>,
     _owner: Arc<StopOnDrop>,
 }

@@ -61,7 +61,7 @@ impl<T, C> LeaseBuilder<T, C> {
         self
     }
 
-    /// Sets the clock for held units. Default: [`QuantaClock`](crate::QuantaClock).
+    /// Sets the clock for held units. Default: [`DefaultClock`](crate::DefaultClock).
     pub fn clock<D>(self, clock: D) -> LeaseBuilder<T, D> {
         LeaseBuilder { builder: self.builder, options: self.options, clock }
     }

@@ -13,7 +13,7 @@ use super::core::WriteBackCore;
 use super::options::WriteBackBuilder;
 use super::regions::{RegionHealth, Regions};
 use super::stats::WriteBackStats;
-use crate::base::clock::{Clock, IntoClock, QuantaClock};
+use crate::base::clock::{Clock, DefaultClock, IntoClock};
 use crate::base::sync::Ordering;
 use crate::edge::redis::client::{BuildError, Connected, Tasks};
 use crate::edge::redis::guard::Health;
@@ -159,7 +159,7 @@ const FLUSH_ROUNDS: usize = 3;
 /// ```
 ///
 /// [`Builder::write_back`]: crate::edge::redis::Builder::write_back
-pub struct WriteBackLimiter<C: Clock + Send + Sync + 'static = QuantaClock> {
+pub struct WriteBackLimiter<C: Clock + Send + Sync + 'static = DefaultClock> {
     core: Arc<WriteBackCore<C>>,
     _owner: Arc<StopOnDrop>,
 }

@@ -115,7 +115,7 @@ impl<T, C> WriteBackBuilder<T, C> {
     }
 
     /// Sets the clock. Its origin must be the Unix epoch, with an error that is small compared to the length of the
-    /// windows. Default: [`QuantaClock`](crate::QuantaClock).
+    /// windows. Default: [`DefaultClock`](crate::DefaultClock).
     pub fn clock<D>(self, clock: D) -> WriteBackBuilder<T, D> {
         WriteBackBuilder { builder: self.builder, options: self.options, clock }
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::base::clock::{Clock, QuantaClock};
+use crate::base::clock::{Clock, DefaultClock};
 use crate::edge::rules::config::Config;
 use crate::edge::rules::counting::{Servers, SharedStore};
 use crate::edge::rules::engine::state::{
@@ -76,7 +76,7 @@ impl Rules {
 }
 
 impl<C> RulesBuilder<C> {
-    /// Sets the clock. Default: [`QuantaClock`]. For windows to follow the calendar, the clock must return the time
+    /// Sets the clock. Default: [`DefaultClock`]. For windows to follow the calendar, the clock must return the time
     /// since the Unix epoch, as the clocks of this crate do.
     pub fn clock<D>(self, clock: D) -> RulesBuilder<D> {
         let Self { options, observers, servers, clock: _, snapshot } = self;
@@ -308,7 +308,7 @@ impl RulesBuilder {
     /// # Errors
     /// If the folders have no file. Otherwise, same as [`Rules::read`].
     pub fn read<P: AsRef<Path>>(self, files: impl IntoIterator<Item = P>) -> Result<Rules, RulesError> {
-        self.clock(QuantaClock::new()).read(files)
+        self.clock(DefaultClock::new()).read(files)
     }
 
     /// Loads rules from configurations that are already read.
@@ -316,7 +316,7 @@ impl RulesBuilder {
     /// # Errors
     /// If two files have rules of one domain, or if there is not enough memory for a rule's store.
     pub fn load(self, configs: impl IntoIterator<Item = Config>) -> Result<Rules, RulesError> {
-        self.clock(QuantaClock::new()).load(configs)
+        self.clock(DefaultClock::new()).load(configs)
     }
 }
 

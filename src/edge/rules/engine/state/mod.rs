@@ -30,7 +30,7 @@ pub(super) use self::restore::{Restoring, hasher_of, new_seeds};
 pub(super) use self::rule_set::{ActiveDomain, ActiveRule, DomainId, OnceFlag, RuleSet};
 pub(super) use self::values::SeenValues;
 
-use crate::base::clock::{Clock, QuantaClock};
+use crate::base::clock::{Clock, DefaultClock};
 use crate::edge::rules::counting::{Hasher, Servers};
 use crate::edge::telemetry::{DenialLog, Reloads, TopDenied};
 use crate::store::migrate::Published;
@@ -58,7 +58,7 @@ use crate::store::migrate::Published;
 /// assert!(rules.replace([Config::from_yaml("rules", &text(4))?]).is_ok());
 /// # Ok::<(), tollgate::rules::RulesError>(())
 /// ```
-pub struct Rules<C = QuantaClock> {
+pub struct Rules<C = DefaultClock> {
     pub(in crate::edge::rules::engine) in_force: Published<RuleSet>,
     /// Allows one load at a time. Checks never take this lock.
     pub(in crate::edge::rules::engine) loading: Mutex<Loading>,
