@@ -334,7 +334,10 @@ pub mod stores {
     pub use crate::limiter::CheckKey;
     #[cfg(feature = "std")]
     pub use crate::store::{AnyStore, Lookup, Rebuild, Saturation, SnapshotKey};
-    pub use crate::store::{CapacityError, Gauges, HashedStore, ManyKeys, SnapshotError, Store, Tier};
+    pub use crate::store::{
+        CapacityError, CheckWith, Gauges, HashedStore, ManyKeys, PresentStore, SnapshotError, States, Store,
+        Tier,
+    };
 }
 
 /// The examples of the guides that need only this crate, as tests. They have no hidden lines, because GitHub would show those. They

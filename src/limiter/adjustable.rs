@@ -1,14 +1,11 @@
 //! Limiters whose quota can change.
 
-use std::hash::BuildHasher;
-
 use super::RateLimiter;
 use super::at::{At, Timed};
-use crate::algorithm::CompactAlgorithm;
 use crate::base::clock::Clock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::store::op::{Inherit, Migrate};
-use crate::store::{Adjustable, Carry, Compact, Gauges, HashedStore, ManyKeys, Rebuild};
+use crate::store::{Adjustable, Carry, ManyKeys, Rebuild};
 
 impl<S: Rebuild, C> RateLimiter<S, C> {
     /// Makes this limiter adjustable: its quota can change while it is in use ([`RateLimiter::set_quota`]).
@@ -91,55 +88,6 @@ impl<S: Migrate + ManyKeys, C: Clock> RateLimiter<Adjustable<S>, C> {
         S: Inherit<Q>,
     {
         self.store.forget(key, self.time())
-    }
-}
-
-/// The figures of a compact limiter whose quota can change.
-impl<A: CompactAlgorithm, H: BuildHasher + Clone, C: Clock> RateLimiter<Adjustable<Compact<A, H>>, C> {
-    /// Returns the number of slots, and counts of the limiter's actions for lack of free slots, since the last change of
-    /// the quota.
-    pub fn gauges(&self) -> Gauges {
-        self.store.read(Compact::gauges)
-    }
-
-    /// Returns the bytes of the states under the present quota.
-    pub fn state_bytes(&self) -> usize {
-        self.store.read(HashedStore::state_bytes)
-    }
-
-    /// Returns the share of slots whose keys owe now by the clock, from 0 to 1: see the method of a limiter that is not
-    /// adjustable.
-    ///
-    /// # Complexity
-    /// O(1). The first call after a change of the quota is O(slots), because it looks up all keys that owe.
-    pub fn fill(&self) -> f64 {
-        self.store.read_all(self.time(), |store| store.fill(self.time()))
-    }
-
-    /// Returns the number of slots whose keys owe now by the clock.
-    ///
-    /// # Complexity
-    /// O(slots).
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Carry, Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::new(Quota::per_hour(5)).adjustable();
-    /// assert!((0..20).all(|key| limiter.check(&key).is_allowed()));
-    /// limiter.set_quota(&Quota::per_hour(10), Carry::AsIs)?;
-    /// assert_eq!(limiter.live_slots(), 20);
-    /// limiter.clear();
-    /// assert_eq!(limiter.live_slots(), 0);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn live_slots(&self) -> usize {
-        self.store.read_all(self.time(), |store| store.live_slots(self.time()))
-    }
-
-    /// Drops the debts of all keys, and the states of old quotas. A charge that is made at this moment may stay.
-    pub fn clear(&self) {
-        self.store.forget_past_and(HashedStore::clear);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::algorithm::Limit;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, DefaultClock};
 use crate::base::quota::QuotaError;
-use crate::store::{Adjustable, AnyStore, Carry, Gauges, Saturation};
+use crate::store::{Adjustable, AnyStore, Carry, Gauges, PresentStore, Saturation};
 
 /// A limiter whose algorithm and store were chosen at run time, and whose limit can change.
 ///
@@ -29,7 +29,7 @@ where
     /// Returns the limit that is in force.
     #[must_use]
     pub fn limit(&self) -> Limit {
-        self.store.read(AnyStore::limit)
+        self.store.present(AnyStore::limit)
     }
 
     /// Returns the number of held keys, if the store knows it: of a keyed store, with idle keys that are not removed yet,
@@ -53,27 +53,27 @@ where
     /// ```
     #[must_use]
     pub fn keys(&self) -> Option<usize> {
-        self.store.read_all(self.time(), |store| store.keys(self.now_ns()))
+        self.store.with_all_keys(|| self.time(), |store| store.keys(self.now_ns()))
     }
 
     /// Returns the bytes that the states take under the limit in force: 0 for a direct store, and as long as no charge has
     /// created the states.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
-        self.store.read(AnyStore::state_bytes)
+        self.store.present(AnyStore::state_bytes)
     }
 
     /// Returns the number of slots of a compact store, and counts of its actions for lack of free slots, since the last
     /// change of the limit. `None` for other stores.
     #[must_use]
     pub fn gauges(&self) -> Option<Gauges> {
-        self.store.read(AnyStore::gauges)
+        self.store.present(AnyStore::gauges)
     }
 
     /// Returns how full a sketch is in the present window. `None` for other stores.
     #[must_use]
     pub fn saturation(&self) -> Option<Saturation> {
-        self.store.read(|store| store.saturation(self.now_ns()))
+        self.store.present(|store| store.saturation(self.now_ns()))
     }
 
     /// Sets another limit, from the next request on, and [carries over](Carry) the debts of keys. The algorithm may

@@ -8,15 +8,15 @@ use core::time::Duration;
 use super::RateLimiter;
 use crate::algorithm::CompactAlgorithm;
 #[cfg(feature = "std")]
-use crate::algorithm::{Algorithm, Limit, WindowAlgorithm};
+use crate::algorithm::{Limit, WindowAlgorithm};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp, saturating_nanos};
 use crate::base::decision::Decision;
 #[cfg(feature = "std")]
 use crate::base::quota::{Quota, QuotaError};
 #[cfg(feature = "std")]
-use crate::store::{Adjustable, AnyStore, Carry, Keyed, Lookup, Rebuild, Saturation, Sketch};
-use crate::store::{Compact, HashedStore, ManyKeys, Operation, SnapshotError, Store, Tier};
+use crate::store::{Adjustable, AnyStore, Carry, Rebuild, Saturation, Sketch};
+use crate::store::{Compact, HashedStore, ManyKeys, Operation, SnapshotError, Store};
 
 /// A limiter at a given time. Created by [`RateLimiter::at`] and by the method `at` of other limiters.
 ///
@@ -307,29 +307,9 @@ impl<S: HashedStore, C> At<'_, RateLimiter<S, C>> {
 
 /// The methods of compact limiters.
 impl<A: CompactAlgorithm, H: BuildHasher, C> At<'_, RateLimiter<Compact<A, H>, C>> {
-    /// [`RateLimiter::check_with`] at this time.
-    #[inline]
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_with<Q: core::hash::Hash + ?Sized>(self, key: &Q, cost: u64, tier: &Tier<A>) -> Decision {
-        let store = &self.limiter.store;
-        store.charge_with(tier, store.hash(key), self.time(), cost)
-    }
-
     /// [`RateLimiter::reset`], which returns whether the key owed anything at this time.
     pub fn reset<Q: core::hash::Hash + ?Sized>(self, key: &Q) -> bool {
         self.limiter.store.reset(self.limiter.store.hash(key), self.time())
-    }
-
-    /// [`RateLimiter::fill`] at this time: for limiters whose checks have given times.
-    #[must_use]
-    pub fn fill(self) -> f64 {
-        self.limiter.store.fill(self.time())
-    }
-
-    /// [`RateLimiter::live_slots`] at this time: for limiters whose checks have given times.
-    #[must_use]
-    pub fn live_slots(self) -> usize {
-        self.limiter.store.live_slots(self.time())
     }
 
     /// [`RateLimiter::snapshot`] as of this time. It leaves out debts that are paid by then.
@@ -344,37 +324,6 @@ impl<A: CompactAlgorithm, H: BuildHasher, C> At<'_, RateLimiter<Compact<A, H>, C
     /// The same as [`RateLimiter::restore`].
     pub fn restore(self, snapshot: &[u8]) -> Result<(), SnapshotError> {
         self.limiter.store.restore(snapshot, self.time())
-    }
-}
-
-/// The methods of limiters with one state for each key.
-#[cfg(feature = "std")]
-impl<K, A, H, C> At<'_, RateLimiter<Keyed<K, A, H>, C>>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    A: Algorithm,
-    H: BuildHasher,
-{
-    /// [`RateLimiter::check_with`] at this time.
-    #[inline]
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_with<Q: Lookup<K> + ?Sized>(self, key: &Q, cost: u64, algorithm: &A) -> Decision {
-        let store = &self.limiter.store;
-        let algorithm = super::readable(store.algorithm(), algorithm);
-        let key = store.prepare(key);
-        store.prefetch(key);
-        store.check_for(algorithm, key, self.time().ns(), cost)
-    }
-
-    /// [`RateLimiter::retain_active`] at this time: for limiters whose checks have given times. Use the oldest time
-    /// that a check may still have.
-    pub fn retain_active(self) {
-        self.limiter.store.retain_active(self.time().ns());
-    }
-
-    /// [`RateLimiter::for_each`] with the decisions at this time.
-    pub fn for_each(self, visit: impl FnMut(&K, Decision)) {
-        self.limiter.store.for_each(self.time().ns(), visit);
     }
 }
 

@@ -2,11 +2,10 @@
 
 use super::at::Timed;
 use super::{At, RateLimiter};
-use crate::algorithm::Algorithm;
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::store::op::StoreBase;
-use crate::store::{Direct, ManyKeys, Operation, Store};
+use crate::store::{ManyKeys, Operation, Store};
 
 /// The whole burst, in millionths.
 const MILLION: u32 = 1_000_000;
@@ -102,25 +101,8 @@ impl<S: ManyKeys, C> At<'_, RateLimiter<S, C>> {
     }
 }
 
-impl<A: Algorithm, C: Clock> RateLimiter<Direct<A>, C> {
-    /// Checks `cost` units now, for a request of a [`Class`]. Charges all of them if at most the class's share of the burst
-    /// is in use afterwards, and nothing otherwise.
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_class(&self, cost: u64, class: Class) -> Decision {
-        check_class(self, &(), cost, class)
-    }
-}
-
-impl<A: Algorithm, C> At<'_, RateLimiter<Direct<A>, C>> {
-    /// [`RateLimiter::check_class`] at this time.
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_class(self, cost: u64, class: Class) -> Decision {
-        check_class(&self, &(), cost, class)
-    }
-}
-
 /// Checks a request of a class.
-fn check_class<Q: ?Sized, T: Timed>(timed: &T, key: &Q, cost: u64, class: Class) -> Decision
+pub(super) fn check_class<Q: ?Sized, T: Timed>(timed: &T, key: &Q, cost: u64, class: Class) -> Decision
 where
     T::Store: Store<Q>,
 {

@@ -4,53 +4,13 @@ use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
 
 use super::RateLimiter;
-use super::at::Timed;
+use super::at::{At, Timed};
 use crate::algorithm::CompactAlgorithm;
 use crate::base::clock::Clock;
-use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError};
-use crate::store::{Compact, Gauges, HashedStore, SnapshotError, Tier};
+use crate::store::{Compact, Gauges, HashedStore, PresentStore, SnapshotError, Tier};
 
 impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C> {
-    /// Checks `cost` units for `key` now under a quota made with [`RateLimiter::tier`]. Units charged under one quota
-    /// stay charged under all quotas.
-    ///
-    /// If a limiter of another layout made the tier, this limiter uses its own quota instead.
-    ///
-    /// # Panics
-    /// Debug builds panic if a limiter of another layout made the tier.
-    #[inline]
-    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-    pub fn check_with<Q: Hash + ?Sized>(&self, key: &Q, cost: u64, tier: &Tier<A>) -> Decision {
-        self.at(self.clock.now()).check_with(key, cost, tier)
-    }
-
-    /// Returns a quota for single calls ([`RateLimiter::check_with`]): for tiers, and for exceptions of single keys.
-    /// Make it once and keep it.
-    ///
-    /// The limiter rounds a tier's interval up to its ticks. The tier's rate may therefore be lower than its quota's by
-    /// up to 1/256, but never higher. A debt that was charged under another quota counts less under this tier, by the
-    /// same ratio.
-    ///
-    /// # Errors
-    /// Returns an error if this limiter's words cannot hold the quota. Windows need the same period. Other quotas need
-    /// an interval of at least 256 of the limiter's ticks, and a full burst that refills in no longer than the
-    /// limiter's own. Quotas passed to [`Builder::tiers`](crate::Builder::tiers) always fit.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::new(Quota::per_minute(2));
-    /// let premium = limiter.tier(&Quota::per_minute(100))?;
-    /// assert!(limiter.check_with("alice", 50, &premium).is_allowed());
-    /// assert!(limiter.check_n("bob", 50).is_never());
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn tier(&self, quota: &Quota) -> Result<Tier<A>, QuotaError> {
-        self.store.tier(quota)
-    }
-
     /// Returns the algorithm.
     pub fn algorithm(&self) -> &A {
         self.store.algorithm()
@@ -78,41 +38,6 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// O(1) and lock-free: one read, and one exchange if the key owed anything.
     pub fn reset<Q: Hash + ?Sized>(&self, key: &Q) -> bool {
         self.store.reset(self.store.hash(key), self.store.newest())
-    }
-
-    /// Returns the number of slots, and counts of the limiter's actions for lack of free slots, such as evictions.
-    /// These counts are zero if the limiter is large enough.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Capacity, Gcra, Quota, RateLimiter};
-    ///
-    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(1))).capacity(Capacity::slots(64)).compact()?;
-    /// for key in 0..1_000 {
-    ///     let _ = limiter.check(&key);
-    /// }
-    /// assert!(limiter.gauges().evicted > 0);
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    pub fn gauges(&self) -> Gauges {
-        self.store.gauges()
-    }
-
-    /// Returns the share of slots whose keys owe now by the clock, from 0 to 1. An estimate if the table has more than
-    /// 4,096 slots. Above about 0.6, full buckets become common.
-    ///
-    /// # Complexity
-    /// O(1): it reads at most 4,096 slots.
-    pub fn fill(&self) -> f64 {
-        self.store.fill(self.time())
-    }
-
-    /// Returns the number of slots whose keys owe now by the clock.
-    ///
-    /// # Complexity
-    /// O(slots).
-    pub fn live_slots(&self) -> usize {
-        self.store.live_slots(self.time())
     }
 
     /// Returns the debts of all keys as bytes, to keep them across a restart.
@@ -171,5 +96,118 @@ impl<A: CompactAlgorithm, H: BuildHasher, C: Clock> RateLimiter<Compact<A, H>, C
     /// O(memory).
     pub fn restore(&self, snapshot: &[u8]) -> Result<(), SnapshotError> {
         self.store.restore(snapshot, self.time())
+    }
+}
+
+#[cfg(feature = "std")]
+impl<A: CompactAlgorithm, H: BuildHasher + Clone, C> RateLimiter<crate::store::Adjustable<Compact<A, H>>, C> {
+    /// Returns the algorithm that is in force.
+    pub fn algorithm(&self) -> A {
+        self.store.present(|store| store.algorithm().clone())
+    }
+}
+
+/// The figures and the tiers of a compact limiter, whether it is [adjustable](RateLimiter::adjustable) or not.
+impl<P, A, H, C> RateLimiter<P, C>
+where
+    P: PresentStore<Store = Compact<A, H>>,
+    A: CompactAlgorithm,
+    H: BuildHasher,
+    C: Clock,
+{
+    /// Returns a quota for single calls ([`RateLimiter::check_with`]): for tiers, and for exceptions of single keys.
+    /// Make it once and keep it.
+    ///
+    /// The limiter rounds a tier's interval up to its ticks. The tier's rate may therefore be lower than its quota's by
+    /// up to 1/256, but never higher. A debt that was charged under another quota counts less under this tier, by the
+    /// same ratio.
+    ///
+    /// # Errors
+    /// Returns an error if this limiter's words cannot hold the quota. Windows need the same period. Other quotas need
+    /// an interval of at least 256 of the limiter's ticks, and a full burst that refills in no longer than the
+    /// limiter's own. Quotas passed to [`Builder::tiers`](crate::Builder::tiers) always fit.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(2));
+    /// let premium = limiter.tier(&Quota::per_minute(100))?;
+    /// assert!(limiter.check_with("alice", 50, &premium).is_allowed());
+    /// assert!(limiter.check_n("bob", 50).is_never());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn tier(&self, quota: &Quota) -> Result<Tier<A>, QuotaError> {
+        self.store.present(|store| store.tier(quota))
+    }
+
+    /// Returns the number of slots, and counts of the limiter's actions for lack of free slots, such as evictions.
+    /// These counts are zero if the limiter is large enough. In an [adjustable](RateLimiter::adjustable) limiter, they begin
+    /// again with each change of the quota.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Capacity, Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(1))).capacity(Capacity::slots(64)).compact()?;
+    /// for key in 0..1_000 {
+    ///     let _ = limiter.check(&key);
+    /// }
+    /// assert!(limiter.gauges().evicted > 0);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn gauges(&self) -> Gauges {
+        self.store.present(Compact::gauges)
+    }
+
+    /// Returns the share of slots whose keys owe now by the clock, from 0 to 1. An estimate if the table has more than
+    /// 4,096 slots. Above about 0.6, full buckets become common.
+    ///
+    /// # Complexity
+    /// O(1): it reads at most 4,096 slots. The first call after a change of the quota is O(slots), because it looks up all
+    /// keys that owe.
+    pub fn fill(&self) -> f64 {
+        self.store.with_all_keys(|| self.time(), |store| store.fill(self.time()))
+    }
+
+    /// Returns the number of slots whose keys owe now by the clock.
+    ///
+    /// # Complexity
+    /// O(slots).
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Carry, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_hour(5)).adjustable();
+    /// assert!((0..20).all(|key| limiter.check(&key).is_allowed()));
+    /// limiter.set_quota(&Quota::per_hour(10), Carry::AsIs)?;
+    /// assert_eq!(limiter.live_slots(), 20);
+    /// limiter.clear();
+    /// assert_eq!(limiter.live_slots(), 0);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    pub fn live_slots(&self) -> usize {
+        self.store.with_all_keys(|| self.time(), |store| store.live_slots(self.time()))
+    }
+}
+
+/// The figures of a compact limiter whose checks have given times.
+impl<P, A, H, C> At<'_, RateLimiter<P, C>>
+where
+    P: PresentStore<Store = Compact<A, H>>,
+    A: CompactAlgorithm,
+    H: BuildHasher,
+{
+    /// [`RateLimiter::fill`] at this time.
+    #[must_use]
+    pub fn fill(self) -> f64 {
+        self.store().with_all_keys(|| self.time(), |store| store.fill(self.time()))
+    }
+
+    /// [`RateLimiter::live_slots`] at this time.
+    #[must_use]
+    pub fn live_slots(self) -> usize {
+        self.store().with_all_keys(|| self.time(), |store| store.live_slots(self.time()))
     }
 }

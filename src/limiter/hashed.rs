@@ -47,18 +47,4 @@ impl<S: HashedStore, C: Clock> RateLimiter<S, C> {
     ) {
         self.at(self.clock.now()).check_each_hash(requests, decided);
     }
-
-    /// Drops the debts of all keys. Charges that other threads make during the call may be dropped or kept.
-    ///
-    /// # Complexity
-    /// O(memory).
-    pub fn clear(&self) {
-        self.store.clear();
-    }
-
-    /// Returns the bytes that the keys' states take: the table and the sketch. The size is fixed when the limiter is
-    /// created. Pages that no key has touched yet are not resident.
-    pub fn state_bytes(&self) -> usize {
-        self.store.state_bytes()
-    }
 }

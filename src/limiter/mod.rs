@@ -6,6 +6,7 @@
 //! | `class` | checks for a share of the burst |
 //! | `at` | the methods that depend on the time, at a given time |
 //! | `keyless` | the same methods for limiters without keys |
+//! | `states` | checks under another quota, and all states at once |
 //! | `compact`, `keyed`, `sketch`, `direct`, `hashed`, `leasing`, `adjustable` | methods for one kind of store |
 //! | `any` | limiters whose algorithm and store are chosen at run time |
 //! | `builder` | constructors and options |
@@ -49,6 +50,7 @@ mod keyed;
 mod saved;
 #[cfg(feature = "std")]
 mod sketch;
+mod states;
 
 mod direct;
 mod hashed;
@@ -72,7 +74,6 @@ pub use self::check_key::CheckKey;
 pub use self::class::Class;
 #[cfg(feature = "std")]
 pub use self::distinct::Distinct;
-use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, DefaultClock};
 #[cfg(feature = "std")]
 use crate::limiter::wait::WaitLines;
@@ -81,7 +82,7 @@ use crate::store::Compact;
 /// A rate limiter: decides, for each request, whether the request may go now.
 ///
 /// A limiter consists of a store and a [`Clock`]. The store, such as [`Compact`], `Keyed` or
-/// [`Direct`](crate::Direct), holds the states of keys and an [`Algorithm`]. Without type arguments, a `RateLimiter`
+/// [`Direct`](crate::Direct), holds the states of keys and an [`Algorithm`](crate::Algorithm). Without type arguments, a `RateLimiter`
 /// uses GCRA for keys of any type in fixed memory, so its type is short enough for a struct field.
 ///
 /// All calls take `&self`, and only waits and changes of a quota block. Any number of threads may call them. A denied request is not charged. A
@@ -141,18 +142,6 @@ impl<S, C: Clock> RateLimiter<S, C> {
     fn now_ns(&self) -> u64 {
         self.clock.now().as_nanos()
     }
-}
-
-/// Returns `wanted`, the algorithm for one call, if it can read the limiter's words. Otherwise returns the limiter's
-/// own.
-#[inline]
-fn readable<'a, A: Algorithm>(own: &'a A, wanted: &'a A) -> &'a A {
-    let reads = own.reads(wanted);
-    debug_assert!(
-        reads,
-        "make the algorithm for a single call with `requota` from the limiter's own algorithm"
-    );
-    if reads { wanted } else { own }
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for RateLimiter<S, C> {

@@ -101,7 +101,7 @@ where
         let mut all = reader.clone();
         self.store.read(&mut all, times, |_, _| {})?;
         all.done()?;
-        self.store.clear();
+        self.clear();
         self.store.read(&mut reader.clone(), times, |key, state| self.store.put(key, state, now_ns))
     }
 }

@@ -19,6 +19,7 @@ use crate::store::op::{
     CarriedOver, CarryOver, Debt, Debts, Exchange, Inherit, KeyTrace, Migrate, Operation, Rebuild, Store,
     StoreBase, Ticket,
 };
+use crate::store::present::{CheckWith, readable};
 
 /// One limit for all requests, without keys. The store of [`RateLimiter::direct`](crate::RateLimiter::direct).
 ///
@@ -61,16 +62,8 @@ impl<A: Algorithm> Direct<A> {
 
     /// Checks with another algorithm that can read the state of this store's algorithm.
     #[inline(always)]
-    pub(crate) fn check_with(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
+    pub(crate) fn check_by(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
         let Ok(decision) = self.written.state.charge(algorithm, now_ns, cost);
-        decision
-    }
-
-    /// [`Direct::check_with`] for a quota of the caller, whose debts may be beyond the burst of the store's own.
-    #[inline]
-    pub(crate) fn check_for(&self, algorithm: &A, now_ns: u64, cost: u64) -> Decision {
-        let decision = self.check_with(algorithm, now_ns, cost);
-        self.written.beyond.note(&decision, &self.algorithm);
         decision
     }
 
@@ -135,7 +128,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     #[inline(always)]
     fn apply(&self, (): (), operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
-            Operation::Check => self.check_with(&self.algorithm, at.ns(), cost),
+            Operation::Check => self.check_by(&self.algorithm, at.ns(), cost),
             rarer => {
                 let decision = self.act(Action::Apply(rarer), at.ns(), cost);
                 self.written.beyond.after(rarer, decision, &self.algorithm)
@@ -187,6 +180,21 @@ impl<A: Algorithm> StoreBase for Direct<A> {
 
     fn burst(&self) -> u64 {
         self.algorithm.burst()
+    }
+}
+
+impl<A: Algorithm, Q: ?Sized> CheckWith<Q> for Direct<A> {
+    type Quota = A;
+
+    #[inline(always)]
+    fn check_with(&self, (): (), algorithm: &A, at: CheckTime, cost: u64) -> Decision {
+        let decision = self.check_by(readable(&self.algorithm, algorithm), at.ns(), cost);
+        self.written.beyond.note(&decision, &self.algorithm);
+        decision
+    }
+
+    fn readable_quota(&self, algorithm: &A) -> Option<A> {
+        self.algorithm.reads(algorithm).then(|| algorithm.clone())
     }
 }
 

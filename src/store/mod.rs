@@ -13,6 +13,7 @@ pub(crate) mod keyed;
 #[cfg(feature = "std")]
 pub(crate) mod migrate;
 pub(crate) mod op;
+mod present;
 #[cfg(feature = "std")]
 pub(crate) mod sketch;
 pub(crate) mod snapshot;
@@ -34,6 +35,7 @@ pub use self::migrate::{Adjustable, Carry};
 pub use self::op::HashedStore;
 pub(crate) use self::op::Operation;
 pub use self::op::{ManyKeys, Rebuild, Store};
+pub use self::present::{CheckWith, PresentStore, States};
 #[cfg(feature = "std")]
 pub use self::sketch::{Saturation, Sketch};
 pub use self::snapshot::SnapshotError;

@@ -296,14 +296,6 @@ pub trait HashedStore: Store<u64> + ManyKeys {
     /// The prepared key for a hash.
     #[doc(hidden)]
     fn prepare_hash(&self, hash: u64) -> Self::Prepared<'static>;
-
-    /// Forgets all states.
-    #[doc(hidden)]
-    fn clear(&self);
-
-    /// The number of bytes of all states.
-    #[doc(hidden)]
-    fn state_bytes(&self) -> usize;
 }
 
 /// The debts of keys under one algorithm and quota. Public in a private module.

@@ -6,6 +6,7 @@ extern crate tollgate_testing;
 
 mod adjustable;
 mod adjustable_stores;
+mod adjustable_verbs;
 mod algorithms_named;
 mod algorithms_oracle;
 #[path = "../common/alike.rs"]

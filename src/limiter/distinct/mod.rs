@@ -133,7 +133,7 @@ impl<C, H: BuildHasher> Distinct<C, H> {
 
     /// Returns the bytes of the limiter's states and of the filter.
     pub fn state_bytes(&self) -> usize {
-        HashedStore::state_bytes(&self.limiter.store) + self.known.filter.bytes()
+        self.limiter.state_bytes() + self.known.filter.bytes()
     }
 
     fn pair<K: Hash + ?Sized, V: Hash + ?Sized>(&self, key: &K, value: &V) -> Pair {

@@ -21,9 +21,10 @@ use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::compact::CompactPlan;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, KeyTrace, ManyKeys, Migrate, Operation,
-    Rebuild, Store, StoreBase,
+    CarriedOver, CarryOver, Debt, Debts, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Rebuild, Store,
+    StoreBase,
 };
+use crate::store::present::States;
 use crate::store::sketch::SketchPlan;
 use crate::store::{Compact, Direct, Gauges, Keyed, Lookup, Saturation, Sketch};
 
@@ -349,9 +350,9 @@ where
     pub(crate) fn state_bytes(&self) -> usize {
         by_kind!(&self.pair, late =>
             0,
-            late.get().map_or(0, Keyed::state_bytes),
-            late.get().map_or(0, HashedStore::state_bytes),
-            late.get().map_or(0, HashedStore::state_bytes),
+            late.get().map_or(0, States::state_bytes),
+            late.get().map_or(0, States::state_bytes),
+            late.get().map_or(0, States::state_bytes),
         )
     }
 

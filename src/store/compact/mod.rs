@@ -39,6 +39,7 @@ use crate::store::op::{
     CarriedOver, CarryOver, Debt, Debts, HashedStore, Inherit, KeyTrace, ManyKeys, Migrate, Operation,
     Rebuild, Store, StoreBase, in_batches,
 };
+use crate::store::present::{CheckWith, PresentStore, States};
 
 /// Slots in a bucket. The design text gives the costs and benefits of 16.
 pub(crate) const WAYS: usize = 16;
@@ -167,6 +168,8 @@ pub(crate) struct CompactPlan<A: CompactAlgorithm> {
 #[derive(Copy, Clone, Debug)]
 pub struct Tier<A: CompactAlgorithm = Gcra> {
     word: A::CompactState,
+    /// The quota from which the word was made. A change of the limiter's quota can change its words.
+    quota: Quota,
 }
 
 /// The settings of a builder for a compact store.
@@ -243,7 +246,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
     }
 
     pub(crate) fn tier(&self, quota: &Quota) -> Result<Tier<A>, QuotaError> {
-        Ok(Tier { word: self.plan.algorithm.tier(&self.plan.word, quota)? })
+        Ok(Tier { word: self.plan.algorithm.tier(&self.plan.word, quota)?, quota: *quota })
     }
 
     /// Returns the word of a tier if it was made for this layout, or the store's own word if not.
@@ -251,13 +254,6 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         let reads = self.plan.word.reads(&tier.word);
         debug_assert!(reads, "use a tier only with the limiter that created it");
         if reads { &tier.word } else { &self.plan.word }
-    }
-
-    #[inline(always)]
-    pub(crate) fn charge_with(&self, tier: &Tier<A>, hash: u64, time: CheckTime, cost: u64) -> Decision {
-        let (word, place) = (self.readable(tier), self.table.place(hash));
-        self.table.prefetch(place);
-        self.table.check(word, place, word.moment(time.ns()), cost)
     }
 
     /// Forgets the debt of a key. Returns whether it owed anything.
@@ -503,13 +499,37 @@ impl<A: CompactAlgorithm, H: BuildHasher> HashedStore for Compact<A, H> {
     fn prepare_hash(&self, hash: u64) -> SlotAddress {
         self.table.place(hash)
     }
+}
 
+impl<A: CompactAlgorithm, H> States for Compact<A, H> {
     fn clear(&self) {
         self.table.clear();
     }
 
     fn state_bytes(&self) -> usize {
         self.table.state_bytes()
+    }
+}
+
+impl<A: CompactAlgorithm, H> PresentStore for Compact<A, H> {
+    type Store = Self;
+
+    fn present<T>(&self, property: impl FnOnce(&Self) -> T) -> T {
+        property(self)
+    }
+}
+
+impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> CheckWith<Q> for Compact<A, H> {
+    type Quota = Tier<A>;
+
+    #[inline(always)]
+    fn check_with(&self, key: SlotAddress, tier: &Tier<A>, at: CheckTime, cost: u64) -> Decision {
+        let word = self.readable(tier);
+        self.table.check(word, key, word.moment(at.ns()), cost)
+    }
+
+    fn readable_quota(&self, tier: &Tier<A>) -> Option<Tier<A>> {
+        if self.plan.word.reads(&tier.word) { Some(tier.clone()) } else { self.tier(&tier.quota).ok() }
     }
 }
 

@@ -48,6 +48,7 @@ use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Debts as _, KeyTrace, ManyKeys, Operation, Store, StoreBase};
+use crate::store::present::{CheckWith, PresentStore, States, readable};
 
 /// The number of keys that a full store searches for an idle one, if its cap is above [`FULLY_SEARCHED_CAP`].
 /// Each key costs one cache line, and the lines come from memory at the same time. With 12 keys, a new key costs 0.35 µs
@@ -172,14 +173,6 @@ where
         &self.algorithm
     }
 
-    /// The bytes kept for the keys: their nodes, their part of the table, and tail words in allocations of their own.
-    pub(crate) fn state_bytes(&self) -> usize {
-        // Only a tail that is an allocation of its own needs to be dropped.
-        let is_boxed = std::mem::needs_drop::<A::Tail>();
-        let elsewhere = if is_boxed { self.algorithm.tail_len() * size_of::<u64>() } else { 0 };
-        self.table.bytes() + self.len() * elsewhere
-    }
-
     /// Returns the live node of a key.
     #[inline]
     fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Pinned) -> Option<&'g KeyNode<K, A::Tail>>
@@ -201,7 +194,7 @@ where
     /// Checks with another algorithm that can read the states of this store's algorithm.
     // Always inlined, like `KeyState::charge`.
     #[inline(always)]
-    pub(crate) fn check_with<Q>(
+    pub(super) fn check_by<Q>(
         &self,
         algorithm: &A,
         (key, hash): (&Q, u64),
@@ -212,17 +205,6 @@ where
         Q: Lookup<K> + ?Sized,
     {
         self.charge_hashed(algorithm, key, hash, now_ns, cost, &reclaim::pin())
-    }
-
-    /// [`Keyed::check_with`] for a quota of the caller, whose debts may be beyond the burst of the store's own.
-    #[inline]
-    pub(crate) fn check_for<Q>(&self, algorithm: &A, key: (&Q, u64), now_ns: u64, cost: u64) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
-        let decision = self.check_with(algorithm, key, now_ns, cost);
-        self.beyond.note(&decision, &self.algorithm);
-        decision
     }
 
     #[inline(always)]
@@ -478,10 +460,6 @@ where
         self.remove_if(|node| node.state.kill_if_idle(&self.algorithm, now_ns) == Kill::Done);
     }
 
-    pub(crate) fn clear(&self) {
-        self.remove_if(|node| node.state.kill() == Kill::Done);
-    }
-
     fn remove_if(&self, mut kill: impl FnMut(&KeyNode<K, A::Tail>) -> bool) {
         self.table.for_each(|node| kill(node) && self.release());
     }
@@ -521,7 +499,7 @@ where
     #[inline(always)]
     fn apply(&self, (key, hash): (&Q, u64), operation: Operation, at: CheckTime, cost: u64) -> Decision {
         match operation {
-            Operation::Check => self.check_with(&self.algorithm, (key, hash), at.ns(), cost),
+            Operation::Check => self.check_by(&self.algorithm, (key, hash), at.ns(), cost),
             rarer => {
                 let decision = self.act_rarely(key, hash, Action::Apply(rarer), at.ns(), cost);
                 self.beyond.after(rarer, decision, &self.algorithm)
@@ -617,6 +595,54 @@ impl<K, A: Algorithm, H> StoreBase for Keyed<K, A, H> {
 
     fn burst(&self) -> u64 {
         self.algorithm.burst()
+    }
+}
+
+impl<K, A, H> States for Keyed<K, A, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher,
+{
+    fn clear(&self) {
+        self.remove_if(|node| node.state.kill() == Kill::Done);
+    }
+
+    /// The bytes kept for the keys: their nodes, their part of the table, and tail words in allocations of their own.
+    fn state_bytes(&self) -> usize {
+        // Only a tail that is an allocation of its own needs to be dropped.
+        let is_boxed = std::mem::needs_drop::<A::Tail>();
+        let elsewhere = if is_boxed { self.algorithm.tail_len() * size_of::<u64>() } else { 0 };
+        self.table.bytes() + self.len() * elsewhere
+    }
+}
+
+impl<K, A: Algorithm, H> PresentStore for Keyed<K, A, H> {
+    type Store = Self;
+
+    fn present<T>(&self, property: impl FnOnce(&Self) -> T) -> T {
+        property(self)
+    }
+}
+
+impl<K, A, H, Q> CheckWith<Q> for Keyed<K, A, H>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    A: Algorithm,
+    H: BuildHasher,
+    Q: Lookup<K> + ?Sized,
+{
+    type Quota = A;
+
+    #[inline(always)]
+    fn check_with(&self, key: (&Q, u64), algorithm: &A, at: CheckTime, cost: u64) -> Decision {
+        let decision = self.check_by(readable(&self.algorithm, algorithm), key, at.ns(), cost);
+        self.beyond.note(&decision, &self.algorithm);
+        decision
+    }
+
+    fn readable_quota(&self, algorithm: &A) -> Option<A> {
+        self.algorithm.reads(algorithm).then(|| algorithm.clone())
     }
 }
 

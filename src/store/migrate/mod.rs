@@ -58,6 +58,7 @@ use crate::base::sync::{AtomicU64, Mutex, Ordering, full_fence};
 use crate::store::op::{
     CarriedOver, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Rebuild, Store, StoreBase,
 };
+use crate::store::present::{CheckWith, PresentStore};
 
 /// Callers' times may be behind the time of a change by this much. A caller with times further behind has a clock of its
 /// own, and would wait too long for that time.
@@ -319,6 +320,29 @@ impl<S: Migrate> Generation<S> {
         decision
     }
 
+    /// [`Generation::apply`] for a check under another quota than the store's own.
+    fn check_with<Q: ?Sized>(&self, key: &Q, quota: &S::Quota, when: CheckTime, cost: u64) -> Decision
+    where
+        S: Inherit<Q> + CheckWith<Q>,
+    {
+        let when = self.time_here(when);
+        if let Some(refusal) = self.take_over(key, when) {
+            return refusal.for_cost(cost);
+        }
+        let HeldStore { number, store, .. } = &*self.held;
+        let prepared = store.prepare(key);
+        let decision = match store.readable_quota(quota) {
+            Some(quota) => store.check_with(prepared, &quota, when, cost),
+            None => store.apply(prepared, Operation::Check, when, cost),
+        };
+        if decision.is_allowed() && decision.cost() > 0 {
+            // A unit of the other quota can be a debt of many units, which may exceed the burst of the store's own quota.
+            let debts = store.debts();
+            self.owes(debts.owed(&store.peek(prepared, when, 0)), debts.burst());
+        }
+        decision.of_generation(truncated(*number))
+    }
+
     /// Decides, and charges nothing.
     pub(crate) fn peek<Q: ?Sized>(&self, key: &Q, when: CheckTime, cost: u64) -> Decision
     where
@@ -329,6 +353,14 @@ impl<S: Migrate> Generation<S> {
             Some(refusal) => refusal.for_cost(cost),
             None => self.held.store.peek(self.held.store.prepare(key), when, cost),
         }
+    }
+
+    /// Whether a key has a state, here or in a generation that is still asked. Carries nothing over.
+    fn has_key<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        self.held.store.holds(key) || self.is_owed(key, when)
     }
 
     /// Starts the block of a request that a peek here has denied. If the quota changes at this moment, the next denial
@@ -456,16 +488,31 @@ impl<S: Migrate> Adjustable<S> {
         Ok(())
     }
 
-    /// Returns a property of the current store.
-    pub(crate) fn read<T>(&self, property: impl FnOnce(&S) -> T) -> T {
-        property(&self.present.load().held.store)
-    }
-
-    /// Returns a property of the current store, when it has all keys that owe.
-    pub(crate) fn read_all<T>(&self, when: CheckTime, property: impl FnOnce(&S) -> T) -> T {
-        let present = self.present.load();
-        present.take_over_rest(when);
-        property(&present.held.store)
+    /// Charges a key by `charge`, again for each change of the quota that is made meanwhile.
+    #[inline(always)]
+    fn charge<Q: ?Sized>(
+        &self,
+        key: &Q,
+        at: CheckTime,
+        charge: impl Fn(&Generation<S>) -> Decision,
+    ) -> Decision
+    where
+        S: Inherit<Q>,
+    {
+        loop {
+            let generation = self.present.load();
+            let decision = charge(&generation);
+            // A denial has charged nothing.
+            if decision.is_denied() || decision.cost() == 0 {
+                return decision;
+            }
+            if self.present.counts_charge(&generation, || generation.is_open_for(&decision), |_| false) {
+                return decision;
+            }
+            // Without this refund, the new store would take this charge over, although the charge is made again.
+            let store = &generation.held.store;
+            let _ = store.refund(store.prepare(key), at, &decision, decision.cost());
+        }
     }
 
     /// Drops all stores except the current one.
@@ -528,20 +575,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
 
     #[inline]
     fn apply(&self, key: &Q, operation: Operation, at: CheckTime, cost: u64) -> Decision {
-        loop {
-            let generation = self.present.load();
-            let decision = generation.apply(key, operation, at, cost);
-            // A denial has charged nothing.
-            if decision.is_denied() || decision.cost() == 0 {
-                return decision;
-            }
-            if self.present.counts_charge(&generation, || generation.is_open_for(&decision), |_| false) {
-                return decision;
-            }
-            // Without this refund, the new store would take this charge over, although the charge is made again.
-            let store = &generation.held.store;
-            let _ = store.refund(store.prepare(key), at, &decision, decision.cost());
-        }
+        self.charge(key, at, |generation| generation.apply(key, operation, at, cost))
     }
 
     fn peek(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
@@ -573,6 +607,43 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
         let HeldStore { number, store, .. } = &*self.present.load().held;
         if charge.generation() == truncated(*number) { store.refund_traced(key, at, charge) } else { 0 }
+    }
+}
+
+impl<S: Migrate + Inherit<Q> + CheckWith<Q>, Q: ?Sized> CheckWith<Q> for Adjustable<S> {
+    type Quota = S::Quota;
+
+    fn check_with(&self, key: &Q, quota: &S::Quota, at: CheckTime, cost: u64) -> Decision {
+        self.charge(key, at, |generation| generation.check_with(key, quota, at, cost))
+    }
+
+    fn readable_quota(&self, quota: &S::Quota) -> Option<S::Quota> {
+        self.present(|store| store.readable_quota(quota))
+    }
+}
+
+impl<S: Migrate> PresentStore for Adjustable<S> {
+    type Store = S;
+
+    fn present<T>(&self, property: impl FnOnce(&S) -> T) -> T {
+        property(&self.present.load().held.store)
+    }
+
+    fn with_all_keys<T>(&self, when: impl FnOnce() -> CheckTime, property: impl FnOnce(&S) -> T) -> T {
+        let present = self.present.load();
+        present.take_over_rest(when());
+        property(&present.held.store)
+    }
+
+    fn change(&self, change: impl FnOnce(&S)) {
+        self.forget_past_and(change);
+    }
+
+    fn has_key<Q: ?Sized>(&self, key: &Q, when: impl FnOnce() -> CheckTime) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        self.present.load().has_key(key, when())
     }
 }
 

@@ -69,17 +69,17 @@ impl<S: Migrate> Generation<S> {
         S: Inherit<Q>,
     {
         let (when, store) = (self.time_here(when), &self.held.store);
-        if store.peek(store.prepare(key), when, 0).owed() > 0 {
-            return true;
-        }
-        self.from.as_ref().is_some_and(|past| {
-            if !self.asks(past, when.ns()) || store.holds(key) {
-                return false;
-            }
-            full_fence();
-            let Debt { at_ns, units, .. } = self.debt(past, key, when.ns());
-            units > 0 && store.debts().left(at_ns, units, when.ns()) > 0
-        })
+        let owes_here = || store.peek(store.prepare(key), when, 0).owed() > 0;
+        owes_here()
+            || self.from.as_ref().is_some_and(|past| {
+                if !self.asks(past, when.ns()) || store.holds(key) {
+                    // Another thread may have taken the debt over since the first look.
+                    return owes_here();
+                }
+                full_fence();
+                let Debt { at_ns, units, .. } = self.debt(past, key, when.ns());
+                units > 0 && store.debts().left(at_ns, units, when.ns()) > 0
+            })
     }
 
     /// The debt that a key has in this generation, for a caller with the time `when_ns`. `peek` returns the key's decision in

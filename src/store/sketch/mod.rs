@@ -61,6 +61,7 @@ use crate::sketch::window::{
 };
 use crate::store::capacity::Capacity;
 use crate::store::op::{Debts, HashedStore, KeyTrace, ManyKeys, Operation, Store, StoreBase};
+use crate::store::present::{PresentStore, States};
 
 /// Counts windows in a sketch: constant memory, whatever the number of keys.
 ///
@@ -563,7 +564,9 @@ impl<A: WindowAlgorithm, H: BuildHasher> HashedStore for Sketch<A, H> {
     fn prepare_hash(&self, hash: u64) -> SketchKey {
         self.tables.key(hash)
     }
+}
 
+impl<A: WindowAlgorithm, H> States for Sketch<A, H> {
     fn clear(&self) {
         self.tables.seen.clear();
         self.tables.counters.clear();
@@ -572,6 +575,14 @@ impl<A: WindowAlgorithm, H: BuildHasher> HashedStore for Sketch<A, H> {
 
     fn state_bytes(&self) -> usize {
         self.tables.bytes()
+    }
+}
+
+impl<A: WindowAlgorithm, H> PresentStore for Sketch<A, H> {
+    type Store = Self;
+
+    fn present<T>(&self, property: impl FnOnce(&Self) -> T) -> T {
+        property(self)
     }
 }
 

@@ -52,7 +52,7 @@ fn store_with_cap(burst: u64, cap: Option<(usize, WhenFull)>) -> Arc<Store> {
 }
 
 fn check(store: &Store, key: u64, now_ns: u64) -> bool {
-    store.check_with(store.algorithm(), store.prepare(&key), now_ns, 1).is_allowed()
+    store.check_by(store.algorithm(), store.prepare(&key), now_ns, 1).is_allowed()
 }
 
 fn held(store: &Store, key: u64, now_ns: u64) -> Decision {

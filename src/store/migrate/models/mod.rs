@@ -131,7 +131,7 @@ fn figure_during_change(check: fn(&Shared) -> bool) {
     let store = store_of(1);
     let checker = spawn(&store, check);
     change(&store, of_one(), Carry::AsIs);
-    store.read_all(CheckTime::read(&NOW), |_| ());
+    store.with_all_keys(|| CheckTime::read(&NOW), |_| ());
     let here = check(&store);
     let admitted = u32::from(here) + u32::from(checker.join().unwrap());
     assert!(admitted <= 1, "one unit is admitted, also beside a figure: {admitted}");
@@ -163,7 +163,7 @@ fn figures_at_once(figure: fn(&Shared) -> bool) {
 fn figures_at_once_have_all_keys() {
     explore(3, || {
         figures_at_once(|store| {
-            store.read_all(CheckTime::read(&NOW), |store| Inherit::<()>::holds(store, &()))
+            store.with_all_keys(|| CheckTime::read(&NOW), |store| Inherit::<()>::holds(store, &()))
         });
     });
 }
@@ -186,4 +186,45 @@ fn figure_that_takes_debts_over_loses_no_charge() {
 #[should_panic(expected = "one unit is admitted")]
 fn control_figure_without_reread_loses_charge() {
     explore(3, || figure_during_change(check_carelessly));
+}
+
+/// A look for a key that owes only in the old store, while the first check after the change takes its debt over.
+fn key_is_found_during_first_check(has_key: fn(&Shared) -> bool) {
+    let store = store_of(1);
+    assert!(check(&store, 1));
+    change(&store, of_one(), Carry::AsIs);
+    let checker = spawn(&store, |store| check(store, 1));
+    assert!(has_key(&store), "the key owes, in one store or the other");
+    assert!(!checker.join().unwrap());
+}
+
+/// A look at the new store, and then at the old one, unless the new store has the key by then.
+fn has_key_by_one_look_at_each(store: &Shared) -> bool {
+    let (present, when) = (store.present.load(), CheckTime::read(&NOW));
+    let holds = || Inherit::<()>::holds(&present.held.store, &());
+    let past = present.from.as_ref().filter(|past| present.asks(past, when.ns()));
+    holds() || past.is_some_and(|past| !holds() && Inherit::<()>::knew(&past.last.held.store, &()))
+}
+
+// G49
+#[test]
+fn key_is_held_while_its_debt_is_taken_over() {
+    explore(3, || key_is_found_during_first_check(|store| store.has_key(&(), || CheckTime::read(&NOW))));
+}
+
+// G49
+#[test]
+#[should_panic(expected = "the key owes")]
+fn control_with_one_look_at_each_store_misses_key() {
+    explore(3, || key_is_found_during_first_check(has_key_by_one_look_at_each));
+}
+
+fn check_with(store: &Shared, algorithm: &Gcra) -> bool {
+    CheckWith::<()>::check_with(store, &(), algorithm, CheckTime::read(&NOW), 1).is_allowed()
+}
+
+// G49
+#[test]
+fn check_under_another_quota_is_charged_once() {
+    explore(3, || charge_during_change(|store| check_with(store, &Gcra::new(Quota::per_hour(2)))));
 }
