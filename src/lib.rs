@@ -69,6 +69,7 @@
 //! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves: about 35 bytes for each active key of 8 bytes | to list keys; when two keys must never share a limit; for [`SlidingLog`], [`SubWindow`] and token buckets that refill in batches |
 //! | [`Sketch`] | [`Builder::sketch`] | counters that keys share: memory is constant, and a few requests are denied early | for quotas such as 10,000 per day, with more busy keys than memory can hold; see [the guide][sketches] |
 //! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on all requests |
+//! | [`LimitState`] | in your own struct | one word, 8 bytes; the algorithm and the time are given | for a limit of each connection or peer; without the standard library |
 //! | [`Striped`](leases::Striped) | [`Builder::striped`] | one state that all cores can use at once; each core spends from a block of units that was charged in advance | for one limit on all requests, on many cores ([`Leases`](leases::Leases)) |
 //! | [`AnyStore`](stores::AnyStore) | [`RateLimiter::any`] | one of the first four stores, chosen at run time like its algorithm | for limits from a file or a flag; see [the guide][configuration] |
 //!
@@ -298,7 +299,7 @@ pub use limiter::{At, Builder, Class, RateLimiter};
 pub use store::small;
 #[cfg(feature = "std")]
 pub use store::{Adjustable, Carry, Keyed, Sketch, StoreConfig, StoreKind, WhenFull};
-pub use store::{Capacity, Compact, Direct, Overflow};
+pub use store::{Capacity, Compact, Direct, LimitState, Overflow};
 
 /// Several limits on one request: a call charges all of them, or none. [`check_all`] is the short form.
 pub mod joint {
@@ -331,7 +332,7 @@ pub mod waiting {
 
 /// What belongs to stores: look-ups, snapshots, tiers, figures, and the bounds of code for any store.
 pub mod stores {
-    pub use crate::limiter::CheckKey;
+    pub use crate::limiter::{CheckKey, StateAt};
     #[cfg(feature = "std")]
     pub use crate::store::{AnyStore, Lookup, Rebuild, Saturation, SnapshotKey};
     pub use crate::store::{

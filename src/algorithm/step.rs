@@ -223,6 +223,17 @@ impl Tail for Box<[AtomicU64]> {
     }
 }
 
+/// A tail of the same number of words for every quota.
+#[diagnostic::on_unimplemented(
+    message = "this algorithm needs memory for its units, so its state has no fixed size",
+    note = "use `RateLimiter::direct`, or an algorithm whose state is a few words, such as `Gcra`"
+)]
+pub trait FixedTail: Tail {}
+
+impl FixedTail for () {}
+
+impl<const N: usize> FixedTail for [AtomicU64; N] {}
+
 /// A rate-limiting algorithm with its quota. Sealed.
 ///
 /// Values are small, immutable and cheap to clone. A limiter holds one value and applies it to every key's state.

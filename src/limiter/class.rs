@@ -1,10 +1,12 @@
 //! Classes of requests that share one count, each with a share of the burst.
 
 use super::at::Timed;
-use super::{At, RateLimiter};
+use super::{At, RateLimiter, StateAt};
+use crate::algorithm::Algorithm;
 use crate::base::clock::Clock;
 use crate::base::decision::Decision;
 use crate::store::op::StoreBase;
+use crate::store::state::Lasting;
 use crate::store::{ManyKeys, Operation, Store};
 
 /// The whole burst, in millionths.
@@ -98,6 +100,14 @@ impl<S: ManyKeys, C> At<'_, RateLimiter<S, C>> {
         S: Store<Q>,
     {
         check_class(&self, key, cost, class)
+    }
+}
+
+impl<A: Algorithm, X: Lasting> StateAt<'_, A, X> {
+    /// [`RateLimiter::check_class`] at this time.
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn check_class(self, cost: u64, class: Class) -> Decision {
+        check_class(&self, &(), cost, class)
     }
 }
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use super::at::{Timed, reserve};
 use super::joint::BoundLimit;
-use super::{At, RateLimiter};
+use super::{At, RateLimiter, StateAt};
 use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
@@ -20,6 +20,7 @@ use crate::limiter::striped::{LeaseSource, Leases};
 use crate::limiter::wait::UntilReady;
 #[cfg(feature = "std")]
 use crate::limiter::wait::Wait;
+use crate::store::state::Lasting;
 #[cfg(feature = "std")]
 use crate::store::{Adjustable, Holding};
 use crate::store::{Direct, Operation, Store};
@@ -51,6 +52,44 @@ impl<P: LeaseSource> Keyless for Leases<P> {
     fn peek(&self, at: CheckTime, cost: u64) -> Decision {
         self.account().peek(at.ns(), cost)
     }
+}
+
+/// The same checks at a given time.
+macro_rules! checks_at {
+    ([$($generics:tt)*] $timed:ty) => {
+        impl<$($generics)*> $timed {
+            /// [`RateLimiter::check`] at this time.
+            #[inline]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn check(self) -> Decision {
+                self.check_n(1)
+            }
+
+            /// [`RateLimiter::check_n`] at this time.
+            #[inline]
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn check_n(self, cost: u64) -> Decision {
+                Keyless::check(self.store(), self.time(), cost)
+            }
+
+            /// [`RateLimiter::peek`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn peek(self) -> Decision {
+                self.peek_n(1)
+            }
+
+            /// [`RateLimiter::peek_n`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn peek_n(self, cost: u64) -> Decision {
+                Keyless::peek(self.store(), self.time(), cost)
+            }
+
+            /// [`RateLimiter::check_each`] at this time.
+            pub fn check_each(self, costs: impl IntoIterator<Item = u64>, decided: impl FnMut(Decision)) {
+                costs.into_iter().map(|cost| Keyless::check(self.store(), self.time(), cost)).for_each(decided);
+            }
+        }
+    };
 }
 
 macro_rules! checks {
@@ -98,44 +137,54 @@ macro_rules! checks {
             }
         }
 
-        impl<$param: $bound, C> At<'_, RateLimiter<$store, C>> {
-            /// [`RateLimiter::check`] at this time.
-            #[inline]
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn check(self) -> Decision {
-                self.check_n(1)
-            }
-
-            /// [`RateLimiter::check_n`] at this time.
-            #[inline]
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn check_n(self, cost: u64) -> Decision {
-                Keyless::check(self.store(), self.time(), cost)
-            }
-
-            /// [`RateLimiter::peek`] at this time.
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn peek(self) -> Decision {
-                self.peek_n(1)
-            }
-
-            /// [`RateLimiter::peek_n`] at this time.
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn peek_n(self, cost: u64) -> Decision {
-                Keyless::peek(self.store(), self.time(), cost)
-            }
-
-            /// [`RateLimiter::check_each`] at this time.
-            pub fn check_each(self, costs: impl IntoIterator<Item = u64>, decided: impl FnMut(Decision)) {
-                costs.into_iter().map(|cost| self.check_n(cost)).for_each(decided);
-            }
-        }
+        checks_at!([$param: $bound, C] At<'_, RateLimiter<$store, C>>);
     )+};
 }
 
 checks!([A: Algorithm] Direct<A>);
+checks_at!([A: Algorithm, X: Lasting] StateAt<'_, A, X>);
 #[cfg(feature = "std")]
 checks!([A: Algorithm] Adjustable<Direct<A>>, [A: Algorithm] Holding<Direct<A>>, [P: LeaseSource] Leases<P>);
+
+/// The same charges at a given time.
+macro_rules! charges_at {
+    ([$($generics:tt)*] $timed:ty) => {
+        /// Other kinds of charges, and refunds.
+        impl<$($generics)*> $timed {
+            /// [`RateLimiter::take`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn take(self, most: u64) -> Decision {
+                self.apply(&(), Operation::Take, most)
+            }
+
+            /// [`RateLimiter::charge_unchecked`] at this time.
+            pub fn charge_unchecked(self, cost: u64) -> Decision {
+                self.apply(&(), Operation::Force, cost)
+            }
+
+            /// [`RateLimiter::refund`] at this time.
+            pub fn refund(self, charge: &Decision) -> u64 {
+                self.refund_key(&(), charge, charge.cost())
+            }
+
+            /// [`RateLimiter::refund_n`] at this time.
+            pub fn refund_n(self, charge: &Decision, units: u64) -> u64 {
+                self.refund_key(&(), charge, units)
+            }
+
+            /// [`RateLimiter::settle`] at this time.
+            pub fn settle(self, charge: &Decision, actual: u64) -> Decision {
+                self.settle_key(&(), charge, actual)
+            }
+
+            /// [`RateLimiter::reserve`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn reserve(self, cost: u64, max_wait: Duration) -> Decision {
+                self.apply(&(), reserve(max_wait), cost)
+            }
+        }
+    };
+}
 
 macro_rules! charges {
     ($($store:ty),+) => {$(
@@ -256,43 +305,11 @@ macro_rules! charges {
             }
         }
 
-        /// Other kinds of charges, and refunds.
-        impl<A: Algorithm, C> At<'_, RateLimiter<$store, C>> {
-            /// [`RateLimiter::take`] at this time.
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn take(self, most: u64) -> Decision {
-                self.apply(&(), Operation::Take, most)
-            }
-
-            /// [`RateLimiter::charge_unchecked`] at this time.
-            pub fn charge_unchecked(self, cost: u64) -> Decision {
-                self.apply(&(), Operation::Force, cost)
-            }
-
-            /// [`RateLimiter::refund`] at this time.
-            pub fn refund(self, charge: &Decision) -> u64 {
-                self.refund_n(charge, charge.cost())
-            }
-
-            /// [`RateLimiter::refund_n`] at this time.
-            pub fn refund_n(self, charge: &Decision, units: u64) -> u64 {
-                self.refund_key(&(), charge, units)
-            }
-
-            /// [`RateLimiter::settle`] at this time.
-            pub fn settle(self, charge: &Decision, actual: u64) -> Decision {
-                self.settle_key(&(), charge, actual)
-            }
-
-            /// [`RateLimiter::reserve`] at this time.
-            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
-            pub fn reserve(self, cost: u64, max_wait: Duration) -> Decision {
-                self.apply(&(), reserve(max_wait), cost)
-            }
-        }
+        charges_at!([A: Algorithm, C] At<'_, RateLimiter<$store, C>>);
     )+};
 }
 
 charges!(Direct<A>);
+charges_at!([A: Algorithm, X: Lasting] StateAt<'_, A, X>);
 #[cfg(feature = "std")]
 charges!(Adjustable<Direct<A>>, Holding<Direct<A>>);

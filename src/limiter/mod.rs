@@ -12,6 +12,7 @@
 //! | `builder` | constructors and options |
 //! | `distinct` | limits on the number of different values of a key |
 //! | `holds`, `in_progress` | units that are taken now and settled later; requests in progress |
+//! | `state_at` | the methods of a state in the caller's struct |
 //! | `joint` | several limits on one request |
 //! | `striped` | leases: one limit that all cores use at the same time |
 //! | `wait`, `waiting` | threads and tasks that wait for a turn |
@@ -56,6 +57,7 @@ mod direct;
 mod hashed;
 #[cfg(feature = "std")]
 mod leasing;
+mod state_at;
 #[cfg(feature = "std")]
 pub(crate) mod striped;
 #[cfg(feature = "std")]
@@ -74,6 +76,7 @@ pub use self::check_key::CheckKey;
 pub use self::class::Class;
 #[cfg(feature = "std")]
 pub use self::distinct::Distinct;
+pub use self::state_at::StateAt;
 use crate::base::clock::{Clock, DefaultClock};
 #[cfg(feature = "std")]
 use crate::limiter::wait::WaitLines;

@@ -10,6 +10,7 @@ mod direct;
 pub(crate) mod holding;
 #[cfg(feature = "std")]
 pub(crate) mod keyed;
+mod limit_state;
 #[cfg(feature = "std")]
 pub(crate) mod migrate;
 pub(crate) mod op;
@@ -18,6 +19,7 @@ mod present;
 pub(crate) mod sketch;
 pub(crate) mod snapshot;
 pub(crate) mod state;
+mod state_ref;
 
 #[cfg(feature = "std")]
 pub use self::any::{AnyStore, StoreConfig, StoreKind};
@@ -30,6 +32,7 @@ pub use self::direct::Direct;
 pub use self::holding::{HoldId, Holding};
 #[cfg(feature = "std")]
 pub use self::keyed::{Keyed, Lookup, WhenFull};
+pub use self::limit_state::LimitState;
 #[cfg(feature = "std")]
 pub use self::migrate::{Adjustable, Carry};
 pub use self::op::HashedStore;
@@ -41,3 +44,4 @@ pub use self::sketch::{Saturation, Sketch};
 pub use self::snapshot::SnapshotError;
 #[cfg(feature = "std")]
 pub use self::snapshot::SnapshotKey;
+pub(crate) use self::state_ref::StateRef;

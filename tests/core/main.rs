@@ -24,6 +24,7 @@ mod holds;
 mod joint;
 mod kinds_alike;
 mod late_charges;
+mod limit_states;
 mod limit_text;
 mod limiter;
 mod oracles;

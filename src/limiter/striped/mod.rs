@@ -55,6 +55,8 @@ mod words;
 use std::fmt;
 use std::time::Duration;
 
+use crossbeam_utils::CachePadded;
+
 pub(crate) use self::account::{Account, Terms};
 pub use self::source::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource};
 #[allow(unused_imports, reason = "shared leases use it")]
@@ -145,7 +147,8 @@ const MAX_STRIPES: usize = 1024;
 /// });
 /// ```
 pub struct Leases<P = Direct> {
-    source: P,
+    // Padded: a source in this process is written for each block, and checks read the other fields.
+    source: CachePadded<P>,
     terms: Terms,
     words: Padded,
 }
@@ -170,13 +173,13 @@ impl<P: LeaseSource> Leases<P> {
         let stripes = options.stripes.unwrap_or_else(cores).clamp(1, MAX_STRIPES).next_power_of_two();
         Self {
             terms: Terms::new(source.limit(), options.life, options.max_block),
-            source,
+            source: CachePadded::new(source),
             words: Padded::new(stripes),
         }
     }
 
     /// Returns the source of the leases.
-    pub const fn source(&self) -> &P {
+    pub fn source(&self) -> &P {
         &self.source
     }
 
@@ -239,7 +242,7 @@ impl<P: fmt::Debug> fmt::Debug for Leases<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let life = Duration::from_nanos(self.terms.layout.life_ns());
         f.debug_struct("Leases")
-            .field("source", &self.source)
+            .field("source", &*self.source)
             .field("stripes", &self.words.holders())
             .field("life", &life)
             .finish_non_exhaustive()

@@ -232,13 +232,13 @@ impl<A: LeaseAlgorithm> LeaseSource for Direct<A> {
             let units = wanted.min(share);
             if units > least {
                 // If this check is denied, another thread has just taken most of the units.
-                let decision = self.check_by(self.algorithm(), now_ns, units);
+                let decision = self.check(now_ns, units);
                 if decision.is_allowed() {
                     return Ok(Lease::charged(decision));
                 }
             }
         }
-        let decision = self.check_by(self.algorithm(), now_ns, least);
+        let decision = self.check(now_ns, least);
         if decision.is_allowed() { Ok(Lease::charged(decision)) } else { Err(decision) }
     }
 

@@ -33,12 +33,15 @@ use crate::base::decision::Decision;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::store::op::{Debts, Exchange, Operation};
 
-/// The head and tail words of one key. `D` is [`Dead`] if the store can mark the state dead, and [`Infallible`] if not.
+/// The head and tail words of one key. `X` says who uses the state beside the caller: other callers and a store that can
+/// mark it dead ([`Dead`]), only other callers ([`Infallible`]), or no one else ([`Exclusive`]).
+// `repr(C)`: the layout does not depend on `X`, see `KeyState::exclusive`.
 #[derive(Debug)]
-pub(crate) struct KeyState<T, D = Dead> {
+#[repr(C)]
+pub(crate) struct KeyState<T, X = Dead> {
     head: AtomicU64,
     tail: T,
-    death: PhantomData<D>,
+    access: PhantomData<X>,
 }
 
 /// The key's node is being unlinked. The caller must look the key up again.
@@ -55,25 +58,70 @@ pub(crate) enum Kill {
     NotDone,
 }
 
-/// Whether, and how, a store marks a state dead. Public in a private module.
-pub(crate) trait Death: Sized {
+/// No other caller uses the state for the time of a borrow. There is no value of this type: such a state is never dead.
+#[derive(Copy, Clone, Debug)]
+pub enum Exclusive {}
+
+/// Who uses a state beside the caller: whether it can be dead, and how its head is exchanged. Public in a private module.
+pub trait Access: Sized {
     /// Returns the error for a dead state, if this head is marked dead.
-    fn of(head: u64) -> Option<Self>;
+    #[inline(always)]
+    fn dead(_head: u64) -> Option<Self> {
+        None
+    }
+
+    /// Exchanges the head if it is still `head`. Otherwise returns the newer head.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn exchange(word: &AtomicU64, head: u64, next: u64) -> Result<u64, u64> {
+        // Ordering: AcqRel on success: publishes the raise, and orders the fills after the exchange. Acquire on failure:
+        // the returned head replaces the head that was loaded.
+        word.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire)
+    }
 }
 
-impl Death for Dead {
+impl Access for Dead {
     #[inline(always)]
-    fn of(head: u64) -> Option<Self> {
+    fn dead(head: u64) -> Option<Self> {
         (head == DEAD).then_some(Self)
     }
 }
 
 /// For a store that never marks a state dead.
-impl Death for Infallible {
+impl Access for Infallible {}
+
+impl Access for Exclusive {
     #[inline(always)]
-    fn of(_head: u64) -> Option<Self> {
-        None
+    fn exchange(word: &AtomicU64, head: u64, next: u64) -> Result<u64, u64> {
+        // Ordering: Relaxed. The caller has the only reference to the state, and what passes the state to another thread
+        // orders the store before that thread's loads.
+        word.store(next, Ordering::Relaxed);
+        Ok(head)
     }
+}
+
+/// Access to a state that cannot be dead: there is no error. Public in a private module.
+pub trait Lasting: Access {
+    #[doc(hidden)]
+    fn never(self) -> !;
+}
+
+impl Lasting for Infallible {
+    fn never(self) -> ! {
+        match self {}
+    }
+}
+
+impl Lasting for Exclusive {
+    fn never(self) -> ! {
+        match self {}
+    }
+}
+
+/// Returns what a state that cannot be dead has decided.
+#[inline(always)]
+pub(crate) fn lasting<R, X: Lasting>(result: Result<R, X>) -> R {
+    result.unwrap_or_else(|never| never.never())
 }
 
 /// An action on the state of one key.
@@ -207,10 +255,10 @@ impl Admission {
     }
 }
 
-impl<T: Tail, D: Death> KeyState<T, D> {
+impl<T: Tail, X: Access> KeyState<T, X> {
     /// The state of a key that was never seen.
     pub(crate) fn fresh(tail_len: usize) -> Self {
-        Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len), death: PhantomData }
+        Self { head: AtomicU64::new(0), tail: T::zeroed(tail_len), access: PhantomData }
     }
 
     /// The state of a key that was never seen, after its admission. No other thread sees the state before.
@@ -272,7 +320,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         algorithm: &impl Algorithm<Tail = T>,
         now_ns: u64,
         cost: u64,
-    ) -> Result<Decision, D> {
+    ) -> Result<Decision, X> {
         let step = |head| algorithm.step(head, |index| self.read(index), now_ns, cost);
         self.charge_by(algorithm, |head| algorithm.block(head, step(head)))
     }
@@ -284,7 +332,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         algorithm: &impl Algorithm<Tail = T>,
         now_ns: u64,
         cost: u64,
-    ) -> Result<Decision, D> {
+    ) -> Result<Decision, X> {
         self.charge_by(algorithm, |head| match algorithm.step(head, |index| self.read(index), now_ns, cost) {
             Step::Admit { decision, .. } => Step::admit(decision.uncharged(), head),
             denied => algorithm.block(head, denied),
@@ -292,18 +340,18 @@ impl<T: Tail, D: Death> KeyState<T, D> {
     }
 
     /// Decides a request and charges it.
-    pub(crate) fn apply<A: Algorithm<Tail = T>>(&self, request: &Request<'_, A>) -> Result<Decision, D> {
+    pub(crate) fn apply<A: Algorithm<Tail = T>>(&self, request: &Request<'_, A>) -> Result<Decision, X> {
         self.charge_by(request.algorithm, |head| request.step(head, |index| self.read(index)))
     }
 
     /// Takes back the units of a charge that are still owed, and returns their number.
     ///
     /// A charge that another thread makes in the meantime stays.
-    pub(crate) fn refund(&self, algorithm: &impl Algorithm<Tail = T>, refund: &Refund<'_>) -> Result<u64, D> {
+    pub(crate) fn refund(&self, algorithm: &impl Algorithm<Tail = T>, refund: &Refund<'_>) -> Result<u64, X> {
         // Ordering: Acquire, see the module docs.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
-            if let Some(death) = D::of(head) {
+            if let Some(death) = X::dead(head) {
                 return Err(death);
             }
             let read = |index| self.read(index);
@@ -312,7 +360,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
             };
             // Ordering: as for a charge. If the exchange succeeds, the tail words that were read belong to this head, or
             // to a later head of the same value.
-            match self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire) {
+            match X::exchange(&self.head, head, next) {
                 Ok(_) => return Ok(units),
                 Err(newer) => head = newer,
             }
@@ -325,7 +373,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         &self,
         algorithm: &impl Algorithm<Tail = T>,
         step: impl Fn(u64) -> Step,
-    ) -> Result<Decision, D> {
+    ) -> Result<Decision, X> {
         self.decide(
             algorithm,
             step,
@@ -344,9 +392,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         if let Some(raise) = raise {
             self.raise(raise);
         }
-        // Ordering: AcqRel on success: publishes the raise, and orders the fills after the exchange. Acquire on failure:
-        // the returned head replaces the head that `decide` loaded.
-        self.head.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire)?;
+        X::exchange(&self.head, head, next)?;
         if let Some(fill) = fill {
             self.fill(algorithm, fill);
         }
@@ -360,7 +406,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         algorithm: &impl Algorithm<Tail = T>,
         now_ns: u64,
         cost: u64,
-    ) -> Result<Admission, D> {
+    ) -> Result<Admission, X> {
         self.decide(
             algorithm,
             |head| algorithm.step(head, |index| self.read(index), now_ns, cost),
@@ -401,7 +447,7 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         algorithm: &impl Algorithm<Tail = T>,
         now_ns: u64,
         cost: u64,
-    ) -> Result<Decision, D> {
+    ) -> Result<Decision, X> {
         let step = |head, cost| algorithm.step(head, |index| self.read(index), now_ns, cost);
         self.decide(
             algorithm,
@@ -426,11 +472,11 @@ impl<T: Tail, D: Death> KeyState<T, D> {
         step: impl Fn(u64) -> Step,
         deny: impl Fn(Decision) -> R,
         admit: impl Fn(Admission) -> Result<R, u64>,
-    ) -> Result<R, D> {
+    ) -> Result<R, X> {
         // Ordering: Acquire, see the module docs.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
-            if let Some(death) = D::of(head) {
+            if let Some(death) = X::dead(head) {
                 return Err(death);
             }
             let result = match step(head) {
@@ -469,6 +515,18 @@ impl<T: Tail, D: Death> KeyState<T, D> {
     /// Whether anything was ever charged.
     pub(crate) fn is_used(&self) -> bool {
         self.head.load(Ordering::Acquire) != 0
+    }
+}
+
+impl<T> KeyState<T, Infallible> {
+    /// Returns the state for a caller that has the only reference to it: its charges need no exchange.
+    #[inline(always)]
+    pub(crate) fn exclusive(&mut self) -> &KeyState<T, Exclusive> {
+        let state: *const Self = self;
+        // SAFETY:
+        // 1. Both types have the same fields in the order of `repr(C)`; the third has no size. So they have one layout.
+        // 2. The result borrows for as long as `self`, so the state lives, and there is no other reference to it.
+        unsafe { &*state.cast() }
     }
 }
 

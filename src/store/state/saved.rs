@@ -16,7 +16,7 @@ use crate::store::snapshot::{SnapshotError, SnapshotReader, SnapshotTimes, put_u
 /// How often the words of a key are read until they are those of one moment.
 const TRIES: u32 = 16;
 
-impl<T: Tail, D: super::Death> KeyState<T, D> {
+impl<T: Tail, X: super::Access> KeyState<T, X> {
     /// Appends the words, and returns `true`. Appends nothing if the key owes nothing.
     pub(crate) fn save(&self, algorithm: &impl Algorithm<Tail = T>, now_ns: u64, into: &mut Vec<u8>) -> bool {
         let mut last = None;
@@ -108,7 +108,7 @@ impl<T: Tail, D: super::Death> KeyState<T, D> {
             let head = state.head.load(Ordering::Relaxed);
             !algorithm.is_idle(head, |index| state.read(index), times.now_ns)
         });
-        Ok(owes.map(|KeyState { head, tail, .. }| Self { head, tail, death: core::marker::PhantomData }))
+        Ok(owes.map(|KeyState { head, tail, .. }| Self { head, tail, access: core::marker::PhantomData }))
     }
 
     /// Takes over a state that no other thread has.

@@ -353,6 +353,40 @@ fn control_refund_by_store_loses_a_charge() {
     });
 }
 
+/// The only owner of a state charges one of three units, and then two threads share the state.
+fn owned_then_shared(charge: fn(&Shared<Gcra>) -> bool) {
+    let algorithm = Gcra::new(quota(1, 10).burst(3));
+    let mut state = KeyState::<(), Infallible>::fresh(0);
+    assert!(lasting(state.exclusive().charge(&algorithm, 100, 1)).is_allowed());
+    let shared = Arc::new(Shared {
+        algorithm,
+        state: KeyState { head: state.head, tail: (), access: PhantomData },
+        clock: LoomClock::at(100),
+    });
+    let (a, b) = both(&shared, charge, charge);
+    assert!(a && b, "the threads find the two units that the owner left");
+    assert!(!shared.check(1), "no charge is lost: all three units are in use");
+}
+
+// G149
+#[test]
+fn charge_of_the_only_owner_is_seen_by_the_threads_that_share() {
+    model(|| owned_then_shared(|s| s.check(1)));
+}
+
+/// The control charges as an only owner in both threads.
+// G149
+#[test]
+#[should_panic(expected = "no charge is lost")]
+fn control_charging_as_owner_while_shared_loses_a_charge() {
+    model(|| {
+        owned_then_shared(|s| match s.algorithm.step(s.head(), |_| 0, s.clock.now(), 1) {
+            Step::Admit { next, .. } => Exclusive::exchange(&s.state.head, s.head(), next).is_ok(),
+            _ => false,
+        });
+    });
+}
+
 /// Two threads refund one charge each, at different times. A third charge came after both.
 #[test]
 fn racing_refunds_keep_other_charges() {
