@@ -281,6 +281,21 @@ impl Batch {
         0
     }
 
+    /// Returns the units of a charge that were charged in the present period, and the units that were raised for it. `None`
+    /// if the charge cannot be refunded.
+    fn unpaid(&self, charge: &Decision, present: &Present, now_ns: u64) -> Option<(u64, u64)> {
+        let &Facts::Batch { used: led_to, raised, batch, to_boundary_ns, period_ns } = charge.facts() else {
+            return None;
+        };
+        let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
+        let same = (batch, period_ns) == (self.batch, self.period_ns)
+            && boundary(now_ns, present.to_boundary_ns) == boundary(charge.at_ns(), to_boundary_ns);
+        // A charge with a later turn can be refunded only if it is the last charge. Otherwise later requests already
+        // have their turns.
+        let last = present.used == led_to || !charge.has_turn();
+        (same && last).then(|| (charge.charged(), raised))
+    }
+
     fn lap_present(&self, lap: &Lap, read: impl Fn(usize) -> u64, now_ns: u64, used_bits: u32) -> LapPresent {
         if lap.used == 0 {
             return LapPresent { used: 0, steps: 0, to_boundary_ns: 0, worn_out: false };
@@ -382,29 +397,23 @@ impl Stepper for Batch {
     const CAN_REFUND: bool = true;
 
     /// Refunds up to `units` of a charge, if the current period is still the period of the charge. (After a boundary,
-    /// a whole batch has already been returned.)
+    /// a whole batch has already been returned.) Without a charge, refunds up to `units` of the used units.
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
-
-        let &Facts::Batch { used: led_to, raised, batch, to_boundary_ns, period_ns } = charge.facts() else {
-            return None;
-        };
         // With an adaptive start, a key that was never seen may have used units.
-        if (batch, period_ns) != (self.batch, self.period_ns) || head == 0 {
+        if head == 0 {
             return None;
         }
-        let boundary = |at_ns: u64, to_ns: u64| u128::from(at_ns) + u128::from(to_ns);
-        let then = boundary(charge.at_ns(), to_boundary_ns);
         // Returns the refunded units, and the used units after the refund. A refund of the whole charge also returns
         // the units that were raised for it.
         let back = |present: &Present| {
-            let back = units.min(charge.charged()).min(present.used);
-            let raised = if units >= charge.charged() { raised } else { 0 };
-            let same = boundary(now_ns, present.to_boundary_ns) == then;
-            // A charge with a later turn can be refunded only if it is the last charge. Otherwise later requests
-            // already have their turns.
-            let last = present.used == led_to || !charge.has_turn();
-            (same && last && back > 0).then(|| (back, (present.used - back).saturating_sub(raised)))
+            let (most, raised) = match charge {
+                Some(charge) => self.unpaid(charge, present, now_ns)?,
+                None => (u64::MAX, 0),
+            };
+            let raised = if units >= most { raised } else { 0 };
+            let back = units.min(most).min(present.used);
+            (back > 0).then(|| (back, (present.used - back).saturating_sub(raised)))
         };
         match self.start {
             Start::Aligned { phase_ns, split, .. } => {

@@ -292,14 +292,20 @@ impl Stepper for CalendarWindow {
 
     const CAN_REFUND: bool = true;
 
-    /// Refunds up to `units` of a charge, if its period is the current one.
+    /// Refunds up to `units` of a charge, if its period is the current one. Without a charge, refunds up to `units` of the
+    /// used units.
     fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
-        let &Facts::Batch { batch: u64::MAX, to_boundary_ns, .. } = charge.facts() else { return None };
         let Present { period, used } = self.present(head, now_ns);
-        let units = units.min(charge.charged()).min(used);
-        let is_same = charge.at_ns().checked_add(to_boundary_ns) == Some(period.end_ns);
-        (is_same && units > 0)
+        let mut units = units.min(used);
+        if let Some(charge) = charge {
+            let &Facts::Batch { batch: u64::MAX, to_boundary_ns, .. } = charge.facts() else { return None };
+            if charge.at_ns().checked_add(to_boundary_ns) != Some(period.end_ns) {
+                return None;
+            }
+            units = units.min(charge.charged());
+        }
+        (units > 0)
             .then(|| Refunded { next: self.calendar.0.split.pack(period.index + 1, used - units), units })
     }
 

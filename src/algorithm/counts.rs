@@ -27,7 +27,7 @@
 //! A time before the head's window counts as the beginning of that window.
 
 use super::split::Split;
-use super::step::{Raise, Refunded, Step};
+use super::step::{Raise, Refund, Refunded, Step};
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, Reason};
 
@@ -160,13 +160,22 @@ impl WindowCounts {
         if cost < room { cost } else { room }
     }
 
-    /// Refunds up to `units` that were counted in the window `index`, if it is still the current one. (Counts in the ring
-    /// only grow.)
-    pub(super) fn refund(&self, head: u64, now_ns: u64, index: u64, units: u64) -> Option<Refunded> {
+    /// Refunds up to `units` of the current window. (Counts in the ring only grow.) If they are of a charge, `counted_in`
+    /// returns its window, which must be the current one.
+    pub(super) fn refund(
+        &self,
+        head: u64,
+        refund: &Refund<'_>,
+        counted_in: impl FnOnce(&Decision) -> Option<u64>,
+    ) -> Option<Refunded> {
+        let &Refund { charge, units, now_ns } = refund;
         let view = self.view(head, now_ns);
-        let units = units.min(view.current);
-        (view.index == index && units > 0)
-            .then(|| Refunded { next: self.split.pack(index + 1, view.current - units), units })
+        let mut units = units.min(view.current);
+        if let Some(charge) = charge {
+            counted_in(charge).filter(|index| *index == view.index)?;
+            units = units.min(charge.charged());
+        }
+        (units > 0).then(|| Refunded { next: self.split.pack(view.index + 1, view.current - units), units })
     }
 
     /// Returns the nanoseconds from `now_ns` to the beginning of window `index`.

@@ -115,10 +115,14 @@ impl Stepper for MinimumSpacing {
 
     const CAN_REFUND: bool = true;
 
-    /// Refunds a whole event, if it was the last one.
+    /// Refunds a whole event, if it was the last one. Without a charge, refunds one event for each unit.
     fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
-
+        let Some(charge) = charge else {
+            let back_ns = self.spacing_ns.saturating_mul(units).min(head.saturating_sub(now_ns));
+            let next = head - back_ns;
+            return (back_ns > 0).then(|| Refunded { next, units: back_ns.div_ceil(self.spacing_ns) });
+        };
         let &Facts::Plain { reset_ns, delay_ns, .. } = charge.facts() else {
             return None;
         };

@@ -265,6 +265,29 @@ impl<const QUEUED: bool> Pace<QUEUED> {
     }
 }
 
+impl<const QUEUED: bool> Pace<QUEUED> {
+    /// Returns the ticks of one unit of a charge, and the ticks of the charge that are certainly not paid at `now_ns`: see
+    /// [`Stepper::refund`]. `None` if the charge cannot be refunded.
+    fn unpaid(&self, charge: &Decision, word: u64, now_ns: u64) -> Option<(u64, u64)> {
+        let &Facts::Pace { ahead: then, interval, capacity, scale, queued, .. } = charge.facts() else {
+            return None;
+        };
+        if scale != self.scale {
+            return None;
+        }
+        let own = interval.saturating_mul(charge.charged());
+        let turn = match charge.has_turn() {
+            true if self.tat(self.ticks(charge.at_ns()), then) != Some(word) => return None,
+            true if queued => then.saturating_sub(own),
+            true => then.saturating_sub(capacity),
+            false => 0,
+        };
+        let passed = now_ns.saturating_sub(charge.at_ns());
+        let passed = passed.saturating_mul(u64::from(scale)).saturating_sub(turn);
+        Some((interval, own.saturating_sub(passed)))
+    }
+}
+
 impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
     type Tail = ();
 
@@ -326,25 +349,17 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
     /// the bound.
     ///
     /// Of the requests that wait, only the last one can be refunded: the later requests already have their turns.
+    ///
+    /// Without a charge, the word moves back by the time of the units, but not before now.
     fn refund(&self, word: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let &Refund { charge, units, now_ns } = refund;
-        let &Facts::Pace { ahead: then, interval, capacity, scale, queued, .. } = charge.facts() else {
-            return None;
+        let (interval, owed) = match charge {
+            Some(charge) => self.unpaid(charge, word, now_ns)?,
+            None => (self.interval, u64::MAX),
         };
-        if scale != self.scale {
-            return None;
-        }
-        let own = interval.saturating_mul(charge.charged());
-        let turn = match charge.has_turn() {
-            true if self.tat(self.ticks(charge.at_ns()), then) != Some(word) => return None,
-            true if queued => then.saturating_sub(own),
-            true => then.saturating_sub(capacity),
-            false => 0,
-        };
-        let (now, passed) = (self.ticks(now_ns), now_ns.saturating_sub(charge.at_ns()));
-        let passed = passed.saturating_mul(u64::from(scale)).saturating_sub(turn);
+        let now = self.ticks(now_ns);
         let ahead = self.ahead(word, now);
-        let back = own.saturating_sub(passed).min(interval.saturating_mul(units)).min(ahead);
+        let back = owed.min(interval.saturating_mul(units)).min(ahead);
         if back == 0 {
             return None;
         }

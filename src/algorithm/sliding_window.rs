@@ -158,17 +158,17 @@ impl Stepper for SlidingWindow {
     const CAN_REFUND: bool = true;
 
     fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
-        let &Refund { charge, units, now_ns } = refund;
-        let &Facts::Blend { to_end_ns, window_ns, .. } = charge.facts() else {
-            return None;
-        };
-        if window_ns != self.counts.window_ns {
-            return None;
-        }
-        // The window that counted the charge ends at this time.
-        let end = u128::from(charge.at_ns()) + u128::from(to_end_ns);
-        let index = u64::try_from(end / u128::from(window_ns)).ok()?.checked_sub(1)?;
-        self.counts.refund(head, now_ns, index, units.min(charge.charged()))
+        self.counts.refund(head, refund, |charge| {
+            let &Facts::Blend { to_end_ns, window_ns, .. } = charge.facts() else {
+                return None;
+            };
+            if window_ns != self.counts.window_ns {
+                return None;
+            }
+            // The window that counted the charge ends at this time.
+            let end = u128::from(charge.at_ns()) + u128::from(to_end_ns);
+            u64::try_from(end / u128::from(window_ns)).ok()?.checked_sub(1)
+        })
     }
 
     fn reads(&self, other: &Self) -> bool {

@@ -87,9 +87,9 @@ pub struct Fill {
 /// The arguments of a refund.
 #[derive(Copy, Clone, Debug)]
 pub struct Refund<'a> {
-    /// The charge.
-    pub charge: &'a Decision,
-    /// The most units of the charge to refund.
+    /// The charge. `None` takes back the units that were charged last, whichever calls charged them.
+    pub charge: Option<&'a Decision>,
+    /// The most units to refund.
     pub units: u64,
     /// The time of the refund, in nanoseconds.
     pub now_ns: u64,
@@ -323,7 +323,7 @@ pub trait Stepper {
     /// Whether a charge can be refunded after later charges; in a queue only the last charge can.
     const CAN_REFUND: bool = false;
 
-    /// Refunds the unpaid part of a charge. Returns `None` if the charge is paid.
+    /// Refunds the unpaid part of a charge, or the last units that the key owes. Returns `None` if there are none.
     fn refund(&self, head: u64, read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
         let _ = (head, read, refund);
         None

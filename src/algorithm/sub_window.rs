@@ -221,16 +221,16 @@ impl Stepper for SubWindow {
     const CAN_REFUND: bool = true;
 
     fn refund(&self, head: u64, _read: impl Fn(usize) -> u64, refund: &Refund<'_>) -> Option<Refunded> {
-        let &Refund { charge, units, now_ns } = refund;
-        let &Facts::Plain { reset_ns, .. } = charge.facts() else {
-            return None;
-        };
-        // The charge was counted in the sub-window that expires at the reset time. If the caller's time was late, that
-        // sub-window is later than the one that contains the charge's time.
-        let counted_until =
-            (u128::from(charge.at_ns()) + u128::from(reset_ns)) / u128::from(self.counts.window_ns);
-        let index = u64::try_from(counted_until).ok()?.checked_sub(u64::from(self.counts.history) + 1)?;
-        self.counts.refund(head, now_ns, index, units.min(charge.charged()))
+        self.counts.refund(head, refund, |charge| {
+            let &Facts::Plain { reset_ns, .. } = charge.facts() else {
+                return None;
+            };
+            // The charge was counted in the sub-window that expires at the reset time. If the caller's time was late,
+            // that sub-window is later than the one that contains the charge's time.
+            let counted_until =
+                (u128::from(charge.at_ns()) + u128::from(reset_ns)) / u128::from(self.counts.window_ns);
+            u64::try_from(counted_until).ok()?.checked_sub(u64::from(self.counts.history) + 1)
+        })
     }
 
     fn reads(&self, other: &Self) -> bool {

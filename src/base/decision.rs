@@ -240,7 +240,12 @@ impl Decision {
 
     /// Returns this outcome with the figures of a decision that charged nothing.
     pub(crate) const fn with_figures_of(self, uncharged: Self) -> Self {
-        Self { facts: uncharged.facts, ..self }.uncharged()
+        self.with_facts_of(uncharged).uncharged()
+    }
+
+    /// Returns this decision with the figures of another one.
+    pub(crate) const fn with_facts_of(self, other: Self) -> Self {
+        Self { facts: other.facts, ..self }
     }
 
     /// Returns whether the request is allowed, denied for now, or never possible.

@@ -130,6 +130,17 @@ pub(crate) trait Timed {
     }
 
     #[inline]
+    fn give_back_key<Q: ?Sized>(&self, key: &Q, units: u64) -> u64
+    where
+        Self::Store: Store<Q>,
+    {
+        match units {
+            0 => 0,
+            units => self.store().give_back(self.store().prepare(key), self.time(), units),
+        }
+    }
+
+    #[inline]
     fn settle_key<Q: ?Sized>(&self, key: &Q, charge: &Decision, actual: u64) -> Decision
     where
         Self::Store: Store<Q>,
@@ -263,6 +274,14 @@ impl<S: ManyKeys, C> At<'_, RateLimiter<S, C>> {
         S: Store<Q>,
     {
         self.refund_key(key, charge, units)
+    }
+
+    /// [`RateLimiter::give_back`] at this time.
+    pub fn give_back<Q: ?Sized>(self, key: &Q, units: u64) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.give_back_key(key, units)
     }
 
     /// [`RateLimiter::settle`] at this time.

@@ -172,6 +172,11 @@ macro_rules! charges_at {
                 self.refund_key(&(), charge, units)
             }
 
+            /// [`RateLimiter::give_back`] at this time.
+            pub fn give_back(self, units: u64) -> u64 {
+                self.give_back_key(&(), units)
+            }
+
             /// [`RateLimiter::settle`] at this time.
             pub fn settle(self, charge: &Decision, actual: u64) -> Decision {
                 self.settle_key(&(), charge, actual)
@@ -237,6 +242,25 @@ macro_rules! charges {
             /// Refunds up to `units` of a charge; see [`RateLimiter::refund`].
             pub fn refund_n(&self, charge: &Decision, units: u64) -> u64 {
                 self.refund_key(&(), charge, units)
+            }
+
+            /// Takes back up to `units` of what is owed, whichever calls charged them: for a caller that does not have
+            /// the decision of the charge. Returns the number of units taken back. The limiter never has more than its
+            /// full burst afterwards. Which units come back is the same as for
+            /// [keyed limiters](RateLimiter::give_back).
+            ///
+            /// # Examples
+            /// ```
+            /// use tollgate::{Gcra, Quota, RateLimiter};
+            ///
+            /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_hour(10)));
+            /// assert!(limiter.check_n(4).is_allowed());
+            /// assert_eq!(limiter.give_back(3), 3);
+            /// assert_eq!(limiter.peek().remaining(), 9);
+            /// assert_eq!(limiter.give_back(3), 1);
+            /// ```
+            pub fn give_back(&self, units: u64) -> u64 {
+                self.give_back_key(&(), units)
             }
 
             /// Corrects a charge to the actual cost. If the charge was too high, this call refunds the difference. If

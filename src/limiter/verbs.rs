@@ -127,6 +127,48 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         self.refund_key(key, charge, units)
     }
 
+    /// Takes back up to `units` of what the key owes, whichever calls charged them: for a caller that does not have the
+    /// decision of the charge. Returns the number of units taken back; the last one may have been paid in part.
+    ///
+    /// The key never has more than its full burst afterwards. These units come back:
+    /// - GCRA, buckets and leaky buckets owe a time. It becomes shorter by the time of the units, but does not end before
+    ///   now. These are the units that were charged last, with debts beyond the burst first.
+    /// - Windows, sub-windows and batches take back units of the present window, sub-window or period. The windows before
+    ///   it keep their counts.
+    /// - Minimum spacing takes back one event for each unit, the last event first.
+    /// - Logs, sketches, compact stores with [`Overflow::Inherit`](crate::Overflow::Inherit), and a key in a
+    ///   [block](crate::Blocked), take back nothing, for the reasons that a [refund](RateLimiter::refund) has.
+    /// - A limiter with holds leaves the units that are [held](RateLimiter::hold): their holders settle them.
+    ///
+    /// The caller vouches for the units: between two times, the limiter admits at most its bound and the units that came
+    /// back. Use [`RateLimiter::refund`] if you have the decision. It knows what time has paid of the charge, so it keeps
+    /// the bound. Turns that are [reserved](RateLimiter::reserve) already keep their times.
+    ///
+    /// # Consistency
+    /// A check that races with this call comes before or after it. If the quota of an
+    /// [adjustable](RateLimiter::adjustable) limiter changes at the same moment, the units may not come back.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let retries = RateLimiter::new(Quota::per_hour(10));
+    /// assert!(retries.check_n("backend", 8).is_allowed());
+    /// assert_eq!(retries.give_back("backend", 1), 1); // a request succeeded
+    /// assert_eq!(retries.peek("backend").remaining(), 3);
+    /// assert_eq!(retries.give_back("backend", 100), 7); // the key owed no more
+    /// assert_eq!(retries.peek("backend").remaining(), 10);
+    /// ```
+    ///
+    /// # Complexity
+    /// The same as for [`RateLimiter::refund`]. A limiter with holds also locks the key's shard of holds.
+    pub fn give_back<Q: ?Sized>(&self, key: &Q, units: u64) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.give_back_key(key, units)
+    }
+
     /// Corrects a charge to the actual cost: for costs that are known only afterwards, such as bytes sent or a
     /// language model's tokens.
     ///

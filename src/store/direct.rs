@@ -152,7 +152,11 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 
     fn refund(&self, (): (), at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        self.own().refund(at.ns(), charge, units)
+        self.own().refund(at.ns(), Some(charge), units)
+    }
+
+    fn give_back(&self, (): (), at: CheckTime, units: u64) -> u64 {
+        self.own().refund(at.ns(), None, units)
     }
 
     fn key_hash(&self, _key: &Q) -> u64 {
@@ -160,7 +164,7 @@ impl<A: Algorithm, Q: ?Sized> Store<Q> for Direct<A> {
     }
 
     fn refund_traced<B: BuildHasher>(&self, _key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
-        self.own().refund(at.ns(), charge, charge.charged())
+        self.own().refund(at.ns(), Some(charge), charge.charged())
     }
 }
 

@@ -146,6 +146,10 @@ pub trait Store<Q: ?Sized>: StoreBase {
     #[doc(hidden)]
     fn refund(&self, key: Self::Prepared<'_>, at: CheckTime, charge: &Decision, units: u64) -> u64;
 
+    /// Takes back up to `units` of what the key owes, whichever calls charged them. Returns the number of units taken back.
+    #[doc(hidden)]
+    fn give_back(&self, key: Self::Prepared<'_>, at: CheckTime, units: u64) -> u64;
+
     /// The hash by which [`Store::refund_traced`] finds the key.
     #[doc(hidden)]
     fn key_hash(&self, key: &Q) -> u64;

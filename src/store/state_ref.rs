@@ -52,7 +52,8 @@ impl<'s, A: Algorithm, X: Lasting> StateRef<'s, A, X> {
         if now.is_denied() { now } else { denial }
     }
 
-    pub(crate) fn refund(&self, now_ns: u64, charge: &Decision, units: u64) -> u64 {
+    /// Takes back units of a charge, or without one, the units that were charged last.
+    pub(crate) fn refund(&self, now_ns: u64, charge: Option<&Decision>, units: u64) -> u64 {
         lasting(self.state.refund(self.algorithm, &Refund { charge, units, now_ns }))
     }
 }
@@ -97,7 +98,11 @@ impl<A: Algorithm, X: Lasting> Store<()> for StateRef<'_, A, X> {
     }
 
     fn refund(&self, (): (), at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        self.refund(at.ns(), charge, units)
+        self.refund(at.ns(), Some(charge), units)
+    }
+
+    fn give_back(&self, (): (), at: CheckTime, units: u64) -> u64 {
+        self.refund(at.ns(), None, units)
     }
 
     fn key_hash(&self, _key: &()) -> u64 {
@@ -105,7 +110,7 @@ impl<A: Algorithm, X: Lasting> Store<()> for StateRef<'_, A, X> {
     }
 
     fn refund_traced<B: BuildHasher>(&self, _key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
-        self.refund(at.ns(), charge, charge.charged())
+        self.refund(at.ns(), Some(charge), charge.charged())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Compares `charge_unchecked`, `take` and `reserve` with the oracles, on direct, keyed and compact limiters.
+//! Compares `charge_unchecked`, `take`, `reserve` and `give_back` with the oracles, on direct, keyed and compact limiters.
 //!
 //! The properties hold for random quotas, costs and times. For direct limiters the times also step back.
 //! 1. `charge_unchecked` never denies. It charges its whole cost if the state can hold it. If not, it charges as many
@@ -9,7 +9,8 @@
 //! 3. `reserve` is admitted if and only if its turn comes within the wait. Its delay ends when the oracle admits the
 //!    cost, and it charges immediately. A denied reservation changes nothing. Window counts and logs decide a
 //!    reservation as a check.
-//! 4. After each operation all figures equal the oracle's.
+//! 4. `give_back` takes back the last units that the oracle owes, and never more than it owes.
+//! 5. After each operation all figures equal the oracle's.
 
 use proptest::prelude::*;
 use std::time::Duration;
@@ -31,6 +32,7 @@ enum Operation {
     /// Reserves with a wait that is just shorter than the turn's, equal to it, or longer; or with no wait or an
     /// unlimited one.
     Reserve(Wait),
+    GiveBack,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -50,7 +52,7 @@ fn verb() -> impl Strategy<Value = Operation> {
         1 => (1_u64..=1 << 40).prop_map(Wait::Long),
         1 => Just(Wait::Any),
     ];
-    prop_oneof![3 => Just(Operation::Check), 2 => Just(Operation::Force), 2 => Just(Operation::Take), 4 => wait.prop_map(Operation::Reserve)]
+    prop_oneof![3 => Just(Operation::Check), 2 => Just(Operation::Force), 2 => Just(Operation::Take), 4 => wait.prop_map(Operation::Reserve), 2 => Just(Operation::GiveBack)]
 }
 
 fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)>> {
@@ -199,6 +201,16 @@ fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn 
             Operation::Check => check(limiter, op.key, cost, now, at, &mut **oracle, &before),
             Operation::Force => force(reading, limiter, op.key, cost, now, oracle, &before),
             Operation::Take => take(reading, limiter, op.key, cost, now, &mut **oracle, &before),
+            Operation::GiveBack => {
+                let all = oracle.copy().give_back(at.into(), u64::MAX);
+                // If nothing is owed, the next charge begins new periods. If the clock steps back before it, they begin
+                // later than in the oracle.
+                let keeps = u64::from(matches!(kind, Kind::Interval | Kind::FirstUse));
+                let units = cost.min(all.saturating_sub(keeps));
+                let back = limiter.at(now).give_back(op.key, units);
+                assert_eq!(back, oracle.give_back(at.into(), units), "{before}");
+                limiter.at(now).peek_n(op.key, 0)
+            }
             Operation::Reserve(wait) => {
                 reserve(reading, limiter, (op.key, cost, wait), now, &mut **oracle, &before)
             }

@@ -181,8 +181,8 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
         self.judge(ahead, at.now_ns, cost)
     }
 
-    /// Refunds the unpaid part of a charge; `reference` is the one at the refund's time. Returns `None` if the charge
-    /// is paid.
+    /// Refunds the unpaid part of a charge, or the last units that are owed; `reference` is the one at the refund's time.
+    /// Returns `None` if there are none.
     fn refund(&self, ahead: u64, reference: u64, refund: &Refund<'_>) -> Option<Moved>;
 
     /// Returns the decision for a request that was charged and left its state `ahead`.

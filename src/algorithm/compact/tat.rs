@@ -239,6 +239,10 @@ impl CompactState for TatWord {
 
     fn refund(&self, ahead: u64, reference: u64, refund: &Refund<'_>) -> Option<Moved> {
         let &Refund { charge, units, now_ns } = refund;
+        let Some(charge) = charge else {
+            let back = self.interval.saturating_mul(units).min(ahead);
+            return (back > 0).then(|| Moved { ahead: ahead - back, units: back.div_ceil(self.interval) });
+        };
         let &Facts::Ticks { ahead: then, interval, num, den, .. } = charge.facts() else {
             return None;
         };

@@ -254,18 +254,24 @@ impl<const COUNTS: u32> CompactState for WindowWord<COUNTS> {
 
     fn refund(&self, ahead: u64, _reference: u64, refund: &Refund<'_>) -> Option<Moved> {
         let &Refund { charge, units, now_ns } = refund;
-        let (length_ns, charge_to_end_ns) = match *charge.facts() {
-            Facts::Batch { to_boundary_ns, period_ns, .. } if COUNTS == 1 => (period_ns, to_boundary_ns),
-            Facts::Blend { to_end_ns, window_ns, .. } if COUNTS == 2 => (window_ns, to_end_ns),
-            _ => return None,
-        };
         let view = self.view(ahead);
-        // The window that counted the charge ends at the same time as this one.
-        let end = |at_ns: u64, after_ns: u64| u128::from(at_ns) + u128::from(after_ns);
-        let same = length_ns == self.window_ns
-            && end(charge.at_ns(), charge_to_end_ns) == end(now_ns, self.ends_in_ns(view.later, now_ns));
-        let units = units.min(charge.charged()).min(view.current);
-        (same && units > 0).then(|| Moved { ahead: ahead - units, units })
+        let mut units = units.min(view.current);
+        if let Some(charge) = charge {
+            let (length_ns, charge_to_end_ns) = match *charge.facts() {
+                Facts::Batch { to_boundary_ns, period_ns, .. } if COUNTS == 1 => (period_ns, to_boundary_ns),
+                Facts::Blend { to_end_ns, window_ns, .. } if COUNTS == 2 => (window_ns, to_end_ns),
+                _ => return None,
+            };
+            // The window that counted the charge ends at the same time as this one.
+            let end = |at_ns: u64, after_ns: u64| u128::from(at_ns) + u128::from(after_ns);
+            let same = length_ns == self.window_ns
+                && end(charge.at_ns(), charge_to_end_ns) == end(now_ns, self.ends_in_ns(view.later, now_ns));
+            if !same {
+                return None;
+            }
+            units = units.min(charge.charged());
+        }
+        (units > 0).then(|| Moved { ahead: ahead - units, units })
     }
 
     fn horizon(&self) -> u64 {

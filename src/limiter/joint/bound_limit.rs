@@ -78,6 +78,8 @@ pub trait ErasedLimit {
     fn peek(&self, at: CheckTime) -> Decision;
     /// Refunds a charge.
     fn refund(&self, at: CheckTime, charge: &Decision);
+    /// Takes back the request's cost, whichever calls charged it.
+    fn give_back(&self, at: CheckTime);
     /// Returns whether charges can be refunded.
     fn can_refund(&self) -> bool;
     /// Returns the caller's name for the limit.
@@ -109,6 +111,10 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
 
     fn refund(&self, at: CheckTime, charge: &Decision) {
         self.limiter.store.refund(self.prepare(), at, charge, charge.cost());
+    }
+
+    fn give_back(&self, at: CheckTime) {
+        self.limiter.store.give_back(self.prepare(), at, self.cost);
     }
 
     #[inline(always)]

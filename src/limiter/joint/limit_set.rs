@@ -48,6 +48,11 @@ pub trait LimitSet {
         JointDecision::of(self.names(), self.answers(|_, limit| limit.peek(at)))
     }
 
+    /// Takes back each limit's cost.
+    fn give_back(&self, at: CheckTime) {
+        self.each().for_each(|limit| limit.give_back(at));
+    }
+
     /// Refunds the charges.
     fn refund(&self, at: CheckTime, charges: &[Decision]) {
         for (limit, charge) in self.each().zip(charges) {

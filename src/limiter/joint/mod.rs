@@ -143,6 +143,23 @@ impl<L: Limits> AllOf<L> {
         }
     }
 
+    /// Takes back the cost of each limit, without the decision of a check, as
+    /// [`RateLimiter::give_back`](crate::RateLimiter::give_back) does for each: up to what each key owes.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Quota, RateLimiter, joint::AllOf};
+    ///
+    /// let (requests, bytes) = (RateLimiter::new(Quota::per_hour(10)), RateLimiter::new(Quota::per_hour(10_000)));
+    /// let limits = AllOf::new((requests.on("alice"), bytes.on("alice").cost(1_500)));
+    /// assert!(limits.check().is_allowed());
+    /// limits.give_back(); // the request was not sent
+    /// assert_eq!((requests.peek("alice").remaining(), bytes.peek("alice").remaining()), (10, 10_000));
+    /// ```
+    pub fn give_back(self) {
+        self.limits.give_back(self.time());
+    }
+
     fn time(&self) -> CheckTime {
         self.given.map_or_else(|| self.limits.now(), CheckTime::given)
     }

@@ -127,7 +127,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
             let mut missing = match self.settle(home, now_ns, cost, hand, log2) {
                 Settled::Spent { left, expiry } => {
                     let decision = self.spent(now_ns, cost, left);
-                    let decision = standing.map_or(decision, |standing| decision.with_figures_of(standing));
+                    let decision = standing.map_or(decision, |standing| decision.with_facts_of(standing));
                     return (decision, expiry);
                 }
                 Settled::Short { missing } => missing,

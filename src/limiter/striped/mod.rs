@@ -63,10 +63,13 @@ pub use self::source::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource};
 pub(crate) use self::words::Small;
 pub(crate) use self::words::{Padded, Words};
 use crate::algorithm::Gcra;
-use crate::base::clock::Timestamp;
+use crate::base::check_time::CheckTime;
+use crate::base::clock::{Clock, Timestamp};
 use crate::base::decision::Decision;
 use crate::base::sync::processors;
-use crate::store::Direct;
+use crate::limiter::at::Timed;
+use crate::limiter::{At, RateLimiter};
+use crate::store::{Direct, Store};
 
 /// Leases of a [`Direct`] state: one limit that all cores can use at once. The store of
 /// [`Builder::striped`](crate::Builder::striped).
@@ -235,6 +238,45 @@ impl<P: LeaseSource> Leases<P> {
     #[must_use = "the leases do not stop the request: the caller must read the decision"]
     pub fn check_on(&self, thread: usize, cost: u64, now: Timestamp) -> Decision {
         self.account().charge_on(thread, now.as_nanos(), cost).0
+    }
+}
+
+impl<A: LeaseAlgorithm, C: Clock> RateLimiter<Striped<A>, C> {
+    /// Takes back up to `units` of what was admitted, for a caller that does not have the decision of the charge. Returns
+    /// the number of units taken back. They come back to the state that all stripes lease from, in the way of a
+    /// [direct limiter](RateLimiter::give_back). Units that stripes hold were not admitted yet, so they do not come back.
+    ///
+    /// # Complexity
+    /// O(stripes), and one exchange.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(1_000))).striped();
+    /// assert!(limiter.check_n(600).is_allowed());
+    /// assert_eq!(limiter.give_back(100), 100);
+    /// assert_eq!(limiter.peek().remaining(), 500);
+    /// assert_eq!(limiter.give_back(1_000), 500);
+    /// ```
+    pub fn give_back(&self, units: u64) -> u64 {
+        self.store.give_back(self.time(), units)
+    }
+}
+
+impl<A: LeaseAlgorithm, C> At<'_, RateLimiter<Striped<A>, C>> {
+    /// [`RateLimiter::give_back`] at this time.
+    pub fn give_back(self, units: u64) -> u64 {
+        self.store().give_back(self.time(), units)
+    }
+}
+
+impl<A: LeaseAlgorithm> Striped<A> {
+    fn give_back(&self, at: CheckTime, units: u64) -> u64 {
+        // The debt is read before the stripes: a block that is leased in between then counts as held only.
+        let owed = self.source.peek(at.ns(), 0).owed();
+        let admitted = owed.saturating_sub(self.account().held(at.ns()));
+        Store::<()>::give_back(&*self.source, (), at, units.min(admitted))
     }
 }
 

@@ -160,6 +160,14 @@ impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
         self.get().map_or(0, |store| store.refund(store.prepare(key), at, charge, units))
     }
 
+    /// Before the first charge, no key owes anything.
+    pub(super) fn give_back<Q: ?Sized>(&self, key: &Q, at: CheckTime, units: u64) -> u64
+    where
+        S: Store<Q>,
+    {
+        self.get().map_or(0, |store| store.give_back(store.prepare(key), at, units))
+    }
+
     pub(super) fn key_hash<Q: ?Sized>(&self, key: &Q) -> u64
     where
         S: Store<Q>,

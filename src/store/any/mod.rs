@@ -444,6 +444,10 @@ where
         each!(&self.pair, store => store.refund(key, at, charge, units))
     }
 
+    fn give_back(&self, key: &Q, at: CheckTime, units: u64) -> u64 {
+        each!(&self.pair, store => store.give_back(key, at, units))
+    }
+
     fn key_hash(&self, key: &Q) -> u64 {
         each!(&self.pair, store => store.key_hash(key))
     }

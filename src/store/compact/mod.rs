@@ -379,7 +379,11 @@ impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact
     }
 
     fn refund(&self, key: SlotAddress, at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        self.table.refund(&self.plan.word, key, at, charge, units)
+        self.table.refund(&self.plan.word, key, at, Some(charge), units)
+    }
+
+    fn give_back(&self, key: SlotAddress, at: CheckTime, units: u64) -> u64 {
+        self.table.refund(&self.plan.word, key, at, None, units)
     }
 
     fn key_hash(&self, key: &Q) -> u64 {

@@ -252,6 +252,14 @@ impl<S: Store<Q>, Q: Hash + ?Sized> Store<Q> for Holding<S> {
         self.store.refund(key.0, at, charge, units)
     }
 
+    /// Leaves the units that are held: their holders settle them.
+    fn give_back(&self, (key, hash): Self::Prepared<'_>, at: CheckTime, units: u64) -> u64 {
+        // A hold that begins now is charged before it is in the book. Between the two, it counts as used.
+        let owed = self.store.peek(key, at, 0).owed();
+        let held = u64::try_from(self.book.standing(hash).units).unwrap_or(u64::MAX);
+        self.store.give_back(key, at, units.min(owed.saturating_sub(held)))
+    }
+
     fn key_hash(&self, key: &Q) -> u64 {
         self.store.key_hash(key)
     }

@@ -139,6 +139,10 @@ impl Store<u64> for Pair {
         Store::<u64>::refund(&self.0[key], (), at, charge, units)
     }
 
+    fn give_back(&self, key: usize, at: CheckTime, units: u64) -> u64 {
+        Store::<u64>::give_back(&self.0[key], (), at, units)
+    }
+
     fn key_hash(&self, key: &u64) -> u64 {
         *key
     }

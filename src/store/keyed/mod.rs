@@ -249,6 +249,15 @@ where
         self.first_sight(&ask, &Absent { key, hash, slot, guard: &guard })
     }
 
+    fn take_back<Q>(&self, (key, hash): (&Q, u64), refund: Refund<'_>) -> u64
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        let guard = reclaim::pin();
+        let node = self.live(key, hash, &guard);
+        node.and_then(|node| node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
+    }
+
     /// Decides for a key that was not found, and inserts the key if it was charged.
     #[cold]
     #[inline(never)]
@@ -570,10 +579,13 @@ where
     }
 
     /// Returns 0 for a key that was removed.
-    fn refund(&self, (key, hash): (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let (guard, refund) = (reclaim::pin(), Refund { charge, units, now_ns: at.ns() });
-        let node = self.live(key, hash, &guard);
-        node.and_then(|node| node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
+    fn refund(&self, key: (&Q, u64), at: CheckTime, charge: &Decision, units: u64) -> u64 {
+        self.take_back(key, Refund { charge: Some(charge), units, now_ns: at.ns() })
+    }
+
+    /// Returns 0 for a key that was removed.
+    fn give_back(&self, key: (&Q, u64), at: CheckTime, units: u64) -> u64 {
+        self.take_back(key, Refund { charge: None, units, now_ns: at.ns() })
     }
 
     fn key_hash(&self, key: &Q) -> u64 {
@@ -582,7 +594,7 @@ where
 
     fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
         let (guard, units) = (reclaim::pin(), charge.charged());
-        let refund = Refund { charge, units, now_ns: at.ns() };
+        let refund = Refund { charge: Some(charge), units, now_ns: at.ns() };
         let found = self.table.find(key.hash, &guard, |held| key.is(held)).ok();
         found.and_then(|held| held.node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
     }

@@ -373,6 +373,18 @@ impl<S: Migrate> Generation<S> {
         store.block(store.prepare(key), self.time_here(when), denial)
     }
 
+    /// Takes back units of what a key owes, with what it still owes from older generations.
+    pub(crate) fn give_back<Q: ?Sized>(&self, key: &Q, when: CheckTime, units: u64) -> u64
+    where
+        S: Inherit<Q>,
+    {
+        let (when, store) = (self.time_here(when), &self.held.store);
+        match self.take_over(key, when) {
+            Some(_) => 0,
+            None => store.give_back(store.prepare(key), when, units),
+        }
+    }
+
     /// Forgets what a key owes, here and in the generations that are still asked. Returns `false` if a store cannot: then the
     /// key may still owe. A thread that carries the debt over at this moment may keep it.
     #[allow(dead_code, reason = "rules use it")]
@@ -598,6 +610,11 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
             return 0;
         }
         store.refund(store.prepare(key), at, charge, units)
+    }
+
+    /// Not done again if the quota changes in the meantime: the units could come back twice.
+    fn give_back(&self, key: &Q, at: CheckTime, units: u64) -> u64 {
+        self.present.load().give_back(key, at, units)
     }
 
     fn key_hash(&self, key: &Q) -> u64 {

@@ -530,6 +530,11 @@ impl<A: WindowAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Sketch<A
         0
     }
 
+    /// Returns 0, as a refund does.
+    fn give_back(&self, _key: SketchKey, _at: CheckTime, _units: u64) -> u64 {
+        0
+    }
+
     fn key_hash(&self, key: &Q) -> u64 {
         self.hash(key)
     }

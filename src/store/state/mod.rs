@@ -344,7 +344,7 @@ impl<T: Tail, X: Access> KeyState<T, X> {
         self.charge_by(request.algorithm, |head| request.step(head, |index| self.read(index)))
     }
 
-    /// Takes back the units of a charge that are still owed, and returns their number.
+    /// Takes back units that are still owed, and returns their number.
     ///
     /// A charge that another thread makes in the meantime stays.
     pub(crate) fn refund(&self, algorithm: &impl Algorithm<Tail = T>, refund: &Refund<'_>) -> Result<u64, X> {

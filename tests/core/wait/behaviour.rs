@@ -230,6 +230,23 @@ async fn dropped_head_wakes_next_waiter() {
     assert_eq!(limiter.waiting_lines(), 0);
 }
 
+// G150
+#[tokio::test(start_paused = true)]
+async fn waiter_that_leaves_the_middle_moves_others_forward() {
+    let limiter = gcra(1);
+    assert!(limiter.check().is_allowed());
+    let start = Instant::now();
+    let (mut head, mut middle, mut last) =
+        (limiter.until_ready(), limiter.until_ready_n(1), limiter.until_ready());
+    assert!(is_pending(&mut head).await && is_pending(&mut middle).await && is_pending(&mut last).await);
+    advance(ms(5)).await;
+    drop(middle);
+    assert!(head.await.is_ok());
+    assert_eq!(start.elapsed(), ms(10));
+    assert!(last.await.is_ok());
+    assert_eq!(start.elapsed(), ms(20), "the turn of the waiter that left");
+}
+
 #[tokio::test(start_paused = true)]
 async fn jitter_adds_to_wait_within_deadline() {
     let limiter = gcra(1);

@@ -4,7 +4,7 @@
 //! interval is `num` of them. A time before the last charge continues the same line backwards: the bucket is emptier,
 //! the level is higher, and the head of the queue is further away.
 
-use super::{Oracle, Spec, signed};
+use super::{Oracle, Spec, narrow, signed};
 
 fn steady(burst: u64, num: u128, den: u128, t: u128) -> u128 {
     u128::from(burst) + t * den / num
@@ -52,6 +52,12 @@ impl Oracle for Gcra {
 
     fn charge(&mut self, now: u128, cost: u64) {
         self.arrival = self.after(now, cost);
+    }
+
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let back = self.arrival.saturating_sub(now * self.den).min(u128::from(units) * self.num);
+        self.arrival -= back;
+        narrow(back.div_ceil(self.num))
     }
 
     fn most_in(&self, t: u128) -> u128 {
@@ -102,6 +108,15 @@ impl Oracle for Bucket {
         self.taken = Some((now, self.drops(now) - i128::from(cost) * self.num));
     }
 
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let (now, full) = (signed(now), i128::from(self.burst) * self.num);
+        let back = (full - self.drops(now)).min(i128::from(units) * self.num);
+        if back > 0 {
+            self.taken = Some((now, self.drops(now) + back));
+        }
+        narrow(back.unsigned_abs().div_ceil(self.num.unsigned_abs()))
+    }
+
     fn most_in(&self, t: u128) -> u128 {
         steady(self.burst, self.num.unsigned_abs(), self.den.unsigned_abs(), t)
     }
@@ -145,6 +160,15 @@ impl Oracle for Meter {
         let now = signed(now);
         self.level = self.level(now) + i128::from(cost) * self.num;
         self.poured = now;
+    }
+
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let level = self.level(signed(now));
+        let back = level.min(i128::from(units) * self.num);
+        if back > 0 {
+            (self.level, self.poured) = (level - back, signed(now));
+        }
+        narrow(back.unsigned_abs().div_ceil(self.num.unsigned_abs()))
     }
 
     fn most_in(&self, t: u128) -> u128 {
@@ -204,6 +228,15 @@ impl Oracle for Queue {
             Some((start, units)) if start + units * self.num == departure => Some((start, units + cost)),
             _ => Some((departure, cost)),
         };
+    }
+
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let departure = self.departure(now);
+        let back = (departure - now * self.den).min(u128::from(units) * self.num);
+        if back > 0 {
+            self.run = Some((departure - back, 0));
+        }
+        narrow(back.div_ceil(self.num))
     }
 
     fn most_in(&self, t: u128) -> u128 {

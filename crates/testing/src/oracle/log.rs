@@ -90,6 +90,15 @@ impl Oracle for Spacing {
         self.last = Some(self.last.map_or(now, |last| now.max(last + self.spacing)));
     }
 
+    /// Takes back one event for each unit.
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let Some(last) = self.last else { return 0 };
+        let next = last + self.spacing;
+        let back = next.saturating_sub(now).min(self.spacing * u128::from(units));
+        self.last = (next - back).checked_sub(self.spacing);
+        super::narrow(back.div_ceil(self.spacing))
+    }
+
     fn most_in(&self, t: u128) -> u128 {
         t / self.spacing + 1
     }

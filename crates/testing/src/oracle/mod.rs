@@ -89,6 +89,12 @@ pub trait Oracle: std::fmt::Debug + Send {
         self.force(now, cost);
     }
 
+    /// Takes back the last units that are owed, up to `units`. Returns their number, with a unit that was paid in part. The
+    /// default takes back nothing.
+    fn give_back(&mut self, _now: u128, _units: u64) -> u64 {
+        0
+    }
+
     /// Returns the most units that any closed interval of `t` nanoseconds can admit while time does not step back.
     fn most_in(&self, t: u128) -> u128;
 

@@ -59,6 +59,15 @@ impl Oracle for Interval {
         self.taken = Some((origin, ended, tokens - i128::from(cost)));
     }
 
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let (origin, ended, tokens) = self.view(now);
+        let back = (self.capacity - tokens).min(units.into());
+        if back > 0 {
+            self.taken = Some((origin, ended, tokens + back));
+        }
+        super::narrow(back.unsigned_abs())
+    }
+
     fn reserve(&mut self, now: u128, cost: u64) {
         let (origin, ended, tokens) = self.view(now);
         self.taken = Some((origin, ended, reserved(tokens, cost, self.batch, self.capacity)));
@@ -152,6 +161,17 @@ impl Oracle for Aligned {
     fn charge(&mut self, now: u128, cost: u64) {
         let (index, tokens) = self.view(now);
         self.taken = Some((index, tokens - i128::from(cost)));
+    }
+
+    /// A bucket that was never used owes nothing, even if its share of the first period is not a full one.
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let (index, tokens) = self.view(now);
+        let back = (self.capacity - tokens).min(units.into());
+        if back == 0 || self.taken.is_none() {
+            return 0;
+        }
+        self.taken = Some((index, tokens + back));
+        super::narrow(back.unsigned_abs())
     }
 
     fn reserve(&mut self, now: u128, cost: u64) {

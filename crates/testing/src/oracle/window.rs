@@ -56,6 +56,17 @@ impl Oracle for Fixed {
         self.newest = Some((start, count + u128::from(cost)));
     }
 
+    /// A window from first use ends when it holds nothing any more.
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let (start, count) = self.view(now);
+        let back = count.min(units.into());
+        if back > 0 {
+            let left = Some((start, count - back));
+            self.newest = left.filter(|_| !self.from_first_use || back < count);
+        }
+        super::narrow(back)
+    }
+
     fn most_in(&self, t: u128) -> u128 {
         self.limit * touched(t, self.period)
     }
@@ -118,6 +129,15 @@ impl Oracle for Sliding {
         self.newest = Some((index, previous, current + u128::from(cost)));
     }
 
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let (index, previous, current, _) = self.view(now);
+        let back = current.min(units.into());
+        if back > 0 {
+            self.newest = Some((index, previous, current - back));
+        }
+        super::narrow(back)
+    }
+
     fn most_in(&self, t: u128) -> u128 {
         self.limit * touched(t, self.period)
     }
@@ -177,6 +197,14 @@ impl Oracle for Sub {
         *self.counts.entry(index).or_default() += u128::from(cost);
         // A time before the newest sub-window is read as part of it, so the removed counts are never summed again.
         self.counts = self.counts.split_off(&self.oldest_summed(index));
+    }
+
+    fn give_back(&mut self, now: u128, units: u64) -> u64 {
+        let index = self.index(now);
+        let Some(count) = self.counts.get_mut(&index) else { return 0 };
+        let back = (*count).min(units.into());
+        *count -= back;
+        super::narrow(back)
     }
 
     fn most_in(&self, t: u128) -> u128 {

@@ -119,6 +119,33 @@ fn two_stripes_spend_the_source_exactly() {
     });
 }
 
+/// One thread gives units back, while the other thread leases a block and spends from it.
+fn race_give_back_and_lease(give_back: fn(&Striped) -> u64) {
+    let leases = leases(Direct::new(Gcra::new(Quota::new(8, HOUR))), 2);
+    leases.fill(0, T1, 1, 0);
+    leases.fill(1, T1, 1, 0);
+    let spent = leases.check(0, T1, 1);
+    let (leases, back, more) = both(leases, give_back, |l| l.check(1, T1, 1));
+    assert!(back <= spent + more, "units that stripes hold do not come back");
+    assert_eq!(spent + more + leases.drain(T1), 8 + back, "each other unit can be spent exactly once");
+}
+
+// G150
+#[test]
+fn give_back_leaves_held_units() {
+    model(|| race_give_back_and_lease(|l| l.give_back(CheckTime::from_ns(T1), 8)));
+}
+
+/// Gives back all that the source was charged.
+// G150
+#[test]
+#[should_panic(expected = "units that stripes hold do not come back")]
+fn control_give_back_of_held_units() {
+    model(|| {
+        race_give_back_and_lease(|l| Store::<()>::give_back(&*l.source, (), CheckTime::from_ns(T1), 8));
+    });
+}
+
 // G51
 #[test]
 fn one_of_two_calls_gets_a_unit() {

@@ -122,8 +122,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         !matches!(self.full, Full::Inherit)
     }
 
-    /// Takes back up to `units` of a charge, as far as they are still owed. The key must be in a slot, and in no other
-    /// place.
+    /// Takes back up to `units` of a charge, as far as they are still owed. Without a charge, takes back up to `units` of
+    /// what the key owes. The key must be in a slot, and in no other place.
     ///
     /// Returns the number of units taken back.
     pub(in crate::store::compact) fn refund(
@@ -131,7 +131,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         word: &N,
         place: SlotAddress,
         time: CheckTime,
-        charge: &Decision,
+        charge: Option<&Decision>,
         units: u64,
     ) -> u64 {
         if !self.can_refund() {

@@ -307,7 +307,9 @@ impl<A: Algorithm> Shared<A> {
     }
 
     fn refund_at(&self, now_ns: u64, charge: &Decision) -> u64 {
-        self.state.refund(&self.algorithm, &Refund { charge, units: charge.cost(), now_ns }).unwrap()
+        self.state
+            .refund(&self.algorithm, &Refund { charge: Some(charge), units: charge.cost(), now_ns })
+            .unwrap()
     }
 
     /// The time of the turn of a request that may wait for `wait_ns`, if it is admitted.
@@ -339,18 +341,35 @@ fn refund_racing_a_charge_loses_neither() {
     model(|| refund_during_charge(|s, charge| s.refund_at(100, charge)));
 }
 
+// G150
+#[test]
+fn give_back_racing_a_charge_loses_neither() {
+    model(|| {
+        refund_during_charge(|s, _| {
+            s.state.refund(&s.algorithm, &Refund { charge: None, units: 1, now_ns: 100 }).unwrap()
+        });
+    });
+}
+
+/// A refund that stores the new head instead of exchanging it.
+fn refund_by_store(s: &Shared<Gcra>, charge: Option<&Decision>) -> u64 {
+    let given = s.algorithm.refund(s.head(), |_| 0, &Refund { charge, units: 1, now_ns: 100 }).unwrap();
+    s.state.head.store(given.next, Ordering::SeqCst);
+    given.units
+}
+
 // G44
 #[test]
 #[should_panic(expected = "neither the charge nor the refund is lost")]
 fn control_refund_by_store_loses_a_charge() {
-    model(|| {
-        refund_during_charge(|s, charge| {
-            let refund = Refund { charge, units: 1, now_ns: 100 };
-            let given = s.algorithm.refund(s.head(), |_| 0, &refund).unwrap();
-            s.state.head.store(given.next, Ordering::SeqCst);
-            given.units
-        });
-    });
+    model(|| refund_during_charge(|s, charge| refund_by_store(s, Some(charge))));
+}
+
+// G150
+#[test]
+#[should_panic(expected = "neither the charge nor the refund is lost")]
+fn control_give_back_by_store_loses_a_charge() {
+    model(|| refund_during_charge(|s, _| refund_by_store(s, None)));
 }
 
 /// The only owner of a state charges one of three units, and then two threads share the state.

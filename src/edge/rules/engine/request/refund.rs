@@ -13,7 +13,6 @@ use crate::base::decision::Outcome;
 use crate::edge::rules::engine::state::{ActiveDomain, LocalCounter, Part, Rules};
 use crate::edge::rules::matching::{CounterKey, Descriptor};
 use crate::edge::rules::rule::Charging;
-use crate::store::op::Store;
 
 /// A charge that can be refunded.
 pub(super) struct Refund<'a> {
@@ -152,6 +151,5 @@ pub(in crate::edge::rules::engine) fn refund_in_use(
 ) -> u64 {
     let in_use = counter.generation.peek(key, when, 0);
     let units = units.min(in_use.owed().saturating_sub(others));
-    // A store refunds what a decision has charged. This decision stands for all of the key's charges.
-    counter.generation.store().refund(key, when, &in_use.for_cost(units).forced(), units)
+    counter.generation.give_back(key, when, units)
 }

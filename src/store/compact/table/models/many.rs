@@ -181,7 +181,7 @@ fn control_eight_refunds_by_store_lose_charges() {
             return 0;
         };
         let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
-        let refund = Refund { charge, units: charge.cost(), now_ns: 100 };
+        let refund = Refund { charge: Some(charge), units: charge.cost(), now_ns: 100 };
         let Some(Moved { ahead, units }) = shared.word.refund(state - 100, 100, &refund) else { return 0 };
         slot.store(SlotWord::pack(fingerprint, 100 + ahead), Release);
         units

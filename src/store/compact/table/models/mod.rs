@@ -368,7 +368,7 @@ impl Shared {
 
     fn refund(&self, hash: u64, now: u64, charge: &Decision) -> u64 {
         let place = self.table.place(hash);
-        self.table.refund(&self.word, place, CheckTime::from_ns(now), charge, charge.cost())
+        self.table.refund(&self.word, place, CheckTime::from_ns(now), Some(charge), charge.cost())
     }
 
     /// The number of units that a key is admitted one by one.
@@ -407,7 +407,7 @@ fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     loop {
         let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(slots, place) else { return 0 };
         let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
-        let refund = Refund { charge, units: charge.cost(), now_ns: 100 };
+        let refund = Refund { charge: Some(charge), units: charge.cost(), now_ns: 100 };
         let Some(Moved { ahead, units }) = shared.word.refund(state - 100, 100, &refund) else { return 0 };
         let next = SlotWord::pack(fingerprint, 100 + ahead);
         if slot.compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
