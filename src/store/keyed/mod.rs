@@ -24,6 +24,7 @@ mod lookup;
 #[cfg(all(test, tollgate_loom))]
 mod models;
 mod nodes;
+mod room;
 pub(super) mod saved;
 mod table;
 mod ticket;
@@ -37,6 +38,7 @@ use crossbeam_utils::CachePadded;
 
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
+use self::room::Room;
 use self::table::{Filling, GRACE_NS, Held, NodeTable};
 use self::ticket::KeyedTicket;
 use super::beyond::BeyondBurst;
@@ -655,29 +657,6 @@ where
 
     fn readable_quota(&self, algorithm: &A) -> Option<A> {
         self.algorithm.reads(algorithm).then(|| algorithm.clone())
-    }
-}
-
-/// The room of one key under the cap. When it is dropped, the room is given back, unless a node has taken it. This also
-/// happens if the key's own code panics.
-struct Room<'s> {
-    cap: Option<&'s Cap>,
-    /// Whether the room is that of a key that was just removed.
-    replaces: bool,
-}
-
-impl Room<'_> {
-    /// Records that a node owns the room now.
-    fn taken(mut self) {
-        self.cap = None;
-    }
-}
-
-impl Drop for Room<'_> {
-    fn drop(&mut self) {
-        if let Some(cap) = self.cap {
-            cap.held.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }
 
