@@ -7,9 +7,11 @@
 //!   the store admits is admitted by the exact oracle within a tick (the store is early by less than a tick).
 //!   An interval of length t admits no more than the bound for t plus a tick: the earliness does not add up.
 //! - `retry_after` is tight at any time: a request is admitted at that time and denied one nanosecond before.
-//! - A tick is at most a 256th of the interval.
+//! - A tick is at most a 256th of the interval, or at most the interval if the burst is above 2²⁵ units or the rate above
+//!   2³¹ a second.
 
 use proptest::prelude::*;
+use proptest::sample::select;
 use tollgate_testing::compact::{Layout, compact};
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::laws::{self, Exact, Request};
@@ -67,7 +69,10 @@ fn agrees(case: &Case, limiter: &dyn Subject) {
 fn is_early_by_less_than_a_tick(case: &Case, limiter: &dyn Subject) {
     let &Case { kind, spec, start, .. } = case;
     let Layout::Ticks(ticks) = case.layout else { panic!("{kind:?} has ticks") };
-    assert!(ticks.spec(kind, spec).period_ns >= 256, "{kind:?} {spec:?}: {ticks:?}");
+    let (per_unit, units) = (ticks.spec(kind, spec).period_ns, u128::from(spec.limit) * 1_000_000_000);
+    let is_fast = units > u128::from(spec.period_ns) << 31;
+    let is_large = kind != Kind::Spacing && (spec.burst > 1 << 25 || is_fast);
+    assert!(per_unit >= 256 || (is_large && per_unit >= 1), "{kind:?} {spec:?}: {ticks:?}");
     // An interval that is not a whole number of nanoseconds is rounded up before it is converted to ticks.
     let is_exact = kind == Kind::Spacing || spec.is_exact();
     let mut exact: Vec<_> = (0..KEYS).map(|_| Exact::new(kind, spec)).collect();
@@ -112,6 +117,38 @@ fn figures_are_tight(case: &Case, limiter: &dyn Subject) {
 fn exact_spec(kind: Kind) -> impl Strategy<Value = Spec> {
     let windows = matches!(kind, Kind::Fixed | Kind::Sliding | Kind::SlidingStrict);
     spec().prop_filter("exact", move |spec| windows || kind == Kind::Spacing || spec.is_exact())
+}
+
+/// Quotas of bytes: bursts of up to 2³³ units, and rates of up to 2³⁹ a second.
+fn bytes() -> impl Strategy<Value = Spec> {
+    const SEC: u64 = 1_000_000_000;
+    let limit = select(vec![33_554_433, 50_000_000, 333_333_333, SEC, 1_250_000_000, 1 << 32, 1 << 39]);
+    let period = select(vec![SEC, SEC, 60 * SEC, 3_600 * SEC]);
+    let burst = prop_oneof![
+        Just(None),
+        (1_u64..=65_536).prop_map(Some),
+        select(vec![(1 << 25) - 1, 1 << 25, (1 << 25) + 1, SEC, 1 << 33]).prop_map(Some),
+    ];
+    (limit, period, burst).prop_map(|(limit, period_ns, burst): (u64, u64, Option<u64>)| {
+        Spec::new(limit, period_ns).with_burst(burst.unwrap_or(limit).min(1 << 33))
+    })
+}
+
+// G5
+#[test]
+fn bytes_are_early_by_less_than_a_tick() {
+    for kind in [Kind::Gcra, Kind::Greedy, Kind::Meter, Kind::Queue] {
+        check(kind, false, bytes(), is_early_by_less_than_a_tick);
+        check(kind, true, bytes(), is_early_by_less_than_a_tick);
+    }
+}
+
+// G23
+#[test]
+fn figures_of_bytes_are_tight() {
+    for kind in [Kind::Gcra, Kind::Greedy, Kind::Meter, Kind::Queue] {
+        check(kind, false, bytes(), figures_are_tight);
+    }
 }
 
 macro_rules! laws {

@@ -539,21 +539,43 @@ mod refusals {
     #[test]
     fn large_burst_error_names_largest() {
         let gcra = most("burst", |burst| build(Gcra::new(Quota::per_second(1_000).burst(burst))));
-        assert_eq!(gcra, 1 << 25);
+        assert_eq!(gcra, 1 << 33);
         assert_eq!(
             most("burst", |burst| build(TokenBucket::new(Quota::per_second(5_000).burst(burst)))),
-            1 << 25
+            1 << 33
         );
     }
 
     #[test]
     fn high_rate_error_names_highest() {
-        let error = refusal(Gcra::new(Quota::per_second(4_000_000_000).burst(1)));
+        // The highest rate of a quota.
+        assert!(build(Gcra::new(Quota::per_second(32_000_000_000).burst(1))).is_ok());
+        // With another quota in the same table, there is less room.
+        let tiers = |rate| {
+            let builder = RateLimiter::builder(Gcra::new(Quota::per_second(rate).burst(1)));
+            builder.tiers([Quota::per_second(rate).burst(2)]).compact().map(|_| ())
+        };
+        let error = tiers(4_000_000_000).unwrap_err().to_string();
         assert!(error.contains("units a second") && error.contains("4000000000"), "{error}");
         let most = number_after(&error, "at most ");
         assert_eq!(most, 1 << 31);
-        assert!(build(Gcra::new(Quota::per_second(most).burst(1))).is_ok());
-        assert!(build(Gcra::new(Quota::per_second(most + most / 8).burst(1))).is_err());
+        assert!(tiers(most).is_ok() && tiers(most + most / 8).is_err());
+    }
+
+    /// A gigabyte a second with a burst of one second, as servers ask for it: the burst is exact, and so is the rate.
+    // G5
+    #[test]
+    fn gigabyte_a_second_is_limited() {
+        const GB: u64 = 1_000_000_000;
+        let limiter = RateLimiter::new(Quota::per_second(GB));
+        let at = |ns| limiter.at(Timestamp::from_secs(1_000) + Duration::from_nanos(ns));
+        assert!(at(0).check_n("alice", GB).is_allowed());
+        assert_eq!(at(0).peek("alice").retry_after(), Some(Duration::from_nanos(1)));
+        let admitted: u64 = (1..=1_000)
+            .filter(|ms| at(ms * 1_000_000).check_n("alice", 1_500_000).is_allowed())
+            .count() as u64;
+        assert_eq!(admitted, 666, "of 1 GB in a second, in packets of 1.5 MB");
+        assert!(at(GB).check_n("bob", GB + 1).is_never());
     }
 
     #[test]

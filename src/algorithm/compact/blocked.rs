@@ -14,7 +14,7 @@
 //! Blocks are never merged: the state that is further ahead would block a key that was never denied.
 
 use super::tat::STORE;
-use super::ticks::{self, Interval, UnitRate};
+use super::ticks::{self, Interval, MAX_RATE, MIN_TICKS, Unfit, UnitRate};
 use super::{CompactState, Moment, Moved, TatVariant, TatWord, Verdict};
 use crate::algorithm::step::{BlockRest, Refund};
 use crate::base::decision::{Decision, Outcome};
@@ -60,7 +60,11 @@ impl BlockedWord {
         // With half the interval, half the range of 39 bits is at least a second.
         let both =
             UnitRate { interval: Interval { num, den: den.saturating_mul(2) }, burst: own.burst + units };
-        let interval = ticks::choose(both, &[]).map_err(|unfit| TatWord::refused(NAME, unfit, own))?;
+        let interval =
+            ticks::choose(both, both.burst, &[]).map_err(|unfit| TatWord::refused(NAME, unfit, own))?;
+        if interval < MIN_TICKS {
+            return Err(TatWord::refused(NAME, Unfit::Fast { max: MAX_RATE / MIN_TICKS / 2 }, own));
+        }
         let tat = TatWord::with_ticks(NAME, own, interval, TatVariant::Meter)?;
         let block = tat.ticks_in(block_ns);
         let one_free = interval * (own.burst - 1);

@@ -1,6 +1,6 @@
 //! Theoretical arrival times in 40 bits: GCRA and the other algorithms whose state is one time.
 
-use super::ticks::{self, Interval, MAX_HORIZON, MIN_TICKS, TickRate, Unfit, UnitRate};
+use super::ticks::{self, Interval, MAX_HORIZON, MAX_RATE, MIN_TICKS, TickRate, Unfit, UnitRate};
 use super::{CompactState, Moment, Moved, Verdict};
 use crate::algorithm::step::Refund;
 use crate::base::decision::{Decision, Facts, Outcome};
@@ -47,12 +47,11 @@ impl TatWord {
             Unfit::Burst { max } => {
                 Reason::SmallWord { algorithm, what: "the burst", store: STORE, got: rate.burst, max }
             }
-            Unfit::Fast => {
+            Unfit::Fast { max } => {
                 let Interval { num, den } = rate.interval;
                 let per_second = 1_000_000_000 * u128::from(den) / u128::from(num.max(1));
                 let got = u64::try_from(per_second).unwrap_or(u64::MAX);
-                let (what, max) = ("the units a second", (1 << 39) / MIN_TICKS);
-                Reason::SmallWord { algorithm, what, store: STORE, got, max }
+                Reason::SmallWord { algorithm, what: "the units a second", store: STORE, got, max }
             }
             Unfit::Apart => Reason::Apart { algorithm },
         };
@@ -63,22 +62,22 @@ impl TatWord {
     pub(crate) fn new(
         algorithm: &'static str,
         own: UnitRate,
-        mut tiers: Vec<UnitRate>,
+        tiers: Vec<UnitRate>,
         overdraft: u64,
         kind: TatVariant,
     ) -> Result<Self, QuotaError> {
-        if overdraft > 0 {
-            // Debts take as much room as a larger burst.
-            let (burst, max) = (own.burst.saturating_add(overdraft), MAX_HORIZON / MIN_TICKS);
-            if burst > max {
+        // Debts take as much room as a larger burst.
+        let room = own.burst.saturating_add(overdraft);
+        let interval = ticks::choose(own, room, &tiers).map_err(|unfit| match unfit {
+            Unfit::Burst { max } if overdraft > 0 => {
                 let what = "the burst and the overdraft together";
-                return Err(Reason::SmallWord { algorithm, what, store: STORE, got: burst, max }.into());
+                Reason::SmallWord { algorithm, what, store: STORE, got: room, max }.into()
             }
-            tiers.push(UnitRate { burst, ..own });
-        }
-        let interval = ticks::choose(own, &tiers).map_err(|unfit| Self::refused(algorithm, unfit, own))?;
+            _ => Self::refused(algorithm, unfit, own),
+        })?;
         let mut word = Self::with_ticks(algorithm, own, interval, kind)?;
-        let mut most = word.capacity;
+        // At most the longest horizon: `choose` has room for it.
+        let mut most = interval * room;
         for &tier in &tiers {
             most = most.max(word.counted(algorithm, tier)?.capacity);
         }
@@ -113,7 +112,9 @@ impl TatWord {
         let Interval { num, den } = own.interval;
         let (top, bottom) = (u128::from(interval) * u128::from(den), u128::from(num));
         let common = ticks::gcd(top, bottom);
-        let fits = |value: u128| u64::try_from(value).map_err(|_| Self::refused(algorithm, Unfit::Fast, own));
+        let fits = |value: u128| {
+            u64::try_from(value).map_err(|_| Self::refused(algorithm, Unfit::Fast { max: MAX_RATE }, own))
+        };
         let rate = TickRate::new(fits(top / common)?, fits(bottom / common)?);
         let capacity = interval * own.burst;
         Ok(Self { rate, interval, capacity, burst: own.burst, kind, horizon: capacity, overdraft: 0 })
@@ -145,7 +146,8 @@ impl TatWord {
         let top = u128::from(num) * u128::from(self.rate.num());
         let bottom = u128::from(den) * u128::from(self.rate.den());
         let interval = u64::try_from(top.div_ceil(bottom)).map_err(|_| apart())?;
-        if interval < MIN_TICKS || u128::from(interval) * u128::from(rate.burst) > u128::from(MAX_HORIZON) {
+        let is_coarse = interval < MIN_TICKS && top % bottom > 0;
+        if is_coarse || u128::from(interval) * u128::from(rate.burst) > u128::from(MAX_HORIZON) {
             return Err(apart());
         }
         Ok(Self { interval, capacity: interval * rate.burst, burst: rate.burst, ..*self })

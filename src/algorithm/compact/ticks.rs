@@ -14,10 +14,18 @@
 //!   range, which is at least a second.
 //!
 //! In the usual case, the module chooses more than 2¹⁹ and at most 2²⁰ ticks per full burst. A burst of more than 2¹¹
-//! units may get more ticks, because every interval needs at least 256 ticks. With 2²⁰ ticks per burst, the range is 2²⁰
+//! units may get more ticks, because every interval has at least 256 ticks. With 2²⁰ ticks per burst, the range is 2²⁰
 //! bursts: two years at `10/60s`. Of the keys that return after a range or more, about one in a million is misread. Two
 //! keys share a fingerprint about as often. (With 2²⁴ ticks per burst, the range is 45 days, and one key of a real
 //! trace was misread.)
+//!
+//! Tables with one quota have two exceptions, for limits of bytes. (The intervals of other quotas are rounded up to whole
+//! ticks, so they need 256.) Both admit at most one unit too many in any interval:
+//!
+//! - A burst of more than 2²⁵ units, up to 2³³, has one tick per unit. A unit is then less than 3 × 10⁻⁸ of the burst. With
+//!   256 ticks per unit, a burst of 10⁹ units would have 2³⁸ ticks, and the range would be only four bursts. With one, it
+//!   is a thousand bursts.
+//! - A rate above 2³¹ a second has as many ticks per unit as keep half the range at a second, and at least one.
 //!
 //! Within these limits, the module tries the units 1 ns, 10 ns, 100 ns, … 1 s in this order, and takes the first unit
 //! that can be a whole number of ticks. At `10/60s` a tick is 100 µs, and requests at whole milliseconds are decided
@@ -31,13 +39,17 @@ use crate::base::multiply_high;
 
 /// Bits of a state.
 pub(crate) const STATE_BITS: u32 = 40;
-/// The fewest ticks per emission interval.
+/// The fewest ticks per emission interval, except for very large bursts and very high rates.
 pub(crate) const MIN_TICKS: u64 = 256;
+/// The largest burst whose intervals have [`MIN_TICKS`] ticks.
+pub(crate) const FINE_BURST: u64 = MAX_HORIZON / MIN_TICKS;
 /// The most ticks per full burst: half the range is 64 full bursts.
 pub(crate) const MAX_HORIZON: u64 = 1 << (STATE_BITS - 7);
 /// The number of ticks per full burst, if the interval is long enough.
 const WANTED_HORIZON: u64 = 1 << 20;
 const HALF_RANGE: u64 = 1 << (STATE_BITS - 1);
+/// The most units a second: with one tick each, half the range is a second.
+pub(crate) const MAX_RATE: u64 = HALF_RANGE;
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// The number of ticks per nanosecond, as a fraction. Its constants make the conversion of a time exact and fast.
@@ -145,34 +157,37 @@ pub(crate) struct UnitRate {
 pub(crate) enum Unfit {
     /// The burst has too many intervals; at most `max` fit.
     Burst { max: u64 },
-    /// The interval is too short: half the range would be less than a second.
-    Fast,
+    /// The interval is too short: half the range would be less than a second. At most `max` units a second fit.
+    Fast { max: u64 },
     /// The rates of one table are too far apart.
     Apart,
 }
 
-/// Chooses the ticks per interval of `own`, so that the ticks can also count every rate in `others`.
-pub(crate) fn choose(own: UnitRate, others: &[UnitRate]) -> Result<u64, Unfit> {
+/// Chooses the ticks per interval of `own`, so that a state may be `room` units ahead, and so that the ticks can also count
+/// every rate in `others`.
+pub(crate) fn choose(own: UnitRate, room: u64, others: &[UnitRate]) -> Result<u64, Unfit> {
     let Interval { num, den } = own.interval;
     let (num, den) = (u128::from(num), u128::from(den));
     // The span of `times` intervals of `rate`, divided by the interval of `own`. Both are in nanoseconds, as fractions.
     let scaled = |rate: &UnitRate, times: u64| {
         (u128::from(rate.interval.num) * u128::from(times), num, u128::from(rate.interval.den), den)
     };
-    let mut least = u128::from(MIN_TICKS);
-    let mut most = u128::from(MAX_HORIZON / own.burst);
-    if most < least {
-        return Err(Unfit::Burst { max: MAX_HORIZON / MIN_TICKS });
-    }
+    let fewest = if others.is_empty() { 1 } else { MIN_TICKS };
+    let mut most = match MAX_HORIZON / room {
+        ticks if ticks < fewest => return Err(Unfit::Burst { max: MAX_HORIZON / fewest }),
+        MIN_TICKS.. => u128::from(MAX_HORIZON / room),
+        _ => 1,
+    };
     // 2³⁹ × (interval / ticks) >= 1 s
     let by_range = u128::from(HALF_RANGE) * num / (u128::from(NANOS_PER_SEC) * den);
-    if by_range < least {
-        return Err(Unfit::Fast);
+    if by_range < u128::from(fewest) {
+        return Err(Unfit::Fast { max: MAX_RATE / fewest });
     }
     most = most.min(by_range);
+    let mut least = most.min(u128::from(MIN_TICKS));
     for rate in others {
-        if rate.burst > MAX_HORIZON / MIN_TICKS {
-            return Err(Unfit::Burst { max: MAX_HORIZON / MIN_TICKS });
+        if rate.burst > FINE_BURST {
+            return Err(Unfit::Burst { max: FINE_BURST });
         }
         let (span, own_num, span_den, own_den) = scaled(rate, 1);
         // ticks × span / own >= 256, rounded up.
@@ -239,6 +254,10 @@ pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
+
+    fn choose(own: UnitRate, others: &[UnitRate]) -> Result<u64, Unfit> {
+        super::choose(own, own.burst, others)
+    }
 
     fn rate(num: u64, den: u64, burst: u64) -> UnitRate {
         UnitRate { interval: Interval { num, den }, burst }
@@ -335,15 +354,31 @@ mod tests {
 
     #[test]
     fn unfit_rates_are_errors() {
-        assert_eq!(choose(rate(1_000_000, 1, (1 << 25) + 1), &[]), Err(Unfit::Burst { max: 1 << 25 }));
-        assert!(choose(rate(1_000_000, 1, 1 << 25), &[]).is_ok());
+        let small = rate(1_000_000, 1, 1);
+        let large = |burst| rate(1_000_000, 1, burst);
+        assert_eq!(choose(large((1 << 33) + 1), &[]), Err(Unfit::Burst { max: 1 << 33 }));
+        assert_eq!(choose(large((1 << 25) + 1), &[small]), Err(Unfit::Burst { max: 1 << 25 }));
+        assert_eq!(choose(small, &[large((1 << 25) + 1)]), Err(Unfit::Burst { max: 1 << 25 }));
+        assert!(choose(small, &[large(1 << 24)]).is_ok());
         // 2³¹ per second: slightly more than 15/32 ns per unit.
-        assert_eq!(choose(rate(14, 32, 1), &[]), Err(Unfit::Fast));
-        assert!(choose(rate(15, 32, 1), &[]).is_ok());
+        assert_eq!(choose(rate(14, 32, 1), &[rate(15, 32, 1)]), Err(Unfit::Fast { max: 1 << 31 }));
+        assert_eq!(choose(rate(1, 550, 1), &[]), Err(Unfit::Fast { max: 1 << 39 }));
         let (fast, slow) = (rate(1_000, 1, 1), rate(u64::MAX / 4, 1, 1));
         assert_eq!(choose(fast, &[slow]), Err(Unfit::Apart));
         assert_eq!(choose(slow, &[fast]), Err(Unfit::Apart));
         assert!(choose(rate(u64::MAX / 2, 1, 1), &[]).is_ok());
+    }
+
+    /// One quota alone may have fewer ticks per unit than 256, and never fewer than one.
+    #[test]
+    fn large_bursts_and_high_rates_have_few_ticks() {
+        for (burst, ticks) in [(1 << 25, 256), ((1 << 25) + 1, 1), (1_000_000_000, 1), (1 << 33, 1)] {
+            assert_eq!(choose(rate(1, 1, burst), &[]), Ok(ticks), "1/ns, burst {burst}");
+        }
+        // 2³⁹ ticks are at least a second.
+        for (den, ticks) in [(2, 274), (4, 137), (32, 17), (500, 1)] {
+            assert_eq!(choose(rate(1, den, 1_000), &[]), Ok(ticks), "{den} units a nanosecond");
+        }
     }
 
     #[test]

@@ -24,8 +24,8 @@ impl RateLimiter {
     /// in the process, its calibration takes up to 200 ms. [`RateLimiter::builder`] has all other options.
     ///
     /// # Panics
-    /// Panics if the burst is above 2²⁵, or the rate above 2³¹ per second. [`RateLimiter::try_new`] returns the error
-    /// instead.
+    /// Panics if the burst is above 2³³ units. The message names what to use: a keyed store holds every quota.
+    /// [`RateLimiter::try_new`] returns the error instead.
     #[must_use]
     #[track_caller]
     pub fn new(quota: Quota) -> Self {
@@ -41,14 +41,15 @@ impl RateLimiter {
     /// Creates the same limiter as [`RateLimiter::new`], or returns an error.
     ///
     /// # Errors
-    /// Returns an error if the burst is above 2²⁵, or the rate above 2³¹ per second.
+    /// Returns an error if the burst is above 2³³ units.
     ///
     /// # Examples
     /// ```
     /// use tollgate::{Quota, RateLimiter};
     ///
     /// assert!(RateLimiter::try_new(Quota::per_second(100)).is_ok());
-    /// assert!(RateLimiter::try_new(Quota::per_second(1 << 26)).is_err()); // the burst is also 2²⁶
+    /// assert!(RateLimiter::try_new(Quota::per_second(1_000_000_000)).is_ok()); // a gigabyte
+    /// assert!(RateLimiter::try_new(Quota::per_second(1 << 34)).is_err()); // the burst is also 2³⁴
     /// ```
     pub fn try_new(quota: Quota) -> Result<Self, QuotaError> {
         Self::builder(Gcra::new(quota)).compact()

@@ -295,9 +295,12 @@ impl<C: Clock + Clone> Quotas<C> {
         let ClientQuota { burst, count, period_ns } = asked;
         let quota = Quota::try_new(count, Duration::from_nanos(period_ns))?.try_burst(burst)?;
         let builder = || RateLimiter::builder(Gcra::new(quota)).clock(self.clock.clone());
-        let limiter = match builder().seeds(self.seeds).capacity(memory).compact() {
-            Ok(limiter) => QuotaLimiter::Compact(limiter),
-            Err(_) => {
+        // Beyond these values, a tick of a compact store is up to a whole unit. Here each unit counts.
+        let is_fine = burst <= 1 << 25 && u128::from(count) * 1_000_000_000 <= u128::from(period_ns) << 31;
+        let compact = || builder().seeds(self.seeds).capacity(memory).compact().ok();
+        let limiter = match is_fine.then(compact).flatten() {
+            Some(limiter) => QuotaLimiter::Compact(limiter),
+            None => {
                 let most = memory.bytes().map_or(1, |bytes| (bytes / KEY).max(1));
                 let limiter = builder().max_keys(most, WhenFull::Deny).keyed();
                 let seeds = self.seeds.map(u64::to_le_bytes);
