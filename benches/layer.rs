@@ -76,7 +76,7 @@ fn limited(client: ClientIp, fields_on_allowed: bool) -> Router {
 /// With two rules of a file: one per client, and one per client and path.
 #[cfg(feature = "rules")]
 fn by_rules() -> Router {
-    use tollgate::rules::{Config, Rules};
+    use tollgate_rules::{Config, Rules};
     use tollgate_tower::KeyExtractor as _;
 
     let text = "

@@ -39,8 +39,8 @@ use redis::Script;
 use redis::aio::MultiplexedConnection;
 use scripts::Effort;
 use serde_json::{Value, json};
-use tollgate::redis::{AtomicLimiter, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
+use tollgate_redis::{AtomicLimiter, Client, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
 use tollgate_testing::redis::Server;
 
 /// A quota that no key uses up.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
-use tollgate::redis::{Blocking, InProcess, Key, LeaseLimiter, Limit};
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
+use tollgate_redis::{Blocking, InProcess, Key, LeaseLimiter, Limit};
 
 use support::{XorShift, count, length, stopwatch, text};
 

@@ -38,7 +38,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use summary::{Ratio, Summary, float};
 use support::{XorShift, count, has, length, option, stopwatch};
-use tollgate::rules::{Config, Domain};
+use tollgate_rules::{Config, Domain};
 
 const SIZES: [u64; 2] = [10, 1_000];
 const REQUESTS: u64 = 1_024;

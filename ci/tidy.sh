@@ -7,7 +7,7 @@ complain() { printf '%s\n%s\n' "$1" "$2" >&2; bad=1; }
 # Lists the code files, without models and tests.
 code() { find "${1:-src}" -name '*.rs' ! -path '*/models/*' ! -name models.rs ! -name tests.rs ! -path '*/tests/*' | sort; }
 
-stray=$(grep -rnE '(std|core|loom)::sync::atomic' src --include='*.rs' | grep -v '^src/base/sync.rs:' || true)
+stray=$(grep -rnE '(std|core|loom)::sync::atomic' src crates/redis/src crates/rules/src --include='*.rs' | grep -v '^src/base/sync.rs:' || true)
 [ -z "$stray" ] || complain 'Use the atomics of src/base/sync.rs:' "$stray"
 
 # Tags of evidence, such as `// G12`, do not count.
@@ -18,22 +18,22 @@ unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src crates tests benches 
 [ -z "$unfinished" ] || complain 'Not finished:' "$unfinished"
 
 # A SeqCst operation must name its partner. Only the shim has such an operation: a fence that pairs with itself.
-seqcst=$(grep -rn 'SeqCst' src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.rs:|^src/base/sync.rs:' || true)
+seqcst=$(grep -rn 'SeqCst' src crates/redis/src crates/rules/src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.rs:|^src/base/sync.rs:' || true)
 [ -z "$seqcst" ] || complain 'SeqCst outside the models and the shim:' "$seqcst"
 
 # Imports upwards, circles of modules, and choices with two types.
 python3 -B ci/house_test.py 2>/dev/null || complain 'Fails:' '  ci/house_test.py'
 python3 -B ci/house.py || bad=1
 
-features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/((lib|internals).rs|edge/)|feature *= *"(std|tokio)"' || true)
-[ -z "$features" ] || complain 'Below src/edge only the features std and tokio may be named:' "$features"
+features=$(grep -rnE 'feature *= *"' src --include='*.rs' | grep -vE '^src/((lib|internals).rs|(calendar|telemetry)/)|feature *= *"(std|tokio)"' || true)
+[ -z "$features" ] || complain 'Below src/telemetry and src/calendar only the features std and tokio may be named:' "$features"
 
 layout=$(find src crates -name '*.rs' | while read -r file; do [ ! -d "${file%.rs}" ] || echo "  $file"; done)
 [ -z "$layout" ] || complain 'A module with files of its own is x/mod.rs:' "$layout"
 
 # One name for one thing. At most MOST_SHARED_NAMES names may belong to three types or more.
 MOST_SHARED_NAMES=3
-shared=$({ code src; code crates/cli/src; code crates/http/src; code crates/report/src; code crates/serve/src; code crates/tower/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
+shared=$({ code src; code crates/cli/src; code crates/http/src; code crates/redis/src; code crates/report/src; code crates/rules/src; code crates/serve/src; code crates/tower/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
     | awk '{ count[$NF]++ } END { for (name in count) if (count[name] > 2) print "  " name ": " count[name] }' | sort)
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
@@ -44,7 +44,7 @@ retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates t
 [ -z "$retired" ] || complain 'Retired names (docs/design.md has the glossary):' "$retired"
 
 # Functions for an operation that has another word: peek, refund, can_refund.
-verbs=$(grep -rnE '\bfn (look|looks|undo|undoes|gives_back)\b' src crates/cli crates/http crates/report crates/serve crates/tower --include='*.rs' || true)
+verbs=$(grep -rnE '\bfn (look|looks|undo|undoes|gives_back)\b' src crates/cli crates/http crates/redis/src crates/report crates/rules/src crates/serve crates/tower --include='*.rs' || true)
 [ -z "$verbs" ] || complain 'Say peek, refund, can_refund:' "$verbs"
 
 # Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.

@@ -261,13 +261,18 @@ extern crate alloc;
 
 mod algorithm;
 mod base;
-mod edge;
+#[cfg(feature = "calendar")]
+pub mod calendar;
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod internals;
 mod limiter;
+#[cfg(feature = "std")]
+mod shared;
 pub mod sketch;
 mod store;
+#[cfg(feature = "std")]
+pub mod telemetry;
 
 pub use algorithm::{
     Algorithm, Block, Blocked, Calendar, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra,
@@ -279,22 +284,14 @@ pub use base::clock::{Clock, IntoClock, ManualClock, Timestamp};
 pub use base::clock::{CoarseClock, DefaultClock, StdClock};
 pub use base::decision::{Decision, Denied, Outcome};
 pub use base::quota::{Quota, QuotaError};
-#[cfg(feature = "calendar")]
-pub use edge::calendar;
-#[cfg(feature = "redis")]
-pub use edge::redis;
-#[cfg(feature = "rules")]
-pub use edge::rules;
-#[cfg(feature = "std")]
-pub use edge::shared::{DecidedBy, SharedDecision};
-#[cfg(feature = "std")]
-pub use edge::telemetry;
 pub use limiter::joint::check_all;
 #[cfg(feature = "tokio")]
 pub use limiter::wait::TokioClock;
 #[cfg(feature = "std")]
 pub use limiter::{AnyLimiter, Distinct};
 pub use limiter::{At, Builder, Class, RateLimiter};
+#[cfg(feature = "std")]
+pub use shared::{DecidedBy, SharedDecision};
 #[cfg(tollgate_simulation)]
 #[doc(hidden)]
 pub use store::small;
@@ -344,7 +341,7 @@ pub mod stores {
 
 /// The examples of the guides that need only this crate, as tests. They have no hidden lines, because GitHub would show those. They
 /// therefore run only when all the features that they use are enabled.
-#[cfg(all(doctest, feature = "calendar", feature = "metrics", feature = "redis", feature = "watch"))]
+#[cfg(all(doctest, feature = "calendar", feature = "metrics"))]
 mod pages {
     macro_rules! pages {
         ($($name:ident $file:literal)*) => { $(#[doc = include_str!($file)] struct $name;)* };

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{Capacity, Gcra, RateLimiter, check_all};
+use tollgate_rules::{Config, Descriptor, Rules};
 
 use crate::limiters::{GovernorOf, PLENTY, call, governor, quota, turn};
 use crate::subject::Contender;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tollgate::rules::{Config, Descriptor, Rules};
+use tollgate_rules::{Config, Descriptor, Rules};
 
 use crate::child::{resident, serve};
 use crate::limiters::{GovernorOf, PLENTY, call, governor, turn};

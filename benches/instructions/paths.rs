@@ -10,11 +10,11 @@ use std::task::{Context, Poll, Waker};
 
 use ahash::RandomState;
 use http::{Request, Response, StatusCode};
-use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{
     Capacity, Compact, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, Sketch, Timestamp,
     joint::AllOf, leases::Striped,
 };
+use tollgate_rules::{Config, Descriptor, Rules};
 use tollgate_tower::{ClientIp, KeyExtractor as _, PeerAddr, RateLimitLayer};
 use tower::{Layer, Service};
 

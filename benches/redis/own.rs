@@ -20,8 +20,8 @@ use hdrhistogram::Histogram;
 use redis::Script;
 use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
-use tollgate::redis::{AtomicLimiter, Client, DecidedBy, Limit};
 use tollgate::{FixedWindow, Quota};
+use tollgate_redis::{AtomicLimiter, Client, DecidedBy, Limit};
 use tollgate_testing::redis::Server;
 
 use super::{AT_ONCE, keys, median, support};

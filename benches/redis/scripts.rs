@@ -17,10 +17,10 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tollgate::redis::{AtomicLimiter, Blocking, Client, Limit};
 use tollgate::{
     FixedWindow, MinimumSpacing, Quota, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
+use tollgate_redis::{AtomicLimiter, Blocking, Client, Limit};
 
 use super::support;
 use tollgate_testing::redis::Server;

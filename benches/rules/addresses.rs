@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::hint::black_box;
 
-use tollgate::rules::{Config, Domain};
+use tollgate_rules::{Config, Domain};
 
 use super::summary::{Summary, float};
 use super::support::{XorShift, count, length, stopwatch};

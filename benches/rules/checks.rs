@@ -1,7 +1,7 @@
 //! What does a whole check with rules cost, compared with the limiter that a server without rules would call?
 
-use tollgate::rules::{Config, Descriptor, Rules};
 use tollgate::{FixedWindow, Quota, RateLimiter, check_all};
+use tollgate_rules::{Config, Descriptor, Rules};
 
 use super::summary::{Ratio, Summary, float};
 use super::support::{XorShift, count, length, stopwatch};

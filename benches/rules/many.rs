@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use tollgate::rules::{Config, Descriptor, Rules};
+use tollgate_rules::{Config, Descriptor, Rules};
 
 use super::support::{count, stopwatch};
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate::redis::{Blocking, Client, DecidedBy, ErrorKind, Limit, OnFailure};
+use tollgate_redis::{Blocking, Client, DecidedBy, ErrorKind, Limit, OnFailure};
 use tollgate_testing::redis::Server;
 use tollgate_testing::skipped::skip;
 

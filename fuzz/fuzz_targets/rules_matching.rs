@@ -5,7 +5,7 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use tollgate::rules::{Config, Descriptor, Domain, Rules};
+use tollgate_rules::{Config, Descriptor, Domain, Rules};
 use tollgate_testing::naive::{Entry, find, valid_entries, yaml};
 
 /// The texts have few letters, so that many of them are equal.

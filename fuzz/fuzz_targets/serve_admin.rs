@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use tollgate::rules::{Descriptor, OperatorAct, Rules};
+use tollgate_rules::{Descriptor, OperatorAct, Rules};
 use tollgate_serve::admin::answer::act;
 
 const RULES: &str = "

@@ -9,7 +9,7 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
-use tollgate::rules::Rules;
+use tollgate_rules::Rules;
 use tollgate_http::{Dialect, Fields};
 use tollgate_serve::answer::{Answerer, Entry, LimitHeaders, Names, Settings};
 use tollgate_serve::proto::{Code, CommitRequest, RateLimitRequest, RateLimitResponse, ReserveRequest};

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
-use tollgate::rules::Rules;
+use tollgate_rules::Rules;
 use tollgate_serve::answer::{Answerer, Entry, Settings};
 use tollgate_serve::http::json;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
-use tollgate::rules::{Config, Rules};
+use tollgate_rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
 use tollgate_serve::answer::{Answerer, Settings};
 use tollgate_serve::resp::Limits;

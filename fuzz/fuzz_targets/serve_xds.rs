@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use prost_types::Any;
-use tollgate::rules::Rules;
+use tollgate_rules::Rules;
 use tollgate_serve::proto::{DiscoveryResponse, RateLimitConfig};
 use tollgate_serve::xds::take::{TYPE_URL, Taker};
 

@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate::rules::{Config, Descriptor, Rules, RulesSnapshot};
+use tollgate_rules::{Config, Descriptor, Rules, RulesSnapshot};
 use tollgate::{Gcra, ManualClock, Quota, RateLimiter, SlidingLog, Timestamp};
 use tollgate_testing::compact::seal;
 

@@ -43,25 +43,25 @@ pub struct CheckTime(u64);
 impl CheckTime {
     /// Reads the clock.
     #[inline(always)]
-    pub(crate) fn read(clock: &impl Clock) -> Self {
+    pub fn read(clock: &impl Clock) -> Self {
         Self(clock.now().as_nanos())
     }
 
     /// Takes a time from the caller.
     #[inline(always)]
-    pub(crate) const fn given(now: Timestamp) -> Self {
+    pub const fn given(now: Timestamp) -> Self {
         Self(now.as_nanos())
     }
 
     /// Creates a time `ns` nanoseconds after the origin.
     #[inline(always)]
-    pub(crate) const fn from_ns(ns: u64) -> Self {
+    pub const fn from_ns(ns: u64) -> Self {
         Self(ns)
     }
 
     /// Returns the nanoseconds since the origin.
     #[inline(always)]
-    pub(crate) const fn ns(self) -> u64 {
+    pub const fn ns(self) -> u64 {
         self.0
     }
 }

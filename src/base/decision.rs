@@ -147,7 +147,8 @@ impl Decision {
         Self { facts: Facts::Plain { remaining, retry_ns, reset_ns, delay_ns: 0 }, ..self }
     }
 
-    pub(crate) const fn new(outcome: Outcome, cost: u64, limit: u64, at_ns: u64, facts: Facts) -> Self {
+    /// Creates a decision that charged its cost, if it admitted.
+    pub const fn new(outcome: Outcome, cost: u64, limit: u64, at_ns: u64, facts: Facts) -> Self {
         Self { outcome, charge: Charge::Made, generation: 0, cost, limit, at_ns, facts }
     }
 
@@ -161,7 +162,7 @@ impl Decision {
     }
 
     /// Returns this decision for a request of another cost.
-    pub(crate) const fn for_cost(self, cost: u64) -> Self {
+    pub const fn for_cost(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 
@@ -176,12 +177,12 @@ impl Decision {
     }
 
     /// Returns this decision, marked as charged without a check for room.
-    pub(crate) const fn forced(self) -> Self {
+    pub const fn forced(self) -> Self {
         Self { charge: Charge::Forced, ..self }
     }
 
     /// Returns this decision, marked as not charged.
-    pub(crate) const fn uncharged(self) -> Self {
+    pub const fn uncharged(self) -> Self {
         Self { charge: Charge::None, ..self }
     }
 
@@ -234,7 +235,8 @@ impl Decision {
         &self.facts
     }
 
-    pub(crate) const fn at_ns(&self) -> u64 {
+    /// Returns the time of the decision, in nanoseconds since the clock's origin.
+    pub const fn at_ns(&self) -> u64 {
         self.at_ns
     }
 
@@ -351,7 +353,7 @@ impl Decision {
     }
 
     /// Returns the key's debt after this decision, in units rounded up. The debt can exceed the burst.
-    pub(crate) fn owed(&self) -> u64 {
+    pub fn owed(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {
                 ahead.div_ceil(interval)
@@ -399,8 +401,9 @@ impl Decision {
         }
     }
 
+    /// Returns the nanoseconds until the same request would be admitted. `u64::MAX` if it never is.
     #[cold]
-    pub(crate) fn retry_ns(&self) -> u64 {
+    pub fn retry_ns(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, capacity, scale, queued, .. } => {
                 // Denied, so cost <= burst and the difference is at most the capacity.
@@ -442,7 +445,7 @@ impl Decision {
 
     /// [`Decision::reset_after`] in nanoseconds.
     #[inline]
-    pub(crate) fn reset_ns(&self) -> u64 {
+    pub fn reset_ns(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, scale, .. } => ahead.div_ceil(u64::from(scale)),
             Facts::Ticks { ahead, .. } => self.ticks_ns(ahead),
@@ -519,15 +522,14 @@ impl Decision {
     }
 }
 
-#[allow(dead_code, reason = "rules use it")]
 impl Decision {
     /// Returns the decision that charged `units` to a key whose request was denied.
-    pub(crate) const fn as_charge_of(self, units: u64) -> Self {
+    pub const fn as_charge_of(self, units: u64) -> Self {
         Self { outcome: Outcome::Allowed, charge: Charge::Made, cost: units, ..self }
     }
 
     /// Returns this decision after a refund of its charge: the refunded units are available again.
-    pub(crate) fn refunded(self) -> Self {
+    pub fn refunded(self) -> Self {
         let units = self.charged();
         let mut facts = self.facts;
         match &mut facts {
@@ -546,7 +548,7 @@ impl Decision {
     /// If the request is denied, `self` must be the store's decision for the cost plus `spare` units. `next` returns
     /// the store's decision for one unit plus `spare` units. It is called only if no unit fits under the lower limit,
     /// because the store's own figures contain only the time at which one unit fits.
-    pub(crate) fn for_lower_limit(
+    pub fn for_lower_limit(
         self,
         outcome: Outcome,
         cost: u64,
@@ -571,7 +573,7 @@ impl Decision {
     }
 
     /// Returns this decision of a fixed window as if its counter also held the `others` units of another counter.
-    pub(crate) fn with_other_units(self, others: u64) -> Self {
+    pub fn with_other_units(self, others: u64) -> Self {
         let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
         if others == 0 {
             return self;

@@ -10,9 +10,11 @@ pub(crate) mod memory;
 pub(crate) mod quota;
 #[cfg(feature = "std")]
 pub(crate) mod reclaim;
-pub(crate) mod sync;
+pub mod sync;
 
 /// Makes the `Debug` of an error show its message: a program whose `main` returns an error prints the `Debug`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug_shows_message {
     ($error:ty) => {
         impl core::fmt::Debug for $error {
@@ -23,7 +25,7 @@ macro_rules! debug_shows_message {
     };
 }
 
-pub(crate) use debug_shows_message;
+pub use debug_shows_message;
 
 /// Returns the upper 64 bits of a 128-bit product.
 #[inline(always)]

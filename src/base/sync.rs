@@ -10,35 +10,28 @@
 #[cfg(not(target_has_atomic = "64"))]
 compile_error!("tollgate needs 64-bit atomics, which this target does not have");
 
-#[cfg(all(tollgate_loom, not(test)))]
-compile_error!("--cfg tollgate_loom works only with the tests: run ci/loom.sh or ci/shuttle.sh");
-
 #[cfg(not(tollgate_loom))]
-pub(crate) use core::sync::atomic::{
-    AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(all(feature = "std", not(tollgate_loom)))]
-pub(crate) use std::sync::{Condvar, Mutex};
+pub use std::sync::{Condvar, Mutex};
 
 #[cfg(all(tollgate_loom, not(tollgate_shuttle)))]
-pub(crate) use loom as modelled;
+pub use loom as modelled;
 #[cfg(tollgate_shuttle)]
-pub(crate) use shuttle as modelled;
+pub use shuttle as modelled;
 
 #[cfg(tollgate_loom)]
-pub(crate) use modelled::sync::atomic::{
-    AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub use modelled::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(tollgate_loom)]
-pub(crate) use modelled::sync::{Condvar, Mutex};
+pub use modelled::sync::{Condvar, Mutex};
 /// The types that models use.
-#[cfg(all(test, tollgate_loom))]
-pub(crate) use modelled::{sync::Arc, thread};
+#[cfg(tollgate_loom)]
+pub use modelled::{sync::Arc, thread};
 
 /// Returns the calling thread's number. Threads get numbers from 0, in the order of their first call.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 #[inline(always)]
-pub(crate) fn thread_number() -> usize {
+pub fn thread_number() -> usize {
     use std::cell::Cell;
 
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -60,7 +53,7 @@ pub(crate) fn thread_number() -> usize {
 
 /// In models, each thread passes its own number to the function that needs it.
 #[cfg(tollgate_loom)]
-pub(crate) const fn thread_number() -> usize {
+pub const fn thread_number() -> usize {
     0
 }
 
@@ -71,7 +64,7 @@ pub(crate) const fn thread_number() -> usize {
 /// On x86-64 every read-modify-write is already such a fence, so only the compiler must not reorder the accesses
 /// (crossbeam-epoch relies on the same fact).
 #[inline]
-pub(crate) fn fence_after_rmw() {
+pub fn fence_after_rmw() {
     // Ordering: SeqCst, here and below; pairs with the same fence in the other thread.
     #[cfg(all(target_arch = "x86_64", not(tollgate_loom), not(miri)))]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -82,7 +75,7 @@ pub(crate) fn fence_after_rmw() {
 /// Orders all earlier accesses of the calling thread before all of its later ones. Pairs with [`fence_after_rmw`] and
 /// with itself.
 #[inline]
-pub(crate) fn full_fence() {
+pub fn full_fence() {
     // Ordering: SeqCst; see `fence_after_rmw`.
     fence(Ordering::SeqCst);
 }
@@ -91,29 +84,30 @@ pub(crate) fn full_fence() {
 /// another thread orders it; see `base/reclaim/barrier.rs`.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 #[inline(always)]
-pub(crate) fn compiler_fence() {
+pub fn compiler_fence() {
     // Ordering: SeqCst; pairs with the barrier that the system carries out.
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
 /// A cell whose accesses loom checks.
 #[cfg(all(tollgate_loom, not(tollgate_shuttle)))]
-pub(crate) use loom::cell::UnsafeCell;
+pub use loom::cell::UnsafeCell;
 
 /// A cell with loom's interface.
 #[cfg(all(feature = "std", any(not(tollgate_loom), tollgate_shuttle)))]
 #[derive(Debug)]
-pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
 #[cfg(all(feature = "std", any(not(tollgate_loom), tollgate_shuttle)))]
 impl<T> UnsafeCell<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// Creates a cell.
+    pub const fn new(value: T) -> Self {
         Self(core::cell::UnsafeCell::new(value))
     }
 
     /// Passes a pointer to the value. The caller must ensure that no other thread uses the value meanwhile.
     #[inline(always)]
-    pub(crate) fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {
+    pub fn with_mut<R>(&self, use_it: impl FnOnce(*mut T) -> R) -> R {
         use_it(self.0.get())
     }
 }
@@ -121,37 +115,38 @@ impl<T> UnsafeCell<T> {
 /// Returns how many threads can run at the same time, if the system reports it. Callers divide shared state by this
 /// number. In models the number is always one, because asking the system would take longer than most interleavings.
 #[cfg(feature = "std")]
-pub(crate) fn processors() -> Option<usize> {
+pub fn processors() -> Option<usize> {
     if cfg!(tollgate_loom) { Some(1) } else { std::thread::available_parallelism().ok().map(usize::from) }
 }
 
 /// A shared value that is replaced as a whole. Outside the models it is an `ArcSwap`.
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 #[derive(Debug)]
-pub(crate) struct Swap<T>(arc_swap::ArcSwap<T>);
+pub struct Swap<T>(arc_swap::ArcSwap<T>);
 
 /// A loaded value of a [`Swap`].
 #[cfg(all(feature = "std", not(tollgate_loom)))]
-pub(crate) type Loaded<T> = arc_swap::Guard<std::sync::Arc<T>>;
+pub type Loaded<T> = arc_swap::Guard<std::sync::Arc<T>>;
 
 /// A loaded value of a [`Swap`].
 #[cfg(tollgate_loom)]
-pub(crate) type Loaded<T> = Box<std::sync::Arc<T>>;
+pub type Loaded<T> = Box<std::sync::Arc<T>>;
 
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 impl<T> Swap<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Creates a shared value.
+    pub fn new(value: T) -> Self {
         Self(arc_swap::ArcSwap::from_pointee(value))
     }
 
     /// Returns the current value, which stays valid as long as the caller holds it.
     #[inline]
-    pub(crate) fn load(&self) -> Loaded<T> {
+    pub fn load(&self) -> Loaded<T> {
         self.0.load()
     }
 
     /// Replaces the current value, and returns it. Each thread that still uses it has a count of the `Arc` from then on.
-    pub(crate) fn swap(&self, value: std::sync::Arc<T>) -> std::sync::Arc<T> {
+    pub fn swap(&self, value: std::sync::Arc<T>) -> std::sync::Arc<T> {
         self.0.swap(value)
     }
 }
@@ -159,7 +154,7 @@ impl<T> Swap<T> {
 /// In the models a replaced value is freed only when the whole `Swap` is dropped.
 #[cfg(tollgate_loom)]
 #[derive(Debug)]
-pub(crate) struct Swap<T> {
+pub struct Swap<T> {
     present: AtomicUsize,
     /// A mutex of the standard library. The model never switches threads while it is held, so it orders nothing; only
     /// the index orders accesses.
@@ -168,17 +163,17 @@ pub(crate) struct Swap<T> {
 
 #[cfg(tollgate_loom)]
 impl<T> Swap<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         let values = std::sync::Mutex::new(vec![std::sync::Arc::new(value)]);
         Self { present: AtomicUsize::new(0), values }
     }
 
-    pub(crate) fn load(&self) -> Loaded<T> {
+    pub fn load(&self) -> Loaded<T> {
         let present = self.present.load(Ordering::Acquire);
         Box::new(self.values.lock().unwrap()[present].clone())
     }
 
-    pub(crate) fn swap(&self, value: std::sync::Arc<T>) -> std::sync::Arc<T> {
+    pub fn swap(&self, value: std::sync::Arc<T>) -> std::sync::Arc<T> {
         let mut values = self.values.lock().unwrap();
         let last = values.last().unwrap().clone();
         values.push(value);
@@ -190,8 +185,8 @@ impl<T> Swap<T> {
 }
 
 /// Starts a thread of a model, which uses a shared value.
-#[cfg(all(test, tollgate_loom))]
-pub(crate) fn spawn<S: Send + Sync + 'static, R: Send + 'static>(
+#[cfg(tollgate_loom)]
+pub fn spawn<S: Send + Sync + 'static, R: Send + 'static>(
     shared: &Arc<S>,
     run: impl FnOnce(&S) -> R + Send + 'static,
 ) -> thread::JoinHandle<R> {
@@ -200,8 +195,8 @@ pub(crate) fn spawn<S: Send + Sync + 'static, R: Send + 'static>(
 }
 
 /// Runs `first` and `second` in two threads.
-#[cfg(all(test, tollgate_loom))]
-pub(crate) fn both<S: Send + Sync + 'static, A: Send + 'static, B: Send + 'static>(
+#[cfg(tollgate_loom)]
+pub fn both<S: Send + Sync + 'static, A: Send + 'static, B: Send + 'static>(
     shared: &Arc<S>,
     first: impl FnOnce(&S) -> A + Send + 'static,
     second: impl FnOnce(&S) -> B + Send + 'static,
@@ -211,8 +206,8 @@ pub(crate) fn both<S: Send + Sync + 'static, A: Send + 'static, B: Send + 'stati
 }
 
 /// Runs each of these in a thread of its own.
-#[cfg(all(test, tollgate_loom))]
-pub(crate) fn beside<S: Send + Sync + 'static, R: Send + 'static, const N: usize>(
+#[cfg(tollgate_loom)]
+pub fn beside<S: Send + Sync + 'static, R: Send + 'static, const N: usize>(
     shared: &Arc<S>,
     runs: [impl FnOnce(&S) -> R + Send + 'static; N],
 ) -> [R; N] {
@@ -220,8 +215,8 @@ pub(crate) fn beside<S: Send + Sync + 'static, R: Send + 'static, const N: usize
 }
 
 /// Runs eight threads with the numbers 0 to 7.
-#[cfg(all(test, tollgate_shuttle))]
-pub(crate) fn eight<S: Send + Sync + 'static, R: Send + 'static>(
+#[cfg(tollgate_shuttle)]
+pub fn eight<S: Send + Sync + 'static, R: Send + 'static>(
     shared: &Arc<S>,
     run: impl FnOnce(&S, usize) -> R + Copy + Send + 'static,
 ) -> [R; 8] {
@@ -229,20 +224,20 @@ pub(crate) fn eight<S: Send + Sync + 'static, R: Send + 'static>(
 }
 
 /// Returns the number of admitted requests.
-#[cfg(all(test, tollgate_loom))]
-pub(crate) fn admitted(answers: &[bool]) -> usize {
+#[cfg(tollgate_loom)]
+pub fn admitted(answers: &[bool]) -> usize {
     answers.iter().filter(|&&answer| answer).count()
 }
 
 /// Runs a model: explores every interleaving with at most `preemptions` preemptions.
-#[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
-pub(crate) fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+#[cfg(all(tollgate_loom, not(tollgate_shuttle)))]
+pub fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     explore_long(preemptions, 1_000, run);
 }
 
 /// Runs [`explore`] with at most `steps` steps.
-#[cfg(all(test, tollgate_loom, not(tollgate_shuttle)))]
-pub(crate) fn explore_long(preemptions: usize, steps: usize, run: impl Fn() + Sync + Send + 'static) {
+#[cfg(all(tollgate_loom, not(tollgate_shuttle)))]
+pub fn explore_long(preemptions: usize, steps: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = steps;
@@ -251,27 +246,27 @@ pub(crate) fn explore_long(preemptions: usize, steps: usize, run: impl Fn() + Sy
 
 /// Runs [`explore`] for a model that takes a minute or more: with one preemption less, unless `TOLLGATE_ALL_CASES` is
 /// set, as it is for a release.
-#[cfg(all(test, tollgate_loom))]
-pub(crate) fn explore_heavy(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+#[cfg(tollgate_loom)]
+pub fn explore_heavy(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     explore(preemptions - usize::from(std::env::var_os("TOLLGATE_ALL_CASES").is_none()), run);
 }
 
 /// Runs a loom model of two or three threads in a few random interleavings. Loom itself explores all of them.
-#[cfg(all(test, tollgate_shuttle))]
-pub(crate) fn explore(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+#[cfg(tollgate_shuttle)]
+pub fn explore(_preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     sample(100, run);
 }
 
 /// Runs [`explore`].
-#[cfg(all(test, tollgate_shuttle))]
-pub(crate) fn explore_long(_preemptions: usize, _steps: usize, run: impl Fn() + Sync + Send + 'static) {
+#[cfg(tollgate_shuttle)]
+pub fn explore_long(_preemptions: usize, _steps: usize, run: impl Fn() + Sync + Send + 'static) {
     sample(100, run);
 }
 
 /// Runs a model of many threads in `2 × schedules` interleavings, the same ones each time. Half are drawn at random,
 /// and half by priorities that change three times (probabilistic concurrency testing: Burckhardt et al. 2010).
-#[cfg(all(test, tollgate_shuttle))]
-pub(crate) fn sample(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
+#[cfg(tollgate_shuttle)]
+pub fn sample(schedules: usize, run: impl Fn() + Sync + Send + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
     const SEED: u64 = 0x7011_6A7E;

@@ -28,8 +28,9 @@ pub struct At<'l, L> {
 }
 
 impl<'l, L> At<'l, L> {
+    /// Gives a limiter a time.
     #[inline(always)]
-    pub(crate) const fn new(limiter: &'l L, now: Timestamp) -> Self {
+    pub const fn new(limiter: &'l L, now: Timestamp) -> Self {
         Self { limiter, now }
     }
 }

@@ -155,7 +155,7 @@ impl<C: Clock> InProgress<C> {
 impl<C: Clock> InProgress<C> {
     /// Lets a request end a life from now, under another identity. Returns whether it was in progress.
     #[allow(dead_code, reason = "requests in progress on Redis use it")]
-    pub(crate) fn renew(&self, permit: &mut Permit) -> bool {
+    pub fn renew(&self, permit: &mut Permit) -> bool {
         let now_ns = CheckTime::read(&self.clock).ns();
         let later = self.book.id(now_ns.saturating_add(saturating_nanos(self.life)));
         let was_there = permit.id.end_ns() > now_ns && self.book.renew(permit.hash, (permit.id, later));

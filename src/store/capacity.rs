@@ -158,7 +158,7 @@ pub struct CapacityError {
 
 impl CapacityError {
     /// Returns the message without a remedy, for callers that accept fewer amounts and name their own.
-    pub(crate) fn problem(&self) -> String {
+    pub fn problem(&self) -> String {
         format!("invalid amount of memory {:?}: {}", self.text, self.problem)
     }
 }

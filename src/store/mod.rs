@@ -7,17 +7,17 @@ mod capacity;
 pub(crate) mod compact;
 mod direct;
 #[cfg(feature = "std")]
-pub(crate) mod holding;
+pub mod holding;
 #[cfg(feature = "std")]
 pub(crate) mod keyed;
 mod limit_state;
 #[cfg(feature = "std")]
-pub(crate) mod migrate;
-pub(crate) mod op;
+pub mod migrate;
+pub mod op;
 mod present;
 #[cfg(feature = "std")]
 pub(crate) mod sketch;
-pub(crate) mod snapshot;
+pub mod snapshot;
 pub(crate) mod state;
 mod state_ref;
 

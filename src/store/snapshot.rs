@@ -22,7 +22,7 @@ use crate::sketch::hash::mix;
 /// The number of header fields that define the meaning of compact states.
 pub(crate) const LAYOUT: usize = 6;
 /// The hash of this text shows whether the hasher is the one that made the snapshot's hashes.
-pub(crate) const PROBE: &str = "tollgate snapshot";
+pub const PROBE: &str = "tollgate snapshot";
 
 /// The reason why a snapshot was not restored. The limiter is unchanged.
 ///
@@ -37,8 +37,10 @@ pub(crate) const PROBE: &str = "tollgate snapshot";
 #[derive(Clone, PartialEq, Eq)]
 pub struct SnapshotError(pub(crate) Problem);
 
+/// Why a text of bytes is not a snapshot of this limiter.
+#[allow(missing_docs, reason = "`Display` explains each variant, and users do not see them")]
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Problem {
+pub enum Problem {
     NotOne,
     Version {
         got: u32,
@@ -53,7 +55,6 @@ pub(crate) enum Problem {
     },
     Checksum,
     Hasher,
-    #[allow(dead_code, reason = "rules need it")]
     Build,
     Layout {
         got: [u64; LAYOUT],
@@ -115,6 +116,18 @@ crate::base::debug_shows_message!(SnapshotError);
 impl SnapshotError {
     pub(crate) const fn content(what: &'static str) -> Self {
         Self(Problem::Content { what })
+    }
+}
+
+impl Problem {
+    /// Returns the error with this problem.
+    pub const fn error(self) -> SnapshotError {
+        SnapshotError(self)
+    }
+
+    /// Returns the error that this part of the content is wrong.
+    pub const fn content(what: &'static str) -> SnapshotError {
+        SnapshotError::content(what)
     }
 }
 
@@ -191,15 +204,15 @@ impl Checksum {
 }
 
 /// Reads the fields of a snapshot. No field can make it allocate more than the snapshot's own bytes.
-#[derive(Clone)]
-pub(crate) struct SnapshotReader<'a> {
+#[derive(Clone, Debug)]
+pub struct SnapshotReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> SnapshotReader<'a> {
     /// Reads the first fields: what the bytes are, and their version.
-    pub(crate) fn begin(bytes: &'a [u8], magic: &[u8; 8], own: u32) -> Result<Self, SnapshotError> {
+    pub fn begin(bytes: &'a [u8], magic: &[u8; 8], own: u32) -> Result<Self, SnapshotError> {
         if !bytes.starts_with(magic) {
             return Err(SnapshotError(Problem::NotOne));
         }
@@ -224,19 +237,18 @@ impl<'a> SnapshotReader<'a> {
     }
 
     /// Reads from a position that [`SnapshotReader::position`] returned.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) const fn at(bytes: &'a [u8], at: usize) -> Self {
+    pub const fn at(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) const fn position(&self) -> usize {
+    /// Returns the number of bytes that were read.
+    pub const fn position(&self) -> usize {
         self.at
     }
 
     /// Compares the checksum at the end first, and leaves it out of the fields.
     #[cfg(feature = "std")]
-    pub(crate) fn verify(&mut self) -> Result<(), SnapshotError> {
+    pub fn verify(&mut self) -> Result<(), SnapshotError> {
         let Some((fields, sum)) = self.bytes.split_last_chunk().filter(|(fields, _)| fields.len() >= self.at)
         else {
             return Err(self.truncated());
@@ -250,7 +262,7 @@ impl<'a> SnapshotReader<'a> {
 
     /// Checks that no field is left.
     #[cfg(feature = "std")]
-    pub(crate) fn done(&self) -> Result<(), SnapshotError> {
+    pub fn done(&self) -> Result<(), SnapshotError> {
         match self.bytes.len() - self.at {
             0 => Ok(()),
             extra => Err(SnapshotError(Problem::TooLong { extra })),
@@ -266,14 +278,16 @@ impl<'a> SnapshotReader<'a> {
         if self.bytes.len() - self.at < len { Err(self.truncated()) } else { Ok(()) }
     }
 
-    pub(crate) fn slice(&mut self, len: usize) -> Result<&'a [u8], SnapshotError> {
+    /// Reads this many bytes.
+    pub fn slice(&mut self, len: usize) -> Result<&'a [u8], SnapshotError> {
         self.has(len)?;
         let taken = &self.bytes[self.at..self.at + len];
         self.at += len;
         Ok(taken)
     }
 
-    pub(crate) fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
+    /// Reads `N` bytes.
+    pub fn take<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
         let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
         let taken = *found.ok_or_else(|| self.truncated())?;
         self.at += N;
@@ -284,7 +298,8 @@ impl<'a> SnapshotReader<'a> {
         self.take().map(u32::from_le_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, SnapshotError> {
+    /// Reads a number.
+    pub fn u64(&mut self) -> Result<u64, SnapshotError> {
         self.take().map(u64::from_le_bytes)
     }
 
@@ -302,14 +317,16 @@ impl<'a> SnapshotReader<'a> {
 
 /// The time of a snapshot, and of the call that restores it.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct SnapshotTimes {
-    pub(crate) then_ns: u64,
-    pub(crate) now_ns: u64,
+pub struct SnapshotTimes {
+    /// The time of the snapshot, in nanoseconds of its clock.
+    pub then_ns: u64,
+    /// The time of the restart, in nanoseconds of its clock.
+    pub now_ns: u64,
 }
 
 impl SnapshotTimes {
     /// Returns by how much the clock is behind that of the snapshot. States move back by it, so no time counts as passed.
-    pub(crate) const fn back_ns(self) -> u64 {
+    pub const fn back_ns(self) -> u64 {
         self.then_ns.saturating_sub(self.now_ns)
     }
 
@@ -321,11 +338,11 @@ impl SnapshotTimes {
 
 /// Takes the next bytes of a snapshot.
 #[cfg(feature = "std")]
-pub(crate) type PutBytes<'p> = dyn FnMut(&[u8]) -> io::Result<()> + 'p;
+pub type PutBytes<'p> = dyn FnMut(&[u8]) -> io::Result<()> + 'p;
 
 /// Writes a snapshot in one pass: the first fields, the parts that `write` puts, and the checksum.
 #[cfg(feature = "std")]
-pub(crate) fn write_snapshot(
+pub fn write_snapshot(
     to: &mut dyn io::Write,
     magic: &[u8; 8],
     version: u32,
@@ -355,12 +372,14 @@ pub(crate) fn put_algorithm<A: Algorithm>(algorithm: &A, into: &mut Vec<u8>) {
     put_u64(words as u64, into);
 }
 
-pub(crate) fn put_text(text: &str, into: &mut Vec<u8>) {
+/// Appends a text: its length, and its bytes.
+pub fn put_text(text: &str, into: &mut Vec<u8>) {
     put_u64(text.len() as u64, into);
     into.extend_from_slice(text.as_bytes());
 }
 
-pub(crate) fn put_u64(number: u64, into: &mut Vec<u8>) {
+/// Appends a number.
+pub fn put_u64(number: u64, into: &mut Vec<u8>) {
     into.extend_from_slice(&number.to_le_bytes());
 }
 
@@ -378,7 +397,8 @@ impl<'a> SnapshotReader<'a> {
         Err(SnapshotError(Problem::Algorithm { got, own: own.into() }))
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str, SnapshotError> {
+    /// Reads a text.
+    pub fn text(&mut self) -> Result<&'a str, SnapshotError> {
         let len = self.count(1)?;
         str::from_utf8(self.slice(len)?).map_err(|_| SnapshotError::content("text"))
     }

@@ -6,8 +6,6 @@ extern crate tollgate_testing;
 mod counting;
 
 mod limiters;
-#[cfg(feature = "rules")]
-mod rules;
 
 /// For tests that remove many keys, and for tests whose keyed checks must not free the keys of other tests.
 fn alone() -> std::sync::MutexGuard<'static, ()> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::holds::HoldId;
-use tollgate::rules::{Answer, Applied, Config, Descriptor, Rules, RulesBuilder, RulesSnapshot};
 use tollgate::{ManualClock, Timestamp};
+use tollgate_rules::{Answer, Applied, Config, Descriptor, Rules, RulesBuilder, RulesSnapshot};
 
 use crate::alike::{Case, Entries, Seen, Surface, text};
 

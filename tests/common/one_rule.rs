@@ -1,6 +1,6 @@
 //! Rules of one limit, for tests that replace them.
 
-use tollgate::rules::{Descriptor, Rules};
+use tollgate_rules::{Descriptor, Rules};
 
 /// Returns rules with this limit.
 pub(crate) fn text(limit: u32) -> String {

@@ -2,7 +2,7 @@
 //! real one.
 
 use tollgate::ManualClock;
-use tollgate::rules::{Answer, Descriptor, Rules, Verdict};
+use tollgate_rules::{Answer, Descriptor, Rules, Verdict};
 
 struct Scenario {
     law: &'static str,
@@ -201,10 +201,7 @@ impl Scenario {
 async fn ask(rules: &Rules<ManualClock>, domain: &str, keys: &str, cost: u64) -> Answer {
     let entries: Vec<[(&str, &str); 1]> = keys.split(' ').map(|key| [(key, "x")]).collect();
     let descriptors: Vec<Descriptor<'_>> = entries.iter().map(|entry| Descriptor::new(entry)).collect();
-    #[cfg(feature = "redis")]
-    return rules.check_n_async(domain, &descriptors, cost).await;
-    #[cfg(not(feature = "redis"))]
-    rules.check_n(domain, &descriptors, cost)
+    crate::ask(rules, domain, &descriptors, cost).await
 }
 
 /// Plays every scenario with these settings of the file. `load` loads a file. `is_exact`: no units are held elsewhere,

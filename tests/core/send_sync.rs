@@ -92,15 +92,6 @@ fn debug_of_errors_is_message() {
     message(limiter.check_n("alice", 2).into_result().unwrap_err());
     message(limiter.wait_n("alice", 2).block().unwrap_err());
     message(tollgate::sketch::InFlight::new().try_enter("alice", 1, 0).map(drop).unwrap_err());
-    #[cfg(feature = "rules")]
-    {
-        use tollgate::rules::{Config, Format, Rules};
-        message(Config::from_yaml("limits.yaml", "domain: [").unwrap_err());
-        message(Rules::from_yaml("domain: [").unwrap_err());
-        message("xml".parse::<Format>().unwrap_err());
-    }
-    #[cfg(feature = "redis")]
-    message(tollgate::redis::Client::open("redis:/").map(drop).unwrap_err());
 }
 
 #[test]
@@ -131,25 +122,4 @@ fn debug_output_names_type() {
     ] {
         assert!(text.contains(name), "{text}");
     }
-}
-
-#[cfg(feature = "rules")]
-#[test]
-fn rules_are_shareable_and_printable() {
-    use tollgate::rules::{
-        Answer, Applied, Config, ConfigError, Descriptor, Descriptors, Domain, LoadReport, Rule, Rules,
-        RulesError,
-    };
-    shared::<Rules>();
-    shared::<Rules<ManualClock>>();
-    shared::<Answer>();
-    shared::<Domain>();
-    shared::<Applied<'static>>();
-    value::<Config>();
-    value::<ConfigError>();
-    value::<RulesError>();
-    value::<LoadReport>();
-    value::<Rule>();
-    value::<Descriptors>();
-    value::<Descriptor<'static>>();
 }

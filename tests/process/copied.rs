@@ -2,9 +2,9 @@
 //! threads of the original had written, and these may have been anywhere in a call.
 
 use super::reclamation::visitor;
-use super::runs_in_own_process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tollgate_testing::child::runs_in_own_process;
 
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
 

@@ -7,6 +7,7 @@ use std::hash::Hash;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
+use tollgate_testing::child::runs_in_own_process;
 
 use tollgate::{Gcra, Keyed, Quota, RateLimiter, SlidingLog};
 
@@ -139,7 +140,7 @@ fn key_drop_checks(keys: u64) {
 // G34
 #[test]
 fn short_threads_free_what_ended_threads_left() {
-    if !super::runs_in_own_process("reclamation::short_threads_free_what_ended_threads_left") {
+    if !runs_in_own_process("reclamation::short_threads_free_what_ended_threads_left") {
         return;
     }
     #[derive(Clone, PartialEq, Eq, Hash)]
@@ -200,7 +201,7 @@ fn million_removed_keys_free_on_small_stacks() {
 /// the system does not run it.
 #[test]
 fn keys_with_large_states_do_not_wait_for_small_ones() {
-    if !super::runs_in_own_process("reclamation::keys_with_large_states_do_not_wait_for_small_ones") {
+    if !runs_in_own_process("reclamation::keys_with_large_states_do_not_wait_for_small_ones") {
         return;
     }
     #[derive(Clone, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! No limiter starts a thread.
 
-use super::runs_in_own_process;
 use tollgate::sketch::{InFlight, Rate};
 use tollgate::{FixedWindow, Gcra, Quota, RateLimiter, check_all};
+use tollgate_testing::child::runs_in_own_process;
 
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("a process has threads").count()
@@ -29,14 +29,6 @@ fn no_limiter_starts_a_thread() {
     }
     adjustable.set_quota(&Quota::per_second(3), tollgate::Carry::AsIs).unwrap();
     keyed.retain_active();
-    #[cfg(feature = "rules")]
-    {
-        use tollgate::rules::{Descriptor, Rules};
-        let rules =
-            "domain: d\ndescriptors: [{ key: k, rate_limit: { unit: second, requests_per_unit: 1 } }]";
-        let rules = Rules::from_yaml(rules).unwrap();
-        assert!(rules.check("d", &[Descriptor::new(&[("k", "v")])]).is_allowed());
-    }
     assert_eq!(threads(), before);
     // Control: the count includes a thread that the test starts.
     let (stop, stopped) = std::sync::mpsc::channel::<()>();

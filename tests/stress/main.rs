@@ -15,8 +15,6 @@ mod check_all;
 mod compact;
 mod lease;
 mod reclamation;
-#[cfg(feature = "rules")]
-mod rules;
 mod sketch;
 #[cfg(feature = "tokio")]
 mod wait;

@@ -2,7 +2,8 @@
 
 mod denied;
 mod events;
-mod freed;
+#[path = "../common/listener.rs"]
+mod listener;
 mod metrics;
 #[path = "../common/recorded.rs"]
 mod recorded;

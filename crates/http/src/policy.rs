@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tollgate::internals::{Facts, decision, facts, one_unit_ns};
-#[cfg(feature = "rules")]
-use tollgate::rules::{Amount, Applied};
 use tollgate::{Decision, Outcome, Quota, Timestamp};
+#[cfg(feature = "rules")]
+use tollgate_rules::{Amount, Applied};
 
 use crate::line::MAX_INTEGER;
 
@@ -151,14 +151,14 @@ impl<'a> Policy<'a> {
     ///
     /// # Examples
     /// ```
-    /// use tollgate::rules::{Descriptor, Rules};
+    /// use tollgate_rules::{Descriptor, Rules};
     /// use tollgate_http::Policy;
     ///
     /// let rules = Rules::from_yaml("{ domain: edge, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 9 } } ] }")?;
     /// let answer = rules.check("edge", &[Descriptor::new(&[("a", "x")])]);
     /// let policies: Vec<_> = answer.limits().filter_map(|limit| Policy::of_rule("hourly", &limit)).collect();
     /// assert_eq!(policies.len(), 1);
-    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     #[cfg(feature = "rules")]
     #[must_use]

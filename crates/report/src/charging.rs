@@ -1,7 +1,7 @@
 //! How denied requests are charged, as an argument.
 
 use clap::ValueEnum;
-use tollgate::rules::Charging;
+use tollgate_rules::Charging;
 
 /// How denied requests are charged.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]

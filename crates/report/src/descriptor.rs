@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::Args;
-use tollgate::rules::Descriptor;
+use tollgate_rules::Descriptor;
 
 /// The source of an entry's value.
 #[derive(Clone, PartialEq, Eq, Debug)]

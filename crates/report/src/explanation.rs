@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use tollgate::Outcome;
-use tollgate::rules::{Amount, Answer, Applied, Explained, Explanation, Rule, Verdict};
+use tollgate_rules::{Amount, Answer, Applied, Explained, Explanation, Rule, Verdict};
 
 use crate::descriptor::Entries;
 use crate::human::{self, nanos};

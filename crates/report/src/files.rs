@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use tollgate::rules::{Config, Domain, Format, Problem};
+use tollgate_rules::{Config, Domain, Format, Problem};
 
 use crate::error::Error;
 use crate::human;

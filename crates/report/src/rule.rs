@@ -1,8 +1,8 @@
 //! The contents of a rule, for people and for programs.
 
 use serde_json::{Value, json};
-use tollgate::rules::{Amount, Rule, RuleClass, SettingValue, Shared, Store};
 use tollgate::{LimitKind, StoreKind};
+use tollgate_rules::{Amount, Rule, RuleClass, SettingValue, Shared, Store};
 
 use crate::human::{self, nanos};
 use crate::output::merged;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use tollgate::rules::Rules;
+use tollgate_rules::Rules;
 
 use super::log;
 use tollgate_report::human;
@@ -71,7 +71,7 @@ fn said([enforced, shadow]: [u64; 2]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tollgate::rules::Descriptor;
+    use tollgate_rules::Descriptor;
 
     use super::*;
 

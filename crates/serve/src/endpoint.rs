@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate::rules::Rules;
 use tollgate_report::error::Error;
+use tollgate_rules::Rules;
 
 use crate::answer::Answerer;
 use crate::connections::{Bounds, Listening, Protocol};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use tollgate::redis::Client;
-use tollgate::rules::{
+use tollgate::telemetry::TopDenied;
+use tollgate_redis::Client;
+use tollgate_rules::{
     ChangeKind, Charging, Config, LoadReport, Rules, RulesBuilder, RulesError, RulesSnapshot,
 };
-use tollgate::telemetry::TopDenied;
 
 use super::debug::TOP;
 use super::{log, process};

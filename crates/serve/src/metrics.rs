@@ -11,8 +11,8 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use metrics::Label;
-use tollgate::rules::publish_rules;
 use tollgate::telemetry;
+use tollgate_rules::publish_rules;
 
 use super::answer::{AnswerCounts, BOUNDS_US, Entry};
 use super::connections::{Listening, Protocol};
@@ -84,6 +84,8 @@ fn install(recorder: &Recorder) -> Result<(), Error> {
     metrics::set_global_recorder(recorder.clone())
         .map_err(|error| Error::run(format!("cannot record metrics: {error}")))?;
     telemetry::describe();
+    tollgate_redis::telemetry::describe();
+    tollgate_rules::telemetry::describe();
     Ok(())
 }
 
@@ -124,6 +126,8 @@ impl Metrics {
         let now = Recorder::of_one_page();
         metrics::with_local_recorder(&now, || {
             telemetry::describe();
+            tollgate_redis::telemetry::describe();
+            tollgate_rules::telemetry::describe();
             self.record(&counts);
         });
         now.write(&mut page);

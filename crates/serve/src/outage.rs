@@ -15,8 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tollgate::Quota;
-use tollgate::redis::{AtomicLimiter, Breaker, Client, Health, Limit, health_by_server};
-use tollgate::rules::{Amount, Rules, Store};
+use tollgate_redis::{AtomicLimiter, Breaker, Client, Health, Limit, health_by_server};
+use tollgate_rules::{Amount, Rules, Store};
 
 use super::log;
 use crate::flags::ServeArgs;

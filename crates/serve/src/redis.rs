@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tollgate::redis::{Client, CredentialsFile};
+use tollgate_redis::{Client, CredentialsFile};
 
 use super::log;
 use crate::flags::ServeRules;

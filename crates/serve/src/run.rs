@@ -22,7 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use tollgate::rules::{Rules, Watcher};
+use tollgate_rules::{Rules, Watcher};
 
 use super::answer::Answerer;
 use super::arguments;

@@ -22,7 +22,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use tollgate::Clock as _;
-use tollgate::rules::{RestoreReport, Rules, RulesSnapshot};
+use tollgate_rules::{RestoreReport, Rules, RulesSnapshot};
 
 use super::resp::quotas::Quotas;
 use super::stats::{StateCounts, Stats, now};

@@ -195,8 +195,8 @@ mod rules {
     use super::super::ensure;
     use super::{Changing, Found, Kind, Round, Stopping, draw};
     use std::sync::atomic::{AtomicU64, Ordering};
-    use tollgate::rules::{Config, Descriptor, Rules};
     use tollgate::{Carry, ManualClock, Quota, QuotaError, Timestamp};
+    use tollgate_rules::{Config, Descriptor, Rules};
 
     /// A rule whose limit changes by loads.
     pub(super) struct Loaded {

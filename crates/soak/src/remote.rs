@@ -7,8 +7,8 @@ use super::simulation::{Faults, Mode, Network, Pattern, Setup, run};
 use super::{Found, Round, START, ensure};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate::redis::{InProcess, Limit};
 use tollgate::{Clock, ManualClock, Quota, Timestamp};
+use tollgate_redis::{InProcess, Limit};
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::Spec;
 

@@ -12,6 +12,7 @@ pub mod accuracy;
 pub mod blocks;
 pub mod bounds;
 pub mod chart;
+pub mod child;
 #[macro_use]
 mod verbs;
 #[macro_use]

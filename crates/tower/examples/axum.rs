@@ -20,8 +20,8 @@ use hyper_util::rt::TokioExecutor;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tollgate::rules::{Descriptors, Rules, RulesError};
 use tollgate::telemetry;
+use tollgate_rules::{Descriptors, Rules, RulesError};
 use tollgate_tower::{ClientIp, Head, KeyExtractor as _, RateLimitLayer, SoftLimited};
 
 const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/limits.yaml");
@@ -57,7 +57,7 @@ fn app(rules: Arc<Rules>) -> Result<Router, RulesError> {
 
     // Counters update this recorder at each event; gauges are published when a client requests `/metrics`.
     let metrics = get(async move |Extension(prometheus): Extension<PrometheusHandle>| {
-        tollgate::rules::publish_rules(&rules);
+        tollgate_rules::publish_rules(&rules);
         prometheus.render()
     });
     let app = Router::new().route("/", get(async || "hello\n")).route("/search", get(search));
@@ -69,6 +69,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Before the rules, because the rules register their counters when they are created.
     let prometheus = PrometheusBuilder::new().install_recorder()?;
     telemetry::describe();
+    tollgate_rules::telemetry::describe();
 
     let rules = Arc::new(Rules::read(LIMITS)?);
     let _watcher = Rules::watch(&rules, |loaded| match loaded {

@@ -23,8 +23,8 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
-use tollgate::redis::Client;
-use tollgate::rules::{Config, Rules};
+use tollgate_redis::Client;
+use tollgate_rules::{Config, Rules};
 use tollgate_tower::{ClientIp, KeyExtractor as _, RateLimitLayer};
 
 /// Every process has the same rules; a real server reads them from a file. Each request asks Redis (`atomic`). If a

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use tollgate::redis::{Answer, AtomicLimiter, Blocking, DecidedBy, Key, LeaseLimiter, WriteBackLimiter};
 use tollgate::telemetry::Event;
 use tollgate::{Clock, Decision};
 use tollgate_http::Policy;
+use tollgate_redis::{Answer, AtomicLimiter, Blocking, DecidedBy, Key, LeaseLimiter, WriteBackLimiter};
 
 use crate::awaited::AwaitedLimit;
 use crate::key::{HeaderKey, RouteKey};

@@ -7,9 +7,9 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tollgate::Clock;
 use tollgate::holds::HoldId;
-use tollgate::internals::Pairs;
-use tollgate::rules::{Answer, Descriptor, Descriptors, Rules, RulesError};
 use tollgate_http::Policy;
+use tollgate_rules::internals::Pairs;
+use tollgate_rules::{Answer, Descriptor, Descriptors, Rules, RulesError};
 
 use crate::awaited::AwaitedLimit;
 use crate::head::{CutAddress, Head};
@@ -229,7 +229,7 @@ where
     /// # Examples
     /// ```
     /// use std::sync::Arc;
-    /// use tollgate::rules::Rules;
+    /// use tollgate_rules::Rules;
     /// use tollgate_tower::{ClientIp, KeyExtractor, RateLimitLayer};
     ///
     /// let rules = Arc::new(Rules::from_yaml("
@@ -251,7 +251,7 @@ where
     ///     Some(())
     /// })?;
     /// # drop(layer);
-    /// # Ok::<(), tollgate::rules::RulesError>(())
+    /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
     pub fn rules(rules: Arc<Rules<C>>, domain: impl Into<Arc<str>>, describe: F) -> Result<Self, RulesError> {
         let domain = domain.into();

@@ -244,7 +244,8 @@ fn units() -> impl Iterator<Item = u128> {
     (0..=9).map(|power| 10_u128.pow(power))
 }
 
-pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
+/// Returns the greatest common divisor.
+pub const fn gcd(mut a: u128, mut b: u128) -> u128 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -60,7 +60,7 @@ pub enum LimitKind {
 
 impl LimitKind {
     /// The number of parts of a sub-window whose text states none.
-    pub(crate) const PARTS: u32 = 60;
+    pub const PARTS: u32 = 60;
 
     /// Returns the name of the algorithm, without parameters: `sub-window`.
     #[must_use]
@@ -99,12 +99,12 @@ impl LimitKind {
     }
 
     /// Whether denials can block keys under the algorithm: its states are arrival times.
-    pub(crate) const fn has_blocks(self) -> bool {
+    pub const fn has_blocks(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucketMeter)
     }
 
     /// Whether the compact store supports the algorithm. It counts a lenient sub-window of one part as a fixed window.
-    pub(crate) const fn is_compact(self) -> bool {
+    pub const fn is_compact(self) -> bool {
         match self {
             Self::Gcra
             | Self::TokenBucket

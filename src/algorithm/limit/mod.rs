@@ -177,8 +177,7 @@ impl Limit {
     }
 
     /// Returns the same limit with another [`most`](Self::most).
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn with_most(&self, most: u64) -> Result<Self, QuotaError> {
+    pub fn with_most(&self, most: u64) -> Result<Self, QuotaError> {
         self.with_quota(match self.kind.has_burst() {
             true => self.quota.try_burst(most)?,
             false => Quota::try_new(most, self.quota.period())?,
@@ -221,7 +220,7 @@ impl Limit {
 
     /// Returns the limit that stands for all limits with the same decisions.
     #[must_use]
-    pub(crate) const fn canonical(self) -> Self {
+    pub const fn canonical(self) -> Self {
         let kind = match self.kind {
             LimitKind::TokenBucket | LimitKind::LeakyBucketMeter => LimitKind::Gcra,
             LimitKind::SubWindow { parts: 1, strict: false } => LimitKind::FixedWindow,

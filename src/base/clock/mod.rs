@@ -4,7 +4,7 @@
 //! when they are built, and count monotonically from that reading. Their origin is the Unix epoch, so windows align to
 //! the epoch. A later step of the wall clock does not change their time.
 
-#[cfg(all(test, tollgate_loom))]
+#[cfg(tollgate_loom)]
 pub(crate) mod models;
 #[cfg(feature = "std")]
 mod system;
@@ -15,7 +15,7 @@ use core::ops::Add;
 use core::time::Duration;
 
 #[cfg(feature = "tokio")]
-pub(crate) use self::system::unix_nanos;
+pub use self::system::unix_nanos;
 #[cfg(feature = "std")]
 pub use self::system::{CoarseClock, DefaultClock, StdClock};
 use crate::base::sync::{AtomicU64, Ordering};
@@ -89,7 +89,7 @@ impl Add<Duration> for Timestamp {
 }
 
 /// Returns a duration's nanoseconds, at most `u64::MAX` (584 years).
-pub(crate) const fn saturating_nanos(duration: Duration) -> u64 {
+pub const fn saturating_nanos(duration: Duration) -> u64 {
     let nanos = duration.as_nanos();
     if nanos > u64::MAX as u128 {
         u64::MAX

@@ -9,7 +9,7 @@ use crate::base::multiply_high;
 use crate::base::sync::{AtomicU64, Ordering};
 
 /// Returns the wall clock's nanoseconds since the Unix epoch, or zero if the wall clock is set before 1970.
-pub(crate) fn unix_nanos() -> u64 {
+pub fn unix_nanos() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, saturating_nanos)
 }
 

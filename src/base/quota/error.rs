@@ -32,7 +32,7 @@ pub(crate) enum TextForm {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Reason {
+pub enum Reason {
     ZeroLimit,
     ZeroPeriod,
     ZeroBurst,
@@ -197,14 +197,12 @@ pub(crate) const fn or_panic<T: Copy>(made: Result<T, Reason>) -> T {
 
 impl QuotaError {
     /// Returns whether only unfinished earlier changes prevent this one.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) const fn is_pending(&self) -> bool {
+    pub const fn is_pending(&self) -> bool {
         matches!(self.reason, Reason::Pending { .. })
     }
 
     /// Returns whether a number has no room in the algorithm's word. The text then ends with the remedy, after a semicolon.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) const fn is_out_of_range(&self) -> bool {
+    pub const fn is_out_of_range(&self) -> bool {
         matches!(self.reason, Reason::Word { .. } | Reason::ShortWindow { .. })
     }
 
@@ -226,7 +224,7 @@ impl QuotaError {
 
     /// Creates an error with the caller's own text.
     #[allow(dead_code, reason = "shared limits use it")]
-    pub(crate) fn worded(text: String) -> Self {
+    pub fn worded(text: String) -> Self {
         Self { reason: Reason::Worded, text: Some(text.into()), form: TextForm::Quota }
     }
 

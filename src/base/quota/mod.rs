@@ -9,7 +9,8 @@ use core::time::Duration;
 pub use self::error::QuotaError;
 pub(crate) use self::error::{Reason, TextForm, or_panic};
 pub(crate) use self::period::PeriodText;
-pub(crate) use self::text::{parse_number, parse_period};
+pub(crate) use self::text::parse_number;
+pub use self::text::parse_period;
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
@@ -57,7 +58,7 @@ impl Quota {
 
     /// The longest time that a full burst may take to refill. With this bound a theoretical arrival time fits 64 bits
     /// for every date of this century.
-    pub(crate) const MAX_REFILL_NS: u64 = i64::MAX as u64;
+    pub const MAX_REFILL_NS: u64 = i64::MAX as u64;
 
     const fn checked(limit: u64, period_ns: u64, burst: u64) -> Result<Self, Reason> {
         if limit == 0 {
@@ -191,7 +192,7 @@ impl Quota {
     }
 
     /// Returns the period in nanoseconds, at least 1.
-    pub(crate) const fn period_ns(&self) -> u64 {
+    pub const fn period_ns(&self) -> u64 {
         self.period_ns
     }
 }

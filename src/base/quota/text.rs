@@ -59,7 +59,7 @@ impl Quota {
 }
 
 /// Parses a period without a quota, such as `250ms`, into nanoseconds.
-pub(crate) fn parse_period(text: &str) -> Result<u64, Reason> {
+pub fn parse_period(text: &str) -> Result<u64, Reason> {
     period_in(text, "a period such as 250ms, 10s or 8h")
 }
 

@@ -88,7 +88,7 @@ pub struct Distinct<C = DefaultClock, H = ahash::RandomState> {
 
 /// The pairs of a key and a value that were admitted in a window.
 #[derive(Debug)]
-pub(crate) struct KnownPairs {
+pub struct KnownPairs {
     windows: Windows,
     filter: WindowedBloom,
 }
@@ -201,7 +201,7 @@ impl<C, H: BuildHasher> Distinct<C, H> {
 impl KnownPairs {
     /// # Errors
     /// If the memory cannot be allocated, or if the windows are too short.
-    pub(crate) fn new(window_ns: u64, bytes: usize) -> Result<Self, QuotaError> {
+    pub fn new(window_ns: u64, bytes: usize) -> Result<Self, QuotaError> {
         let windows = Windows::new(window_ns, tag_bits(window_ns), u64::MAX).trusting_a_second();
         if let Some(min_ns) = windows.too_short() {
             return Err(
@@ -228,8 +228,7 @@ impl KnownPairs {
     }
 
     /// Whether a pair was admitted in this window.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn holds(&self, pair: u64, at: CheckTime) -> bool {
+    pub fn holds(&self, pair: u64, at: CheckTime) -> bool {
         self.find(pair, at).1
     }
 
@@ -244,15 +243,13 @@ impl KnownPairs {
     }
 
     /// Returns the window of a time, and the words of the filter that have pairs of this window.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn words(&self, at: CheckTime) -> (u64, impl Iterator<Item = (usize, u64)>) {
+    pub fn words(&self, at: CheckTime) -> (u64, impl Iterator<Item = (usize, u64)>) {
         let window = self.windows.moment(at.ns()).window;
         (window, self.filter.words_in(&self.windows, window))
     }
 
     /// Sets a word of the filter, if it has pairs of the window.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn set_word(&self, window: u64, (index, word): (usize, u64)) {
+    pub fn set_word(&self, window: u64, (index, word): (usize, u64)) {
         self.windows.begin(window);
         self.filter.set_word(&self.windows, window, (index, word));
     }
@@ -262,7 +259,7 @@ impl KnownPairs {
     ///
     /// # Errors
     /// If the pair's word in the filter belongs to a later window. Then nothing is inserted.
-    pub(crate) fn insert(&self, pair: u64, charge: &Decision) -> Result<bool, Late> {
+    pub fn insert(&self, pair: u64, charge: &Decision) -> Result<bool, Late> {
         let Self { windows, filter } = self;
         let window = windows.index(charge.owed_as_of_ns());
         let found = filter.find(windows, &filter.probe(windows, pair), window)?;

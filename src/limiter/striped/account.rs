@@ -12,14 +12,16 @@ use crate::base::sync::{AtomicU64, Ordering};
 
 /// The constants of a limiter's leases.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Terms {
+pub struct Terms {
     pub(super) layout: StripeLayout,
-    pub(crate) limit: u64,
+    /// The limit.
+    pub limit: u64,
     pub(super) max_block_log2: u32,
 }
 
 impl Terms {
-    pub(crate) fn new(limit: u64, life: Duration, max_block: u64) -> Self {
+    /// Creates the terms of a limit whose leases live this long, with blocks of at most `max_block` units.
+    pub fn new(limit: u64, life: Duration, max_block: u64) -> Self {
         let layout = StripeLayout::new(saturating_nanos(life));
         Self { layout, limit, max_block_log2: max_block.clamp(1, layout.most()).ilog2() }
     }
@@ -27,13 +29,7 @@ impl Terms {
     /// Spends a cost from the stripe of the thread with this number, if the stripe holds it and no other call changes
     /// the stripe first. Returns the units left in the stripe and their expiry. A cost of 0 is not spent.
     #[inline(always)]
-    pub(crate) fn take<W: Words>(
-        &self,
-        words: &W,
-        thread: usize,
-        now_ns: u64,
-        cost: u64,
-    ) -> Option<(u64, u64)> {
+    pub fn take<W: Words>(&self, words: &W, thread: usize, now_ns: u64, cost: u64) -> Option<(u64, u64)> {
         let home = words.home(thread);
         // Ordering: Relaxed, here and below; see the text of `striped`.
         let word = home.load(Ordering::Relaxed);
@@ -47,24 +43,25 @@ impl Terms {
     }
 
     /// Returns the longest life of a lease, in nanoseconds.
-    #[allow(dead_code, reason = "shared leases use it")]
-    pub(crate) const fn life_ns(&self) -> u64 {
+    pub const fn life_ns(&self) -> u64 {
         self.layout.life_ns()
     }
 
     /// Returns the most units that one deposit can add to an empty word.
-    #[allow(dead_code, reason = "shared leases use it")]
-    pub(crate) const fn most(&self) -> u64 {
+    pub const fn most(&self) -> u64 {
         self.layout.most()
     }
 }
 
 /// The words of one limit, with its source and its constants. Created for one call.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Account<'a, P, W> {
-    pub(crate) source: &'a P,
-    pub(crate) terms: &'a Terms,
-    pub(crate) words: &'a W,
+pub struct Account<'a, P, W> {
+    /// The limit that has the units.
+    pub source: &'a P,
+    /// The constants.
+    pub terms: &'a Terms,
+    /// The words that hold leased units.
+    pub words: &'a W,
 }
 
 /// The result of spending from a stripe and a hand.
@@ -79,7 +76,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     /// Decides and charges for the thread with this number. Also returns the earliest expiry of the spent units, or 0
     /// if no unit was spent.
     #[inline(always)]
-    pub(crate) fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> (Decision, u64) {
+    pub fn charge_on(&self, thread: usize, now_ns: u64, cost: u64) -> (Decision, u64) {
         if let Some((left, expiry)) = self.terms.take(self.words, thread, now_ns, cost) {
             return (self.spent(now_ns, cost, left), expiry);
         }
@@ -307,7 +304,8 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
         Decision::new(outcome, cost, self.terms.limit, now_ns, facts)
     }
 
-    pub(crate) fn peek(&self, now_ns: u64, cost: u64) -> Decision {
+    /// Decides what a check would, and charges nothing.
+    pub fn peek(&self, now_ns: u64, cost: u64) -> Decision {
         let source = self.source.peek(cost, Timestamp::from_nanos(now_ns));
         let held = self.held(now_ns);
         let outcome = if cost > self.terms.limit {
@@ -324,8 +322,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
 
     /// Takes all units out, and passes each word's units and expiry to `each`. No other call can spend these units any
     /// more, so the caller may return them to the source.
-    #[allow(dead_code, reason = "shared leases use it")]
-    pub(crate) fn take_all(&self, now_ns: u64, mut each: impl FnMut(u64, u64)) {
+    pub fn take_all(&self, now_ns: u64, mut each: impl FnMut(u64, u64)) {
         for place in self.words.all(now_ns) {
             let Gathered { units, expiry } = self.take_from(place, now_ns, u64::MAX);
             if units > 0 {
@@ -335,7 +332,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     }
 
     /// Adds a lease to the deposits, where all stripes find it. Returns the number of units that were kept.
-    pub(crate) fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
+    pub fn deposit(&self, lease: Lease, asked_ns: u64, now_ns: u64) -> u64 {
         // If `asked_ns` is in the future, the life begins now. Otherwise the lease would live too long.
         let expiry = self.terms.layout.expiry(asked_ns.min(now_ns), lease.life_ns);
         self.words.deposits().add(&self.terms.layout, Gathered { units: lease.units(), expiry }, now_ns)
@@ -363,7 +360,7 @@ impl<'a, P: LeaseSource, W: Words> Account<'a, P, W> {
     }
 
     /// Returns the units in all words.
-    pub(crate) fn held(&self, now_ns: u64) -> u64 {
+    pub fn held(&self, now_ns: u64) -> u64 {
         self.held_in(self.words.all(now_ns), now_ns)
     }
 

@@ -16,7 +16,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 
 /// Slots that hold deposited units. As a reference (`&Deposits`), the type hides the number of slots.
 #[derive(Debug)]
-pub(crate) struct Deposits<S: ?Sized = [AtomicU64]> {
+pub struct Deposits<S: ?Sized = [AtomicU64]> {
     /// The latest expiry of all deposits. After that time no call needs to read the slots.
     until_ns: AtomicU64,
     slots: S,

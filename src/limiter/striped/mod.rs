@@ -57,11 +57,11 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-pub(crate) use self::account::{Account, Terms};
+pub use self::account::{Account, Terms};
 pub use self::source::{Lease, LeaseAlgorithm, LeaseRequest, LeaseSource};
-#[allow(unused_imports, reason = "shared leases use it")]
-pub(crate) use self::words::Small;
-pub(crate) use self::words::{Padded, Words};
+pub use self::words::Padded;
+pub use self::words::Small;
+pub(crate) use self::words::Words;
 use crate::algorithm::Gcra;
 use crate::base::check_time::CheckTime;
 use crate::base::clock::{Clock, Timestamp};

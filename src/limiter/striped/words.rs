@@ -6,7 +6,7 @@ use super::deposits::Deposits;
 use crate::base::sync::AtomicU64;
 
 /// The words of one limit: stripes with one lease each, and deposits that all stripes draw from.
-pub(crate) trait Words {
+pub trait Words {
     /// Returns the stripe of the thread with this number.
     fn home(&self, thread: usize) -> &AtomicU64;
     /// Returns all stripes.
@@ -31,7 +31,7 @@ const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 16 };
 
 /// The words of a limit that many cores use at the same time.
 #[derive(Debug)]
-pub(crate) struct Padded {
+pub struct Padded {
     /// The number of stripes is a power of two. Each stripe is padded, because only the threads of that stripe write it
     /// often; other threads read it rarely.
     pub(super) stripes: Box<[CachePadded<AtomicU64>]>,
@@ -40,7 +40,7 @@ pub(crate) struct Padded {
 
 impl Padded {
     /// Creates empty words. `stripes` must be a power of two.
-    pub(crate) fn new(stripes: usize) -> Self {
+    pub fn new(stripes: usize) -> Self {
         Self {
             stripes: (0..stripes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             deposits: CachePadded::new(Deposits::new()),
@@ -69,14 +69,14 @@ const FEW: usize = if cfg!(tollgate_loom) { 2 } else { 4 };
 
 /// The words of one of many keys: one stripe and four deposit slots, 48 bytes.
 #[derive(Debug)]
-pub(crate) struct Small {
+pub struct Small {
     stripe: AtomicU64,
     deposits: Deposits<[AtomicU64; FEW]>,
 }
 
 impl Small {
-    #[allow(dead_code, reason = "shared leases use it")]
-    pub(crate) fn new() -> Self {
+    /// Creates empty words.
+    pub fn new() -> Self {
         Self { stripe: AtomicU64::new(0), deposits: Deposits::new() }
     }
 }

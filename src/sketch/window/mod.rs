@@ -67,7 +67,7 @@ pub(crate) struct Windows {
 
 /// The error of a late caller: another thread's word belongs to this later window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Late {
+pub struct Late {
     pub(crate) window: u64,
 }
 

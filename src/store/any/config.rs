@@ -85,6 +85,13 @@ impl StoreConfig {
         self
     }
 
+    /// Sets by how many units a compact store lets a key exceed its limit: see [`Builder::overdraft`](crate::Builder::overdraft).
+    #[must_use]
+    pub const fn with_overdraft(mut self, units: u64) -> Self {
+        self.overdraft = units;
+        self
+    }
+
     /// Returns the kind.
     #[must_use]
     pub const fn kind(&self) -> StoreKind {
@@ -124,8 +131,7 @@ impl StoreConfig {
     }
 
     /// Returns the two numbers of a store in a snapshot. `None` for a store that no file of rules sets. No store is 0.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn saved(&self) -> Option<[u64; 2]> {
+    pub fn saved(&self) -> Option<[u64; 2]> {
         // Without `..`, so that the compiler asks for each new option.
         let Self { kind, capacity, max_keys, overflow: None, overdraft: 0 } = *self else { return None };
         let (number, size) = match (kind, capacity, max_keys) {
@@ -139,8 +145,7 @@ impl StoreConfig {
     }
 
     /// Returns the store with these numbers. `None` for numbers of no store.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn of_saved([number, size]: [u64; 2]) -> Option<Self> {
+    pub fn of_saved([number, size]: [u64; 2]) -> Option<Self> {
         let size = usize::try_from(size).ok()?;
         Some(match (number, size) {
             (1, bytes) => Self::new(StoreKind::Compact).with_capacity(Capacity::memory(bytes)),

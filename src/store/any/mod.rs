@@ -174,8 +174,7 @@ macro_rules! both_compact {
     };
 }
 
-#[allow(dead_code, reason = "rules use it")]
-pub(crate) mod saved;
+pub mod saved;
 
 impl<K, H> Pair<K, H>
 where
@@ -292,7 +291,7 @@ where
     ///
     /// # Errors
     /// Returns an error if the store does not support the limit, or if it is large and there is not enough memory.
-    pub(crate) fn new(config: StoreConfig, limit: Limit, hasher: &H) -> Result<Self, QuotaError> {
+    pub fn new(config: StoreConfig, limit: Limit, hasher: &H) -> Result<Self, QuotaError> {
         Ok(Self { pair: Pair::new(&config, &limit, hasher)?, limit, config })
     }
 
@@ -316,7 +315,7 @@ where
 
     /// Returns a sketch that shares the counts of this one under another limit. `None` if this is not a sketch, if its
     /// windows differ, or if its counters cannot count to the limit.
-    pub(crate) fn with_limit_of(&self, limit: &Limit) -> Option<Self> {
+    pub fn with_limit_of(&self, limit: &Limit) -> Option<Self> {
         Some(Self { pair: self.pair.with_limit_of(limit)?, limit: *limit, config: self.config })
     }
 
@@ -325,9 +324,8 @@ where
     }
 
     /// [`Operation::Check`]. A denial starts no block, because only the caller knows whether it is enforced.
-    #[allow(dead_code, reason = "rules use it")]
     #[inline]
-    pub(crate) fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
+    pub fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
         each!(&self.pair, store => check(store, key, at, cost))
     }
 
@@ -337,7 +335,7 @@ where
     }
 
     /// Returns the number of keys with a state, if the store knows it. A store that does not exist yet is empty.
-    pub(crate) fn keys(&self, now_ns: u64) -> Option<usize> {
+    pub fn keys(&self, now_ns: u64) -> Option<usize> {
         by_kind!(&self.pair, late =>
             None,
             Some(late.get().map_or(0, Keyed::len)),
@@ -357,7 +355,7 @@ where
     }
 
     /// Returns the figures of a compact store.
-    pub(crate) fn gauges(&self) -> Option<Gauges> {
+    pub fn gauges(&self) -> Option<Gauges> {
         by_kind!(&self.pair, late =>
             None,
             None,
@@ -367,7 +365,7 @@ where
     }
 
     /// Returns how full a sketch is.
-    pub(crate) fn saturation(&self, now_ns: u64) -> Option<Saturation> {
+    pub fn saturation(&self, now_ns: u64) -> Option<Saturation> {
         by_kind!(&self.pair, late =>
             None,
             None,

@@ -20,7 +20,7 @@ where
     H: BuildHasher + Clone,
 {
     /// Puts the states that owe something now.
-    pub(crate) fn save(&self, now_ns: u64, put: &mut PutBytes<'_>) -> io::Result<()> {
+    pub fn save(&self, now_ns: u64, put: &mut PutBytes<'_>) -> io::Result<()> {
         if !self.is_made() {
             return put(&[0]);
         }
@@ -45,7 +45,7 @@ where
     }
 
     /// Returns the largest debt of any key beyond the burst, or 0; `u64::MAX` if it is not known.
-    pub(crate) fn largest_debt(&self, now_ns: u64) -> u64 {
+    pub fn largest_debt(&self, now_ns: u64) -> u64 {
         let debts = self.debts();
         let beyond = |decision: &Decision| match debts.owed(decision) {
             owed if owed > decision.limit() => owed,
@@ -66,11 +66,7 @@ where
     }
 
     /// Sets the states of a store that no request uses yet.
-    pub(crate) fn load(
-        &self,
-        reader: &mut SnapshotReader<'_>,
-        times: SnapshotTimes,
-    ) -> Result<(), SnapshotError> {
+    pub fn load(&self, reader: &mut SnapshotReader<'_>, times: SnapshotTimes) -> Result<(), SnapshotError> {
         let [kind] = reader.take()?;
         let wrong = SnapshotError::content("kind of store");
         let no_memory = |_| SnapshotError::content("store, which takes more memory than there is,");
@@ -106,7 +102,7 @@ where
 }
 
 /// Reads past the states of a store.
-pub(crate) fn skip(reader: &mut SnapshotReader<'_>) -> Result<(), SnapshotError> {
+pub fn skip(reader: &mut SnapshotReader<'_>) -> Result<(), SnapshotError> {
     let words = |reader: &mut SnapshotReader<'_>| {
         reader.text()?;
         Ok(usize::try_from(reader.u64()?).unwrap_or(usize::MAX).saturating_mul(size_of::<u64>()))

@@ -47,7 +47,7 @@ const RELEASED_BY_EACH: usize = 2;
 
 /// All holds of a limiter. `C` is the charge of a hold in a store, or `()` if there is none.
 #[derive(Debug)]
-pub(crate) struct HoldBook<C> {
+pub struct HoldBook<C> {
     hasher: ahash::RandomState,
     ids: HoldIds,
     most: usize,
@@ -84,23 +84,25 @@ struct KeyHolds<C> {
 
 /// A hold.
 #[derive(Debug)]
-pub(crate) struct Held<C> {
-    pub(crate) units: u64,
-    pub(crate) charge: C,
+pub struct Held<C> {
+    /// The held units.
+    pub units: u64,
+    /// What charged them.
+    pub charge: C,
 }
 
 /// The holds of a key.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct KeyStanding {
+pub struct KeyStanding {
     /// The sum of their units.
-    pub(crate) units: u128,
+    pub units: u128,
     /// The first and the last end, in nanoseconds.
-    pub(crate) ends_ns: Option<(u64, u64)>,
+    pub ends_ns: Option<(u64, u64)>,
 }
 
 /// Why a hold was not kept.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum NotKept {
+pub enum NotKept {
     /// The book is full.
     BookFull,
     /// The key would hold more units than its limit.
@@ -126,7 +128,7 @@ impl<C> HoldBook<C> {
     }
 
     /// Creates a book whose hashes of keys another process can compute.
-    pub(crate) fn with_hasher(most: usize, hasher: ahash::RandomState) -> Self {
+    pub fn with_hasher(most: usize, hasher: ahash::RandomState) -> Self {
         let shard = |_| {
             let held = ShardHolds { keys: BTreeMap::new(), ends: BTreeSet::new() };
             CachePadded::new(HoldShard { len: AtomicUsize::new(0), held: Mutex::new(held) })
@@ -147,13 +149,13 @@ impl<C> HoldBook<C> {
         &self.hasher
     }
 
-    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+    /// Returns the hash of a key.
+    pub fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
     }
 
     /// Visits all holds, one shard at a time.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(u64, HoldId, &Held<C>)) {
+    pub fn for_each(&self, mut visit: impl FnMut(u64, HoldId, &Held<C>)) {
         for number in 0..SHARDS {
             self.with_shard(number, |_, held| {
                 for (&hash, key) in &held.keys {
@@ -164,20 +166,20 @@ impl<C> HoldBook<C> {
     }
 
     /// Returns the number of holds.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         // Ordering: Relaxed. The result is an estimate while holds come and go.
         self.len.load(Ordering::Relaxed)
     }
 
     /// Returns whether a key of this shard may have a hold. If not, all refunds of earlier holds are visible.
-    pub(crate) fn may_hold(&self, hash: u64) -> bool {
+    pub fn may_hold(&self, hash: u64) -> bool {
         // Ordering: Acquire. Pairs with the Release in `Leaving`.
         self.shards[Self::shard(hash)].len.load(Ordering::Acquire) > 0
     }
 
     /// Keeps a hold until the end of its identity, if the key then holds at most `limit` units. First releases holds of any
     /// keys that have ended: `release` receives the hash of the key, and gives the units back.
-    pub(crate) fn keep(
+    pub fn keep(
         &self,
         (hash, id): (u64, HoldId),
         hold: Held<C>,
@@ -243,12 +245,7 @@ impl<C> HoldBook<C> {
 
     /// Removes the hold with these random bits, and lets `settle` settle it, given its own end. Returns `None` if it is
     /// settled, or was never here. What `settle` refunds is there for every decision that finds the hold gone.
-    pub(crate) fn take<T>(
-        &self,
-        hash: u64,
-        id: HoldId,
-        settle: impl FnOnce(HoldId, Held<C>) -> T,
-    ) -> Option<T> {
+    pub fn take<T>(&self, hash: u64, id: HoldId, settle: impl FnOnce(HoldId, Held<C>) -> T) -> Option<T> {
         let choose = |held: &ShardHolds<C>| {
             let end_ns = *held.keys.get(&hash)?.ends.get(&id.random())?;
             Some(HoldId::new(end_ns, id.random()))
@@ -281,13 +278,12 @@ impl<C> HoldBook<C> {
     }
 
     /// Removes the hold of the key that ends first, so that the caller settles it.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn take_first(&self, hash: u64) -> Option<(HoldId, Held<C>)> {
+    pub fn take_first(&self, hash: u64) -> Option<(HoldId, Held<C>)> {
         self.remove(hash, |held| held.first(hash), |id, held| (id, held))
     }
 
     /// Releases holds of the key that have ended: at most [`RELEASED_AT_ONCE`]. Returns whether there were any.
-    pub(crate) fn release_ended(&self, hash: u64, now_ns: u64, mut release: impl FnMut(&Held<C>)) -> bool {
+    pub fn release_ended(&self, hash: u64, now_ns: u64, mut release: impl FnMut(&Held<C>)) -> bool {
         self.with(hash, |shard, held| {
             let mut any = false;
             for _ in 0..RELEASED_AT_ONCE {
@@ -302,12 +298,12 @@ impl<C> HoldBook<C> {
     }
 
     /// Returns the units that a key holds.
-    pub(crate) fn standing(&self, hash: u64) -> KeyStanding {
+    pub fn standing(&self, hash: u64) -> KeyStanding {
         self.with(hash, |_, held| held.standing(hash))
     }
 
     /// Returns the identity of a new hold.
-    pub(crate) fn id(&self, end_ns: u64) -> HoldId {
+    pub fn id(&self, end_ns: u64) -> HoldId {
         HoldId::new(end_ns, self.ids.next())
     }
 

@@ -32,15 +32,19 @@ pub struct HoldId {
 }
 
 impl HoldId {
-    pub(crate) const fn new(end_ns: u64, random: u128) -> Self {
+    /// Creates the name of a hold from the end of its life, in nanoseconds since the clock's origin, and a number that no other hold
+    /// of the limiter has.
+    pub const fn new(end_ns: u64, random: u128) -> Self {
         Self { end_ns, random }
     }
 
-    pub(crate) const fn end_ns(self) -> u64 {
+    /// Returns the end of the hold's life, in nanoseconds since the clock's origin.
+    pub const fn end_ns(self) -> u64 {
         self.end_ns
     }
 
-    pub(crate) const fn random(self) -> u128 {
+    /// Returns the number that no other hold of the limiter has.
+    pub const fn random(self) -> u128 {
         self.random
     }
 
@@ -80,19 +84,20 @@ impl fmt::Debug for HoldId {
 
 /// Makes the random bits of identities.
 #[derive(Debug)]
-pub(crate) struct HoldIds {
+pub struct HoldIds {
     /// Makes bits that cannot be guessed. `std` uses `SipHash` here, with a secret from the system.
     secret: RandomState,
     next: AtomicU64,
 }
 
 impl HoldIds {
-    pub(crate) fn new() -> Self {
+    /// Creates a source of names.
+    pub fn new() -> Self {
         Self { secret: RandomState::new(), next: AtomicU64::new(0) }
     }
 
     /// Returns 128 bits that this source has not returned before.
-    pub(crate) fn next(&self) -> u128 {
+    pub fn next(&self) -> u128 {
         // Ordering: Relaxed. It matters only that each hold gets a different number.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let half = |half: u8| u128::from(self.secret.hash_one((number, half)));

@@ -7,15 +7,15 @@ mod book;
 mod id;
 #[cfg(all(test, tollgate_loom))]
 mod models;
-pub(crate) mod saved;
+pub mod saved;
 
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
-pub(crate) use self::book::{Held, HoldBook, KeyStanding, NotKept};
+pub use self::book::{Held, HoldBook, KeyStanding, NotKept};
 pub use self::id::HoldId;
-#[allow(unused_imports, reason = "redis uses it")]
-pub(crate) use self::id::HoldIds;
+
+pub use self::id::HoldIds;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::store::op::{KeyTrace, ManyKeys, Operation, Store, StoreBase};
@@ -48,7 +48,7 @@ pub(crate) enum Settled {
 const FULL_RETRY_NS: u64 = 1_000_000_000;
 
 /// The denial of a request because there are too many holds.
-pub(crate) fn no_room(cost: u64, limit: u64, now_ns: u64) -> Decision {
+pub fn no_room(cost: u64, limit: u64, now_ns: u64) -> Decision {
     let facts = Facts::Plain { remaining: 0, retry_ns: FULL_RETRY_NS, reset_ns: FULL_RETRY_NS, delay_ns: 0 };
     Decision::new(Outcome::Denied, cost, limit, now_ns, facts).uncharged()
 }
@@ -56,7 +56,7 @@ pub(crate) fn no_room(cost: u64, limit: u64, now_ns: u64) -> Decision {
 /// Begins a request of `units` units with this identity, if the key then has at most `limit` units in progress. Requests
 /// whose life has ended do not count. Returns the decision. `release` gives back the units of a hold that lies in the same
 /// book, has ended, and makes room.
-pub(crate) fn enter<C: Default>(
+pub fn enter<C: Default>(
     book: &HoldBook<C>,
     (hash, id): (u64, HoldId),
     units: u64,
@@ -73,13 +73,13 @@ pub(crate) fn enter<C: Default>(
 }
 
 /// The denial of a request of `units` units because its key would have more than its limit.
-pub(crate) fn key_full(units: u64, standing: KeyStanding, (limit, now_ns): (u64, u64)) -> Decision {
+pub fn key_full(units: u64, standing: KeyStanding, (limit, now_ns): (u64, u64)) -> Decision {
     let outcome = if units > limit { Outcome::Never } else { Outcome::Denied };
     in_progress(outcome, units, standing, (limit, now_ns))
 }
 
 /// Returns the decision about a request of `units` units if the key has these units in progress.
-pub(crate) fn in_progress(
+pub fn in_progress(
     outcome: Outcome,
     units: u64,
     standing: KeyStanding,

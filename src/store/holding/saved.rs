@@ -14,8 +14,7 @@ const BLEND: u64 = 3;
 const PLAIN: u64 = 4;
 
 /// Appends a charge.
-#[allow(dead_code, reason = "rules use it")]
-pub(crate) fn put_charge(charge: &Decision, into: &mut Vec<u8>) {
+pub fn put_charge(charge: &Decision, into: &mut Vec<u8>) {
     let (kind, figures) = match *charge.facts() {
         Facts::Pace { ahead, interval, capacity, scale, queued, mark } => {
             (PACE, [ahead, interval, capacity, scale.into(), queued.into(), mark.into()])
@@ -38,8 +37,7 @@ pub(crate) fn put_charge(charge: &Decision, into: &mut Vec<u8>) {
 }
 
 /// Reads a charge, for a clock that is behind that of the snapshot by `back_ns`.
-#[allow(dead_code, reason = "rules use it")]
-pub(crate) fn read_charge(reader: &mut SnapshotReader<'_>, back_ns: u64) -> Result<Decision, SnapshotError> {
+pub fn read_charge(reader: &mut SnapshotReader<'_>, back_ns: u64) -> Result<Decision, SnapshotError> {
     let mut numbers = [0; 10];
     for number in &mut numbers {
         *number = reader.u64()?;

@@ -50,7 +50,7 @@ use std::sync::{Arc, PoisonError};
 
 pub use self::carry::Carry;
 use self::latest::{LatestCharge, SLACK_NS};
-pub(crate) use self::published::{Numbered, Published, Replaced};
+pub use self::published::{Numbered, Published, Replaced};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::base::quota::{Quota, QuotaError, Reason};
@@ -69,7 +69,7 @@ const MOST_PENDING: u32 = 64;
 
 /// A store under one quota, and the store before it, which knows the older debts.
 #[derive(Debug)]
-pub(crate) struct Generation<S> {
+pub struct Generation<S> {
     held: Arc<HeldStore<S>>,
     from: Option<Past<S>>,
 }
@@ -112,7 +112,7 @@ impl<S: Migrate> Past<S> {
 
 impl<S: Migrate> Generation<S> {
     /// The first generation of a store, which may have been charged before.
-    pub(crate) fn first(store: S) -> Self {
+    pub fn first(store: S) -> Self {
         let first = Self::new((0, 0), store, None);
         let HeldStore { store, latest, .. } = &*first.held;
         let newest_ns = if store.is_known() { Some(store.newest_ns()) } else { store.beyond_ns() };
@@ -124,7 +124,7 @@ impl<S: Migrate> Generation<S> {
 
     /// Prepares a change: takes over the debts of all keys from the generation before this one, as far as possible.
     /// Returns the generation for [`Generation::next`].
-    pub(crate) fn settled(
+    pub fn settled(
         self: &Arc<Self>,
         carry: Carry,
         now: impl Fn() -> CheckTime,
@@ -146,12 +146,12 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Makes each further charge in this generation record its time. Call this before the time of a change is read.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.held.latest.close();
     }
 
     /// The generation after this one, in force from `when` on. It carries the debts of the keys over.
-    pub(crate) fn next(self: Arc<Self>, store: S, carry: Carry, when: CheckTime) -> Self {
+    pub fn next(self: Arc<Self>, store: S, carry: Carry, when: CheckTime) -> Self {
         let (number, at_ns) = (self.held.number + 1, when.ns());
         let (paid_until_ns, is_listed) = (AtomicU64::new(UNKNOWN), AtomicU64::new(0));
         let from =
@@ -160,14 +160,12 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Whether keys can still owe a debt that was carried over.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn is_taking_over(&self, now_ns: u64) -> bool {
+    pub fn is_taking_over(&self, now_ns: u64) -> bool {
         self.from.as_ref().is_some_and(|past| self.asks(past, now_ns))
     }
 
     /// The store of this generation.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn store(&self) -> &S {
+    pub fn store(&self) -> &S {
         &self.held.store
     }
 
@@ -202,7 +200,7 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// The number of older generations in this one's chain.
-    pub(crate) fn pending(&self) -> u32 {
+    pub fn pending(&self) -> u32 {
         let mut pending = 0;
         let mut past = &self.from;
         while let Some(Past { last, .. }) = past {
@@ -297,13 +295,7 @@ impl<S: Migrate> Generation<S> {
 
     /// Decides and charges. After a charge, the caller must check whether this generation is still the current one.
     #[inline]
-    pub(crate) fn apply<Q: ?Sized>(
-        &self,
-        key: &Q,
-        operation: Operation,
-        when: CheckTime,
-        cost: u64,
-    ) -> Decision
+    pub fn apply<Q: ?Sized>(&self, key: &Q, operation: Operation, when: CheckTime, cost: u64) -> Decision
     where
         S: Inherit<Q>,
     {
@@ -344,7 +336,7 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Decides, and charges nothing.
-    pub(crate) fn peek<Q: ?Sized>(&self, key: &Q, when: CheckTime, cost: u64) -> Decision
+    pub fn peek<Q: ?Sized>(&self, key: &Q, when: CheckTime, cost: u64) -> Decision
     where
         S: Inherit<Q>,
     {
@@ -365,7 +357,7 @@ impl<S: Migrate> Generation<S> {
 
     /// Starts the block of a request that a peek here has denied. If the quota changes at this moment, the next denial
     /// starts the block instead.
-    pub(crate) fn block<Q: ?Sized>(&self, key: &Q, when: CheckTime, denial: Decision) -> Decision
+    pub fn block<Q: ?Sized>(&self, key: &Q, when: CheckTime, denial: Decision) -> Decision
     where
         S: Inherit<Q>,
     {
@@ -374,7 +366,7 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Takes back units of what a key owes, with what it still owes from older generations.
-    pub(crate) fn give_back<Q: ?Sized>(&self, key: &Q, when: CheckTime, units: u64) -> u64
+    pub fn give_back<Q: ?Sized>(&self, key: &Q, when: CheckTime, units: u64) -> u64
     where
         S: Inherit<Q>,
     {
@@ -387,8 +379,7 @@ impl<S: Migrate> Generation<S> {
 
     /// Forgets what a key owes, here and in the generations that are still asked. Returns `false` if a store cannot: then the
     /// key may still owe. A thread that carries the debt over at this moment may keep it.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn forget<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> bool
+    pub fn forget<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> bool
     where
         S: Inherit<Q>,
     {
@@ -399,8 +390,7 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// Blocks a key for this number of nanoseconds. Returns `false` if the store has no blocks, or no room for the key.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn block_for<Q: ?Sized>(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool
+    pub fn block_for<Q: ?Sized>(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool
     where
         S: Inherit<Q>,
     {
@@ -412,7 +402,7 @@ impl<S: Migrate> Generation<S> {
     /// if this generation is still the published one. [`Published::counts_charge`] calls this between its fence and its look at the
     /// published one.
     #[inline(always)]
-    pub(crate) fn is_open_for(&self, charge: &Decision) -> bool {
+    pub fn is_open_for(&self, charge: &Decision) -> bool {
         self.held.latest.is_open_for(charge.at_ns())
     }
 }

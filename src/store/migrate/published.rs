@@ -28,26 +28,28 @@ use crate::base::sync::{Loaded, Swap, fence_after_rmw};
 
 /// A value that can be replaced during use: see the module docs.
 #[derive(Debug)]
-pub(crate) struct Published<T>(Swap<T>);
+pub struct Published<T>(Swap<T>);
 
 /// A value with a number. Each published value has a higher number than all values before it.
-pub(crate) trait Numbered {
+pub trait Numbered {
     /// The number of this value.
     fn number(&self) -> u64;
 }
 
 impl<T: Numbered> Published<T> {
-    pub(crate) fn new(first: T) -> Self {
+    /// Publishes the first value.
+    pub fn new(first: T) -> Self {
         Self(Swap::new(first))
     }
 
+    /// Returns the current value.
     #[inline]
-    pub(crate) fn load(&self) -> Loaded<T> {
+    pub fn load(&self) -> Loaded<T> {
         self.0.load()
     }
 
     /// Replaces the current value, and adds it to `replaced`. Only one thread at a time may call this.
-    pub(crate) fn publish(&self, next: Arc<T>, replaced: &mut Replaced<T>) {
+    pub fn publish(&self, next: Arc<T>, replaced: &mut Replaced<T>) {
         replaced.0.push(self.0.swap(next));
     }
 
@@ -58,7 +60,7 @@ impl<T: Numbered> Published<T> {
     /// [`Generation::is_open_for`](super::Generation::is_open_for). `still_counts` tells whether another value, which is in
     /// force now, has the same counters.
     #[inline(always)]
-    pub(crate) fn counts_charge(
+    pub fn counts_charge(
         &self,
         value: &T,
         is_open: impl FnOnce() -> bool,
@@ -76,11 +78,11 @@ impl<T: Numbered> Published<T> {
 }
 
 /// The values that one [`Published`] has replaced, as long as other threads may use them. It belongs to the thread that replaces them.
-pub(crate) struct Replaced<T>(Vec<Arc<T>>);
+pub struct Replaced<T>(Vec<Arc<T>>);
 
 impl<T> Replaced<T> {
     /// Frees the values that no other thread uses any more, on this thread. Returns whether some are left.
-    pub(crate) fn free_unused(&mut self) -> bool {
+    pub fn free_unused(&mut self) -> bool {
         // The newest first, because a value may use the one before it.
         for index in (0..self.0.len()).rev() {
             // No thread can find the value any more. So if this count is the only one, no other comes.

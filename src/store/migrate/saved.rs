@@ -8,8 +8,7 @@ use crate::store::op::Migrate;
 
 impl<S: Migrate> Generation<S> {
     /// The first generation of a restored store, in which no key owes more than `largest_debt` beyond its burst.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn restored(store: S, largest_debt: u64) -> Self {
+    pub fn restored(store: S, largest_debt: u64) -> Self {
         let first = Self::first(store);
         // Ordering: Relaxed. No other thread has the generation yet.
         first.held.largest_debt.store(largest_debt, Ordering::Relaxed);
@@ -18,8 +17,7 @@ impl<S: Migrate> Generation<S> {
 
     /// The stores from which keys can still take debts over, the latest first, each with the time of the change that
     /// replaced it, in nanoseconds.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn older_stores(&self, mut now_ns: u64) -> Vec<(&S, u64)> {
+    pub fn older_stores(&self, mut now_ns: u64) -> Vec<(&S, u64)> {
         let (mut stores, mut generation) = (Vec::new(), self);
         while let Some(past) = generation.from.as_ref().filter(|past| generation.asks(past, now_ns)) {
             (generation, now_ns) = (&*past.last, past.at_ns);
@@ -29,8 +27,7 @@ impl<S: Migrate> Generation<S> {
     }
 
     /// This restored generation, whose keys take debts over from another restored one, as after a change at `at_ns`.
-    #[allow(dead_code, reason = "rules use it")]
-    pub(crate) fn after(self, last: Self, carry: Carry, at_ns: u64) -> Self {
+    pub fn after(self, last: Self, carry: Carry, at_ns: u64) -> Self {
         let (paid_until_ns, is_listed) = (AtomicU64::new(UNKNOWN), AtomicU64::new(0));
         let past = Past { last: Arc::new(last), carry, at_ns, paid_until_ns, is_listed };
         Self { held: self.held, from: Some(past) }

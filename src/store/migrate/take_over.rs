@@ -117,7 +117,7 @@ impl<S: Migrate> Generation<S> {
 
     /// Takes over the debts of all keys that were not looked up yet, so that the store of this generation has all keys that
     /// owe, as far as an older store can list them and there is room for them. Only the first call does so.
-    pub(crate) fn take_over_rest(&self, when: CheckTime) {
+    pub fn take_over_rest(&self, when: CheckTime) {
         let Some(past) = &self.from else { return };
         // Ordering: Acquire; pairs with the store below: the keys are visible.
         if past.is_listed.load(Ordering::Acquire) != 0 || !self.asks(past, when.ns()) {

@@ -1,7 +1,7 @@
 //! `tollgate rules check`: the contents of rule files, and their errors.
 
 use serde_json::{Value, json};
-use tollgate::rules::{Charging, Config, Domain, Problem, Rule};
+use tollgate_rules::{Charging, Config, Domain, Problem, Rule};
 
 use super::{replay, shared};
 use crate::args::rules::{CheckArgs, RulesArgs};

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use tollgate::ManualClock;
-use tollgate::rules::{Domain, Explanation, Rules};
 use tollgate_report::descriptor::{Entries, described};
 use tollgate_report::error::Error;
 use tollgate_report::explanation::{COLUMNS, explanation_json, outcome, row};
@@ -11,6 +10,7 @@ use tollgate_report::human;
 use tollgate_report::output::wrap::for_stdout;
 use tollgate_report::output::{merged, print, table, to_json};
 use tollgate_report::text::printable;
+use tollgate_rules::{Domain, Explanation, Rules};
 
 use crate::args::rules::ExplainArgs;
 

@@ -1,6 +1,6 @@
 //! The mapping from the fields of a log to the descriptors of rules.
 
-use tollgate::rules::Rule;
+use tollgate_rules::Rule;
 
 use crate::input::wanted::{Fields, Wanted};
 use tollgate_report::descriptor::{DescriptorArg, EntryValue};

@@ -3,8 +3,8 @@
 pub use self::missing as push;
 pub use self::missing as pull;
 pub use self::missing as diff;
-use tollgate::rules::{Config, Problem};
 use tollgate_report::error::Error;
+use tollgate_rules::{Config, Problem};
 
 /// Returns nothing: this program has no server that could not count the rules.
 pub fn uncountable(_: &[Config]) -> Vec<Problem> {

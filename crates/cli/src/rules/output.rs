@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use tollgate::rules::Rule;
 use tollgate::telemetry::MeterCounts;
+use tollgate_rules::Rule;
 
 use super::mapping::Mapping;
 use super::tally::{ByRule, RuleDeniedKey, RulesTally};

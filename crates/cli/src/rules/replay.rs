@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use tollgate::ManualClock;
-use tollgate::rules::{Amount, Config, Domain, Problem, Rule, Rules};
 use tollgate::telemetry::Reading;
+use tollgate_rules::{Amount, Config, Domain, Problem, Rule, Rules};
 
 use super::mapping::Mapping;
 use super::output::{CountedRule, RulesReplay};

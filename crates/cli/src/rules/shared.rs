@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tollgate::redis::{PushedRules, RedisRules, check_config};
-use tollgate::rules::{Config, Domain, Format, LoadReport, Problem, RulesError};
+use tollgate_redis::{PushedRules, RedisRules, check_config};
+use tollgate_rules::{Config, Domain, Format, LoadReport, Problem, RulesError};
 
 use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
 use tollgate_report::error::{Error, read_file};

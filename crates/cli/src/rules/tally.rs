@@ -7,8 +7,8 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use tollgate::rules::{Answer, Applied, Descriptor, Rules, Verdict};
 use tollgate::{ManualClock, Timestamp};
+use tollgate_rules::{Answer, Applied, Descriptor, Rules, Verdict};
 
 use super::mapping::{Mapping, ValueSource};
 use crate::input::wanted::Fields;

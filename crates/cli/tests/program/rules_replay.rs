@@ -1,8 +1,8 @@
 //! `tollgate replay --rules`: the requests that rules deny, by rule and by key.
 
 use serde_json::{Value, json};
-use tollgate::rules::{Charging, Config, Descriptor, Rules};
 use tollgate::{ManualClock, Timestamp};
+use tollgate_rules::{Charging, Config, Descriptor, Rules};
 
 use crate::support::{Place, Run};
 

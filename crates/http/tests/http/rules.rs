@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use http::HeaderMap;
-use tollgate::rules::{Charging, Config, Descriptor, Rules, Unit};
 use tollgate::{ManualClock, Quota, Timestamp};
 use tollgate_http::{Fields, Policy};
+use tollgate_rules::{Charging, Config, Descriptor, Rules, TimeUnit};
 
 const START: u64 = 3_600 * 500_000;
 
@@ -46,7 +46,7 @@ fn request_limit_of_zero_has_a_policy_without_units() {
     let text =
         "{ domain: d, descriptors: [ { key: a, rate_limit: { unit: minute, requests_per_unit: 10 } } ] }";
     let (_, rules) = rules(START, None, text);
-    let answer = rules.check("d", &[Descriptor::new(&[("a", "x")]).limit(0, Unit::Hour)]);
+    let answer = rules.check("d", &[Descriptor::new(&[("a", "x")]).limit(0, TimeUnit::Hour)]);
     let policies: Vec<_> = answer.limits().filter_map(|limit| Policy::of_rule("own", &limit)).collect();
     let mut headers = HeaderMap::new();
     Fields::default().refuse(&mut headers, &policies);

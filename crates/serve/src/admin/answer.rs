@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tollgate::Clock;
-use tollgate::rules::{KeyReport, OperatorAct, Rules};
+use tollgate_rules::{KeyReport, OperatorAct, Rules};
 
 use super::read::{ActRequest, LONGEST_WHY};
 use super::who::{Operators, Who};

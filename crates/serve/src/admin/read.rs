@@ -1,7 +1,7 @@
 //! From the bytes of a body to what an operator wants.
 
 use serde::Deserialize;
-use tollgate::rules::OperatorAct;
+use tollgate_rules::OperatorAct;
 
 use crate::duration;
 use tollgate_report::descriptor::Entries;

@@ -1,7 +1,7 @@
 //! From reports to JSON.
 
 use serde_json::{Value, json};
-use tollgate::rules::{KeyFigures, KeyReport};
+use tollgate_rules::{KeyFigures, KeyReport};
 
 use tollgate_report::human::nanos;
 

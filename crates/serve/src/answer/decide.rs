@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
-use tollgate::redis::DecidedBy;
-use tollgate::rules::{Answer, Applied, Descriptor};
 use tollgate::{Clock, Decision};
+use tollgate_redis::DecidedBy;
+use tollgate_rules::{Answer, Applied, Descriptor};
 use tonic::Status;
 
 use super::{Answerer, Code, Entry};

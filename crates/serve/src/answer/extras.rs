@@ -4,9 +4,9 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
-use tollgate::redis::DecidedBy;
-use tollgate::rules::{Answer, Applied, Metadata};
 use tollgate_http::{Fields, PROBLEM_JSON, Policy, problem};
+use tollgate_redis::DecidedBy;
+use tollgate_rules::{Answer, Applied, Metadata};
 
 use super::super::proto::{
     Code, DescriptorStatus, HeaderValue, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use tollgate::Clock;
-use tollgate::redis::DecidedBy;
-use tollgate::rules::{Applied, Descriptor};
+use tollgate_redis::DecidedBy;
+use tollgate_rules::{Applied, Descriptor};
 use tonic::Status;
 
 use super::text::{Pairs, utf8};

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use tollgate::Clock;
 use tollgate::holds::HoldId;
-use tollgate::rules::{Answer, Descriptor};
+use tollgate_rules::{Answer, Descriptor};
 use tonic::Status;
 
 use super::decide::is_full;

@@ -27,9 +27,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use smallvec::SmallVec;
-use tollgate::rules::{Descriptor, Rules, Unit};
 use tollgate::{Clock, DefaultClock};
 use tollgate_http::Fields;
+use tollgate_rules::{Descriptor, Rules, TimeUnit};
 use tonic::Status;
 
 pub use self::figures::{Figures, Nearest};
@@ -255,12 +255,12 @@ impl<C: Clock> Answerer<C> {
         }
         if let Some(RateLimitOverride { requests_per_unit, unit }) = descriptor.limit {
             let unit = match RateLimitUnit::try_from(unit) {
-                Ok(RateLimitUnit::Second) => Unit::Second,
-                Ok(RateLimitUnit::Minute) => Unit::Minute,
-                Ok(RateLimitUnit::Hour) => Unit::Hour,
-                Ok(RateLimitUnit::Day) => Unit::Day,
-                Ok(RateLimitUnit::Month) => Unit::Month,
-                Ok(RateLimitUnit::Year) => Unit::Year,
+                Ok(RateLimitUnit::Second) => TimeUnit::Second,
+                Ok(RateLimitUnit::Minute) => TimeUnit::Minute,
+                Ok(RateLimitUnit::Hour) => TimeUnit::Hour,
+                Ok(RateLimitUnit::Day) => TimeUnit::Day,
+                Ok(RateLimitUnit::Month) => TimeUnit::Month,
+                Ok(RateLimitUnit::Year) => TimeUnit::Year,
                 Ok(RateLimitUnit::Unknown) | Err(_) => {
                     let message = format!("the limit of a descriptor has the unknown unit {unit}");
                     return Err(Status::invalid_argument(message));

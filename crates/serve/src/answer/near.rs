@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use tollgate::redis::DecidedBy;
-use tollgate::rules::{Answer, Descriptor};
 use tollgate::telemetry::{DeniedKey, NearLimit, Shares, TopDenied};
+use tollgate_redis::DecidedBy;
+use tollgate_rules::{Answer, Descriptor};
 
 use tollgate_report::explanation::counted_by;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::redis::DecidedBy;
-use tollgate::rules::{Amount, Answer, Applied, Unit as Period};
+use tollgate_redis::DecidedBy;
+use tollgate_rules::{Amount, Answer, Applied, TimeUnit as Period};
 
 use super::super::proto::{Code, DescriptorStatus, RateLimit, Unit};
 

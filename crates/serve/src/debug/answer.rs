@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tollgate::rules::{Amount, Rule, Rules};
 use tollgate::telemetry::MeterCounts;
+use tollgate_rules::{Amount, Rule, Rules};
 
 use super::super::answer::{Answerer, unit_of};
 use super::super::health::Health;

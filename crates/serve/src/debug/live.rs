@@ -12,9 +12,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
-use tollgate::redis::{BreakerState, ErrorKind, health_by_server};
-use tollgate::rules::{Amount, Rule};
 use tollgate::telemetry::{DeniedKey, MeterCounts};
+use tollgate_redis::{BreakerState, ErrorKind, health_by_server};
+use tollgate_rules::{Amount, Rule};
 
 use super::super::answer::NearView;
 use super::answer::{Debug, KEY};

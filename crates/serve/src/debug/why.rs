@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tollgate::rules::{Explanation, Rules};
+use tollgate_rules::{Explanation, Rules};
 
 use super::answer::KEY;
 use super::read::{Refusal, WhyRequest};

@@ -300,8 +300,8 @@ impl<C: Clock + Clone> Talk<C> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{DuplexStream, duplex};
-    use tollgate::rules::Rules;
     use tollgate::{Capacity, ManualClock, Timestamp};
+    use tollgate_rules::Rules;
 
     use super::*;
     use crate::answer::{Answerer, Settings};
@@ -335,7 +335,7 @@ mod tests {
         });
         let rules = Rules::builder()
             .clock(clock.clone())
-            .load([tollgate::rules::Config::from_yaml("r", RULES).unwrap()]);
+            .load([tollgate_rules::Config::from_yaml("r", RULES).unwrap()]);
         let shared = RespShared {
             answerer: Arc::new(Answerer::new(Arc::new(rules.unwrap()), Settings::default())),
             quotas: Quotas::new(clock, 8, Capacity::memory(1 << 12)).into(),

@@ -11,7 +11,7 @@ use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tollgate::rules::{Followed, RulesError};
+use tollgate_rules::{Followed, RulesError};
 use tonic::client::Grpc;
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;

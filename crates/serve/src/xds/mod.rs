@@ -23,8 +23,8 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tollgate::redis::Client;
-use tollgate::rules::{Rules, RulesSnapshot};
+use tollgate_redis::Client;
+use tollgate_rules::{Rules, RulesSnapshot};
 
 use self::connect::Connector;
 use self::follow::Stream;

@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use prost::Message as _;
 use serde::Serialize;
-use tollgate::rules::{Fetched, Followed, Format, Pushed, RuleText, RulesError, Version};
+use tollgate_rules::{Fetched, Followed, Format, Pushed, RuleText, RulesError, Version};
 
 use crate::proto::{DiscoveryRequest, DiscoveryResponse, RateLimitConfig, Status};
 

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use prost::Message;
 use tollgate::DefaultClock;
-use tollgate::rules::Rules;
+use tollgate_rules::Rules;
 use tollgate_serve::answer::{Answerer, Settings};
 use tollgate_serve::grpc::{
     BODY, CHECK_RATE_LIMIT, COMMIT, ENVOY, KUADRANT, Options, RESERVE, SHOULD_RATE_LIMIT, Services,

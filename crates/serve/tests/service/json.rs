@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use tollgate::ManualClock;
-use tollgate::rules::{Config, Rules};
+use tollgate_rules::{Config, Rules};
 use tollgate_serve::answer::{Answerer, Entry, Settings};
 use tollgate_serve::http::json;
 use tollgate_serve::proto::{DESCRIPTORS, Object, RateLimitRequest, RateLimitResponse};

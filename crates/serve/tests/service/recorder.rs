@@ -1,6 +1,6 @@
 //! Series of metrics, over many loads of rules.
 
-use tollgate::rules::{Config, Descriptor, Rules};
+use tollgate_rules::{Config, Descriptor, Rules};
 use tollgate_serve::recorder::Recorder;
 
 /// Two rules: one that every load keeps, and one whose name is another in each load.

@@ -4,7 +4,7 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use prost_types::value::Kind;
 use prost_types::{Any, Struct, Value};
-use tollgate::rules::{Descriptor, Rules};
+use tollgate_rules::{Descriptor, Rules};
 use tollgate_serve::proto::{
     DiscoveryRequest, DiscoveryResponse, Node, RateLimitConfig, RateLimitPolicy, RateLimitReplace,
     ResourceError, ResourceName, RuleDescriptor, Status, Unit,

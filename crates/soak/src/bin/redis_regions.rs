@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::redis::{Limit, RegionPolicy};
+use tollgate_redis::{Limit, RegionPolicy};
 use tollgate_soak::simulation::regions::{Cut, RegionOutcome, RegionSetup, run_regions};
 use tollgate_testing::chart;
 

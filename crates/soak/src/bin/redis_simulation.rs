@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::redis::Limit;
+use tollgate_redis::Limit;
 use tollgate_soak::simulation::{Mode, Network, Outcome, Pattern, Setup, run};
 use tollgate_testing::chart;
 

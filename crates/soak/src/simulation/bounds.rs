@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::LimitKind;
-use tollgate::redis::internals::over_at_most;
+use tollgate_redis::internals::over_at_most;
 
 use super::load::Arrival;
 use super::setup::{Mode, Setup};

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tollgate::Decision;
-use tollgate::redis::internals::{
+use tollgate_redis::internals::{
     BlockRequest, BookSettings, Call, Granted, LeaseBook, LeaseCheck, LeaseSettings, Place, Plan, Post,
     Question, Receipt, Reply, Scope, Waiting, WriteBackBook, places_of,
 };
-use tollgate::redis::{ErrorKind, InProcess, OnFailure, WriteBackStats};
+use tollgate_redis::{ErrorKind, InProcess, OnFailure, WriteBackStats};
 
 use super::setup::{Mode, Setup};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::redis::Limit;
+use tollgate_redis::Limit;
 
 use super::load::Pattern;
 

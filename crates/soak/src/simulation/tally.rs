@@ -1,7 +1,7 @@
 //! The exact counts of a run, by an observer that sees all nodes.
 
 use tollgate::LimitKind;
-use tollgate::redis::Limit;
+use tollgate_redis::Limit;
 
 /// The result of a run.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate::redis::Limit;
 use tollgate::{LimitKind, Quota};
+use tollgate_redis::Limit;
 use tollgate_soak::simulation::{Faults, Mode, Network, ROUNDS, Request, SECOND, START, Setup, World};
 use tollgate_testing::accuracy::random::Random;
 

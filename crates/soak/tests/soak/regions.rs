@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::redis::{Limit, RegionPolicy};
+use tollgate_redis::{Limit, RegionPolicy};
 use tollgate_soak::simulation::regions::{Cut, Mistake, RegionOutcome, RegionSetup, run_regions};
 
 fn setup(policy: RegionPolicy, per_second: &[u64]) -> RegionSetup {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::redis::Limit;
+use tollgate_redis::Limit;
 use tollgate_soak::simulation::{Faults, Mode, Network, Outcome, Pattern, Setup, run};
 
 fn setup(mode: Mode, limit: Limit, nodes: u32, pattern: Pattern, network: Network) -> Setup {

@@ -147,7 +147,7 @@ fn layer_options_allocate_nothing() {
 fn layer_of_rules_allocates_nothing() {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use std::sync::Arc;
-    use tollgate::rules::{Config, Rules};
+    use tollgate_rules::{Config, Rules};
     use tollgate_tower::KeyExtractor as _;
 
     let text = "

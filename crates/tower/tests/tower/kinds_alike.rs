@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use tollgate::rules::Descriptors;
+use tollgate_rules::Descriptors;
 use tollgate_tower::{Head, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 

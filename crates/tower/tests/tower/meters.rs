@@ -103,7 +103,7 @@ fn metered_layer_counts_rulings_without_a_decision() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn metered_layer_names_failure_policies() {
-    use tollgate::redis::{Client, Limit, OnFailure};
+    use tollgate_redis::{Client, Limit, OnFailure};
     for (policy, expected) in [(OnFailure::Open, (1, 0)), (OnFailure::Closed, (0, 1))] {
         let client = Client::open("redis://127.0.0.1:1").expect("the URL is valid");
         let builder = client.limiter("down", Limit::gcra(Quota::per_minute(9))).on_failure(policy);

@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tollgate::redis::{Client, InProcess, Limit, OnFailure};
-use tollgate::rules::{Config, Rules};
 use tollgate::{Block, ManualClock, Quota, Timestamp};
 use tollgate_http::Policy;
+use tollgate_redis::{Client, InProcess, Limit, OnFailure};
+use tollgate_rules::{Config, Rules};
 use tollgate_tower::{
     AwaitedLimit, ClientIp, Global, Header, KeyExtractor as _, PeerAddr, RateLimitLayer, Route,
 };

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use tollgate::rules::{Config, Descriptors, Rules, WithoutRule};
 use tollgate::{ManualClock, Timestamp};
 use tollgate_http::{Dialect, Fields};
+use tollgate_rules::{Config, Descriptors, Rules, WithoutRule};
 use tollgate_tower::{ClientIp, Head, KeyExtractor as _, Missing, PeerAddr, RateLimitLayer, SoftLimited};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 

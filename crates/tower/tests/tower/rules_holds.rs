@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
-use tollgate::rules::{Config, Descriptor, Descriptors, Rules};
 use tollgate::{ManualClock, Timestamp};
+use tollgate_rules::{Config, Descriptor, Descriptors, Rules};
 use tollgate_tower::{Body, Describe, Head, InDomain, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 

@@ -209,7 +209,7 @@ fn request_without_an_answer_holds_nothing() {
     let rules = "tollgate: { timeout: 500ms }\ndescriptors:\n  - { key: shared, rate_limit: { unit: year, requests_per_unit: 9, store: redis, mode: atomic, on_failure: open } }\n  \
                  - { key: export, rate_limit: { in_progress: 1 } }\n  - { key: own, rate_limit: { unit: day, requests_per_unit: 10, hold: { units: 4 } } }";
     let settings = Settings { unavailable_without_store: true, ..Settings::default() };
-    let client = tollgate::redis::Client::open("redis://127.0.0.1:1/").unwrap();
+    let client = tollgate_redis::Client::open("redis://127.0.0.1:1/").unwrap();
     let service = service_with(rules, settings, |builder| builder.shared(client.clone()));
     let all = [of([("shared", "")]), of([("export", "alice")]), with_hits(of([("own", "alice")]), 0)];
     for _ in 0..2 {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tollgate::rules::{Charging, Config, Rules, RulesBuilder};
 use tollgate::{ManualClock, Timestamp};
+use tollgate_rules::{Charging, Config, Rules, RulesBuilder};
 use tollgate_serve::answer::{Answerer, Entry, LimitHeaders, Meters, Names, Settings};
 use tollgate_serve::proto::{
     Code, Entry as Pair, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,

@@ -1,7 +1,7 @@
 //! Rules of a server that is away, and rules that cannot refund.
 
-use tollgate::redis::Client;
 use tollgate_http::{Dialect, Fields};
+use tollgate_redis::Client;
 
 use super::*;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tollgate::rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
+use tollgate_rules::{Config, Rules};
 use tollgate_serve::answer::{Answerer, Settings};
 use tollgate_serve::resp::Limits;
 use tollgate_serve::resp::answer::{RespShared, Session, Step, TURN};

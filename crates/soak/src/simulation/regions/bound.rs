@@ -1,6 +1,6 @@
 //! What all regions together may exceed.
 
-use tollgate::redis::RegionPolicy;
+use tollgate_redis::RegionPolicy;
 
 /// What all regions together may admit beyond the limit, for one key in one window.
 ///

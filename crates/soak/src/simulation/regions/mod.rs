@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::redis::internals::{
+use tollgate_redis::internals::{
     BookSettings, Call, Claim, LinkReport, Part, Plan, Portion, Post, Question, RegionLink, RegionLinks,
     RegionScope, RegionState, RegionTerms, RegionUse, Reply, Scope, Windows, WriteBackBook, pause, places_of,
 };
-use tollgate::redis::{ErrorKind, InProcess, OnFailure};
+use tollgate_redis::{ErrorKind, InProcess, OnFailure};
 use tollgate_testing::accuracy::random::Random;
 
 mod bound;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate::redis::{Limit, RegionPolicy};
+use tollgate_redis::{Limit, RegionPolicy};
 
 use crate::simulation::START;
 use crate::simulation::setup::nanos;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate::redis::internals::{Windows, over_at_most, quantum};
+use tollgate_redis::internals::{Windows, over_at_most, quantum};
 
 use super::bound::RegionBound;
 use super::setup::RegionSetup;

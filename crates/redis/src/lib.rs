@@ -1,0 +1,77 @@
+//! Enforces one limit across many machines through Redis or Valkey.
+//!
+//! [The guide](https://docs.rs/crate/tollgate/latest/source/docs/redis.md)
+//! describes how to choose a mode, what Redis stores, and what a loss of that data
+//! means.
+//!
+//! ```
+//! use tollgate::Quota;
+//! use tollgate_redis::{InProcess, Limit, OnFailure};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = InProcess::default(); // or Client::open("redis://127.0.0.1:6379/")?
+//! let per_client = Limit::gcra(Quota::per_second(100).burst(200));
+//!
+//! // The server decides every request.
+//! let dear = client.limiter("payments", Limit::fixed_window(Quota::per_day(10_000))).atomic()?;
+//! assert!(dear.check("acme").await.is_allowed());
+//!
+//! // The limiter fetches units in blocks and spends them here: never above the limit, mostly without a round trip.
+//! let usual = client.limiter("api", per_client).on_failure(OnFailure::Local { processes: 4 }).leases().build()?;
+//! assert!(usual.check_async("203.0.113.7").await.is_allowed());
+//! let _at_once = usual.check("203.0.113.7"); // never waits: denied until units arrive
+//!
+//! // Decides here and posts to the server each second: may exceed the limit, by a stated bound.
+//! let busy = client.limiter("search", per_client).write_back().build()?;
+//! assert!(busy.check("203.0.113.7").is_allowed());
+//! # usual.close().await;
+//! # busy.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Modules
+//!
+//! Imports go downward only. Each module uses only the modules below it in this table.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `rules` | the counters and the texts of rules (feature `rules`) |
+//! | `internals` | what tests and simulations use of the modules below (`cfg(tollgate_simulation)`) |
+//! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
+//! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
+//! | `client` | connections, user settings, and a server in this process |
+//! | `region` | one limit for several regions: what their servers count, and the exchange of totals |
+//! | `protocol` | limits, keys, calls and replies, also about holds and regions; the scripts, and their model in Rust |
+
+#![cfg_attr(not(tollgate_simulation), allow(unreachable_pub, reason = "`internals` exports these items"))]
+
+mod client;
+mod guard;
+#[cfg(tollgate_simulation)]
+#[doc(hidden)]
+pub mod internals;
+mod mode;
+mod protocol;
+mod region;
+#[cfg(feature = "rules")]
+mod rules;
+pub mod telemetry;
+
+pub use self::client::{
+    Blocking, Breaker, BuildError, Client, CredentialsFile, InProcess, InProgressBuilder, LimiterBuilder,
+    OnFailure, Shard, ShardError, Shards,
+};
+pub use self::guard::{BreakerState, Health};
+pub use self::mode::{
+    AtomicLimiter, HoldingLimiter, InProgressLimiter, LeaseBuilder, LeaseLimiter, LeaseStats, LimiterAt,
+    RegionHealth, SharedHold, SharedPermit, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+};
+pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number, RegionPolicy};
+#[cfg(feature = "rules")]
+pub use self::rules::{PushedRules, RedisRules, check_config, health_by_server};
+#[doc(no_inline)]
+pub use ::redis::{BasicAuth, StreamingCredentialsProvider};
+#[doc(no_inline)]
+pub use tollgate::Limit;

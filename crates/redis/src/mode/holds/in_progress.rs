@@ -1,0 +1,253 @@
+//! A limit on the requests of a key that are in progress in all processes.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tollgate::holds::{HoldId, InProgress, Permit};
+use tollgate::internals::quota_error;
+use tollgate::{Outcome, QuotaError, StdClock};
+
+use super::holding::SharedHold;
+use super::remote::RemoteHolds;
+use crate::client::{Connected, InProgressBuilder};
+use crate::guard::{Guard, Health, Passage};
+use crate::protocol::{Answer, DecidedBy, Error, Key, Plan, Question};
+
+/// A limit on the requests of each key that are in progress at the same time, in all processes.
+///
+/// A request is in progress until its [`SharedPermit`] is dropped, until [`leave`](Self::leave) ends it, or until its life
+/// has ended. A process that dies, or is cut off, therefore occupies its places only for the lives of its requests.
+/// [`Client::in_progress`](crate::Client::in_progress) begins the builder. For one process, use
+/// [`holds::InProgress`](tollgate::holds::InProgress). All clones are the same limiter.
+///
+/// # Consistency
+/// The server counts the requests, in one atomic step and one round trip for each request that begins, and one for each
+/// that ends. At most `limit` units of a key are in progress, however many processes share the limit, as long as the
+/// server keeps its data. All times are the server's: a request that has ended by its clock counts nowhere. If the
+/// server's clock steps back, requests end later, by the step. If no answer arrives in
+/// time, or the caller stops waiting, the limiter withdraws the request by one more call. It sends this call
+/// also while the breaker is open, and repeats it after pauses that grow from 50 ms to 15 s, until it is answered, for the
+/// life of the request and at most an hour. If the connection is lost, or the process or its runtime ends first, the server
+/// counts the request until the end of its life.
+///
+/// # If the server does not answer
+/// [`on_failure`](InProgressBuilder::on_failure) decides, as for other limiters. With
+/// [`OnFailure::Local`](crate::OnFailure::Local), this process admits its share of the limit, and at least one
+/// unit, in addition to the requests that the server counts. [`SharedPermit::by`] names what decided.
+///
+/// # Cost
+/// About 120 bytes at the server for each request in progress. At most 4,096 requests of a key can be in progress, and
+/// more are denied. A step removes the requests that have ended: each once, so at most 4,096, which takes about 1.5 ms. The
+/// rest takes O(log requests). In a Cluster, each key is on one node.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate_redis::InProcess;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = InProcess::default(); // or Client::open("redis://127.0.0.1")?
+/// let exports = server.in_progress("exports", 2).life(Duration::from_secs(300)).build()?;
+/// let first = exports.try_enter("alice", 1).await.expect("none is in progress");
+/// let second = exports.try_enter("alice", 1).await.expect("one is in progress");
+/// let denied = exports.try_enter("alice", 1).await.expect_err("two are in progress");
+/// assert!(denied.retry_after().unwrap() <= Duration::from_secs(300)); // a life ends, or a request ends earlier
+/// first.leave().await?;
+/// assert!(exports.try_enter("alice", 1).await.is_ok());
+/// # drop(second);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct InProgressLimiter {
+    holds: Arc<RemoteHolds>,
+    life: Duration,
+    /// The requests that this process admitted alone. Made on first use.
+    local: Arc<OnceLock<InProgress<StdClock>>>,
+}
+
+impl<T: Connected> InProgressBuilder<T> {
+    /// Builds the limiter. Sends nothing.
+    ///
+    /// # Errors
+    /// Returns an error if the life is zero, because no request would count.
+    pub fn build(self) -> Result<T::Form<InProgressLimiter>, QuotaError> {
+        let Self { builder, limit, life } = self;
+        if life.is_zero() {
+            return Err(quota_error(
+                "the life of a request in progress is zero, so no request would count; set a longer life"
+                    .to_owned(),
+            ));
+        }
+        let guard = Guard::of(&builder.settings(), limit);
+        let (client, thread) = builder.client.split();
+        let holds = RemoteHolds::new(client, thread.clone(), Plan::new(&[])?, guard, Some(limit));
+        Ok(T::form(InProgressLimiter { holds, life, local: Arc::default() }, thread))
+    }
+}
+
+impl InProgressLimiter {
+    async fn enter(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
+        let Self { holds, life, .. } = self;
+        let Ok((reply, id)) = holds.hold(key, units, *life).await else {
+            return self.enter_alone(key, units);
+        };
+        let outcome = if reply.held.done { Outcome::Allowed } else { holds.denial(units) };
+        let decision = holds.decision(&reply, outcome, units).uncharged();
+        let answer = Answer::new(decision, DecidedBy::Server);
+        if reply.held.done { Ok(self.permit(key, id, answer, None)) } else { Err(answer) }
+    }
+
+    /// Decides while the server is unavailable.
+    fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
+        let Self { holds, life, local } = self;
+        let (dispatch, most) = (&holds.dispatch, holds.most_units);
+        let mut entered = None;
+        let answer = dispatch.guard.fallback_by((key, units, most), dispatch.now(), |processes| {
+            let share = (most / u64::from(processes.max(1))).max(1).min(most);
+            let local = local.get_or_init(|| InProgress::new(share).clock(StdClock::new()).life(*life));
+            Some(match local.try_enter(key, units) {
+                Ok(permit) => entered.insert(permit).decision(),
+                Err(denied) => denied.decision(),
+            })
+        });
+        if answer.is_denied() {
+            return Err(answer);
+        }
+        let id = entered.as_ref().map_or_else(|| holds.unknown_id(), Permit::id);
+        Ok(self.permit(key, id, answer, entered))
+    }
+
+    fn permit(&self, key: &[u8], id: HoldId, answer: Answer, local: Option<Permit>) -> SharedPermit {
+        let hold = SharedHold::new(Arc::clone(&self.holds), key, self.life, id, answer);
+        SharedPermit { hold, local: local.map(|permit| (permit, Arc::clone(&self.local))) }
+    }
+
+    async fn leave_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
+        if self.local.get().is_some_and(|local| local.leave(key, id)) {
+            return Ok(true);
+        }
+        self.holds.release(key, id, Passage::IfClosed).await
+    }
+
+    /// Begins a request of `units` for `key`, or denies it. The request ends when the permit is dropped, or after its life.
+    ///
+    /// # Errors
+    /// Returns the denial if the key would have more units in progress than its limit, or 4,096 requests.
+    /// [`Answer::retry_after`] returns the time until the first life ends; a request can end earlier.
+    pub async fn try_enter<K: Key + ?Sized>(&self, key: &K, units: u64) -> Result<SharedPermit, Answer> {
+        self.enter(&key.bytes(), units).await
+    }
+
+    /// Ends the request with this identity, which any process can have begun. Returns whether it was in progress.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The request then ends with its life at the latest. The call can be
+    /// repeated.
+    pub async fn leave<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
+        self.leave_bytes(&key.bytes(), id).await
+    }
+
+    /// Returns the units of a key that are in progress, by the server.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer.
+    pub async fn current<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
+        Ok(self.holds.ask(&key.bytes(), Question::Peek { cost: 0 }).await?.held.units)
+    }
+
+    /// Returns the health of the server, as seen by this limiter's calls.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.holds.dispatch.guard.health()
+    }
+
+    /// Returns the health of each server, if the client has [several](crate::Client::sharded). Otherwise
+    /// returns an empty list.
+    #[must_use]
+    pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
+        self.holds.dispatch.guard.health_by_server()
+    }
+}
+
+impl fmt::Debug for InProgressLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("InProgressLimiter");
+        text.field("limit", &self.holds.most_units).field("life", &self.life).finish_non_exhaustive()
+    }
+}
+
+/// A request in progress; created by [`InProgressLimiter::try_enter`].
+///
+/// Dropping it ends the request in the background: a task of the runtime in which the request began sends one call, also while
+/// the breaker is open, and repeats it until it is answered. If the runtime ends first, the request ends with its life. [`leave`](Self::leave) waits for the server instead.
+#[must_use = "a request is not in progress any more once its permit is dropped"]
+pub struct SharedPermit {
+    hold: SharedHold,
+    /// The permit of this process, and its limit, if this process admitted the request alone and counts it.
+    local: Option<(Permit, Arc<OnceLock<InProgress<StdClock>>>)>,
+}
+
+impl SharedPermit {
+    /// Returns the answer that began the request. Its figures include the request.
+    pub fn answer(&self) -> Answer {
+        self.hold.answer()
+    }
+
+    /// Returns what began the request.
+    #[must_use]
+    pub fn by(&self) -> DecidedBy {
+        self.hold.by()
+    }
+
+    /// Returns the identity, by which another process can [end](InProgressLimiter::leave) the request.
+    ///
+    /// If the server did not begin the request, only this process knows the identity.
+    #[must_use]
+    pub fn id(&self) -> HoldId {
+        self.hold.id()
+    }
+
+    /// Lets the request end later: a life from now. Use it for work that can take longer than any useful life, such as a
+    /// stream, and renew it well before the end of its life. Changes the [identity](Self::id). Returns whether the request
+    /// was in progress.
+    ///
+    /// If the server did not begin the request, renews it in this process, without a call. Returns `true` if nothing counts it.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The request may then end at its previous end, or a life from now. The
+    /// call can be repeated, and the permit ends the request in both cases.
+    pub async fn renew(&mut self) -> Result<bool, Error> {
+        if self.by() == DecidedBy::Server {
+            return self.hold.renew().await;
+        }
+        let Some((permit, limit)) = &mut self.local else { return Ok(true) };
+        let was_there = limit.get().is_none_or(|limit| limit.renew(permit));
+        self.hold.set_id(permit.id());
+        Ok(was_there)
+    }
+
+    /// Ends the request, and waits for the server. Returns whether it was in progress.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The request then ends with its life at the latest.
+    pub async fn leave(self) -> Result<bool, Error> {
+        self.hold.release().await
+    }
+
+    /// Leaves the request to a caller that knows its identity. Otherwise it ends with its life.
+    pub fn detach(self) -> HoldId {
+        if let Some((permit, _)) = self.local {
+            let _ = permit.detach();
+        }
+        self.hold.detach()
+    }
+}
+
+impl fmt::Debug for SharedPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("SharedPermit");
+        text.field("id", &self.id()).field("units", &self.answer().decision().cost()).finish_non_exhaustive()
+    }
+}

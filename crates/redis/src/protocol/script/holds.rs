@@ -1,0 +1,48 @@
+//! The commands that call the script of holds, `holds.lua`, and its replies.
+
+use ::redis::Cmd;
+use tollgate::holds::HoldId;
+
+use super::{
+    By, ScriptText, add_keys, add_kinds, add_time, at_its_time, exact, margin_ms, reply_of, time_us,
+};
+use crate::protocol::call::{Call, Question, Reply};
+use crate::protocol::exact::EXACT;
+use crate::protocol::hold::{HeldUnits, MOST_HOLDS};
+use crate::protocol::kinds::{Form, KindSet};
+
+/// Builds the command that calls the script, for a key that can hold `most_units`.
+pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
+    let plan = &*call.plan;
+    if plan.needs_time() {
+        return command(&at_its_time(call), most_units, by);
+    }
+    let of = |hold: HoldId| (hold.random(), hold.end_ns() / 1_000);
+    let (ask, first, (identity, end_us)) = match call.ask {
+        Question::Check { cost } => ("check", cost, (0, 0)),
+        Question::Hold { units, life_us, identity } => ("hold", units, (identity, life_us)),
+        Question::Commit { hold, units } => ("commit", units, of(hold)),
+        Question::Release { hold } => ("release", 0, of(hold)),
+        Question::Renew { hold, life_us } => ("renew", life_us, of(hold)),
+        Question::Peek { cost } => ("peek", cost, (0, 0)),
+        _ => ("peek", 0, (0, 0)),
+    };
+    let is_limited = !plan.parts().is_empty();
+    let (kinds, letter) = if is_limited { (plan.kinds(), "h") } else { (KindSet::NONE, "n") };
+    let mut command = ScriptText::of(kinds, Form::Holds).call(by, plan.parts().len() + 1);
+    add_keys(&mut command, call, &[""]);
+    command.arg([&*call.tag, b":", letter.as_bytes()].concat());
+    add_time(&mut command, time_us(call));
+    command.arg(ask).arg(margin_ms(call.now)).arg(exact(first));
+    add_kinds(&mut command, plan);
+    command.arg(&[most_units, MOST_HOLDS]);
+    command.arg(&identity.to_be_bytes()[..]).arg(end_us.min(EXACT - 1));
+    command
+}
+
+/// Reads the numbers of a reply.
+pub(super) fn reply(call: &Call, numbers: &[u64]) -> Option<Reply> {
+    let [granted, now_us, done, units, first_us, last_us, ref limits @ ..] = *numbers else { return None };
+    let reply = reply_of(&call.plan, granted, now_us, limits)?;
+    Some(Reply { held: HeldUnits { done: done == 1, units, first_us, last_us }, ..reply })
+}

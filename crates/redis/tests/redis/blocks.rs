@@ -1,0 +1,257 @@
+//! Blocks on a server: a denial in one process blocks the key for all of them, and no block outlives its stated end.
+//!
+//! `kinds` compares them with the blocks of this process, and `protocol::scripts` compares the script with its model.
+
+use std::time::Duration;
+
+use tollgate::{Block, FixedWindow, ManualClock, Quota, Timestamp};
+use tollgate_redis::{AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit};
+use tollgate_testing::redis::Server;
+
+use crate::hosts::on_each;
+
+const START: u64 = 1_800_000_000;
+const MINUTE: u64 = 60;
+const DAY: u64 = 86_400;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_secs(START + seconds)
+}
+
+/// Five a minute; the first block has ten minutes, the longest an hour.
+fn logins() -> Limit {
+    Limit::gcra(Quota::per_minute(5))
+        .with_block(Block::of(secs(10 * MINUTE)).at_most(secs(60 * MINUTE)))
+        .unwrap()
+}
+
+/// The wait of a check of one unit, if it is denied by a block.
+fn blocked_for(limiter: &Blocking<AtomicLimiter>, seconds: u64) -> Option<Duration> {
+    let answer = limiter.block_on(|l| l.at(at(seconds)).check("mallory"));
+    assert_eq!(answer.by(), DecidedBy::Server);
+    assert_eq!(answer.is_denied(), answer.decision().is_block(), "each denial here is a block");
+    answer.retry_after().filter(|_| answer.is_denied())
+}
+
+// G132
+#[test]
+fn denials_that_race_start_one_block() {
+    on_each(|host| {
+        let processes: Vec<_> = (0..4).map(|_| host.process(&[logins()])).collect();
+        let waits = std::thread::scope(|scope| {
+            let race = |limiter| move || (0..20).filter_map(|_| blocked_for(limiter, 0)).collect::<Vec<_>>();
+            let threads: Vec<_> = processes.iter().map(|limiter| scope.spawn(race(limiter))).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(waits, [secs(600); 75], "five units were free");
+        assert_eq!(blocked_for(&processes[0], 600), None);
+        assert_eq!(blocked_for(&processes[1], 600), Some(secs(1_200)), "the second block");
+    });
+}
+
+// G132
+#[test]
+fn first_denial_writes_once_and_later_ones_write_nothing() {
+    let Some(server) = Server::start() else { return };
+    let dirty = || -> u64 {
+        let info: String = server.command(&["INFO", "persistence"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let limiter = Client::open(&server.url()).unwrap().blocking();
+    let limiter = limiter.limiter("login", logins()).timeout(secs(20)).atomic().unwrap();
+    assert!(limiter.check_n("a", 5).is_allowed());
+    let before = dirty();
+    assert!(limiter.check("a").decision().is_block());
+    assert_eq!(dirty(), before + 1);
+    for cost in [1, 2, 5, 6] {
+        assert!(limiter.check_n("a", cost).is_denied());
+    }
+    assert!(limiter.block_on(|l| l.peek("a")).decision().is_block());
+    assert_eq!(dirty(), before + 1);
+    let life_ms: u64 = server.command(&["PTTL", "tollgate:v1:{login|a}:b0"]);
+    // The block, the rest of the burst, and the quiet time.
+    let whole_ms = 1_000 * (600 + 48 + 600);
+    assert!((whole_ms - 20_000..=whole_ms + 2_000).contains(&life_ms), "{life_ms}");
+    server.command::<()>(&["SET", "tollgate:v1:{login|a}:b0", "x"]);
+    assert_eq!(limiter.block_on(|l| l.charge_unchecked("a", 1)).unwrap_err().kind(), ErrorKind::Reply);
+}
+
+/// A peek asks the server for its own time, which the test of a model moves.
+// G132
+#[test]
+fn peek_and_refund_start_and_end_no_block() {
+    let clock = ManualClock::new(at(0));
+    let limiter = InProcess::new(clock.clone()).blocking().limiter("login", logins()).atomic().unwrap();
+    let charge = limiter.check_n("a", 5);
+    assert!(
+        limiter.block_on(|l| l.peek("a")).is_denied()
+            && !limiter.block_on(|l| l.peek("a")).decision().is_block()
+    );
+    clock.advance(secs(1));
+    assert_eq!(limiter.block_on(|l| l.refund("a", &charge)).unwrap(), 5, "a part of a unit counts as one");
+    let charge = limiter.check_n("a", 5);
+    assert!(limiter.check("a").decision().is_block());
+    assert_eq!(limiter.block_on(|l| l.refund("a", &charge)).unwrap(), 0);
+    assert_eq!(limiter.block_on(|l| l.peek("a")).retry_after(), Some(secs(600)));
+    clock.advance(secs(600));
+    assert!(
+        limiter.block_on(|l| l.peek("a")).is_allowed() && limiter.block_on(|l| l.peek_n("a", 2)).is_denied()
+    );
+    assert!(limiter.check("a").is_allowed());
+    // Each unit that is charged without a check is paid after the block.
+    assert!(limiter.check("a").decision().is_block());
+    assert!(limiter.block_on(|l| l.charge_unchecked("a", 2)).unwrap().is_allowed());
+    assert_eq!(limiter.check("a").retry_after(), Some(secs(1_200 + 24)));
+}
+
+// G132
+#[test]
+fn clock_that_steps_back_does_not_keep_a_block() {
+    on_each(|host| {
+        let limiter = host.process(&[logins()]);
+        assert!(limiter.block_on(|l| l.at(at(DAY)).check_n("mallory", 5)).is_allowed());
+        assert_eq!(blocked_for(&limiter, DAY), Some(secs(600)));
+        // By less than the time that refills the burst: the block ends at the same time.
+        assert_eq!(blocked_for(&limiter, DAY - 30), Some(secs(630)));
+        // The clock was ahead by a day. The block has its length from now on.
+        assert_eq!(blocked_for(&limiter, 0), Some(secs(600)));
+        assert_eq!(blocked_for(&limiter, 599), Some(secs(1)));
+        assert_eq!(blocked_for(&limiter, 600), None);
+    });
+}
+
+// G132
+#[test]
+fn changed_limits_keep_the_end_of_a_block() {
+    let with = |quota: Quota, first: u64, most: u64| {
+        [Limit::gcra(quota).with_block(Block::of(secs(first)).at_most(secs(most))).unwrap()]
+    };
+    on_each(|host| {
+        let old = host.process(&with(Quota::per_minute(5), 600, 3_600));
+        assert!(old.block_on(|l| l.at(at(0)).check_n("mallory", 5)).is_allowed());
+        assert_eq!(blocked_for(&old, 0), Some(secs(600)));
+        let other_rate = host.process(&with(Quota::per_hour(7).burst(3), 600, 3_600));
+        assert_eq!(blocked_for(&other_rate, 100), Some(secs(500)));
+        let longer = host.process(&with(Quota::per_minute(5), 7_200, 7_200));
+        assert_eq!(blocked_for(&longer, 100), Some(secs(500)), "a block that has begun does not grow");
+        let shorter = host.process(&with(Quota::per_minute(5), 120, 300));
+        assert_eq!(blocked_for(&shorter, 100), Some(secs(200)), "it has the longest length, from its start");
+        assert_eq!(blocked_for(&shorter, 300), None);
+        assert_eq!(blocked_for(&shorter, 300), Some(secs(240)), "the second block");
+    });
+}
+
+// G132
+#[test]
+fn limit_blocks_only_keys_that_it_denies() {
+    let hourly = Limit::from(FixedWindow::new(Quota::per_hour(8)));
+    let daily = Limit::from(FixedWindow::new(Quota::per_day(100)));
+    // With two limits and with three: each number has a script of its own.
+    for limits in [&[logins(), hourly][..], &[hourly, daily, logins()]] {
+        on_each(|host| {
+            let limiter = host.process(limits);
+            assert!(limiter.block_on(|l| l.at(at(0)).check_n("mallory", 5)).is_allowed());
+            assert!(limiter.block_on(|l| l.at(at(MINUTE)).check_n("mallory", 3)).is_allowed());
+            let by_hour = limiter.block_on(|l| l.at(at(MINUTE)).check("mallory")).decision();
+            assert!(by_hour.is_denied() && !by_hour.is_block(), "the hour denied it, and blocks nothing");
+            let next_hour = 3_600 - START % 3_600;
+            assert!(
+                limiter.block_on(|l| l.at(at(next_hour)).check_n("mallory", 5)).is_allowed(),
+                "no block began"
+            );
+            let charged = limiter.block_on(|l| l.at(at(next_hour)).check("mallory")).decision();
+            assert_eq!((charged.is_block(), charged.retry_after()), (true, Some(secs(600))));
+            let later = limiter.block_on(|l| l.at(at(next_hour + 600)).check_n("mallory", 1)).decision();
+            assert_eq!((later.is_allowed(), later.remaining()), (true, 0));
+        });
+    }
+}
+
+#[test]
+fn other_modes_and_long_blocks_are_refused() {
+    let server = InProcess::default().blocking();
+    let told = server.limiter("api", logins()).leases().build().map(drop).unwrap_err().to_string();
+    assert!(told.contains("leases() cannot bound it") && told.contains("use atomic()"), "{told}");
+    let told = server.limiter("api", logins()).write_back().build().map(drop).unwrap_err().to_string();
+    assert!(told.contains("write_back() cannot bound it"), "{told}");
+    let block = |quota: Quota, length| Limit::gcra(quota).with_block(Block::of(length)).unwrap();
+    let refused = |limit| server.limiter("api", limit).atomic().map(drop).unwrap_err().to_string();
+    let told = refused(block(Quota::per_minute(5), Duration::from_nanos(1_500)));
+    assert!(told.contains("whole number of microseconds"), "{told}");
+    let told = refused(block(Quota::new(32, Duration::from_nanos(1)), secs(200 * DAY)));
+    assert!(told.contains("too long") && told.contains("is possible"), "{told}");
+}
+
+/// Without the server, the process's share limits the key, and blocks nothing.
+#[test]
+fn local_policy_has_no_blocks() {
+    let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
+    let limiter = client.limiter("login", logins()).timeout(Duration::from_millis(200)).atomic().unwrap();
+    assert!(limiter.block_on(|l| l.at(at(0)).check_n("a", 5)).is_allowed());
+    let denied = limiter.block_on(|l| l.at(at(0)).check("a"));
+    assert_eq!((denied.by(), denied.decision().is_block()), (DecidedBy::Local, false));
+    assert!(limiter.block_on(|l| l.at(at(12)).check("a")).is_allowed());
+}
+
+/// A clock that steps back prolongs a block by the step, or by the time that has passed in it and the time that refills a
+/// burst if that is less.
+// G132
+#[test]
+fn step_back_prolongs_a_block_by_at_most_its_past_and_the_burst() {
+    on_each(|host| {
+        for (step, more) in [(200, 200), (300, 300), (360, 360), (361, 300), (DAY / 2, 300)] {
+            let limiter = host.process(&[logins()]);
+            let key = format!("mallory{step}");
+            let wait =
+                |seconds: u64| limiter.block_on(|l| l.at(at(seconds)).check(&key)).retry_after().unwrap();
+            assert!(limiter.block_on(|l| l.at(at(DAY)).check_n(&key, 5)).is_allowed());
+            assert_eq!(wait(DAY), secs(600));
+            assert_eq!(wait(DAY + 300), secs(300));
+            // The time that refills the burst is a minute.
+            assert!(more <= step.min(300 + MINUTE));
+            assert_eq!(wait(DAY + 300 - step), secs(300 + more), "{step} s back");
+        }
+    });
+}
+
+/// If the longest block becomes shorter, a block lasts at most that long from its beginning, also if units were charged in it.
+// G132
+#[test]
+fn shorter_longest_block_counts_from_the_beginning() {
+    let with = |first: u64, most: u64| {
+        [Limit::gcra(Quota::per_minute(5)).with_block(Block::of(secs(first)).at_most(secs(most))).unwrap()]
+    };
+    let clock = ManualClock::new(at(0));
+    let server = InProcess::new(clock.clone()).blocking();
+    let old = server.limiter("login", with(3_600, 3_600)[0]).atomic().unwrap();
+    let shorter = server.limiter("login", with(120, 1_200)[0]).atomic().unwrap();
+    assert!(old.check_n("mallory", 5).is_allowed());
+    assert_eq!(old.check("mallory").retry_after(), Some(secs(3_600)));
+    clock.advance(secs(1_140));
+    assert_eq!(shorter.block_on(|l| l.peek("mallory")).retry_after(), Some(secs(60)));
+    assert!(old.block_on(|l| l.charge_unchecked("mallory", 1)).is_ok());
+    // The charged unit is paid after the block.
+    assert_eq!(shorter.block_on(|l| l.peek("mallory")).retry_after(), Some(secs(60 + 12)));
+}
+
+/// Another quota moves no end, also of a block that is longer than its length because its denial had to wait longer.
+// G132
+#[test]
+fn another_quota_moves_no_end_of_a_long_wait() {
+    let with = |quota, length| [Limit::gcra(quota).with_block(Block::of(secs(length))).unwrap()];
+    on_each(|host| {
+        let process = |quota, length| host.process(&with(quota, length));
+        let (hourly, daily) = (process(Quota::per_hour(1), 60), process(Quota::per_day(1), 60));
+        assert_eq!(blocked_for(&hourly, 0), None);
+        assert_eq!(blocked_for(&hourly, 0), Some(secs(3_600)), "the wait without a block");
+        assert_eq!(blocked_for(&daily, 100), Some(secs(3_500)));
+        assert_eq!(blocked_for(&process(Quota::per_minute(7).burst(3), 60), 100), Some(secs(3_500)));
+        assert_eq!(blocked_for(&process(Quota::per_hour(1), 10), 100), Some(secs(3_500)), "a shorter block");
+        assert_eq!(blocked_for(&daily, 3_600), None);
+    });
+}

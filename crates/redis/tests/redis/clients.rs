@@ -1,0 +1,579 @@
+//! Clients reconnect after a server starts, stops, hangs or loses its data, and they never print a password.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::operations::newer;
+use futures_util::FutureExt as _;
+use tollgate::{Clock, Quota, Timestamp};
+use tollgate_redis::{
+    AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit, OnFailure,
+};
+use tollgate_testing::redis::{Cluster, NO_END, Proxy, Server};
+
+/// Builds a limiter whose breaker never opens, so that every check calls the server.
+macro_rules! limiter {
+    ($client:expr, $timeout:expr) => {
+        $client
+            .limiter("api", Limit::gcra(Quota::per_day(1_000_000)))
+            .timeout($timeout)
+            .breaker(Breaker::new(u32::MAX, Duration::ZERO))
+            .on_failure(OnFailure::Closed)
+            .atomic()
+            .unwrap()
+    };
+}
+
+const SOON: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// Repeats a check until the server decides it.
+fn until_answered(mut ask: impl FnMut() -> DecidedBy, what: &str) {
+    let began = Instant::now();
+    while ask() != DecidedBy::Server {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        thread::yield_now();
+    }
+}
+
+fn assert_recovers_from_server_outages(url: &str, mut server: Server, check: impl Fn() -> DecidedBy) {
+    server.kill();
+    assert_eq!(check(), DecidedBy::Closed, "{url}");
+    server.restart();
+    until_answered(&check, "the server decides after it starts again");
+    let mut row = 0;
+    let five_in_a_row = || {
+        // On a busy machine a reply may come after the time-out.
+        row = if check() == DecidedBy::Server { row + 1 } else { 0 };
+        if row == 5 { DecidedBy::Server } else { DecidedBy::Closed }
+    };
+    until_answered(five_in_a_row, "the server decides five calls in a row");
+    server.restart();
+    until_answered(&check, "the server decides after another restart");
+    server.pause();
+    // In this time the client drops the connection, and fails to open a new one.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1_500) {
+        assert_eq!(check(), DecidedBy::Closed);
+    }
+    server.resume();
+    until_answered(&check, "the server decides after a pause");
+    server.command::<()>(&["CLIENT", "KILL", "TYPE", "normal"]);
+    until_answered(&check, "the server decides after it cut all connections");
+}
+
+// G85
+#[test]
+fn async_client_survives_server_outages() {
+    let Some(server) = Server::start() else { return };
+    let url = server.url();
+    let limiter = limiter!(Client::open(&url).unwrap(), SOON);
+    let runtime = runtime();
+    assert_recovers_from_server_outages(&url, server, || runtime.block_on(limiter.check("k")).by());
+}
+
+#[test]
+fn blocking_client_survives_server_outages() {
+    let Some(server) = Server::start() else { return };
+    let url = server.url();
+    let limiter = limiter!(Client::open(&url).unwrap().blocking(), SOON);
+    assert_recovers_from_server_outages(&url, server, || limiter.check("k").by());
+}
+
+#[test]
+fn client_survives_runtime_shutdown() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
+    for _ in 0..3 {
+        let runtime = runtime();
+        until_answered(|| runtime.block_on(limiter.check("k")).by(), "the server decides in a new runtime");
+    }
+}
+
+/// Returns the address of a listener that accepts connections and never replies, and a count of those connections.
+fn silent_listener() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, taken) =
+        (format!("redis://{}/", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+    let counts = Arc::clone(&taken);
+    thread::spawn(move || {
+        // This thread ends with the test process.
+        let mut kept = Vec::new();
+        for connection in listener.incoming().flatten() {
+            counts.fetch_add(1, Ordering::SeqCst);
+            kept.push(connection);
+        }
+    });
+    (url, taken)
+}
+
+// G85
+#[test]
+fn concurrent_callers_share_connection_attempt() {
+    let (url, taken) = silent_listener();
+    let blocking = limiter!(Client::open(&url).unwrap().blocking(), SOON);
+    thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| assert_eq!(blocking.check("k").by(), DecidedBy::Closed));
+        }
+    });
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "connections that the threads opened");
+
+    let (url, taken) = silent_listener();
+    let limiter = limiter!(Client::open(&url).unwrap(), SOON);
+    runtime().block_on(async {
+        let calls: Vec<_> = (0..32)
+            .map(|_| {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check("k").await.by() })
+            })
+            .collect();
+        for call in calls {
+            assert_eq!(call.await.unwrap(), DecidedBy::Closed);
+        }
+    });
+    assert_eq!(taken.load(Ordering::SeqCst), 1, "connections that the tasks opened");
+}
+
+#[test]
+fn threads_call_server_in_parallel() {
+    let Some(server) = Server::start() else { return };
+    let network = Proxy::start(server.port());
+    let limiter = limiter!(Client::open(&network.url()).unwrap().blocking(), PATIENCE);
+    let round = |threads: usize| {
+        let began = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
+            }
+        });
+        began.elapsed()
+    };
+    round(16);
+    let delay = Duration::from_millis(200);
+    network.delay(delay);
+    round(16);
+    // Each thread has a connection by now. Calls that wait for each other take sixteen delays in each direction at least.
+    let took = round(16);
+    assert!(took < delay * 32, "{took:?}");
+}
+
+/// All 200 threads use one connection, and no call fails.
+#[test]
+fn many_threads_share_one_connection() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(Client::open(&server.url()).unwrap().blocking(), PATIENCE);
+    thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
+        }
+    });
+    let health = limiter.health();
+    assert_eq!((health.answered, health.failed(), health.opened), (200, 0, 0), "{health:?}");
+    assert_eq!(connections(&server), 1);
+}
+
+/// Calls that wait at the same moment are sent together. Each receives its own answer, and calls that are dropped do not
+/// hold up the others.
+#[test]
+fn joined_calls_receive_their_own_answers() {
+    let Some(server) = Server::start() else { return };
+    let _busy = crate::busy();
+    let client = Client::open(&server.url()).unwrap();
+    let limit = 1 << 40;
+    let limiter = client
+        .limiter("joined", Limit::fixed_window(Quota::new(limit, NO_END)))
+        .timeout(PATIENCE)
+        .atomic()
+        .unwrap();
+    let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (name, runtime) in [("one", one), ("several", runtime()), ("last", runtime())] {
+        until_answered(
+            || runtime.block_on(limiter.check("first")).by(),
+            "a client decides after the runtime of its connection ended",
+        );
+        runtime.block_on(async {
+            let tasks: Vec<_> = (1..=300_u64)
+                .map(|cost| {
+                    let limiter = limiter.clone();
+                    tokio::spawn(async move {
+                        let key = format!("{name}-{cost}");
+                        for number in 1..=20 {
+                            if (cost + number) % 3 == 0 {
+                                let _ = limiter.check("dropped").now_or_never();
+                            }
+                            let answer = limiter.check_n(&key, cost).await;
+                            assert_eq!(answer.by(), DecidedBy::Server);
+                            assert_eq!(answer.decision().remaining(), limit - number * cost);
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            // The runtime ends while calls wait.
+            for _ in 0..100 {
+                let limiter = limiter.clone();
+                tokio::spawn(async move { limiter.check("left").await });
+            }
+            tokio::task::yield_now().await;
+        });
+    }
+}
+
+/// Counts the server's connections, except the one that this test uses for the count.
+fn connections(server: &Server) -> u64 {
+    let mut ours = server.connection();
+    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("normal").query(&mut ours).unwrap();
+    list.lines().count() as u64 - 1
+}
+
+/// Returns the id of the connection that carried the limiter's last call.
+fn connection_id(server: &Server) -> Option<u64> {
+    let list: String = server.command(&["CLIENT", "LIST"]);
+    let ours = list.lines().find(|line| line.contains("cmd=evalsha") || line.contains("cmd=eval"))?;
+    ours.split_whitespace().find_map(|word| word.strip_prefix("id=")).and_then(|id| id.parse().ok())
+}
+
+/// The network drops a connection without notice. The client replaces it, also if its callers wait for less than the
+/// time-out.
+#[test]
+fn dead_connection_is_replaced() {
+    for wait in [SOON / 4, PATIENCE] {
+        let Some(server) = Server::start() else { return };
+        let network = Proxy::start(server.port());
+        let limiter = limiter!(Client::open(&network.url()).unwrap(), SOON);
+        let runtime = runtime();
+        let ask = || {
+            let check = async { tokio::time::timeout(wait, limiter.check("k")).await };
+            runtime.block_on(check).map_or(DecidedBy::Closed, |answer| answer.by())
+        };
+        until_answered(ask, "the server decides at first");
+        network.forget_old();
+        until_answered(ask, "the server decides on a new connection");
+    }
+}
+
+/// One slow reply after an idle time does not close the connection.
+#[test]
+fn slow_reply_keeps_connection_open() {
+    let Some(server) = Server::start() else { return };
+    let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
+    let runtime = runtime();
+    let ask = || runtime.block_on(limiter.check("k")).by();
+    // The time after which a silent connection counts as dead.
+    let silent = Duration::from_secs(1);
+    for _ in 0..20 {
+        until_answered(ask, "the server decides at first");
+        let before = connection_id(&server).expect("the limiter has a connection");
+        thread::sleep(silent + 2 * SOON);
+        let began = Instant::now();
+        server.pause();
+        assert_eq!(ask(), DecidedBy::Closed);
+        server.resume();
+        until_answered(ask, "the server decides after a pause");
+        // A busy machine may make the reply too slow. Then the next turn counts.
+        if began.elapsed() < silent {
+            assert_eq!(connection_id(&server), Some(before));
+            return;
+        }
+    }
+    panic!("no reply comes within {silent:?}");
+}
+
+/// A caller that is cancelled during a probe does not stop later probes.
+#[test]
+fn cancelled_probe_does_not_block_breaker() {
+    let Some(mut server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let limiter = client.limiter("api", Limit::gcra(Quota::per_day(1_000_000)));
+    let limiter = limiter.timeout(Duration::MAX).breaker(Breaker::new(1, Duration::from_millis(10)));
+    let limiter = limiter.atomic().unwrap();
+    let runtime = runtime();
+    until_answered(|| runtime.block_on(limiter.check("k")).by(), "the server decides at first");
+    server.kill();
+    let _ = runtime.block_on(limiter.check("k"));
+    server.restart();
+    server.pause();
+    let began = Instant::now();
+    while limiter.health().abandoned == 0 {
+        assert!(began.elapsed() < PATIENCE);
+        let _ = runtime.block_on(async { tokio::time::timeout(SOON, limiter.check("k")).await });
+    }
+    server.resume();
+    until_answered(
+        || runtime.block_on(limiter.check("k")).by(),
+        "the server decides after a cancelled probe",
+    );
+}
+
+#[test]
+fn cluster_clients_follow_failover() {
+    let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
+    let urls = cluster.urls();
+    let blocking = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap().blocking(), SOON);
+    let limiter = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
+    let runtime = runtime();
+    let all_answer = |when: &str| {
+        for key in 0..50_u64 {
+            until_answered(|| blocking.check(&key).by(), when);
+            until_answered(|| runtime.block_on(limiter.check(&key)).by(), when);
+        }
+    };
+    all_answer("the server decides at first");
+    cluster.nodes[0].kill();
+    all_answer("the server decides after a failover");
+    cluster.until(|node| node.contains("cluster_state:ok"));
+    for key in 0..50_u64 {
+        assert_eq!(blocking.check(&key).by(), DecidedBy::Server);
+        assert_eq!(runtime.block_on(limiter.check(&key)).by(), DecidedBy::Server);
+    }
+}
+
+// G86
+#[test]
+fn address_errors_hide_passwords() {
+    // Another package of the same build may have brought TLS.
+    let with_tls = "rediss://user:hunter2@host/";
+    let without_tls = Client::open(with_tls).is_err().then_some((with_tls, "TLS"));
+    let refused = [
+        ("no address", "redis://"),
+        ("http://user:hunter2@host/", "redis://"),
+        ("redis://user:hunter2@host:port/", "redis://"),
+        ("redis://user:hunter2@host/not-a-number", "redis://"),
+    ];
+    for (url, names) in refused.into_iter().chain(without_tls) {
+        let errors: [Error; 2] = [Client::open(url).unwrap_err(), Client::cluster([url]).unwrap_err()];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Address, "{url}");
+            assert!(error.to_string().contains(names), "{error}");
+            assert!(!format!("{error:?} {error}").contains("hunter2"));
+        }
+    }
+    assert_eq!(Client::cluster([]).unwrap_err().kind(), ErrorKind::Address);
+    let url = "redis://user:hunter2@127.0.0.1:1/";
+    let client = Client::open(url).unwrap();
+    let limiter = client.limiter("api", Limit::gcra(Quota::per_second(1)));
+    let blocking = Client::open(url).unwrap().blocking();
+    assert!(
+        !format!("{client:?} {limiter:?} {blocking:?} {:?}", limiter.clone().atomic().unwrap())
+            .contains("hunter2")
+    );
+}
+
+// G86
+#[test]
+fn wrong_password_is_refused() {
+    let Some(server) = Server::start() else { return };
+    let user = ["ACL", "SETUSER", "limits", "on", ">hunter2", "~tollgate:*", "+@all"];
+    let Some(()) = newer(&server, &user) else { return };
+    let url = |password: &str| format!("redis://limits:{password}@127.0.0.1:{}/", server.port());
+    let right = limiter!(Client::open(&url("hunter2")).unwrap().blocking(), PATIENCE);
+    assert_eq!(right.check("k").by(), DecidedBy::Server);
+    let wrong: Blocking<AtomicLimiter> = limiter!(Client::open(&url("wrong")).unwrap().blocking(), SOON);
+    assert_eq!(wrong.check("k").by(), DecidedBy::Closed);
+    let health = wrong.health();
+    assert_eq!((health.asked, health.errors(ErrorKind::Refused)), (1, 1), "{health:?}");
+}
+
+/// A peer that replies in another protocol gives one error.
+#[test]
+fn reply_in_other_protocol_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", listener.local_addr().unwrap());
+    let other = thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        std::io::Write::write_all(&mut connection, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        let _ = connection.read(&mut [0; 1_024]);
+    });
+    let limiter = limiter!(Client::open(&url).unwrap().blocking(), PATIENCE);
+    assert_eq!(limiter.check("k").by(), DecidedBy::Closed);
+    let health = limiter.health();
+    let seen = health.errors(ErrorKind::Reply)
+        + health.errors(ErrorKind::Unreachable)
+        + health.errors(ErrorKind::Refused);
+    assert_eq!(seen, 1, "{health:?}");
+    other.join().unwrap();
+}
+
+/// Collects the eviction policies that warnings name.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Default)]
+struct Warnings(Arc<std::sync::Mutex<Vec<String>>>);
+
+#[cfg(feature = "tracing")]
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        struct Policy(Option<String>);
+        impl tracing::field::Visit for Policy {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "policy" {
+                    self.0 = Some(format!("{value:?}"));
+                }
+            }
+        }
+        let mut policy = Policy(None);
+        event.record(&mut policy);
+        self.0.lock().unwrap().extend(policy.0);
+    }
+}
+
+/// Returns whether a limiter finds out over three connections that its server evicts keys, and the policies that it
+/// logged.
+#[cfg(feature = "tracing")]
+fn eviction_gauge_and_warnings(
+    options: &[&str],
+    prepare: &[&str],
+    credentials: &str,
+    expected: bool,
+) -> Option<(bool, Vec<String>)> {
+    use tracing_subscriber::layer::SubscriberExt;
+
+    let server = Server::start_with(options)?;
+    if !prepare.is_empty() {
+        newer::<()>(&server, prepare)?;
+    }
+    let proxy = Proxy::start(server.port());
+    let client = Client::open(&format!("redis://{credentials}127.0.0.1:{}/", proxy.port())).unwrap();
+    let limiter = limiter!(client, PATIENCE);
+    let warnings = Warnings::default();
+    let subscriber = tracing_subscriber::registry().with(warnings.clone());
+    let run = || {
+        // The runtime stays in this thread, where the subscriber is set.
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            for _ in 0..3 {
+                while limiter.check("a").await.by() != DecidedBy::Server {}
+                let (mut turns, began) = (0, Instant::now());
+                while turns < 20 || limiter.health().evicts != expected && began.elapsed() < PATIENCE {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    let _ = limiter.check("a").await;
+                    turns += 1;
+                }
+                proxy.cut();
+            }
+        });
+    };
+    tracing::subscriber::with_default(subscriber, run);
+    let readings = tollgate::telemetry::Readings::readings(&limiter.health());
+    let evicts = limiter.health().evicts;
+    let gauge = tollgate::telemetry::Reading::Gauge("tollgate_server_evicts", f64::from(u8::from(evicts)));
+    assert!(readings.contains(&gauge), "{readings:?}");
+    let logged = warnings.0.lock().unwrap().clone();
+    Some((evicts, logged))
+}
+
+// G82
+#[cfg(feature = "tracing")]
+#[test]
+fn evicting_server_is_reported_once() {
+    let full = ["--maxmemory", "100mb", "--maxmemory-policy"];
+    for policy in ["allkeys-random", "volatile-ttl"] {
+        let options = [&full[..], &[policy]].concat();
+        let Some(learnt) = eviction_gauge_and_warnings(&options, &[], "", true) else {
+            return;
+        };
+        assert_eq!(learnt, (true, vec![format!("\"{policy}\"")]));
+    }
+    let safe = eviction_gauge_and_warnings(&[&full[..], &["noeviction"]].concat(), &[], "", false).unwrap();
+    assert_eq!(safe, (false, vec![]));
+    let unbounded = eviction_gauge_and_warnings(
+        &["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"],
+        &[],
+        "",
+        false,
+    );
+    assert_eq!(unbounded.unwrap(), (false, vec![]), "a server without a memory limit evicts nothing");
+    let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
+    let evicting = [&full[..], &["allkeys-lru"]].concat();
+    let Some(unasked) = eviction_gauge_and_warnings(&evicting, &user, "limits:pass@", false) else { return };
+    assert_eq!(unasked, (false, vec![]), "a user without the INFO permission gets no warning");
+}
+
+/// A policy that is set while the server runs is found without a new connection.
+// G82
+#[test]
+fn eviction_that_is_set_later_is_found() {
+    let safe = ["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"];
+    let Some(server) = Server::start_with(&safe) else { return };
+    let limiter = limiter!(Client::open(&server.url()).unwrap().blocking(), PATIENCE);
+    for (policy, evicts) in [("noeviction", false), ("allkeys-random", true), ("noeviction", false)] {
+        server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", policy]);
+        let is_found = (0..1_200).any(|_| {
+            assert_eq!(limiter.block_on(|l| l.peek("k")).by(), DecidedBy::Server);
+            thread::sleep(Duration::from_millis(50));
+            limiter.block_on(|l| l.peek("k")).by() == DecidedBy::Server && limiter.health().evicts == evicts
+        });
+        assert!(is_found, "{policy}");
+    }
+}
+
+#[test]
+fn blocking_types_print_what_they_run() {
+    let server = InProcess::default().blocking();
+    let builder = server.limiter("api", Limit::gcra(Quota::per_second(1)));
+    let lease = builder.clone().leases().build().unwrap();
+    let write_back = builder.write_back().build().unwrap();
+    let client = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
+    assert_eq!(format!("{client:?}"), "Blocking(Client { cluster: false, .. })");
+    assert_eq!(format!("{server:?}"), "Blocking(InProcess { keys: 0, .. })");
+    assert_eq!(format!("{lease:?}"), "Blocking(LeaseLimiter { keys: 0, .. })");
+    assert!(format!("{write_back:#?}").starts_with("Blocking(\n    WriteBackLimiter {\n"));
+}
+
+/// A clock that, in each reading, waits for a concurrent reading to begin, and remembers whether one did.
+#[derive(Clone, Default)]
+struct Meeting {
+    inside: Arc<AtomicUsize>,
+    met: Arc<AtomicUsize>,
+}
+
+impl Clock for Meeting {
+    fn now(&self) -> Timestamp {
+        self.inside.fetch_add(1, Ordering::SeqCst);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            if self.inside.load(Ordering::SeqCst) > 1 {
+                self.met.fetch_add(1, Ordering::SeqCst);
+            }
+            thread::yield_now();
+        }
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        Timestamp::from_secs(1_700_000_000)
+    }
+}
+
+/// Regression test. Cause: the clock was read before the keys were locked. Trigger: a thread was delayed between
+/// the two steps for longer than a short window, and then answered at an old time. Symptom: the current window
+/// seemed to come from a clock that ran ahead. So it was moved back, and admitted more than its limit. A script on a
+/// server reads the time while no other script runs, so a server in this process reads it under the lock.
+#[test]
+fn calls_in_process_read_the_clock_one_at_a_time() {
+    let clock = Meeting::default();
+    let server = InProcess::new(clock.clone()).blocking();
+    let limiter = server.limiter("api", Limit::gcra(Quota::per_second(10))).atomic().unwrap();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| limiter.check("one"));
+        }
+    });
+    assert_eq!(clock.met.load(Ordering::SeqCst), 0, "two calls read the clock at the same time");
+}
+
+/// A program whose `main` returns an error prints its `Debug`.
+#[test]
+fn debug_of_errors_is_message() {
+    let error = Client::open("redis:/").map(drop).unwrap_err();
+    assert_eq!(format!("{error:?}"), error.to_string());
+    assert!(!error.to_string().is_empty());
+}

@@ -1,0 +1,158 @@
+//! Holds and requests in progress whose answers are lost, and permits that are dropped while the breaker is open: none counts for the
+//! rest of its life.
+
+#![allow(clippy::disallowed_methods, reason = "real servers take real time")]
+
+use std::time::{Duration, Instant};
+
+use tollgate_redis::{Breaker, Client, DecidedBy, InProgressLimiter, OnFailure, SharedPermit};
+use tollgate_testing::redis::Server;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Waits until no unit of the key is in progress, long before any life ends.
+async fn all_end(exports: &InProgressLimiter, key: &str) {
+    let began = Instant::now();
+    loop {
+        let units = exports.current(key).await.unwrap();
+        if units == 0 {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{units} units are in progress for the rest of their lives");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Enters. On a busy machine the reply may come after the time-out, so this asks again.
+async fn entered(exports: &InProgressLimiter, key: &str) -> SharedPermit {
+    loop {
+        if let Ok(permit) = exports.try_enter(key, 1).await {
+            return permit;
+        }
+    }
+}
+
+/// A caller that stops waiting, and a call without an answer in time, leave no request in progress.
+// G136
+#[tokio::test]
+async fn lost_answers_are_withdrawn() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || {
+        client.in_progress("exports", 1).life(seconds(600)).breaker(Breaker::new(u32::MAX, Duration::ZERO))
+    };
+    let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
+    let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
+    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    for _ in 0..3 {
+        server.pause();
+        let stopped = tokio::time::timeout(Duration::from_millis(100), patient.try_enter("a", 1)).await;
+        assert!(stopped.is_err());
+        assert_eq!(hasty.try_enter("b", 1).await.unwrap_err().by(), DecidedBy::Closed);
+        server.resume();
+        let began = Instant::now();
+        for key in ["a", "b"] {
+            while patient.current(key).await.map_or(true, |units| units > 0) {
+                assert!(began.elapsed() < PATIENCE, "{key} is in progress for the rest of its life");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+}
+
+/// An answer to a renewal that is lost does not keep the request in progress after its permit is dropped.
+// G136
+#[tokio::test]
+async fn lost_renewal_does_not_outlive_its_permit() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || {
+        client.in_progress("exports", 1).life(seconds(600)).breaker(Breaker::new(u32::MAX, Duration::ZERO))
+    };
+    let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
+    let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
+    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    let mut permit = entered(&hasty, "a").await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    server.pause();
+    assert!(permit.renew().await.is_err(), "no answer in time");
+    server.resume();
+    assert_eq!(patient.current("a").await.unwrap(), 1);
+    // On a busy machine the reply may come after the time-out.
+    let is_renewed = loop {
+        if let Ok(is_renewed) = permit.renew().await {
+            break is_renewed;
+        }
+    };
+    assert!(is_renewed, "the request is in progress");
+    drop(permit);
+    all_end(&patient, "a").await;
+}
+
+/// A short stall of the server leaves no request in progress, also if the breaker opens.
+// G136
+#[tokio::test]
+async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 20).life(seconds(600)).on_failure(OnFailure::Closed);
+    let patient = build().timeout(PATIENCE).build().unwrap();
+    let usual = build().timeout(Duration::from_millis(200)).build().unwrap();
+    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    drop(entered(&usual, "a").await);
+    server.pause();
+    let enters = (0..20).map(|_| usual.try_enter("a", 1));
+    let entered = futures_util::future::join_all(enters).await;
+    assert!(entered.iter().all(Result::is_err));
+    server.resume();
+    all_end(&patient, "a").await;
+}
+
+/// A permit that is dropped ends its request, also while the breaker is open.
+// G136
+#[tokio::test]
+async fn permits_dropped_while_the_breaker_is_open_end() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 20).life(seconds(600)).on_failure(OnFailure::Closed);
+    let patient = build().timeout(PATIENCE).build().unwrap();
+    let usual = build().timeout(Duration::from_millis(200)).build().unwrap();
+    let mut permits = Vec::new();
+    for _ in 0..5 {
+        permits.push(entered(&usual, "a").await);
+    }
+    server.pause();
+    for _ in 0..20 {
+        assert!(usual.try_enter("b", 1).await.is_err());
+    }
+    // The requests end during the stall.
+    drop(permits);
+    server.resume();
+    all_end(&patient, "a").await;
+}
+
+/// A release that no server answers is repeated only for the life of the hold. No task stays.
+// G136
+#[tokio::test]
+async fn releases_without_an_answer_stop_with_the_life() {
+    let Some(server) = Server::start() else { return };
+    let client = Client::open(&server.url()).unwrap();
+    let exports = client.in_progress("exports", 1).life(seconds(1)).timeout(Duration::from_millis(300));
+    let exports = exports.on_failure(OnFailure::Closed).build().unwrap();
+    let permit = entered(&exports, "a").await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    server.pause();
+    drop(permit);
+    assert_eq!(tasks(), before + 1);
+    let began = Instant::now();
+    while tasks() > before {
+        assert!(began.elapsed() < PATIENCE, "the release is repeated for ever");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    server.resume();
+}

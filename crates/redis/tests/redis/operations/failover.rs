@@ -1,0 +1,106 @@
+//! What limits lose when a replica of a Cluster takes over while limits are in use.
+
+use std::time::{Duration, Instant};
+
+use tollgate::Quota;
+use tollgate_redis::{Blocking, Client, DecidedBy, Limit, LimiterBuilder, OnFailure};
+use tollgate_testing::redis::{Cluster, Server};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const LIMIT: u64 = 10;
+
+/// Returns a limiter's builder. Only the server admits anything.
+fn builder(cluster: &Cluster) -> LimiterBuilder<Blocking<Client>> {
+    let client = Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap().blocking();
+    // A window of a year, which almost never ends during a test.
+    let limit = Limit::fixed_window(Quota::new(LIMIT, Duration::from_secs(365 * 86_400)));
+    client.limiter("failover", limit).timeout(Duration::from_millis(200)).on_failure(OnFailure::Closed)
+}
+
+/// Returns a key that the first node holds, and that node's replica.
+fn key_and_replica(cluster: &Cluster) -> (String, &Server) {
+    let slot = |key: &String| -> u16 {
+        cluster.nodes[0].command(&["CLUSTER", "KEYSLOT", &format!("{{failover|{key}}}")])
+    };
+    let key = (0..).map(|number| format!("key{number}")).find(|key| slot(key) <= 5_460).unwrap();
+    let of_first = format!("master_port:{}\r", cluster.nodes[0].port());
+    let is_replica = |node: &&Server| node.command::<String>(&["INFO", "replication"]).contains(&of_first);
+    let replica = cluster.nodes.iter().find(is_replica).expect("the first node has a replica");
+    (key, replica)
+}
+
+/// Kills the first node after its replica has lost the connection to it: the replica has no later write.
+fn lose_writes(cluster: &Cluster, replica: &Server, writes: impl FnOnce()) {
+    replica.pause();
+    cluster.nodes[0].command::<u64>(&["CLIENT", "KILL", "TYPE", "replica"]);
+    writes();
+    cluster.nodes[0].stop_process();
+    replica.resume();
+}
+
+/// Checks a key until the server denies it. Returns the admitted units.
+fn admitted_until_denied(cluster: &Cluster, key: &str) -> u64 {
+    let limiter = builder(cluster).atomic().unwrap();
+    let (mut admitted, began) = (0, Instant::now());
+    loop {
+        let answer = limiter.check(key);
+        admitted += u64::from(answer.is_allowed());
+        if answer.is_denied() && answer.by() == DecidedBy::Server {
+            return admitted;
+        }
+        assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
+    }
+}
+
+#[test]
+fn planned_failover_loses_no_charge() {
+    let Some(cluster) = Cluster::start_with_replicas(1) else { return };
+    let (key, replica) = key_and_replica(&cluster);
+    let limiter = builder(&cluster).atomic().unwrap();
+    for _ in 0..LIMIT / 2 {
+        assert!(limiter.check(&key).is_allowed());
+    }
+    let began = Instant::now();
+    let mut asked: Option<Instant> = None;
+    while !replica.command::<String>(&["INFO", "replication"]).contains("role:master") {
+        // A replica on a busy machine gives up after five seconds, without a word.
+        if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(6)) {
+            replica.command::<()>(&["CLUSTER", "FAILOVER"]);
+            asked = Some(Instant::now());
+        }
+        // Calls that fail meanwhile may have charged a unit, and admit none.
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(admitted_until_denied(&cluster, &key), LIMIT / 2);
+}
+
+/// The replica has none of the charges: the client gets the limit a second time, and no more.
+#[test]
+fn unplanned_failover_admits_at_most_one_more_limit() {
+    let Some(cluster) = Cluster::start_with_replicas(1) else { return };
+    let (key, replica) = key_and_replica(&cluster);
+    lose_writes(&cluster, replica, || assert_eq!(admitted_until_denied(&cluster, &key), LIMIT));
+    assert_eq!(admitted_until_denied(&cluster, &key), LIMIT);
+}
+
+/// A process posts its total of the window, so its next post also restores what the replica lacks.
+#[test]
+fn write_back_restores_lost_charges_with_next_post() {
+    let Some(cluster) = Cluster::start_with_replicas(1) else { return };
+    let (key, replica) = key_and_replica(&cluster);
+    let limiter = builder(&cluster).write_back().interval(Duration::from_secs(3_600)).build().unwrap();
+    let charge_and_post = |units: u64| {
+        let (mut left, began) = (units, Instant::now());
+        while left > 0 {
+            left -= u64::from(limiter.block_on(|l| l.check_async(&key)).is_allowed());
+            assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
+        }
+        while limiter.block_on(|l| l.flush()) > 0 {
+            assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
+        }
+    };
+    lose_writes(&cluster, replica, || charge_and_post(6));
+    charge_and_post(1);
+    assert_eq!(admitted_until_denied(&cluster, &key), LIMIT - 7);
+}

@@ -1,0 +1,147 @@
+//! The scripts of regions decide like their models.
+
+use std::sync::Arc;
+
+use tollgate::Quota;
+use tollgate::Timestamp;
+use tollgate_redis::internals::{
+    By, Call, LinkReport, Part, Place, Plan, Portion, Question, RegionLinks, RegionScope, RegionState,
+    RegionTerms, Scope, script,
+};
+use tollgate_redis::{Limit, RegionPolicy};
+use tollgate_testing::accuracy::random::Random;
+use tollgate_testing::redis::Server;
+
+const SECOND: u64 = 1_000_000;
+
+/// Asks the script and its model the same random questions about one key.
+fn compare_region_script(
+    url: &str,
+    limit: Limit,
+    policy: RegionPolicy,
+    seed: u64,
+    questions: u64,
+) -> Result<(), String> {
+    let text = |error: redis::RedisError| error.to_string();
+    let mut connection = redis::Client::open(url).and_then(|client| client.get_connection()).map_err(text)?;
+    let plan = Arc::new(Plan::new(&[limit]).map_err(|error| error.to_string())?);
+    let windows = plan.parts().first().and_then(Part::windows).ok_or("the limit has no windows")?;
+    let others = ["east", "south pole"].map(Box::<str>::from);
+    let terms = Arc::new(RegionTerms {
+        windows,
+        policy,
+        portion: Portion { from: 1, to: 3, of: 4 },
+        others: others.into_iter().collect(),
+    });
+    let mut random = Random::new(seed);
+    let mut state = RegionState::default();
+    let tag = format!("compare:{{{seed}}}").into_bytes();
+    let mut now_us = 1_700_000_000 * SECOND;
+    let mut round = 0;
+    for _ in 0..questions {
+        match random.below(40) {
+            0 => now_us -= random.below(3) * windows.period_us,
+            1 => now_us += random.below(3) * windows.period_us,
+            _ => now_us += random.below(windows.period_us / 16),
+        }
+        let index = (now_us / windows.period_us + random.below(5)).saturating_sub(2);
+        let from = ["east", "south pole", "north"][usize::try_from(random.below(3)).unwrap_or(0)];
+        let mut units = || random.below(windows.limit / 2 + 2);
+        let (totals, floor, total, cost) = ([units(), units()], [units(), units()], units(), units() / 4);
+        let ask = match random.below(6) {
+            0 => Question::Peek { cost: 0 },
+            1 => Question::Check { cost },
+            2 | 3 => Question::Post { process: random.below(4), epoch: index, total },
+            4 => Question::Tell { index, totals },
+            _ => {
+                let round = round + random.below(2);
+                Question::Hear { round, index, totals, of: index, floor }
+            }
+        };
+        let pause_us = 5 * SECOND + random.below(SECOND);
+        let scope = RegionScope { terms: Arc::clone(&terms), pause_us, from: Some(from.into()) };
+        let expected = state.answer(&ask, &scope, now_us);
+        let call = Call {
+            tag: tag.clone(),
+            plan: Arc::clone(&plan),
+            ask,
+            now: Some(Timestamp::from_nanos(now_us * 1_000)),
+            place: Place::default(),
+            scope: Scope::Region(scope),
+        };
+        let value = script::command(&call, By::Text).query(&mut connection).map_err(text)?;
+        let found = script::reply(&call, &value).map_err(|error| error.to_string())?;
+        if expected != found {
+            return Err(format!(
+                "{call:?} at {now_us}: the model answers {expected:?}, the script {found:?}"
+            ));
+        }
+        round = round.max(found.region.map_or(0, |region| region.round));
+    }
+    Ok(())
+}
+
+/// Makes the same random reports of calls to other regions to the script and its model.
+fn compare_link_script(url: &str, seed: u64, reports: u64) -> Result<(), String> {
+    let text = |error: redis::RedisError| error.to_string();
+    let mut connection = redis::Client::open(url).and_then(|client| client.get_connection()).map_err(text)?;
+    let mut random = Random::new(seed);
+    let mut model = RegionLinks::default();
+    let mut now_us = 1_700_000_000 * SECOND;
+    for _ in 0..reports {
+        now_us = now_us + random.below(3 * SECOND) - random.below(SECOND);
+        let names = ["east", "south pole"].into_iter().filter(|_| random.below(4) > 0).collect::<Vec<_>>();
+        let mut age = || (random.below(3) > 0).then(|| random.below(5 * SECOND));
+        let links = names.into_iter().map(|name| {
+            let [first, last] = [age(), age()];
+            let failed = first.zip(last).map(|(first, last)| (first.max(last), first.min(last)));
+            (name.into(), [failed.map(|failed| failed.0), failed.map(|failed| failed.1), age()])
+        });
+        let report = LinkReport {
+            name: format!("links:{{{seed}}}").into_bytes(),
+            life_us: u64::from(u32::MAX),
+            links: links.collect(),
+        };
+        if report.links.is_empty() {
+            continue;
+        }
+        let expected = model.merge(&report, now_us);
+        let value =
+            script::region::links(&report, Some(now_us), By::Text).query(&mut connection).map_err(text)?;
+        let found = script::region::link_ages(&report, &value).map_err(|error| error.to_string())?;
+        if expected != found {
+            return Err(format!(
+                "{report:?} at {now_us}: the model answers {expected:?}, the script {found:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+// G101
+#[test]
+fn link_script_matches_model() {
+    let Some(server) = Server::start() else { return };
+    for seed in 30..34 {
+        assert_eq!(compare_link_script(&server.url(), seed, 500), Ok(()));
+    }
+}
+
+// G100
+#[test]
+fn region_script_matches_model() {
+    let Some(server) = Server::start() else { return };
+    let minute = |limit| Quota::per_minute(limit);
+    let limits = [
+        Limit::fixed_window(minute(7)),
+        Limit::fixed_window(minute(10_000)),
+        Limit::sliding_window(minute(100)),
+        Limit::sliding_window(minute(1_000)).strict(),
+    ];
+    for (number, limit) in (0..).zip(limits) {
+        for (policy, seed) in [(RegionPolicy::Share, 10), (RegionPolicy::AsLastKnown, 20)] {
+            let compared = compare_region_script(&server.url(), limit, policy, seed + number, 400);
+            assert_eq!(compared, Ok(()), "{limit:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `charging: count-denials` for rules on a server: on the model and on a real Redis, in every mode.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use tollgate_redis::{Client, DecidedBy};
+use tollgate_rules::{Descriptor, Verdict};
+
+use super::*;
+
+const MODES: [&str; 3] = ["atomic", "lease", "write-back"];
+const ALGORITHMS: [&str; 5] = ["fixed-window", "gcra", "sliding-window", "sub-window", "sliding-log"];
+
+/// A file with limits on `a` and `b` in a year, so that no window ends during a test.
+fn limits(settings: &str, a: u32, b: u32) -> String {
+    let rule = |key: &str, limit: u32| {
+        format!("  - {{ key: {key}, rate_limit: {{ unit: year, requests_per_unit: {limit} }} }}\n")
+    };
+    file(
+        &format!("charging: count-denials, timeout: 5s, store: redis, {settings}"),
+        &[rule("a", a), rule("b", b)],
+    )
+}
+
+/// Runs the test on the model for async code and for threads, and on a real server for both.
+fn on_each_server(test: impl Fn(&dyn Fn() -> Server)) {
+    let in_process = || InProcess::default();
+    test(&|| Arc::new(in_process()));
+    test(&|| Arc::new(in_process().blocking()));
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    // Each round has a database of its own: a process of the round before may still post what it counted.
+    let databases = Cell::new(0);
+    let fresh = || format!("{}{}", server.url(), databases.replace(databases.get() + 1));
+    test(&|| Arc::new(Client::open(&fresh()).unwrap()));
+    test(&|| Arc::new(Client::open(&fresh()).unwrap().blocking()));
+}
+
+/// In the mode `atomic`, with every algorithm. The other modes hold units, or admit before they have asked.
+// G102
+#[test]
+fn shared_rules_follow_every_scenario() {
+    on_each_server(|server| {
+        let modes = MODES.map(|mode| (format!("mode: {mode}"), mode == "atomic"));
+        let algorithms = ALGORITHMS.map(|name| (format!("mode: atomic, algorithm: {name}"), true));
+        for (settings, is_exact) in modes.into_iter().chain(algorithms) {
+            let server = server();
+            let settings = format!("timeout: 5s, store: redis, {settings}");
+            let load = |text: &str| process(server.clone(), &clock(), text);
+            run(crate::scenarios::play_all(&settings, is_exact, load));
+        }
+    });
+}
+
+async fn ask_n(rules: &Rules<ManualClock>, key: &str, hits: u64) -> Answer {
+    let entries = [(key, "x")];
+    rules.check_n_async("d", &[Descriptor::new(&entries)], hits).await
+}
+
+async fn look(rules: &Rules<ManualClock>, key: &str) -> bool {
+    let answer = ask_n(rules, key, 0).await;
+    assert_ne!(answer.limits().next().unwrap().verdict(), Verdict::NotAsked);
+    answer.is_over_limit(0)
+}
+
+/// Another process sees at once what the first process counted.
+// G102
+#[test]
+fn query_of_other_process_sees_denial() {
+    let server = InProcess::default();
+    for mode in ["atomic", "lease"] {
+        let text = limits(&format!("mode: {mode}"), 10, 9).replace("domain: d", &format!("domain: {mode}"));
+        run(async {
+            let [one, other] = [(); 2].map(|()| process(server.clone(), &clock(), &text));
+            let entries = [("a", "x")];
+            let ask = async |rules: &Rules<_>, hits| {
+                rules.check_n_async(mode, &[Descriptor::new(&entries)], hits).await.is_allowed()
+            };
+            assert!(ask(&one, 0).await && ask(&other, 0).await);
+            assert!(!ask(&one, 11).await);
+            assert!(!ask(&other, 0).await, "{mode}");
+            assert!(!ask(&other, 1).await, "{mode}");
+        });
+    }
+}
+
+/// A hundred concurrent requests of 1 unit: exactly the limit is admitted, and each denied request spares the other rule.
+// G102
+#[test]
+fn concurrent_requests_admit_exactly_the_limit() {
+    on_each_server(|server| {
+        run(async {
+            let rules = process(server(), &clock(), &limits("mode: atomic", 10, 1_000));
+            let request = || async {
+                let (a, b) = ([("a", "x")], [("b", "x")]);
+                rules.check_async("d", &[Descriptor::new(&a), Descriptor::new(&b)]).await.is_allowed()
+            };
+            let admitted = futures_util::future::join_all((0..100).map(|_| request())).await;
+            assert_eq!(admitted.into_iter().filter(|admitted| *admitted).count(), 10);
+            assert!(look(&rules, "a").await);
+            assert!(ask_n(&rules, "b", 990).await.is_allowed());
+            assert!(ask_n(&rules, "b", 1).await.is_denied());
+        });
+    });
+}
+
+/// A query at a rule whose server is away is decided by the rule's policy.
+#[test]
+fn query_without_server_follows_policy() {
+    for (policy, expected) in [("open", false), ("closed", true), ("local", false)] {
+        // `write-back` admits before it has asked the server.
+        for mode in ["atomic", "lease"] {
+            let text = limits(&format!("mode: {mode}, on_failure: {policy}"), 10, 9).replace("5s", "100ms");
+            run(async {
+                let rules = process(Client::open(&nowhere()).unwrap(), &clock(), &text);
+                let answer = ask_n(&rules, "a", 0).await;
+                assert_eq!(answer.is_over_limit(0), expected, "{mode} {policy}");
+                let by = answer.limits().next().unwrap().decided_by();
+                assert!(by.is_some_and(DecidedBy::is_failure), "{mode} {policy}: {by:?}");
+            });
+        }
+    }
+}
+
+/// A server that hangs delays no answer beyond the deadline, however many stages the request has.
+// G103
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
+fn hung_server_answers_by_deadline() {
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    for charging in ["all-or-nothing", "count-first", "count-denials"] {
+        let rules: String = MODES
+            .iter()
+            .flat_map(|mode| [(mode, "enforced: 100%"), (mode, "enforced: 0%")])
+            .enumerate()
+            .map(|(at, (mode, enforced))| {
+                rule(&format!("k{at}"), &format!("requests_per_unit: 100, mode: {mode}, {enforced}"))
+            })
+            .collect();
+        let text =
+            file(&format!("charging: {charging}, timeout: 60s, store: redis, on_failure: closed"), &[rules]);
+        run(async {
+            let rules = process(Client::open(&server.url()).unwrap(), &clock(), &text);
+            let entries: Vec<[(String, String); 1]> =
+                (0..6).map(|at| [(format!("k{at}"), "x".into())]).collect();
+            let entries: Vec<[(&str, &str); 1]> =
+                entries.iter().map(|[(key, value)]| [(key.as_str(), value.as_str())]).collect();
+            let all: Vec<Descriptor<'_>> = entries.iter().map(|entries| Descriptor::new(entries)).collect();
+            let within = Duration::from_secs(50);
+            assert!(rules.check_until("d", &all, 1, Instant::now() + within).await.is_allowed());
+            server.pause();
+            for hits in [0, 1, 200] {
+                let began = Instant::now();
+                let answer = rules.check_until("d", &all, hits, began + Duration::from_millis(100)).await;
+                let took = began.elapsed();
+                assert!(took < Duration::from_secs(60), "{charging} {hits}: {took:?}, which is the time-out");
+                assert!(hits == 0 || answer.is_denied(), "{charging} {hits}");
+            }
+            server.resume();
+        });
+        server.command::<()>(&["FLUSHALL"]);
+    }
+}
+
+/// A charge that the server makes after the deadline is given back.
+// G103
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a real server takes real time")]
+fn late_charge_is_refunded() {
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    let text = limits("mode: atomic, on_failure: open", 10, 9);
+    run(async {
+        let rules = process(Client::open(&server.url()).unwrap(), &clock(), &text);
+        assert!(ask_n(&rules, "a", 1).await.is_allowed());
+        server.pause();
+        let entries = [("a", "x")];
+        let request = [Descriptor::new(&entries)];
+        for _ in 0..5 {
+            let deadline = Instant::now() + Duration::from_millis(20);
+            let answer = rules.check_until("d", &request, 2, deadline).await;
+            let by = answer.limits().next().unwrap().decided_by();
+            assert_eq!((answer.is_allowed(), by), (true, Some(DecidedBy::Open)));
+        }
+        server.resume();
+        let mut left = 0;
+        for _ in 0..2_000 {
+            left = ask_n(&rules, "a", 0).await.remaining(0);
+            if left == 9 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(left, 9, "the late charges were refunded");
+    });
+}

@@ -1,0 +1,122 @@
+//! Rules whose limits several processes share. In these tests each `Rules` stands for one process, and all use one
+//! server.
+
+mod alike;
+mod blocks;
+mod count_denials;
+mod failures;
+mod long_keys;
+mod modes;
+mod operate;
+mod real;
+#[cfg(feature = "watch")]
+mod source;
+mod together;
+mod undone;
+
+use std::future::Future;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+
+use tollgate::{ManualClock, Timestamp};
+use tollgate_redis::{Blocking, InProcess};
+use tollgate_rules::{Answer, Config, Descriptor, Rules, RulesError, SharedStore};
+
+/// A client of any kind.
+type Server = Arc<dyn SharedStore>;
+
+/// A time in the year 2023. `clock` starts half an hour after its hour began, so that no window ends soon.
+const START: u64 = 1_700_000_000;
+
+fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_secs(START - START % 3_600 + 1_800))
+}
+
+fn config(text: &str) -> Config {
+    Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Loads the rules of one process.
+#[track_caller]
+fn process(server: impl SharedStore, clock: &ManualClock, text: &str) -> Rules<ManualClock> {
+    load(server, clock, text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn load(server: impl SharedStore, clock: &ManualClock, text: &str) -> Result<Rules<ManualClock>, RulesError> {
+    Rules::builder().clock(clock.clone()).shared(server).load([config(text)])
+}
+
+/// Returns an address where nothing listens.
+fn nowhere() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the system has a free port");
+    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("a bound listener has an address").port())
+}
+
+fn in_process(clock: &ManualClock) -> (InProcess, Blocking<InProcess>) {
+    let server = InProcess::new(clock.clone());
+    (server.clone(), server.blocking())
+}
+
+fn run<R>(future: impl Future<Output = R>) -> R {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("tokio builds a runtime")
+        .block_on(future)
+}
+
+/// Checks one request with one descriptor for each entry.
+async fn ask(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
+    let each: Vec<[(&str, &str); 1]> = entries.iter().map(|entry| [*entry]).collect();
+    let descriptors: Vec<Descriptor<'_>> = each.iter().map(|entries| Descriptor::new(entries)).collect();
+    rules.check_async("d", &descriptors).await
+}
+
+fn ask_now(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
+    let each: Vec<[(&str, &str); 1]> = entries.iter().map(|entry| [*entry]).collect();
+    let descriptors: Vec<Descriptor<'_>> = each.iter().map(|entries| Descriptor::new(entries)).collect();
+    rules.check("d", &descriptors)
+}
+
+/// Returns how many of `of` requests are admitted.
+async fn admitted(rules: &Rules<ManualClock>, entries: &[(&str, &str)], of: u32) -> u32 {
+    let mut admitted = 0;
+    for _ in 0..of {
+        admitted += u32::from(ask(rules, entries).await.is_allowed());
+    }
+    admitted
+}
+
+/// Returns the SHA-256 of a text, by another program.
+fn sha256(text: &str) -> String {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
+}
+
+/// Returns the YAML text of one descriptor with this key and limit, for [`file`].
+fn rule(key: &str, limit: &str) -> String {
+    format!("  - {{ key: {key}, rate_limit: {{ unit: hour, {limit} }} }}\n")
+}
+
+fn file(settings: &str, rules: &[String]) -> String {
+    format!("domain: d\ntollgate: {{ {settings} }}\ndescriptors:\n{}", rules.concat())
+}
+
+#[test]
+fn other_modes_refuse_algorithms() {
+    let log = rule("a", "requests_per_unit: 3, algorithm: sliding-log");
+    let month = "  - { key: a, rate_limit: { period: month, requests_per_unit: 5 } }\n".to_owned();
+    let rules = [("sliding-log", log), ("calendar-window", month)];
+    for (algorithm, rule) in &rules[..if cfg!(feature = "calendar") { 2 } else { 1 }] {
+        for mode in ["lease", "write-back"] {
+            let text = file(&format!("store: redis, mode: {mode}"), std::slice::from_ref(rule));
+            let told = Config::from_yaml("test.yaml", &text).unwrap_err().to_string();
+            let refusal = format!("does not support {algorithm}");
+            assert!(told.contains(&refusal) && told.contains("or mode: atomic"), "{told}");
+        }
+    }
+}

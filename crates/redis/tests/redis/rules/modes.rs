@@ -1,0 +1,165 @@
+//! Rules in modes that decide with units held by the process. Held units expire in real time, so the limits here are
+//! per year.
+
+use std::thread;
+
+use tollgate::telemetry::MeterCounts;
+use tollgate_redis::DecidedBy;
+use tollgate_rules::{Descriptor, Verdict};
+
+use super::*;
+
+fn text(mode: &str, limit: u32) -> String {
+    format!(
+        "
+domain: d
+tollgate: {{ store: redis, mode: {mode}, processes: 2, timeout: 5s }}
+descriptors:
+  - {{ key: a, rate_limit: {{ unit: year, requests_per_unit: {limit} }} }}
+  - {{ key: far, rate_limit: {{ unit: year, requests_per_unit: 2, mode: atomic }} }}
+  - {{ key: near, rate_limit: {{ unit: year, requests_per_unit: 3, store: keyed }} }}
+"
+    )
+}
+
+/// Loads the rules of one process with the system's clock.
+fn real(server: impl SharedStore, text: &str) -> Rules<tollgate::StdClock> {
+    Rules::builder().clock(tollgate::StdClock::new()).shared(server).load([config(text)]).unwrap()
+}
+
+async fn ask_real(rules: &Rules<tollgate::StdClock>, keys: &[&str]) -> Answer {
+    let entries: Vec<[(&str, &str); 1]> = keys.iter().map(|key| [(*key, "x")]).collect();
+    let descriptors: Vec<Descriptor<'_>> = entries.iter().map(|entry| Descriptor::new(entry)).collect();
+    rules.check_async("d", &descriptors).await
+}
+
+fn counts_of(rules: &Rules<tollgate::StdClock>, name: &str) -> MeterCounts {
+    let mut found = None;
+    rules.for_each(|_, rule, counts| {
+        if &*rule.name == name {
+            found = Some(counts);
+        }
+    });
+    found.expect("the file has a rule with this name")
+}
+
+/// Sends `of` requests to each of two processes in turn, and returns how many both admit.
+fn shared_by_two(mode: &str, of: u32) -> u32 {
+    run(async {
+        let server = InProcess::default();
+        let processes = [real(server.clone(), &text(mode, 20)), real(server, &text(mode, 20))];
+        let mut admitted = 0;
+        for _ in 0..of {
+            for rules in &processes {
+                admitted += u32::from(ask_real(rules, &["a"]).await.is_allowed());
+            }
+        }
+        let failures: u64 =
+            processes.iter().map(|rules| counts_of(rules, "d.a")).map(|counts| counts.error_local).sum();
+        assert_eq!(failures, 0);
+        admitted
+    })
+}
+
+// G78
+#[test]
+fn leases_never_exceed_the_limit() {
+    let admitted = shared_by_two("lease", 40);
+    assert!((10..=20).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn write_back_overshoot_is_bounded() {
+    let admitted = shared_by_two("write-back", 40);
+    // The bound is 2 ln 2 · L + c · N.
+    assert!((10..=29).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn blocking_check_waits_for_units() {
+    let (_, blocking) = in_process(&ManualClock::default());
+    for mode in ["lease", "write-back"] {
+        let rules = real(blocking.clone(), &text(mode, 100));
+        let entries = [("a", mode)];
+        let answer = rules.check("d", &[Descriptor::new(&entries)]);
+        assert!(answer.is_allowed(), "{mode}: {answer:?}");
+    }
+}
+
+/// A check that does not wait finds no units at first and is denied for a short time. This does not count as a server
+/// failure.
+#[test]
+fn non_waiting_check_uses_held_units() {
+    run(async {
+        let rules = real(InProcess::default(), &text("lease", 1_000));
+        let entries = [("a", "x")];
+        let answer = rules.check("d", &[Descriptor::new(&entries)]);
+        assert!(answer.is_denied());
+        let limit = answer.limits().next().unwrap();
+        assert_eq!((limit.verdict(), limit.decided_by()), (Verdict::Denied, Some(DecidedBy::Held)));
+        assert!(answer.retry_after().is_some_and(|wait| wait.as_secs() < 60), "{:?}", answer.retry_after());
+        assert!(ask_real(&rules, &["a"]).await.is_allowed());
+        let counts = counts_of(&rules, "d.a");
+        assert_eq!((counts.allowed, counts.denied, counts.requests(), counts.near_limit), (1, 1, 2, 0));
+    });
+}
+
+/// A request that a local or a shared rule denies takes no units from the leased rule.
+#[test]
+fn denied_request_returns_leased_units() {
+    for other in ["far", "near"] {
+        run(async {
+            let rules = real(InProcess::default(), &text("lease", 10));
+            let most = if other == "far" { 2 } else { 3 };
+            let mut admitted = 0;
+            for _ in 0..30 {
+                admitted += u32::from(ask_real(&rules, &["a", other]).await.is_allowed());
+            }
+            assert_eq!(admitted, most, "{other}");
+            let mut left = 0;
+            for _ in 0..30 {
+                left += u32::from(ask_real(&rules, &["a"]).await.is_allowed());
+            }
+            assert_eq!(left, 10 - most, "{other}");
+        });
+    }
+}
+
+#[test]
+fn reload_with_new_limit_keeps_charges() {
+    run(async {
+        let server = InProcess::default();
+        let rules = real(server.clone(), &text("lease", 8));
+        let mut admitted = 0;
+        for _ in 0..20 {
+            admitted += u32::from(ask_real(&rules, &["a"]).await.is_allowed());
+        }
+        assert_eq!(admitted, 8);
+        rules.replace([config(&text("lease", 12))]).unwrap();
+        for _ in 0..20 {
+            admitted += u32::from(ask_real(&rules, &["a"]).await.is_allowed());
+        }
+        assert!((9..=12).contains(&admitted), "{admitted}");
+    });
+}
+
+/// Modes with their own task need a tokio runtime at the first load. Later loads may run in any thread.
+#[test]
+fn reload_needs_no_tokio_runtime() {
+    let outside = Rules::builder().shared(InProcess::default()).load([config(&text("lease", 5))]);
+    let error = outside.unwrap_err().to_string();
+    assert!(
+        error.contains("test.yaml:5:") && error.contains("\"d|a\"") && error.contains("tokio"),
+        "{error}"
+    );
+    run(async {
+        for mode in ["lease", "write-back"] {
+            let rules = real(InProcess::default(), &text(mode, 5));
+            thread::scope(|scope| {
+                let loader = scope.spawn(|| rules.replace([config(&text(mode, 6))]));
+                loader.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+            });
+            assert!(ask_real(&rules, &["a"]).await.is_allowed());
+        }
+    });
+}

@@ -1,0 +1,225 @@
+//! Denied requests, refunds and cancelled requests spend no units of other clients. This holds in every mode, and
+//! also when the failure policy decides.
+
+use std::time::Duration;
+
+use tollgate::ManualClock;
+use tollgate_redis::{Client, InProcess};
+use tollgate_rules::{Descriptor, Rules};
+
+use super::*;
+
+fn two(settings: &str) -> String {
+    file(settings, &[rule("a", "requests_per_unit: 10"), rule("g", "requests_per_unit: 2")])
+}
+
+const BOTH: [(&str, &str); 2] = [("a", "x"), ("g", "x")];
+
+#[test]
+fn denied_request_charges_no_local_share() {
+    for mode in ["atomic", "lease"] {
+        run(async {
+            let text = two(&format!("store: redis, mode: {mode}, timeout: 500ms"));
+            let rules = process(Client::open(&nowhere()).unwrap(), &clock(), &text);
+            assert_eq!(admitted(&rules, &BOTH, 9).await, 2, "{mode}");
+            assert_eq!(admitted(&rules, &[("a", "x")], 20).await, 8, "{mode}");
+        });
+    }
+}
+
+#[test]
+fn non_waiting_denial_refunds_local_share() {
+    let text = two("store: redis, mode: atomic, timeout: 500ms");
+    let servers: [Server; 2] =
+        [Arc::new(Client::open(&nowhere()).unwrap().blocking()), Arc::new(Client::open(&nowhere()).unwrap())];
+    for server in servers {
+        let rules = process(server, &clock(), &text);
+        let of =
+            |entries: &[(&str, &str)], of| (0..of).filter(|_| ask_now(&rules, entries).is_allowed()).count();
+        assert_eq!((of(&BOTH, 9), of(&[("a", "x")], 20)), (2, 8));
+    }
+}
+
+#[test]
+fn refund_returns_to_local_share() {
+    for mode in ["atomic", "lease"] {
+        run(async {
+            let text = file(
+                &format!("store: redis, mode: {mode}, timeout: 500ms"),
+                &[rule("a", "requests_per_unit: 2")],
+            );
+            let rules = process(Client::open(&nowhere()).unwrap(), &clock(), &text);
+            let entries = [("a", "x")];
+            let descriptors = [Descriptor::new(&entries)];
+            for turn in 0..6 {
+                let answer = rules.check_async("d", &descriptors).await;
+                assert!(answer.is_allowed(), "{mode} {turn}");
+                if turn % 2 == 0 {
+                    rules.refund_async(&descriptors, &answer).await;
+                } else {
+                    rules.refund(&descriptors, &answer);
+                }
+            }
+            assert_eq!(admitted(&rules, &entries, 9).await, 2, "{mode}");
+        });
+    }
+}
+
+/// A write-back charge cannot be undone, so all limits are checked before any is charged.
+#[test]
+fn write_back_rules_are_charged_together() {
+    let text = "
+domain: d
+tollgate: { store: redis, mode: write-back, timeout: 5s }
+descriptors:
+  - { key: a, rate_limit: { unit: year, requests_per_unit: 10 } }
+  - { key: g, rate_limit: { unit: year, requests_per_unit: 3 } }
+";
+    let rules = |server: Server| {
+        let clock = ManualClock::default();
+        Rules::builder().clock(clock).shared(server).load([config(text)]).unwrap()
+    };
+    run(async {
+        let rules = rules(Arc::new(InProcess::default()));
+        assert_eq!(admitted(&rules, &BOTH, 30).await, 3);
+        let refused = ask(&rules, &BOTH).await;
+        assert_eq!(refused.denied_by().count(), 1, "{refused:?}");
+        assert_eq!(admitted(&rules, &[("a", "x")], 30).await, 7);
+    });
+    let rules = rules(Arc::new(InProcess::default().blocking()));
+    let of = |entries: &[(&str, &str)]| (0..30).filter(|_| ask_now(&rules, entries).is_allowed()).count();
+    assert_eq!((of(&BOTH), of(&[("a", "x")])), (3, 7));
+}
+
+/// A client over its own limit cancels its requests after many different delays. No units of other clients are spent.
+#[test]
+fn cancelled_requests_spend_no_shared_units() {
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    let proxy = tollgate_testing::redis::Proxy::start(server.port());
+    for mode in ["atomic", "lease"] {
+        let text = file(
+            "store: redis, mode: atomic, timeout: 5s",
+            &[
+                rule("all", &format!("requests_per_unit: 50, mode: {mode}, name: {mode}")),
+                rule(&format!("client-{mode}"), "requests_per_unit: 1"),
+                rule("near", "requests_per_unit: 1000, store: keyed"),
+            ],
+        );
+        let client = format!("client-{mode}");
+        let all = [("all", mode), (&*client, "bad"), ("near", mode)];
+        run(async {
+            let rules = process(Client::open(&proxy.url()).unwrap(), &clock(), &text);
+            assert!(ask(&rules, &all).await.is_allowed());
+            assert!(ask(&rules, &all).await.is_denied());
+            proxy.delay(Duration::from_millis(20));
+            for turn in 0..30 {
+                let patience = Duration::from_millis(2 + 3 * turn);
+                let _ = tokio::time::timeout(patience, ask(&rules, &all)).await;
+            }
+            proxy.delay(Duration::ZERO);
+            // Calls under way are undone after some time, so the test tries again until the units are back.
+            let mut left = 0;
+            // In lease mode a few units may have expired while the process held them.
+            let least = if mode == "atomic" { 49 } else { 40 };
+            for turn in 0..3_000 {
+                left += admitted(&rules, &[("all", mode)], 50).await;
+                if left >= 49 || (turn > 25 && left >= least) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert!((least..=49).contains(&left), "{mode}: {left}");
+            assert_eq!(admitted(&rules, &[("near", mode)], 1_000).await, 999, "{mode}");
+        });
+    }
+}
+
+/// The caller of a refund stops waiting before the server has answered.
+#[test]
+fn dropped_refund_continues_in_task() {
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    let proxy = tollgate_testing::redis::Proxy::start(server.port());
+    let text = file("store: redis, mode: atomic, timeout: 5s", &[rule("a", "requests_per_unit: 1")]);
+    run(async {
+        let rules = process(Client::open(&proxy.url()).unwrap(), &clock(), &text);
+        let entries = [("a", "x")];
+        let descriptors = [Descriptor::new(&entries)];
+        let answer = rules.check_async("d", &descriptors).await;
+        assert!(answer.is_allowed());
+        proxy.delay(Duration::from_millis(20));
+        let refund = rules.refund_async(&descriptors, &answer);
+        assert!(tokio::time::timeout(Duration::ZERO, refund).await.is_err());
+        proxy.delay(Duration::ZERO);
+        let mut left = 0;
+        for _ in 0..6_000 {
+            left += admitted(&rules, &entries, 1).await;
+            if left == 1 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(left, 1, "the unit is back");
+    });
+}
+
+/// After the first runtime has ended, a reload moves the rules to the current runtime.
+#[test]
+fn reload_moves_rules_to_current_runtime() {
+    for mode in ["lease", "write-back"] {
+        let text = |limit: u32| {
+            file(
+                &format!("store: redis, mode: {mode}, timeout: 1s"),
+                &[rule("a", &format!("requests_per_unit: {limit}"))],
+            )
+        };
+        let clock = clock();
+        let rules = run(async { process(InProcess::new(clock.clone()), &clock, &text(20)) });
+        run(async {
+            rules.replace([config(&text(30))]).unwrap();
+            let answer = ask(&rules, &[("a", "x")]).await;
+            let by = answer.limits().next().unwrap().decided_by().unwrap();
+            assert!(answer.is_allowed() && !by.is_failure(), "{mode}: {answer:?}");
+        });
+    }
+}
+
+/// Frequent changes of the limit do not admit more than the limit.
+#[test]
+fn write_back_reload_keeps_used_units() {
+    let text = |limit: u32| {
+        let rule = format!("  - {{ key: a, rate_limit: {{ unit: year, requests_per_unit: {limit} }} }}\n");
+        file("store: redis, mode: write-back, timeout: 5s", &[rule])
+    };
+    run(async {
+        // This server uses the present time, as the write-back mode's own clock does.
+        let rules = process(InProcess::default(), &clock(), &text(20));
+        let mut all = admitted(&rules, &[("a", "x")], 30).await;
+        assert_eq!(all, 20);
+        for limit in 21..26 {
+            rules.replace([config(&text(limit))]).unwrap();
+            // The process and the server both know the units that are used.
+            all += admitted(&rules, &[("a", "x")], 30).await;
+        }
+        assert_eq!(all, 25);
+    });
+}
+
+#[test]
+fn refunded_rule_reports_remaining_after_refund() {
+    let clock = clock();
+    for algorithm in ["fixed-window", "sliding-window", "gcra"] {
+        let (server, blocking) = in_process(&clock);
+        let limit = format!("requests_per_unit: 3, algorithm: {algorithm}");
+        let text =
+            file("store: redis, mode: atomic", &[rule("a", &limit), rule("b", "requests_per_unit: 1")]);
+        let both = [("a", "x"), ("b", "x")];
+        let (one, other) = (process(server, &clock, &text), process(blocking, &clock, &text));
+        run(async {
+            assert!(ask(&one, &both).await.is_allowed());
+            for denied in [ask(&one, &both).await, ask_now(&other, &both)] {
+                let left: Vec<_> = denied.limits().map(|limit| limit.remaining()).collect();
+                assert_eq!((denied.is_denied(), &left[..]), (true, &[2, 0][..]), "{algorithm}");
+            }
+        });
+    }
+}

@@ -1,0 +1,250 @@
+//! A set of servers changes, with servers in this process.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate::{
+    FixedWindow, LeakyBucketQueue, ManualClock, MinimumSpacing, Quota, SlidingLog, SubWindow, Timestamp,
+    TokenBucket,
+};
+use tollgate_redis::{InProcess, Limit, Shards};
+
+use super::{named, set};
+
+const LIMIT: u64 = 10;
+const HOUR: Duration = Duration::from_secs(3_600);
+/// 1,000 seconds after the beginning of an hour.
+const START: Timestamp = Timestamp::from_secs(1_699_999_200 + 1_000);
+
+fn servers() -> (ManualClock, [InProcess; 3]) {
+    let clock = ManualClock::default();
+    clock.set(START);
+    let servers = std::array::from_fn(|_| InProcess::new(clock.clone()));
+    (clock, servers)
+}
+
+/// The set of all servers, which replaces the set of the first two.
+fn grown(all: &[InProcess; 3], during: Duration) -> InProcess {
+    InProcess::sharded(Shards::new(named(all)).previous(named(&all[..2]), during)).expect("the set is valid")
+}
+
+/// Every algorithm, with ten units in an hour. The adaptive bucket was last full before these tests begin.
+fn kinds() -> [(&'static str, Limit); 10] {
+    let quota = Quota::per_hour(LIMIT);
+    [
+        ("gcra", Limit::gcra(quota)),
+        ("leaky bucket queue", LeakyBucketQueue::new(quota).into()),
+        ("fixed window", Limit::fixed_window(quota)),
+        ("sliding window", Limit::sliding_window(quota)),
+        ("sliding log", SlidingLog::new(quota).into()),
+        ("sub-window counter", SubWindow::new(quota, 6).into()),
+        ("strict sub-window counter", SubWindow::new(quota, 6).strict().into()),
+        ("first-use window", FixedWindow::from_first_use(quota).into()),
+        ("interval bucket", TokenBucket::interval(quota).into()),
+        ("aligned bucket", TokenBucket::aligned(quota, Timestamp::from_secs(600)).into()),
+    ]
+}
+
+macro_rules! admitted {
+    ($limiter:expr, $key:expr, $times:expr) => {
+        (0..$times).filter(|_| $limiter.check($key).is_allowed()).count() as u64
+    };
+}
+
+/// The control of the tests below: without the previous set, each key that moves gets one more budget, and no more.
+// G97
+#[test]
+fn moved_key_gets_one_more_budget_without_previous_set() {
+    for (name, limit) in kinds() {
+        let (_, all) = servers();
+        let old = set(&all[..2]).blocking().limiter("api", limit).atomic().unwrap();
+        let new = set(&all).blocking().limiter("api", limit).atomic().unwrap();
+        let mut moved = 0;
+        for key in 0..300_u32 {
+            assert_eq!(admitted!(old, &key, 2 * LIMIT), LIMIT);
+            match admitted!(new, &key, 2 * LIMIT) {
+                LIMIT => moved += 1,
+                more => assert_eq!(more, 0, "{name}: a key that stays"),
+            }
+        }
+        // A third of the keys move; the standard deviation is 8.2.
+        assert!((67..=133).contains(&moved), "{name}: {moved} of 300 keys moved");
+        assert_eq!(all[2].keys(), moved);
+    }
+}
+
+// G97
+#[test]
+fn moved_key_keeps_its_budget_with_previous_set() {
+    for (name, limit) in kinds() {
+        let (clock, all) = servers();
+        let old = set(&all[..2]).blocking().limiter("api", limit).atomic().unwrap();
+        for key in 0..100_u32 {
+            assert_eq!(admitted!(old, &key, 3), 3);
+        }
+        clock.advance(Duration::from_secs(1));
+        let new = [(); 2].map(|()| grown(&all, HOUR).blocking().limiter("api", limit).atomic().unwrap());
+        for key in 0..100_u32 {
+            assert_eq!(new[0].block_on(|l| l.peek(&key)).decision().remaining(), LIMIT - 3, "{name}");
+            let admitted = admitted!(new[0], &key, 4) + admitted!(new[1], &key, LIMIT);
+            assert_eq!(admitted, LIMIT - 3, "{name}: two processes share the rest");
+        }
+        assert!(all[2].keys() > 0);
+        let health = new[0].health();
+        assert_eq!((health.uncopied, health.failed()), (0, 0));
+    }
+}
+
+/// Spacings and buckets with an adaptive start: the requests of the old set still count.
+// G97
+#[test]
+fn spacing_and_adaptive_start_are_kept_with_previous_set() {
+    let quota = Quota::per_hour(LIMIT);
+    let adaptive = TokenBucket::aligned_adaptive(quota, Timestamp::from_secs(0));
+    for (limit, first) in [(MinimumSpacing::new(HOUR).into(), 1), (Limit::from(adaptive), 7)] {
+        let (clock, all) = servers();
+        let old = set(&all[..2]).blocking().limiter("api", limit).atomic().unwrap();
+        for key in 0..60_u32 {
+            assert_eq!(admitted!(old, &key, 2 * LIMIT), first);
+        }
+        clock.advance(Duration::from_secs(1));
+        let new = [(); 2].map(|()| grown(&all, HOUR).blocking().limiter("api", limit).atomic().unwrap());
+        for key in 0..60_u32 {
+            assert_eq!(admitted!(new[0], &key, 1) + admitted!(new[1], &key, LIMIT), 0, "{limit:?}");
+        }
+    }
+}
+
+#[test]
+fn key_with_two_limits_keeps_both_budgets() {
+    let (clock, all) = servers();
+    let both = |client: InProcess| {
+        let gcra = Limit::gcra(Quota::per_second(1).burst(5));
+        client
+            .blocking()
+            .limiter("api", gcra)
+            .and(Limit::sliding_window(Quota::per_hour(7)))
+            .atomic()
+            .unwrap()
+    };
+    let old = both(set(&all[..2]));
+    for key in 0..100_u32 {
+        assert_eq!(admitted!(old, &key, 9), 5);
+    }
+    // The burst refills. The window does not.
+    clock.advance(Duration::from_secs(10));
+    let new = both(grown(&all, HOUR));
+    for key in 0..100_u32 {
+        assert_eq!(admitted!(new, &key, 9), 2);
+    }
+}
+
+/// The units of the previous window of a sliding limit are copied too.
+// G97
+#[test]
+fn sliding_window_copies_both_windows() {
+    let (clock, all) = servers();
+    let limit = Limit::sliding_window(Quota::per_hour(LIMIT));
+    let old = set(&all[..2]).blocking().limiter("api", limit).atomic().unwrap();
+    for key in 0..60_u32 {
+        assert_eq!(admitted!(old, &key, 8), 8);
+    }
+    clock.set(START + HOUR);
+    for key in 0..60_u32 {
+        assert!(old.check(&key).is_allowed());
+    }
+    let rest: Vec<_> = (0..60_u32).map(|key| old.block_on(|l| l.peek(&key)).decision().remaining()).collect();
+    let new = grown(&all, 2 * HOUR).blocking().limiter("api", limit).atomic().unwrap();
+    for (key, rest) in (0..60_u32).zip(rest) {
+        assert_eq!(
+            (new.block_on(|l| l.peek(&key)).decision().remaining(), admitted!(new, &key, LIMIT)),
+            (rest, rest)
+        );
+    }
+}
+
+#[test]
+fn previous_set_is_not_used_after_its_time() {
+    let (_, all) = servers();
+    let limit = Limit::fixed_window(Quota::per_hour(LIMIT));
+    let old = set(&all[..2]).blocking().limiter("api", limit).atomic().unwrap();
+    let new = grown(&all, Duration::ZERO).blocking().limiter("api", limit).atomic().unwrap();
+    let twice =
+        (0..100_u32).filter(|key| admitted!(old, key, LIMIT) + admitted!(new, key, LIMIT) > LIMIT).count();
+    assert_eq!(twice, all[2].keys());
+    assert!(twice > 0);
+}
+
+#[test]
+fn removed_server_gives_its_keys_and_budgets() {
+    for (_, limit) in kinds() {
+        let (_, all) = servers();
+        let old = set(&all).blocking().limiter("api", limit).atomic().unwrap();
+        let left = Shards::new(named(&all[..2])).previous(named(&all), HOUR);
+        let new = InProcess::sharded(left).unwrap().blocking().limiter("api", limit).atomic().unwrap();
+        for key in 0..100_u32 {
+            assert_eq!(admitted!(old, &key, 4) + admitted!(new, &key, LIMIT), LIMIT);
+        }
+    }
+}
+
+// G97
+#[tokio::test]
+async fn leases_and_write_back_keep_budgets_of_moved_keys() {
+    let (clock, all) = servers();
+    let limit = Limit::fixed_window(Quota::per_hour(LIMIT));
+    let old = set(&all[..2]).limiter("api", limit).atomic().unwrap();
+    let new = grown(&all, HOUR);
+    let leases = new.limiter("api", limit).leases().clock(clock.clone()).build().unwrap();
+    let write_back = new.limiter("api", limit).write_back().clock(clock.clone()).build().unwrap();
+    for key in 0..120_u32 {
+        for _ in 0..LIMIT {
+            assert!(old.check(&key).await.is_allowed());
+        }
+        let answer = match key % 2 {
+            0 => leases.check_async(&key).await,
+            // The first check of a key is decided here. The post tells this process the count of the server.
+            _ => {
+                let _ = write_back.check_async(&key).await;
+                write_back.flush().await;
+                write_back.check_async(&key).await
+            }
+        };
+        assert!(answer.is_denied(), "key {key}: {answer:?}");
+    }
+    leases.close().await;
+    write_back.close().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Several processes with the new set, in any order, on one key after another: together with the old set, they
+    /// admit exactly what one server admits.
+    // G97
+    #[test]
+    fn changed_set_admits_as_one_server(
+        kind in 0_usize..10,
+        before in prop::collection::vec((0_u32..40, 0_u64..900), 0..60),
+        after in prop::collection::vec((0_usize..3, 0_u32..40, 0_u64..900), 0..80),
+    ) {
+        let (clock, all) = servers();
+        let limit = kinds()[kind].1;
+        let one = InProcess::new(clock.clone()).blocking().limiter("api", limit).atomic().unwrap();
+        let old = set(&all[..2]).blocking().limiter("api", limit).atomic().unwrap();
+        for (key, seconds) in before {
+            clock.advance(Duration::from_secs(seconds));
+            for _ in 0..3 {
+                prop_assert_eq!(old.check(&key).is_allowed(), one.check(&key).is_allowed());
+            }
+        }
+        let new = [(); 3].map(|()| grown(&all, HOUR).blocking().limiter("api", limit).atomic().unwrap());
+        for (process, key, seconds) in after {
+            clock.advance(Duration::from_secs(seconds));
+            for _ in 0..3 {
+                let (here, there) = (new[process].check(&key), one.check(&key));
+                prop_assert_eq!(here.is_allowed(), there.is_allowed(), "{:?}, one server: {:?}", here, there);
+            }
+        }
+    }
+}

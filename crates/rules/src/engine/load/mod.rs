@@ -1,0 +1,12 @@
+//! Loads: the first one, and those that replace the rules in force.
+//!
+//! [`builder`] creates rules. [`reload`] replaces them with those of files or of the caller. [`load_report`] says what changed.
+
+mod builder;
+mod load_report;
+mod reload;
+
+pub use self::builder::RulesBuilder;
+pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
+#[cfg(feature = "watch")]
+pub(crate) use self::reload::Look;

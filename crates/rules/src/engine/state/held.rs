@@ -1,0 +1,59 @@
+//! The holds of all rules, and what a request does with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::Decision;
+use tollgate::internals::holding::HoldBook;
+use tollgate::internals::migrate::Generation;
+use tollgate::stores::AnyStore;
+
+use crate::counting::Hasher;
+use crate::rule::{Amount, Rule};
+
+/// The most holds, and requests in progress, of all keys. Each takes about 300 bytes.
+const MOST_HOLDS: usize = 1 << 18;
+
+/// The holds of all rules. A request in progress has no charge.
+pub(in crate::engine) type RuleBook = HoldBook<Option<HeldCharge>>;
+
+pub(super) fn new_book(hasher: &Hasher) -> Arc<RuleBook> {
+    Arc::new(HoldBook::with_hasher(MOST_HOLDS, hasher.clone()))
+}
+
+/// The name of a counter, by which a hold finds the counter of a later load. A search among all rules would take a time in
+/// proportion to their number, and other requests would wait for the shard of the hold meanwhile.
+#[derive(PartialEq, Eq, Debug)]
+pub(in crate::engine) struct CounterName {
+    pub(super) domain: Box<str>,
+    /// What [`Rule::counter`] returns.
+    pub(super) counter: Box<str>,
+}
+
+impl CounterName {
+    pub(super) fn of(domain: &str, rule: &Rule) -> Arc<Self> {
+        Arc::new(Self { domain: domain.into(), counter: rule.counter().into() })
+    }
+}
+
+/// The charge of a hold, and the counter that it was made in.
+#[derive(Debug)]
+pub(in crate::engine) struct HeldCharge {
+    /// The key in the counter. A request of any key can need the place of the hold once it has ended.
+    pub(in crate::engine) key: Box<str>,
+    pub(in crate::engine) name: Arc<CounterName>,
+    pub(in crate::engine) generation: Arc<Generation<AnyStore>>,
+    /// The counters that take over this counter's usage have the same.
+    pub(in crate::engine) lineage: u64,
+    pub(in crate::engine) charge: Decision,
+}
+
+impl Rule {
+    /// How long a request holds units of the rule at most, if it does.
+    pub(in crate::engine) fn hold_life(&self) -> Option<Duration> {
+        match (&self.limit, &self.hold) {
+            (Amount::InProgress { life, .. }, _) => Some(*life),
+            (_, hold) => hold.as_ref().map(|hold| hold.life),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The part that a rule takes in a request.
+
+use crate::rule::{Amount, MILLION, Rule};
+
+/// The part that a rule takes in a request.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(in crate::engine) enum Part {
+    Enforced,
+    /// Denies the request if all rules with this part deny it.
+    Quota,
+    /// Reports only.
+    Shadow,
+    /// Disabled by another rule.
+    Replaced,
+}
+
+impl Part {
+    /// Returns the part that a rule takes in every request, or `None` if the rule is enforced for a share of its keys
+    /// only.
+    pub(super) fn of_all(rule: &Rule) -> Option<Self> {
+        if rule.shadow {
+            Some(Self::Shadow)
+        } else {
+            (rule.enforced_per_million >= MILLION).then(|| Self::of_enforced(rule))
+        }
+    }
+
+    /// Returns the part for keys that the rule is enforced for. A rule without a limit is not a quota.
+    pub(in crate::engine) fn of_enforced(rule: &Rule) -> Self {
+        if rule.quota_mode && rule.limit != Amount::Unlimited { Self::Quota } else { Self::Enforced }
+    }
+
+    /// Whether the rule can deny the request.
+    #[inline]
+    pub(in crate::engine) fn refuses(self) -> bool {
+        matches!(self, Self::Enforced | Self::Quota)
+    }
+}

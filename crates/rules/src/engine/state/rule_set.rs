@@ -1,0 +1,529 @@
+//! The rules in force: trees that match requests, and a counter for each rule.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tollgate::internals::CheckTime;
+use tollgate::internals::migrate::{Generation, Numbered};
+use tollgate::internals::sync::AtomicU32;
+use tollgate::internals::sync::Ordering::Relaxed;
+use tollgate::stores::AnyStore;
+use tollgate::telemetry::{CheckTimer, Meters};
+use tollgate::{LimitKind, Quota};
+
+use super::counter::{Counter, LocalCounter};
+use super::held::{CounterName, RuleBook};
+use super::overrides;
+use super::part::Part;
+use super::values::SeenValues;
+use crate::config::RuleFiles;
+use crate::counting::{Hasher, Servers};
+use crate::matching::{AddressText, CounterKey, Descriptor, FoundRules, LONGEST, Tree};
+use crate::rule::{Amount, Charging, Rule, TimeUnit};
+
+/// Each thread times one in this number of checks, on average.
+pub(super) const TIMED: u32 = 128;
+
+/// All rules of all domains from one load.
+#[derive(Debug)]
+pub(in crate::engine) struct RuleSet {
+    pub(super) number: u64,
+    pub(super) names: HashMap<Box<str>, u32, Hasher>,
+    pub(super) overrides: Arc<Overrides>,
+    /// The units that requests hold. All loads share it from the first load that needs it.
+    pub(in crate::engine) book: Option<Arc<RuleBook>>,
+    pub(in crate::engine) domains: Vec<ActiveDomain>,
+    /// Set by the first logged request with a domain that has no rules.
+    pub(in crate::engine) unknown_noted: OnceFlag,
+}
+
+/// Names one domain of a set.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::engine) enum DomainId<'a> {
+    Name(&'a str),
+    /// The domain was looked up before.
+    Index(u32),
+}
+
+/// The rules of one domain.
+#[derive(Debug)]
+pub(in crate::engine) struct ActiveDomain {
+    /// The index of the domain.
+    pub(in crate::engine) index: u32,
+    pub(in crate::engine) name: Box<str>,
+    pub(in crate::engine) charging: Charging,
+    /// Whether all its rules are a dry run.
+    pub(in crate::engine) shadow: bool,
+    /// Whether all its rules are quotas.
+    pub(in crate::engine) quota: bool,
+    /// The files of its rules.
+    pub(in crate::engine) files: RuleFiles,
+    /// Set by the domain's first request since this load.
+    pub(super) asked: OnceFlag,
+    /// Set by the domain's first request under any load; all loads share this flag.
+    pub(super) ever_asked: Arc<OnceFlag>,
+    /// Set by the first logged request to which no rule applied since this load.
+    pub(in crate::engine) without_rule_noted: OnceFlag,
+    pub(super) tree: Tree,
+    pub(in crate::engine) rules: Vec<ActiveRule>,
+    /// The units that requests hold, if some rules have `hold` or `in_progress`.
+    pub(in crate::engine) book: Option<Arc<RuleBook>>,
+    /// Whether some of them are shared by processes.
+    #[cfg(feature = "tokio")]
+    pub(in crate::engine) has_shared: bool,
+    pub(super) overrides: Arc<Overrides>,
+    pub(in crate::engine) timer: CheckTimer,
+    pub(super) by_identity: HashMap<Box<str>, u32, Hasher>,
+}
+
+/// A rule with its counter.
+#[derive(Debug)]
+pub(in crate::engine) struct ActiveRule {
+    pub(in crate::engine) rule: Rule,
+    pub(in crate::engine) counter: Counter,
+    /// The admitted values of a rule that counts different values.
+    pub(in crate::engine) values: Option<Arc<SeenValues>>,
+    /// The units that a fresh key may use at once, and the time in which they refill.
+    pub(in crate::engine) quota: u64,
+    pub(in crate::engine) window: Duration,
+    /// The unit for which limits that requests set count together with this rule.
+    pub(in crate::engine) unit: Option<TimeUnit>,
+    /// The part that the rule takes in every request, or `None` if the request's key or the time decides.
+    pub(in crate::engine) part: Option<Part>,
+    /// Whether the rule is plain: it is enforced for every request, this process counts it in a store without headroom and
+    /// without blocks, and it has no soft limit.
+    is_plain: bool,
+    /// Whether the rule replaces others, or counts values.
+    pub(in crate::engine) is_rare: bool,
+    /// Whether requests with other keys have separate counters.
+    keys_vary: bool,
+    key_from: KeyFrom,
+    /// The entries whose values are read as addresses, one bit for each.
+    addresses: u32,
+    pub(in crate::engine) meters: Arc<Meters>,
+    /// Set by the first request since this load that the rule matched.
+    pub(in crate::engine) matched: OnceFlag,
+    /// Whether a request matched it before this load.
+    pub(super) matched_before: bool,
+    /// The name of the counter, if requests hold units of it.
+    pub(in crate::engine) held_name: Option<Arc<CounterName>>,
+}
+
+/// What the key of a rule is made of.
+#[derive(Copy, Clone, Debug)]
+enum KeyFrom {
+    /// The value of one entry.
+    Entry(u32),
+    /// The value of one entry that is read as an address.
+    Address(u32),
+    /// The prefix of the last entry's address with this number of bits.
+    Prefix(u8),
+    /// Several parts, or none.
+    Parts,
+    /// Several parts, of which some are read as addresses, or the last one is a prefix.
+    PartsWithAddresses,
+}
+
+/// The rules of limits that requests set: one for each unit that a request has used.
+type Overrides = [OnceLock<Option<ActiveRule>>; 7];
+
+/// A flag that any thread sets and no thread clears.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct OnceFlag(AtomicU32);
+
+impl OnceFlag {
+    /// Sets the flag, and returns whether it was set before.
+    #[inline]
+    pub(in crate::engine) fn set(&self) -> bool {
+        let before = self.is_set();
+        // Written only once, because all threads read this cache line.
+        if !before {
+            // Ordering: Relaxed, here and below. The flag publishes no other data.
+            self.0.store(1, Relaxed);
+        }
+        before
+    }
+
+    #[inline]
+    pub(in crate::engine) fn is_set(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+}
+
+impl Numbered for RuleSet {
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl RuleSet {
+    /// Creates a set without rules.
+    pub(super) fn empty(hasher: &Hasher) -> Self {
+        let names = HashMap::with_hasher(hasher.clone());
+        Self {
+            number: 0,
+            names,
+            overrides: Arc::default(),
+            book: None,
+            domains: Vec::new(),
+            unknown_noted: OnceFlag::default(),
+        }
+    }
+
+    /// Returns the rules of limits that requests have set.
+    pub(super) fn overrides(&self) -> impl Iterator<Item = &ActiveRule> {
+        self.overrides.iter().filter_map(|place| place.get()?.as_ref())
+    }
+
+    /// Creates a set without rules, after the loads of an earlier process.
+    pub(in crate::engine) fn after_loads(number: u64, hasher: &Hasher) -> Self {
+        Self { number, ..Self::empty(hasher) }
+    }
+
+    /// Whether rules of this load, or of an earlier one, hold units.
+    pub(in crate::engine) const fn has_holds(&self) -> bool {
+        self.book.is_some()
+    }
+
+    /// Returns the number of holds and of requests in progress.
+    pub(in crate::engine) fn holds(&self) -> usize {
+        self.book.as_ref().map_or(0, |book| book.len())
+    }
+
+    /// Returns the counter with this name, also if no rule counts by it any more.
+    pub(in crate::engine) fn counter(&self, name: &CounterName) -> Option<&LocalCounter> {
+        let active = self.domain(&name.domain)?.by_identity(&name.counter)?;
+        // The identity can be that of a class by now, which counts together with the other classes.
+        if active.rule.counter() == &*name.counter { active.counter.last_local() } else { None }
+    }
+
+    /// Returns the stores from which requests hold units, and which the rules of `next` do not use.
+    pub(in crate::engine) fn held_before(
+        &self,
+        next: &Self,
+    ) -> impl Iterator<Item = &Arc<Generation<AnyStore>>> {
+        self.domains.iter().flat_map(|domain| &domain.rules).filter_map(|active| {
+            let (name, last) = (active.held_name.as_ref()?, &active.counter.last_local()?.generation);
+            let is_same = next.counter(name).is_some_and(|next| Arc::ptr_eq(&next.generation, last));
+            (!is_same).then_some(last)
+        })
+    }
+
+    #[inline]
+    pub(in crate::engine) fn domain(&self, name: &str) -> Option<&ActiveDomain> {
+        match &self.domains[..] {
+            // Comparing with a single name is faster than hashing it.
+            [only] => (*only.name == *name).then_some(only),
+            _ => self.domain_at(*self.names.get(name)?),
+        }
+    }
+
+    #[inline(always)]
+    pub(in crate::engine) fn domain_of(&self, domain: DomainId<'_>) -> Option<&ActiveDomain> {
+        match domain {
+            DomainId::Name(name) => self.domain(name),
+            DomainId::Index(index) => self.domain_at(index),
+        }
+    }
+
+    #[inline]
+    pub(in crate::engine) fn domain_at(&self, index: u32) -> Option<&ActiveDomain> {
+        self.domains.get(index as usize)
+    }
+}
+
+impl ActiveDomain {
+    /// Returns the rule that counts the limits that requests set, if any request has set one.
+    #[inline]
+    pub(in crate::engine) fn override_in_use(&self, unit: TimeUnit) -> Option<&ActiveRule> {
+        self.overrides.get(unit as usize)?.get()?.as_ref()
+    }
+
+    /// Returns the same rule, and creates it for the first such request. `None` if it could not be created.
+    pub(in crate::engine) fn override_of(&self, unit: TimeUnit, hasher: &Hasher) -> Option<&ActiveRule> {
+        let make = || ActiveRule::new_override(overrides::rule(unit)?, hasher);
+        self.overrides.get(unit as usize)?.get_or_init(make).as_ref()
+    }
+
+    /// Returns the key of a limit that the request sets.
+    pub(in crate::engine) fn key_of_request<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+        CounterKey::of_request(&self.name, descriptor).bounded(|key| self.hash(key))
+    }
+
+    /// Returns a hash of a long key, with the seeds of this process.
+    fn hash(&self, key: &str) -> u128 {
+        let half = |half: u8| u128::from(self.by_identity.hasher().hash_one((half, key)));
+        half(0) << u64::BITS | half(1)
+    }
+
+    /// Returns the rule with an index that was found in this set.
+    pub(in crate::engine) fn rule(&self, index: u32) -> Option<&ActiveRule> {
+        let of_override = || {
+            let unit = index.checked_sub(overrides::FIRST)?;
+            self.overrides.get(unit as usize)?.get()?.as_ref()
+        };
+        self.rules.get(index as usize).or_else(of_override)
+    }
+
+    /// Searches the rules that apply to a descriptor.
+    #[inline]
+    pub(in crate::engine) fn search(&self, descriptor: &Descriptor<'_>) -> FoundRules {
+        self.tree.find(descriptor.entries(), descriptor.tier)
+    }
+
+    pub(in crate::engine) const fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Returns the rules that were found, with their indices.
+    #[inline]
+    pub(in crate::engine) fn rules_of(&self, found: FoundRules) -> impl Iterator<Item = (u32, &ActiveRule)> {
+        let found = found.rules();
+        // The number of rules fits in 32 bits.
+        let first = u32::try_from(found.start).unwrap_or(u32::MAX);
+        (first..).zip(self.rules.get(found).unwrap_or_default())
+    }
+
+    /// Returns the rule that was found, with its index, if it is the only one.
+    #[inline]
+    pub(in crate::engine) fn alone(
+        &self,
+        descriptor: &Descriptor<'_>,
+        found: FoundRules,
+    ) -> Option<(u32, &ActiveRule)> {
+        if self.charging != Charging::AllOrNothing || self.quota || descriptor.limit.is_some() {
+            return None;
+        }
+        let found = found.rules();
+        let first = u32::try_from(found.start).ok()?;
+        match self.rules.get(found) {
+            Some([active]) => Some((first, active)),
+            _ => None,
+        }
+    }
+
+    /// Marks the domain as used by a request.
+    #[inline]
+    pub(in crate::engine) fn note_asked(&self) {
+        if !self.asked.set() {
+            self.ever_asked.set();
+        }
+    }
+
+    /// Whether a request used the domain, under this load or an earlier one.
+    pub(in crate::engine) fn was_asked(&self) -> bool {
+        self.ever_asked.is_set()
+    }
+
+    /// Returns the rules that matched no request since this load. Empty before the domain's first request.
+    pub(in crate::engine) fn unmatched(&self) -> impl Iterator<Item = &ActiveRule> {
+        self.rules.iter().filter(|active| self.asked.is_set() && !active.matched.is_set())
+    }
+
+    pub(in crate::engine) fn by_identity(&self, identity: &str) -> Option<&ActiveRule> {
+        self.rules.get(*self.by_identity.get(identity)? as usize)
+    }
+
+    pub(in crate::engine) fn file_of(&self, identity: &str) -> Option<&str> {
+        Some(self.files.of(*self.by_identity.get(identity)? as usize))
+    }
+}
+
+impl ActiveRule {
+    /// Creates a rule that belongs to no file and no load.
+    pub(super) fn new_override(rule: Rule, hasher: &Hasher) -> Option<Self> {
+        let servers = Servers::default();
+        let when = CheckTime::from_ns(0);
+        let prepared =
+            Counter::prepare(&rule, Charging::AllOrNothing, None, when, (hasher, &servers), None).ok()?;
+        let counter = prepared.finish(when);
+        let meters = Arc::new(Meters::new("", &rule.name));
+        let counter = counter.of_rule(&rule, false, 0);
+        Some(Self::new(rule, 0, counter, meters))
+    }
+
+    /// Creates a rule that reads the values of the entries in `addresses` as addresses.
+    pub(super) fn new(rule: Rule, addresses: u32, counter: Counter, meters: Arc<Meters>) -> Self {
+        let kept = rule.kept();
+        let (quota, window) = match &rule.limit {
+            Amount::Unlimited => (u64::MAX, Duration::ZERO),
+            Amount::Blocked { period } => (0, *period),
+            Amount::InProgress { most, life } => (*most, *life),
+            Amount::Limited { limit, .. } if limit.kind().has_burst() => {
+                let own = limit.most() - kept;
+                (own, refill_time(own, &limit.quota()))
+            }
+            Amount::Limited { limit, .. } => (limit.most() - kept, limit.quota().period()),
+        };
+        let keys_vary = rule.metric.levels.iter().any(|level| level.contains('*'));
+        let is_fixed = match (&counter, &rule.limit) {
+            (Counter::Local(_), Amount::Limited { limit, .. }) => limit.kind() == LimitKind::FixedWindow,
+            (Counter::Local(_), Amount::Blocked { .. }) => true,
+            _ => false,
+        };
+        let unit = TimeUnit::of(window).filter(|_| is_fixed && !rule.shares_counters);
+        let counted_by = rule.counted_by | rule.counted_by_key;
+        let is_alone = counted_by.is_power_of_two() && !keys_vary;
+        let entry = counted_by.trailing_zeros();
+        let key_from = match rule.prefix {
+            Some(bits) if is_alone => KeyFrom::Prefix(bits),
+            None if is_alone && addresses & counted_by == 0 => KeyFrom::Entry(entry),
+            None if is_alone => KeyFrom::Address(entry),
+            None if addresses & rule.counted_by == 0 => KeyFrom::Parts,
+            _ => KeyFrom::PartsWithAddresses,
+        };
+        let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
+        let is_rare = rule.distinct || holds_units(&rule) || !rule.replaces.is_empty();
+        let is_plain = part == Some(Part::Enforced)
+            && rule.soft == u64::MAX
+            && !rule.distinct
+            && rule.hold.is_none()
+            && counter.local().is_some_and(|counter| counter.headroom == 0 && !counter.has_blocks());
+        let values = None;
+        Self {
+            rule,
+            counter,
+            values,
+            quota,
+            window,
+            unit,
+            part,
+            is_plain,
+            is_rare,
+            keys_vary,
+            key_from,
+            addresses,
+            meters,
+            matched,
+            matched_before: false,
+            held_name: None,
+        }
+    }
+
+    /// Whether a request has matched the rule, under this load or an earlier one.
+    pub(in crate::engine) fn has_matched(&self) -> bool {
+        self.matched_before || self.matched.is_set()
+    }
+
+    /// Returns the counter and the key of a request, if that counter alone decides. It does not if limits that requests
+    /// set count together with the rule.
+    #[inline]
+    pub(in crate::engine) fn plain<'r>(
+        &self,
+        domain: &ActiveDomain,
+        descriptor: &Descriptor<'r>,
+    ) -> Option<(&LocalCounter, &'r str)> {
+        let Counter::Local(counter) = &self.counter else { return None };
+        let (_, value) = match self.key_from {
+            KeyFrom::Entry(entry) => descriptor.counted().get(entry as usize)?,
+            KeyFrom::Address(entry) => {
+                let entry = descriptor.counted().get(entry as usize)?;
+                // The route counts other spellings of an address.
+                if AddressText::instead_of(entry.1).is_some() {
+                    return None;
+                }
+                entry
+            }
+            _ => return None,
+        };
+        let is_plain = self.is_plain && value.len() <= LONGEST && !self.counts_with_override(domain);
+        is_plain.then_some((counter, value))
+    }
+
+    /// Whether limits that requests set count together with this rule. True only after a request has set one.
+    #[inline]
+    pub(in crate::engine) fn counts_with_override(&self, domain: &ActiveDomain) -> bool {
+        self.unit.is_some_and(|unit| domain.override_in_use(unit).is_some())
+    }
+
+    /// Returns the key under which the rule counts a request.
+    #[inline]
+    pub(in crate::engine) fn key<'r>(
+        &self,
+        domain: &ActiveDomain,
+        descriptor: &Descriptor<'r>,
+    ) -> CounterKey<'r> {
+        if let KeyFrom::Entry(entry) = self.key_from
+            && let Some((_, value)) = descriptor.counted().get(entry as usize)
+            && value.len() <= LONGEST
+        {
+            return CounterKey::Whole(value);
+        }
+        self.bounded_key(domain, descriptor)
+    }
+
+    /// Returns a key of any kind. Not inlined, so that the key of one value is written where it stays.
+    #[inline(never)]
+    fn bounded_key<'r>(&self, domain: &ActiveDomain, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+        let key = self.whole_key(descriptor);
+        match self.counter {
+            // All processes that share a rule need the same key.
+            Counter::Shared(_) => key.bounded(crate::counting::key_digest),
+            _ => key.bounded(|key| domain.hash(key)),
+        }
+    }
+
+    #[inline]
+    fn whole_key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
+        let (entries, counted_by) = (descriptor.counted(), [self.rule.counted_by, self.rule.counted_by_key]);
+        let value = |entry: u32| entries.get(entry as usize).map_or("", |(_, value)| value);
+        match self.key_from {
+            KeyFrom::Entry(entry) => CounterKey::Whole(value(entry)),
+            KeyFrom::Address(entry) => CounterKey::of_address(value(entry)),
+            // The lengths of the rule decide, and not the caller's.
+            KeyFrom::Prefix(bits) => {
+                CounterKey::of_prefix(descriptor.entries().last().map_or("", |(_, value)| value), bits)
+            }
+            KeyFrom::Parts => CounterKey::new(entries, counted_by, self.keys_vary),
+            KeyFrom::PartsWithAddresses => {
+                CounterKey::with_addresses(entries, counted_by, self.keys_vary, self.addresses_of(descriptor))
+            }
+        }
+    }
+
+    /// Returns the entries that are read as addresses, and the address and the bits of a prefix.
+    fn addresses_of<'r>(&self, descriptor: &Descriptor<'r>) -> (u32, Option<(&'r str, u8)>) {
+        let last = descriptor.entries().last();
+        (self.addresses, self.rule.prefix.zip(last).map(|(bits, &(_, whole))| (whole, bits)))
+    }
+
+    /// Returns the key of a request with several values, for readers.
+    pub(in crate::engine) fn shown_key(&self, descriptor: &Descriptor<'_>) -> String {
+        let counted_by = [self.rule.counted_by, self.rule.counted_by_key];
+        CounterKey::shown(descriptor.counted(), counted_by, self.addresses_of(descriptor))
+    }
+
+    /// Returns the key and the value of an entry whose different values a rule counts.
+    pub(in crate::engine) fn value_of<'r>(
+        &self,
+        descriptor: &Descriptor<'r>,
+    ) -> Option<(&'r str, CounterKey<'r>)> {
+        let (&(key, value), before) = descriptor.counted().split_last()?;
+        let entry = u32::try_from(before.len()).unwrap_or(u32::MAX);
+        let is_address = self.addresses.checked_shr(entry).unwrap_or_default() & 1 == 1;
+        Some((key, if is_address { CounterKey::of_address(value) } else { CounterKey::Whole(value) }))
+    }
+
+    /// Returns the hash of a key of the rule in the book: among the requests in progress, or among the holds.
+    pub(in crate::engine) fn hash_in(&self, book: &RuleBook, in_progress: bool, key: &str) -> u64 {
+        book.hash(&(in_progress, self.rule.counter(), key))
+    }
+
+    /// Whether the rules that are in force now use the same counter as this rule.
+    pub(in crate::engine) fn still_counts(&self, domain: Option<&ActiveDomain>) -> bool {
+        let now = domain.and_then(|domain| domain.by_identity(&self.rule.identity));
+        now.is_some_and(|now| now.counter.is(&self.counter))
+    }
+}
+
+/// Whether requests hold units of the rule.
+pub(super) fn holds_units(rule: &Rule) -> bool {
+    rule.hold_life().is_some()
+}
+
+/// Returns the time in which these units refill, rounded up.
+fn refill_time(units: u64, quota: &Quota) -> Duration {
+    let ns = (u128::from(units) * u128::from(quota.period_ns())).div_ceil(u128::from(quota.limit()));
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,207 @@
+//! Files that load with a warning, because the author probably meant something different.
+
+use tollgate_rules::{Config, Domain};
+
+use super::support::good;
+
+#[track_caller]
+fn warned(text: &str, warnings: &[&[&str]]) {
+    let said: Vec<String> = good(text).warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), warnings.len(), "{said:#?}");
+    for (said, parts) in said.iter().zip(warnings) {
+        for part in *parts {
+            assert!(said.contains(part), "expected {part:?} in the warning {said:?}");
+        }
+    }
+}
+
+const DAY: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
+
+#[test]
+fn missing_requests_per_unit_denies_all() {
+    warned(
+        "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day } }]",
+        &[&[
+            "test.yaml:2:37: descriptors[0].rate_limit: without requests_per_unit, this limit denies all requests",
+            "requests_per_unit: 0",
+        ]],
+    );
+    warned("domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 0 } }]", &[]);
+    warned("domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true } }]", &[]);
+    warned(
+        "domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true, requests_per_unit: 1 } }]",
+        &[&["no effect together with unlimited"]],
+    );
+}
+
+#[test]
+fn misplaced_keys_are_warned() {
+    let text = "
+domain: d
+key: x
+descriptors:
+  - key: a
+    rate_limit:
+    unit: day
+";
+    warned(
+        text,
+        &[
+            &["3:1: key: key has no effect in the file's top-level map; move it to a descriptor"],
+            &["5:5: key \"a\" without a value has no limit and no descriptors"],
+            &["descriptors[0].rate_limit: this is empty, so there is no limit; indent its lines"],
+            &["7:5: descriptors[0].unit: unit has no effect in a descriptor; move it to rate_limit"],
+        ],
+    );
+}
+
+#[test]
+fn unreachable_wildcards_are_warned() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - {{ key: path, value: /v1/*, {DAY} }}
+  - {{ key: path, value: /v1/admin/*, {DAY} }}
+  - {{ key: path, value: '/v*/x*', {DAY} }}
+  - {{ key: path, value: '*/edit', {DAY} }}
+  - {{ key: path, value: '/v1/*/edit', {DAY} }}
+  - {{ key: 'x-*', {DAY} }}
+  - {{ key: 'x-y-*', value: 'a', {DAY} }}
+"
+    );
+    warned(
+        &text,
+        &[
+            &[
+                "test.yaml:5:5:",
+                "\"/v1/admin/*\" is never used",
+                "\"/v1/*\" in line 4 matches the same requests",
+            ],
+            &["test.yaml:8:5:", "\"/v1/*/edit\"", "line 4"],
+            &["test.yaml:10:5:", "key \"x-y-*\", value \"a\"", "line 9"],
+        ],
+    );
+}
+
+#[test]
+fn exact_entry_hiding_valueless_limit_is_warned() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - key: path
+    {DAY}
+  - key: path
+    value: /login
+    descriptors: [{{ key: a, {DAY} }}]
+  - key: path
+    value: /allowed
+"
+    );
+    warned(
+        &text,
+        &[&["test.yaml:6:5: requests with only key \"path\", value \"/login\" have no limit", "line 4"]],
+    );
+}
+
+#[test]
+fn useless_entries_and_names_are_warned() {
+    warned(
+        "domain: d\ndescriptors: [{ key: a }]",
+        &[&["2:15: key \"a\" without a value has no limit and no descriptors"]],
+    );
+    let text = "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: b }, { name: c }] } }
+  - { key: b, rate_limit: { name: c, unit: day, requests_per_unit: 1 } }
+";
+    warned(text, &[&["no rule in this file is named \"b\""]]);
+}
+
+#[test]
+fn duplicate_rule_names_are_warned() {
+    let text = "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
+  - { key: b, rate_limit: { name: y, unit: day, requests_per_unit: 1 } }
+  - { key: c, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
+";
+    warned(
+        text,
+        &[&["test.yaml:6:1: this rule and the rule in line 4 are both named \"x\"", "another name"]],
+    );
+}
+
+#[test]
+fn duplicate_names_in_merged_files_are_warned() {
+    let file = |name: &str, rules: &[(&str, &str)]| {
+        let mut text = String::from("domain: d\ndescriptors:\n");
+        for (key, called) in rules {
+            text += &format!(
+                "  - {{ key: {key}, rate_limit: {{ name: {called}, unit: day, requests_per_unit: 1 }} }}\n"
+            );
+        }
+        Config::from_yaml(name, &text).unwrap()
+    };
+    let said = |files: Vec<Config>| -> Vec<String> {
+        let domains = Domain::merge(files, true).unwrap();
+        domains.iter().flat_map(Domain::warnings).map(ToString::to_string).collect()
+    };
+    let one = || file("one.yaml", &[("a", "x"), ("b", "y"), ("c", "y")]);
+    assert!(
+        said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "z")])]).is_empty(),
+        "merging repeats no warning that a file already has"
+    );
+    let warnings = said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "y"), ("f", "y"), ("g", "x")])]);
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    assert!(
+        warnings[0].starts_with("two.yaml:4:1: this rule and the rule in one.yaml:4 are both named \"y\":"),
+        "{warnings:#?}"
+    );
+    assert!(
+        warnings[1].starts_with("two.yaml:6:1: this rule and the rule in one.yaml:3 are both named \"x\":"),
+        "{warnings:#?}"
+    );
+}
+
+#[test]
+fn ignored_metric_options_are_warned() {
+    let text = format!(
+        "
+domain: d
+descriptors:
+  - {{ key: a, {DAY} }}
+  - {{ key: b, value_to_metric: true, descriptors: [{{ key: c, {DAY} }}] }}
+  - {{ key: e, detailed_metric: true, {DAY} }}
+"
+    );
+    warned(&text, &[&["test.yaml:5:1: value_to_metric and detailed_metric do not change metrics: labels"]]);
+}
+
+#[test]
+fn redis_soft_limit_needs_atomic_mode() {
+    let soft = |mode: &str| {
+        format!(
+            "domain: d\ntollgate: {{}}\ndescriptors: [{{ key: a, rate_limit: {{ unit: day, requests_per_unit: 9, soft: 5, store: redis{mode} }} }}]"
+        )
+    };
+    warned(&soft(", mode: atomic"), &[]);
+    warned(
+        &soft(", mode: write-back"),
+        &[&["rate_limit.soft: has no effect in the mode write-back", "write mode: atomic"]],
+    );
+    warned(&soft(""), &[&["has no effect in the mode lease"]]);
+}
+
+#[test]
+fn range_as_value_is_warned() {
+    let text = |key: &str| format!("domain: d\ndescriptors: [{{ key: {key}, value: 10.0.0.0/8, {DAY} }}]");
+    warned(
+        &text("remote_address"),
+        &[&["\"10.0.0.0/8\" is compared as a text", "write ranges: [\"10.0.0.0/8\"] instead of value"]],
+    );
+    warned(&text("masked_remote_address"), &[]);
+}

@@ -1,0 +1,140 @@
+//! Rules in shadow mode, soft limits, rules that replace others, and rules for some keys only.
+
+use tollgate_rules::{Descriptor, Rules, Verdict};
+
+use super::{Scene, config, left};
+
+fn verdicts(answer: &tollgate_rules::Answer) -> Vec<Verdict> {
+    answer.limits().map(|limit| limit.verdict()).collect()
+}
+
+/// A dry run of all rules: the statuses show what would be denied, and every request is admitted.
+// G67
+#[test]
+fn global_shadow_mode_denies_nothing() {
+    let text =
+        "{ domain: d, descriptors: [ { key: a, rate_limit: { unit: minute, requests_per_unit: 1 } } ] }";
+    let rules = Rules::builder().shadow(true).load([config(text)]).unwrap();
+    let of_file = text.replace("domain: d,", "domain: d, tollgate: { shadow: true },");
+    let of_file = Rules::builder().load([config(&of_file)]).unwrap();
+    for rules in [rules, of_file] {
+        let ask = || rules.check("d", &[Descriptor::new(&[("a", "x")])]);
+        assert!(ask().is_allowed() && !ask().is_denied());
+        let answer = ask();
+        assert!(answer.is_allowed() && answer.is_shadow_denied());
+        assert!(answer.is_over_limit(0), "the status is the same as in Envoy's global shadow mode");
+        assert!(answer.is_allowed());
+        assert_eq!(verdicts(&answer), [Verdict::ShadowDenied]);
+        assert_eq!(answer.denied_by().count(), 0);
+    }
+}
+
+/// `enforced: 25%` enforces the rule for about a quarter of the keys, and always for the same keys. For the other keys
+/// a denial is only reported.
+#[test]
+fn rule_is_enforced_for_share_of_keys() {
+    let scene = Scene::new(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - key: a
+    rate_limit: { unit: hour, requests_per_unit: 1, enforced: 25% }
+",
+    );
+    let mut refused = 0;
+    for client in 0..2_000 {
+        let client = client.to_string();
+        let ask = || scene.ask(&[("a", &client)]);
+        assert!(ask().is_allowed());
+        let denied = ask().is_denied();
+        assert!((0..3).all(|_| ask().is_denied() == denied), "a key is always enforced, or never");
+        refused += u32::from(denied);
+        let verdict = if denied { Verdict::Denied } else { Verdict::ShadowDenied };
+        assert_eq!(verdicts(&ask()), [verdict]);
+    }
+    assert!((400..=600).contains(&refused), "{refused} of 2,000 should be about a quarter");
+}
+
+/// A soft limit marks and counts the requests above it, but admits them up to the hard limit.
+#[test]
+fn soft_limit_marks_and_admits() {
+    for charging in ["all-or-nothing", "count-first"] {
+        let scene = Scene::new(&format!(
+            "
+domain: d
+tollgate: {{ charging: {charging} }}
+descriptors:
+  - key: a
+    rate_limit: {{ unit: minute, requests_per_unit: 5, soft: 3 }}
+"
+        ));
+        let a = [("a", "x")];
+        let seen: Vec<_> = (0..6)
+            .map(|_| scene.ask(&a))
+            .map(|answer| (answer.is_soft_limited(), verdicts(&answer)[0]))
+            .collect();
+        let expected = [
+            (false, Verdict::Allowed),
+            (false, Verdict::Allowed),
+            (false, Verdict::Allowed),
+            (true, Verdict::SoftLimited),
+            (true, Verdict::SoftLimited),
+            (false, Verdict::Denied),
+        ];
+        assert_eq!(seen, expected, "{charging}");
+    }
+}
+
+/// A rule that replaces another by name disables that rule in the same request: the replaced rule is neither counted
+/// nor reported.
+#[test]
+fn rule_replaces_named_rule() {
+    let text = "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: { unit: minute, requests_per_unit: 1, name: basic }
+  - key: b
+    rate_limit: { unit: minute, requests_per_unit: 3, replaces: [ { name: basic } ] }
+  - key: c
+    rate_limit: { unlimited: true, replaces: [ { name: basic } ] }
+";
+    let (a, b, c) = ([("a", "x")], [("b", "x")], [("c", "x")]);
+    for scene in [Scene::new(text), Scene::counting_first(text)] {
+        assert!((0..3).all(|_| scene.ask_both(&a, &b).is_allowed()));
+        assert!(scene.ask_both(&a, &b).is_denied());
+        assert!((0..3).all(|_| scene.ask_both(&a, &c).is_allowed()), "an unlimited rule replaces others too");
+        let answer = scene.ask_both(&a, &c);
+        assert!(answer.strictest(0).is_none() && !answer.is_over_limit(0));
+        assert_eq!(left(&scene, &a), 1, "the replaced rule is not charged");
+        assert_eq!(scene.admitted(&a, 2), 1);
+    }
+}
+
+/// One descriptor may have several limits. Envoy's language cannot express this.
+#[test]
+fn descriptor_enforces_several_limits() {
+    let scene = Scene::new(
+        "
+domain: d
+tollgate: {}
+descriptors:
+  - key: a
+    rate_limits:
+      - { unit: second, requests_per_unit: 2 }
+      - { unit: hour, requests_per_unit: 3 }
+",
+    );
+    let a = [("a", "x")];
+    assert_eq!(scene.admitted(&a, 5), 2);
+    scene.advance(1);
+    assert_eq!(scene.admitted(&a, 5), 1, "one unit of the hour is left, and denials cost nothing");
+    let answer = scene.ask(&a);
+    assert_eq!(verdicts(&answer), [Verdict::Allowed, Verdict::Denied]);
+    assert_eq!(
+        answer.strictest(0).map(|limit| limit.quota()),
+        Some(3),
+        "the status shows the strictest limit"
+    );
+}

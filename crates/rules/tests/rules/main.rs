@@ -1,0 +1,47 @@
+//! Rules: reading, matching, deciding and reloading.
+
+#[path = "../../../../tests/common/alike.rs"]
+mod alike;
+#[path = "../../../../tests/common/alike_rules.rs"]
+mod alike_rules;
+#[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
+#[path = "../../../../tests/common/arena.rs"]
+#[allow(dead_code, reason = "no test looks at the writes of rules")]
+mod arena;
+mod config;
+mod engine;
+#[cfg(feature = "watch")]
+mod folders;
+#[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
+mod lock_free;
+mod matching;
+#[cfg(feature = "watch")]
+#[path = "../../../../tests/common/one_rule.rs"]
+mod one_rule;
+mod own_store;
+mod properties;
+#[cfg(feature = "watch")]
+mod restore;
+#[path = "../../../../tests/common/scenarios.rs"]
+mod scenarios;
+mod send_sync;
+mod source;
+#[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
+#[path = "../../../../tests/common/stopped.rs"]
+#[allow(dead_code, reason = "the control of this test is in another program")]
+mod stopping;
+#[cfg(feature = "watch")]
+mod watch;
+
+/// Asks as the scenarios do.
+async fn ask(
+    rules: &tollgate_rules::Rules<tollgate::ManualClock>,
+    domain: &str,
+    descriptors: &[tollgate_rules::Descriptor<'_>],
+    cost: u64,
+) -> tollgate_rules::Answer {
+    #[cfg(feature = "tokio")]
+    return rules.check_n_async(domain, descriptors, cost).await;
+    #[cfg(not(feature = "tokio"))]
+    rules.check_n(domain, descriptors, cost)
+}

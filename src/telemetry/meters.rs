@@ -1,0 +1,220 @@
+//! Counters of one rule.
+
+use std::fmt;
+
+use super::event::Event;
+use super::facade::RuleHandles;
+use super::shares::{NearLimit, Shares};
+use super::stripes::Stripes;
+use crate::base::decision::{Decision, Outcome};
+use crate::base::sync::Ordering::Relaxed;
+
+/// How often each [`Event`] was recorded since the [`Meters`] were created. The counts wrap on overflow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct MeterCounts {
+    /// Requests that were admitted and counted.
+    pub allowed: u64,
+    /// Requests that were denied.
+    pub denied: u64,
+    /// Requests that a dry run would have denied.
+    pub shadow_denied: u64,
+    /// Requests that were admitted without counting.
+    pub unlimited: u64,
+    /// Requests that were admitted because the shared state was unavailable: it did not answer, or was not called.
+    pub error_open: u64,
+    /// Requests that were denied because the shared state was unavailable.
+    pub error_closed: u64,
+    /// Requests that this process decided alone because the shared state was unavailable.
+    pub error_local: u64,
+    /// The units of all these requests.
+    pub hits: u64,
+    /// The units of the requests that were denied, whatever the reason.
+    pub denied_hits: u64,
+    /// The units of the requests that a dry run would have denied.
+    pub shadow_denied_hits: u64,
+    /// Admitted units above four fifths of the limit, or above another [line](Meters::near_limit).
+    pub near_limit: u64,
+    /// Units above the limit.
+    pub over_limit: u64,
+    /// Admitted units above the soft limit.
+    pub soft_limited: u64,
+    /// Units that were denied because their key is [blocked](crate::Blocked).
+    pub blocked: u64,
+}
+
+impl MeterCounts {
+    /// Returns the number of requests, whatever their outcome.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.allowed
+            .wrapping_add(self.denied)
+            .wrapping_add(self.shadow_denied)
+            .wrapping_add(self.unlimited)
+            .wrapping_add(self.error_open)
+            .wrapping_add(self.error_closed)
+            .wrapping_add(self.error_local)
+    }
+}
+
+/// The indices of the hits of all requests, of denied ones, and of those that a dry run would have denied. They follow the
+/// indices of the events.
+const HITS: usize = Event::COUNT;
+const DENIED_HITS: usize = HITS + 1;
+const SHADOW_DENIED_HITS: usize = HITS + 2;
+
+/// The counters of one rule.
+///
+/// Create the meters together with the rule. Recording adds to counters that threads share as little as possible. With
+/// the feature `metrics`, it also adds to the facade's counters, which are registered once, at creation. Install the
+/// recorder first: meters that were created earlier never reach it.
+///
+/// # Memory
+/// 2 KiB from the first event on.
+///
+/// # Consistency
+/// Each count is exact. [`Meters::counts`] reads the counts one after another, so it may include some counts of a
+/// request in flight and miss others.
+///
+/// # Examples
+/// ```
+/// use tollgate::telemetry::Meters;
+/// use tollgate::{Quota, RateLimiter};
+///
+/// let limiter = RateLimiter::new(Quota::per_minute(2));
+/// let meters = Meters::new("api", "per-ip");
+/// for _ in 0..3 {
+///     meters.observe(&limiter.check("203.0.113.7"), false);
+/// }
+/// let counts = meters.counts();
+/// assert_eq!((counts.allowed, counts.denied, counts.hits), (2, 1, 3));
+/// ```
+pub struct Meters {
+    /// The counts of each event, and then the hits.
+    tallies: Stripes<{ SHADOW_DENIED_HITS + 1 }>,
+    near: NearLimit,
+    handles: RuleHandles,
+}
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meters").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl Meters {
+    /// Creates the counters of a rule, under the labels `domain` and `rule`.
+    #[must_use]
+    pub fn new(domain: &str, rule: &str) -> Self {
+        Self {
+            tallies: Stripes::default(),
+            near: NearLimit::default(),
+            handles: RuleHandles::register(domain, rule),
+        }
+    }
+
+    /// Sets the share of the limit above which units are near it. Default: four fifths.
+    #[must_use]
+    pub fn near_limit(self, near: NearLimit) -> Self {
+        Self { near, ..self }
+    }
+
+    /// Records an event. An outcome counts one request and its `hits`; a mark counts `hits` units.
+    #[inline]
+    pub fn record(&self, event: Event, hits: u64) {
+        let Some(tallies) = self.tallies.get() else { return self.record_first(event, hits) };
+        let is_decision = event.is_decision();
+        // Ordering: Relaxed; see `Stripes`.
+        tallies[event.index()].fetch_add(if is_decision { 1 } else { hits }, Relaxed);
+        if is_decision {
+            tallies[HITS].fetch_add(hits, Relaxed);
+        }
+        let denied = match event {
+            Event::Denied | Event::ErrorClosed => Some(DENIED_HITS),
+            Event::ShadowDenied => Some(SHADOW_DENIED_HITS),
+            _ => None,
+        };
+        if let Some(index) = denied {
+            tallies[index].fetch_add(hits, Relaxed);
+        }
+        self.handles.record(event, hits);
+    }
+
+    /// Creates the counters, and records the first event.
+    #[cold]
+    #[inline(never)]
+    fn record_first(&self, event: Event, hits: u64) {
+        self.tallies.own();
+        self.record(event, hits);
+    }
+
+    /// Records which of the last `cost` units of `used` are near and above the limit; see [`Shares::of_line`].
+    pub fn record_use(&self, limit: u64, used: u64, cost: u64) {
+        self.record_shares(Shares::of_line(self.near, limit, used, cost));
+    }
+
+    /// Records the units near and above the limit; see [`Shares::of`].
+    #[cold]
+    pub fn record_shares(&self, shares: Shares) {
+        if shares.near > 0 {
+            self.record(Event::NearLimit, shares.near);
+        }
+        if shares.over > 0 {
+            self.record(Event::OverLimit, shares.over);
+        }
+    }
+
+    /// Records a decision: the request's outcome, its hits, and how many of them are near or above the limit. With
+    /// `shadow`, a denial counts as a dry run that denied nothing.
+    ///
+    /// A denied request is not charged, so all its units count as above the limit, and none as near it. A denied
+    /// [`take`](crate::RateLimiter::take) counts as a request without units.
+    #[inline]
+    pub fn observe(&self, decision: &Decision, shadow: bool) {
+        match decision.outcome() {
+            Outcome::Allowed => self.observe_allowed(decision),
+            Outcome::Denied | Outcome::Never => {
+                let cost = decision.cost();
+                self.record(if shadow { Event::ShadowDenied } else { Event::Denied }, cost);
+                self.record_shares(Shares { near: 0, over: cost });
+                if decision.is_block() {
+                    self.record(Event::Blocked, cost);
+                }
+            }
+        }
+    }
+
+    /// Records a decision that admitted its request, as [`Meters::observe`] does. It is shorter if the caller knows the outcome.
+    #[inline(always)]
+    pub fn observe_allowed(&self, decision: &Decision) {
+        let (cost, limit) = (decision.cost(), decision.limit());
+        self.record(Event::Allowed, cost);
+        let used = limit.saturating_sub(decision.remaining());
+        // The half of the limit is cheaper to compute than most lines.
+        if self.near.may_be_near(limit, used) && self.near.is_above(limit, used) {
+            self.record_shares(Shares::of_line(self.near, limit, used, cost));
+        }
+    }
+
+    /// Returns the counts so far.
+    #[must_use]
+    pub fn counts(&self) -> MeterCounts {
+        let event = |event: Event| self.tallies.sum(event.index());
+        MeterCounts {
+            allowed: event(Event::Allowed),
+            denied: event(Event::Denied),
+            shadow_denied: event(Event::ShadowDenied),
+            unlimited: event(Event::Unlimited),
+            error_open: event(Event::ErrorOpen),
+            error_closed: event(Event::ErrorClosed),
+            error_local: event(Event::ErrorLocal),
+            hits: self.tallies.sum(HITS),
+            denied_hits: self.tallies.sum(DENIED_HITS),
+            shadow_denied_hits: self.tallies.sum(SHADOW_DENIED_HITS),
+            near_limit: event(Event::NearLimit),
+            over_limit: event(Event::OverLimit),
+            soft_limited: event(Event::SoftLimited),
+            blocked: event(Event::Blocked),
+        }
+    }
+}
