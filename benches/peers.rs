@@ -10,6 +10,7 @@
 //! cargo bench --bench peers -- --scenario hot --subject keyed     comma-separated texts: `text` selects names that contain it,
 //!                                                        `=text` the name itself, `!text` names that do not contain it
 //! cargo bench --profile server --bench peers             the build that servers should use: thin LTO, one codegen unit
+//! cargo bench --bench peers -- --scenario theirs         maps of addresses that servers wrote for themselves
 //! ```
 //! `TOLLGATE_BENCH_JSON=FILE` and `TOLLGATE_BENCH_LARGE=1` have the same effect as the flags.
 //!
@@ -65,6 +66,8 @@ mod summary;
 mod support;
 #[path = "peers/targets.rs"]
 mod targets;
+#[path = "peers/theirs/mod.rs"]
+mod theirs;
 #[path = "peers/turn.rs"]
 mod turn;
 
@@ -92,7 +95,7 @@ fn main() {
     let targets = measured.targets();
     targets.iter().for_each(Target::print);
     if let Some(path) = support::option("--json").or_else(|| std::env::var("TOLLGATE_BENCH_JSON").ok()) {
-        let Measured { tables, footprints, flood, left_out } = &measured;
+        let Measured { tables, footprints, flood, forgetful, left_out } = &measured;
         let report = json!({
             "profile": report::profile(),
             "machine": machine,
@@ -101,6 +104,7 @@ fn main() {
             "counts": report::counts(tables),
             "rows": report::tables(tables),
             "flood": report::flood(flood.as_ref()),
+            "forgetful": report::forgetful(forgetful),
             "resident": report::footprints(footprints),
             "left_out": left_out.iter().map(charts::LeftOut::json).collect::<Vec<_>>(),
             "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),

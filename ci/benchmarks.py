@@ -19,11 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE, README = ROOT / "benches/results", ROOT / "BENCHMARKS.md", ROOT / "README.md"
 # The results of the peers in the default build and in the build that servers should use, and the profiles of these builds.
 PROFILES = {"peers": "release", "peers_server": "server"}
-BENCHES = ("peers", "sketches", "policies", "rules", "cost", "layer", "redis", "serve", "resp", "accuracy", "sketch_accuracy")
+BENCHES = ("peers", "theirs", "sketches", "policies", "rules", "cost", "layer", "redis", "serve", "resp", "accuracy", "sketch_accuracy")
 NAMES = (*BENCHES, "peers_server", "run")
 COMPACT, BATCHES, KEYED, CAPPED = "tollgate compact", "tollgate compact, batches of 16", "tollgate keyed", "tollgate keyed, capped"
 GOVERNOR = "governor + ahash"
-PEERS = ("governor", "quota", "rate-net", "ratelimit", "pingora", "fastbloom", "throttle-net")
+PEERS = ("governor", "quota", "rate-net", "ratelimit", "pingora", "fastbloom", "throttle-net", "a ")
 NO_LIMITERS = ("floor", "clock alone", "quanta now")
 PLACE = re.compile(r"(<!-- table (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 MIB = 2**20
@@ -194,9 +194,30 @@ def contests(data, builds, name):
     for (kind, keys), rows in grouped(data[name]["resident"], "kind", "keys").items():
         sizes = {row["subject"]: row["bytes_per_key"] for row in rows if not row["subject"].startswith("pingora")}
         yield f"Memory, {keys:,} keys ({kind})", "B a key", sizes
+    for (_, threads), rows in grouped(data["theirs"]["rows"], "scenario", "threads").items() if name == "peers" else ():
+        yield f"{title(rows[0])} ({threads:,})", "ns", {row["subject"]: ns_of(row) for row in rows}
+    if name == "peers":
+        admit = (row for row in data["theirs"]["forgetful"] if row["newcomers_denied"] < 0.5)
+        yield "New addresses past a cap, admitted", "ns", {row["subject"]: row["ns_per_newcomer"][2] for row in admit}
+        for (_, keys), rows in grouped(data["theirs"]["resident"], "kind", "keys").items():
+            yield f"Memory, {keys:,} addresses", "B a key", {row["subject"]: row["bytes_per_key"] for row in rows}
     for bench in ("sketches", "policies") if name == "peers" else ():
         for (table, threads), rows in grouped(data[bench]["rows"], "table", "threads").items():
             yield f"{bench}: {table} ({threads:,})", "ns", {row["subject"]: row["median_ns"] for row in rows}
+
+
+def theirs_tables(theirs):
+    times = {(row["keys"], row["threads"], row["subject"]): figure(ns_of(row)) for row in theirs["rows"]}
+    bytes_of = {(row["keys"], row["subject"]): figure(row["bytes_per_key"]) for row in theirs["resident"]}
+    subjects = [row["subject"] for row in theirs["forgetful"]]
+    head = "check, ns || " + " | ".join(f"{words}, {threads}" for words in ("2,048 addresses", "100,000", "1 M") for threads in ("1 thread", "2"))
+    yield "theirs-time", head, [
+        [subject, *(times[keys, threads, subject] for keys in (2048, 100_000, 1_000_000) for threads in (1, 2))] for subject in subjects]
+    cap, floods = theirs["forgetful"][0]["cap"], theirs["forgetful"][0]["floods"]
+    head = f"cap {cap:,} || B an address, 100,000 | B an address, 1 M | units too many, {floods:,} floods | newcomers denied | a newcomer, ns"
+    yield "theirs-full", head, [
+        [subject := row["subject"], bytes_of[100_000, subject], bytes_of[1_000_000, subject], f"{row['units_too_many']:,}",
+         f"{100 * row['newcomers_denied']:.0f} %", figure(row["ns_per_newcomer"][2])] for row in theirs["forgetful"]]
 
 
 def cost_tables(cost):
@@ -301,7 +322,7 @@ def main():
     wrong = [f"benches/results/{name}.json is of the profile {data[name]['profile']}" for name, profile in PROFILES.items()
              if data[name]["profile"] != profile]
     found = [*peer_tables(data), *run_tables(data)]
-    for name, tables in (("cost", cost_tables), ("redis", redis_tables), ("serve", serve_tables), ("resp", resp_tables)):
+    for name, tables in (("theirs", theirs_tables), ("cost", cost_tables), ("redis", redis_tables), ("serve", serve_tables), ("resp", resp_tables)):
         found += tables(data[name]) if name in data else []
     texts = {name: table(head, rows) for name, head, rows in found} | {"commands": "\n".join(["```sh", *data["run"]["commands"], "```"])}
     for page in (PAGE, README):

@@ -38,13 +38,14 @@ bench() {
 }
 profile=''
 front_now=$front
-bench peers peers --charts --scenario '!threads'
+bench peers peers --charts --scenario '!threads,!theirs'
 front_now=''
 bench peers peers-threads --charts --scenario threads
 front_now=$front
+bench peers theirs --charts --scenario theirs
 # The build that servers should use. The figures of the targets come from this build.
 profile='--profile server'
-bench peers peers_server --charts --scenario '!threads,!denials,!100m,!memory,!pieces,!ip-,!idle,!strings,!1m-denied,!eviction'
+bench peers peers_server --charts --scenario '!threads,!theirs,!denials,!100m,!memory,!pieces,!ip-,!idle,!strings,!1m-denied,!eviction'
 profile=''
 bench sketches sketches
 bench policies policies

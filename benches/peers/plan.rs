@@ -10,7 +10,8 @@ use crate::memory::{self, Footprint};
 use crate::subject::{Expect, Recipe};
 use crate::support::option;
 use crate::targets::Measured;
-use crate::{compact, floor, ours, report, rivals, sketch};
+use crate::theirs::forget::{self, Forgetful};
+use crate::{compact, floor, ours, report, rivals, sketch, theirs};
 
 /// Returns whether a name matches `texts`, a list with commas. A text matches each name that contains the text. `=text`
 /// matches only the name `text`. `!text` matches each name that does not contain the text. All texts with `!` must
@@ -77,7 +78,9 @@ fn strings_by_memory() -> Vec<Recipe<String>> {
 
 /// If this process is a child that measures memory, answers the parent and returns true.
 pub(crate) fn answer_parent() -> bool {
-    memory::answer_parent(&by_memory()) || memory::answer_parent(&strings_by_memory())
+    memory::answer_parent(&by_memory())
+        || memory::answer_parent(&strings_by_memory())
+        || memory::answer_parent(&theirs::recipes())
 }
 
 /// The options of a run, which decide how much it measures.
@@ -118,20 +121,26 @@ pub(crate) fn scenario(id: &'static str, title: &'static str, population: u64, e
 
 impl Plan {
     pub(crate) fn run(self) -> Measured {
-        let footprints = if wanted("memory") && !self.smoke { self.footprints() } else { Vec::new() };
+        let mut footprints = if wanted("memory") && !self.smoke { self.footprints() } else { Vec::new() };
+        if wanted("theirs-bytes") && !self.smoke {
+            footprints.extend(memory::measure(&theirs::recipes(), &[100_000, 1_000_000]));
+        }
         report::print_footprints(&footprints);
         let mut tables = Vec::new();
         self.pieces(&mut tables);
         self.known_keys(&mut tables);
         self.new_keys(&mut tables);
+        self.theirs(&mut tables);
         let mut left_out = Vec::new();
         if self.charts {
             self.for_charts(&mut tables, &mut left_out);
         }
         let flood = if wanted("flood") { self.flood() } else { None };
         flood.iter().for_each(report::print_flood);
+        let forgetful = if wanted("theirs-full") { self.forgetful() } else { Vec::new() };
+        report::print_forgetful(&forgetful);
         left_out.iter().for_each(LeftOut::print);
-        Measured { tables, footprints, flood, left_out }
+        Measured { tables, footprints, flood, forgetful, left_out }
     }
 
     /// Returns whether the run needs only the scenarios that have targets.
@@ -266,6 +275,15 @@ impl Plan {
         let title = "Eviction: each key new, in a full store of 65,536 keys that owe";
         let draw = Draw::NewAfter(200_000);
         self.scenario(tables, new("eviction", title, 1 << 16, Expect::Allowed, draw), &rows);
+    }
+
+    fn forgetful(self) -> Vec<Forgetful> {
+        forget::measure(match (self.smoke, self.quick) {
+            (true, _) => forget::Length { cap: 1_024, floods: 1 },
+            (false, true) => forget::Length { cap: 1 << 14, floods: 20 },
+            // The cap of the DNS server. The validator's is 100,000.
+            (false, false) => forget::Length { cap: 1 << 16, floods: 20 },
+        })
     }
 
     fn flood(self) -> Option<Flood> {

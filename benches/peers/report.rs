@@ -7,6 +7,7 @@ use crate::harness::{Draw, Row, Table};
 use crate::memory::Footprint;
 use crate::summary::{Interval, Ratio, Summary};
 use crate::targets::Measured;
+use crate::theirs::forget::Forgetful;
 
 /// Returns the machine and the software of a run.
 pub(crate) fn machine() -> Value {
@@ -251,6 +252,38 @@ pub(crate) fn print_footprints(footprints: &[Footprint]) {
             footprint.name, footprint.kind, footprint.population, footprint.bytes_per_key
         );
     }
+}
+
+/// Prints what the maps of addresses did with an address that had spent its units.
+pub(crate) fn print_forgetful(rows: &[Forgetful]) {
+    if let Some(Forgetful { length, .. }) = rows.first() {
+        println!("\n## A spent address in {} floods past a cap of {} addresses", length.floods, length.cap);
+        println!("{:<32} {:>14} {:>18} {:>16}", "", "units too many", "newcomers denied", "ns a newcomer");
+    }
+    for row in rows {
+        println!(
+            "{:<32} {:>14} {:>16.1} % {:>16.0}",
+            row.name,
+            row.too_many,
+            row.denied * 100.0,
+            row.newcomer_ns.median
+        );
+    }
+}
+
+pub(crate) fn forgetful(rows: &[Forgetful]) -> Value {
+    let row = |row: &Forgetful| {
+        json!({
+            "subject": row.name,
+            "counts": row.counts,
+            "cap": row.length.cap,
+            "floods": row.length.floods,
+            "units_too_many": row.too_many,
+            "newcomers_denied": row.denied,
+            "ns_per_newcomer": five(row.newcomer_ns),
+        })
+    };
+    rows.iter().map(row).collect()
 }
 
 fn draw(draw: Draw) -> &'static str {

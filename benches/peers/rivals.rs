@@ -162,6 +162,7 @@ impl Pingora {
             | Expect::AllowedIdle
             | Expect::AllowedWord
             | Expect::Mostly
+            | Expect::Spent
             | Expect::Denying(_) => (Duration::from_secs(1), isize::MAX / 2),
         };
         Self { rate: pingora_limits::rate::Rate::new(window), limit }

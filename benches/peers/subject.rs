@@ -20,6 +20,8 @@ pub(crate) enum Expect {
     /// 100 units a minute, with a burst of 100. Keys with few requests should be admitted, but a full store may deny
     /// some.
     Mostly,
+    /// 1 unit a minute, with a burst of 60.
+    Spent,
     /// This percentage of the keys have used up their limits and are denied. The other keys are admitted.
     Denying(u64),
 }
@@ -50,6 +52,7 @@ impl Expect {
             }
             Self::Denied => Terms { rate: 1, period: Duration::from_secs(3600), burst: 1 },
             Self::Mostly => Terms { rate: 100, period: Duration::from_secs(60), burst: 100 },
+            Self::Spent => Terms { rate: 1, period: Duration::from_secs(60), burst: 60 },
             // Before the rounds, the harness uses up this burst for each key that must be denied. Any other key gets
             // fewer checks than this in all rounds.
             Self::Denying(_) => Terms { rate: 1, period: Duration::from_secs(600), burst: 20_000 },

@@ -8,6 +8,7 @@ use crate::harness::Table;
 use crate::memory::Footprint;
 use crate::report::{interval, summary, twice};
 use crate::summary::{Interval, Ratio, Summary};
+use crate::theirs::forget::Forgetful;
 use crate::{compact, floor, ours, rivals};
 
 /// A figure with a bound. It does not change the exit code, since one noisy run proves nothing.
@@ -67,6 +68,7 @@ pub(crate) struct Measured {
     pub(crate) tables: Vec<Table>,
     pub(crate) footprints: Vec<Footprint>,
     pub(crate) flood: Option<Flood>,
+    pub(crate) forgetful: Vec<Forgetful>,
     pub(crate) left_out: Vec<LeftOut>,
 }
 

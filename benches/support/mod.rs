@@ -59,7 +59,7 @@ pub(crate) fn length(count: u64) -> usize {
     usize::try_from(count).expect("the benches' sizes fit the memory of the machine they run on")
 }
 
-/// The stopwatch of the harness. No measured loop calls it.
+/// The stopwatch of the harness, and the clock of the servers' own maps. No other measured loop calls it.
 #[expect(clippy::disallowed_methods, reason = "benches measure real time")]
 pub(crate) fn stopwatch() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! Charts of lines, as SVG, for the guides and the page of benchmarks.
+//! Charts of lines and of bars, as SVG, for the guides and the page of benchmarks.
 
 use std::fmt::Write as _;
 
@@ -104,21 +104,64 @@ pub struct Panel {
     pub legend: Option<[f64; 2]>,
 }
 
-/// Draws panels side by side. In a narrow page of rustdoc, the chart is as wide as the page.
+/// Draws panels side by side.
 pub fn draw(title: &str, width: u32, height: u32, panels: &[Panel]) -> String {
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" style=\"max-width:100%;height:auto\" font-family=\"sans-serif\" \
-         fill=\"{BLACK}\">\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"#FFFFFF\"/>\n"
-    );
-    text(&mut svg, title, [f64::from(width) / 2.0, 24.0], "middle", 15);
+    let mut svg = page(title, f64::from(width), f64::from(height));
     let each = f64::from(width) / panels.len() as f64;
     for (number, panel) in panels.iter().enumerate() {
         let left = each * number as f64;
         panel.draw(&mut svg, [left + 70.0, 60.0], [left + each - 24.0, f64::from(height) - 52.0]);
     }
     svg.push_str("</svg>\n");
+    svg
+}
+
+/// The bars of one measure, from the top down, each with its value and the text at its end.
+#[derive(Clone, Debug)]
+pub struct Bars {
+    pub caption: String,
+    pub values: Vec<(f64, String)>,
+}
+
+/// Draws bars that begin at zero, in one row for each name and side by side for each measure.
+pub fn draw_bars(title: &str, width: u32, names: &[(&str, &'static str)], measures: &[Bars]) -> String {
+    const NAMES: f64 = 172.0;
+    const ROW: f64 = 26.0;
+    const HEAD: f64 = 70.0;
+    const TEXT: f64 = 96.0;
+    let mut svg = page(title, f64::from(width), HEAD + ROW * names.len() as f64);
+    let middle = |row: usize| HEAD + 4.0 + ROW * row as f64;
+    for (row, (name, _)) in names.iter().enumerate() {
+        text(&mut svg, name, [NAMES - 10.0, middle(row) + 4.0], "end", 12);
+    }
+    let each = (f64::from(width) - NAMES) / measures.len() as f64;
+    for (number, Bars { caption, values }) in measures.iter().enumerate() {
+        let left = NAMES + each * number as f64;
+        text(&mut svg, caption, [left, 50.0], "start", 13);
+        let most = values.iter().map(|(value, _)| *value).fold(f64::MIN_POSITIVE, f64::max);
+        for (row, ((value, label), (_, colour))) in values.iter().zip(names).enumerate() {
+            let long = (each - TEXT) * value / most;
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{long:.1}\" height=\"16\" fill=\"{colour}\"/>",
+                middle(row) - 8.0
+            );
+            text(&mut svg, label, [left + long + 5.0, middle(row) + 4.0], "start", 12);
+        }
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// Begins a picture. In a narrow page of rustdoc, it is as wide as the page.
+fn page(title: &str, width: f64, height: f64) -> String {
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" style=\"max-width:100%;height:auto\" font-family=\"sans-serif\" \
+         fill=\"{BLACK}\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#FFFFFF\"/>\n"
+    );
+    text(&mut svg, title, [width / 2.0, 24.0], "middle", 15);
     svg
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tollgate_testing::chart::{self, Axis, Line, Panel};
+use tollgate_testing::chart::{self, Axis, Bars, Line, Panel};
 
 const COMPACT: &str = "tollgate compact";
 const BATCHES: &str = "tollgate compact, batches of 16";
@@ -100,6 +100,7 @@ fn charts() -> Vec<(PathBuf, String)> {
     let mut charts = Vec::new();
     peers(&results("peers"), &mut charts);
     flood(&results("peers")["flood"], &mut charts);
+    charts.push(theirs(&results("theirs")));
     cost(&results("cost"), &mut charts);
     let serve = results("serve");
     let rows = rows_of(&serve).filter(|row| row["descriptors"].is_u64());
@@ -183,6 +184,45 @@ fn flood(flood: &Value, charts: &mut Vec<Drawn>) {
         ],
         lines(rows.iter(), |row| number(row, "/nines"), |row| number(row, "/ns")),
     ));
+}
+
+/// The maps of addresses that servers wrote for themselves.
+fn theirs(theirs: &Value) -> Drawn {
+    let subjects = [
+        (COMPACT, chart::BLUE),
+        ("tollgate keyed, Forget", chart::GREEN),
+        ("a validator's map", chart::VERMILION),
+        ("a DNS server's map", chart::PURPLE),
+        ("governor, in a mutex", chart::ORANGE),
+        ("governor, with a cap", chart::BROWN),
+    ];
+    let each = |of: &dyn Fn(&str) -> (f64, String)| subjects.map(|(name, _)| of(name)).to_vec();
+    let found = |rows: &'static str, name: &str, keys: u64| {
+        let is_it = |row: &&Value| row["subject"] == name && (rows == "forgetful" || row["keys"] == keys);
+        let row = theirs[rows].as_array().expect("rows").iter().find(is_it);
+        row.unwrap_or_else(|| panic!("no row of {name} in {rows}"))
+    };
+    let rounded = |value: f64| (value, format!("{value:.0}"));
+    let spent = |name: &str| {
+        let row = found("forgetful", name, 0);
+        let (units, denied) = (number(row, "/units_too_many"), number(row, "/newcomers_denied"));
+        let newcomers = if denied < 0.5 { String::new() } else { ", newcomers denied".to_owned() };
+        (units, format!("{units:.0}{newcomers}"))
+    };
+    let measures = [
+        (
+            "Nanoseconds a check, 100,000 addresses",
+            each(&|name| rounded(number(found("rows", name, 100_000), "/ns_per_check/2"))),
+        ),
+        (
+            "Bytes an address, of 100,000",
+            each(&|name| rounded(number(found("resident", name, 100_000), "/bytes_per_key"))),
+        ),
+        ("Units too many, 20 floods", each(&spent)),
+    ];
+    let measures = measures.map(|(caption, values)| Bars { caption: caption.to_owned(), values });
+    let title = "Beside the maps that servers wrote for themselves. Lower is better";
+    ("theirs", chart::draw_bars(title, 960, &subjects, &measures))
 }
 
 fn cost(cost: &Value, charts: &mut Vec<Drawn>) {
