@@ -60,10 +60,10 @@ cargo run --quiet --release -p tollgate-soak -- 60
 
 # Builds from the packed files, so this step fails if the code includes a file that is not packed.
 step 'package'
-for manifest in Cargo.toml crates/{http,tower,report,serve,cli}/Cargo.toml; do
+for manifest in Cargo.toml crates/{http,io,tower,report,serve,cli}/Cargo.toml; do
     grep -q '^repository = ' "$manifest" || { echo "$manifest names no repository, so the links of the README lead nowhere" >&2; exit 1; }
 done
-cargo package -p tollgate -p tollgate-http -p tollgate-tower
+cargo package -p tollgate -p tollgate-http -p tollgate-io -p tollgate-tower
 
 # The image needs a static program, and a base that not every machine can fetch. So it is built without its base here.
 step 'image'
@@ -77,7 +77,7 @@ fi
 step 'public interface'
 if [ -n "${BASELINE:-}" ]; then
     have cargo-semver-checks || cargo install cargo-semver-checks --locked --quiet
-    cargo semver-checks -p tollgate -p tollgate-http -p tollgate-tower --baseline-rev "$BASELINE"
+    cargo semver-checks -p tollgate -p tollgate-http -p tollgate-io -p tollgate-tower --baseline-rev "$BASELINE"
 else
     echo '*** SKIPPED: BASELINE names no tag'
 fi

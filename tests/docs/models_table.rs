@@ -47,7 +47,9 @@ fn is_word(code: &str, word: &str) -> bool {
 #[test]
 fn sharing_files_are_in_models_table() {
     let (table, mut files) = (table(), Vec::new());
-    for folder in ["src", "crates/cli/src", "crates/http/src", "crates/serve/src", "crates/tower/src"] {
+    for folder in
+        ["src", "crates/cli/src", "crates/http/src", "crates/io/src", "crates/serve/src", "crates/tower/src"]
+    {
         sources(&root().join(folder), &mut files);
     }
     let mut sharing = 0;
