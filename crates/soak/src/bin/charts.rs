@@ -211,17 +211,18 @@ fn theirs(theirs: &Value) -> Drawn {
     };
     let measures = [
         (
-            "Nanoseconds a check, 100,000 addresses",
+            "Nanoseconds a check",
             each(&|name| rounded(number(found("rows", name, 100_000), "/ns_per_check/2"))),
         ),
         (
-            "Bytes an address, of 100,000",
+            "Bytes an address",
             each(&|name| rounded(number(found("resident", name, 100_000), "/bytes_per_key"))),
         ),
-        ("Units too many, 20 floods", each(&spent)),
+        ("Units too many in 20 floods", each(&spent)),
     ];
     let measures = measures.map(|(caption, values)| Bars { caption: caption.to_owned(), values });
-    let title = "Beside the maps that servers wrote for themselves. Lower is better";
+    let title =
+        "Tollgate beside maps that servers wrote for themselves, with 100,000 addresses. Lower is better";
     ("theirs", chart::draw_bars(title, 960, &subjects, &measures))
 }
 
