@@ -1,12 +1,27 @@
 #!/usr/bin/env bash
 # The checks that only a release needs. Run it after the gate, .ci/run, on a machine that does nothing else. It takes hours.
-# BASELINE names the tag of the last release, and the public interface is compared with this tag. Without BASELINE, that step is
-# skipped.
+# With the argument `publication`, runs only the steps from `packages` on, in about half an hour. BASELINE names the tag of the last
+# release, with which the public interface is compared. Without BASELINE, that is the newest tag that begins with `v`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0
 . ci/lib.sh
 begin
+
+# The packages that are published.
+published() {
+    cargo metadata --no-deps --format-version 1 \
+        | python3 -c 'import json, sys; print(*(p["name"] for p in json.load(sys.stdin)["packages"] if p["publish"] != []), sep="\n")'
+}
+
+# Reports what a person must do before the release. The other steps still run, and the script fails at its end.
+faults=0
+fault() {
+    echo "*** MISSING: $1" >&2
+    faults=$((faults + 1))
+}
+
+if [ "${1:-}" != publication ]; then
 
 step 'tools'
 tools
@@ -58,12 +73,36 @@ TOLLGATE_SOAK_SECONDS=1800 cargo test --quiet --all-features --test serve -- --i
 step 'soak for an hour'
 cargo run --quiet --release -p tollgate-soak -- 60
 
-# Builds from the packed files, so this step fails if the code includes a file that is not packed.
-step 'package'
-for manifest in Cargo.toml crates/{http,io,tower,report,serve,cli}/Cargo.toml; do
-    grep -q '^repository = ' "$manifest" || { echo "$manifest names no repository, so the links of the README lead nowhere" >&2; exit 1; }
+fi
+
+# Builds each package from its packed files and the packed files of the others, as its users will.
+step 'packages'
+grep -q '^repository = "https://' Cargo.toml || fault 'the public address is missing: set `repository` in [workspace.package] of Cargo.toml'
+cargo publish --workspace --dry-run
+
+step 'documentation, as docs.rs builds it'
+for package in $(published); do
+    RUSTDOCFLAGS='--cfg docsrs -D warnings' cargo +nightly doc --quiet --no-deps --all-features -p "$package"
 done
-cargo package -p tollgate -p tollgate-http -p tollgate-io -p tollgate-tower
+
+# The oldest versions of the direct dependencies that the manifests allow, with the oldest compiler that they allow. In a copy,
+# because the lock file changes.
+step 'oldest dependencies, oldest Rust'
+rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+if rustup toolchain install --profile minimal "$rust"; then
+    copy=$(mktemp -d)
+    git archive HEAD | tar -x -C "$copy"
+    (
+        export CARGO_TARGET_DIR=$PWD/target/oldest
+        cd "$copy"
+        cargo +nightly update --quiet -Z direct-minimal-versions
+        # shellcheck disable=SC2046
+        cargo +"$rust" check --quiet --all-features $(published | sed 's/^/-p /')
+    )
+    rm -rf "$copy"
+else
+    echo "*** SKIPPED: Rust $rust cannot be installed"
+fi
 
 # The image needs a static program, and a base that not every machine can fetch. So it is built without its base here.
 step 'image'
@@ -75,11 +114,12 @@ else
 fi
 
 step 'public interface'
-if [ -n "${BASELINE:-}" ]; then
+BASELINE=${BASELINE:-$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || true)}
+if [ -n "$BASELINE" ]; then
     have cargo-semver-checks || cargo install cargo-semver-checks --locked --quiet
-    cargo semver-checks -p tollgate -p tollgate-http -p tollgate-io -p tollgate-tower --baseline-rev "$BASELINE"
+    cargo semver-checks --workspace --baseline-rev "$BASELINE"
 else
-    echo '*** SKIPPED: BASELINE names no tag'
+    echo '*** SKIPPED: no tag v*, so this is the first release: there is no interface to compare with'
 fi
 
 # This is the last step, because it needs the advisory database, and some machines cannot reach it.
@@ -87,3 +127,4 @@ step 'known faults of dependencies'
 ci/deny.sh advisories
 
 summary
+[ "$faults" = 0 ]
