@@ -367,6 +367,14 @@ impl Decision {
         }
     }
 
+    /// Returns whether debts beyond the burst are paid at the rate. Windows drop them at their ends.
+    pub(crate) const fn keeps_debts(&self) -> bool {
+        !matches!(
+            self.facts,
+            Facts::Batch { batch: u64::MAX, .. } | Facts::Blend { .. } | Facts::Plain { .. }
+        )
+    }
+
     /// Returns the time from which the debt counts. It is later than the decision's time if the window that decided
     /// begins later.
     pub(crate) fn owed_as_of_ns(&self) -> u64 {
@@ -417,8 +425,9 @@ impl Decision {
                 self.ticks_ns(in_queue(ahead.saturating_sub(free.saturating_mul(interval)), ahead, queued))
             }
             Facts::Batch { used, batch, to_boundary_ns, period_ns, .. } => {
-                let missing =
-                    (u128::from(used) + u128::from(self.wanted())).saturating_sub(u128::from(self.limit));
+                // A cost above the limit waits until nothing is owed.
+                let wanted = u128::from(self.wanted().min(self.limit));
+                let missing = (u128::from(used) + wanted).saturating_sub(u128::from(self.limit));
                 boundaries(missing, batch, to_boundary_ns, period_ns)
             }
             Facts::Blend { previous, current, to_end_ns, window_ns, ceil, .. } => {

@@ -261,6 +261,15 @@ impl<S: ManyKeys, C> At<'_, RateLimiter<S, C>> {
         self.apply(key, Operation::Force, cost)
     }
 
+    /// [`RateLimiter::check_oversized`] at this time.
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn check_oversized<Q: ?Sized>(self, key: &Q, cost: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.apply(key, Operation::CheckOversized, cost)
+    }
+
     /// [`RateLimiter::refund`] at this time.
     pub fn refund<Q: ?Sized>(self, key: &Q, charge: &Decision) -> u64
     where

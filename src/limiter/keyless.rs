@@ -162,6 +162,12 @@ macro_rules! charges_at {
                 self.apply(&(), Operation::Force, cost)
             }
 
+            /// [`RateLimiter::check_oversized`] at this time.
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn check_oversized(self, cost: u64) -> Decision {
+                self.apply(&(), Operation::CheckOversized, cost)
+            }
+
             /// [`RateLimiter::refund`] at this time.
             pub fn refund(self, charge: &Decision) -> u64 {
                 self.refund_key(&(), charge, charge.cost())
@@ -215,6 +221,23 @@ macro_rules! charges {
             /// could hold.
             pub fn charge_unchecked(&self, cost: u64) -> Decision {
                 self.apply(&(), Operation::Force, cost)
+            }
+
+            /// Checks `cost` units as [`RateLimiter::check_n`] does, but also admits a cost above the burst if nothing is
+            /// owed: for messages that may be larger than a burst. What is beyond the burst is a debt. Windows and logs
+            /// decide as a check does. See [keyed limiters](RateLimiter::check_oversized).
+            ///
+            /// # Examples
+            /// ```
+            /// use tollgate::{Gcra, Quota, RateLimiter};
+            ///
+            /// let limiter = RateLimiter::direct(Gcra::new(Quota::per_hour(64)));
+            /// assert!(limiter.check_oversized(1_000).is_allowed());
+            /// assert!(limiter.check().is_denied());
+            /// ```
+            #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+            pub fn check_oversized(&self, cost: u64) -> Decision {
+                self.apply(&(), Operation::CheckOversized, cost)
             }
 
             /// Refunds the part of a charge that is still owed. Returns the number of refunded units; the last one may

@@ -25,6 +25,24 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// assert_eq!(limiter.take("alice", 7).charged(), 0); // denied
     /// ```
     ///
+    /// A program that sends a batch in parts adds up what was charged:
+    ///
+    /// ```
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(10));
+    /// let mut batch: Vec<u32> = (0..25).collect();
+    /// let mut sent = Vec::new();
+    /// while !batch.is_empty() {
+    ///     let taken = limiter.take("alice", batch.len() as u64);
+    ///     if taken.is_denied() {
+    ///         break; // a real program waits for `taken.retry_after()`
+    ///     }
+    ///     sent.extend(batch.drain(..taken.charged() as usize));
+    /// }
+    /// assert_eq!((sent.len(), batch.len()), (10, 15));
+    /// ```
+    ///
     /// # Complexity
     /// O(1) and lock-free, as a check. If another thread charges first, this call takes the units that are left.
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
@@ -71,6 +89,51 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
         S: Store<Q>,
     {
         self.apply(key, Operation::Force, cost)
+    }
+
+    /// Checks `cost` units as [`RateLimiter::check_n`] does, but also admits a cost above the burst if the key owes
+    /// nothing: for messages and packets that may be larger than a burst.
+    ///
+    /// A cost above the burst charges all of its units. What is beyond the burst is a debt: the key is denied until time has
+    /// paid it, so the rate holds. [`Decision::delay`] returns when that is. While the key owes anything, the cost is denied,
+    /// and [`Decision::retry_after`] returns the time until it owes nothing. In any interval, the key is admitted at most
+    /// what a burst as large as its largest cost would admit.
+    ///
+    /// These limiters decide as a check does, so a cost above the burst is [never](Decision::is_never) admitted:
+    /// - Windows, logs and sketches, because they drop a debt when a window ends. Use a bucket for bytes.
+    /// - A compact store whose words cannot hold the debt. Set an [`overdraft`](crate::Builder::overdraft): the burst and the
+    ///   overdraft together are the largest cost.
+    /// - A batch whose count cannot hold the debt.
+    ///
+    /// Minimum spacing admits any cost in each check. A denial starts no [block](crate::Blocked).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
+    ///
+    /// let (clock, kib) = (ManualClock::default(), 1 << 10);
+    /// let rate = Quota::per_second(128 * kib).burst(64 * kib);
+    /// let bytes = RateLimiter::builder(Gcra::new(rate)).clock(clock.clone()).keyed::<String>();
+    /// assert!(bytes.check_n("alice", 1024 * kib).is_never());
+    /// assert!(bytes.check_oversized("alice", 1024 * kib).is_allowed());
+    ///
+    /// // 1 MiB takes eight seconds at this rate.
+    /// let next = bytes.check_oversized("alice", 1024 * kib);
+    /// assert_eq!(next.retry_after(), Some(Duration::from_secs(8)));
+    /// assert_eq!(bytes.check_n("alice", 64 * kib).retry_after(), Some(Duration::from_secs(8)));
+    /// clock.advance(Duration::from_secs(8));
+    /// assert!(bytes.check_oversized("alice", 1024 * kib).is_allowed());
+    /// ```
+    ///
+    /// # Complexity
+    /// O(1) and lock-free, as a check that is admitted.
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn check_oversized<Q: ?Sized>(&self, key: &Q, cost: u64) -> Decision
+    where
+        S: Store<Q>,
+    {
+        self.apply(key, Operation::CheckOversized, cost)
     }
 
     /// Refunds the part of a charge that the key still owes: for work that was not done. Returns the number of

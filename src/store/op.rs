@@ -26,6 +26,9 @@ pub enum Operation {
     },
     /// Charges all of the cost, even if there is no room.
     Force,
+    /// Decides like `Check` a cost up to the burst. Charges all of a larger cost if a whole burst is free and the state can
+    /// hold the debt, or nothing. A denial starts no block.
+    CheckOversized,
     /// Charges as much of the cost as there is room for. Denies the request if that is nothing.
     Take,
     /// Charges all of the cost now, if there is room for it within `wait_ns` nanoseconds.
@@ -232,7 +235,7 @@ impl Ticket for Decision {
 impl Operation {
     /// Whether the operation may leave a key with a debt beyond the burst.
     pub(crate) const fn goes_beyond(self) -> bool {
-        matches!(self, Self::Force | Self::Reserve { .. })
+        matches!(self, Self::Force | Self::CheckOversized | Self::Reserve { .. })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Compares `charge_unchecked`, `take`, `reserve` and `give_back` with the oracles, on direct, keyed and compact limiters.
+//! Compares `charge_unchecked`, `take`, `reserve`, `give_back` and
+//! `check_oversized` with the oracles, on direct, keyed and compact limiters.
 //!
 //! The properties hold for random quotas, costs and times. For direct limiters the times also step back.
 //! 1. `charge_unchecked` never denies. It charges its whole cost if the state can hold it. If not, it charges as many
@@ -10,7 +11,9 @@
 //!    cost, and it charges immediately. A denied reservation changes nothing. Window counts and logs decide a
 //!    reservation as a check.
 //! 4. `give_back` takes back the last units that the oracle owes, and never more than it owes.
-//! 5. After each operation all figures equal the oracle's.
+//! 5. `check_oversized` admits a cost above the burst if and only if the whole burst is free and the state can hold the
+//!    debt. It then equals `charge_unchecked`. Otherwise its wait is that of a whole burst.
+//! 6. After each operation all figures equal the oracle's.
 
 use proptest::prelude::*;
 use std::time::Duration;
@@ -33,6 +36,7 @@ enum Operation {
     /// unlimited one.
     Reserve(Wait),
     GiveBack,
+    Oversized,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -52,7 +56,7 @@ fn verb() -> impl Strategy<Value = Operation> {
         1 => (1_u64..=1 << 40).prop_map(Wait::Long),
         1 => Just(Wait::Any),
     ];
-    prop_oneof![3 => Just(Operation::Check), 2 => Just(Operation::Force), 2 => Just(Operation::Take), 4 => wait.prop_map(Operation::Reserve), 2 => Just(Operation::GiveBack)]
+    prop_oneof![3 => Just(Operation::Check), 2 => Just(Operation::Force), 2 => Just(Operation::Take), 4 => wait.prop_map(Operation::Reserve), 2 => Just(Operation::GiveBack), 3 => Just(Operation::Oversized)]
 }
 
 fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)>> {
@@ -201,6 +205,7 @@ fn agrees(reading: &Reading, start: u64, ops: &[(Op, Operation)], limiter: &dyn 
             Operation::Check => check(limiter, op.key, cost, now, at, &mut **oracle, &before),
             Operation::Force => force(reading, limiter, op.key, cost, now, oracle, &before),
             Operation::Take => take(reading, limiter, op.key, cost, now, &mut **oracle, &before),
+            Operation::Oversized => oversized(reading, limiter, op.key, cost, now, oracle, &before),
             Operation::GiveBack => {
                 let all = oracle.copy().give_back(at.into(), u64::MAX);
                 // If nothing is owed, the next charge begins new periods. If the clock steps back before it, they begin
@@ -274,6 +279,40 @@ fn force(
     if charged > 0 {
         let delay = reading.wait(now, debt_delay(kind, &*asked, &**oracle, at));
         assert_eq!(decided.delay(), Duration::from_nanos(delay), "delay of {before}");
+    }
+    decided
+}
+
+fn oversized(
+    reading: &Reading,
+    limiter: &dyn Subject,
+    key: u32,
+    cost: u64,
+    now: u64,
+    oracle: &mut Box<dyn Oracle>,
+    before: &str,
+) -> Decision {
+    let (kind, at, full) = (reading.kind, reading.at(now), oracle.capacity());
+    let decided = limiter.at(now).check_oversized(key, cost);
+    let is_large = cost > full && predicts_conforming_time(kind);
+    // A state that never fits the debt: known for ticks, and otherwise only near the largest debt.
+    let unfit = match reading.horizon() {
+        Some((horizon, unit)) => u128::from(cost) * unit > horizon,
+        None => reading.is_full(&*reading.oracle(), at, cost) && decided.is_never(),
+    };
+    if !is_large || unfit {
+        assert_eq!(verdict(&decided), oracle.offer(at, cost), "{before}");
+    } else if oracle.admits(at.into(), full) {
+        let asked = oracle.copy();
+        assert_eq!((decided.is_allowed(), decided.charged()), (true, cost), "{before}: {decided:?}");
+        oracle.force(at.into(), cost);
+        let delay = reading.wait(now, debt_delay(kind, &*asked, &**oracle, at));
+        assert_eq!(decided.delay(), Duration::from_nanos(delay), "delay of {before}");
+    } else {
+        assert_eq!(verdict(&decided), Verdict::Denied, "{before}: {decided:?}");
+        let retry = oracle.retry_after(at, full).map(|wait| reading.wait(now, wait));
+        assert_eq!(decided.retry_after(), retry.map(Duration::from_nanos), "{before}");
+        assert_eq!((decided.cost(), decided.charged()), (cost, 0), "{before}");
     }
     decided
 }

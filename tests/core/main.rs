@@ -29,6 +29,7 @@ mod limit_states;
 mod limit_text;
 mod limiter;
 mod oracles;
+mod oversized;
 mod quota;
 mod refunds;
 mod send_sync;

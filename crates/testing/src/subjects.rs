@@ -98,6 +98,7 @@ pub trait Subject: Debug + Send + Sync {
     fn charge_unchecked_at(&self, key: u32, cost: u64, now: u64) -> Decision;
     fn reserve_at(&self, key: u32, cost: u64, wait: Duration, now: u64) -> Decision;
     fn refund_n_at(&self, key: u32, charge: &Decision, units: u64, now: u64) -> u64;
+    fn check_oversized_at(&self, key: u32, cost: u64, now: u64) -> Decision;
     fn give_back_at(&self, key: u32, units: u64, now: u64) -> u64;
     fn settle_at(&self, key: u32, charge: &Decision, actual: u64, now: u64) -> Decision;
     /// Returns whether the limiter remembers the key's state.
@@ -150,6 +151,10 @@ impl SubjectAt<'_> {
         self.subject.refund_n_at(key, charge, units, self.now)
     }
 
+    pub fn check_oversized(self, key: u32, cost: u64) -> Decision {
+        self.subject.check_oversized_at(key, cost, self.now)
+    }
+
     pub fn give_back(self, key: u32, units: u64) -> u64 {
         self.subject.give_back_at(key, units, self.now)
     }
@@ -184,6 +189,10 @@ impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direc
 
     fn refund_n_at(&self, _key: u32, charge: &Decision, units: u64, now: u64) -> u64 {
         self.at(Timestamp::from_nanos(now)).refund_n(charge, units)
+    }
+
+    fn check_oversized_at(&self, _key: u32, cost: u64, now: u64) -> Decision {
+        self.at(Timestamp::from_nanos(now)).check_oversized(cost)
     }
 
     fn give_back_at(&self, _key: u32, units: u64, now: u64) -> u64 {

@@ -20,6 +20,10 @@ macro_rules! keyed_verbs {
             self.at(tollgate::Timestamp::from_nanos(now)).refund_n(&key, charge, units)
         }
 
+        fn check_oversized_at(&self, key: u32, cost: u64, now: u64) -> tollgate::Decision {
+            self.at(tollgate::Timestamp::from_nanos(now)).check_oversized(&key, cost)
+        }
+
         fn give_back_at(&self, key: u32, units: u64, now: u64) -> u64 {
             self.at(tollgate::Timestamp::from_nanos(now)).give_back(&key, units)
         }

@@ -181,6 +181,21 @@ pub trait CompactState: Copy + Debug + Send + Sync + 'static {
         self.judge(ahead, at.now_ns, cost)
     }
 
+    /// Decides like [`CompactState::judge`] a cost up to the burst. Admits a larger cost if a whole burst is free, the state
+    /// can hold the debt, and the debt is paid at the rate.
+    fn judge_oversized(&self, ahead: u64, at: Moment, cost: u64) -> Verdict {
+        let asked = self.judge(ahead, at.now_ns, cost);
+        let never = self.uncharged(Outcome::Never, ahead, at, cost);
+        let fits = || never.keeps_debts() && self.force(0, at.now_ns, cost).units == cost;
+        if asked != Verdict::Never || !fits() {
+            return asked;
+        }
+        match self.judge(ahead, at.now_ns, never.limit()) {
+            Verdict::Admit(_) => Verdict::Admit(self.force(ahead, at.now_ns, cost).ahead),
+            denied => denied,
+        }
+    }
+
     /// Refunds the unpaid part of a charge, or the last units that are owed; `reference` is the one at the refund's time.
     /// Returns `None` if there are none.
     fn refund(&self, ahead: u64, reference: u64, refund: &Refund<'_>) -> Option<Moved>;

@@ -69,7 +69,10 @@ pub trait ErasedLimit {
     /// Returns the time of this limit's clock.
     fn now(&self) -> CheckTime;
     /// Decides and charges.
-    fn check(&self, at: CheckTime) -> Decision;
+    fn charge(&self, operation: Operation, at: CheckTime) -> Decision;
+    /// Makes the decision of [`Operation::CheckOversized`], and charges nothing. Only a charge finds out whether the state can
+    /// hold the debt.
+    fn peek_oversized(&self, at: CheckTime) -> Decision;
     /// Makes the decision of [`ErasedLimit::check`], and charges nothing.
     fn decide_uncharged(&self, at: CheckTime) -> Decision;
     /// Starts the block of a denied request, if the limit has blocks.
@@ -92,8 +95,16 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
         self.limiter.time()
     }
 
-    fn check(&self, at: CheckTime) -> Decision {
-        self.limiter.store.apply(self.prepare(), Operation::Check, at, self.cost)
+    fn charge(&self, operation: Operation, at: CheckTime) -> Decision {
+        self.limiter.store.apply(self.prepare(), operation, at, self.cost)
+    }
+
+    fn peek_oversized(&self, at: CheckTime) -> Decision {
+        let asked = self.peek(at);
+        if !asked.is_never() || !asked.keeps_debts() {
+            return asked;
+        }
+        self.limiter.store.peek(self.prepare(), at, asked.limit()).for_cost(self.cost)
     }
 
     fn decide_uncharged(&self, at: CheckTime) -> Decision {

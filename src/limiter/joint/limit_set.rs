@@ -8,8 +8,8 @@ use super::decision::{JointDecision, worst};
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};
-use crate::store::Store;
 use crate::store::op::{Exchange, Peeked, Ticket};
+use crate::store::{Operation, Store};
 
 /// The limits of a request: tuples of up to eight [`BoundLimit`]s, or arrays or slices of them. This trait is sealed.
 pub trait Limits: LimitSet {}
@@ -48,6 +48,17 @@ pub trait LimitSet {
         JointDecision::of(self.names(), self.answers(|_, limit| limit.peek(at)))
     }
 
+    /// Charges all limits or none by [`Operation::CheckOversized`].
+    fn decide_oversized(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
+        let at = given.unwrap_or_else(|| self.now());
+        let mut each = self.answers(|_, limit| limit.peek_oversized(at));
+        if each.as_ref().iter().all(Decision::is_allowed) {
+            let mut answers = alloc::vec![None; each.as_ref().len()];
+            each = finish(self, &mut answers, at, given.is_some(), Operation::CheckOversized);
+        }
+        JointDecision::of(self.names(), each)
+    }
+
     /// Takes back each limit's cost.
     fn give_back(&self, at: CheckTime) {
         self.each().for_each(|limit| limit.give_back(at));
@@ -73,11 +84,12 @@ fn finish<L: LimitSet>(
     answers: &mut [Option<Decision>],
     at: CheckTime,
     is_given: bool,
+    operation: Operation,
 ) -> L::Decisions {
     let refused = [true, false].into_iter().any(|can_refund| {
         limits.each().zip(&mut *answers).any(|(limit, answer)| {
             if limit.can_refund() == can_refund && answer.is_none() {
-                *answer = Some(limit.check(at));
+                *answer = Some(limit.charge(operation, at));
             }
             answer.is_some_and(|answer| answer.is_denied())
         })
@@ -105,7 +117,7 @@ fn decide_slowly<L: LimitSet>(
     if each.as_ref().iter().any(Decision::is_denied) {
         return limits.answers(|index, limit| limit.block(at, each.as_ref()[index]));
     }
-    finish(limits, answers, at, is_given)
+    finish(limits, answers, at, is_given, Operation::Check)
 }
 
 macro_rules! tuples {
@@ -153,7 +165,7 @@ macro_rules! tuples {
                         return JointDecision::allowed([$(tickets.$index.charged()),+]);
                     }
                     let mut answers = [$(($index < done).then(|| tickets.$index.charged())),+];
-                    let each = finish(limits, &mut answers, at, given.is_some());
+                    let each = finish(limits, &mut answers, at, given.is_some(), Operation::Check);
                     (worst(each.iter().map(Decision::outcome)), each)
                 };
                 JointDecision::with_outcome(outcome, limits.names(), each)
@@ -204,7 +216,7 @@ fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
     for (answer, ticket) in answers.iter_mut().zip(&*tickets).take(done) {
         *answer = Some(ticket.charged());
     }
-    JointDecision::of(limits.names(), finish(limits, answers, at, is_given))
+    JointDecision::of(limits.names(), finish(limits, answers, at, is_given, Operation::Check))
 }
 
 impl<S: Store<Q>, C: Clock, Q: ?Sized, const N: usize> LimitSet for [BoundLimit<'_, S, C, Q>; N] {

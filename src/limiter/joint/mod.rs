@@ -129,6 +129,29 @@ impl<L: Limits> AllOf<L> {
         self.limits.decide(self.given.map(CheckTime::given))
     }
 
+    /// Charges all limits, or none, as [`AllOf::check`] does, but a cost above the burst of its limit is admitted if that
+    /// limit owes nothing: see [`RateLimiter::check_oversized`](crate::RateLimiter::check_oversized). A denial starts no
+    /// block.
+    ///
+    /// # Complexity
+    /// The sum of the single checks and of as many peeks. Allocates.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter, joint::AllOf};
+    ///
+    /// let connection = RateLimiter::keyed::<u64, _>(Gcra::new(Quota::per_hour(64)));
+    /// let all = RateLimiter::direct(Gcra::new(Quota::per_hour(64_000)));
+    /// let message = AllOf::new((connection.on(&7).cost(1_000), all.on().cost(1_000)));
+    /// assert!(message.check_oversized().is_allowed());
+    /// assert_eq!(message.check_oversized().denied_by(), Some(0)); // this connection owes 936 units
+    /// assert_eq!(all.peek().remaining(), 63_000);
+    /// ```
+    #[must_use = "the limiter does not stop the request: the caller must read the decision"]
+    pub fn check_oversized(self) -> JointDecision<L::Decisions> {
+        self.limits.decide_oversized(self.given.map(CheckTime::given))
+    }
+
     /// Returns the decision that [`AllOf::check`] would make, without a charge.
     #[must_use = "the limiter does not stop the request: the caller must read the decision"]
     pub fn peek(self) -> JointDecision<L::Decisions> {

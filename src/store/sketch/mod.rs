@@ -185,7 +185,10 @@ impl Request {
         let &Self { operation, cost } = self;
         let remaining = || word.answer(Outcome::Denied, counts, 0, cost).remaining();
         let cost = match operation {
-            Operation::Check | Operation::CheckKeeping { .. } | Operation::Reserve { .. } => cost,
+            Operation::Check
+            | Operation::CheckKeeping { .. }
+            | Operation::CheckOversized
+            | Operation::Reserve { .. } => cost,
             // A counter holds at most the limit.
             Operation::Force => cost.min(word.limit().saturating_sub(counts.current)),
             Operation::TakeKeeping { headroom } => cost.min(remaining().saturating_sub(headroom).max(1)),

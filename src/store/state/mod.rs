@@ -163,6 +163,25 @@ impl<A: Algorithm> Request<'_, A> {
                 Step::Deny(decision) => algorithm.block(head, step(decision.remaining().max(1))),
                 other => other,
             },
+            Action::Apply(Operation::CheckOversized) => {
+                let asked = step(cost);
+                match asked {
+                    Step::Deny(never) if never.is_never() && never.keeps_debts() => {}
+                    decided => return decided,
+                }
+                let forced = |head, read: &dyn Fn(usize) -> u64| algorithm.force(head, read, now_ns, cost);
+                match (forced(0, &|_| 0), asked) {
+                    (Step::Admit { decision, .. }, Step::Deny(never)) if decision.cost() == cost => {
+                        match step(never.limit()) {
+                            Step::Admit { .. } => forced(head, &read),
+                            Step::Deny(busy) => Step::Deny(busy.for_cost(cost)),
+                            help @ Step::Help(_) => help,
+                        }
+                    }
+                    // The word has no room for the debt.
+                    _ => asked,
+                }
+            }
             Action::Apply(Operation::CheckKeeping { headroom }) => {
                 match step(cost.saturating_add(headroom)) {
                     Step::Admit { .. } => step(cost),

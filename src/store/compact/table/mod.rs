@@ -351,6 +351,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 let Moved { ahead, units } = word.force(ahead, at.now_ns, cost);
                 (Verdict::Admit(ahead), units)
             }
+            Operation::CheckOversized => (word.judge_oversized(ahead, at, cost), cost),
             Operation::Reserve { wait_ns } => (word.reserve(ahead, at, cost, wait_ns), cost),
             Operation::CheckKeeping { headroom } => keeping(ahead, at, headroom, false),
             Operation::TakeKeeping { headroom } => keeping(ahead, at, headroom, true),

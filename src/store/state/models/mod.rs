@@ -406,6 +406,38 @@ fn control_charging_as_owner_while_shared_loses_a_charge() {
     });
 }
 
+/// A cost of five with a burst of two, in parallel with a check of one unit.
+fn oversized_during_charge(oversized: fn(&Shared<Gcra>) -> bool) {
+    let shared = Shared::new(Gcra::new(quota(1, 10).burst(2)), 100);
+    let (large, small) = both(&shared, oversized, |s| s.check_at(100, 1));
+    assert!(large ^ small, "a cost above the burst is admitted if nothing is owed, and then nothing else is");
+    assert_eq!(shared.head(), if large { 150 } else { 110 }, "each admission is charged whole");
+}
+
+impl Shared<Gcra> {
+    fn apply_at(&self, now_ns: u64, cost: u64, operation: Operation) -> bool {
+        let action = Action::Apply(operation);
+        let request = Request { algorithm: &self.algorithm, action, now_ns, cost };
+        self.state.apply(&request).unwrap().is_allowed()
+    }
+}
+
+// G152
+#[test]
+fn oversized_cost_races_a_charge() {
+    model(|| oversized_during_charge(|s| s.apply_at(100, 5, Operation::CheckOversized)));
+}
+
+/// Asks whether a whole burst is free, and then charges without a check.
+// G152
+#[test]
+#[should_panic(expected = "and then nothing else is")]
+fn control_oversized_cost_in_two_steps() {
+    model(|| {
+        oversized_during_charge(|s| s.remaining_at(100) == 2 && s.apply_at(100, 5, Operation::Force));
+    });
+}
+
 /// Two threads refund one charge each, at different times. A third charge came after both.
 #[test]
 fn racing_refunds_keep_other_charges() {
