@@ -11,6 +11,7 @@ pub(crate) mod quota;
 #[cfg(feature = "std")]
 pub(crate) mod reclaim;
 pub mod sync;
+mod waits;
 
 /// Makes the `Debug` of an error show its message: a program whose `main` returns an error prints the `Debug`.
 #[doc(hidden)]
