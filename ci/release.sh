@@ -96,8 +96,8 @@ if rustup toolchain install --profile minimal "$rust"; then
         export CARGO_TARGET_DIR=$PWD/target/oldest
         cd "$copy"
         cargo +nightly update --quiet -Z direct-minimal-versions
-        # shellcheck disable=SC2046
         # An old compiler has other lints.
+        # shellcheck disable=SC2046
         RUSTFLAGS=--cap-lints=allow cargo +"$rust" check --quiet --all-features $(published | sed 's/^/-p /')
     )
     rm -rf "$copy"

@@ -14,10 +14,8 @@ use core::fmt;
 use core::ops::Add;
 use core::time::Duration;
 
-#[cfg(feature = "tokio")]
-pub use self::system::unix_nanos;
 #[cfg(feature = "std")]
-pub use self::system::{CoarseClock, DefaultClock, StdClock};
+pub use self::system::{CoarseClock, DefaultClock, StdClock, unix_nanos};
 use crate::base::sync::{AtomicU64, Ordering};
 
 /// A point in time: nanoseconds since the clock's origin, which for the shipped clocks is the Unix epoch.
