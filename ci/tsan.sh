@@ -8,4 +8,4 @@ RUSTFLAGS="--cfg tollgate_tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sa
 RUST_TEST_THREADS="${RUST_TEST_THREADS:-2}" \
 TSAN_OPTIONS="suppressions=$PWD/ci/tsan.supp halt_on_error=1" \
 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/tsan" CARGO_PROFILE_DEV_DEBUG=line-tables-only \
-    cargo +nightly test --target "$target" -p tollgate --features rules,tokio --test stress "$@"
+    cargo +nightly test --target "$target" -p tollgate -p tollgate-rules --features tollgate/tokio --test stress "$@"

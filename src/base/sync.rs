@@ -7,6 +7,12 @@
 //! or three threads; shuttle explores a sample of the interleavings of many threads. Shuttle treats every ordering as
 //! sequentially consistent.
 
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "users do not see this module; only packages of this repository use it"
+)]
+
 #[cfg(not(target_has_atomic = "64"))]
 compile_error!("tollgate needs 64-bit atomics, which this target does not have");
 

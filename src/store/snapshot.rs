@@ -6,6 +6,12 @@
 //! back, or the snapshot's was wrong), no time counts as passed: each debt continues from the present time. So a step of
 //! the clock frees no key, and a wrong clock locks none for longer than its debt, rounded up to a whole window.
 
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "users do not see this module; only packages of this repository use it"
+)]
+
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

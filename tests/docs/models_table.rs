@@ -47,9 +47,16 @@ fn is_word(code: &str, word: &str) -> bool {
 #[test]
 fn sharing_files_are_in_models_table() {
     let (table, mut files) = (table(), Vec::new());
-    for folder in
-        ["src", "crates/cli/src", "crates/http/src", "crates/io/src", "crates/serve/src", "crates/tower/src"]
-    {
+    for folder in [
+        "src",
+        "crates/cli/src",
+        "crates/http/src",
+        "crates/io/src",
+        "crates/redis/src",
+        "crates/rules/src",
+        "crates/serve/src",
+        "crates/tower/src",
+    ] {
         sources(&root().join(folder), &mut files);
     }
     let mut sharing = 0;
@@ -92,7 +99,12 @@ fn listed_models_are_tests() {
         if test == "models" {
             continue;
         }
-        let base = root().join("src").join(module.replace("::", "/"));
+        // Without the name of a package, the path begins in the core.
+        let (source, module) = match module.strip_prefix("tollgate_").and_then(|rest| rest.split_once("::")) {
+            Some((package, module)) => (format!("crates/{package}/src"), module),
+            None => ("src".to_owned(), module),
+        };
+        let base = root().join(source).join(module.replace("::", "/"));
         let text = fs::read_to_string(base.with_extension("rs"))
             .or_else(|_| fs::read_to_string(base.join("mod.rs")));
         let text = text.unwrap_or_else(|_| {
@@ -129,19 +141,24 @@ fn listed_files_exist() {
 /// Checks that the table names every module of models.
 #[test]
 fn every_models_module_is_listed() {
-    let (table, mut files) = (table(), Vec::new());
-    sources(&root().join("src"), &mut files);
-    let modules = files.iter().filter(|file| {
-        ["models.rs", "many.rs", "models/mod.rs"].iter().any(|name| file.ends_with(name))
-            && fs::read_to_string(file).unwrap().contains("#[test]")
-    });
-    for file in modules {
-        let name = file.strip_prefix(root().join("src")).unwrap().with_extension("");
-        let name = name.to_str().unwrap().replace(['/', '\\'], "::");
-        let name = name.strip_suffix("::mod").unwrap_or(&name);
-        assert!(
-            table.contains(&format!("`{name}::")),
-            "docs/models.md does not name {name}: add it to the table"
-        );
+    let table = table();
+    for (source, package) in
+        [("src", ""), ("crates/redis/src", "tollgate_redis::"), ("crates/rules/src", "tollgate_rules::")]
+    {
+        let mut files = Vec::new();
+        sources(&root().join(source), &mut files);
+        let modules = files.iter().filter(|file| {
+            ["models.rs", "many.rs", "models/mod.rs"].iter().any(|name| file.ends_with(name))
+                && fs::read_to_string(file).unwrap().contains("#[test]")
+        });
+        for file in modules {
+            let name = file.strip_prefix(root().join(source)).unwrap().with_extension("");
+            let name = name.to_str().unwrap().replace(['/', '\\'], "::");
+            let name = name.strip_suffix("::mod").unwrap_or(&name);
+            assert!(
+                table.contains(&format!("`{package}{name}::")),
+                "docs/models.md does not name {package}{name}: add it to the table"
+            );
+        }
     }
 }

@@ -46,32 +46,74 @@
 //! | `protocol` | limits, keys, calls and replies, also about holds and regions; the scripts, and their model in Rust |
 
 #![cfg_attr(not(tollgate_simulation), allow(unreachable_pub, reason = "`internals` exports these items"))]
+#![cfg_attr(tollgate_loom, allow(dead_code, unreachable_pub, reason = "models use the protocols only"))]
+// The published docs show which feature each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+#[cfg(not(tollgate_loom))]
 mod client;
+#[cfg(not(tollgate_loom))]
 mod guard;
-#[cfg(tollgate_simulation)]
+#[cfg(all(tollgate_simulation, not(tollgate_loom)))]
 #[doc(hidden)]
 pub mod internals;
+#[cfg(not(tollgate_loom))]
 mod mode;
+#[cfg(not(tollgate_loom))]
 mod protocol;
+#[cfg(not(tollgate_loom))]
 mod region;
-#[cfg(feature = "rules")]
+#[cfg(all(feature = "rules", not(tollgate_loom)))]
 mod rules;
+#[cfg(not(tollgate_loom))]
 pub mod telemetry;
 
+#[cfg(not(tollgate_loom))]
 pub use self::client::{
     Blocking, Breaker, BuildError, Client, CredentialsFile, InProcess, InProgressBuilder, LimiterBuilder,
     OnFailure, Shard, ShardError, Shards,
 };
+#[cfg(not(tollgate_loom))]
 pub use self::guard::{BreakerState, Health};
+#[cfg(not(tollgate_loom))]
 pub use self::mode::{
     AtomicLimiter, HoldingLimiter, InProgressLimiter, LeaseBuilder, LeaseLimiter, LeaseStats, LimiterAt,
     RegionHealth, SharedHold, SharedPermit, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
+#[cfg(not(tollgate_loom))]
 pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number, RegionPolicy};
-#[cfg(feature = "rules")]
+#[cfg(all(feature = "rules", not(tollgate_loom)))]
 pub use self::rules::{PushedRules, RedisRules, check_config, health_by_server};
+#[cfg(not(tollgate_loom))]
 #[doc(no_inline)]
 pub use ::redis::{BasicAuth, StreamingCredentialsProvider};
+#[cfg(not(tollgate_loom))]
 #[doc(no_inline)]
 pub use tollgate::Limit;
+
+/// The parts that models check. The clients and limiters around them would take minutes to build with the shim of models.
+#[cfg(tollgate_loom)]
+mod guard {
+    mod breaker;
+}
+#[cfg(tollgate_loom)]
+mod mode {
+    #[path = "write_back/allowance.rs"]
+    mod write_back;
+}
+
+/// The examples of the README, and of the guides that use this package, as tests. They have no hidden lines, because GitHub
+/// would show those. They therefore run only when all the features that they use are enabled, and only in a checkout: the
+/// package has no guides.
+#[cfg(all(doctest, feature = "metrics", feature = "rules"))]
+mod pages {
+    macro_rules! pages {
+        ($($name:ident $file:literal)*) => { $(#[doc = include_str!($file)] struct $name;)* };
+    }
+    pages! {
+        Readme "../README.md"
+        Blocks "../../../docs/blocks.md"
+        Redis "../../../docs/redis.md"
+    }
+}

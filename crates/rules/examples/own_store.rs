@@ -1,4 +1,4 @@
-//! Counts rules in a store of the program's own: `cargo run --example own_store --features rules`.
+//! Counts rules in a store of the program's own: `cargo run -p tollgate-rules --example own_store`.
 //!
 //! Two sets of rules stand for two machines, and share one limit. The store is a map behind a mutex. A database would need the
 //! same two operations on one row: count a request if the window has room for it, and take the count back.

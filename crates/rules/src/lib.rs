@@ -43,6 +43,10 @@
 //! The module `rule` defines the content of a rule. Modules import only from modules above them in this list, and all
 //! of them use `rule`.
 
+// The published docs show which feature each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod config;
 mod counting;
 mod engine;
@@ -76,3 +80,18 @@ pub use self::rule::{
 pub use self::source::{Fetched, Hint, RuleText, Source, Version};
 #[cfg(feature = "watch")]
 pub use self::watch::{Follow, Followed, Pushed, Watcher};
+
+/// The examples of the README, and of the guides that use this package, as tests. They have no hidden lines, because GitHub
+/// would show those. They therefore run only when all the features that they use are enabled, and only in a checkout: the
+/// package has no guides.
+#[cfg(all(doctest, feature = "calendar"))]
+mod pages {
+    macro_rules! pages {
+        ($($name:ident $file:literal)*) => { $(#[doc = include_str!($file)] struct $name;)* };
+    }
+    pages! {
+        Readme "../README.md"
+        Calendars "../../../docs/calendars.md"
+        Operators "../../../docs/operators.md"
+    }
+}

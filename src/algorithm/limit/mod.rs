@@ -177,6 +177,18 @@ impl Limit {
     }
 
     /// Returns the same limit with another [`most`](Self::most).
+    ///
+    /// # Errors
+    /// If the algorithm cannot hold that many units.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Limit, Quota};
+    ///
+    /// let limit = Limit::gcra(Quota::per_minute(60).burst(10));
+    /// assert_eq!(limit.with_most(15)?, Limit::gcra(Quota::per_minute(60).burst(15)));
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
     pub fn with_most(&self, most: u64) -> Result<Self, QuotaError> {
         self.with_quota(match self.kind.has_burst() {
             true => self.quota.try_burst(most)?,

@@ -5,14 +5,16 @@ use crate::base::sync::{AtomicU64, Ordering};
 
 /// A clock that shows what the threads make of it. Each reading is a step that other threads can come before or after.
 #[derive(Debug)]
-pub(crate) struct SharedTime(AtomicU64);
+pub struct SharedTime(AtomicU64);
 
 impl SharedTime {
-    pub(crate) fn new(secs: u64) -> Self {
+    /// Creates a clock that shows these seconds.
+    pub fn new(secs: u64) -> Self {
         Self(AtomicU64::new(secs))
     }
 
-    pub(crate) fn advance(&self, secs: u64) {
+    /// Moves the clock on.
+    pub fn advance(&self, secs: u64) {
         self.secs(secs);
     }
 

@@ -59,6 +59,9 @@ impl Quota {
 }
 
 /// Parses a period without a quota, such as `250ms`, into nanoseconds.
+///
+/// # Errors
+/// If the text is no period.
 pub fn parse_period(text: &str) -> Result<u64, Reason> {
     period_in(text, "a period such as 250ms, 10s or 8h")
 }

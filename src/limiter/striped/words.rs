@@ -74,9 +74,9 @@ pub struct Small {
     deposits: Deposits<[AtomicU64; FEW]>,
 }
 
-impl Small {
+impl Default for Small {
     /// Creates empty words.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { stripe: AtomicU64::new(0), deposits: Deposits::new() }
     }
 }

@@ -4,6 +4,12 @@
 //! kind u8: 0 nothing | 1 direct: a state | 2 keyed: keys | 3 compact: length u64, a snapshot of its own
 //! ```
 
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "users do not see this module; only packages of this repository use it"
+)]
+
 use std::hash::{BuildHasher, Hash};
 use std::io;
 

@@ -137,7 +137,7 @@ impl<C> HoldBook<C> {
         let hasher = if cfg!(tollgate_loom) { ahash::RandomState::with_seeds(1, 2, 3, 4) } else { hasher };
         Self {
             hasher,
-            ids: HoldIds::new(),
+            ids: HoldIds::default(),
             most,
             len: AtomicUsize::new(0),
             first_ends_ns: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
@@ -166,6 +166,7 @@ impl<C> HoldBook<C> {
     }
 
     /// Returns the number of holds.
+    #[allow(clippy::len_without_is_empty, reason = "no caller asks whether it is empty")]
     pub fn len(&self) -> usize {
         // Ordering: Relaxed. The result is an estimate while holds come and go.
         self.len.load(Ordering::Relaxed)

@@ -90,12 +90,14 @@ pub struct HoldIds {
     next: AtomicU64,
 }
 
-impl HoldIds {
+impl Default for HoldIds {
     /// Creates a source of names.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self { secret: RandomState::new(), next: AtomicU64::new(0) }
     }
+}
 
+impl HoldIds {
     /// Returns 128 bits that this source has not returned before.
     pub fn next(&self) -> u128 {
         // Ordering: Relaxed. It matters only that each hold gets a different number.

@@ -3,6 +3,12 @@
 //! A hold is a charge in the store below, and a note of the charge in a book. The store below has no holds of its own,
 //! so every algorithm that can refund has them. The book decides who settles a hold; see `book`.
 
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "users do not see this module; only packages of this repository use it"
+)]
+
 mod book;
 mod id;
 #[cfg(all(test, tollgate_loom))]

@@ -36,6 +36,12 @@
 //! One caller may have a time far ahead, by mistake. Other keys owe nothing as of that time. A key that owes nothing as
 //! of the latest charge is therefore looked up as of the change's time too.
 
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    reason = "users do not see this module; only packages of this repository use it"
+)]
+
 mod carry;
 mod latest;
 #[cfg(all(test, tollgate_loom))]

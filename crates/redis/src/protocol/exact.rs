@@ -6,7 +6,6 @@ use tollgate::internals::quota_error;
 use tollgate::{Quota, QuotaError};
 
 /// Doubles are exact below this.
-
 pub(crate) const EXACT: u64 = 1 << 53;
 /// The largest debt, in ticks or in units of a window.
 pub(crate) const MAX_DEBT: u64 = 1 << 52;

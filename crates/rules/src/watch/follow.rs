@@ -94,6 +94,7 @@ impl<C: IntoClock<Clock: Send + Sync + 'static>> RulesBuilder<C> {
     /// assert_eq!(rules.reloads().version, 1);
     /// # Ok::<(), tollgate_rules::RulesError>(())
     /// ```
+    #[expect(clippy::type_complexity, reason = "a pair, and an error")]
     pub fn follow<S: Source>(
         self,
         follow: Follow<S>,

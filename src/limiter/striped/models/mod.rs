@@ -404,7 +404,8 @@ impl KeyLeases {
 /// One thread spends a key's units, another takes them out, and a third deposits.
 fn race_take_all_and_spend(take: fn(&KeyLeases) -> u64) {
     let pot = Pot { left: AtomicU64::new(0), late: AtomicU64::new(0) };
-    let of = KeyLeases { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::new() };
+    let of =
+        KeyLeases { pot, terms: Terms::new(1_000, Duration::from_nanos(LIFE), 8), words: Small::default() };
     of.account().deposit(Lease::new(2, HOUR), T1, T1);
     assert_eq!(of.spend(1), 1, "the other unit is in the stripe or in the deposits");
     let of = Arc::new(of);

@@ -47,7 +47,7 @@ impl RemoteHolds {
         let most_units = limit.unwrap_or(MOST_HELD).min(MOST_HELD);
         let dispatch =
             Dispatch::of(client, thread, plan, guard, Scope::Holds { most_units }, StdClock::new());
-        Arc::new(Self { dispatch, ids: HoldIds::new(), most_units })
+        Arc::new(Self { dispatch, ids: HoldIds::default(), most_units })
     }
 
     pub(super) async fn ask(&self, key: &[u8], ask: Question) -> Result<Reply, Error> {

@@ -152,7 +152,7 @@ pub(super) struct Habit {
 impl KeyLease {
     pub(super) fn new(stripes: Option<usize>, now_ns: u64) -> Self {
         let units = match stripes {
-            None => LeaseWords::One(Small::new()),
+            None => LeaseWords::One(Small::default()),
             Some(stripes) => LeaseWords::Many(Box::new(Padded::new(stripes))),
         };
         let word = || AtomicU64::new(0);

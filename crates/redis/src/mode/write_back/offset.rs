@@ -7,7 +7,6 @@
 use tollgate::internals::sync::{AtomicU64, Mutex, Ordering};
 
 /// The drift of two machines' clocks is less than one part in this number: 200 µs a second.
-
 const DRIFT: u64 = 5_000;
 /// Server times are whole microseconds, rounded down.
 const MICRO: i64 = 1_000;

@@ -9,7 +9,6 @@
 use tollgate::internals::sync::{AtomicU64, Ordering};
 
 /// Numbers are below this bound, so that the server's scripts count with them exactly.
-
 const END: u64 = 1 << 52;
 
 /// A source of poster numbers; see the module docs.
