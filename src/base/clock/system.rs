@@ -322,7 +322,7 @@ impl Clock for StdClock {
 /// ```
 #[derive(Clone, Debug)]
 pub struct CoarseClock {
-    source: Arc<DefaultClock>,
+    source: DefaultClock,
     latest_ns: Arc<AtomicU64>,
 }
 
@@ -330,7 +330,7 @@ impl CoarseClock {
     /// Creates a clock that returns the current time until it is refreshed.
     #[must_use]
     pub fn new() -> Self {
-        let source = Arc::new(DefaultClock::new());
+        let source = DefaultClock::new();
         let latest_ns = Arc::new(AtomicU64::new(source.now().0));
         Self { source, latest_ns }
     }
