@@ -78,7 +78,11 @@ fi
 # Builds each package from its packed files and the packed files of the others, as its users will.
 step 'packages'
 grep -q '^repository = "https://' Cargo.toml || fault 'the public address is missing: set `repository` in [workspace.package] of Cargo.toml'
-cargo publish --workspace --dry-run
+# In a new folder, because cargo keeps the files of a registry at a path, and would build an earlier run's packages.
+mkdir -p target
+packages=$(mktemp -d target/packages.XXXXXX)
+cargo publish --workspace --dry-run --target-dir "$packages"
+rm -rf "$packages"
 
 step 'documentation, as docs.rs builds it'
 for package in $(published); do
