@@ -30,7 +30,7 @@ pub(crate) struct Forgetful {
     pub(crate) length: Length,
     /// The units that the address got beyond its quota.
     pub(crate) too_many: u64,
-    /// The share of the new addresses that were denied.
+    /// The share of the new addresses of the last flood that were denied. The map is full then.
     pub(crate) denied: f64,
     /// The time that a new address took, by floods.
     pub(crate) newcomer_ns: Summary,
@@ -38,7 +38,7 @@ pub(crate) struct Forgetful {
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Returns how many of the new addresses from `first` on came, how many of them the map denied, and the nanoseconds.
+/// Returns how many new addresses from `first` on came, how many of them the map denied, and the nanoseconds of all.
 fn flood(map: &dyn Contender<Source>, first: u64, most: u64) -> (u64, u64, f64) {
     let (mut came, mut denied, mut spent) = (0, 0, Duration::ZERO);
     while came < most && spent < PATIENCE {
@@ -58,11 +58,11 @@ fn measure_one(recipe: &Recipe<Source>, length: Length) -> Forgetful {
     let (spender, burst) = ([Source::numbered(0)], u64::from(terms.burst));
     let start = stopwatch();
     let mut got = map.run(&spender, burst);
-    let (mut first, mut came, mut denied, mut times) = (1, 0, 0, Vec::new());
+    let (mut first, mut denied, mut times) = (1, 0.0, Vec::new());
     for _ in 0..length.floods {
-        let (more, refused, ns) = flood(&*map, first, 3 * length.cap);
-        (first, came, denied) = (first + more, came + more, denied + refused);
-        times.push(ns / float(more));
+        let (came, refused, ns) = flood(&*map, first, 3 * length.cap);
+        (first, denied) = (first + came, float(refused) / float(came));
+        times.push(ns / float(came));
         got += map.run(&spender, burst);
     }
     let due = burst + start.elapsed().as_secs() / terms.interval().as_secs();
@@ -71,7 +71,7 @@ fn measure_one(recipe: &Recipe<Source>, length: Length) -> Forgetful {
         counts: recipe.counts,
         length,
         too_many: got.saturating_sub(due),
-        denied: float(denied) / float(came),
+        denied,
         newcomer_ns: Summary::of(times),
     }
 }
