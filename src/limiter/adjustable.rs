@@ -60,6 +60,45 @@ impl<S: Rebuild, C: Clock> RateLimiter<Adjustable<S>, C> {
         self.store.set_quota(quota, carry, || self.time())
     }
 
+    /// Turns the limiter off: from the next request on, it admits everything, and no key owes anything. Only
+    /// [`set_quota`](RateLimiter::set_quota), or [`set_limit`](RateLimiter::set_limit), turns it on again. Then every key
+    /// begins with the full burst, whatever the [`Carry`].
+    ///
+    /// A limiter is never off for another reason: an error of a change leaves the quota in force, and no quota means *off*.
+    /// To deny everything instead, do not ask the limiter.
+    ///
+    /// Of a limiter that is off, each decision [is unlimited](crate::Decision::is_unlimited). A refund returns 0. The limiter
+    /// keeps the states of its last quota until it is turned on, and `len`, `contains` and the figures are those of these
+    /// states. A check that meets the change is decided either way. Threads and tasks that wait keep the turns that they have
+    /// reserved.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Carry, Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_hour(2)).adjustable();
+    /// assert!(limiter.check_n("alice", 2).is_allowed() && limiter.check("alice").is_denied());
+    /// limiter.turn_off();
+    /// let decision = limiter.check_n("alice", 1_000_000);
+    /// assert!(decision.is_allowed() && decision.is_unlimited() && limiter.is_off());
+    ///
+    /// limiter.set_quota(&Quota::per_hour(2), Carry::AsIs)?; // on again, with a full burst
+    /// assert_eq!(limiter.check("alice").remaining(), 1);
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    ///
+    /// # Complexity
+    /// O(1). A check of a limiter that is off reads the clock and no state.
+    pub fn turn_off(&self) {
+        self.store.turn_off();
+    }
+
+    /// Returns whether the limiter is [off](RateLimiter::turn_off).
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.store.is_off()
+    }
+
     /// Frees the state of old quotas. Keys without a check since the change then owe nothing.
     pub fn forget_past(&self) {
         self.store.forget_past();

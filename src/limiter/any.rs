@@ -113,7 +113,6 @@ where
         carry: Carry,
         when: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
-        let keeps = carry != Carry::Reset;
-        self.store.replace(|store| store.with_limit(limit, keeps), carry, when)
+        self.store.replace(|store, keeps| store.with_limit(limit, keeps), carry, when)
     }
 }

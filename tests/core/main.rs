@@ -33,4 +33,5 @@ mod oversized;
 mod quota;
 mod refunds;
 mod send_sync;
+mod unlimited;
 mod wait;

@@ -230,10 +230,10 @@ impl<'a> Policy<'a> {
         &self.decision
     }
 
-    /// Whether the policy is enforced.
+    /// Whether the policy is enforced. That of a limiter that is off is not: [`Decision::is_unlimited`].
     #[must_use]
     pub const fn is_enforced(&self) -> bool {
-        self.enforced
+        self.enforced && !self.decision.is_unlimited()
     }
 
     /// Whether the policy is enforced and denied the request.

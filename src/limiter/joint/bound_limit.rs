@@ -2,9 +2,9 @@
 
 use crate::base::check_time::CheckTime;
 use crate::base::clock::Clock;
-use crate::base::decision::Decision;
+use crate::base::decision::{Decision, Outcome};
 use crate::limiter::{RateLimiter, Timed};
-use crate::store::op::Ticket;
+use crate::store::op::{Exchange, Peeked, Ticket};
 use crate::store::{ManyKeys, Operation, Store};
 
 /// One limit of a request: a limiter, the request's key there, and its cost there. [`RateLimiter::on`] creates it, for
@@ -66,8 +66,8 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
 /// A limit with any types of store, clock and key. All code except the fast path uses this trait. The trait is public,
 /// but in a private module, so users cannot name it.
 pub trait ErasedLimit {
-    /// Returns the time of this limit's clock.
-    fn now(&self) -> CheckTime;
+    /// Returns the time of this limit's clock, unless the limit is absent.
+    fn now(&self) -> Option<CheckTime>;
     /// Decides and charges.
     fn charge(&self, operation: Operation, at: CheckTime) -> Decision;
     /// Makes the decision of [`Operation::CheckOversized`], and charges nothing. Only a charge finds out whether the state can
@@ -91,8 +91,8 @@ pub trait ErasedLimit {
 
 impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
     #[inline(always)]
-    fn now(&self) -> CheckTime {
-        self.limiter.time()
+    fn now(&self) -> Option<CheckTime> {
+        Some(self.limiter.time())
     }
 
     fn charge(&self, operation: Operation, at: CheckTime) -> Decision {
@@ -108,7 +108,7 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
     }
 
     fn decide_uncharged(&self, at: CheckTime) -> Decision {
-        self.decide(self.prepare(), at).uncharged()
+        self.limiter.store.decide(self.prepare(), at, self.cost).uncharged()
     }
 
     #[inline(always)]
@@ -139,25 +139,160 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized> ErasedLimit for BoundLimit<'_, S, C, Q> {
     }
 }
 
-impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> BoundLimit<'a, S, C, Q> {
+/// A limit of a request, or an `Option` of one. `None` admits the request and charges nothing. Public in a private module:
+/// sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a limit of a request",
+    note = "`limiter.on(key)` makes one; a limit that some requests do not have is an `Option` of it"
+)]
+pub trait JointLimit: ErasedLimit {
+    /// The key in the form that the store uses.
+    type Key: Copy;
+
+    /// A check that is decided but not yet charged.
+    type Ticket<'t>: Ticket
+    where
+        Self: 't;
+
     /// Finds the key, and prefetches its memory.
+    fn prepare(&self) -> Self::Key;
+
+    /// The first part of a decision without a charge; the second is [`Ticket::peek`].
+    fn aim(&self, key: Self::Key, at: CheckTime) -> Self::Ticket<'_>;
+}
+
+impl<'a, S: Store<Q>, C: Clock, Q: ?Sized> JointLimit for BoundLimit<'a, S, C, Q> {
+    type Key = S::Prepared<'a>;
+
+    type Ticket<'t>
+        = S::Ticket<'t>
+    where
+        Self: 't;
+
     #[inline(always)]
-    pub(super) fn prepare(&self) -> S::Prepared<'a> {
+    fn prepare(&self) -> S::Prepared<'a> {
         let store = &self.limiter.store;
         let key = store.prepare(self.key);
         store.prefetch(key);
         key
     }
 
-    /// Decides without charging.
     #[inline(always)]
-    pub(super) fn decide(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
-        self.limiter.store.decide(key, at, self.cost)
+    fn aim(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
+        self.limiter.store.aim(key, at, self.cost)
+    }
+}
+
+impl<L: ErasedLimit> ErasedLimit for Option<L> {
+    #[inline(always)]
+    fn now(&self) -> Option<CheckTime> {
+        self.as_ref().and_then(L::now)
     }
 
-    /// The first part of [`BoundLimit::decide`]; the second is [`Ticket::peek`].
+    fn check(&self, at: CheckTime) -> Decision {
+        self.as_ref().map_or(Decision::unlimited(at.ns()), |limit| limit.check(at))
+    }
+
+    fn decide_uncharged(&self, at: CheckTime) -> Decision {
+        self.as_ref().map_or(Decision::unlimited(at.ns()), |limit| limit.decide_uncharged(at))
+    }
+
     #[inline(always)]
-    pub(super) fn aim(&self, key: S::Prepared<'a>, at: CheckTime) -> S::Ticket<'_> {
-        self.limiter.store.aim(key, at, self.cost)
+    fn block(&self, at: CheckTime, denial: Decision) -> Decision {
+        self.as_ref().map_or(denial, |limit| limit.block(at, denial))
+    }
+
+    fn peek(&self, at: CheckTime) -> Decision {
+        self.as_ref().map_or(Decision::unlimited(at.ns()), |limit| limit.peek(at))
+    }
+
+    fn refund(&self, at: CheckTime, charge: &Decision) {
+        if let Some(limit) = self {
+            limit.refund(at, charge);
+        }
+    }
+
+    /// There is nothing to refund of an absent limit.
+    #[inline(always)]
+    fn can_refund(&self) -> bool {
+        self.as_ref().is_none_or(L::can_refund)
+    }
+
+    #[inline(always)]
+    fn name(&self) -> &'static str {
+        self.as_ref().map_or("", L::name)
+    }
+}
+
+impl<L: JointLimit> JointLimit for Option<L> {
+    type Key = Option<L::Key>;
+
+    type Ticket<'t>
+        = OptionalTicket<L::Ticket<'t>>
+    where
+        Self: 't;
+
+    #[inline(always)]
+    fn prepare(&self) -> Option<L::Key> {
+        self.as_ref().map(L::prepare)
+    }
+
+    #[inline(always)]
+    fn aim(&self, key: Option<L::Key>, at: CheckTime) -> Self::Ticket<'_> {
+        match self.as_ref().zip(key) {
+            Some((limit, key)) => OptionalTicket::Of(limit.aim(key, at)),
+            None => OptionalTicket::Absent(at),
+        }
+    }
+}
+
+/// The ticket of a limit that may be absent.
+#[derive(Debug)]
+pub enum OptionalTicket<T> {
+    /// The ticket of the limit.
+    Of(T),
+    /// The time of the request.
+    Absent(CheckTime),
+}
+
+impl<T: Ticket> Ticket for OptionalTicket<T> {
+    #[inline(always)]
+    fn peek(&mut self) -> Peeked {
+        match self {
+            Self::Of(ticket) => ticket.peek(),
+            Self::Absent(_) => Peeked::Decided,
+        }
+    }
+
+    #[inline(always)]
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Of(ticket) => ticket.outcome(),
+            Self::Absent(_) => Outcome::Allowed,
+        }
+    }
+
+    #[inline(always)]
+    fn exchange(&self) -> Exchange {
+        match self {
+            Self::Of(ticket) => ticket.exchange(),
+            Self::Absent(_) => Exchange::Done,
+        }
+    }
+
+    #[inline(always)]
+    fn charged(&self) -> Decision {
+        match self {
+            Self::Of(ticket) => ticket.charged(),
+            Self::Absent(at) => Decision::unlimited(at.ns()),
+        }
+    }
+
+    #[inline(always)]
+    fn uncharged(&self) -> Decision {
+        match self {
+            Self::Of(ticket) => ticket.uncharged(),
+            Self::Absent(at) => Decision::unlimited(at.ns()),
+        }
     }
 }

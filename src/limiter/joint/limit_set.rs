@@ -3,15 +3,15 @@
 use alloc::vec::Vec;
 use core::array::from_fn;
 
-use super::bound_limit::{BoundLimit, ErasedLimit};
+use super::bound_limit::{ErasedLimit, JointLimit};
 use super::decision::{JointDecision, worst};
 use crate::base::check_time::CheckTime;
-use crate::base::clock::Clock;
 use crate::base::decision::{Decision, Outcome};
 use crate::store::op::{Exchange, Peeked, Ticket};
 use crate::store::{Operation, Store};
 
-/// The limits of a request: tuples of up to eight [`BoundLimit`]s, or arrays or slices of them. This trait is sealed.
+/// The limits of a request: tuples of up to eight [`BoundLimit`](super::BoundLimit)s, or arrays or slices of them. Each of
+/// them may also be an `Option`; see [`check_all`](super::check_all). This trait is sealed.
 pub trait Limits: LimitSet {}
 
 impl<L: LimitSet + ?Sized> Limits for L {}
@@ -31,10 +31,10 @@ pub trait LimitSet {
     /// keys' memory.
     fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions>;
 
-    /// Returns the time of the first limit's clock. Without limits, returns time 0 and reads no clock.
+    /// Returns the time of the first present limit's clock. Without limits, returns time 0 and reads no clock.
     #[inline(always)]
     fn now(&self) -> CheckTime {
-        self.each().next().map_or(CheckTime::from_ns(0), |limit| limit.now())
+        self.each().find_map(|limit| limit.now()).unwrap_or(CheckTime::from_ns(0))
     }
 
     /// The limits' names in order.
@@ -97,7 +97,7 @@ fn finish<L: LimitSet>(
     if refused {
         for (limit, answer) in limits.each().zip(&mut *answers) {
             if let Some(charge) = answer.take_if(|answer| answer.is_allowed()) {
-                limit.refund(if is_given { at } else { limit.now().max(at) }, &charge);
+                limit.refund(if is_given { at } else { limit.now().unwrap_or(at).max(at) }, &charge);
             }
         }
     }
@@ -121,8 +121,8 @@ fn decide_slowly<L: LimitSet>(
 }
 
 macro_rules! tuples {
-    ($($len:literal: $($index:tt $S:ident $C:ident $Q:ident),+;)+) => {$(
-        impl<$($S: Store<$Q>, $C: Clock, $Q: ?Sized),+> LimitSet for ($(BoundLimit<'_, $S, $C, $Q>,)+) {
+    ($($len:literal: $($index:tt $L:ident),+;)+) => {$(
+        impl<$($L: JointLimit + Copy),+> LimitSet for ($($L,)+) {
             type Decisions = [Decision; $len];
 
             #[inline(always)]
@@ -175,14 +175,14 @@ macro_rules! tuples {
 }
 
 tuples! {
-    1: 0 S0 C0 Q0;
-    2: 0 S0 C0 Q0, 1 S1 C1 Q1;
-    3: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2;
-    4: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3;
-    5: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4;
-    6: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5;
-    7: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5, 6 S6 C6 Q6;
-    8: 0 S0 C0 Q0, 1 S1 C1 Q1, 2 S2 C2 Q2, 3 S3 C3 Q3, 4 S4 C4 Q4, 5 S5 C5 Q5, 6 S6 C6 Q6, 7 S7 C7 Q7;
+    1: 0 L0;
+    2: 0 L0, 1 L1;
+    3: 0 L0, 1 L1, 2 L2;
+    4: 0 L0, 1 L1, 2 L2, 3 L3;
+    5: 0 L0, 1 L1, 2 L2, 3 L3, 4 L4;
+    6: 0 L0, 1 L1, 2 L2, 3 L3, 4 L4, 5 L5;
+    7: 0 L0, 1 L1, 2 L2, 3 L3, 4 L4, 5 L5, 6 L6;
+    8: 0 L0, 1 L1, 2 L2, 3 L3, 4 L4, 5 L5, 6 L6, 7 L7;
 }
 
 /// Reads limits of one type, and charges them in order if none denies. `answers` returns one place for each limit, and
@@ -219,7 +219,7 @@ fn decide_each<L: LimitSet + ?Sized, B: AsMut<[Option<Decision>]>>(
     JointDecision::of(limits.names(), finish(limits, answers, at, is_given, Operation::Check))
 }
 
-impl<S: Store<Q>, C: Clock, Q: ?Sized, const N: usize> LimitSet for [BoundLimit<'_, S, C, Q>; N] {
+impl<L: JointLimit, const N: usize> LimitSet for [L; N] {
     type Decisions = [Decision; N];
 
     #[inline]
@@ -234,7 +234,7 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized, const N: usize> LimitSet for [BoundLimit<
 
     #[inline]
     fn decide(&self, given: Option<CheckTime>) -> JointDecision<Self::Decisions> {
-        let keys = self.each_ref().map(BoundLimit::prepare);
+        let keys = self.each_ref().map(L::prepare);
         let at = given.unwrap_or_else(|| self.now());
         let mut tickets: [_; N] = from_fn(|index| self[index].aim(keys[index], at));
         let block = |index: usize, denial| self[index].block(at, denial);
@@ -242,7 +242,7 @@ impl<S: Store<Q>, C: Clock, Q: ?Sized, const N: usize> LimitSet for [BoundLimit<
     }
 }
 
-impl<S: Store<Q>, C: Clock, Q: ?Sized> LimitSet for [BoundLimit<'_, S, C, Q>] {
+impl<L: JointLimit> LimitSet for [L] {
     type Decisions = Vec<Decision>;
 
     #[inline]

@@ -58,6 +58,23 @@ use crate::base::clock::Timestamp;
 /// so the answer's figures are those of a single check. If such a limiter cannot refund and has capacity for only one
 /// charge, the request is denied and one charge stays.
 ///
+/// # Limits that some requests do not have
+/// An `Option` of a limit is a limit. `None` admits every request and charges nothing. Its place stays: `denied_by` returns the
+/// position in the tuple, and the decision at the place of `None` [is unlimited](crate::Decision::is_unlimited). The clock is
+/// that of the first limit that is present.
+///
+/// ```
+/// use tollgate::{Quota, RateLimiter, check_all};
+///
+/// let total = RateLimiter::new(Quota::per_minute(100));
+/// let by_identity = RateLimiter::new(Quota::per_minute(1));
+/// let check = |identity: Option<&str>| check_all((identity.map(|it| by_identity.on(it)), total.on("total")));
+/// assert!(check(None).is_allowed() && check(Some("web")).is_allowed());
+/// assert_eq!(check(Some("web")).denied_by(), Some(0));
+/// assert!(check(None).each()[0].is_unlimited());
+/// assert_eq!(total.peek("total").remaining(), 97);
+/// ```
+///
 /// # Complexity
 /// The sum of the single checks, with one clock reading in all. Never allocates for tuples and arrays.
 ///

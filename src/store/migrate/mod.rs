@@ -77,7 +77,17 @@ const MOST_PENDING: u32 = 64;
 #[derive(Debug)]
 pub struct Generation<S> {
     held: Arc<HeldStore<S>>,
-    from: Option<Past<S>>,
+    from: Before<S>,
+}
+
+/// What a generation does before it asks its store.
+#[derive(Debug)]
+enum Before<S> {
+    Nothing,
+    /// Looks a new key up in the store before.
+    Past(Past<S>),
+    /// Admits the request. The limiter is off.
+    Off,
 }
 
 #[derive(Debug)]
@@ -119,7 +129,7 @@ impl<S: Migrate> Past<S> {
 impl<S: Migrate> Generation<S> {
     /// The first generation of a store, which may have been charged before.
     pub fn first(store: S) -> Self {
-        let first = Self::new((0, 0), store, None);
+        let first = Self::new((0, 0), store, Before::Nothing);
         let HeldStore { store, latest, .. } = &*first.held;
         let newest_ns = if store.is_known() { Some(store.newest_ns()) } else { store.beyond_ns() };
         if let Some(newest_ns) = newest_ns.filter(|newest_ns| *newest_ns != u64::MAX) {
@@ -135,7 +145,7 @@ impl<S: Migrate> Generation<S> {
         carry: Carry,
         now: impl Fn() -> CheckTime,
     ) -> Result<Arc<Self>, QuotaError> {
-        let Some(past) = self.from.as_ref().filter(|_| carry != Carry::Reset) else {
+        let Some(past) = self.past().filter(|_| carry != Carry::Reset) else {
             return Ok(Arc::clone(self));
         };
         let when = now();
@@ -160,14 +170,16 @@ impl<S: Migrate> Generation<S> {
     pub fn next(self: Arc<Self>, store: S, carry: Carry, when: CheckTime) -> Self {
         let (number, at_ns) = (self.held.number + 1, when.ns());
         let (paid_until_ns, is_listed) = (AtomicU64::new(UNKNOWN), AtomicU64::new(0));
-        let from =
-            (carry != Carry::Reset).then_some(Past { last: self, carry, at_ns, paid_until_ns, is_listed });
+        let from = match carry {
+            Carry::Reset => Before::Nothing,
+            carry => Before::Past(Past { last: self, carry, at_ns, paid_until_ns, is_listed }),
+        };
         Self::new((number, at_ns), store, from)
     }
 
     /// Whether keys can still owe a debt that was carried over.
     pub fn is_taking_over(&self, now_ns: u64) -> bool {
-        self.from.as_ref().is_some_and(|past| self.asks(past, now_ns))
+        self.past().is_some_and(|past| self.asks(past, now_ns))
     }
 
     /// The store of this generation.
@@ -175,21 +187,29 @@ impl<S: Migrate> Generation<S> {
         &self.held.store
     }
 
-    fn new((number, since_ns): (u64, u64), store: S, from: Option<Past<S>>) -> Self {
+    fn new((number, since_ns): (u64, u64), store: S, from: Before<S>) -> Self {
         // Debts beyond the burst from before this store became adjustable can have any size.
         let largest_debt = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
         let latest = LatestCharge::new();
         Self { held: Arc::new(HeldStore { number, since_ns, latest, store, largest_debt }), from }
     }
 
+    /// The store before, in which keys may still have debts.
+    fn past(&self) -> Option<&Past<S>> {
+        match &self.from {
+            Before::Past(past) => Some(past),
+            Before::Nothing | Before::Off => None,
+        }
+    }
+
     /// A copy of this generation without its past.
     fn without_past(&self) -> Self {
-        Self { held: Arc::clone(&self.held), from: None }
+        Self { held: Arc::clone(&self.held), from: Before::Nothing }
     }
 
     /// A copy of this generation without the older generations in which no look-up is necessary from `now_ns` on.
     fn pruned(self: &Arc<Self>, now_ns: u64) -> Arc<Self> {
-        let Some(past) = &self.from else {
+        let Some(past) = self.past() else {
             return Arc::clone(self);
         };
         if !self.asks(past, now_ns) {
@@ -201,17 +221,18 @@ impl<S: Migrate> Generation<S> {
         // Ordering: Acquire, as in `asks` and `take_over_rest`. A copy that is out of date is computed again.
         let paid_until_ns = AtomicU64::new(past.paid_until_ns.load(Ordering::Acquire));
         let is_listed = AtomicU64::new(past.is_listed.load(Ordering::Acquire));
-        let from = Some(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns, is_listed });
+        let from =
+            Before::Past(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns, is_listed });
         Arc::new(Self { held: Arc::clone(&self.held), from })
     }
 
     /// The number of older generations in this one's chain.
     pub fn pending(&self) -> u32 {
         let mut pending = 0;
-        let mut past = &self.from;
+        let mut past = self.past();
         while let Some(Past { last, .. }) = past {
             pending += 1;
-            past = &last.from;
+            past = last.past();
         }
         pending
     }
@@ -285,17 +306,20 @@ impl<S: Migrate> Generation<S> {
         if lag_ns == 0 || lag_ns > MOST_LAG_NS { when } else { CheckTime::from_ns(since_ns) }
     }
 
-    /// Takes over the debt of a key that has no state here yet. Returns a denial if there is no room for the key.
+    /// Takes over the debt of a key that has no state here yet. Returns a denial if there is no room for the key, and an
+    /// unlimited admission if the limiter is off.
     #[inline]
     fn take_over<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> Option<Decision>
     where
         S: Inherit<Q>,
     {
         match &self.from {
-            Some(past) if self.asks(past, when.ns()) && !self.held.store.holds(key) => {
+            Before::Nothing => None,
+            Before::Past(past) if self.asks(past, when.ns()) && !self.held.store.holds(key) => {
                 self.seed(past, key, when)
             }
-            _ => None,
+            Before::Past(_) => None,
+            Before::Off => Some(Decision::unlimited(when.ns())),
         }
     }
 
@@ -353,14 +377,6 @@ impl<S: Migrate> Generation<S> {
         }
     }
 
-    /// Whether a key has a state, here or in a generation that is still asked. Carries nothing over.
-    fn has_key<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> bool
-    where
-        S: Inherit<Q>,
-    {
-        self.held.store.holds(key) || self.is_owed(key, when)
-    }
-
     /// Starts the block of a request that a peek here has denied. If the quota changes at this moment, the next denial
     /// starts the block instead.
     pub fn block<Q: ?Sized>(&self, key: &Q, when: CheckTime, denial: Decision) -> Decision
@@ -389,7 +405,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
-        let past = self.from.as_ref().filter(|past| self.asks(past, when.ns()));
+        let past = self.past().filter(|past| self.asks(past, when.ns()));
         // The recursion is at most `MOST_PENDING` deep. The older store comes first, or a request could carry its debt over.
         past.is_none_or(|past| past.last.forget(key, CheckTime::from_ns(past.at_ns)))
             && self.held.store.forget(key)
@@ -402,6 +418,10 @@ impl<S: Migrate> Generation<S> {
     {
         let when = self.time_here(when);
         self.take_over(key, when).is_none() && self.held.store.block_for(key, when, block_ns)
+    }
+
+    fn is_off(&self) -> bool {
+        matches!(self.from, Before::Off)
     }
 
     /// Whether a charge of this generation counts in any case, because no change has begun since. If not, it counts only
@@ -469,25 +489,29 @@ impl<S: Rebuild> Adjustable<S> {
         carry: Carry,
         now: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
-        let make = if carry == Carry::Reset { S::rebuild } else { S::rebuild_shared };
-        self.replace(|store| make(store, quota), carry, now)
+        let make = |store: &S, keeps| if keeps { store.rebuild_shared(quota) } else { store.rebuild(quota) };
+        self.replace(make, carry, now)
     }
 }
 
 impl<S: Migrate> Adjustable<S> {
-    /// Puts another store in force, which `make` creates from the present one.
+    /// Puts another store in force, which `make` creates from the present one. The store may share the counts of the
+    /// present one if the second argument is `true`.
     pub(crate) fn replace(
         &self,
-        make: impl FnOnce(&S) -> Result<S, QuotaError>,
+        make: impl FnOnce(&S, bool) -> Result<S, QuotaError>,
         carry: Carry,
         now: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
         let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
+        // A limiter that was off begins again.
+        let carry = if present.is_off() { Carry::Reset } else { carry };
+        let keeps = carry != Carry::Reset;
         // The next store would keep the old one without a use.
         let carry = if present.held.store.migrates() { carry } else { Carry::Reset };
         let last = present.settled(carry, &now)?;
-        let store = make(&last.held.store)?;
+        let store = make(&last.held.store, keeps)?;
         // All slow work is finished before this point.
         last.close();
         self.present.publish(Arc::new(last.next(store, carry, now())), &mut replaced);
@@ -518,9 +542,26 @@ impl<S: Migrate> Adjustable<S> {
                 return decision;
             }
             // Without this refund, the new store would take this charge over, although the charge is made again.
-            let store = &generation.held.store;
-            let _ = store.refund(store.prepare(key), at, &decision, decision.cost());
+            if !generation.is_off() {
+                let store = &generation.held.store;
+                let _ = store.refund(store.prepare(key), at, &decision, decision.cost());
+            }
         }
+    }
+
+    /// Admits every request from now on, until another quota is put in force.
+    pub(crate) fn turn_off(&self) {
+        let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = Arc::clone(&*self.present.load());
+        // The store stays, because the next one is made from it.
+        let off = Generation { held: Arc::clone(&present.held), from: Before::Off };
+        self.present.publish(Arc::new(off), &mut replaced);
+        drop(present);
+        replaced.free_unused();
+    }
+
+    pub(crate) fn is_off(&self) -> bool {
+        self.present.load().is_off()
     }
 
     /// Drops all stores except the current one.
@@ -532,7 +573,7 @@ impl<S: Migrate> Adjustable<S> {
     pub(crate) fn forget_past_and(&self, change: impl FnOnce(&S)) {
         let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
-        if present.from.is_some() {
+        if present.past().is_some() {
             self.present.publish(Arc::new(present.without_past()), &mut replaced);
         }
         change(&present.held.store);
@@ -601,8 +642,10 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     }
 
     fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {
-        let HeldStore { number, store, .. } = &*self.present.load().held;
-        if charge.generation() != truncated(*number) {
+        let present = self.present.load();
+        let HeldStore { number, store, .. } = &*present.held;
+        // The next store forgets the charges of a limiter that is off.
+        if charge.generation() != truncated(*number) || present.is_off() || charge.is_unlimited() {
             return 0;
         }
         store.refund(store.prepare(key), at, charge, units)

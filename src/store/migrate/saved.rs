@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Carry, Generation, Past, UNKNOWN};
+use super::{Before, Carry, Generation, Past, UNKNOWN};
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::store::op::Migrate;
 
@@ -19,7 +19,7 @@ impl<S: Migrate> Generation<S> {
     /// replaced it, in nanoseconds.
     pub fn older_stores(&self, mut now_ns: u64) -> Vec<(&S, u64)> {
         let (mut stores, mut generation) = (Vec::new(), self);
-        while let Some(past) = generation.from.as_ref().filter(|past| generation.asks(past, now_ns)) {
+        while let Some(past) = generation.past().filter(|past| generation.asks(past, now_ns)) {
             (generation, now_ns) = (&*past.last, past.at_ns);
             stores.push((&generation.held.store, now_ns));
         }
@@ -30,6 +30,6 @@ impl<S: Migrate> Generation<S> {
     pub fn after(self, last: Self, carry: Carry, at_ns: u64) -> Self {
         let (paid_until_ns, is_listed) = (AtomicU64::new(UNKNOWN), AtomicU64::new(0));
         let past = Past { last: Arc::new(last), carry, at_ns, paid_until_ns, is_listed };
-        Self { held: self.held, from: Some(past) }
+        Self { held: self.held, from: Before::Past(past) }
     }
 }

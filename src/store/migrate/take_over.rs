@@ -37,7 +37,7 @@ impl<S: Migrate> Generation<S> {
                 return debt;
             }
         }
-        match &past.last.from {
+        match past.last.past() {
             // The last generation had no room for the key, and admitted it without a state.
             Some(older) if past.last.asks(older, past.at_ns) && !last.holds(key) => {
                 self.carried_on(past, past.last.debt(older, key, past.at_ns))
@@ -69,12 +69,28 @@ impl<S: Migrate> Generation<S> {
         S: Inherit<Q>,
     {
         let (when, store) = (self.time_here(when), &self.held.store);
-        let owes_here = || store.peek(store.prepare(key), when, 0).owed() > 0;
-        owes_here()
-            || self.from.as_ref().is_some_and(|past| {
+        self.is_here_or_owed(key, when, || store.peek(store.prepare(key), when, 0).owed() > 0)
+    }
+
+    /// Whether a key has a state in this generation, or owes anything by the older ones. Carries nothing over.
+    pub(super) fn has_key<Q: ?Sized>(&self, key: &Q, when: CheckTime) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        self.is_here_or_owed(key, self.time_here(when), || self.held.store.holds(key))
+    }
+
+    /// Whether a key `is_here`, or owes anything by the older generations.
+    fn is_here_or_owed<Q: ?Sized>(&self, key: &Q, when: CheckTime, is_here: impl Fn() -> bool) -> bool
+    where
+        S: Inherit<Q>,
+    {
+        let store = &self.held.store;
+        is_here()
+            || self.past().is_some_and(|past| {
                 if !self.asks(past, when.ns()) || store.holds(key) {
                     // Another thread may have taken the debt over since the first look.
-                    return owes_here();
+                    return is_here();
                 }
                 full_fence();
                 let Debt { at_ns, units, .. } = self.debt(past, key, when.ns());
@@ -118,7 +134,7 @@ impl<S: Migrate> Generation<S> {
     /// Takes over the debts of all keys that were not looked up yet, so that the store of this generation has all keys that
     /// owe, as far as an older store can list them and there is room for them. Only the first call does so.
     pub fn take_over_rest(&self, when: CheckTime) {
-        let Some(past) = &self.from else { return };
+        let Some(past) = self.past() else { return };
         // Ordering: Acquire; pairs with the store below: the keys are visible.
         if past.is_listed.load(Ordering::Acquire) != 0 || !self.asks(past, when.ns()) {
             return;
@@ -135,7 +151,7 @@ impl<S: Migrate> Generation<S> {
     pub(super) fn take_over_all(&self, past: &Past<S>, when: CheckTime) -> CarriedOver {
         let then = CheckTime::from_ns(past.at_ns);
         // The recursion is at most `MOST_PENDING` deep.
-        if let Some(older) = &past.last.from
+        if let Some(older) = past.last.past()
             && past.last.asks(older, past.at_ns)
             && past.last.take_over_all(older, then) == CarriedOver::NotAll
         {

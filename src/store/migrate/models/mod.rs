@@ -140,7 +140,7 @@ fn figure_during_change(check: fn(&Shared) -> bool) {
 /// A figure that says first that it has taken the debts over, and then does so.
 fn figure_marking_first(store: &Shared) -> bool {
     let present = store.present.load();
-    if let Some(past) = &present.from
+    if let Some(past) = present.past()
         && past.is_listed.swap(1, Ordering::AcqRel) == 0
     {
         let _ = present.take_over_all(past, CheckTime::read(&NOW));
@@ -202,7 +202,7 @@ fn key_is_found_during_first_check(has_key: fn(&Shared) -> bool) {
 fn has_key_by_one_look_at_each(store: &Shared) -> bool {
     let (present, when) = (store.present.load(), CheckTime::read(&NOW));
     let holds = || Inherit::<()>::holds(&present.held.store, &());
-    let past = present.from.as_ref().filter(|past| present.asks(past, when.ns()));
+    let past = present.past().filter(|past| present.asks(past, when.ns()));
     holds() || past.is_some_and(|past| !holds() && Inherit::<()>::knew(&past.last.held.store, &()))
 }
 
