@@ -277,10 +277,11 @@ mod store;
 pub mod telemetry;
 
 pub use algorithm::{
-    Algorithm, Block, Blocked, Calendar, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra,
+    Algorithm, Block, Blocked, Calendar, CalendarWindow, CompactAlgorithm, FirstFill, FixedWindow, Gcra,
     LeakyBucketMeter, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing, SlidingLog, SlidingWindow,
     SubWindow, TokenBucket, WindowAlgorithm,
 };
+pub use base::address::address_prefix;
 pub use base::clock::{Clock, IntoClock, ManualClock, Timestamp};
 #[cfg(feature = "std")]
 pub use base::clock::{CoarseClock, DefaultClock, StdClock};

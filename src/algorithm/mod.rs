@@ -9,6 +9,7 @@
 //! | `sliding_window`, `sub_window` | window and count; counts of the windows before | `counts` |
 //! | `sliding_log` | units ever admitted; their times | its own |
 //! | `minimum_spacing` | last admission | its own |
+//! | `first_fill` | those of another algorithm, for which a new key begins with a part of the burst | that of the other algorithm |
 //!
 //! `step` is the interface to the stores; read it first. `limit` chooses an algorithm at run time. `compact` has forms of some of these algorithms for the
 //! compact store, whose states have 40 bits.
@@ -18,6 +19,7 @@ mod blocked;
 mod calendar_window;
 pub(crate) mod compact;
 mod counts;
+mod first_fill;
 mod fixed_window;
 mod gcra;
 mod leaky_bucket_meter;
@@ -39,6 +41,7 @@ pub use self::blocked::{Block, Blocked};
 pub(crate) use self::calendar_window::CalendarTable;
 pub use self::calendar_window::{Calendar, CalendarWindow};
 pub use self::compact::{CompactAlgorithm, WindowAlgorithm};
+pub use self::first_fill::FirstFill;
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;
 pub use self::leaky_bucket_meter::LeakyBucketMeter;

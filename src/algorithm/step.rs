@@ -41,8 +41,8 @@ pub(crate) const DEAD: u64 = u64::MAX;
 pub enum Step {
     /// The request is not admitted: nothing is written.
     Deny(Decision),
-    /// The request is admitted, if the head can be exchanged for `next`. After [`Stepper::block`], the decision can also
-    /// be a denial: the exchange then starts a block.
+    /// The request is admitted, if the head can be exchanged for `next`. After [`Stepper::block`] and [`Stepper::begin`], the
+    /// decision can also be a denial: the exchange then starts a block, or begins a key.
     Admit {
         /// The decision.
         decision: Decision,
@@ -298,6 +298,14 @@ pub trait Stepper {
     /// call this, so a peek writes nothing.
     #[inline(always)]
     fn block(&self, head: u64, step: Step) -> Step {
+        let _ = head;
+        step
+    }
+
+    /// Returns the step of a request that may charge its key, after [`block`](Stepper::block): `step`, or the state that a new
+    /// key has after a denial. A peek does not call this.
+    #[inline(always)]
+    fn begin(&self, head: u64, step: Step) -> Step {
         let _ = head;
         step
     }

@@ -3,7 +3,7 @@
 use core::hash::BuildHasher;
 
 use super::{Builder, BuilderOptions, COMPACT, DIRECT};
-use crate::algorithm::{Algorithm, CompactAlgorithm};
+use crate::algorithm::{Algorithm, CompactAlgorithm, FirstFill};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::limiter::RateLimiter;
@@ -125,6 +125,24 @@ impl<A, C, H> Builder<A, C, H> {
     pub fn overdraft(mut self, units: u64) -> Self {
         self.options.overdraft = units;
         self
+    }
+}
+
+impl<A: Algorithm<Tail = ()>, C, H> Builder<A, C, H> {
+    /// Sets the units with which new keys begin, instead of the full burst: 0 or more. More than the burst is the burst. Only direct and
+    /// keyed stores have this option; others do not compile with it. See [`FirstFill`], also for what a key that the limiter
+    /// forgets begins with.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{Gcra, Quota, RateLimiter};
+    ///
+    /// let congested = RateLimiter::builder(Gcra::new(Quota::per_second(10))).first_fill(0).direct();
+    /// assert!(congested.check().is_denied()); // the first unit comes in 100 ms
+    /// ```
+    pub fn first_fill(self, units: u64) -> Builder<FirstFill<A>, C, H> {
+        let Self { algorithm, clock, hasher, options } = self;
+        Builder { algorithm: FirstFill::new(algorithm, units), clock, hasher, options }
     }
 }
 

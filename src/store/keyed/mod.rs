@@ -277,7 +277,7 @@ where
     {
         let first = ask.fresh();
         let decision = first.decision;
-        if decision.cost() == 0 || decision.is_denied() {
+        if first.next == 0 {
             // A new key has nothing to insert. But another thread may have inserted the key in the meantime.
             return match self.live(absent.key, absent.hash, absent.guard) {
                 Some(node) => node.state.apply(ask).unwrap_or(decision),
@@ -402,7 +402,9 @@ where
             return decision;
         }
         let Some(Cap { when_full: WhenFull::Deny | WhenFull::Forget, .. }) = self.cap else {
-            return fresh.uncharged();
+            // Also a new key that begins with less than its cost: without a state, it would never refill.
+            let outcome = if fresh.is_never() { Outcome::Never } else { Outcome::Allowed };
+            return Decision::new(outcome, fresh.cost(), fresh.limit(), now_ns, *fresh.facts()).uncharged();
         };
         while let (Some((_, victim)), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
             // The room passes from the removed node to this call. The count stays the same.
@@ -574,10 +576,14 @@ where
             return denial;
         }
         let guard = reclaim::pin();
-        // Without a node, the key owes nothing by now, or the store denied it because it was full.
-        let state = self.live(key, hash, &guard).map(|node| &node.state);
-        let now = state.and_then(|state| state.block(&self.algorithm, at.ns(), denial.cost()).ok());
-        now.filter(Decision::is_denied).unwrap_or(denial)
+        let Some(node) = self.live(key, hash, &guard) else {
+            // The key owes nothing by now, or the store denied it because it was full, or it is new and begins with a part
+            // of its burst. Such a key begins now; others are not charged.
+            let _ = self.act_rarely(key, hash, Action::Apply(Operation::Force), at.ns(), 0);
+            return denial;
+        };
+        let now = node.state.block(&self.algorithm, at.ns(), denial.cost());
+        now.ok().filter(Decision::is_denied).unwrap_or(denial)
     }
 
     /// Returns 0 for a key that was removed.

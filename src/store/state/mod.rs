@@ -150,7 +150,7 @@ impl<A: Algorithm> Request<'_, A> {
     pub(crate) fn step(&self, head: u64, read: impl Fn(usize) -> u64 + Copy) -> Step {
         let &Self { algorithm, action, now_ns, cost } = self;
         let step = |cost| algorithm.step(head, read, now_ns, cost);
-        match action {
+        let step = match action {
             Action::Seed(block) if head == 0 => algorithm.resume(algorithm.seed(now_ns, cost), block),
             Action::Seed(_) => step(0),
             Action::Block(block_ns) => algorithm.block_for(head, now_ns, block_ns).unwrap_or_else(|| step(0)),
@@ -195,7 +195,8 @@ impl<A: Algorithm> Request<'_, A> {
                 }
                 denied => denied,
             },
-        }
+        };
+        algorithm.begin(head, step)
     }
 }
 
@@ -225,7 +226,7 @@ pub(crate) fn peek_fresh<A: Algorithm>(algorithm: &A, now_ns: u64, cost: u64) ->
 pub(crate) struct Admission {
     pub(crate) decision: Decision,
     head: u64,
-    next: u64,
+    pub(super) next: u64,
     raise: Option<Raise>,
     fill: Option<Fill>,
 }
@@ -341,7 +342,7 @@ impl<T: Tail, X: Access> KeyState<T, X> {
         cost: u64,
     ) -> Result<Decision, X> {
         let step = |head| algorithm.step(head, |index| self.read(index), now_ns, cost);
-        self.charge_by(algorithm, |head| algorithm.block(head, step(head)))
+        self.charge_by(algorithm, |head| algorithm.begin(head, algorithm.block(head, step(head))))
     }
 
     /// Starts the block of a request that was denied. Charges nothing if it is admitted by now.
@@ -354,7 +355,7 @@ impl<T: Tail, X: Access> KeyState<T, X> {
     ) -> Result<Decision, X> {
         self.charge_by(algorithm, |head| match algorithm.step(head, |index| self.read(index), now_ns, cost) {
             Step::Admit { decision, .. } => Step::admit(decision.uncharged(), head),
-            denied => algorithm.block(head, denied),
+            denied => algorithm.begin(head, algorithm.block(head, denied)),
         })
     }
 
