@@ -1,6 +1,7 @@
 //! The parts that all other modules use: the sync shim, clocks, the time of a check, quotas, decisions, memory and its
 //! reclamation, and values that are created when they are first needed.
 
+pub(crate) mod address;
 pub(crate) mod check_time;
 pub(crate) mod clock;
 pub(crate) mod decision;
@@ -11,6 +12,7 @@ pub(crate) mod quota;
 #[cfg(feature = "std")]
 pub(crate) mod reclaim;
 pub mod sync;
+mod unlimited;
 mod waits;
 
 /// Makes the `Debug` of an error show its message: a program whose `main` returns an error prints the `Debug`.

@@ -74,7 +74,7 @@ impl Oracle {
     }
 }
 
-// G154
+// G156
 #[test]
 fn new_keys_begin_with_a_part_of_the_burst() {
     let cases = (0..8_u64, prop::collection::vec(act(), 1..60));
@@ -137,7 +137,7 @@ fn new_keys_begin_with_a_part_of_the_burst() {
 }
 
 /// Each algorithm: a new key has `k` units, a denial begins it, and it refills from then on.
-// G154
+// G156
 #[test]
 fn every_algorithm_begins_with_its_part() {
     fn begins<A: Algorithm<Tail = ()>>(algorithm: A, units: u64, refill: Duration) {
@@ -181,7 +181,7 @@ fn every_algorithm_begins_with_its_part() {
 }
 
 /// Forgetting: a full key that is removed begins with `k` again, and so does one that a cap forgets.
-// G154
+// G156
 #[test]
 fn forgotten_key_begins_again() {
     let clock = ManualClock::new(START);
@@ -203,7 +203,7 @@ fn forgotten_key_begins_again() {
 }
 
 /// A change of the quota and a snapshot keep keys that owe; the others begin with `k`.
-// G154
+// G156
 #[test]
 fn changes_and_snapshots_keep_keys_that_owe() {
     let clock = ManualClock::new(START);

@@ -20,6 +20,7 @@ mod charges_named;
 mod charges_oracle;
 mod classes;
 mod distinct;
+mod first_fill;
 mod given_back;
 mod holds;
 mod joint;

@@ -1,7 +1,10 @@
 //! Quotas and capacities, and their texts.
 
 use std::time::Duration;
-use tollgate::{Capacity, Quota, QuotaError};
+
+use proptest::prelude::*;
+use tollgate::{Capacity, Quota, QuotaError, Timestamp};
+use tollgate_testing::operations::run_cases;
 
 // G43
 #[test]
@@ -117,4 +120,79 @@ fn memory_texts_are_parsed_or_refused() {
         let error = text.parse::<Capacity>().unwrap_err().to_string();
         assert!(error.contains(problem) && error.contains("4MiB"), "{text}: {error}");
     }
+}
+
+/// The quota of a rate in floating point has that rate, to a part in 10⁹, and never exceeds it by more than the precision of the
+/// number. Other numbers are errors with a remedy.
+// G155
+#[test]
+fn quota_has_the_rate_of_its_number() {
+    let exact = |rate: f64| Quota::from_rate(rate, 3).map(|quota| (quota.limit(), quota.period()));
+    let seconds = Duration::from_secs;
+    for (rate, limit, period) in [
+        (1.0, 1, seconds(1)),
+        (100.0, 100, seconds(1)),
+        (2.5, 25, seconds(10)),
+        (33.3, 333, seconds(10)),
+        (0.5, 1, seconds(2)),
+        (0.001, 1, seconds(1_000)),
+        (1.0 / 3.0, 1, seconds(3)),
+        (1e9, 1_000_000_000, seconds(1)),
+    ] {
+        assert_eq!(exact(rate), Ok((limit, period)), "{rate}");
+    }
+    for (rate, text) in [
+        (f64::NAN, "not a number"),
+        (-f64::NAN, "not a number"),
+        (-1.0, "negative"),
+        (f64::NEG_INFINITY, "negative"),
+        (0.0, "zero"),
+        (-0.0, "zero"),
+        (f64::INFINITY, "infinite"),
+        (f64::MAX, "32 units per nanosecond"),
+        (1e11, "32 units per nanosecond"),
+        (f64::MIN_POSITIVE, "292 years"),
+        (1e-10, "292 years"),
+    ] {
+        let error = Quota::from_rate(rate, 3).unwrap_err().to_string();
+        assert!(error.contains(text), "{rate}: {error}");
+    }
+    assert!(Quota::from_rate(1.0, 0).is_err());
+    let rates = (1e-9_f64.ln()..32e9_f64.ln()).prop_map(f64::exp);
+    let share = run_cases("rates", 4_000, &rates, |rate| {
+        let Ok(quota) = Quota::from_rate(rate, 1) else { return false };
+        assert_eq!(quota.burst_size(), 1);
+        #[expect(clippy::cast_precision_loss, reason = "the error is far below the bound")]
+        let found = quota.limit() as f64 * 1e9 / quota.period().as_nanos() as f64;
+        assert!(found <= rate * (1.0 + 4.0 * f64::EPSILON), "{rate}: {found}");
+        assert!(found >= rate * (1.0 - 1.1e-9), "{rate}: {found}");
+        true
+    });
+    assert!(share > 0.95, "{share}");
+}
+
+/// An instant and a time that one anchor joins: the same distance, in both directions, without a panic.
+// G155
+#[test]
+fn instants_and_times_have_the_same_distance() {
+    let then = std::time::Instant::now();
+    let cases = (any::<u64>(), -1_000_000_000_000_i64..1_000_000_000_000);
+    let _ = run_cases("instants", 2_000, &cases, |(at, offset)| {
+        let anchor = (then, Timestamp::from_nanos(at));
+        let by = Duration::from_nanos(offset.unsigned_abs());
+        let instant = if offset < 0 { then.checked_sub(by) } else { then.checked_add(by) };
+        let Some(instant) = instant else { return false };
+        let expected = at.saturating_add_signed(offset);
+        let time = Timestamp::from_instant(instant, anchor);
+        assert_eq!(time, Timestamp::from_nanos(expected));
+        if at.checked_add_signed(offset).is_some() {
+            assert_eq!(time.to_instant(anchor), Some(instant));
+        }
+        for far in [Timestamp::ZERO, Timestamp::MAX] {
+            if let Some(instant) = far.to_instant(anchor) {
+                assert_eq!(Timestamp::from_instant(instant, anchor), far);
+            }
+        }
+        true
+    });
 }

@@ -1,4 +1,4 @@
-//! Limiters that are off, and limits that a request does not have: both admit everything and charge nobody.
+//! Limiters that are off, and limits that a request does not have: both admit everything and charge no key.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn is_unlimited(decision: &Decision, cost: u64) -> bool {
         && (decision.outcome(), decision.cost(), decision.charged()) == (Outcome::Allowed, cost, cost)
 }
 
-// G151
+// G153
 #[test]
 fn limiter_that_is_off_admits_everything() {
     let clock = ManualClock::new(START);
@@ -62,7 +62,7 @@ fn limiter_that_is_off_admits_everything() {
     }
 }
 
-// G151
+// G153
 #[test]
 fn limiter_begins_with_a_full_burst_when_it_is_turned_on() {
     let clock = ManualClock::new(START);
@@ -98,7 +98,7 @@ enum Act {
 }
 
 /// A limiter that is turned off and on decides as one that was made when it was turned on.
-// G151
+// G153
 #[test]
 fn switched_limiter_decides_as_a_new_one() {
     let act = prop_oneof![
@@ -142,7 +142,7 @@ fn switched_limiter_decides_as_a_new_one() {
 }
 
 /// A joint check with absent limits decides as one without them, and keeps the positions.
-// G152
+// G154
 #[test]
 fn absent_limits_change_no_decision() {
     let acts = prop::collection::vec((0..3_u8, 1..4_u64, presence()), 1..60);
@@ -213,7 +213,7 @@ fn presence() -> impl Strategy<Value = [bool; 3]> {
     [prop::bool::ANY, prop::bool::ANY, prop::bool::ANY]
 }
 
-// G152
+// G154
 #[test]
 fn arrays_and_slices_take_absent_limits() {
     let clock = ManualClock::new(START);

@@ -182,22 +182,9 @@ fn port(text: &str) -> Option<()> {
     (text.len() > usize::from(is_obfuscated) && (is_number || is_obfuscated)).then_some(())
 }
 
-/// The well-known prefix of IPv4 addresses that a NAT64 translates (RFC 6052 §2.1): 64:ff9b::/96.
-const NAT64: u128 = 0x0064_ff9b << 96;
-
-/// Returns the IPv4 address inside an IPv6 address: mapped (`::ffff:0:0/96`) or translated (`64:ff9b::/96`).
-pub fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let bits = address.to_bits();
-    #[expect(clippy::cast_possible_truncation, reason = "the last 32 bits")]
-    let translated = (bits >> 32 == NAT64 >> 32).then(|| Ipv4Addr::from_bits(bits as u32));
-    address.to_ipv4_mapped().or(translated)
-}
-
-/// Returns the canonical form of an address: IPv4 in IPv6 becomes IPv4. Returns `None` for the unspecified address.
+/// Returns the canonical form of an address: IPv4 in IPv6, mapped or translated, becomes IPv4. Returns `None` for the
+/// unspecified address.
 pub fn known(address: IpAddr) -> Option<IpAddr> {
-    let address = match address {
-        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
-        IpAddr::V4(_) => address,
-    };
+    let address = tollgate::address_prefix(address, 32, 128);
     (!address.is_unspecified()).then_some(address)
 }

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::{Extensions, HeaderName, HeaderValue, header};
 use ipnet::{IpNet, Ipv4Net};
-use tollgate_http::forwarded::{FromRight, Syntax, embedded, known, node};
+use tollgate::address_prefix;
+use tollgate_http::forwarded::{FromRight, Syntax, known, node};
 
 use crate::head::Head;
 use crate::key::KeyExtractor;
@@ -63,9 +64,10 @@ impl Proxies {
 /// the same way.
 fn folded(network: IpNet) -> IpNet {
     match network {
-        IpNet::V6(v6) if v6.prefix_len() >= 96 => embedded(v6.addr())
-            .and_then(|v4| Ipv4Net::new(v4, v6.prefix_len() - 96).ok())
-            .map_or(network, IpNet::V4),
+        IpNet::V6(v6) if v6.prefix_len() >= 96 => match address_prefix(v6.addr().into(), 32, 128) {
+            IpAddr::V4(v4) => Ipv4Net::new(v4, v6.prefix_len() - 96).map_or(network, IpNet::V4),
+            IpAddr::V6(_) => network,
+        },
         network => network,
     }
 }
@@ -150,8 +152,8 @@ type PeerOf = dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync;
 pub struct ClientIp {
     source: AddressSource,
     peer_of: Option<Arc<PeerOf>>,
-    v4_mask: u32,
-    v6_mask: u128,
+    ipv4_bits: u8,
+    ipv6_bits: u8,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -164,7 +166,7 @@ enum AddressSource {
 impl ClientIp {
     fn of(source: AddressSource) -> Self {
         // 64 bits: a provider gives each customer a prefix of 64 bits or a shorter one.
-        Self { source, peer_of: None, v4_mask: u32::MAX, v6_mask: mask_128(64) }
+        Self { source, peer_of: None, ipv4_bits: 32, ipv6_bits: 64 }
     }
 
     /// Uses the peer's address, for servers that clients connect to directly. Behind a proxy, this is the proxy's
@@ -225,7 +227,7 @@ impl ClientIp {
     /// If `bits` is more than 128.
     pub fn ipv6_prefix(mut self, bits: u8) -> Result<Self, PrefixError> {
         PrefixError::check(bits, 128)?;
-        self.v6_mask = mask_128(bits);
+        self.ipv6_bits = bits;
         Ok(self)
     }
 
@@ -235,13 +237,13 @@ impl ClientIp {
     /// If `bits` is more than 32.
     pub fn ipv4_prefix(mut self, bits: u8) -> Result<Self, PrefixError> {
         PrefixError::check(bits, 32)?;
-        self.v4_mask = mask_32(bits);
+        self.ipv4_bits = bits;
         Ok(self)
     }
 
     /// Uses the whole address as the key.
     pub(crate) fn whole(mut self) -> Self {
-        (self.v4_mask, self.v6_mask) = (u32::MAX, u128::MAX);
+        (self.ipv4_bits, self.ipv6_bits) = (32, 128);
         self
     }
 
@@ -321,30 +323,9 @@ fn is_in(networks: &[IpNet], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(&address))
 }
 
-fn mask_32(bits: u8) -> u32 {
-    u32::MAX.checked_shl(32_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
-}
-
-fn mask_128(bits: u8) -> u128 {
-    u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
-}
-
 /// Returns an address in the form that [`ClientIp::address`] has: IPv4 in IPv6 is IPv4.
 pub(crate) fn ipv4_or_ipv6(address: IpAddr) -> IpAddr {
     known(address).unwrap_or(address)
-}
-
-/// Returns the leading bits of an address, as many as its kind has.
-pub(crate) fn prefix_of(address: IpAddr, ipv4: u8, ipv6: u8) -> IpAddr {
-    masked(address, mask_32(ipv4), mask_128(ipv6))
-}
-
-#[inline]
-fn masked(address: IpAddr, v4_mask: u32, v6_mask: u128) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & v4_mask).into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & v6_mask).into(),
-    }
 }
 
 impl ClientIp {
@@ -352,7 +333,7 @@ impl ClientIp {
     #[inline(never)]
     fn noted_key(&self, head: Head<'_>) -> Option<IpAddr> {
         let address = self.address(head)?;
-        let network = masked(address, self.v4_mask, self.v6_mask);
+        let network = address_prefix(address, self.ipv4_bits, self.ipv6_bits);
         head.note_cut(network, address);
         Some(network)
     }
@@ -366,7 +347,7 @@ impl KeyExtractor for ClientIp {
         if head.notes_cut() {
             return self.noted_key(head);
         }
-        Some(masked(self.address(head)?, self.v4_mask, self.v6_mask))
+        Some(address_prefix(self.address(head)?, self.ipv4_bits, self.ipv6_bits))
     }
 
     fn is_ambiguous(&self, head: Head<'_>) -> bool {
@@ -395,8 +376,8 @@ impl fmt::Debug for ClientIp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientIp")
             .field("source", &self.source)
-            .field("ipv4_prefix", &self.v4_mask.count_ones())
-            .field("ipv6_prefix", &self.v6_mask.count_ones())
+            .field("ipv4_prefix", &self.ipv4_bits)
+            .field("ipv6_prefix", &self.ipv6_bits)
             .finish_non_exhaustive()
     }
 }

@@ -10,9 +10,10 @@ use tollgate::stores::{ManyKeys, Store};
 use tollgate::{Clock, Compact, Decision, DefaultClock, Quota, RateLimiter};
 use tollgate_http::Policy;
 
-use crate::client::{ClientIp, PrefixError, ipv4_or_ipv6, prefix_of};
+use crate::client::{ClientIp, PrefixError, ipv4_or_ipv6};
 use crate::layer::RateLimitLayer;
 use crate::limit::{RequestLimit, Ruling};
+use tollgate::address_prefix;
 
 /// Limits a client's network, and the wider networks around it: a request is charged to all of them, or to none.
 ///
@@ -115,7 +116,7 @@ impl<const N: usize, S, C> PrefixLimits<N, S, C> {
 
     /// Returns the prefix of an address that each step counts. `address` is in the form of [`ipv4_or_ipv6`].
     fn keys(&self, address: IpAddr) -> [IpAddr; N] {
-        from_fn(|at| prefix_of(address, self.steps[at].ipv4, self.steps[at].ipv6))
+        from_fn(|at| address_prefix(address, self.steps[at].ipv4, self.steps[at].ipv6))
     }
 
     fn limits<'a>(&'a self, keys: &'a [IpAddr; N]) -> [BoundLimit<'a, S, C, IpAddr>; N]

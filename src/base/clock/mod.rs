@@ -64,6 +64,48 @@ impl Timestamp {
         self.0
     }
 
+    /// Returns the time of an [`Instant`](std::time::Instant). `anchor` is one moment on both scales, such as a reading of each
+    /// clock at the start of the program.
+    ///
+    /// The result saturates at [`Timestamp::ZERO`] and [`Timestamp::MAX`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tollgate::{Clock, Quota, RateLimiter, Timestamp};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_minute(1));
+    /// let anchor = (Instant::now(), limiter.clock().now()); // once
+    ///
+    /// let received = Instant::now(); // from the caller's own event loop
+    /// let at = Timestamp::from_instant(received, anchor);
+    /// assert!(limiter.at(at).check("alice").is_allowed());
+    /// let retry = limiter.at(at).check("alice").retry_after().unwrap();
+    /// assert!((at + retry).to_instant(anchor).unwrap() > received + Duration::from_secs(59));
+    /// ```
+    #[cfg(feature = "std")]
+    #[must_use]
+    pub fn from_instant(instant: std::time::Instant, anchor: (std::time::Instant, Self)) -> Self {
+        let (then, at) = anchor;
+        match instant.checked_duration_since(then) {
+            Some(after) => at + after,
+            None => Self(at.0.saturating_sub(saturating_nanos(then.duration_since(instant)))),
+        }
+    }
+
+    /// Returns the [`Instant`](std::time::Instant) of this time, as [`Timestamp::from_instant`] does in the other direction.
+    /// `None` if the system has no such instant.
+    #[cfg(feature = "std")]
+    #[must_use]
+    pub fn to_instant(self, anchor: (std::time::Instant, Self)) -> Option<std::time::Instant> {
+        let (then, at) = anchor;
+        if self >= at {
+            then.checked_add(self.duration_since(at))
+        } else {
+            then.checked_sub(at.duration_since(self))
+        }
+    }
+
     /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
     #[must_use]
     pub const fn duration_since(self, earlier: Self) -> Duration {

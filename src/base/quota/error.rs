@@ -37,6 +37,10 @@ pub enum Reason {
     ZeroPeriod,
     ZeroBurst,
     ZeroParts,
+    /// The rate is no positive number.
+    Rate {
+        got: &'static str,
+    },
     TooFast {
         limit: u64,
         period_ns: u64,
@@ -149,6 +153,7 @@ impl Reason {
             Self::ZeroPeriod => "quota: the period must be at least 1 ns",
             Self::ZeroBurst => "quota: the burst must be at least 1",
             Self::ZeroParts => "quota: the number of sub-windows must be at least 1",
+            Self::Rate { .. } => "quota: the rate must be above 0, and finite",
             Self::TooFast { .. } => "quota: the rate must be at most 32 units per nanosecond",
             Self::TooLong { .. } => "quota: refilling the burst must take at most 292 years",
             Self::Word { .. } => "quota: out of the algorithm's range; try_new returns the maximum",
@@ -265,6 +270,11 @@ impl fmt::Display for Reason {
             Self::ZeroPeriod => write!(f, "the period is 0, but must be at least 1 ns"),
             Self::ZeroBurst => write!(f, "the burst is 0, but must be at least 1"),
             Self::ZeroParts => write!(f, "the number of sub-windows is 0, but must be at least 1"),
+            Self::Rate { got } => write!(
+                f,
+                "the rate is {got}, but must be a number above 0; an adjustable limiter can be turned off instead of \
+                 an infinite rate, and a limiter that admits nothing needs no quota"
+            ),
             Self::TooFast { limit, period_ns } => write!(
                 f,
                 "{limit} units in {period_ns} ns is more than 32 units per nanosecond, the highest rate"

@@ -149,6 +149,63 @@ impl Quota {
         or_panic(Self::checked(limit, 86_400 * NANOS_PER_SEC, limit))
     }
 
+    /// Creates a quota from a rate in units per second, which may have a fraction, and a burst.
+    ///
+    /// The period is the shortest of 1 s, 10 s, … 10⁹ s in which the rate gives a whole number of units: 2.5 becomes `25/10s`. If there is
+    /// none, the quota has the whole units of 10⁹ s, or of 1 s if the rate is 10⁹ or more. A rate below 1 becomes one unit in `1 / rate`, rounded up to a nanosecond: 0.001
+    /// becomes `1/1000s`. So the quota's rate differs from the given one by less than 1.1 × 10⁻⁹ of it, and it exceeds it by at most
+    /// the precision of an `f64`, which is 2 × 10⁻¹⁶.
+    ///
+    /// A window algorithm counts in the quota's period. For it, give the period yourself, with [`Quota::try_new`].
+    ///
+    /// # Errors
+    /// Returns an error if the rate is not a number, negative, zero or infinite, or if the quota is not valid (see
+    /// [`Quota`]): the rate must be at most 32 units per nanosecond, and the burst must refill in 292 years. The error says
+    /// what to use instead.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::Quota;
+    ///
+    /// assert_eq!(Quota::from_rate(2.5, 10)?, "25/10s burst 10".parse()?);
+    /// assert_eq!(Quota::from_rate(0.001, 1)?, "1/1000s burst 1".parse()?);
+    /// assert_eq!(Quota::from_rate(100.0, 100)?, Quota::per_second(100));
+    /// assert!(Quota::from_rate(f64::NAN, 1).is_err() && Quota::from_rate(0.0, 1).is_err());
+    /// # Ok::<(), tollgate::QuotaError>(())
+    /// ```
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "casts saturate, and the rate is positive"
+    )]
+    #[expect(clippy::cast_precision_loss, reason = "powers of ten up to 10⁹ are exact")]
+    pub fn from_rate(units_per_second: f64, burst: u64) -> Result<Self, QuotaError> {
+        const LONGEST_S: u64 = 1_000_000_000;
+        let got = match units_per_second {
+            rate if rate.is_nan() => "not a number",
+            rate if rate < 0.0 => "negative",
+            0.0 => "zero",
+            f64::INFINITY => "infinite",
+            rate if rate < 1.0 => {
+                let interval_ns = NANOS_PER_SEC as f64 / rate;
+                let whole_ns = interval_ns as u64;
+                let period_ns = whole_ns.saturating_add(u64::from((whole_ns as f64) < interval_ns));
+                return Self::checked(1, period_ns, burst).map_err(QuotaError::from);
+            }
+            rate => {
+                let units_in = |seconds: u64| rate * seconds as f64;
+                let is_whole = |seconds: &u64| units_in(*seconds) as u64 as f64 == units_in(*seconds);
+                // The whole units of a second are precise enough for such a rate, and those of more seconds may not fit.
+                let longest = if rate < 1e9 { LONGEST_S } else { 1 };
+                let periods = (0..9).map(|power| 10_u64.pow(power)).filter(|seconds| *seconds < longest);
+                let seconds = { periods }.find(is_whole).unwrap_or(longest);
+                let limit = units_in(seconds) as u64;
+                return Self::checked(limit, seconds * NANOS_PER_SEC, burst).map_err(QuotaError::from);
+            }
+        };
+        Err(Reason::Rate { got }.into())
+    }
+
     /// Sets the burst: the most units that a key can spend at once. The rate stays the same.
     ///
     /// # Panics

@@ -73,7 +73,7 @@ pub trait ErasedLimit {
     /// Makes the decision of [`Operation::CheckOversized`], and charges nothing. Only a charge finds out whether the state can
     /// hold the debt.
     fn peek_oversized(&self, at: CheckTime) -> Decision;
-    /// Makes the decision of [`ErasedLimit::check`], and charges nothing.
+    /// Makes the decision of [`ErasedLimit::charge`], and charges nothing.
     fn decide_uncharged(&self, at: CheckTime) -> Decision;
     /// Starts the block of a denied request, if the limit has blocks.
     fn block(&self, at: CheckTime, denial: Decision) -> Decision;
@@ -189,8 +189,12 @@ impl<L: ErasedLimit> ErasedLimit for Option<L> {
         self.as_ref().and_then(L::now)
     }
 
-    fn check(&self, at: CheckTime) -> Decision {
-        self.as_ref().map_or(Decision::unlimited(at.ns()), |limit| limit.check(at))
+    fn charge(&self, operation: Operation, at: CheckTime) -> Decision {
+        self.as_ref().map_or(Decision::unlimited(at.ns()), |limit| limit.charge(operation, at))
+    }
+
+    fn peek_oversized(&self, at: CheckTime) -> Decision {
+        self.as_ref().map_or(Decision::unlimited(at.ns()), |limit| limit.peek_oversized(at))
     }
 
     fn decide_uncharged(&self, at: CheckTime) -> Decision {
@@ -209,6 +213,12 @@ impl<L: ErasedLimit> ErasedLimit for Option<L> {
     fn refund(&self, at: CheckTime, charge: &Decision) {
         if let Some(limit) = self {
             limit.refund(at, charge);
+        }
+    }
+
+    fn give_back(&self, at: CheckTime) {
+        if let Some(limit) = self {
+            limit.give_back(at);
         }
     }
 

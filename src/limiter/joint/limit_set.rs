@@ -7,8 +7,8 @@ use super::bound_limit::{ErasedLimit, JointLimit};
 use super::decision::{JointDecision, worst};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
+use crate::store::Operation;
 use crate::store::op::{Exchange, Peeked, Ticket};
-use crate::store::{Operation, Store};
 
 /// The limits of a request: tuples of up to eight [`BoundLimit`](super::BoundLimit)s, or arrays or slices of them. Each of
 /// them may also be an `Option`; see [`check_all`](super::check_all). This trait is sealed.

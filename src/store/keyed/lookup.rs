@@ -18,6 +18,20 @@ use std::hash::Hash;
 /// let pairs = RateLimiter::keyed::<(u32, String), _>(Gcra::new(Quota::per_hour(10)));
 /// assert!(pairs.check(&(7, "upload".to_owned())).is_allowed());
 /// ```
+///
+/// A limiter owns its keys, so its type of keys is `String`, and not `&str`:
+///
+/// ```compile_fail
+/// # use tollgate::{Gcra, Quota, RateLimiter};
+/// let limiter = RateLimiter::keyed::<&str, _>(Gcra::new(Quota::per_hour(10)));
+/// let _ = limiter.check("alice"); // error: a limiter with keys of type `&str` cannot look up a key of type `str`
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a limiter with keys of type `{K}` cannot look up a key of type `{Self}`",
+    label = "not a form of `{K}`",
+    note = "the limiter owns its keys: `keyed::<String>` takes `&str`, and `keyed::<Vec<u8>>` takes `&[u8]`",
+    note = "other keys are passed by reference: `limiter.check(&7)`, with the type that the limiter has"
+)]
 pub trait Lookup<K>: Hash {
     /// Returns whether `held` is this key.
     fn is(&self, held: &K) -> bool;
@@ -25,6 +39,7 @@ pub trait Lookup<K>: Hash {
     fn to_key(&self) -> K;
 }
 
+#[diagnostic::do_not_recommend]
 impl<Q: ToOwned + Hash + Eq + ?Sized> Lookup<Q::Owned> for Q {
     #[inline]
     fn is(&self, held: &Q::Owned) -> bool {

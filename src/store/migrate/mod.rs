@@ -46,6 +46,7 @@ mod carry;
 mod latest;
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod present;
 mod published;
 mod saved;
 mod take_over;
@@ -64,7 +65,7 @@ use crate::base::sync::{AtomicU64, Mutex, Ordering, full_fence};
 use crate::store::op::{
     CarriedOver, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Rebuild, Store, StoreBase,
 };
-use crate::store::present::{CheckWith, PresentStore};
+use crate::store::present::CheckWith;
 
 /// Callers' times may be behind the time of a change by this much. A caller with times further behind has a clock of its
 /// own, and would wait too long for that time.
@@ -549,21 +550,6 @@ impl<S: Migrate> Adjustable<S> {
         }
     }
 
-    /// Admits every request from now on, until another quota is put in force.
-    pub(crate) fn turn_off(&self) {
-        let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let present = Arc::clone(&*self.present.load());
-        // The store stays, because the next one is made from it.
-        let off = Generation { held: Arc::clone(&present.held), from: Before::Off };
-        self.present.publish(Arc::new(off), &mut replaced);
-        drop(present);
-        replaced.free_unused();
-    }
-
-    pub(crate) fn is_off(&self) -> bool {
-        self.present.load().is_off()
-    }
-
     /// Drops all stores except the current one.
     pub(crate) fn forget_past(&self) {
         self.forget_past_and(|_| ());
@@ -663,43 +649,6 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
         let HeldStore { number, store, .. } = &*self.present.load().held;
         if charge.generation() == truncated(*number) { store.refund_traced(key, at, charge) } else { 0 }
-    }
-}
-
-impl<S: Migrate + Inherit<Q> + CheckWith<Q>, Q: ?Sized> CheckWith<Q> for Adjustable<S> {
-    type Quota = S::Quota;
-
-    fn check_with(&self, key: &Q, quota: &S::Quota, at: CheckTime, cost: u64) -> Decision {
-        self.charge(key, at, |generation| generation.check_with(key, quota, at, cost))
-    }
-
-    fn readable_quota(&self, quota: &S::Quota) -> Option<S::Quota> {
-        self.present(|store| store.readable_quota(quota))
-    }
-}
-
-impl<S: Migrate> PresentStore for Adjustable<S> {
-    type Store = S;
-
-    fn present<T>(&self, property: impl FnOnce(&S) -> T) -> T {
-        property(&self.present.load().held.store)
-    }
-
-    fn with_all_keys<T>(&self, when: impl FnOnce() -> CheckTime, property: impl FnOnce(&S) -> T) -> T {
-        let present = self.present.load();
-        present.take_over_rest(when());
-        property(&present.held.store)
-    }
-
-    fn change(&self, change: impl FnOnce(&S)) {
-        self.forget_past_and(change);
-    }
-
-    fn has_key<Q: ?Sized>(&self, key: &Q, when: impl FnOnce() -> CheckTime) -> bool
-    where
-        S: Inherit<Q>,
-    {
-        self.present.load().has_key(key, when())
     }
 }
 

@@ -5,7 +5,7 @@
 //! module uses the same reader. The layer trusts no header unless the caller states the number of proxies. A list in a
 //! log was written by at least one proxy, so one is the default here.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::num::NonZero;
 
 use clap::Args;
@@ -122,9 +122,7 @@ impl Clients {
 
     /// Returns the network by which an address is counted.
     pub fn network(self, address: IpAddr) -> IpAddr {
-        let IpAddr::V6(v6) = address else { return address };
-        let mask = u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(self.ipv6_prefix))).unwrap_or(0);
-        Ipv6Addr::from_bits(v6.to_bits() & mask).into()
+        tollgate::address_prefix(address, 32, self.ipv6_prefix)
     }
 }
 
