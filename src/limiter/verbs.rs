@@ -112,18 +112,18 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// use std::time::Duration;
     /// use tollgate::{Gcra, ManualClock, Quota, RateLimiter};
     ///
-    /// let (clock, kib) = (ManualClock::default(), 1 << 10);
-    /// let rate = Quota::per_second(128 * kib).burst(64 * kib);
+    /// let (clock, kb) = (ManualClock::default(), 1_000);
+    /// let rate = Quota::per_second(125 * kb).burst(64 * kb);
     /// let bytes = RateLimiter::builder(Gcra::new(rate)).clock(clock.clone()).keyed::<String>();
-    /// assert!(bytes.check_n("alice", 1024 * kib).is_never());
-    /// assert!(bytes.check_oversized("alice", 1024 * kib).is_allowed());
+    /// assert!(bytes.check_n("alice", 1_000 * kb).is_never());
+    /// assert!(bytes.check_oversized("alice", 1_000 * kb).is_allowed());
     ///
-    /// // 1 MiB takes eight seconds at this rate.
-    /// let next = bytes.check_oversized("alice", 1024 * kib);
+    /// // A megabyte takes eight seconds at this rate.
+    /// let next = bytes.check_oversized("alice", 1_000 * kb);
     /// assert_eq!(next.retry_after(), Some(Duration::from_secs(8)));
-    /// assert_eq!(bytes.check_n("alice", 64 * kib).retry_after(), Some(Duration::from_secs(8)));
+    /// assert_eq!(bytes.check_n("alice", 64 * kb).retry_after(), Some(Duration::from_secs(8)));
     /// clock.advance(Duration::from_secs(8));
-    /// assert!(bytes.check_oversized("alice", 1024 * kib).is_allowed());
+    /// assert!(bytes.check_oversized("alice", 1_000 * kb).is_allowed());
     /// ```
     ///
     /// # Complexity

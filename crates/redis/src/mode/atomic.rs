@@ -280,6 +280,38 @@ impl AtomicLimiter {
     pub async fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> Result<u64, Error> {
         self.refund_bytes(&key.bytes(), answer, None).await
     }
+
+    /// Takes back up to `units` of what a key owes, whichever process charged them: for a caller that does not have the
+    /// answer. Returns the number of units taken back; a part of a unit counts as one.
+    ///
+    /// The units are those of a [`refund`](Self::refund) of a charge that was made now: up to a full burst, and of windows
+    /// and batches only the present one. It takes two calls to the server, and the second one is one step, so no charge
+    /// of another process is lost.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The server may have taken the units back.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{ManualClock, Quota};
+    /// use tollgate_redis::{InProcess, Limit};
+    ///
+    /// let server = InProcess::new(ManualClock::default()).blocking();
+    /// let retries = server.limiter("retries", Limit::gcra(Quota::per_hour(10))).atomic()?;
+    /// assert!(retries.check_n("backend", 8).is_allowed());
+    /// assert_eq!(retries.block_on(|limiter| limiter.give_back("backend", 3))?, 3);
+    /// assert_eq!(retries.block_on(|limiter| limiter.give_back("backend", 100))?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn give_back<K: Key + ?Sized>(&self, key: &K, units: u64) -> Result<u64, Error> {
+        if units == 0 {
+            return Ok(0);
+        }
+        let key = key.bytes();
+        let (reply, _) = self.ask(&key, Question::Peek { cost: 0 }, None).await?;
+        let question = Question::Refund { units, at_us: reply.now_us };
+        self.ask(&key, question, None).await.map(|(reply, _)| reply.granted)
+    }
 }
 
 impl LimiterAt<'_, AtomicLimiter> {
@@ -353,13 +385,6 @@ impl AtomicLimiter {
     /// Forgets what a key owes, and its block.
     pub(crate) async fn forget(&self, key: &str) -> Result<(), Error> {
         self.ask(key.as_bytes(), Question::Forget, None).await.map(drop)
-    }
-
-    /// Gives back up to `units` of a key, whichever requests charged them. Returns the number.
-    pub(crate) async fn refund_any(&self, key: &str, units: u64) -> Result<u64, Error> {
-        let (reply, _) = self.ask(key.as_bytes(), Question::Peek { cost: 0 }, None).await?;
-        let question = Question::Refund { units, at_us: reply.now_us };
-        self.ask(key.as_bytes(), question, None).await.map(|(reply, _)| reply.granted)
     }
 
     /// Blocks a key that is not in a block, for at most the longest block of the limit. A check of one unit uses a unit or begins

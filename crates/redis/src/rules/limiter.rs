@@ -359,7 +359,7 @@ async fn operate(
                 Some(beyond) => u64::from(beyond.peek_rule(key, 1).await?.remaining() == 0),
                 None => 0,
             };
-            let back = limiter.refund_any(key, units.saturating_add(taken)).await?;
+            let back = limiter.give_back(key, units.saturating_add(taken)).await?;
             Ok(back.saturating_sub(taken))
         }
         OperatorAct::Block(length) => {

@@ -50,6 +50,27 @@ fn retry_after_is_tight() {
     }
 }
 
+// G150
+#[test]
+fn units_come_back_without_the_answer() {
+    let clock = ManualClock::new(Timestamp::from_secs(86_400 * 10_000));
+    let server = InProcess::new(clock).blocking();
+    for limit in [
+        Limit::gcra(Quota::per_hour(60)),
+        Limit::fixed_window(Quota::per_hour(60)),
+        Limit::sliding_window(Quota::per_hour(60)),
+    ] {
+        let limiter = server.limiter(&format!("{limit:?}"), limit).atomic().unwrap();
+        let back = |units| limiter.block_on(|l| l.give_back("a", units)).unwrap();
+        assert_eq!(back(5), 0, "a new key owes nothing");
+        assert!(limiter.check_n("a", 50).is_allowed());
+        assert_eq!((back(0), back(20)), (0, 20));
+        assert_eq!(limiter.block_on(|l| l.peek("a")).decision().remaining(), 30, "{limit:?}");
+        assert_eq!(back(u64::MAX), 30);
+        assert_eq!(limiter.block_on(|l| l.peek("a")).decision().remaining(), 60);
+    }
+}
+
 #[test]
 fn unchecked_charge_ignores_the_limit() {
     let clock = ManualClock::new(Timestamp::from_secs(86_400 * 10_000));
