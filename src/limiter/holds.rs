@@ -10,7 +10,6 @@ use crate::algorithm::Algorithm;
 use crate::base::clock::{Clock, saturating_nanos};
 use crate::base::decision::{Decision, Denied};
 use crate::base::quota::{QuotaError, Reason};
-use crate::store::holding::Settled;
 use crate::store::op::StoreBase;
 use crate::store::{Direct, HoldId, Holding, ManyKeys, Operation, Store};
 
@@ -23,7 +22,7 @@ impl<S: StoreBase, C> RateLimiter<S, C> {
     /// [`Overflow::Inherit`](crate::Overflow::Inherit).
     ///
     /// # Memory
-    /// A hold takes about 300 bytes until it is settled. If its holder never settles it, it takes them until its life
+    /// A hold takes about 400 bytes until it is settled. If its holder never settles it, it takes them until its life
     /// has ended: each new hold releases two of those that have ended, of whichever keys.
     ///
     /// # Examples
@@ -55,41 +54,38 @@ impl<S, C> RateLimiter<Holding<S>, C> {
     }
 }
 
-/// The verbs of a hold, at the time of the clock or at a given time.
-pub(crate) trait HoldVerbs<S>: Timed<Store = Holding<S>> {
-    fn hold_key<Q: Hash + ?Sized>(
-        &self,
-        key: &Q,
-        units: u64,
-        life: Duration,
-    ) -> Result<(HoldId, Decision), Denied>
-    where
-        S: Store<Q>,
-    {
-        let at = self.time();
-        let end_ns = at.ns().saturating_add(saturating_nanos(life));
-        self.store().hold(key, at, units, end_ns).map_err(Denied::of)
-    }
+// The functions behind the methods of limiters, with keys and without, at the time of the clock or at a given time.
 
-    fn commit_key<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId, actual: u64) -> Decision
-    where
-        S: Store<Q>,
-    {
-        match self.store().take(key, id, self.time()) {
-            Settled::Alive(charge) => self.settle_key(key, &charge, actual),
-            Settled::Ended => self.apply(key, Operation::Force, actual),
-        }
-    }
+fn hold<S: Store<Q>, Q: Hash + ?Sized>(
+    limiter: &impl Timed<Store = Holding<S>>,
+    key: &Q,
+    units: u64,
+    life: Duration,
+) -> Result<(HoldId, Decision), Denied> {
+    let at = limiter.time();
+    let end_ns = at.ns().saturating_add(saturating_nanos(life));
+    limiter.store().hold(key, at, units, end_ns).map_err(Denied::of)
+}
 
-    fn release_key<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId) -> u64
-    where
-        S: Store<Q>,
-    {
-        self.store().release(key, id, self.time())
+fn commit<S: Store<Q>, Q: Hash + ?Sized>(
+    limiter: &impl Timed<Store = Holding<S>>,
+    key: &Q,
+    id: HoldId,
+    actual: u64,
+) -> Decision {
+    match limiter.store().take(key, id, limiter.time()) {
+        Some(charge) => limiter.settle_key(key, &charge, actual),
+        None => limiter.apply(key, Operation::Force, actual),
     }
 }
 
-impl<S, T: Timed<Store = Holding<S>>> HoldVerbs<S> for T {}
+fn release<S: Store<Q>, Q: Hash + ?Sized>(
+    limiter: &impl Timed<Store = Holding<S>>,
+    key: &Q,
+    id: HoldId,
+) -> u64 {
+    limiter.store().release(key, id, limiter.time())
+}
 
 /// Units that are taken now and settled later. See [`RateLimiter::with_holds`].
 impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
@@ -149,7 +145,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
     where
         S: Store<Q>,
     {
-        let (id, decision) = self.hold_key(key, units, life)?;
+        let (id, decision) = hold(self, key, units, life)?;
         Ok(Hold { limiter: self, key, id, decision })
     }
 
@@ -162,7 +158,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
     where
         S: Store<Q>,
     {
-        self.commit_key(key, id, actual)
+        commit(self, key, id, actual)
     }
 
     /// Releases the hold with this identity. Returns the number of refunded units, which is zero if the hold is not
@@ -171,7 +167,7 @@ impl<S: ManyKeys, C: Clock> RateLimiter<Holding<S>, C> {
     where
         S: Store<Q>,
     {
-        self.release_key(key, id)
+        release(self, key, id)
     }
 }
 
@@ -184,7 +180,7 @@ impl<S: ManyKeys, C> At<'_, RateLimiter<Holding<S>, C>> {
     where
         S: Store<Q>,
     {
-        self.hold_key(key, units, life).map(|(id, _)| id)
+        hold(&self, key, units, life).map(|(id, _)| id)
     }
 
     /// [`RateLimiter::commit`] at this time.
@@ -192,7 +188,7 @@ impl<S: ManyKeys, C> At<'_, RateLimiter<Holding<S>, C>> {
     where
         S: Store<Q>,
     {
-        self.commit_key(key, id, actual)
+        commit(&self, key, id, actual)
     }
 
     /// [`RateLimiter::release`] at this time.
@@ -200,7 +196,7 @@ impl<S: ManyKeys, C> At<'_, RateLimiter<Holding<S>, C>> {
     where
         S: Store<Q>,
     {
-        self.release_key(key, id)
+        release(&self, key, id)
     }
 }
 
@@ -211,18 +207,18 @@ impl<A: Algorithm, C: Clock> RateLimiter<Holding<Direct<A>>, C> {
     /// # Errors
     /// Returns the denial if the limiter cannot admit the units now, or has its largest number of holds.
     pub fn hold(&self, units: u64, life: Duration) -> Result<Hold<'_, Direct<A>, C, ()>, Denied> {
-        let (id, decision) = self.hold_key(&(), units, life)?;
+        let (id, decision) = hold(self, &(), units, life)?;
         Ok(Hold { limiter: self, key: &(), id, decision })
     }
 
     /// Settles the hold with this identity: see [`RateLimiter::commit`] of limiters with keys.
     pub fn commit(&self, id: HoldId, actual: u64) -> Decision {
-        self.commit_key(&(), id, actual)
+        commit(self, &(), id, actual)
     }
 
     /// Releases the hold with this identity. Returns the number of refunded units.
     pub fn release(&self, id: HoldId) -> u64 {
-        self.release_key(&(), id)
+        release(self, &(), id)
     }
 }
 
@@ -232,17 +228,17 @@ impl<A: Algorithm, C> At<'_, RateLimiter<Holding<Direct<A>>, C>> {
     /// # Errors
     /// The same as for [`RateLimiter::hold`].
     pub fn hold(self, units: u64, life: Duration) -> Result<HoldId, Denied> {
-        self.hold_key(&(), units, life).map(|(id, _)| id)
+        hold(&self, &(), units, life).map(|(id, _)| id)
     }
 
     /// [`RateLimiter::commit`] at this time.
     pub fn commit(self, id: HoldId, actual: u64) -> Decision {
-        self.commit_key(&(), id, actual)
+        commit(&self, &(), id, actual)
     }
 
     /// [`RateLimiter::release`] at this time.
     pub fn release(self, id: HoldId) -> u64 {
-        self.release_key(&(), id)
+        release(&self, &(), id)
     }
 }
 
@@ -281,13 +277,13 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Hold<'_, S, C, Q> {
     /// If the life of the hold has ended, this call releases the hold, and charges `actual` as of now.
     pub fn commit(self, actual: u64) -> Decision {
         let (limiter, key) = (self.limiter, self.key);
-        limiter.commit_key(key, self.detach(), actual)
+        commit(limiter, key, self.detach(), actual)
     }
 }
 
 impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> Drop for Hold<'_, S, C, Q> {
     fn drop(&mut self) {
-        self.limiter.release_key(self.key, self.id);
+        release(self.limiter, self.key, self.id);
     }
 }
 

@@ -77,7 +77,7 @@ impl<C> InProgress<C> {
     }
 
     /// Sets how many requests of all keys can be in progress at the same time. More are denied. Default: 65,536. Each
-    /// takes about 250 bytes.
+    /// takes about 300 bytes.
     ///
     /// Call this before the first request: it forgets all requests in progress.
     #[must_use]

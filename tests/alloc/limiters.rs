@@ -28,6 +28,25 @@ fn compact_limiter_takes_requested_memory() {
     }
 }
 
+/// Each key had maps of its own, with room for eleven holds: 1,900 bytes for the only hold of a key.
+#[test]
+fn hold_takes_little_memory_however_many_keys() {
+    const HOLDS: u64 = 10_000;
+    for keys in [1, 100, HOLDS] {
+        let limiter = RateLimiter::builder(Gcra::new(Quota::per_day(HOLDS))).keyed::<u64>();
+        let limiter = limiter.with_holds(1 << 20).expect("GCRA can refund");
+        (0..keys).for_each(|key| assert!(limiter.check_n(&key, 0).is_allowed()));
+        let held = bytes_held(|| {
+            for hold in 0..HOLDS {
+                let key = hold % keys;
+                let held = limiter.hold(&key, 1, Duration::from_secs(60)).expect("units are left");
+                let _ = held.detach();
+            }
+        });
+        assert!((100..600).contains(&(held as u64 / HOLDS)), "{held} bytes for {HOLDS} holds of {keys} keys");
+    }
+}
+
 const SPEC: Spec = Spec { limit: 40, period_ns: MINUTE, burst: 40 };
 
 /// Counts of the outcomes seen: allowed, denied, never.

@@ -1,7 +1,7 @@
 //! The holds that are not settled yet, by key.
 //!
 //! ```text
-//! shards ─► Mutex { key hash ─► KeyHolds { end, identity ─► Held, … } }
+//! shards ─► Mutex { (key hash, end, identity) ─► Held }
 //! ```
 //!
 //! *Each hold is settled once.* The thread that removes a hold from its shard settles it. A hold is removed under the shard's
@@ -52,34 +52,28 @@ pub struct HoldBook<C> {
     ids: HoldIds,
     most: usize,
     len: AtomicUsize,
+    /// The number of holds in each shard. Written under the shard's mutex. Padded and apart from the mutexes, because each
+    /// check reads the number of its key's shard, but rarely locks it.
+    lens: Box<[CachePadded<AtomicUsize>]>,
     /// The first end of a hold in each shard, in nanoseconds, or the largest number. Written under the shard's mutex, after
     /// all else. Together, because each new hold reads all of them.
     first_ends_ns: [AtomicU64; SHARDS],
     // Padded: holds of different keys write different shards.
-    shards: Box<[CachePadded<HoldShard<C>>]>,
+    shards: Box<[CachePadded<Mutex<HoldShard<C>>>]>,
 }
 
+/// The holds of some keys. A key is known by its hash.
 #[derive(Debug)]
 struct HoldShard<C> {
-    /// The number of holds here. Written under the mutex.
-    len: AtomicUsize,
-    held: Mutex<ShardHolds<C>>,
-}
-
-#[derive(Debug)]
-struct ShardHolds<C> {
-    keys: BTreeMap<u64, KeyHolds<C>>,
-    /// All holds in the order of their ends, with the hashes of their keys.
-    ends: BTreeSet<(HoldId, u64)>,
-}
-
-#[derive(Debug)]
-struct KeyHolds<C> {
-    units: u128,
-    /// In the order of their ends.
-    holds: BTreeMap<HoldId, Held<C>>,
-    /// The end of each hold, by its random bits.
-    ends: BTreeMap<u128, u64>,
+    /// The holds of each key in the order of their ends. One map for all keys, because a map for each would allocate room for
+    /// eleven holds when most keys have one.
+    holds: BTreeMap<(u64, HoldId), Held<C>>,
+    /// The units that each key holds.
+    units: BTreeMap<u64, u128>,
+    /// The end of each hold, by its key and its random bits.
+    ends: BTreeMap<(u64, u128), u64>,
+    /// The holds of all keys in the order of their ends, with the hashes of their keys.
+    by_end: BTreeSet<(HoldId, u64)>,
 }
 
 /// A hold.
@@ -129,10 +123,6 @@ impl<C> HoldBook<C> {
 
     /// Creates a book whose hashes of keys another process can compute.
     pub fn with_hasher(most: usize, hasher: ahash::RandomState) -> Self {
-        let shard = |_| {
-            let held = ShardHolds { keys: BTreeMap::new(), ends: BTreeSet::new() };
-            CachePadded::new(HoldShard { len: AtomicUsize::new(0), held: Mutex::new(held) })
-        };
         // Each exploration of a model finds a key in the same shard.
         let hasher = if cfg!(tollgate_loom) { ahash::RandomState::with_seeds(1, 2, 3, 4) } else { hasher };
         Self {
@@ -140,8 +130,9 @@ impl<C> HoldBook<C> {
             ids: HoldIds::default(),
             most,
             len: AtomicUsize::new(0),
+            lens: (0..SHARDS).map(|_| CachePadded::default()).collect(),
             first_ends_ns: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
-            shards: (0..SHARDS).map(shard).collect(),
+            shards: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(HoldShard::new()))).collect(),
         }
     }
 
@@ -157,10 +148,8 @@ impl<C> HoldBook<C> {
     /// Visits all holds, one shard at a time.
     pub fn for_each(&self, mut visit: impl FnMut(u64, HoldId, &Held<C>)) {
         for number in 0..SHARDS {
-            self.with_shard(number, |_, held| {
-                for (&hash, key) in &held.keys {
-                    key.holds.iter().for_each(|(&id, hold)| visit(hash, id, hold));
-                }
+            self.with_shard(number, |_, shard| {
+                shard.holds.iter().for_each(|(&(hash, id), hold)| visit(hash, id, hold));
             });
         }
     }
@@ -175,7 +164,7 @@ impl<C> HoldBook<C> {
     /// Returns whether a key of this shard may have a hold. If not, all refunds of earlier holds are visible.
     pub fn may_hold(&self, hash: u64) -> bool {
         // Ordering: Acquire. Pairs with the Release in `Leaving`.
-        self.shards[Self::shard(hash)].len.load(Ordering::Acquire) > 0
+        self.lens[Self::shard(hash)].load(Ordering::Acquire) > 0
     }
 
     /// Keeps a hold until the end of its identity, if the key then holds at most `limit` units. First releases holds of any
@@ -192,8 +181,8 @@ impl<C> HoldBook<C> {
         loop {
             let released =
                 (0..RELEASED_BY_EACH).take_while(|_| self.release_first(now_ns, &mut release)).count();
-            let kept = self.with(hash, |shard, held| {
-                let standing = held.standing(hash);
+            let kept = self.with(hash, |len, shard| {
+                let standing = shard.standing(hash);
                 if standing.units + u128::from(units) > u128::from(limit) {
                     return Err(NotKept::KeyFull(standing));
                 }
@@ -202,10 +191,10 @@ impl<C> HoldBook<C> {
                 }
                 if let Some(hold) = hold.take() {
                     // Ordering: Relaxed. A decision that does not see the new hold was made before it.
-                    shard.len.fetch_add(1, Ordering::Relaxed);
-                    held.insert(hash, id, hold);
+                    len.fetch_add(1, Ordering::Relaxed);
+                    shard.insert(hash, id, hold);
                 }
-                Ok(held.standing(hash))
+                Ok(shard.standing(hash))
             });
             if released == 0 || kept != Err(NotKept::BookFull) {
                 return kept;
@@ -231,10 +220,10 @@ impl<C> HoldBook<C> {
             let ends = self.first_ends_ns.iter().map(|end_ns| end_ns.load(Ordering::Acquire));
             let ended = ends.enumerate().filter(|&(_, end_ns)| has_ended(end_ns));
             let Some((number, _)) = ended.min_by_key(|&(_, end_ns)| end_ns) else { return false };
-            let released = self.with_shard(number, |shard, held| {
-                let &(id, hash) = held.ends.first().filter(|(id, _)| has_ended(id.end_ns()))?;
-                let ended = held.remove(hash, id)?;
-                let _leaving = Leaving(&shard.len, &self.len);
+            let released = self.with_shard(number, |len, shard| {
+                let &(id, hash) = shard.by_end.first().filter(|(id, _)| has_ended(id.end_ns()))?;
+                let ended = shard.remove(hash, id)?;
+                let _leaving = Leaving(len, &self.len);
                 release(hash, &ended);
                 Some(())
             });
@@ -247,8 +236,8 @@ impl<C> HoldBook<C> {
     /// Removes the hold with these random bits, and lets `settle` settle it, given its own end. Returns `None` if it is
     /// settled, or was never here. What `settle` refunds is there for every decision that finds the hold gone.
     pub fn take<T>(&self, hash: u64, id: HoldId, settle: impl FnOnce(HoldId, Held<C>) -> T) -> Option<T> {
-        let choose = |held: &ShardHolds<C>| {
-            let end_ns = *held.keys.get(&hash)?.ends.get(&id.random())?;
+        let choose = |shard: &HoldShard<C>| {
+            let end_ns = *shard.ends.get(&(hash, id.random()))?;
             Some(HoldId::new(end_ns, id.random()))
         };
         self.remove(hash, choose, settle)
@@ -257,13 +246,13 @@ impl<C> HoldBook<C> {
     fn remove<T>(
         &self,
         hash: u64,
-        choose: impl FnOnce(&ShardHolds<C>) -> Option<HoldId>,
+        choose: impl FnOnce(&HoldShard<C>) -> Option<HoldId>,
         settle: impl FnOnce(HoldId, Held<C>) -> T,
     ) -> Option<T> {
-        self.with(hash, |shard, held| {
-            let id = choose(held)?;
-            let taken = held.remove(hash, id)?;
-            let _leaving = Leaving(&shard.len, &self.len);
+        self.with(hash, |len, shard| {
+            let id = choose(shard)?;
+            let taken = shard.remove(hash, id)?;
+            let _leaving = Leaving(len, &self.len);
             Some(settle(id, taken))
         })
     }
@@ -271,26 +260,26 @@ impl<C> HoldBook<C> {
     /// Gives a hold another identity, and so another end, in one step. Returns whether it was here.
     #[allow(dead_code, reason = "requests in progress on Redis use it")]
     pub(crate) fn renew(&self, hash: u64, (id, later): (HoldId, HoldId)) -> bool {
-        self.with(hash, |_, held| {
-            let Some(hold) = held.remove(hash, id) else { return false };
-            held.insert(hash, later, hold);
+        self.with(hash, |_, shard| {
+            let Some(hold) = shard.remove(hash, id) else { return false };
+            shard.insert(hash, later, hold);
             true
         })
     }
 
     /// Removes the hold of the key that ends first, so that the caller settles it.
     pub fn take_first(&self, hash: u64) -> Option<(HoldId, Held<C>)> {
-        self.remove(hash, |held| held.first(hash), |id, held| (id, held))
+        self.remove(hash, |shard| shard.first(hash), |id, held| (id, held))
     }
 
     /// Releases holds of the key that have ended: at most [`RELEASED_AT_ONCE`]. Returns whether there were any.
     pub fn release_ended(&self, hash: u64, now_ns: u64, mut release: impl FnMut(&Held<C>)) -> bool {
-        self.with(hash, |shard, held| {
+        self.with(hash, |len, shard| {
             let mut any = false;
             for _ in 0..RELEASED_AT_ONCE {
-                let Some(id) = held.first(hash).filter(|first| first.end_ns() <= now_ns) else { break };
-                let Some(ended) = held.remove(hash, id) else { break };
-                let _leaving = Leaving(&shard.len, &self.len);
+                let Some(id) = shard.first(hash).filter(|first| first.end_ns() <= now_ns) else { break };
+                let Some(ended) = shard.remove(hash, id) else { break };
+                let _leaving = Leaving(len, &self.len);
                 release(&ended);
                 any = true;
             }
@@ -300,7 +289,7 @@ impl<C> HoldBook<C> {
 
     /// Returns the units that a key holds.
     pub fn standing(&self, hash: u64) -> KeyStanding {
-        self.with(hash, |_, held| held.standing(hash))
+        self.with(hash, |_, shard| shard.standing(hash))
     }
 
     /// Returns the identity of a new hold.
@@ -313,21 +302,22 @@ impl<C> HoldBook<C> {
         usize::from((hash >> 48) as u16) % SHARDS
     }
 
-    fn with<T>(&self, hash: u64, work: impl FnOnce(&HoldShard<C>, &mut ShardHolds<C>) -> T) -> T {
+    fn with<T>(&self, hash: u64, work: impl FnOnce(&AtomicUsize, &mut HoldShard<C>) -> T) -> T {
         self.with_shard(Self::shard(hash), work)
     }
 
-    fn with_shard<T>(&self, number: usize, work: impl FnOnce(&HoldShard<C>, &mut ShardHolds<C>) -> T) -> T {
-        let (shard, first_end_ns) = (&self.shards[number], &self.first_ends_ns[number]);
+    /// Calls `work` with the number of holds of a shard, and with its holds.
+    fn with_shard<T>(&self, number: usize, work: impl FnOnce(&AtomicUsize, &mut HoldShard<C>) -> T) -> T {
+        let first_end_ns = &self.first_ends_ns[number];
         // A refund can run the caller's `Eq`, which can panic. The hold is removed by then, and the rest is as before. The
         // first end is too early until the next call.
         // A refund in a keyed store pins, and the end of a pin can free keys, whose `Drop` may use this book. This pin ends
         // after the lock.
         #[cfg(not(tollgate_loom))]
         let _pinned = crate::base::reclaim::pin();
-        let mut held = shard.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let worked = work(shard, &mut held);
-        let first_ns = held.ends.first().map_or(u64::MAX, |(id, _)| id.end_ns());
+        let mut shard = self.shards[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let worked = work(&self.lens[number], &mut shard);
+        let first_ns = shard.by_end.first().map_or(u64::MAX, |(id, _)| id.end_ns());
         // Ordering: Relaxed. Only the mutex's holder writes it.
         if first_end_ns.load(Ordering::Relaxed) != first_ns {
             // Ordering: Release. See `release_first`.
@@ -337,40 +327,50 @@ impl<C> HoldBook<C> {
     }
 }
 
-impl<C> ShardHolds<C> {
+impl<C> HoldShard<C> {
+    const fn new() -> Self {
+        Self {
+            holds: BTreeMap::new(),
+            units: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            by_end: BTreeSet::new(),
+        }
+    }
+
+    /// Returns the holds of a key in the order of their ends.
+    fn of_key(&self, hash: u64) -> impl DoubleEndedIterator<Item = HoldId> {
+        self.holds.range((hash, HoldId::FIRST)..=(hash, HoldId::LAST)).map(|(&(_, id), _)| id)
+    }
+
     fn standing(&self, hash: u64) -> KeyStanding {
-        let Some(key) = self.keys.get(&hash) else { return KeyStanding::default() };
-        let (first, last) = (key.holds.first_key_value(), key.holds.last_key_value());
-        let ends_ns = first.zip(last).map(|((first, _), (last, _))| (first.end_ns(), last.end_ns()));
-        KeyStanding { units: key.units, ends_ns }
+        let Some(&units) = self.units.get(&hash) else { return KeyStanding::default() };
+        let mut ids = self.of_key(hash);
+        // The only hold of a key is the first and the last one.
+        let ends_ns = ids.next().map(|first| (first.end_ns(), ids.next_back().unwrap_or(first).end_ns()));
+        KeyStanding { units, ends_ns }
     }
 
     /// Returns the hold of the key that ends first.
     fn first(&self, hash: u64) -> Option<HoldId> {
-        self.keys.get(&hash)?.holds.first_key_value().map(|(&id, _)| id)
+        self.of_key(hash).next()
     }
 
     fn insert(&mut self, hash: u64, id: HoldId, hold: Held<C>) {
-        self.ends.insert((id, hash));
-        let key = self.keys.entry(hash).or_insert_with(|| KeyHolds {
-            units: 0,
-            holds: BTreeMap::new(),
-            ends: BTreeMap::new(),
-        });
-        key.units += u128::from(hold.units);
-        key.holds.insert(id, hold);
-        key.ends.insert(id.random(), id.end_ns());
+        *self.units.entry(hash).or_default() += u128::from(hold.units);
+        self.holds.insert((hash, id), hold);
+        self.ends.insert((hash, id.random()), id.end_ns());
+        self.by_end.insert((id, hash));
     }
 
     fn remove(&mut self, hash: u64, id: HoldId) -> Option<Held<C>> {
-        let key = self.keys.get_mut(&hash)?;
-        let hold = key.holds.remove(&id)?;
-        key.ends.remove(&id.random());
-        key.units -= u128::from(hold.units);
-        if key.holds.is_empty() {
-            self.keys.remove(&hash);
+        let hold = self.holds.remove(&(hash, id))?;
+        self.ends.remove(&(hash, id.random()));
+        self.by_end.remove(&(id, hash));
+        if self.first(hash).is_none() {
+            self.units.remove(&hash);
+        } else if let Some(units) = self.units.get_mut(&hash) {
+            *units -= u128::from(hold.units);
         }
-        self.ends.remove(&(id, hash));
         Some(hold)
     }
 }

@@ -32,6 +32,11 @@ pub struct HoldId {
 }
 
 impl HoldId {
+    /// The identity that is before, or equal to, all others in the order of the ends.
+    pub(super) const FIRST: Self = Self::new(0, 0);
+    /// The identity that is after, or equal to, all others.
+    pub(super) const LAST: Self = Self::new(u64::MAX, u128::MAX);
+
     /// Creates the name of a hold from the end of its life, in nanoseconds since the clock's origin, and a number that no other hold
     /// of the limiter has.
     pub const fn new(end_ns: u64, random: u128) -> Self {

@@ -42,14 +42,6 @@ struct Charge {
     key: u64,
 }
 
-/// A hold that its holder settles.
-pub(crate) enum Settled {
-    /// Its life has not ended. The caller settles this charge.
-    Alive(Decision),
-    /// It was settled before, or it has ended, and its units are given back.
-    Ended,
-}
-
 /// How long a client should wait if there are too many holds.
 const FULL_RETRY_NS: u64 = 1_000_000_000;
 
@@ -144,20 +136,20 @@ impl<S> Holding<S> {
         }
     }
 
-    /// Removes a hold. If its life has ended, releases it: all later decisions find its units. Otherwise, the caller settles
-    /// its charge.
-    pub(crate) fn take<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId, at: CheckTime) -> Settled
+    /// Removes a hold, and returns its charge, which the caller settles. Returns `None` if the hold was settled before, or if
+    /// its life has ended: then this call releases it, so that all later decisions find its units.
+    pub(crate) fn take<Q: Hash + ?Sized>(&self, key: &Q, id: HoldId, at: CheckTime) -> Option<Decision>
     where
         S: Store<Q>,
     {
         let settle = |id: HoldId, held: Held<Charge>| {
             if at.ns() < id.end_ns() {
-                return Settled::Alive(held.charge.decision);
+                return Some(held.charge.decision);
             }
             self.store.refund(self.store.prepare(key), at, &held.charge.decision, held.units);
-            Settled::Ended
+            None
         };
-        self.book.take(self.book.hash(key), id, settle).unwrap_or(Settled::Ended)
+        self.book.take(self.book.hash(key), id, settle).flatten()
     }
 
     /// Releases a hold. Returns the units that were given back.
