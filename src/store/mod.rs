@@ -5,11 +5,14 @@ pub(crate) mod any;
 mod beyond;
 mod capacity;
 pub(crate) mod compact;
+mod config;
 mod direct;
 #[cfg(feature = "std")]
 pub mod holding;
 #[cfg(feature = "std")]
 pub(crate) mod keyed;
+#[cfg(feature = "std")]
+mod kind;
 mod limit_state;
 #[cfg(feature = "std")]
 pub mod migrate;
@@ -22,16 +25,21 @@ pub(crate) mod state;
 mod state_ref;
 
 #[cfg(feature = "std")]
-pub use self::any::{AnyStore, StoreConfig, StoreKind};
+pub use self::any::AnyStore;
 pub use self::capacity::{Capacity, CapacityError};
 #[cfg(tollgate_simulation)]
 pub use self::compact::small;
 pub use self::compact::{Compact, Gauges, Overflow, Tier};
+#[cfg(feature = "std")]
+pub use self::config::StoreConfig;
+pub(crate) use self::config::StoreOptions;
 pub use self::direct::Direct;
 #[cfg(feature = "std")]
 pub use self::holding::{HoldId, Holding};
 #[cfg(feature = "std")]
 pub use self::keyed::{Keyed, Lookup, WhenFull};
+#[cfg(feature = "std")]
+pub use self::kind::StoreKind;
 pub use self::limit_state::LimitState;
 #[cfg(feature = "std")]
 pub use self::migrate::{Adjustable, Carry};

@@ -1,7 +1,7 @@
 //! The contents of a rule, for people and for programs.
 
 use serde_json::{Value, json};
-use tollgate::{LimitKind, StoreKind};
+use tollgate::{LimitKind, StoreConfig, StoreKind};
 use tollgate_rules::{Amount, Rule, RuleClass, SettingValue, Shared, Store};
 
 use crate::human::{self, nanos};
@@ -32,14 +32,16 @@ pub fn settings_json(rule: &Rule) -> Value {
         Amount::Blocked { period } => (Some(0), Some(*period)),
         _ => (quota.map(|quota| quota.limit()), quota.map(|quota| quota.period())),
     };
-    let (memory, max_keys, shared) = match store {
-        Some(Store::Local(config)) => {
-            let max_keys = config.max_keys().map(|(most, _)| most);
-            (config.capacity().and_then(|memory| memory.bytes()), max_keys, Value::Null)
-        }
-        Some(Store::Redis(shared)) => (None, None, json!({ "shared": shared_json(shared) })),
-        Some(_) | None => (None, None, Value::Null),
+    let shared = match store {
+        Some(Store::Redis(shared)) => json!({ "shared": shared_json(shared) }),
+        _ => Value::Null,
     };
+    // Every limit has these keys, whatever its store.
+    let config = match store {
+        Some(Store::Local(config)) => *config,
+        _ => StoreConfig::new(StoreKind::Keyed),
+    };
+    let sizes = config.numbers().into_iter().map(|(name, number)| (name.to_owned(), json!(number))).collect();
     let limit = json!({
         "unlimited": matches!(rule.limit, Amount::Unlimited),
         "limit": units,
@@ -47,8 +49,6 @@ pub fn settings_json(rule: &Rule) -> Value {
         "burst": quota.map(|quota| quota.burst_size()),
         "algorithm": own.map(|own| own.kind().name()),
         "store": store.map(ToString::to_string),
-        "memory_bytes": memory,
-        "max_keys": max_keys,
     });
     let calendar = match own.map(|own| own.kind()) {
         Some(LimitKind::CalendarWindow { calendar }) => json!({ "calendar": calendar.to_string() }),
@@ -69,7 +69,7 @@ pub fn settings_json(rule: &Rule) -> Value {
     // Only a rule that counts values has this key.
     let distinct = if rule.distinct { json!({ "distinct": true }) } else { Value::Null };
     let others = rule.settings().into_iter().filter_map(setting_json).collect();
-    merged([limit, calendar, shared, block, hold, in_progress, distinct, others])
+    merged([limit, sizes, calendar, shared, block, hold, in_progress, distinct, others])
 }
 
 /// Returns the name and the value of a setting that is no part of the limit.
@@ -153,12 +153,16 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
 fn store_text(store: &Store) -> String {
     match store {
         Store::Local(config) => {
-            let size = config.capacity().and_then(|memory| memory.bytes());
-            match (size, config.max_keys()) {
-                (Some(size), _) => format!("{store} {}", human::size(size)),
-                (None, Some((most, _))) => format!("{store}, {}", human::counted(most as u64, "key")),
-                (None, None) => store.to_string(),
-            }
+            let numbers = config.numbers().into_iter().filter_map(|(name, number)| {
+                Some(match (name, number?) {
+                    ("memory_bytes", bytes) => {
+                        format!(" {}", human::size(usize::try_from(bytes).unwrap_or(usize::MAX)))
+                    }
+                    ("max_keys", most) => format!(", {}", human::counted(most, "key")),
+                    (name, number) => format!(", {} {}", name.replace('_', " "), human::count(number)),
+                })
+            });
+            format!("{store}{}", numbers.collect::<String>())
         }
         Store::Redis(shared) => {
             let of = match shared.processes {

@@ -12,7 +12,7 @@ use super::RateLimiter;
 #[cfg(not(feature = "std"))]
 use crate::algorithm::Algorithm;
 use crate::base::quota::{Quota, QuotaError, Reason};
-use crate::store::{Capacity, Overflow};
+use crate::store::StoreOptions;
 
 /// Sets the options of a limiter, and builds it; created by [`RateLimiter::builder`](crate::RateLimiter::builder).
 ///
@@ -41,12 +41,8 @@ pub struct Builder<A, C = (), H = ahash::RandomState> {
 
 #[derive(Clone, Debug, Default)]
 struct BuilderOptions {
-    capacity: Option<Capacity>,
-    #[cfg(feature = "std")]
-    max_keys: Option<(usize, crate::store::WhenFull)>,
-    overflow: Option<Overflow>,
+    store: StoreOptions,
     tiers: Vec<Quota>,
-    overdraft: u64,
     #[cfg(feature = "std")]
     leases: Option<crate::limiter::striped::StripeOptions>,
 }
@@ -55,25 +51,20 @@ struct BuilderOptions {
 const LEASES: &str = "stripes, lease_life or max_block";
 
 /// The name of a store, and the options that it has.
-struct StoreOptions(&'static str, &'static [&'static str]);
+struct Supported(&'static str, &'static [&'static str]);
 
-const DIRECT: StoreOptions = StoreOptions("direct", &[]);
-const COMPACT: StoreOptions = StoreOptions("compact", &["capacity", "overflow", "tiers", "overdraft"]);
+const DIRECT: Supported = Supported("direct", &[]);
+const COMPACT: Supported = Supported("compact", &["capacity", "overflow", "tiers", "overdraft"]);
 
 impl BuilderOptions {
     /// Refuses an option that was set although this store does not have it.
-    fn only(&self, StoreOptions(store, has): StoreOptions) -> Result<(), QuotaError> {
-        let set = [
-            ("capacity", self.capacity.is_some()),
-            ("overflow", self.overflow.is_some()),
+    fn only(&self, Supported(store, has): Supported) -> Result<(), QuotaError> {
+        let others = [
             ("tiers", !self.tiers.is_empty()),
-            ("overdraft", self.overdraft > 0),
-            #[cfg(feature = "std")]
-            ("max_keys", self.max_keys.is_some()),
             #[cfg(feature = "std")]
             (LEASES, self.leases.is_some()),
         ];
-        match set.into_iter().find(|(name, is_set)| *is_set && !has.contains(name)) {
+        match self.store.names().chain(others).find(|(name, is_set)| *is_set && !has.contains(name)) {
             None => Ok(()),
             Some((option, _)) => Err(Reason::Option { store, option }.into()),
         }
@@ -81,7 +72,7 @@ impl BuilderOptions {
 
     /// Panics if an option was set that this store does not have.
     #[track_caller]
-    fn must_only(&self, store: StoreOptions) {
+    fn must_only(&self, store: Supported) {
         if let Err(error) = self.only(store) {
             panic!("{error}");
         }

@@ -7,7 +7,7 @@ use crate::algorithm::{Algorithm, CompactAlgorithm, FirstFill};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::limiter::RateLimiter;
-use crate::store::{Capacity, Compact, Direct, Overflow, compact};
+use crate::store::{Capacity, Compact, Direct, Overflow, StoreOptions, compact};
 
 impl<A, C, H> Builder<A, C, H> {
     /// Sets the clock. Default: [`DefaultClock`](crate::DefaultClock); without the feature `std` there is no default.
@@ -76,14 +76,14 @@ impl<A, C, H> Builder<A, C, H> {
     /// Keyed stores begin with room for this many keys, 8 bytes each. Default: 0. They double their size when they
     /// grow. No single request moves all keys.
     pub fn capacity(mut self, capacity: impl Into<Capacity>) -> Self {
-        self.options.capacity = Some(capacity.into());
+        self.options.store.capacity = Some(capacity.into());
         self
     }
 
     /// For compact stores: sets what happens to the debt of a key that is evicted. Default: [`Overflow::Spill`], or
     /// [`Overflow::Forget`] for the sliding window, which supports no other policy.
     pub fn overflow(mut self, overflow: Overflow) -> Self {
-        self.options.overflow = Some(overflow);
+        self.options.store.overflow = Some(overflow);
         self
     }
 
@@ -123,7 +123,7 @@ impl<A, C, H> Builder<A, C, H> {
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
     pub fn overdraft(mut self, units: u64) -> Self {
-        self.options.overdraft = units;
+        self.options.store.overdraft = units;
         self
     }
 }
@@ -180,7 +180,8 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
         A: CompactAlgorithm,
     {
         self.options.only(COMPACT)?;
-        let BuilderOptions { capacity, overflow, tiers, overdraft, .. } = self.options;
+        let BuilderOptions { store: StoreOptions { capacity, overflow, overdraft, .. }, tiers, .. } =
+            self.options;
         let layout =
             compact::CompactLayout { capacity: capacity.unwrap_or_default(), overflow, tiers, overdraft };
         let plan = compact::CompactPlan::new(self.algorithm, layout)?;

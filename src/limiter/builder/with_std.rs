@@ -3,18 +3,18 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use super::{Builder, BuilderOptions, DIRECT, LEASES, StoreOptions};
+use super::{Builder, DIRECT, LEASES, Supported};
 use crate::algorithm::{Algorithm, Gcra, Limit, WindowAlgorithm};
 use crate::base::clock::IntoClock;
 use crate::base::quota::{Quota, QuotaError};
 use crate::limiter::striped::{LeaseAlgorithm, LeaseSource, Leases, Striped};
 use crate::limiter::{AnyLimiter, RateLimiter};
 use crate::store::sketch::SketchPlan;
-use crate::store::{Adjustable, AnyStore, Direct, Keyed, Sketch, StoreConfig, StoreKind, WhenFull, keyed};
+use crate::store::{Adjustable, AnyStore, Direct, Keyed, Sketch, StoreConfig, StoreKind, WhenFull};
 
-const KEYED: StoreOptions = StoreOptions("keyed", &["capacity", "max_keys"]);
-const SKETCH: StoreOptions = StoreOptions("sketch", &["capacity"]);
-const STRIPED: StoreOptions = StoreOptions("striped", &[LEASES]);
+const KEYED: Supported = Supported("keyed", &["capacity", "max_keys"]);
+const SKETCH: Supported = Supported("sketch", &["capacity"]);
+const STRIPED: Supported = Supported("striped", &[LEASES]);
 
 impl RateLimiter {
     /// Creates a GCRA limiter for any number of keys of any type in 4 MiB, with the default clock. (Rules from files
@@ -155,7 +155,7 @@ impl<A, C, H> Builder<A, C, H> {
     #[track_caller]
     pub fn max_keys(mut self, max: usize, when_full: WhenFull) -> Self {
         assert!(max > 0, "max_keys is 0, but a keyed store must have room for one key");
-        self.options.max_keys = Some((max, when_full));
+        self.options.store.max_keys = Some((max, when_full));
         self
     }
 }
@@ -172,22 +172,17 @@ impl<C: IntoClock, H: BuildHasher + Clone> Builder<Limit, C, H> {
     where
         K: Hash + Eq + Clone + Send + Sync + 'static,
     {
-        // Without `..`, so that the compiler asks for each new option.
-        let StoreConfig { kind, capacity, max_keys, overflow, overdraft } = store.into();
+        let StoreConfig { kind, options: of_config } = store.into();
         let mut options = self.options;
-        options.capacity = options.capacity.or(capacity);
-        options.max_keys = options.max_keys.or(max_keys);
-        options.overflow = options.overflow.or(overflow);
-        options.overdraft = options.overdraft.max(overdraft);
+        options.store = options.store.or(of_config);
         options.only(match kind {
             StoreKind::Direct => DIRECT,
             StoreKind::Keyed => KEYED,
             // A tier belongs to one algorithm, and here the algorithm can change.
-            StoreKind::Compact => StoreOptions("compact", &["capacity", "overflow", "overdraft"]),
+            StoreKind::Compact => Supported("compact", &["capacity", "overflow", "overdraft"]),
             StoreKind::Sketch => SKETCH,
         })?;
-        let BuilderOptions { capacity, max_keys, overflow, overdraft, .. } = options;
-        let config = StoreConfig { kind, capacity, max_keys, overflow, overdraft };
+        let config = StoreConfig { kind, options: options.store };
         let store = AnyStore::new(config, self.algorithm, &self.hasher)?;
         Ok(RateLimiter::of(Adjustable::new(store), self.clock.into_clock()))
     }
@@ -271,9 +266,7 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
     #[track_caller]
     pub(crate) fn keyed_parts<K: Hash + Eq + Send + Sync + 'static>(self) -> (Keyed<K, A, H>, C) {
         self.options.must_only(KEYED);
-        let capacity = self.options.capacity.map_or(0, |capacity| capacity.keys());
-        let layout = keyed::KeyedLayout { capacity, cap: self.options.max_keys };
-        (Keyed::new(self.algorithm, self.hasher, layout), self.clock)
+        (Keyed::new(self.algorithm, self.hasher, self.options.store.keyed()), self.clock)
     }
 
     pub(crate) fn sketch_parts(self) -> Result<(Sketch<A, H>, C), QuotaError>
@@ -281,7 +274,7 @@ impl<A: Algorithm, C, H: BuildHasher> Builder<A, C, H> {
         A: WindowAlgorithm,
     {
         self.options.only(SKETCH)?;
-        let capacity = self.options.capacity.unwrap_or_default();
+        let capacity = self.options.store.capacity.unwrap_or_default();
         Ok((Sketch::new(SketchPlan::new(self.algorithm, capacity)?, self.hasher)?, self.clock))
     }
 }

@@ -4,13 +4,11 @@
 //! GCRA. This leaves 27 pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
 //! pair without a call through a pointer. The first charge creates the store: see [`late`].
 
-mod config;
 mod late;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-pub use self::config::StoreConfig;
 use self::late::{DirectPlan, KeyedPlan, LateStore, Plan};
 use crate::algorithm::{
     Blocked, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind,
@@ -26,56 +24,7 @@ use crate::store::op::{
 };
 use crate::store::present::States;
 use crate::store::sketch::SketchPlan;
-use crate::store::{Compact, Direct, Gauges, Keyed, Lookup, Saturation, Sketch};
-
-/// The stores, as a choice at run time: see [`RateLimiter::any`](crate::RateLimiter::any).
-#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub enum StoreKind {
-    /// One state for all keys, as in [`Direct`](crate::Direct).
-    Direct,
-    /// A fingerprint of each key, in fixed memory: [`Compact`]. It supports GCRA, greedy token buckets, both leaky
-    /// buckets, aligned fixed windows, sliding windows, and spacings above zero.
-    Compact,
-    /// One state for each key, stored with the key: [`Keyed`]. It supports every algorithm.
-    Keyed,
-    /// Counters that keys share, in constant memory: [`Sketch`](crate::Sketch). It supports aligned fixed windows and
-    /// sliding windows.
-    Sketch,
-}
-
-impl fmt::Display for StoreKind {
-    /// Writes the name that files of rules use, such as `compact`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Direct => "direct",
-            Self::Compact => "compact",
-            Self::Keyed => "keyed",
-            Self::Sketch => "sketch",
-        })
-    }
-}
-
-impl StoreKind {
-    /// Returns whether this kind of store supports the algorithm. A limit can still be refused, because of its quota or
-    /// the size of the store.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::{Limit, StoreKind};
-    ///
-    /// let log: Limit = "sliding-log 5/15min".parse()?;
-    /// assert!(StoreKind::Keyed.supports(log.kind()) && !StoreKind::Compact.supports(log.kind()));
-    /// # Ok::<(), tollgate::QuotaError>(())
-    /// ```
-    #[must_use]
-    pub const fn supports(self, kind: LimitKind) -> bool {
-        match self {
-            Self::Direct | Self::Keyed => true,
-            Self::Compact => kind.is_compact(),
-            Self::Sketch => kind.is_sketched(),
-        }
-    }
-}
+use crate::store::{Compact, Direct, Gauges, Keyed, Lookup, Saturation, Sketch, StoreConfig, StoreKind};
 
 /// A store whose kind and algorithm are chosen at run time. The store of [`AnyLimiter`](crate::AnyLimiter).
 ///
@@ -189,11 +138,11 @@ where
                 match config.kind {
                     StoreKind::Direct => Self::$direct(LateStore::new(DirectPlan(algorithm), hasher)?),
                     StoreKind::Keyed => {
-                        Self::$keyed(LateStore::new(KeyedPlan { algorithm, layout: config.keyed() }, hasher)?)
+                        Self::$keyed(LateStore::new(KeyedPlan { algorithm, layout: config.options.keyed() }, hasher)?)
                     }
                     $(StoreKind::Compact => Self::$compact(LateStore::new(config.compact(algorithm)?, hasher)?.into()),)?
                     $(StoreKind::Sketch => {
-                        let capacity = config.capacity.unwrap_or_default();
+                        let capacity = config.options.capacity.unwrap_or_default();
                         Self::$sketch(LateStore::new(SketchPlan::new(algorithm, capacity)?, hasher)?)
                     })?
                     #[allow(unreachable_patterns, reason = "some algorithms fit into every store")]

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use super::{Absent, Keyed, KeyedLayout, Lookup};
+use super::{Absent, Keyed, Lookup};
 use crate::algorithm::Algorithm;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -46,9 +46,7 @@ where
     H: BuildHasher + Clone,
 {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
-        let cap = self.cap.as_ref().map(|cap| (cap.max, cap.when_full));
-        let layout = KeyedLayout { capacity: self.len(), cap };
-        Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), layout))
+        Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), self.layout()))
     }
 }
 

@@ -171,6 +171,12 @@ where
         }
     }
 
+    /// Returns the settings of this store, with room for its keys.
+    fn layout(&self) -> KeyedLayout {
+        let cap = self.cap.as_ref().map(|cap| (cap.max, cap.when_full));
+        KeyedLayout { capacity: self.len(), cap }
+    }
+
     pub(crate) fn algorithm(&self) -> &A {
         &self.algorithm
     }

@@ -48,7 +48,7 @@ fn store(burst: u64) -> Arc<Store> {
 fn store_with_cap(burst: u64, cap: Option<(usize, WhenFull)>) -> Arc<Store> {
     take_retired();
     let quota = Quota::new(1, Duration::from_nanos(10)).burst(burst);
-    Arc::new(Keyed::new(Gcra::new(quota), LowBits::default(), KeyedLayout { capacity: 0, cap }))
+    Arc::new(Keyed::new(Gcra::new(quota), LowBits::default(), KeyedLayout { cap, ..KeyedLayout::default() }))
 }
 
 fn check(store: &Store, key: u64, now_ns: u64) -> bool {

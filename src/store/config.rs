@@ -1,14 +1,67 @@
-//! A store that is chosen at run time: its kind, its size and its options.
+//! The size and the options of a store, which a builder sets, and a store that is chosen at run time.
 
-use std::fmt;
+#[cfg(feature = "std")]
+use {
+    super::compact::{CompactLayout, CompactPlan},
+    super::keyed::{KeyedLayout, WhenFull},
+    crate::algorithm::{CompactAlgorithm, compact::CompactState},
+    crate::base::quota::QuotaError,
+    crate::store::StoreKind,
+    std::fmt,
+};
 
-use super::StoreKind;
-use crate::algorithm::CompactAlgorithm;
-use crate::algorithm::compact::CompactState;
-use crate::base::quota::QuotaError;
-use crate::store::compact::{CompactLayout, CompactPlan};
-use crate::store::keyed::KeyedLayout;
-use crate::store::{Capacity, Overflow, WhenFull};
+use super::{Capacity, Overflow};
+
+/// The size and the options of a store. What is not set has the default of the store.
+// Its methods take it apart without `..`, so that the compiler asks for each new option.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct StoreOptions {
+    pub(crate) capacity: Option<Capacity>,
+    #[cfg(feature = "std")]
+    pub(crate) max_keys: Option<(usize, WhenFull)>,
+    pub(crate) overflow: Option<Overflow>,
+    pub(crate) overdraft: u64,
+}
+
+impl StoreOptions {
+    /// Returns the name of each option, and whether it is set.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&'static str, bool)> + use<> {
+        let Self {
+            capacity,
+            #[cfg(feature = "std")]
+            max_keys,
+            overflow,
+            overdraft,
+        } = self;
+        let names = [
+            ("capacity", capacity.is_some()),
+            ("overflow", overflow.is_some()),
+            ("overdraft", *overdraft > 0),
+            #[cfg(feature = "std")]
+            ("max_keys", max_keys.is_some()),
+        ];
+        names.into_iter()
+    }
+}
+
+#[cfg(feature = "std")]
+impl StoreOptions {
+    /// Returns these options, and those of `other` that are not set here.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let Self { capacity, max_keys, overflow, overdraft } = self;
+        Self {
+            capacity: capacity.or(other.capacity),
+            max_keys: max_keys.or(other.max_keys),
+            overflow: overflow.or(other.overflow),
+            overdraft: overdraft.max(other.overdraft),
+        }
+    }
+
+    /// Returns the options of a keyed store.
+    pub(crate) fn keyed(&self) -> KeyedLayout {
+        KeyedLayout { capacity: self.capacity.map_or(0, |capacity| capacity.keys()), cap: self.max_keys }
+    }
+}
 
 /// A kind of store, with its size and its options: what a file, a flag or a snapshot says about a store.
 /// [`Builder::build`](crate::Builder::build) takes it. A rule of a file has one too.
@@ -25,26 +78,26 @@ use crate::store::{Capacity, Overflow, WhenFull};
 /// assert!(RateLimiter::any("fixed-window 1/h".parse::<tollgate::Limit>()?).build::<String>(sketch).is_err());
 /// # Ok::<(), tollgate::QuotaError>(())
 /// ```
+#[cfg(feature = "std")]
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StoreConfig {
     pub(crate) kind: StoreKind,
-    pub(crate) capacity: Option<Capacity>,
-    pub(crate) max_keys: Option<(usize, WhenFull)>,
-    pub(crate) overflow: Option<Overflow>,
-    pub(crate) overdraft: u64,
+    pub(crate) options: StoreOptions,
 }
 
+#[cfg(feature = "std")]
 impl From<StoreKind> for StoreConfig {
     fn from(kind: StoreKind) -> Self {
         Self::new(kind)
     }
 }
 
+#[cfg(feature = "std")]
 impl fmt::Display for StoreConfig {
     /// Writes the kind and the size, such as `keyed of 5 keys`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
-        match (self.capacity.and_then(|capacity| capacity.bytes()), self.max_keys) {
+        match (self.options.capacity.and_then(|capacity| capacity.bytes()), self.options.max_keys) {
             (Some(bytes), _) => write!(f, " of {bytes} bytes"),
             (None, Some((most, _))) => write!(f, " of {most} keys"),
             (None, None) => Ok(()),
@@ -52,17 +105,19 @@ impl fmt::Display for StoreConfig {
     }
 }
 
+#[cfg(feature = "std")]
 impl StoreConfig {
     /// A store of this kind, with the default size and options.
     #[must_use]
     pub const fn new(kind: StoreKind) -> Self {
-        Self { kind, capacity: None, max_keys: None, overflow: None, overdraft: 0 }
+        let options = StoreOptions { capacity: None, max_keys: None, overflow: None, overdraft: 0 };
+        Self { kind, options }
     }
 
     /// Sets the size: see [`Builder::capacity`](crate::Builder::capacity).
     #[must_use]
     pub const fn with_capacity(mut self, capacity: Capacity) -> Self {
-        self.capacity = Some(capacity);
+        self.options.capacity = Some(capacity);
         self
     }
 
@@ -74,21 +129,21 @@ impl StoreConfig {
     #[track_caller]
     pub const fn with_max_keys(mut self, most: usize, when_full: WhenFull) -> Self {
         assert!(most > 0, "max_keys is 0, but a keyed store must have room for one key");
-        self.max_keys = Some((most, when_full));
+        self.options.max_keys = Some((most, when_full));
         self
     }
 
     /// Sets what a compact store does when it is full: see [`Builder::overflow`](crate::Builder::overflow).
     #[must_use]
     pub const fn with_overflow(mut self, overflow: Overflow) -> Self {
-        self.overflow = Some(overflow);
+        self.options.overflow = Some(overflow);
         self
     }
 
     /// Sets by how many units a compact store lets a key exceed its limit: see [`Builder::overdraft`](crate::Builder::overdraft).
     #[must_use]
     pub const fn with_overdraft(mut self, units: u64) -> Self {
-        self.overdraft = units;
+        self.options.overdraft = units;
         self
     }
 
@@ -101,24 +156,35 @@ impl StoreConfig {
     /// Returns the size, if it is set.
     #[must_use]
     pub const fn capacity(&self) -> Option<Capacity> {
-        self.capacity
+        self.options.capacity
     }
 
     /// Returns the most keys, and what happens to other keys, if that is set.
     #[must_use]
     pub const fn max_keys(&self) -> Option<(usize, WhenFull)> {
-        self.max_keys
+        self.options.max_keys
     }
 
     /// Returns what a compact store does when it is full, if that is set.
     #[must_use]
     pub const fn overflow(&self) -> Option<Overflow> {
-        self.overflow
+        self.options.overflow
+    }
+
+    /// Returns the names and the values of the options that have a number: the memory in bytes, and the most keys.
+    #[must_use]
+    pub fn numbers(&self) -> [(&'static str, Option<u64>); 2] {
+        // The other options belong to builders only.
+        let StoreOptions { capacity, max_keys, overflow: _, overdraft: _ } = self.options;
+        [
+            ("memory_bytes", capacity.and_then(|capacity| capacity.bytes()).map(|bytes| bytes as u64)),
+            ("max_keys", max_keys.map(|(most, _)| most as u64)),
+        ]
     }
 
     pub(super) fn compact<A: CompactAlgorithm>(&self, algorithm: A) -> Result<CompactPlan<A>, QuotaError> {
-        let &Self { overflow, overdraft, .. } = self;
-        let mut capacity = self.capacity.unwrap_or_default();
+        let StoreOptions { overflow, overdraft, .. } = self.options;
+        let mut capacity = self.options.capacity.unwrap_or_default();
         // The same number of slots as a store that spills, so that debts carry over slot by slot.
         if !<A::CompactState as CompactState>::DOMINATES && overflow.is_none() {
             capacity = capacity.without_sketch();
@@ -126,15 +192,12 @@ impl StoreConfig {
         CompactPlan::new(algorithm, CompactLayout { capacity, overflow, tiers: Vec::new(), overdraft })
     }
 
-    pub(super) fn keyed(&self) -> KeyedLayout {
-        KeyedLayout { capacity: self.capacity.map_or(0, |capacity| capacity.keys()), cap: self.max_keys }
-    }
-
     /// Returns the two numbers of a store in a snapshot. `None` for a store that no file of rules sets. No store is 0.
     pub fn saved(&self) -> Option<[u64; 2]> {
-        // Without `..`, so that the compiler asks for each new option.
-        let Self { kind, capacity, max_keys, overflow: None, overdraft: 0 } = *self else { return None };
-        let (number, size) = match (kind, capacity, max_keys) {
+        let StoreOptions { capacity, max_keys, overflow: None, overdraft: 0 } = self.options else {
+            return None;
+        };
+        let (number, size) = match (self.kind, capacity, max_keys) {
             (StoreKind::Compact, Some(memory), None) => (1, memory.bytes()?),
             (StoreKind::Keyed, None, None) => (2, 0),
             (StoreKind::Keyed, None, Some((most, WhenFull::Forget))) => (3, most),
