@@ -13,11 +13,11 @@
 
 mod decide;
 mod extras;
-mod figures;
 mod holds;
 mod meters;
 mod near;
 mod settings;
+mod single;
 mod status;
 mod text;
 
@@ -32,11 +32,11 @@ use tollgate_http::Fields;
 use tollgate_rules::{Descriptor, Rules, TimeUnit};
 use tonic::Status;
 
-pub use self::figures::{Figures, Nearest};
 use self::meters::InFlightRequest;
 pub use self::meters::{AnswerCounts, BOUNDS_US, Meters};
 pub use self::near::{NearKeys, NearView};
 pub use self::settings::{LimitHeaders, Names, Settings};
+pub use self::single::{Nearest, SingleAnswer};
 pub use self::status::unit_of;
 use self::text::Pairs;
 use super::proto::{

@@ -10,7 +10,7 @@ use tollgate_rules::{Amount, Rule, Rules};
 use super::super::answer::{Answerer, unit_of};
 use super::super::health::Health;
 use super::super::stats::{Stats, samples_of};
-use super::read::Figures;
+use super::read::PageName;
 use crate::endpoint::Backend;
 use tollgate_report::human;
 use tollgate_report::output::merged;
@@ -51,12 +51,12 @@ impl Debug {
     }
 
     /// Returns a page of figures.
-    pub(super) const fn pages(figures: Figures) -> Page {
-        match figures {
-            Figures::Home => (Self::home, Self::home_json),
-            Figures::Rules => (Self::config, Self::config_json),
-            Figures::Counts => (Self::counts, Self::counts_json),
-            Figures::Top => (Self::top, Self::top_json),
+    pub(super) const fn pages(name: PageName) -> Page {
+        match name {
+            PageName::Home => (Self::home, Self::home_json),
+            PageName::Rules => (Self::config, Self::config_json),
+            PageName::Counts => (Self::counts, Self::counts_json),
+            PageName::Top => (Self::top, Self::top_json),
         }
     }
 

@@ -71,7 +71,7 @@ struct Site {
 impl Site {
     fn answer(&self, request: &Request<Incoming>) -> Response<write::Body> {
         match asked(request, self.is_local) {
-            Ok(PageRequest::Figures(figures, form)) => write::figures(&self.state, figures, form),
+            Ok(PageRequest::Page(name, form)) => write::page(&self.state, name, form),
             Ok(PageRequest::Part(part)) => write::part(part),
             Ok(PageRequest::Why(question, form)) => match why::why(&self.state.rules, &question) {
                 Ok(answer) => write::why(&answer, form),

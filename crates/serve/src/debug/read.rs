@@ -13,7 +13,7 @@ const QUERY: usize = 8 << 10;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PageRequest {
     /// A page of figures, in this form.
-    Figures(Figures, Form),
+    Page(PageName, Form),
     /// A part of the page to look at.
     Part(PagePart),
     /// What changes while the page is open, of the rules whose name contains this text.
@@ -26,7 +26,7 @@ pub enum PageRequest {
 
 /// The pages of figures.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Figures {
+pub enum PageName {
     Home,
     Rules,
     Counts,
@@ -82,10 +82,10 @@ pub fn asked<B>(request: &Request<B>, is_local: bool) -> Result<PageRequest, Ref
         "/" if form == Form::Text && accepts(request.headers(), "text/html") => {
             PageRequest::Part(PagePart::Html)
         }
-        "/" => PageRequest::Figures(Figures::Home, form),
-        "/rlconfig" => PageRequest::Figures(Figures::Rules, form),
-        "/stats" => PageRequest::Figures(Figures::Counts, form),
-        "/top" => PageRequest::Figures(Figures::Top, form),
+        "/" => PageRequest::Page(PageName::Home, form),
+        "/rlconfig" => PageRequest::Page(PageName::Rules, form),
+        "/stats" => PageRequest::Page(PageName::Counts, form),
+        "/top" => PageRequest::Page(PageName::Top, form),
         "/why" => PageRequest::Why(question(query)?, form),
         "/page" => PageRequest::Part(PagePart::Html),
         "/page.css" => PageRequest::Part(PagePart::Style),

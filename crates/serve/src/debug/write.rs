@@ -13,7 +13,7 @@ use hyper::body::Frame;
 use super::super::http::{not_allowed, text, typed};
 use super::answer::Debug;
 use super::live::Live;
-use super::read::{Figures, Form, PagePart, Refusal};
+use super::read::{Form, PageName, PagePart, Refusal};
 use super::why::Because;
 use tollgate_report::output::{STYLE, to_json};
 
@@ -30,8 +30,8 @@ const OWN_STYLE: &str = include_str!("page/live.css");
 const SCRIPT: &str = include_str!("page/page.js");
 
 /// Writes a page of figures.
-pub(super) fn figures(state: &Debug, figures: Figures, form: Form) -> Response<Body> {
-    let (body, value) = Debug::pages(figures);
+pub(super) fn page(state: &Debug, name: PageName, form: Form) -> Response<Body> {
+    let (body, value) = Debug::pages(name);
     match form {
         Form::Json => json(to_json(&value(state))),
         Form::Text => own(text(StatusCode::OK, body(state))),

@@ -15,7 +15,7 @@ use super::quotas::ClientQuota;
 use super::read::{Args, Reader, integer, nanos};
 use super::transaction::Transaction;
 use super::write::{Replies, Shown};
-use crate::answer::{Entry, Figures, Nearest};
+use crate::answer::{Entry, Nearest, SingleAnswer};
 use crate::proto::{self, Code, CommitRequest, RateLimitDescriptor, ReserveRequest};
 
 /// The most commands before other connections have their turn.
@@ -62,7 +62,7 @@ impl<C: Clock + Clone> Session<C> {
     }
 
     /// Whether the client must still give a password.
-    pub fn is_stranger(&self) -> bool {
+    pub fn is_unauthenticated(&self) -> bool {
         self.peer.user.is_none()
     }
 
@@ -137,7 +137,7 @@ impl<C: Clock + Clone> Session<C> {
 impl<C: Clock + Clone> RespPeer<C> {
     /// Answers a command. Returns whether the connection goes on.
     async fn answer(&mut self, args: Args<'_>, refused: &mut u64) -> bool {
-        match self.obey(args).await {
+        match self.run_or_queue(args).await {
             Ok(goes_on) => goes_on,
             Err(problem) => {
                 *refused += 1;
@@ -147,8 +147,8 @@ impl<C: Clock + Clone> RespPeer<C> {
         }
     }
 
-    /// Obeys a command, or queues it. Returns whether the connection goes on.
-    async fn obey(&mut self, args: Args<'_>) -> Result<bool, Problem> {
+    /// Runs a command, or queues it. Returns whether the connection goes on.
+    async fn run_or_queue(&mut self, args: Args<'_>) -> Result<bool, Problem> {
         let name = args.get(0).unwrap_or_default();
         let found = self.find(name, args.len());
         if found.is_err() && is_http(name) {
@@ -200,7 +200,7 @@ impl<C: Clock + Clone> RespPeer<C> {
             }
             return Ok(true);
         }
-        connect::obey(self, known.command, args)
+        connect::run(self, known.command, args)
     }
 
     /// `CL.THROTTLE key max_burst count period [quantity]`.
@@ -211,7 +211,7 @@ impl<C: Clock + Clone> RespPeer<C> {
         let quantity = if args.len() == 6 { whole(args, 5, "quantity", 0)? } else { 1 };
         let period = whole(args, 4, "period", 1)?.checked_mul(SECOND_NS).ok_or(TOO_LONG)?;
         let decision = self.charge(args, period, quantity)?;
-        self.five(&decision);
+        self.put_decision(&decision);
         self.replies.seconds(retry_after(&decision));
         self.replies.seconds(Some(decision.reset_after()));
         Ok(())
@@ -232,7 +232,7 @@ impl<C: Clock + Clone> RespPeer<C> {
         let period = period.ok_or("ERR period is no number of seconds above 0, or more than 584 years")?;
         let decision = self.charge(args, period, tokens)?;
         let reset = decision.reset_after();
-        self.five(&decision);
+        self.put_decision(&decision);
         self.replies.fraction(retry_after(&decision));
         self.replies.fraction(Some(reset).filter(|reset| !reset.is_zero()));
         Ok(())
@@ -255,7 +255,7 @@ impl<C: Clock + Clone> RespPeer<C> {
     }
 
     /// Writes the first three of the five numbers.
-    fn five(&mut self, decision: &Decision) {
+    fn put_decision(&mut self, decision: &Decision) {
         self.replies.array(5);
         self.replies.integer(decision.is_denied().into());
         self.replies.count(decision.limit());
@@ -310,8 +310,8 @@ impl<C: Clock + Clone> RespPeer<C> {
                     _ => (Entry::Resp, &[HITS]),
                 };
                 let query = RuleQuery::of(args, options, 2)?;
-                let told = answerer.figures(domain, query.entries(), query.hits, entry, shared.deadline);
-                figures(replies, &told.await.map_err(failed)?);
+                let told = answerer.answer_one(domain, query.entries(), query.hits, entry, shared.deadline);
+                put_answer(replies, &told.await.map_err(failed)?);
             }
         }
         Ok(())
@@ -319,21 +319,21 @@ impl<C: Clock + Clone> RespPeer<C> {
 }
 
 /// Writes the five numbers of an answer by rules, and the name of the nearest rule.
-fn figures(to: &mut Replies, figures: &Figures) {
+fn put_answer(to: &mut Replies, answer: &SingleAnswer) {
     to.array(6);
-    to.integer(figures.is_over.into());
-    match &figures.limit {
+    to.integer(answer.is_over.into());
+    match &answer.limit {
         Some(Nearest { units, remaining, reset_after, name }) => {
             to.count(*units);
             to.count(*remaining);
-            to.seconds(figures.retry_after);
+            to.seconds(answer.retry_after);
             to.seconds(Some(*reset_after));
             to.bulk(name.as_bytes());
         }
         None => {
             to.integer(NO_FIGURES);
             to.integer(NO_FIGURES);
-            to.seconds(figures.retry_after);
+            to.seconds(answer.retry_after);
             to.integer(NO_FIGURES);
             to.bulk(b"");
         }

@@ -22,8 +22,8 @@ const SYNTAX: Problem = Problem::Borrowed("ERR syntax error");
 const WRONG_PASSWORD: Problem =
     Problem::Borrowed("WRONGPASS invalid username-password pair or user is disabled.");
 
-/// Obeys a command. Returns whether the connection goes on.
-pub fn obey<C: Clock + Clone>(peer: &mut RespPeer<C>, name: Name, args: Args<'_>) -> Result<bool, Problem> {
+/// Runs a command. Returns whether the connection goes on.
+pub fn run<C: Clock + Clone>(peer: &mut RespPeer<C>, name: Name, args: Args<'_>) -> Result<bool, Problem> {
     match name {
         Name::Auth => match (args.get(1), args.get(2), args.len()) {
             (Some(password), None, _) => {

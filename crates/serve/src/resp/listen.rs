@@ -165,7 +165,7 @@ pub async fn talk<C: Clock + Clone>(
         let _ = watched.wait_for(is_closing).await;
     });
     // Since when the client is to give a password, since when a part of a command has been there, and since when a transaction is long.
-    let mut stranger = talk.session.is_stranger().then(Instant::now);
+    let mut without_user = talk.session.is_unauthenticated().then(Instant::now);
     let (mut half, mut queued) = (None, None);
     loop {
         tokio::select! {
@@ -174,7 +174,7 @@ pub async fn talk<C: Clock + Clone>(
                 talk.finish(patience(&phase)).await;
                 break;
             }
-            () = late([stranger, half, queued].into_iter().flatten().min()) => {
+            () = late([without_user, half, queued].into_iter().flatten().min()) => {
                 talk.stats.handshakes_late.add();
                 return;
             }
@@ -187,7 +187,7 @@ pub async fn talk<C: Clock + Clone>(
         if !talk.answer().await {
             break;
         }
-        stranger = talk.session.is_stranger().then(|| stranger.unwrap_or_else(Instant::now));
+        without_user = talk.session.is_unauthenticated().then(|| without_user.unwrap_or_else(Instant::now));
         half = match talk.input.len() {
             0 => None,
             left if left < arrived => Some(Instant::now()),
@@ -398,9 +398,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn strangers_are_closed_after_ten_seconds_and_idle_users_stay() {
         let users = Some("user a on >x");
-        let mut stranger = connect(users);
-        stranger.client.write_all(b"PING\r\n").await.unwrap();
-        let (told, seconds) = stranger.ended().await;
+        let mut unauthenticated = connect(users);
+        unauthenticated.client.write_all(b"PING\r\n").await.unwrap();
+        let (told, seconds) = unauthenticated.ended().await;
         assert!(told.starts_with(b"-NOAUTH") && seconds == 10);
         for (mut idle, greeting) in [(connect(users), &b"AUTH a x\r\n"[..]), (connect(None), b"")] {
             idle.client.write_all(greeting).await.unwrap();

@@ -3,7 +3,7 @@
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tollgate_serve::debug::live::changes;
-use tollgate_serve::debug::read::{Figures, Form, PagePart, PageRequest, asked};
+use tollgate_serve::debug::read::{Form, PageName, PagePart, PageRequest, asked};
 
 /// Reads a request with these fields, at an endpoint on loopback or elsewhere.
 fn read(path: &str, fields: &[(&str, &str)], is_local: bool) -> Result<PageRequest, StatusCode> {
@@ -20,13 +20,10 @@ fn browsers_get_the_page_and_programs_the_text() {
     let page = Ok(PageRequest::Part(PagePart::Html));
     assert_eq!(home("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), page);
     assert_eq!(home("application/xml, text/html;q=0.9"), page);
-    assert_eq!(home("*/*"), Ok(PageRequest::Figures(Figures::Home, Form::Text)));
-    assert_eq!(home("application/json"), Ok(PageRequest::Figures(Figures::Home, Form::Json)));
-    assert_eq!(home("text/htmlx"), Ok(PageRequest::Figures(Figures::Home, Form::Text)));
-    assert_eq!(
-        read("/", &[("host", "localhost")], true),
-        Ok(PageRequest::Figures(Figures::Home, Form::Text))
-    );
+    assert_eq!(home("*/*"), Ok(PageRequest::Page(PageName::Home, Form::Text)));
+    assert_eq!(home("application/json"), Ok(PageRequest::Page(PageName::Home, Form::Json)));
+    assert_eq!(home("text/htmlx"), Ok(PageRequest::Page(PageName::Home, Form::Text)));
+    assert_eq!(read("/", &[("host", "localhost")], true), Ok(PageRequest::Page(PageName::Home, Form::Text)));
 }
 
 // G147
@@ -42,15 +39,11 @@ fn names_of_other_sites_are_refused_on_loopback() {
         assert_eq!(at(host, true), Err(StatusCode::MISDIRECTED_REQUEST), "{host}");
         assert_eq!(at(host, false), Ok(()), "{host}");
     }
-    assert_eq!(
-        read("/stats", &[], true),
-        Ok(PageRequest::Figures(Figures::Counts, Form::Text)),
-        "no browser"
-    );
+    assert_eq!(read("/stats", &[], true), Ok(PageRequest::Page(PageName::Counts, Form::Text)), "no browser");
     // A request to a proxy has the name in the address.
     assert_eq!(
         read("http://localhost:6070/top", &[], true),
-        Ok(PageRequest::Figures(Figures::Top, Form::Text))
+        Ok(PageRequest::Page(PageName::Top, Form::Text))
     );
     assert_eq!(read("http://evil.example/top", &[], true), Err(StatusCode::MISDIRECTED_REQUEST));
     let site = |mode: &str| {

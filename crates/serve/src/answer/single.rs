@@ -14,7 +14,7 @@ use super::{Answerer, Code, Entry};
 
 /// The answer to a request with one descriptor.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Figures {
+pub struct SingleAnswer {
     /// Whether the request is over a limit.
     pub is_over: bool,
     /// The limit that is the nearest. `None` if no rule limits the request, or if the rule's server is away.
@@ -44,37 +44,37 @@ impl<C: Clock> Answerer<C> {
         self.is_loaded() && !str::from_utf8(domain).is_ok_and(has_rules)
     }
 
-    /// Answers a request with one descriptor in figures, after at most this time. `entries` are keys and values. With [`Entry::Check`],
+    /// Answers a request with one descriptor, after at most this time. `entries` are keys and values. With [`Entry::Check`],
     /// charges nothing, and the request is over a limit if one hit would be.
     ///
     /// # Errors
     /// Those of [`Answerer::answer`], and `NOT_FOUND` if the domain has no rules.
-    pub async fn figures<'a>(
+    pub async fn answer_one<'a>(
         &self,
         domain: &[u8],
         entries: impl ExactSizeIterator<Item = [&'a [u8]; 2]>,
         hits: Option<u64>,
         entry: Entry,
         patience: Duration,
-    ) -> Result<Figures, Status> {
+    ) -> Result<SingleAnswer, Status> {
         let in_flight = self.begin(entry)?;
         let deadline = in_flight.began() + patience;
-        let figures = self.figures_of(domain, entries, hits.unwrap_or(1), entry, deadline).await;
-        in_flight.end(figures.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
-        if figures.as_ref().is_ok_and(|figures| figures.is_over) {
+        let answer = self.decide_one(domain, entries, hits.unwrap_or(1), entry, deadline).await;
+        in_flight.end(answer.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
+        if answer.as_ref().is_ok_and(|answer| answer.is_over) {
             self.meters.over_limit();
         }
-        figures
+        answer
     }
 
-    async fn figures_of<'a>(
+    async fn decide_one<'a>(
         &self,
         domain: &[u8],
         entries: impl ExactSizeIterator<Item = [&'a [u8]; 2]>,
         hits: u64,
         entry: Entry,
         deadline: Instant,
-    ) -> Result<Figures, Status> {
+    ) -> Result<SingleAnswer, Status> {
         self.check_form(domain, [entries.len()].into_iter())?;
         let domain = utf8(domain);
         let texts: SmallVec<[[Cow<'_, str>; 2]; 4]> = entries.map(|pair| pair.map(utf8)).collect();
@@ -119,6 +119,6 @@ impl<C: Clock> Answerer<C> {
             // A query without a charge is not denied, so it does not know when the next unit is back.
             true => strictest.and_then(|limit| limit.reset_after()),
         };
-        Ok(Figures { is_over, limit, retry_after })
+        Ok(SingleAnswer { is_over, limit, retry_after })
     }
 }
