@@ -117,7 +117,7 @@ impl<C> InProgress<C> {
     fn enter_at<Q: Hash + ?Sized>(&self, key: &Q, units: u64, at: CheckTime) -> Result<Permit, Denied> {
         let (hash, now_ns) = (self.book.hash(key), at.ns());
         let end_ns = now_ns.saturating_add(saturating_nanos(self.life));
-        let id = self.book.id(end_ns);
+        let id = HoldId::unique(end_ns);
         let decision = enter(&self.book, (hash, id), units, (self.limit, now_ns), |_, _| {});
         if decision.is_denied() {
             return Err(Denied::of(decision));
@@ -157,7 +157,7 @@ impl<C: Clock> InProgress<C> {
     #[allow(dead_code, reason = "requests in progress on Redis use it")]
     pub fn renew(&self, permit: &mut Permit) -> bool {
         let now_ns = CheckTime::read(&self.clock).ns();
-        let later = self.book.id(now_ns.saturating_add(saturating_nanos(self.life)));
+        let later = HoldId::unique(now_ns.saturating_add(saturating_nanos(self.life)));
         let was_there = permit.id.end_ns() > now_ns && self.book.renew(permit.hash, (permit.id, later));
         if was_there {
             permit.id = later;

@@ -35,7 +35,7 @@ use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
 
-use super::id::{HoldId, HoldIds};
+use super::id::HoldId;
 use crate::base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 
 /// The number of shards: enough that requests of different keys rarely use the same mutex.
@@ -49,7 +49,6 @@ const RELEASED_BY_EACH: usize = 2;
 #[derive(Debug)]
 pub struct HoldBook<C> {
     hasher: ahash::RandomState,
-    ids: HoldIds,
     most: usize,
     len: AtomicUsize,
     /// The number of holds in each shard. Written under the shard's mutex. Padded and apart from the mutexes, because each
@@ -127,7 +126,6 @@ impl<C> HoldBook<C> {
         let hasher = if cfg!(tollgate_loom) { ahash::RandomState::with_seeds(1, 2, 3, 4) } else { hasher };
         Self {
             hasher,
-            ids: HoldIds::default(),
             most,
             len: AtomicUsize::new(0),
             lens: (0..SHARDS).map(|_| CachePadded::default()).collect(),
@@ -290,11 +288,6 @@ impl<C> HoldBook<C> {
     /// Returns the units that a key holds.
     pub fn standing(&self, hash: u64) -> KeyStanding {
         self.with(hash, |_, shard| shard.standing(hash))
-    }
-
-    /// Returns the identity of a new hold.
-    pub fn id(&self, end_ns: u64) -> HoldId {
-        HoldId::new(end_ns, self.ids.next())
     }
 
     /// The number of the key's shard.

@@ -1,10 +1,10 @@
 //! The identity of a hold.
 
 use core::fmt;
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
 use crate::base::clock::Timestamp;
-use crate::base::sync::{AtomicU64, Ordering};
 
 /// The identity of a hold: the end of its life, and 128 random bits.
 ///
@@ -41,6 +41,19 @@ impl HoldId {
     /// of the limiter has.
     pub const fn new(end_ns: u64, random: u128) -> Self {
         Self { end_ns, random }
+    }
+
+    /// Creates an identity that no other hold has, and that cannot be guessed.
+    pub fn unique(end_ns: u64) -> Self {
+        // Each thread has a secret from the system, with which `std` computes a `SipHash` of the number. Both have no
+        // destructor, so that a thread can take holds while it ends.
+        thread_local! {
+            static SECRET: RandomState = RandomState::new();
+            static NEXT: Cell<u64> = const { Cell::new(0) };
+        }
+        let number = NEXT.replace(NEXT.get().wrapping_add(1));
+        let half = |half: u8| SECRET.with(|secret| u128::from(secret.hash_one((number, half))));
+        Self::new(end_ns, half(0) << 64 | half(1))
     }
 
     /// Returns the end of the hold's life, in nanoseconds since the clock's origin.
@@ -84,30 +97,5 @@ impl HoldId {
 impl fmt::Debug for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HoldId").field("end", &self.end()).finish_non_exhaustive()
-    }
-}
-
-/// Makes the random bits of identities.
-#[derive(Debug)]
-pub struct HoldIds {
-    /// Makes bits that cannot be guessed. `std` uses `SipHash` here, with a secret from the system.
-    secret: RandomState,
-    next: AtomicU64,
-}
-
-impl Default for HoldIds {
-    /// Creates a source of names.
-    fn default() -> Self {
-        Self { secret: RandomState::new(), next: AtomicU64::new(0) }
-    }
-}
-
-impl HoldIds {
-    /// Returns 128 bits that this source has not returned before.
-    pub fn next(&self) -> u128 {
-        // Ordering: Relaxed. It matters only that each hold gets a different number.
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let half = |half: u8| u128::from(self.secret.hash_one((number, half)));
-        half(0) << 64 | half(1)
     }
 }

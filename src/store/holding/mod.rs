@@ -21,7 +21,6 @@ use core::hash::{BuildHasher, Hash};
 pub use self::book::{Held, HoldBook, KeyStanding, NotKept};
 pub use self::id::HoldId;
 
-pub use self::id::HoldIds;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::store::op::{KeyTrace, ManyKeys, Operation, Store, StoreBase};
@@ -120,7 +119,7 @@ impl<S> Holding<S> {
         if !charge.is_allowed() {
             return Err(charge);
         }
-        let id = self.book.id(end_ns);
+        let id = HoldId::unique(end_ns);
         let noted = Charge { decision: charge, key: self.store.key_hash(key) };
         let hold = Held { units, charge: noted };
         let release = |hash, ended: &Held<Charge>| {

@@ -21,7 +21,7 @@ const END: CheckTime = CheckTime::from_ns(2_000_000_000);
 fn with_one_hold() -> (Arc<HoldBook<()>>, HoldId) {
     let book = HoldBook::new(4);
     let hold = Held { units: 1, charge: () };
-    let id = book.id(END.ns());
+    let id = HoldId::unique(END.ns());
     assert!(book.keep((HASH, id), hold, (u64::MAX, 0), |_, _| {}).is_ok(), "there is room");
     (Arc::new(book), id)
 }
@@ -181,7 +181,7 @@ fn hold_without_refund(limiter: &Holding<Pair>) -> bool {
     let hash = limiter.book.hash(&other_key(limiter));
     let charge = limiter.store.apply(1, Operation::Check, END, 1);
     let hold = Held { units: 1, charge: Charge { decision: charge, key: 1 } };
-    let id = limiter.book.id(2 * END.ns());
+    let id = HoldId::unique(2 * END.ns());
     limiter.book.keep((hash, id), hold, (u64::MAX, END.ns()), |_, _| {}).is_ok()
 }
 

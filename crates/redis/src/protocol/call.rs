@@ -10,9 +10,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate::Timestamp;
 use tollgate::holds::HoldId;
+use tollgate::internals::holding::KeyStanding;
 
 use super::error::{Error, ErrorKind};
-use super::hold::HeldUnits;
 use super::plan::Plan;
 use super::region::{LinkAges, LinkReport, RegionScope, RegionTerms, RegionUse};
 
@@ -179,8 +179,10 @@ pub struct Reply {
     /// The state of each limit after the call. With holds, its waits are those of the units that were asked plus those
     /// held.
     pub limits: SmallVec<[LimitState; 1]>,
+    /// With [`Scope::Holds`]: whether the hold was taken, or the hold to settle or renew was there.
+    pub done: bool,
     /// The holds of the key after the call, with [`Scope::Holds`].
-    pub held: HeldUnits,
+    pub held: KeyStanding,
     /// What the region's server knows, with [`Scope::Region`].
     pub region: Option<Box<RegionUse>>,
 }

@@ -39,15 +39,3 @@ pub const fn identity_of(random: u128, units: u64) -> u128 {
 pub(super) fn units_of(identity: u128) -> u64 {
     u64::try_from(identity & ((1 << UNIT_BITS) - 1)).unwrap_or(MOST_HELD)
 }
-
-/// The holds of a key after a call.
-#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
-pub struct HeldUnits {
-    /// Whether the hold was taken, or the hold to settle or renew was there.
-    pub done: bool,
-    /// The units of all holds.
-    pub units: u64,
-    /// The first and the last end of these holds, in microseconds. Both are 0 if there is none.
-    pub first_us: u64,
-    pub last_us: u64,
-}

@@ -35,7 +35,7 @@ pub(crate) use self::exact::EXACT;
 pub(crate) use self::figures::strictness;
 #[cfg(tollgate_simulation)]
 pub use self::hold::MOST_HOLDS;
-pub use self::hold::{HeldUnits, MOST_HELD, identity_of};
+pub use self::hold::{MOST_HELD, identity_of};
 pub use self::key::{Key, Number};
 pub(crate) use self::model::{POSTS_KEPT_US, PostedTotal, kept_us};
 pub(crate) use self::name::{Bytes, KeyRef, LookupKey, OwnedKey};

@@ -9,10 +9,10 @@ use tollgate::internals::quota_error;
 use tollgate::{Outcome, QuotaError, StdClock};
 
 use super::holding::SharedHold;
-use super::remote::RemoteHolds;
+use super::remote::HoldingLimiter;
 use crate::client::{Connected, InProgressBuilder};
 use crate::guard::{Guard, Health, Passage};
-use crate::protocol::{Answer, DecidedBy, Error, Key, Plan, Question};
+use crate::protocol::{Answer, DecidedBy, Error, Key, Plan};
 
 /// A limit on the requests of each key that are in progress at the same time, in all processes.
 ///
@@ -61,7 +61,7 @@ use crate::protocol::{Answer, DecidedBy, Error, Key, Plan, Question};
 /// ```
 #[derive(Clone)]
 pub struct InProgressLimiter {
-    holds: Arc<RemoteHolds>,
+    holding: HoldingLimiter,
     life: Duration,
     /// The requests that this process admitted alone. Made on first use.
     local: Arc<OnceLock<InProgress<StdClock>>>,
@@ -82,27 +82,27 @@ impl<T: Connected> InProgressBuilder<T> {
         }
         let guard = Guard::of(&builder.settings(), limit);
         let (client, thread) = builder.client.split();
-        let holds = RemoteHolds::new(client, thread.clone(), Plan::new(&[])?, guard, Some(limit));
-        Ok(T::form(InProgressLimiter { holds, life, local: Arc::default() }, thread))
+        let holding = HoldingLimiter::new(client, thread.clone(), Plan::new(&[])?, guard, Some(limit));
+        Ok(T::form(InProgressLimiter { holding, life, local: Arc::default() }, thread))
     }
 }
 
 impl InProgressLimiter {
     async fn enter(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
-        let Self { holds, life, .. } = self;
-        let Ok((reply, id)) = holds.hold(key, units, *life).await else {
+        let Self { holding, life, .. } = self;
+        let Ok((reply, id)) = holding.send_hold(key, units, *life).await else {
             return self.enter_alone(key, units);
         };
-        let outcome = if reply.held.done { Outcome::Allowed } else { holds.denial(units) };
-        let decision = holds.decision(&reply, outcome, units).uncharged();
+        let outcome = if reply.done { Outcome::Allowed } else { holding.denial(units) };
+        let decision = holding.decision(&reply, outcome, units).uncharged();
         let answer = Answer::new(decision, DecidedBy::Server);
-        if reply.held.done { Ok(self.permit(key, id, answer, None)) } else { Err(answer) }
+        if reply.done { Ok(self.permit(key, id, answer, None)) } else { Err(answer) }
     }
 
     /// Decides while the server is unavailable.
     fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
-        let Self { holds, life, local } = self;
-        let (dispatch, most) = (&holds.dispatch, holds.most_units);
+        let Self { holding, life, local } = self;
+        let (dispatch, most) = (&holding.dispatch, holding.most_units);
         let mut entered = None;
         let answer = dispatch.guard.fallback_by((key, units, most), dispatch.now(), |processes| {
             let share = (most / u64::from(processes.max(1))).max(1).min(most);
@@ -115,12 +115,12 @@ impl InProgressLimiter {
         if answer.is_denied() {
             return Err(answer);
         }
-        let id = entered.as_ref().map_or_else(|| holds.unknown_id(), Permit::id);
+        let id = entered.as_ref().map_or_else(HoldingLimiter::unknown_id, Permit::id);
         Ok(self.permit(key, id, answer, entered))
     }
 
     fn permit(&self, key: &[u8], id: HoldId, answer: Answer, local: Option<Permit>) -> SharedPermit {
-        let hold = SharedHold::new(Arc::clone(&self.holds), key, self.life, id, answer);
+        let hold = SharedHold::new(self.holding.clone(), key, self.life, id, answer);
         SharedPermit { hold, local: local.map(|permit| (permit, Arc::clone(&self.local))) }
     }
 
@@ -128,7 +128,7 @@ impl InProgressLimiter {
         if self.local.get().is_some_and(|local| local.leave(key, id)) {
             return Ok(true);
         }
-        self.holds.release(key, id, Passage::IfClosed).await
+        self.holding.send_release(key, id, Passage::IfClosed).await
     }
 
     /// Begins a request of `units` for `key`, or denies it. The request ends when the permit is dropped, or after its life.
@@ -154,27 +154,27 @@ impl InProgressLimiter {
     /// # Errors
     /// Returns an error if the server does not answer.
     pub async fn current<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
-        Ok(self.holds.ask(&key.bytes(), Question::Peek { cost: 0 }).await?.held.units)
+        self.holding.held_bytes(&key.bytes()).await
     }
 
     /// Returns the health of the server, as seen by this limiter's calls.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.holds.dispatch.guard.health()
+        self.holding.dispatch.guard.health()
     }
 
     /// Returns the health of each server, if the client has [several](crate::Client::sharded). Otherwise
     /// returns an empty list.
     #[must_use]
     pub fn health_by_server(&self) -> Vec<(Arc<str>, Health)> {
-        self.holds.dispatch.guard.health_by_server()
+        self.holding.dispatch.guard.health_by_server()
     }
 }
 
 impl fmt::Debug for InProgressLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("InProgressLimiter");
-        text.field("limit", &self.holds.most_units).field("life", &self.life).finish_non_exhaustive()
+        text.field("limit", &self.holding.most_units).field("life", &self.life).finish_non_exhaustive()
     }
 }
 

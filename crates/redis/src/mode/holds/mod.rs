@@ -2,13 +2,14 @@
 //!
 //! | part | contents |
 //! |---|---|
-//! | `remote` | the holds at the server: calls, and what its replies mean |
-//! | `holding` | holds on the units of limits |
+//! | `remote` | a limiter with holds: its calls to the server, and what the replies mean |
+//! | `holding` | its public methods, and holds on the units of limits |
 //! | `in_progress` | limits on the requests in progress |
 
 mod holding;
 mod in_progress;
 mod remote;
 
-pub use self::holding::{HoldingLimiter, SharedHold};
+pub use self::holding::SharedHold;
 pub use self::in_progress::{InProgressLimiter, SharedPermit};
+pub use self::remote::HoldingLimiter;

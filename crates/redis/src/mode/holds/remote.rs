@@ -1,4 +1,4 @@
-//! The holds at the server of a limiter: its calls, and what the replies mean.
+//! The holds that a server keeps for a limiter: the calls, and what the replies mean.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,14 @@ use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use tollgate::holds::HoldId;
-use tollgate::internals::holding::HoldIds;
+use tollgate::internals::holding::KeyStanding;
 use tollgate::internals::{Facts, saturating_nanos};
 use tollgate::{Decision, Outcome, StdClock, Timestamp};
 
 use crate::client::{OnDrop, RuntimeThread};
 use crate::guard::{Guard, Passage};
 use crate::mode::dispatch::Dispatch;
-use crate::protocol::{
-    Error, ErrorKind, HeldUnits, MOST_HELD, Plan, Question, Reply, Scope, Transport, identity_of,
-};
+use crate::protocol::{Error, ErrorKind, MOST_HELD, Plan, Question, Reply, Scope, Transport, identity_of};
 
 /// The longest life. The server counts ends exactly.
 const LONGEST_US: u64 = 1 << 52;
@@ -27,15 +25,68 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// For how long a release is repeated at most.
 const LONGEST_RELEASE: Duration = Duration::from_secs(3_600);
 
-/// The holds that a server keeps for a limiter.
-pub(super) struct RemoteHolds {
-    pub(super) dispatch: Dispatch<StdClock>,
-    ids: HoldIds,
+/// A limiter on whose units processes can have [holds](Self::hold): units that are taken now, and settled later.
+///
+/// Use it for costs that are known later, such as the tokens of a language model. [`LimiterBuilder::holding`](crate::LimiterBuilder::holding) builds it. For one
+/// process, use [`RateLimiter::with_holds`](tollgate::RateLimiter::with_holds). All clones are the same limiter.
+///
+/// # How it counts
+/// The server decides every request in one atomic step and one round trip. It keeps the holds apart from the counts: a
+/// request, or a new hold, is admitted if its units fit into the units left of all limits, less the units of all holds. A
+/// commit removes the hold and charges the actual units, in one step. So the units that are charged and held never exceed
+/// a limit, while no commit is larger than its hold. A commit that is larger is charged as well, and can leave a debt.
+///
+/// A hold whose life has ended, by the server's clock, counts nowhere, even if its holder died. The units of a hold do not
+/// return with time: unlike in one process, time pays a charge from its commit on.
+///
+/// Only limiters of this type see the holds. A limiter of another mode with the same name and limits shares the counts, but
+/// not the holds.
+///
+/// # If the server does not answer
+/// [`LimiterBuilder::on_failure`] decides, as for an [`AtomicLimiter`](crate::AtomicLimiter). With
+/// [`OnFailure::Local`](crate::OnFailure::Local), a hold charges the share of this process, and is settled
+/// there. If no answer arrives in time, or the caller stops waiting, the limiter releases the hold by one more call.
+/// It sends this call also while the breaker is open, and repeats it after pauses that grow from 50 ms to 15 s, until it is
+/// answered, for the life of the hold and at most an hour. If the connection is lost, or the process or its runtime ends
+/// first, the server keeps the hold until the end of its life.
+///
+/// # Cost
+/// About 120 bytes at the server for each hold. A key can have at most 4,096 holds, and more are denied. A step removes
+/// the holds that have ended: each once, so at most 4,096, which takes about 1.5 ms. The rest takes O(log holds). In a Cluster, a key and its holds
+/// are on one node.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tollgate_redis::{InProcess, Limit};
+/// use tollgate::{ManualClock, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = ManualClock::default();
+/// let server = InProcess::new(clock.clone()); // or Client::open("redis://127.0.0.1")?
+/// let tokens = server.limiter("tokens", Limit::gcra(Quota::per_minute(10_000))).holding()?;
+///
+/// let hold = tokens.hold("alice", 4_000, Duration::from_secs(60)).await.expect("10,000 are left");
+/// assert!(tokens.check_n("alice", 7_000).await.is_denied());
+/// let after = hold.commit(1_500).await?; // the answer had 1,500 tokens
+/// assert_eq!(after.remaining(), 8_500);
+///
+/// let lost = tokens.hold("alice", 8_000, Duration::from_secs(60)).await.expect("8,500 are left");
+/// let _ = lost.detach(); // its holder dies
+/// assert!(tokens.check_n("alice", 1_000).await.is_denied());
+/// clock.advance(Duration::from_secs(60));
+/// assert!(tokens.check_n("alice", 1_000).await.is_allowed());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct HoldingLimiter {
+    pub(super) dispatch: Arc<Dispatch<StdClock>>,
     /// The most units that a key can hold: the limit on requests in progress, for a limiter of that kind.
     pub(super) most_units: u64,
 }
 
-impl RemoteHolds {
+impl HoldingLimiter {
     /// `limit` is the limit on requests in progress, for a limiter of that kind.
     pub(super) fn new(
         client: impl Transport,
@@ -43,11 +94,11 @@ impl RemoteHolds {
         plan: Plan,
         guard: Guard,
         limit: Option<u64>,
-    ) -> Arc<Self> {
+    ) -> Self {
         let most_units = limit.unwrap_or(MOST_HELD).min(MOST_HELD);
         let dispatch =
             Dispatch::of(client, thread, plan, guard, Scope::Holds { most_units }, StdClock::new());
-        Arc::new(Self { dispatch, ids: HoldIds::default(), most_units })
+        Self { dispatch: Arc::new(dispatch), most_units }
     }
 
     pub(super) async fn ask(&self, key: &[u8], ask: Question) -> Result<Reply, Error> {
@@ -55,13 +106,13 @@ impl RemoteHolds {
     }
 
     /// Releases a hold. Returns whether it was there.
-    pub(super) async fn release(&self, key: &[u8], id: HoldId, passage: Passage) -> Result<bool, Error> {
+    pub(super) async fn send_release(&self, key: &[u8], id: HoldId, passage: Passage) -> Result<bool, Error> {
         let call = self.dispatch.call(key, Question::Release { hold: id }, None);
-        Ok(self.dispatch.send(&call, passage).await?.held.done)
+        Ok(self.dispatch.send(&call, passage).await?.done)
     }
 
     /// Settles a hold. Returns the state of the key afterwards.
-    pub(super) async fn commit(&self, key: &[u8], hold: HoldId, units: u64) -> Result<Decision, Error> {
+    pub(super) async fn send_commit(&self, key: &[u8], hold: HoldId, units: u64) -> Result<Decision, Error> {
         let reply = self.ask(key, Question::Commit { hold, units }).await?;
         Ok(self.decision(&reply, Outcome::Allowed, units).forced())
     }
@@ -69,13 +120,13 @@ impl RemoteHolds {
     /// Asks the server to hold the units. Returns its reply, and the identity of the hold.
     ///
     /// If the caller stops waiting, or no answer arrives in time, the server may have the hold, so it is released.
-    pub(super) async fn hold(
-        self: &Arc<Self>,
+    pub(super) async fn send_hold(
+        &self,
         key: &[u8],
         units: u64,
         life: Duration,
     ) -> Result<(Reply, HoldId), Error> {
-        let (identity, life_us) = (identity_of(self.ids.next(), units), micros(life));
+        let (identity, life_us) = (identity_of(HoldId::unique(0).random(), units), micros(life));
         let (runtime, unknown_end) = (Handle::try_current().ok(), HoldId::new(0, identity));
         let lost = OnDrop::new(|| self.release_later(runtime.as_ref(), key.into(), unknown_end, life));
         let answer = self.ask(key, Question::Hold { units, life_us, identity }).await;
@@ -88,24 +139,18 @@ impl RemoteHolds {
     }
 
     /// An identity that the server does not know, and whose end has passed.
-    pub(super) fn unknown_id(&self) -> HoldId {
-        HoldId::new(0, self.ids.next())
+    pub(super) fn unknown_id() -> HoldId {
+        HoldId::unique(0)
     }
 
     /// Releases a hold without waiting for the answer, also while the breaker is open. If none arrives, a task repeats the call after growing pauses until
     /// the hold has ended by itself, which is at most `life` from now.
-    pub(super) fn release_later(
-        self: &Arc<Self>,
-        runtime: Option<&Handle>,
-        key: Box<[u8]>,
-        id: HoldId,
-        life: Duration,
-    ) {
-        let own = Arc::clone(self);
+    pub(super) fn release_later(&self, runtime: Option<&Handle>, key: Box<[u8]>, id: HoldId, life: Duration) {
+        let own = self.clone();
         match runtime {
             Some(runtime) => drop(runtime.spawn(async move { own.release_until(&key, id, life).await })),
             // A server in this process answers at once. Other servers need a runtime.
-            None => drop(self.release(&key, id, Passage::Always).now_or_never()),
+            None => drop(self.send_release(&key, id, Passage::Always).now_or_never()),
         }
     }
 
@@ -113,7 +158,7 @@ impl RemoteHolds {
     async fn release_until(&self, key: &[u8], id: HoldId, life: Duration) {
         let (began, most) = (Instant::now(), life.min(LONGEST_RELEASE));
         let mut pause = FIRST_PAUSE;
-        while let Err(error) = self.release(key, id, Passage::Always).await {
+        while let Err(error) = self.send_release(key, id, Passage::Always).await {
             let is_lasting = matches!(error.kind(), ErrorKind::Address | ErrorKind::Reply);
             if is_lasting || began.elapsed().saturating_add(pause) >= most {
                 return;
@@ -130,9 +175,10 @@ impl RemoteHolds {
 
     /// The decision about a request of this cost. The figures describe the state after the call, without the held units.
     pub(super) fn decision(&self, reply: &Reply, outcome: Outcome, cost: u64) -> Decision {
-        let (plan, HeldUnits { units: held, first_us, last_us, .. }) = (&*self.dispatch.plan, reply.held);
+        let (plan, KeyStanding { units, ends_ns }) = (&*self.dispatch.plan, reply.held);
+        let held = u64::try_from(units).unwrap_or(u64::MAX);
         let at = Timestamp::from_nanos(reply.now_us.saturating_mul(1_000));
-        let until_ns = |end_us: u64| end_us.saturating_sub(reply.now_us).saturating_mul(1_000);
+        let until_ns = |end_ns: u64| end_ns.saturating_sub(at.as_nanos());
         let is_limited = !plan.parts().is_empty();
         let room = if is_limited { plan.remaining(reply) } else { self.most_units };
         let remaining = room.saturating_sub(held);
@@ -141,12 +187,14 @@ impl RemoteHolds {
         let of_limits = is_limited.then(|| plan.peeked(reply, wanted.saturating_add(held), at));
         let refilled_ns = of_limits.filter(|of| of.outcome() == Outcome::Denied).map(|of| of.retry_ns());
         // Without held units, the end of a hold makes room only if the key has as many holds as it can.
-        let is_full = outcome == Outcome::Denied && first_us > 0 && refilled_ns.is_none();
-        let ended_ns = (held > 0 || is_full).then(|| until_ns(first_us));
+        let is_full = outcome == Outcome::Denied && refilled_ns.is_none();
+        let ended_ns = ends_ns.filter(|_| held > 0 || is_full).map(|(first, _)| until_ns(first));
         let facts = Facts::Plain {
             remaining,
             retry_ns: refilled_ns.into_iter().chain(ended_ns).min().unwrap_or(0),
-            reset_ns: of_limits.map_or(0, |of| of.reset_ns()).max(until_ns(last_us)),
+            reset_ns: of_limits
+                .map_or(0, |of| of.reset_ns())
+                .max(ends_ns.map_or(0, |(_, last)| until_ns(last))),
             delay_ns: 0,
         };
         let limit = of_limits.map_or(self.most_units, |of| of.limit());

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use tollgate::holds::HoldId;
+use tollgate::internals::holding::KeyStanding;
 
 use crate::protocol::call::{Call, Question, Reply};
 use crate::protocol::exact::EXACT;
-use crate::protocol::hold::{HeldUnits, MOST_HOLDS, units_of};
+use crate::protocol::hold::{MOST_HOLDS, units_of};
 
 /// The holds of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -73,8 +74,9 @@ impl HoldState {
             }
             _ => limits(HEAL),
         };
-        let [first_us, last_us] = [self.holds.first(), self.holds.last()].map(|hold| hold.map_or(0, end_us));
-        Reply { held: HeldUnits { done, units: self.units(), first_us, last_us }, ..reply }
+        let ends_ns =
+            self.holds.first().zip(self.holds.last()).map(|(first, last)| (first.end_ns(), last.end_ns()));
+        Reply { done, held: KeyStanding { units: self.units().into(), ends_ns }, ..reply }
     }
 
     /// Returns whether the key has no hold, except holds that have ended.

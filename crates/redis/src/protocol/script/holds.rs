@@ -2,13 +2,14 @@
 
 use ::redis::Cmd;
 use tollgate::holds::HoldId;
+use tollgate::internals::holding::KeyStanding;
 
 use super::{
     By, ScriptText, add_keys, add_kinds, add_time, at_its_time, exact, margin_ms, reply_of, time_us,
 };
 use crate::protocol::call::{Call, Question, Reply};
 use crate::protocol::exact::EXACT;
-use crate::protocol::hold::{HeldUnits, MOST_HOLDS};
+use crate::protocol::hold::MOST_HOLDS;
 use crate::protocol::kinds::{Form, KindSet};
 
 /// Builds the command that calls the script, for a key that can hold `most_units`.
@@ -44,5 +45,7 @@ pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
 pub(super) fn reply(call: &Call, numbers: &[u64]) -> Option<Reply> {
     let [granted, now_us, done, units, first_us, last_us, ref limits @ ..] = *numbers else { return None };
     let reply = reply_of(&call.plan, granted, now_us, limits)?;
-    Some(Reply { held: HeldUnits { done: done == 1, units, first_us, last_us }, ..reply })
+    let [first_ns, last_ns] = [first_us, last_us].map(|end_us| end_us.saturating_mul(1_000));
+    let held = KeyStanding { units: units.into(), ends_ns: (first_us > 0).then_some((first_ns, last_ns)) };
+    Some(Reply { done: done == 1, held, ..reply })
 }

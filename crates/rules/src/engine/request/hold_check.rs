@@ -46,7 +46,10 @@ impl<'r> RequestCheck<'r> {
             // with the rule.
             let end_ns = ends_ns(when, life);
             let id = || {
-                given.map_or_else(|| book.id(end_ns), |id| HoldId::new(end_ns.min(id.end_ns()), id.random()))
+                given.map_or_else(
+                    || HoldId::unique(end_ns),
+                    |id| HoldId::new(end_ns.min(id.end_ns()), id.random()),
+                )
             };
             if is_first
                 && check.twin.is_none()

@@ -329,9 +329,9 @@ impl ActiveDomain {
         life: Duration,
         when: CheckTime,
     ) -> Option<HoldId> {
-        let book = self.book.as_deref()?;
+        self.book.as_ref()?;
         let rules = descriptors.iter().flat_map(|descriptor| self.rules_of(self.search(descriptor)));
         let longest = rules.filter_map(|(_, active)| active.rule.hold_life()).max()?;
-        Some(book.id(ends_ns(when, life.min(longest))))
+        Some(HoldId::unique(ends_ns(when, life.min(longest))))
     }
 }
