@@ -210,13 +210,19 @@ impl RuleSet {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn domain(&self, name: &str) -> Option<&ActiveDomain> {
         match &self.domains[..] {
-            // Comparing with a single name is faster than hashing it.
+            // Comparing with a single name is faster than hashing it, and needs no call.
             [only] => (*only.name == *name).then_some(only),
-            _ => self.domain_at(*self.names.get(name)?),
+            _ => self.domain_by_hash(name),
         }
+    }
+
+    /// Not inlined: a request with a single domain would save its registers.
+    #[inline(never)]
+    fn domain_by_hash(&self, name: &str) -> Option<&ActiveDomain> {
+        self.domain_at(*self.names.get(name)?)
     }
 
     #[inline(always)]
