@@ -49,7 +49,7 @@ impl<C: Clock> Answerer<C> {
     ///
     /// # Errors
     /// Those of [`Answerer::answer`], and `NOT_FOUND` if the domain has no rules.
-    pub async fn answer_one<'a>(
+    pub async fn answer_single<'a>(
         &self,
         domain: &[u8],
         entries: impl ExactSizeIterator<Item = [&'a [u8]; 2]>,

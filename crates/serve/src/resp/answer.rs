@@ -310,7 +310,8 @@ impl<C: Clock + Clone> RespPeer<C> {
                     _ => (Entry::Resp, &[HITS]),
                 };
                 let query = RuleQuery::of(args, options, 2)?;
-                let told = answerer.answer_one(domain, query.entries(), query.hits, entry, shared.deadline);
+                let told =
+                    answerer.answer_single(domain, query.entries(), query.hits, entry, shared.deadline);
                 put_answer(replies, &told.await.map_err(failed)?);
             }
         }

@@ -43,7 +43,7 @@ const LONGEST_RELEASE: Duration = Duration::from_secs(3_600);
 /// not the holds.
 ///
 /// # If the server does not answer
-/// [`LimiterBuilder::on_failure`] decides, as for an [`AtomicLimiter`](crate::AtomicLimiter). With
+/// [`LimiterBuilder::on_failure`](crate::LimiterBuilder::on_failure) decides, as for an [`AtomicLimiter`](crate::AtomicLimiter). With
 /// [`OnFailure::Local`](crate::OnFailure::Local), a hold charges the share of this process, and is settled
 /// there. If no answer arrives in time, or the caller stops waiting, the limiter releases the hold by one more call.
 /// It sends this call also while the breaker is open, and repeats it after pauses that grow from 50 ms to 15 s, until it is
