@@ -1,27 +1,43 @@
 //! What the other packages of this repository use, and users do not need. It is not part of the public interface: any
 //! release may change it, so these packages depend on one exact version.
+//!
+//! The methods of public types that these packages use are `#[doc(hidden)]`.
 
+// `tollgate-redis` counts times of a quota in whole ticks.
 pub use crate::algorithm::compact::ticks::gcd;
+// The packages of rules and of Redis read a clock once for each request, and pass the time on.
 pub use crate::base::check_time::CheckTime;
 #[cfg(tollgate_loom)]
 pub use crate::base::clock::models::SharedTime;
+// Times of settings and of servers are nanoseconds in both packages.
 pub use crate::base::clock::{saturating_nanos, unix_nanos};
-// `tollgate-http` shows clients the rate that was in force, and not the quota of the caller.
+// Errors of all packages show their message.
 pub use crate::base::debug_shows_message;
+// `tollgate-http` shows clients the rate that was in force, and not the quota of the caller. Servers send these figures.
 pub use crate::base::decision::Facts;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::QuotaError;
+// A block in rules is a period without a quota.
 pub use crate::base::quota::parse_period;
+// The concurrent parts of both packages have models.
 pub use crate::base::sync;
+// A rule with `distinct` counts the values that it has seen.
 pub use crate::limiter::distinct::KnownPairs;
+// A process spends units of a server as stripes spend those of a limiter.
 pub use crate::limiter::striped::{Account, Padded, Small, Terms};
+// Snapshots of rules have those of their stores.
 pub use crate::store::any::saved;
+// The counter of a rule is a generation of a store. Rules and servers hold units by the same book and names. Snapshots of
+// rules have the same form as those of limiters.
 pub use crate::store::{holding, migrate, op, snapshot};
+// All packages report to the `metrics` facade in the same way.
 #[cfg(feature = "metrics")]
 pub use crate::telemetry::facade;
+// The counter of a rule has the readings of its store.
 pub use crate::telemetry::gauges::readings_of;
 // `tollgate-tower` reports requests without a key to the `metrics` facade, under the names of this crate.
 pub use crate::telemetry::keyless::KeylessCounts;
+// Shared limiters count calls and failures as meters count requests.
 pub use crate::telemetry::stripes::Stripes;
 
 /// Creates an error: a server cannot count or share a limit.

@@ -149,6 +149,7 @@ impl Decision {
     }
 
     /// Creates a decision that charged its cost, if it admitted.
+    #[doc(hidden)]
     pub const fn new(outcome: Outcome, cost: u64, limit: u64, at_ns: u64, facts: Facts) -> Self {
         Self { outcome, charge: Charge::Made, generation: 0, cost, limit, at_ns, facts }
     }
@@ -163,6 +164,7 @@ impl Decision {
     }
 
     /// Returns this decision for a request of another cost.
+    #[doc(hidden)]
     pub const fn for_cost(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
@@ -178,11 +180,13 @@ impl Decision {
     }
 
     /// Returns this decision, marked as charged without a check for room.
+    #[doc(hidden)]
     pub const fn forced(self) -> Self {
         Self { charge: Charge::Forced, ..self }
     }
 
     /// Returns this decision, marked as not charged.
+    #[doc(hidden)]
     pub const fn uncharged(self) -> Self {
         Self { charge: Charge::None, ..self }
     }
@@ -237,6 +241,7 @@ impl Decision {
     }
 
     /// Returns the time of the decision, in nanoseconds since the clock's origin.
+    #[doc(hidden)]
     pub const fn at_ns(&self) -> u64 {
         self.at_ns
     }
@@ -412,6 +417,7 @@ impl Decision {
 
     /// Returns the nanoseconds until the same request would be admitted. `u64::MAX` if it never is.
     #[cold]
+    #[doc(hidden)]
     pub fn retry_ns(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, capacity, scale, queued, .. } => {
@@ -455,6 +461,7 @@ impl Decision {
 
     /// [`Decision::reset_after`] in nanoseconds.
     #[inline]
+    #[doc(hidden)]
     pub fn reset_ns(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, scale, .. } => ahead.div_ceil(u64::from(scale)),
@@ -534,11 +541,13 @@ impl Decision {
 
 impl Decision {
     /// Returns the decision that charged `units` to a key whose request was denied.
+    #[doc(hidden)]
     pub const fn as_charge_of(self, units: u64) -> Self {
         Self { outcome: Outcome::Allowed, charge: Charge::Made, cost: units, ..self }
     }
 
     /// Returns this decision after a refund of its charge: the refunded units are available again.
+    #[doc(hidden)]
     pub fn refunded(self) -> Self {
         let units = self.charged();
         let mut facts = self.facts;
@@ -558,6 +567,7 @@ impl Decision {
     /// If the request is denied, `self` must be the store's decision for the cost plus `spare` units. `next` returns
     /// the store's decision for one unit plus `spare` units. It is called only if no unit fits under the lower limit,
     /// because the store's own figures contain only the time at which one unit fits.
+    #[doc(hidden)]
     pub fn for_lower_limit(
         self,
         outcome: Outcome,
@@ -584,6 +594,7 @@ impl Decision {
     }
 
     /// Returns this decision of a fixed window as if its counter also held the `others` units of another counter.
+    #[doc(hidden)]
     pub fn with_other_units(self, others: u64) -> Self {
         let Facts::Batch { used, raised, batch, to_boundary_ns, period_ns } = self.facts else { return self };
         if others == 0 {

@@ -10,6 +10,7 @@
 #![allow(
     clippy::missing_errors_doc,
     clippy::missing_panics_doc,
+    rustdoc::private_intra_doc_links,
     reason = "users do not see this module; only packages of this repository use it"
 )]
 

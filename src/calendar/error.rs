@@ -27,11 +27,13 @@ pub(super) enum NoCalendar {
 
 impl CalendarError {
     /// Whether there is no such time zone.
+    #[doc(hidden)]
     pub const fn is_of_zone(&self) -> bool {
         matches!(self.0, NoCalendar::Zone { .. })
     }
 
     /// Returns what is wrong.
+    #[doc(hidden)]
     pub fn problem(&self) -> String {
         match &self.0 {
             NoCalendar::Zone { name } => format!("no time zone is called {name:?}"),
@@ -46,6 +48,7 @@ impl CalendarError {
     }
 
     /// Returns how to correct it.
+    #[doc(hidden)]
     pub fn remedy(&self) -> String {
         match &self.0 {
             NoCalendar::Zone { name } => match nearest(name).as_slice() {

@@ -28,9 +28,8 @@ pub struct At<'l, L> {
 }
 
 impl<'l, L> At<'l, L> {
-    /// Gives a limiter a time.
     #[inline(always)]
-    pub const fn new(limiter: &'l L, now: Timestamp) -> Self {
+    pub(crate) const fn new(limiter: &'l L, now: Timestamp) -> Self {
         Self { limiter, now }
     }
 }

@@ -158,6 +158,7 @@ pub struct CapacityError {
 
 impl CapacityError {
     /// Returns the message without a remedy, for callers that accept fewer amounts and name their own.
+    #[doc(hidden)]
     pub fn problem(&self) -> String {
         format!("invalid amount of memory {:?}: {}", self.text, self.problem)
     }

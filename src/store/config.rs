@@ -193,6 +193,7 @@ impl StoreConfig {
     }
 
     /// Returns the two numbers of a store in a snapshot. `None` for a store that no file of rules sets. No store is 0.
+    #[doc(hidden)]
     pub fn saved(&self) -> Option<[u64; 2]> {
         let StoreOptions { capacity, max_keys, overflow: None, overdraft: 0 } = self.options else {
             return None;
@@ -208,6 +209,7 @@ impl StoreConfig {
     }
 
     /// Returns the store with these numbers. `None` for numbers of no store.
+    #[doc(hidden)]
     pub fn of_saved([number, size]: [u64; 2]) -> Option<Self> {
         let size = usize::try_from(size).ok()?;
         Some(match (number, size) {

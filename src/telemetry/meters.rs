@@ -149,6 +149,7 @@ impl Meters {
     }
 
     /// Records which of the last `cost` units of `used` are near and above the limit; see [`Shares::of_line`].
+    #[doc(hidden)]
     pub fn record_use(&self, limit: u64, used: u64, cost: u64) {
         self.record_shares(Shares::of_line(self.near, limit, used, cost));
     }

@@ -99,11 +99,13 @@ impl LimitKind {
     }
 
     /// Whether denials can block keys under the algorithm: its states are arrival times.
+    #[doc(hidden)]
     pub const fn has_blocks(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucketMeter)
     }
 
     /// Whether the compact store supports the algorithm. It counts a lenient sub-window of one part as a fixed window.
+    #[doc(hidden)]
     pub const fn is_compact(self) -> bool {
         match self {
             Self::Gcra

@@ -232,6 +232,7 @@ impl Limit {
 
     /// Returns the limit that stands for all limits with the same decisions.
     #[must_use]
+    #[doc(hidden)]
     pub const fn canonical(self) -> Self {
         let kind = match self.kind {
             LimitKind::TokenBucket | LimitKind::LeakyBucketMeter => LimitKind::Gcra,

@@ -249,6 +249,7 @@ impl Quota {
     }
 
     /// Returns the period in nanoseconds, at least 1.
+    #[doc(hidden)]
     pub const fn period_ns(&self) -> u64 {
         self.period_ns
     }

@@ -40,6 +40,7 @@ impl Jitter {
     }
 
     /// Returns the delay for 64 random bits.
+    #[doc(hidden)]
     pub fn nanos(&self, random: u64) -> u64 {
         let spread = (u128::from(random) * (u128::from(self.span_ns) + 1)) >> 64;
         // The product is at most the span, and the sum at most the larger of the two durations.

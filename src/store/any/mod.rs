@@ -240,6 +240,7 @@ where
     ///
     /// # Errors
     /// Returns an error if the store does not support the limit, or if it is large and there is not enough memory.
+    #[doc(hidden)]
     pub fn new(config: StoreConfig, limit: Limit, hasher: &H) -> Result<Self, QuotaError> {
         Ok(Self { pair: Pair::new(&config, &limit, hasher)?, limit, config })
     }
@@ -264,6 +265,7 @@ where
 
     /// Returns a sketch that shares the counts of this one under another limit. `None` if this is not a sketch, if its
     /// windows differ, or if its counters cannot count to the limit.
+    #[doc(hidden)]
     pub fn with_limit_of(&self, limit: &Limit) -> Option<Self> {
         Some(Self { pair: self.pair.with_limit_of(limit)?, limit: *limit, config: self.config })
     }

@@ -78,7 +78,7 @@ impl Rules {
 }
 
 impl<C> RulesBuilder<C> {
-    /// Sets the clock. Default: [`DefaultClock`]. For windows to follow the calendar, the clock must return the time
+    /// Sets the clock. Default: [`DefaultClock`](tollgate::DefaultClock). For windows to follow the calendar, the clock must return the time
     /// since the Unix epoch, as the clocks of this crate do.
     pub fn clock<D>(self, clock: D) -> RulesBuilder<D> {
         let Self { options, observers, servers, clock: _, snapshot } = self;
