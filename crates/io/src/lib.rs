@@ -1,4 +1,4 @@
-//! Readers, writers, streams, sinks and HTTP bodies at the rate of a [`RateLimiter`].
+//! Readers, writers, streams, sinks and HTTP bodies at the rate of a [`RateLimiter`](tollgate::RateLimiter).
 //!
 //! [`Limited`] wraps what transports bytes. It charges the bytes that have passed, and then waits until time has paid
 //! them, before the next ones pass. So no byte is held back to ask first, the limit needs no burst as large as a buffer,
