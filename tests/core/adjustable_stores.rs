@@ -150,6 +150,23 @@ fn adjustable_compact_limiter_has_figures_and_resets() {
     assert_eq!((limiter.live_slots(), limiter.peek(&2).remaining()), (0, 10));
 }
 
+/// Cause: the figures of a limiter took over the debts that were unpaid at their own time. Trigger: figures for a later time.
+/// Symptom: each key had a full burst again.
+// G49
+#[test]
+fn figures_of_a_later_time_forgive_nothing() {
+    let clock = clock();
+    let later = clock.now() + Duration::from_secs(61);
+    let compact =
+        build(Gcra::new(Quota::per_minute(60)), &clock).capacity(64).compact().unwrap().adjustable();
+    let keyed = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<u64>().adjustable();
+    assert!(compact.check_n(&1, 60).is_allowed() && keyed.check_n(&1, 60).is_allowed());
+    compact.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
+    keyed.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
+    let _ = (compact.at(later).live_slots(), keyed.at(later).len());
+    assert_eq!((compact.peek(&1).remaining(), keyed.peek(&1).remaining()), (0, 0));
+}
+
 /// A debt of a key that no request has looked up since the change is forgotten, too.
 // G49
 #[test]

@@ -139,7 +139,10 @@ impl<S: Migrate> Generation<S> {
         if past.is_listed.load(Ordering::Acquire) != 0 || !self.asks(past, when.ns()) {
             return;
         }
-        if self.take_over_all(past, when) == CarriedOver::All {
+        // A caller may be far ahead. What is paid by its time is not paid for others, so the store takes over what the keys owed
+        // at the time of the change.
+        let then = CheckTime::from_ns(when.ns().min(past.at_ns));
+        if self.take_over_all(past, then) == CarriedOver::All {
             // Ordering: Release; pairs with `asks`. A thread that computes the time at this moment may restore it.
             past.paid_until_ns.store(0, Ordering::Release);
         }
