@@ -17,7 +17,7 @@ impl<T: Body, L: ByteLimit> Body for Limited<T, L> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<T::Data>, T::Error>>> {
         let this = self.project();
-        ready!(this.read.poll(cx));
+        ready!(this.read.poll(cx, this.limit));
         let frame = ready!(this.inner.poll_frame(cx));
         // Trailers cost nothing.
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());

@@ -13,7 +13,7 @@ impl<T: Stream, L: ByteLimit, F: Fn(&T::Item) -> u64> Stream for Limited<T, L, F
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T::Item>> {
         let this = self.project();
-        ready!(this.read.poll(cx));
+        ready!(this.read.poll(cx, this.limit));
         let item = ready!(this.inner.poll_next(cx));
         this.read.charge(this.limit, item.as_ref().map_or(0, this.cost));
         Poll::Ready(item)
@@ -29,7 +29,7 @@ impl<I, T: Sink<I>, L: ByteLimit, F: Fn(&I) -> u64> Sink<I> for Limited<T, L, F>
 
     fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), T::Error>> {
         let this = self.project();
-        ready!(this.write.poll(cx));
+        ready!(this.write.poll(cx, this.limit));
         this.inner.poll_ready(cx)
     }
 

@@ -66,11 +66,12 @@ pin_project! {
     /// What transports bytes, at the rate of a limit: an `AsyncRead`, `AsyncWrite`, `Stream`, `Sink` or `Body` if `T` is
     /// one.
     ///
-    /// Each call waits until time has paid what passed before, lets the inner value transport bytes, and charges them. It
+    /// Each call waits until the limit has a free unit, which is when time has paid what passed before, here and through others
+    /// that share the limit. It lets the inner value transport bytes, and charges them. It
     /// charges what passed, not what was asked for, so a call that returns fewer bytes or an error costs no more.
     ///
-    /// Reading and writing wait on their own, so a full upload does not stop a download. Both charge one limit. For a limit
-    /// of one direction, wrap the half that `tokio::io::split` returns.
+    /// Both directions charge one limit, and each waits with a timer of its own. For a limit of one direction, wrap the half that
+    /// `tokio::io::split` returns.
     ///
     /// # Consistency
     /// Any number of values can share a limit. In any interval of length t, at most `burst + rate × t` bytes pass, and for

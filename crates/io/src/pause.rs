@@ -25,8 +25,12 @@ impl Pause {
         Self { timer: None, is_set: false }
     }
 
-    /// Returns whether time has paid what passed before.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Returns whether something may pass: time has paid what passed before, and the limit owes nothing to others.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, limit: &impl ByteLimit) -> Poll<()> {
+        if !self.is_set {
+            // Others may have used the limit meanwhile, also before the first call.
+            self.wait(limit.charge(0));
+        }
         if let (true, Some(timer)) = (self.is_set, &mut self.timer) {
             std::task::ready!(timer.as_mut().poll(cx));
             self.is_set = false;
@@ -36,13 +40,15 @@ impl Pause {
 
     /// Charges what has passed. The next [`Pause::poll`] waits until it is paid.
     pub(crate) fn charge(&mut self, limit: &impl ByteLimit, units: u64) {
-        if units == 0 {
-            return;
+        if units > 0 {
+            self.wait(limit.charge(units));
         }
-        let delay = limit.charge(units).min(LONGEST);
-        self.is_set = !delay.is_zero();
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.is_set = !time.is_zero();
         if self.is_set {
-            let until = Instant::now() + delay;
+            let until = Instant::now() + time.min(LONGEST);
             match &mut self.timer {
                 Some(timer) => timer.as_mut().reset(until),
                 None => self.timer = Some(Box::pin(sleep_until(until))),

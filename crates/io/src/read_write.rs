@@ -11,7 +11,7 @@ use crate::{ByteLimit, Limited};
 impl<T: AsyncRead, L: ByteLimit> AsyncRead for Limited<T, L> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.project();
-        ready!(this.read.poll(cx));
+        ready!(this.read.poll(cx, this.limit));
         let before = buf.filled().len();
         ready!(this.inner.poll_read(cx, buf))?;
         let passed = buf.filled().len().saturating_sub(before);
@@ -23,7 +23,7 @@ impl<T: AsyncRead, L: ByteLimit> AsyncRead for Limited<T, L> {
 impl<T: AsyncWrite, L: ByteLimit> AsyncWrite for Limited<T, L> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.project();
-        ready!(this.write.poll(cx));
+        ready!(this.write.poll(cx, this.limit));
         let passed = ready!(this.inner.poll_write(cx, buf))?;
         this.write.charge(this.limit, passed as u64);
         Poll::Ready(Ok(passed))
@@ -35,7 +35,7 @@ impl<T: AsyncWrite, L: ByteLimit> AsyncWrite for Limited<T, L> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.project();
-        ready!(this.write.poll(cx));
+        ready!(this.write.poll(cx, this.limit));
         let passed = ready!(this.inner.poll_write_vectored(cx, bufs))?;
         this.write.charge(this.limit, passed as u64);
         Poll::Ready(Ok(passed))
