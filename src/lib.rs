@@ -198,7 +198,7 @@
 //! - **Begin:** [recipes], [tests without sleeping][testing], [before production][before_production], [troubleshooting].
 //! - **Decide:** [several limits, refunds and tiers][decisions], [token budgets][token_budgets], [requests in
 //!   progress][requests_in_progress], [different values][distinct_values], [headroom for important
-//!   requests][priorities], [blocks], [calendars], [waiting].
+//!   requests][priorities], [blocks], [calendars], [waiting], [bytes].
 //! - **Choose a store:** [overflow], [sketches], [limits from a configuration][configuration].
 //! - **Limit servers:** [middleware], [header fields][http], [actix-web and Pingora][actix_and_pingora], [rules from
 //!   files][rules], [IP ranges and IPv6 prefixes][addresses], [limits for several machines][redis]. The module
@@ -218,6 +218,7 @@
 //! [addresses]: https://docs.rs/crate/tollgate/latest/source/docs/addresses.md
 //! [before_production]: https://docs.rs/crate/tollgate/latest/source/docs/before_production.md
 //! [blocks]: https://docs.rs/crate/tollgate/latest/source/docs/blocks.md
+//! [bytes]: https://docs.rs/crate/tollgate/latest/source/docs/bytes.md
 //! [calendars]: https://docs.rs/crate/tollgate/latest/source/docs/calendars.md
 //! [configuration]: https://docs.rs/crate/tollgate/latest/source/docs/configuration.md
 //! [decisions]: https://docs.rs/crate/tollgate/latest/source/docs/decisions.md

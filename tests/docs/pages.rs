@@ -127,6 +127,7 @@ fn guides_are_listed_and_tested() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let (index, library) = (read("docs/README.md"), read("src/lib.rs"));
     let tested = library.clone()
+        + &read("crates/io/src/lib.rs")
         + &read("crates/redis/src/lib.rs")
         + &read("crates/rules/src/lib.rs")
         + &read("crates/tower/src/lib.rs")
