@@ -37,6 +37,8 @@ macro_rules! call {
             7 => (at.refund_n(last, units), *last),
             8 => (0, at.check_class(units, Class::percent(50))),
             9 => (0, at.peek_n(units)),
+            10 => (at.give_back(units), *last),
+            11 => (0, at.check_oversized(units)),
             _ => {
                 let mut decided = *last;
                 at.check_each([units, 1], |decision| decided = decision);
@@ -75,7 +77,7 @@ proptest! {
     fn states_decide_as_direct_limiters(
         limit in 1_u64..=20,
         burst in 1_u64..=20,
-        calls in prop::collection::vec((0_u64..=400_000, 0_u8..=10, 0_u64..=22, 0_u64..=200), 1..60),
+        calls in prop::collection::vec((0_u64..=400_000, 0_u8..=12, 0_u64..=22, 0_u64..=200), 1..60),
     ) {
         let quota = Quota::per_second(limit).burst(burst);
         let whole = Quota::per_second(limit);
