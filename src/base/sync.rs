@@ -170,16 +170,19 @@ pub struct Swap<T> {
 
 #[cfg(tollgate_loom)]
 impl<T> Swap<T> {
+    /// Holds a value.
     pub fn new(value: T) -> Self {
         let values = std::sync::Mutex::new(vec![std::sync::Arc::new(value)]);
         Self { present: AtomicUsize::new(0), values }
     }
 
+    /// Returns the current value.
     pub fn load(&self) -> Loaded<T> {
         let present = self.present.load(Ordering::Acquire);
         Box::new(self.values.lock().unwrap()[present].clone())
     }
 
+    /// Replaces the current value, and returns it.
     pub fn swap(&self, value: std::sync::Arc<T>) -> std::sync::Arc<T> {
         let mut values = self.values.lock().unwrap();
         let last = values.last().unwrap().clone();
