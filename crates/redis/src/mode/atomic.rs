@@ -5,13 +5,13 @@ use std::sync::Arc;
 #[cfg(feature = "rules")]
 use std::time::Duration;
 
+#[cfg(feature = "rules")]
 use tollgate::{Block, Limit};
 use tollgate::{Class, Decision, QuotaError, StdClock, Timestamp};
 
 use super::dispatch::{AsksServer, Dispatch};
 use crate::client::{Blocking, Connected, LimiterBuilder};
 use crate::guard::{Guard, Health};
-#[cfg(feature = "rules")]
 use crate::mode::LimiterAt;
 use crate::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Reply};
 
