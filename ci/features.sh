@@ -12,5 +12,5 @@ fi
 for package in tollgate tollgate-http tollgate-io tollgate-redis tollgate-rules tollgate-tower; do
     # cargo-hack passes no `-p` to cargo, which would then check all default members of the workspace.
     CARGO_ALIAS_LIBRARY="clippy --quiet -p $package --lib" \
-        cargo hack library -p "$package" "${sets[@]}" --exclude-features default -- -D warnings
+        cargo hack library -p "$package" "${sets[@]}" --exclude-features default,__models -- -D warnings
 done

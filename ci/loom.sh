@@ -15,4 +15,4 @@ for argument; do
 done
 [ ${#names[@]} -gt 0 ] || names=(models)
 RUSTFLAGS="${RUSTFLAGS:-} --cfg tollgate_loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-    cargo test -p tollgate -p tollgate-rules -p tollgate-redis --lib --profile loom -- "${names[@]}" "${options[@]}"
+    cargo test -p tollgate -p tollgate-rules -p tollgate-redis --lib --features tollgate/__models --profile loom -- "${names[@]}" "${options[@]}"

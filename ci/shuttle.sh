@@ -4,4 +4,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUSTFLAGS="${RUSTFLAGS:-} --cfg tollgate_loom --cfg tollgate_shuttle" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/shuttle" \
-    cargo test -p tollgate -p tollgate-redis --lib --profile shuttle many:: "$@"
+    cargo test -p tollgate -p tollgate-redis --lib --features tollgate/__models --profile shuttle many:: "$@"
