@@ -18,7 +18,7 @@ mod waits;
 /// Makes the `Debug` of an error show its message: a program whose `main` returns an error prints the `Debug`.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! debug_shows_message {
+macro_rules! __debug_shows_message {
     ($error:ty) => {
         impl core::fmt::Debug for $error {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -28,7 +28,8 @@ macro_rules! debug_shows_message {
     };
 }
 
-pub use debug_shows_message;
+// An exported macro is at the root of the crate, so its name there shows that it is not for users.
+pub use __debug_shows_message as debug_shows_message;
 
 /// Returns the upper 64 bits of a 128-bit product.
 #[inline(always)]
