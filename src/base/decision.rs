@@ -339,6 +339,7 @@ impl Decision {
     }
 
     /// Returns the units that the limiter would admit now, after this decision.
+    #[inline]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         match self.facts {

@@ -228,6 +228,7 @@ impl KnownPairs {
     }
 
     /// Whether a pair was admitted in this window.
+    #[inline]
     pub fn holds(&self, pair: u64, at: CheckTime) -> bool {
         self.find(pair, at).1
     }

@@ -160,6 +160,7 @@ impl<C> HoldBook<C> {
     }
 
     /// Returns whether a key of this shard may have a hold. If not, all refunds of earlier holds are visible.
+    #[inline]
     pub fn may_hold(&self, hash: u64) -> bool {
         // Ordering: Acquire. Pairs with the Release in `Leaving`.
         self.lens[Self::shard(hash)].load(Ordering::Acquire) > 0
