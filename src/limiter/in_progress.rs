@@ -154,7 +154,6 @@ impl<C: Clock> InProgress<C> {
 
 impl<C: Clock> InProgress<C> {
     /// Lets a request end a life from now, under another identity. Returns whether it was in progress.
-    #[allow(dead_code, reason = "requests in progress on Redis use it")]
     #[doc(hidden)]
     pub fn renew(&self, permit: &mut Permit) -> bool {
         let now_ns = CheckTime::read(&self.clock).ns();

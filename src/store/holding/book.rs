@@ -257,7 +257,6 @@ impl<C> HoldBook<C> {
     }
 
     /// Gives a hold another identity, and so another end, in one step. Returns whether it was here.
-    #[allow(dead_code, reason = "requests in progress on Redis use it")]
     pub(crate) fn renew(&self, hash: u64, (id, later): (HoldId, HoldId)) -> bool {
         self.with(hash, |_, shard| {
             let Some(hold) = shard.remove(hash, id) else { return false };
