@@ -360,6 +360,7 @@ impl Decision {
     }
 
     /// Returns the key's debt after this decision, in units rounded up. The debt can exceed the burst.
+    #[doc(hidden)]
     pub fn owed(&self) -> u64 {
         match self.facts {
             Facts::Pace { ahead, interval, .. } | Facts::Ticks { ahead, interval, .. } => {

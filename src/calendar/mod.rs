@@ -76,6 +76,7 @@ pub enum Weekday {
 
 impl Weekday {
     /// The days with their names, from Monday.
+    #[doc(hidden)]
     pub const ALL: [(&'static str, Self); 7] = [
         ("monday", Self::Monday),
         ("tuesday", Self::Tuesday),

@@ -60,6 +60,7 @@ pub enum LimitKind {
 
 impl LimitKind {
     /// The number of parts of a sub-window whose text states none.
+    #[doc(hidden)]
     pub const PARTS: u32 = 60;
 
     /// Returns the name of the algorithm, without parameters: `sub-window`.

@@ -202,11 +202,13 @@ pub(crate) const fn or_panic<T: Copy>(made: Result<T, Reason>) -> T {
 
 impl QuotaError {
     /// Returns whether only unfinished earlier changes prevent this one.
+    #[doc(hidden)]
     pub const fn is_pending(&self) -> bool {
         matches!(self.reason, Reason::Pending { .. })
     }
 
     /// Returns whether a number has no room in the algorithm's word. The text then ends with the remedy, after a semicolon.
+    #[doc(hidden)]
     pub const fn is_out_of_range(&self) -> bool {
         matches!(self.reason, Reason::Word { .. } | Reason::ShortWindow { .. })
     }

@@ -58,6 +58,7 @@ impl Quota {
 
     /// The longest time that a full burst may take to refill. With this bound a theoretical arrival time fits 64 bits
     /// for every date of this century.
+    #[doc(hidden)]
     pub const MAX_REFILL_NS: u64 = i64::MAX as u64;
 
     const fn checked(limit: u64, period_ns: u64, burst: u64) -> Result<Self, Reason> {

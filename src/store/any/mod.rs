@@ -276,6 +276,7 @@ where
 
     /// [`Operation::Check`]. A denial starts no block, because only the caller knows whether it is enforced.
     #[inline]
+    #[doc(hidden)]
     pub fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
         each!(&self.pair, store => check(store, key, at, cost))
     }
@@ -286,6 +287,7 @@ where
     }
 
     /// Returns the number of keys with a state, if the store knows it. A store that does not exist yet is empty.
+    #[doc(hidden)]
     pub fn keys(&self, now_ns: u64) -> Option<usize> {
         by_kind!(&self.pair, late =>
             None,
@@ -306,6 +308,7 @@ where
     }
 
     /// Returns the figures of a compact store.
+    #[doc(hidden)]
     pub fn gauges(&self) -> Option<Gauges> {
         by_kind!(&self.pair, late =>
             None,
@@ -316,6 +319,7 @@ where
     }
 
     /// Returns how full a sketch is.
+    #[doc(hidden)]
     pub fn saturation(&self, now_ns: u64) -> Option<Saturation> {
         by_kind!(&self.pair, late =>
             None,

@@ -27,6 +27,7 @@ where
     H: BuildHasher + Clone,
 {
     /// Puts the states that owe something now.
+    #[doc(hidden)]
     pub fn save(&self, now_ns: u64, put: &mut PutBytes<'_>) -> io::Result<()> {
         if !self.is_made() {
             return put(&[0]);
@@ -52,6 +53,7 @@ where
     }
 
     /// Returns the largest debt of any key beyond the burst, or 0; `u64::MAX` if it is not known.
+    #[doc(hidden)]
     pub fn largest_debt(&self, now_ns: u64) -> u64 {
         let debts = self.debts();
         let beyond = |decision: &Decision| match debts.owed(decision) {
@@ -73,6 +75,7 @@ where
     }
 
     /// Sets the states of a store that no request uses yet.
+    #[doc(hidden)]
     pub fn load(&self, reader: &mut SnapshotReader<'_>, times: SnapshotTimes) -> Result<(), SnapshotError> {
         let [kind] = reader.take()?;
         let wrong = SnapshotError::content("kind of store");

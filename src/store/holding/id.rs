@@ -39,11 +39,13 @@ impl HoldId {
 
     /// Creates the name of a hold from the end of its life, in nanoseconds since the clock's origin, and a number that no other hold
     /// of the limiter has.
+    #[doc(hidden)]
     pub const fn new(end_ns: u64, random: u128) -> Self {
         Self { end_ns, random }
     }
 
     /// Creates an identity that no other hold has, and that cannot be guessed.
+    #[doc(hidden)]
     pub fn unique(end_ns: u64) -> Self {
         // Each thread has a secret from the system, with which `std` computes a `SipHash` of the number. Both have no
         // destructor, so that a thread can take holds while it ends.
@@ -57,11 +59,13 @@ impl HoldId {
     }
 
     /// Returns the end of the hold's life, in nanoseconds since the clock's origin.
+    #[doc(hidden)]
     pub const fn end_ns(self) -> u64 {
         self.end_ns
     }
 
     /// Returns the number that no other hold of the limiter has.
+    #[doc(hidden)]
     pub const fn random(self) -> u128 {
         self.random
     }
