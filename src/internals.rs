@@ -7,6 +7,7 @@
 pub use crate::algorithm::compact::ticks::gcd;
 // The packages of rules and of Redis read a clock once for each request, and pass the time on.
 pub use crate::base::check_time::CheckTime;
+// Threads of a model decide at one time that moves on.
 #[cfg(tollgate_loom)]
 pub use crate::base::clock::models::SharedTime;
 // Times of settings and of servers are nanoseconds in both packages.
@@ -40,7 +41,7 @@ pub use crate::telemetry::keyless::KeylessCounts;
 // Shared limiters count calls and failures as meters count requests.
 pub use crate::telemetry::stripes::Stripes;
 
-/// Creates an error: a server cannot count or share a limit.
+/// Creates an error with the text of the caller: a rule or a server cannot count the limit.
 #[must_use]
 pub fn quota_error(text: String) -> QuotaError {
     QuotaError::worded(text)

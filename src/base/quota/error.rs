@@ -230,8 +230,8 @@ impl QuotaError {
     }
 
     /// Creates an error with the caller's own text.
-    #[allow(dead_code, reason = "shared limits use it")]
-    pub fn worded(text: String) -> Self {
+    #[cfg(feature = "std")]
+    pub(crate) fn worded(text: String) -> Self {
         Self { reason: Reason::Worded, text: Some(text.into()), form: TextForm::Quota }
     }
 

@@ -12,9 +12,9 @@
 use std::sync::Arc;
 
 use tollgate::internals::snapshot::{SnapshotReader, SnapshotTimes, put_u64};
-use tollgate::internals::{CheckTime, KnownPairs, saturating_nanos};
+use tollgate::internals::{CheckTime, KnownPairs, quota_error, saturating_nanos};
 use tollgate::stores::SnapshotError;
-use tollgate::{Decision, QuotaError, StoreKind};
+use tollgate::{Decision, StoreKind};
 
 use crate::counting::{Hasher, NoCounter};
 use crate::rule::{Amount, Charging, MEMORY, Rule, Store};
@@ -44,7 +44,7 @@ impl SeenValues {
         if charging.counts_denied() {
             let text =
                 format!("distinct counts no value that is denied; use charging: {}", Charging::AllOrNothing);
-            return Err(QuotaError::worded(text).into());
+            return Err(quota_error(text).into());
         }
         let memory = match store {
             Some(Store::Local(config)) if config.kind() == StoreKind::Compact => config.capacity(),
