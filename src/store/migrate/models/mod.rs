@@ -6,6 +6,7 @@ use crate::base::check_time::CheckTime;
 use crate::base::clock::models::Still;
 use crate::base::sync::{Arc, explore, spawn};
 use crate::store::direct::Direct;
+use crate::store::present::PresentStore as _;
 
 mod late;
 #[cfg(tollgate_shuttle)]
