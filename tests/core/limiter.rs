@@ -73,14 +73,14 @@ fn decision_reports_cost_limit_and_remaining() {
 /// Errors name what is out of range and what to write instead.
 #[test]
 fn refused_quotas_name_the_remedy() {
-    let panic = catch_unwind(|| RateLimiter::new(Quota::per_second(50_000_000))).unwrap_err();
+    let panic = catch_unwind(|| RateLimiter::new(Quota::per_second(10_000_000_000))).unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
     assert!(
-        text.contains("the burst, in the compact store, can be at most 33554432, but is 50000000"),
+        text.contains("the burst, in the compact store, can be at most 8589934592, but is 10000000000"),
         "{text}"
     );
     assert!(text.contains("RateLimiter::builder(Gcra::new(quota)).keyed()"), "{text}");
-    let error = RateLimiter::try_new(Quota::per_second(50_000_000)).unwrap_err().to_string();
+    let error = RateLimiter::try_new(Quota::per_second(10_000_000_000)).unwrap_err().to_string();
     assert!(error.ends_with("a keyed or direct store has room for it"), "{error}");
     let error = "fixed-window 1/ns".parse::<Limit>().unwrap_err().to_string();
     assert!(error.contains("the period is 1 ns, but with this limit it must be at least 5 ns"), "{error}");
