@@ -5,7 +5,7 @@
 //! this process too, and leases are fetched before the measurement starts. A lease lives for an hour and holds more
 //! units than a run spends, so no measured check asks the server. Both limiters draw the same keys, uniformly.
 //! Known bias: in production, another task fetches a new block now and then. How often depends on the traffic;
-//! `src/edge/redis/mode/lease/tests.rs` counts these fetches.
+//! `crates/soak/tests/soak/leases.rs` counts these fetches.
 
 mod support;
 

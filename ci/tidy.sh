@@ -14,6 +14,11 @@ stray=$(grep -rnE '(std|core|loom)::sync::atomic' src crates/redis/src crates/ru
 long=$(grep -rcvE '^ *// G[0-9]+(, G[0-9]+)*$' src crates tests benches fuzz/fuzz_targets examples --include='*.rs' | awk -F: '$2 > 700 {print "  " $1 ": " $2}')
 [ -z "$long" ] || complain 'Files of more than 700 lines:' "$long"
 
+# Rules and Redis are packages of their own. `redis::Client` of the crate `redis` is not ours.
+moved=$({ grep -rnE 'src/edge|`(rules|redis)::' --include='*.rs' --include='*.md' --include='*.sh' src crates tests benches fuzz/fuzz_targets examples docs ci ./*.md \
+    | grep -vE '/target/|^(./CHANGELOG.md|ci/tidy.sh):|`redis::Client::build_with_tls'; } || true)
+[ -z "$moved" ] || complain 'Names of before the packages tollgate-rules and tollgate-redis:' "$moved"
+
 unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src crates tests benches fuzz/fuzz_targets --include='*.rs' || true)
 [ -z "$unfinished" ] || complain 'Not finished:' "$unfinished"
 

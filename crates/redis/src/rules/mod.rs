@@ -1,9 +1,9 @@
 //! Rules on a server: their counters, and their texts.
 //!
 //! ```text
-//! limiter   the counter of a rule, of any mode and client: what `rules::SharedStore` asks of a client
+//! limiter   the counter of a rule, of any mode and client: what `tollgate_rules::SharedStore` asks of a client
 //! denials   what it needs to count the requests that it denies
-//! source    the texts of rules under a key: what `rules::Source` asks
+//! source    the texts of rules under a key: what `tollgate_rules::Source` asks
 //! push      writes such texts
 //! ```
 

@@ -105,7 +105,7 @@ impl fmt::Debug for PushedRules {
 
 impl RedisRules {
     /// Prepares the access to the rules with this name. Sends nothing. The address has the form that
-    /// [`redis::Client::open`](crate::Client::open) takes. It names one server; in a Cluster, the node that
+    /// [`Client::open`](crate::Client::open) takes. It names one server; in a Cluster, the node that
     /// holds the key.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Lease limiters, through their public API.
 //!
-//! `src/edge/redis/mode/lease/tests.rs` tests delays, losses and clocks in virtual time. These tests cover the
+//! `crates/soak/tests/soak/leases.rs` tests delays, losses and clocks in virtual time. These tests cover the
 //! answers of calls, closed and dropped limiters, server outages, and limiters in threads and tasks on a real server.
 
 use std::sync::atomic::{AtomicU64, Ordering};

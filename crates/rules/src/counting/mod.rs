@@ -1,7 +1,7 @@
 //! The counters of rules: stores of this process, or a store that processes share.
 //!
 //! A rule names its algorithm and its store at run time. [`AnyStore`](tollgate::stores::AnyStore) is a store of this process. A
-//! [`SharedLimiter`] counts in a store that processes share, for example one of the module `redis`. Both take the texts
+//! [`SharedLimiter`] counts in a store that processes share, for example one of the package `tollgate-redis`. Both take the texts
 //! of [keys](super::matching::CounterKey).
 
 mod act;
@@ -58,8 +58,8 @@ impl fmt::Display for NoCounter {
             ),
             Self::Quota(error) => write!(f, "cannot be counted: {error}"),
             Self::NoServer => f.write_str(
-                "has store: redis, but this program was given no server: pass one to `RulesBuilder::shared` (with the feature \
-                 `redis`, a client), or to `tollgate serve` with --redis, or choose another store",
+                "has store: redis, but this program was given no server: pass one to `RulesBuilder::shared` (a client of the \
+                 package `tollgate-redis`, with its feature `rules`), or to `tollgate serve` with --redis, or choose another store",
             ),
             Self::Refused(why) => f.write_str(why),
             Self::Store(why) => f.write_str(why),

@@ -24,8 +24,8 @@ use crate::rule::Shared;
 
 /// A store in which several processes count the same rules: those with `store: redis`.
 ///
-/// The clients of the module `redis` (feature `redis`) are such stores. A program can bring its own, for example one that counts in a
-/// database: the example `own_store` is a whole one. [`RulesBuilder::shared`](crate::RulesBuilder::shared) takes it.
+/// The clients of the package `tollgate-redis`, with its feature `rules`, are such stores. A program can bring its own, for
+/// example one that counts in a database: the example `own_store` is a whole one. [`RulesBuilder::shared`](crate::RulesBuilder::shared) takes it.
 ///
 /// # Examples
 /// ```

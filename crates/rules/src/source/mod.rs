@@ -1,7 +1,7 @@
 //! Sources of rules: where a text with rules comes from, and how its versions compare.
 //!
 //! A source only fetches. Polling, checks, reports and the last good copy are the same for all sources: see
-//! `rules::watch::follow`.
+//! `watch::follow`.
 
 use std::error::Error;
 use std::fmt;
@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use super::config::Format;
 
-/// A place that rules come from, other than files: for example a database or a web server. With the feature `redis`,
-/// `redis::RedisRules` is a source.
+/// A place that rules come from, other than files: for example a database or a web server.
+/// `tollgate_redis::RedisRules` (feature `rules`) is a source.
 ///
 /// Only [`Source::fetch`] is required. `RulesBuilder::follow` (feature `watch`) calls it on a thread of its own, so it
 /// may block. Give each call a time-out: dropping the watcher waits for a call in progress. A source that checks

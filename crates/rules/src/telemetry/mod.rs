@@ -8,7 +8,7 @@
 //! | `tollgate_reload_total` | `result` | loads of rules: `success`, `error` |
 //! | `tollgate_reload_last_success_timestamp_seconds` | | the Unix time of the last successful load |
 //! | `tollgate_rules` | | rules in force |
-//! | `tollgate_rules_unmatched` | `domain` | rules that matched no request since the last load, in a domain that had requests (`rules::publish_rules`) |
+//! | `tollgate_rules_unmatched` | `domain` | rules that matched no request since the last load, in a domain that had requests (`tollgate_rules::publish_rules`) |
 //! | `tollgate_config_hash` | | a hash of the rule files in force: processes with the same rules have the same number |
 //! | `tollgate_rules_version` | | the version of the rules in force, for rules that follow a source with numbers |
 //! | `tollgate_rules_version_timestamp_seconds` | | the Unix time when that version was written; 0 if unknown |

@@ -191,12 +191,12 @@ impl<C> RulesBuilder<C> {
         self
     }
 
-    /// Sets the store that counts rules with `store: redis`. Default: none, and such rules are rejected. With the feature
-    /// `redis`, the store can be:
+    /// Sets the store that counts rules with `store: redis`. Default: none, and such rules are rejected. With the
+    /// package `tollgate-redis` and its feature `rules`, the store can be:
     ///
-    /// - a `redis::Client` for async code,
-    /// - a `redis::Blocking<Client>` for threads that may wait,
-    /// - a `redis::InProcess`, a model of a server for tests.
+    /// - a `tollgate_redis::Client` for async code,
+    /// - a `tollgate_redis::Blocking<Client>` for threads that may wait,
+    /// - a `tollgate_redis::InProcess`, a model of a server for tests.
     ///
     /// A program can also bring [a store of its own](SharedStore). Rules with the same
     /// [identity](crate::Rule::identity) in one store share their counters, in all processes.
@@ -206,7 +206,7 @@ impl<C> RulesBuilder<C> {
     }
 
     /// Sets the prefix of the keys that count rules with `store: redis`. Default: `tollgate`. Processes share counters only
-    /// if they have the same prefix. `redis::Builder::prefix` says how Redis writes it.
+    /// if they have the same prefix. `tollgate_redis::LimiterBuilder::prefix` says how Redis writes it.
     pub fn shared_prefix(mut self, prefix: &str) -> Self {
         self.servers.prefix = Some(prefix.into());
         self

@@ -57,7 +57,7 @@ impl<C: Clock> Rules<C> {
 
     /// Calls `visit` with the domain, the rule's name and the readings of its store, for each rule: keys, evictions,
     /// and how full the store is. Use it for gauges when metrics are scraped. With the feature `metrics`,
-    /// `rules::publish_rules` does this.
+    /// `tollgate_rules::publish_rules` does this.
     ///
     /// # Complexity
     /// O(slots) of all compact stores.
@@ -76,7 +76,7 @@ impl<C: Clock> Rules<C> {
     }
 
     /// Returns the limiters of the rules in force with `store: redis`, each once. The store that made them may know more
-    /// of them: with the feature `redis`, `redis::health_by_server` returns the health of their servers.
+    /// of them: `tollgate_redis::health_by_server` returns the health of their servers.
     ///
     /// # Examples
     /// ```
@@ -111,7 +111,7 @@ impl<C: Clock> Rules<C> {
     /// with its domain. Such a rule has a misspelt key or value, in the file or in the caller, or another rule hides
     /// it.
     ///
-    /// With the feature `metrics`, `rules::publish_rules` publishes their number in each domain:
+    /// With the feature `metrics`, `tollgate_rules::publish_rules` publishes their number in each domain:
     /// `tollgate_rules_unmatched`.
     ///
     /// # Examples

@@ -37,7 +37,7 @@ impl<C: Clock> Rules<C> {
     ///
     /// Rules in the modes `lease` and `write-back` wait only if this process holds no units and the limit may have
     /// some. Without shared rules, this is the same as [`Rules::check`]. With a
-    /// `redis::Blocking` client, it blocks the thread.
+    /// `tollgate_redis::Blocking` client, it blocks the thread.
     ///
     /// # Panics
     /// In a tokio runtime without a timer (`enable_time`), if a rule is shared by an async client.
@@ -89,7 +89,7 @@ impl<C: Clock> Rules<C> {
     /// refunds them. Such a refund is not possible for units of `write-back`, which stay used.
     ///
     /// After the deadline, the future needs only the time that the thread needs. With a
-    /// `redis::Blocking` client, the deadline has no effect, because the thread blocks.
+    /// `tollgate_redis::Blocking` client, the deadline has no effect, because the thread blocks.
     ///
     /// # Panics
     /// Outside of a tokio runtime with a timer (`enable_time`), if a rule is shared.
@@ -225,7 +225,7 @@ impl<C: Clock> Rules<C> {
 
     /// Gives the servers what this process holds: units of rules with the mode `lease` go back, and units that rules with
     /// `write-back` have admitted are posted. Call it before the process ends, after the last check. A later check finds
-    /// no held units. With a `redis::Blocking` client, it does nothing.
+    /// no held units. With a `tollgate_redis::Blocking` client, it does nothing.
     ///
     /// It waits for the servers, so set a timeout.
     ///
