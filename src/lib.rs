@@ -205,7 +205,7 @@
 //!   [`telemetry`] has figures for operators.
 //! - **Run the program:** [a service for gateways][gateway], [help for one client][operators], [Python, Node, PHP and
 //!   Go][redis_clients].
-//! - **Move from another crate:** [governor][from_governor], [pingora-limits][from_pingora_limits],
+//! - **Move:** [from your own map][from_your_own_map], [eight servers][servers], [governor][from_governor], [pingora-limits][from_pingora_limits],
 //!   [tower_governor][from_tower_governor].
 //! - **Know why:** [the guarantees][guarantees], [the models of the concurrent parts][models], [the design and the
 //!   glossary][design].
@@ -227,6 +227,7 @@
 //! [from_governor]: https://docs.rs/crate/tollgate/latest/source/docs/from_governor.md
 //! [from_pingora_limits]: https://docs.rs/crate/tollgate/latest/source/docs/from_pingora_limits.md
 //! [from_tower_governor]: https://docs.rs/crate/tollgate/latest/source/docs/from_tower_governor.md
+//! [from_your_own_map]: https://docs.rs/crate/tollgate/latest/source/docs/from_your_own_map.md
 //! [gateway]: https://docs.rs/crate/tollgate/latest/source/docs/gateway.md
 //! [guarantees]: https://docs.rs/crate/tollgate/latest/source/GUARANTEES.md
 //! [guides]: https://docs.rs/crate/tollgate/latest/source/docs/README.md
@@ -241,6 +242,7 @@
 //! [redis_clients]: https://docs.rs/crate/tollgate/latest/source/docs/redis_clients.md
 //! [requests_in_progress]: https://docs.rs/crate/tollgate/latest/source/docs/requests_in_progress.md
 //! [rules]: https://docs.rs/crate/tollgate/latest/source/docs/rules.md
+//! [servers]: https://docs.rs/crate/tollgate/latest/source/docs/servers.md
 //! [sketches]: https://docs.rs/crate/tollgate/latest/source/docs/sketches.md
 //! [testing]: https://docs.rs/crate/tollgate/latest/source/docs/testing.md
 //! [token_budgets]: https://docs.rs/crate/tollgate/latest/source/docs/token_budgets.md
