@@ -155,3 +155,33 @@ fn joint_call_charges_all_limits_or_none() {
     assert!(both.check_oversized().is_never());
     assert_eq!((one.at(now).peek(&9).remaining(), window.at(now).peek().remaining()), (4, 60));
 }
+
+/// As for any charge, time pays a large one from its beginning on, so later charges do not hinder its refund.
+// G152
+#[test]
+fn charges_beyond_the_burst_come_back_after_later_ones() {
+    let c = clock();
+    let gcra = || RateLimiter::builder(Gcra::new(RATE)).clock(c.clone());
+    macro_rules! each {
+        ($($limiter:expr),+) => {$({
+            let limiter = $limiter;
+            for force in [false, true] {
+                let large = match force {
+                    true => limiter.charge_unchecked(&7, 100),
+                    false => limiter.check_oversized(&7, 100),
+                };
+                assert_eq!((large.is_allowed(), large.charged()), (true, 100));
+                assert_eq!(limiter.charge_unchecked(&7, 1).charged(), 1);
+                c.advance(3 * SECOND);
+                assert_eq!(limiter.refund(&7, &large), 97, "by force: {force}");
+                c.advance(SECOND);
+                assert_eq!(limiter.peek(&7).remaining(), 4, "no debt stays");
+            }
+        })+};
+    }
+    each!(
+        gcra().keyed::<u64>(),
+        gcra().overdraft(200).compact().unwrap(),
+        gcra().overdraft(200).overflow(Overflow::Forget).compact().unwrap()
+    );
+}

@@ -364,6 +364,14 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             },
         };
         let decided = self.decide(word, place, at.ns(), judge);
+        let is_forced = match operation {
+            Operation::Force => true,
+            Operation::CheckOversized => decided.cost() > decided.limit(),
+            _ => false,
+        };
+        if is_forced && decided.charged() > 0 {
+            return decided.forced();
+        }
         let may_block = matches!(operation, Operation::Check | Operation::Take);
         if may_block { self.block(word, place, at.ns(), decided) } else { decided }
     }
