@@ -169,3 +169,20 @@ fn ended_windows_keep_their_counts() {
     assert_eq!(remaining(tollgate::SlidingWindow::new(quota), 59, 60), (0, 4));
     assert_eq!(remaining(tollgate::SubWindow::new(quota, 6), 9, 10), (0, 4));
 }
+
+/// A key that owes nothing may be removed. What it owed before the change stays given back.
+// G150
+#[test]
+fn units_given_back_after_a_change_stay_back() {
+    let gcra = || RateLimiter::builder(Gcra::new(TEN)).clock(clock());
+    let keyed = gcra().keyed::<String>().adjustable();
+    assert!(keyed.check_n("alice", 8).is_allowed() && keyed.check_n("bob", 8).is_allowed());
+    for limit in [20, 30] {
+        keyed.set_quota(&Quota::per_hour(limit), Carry::Used).unwrap();
+    }
+    assert_eq!(keyed.give_back("alice", u64::MAX), 8);
+    keyed.retain_active();
+    assert_eq!((keyed.peek("alice").remaining(), keyed.peek("bob").remaining()), (30, 22));
+    assert_eq!(keyed.give_back("bob", 3), 3);
+    assert_eq!(keyed.peek("bob").remaining(), 25);
+}

@@ -395,10 +395,18 @@ impl<S: Migrate> Generation<S> {
         S: Inherit<Q>,
     {
         let (when, store) = (self.time_here(when), &self.held.store);
-        match self.take_over(key, when) {
-            Some(_) => 0,
-            None => store.give_back(store.prepare(key), when, units),
+        if self.take_over(key, when).is_some() {
+            return 0;
         }
+        if let Some(past) = self.past()
+            && self.asks(past, when.ns())
+            && store.holds(key)
+        {
+            // The debt is here now. Without its units the key may become idle before the old debt is paid, and be removed: then
+            // its next request would take the old debt over again.
+            past.last.forget(key, CheckTime::from_ns(past.at_ns));
+        }
+        store.give_back(store.prepare(key), when, units)
     }
 
     /// Forgets what a key owes, here and in the generations that are still asked. Returns `false` if a store cannot: then the
