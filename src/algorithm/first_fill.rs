@@ -186,4 +186,8 @@ impl<A: Algorithm<Tail = ()>> Algorithm for FirstFill<A> {
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
         Ok(Self { algorithm: self.algorithm.with_quota(quota)?, units: self.units })
     }
+
+    fn reading(&self, other: &Self) -> Option<Self> {
+        Some(Self { algorithm: self.algorithm.reading(&other.algorithm)?, units: other.units })
+    }
 }

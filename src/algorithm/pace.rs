@@ -79,6 +79,10 @@ macro_rules! paced {
             fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError> {
                 Ok(Self::new(*quota))
             }
+
+            fn reading(&self, other: &Self) -> Option<Self> {
+                Some(Self { pace: self.pace.reading(&other.pace)? })
+            }
         }
     };
 }
@@ -157,6 +161,11 @@ impl<const QUEUED: bool> Pace<QUEUED> {
             let same = "range of times: its full burst takes too long to refill";
             Reason::Layout { algorithm, same }.into()
         })
+    }
+
+    /// Returns another pace in the ticks of this one, if it fits; its interval is rounded up to whole ticks.
+    pub(crate) fn reading(&self, other: &Self) -> Option<Self> {
+        if self.reads(other) { Some(*other) } else { Self::at_scale(&other.quota(), self.scale) }
     }
 
     /// Returns this pace in the ticks of one compact table that also holds `tiers`.

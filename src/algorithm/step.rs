@@ -255,6 +255,12 @@ pub trait Algorithm: Stepper + Clone + Debug + Send + Sync + 'static {
     /// # Errors
     /// Returns an error if the algorithm has no room for the quota. The error states the maximum.
     fn with_quota(&self, quota: &Quota) -> Result<Self, QuotaError>;
+
+    /// Returns `other`, or an algorithm with its quota, if that reads and writes the states of this one.
+    #[doc(hidden)]
+    fn reading(&self, other: &Self) -> Option<Self> {
+        self.reads(other).then(|| other.clone())
+    }
 }
 
 /// The operations of an algorithm. Public in a private module: users name [`Algorithm`], which is sealed.

@@ -258,4 +258,13 @@ impl Algorithm for TokenBucket {
         };
         Ok(Self { refill })
     }
+
+    fn reading(&self, other: &Self) -> Option<Self> {
+        match (&self.refill, &other.refill) {
+            (Refill::Greedy(own), Refill::Greedy(other)) => {
+                Some(Self { refill: Refill::Greedy(own.reading(other)?) })
+            }
+            _ => self.reads(other).then_some(*other),
+        }
+    }
 }

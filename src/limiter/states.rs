@@ -18,8 +18,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// another period of its windows, and for a tier of a limiter with another layout.
     ///
     /// In an [adjustable](RateLimiter::adjustable) limiter, a tier or an algorithm keeps its quota when the limiter's own
-    /// quota changes. The limiter converts a tier at each check if the change has altered the layout; a new tier avoids
-    /// that. Once the limiter cannot hold the quota of a tier any more, its own quota decides.
+    /// quota changes. The limiter converts it at each check if the change has altered the layout; a new one avoids
+    /// that. Once the limiter cannot hold that quota any more, its own quota decides. That is so for an algorithm with
+    /// [blocks](crate::Blocked) after a change of the quota, and for a window after a change of its period.
     ///
     /// # Panics
     /// Debug builds panic if the limiter cannot read its states by this quota and is not adjustable.

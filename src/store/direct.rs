@@ -190,7 +190,7 @@ impl<A: Algorithm, Q: ?Sized> CheckWith<Q> for Direct<A> {
     }
 
     fn readable_quota(&self, algorithm: &A) -> Option<A> {
-        self.algorithm.reads(algorithm).then(|| algorithm.clone())
+        self.algorithm.reading(algorithm)
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::{
-    Algorithm, Builder, Carry, Class, Clock, Gcra, ManualClock, Quota, RateLimiter, SlidingWindow, Timestamp,
+    Algorithm, Builder, Carry, Class, Clock, Gcra, LeakyBucketMeter, ManualClock, Quota, RateLimiter,
+    SlidingWindow, Timestamp, TokenBucket,
 };
 use tollgate_testing::operations::run_cases;
 
@@ -174,4 +175,31 @@ fn debts_of_other_quotas_are_carried_over() {
             && direct.check_class(1, CLASS).is_allowed()
             && compact.check(&7).is_allowed()
     );
+}
+
+/// So does an algorithm, although the times of the limiter's words have other units afterwards.
+// G49
+#[test]
+fn algorithm_keeps_its_quota_over_changes() {
+    macro_rules! each {
+        ($($algorithm:expr),+) => {$({
+            let clock = ManualClock::new(START);
+            let small = Quota::per_minute(2);
+            let keyed = build($algorithm, &clock).keyed::<u64>().adjustable();
+            let direct = build($algorithm, &clock).direct().adjustable();
+            let plan = keyed.algorithm().requota(&small).unwrap();
+            for limit in [700, 1_100, 6_000] {
+                keyed.set_quota(&Quota::per_minute(limit), Carry::Reset).unwrap();
+                direct.set_quota(&Quota::per_minute(limit), Carry::Reset).unwrap();
+                for decision in [keyed.check_with(&7, 2, &plan), direct.check_with(2, &plan)] {
+                    assert_eq!((decision.limit(), decision.remaining()), (2, 0), "{limit}");
+                }
+                assert!(keyed.check_with(&7, 1, &plan).is_denied() && direct.check_with(1, &plan).is_denied());
+                let wait = keyed.check_with(&7, 1, &plan).retry_after().unwrap();
+                assert!(wait >= Duration::from_secs(30) && wait.as_secs() == 30, "{wait:?}");
+            }
+        })+};
+    }
+    let quota = Quota::per_minute(60);
+    each!(Gcra::new(quota), TokenBucket::new(quota), LeakyBucketMeter::new(quota));
 }

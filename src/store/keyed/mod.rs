@@ -668,7 +668,7 @@ where
     }
 
     fn readable_quota(&self, algorithm: &A) -> Option<A> {
-        self.algorithm.reads(algorithm).then(|| algorithm.clone())
+        self.algorithm.reading(algorithm)
     }
 }
 
