@@ -12,9 +12,9 @@ use crate::base::quota::{Quota, QuotaError};
 /// An algorithm whose new keys begin with a part of their burst (of their limit, for windows) instead of all of it. Created by
 /// [`Builder::first_fill`](crate::Builder::first_fill).
 ///
-/// A new key has `k` units, and refills at the rate of its quota from its first request on, whether that is admitted or denied. With windows,
-/// it has `k` units in the window of its first request, and the whole limit in the next one. A peek, and a
-/// request that can never be admitted, begin no key.
+/// A new key has `k` units, and refills at the rate of its quota from its first request on, whether that is admitted or denied. With a
+/// [calendar window](crate::CalendarWindow), it has `k` units in the window of its first request, and the whole limit in the next one. A peek, and a
+/// request that can never be admitted, begin no key. Nor does a joint request that another limit denies, if this limit would have admitted it.
 ///
 /// # What forgetting means
 /// A key that the limiter forgets begins again with `k` units. So `k` is also what a client can gain or lose by being forgotten:
@@ -32,7 +32,7 @@ use crate::base::quota::{Quota, QuotaError};
 ///
 /// # Where it does not work
 /// Compact stores and sketches do not compile with it. A slot of a key with a full burst is the same as an unused one, and a sketch knows no
-/// keys, so both would give every idle key `k` units. Windows, logs, and buckets that refill in batches do not either, because the units that a new key has
+/// keys, so both would give every idle key `k` units. Other windows, logs, and buckets that refill in batches do not either, because the units that a new key has
 /// spent would need words of their own.
 ///
 /// # Examples
@@ -130,6 +130,8 @@ impl<A: Algorithm<Tail = ()>> Stepper for FirstFill<A> {
             admitted => admitted,
         }
     }
+
+    const HAS_FIRST_FILL: bool = true;
 
     #[inline(always)]
     fn begin(&self, head: u64, step: Step) -> Step {

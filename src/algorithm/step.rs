@@ -308,6 +308,9 @@ pub trait Stepper {
         step
     }
 
+    /// Whether a new key has other units than a key that is idle.
+    const HAS_FIRST_FILL: bool = false;
+
     /// Returns the step of a request that may charge its key, after [`block`](Stepper::block): `step`, or the state that a new
     /// key has after a denial. A peek does not call this.
     #[inline(always)]

@@ -221,3 +221,40 @@ fn changes_and_snapshots_keep_keys_that_owe() {
     changing.set_quota(&QUOTA, Carry::AsIs).unwrap();
     assert_eq!(changing.peek(&1).remaining(), 2, "a limiter that is turned on begins with its first fill");
 }
+
+/// Only a key with a state has spent anything.
+// G156
+#[test]
+fn reset_of_a_new_key_finds_nothing() {
+    let clock = ManualClock::new(START);
+    let keyed = build(Gcra::new(QUOTA), &clock).first_fill(2).keyed::<u64>().adjustable();
+    assert!(!keyed.reset(&1));
+    assert!(keyed.check(&1).is_allowed() && keyed.reset(&1) && !keyed.reset(&1));
+    assert!(keyed.check(&1).is_allowed());
+    keyed.set_quota(&Quota::per_minute(60), Carry::AsIs).unwrap();
+    assert!(keyed.reset(&1) && !keyed.reset(&1));
+}
+
+/// At the cap, a key that has just got its units keeps them for a second, or two clients could keep each other out.
+// G156
+#[test]
+fn full_key_keeps_its_place_at_the_cap_for_a_second() {
+    for when_full in [WhenFull::Deny, WhenFull::Admit] {
+        let clock = ManualClock::new(START);
+        let quota = Quota::per_minute(6).burst(1);
+        let keyed = build(Gcra::new(quota), &clock).first_fill(0).max_keys(1, when_full).keyed::<u8>();
+        let first = keyed.check(&1);
+        assert_eq!(first.retry_after(), Some(Duration::from_secs(10)));
+        if when_full == WhenFull::Deny {
+            assert_eq!(keyed.check(&2).retry_after(), Some(Duration::from_secs(11)));
+        }
+        clock.advance(Duration::from_secs(10));
+        let _ = keyed.check(&2);
+        assert!(keyed.contains(&1) && !keyed.contains(&2));
+        clock.advance(Duration::from_millis(999));
+        let _ = keyed.check(&2);
+        assert!(keyed.contains(&1) && keyed.peek(&1).is_allowed());
+        clock.advance(Duration::from_millis(1));
+        assert!(keyed.check(&2).is_denied() && keyed.contains(&2) && !keyed.contains(&1));
+    }
+}

@@ -344,7 +344,7 @@ where
 
     /// Returns room for one key under the cap, after the removal of an idle key if necessary.
     ///
-    /// On failure, returns the key that becomes idle first among the searched keys.
+    /// On failure, returns the key that may be removed first among the searched keys.
     fn make_room<'s>(
         &'s self,
         hash: u64,
@@ -364,11 +364,14 @@ where
         if let Some(room) = take() {
             return Ok(room);
         }
+        // A new key may have fewer units than an idle one, which then keeps its place for a while.
+        let grace_ns = if A::HAS_FIRST_FILL { GRACE_NS } else { 0 };
+        let idle_since_ns = now_ns.saturating_sub(grace_ns);
         let enough = if cap.max <= FULLY_SEARCHED_CAP { cap.max } else { SEARCHED };
         let (mut seen, mut room, mut soonest) = (0, None, None::<Victim<'_, K, A::Tail>>);
         // Searches continue at different positions, so a flood of new keys covers the whole table, one part per key.
         self.table.search(hash, guard, |held| {
-            if held.node.state.kill_if_idle(&self.algorithm, now_ns) == Kill::Done {
+            if held.node.state.kill_if_idle(&self.algorithm, idle_since_ns) == Kill::Done {
                 self.table.unlink(&held, guard);
                 // The room passes from the removed node to this call. The count stays the same.
                 room = Some(Room { cap: Some(cap), replaces: true });
@@ -377,7 +380,7 @@ where
             if cap.when_full != WhenFull::Admit
                 && let Ok(decision) = held.node.state.peek(&self.algorithm, now_ns, 0)
             {
-                let reset_ns = decision.reset_ns();
+                let reset_ns = decision.reset_ns().saturating_add(grace_ns);
                 if soonest.as_ref().is_none_or(|(best, _)| reset_ns < *best) {
                     soonest = Some((reset_ns, held));
                 }
@@ -681,7 +684,7 @@ struct Absent<'g, Q: ?Sized> {
     guard: &'g Pinned,
 }
 
-/// A held key, with the nanoseconds until it becomes idle.
+/// A held key, with the nanoseconds until it may be removed.
 type Victim<'g, K, T> = (u64, Held<'g, K, T>);
 
 impl<K, A: Algorithm, H> fmt::Debug for Keyed<K, A, H> {

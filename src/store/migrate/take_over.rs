@@ -69,7 +69,9 @@ impl<S: Migrate> Generation<S> {
         S: Inherit<Q>,
     {
         let (when, store) = (self.time_here(when), &self.held.store);
-        self.is_here_or_owed(key, when, || store.peek(store.prepare(key), when, 0).owed() > 0)
+        // A key without a state may owe what a first fill withholds.
+        let owes = || store.knew(key) && store.peek(store.prepare(key), when, 0).owed() > 0;
+        self.is_here_or_owed(key, when, owes)
     }
 
     /// Whether a key has a state in this generation, or owes anything by the older ones. Carries nothing over.
