@@ -149,8 +149,8 @@
 //! - Admitted units never exceed the algorithm's bound, for any key, any interval and any interleaving of threads. The
 //!   docs of each algorithm state its bound. [`RateLimiter`] explains the effect of a thread that is delayed between
 //!   its clock reading and its charge. The exceptions are:
-//!   - A compact limiter counts time in ticks of at most 1/256 of a unit's time. For a burst above 2²⁵ units, or a rate
-//!     above 2³¹ a second, a tick is at most a unit's time, so at most one unit too many is admitted.
+//!   - A compact limiter counts time in ticks of at most 1/256 of a unit's time. For a burst and overdraft of
+//!     together more than 2²⁵ units, or a rate above 2³¹ a second, a tick is at most a unit's time, so at most one unit too many is admitted.
 //!   - A compact limiter that has no free slot follows its overflow policy ([`Overflow`]).
 //!   - A striped limiter ([`Striped`](leases::Striped)) may admit more than the bound. In an interval of length t, it admits at most the
 //!     bound for t plus the life of one lease (10 ms). Around the end of a window, this can be half a limit more.

@@ -201,7 +201,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// - Minimum spacing takes back one event for each unit, the last event first.
     /// - Logs, sketches, compact stores with [`Overflow::Inherit`](crate::Overflow::Inherit), and a key in a
     ///   [block](crate::Blocked), take back nothing, for the reasons that a [refund](RateLimiter::refund) has.
-    /// - A limiter with holds leaves the units that are [held](RateLimiter::hold): their holders settle them.
+    /// - A compact store with [`Overflow::Spill`](crate::Overflow::Spill) takes back nothing from a key that it has evicted.
+    /// - A limiter with holds leaves the units that are [held](RateLimiter::hold): their holders settle them. It counts all of
+    ///   them as owed, also what time has paid of them, so less may come back than was charged without a hold.
     ///
     /// The caller vouches for the units: between two times, the limiter admits at most its bound and the units that came
     /// back. Use [`RateLimiter::refund`] if you have the decision. It knows what time has paid of the charge, so it keeps

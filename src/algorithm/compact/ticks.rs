@@ -22,7 +22,7 @@
 //! Tables with one quota have two exceptions, for limits of bytes. (The intervals of other quotas are rounded up to whole
 //! ticks, so they need 256.) Both admit at most one unit too many in any interval:
 //!
-//! - A burst of more than 2²⁵ units, up to 2³³, has one tick per unit. A unit is then less than 3 × 10⁻⁸ of the burst. With
+//! - A burst and overdraft of together more than 2²⁵ units, up to 2³³, have one tick per unit. A unit is then less than 3 × 10⁻⁸ of both. With
 //!   256 ticks per unit, a burst of 10⁹ units would have 2³⁸ ticks, and the range would be only four bursts. With one, it
 //!   is a thousand bursts.
 //! - A rate above 2³¹ a second has as many ticks per unit as keep half the range at a second, and at least one.

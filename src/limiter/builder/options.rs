@@ -111,7 +111,8 @@ impl<A, C, H> Builder<A, C, H> {
     ///
     /// [`charge_unchecked`](RateLimiter::charge_unchecked), [`settle`](RateLimiter::settle) and
     /// [`reserve`](RateLimiter::reserve) create such debts. Units beyond the overdraft are not charged. For other
-    /// stores, see [`charge_unchecked`](RateLimiter::charge_unchecked).
+    /// stores, see [`charge_unchecked`](RateLimiter::charge_unchecked). If the burst and the overdraft together exceed 2²⁵
+    /// units, the store counts in ticks of up to a unit's time, so it may admit one unit too many.
     ///
     /// # Examples
     /// ```
