@@ -92,10 +92,10 @@ mod tests {
     proptest! {
         // G155
         #[test]
-        fn prefix_equals_that_bit_by_bit(bits: u128, form in 0..4, ipv4_bits: u8, ipv6_bits: u8) {
-            let low = u128::from(bits as u32);
+        fn prefix_equals_that_bit_by_bit(bits: u128, short: u32, form in 0..4, ipv4_bits: u8, ipv6_bits: u8) {
+            let low = u128::from(short);
             let address = match form {
-                0 => Ipv4Addr::from_bits(bits as u32).into(),
+                0 => Ipv4Addr::from_bits(short).into(),
                 1 => Ipv6Addr::from_bits(MAPPED | low).into(),
                 2 => Ipv6Addr::from_bits(NAT64 | low).into(),
                 _ => IpAddr::V6(Ipv6Addr::from_bits(bits)),
