@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -31,9 +31,19 @@ impl<S: Subscriber> Layer<S> for Listener {
     }
 }
 
+/// Returns the events of this thread. `tracing` remembers which events have no subscriber, also while another thread adds one.
+/// So a subscriber that listens to all threads stays, and what was remembered before is computed again.
 pub(crate) fn events(run: impl FnOnce()) -> Vec<Seen> {
+    static ALL: Once = Once::new();
+    ALL.call_once(|| {
+        tracing::subscriber::set_global_default(tracing_subscriber::registry())
+            .expect("there is no other one");
+    });
     let listener = Listener::default();
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(listener.clone()), run);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(listener.clone()), || {
+        tracing::callsite::rebuild_interest_cache();
+        run();
+    });
     let mut seen = listener.0.lock().expect("no thread panics while it holds the lock");
     std::mem::take(&mut *seen)
 }

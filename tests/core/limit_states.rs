@@ -127,6 +127,7 @@ fn threads_admit_exactly_the_burst() {
 }
 
 // G149
+// G30
 #[test]
 fn sizes_are_as_documented() {
     assert_eq!(size_of::<LimitState>(), 8);

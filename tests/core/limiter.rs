@@ -300,16 +300,6 @@ fn reservation_at_refill_is_fully_refunded() {
     }
 }
 
-/// The state takes one cache line (two where the processor fetches pairs of lines), in addition to the algorithm's
-/// own fields.
-// G30
-#[test]
-fn direct_state_fills_cache_line() {
-    let line = align_of::<Direct<Gcra>>();
-    assert!((32..=256).contains(&line), "the state is aligned to {line} bytes");
-    assert_eq!(size_of::<Direct<Gcra>>(), size_of::<Gcra>().next_multiple_of(line) + line);
-}
-
 /// Each limiter hashes with its own secret, so a list of keys that collide in one limiter does not help against
 /// another.
 // G36

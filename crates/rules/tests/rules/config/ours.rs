@@ -119,8 +119,8 @@ fn incompatible_fields_are_rejected() {
         );
     }
     let word =
-        limit("unit: second, requests_per_unit: 100, algorithm: gcra, store: compact, burst: 100000000");
-    refused(&word, &[&["the burst, in the compact store, can be at most", "but is 100000000;"]]);
+        limit("unit: second, requests_per_unit: 100, algorithm: gcra, store: compact, burst: 10000000000");
+    refused(&word, &[&["the burst, in the compact store, can be at most", "but is 10000000000;"]]);
     let log = limit("unit: day, requests_per_unit: 65537, algorithm: sliding-log");
     refused(&log, &[&["can be at most 65536, but is 65537; lower it to 65536, or use another algorithm"]]);
     // The remedy names the number that is wrong. It was always "choose another limit or algorithm".
