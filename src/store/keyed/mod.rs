@@ -586,9 +586,10 @@ where
         }
         let guard = reclaim::pin();
         let Some(node) = self.live(key, hash, &guard) else {
-            // The key owes nothing by now, or the store denied it because it was full, or it is new and begins with a part
-            // of its burst. Such a key begins now; others are not charged.
-            let _ = self.act_rarely(key, hash, Action::Apply(Operation::Force), at.ns(), 0);
+            // The key owes nothing by now, or the store denied it because it was full. A new key with a first fill begins now.
+            if A::HAS_FIRST_FILL {
+                let _ = self.act_rarely(key, hash, Action::Apply(Operation::Force), at.ns(), 0);
+            }
             return denial;
         };
         let now = node.state.block(&self.algorithm, at.ns(), denial.cost());
