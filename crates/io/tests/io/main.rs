@@ -321,7 +321,7 @@ impl ByteLimit for Endless {
     }
 }
 
-/// A limit of which nothing is left for 30 years does not overflow the timer.
+/// A limit whose next unit is never free does not overflow the timer.
 #[test]
 fn endless_wait_is_no_overflow() {
     paused(|| async {

@@ -123,7 +123,7 @@ descriptors:
     rate_limit: { name: daily, unit: day, requests_per_unit: 1 }
 ";
 
-/// Returns an answerer whose clock stands still, so that no day ends within a test.
+/// Returns an answerer whose clock does not move, so that no day ends within a test.
 fn answerer(rules: &str, settings: Settings) -> Answerer<ManualClock> {
     let config = Config::from_yaml("rules", rules).unwrap();
     let rules = Rules::builder().clock(ManualClock::default()).load([config]).unwrap();
