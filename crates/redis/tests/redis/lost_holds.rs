@@ -93,15 +93,20 @@ async fn lost_renewal_does_not_outlive_its_permit() {
     all_end(&patient, "a").await;
 }
 
+/// Two limiters of the same requests: one that waits for a server which is slow, and one with a usual time-out.
+fn patient_and_usual(server: &Server) -> (InProgressLimiter, InProgressLimiter) {
+    let client = Client::open(&server.url()).unwrap();
+    let build = || client.in_progress("exports", 20).life(seconds(600)).on_failure(OnFailure::Closed);
+    let of = |timeout| build().timeout(timeout).build().unwrap();
+    (of(PATIENCE), of(Duration::from_millis(200)))
+}
+
 /// A short stall of the server leaves no request in progress, also if the breaker opens.
 // G136
 #[tokio::test]
 async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let build = || client.in_progress("exports", 20).life(seconds(600)).on_failure(OnFailure::Closed);
-    let patient = build().timeout(PATIENCE).build().unwrap();
-    let usual = build().timeout(Duration::from_millis(200)).build().unwrap();
+    let (patient, usual) = patient_and_usual(&server);
     assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
     drop(entered(&usual, "a").await);
     server.pause();
@@ -117,10 +122,7 @@ async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
 #[tokio::test]
 async fn permits_dropped_while_the_breaker_is_open_end() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let build = || client.in_progress("exports", 20).life(seconds(600)).on_failure(OnFailure::Closed);
-    let patient = build().timeout(PATIENCE).build().unwrap();
-    let usual = build().timeout(Duration::from_millis(200)).build().unwrap();
+    let (patient, usual) = patient_and_usual(&server);
     let mut permits = Vec::new();
     for _ in 0..5 {
         permits.push(entered(&usual, "a").await);
