@@ -8,10 +8,9 @@
 
 use proptest::prelude::*;
 use std::time::Duration;
-use tokio::time::Instant;
 use tollgate::{
     Algorithm, AnyLimiter, Block, Blocked, Carry, Class, Decision, Gcra, Limit, ManualClock, Quota,
-    RateLimiter, StoreKind, Timestamp, TokioClock, check_all,
+    RateLimiter, StoreKind, Timestamp, check_all,
 };
 use tollgate_testing::blocks::{BlockOp, BlockSpec, play};
 use tollgate_testing::operations::{config, ops, spec, start};
@@ -226,21 +225,6 @@ fn joint_check_blocks_only_the_limits_that_deny() {
 
 fn any(kind: StoreKind, limit: &str, clock: &ManualClock) -> AnyLimiter<String, ManualClock> {
     RateLimiter::any(limit.parse::<Limit>().unwrap()).clock(clock.clone()).build(kind).unwrap()
-}
-
-// G129
-#[tokio::test(start_paused = true)]
-async fn wait_starts_no_block_and_ends_after_one() {
-    let ms = Duration::from_millis;
-    let limit = Blocked::new(Quota::per_second(100).burst(2), Block::of(ms(100)));
-    let limiter = RateLimiter::builder(limit).clock(TokioClock::new()).direct();
-    assert!(limiter.check_n(2).is_allowed());
-    let start = Instant::now();
-    assert!(limiter.until_ready().await.is_ok() && start.elapsed() == ms(10));
-    assert!(limiter.peek().is_denied() && !limiter.peek().is_block());
-    assert_eq!(end(&limiter.check()), ms(100));
-    assert!(limiter.until_ready().within(ms(99)).await.is_err());
-    assert!(limiter.until_ready().await.is_ok() && start.elapsed() == ms(110));
 }
 
 #[test]

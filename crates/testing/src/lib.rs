@@ -29,7 +29,7 @@ pub mod naive;
 pub mod operations;
 pub mod oracle;
 pub mod reader;
-#[cfg(not(tollgate_tsan))]
+#[cfg(feature = "redis")]
 pub mod redis;
 #[macro_use]
 pub mod sketch;

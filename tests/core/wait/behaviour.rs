@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
-    Carry, Clock, Direct, FixedWindow, Gcra, LeakyBucketQueue, MinimumSpacing, Quota, RateLimiter,
-    SlidingLog, Timestamp, TokenBucket, TokioClock, waiting::Jitter, waiting::NotReady,
+    Block, Blocked, Carry, Clock, Direct, FixedWindow, Gcra, LeakyBucketQueue, MinimumSpacing, Quota,
+    RateLimiter, SlidingLog, Timestamp, TokenBucket, TokioClock, waiting::Jitter, waiting::NotReady,
 };
 
 type Limiter = Arc<RateLimiter<Direct<Gcra>, TokioClock>>;
@@ -470,4 +470,19 @@ fn waits_are_send() {
     sendable(&by_key.until_ready("alice").within(ms(1)).jitter(Jitter::up_to(ms(1))));
     sendable(&by_key.wait_n(&[1, 2], 2));
     sendable(&TokioClock::default());
+}
+
+// G129
+#[tokio::test(start_paused = true)]
+async fn wait_starts_no_block_and_ends_after_one() {
+    let limit = Blocked::new(Quota::per_second(100).burst(2), Block::of(ms(100)));
+    let limiter = RateLimiter::builder(limit).clock(TokioClock::new()).direct();
+    assert!(limiter.check_n(2).is_allowed());
+    let start = Instant::now();
+    assert!(limiter.until_ready().await.is_ok() && start.elapsed() == ms(10));
+    assert!(limiter.peek().is_denied() && !limiter.peek().is_block());
+    let denial = limiter.check();
+    assert!(denial.is_block() && denial.retry_after() == Some(ms(100)));
+    assert!(limiter.until_ready().within(ms(99)).await.is_err());
+    assert!(limiter.until_ready().await.is_ok() && start.elapsed() == ms(110));
 }

@@ -25,6 +25,7 @@ mod restore;
 #[path = "../../../../tests/common/scenarios.rs"]
 mod scenarios;
 mod send_sync;
+#[cfg(feature = "watch")]
 mod source;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 #[path = "../../../../tests/common/stopped.rs"]
