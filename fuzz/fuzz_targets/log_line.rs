@@ -90,7 +90,7 @@ fn json(line: &[u8]) {
     let mut row = Row::new(None);
     let columns = jsonl::JsonColumns { time: names("t"), key: names("a.b"), cost: None, others: Vec::new() };
     let read = columns.extract(line, &mut row);
-    let _ = jsonl::names(line);
+    let _ = jsonl::fields(line);
     let Ok(tree) = flat_object(line) else { return };
     let text = |value: &Tree| match value {
         Tree::Text(text) => Some(text.clone()),

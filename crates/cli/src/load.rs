@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::input::fields::Format;
+use crate::input::fields::Present;
 use crate::input::row::Row;
 use crate::input::wanted::Fields;
 use crate::input::{self, Selection, Trace};
@@ -39,7 +39,8 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
 /// The generated day; its requests have a client and no other field.
 fn generated_fields(mut fields: Fields) -> Result<Trace, Error> {
     let mut trace = synthetic::day();
-    let names = fields.resolve(Format::Tsv, &["client".to_owned()], "the generated day")?;
+    let present = Present { names: vec!["client".to_owned()], ..Present::default() };
+    let names = fields.resolve(&present, "the generated day")?;
     let mut row = Row::new(None);
     for record in &mut trace.records {
         row.clear();

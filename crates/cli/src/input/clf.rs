@@ -15,6 +15,7 @@
 //! kind.
 
 use super::row::{Columns, Row};
+use super::sample::Role;
 use tollgate_http::forwarded::node;
 
 /// The parts of a line. Missing values are `-`, as in the log.
@@ -170,6 +171,26 @@ fn request_part<'a>(line: &ClfLine<'a>, n: usize) -> &'a [u8] {
 /// Returns every field's own name, in the order of the line.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().filter_map(|(names, _)| names.split(' ').next())
+}
+
+/// Returns every other name of a field.
+pub fn aliases() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().flat_map(|(names, _)| names.split(' ').skip(1))
+}
+
+/// Returns the role of every field.
+pub fn roles() -> impl Iterator<Item = (&'static str, Role)> {
+    names().map(|name| match name {
+        "ip" => (name, Role::Client(1)),
+        "time" => (name, Role::Time),
+        "request" | "path" | "bare_path" => (name, Role::Target),
+        _ => (name, Role::Other),
+    })
+}
+
+/// Returns the text of every field of a line, with the field's own name.
+pub fn fields<'a>(line: &ClfLine<'a>) -> impl Iterator<Item = (&'static str, &'a [u8])> {
+    names().zip(FIELDS.map(|(_, of)| of(line)))
 }
 
 impl ClfField {

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::decompress::BYTE_ORDER_MARK;
 use super::delimited::Delimiter;
-use super::row::ChosenFields;
+use super::sample::{RECORDS, Sample};
 use super::{Error, clf, jsonl};
 use tollgate_report::text::printable;
 
@@ -86,74 +86,72 @@ const TIME_NAMES: &str = "\
     date_time time_iso8601 time_local eventtime event_time start_time created_at \
     request_timestamp time_ns time_ms time dt msec date";
 
-/// Usual names of the client field, the most certain first.
-const KEY_NAMES: &str = "\
-    client client_ip clientip client_addr remote_addr remote_ip remote_host src_ip srcip \
-    source_ip sourceipaddress c-ip id.orig_h src source ip ip_address actor user user_id \
-    username account api_key tenant customer key host";
-
-/// Selects the fields of a file in which the fields `present` are known.
-///
-/// # Errors
-/// Returns an error if an unnamed field cannot be guessed; the message lists those present.
-pub fn choose(
-    time: Option<&FieldList>,
-    key: Option<&FieldList>,
-    cost: Option<&str>,
-    present: &[String],
-    file: &str,
-) -> Result<ChosenFields, Error> {
-    let find = |name: &str| present.iter().find(|field| field.eq_ignore_ascii_case(name)).cloned();
-    let list = || if present.is_empty() { "none".to_owned() } else { present.join(", ") };
-    let guess = |names: &str, what: &str, flag: &str| {
-        names.split(' ').find_map(find).ok_or_else(|| {
-            Error::run(format!(
-                "{file}: which field is the {what}? Name it with --{flag}; the fields are: {}",
-                list()
-            ))
-        })
-    };
-    let time = match time {
-        Some(FieldList(fields)) => fields.clone(),
-        // Two columns make one time only if both are present.
-        None => match (find("date"), find("time")) {
-            (Some(date), Some(time)) => vec![date, time],
-            _ => vec![guess(TIME_NAMES, "time", "time")?],
-        },
-    };
-    let key = match key {
-        Some(FieldList(fields)) => fields.clone(),
-        None => vec![guess(KEY_NAMES, "client", "key")?],
-    };
-    Ok(ChosenFields { time, key, cost: cost.map(str::to_owned) })
+/// The names of the fields that an input has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Present {
+    /// The names for messages.
+    pub names: Vec<String>,
+    /// Other names for the same fields, which work where the user names a field.
+    pub aliases: Vec<String>,
+    /// Whether later records may have more fields, as in JSON.
+    pub open: bool,
 }
 
-/// Returns the fields of a JSON file, from the objects in its first part. The error says why the first line is not an
-/// object.
+impl Present {
+    /// Returns whether a field has this name, or may be called by it.
+    pub fn find(&self, name: &str) -> bool {
+        self.has(name) || self.aliases.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns whether a field has this name, in any case unless later records may have more fields.
+    pub fn has(&self, name: &str) -> bool {
+        self.names
+            .iter()
+            .any(|known| if self.open { known == name } else { known.eq_ignore_ascii_case(name) })
+    }
+}
+
+/// Selects the field of the time, or the fields that make one time, in a file with these first records.
 ///
 /// # Errors
-/// Returns an error if no line of the first part is a whole object.
-pub fn json_names(head: &[u8], file: &str) -> Result<Vec<String>, Error> {
-    let mut all: Vec<String> = Vec::new();
+/// Returns an error if no field is the time; the message lists the fields.
+pub fn choose_time(sample: &Sample, file: &str) -> Result<Vec<String>, Error> {
+    let find = |name: &str| sample.field(name).map(|field| field.name.clone());
+    // Two columns make one time only if both are present.
+    if let (Some(date), Some(time)) = (find("date"), find("time")) {
+        return Ok(vec![date, time]);
+    }
+    let time = TIME_NAMES.split(' ').find_map(find).ok_or_else(|| {
+        let names: Vec<&str> = sample.fields.iter().map(|field| &*field.name).collect();
+        let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Error::run(format!("{file}: which field is the time? Name it with --time; the fields are: {list}"))
+    })?;
+    Ok(vec![time])
+}
+
+/// Reads the first objects of a JSON file.
+///
+/// # Errors
+/// Returns an error if no line of the first part is a whole object; it says why the first line is not.
+pub fn json_sample(head: &[u8], file: &str) -> Result<Sample, Error> {
+    let mut sample = Sample::default();
     let mut first_bad: Option<(String, &[u8])> = None;
-    let mut objects = 0;
     for line in head_lines(head) {
-        match jsonl::names(line) {
-            Ok(names) => {
-                objects += 1;
-                all.extend(names.into_iter().filter(|name| !all.contains(name)).collect::<Vec<_>>());
+        match jsonl::fields(line) {
+            Ok(fields) => {
+                sample.add(fields.iter().map(|(name, value)| (&**name, &**value)));
             }
             Err(reason) => drop(first_bad.get_or_insert((reason, line))),
         }
-        if objects == 50 {
+        if sample.records == RECORDS {
             break;
         }
     }
     match first_bad {
-        Some((reason, line)) if objects == 0 => Err(Error::run(format!(
+        Some((reason, line)) if sample.records == 0 => Err(Error::run(format!(
             "{file}: no JSON object found; the first line is {reason}: {}",
             printable(line, 80)
         ))),
-        _ => Ok(all),
+        _ => Ok(sample),
     }
 }

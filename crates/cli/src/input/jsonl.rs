@@ -38,24 +38,29 @@ fn leads_to(name: &str, field: &str) -> bool {
     field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Returns the names of an object's plain fields; those of nested objects as paths.
+/// Returns an object's plain fields with their texts; those of nested objects by their paths.
 ///
 /// # Errors
 /// Returns an error if the line is not an object.
-pub fn names(line: &[u8]) -> Result<Vec<String>, String> {
-    let mut names = Vec::new();
-    collect_names(line, "", 0, &mut names)?;
-    Ok(names)
+pub fn fields(line: &[u8]) -> Result<Vec<(String, Cow<'_, [u8]>)>, String> {
+    let mut fields = Vec::new();
+    collect_fields(line, "", 0, &mut fields)?;
+    Ok(fields)
 }
 
-fn collect_names(text: &[u8], path: &str, depth: usize, names: &mut Vec<String>) -> Result<(), String> {
+fn collect_fields<'a>(
+    text: &'a [u8],
+    path: &str,
+    depth: usize,
+    fields: &mut Vec<(String, Cow<'a, [u8]>)>,
+) -> Result<(), String> {
     for (name, value) in Object::parse(text, |_| true)?.fields {
         let name = if path.is_empty() { name.into_owned() } else { format!("{path}.{name}") };
         match value.get().as_bytes()[0] {
             // Deeper fields can be read, but they are not used for guesses.
-            b'{' if depth < 4 => collect_names(value.get().as_bytes(), &name, depth + 1, names)?,
+            b'{' if depth < 4 => collect_fields(value.get().as_bytes(), &name, depth + 1, fields)?,
             b'{' | b'[' => {}
-            _ => names.push(name),
+            _ => fields.push((name, plain_text(value).unwrap_or_default())),
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! A line that does not parse is counted and skipped; the first few are kept for the report. Input that ends early ends
 //! the run, because half a log would give wrong answers without a warning.
 
+pub mod choice;
 pub mod clf;
 pub mod client;
 pub mod decompress;
@@ -11,6 +12,7 @@ pub mod fields;
 pub mod jsonl;
 pub mod keys;
 pub mod row;
+pub mod sample;
 pub mod time;
 pub mod wanted;
 
@@ -23,9 +25,10 @@ use self::clf::ClfField;
 use self::client::{AddressCounts, Clients};
 use self::decompress::{InputSource, Lines, Position, read_error};
 use self::delimited::{Delimiter, TsvLine};
-use self::fields::{FieldList, Format, choose, head_lines, is_text};
+use self::fields::{FieldList, Format, Present, head_lines, is_text};
 use self::keys::Keys;
 use self::row::{ChosenFields, Columns, Row};
+use self::sample::{RECORDS, Role, Sample};
 use self::time::{TimeFormat, TimeParser};
 use self::wanted::{Fields, no_field};
 use tollgate_report::error::{Error, plain};
@@ -67,6 +70,8 @@ pub struct Trace {
     pub out_of_order: u64,
     /// The inputs and their formats, one line each.
     pub notes: Vec<String>,
+    /// Which field is the client of each input, and why, if the command line does not name it.
+    pub client_notes: Vec<String>,
     /// The likely problem with the keys.
     pub warnings: Vec<String>,
     /// The settings for which addresses are one client; `None` for generated requests.
@@ -205,15 +210,26 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     let format = format_of(&source, selection)?;
     let delimiter = selection.delimiter.or_else(|| Delimiter::guess(header_of(&source.head)));
     let delimiter = delimiter.unwrap_or(Delimiter::COMMA);
-    let present = present_fields(&source, format, delimiter)?;
-    let no_key = FieldList(Vec::new());
-    let wanted_key = if trace.fields.is_some() { Some(&no_key) } else { selection.key.as_ref() };
-    let chosen = choose(selection.time.as_ref(), wanted_key, selection.cost.as_deref(), &present, &name)?;
+    let (present, sample) = first_records(&source, format, delimiter)?;
+    let time = match &selection.time {
+        Some(FieldList(fields)) => fields.clone(),
+        None => fields::choose_time(&sample, &name)?,
+    };
+    let key = match (&trace.fields, &selection.key) {
+        (Some(_), _) => Vec::new(),
+        (None, Some(FieldList(fields))) => fields.clone(),
+        (None, None) => {
+            let client = choice::client(&sample, selection.clients, &name)?;
+            trace.client_notes.extend(client.why);
+            client.fields
+        }
+    };
+    let chosen = ChosenFields { time, key, cost: selection.cost.clone() };
     let others = match &mut trace.fields {
-        Some(fields) => fields.resolve(format, &present, &name)?,
+        Some(fields) => fields.resolve(&present, &name)?,
         None => Vec::new(),
     };
-    let missing = |field: String| no_field(&name, &field, &present);
+    let missing = |field: String| no_field(&name, &field, &present.names);
     let ChosenFields { time, key, .. } = &chosen;
     let no_client = |name: &String| match format {
         Format::Clf => ClfField::by_name(name) != Some(ClfField::IP),
@@ -230,7 +246,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     };
     let before = reader.trace.records.len();
     let delimited = || {
-        let find = |name: &str| delimited::column(&present, name);
+        let find = |name: &str| delimited::column(&present.names, name);
         Columns::new(&chosen, &others, find).map_err(missing)
     };
     match format {
@@ -252,7 +268,8 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     let read = trace.records.len() - before;
     // Any object can have a field that the first ones lack, so only now a name is known to be wrong.
     let mut named = chosen.time.iter().chain(&chosen.key).chain(&chosen.cost);
-    if let Some(unknown) = named.find(|name| format == Format::Jsonl && read == 0 && !present.contains(name))
+    if let Some(unknown) =
+        named.find(|name| format == Format::Jsonl && read == 0 && !present.names.contains(name))
     {
         return Err(missing(unknown.clone()));
     }
@@ -307,19 +324,49 @@ fn header_of(head: &[u8]) -> &[u8] {
     head_lines(head).next().unwrap_or_default()
 }
 
-/// The fields that a file has.
-fn present_fields(source: &InputSource, format: Format, delimiter: Delimiter) -> Result<Vec<String>, Error> {
+/// Returns the fields that a file has, and its first records.
+fn first_records(
+    source: &InputSource,
+    format: Format,
+    delimiter: Delimiter,
+) -> Result<(Present, Sample), Error> {
+    let with = |names: &[String]| Sample::of(names.iter().map(|name| (&**name, Role::Other)));
+    let named = |names: Vec<String>| Present { names, ..Present::default() };
     match format {
-        Format::Clf => Ok(clf::names().map(str::to_owned).collect()),
-        Format::Jsonl => fields::json_names(&source.head, &source.name),
-        Format::Tsv => Ok(delimited::header(header_of(&source.head).split(|&b| b == b'\t'))),
+        Format::Clf => {
+            let mut sample = Sample::of(clf::roles());
+            let lines = head_lines(&source.head).filter_map(|line| clf::parse(line).ok());
+            lines.take(RECORDS).for_each(|line| sample.add(clf::fields(&line)));
+            let names = clf::names().map(str::to_owned).collect();
+            let aliases = clf::aliases().map(str::to_owned).collect();
+            Ok((Present { names, aliases, open: false }, sample))
+        }
+        Format::Jsonl => {
+            let sample = fields::json_sample(&source.head, &source.name)?;
+            let names = sample.fields.iter().map(|field| field.name.clone()).collect();
+            Ok((Present { names, aliases: Vec::new(), open: true }, sample))
+        }
+        Format::Tsv => {
+            let mut lines = head_lines(&source.head).map(|line| line.split(|&b| b == b'\t'));
+            let names = delimited::header(lines.next().into_iter().flatten());
+            let mut sample = with(&names);
+            for line in lines.take(RECORDS) {
+                sample.add(names.iter().zip(line).map(|(name, value)| (&**name, value)));
+            }
+            Ok((named(names), sample))
+        }
         Format::Csv | Format::Auto => {
             let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
             let mut reader =
                 csv::ReaderBuilder::new().delimiter(delimiter.byte()).flexible(true).from_reader(head);
             let header =
                 reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
-            Ok(delimited::header(header.iter()))
+            let names = delimited::header(header.iter());
+            let mut sample = with(&names);
+            for record in reader.byte_records().flatten().take(RECORDS) {
+                sample.add(names.iter().zip(&record).map(|(name, value)| (&**name, value)));
+            }
+            Ok((named(names), sample))
         }
     }
 }

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::Error;
-use super::clf;
 use super::client::Clients;
-use super::fields::Format;
+use super::fields::Present;
 use super::keys::Interner;
 use super::row::Row;
 
@@ -75,32 +74,23 @@ impl Fields {
     ///
     /// # Errors
     /// Returns an error if a file with fixed fields lacks a named field.
-    pub fn resolve(
-        &mut self,
-        format: Format,
-        present: &[String],
-        file: &str,
-    ) -> Result<Vec<Option<String>>, Error> {
-        present.clone_into(&mut self.present);
+    pub fn resolve(&mut self, present: &Present, file: &str) -> Result<Vec<Option<String>>, Error> {
+        present.names.clone_into(&mut self.present);
         let mut resolved = Vec::with_capacity(self.fields.len());
         for field in &mut self.fields {
             let Wanted { names, guessed, .. } = &field.wanted;
-            let is_present = |name: &&String| match format {
-                // Aliases are not used: `host`, for example, has another meaning in rules.
-                Format::Clf if !guessed => clf::ClfField::by_name(name).is_some(),
-                Format::Jsonl => present.contains(name),
-                _ => present.iter().any(|known| known.eq_ignore_ascii_case(name)),
-            };
+            // A guess uses no alias: `host`, for example, has another meaning in rules.
+            let is_present = |name: &&String| if *guessed { present.has(name) } else { present.find(name) };
             let known = names.iter().find(is_present);
             if let Some(name) = known.filter(|name| !field.found.contains(name)) {
                 field.found.push(name.clone());
             }
-            let name = match (known, format) {
-                (None, Format::Jsonl) => field.name(),
-                (None, _) if !guessed => {
-                    return Err(no_field(file, field.name().map_or("", String::as_str), present));
+            let name = match known {
+                None if present.open => field.name(),
+                None if !guessed => {
+                    return Err(no_field(file, field.name().map_or("", String::as_str), &present.names));
                 }
-                (known, _) => known,
+                known => known,
             };
             resolved.push(name.cloned());
         }

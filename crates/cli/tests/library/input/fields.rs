@@ -1,12 +1,16 @@
 //! Formats and usual names of fields.
 
-use tollgate_cli::input::fields::{Format, choose};
-use tollgate_cli::input::row::ChosenFields;
+use tollgate_cli::input::choice::client;
+use tollgate_cli::input::client::Clients;
+use tollgate_cli::input::fields::{Format, choose_time};
+use tollgate_cli::input::sample::{Role, Sample};
 use tollgate_report::error::Error;
 
-fn chosen(present: &[&str]) -> Result<ChosenFields, Error> {
-    let present: Vec<String> = present.iter().map(|&name| name.to_owned()).collect();
-    choose(None, None, None, &present, "f")
+fn chosen(present: &[&str]) -> Result<(String, String), Error> {
+    let sample = Sample::of(present.iter().map(|&name| (name, Role::Other)));
+    let time = choose_time(&sample, "f")?;
+    let key = client(&sample, Clients::default(), "f")?.fields;
+    Ok((time.join("+"), key.join("+")))
 }
 
 #[test]
@@ -21,8 +25,7 @@ fn usual_field_names_are_found() {
         (&["Timestamp", "ClientIP"], "Timestamp", "ClientIP"),
     ];
     for (present, time, key) in cases {
-        let chosen = chosen(present).unwrap();
-        assert_eq!((chosen.time.join("+"), chosen.key.join("+")), (time.to_owned(), key.to_owned()));
+        assert_eq!(chosen(present).unwrap(), (time.to_owned(), key.to_owned()));
     }
 }
 
