@@ -79,7 +79,7 @@ pub use self::guard::{BreakerState, Health};
 #[cfg(not(tollgate_loom))]
 pub use self::mode::{
     AtomicLimiter, HoldingLimiter, InProgressLimiter, LeaseBuilder, LeaseLimiter, LeaseStats, LimiterAt,
-    RegionHealth, SharedHold, SharedPermit, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
+    RegionHealth, SharedHold, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
 #[cfg(not(tollgate_loom))]
 pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number, RegionPolicy};

@@ -1,15 +1,16 @@
 //! A server in this process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tollgate::holds::HoldId;
 use tollgate::{Clock, Limit, StdClock};
 
 use super::runtime::{Blocking, Routed};
 use super::settings::{InProgressBuilder, LimiterBuilder};
 use super::sharded::{Routes, ShardError, Shards};
-use crate::protocol::model::{HoldState, KeyState, MARGINS_US};
+use crate::protocol::model::{KeyState, MARGINS_US, answer_holds, holds_are_over};
 use crate::protocol::script::region;
 use crate::protocol::{Call, Error, LinkAges, LinkReport, RegionScope, Reply, Scope, Transport, model};
 use crate::region::{RegionLinks, RegionState};
@@ -48,7 +49,7 @@ struct ServerState {
 struct KeptKeys {
     held: HashMap<Vec<u8>, KeptKey, ahash::RandomState>,
     /// The holds of each key. Requests in progress, which have no limits, are apart.
-    holds: HashMap<(Vec<u8>, bool), HoldState, ahash::RandomState>,
+    holds: HashMap<(Vec<u8>, bool), BTreeSet<HoldId>, ahash::RandomState>,
     /// The states of limits that several regions share, by the names of their keys.
     regions: HashMap<Vec<u8>, RegionState, ahash::RandomState>,
     /// What the region of this server knows of its calls to others, for each limiter.
@@ -100,15 +101,15 @@ impl KeptKeys {
 
     fn answer_holds(&mut self, call: &Call, most_units: u64, now_us: u64) -> Reply {
         if self.holds.len() >= self.sweep_at.max(SWEEP) {
-            self.holds.retain(|_, state| !state.is_over(now_us));
+            self.holds.retain(|_, holds| !holds_are_over(holds, now_us));
             self.sweep_at = self.holds.len() * 2;
         }
         let name = (call.tag.clone(), call.plan.parts().is_empty());
-        let mut state = self.holds.remove(&name).unwrap_or_default();
+        let mut holds = self.holds.remove(&name).unwrap_or_default();
         let mut limits = |ask| self.answer_limits(&Call { ask, ..call.clone() }, now_us);
-        let reply = state.answer(call, most_units, time_us(call, now_us), &mut limits);
-        if state != HoldState::default() {
-            self.holds.insert(name, state);
+        let reply = answer_holds(&mut holds, call, most_units, time_us(call, now_us), &mut limits);
+        if !holds.is_empty() {
+            self.holds.insert(name, holds);
         }
         reply
     }

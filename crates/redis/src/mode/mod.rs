@@ -23,6 +23,6 @@ pub(crate) mod write_back;
 
 pub use self::at::LimiterAt;
 pub use self::atomic::AtomicLimiter;
-pub use self::holds::{HoldingLimiter, InProgressLimiter, SharedHold, SharedPermit};
+pub use self::holds::{HoldingLimiter, InProgressLimiter, SharedHold};
 pub use self::lease::{LeaseBuilder, LeaseLimiter, LeaseStats};
 pub use self::write_back::{RegionHealth, WriteBackBuilder, WriteBackLimiter, WriteBackStats};

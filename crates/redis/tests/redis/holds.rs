@@ -18,7 +18,7 @@ use tollgate::{
 };
 use tollgate_redis::{
     Blocking, Breaker, Client, DecidedBy, HoldingLimiter, InProcess, InProgressLimiter, Limit, OnFailure,
-    Shard, Shards, SharedHold, SharedPermit,
+    Shard, Shards, SharedHold,
 };
 use tollgate_testing::holds::HoldOp as Op;
 use tollgate_testing::redis::{Cluster, Server};
@@ -174,7 +174,7 @@ proptest! {
             let used: u64 = held.iter().filter(|of| of.0 == key).map(|&(_, _, units)| units).sum();
             prop_assert_eq!(limiter.block_on(|l| l.current(&key)).unwrap(), used);
             match op {
-                Op::Hold { units, .. } => match limiter.block_on(|l| l.try_enter(&key, units)).map(SharedPermit::detach) {
+                Op::Hold { units, .. } => match limiter.block_on(|l| l.try_enter(&key, units)).map(SharedHold::detach) {
                     Ok(id) => {
                         prop_assert!(used + units <= LIMIT);
                         held.push((key, id, units));
@@ -309,7 +309,7 @@ async fn dropped_permits_and_holds_are_released() {
     drop(hold);
     tokio::task::yield_now().await;
     assert_eq!((exports.current("a").await.unwrap(), tokens.held("a").await.unwrap()), (1, 0));
-    assert!(second.leave().await.unwrap());
+    assert!(second.release().await.unwrap());
     assert_eq!(exports.current("a").await.unwrap(), 0);
     // A task that panics.
     let limiter = exports.clone();
@@ -412,7 +412,7 @@ async fn two_clients_share_holds() {
             for _ in 0..50 {
                 if let Ok(permit) = limiter.try_enter("a", 1).await {
                     most = most.max(limiter.current("a").await.unwrap());
-                    permit.leave().await.unwrap();
+                    permit.release().await.unwrap();
                 }
             }
             most
@@ -586,7 +586,7 @@ async fn holds_of_a_moved_key_stay_behind() {
     let id = tokens.hold("a", 60, seconds(60)).await.unwrap().detach();
     assert!(
         tokens.check_n("a", 10).await.is_allowed()
-            && exports.try_enter("a", 1).await.map(SharedPermit::detach).is_ok()
+            && exports.try_enter("a", 1).await.map(SharedHold::detach).is_ok()
     );
     let moved = Shards::new([Shard::new("new", new)]).previous([Shard::new("old", old)], seconds(3_600));
     let (tokens, exports) = build(moved);

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_redis::{Breaker, Client, DecidedBy, InProgressLimiter, OnFailure, SharedPermit};
+use tollgate_redis::{Breaker, Client, DecidedBy, InProgressLimiter, OnFailure, SharedHold};
 use tollgate_testing::redis::Server;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ async fn all_end(exports: &InProgressLimiter, key: &str) {
 }
 
 /// Enters. On a busy machine the reply may come after the time-out, so this asks again.
-async fn entered(exports: &InProgressLimiter, key: &str) -> SharedPermit {
+async fn entered(exports: &InProgressLimiter, key: &str) -> SharedHold {
     loop {
         if let Ok(permit) = exports.try_enter(key, 1).await {
             return permit;
@@ -47,7 +47,7 @@ async fn lost_answers_are_withdrawn() {
     };
     let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
     let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
-    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
     for _ in 0..3 {
         server.pause();
         let stopped = tokio::time::timeout(Duration::from_millis(100), patient.try_enter("a", 1)).await;
@@ -75,7 +75,7 @@ async fn lost_renewal_does_not_outlive_its_permit() {
     };
     let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
     let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
-    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
     let mut permit = entered(&hasty, "a").await;
     tokio::time::sleep(Duration::from_millis(5)).await;
     server.pause();
@@ -107,7 +107,7 @@ fn patient_and_usual(server: &Server) -> (InProgressLimiter, InProgressLimiter) 
 async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
     let Some(server) = Server::start() else { return };
     let (patient, usual) = patient_and_usual(&server);
-    assert!(patient.try_enter("a", 1).await.unwrap().leave().await.unwrap());
+    assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
     drop(entered(&usual, "a").await);
     server.pause();
     let enters = (0..20).map(|_| usual.try_enter("a", 1));

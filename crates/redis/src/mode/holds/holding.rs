@@ -1,13 +1,13 @@
 //! A limiter whose units can be held by all processes.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tollgate::holds::HoldId;
+use tollgate::holds::{HoldId, InProgress, Permit};
 use tollgate::internals::quota_error;
-use tollgate::{Class, Decision, Limit, LimitKind, Outcome, QuotaError};
+use tollgate::{Class, Decision, Limit, LimitKind, Outcome, QuotaError, StdClock};
 
 use super::remote::{HoldingLimiter, hold_id, micros};
 use crate::client::{Connected, LimiterBuilder};
@@ -213,10 +213,12 @@ impl fmt::Debug for HoldingLimiter {
     }
 }
 
-/// Units that are taken from a [`HoldingLimiter`], and settled later.
+/// Units that are taken from a [`HoldingLimiter`] and settled later, or a request in progress of an
+/// [`InProgressLimiter`](crate::InProgressLimiter).
 ///
-/// Dropping it releases them in the background: a task of the runtime in which the hold was taken sends one call, also while the
-/// breaker is open, and repeats it until it is answered. If the runtime ends first, the hold ends with its life. [`release`](Self::release) waits for the server instead.
+/// Dropping it releases the units in the background: a task of the runtime in which the hold was taken sends one call, also while
+/// the breaker is open, and repeats it until it is answered. If the runtime ends first, the hold ends with its life.
+/// [`release`](Self::release) waits for the server instead.
 #[must_use = "a hold that is dropped is released"]
 pub struct SharedHold {
     limiter: HoldingLimiter,
@@ -228,7 +230,12 @@ pub struct SharedHold {
     answer: Answer,
     /// Whether the hold is neither settled nor detached.
     is_open: bool,
+    /// The permit of this process, and its limit, if this process admitted a request in progress alone and counts it.
+    permit: Option<(Permit, LocalLimit)>,
 }
+
+/// The requests in progress that this process admitted alone. Made on first use.
+pub(super) type LocalLimit = Arc<OnceLock<InProgress<StdClock>>>;
 
 impl SharedHold {
     pub(super) fn new(
@@ -239,22 +246,13 @@ impl SharedHold {
         answer: Answer,
     ) -> Self {
         let runtime = Handle::try_current().ok();
-        Self { limiter, key: key.into(), runtime, life, id, answer, is_open: true }
+        Self { limiter, key: key.into(), runtime, life, id, answer, is_open: true, permit: None }
     }
 
-    /// Gives the hold an identity that this process alone knows.
-    pub(super) fn set_id(&mut self, id: HoldId) {
-        self.id = id;
-    }
-
-    /// Lets the hold end a life from now. Returns whether it was there.
-    pub(super) async fn renew(&mut self) -> Result<bool, Error> {
-        let life_us = micros(self.life);
-        let reply = self.limiter.ask(&self.key, Question::Renew { hold: self.id, life_us }).await?;
-        if reply.done {
-            self.id = hold_id(reply.now_us.saturating_add(life_us), self.id.random());
-        }
-        Ok(reply.done)
+    /// The same hold, whose request in progress this process counts.
+    pub(super) fn with_permit(mut self, permit: Option<Permit>, limit: &LocalLimit) -> Self {
+        self.permit = permit.map(|permit| (permit, Arc::clone(limit)));
+        self
     }
 
     /// Returns the answer that took the units. Its cost is the number of units.
@@ -279,19 +277,53 @@ impl SharedHold {
     /// Leaves the hold to a caller that knows its identity. Otherwise it ends with its life.
     pub fn detach(mut self) -> HoldId {
         self.is_open = false;
+        if let Some((permit, _)) = self.permit.take() {
+            let _ = permit.detach();
+        }
         self.id
+    }
+
+    /// Lets the hold end later: a life from now. Use it for work that can take longer than any useful life, such as a
+    /// stream, and renew it well before the end of its life. Changes the [identity](Self::id). Returns whether the hold was
+    /// there.
+    ///
+    /// If the server did not take the hold, renews a request in progress in this process, without a call. Returns `true` if
+    /// nothing counts the hold.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer. The hold may then end at its previous end, or a life from now. The
+    /// call can be repeated, and the hold ends in both cases when it is dropped.
+    pub async fn renew(&mut self) -> Result<bool, Error> {
+        if let Some((permit, limit)) = &mut self.permit {
+            let was_there = limit.get().is_none_or(|limit| limit.renew(permit));
+            self.id = permit.id();
+            return Ok(was_there);
+        }
+        if self.by() != DecidedBy::Server {
+            return Ok(true);
+        }
+        let life_us = micros(self.life);
+        let reply = self.limiter.ask(&self.key, Question::Renew { hold: self.id, life_us }).await?;
+        if reply.done {
+            self.id = hold_id(reply.now_us.saturating_add(life_us), self.id.random());
+        }
+        Ok(reply.done)
     }
 
     /// Charges `actual` units, and releases the rest of the hold. Returns the state of the key afterwards.
     ///
     /// If `actual` is more than was held, the difference is charged even if the key cannot spend it. If the life of the hold
-    /// has ended, charges `actual` as of now. If this process's share took the hold, it is settled there.
+    /// has ended, charges `actual` as of now. If this process's share took the hold, it is settled there. For a request in
+    /// progress, this ends the request, and charges nothing.
     ///
     /// # Errors
     /// Returns an error if the server does not answer. The server may have settled the hold. Until its end, call
     /// [`HoldingLimiter::commit`] with its identity again; otherwise it ends with its life.
     pub async fn commit(mut self, actual: u64) -> Result<Decision, Error> {
         self.is_open = false;
+        if self.permit.is_some() {
+            return Ok(self.answer.decision());
+        }
         let dispatch = &self.limiter.dispatch;
         if self.by() == DecidedBy::Local
             && let Some(settled) =

@@ -1,14 +1,14 @@
 //! A limit on the requests of a key that are in progress in all processes.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::holds::{HoldId, InProgress, Permit};
 use tollgate::internals::quota_error;
 use tollgate::{Outcome, QuotaError, StdClock};
 
-use super::holding::SharedHold;
+use super::holding::{LocalLimit, SharedHold};
 use super::remote::HoldingLimiter;
 use crate::client::{Connected, InProgressBuilder};
 use crate::guard::{Guard, Health, Passage};
@@ -16,7 +16,7 @@ use crate::protocol::{Answer, DecidedBy, Error, Key, Plan};
 
 /// A limit on the requests of each key that are in progress at the same time, in all processes.
 ///
-/// A request is in progress until its [`SharedPermit`] is dropped, until [`leave`](Self::leave) ends it, or until its life
+/// A request is in progress until its [`SharedHold`] is released or dropped, until [`leave`](Self::leave) ends it, or until its life
 /// has ended. A process that dies, or is cut off, therefore occupies its places only for the lives of its requests.
 /// [`Client::in_progress`](crate::Client::in_progress) begins the builder. For one process, use
 /// [`holds::InProgress`](tollgate::holds::InProgress). All clones are the same limiter.
@@ -34,7 +34,7 @@ use crate::protocol::{Answer, DecidedBy, Error, Key, Plan};
 /// # If the server does not answer
 /// [`on_failure`](InProgressBuilder::on_failure) decides, as for other limiters. With
 /// [`OnFailure::Local`](crate::OnFailure::Local), this process admits its share of the limit, and at least one
-/// unit, in addition to the requests that the server counts. [`SharedPermit::by`] names what decided.
+/// unit, in addition to the requests that the server counts. [`SharedHold::by`] names what decided.
 ///
 /// # Cost
 /// About 120 bytes at the server for each request in progress. At most 4,096 requests of a key can be in progress, and
@@ -54,7 +54,7 @@ use crate::protocol::{Answer, DecidedBy, Error, Key, Plan};
 /// let second = exports.try_enter("alice", 1).await.expect("one is in progress");
 /// let denied = exports.try_enter("alice", 1).await.expect_err("two are in progress");
 /// assert!(denied.retry_after().unwrap() <= Duration::from_secs(300)); // a life ends, or a request ends earlier
-/// first.leave().await?;
+/// first.release().await?;
 /// assert!(exports.try_enter("alice", 1).await.is_ok());
 /// # drop(second);
 /// # Ok(()) }
@@ -63,8 +63,7 @@ use crate::protocol::{Answer, DecidedBy, Error, Key, Plan};
 pub struct InProgressLimiter {
     holding: HoldingLimiter,
     life: Duration,
-    /// The requests that this process admitted alone. Made on first use.
-    local: Arc<OnceLock<InProgress<StdClock>>>,
+    local: LocalLimit,
 }
 
 impl<T: Connected> InProgressBuilder<T> {
@@ -88,7 +87,7 @@ impl<T: Connected> InProgressBuilder<T> {
 }
 
 impl InProgressLimiter {
-    async fn enter(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
+    async fn enter(&self, key: &[u8], units: u64) -> Result<SharedHold, Answer> {
         let Self { holding, life, .. } = self;
         let Ok((reply, id)) = holding.send_hold(key, units, *life).await else {
             return self.enter_alone(key, units);
@@ -96,11 +95,11 @@ impl InProgressLimiter {
         let outcome = if reply.done { Outcome::Allowed } else { holding.denial(units) };
         let decision = holding.decision(&reply, outcome, units).uncharged();
         let answer = Answer::new(decision, DecidedBy::Server);
-        if reply.done { Ok(self.permit(key, id, answer, None)) } else { Err(answer) }
+        if reply.done { Ok(SharedHold::new(holding.clone(), key, *life, id, answer)) } else { Err(answer) }
     }
 
     /// Decides while the server is unavailable.
-    fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedPermit, Answer> {
+    fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedHold, Answer> {
         let Self { holding, life, local } = self;
         let (dispatch, most) = (&holding.dispatch, holding.most_units);
         let mut entered = None;
@@ -116,12 +115,8 @@ impl InProgressLimiter {
             return Err(answer);
         }
         let id = entered.as_ref().map_or_else(HoldingLimiter::unknown_id, Permit::id);
-        Ok(self.permit(key, id, answer, entered))
-    }
-
-    fn permit(&self, key: &[u8], id: HoldId, answer: Answer, local: Option<Permit>) -> SharedPermit {
-        let hold = SharedHold::new(self.holding.clone(), key, self.life, id, answer);
-        SharedPermit { hold, local: local.map(|permit| (permit, Arc::clone(&self.local))) }
+        let hold = SharedHold::new(holding.clone(), key, *life, id, answer);
+        Ok(hold.with_permit(entered, local))
     }
 
     async fn leave_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
@@ -131,12 +126,12 @@ impl InProgressLimiter {
         self.holding.send_release(key, id, Passage::IfClosed).await
     }
 
-    /// Begins a request of `units` for `key`, or denies it. The request ends when the permit is dropped, or after its life.
+    /// Begins a request of `units` for `key`, or denies it. The request ends when the hold is released or dropped, or after its life.
     ///
     /// # Errors
     /// Returns the denial if the key would have more units in progress than its limit, or 4,096 requests.
     /// [`Answer::retry_after`] returns the time until the first life ends; a request can end earlier.
-    pub async fn try_enter<K: Key + ?Sized>(&self, key: &K, units: u64) -> Result<SharedPermit, Answer> {
+    pub async fn try_enter<K: Key + ?Sized>(&self, key: &K, units: u64) -> Result<SharedHold, Answer> {
         self.enter(&key.bytes(), units).await
     }
 
@@ -175,79 +170,5 @@ impl fmt::Debug for InProgressLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("InProgressLimiter");
         text.field("limit", &self.holding.most_units).field("life", &self.life).finish_non_exhaustive()
-    }
-}
-
-/// A request in progress; created by [`InProgressLimiter::try_enter`].
-///
-/// Dropping it ends the request in the background: a task of the runtime in which the request began sends one call, also while
-/// the breaker is open, and repeats it until it is answered. If the runtime ends first, the request ends with its life. [`leave`](Self::leave) waits for the server instead.
-#[must_use = "a request is not in progress any more once its permit is dropped"]
-pub struct SharedPermit {
-    hold: SharedHold,
-    /// The permit of this process, and its limit, if this process admitted the request alone and counts it.
-    local: Option<(Permit, Arc<OnceLock<InProgress<StdClock>>>)>,
-}
-
-impl SharedPermit {
-    /// Returns the answer that began the request. Its figures include the request.
-    pub fn answer(&self) -> Answer {
-        self.hold.answer()
-    }
-
-    /// Returns what began the request.
-    #[must_use]
-    pub fn by(&self) -> DecidedBy {
-        self.hold.by()
-    }
-
-    /// Returns the identity, by which another process can [end](InProgressLimiter::leave) the request.
-    ///
-    /// If the server did not begin the request, only this process knows the identity.
-    #[must_use]
-    pub fn id(&self) -> HoldId {
-        self.hold.id()
-    }
-
-    /// Lets the request end later: a life from now. Use it for work that can take longer than any useful life, such as a
-    /// stream, and renew it well before the end of its life. Changes the [identity](Self::id). Returns whether the request
-    /// was in progress.
-    ///
-    /// If the server did not begin the request, renews it in this process, without a call. Returns `true` if nothing counts it.
-    ///
-    /// # Errors
-    /// Returns an error if the server does not answer. The request may then end at its previous end, or a life from now. The
-    /// call can be repeated, and the permit ends the request in both cases.
-    pub async fn renew(&mut self) -> Result<bool, Error> {
-        if self.by() == DecidedBy::Server {
-            return self.hold.renew().await;
-        }
-        let Some((permit, limit)) = &mut self.local else { return Ok(true) };
-        let was_there = limit.get().is_none_or(|limit| limit.renew(permit));
-        self.hold.set_id(permit.id());
-        Ok(was_there)
-    }
-
-    /// Ends the request, and waits for the server. Returns whether it was in progress.
-    ///
-    /// # Errors
-    /// Returns an error if the server does not answer. The request then ends with its life at the latest.
-    pub async fn leave(self) -> Result<bool, Error> {
-        self.hold.release().await
-    }
-
-    /// Leaves the request to a caller that knows its identity. Otherwise it ends with its life.
-    pub fn detach(self) -> HoldId {
-        if let Some((permit, _)) = self.local {
-            let _ = permit.detach();
-        }
-        self.hold.detach()
-    }
-}
-
-impl fmt::Debug for SharedPermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = f.debug_struct("SharedPermit");
-        text.field("id", &self.id()).field("units", &self.answer().decision().cost()).finish_non_exhaustive()
     }
 }

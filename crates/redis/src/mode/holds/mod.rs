@@ -11,5 +11,5 @@ mod in_progress;
 mod remote;
 
 pub use self::holding::SharedHold;
-pub use self::in_progress::{InProgressLimiter, SharedPermit};
+pub use self::in_progress::InProgressLimiter;
 pub use self::remote::HoldingLimiter;

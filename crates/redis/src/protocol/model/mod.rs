@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use self::batches::BatchesView;
 use self::blocked::BlockedView;
 use self::calendar::CalendarView;
-pub(crate) use self::holds::HoldState;
+pub(crate) use self::holds::{answer_holds, holds_are_over};
 use self::log::LogView;
 use self::parts::{Counts, PartsView};
 use self::spacing::SpacingView;

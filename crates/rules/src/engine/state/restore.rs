@@ -104,10 +104,13 @@ pub(in crate::engine) struct Restoring {
     pub(in crate::engine) report: Option<RestoreReport>,
 }
 
+/// The counters that were taken over, by their numbers in the snapshot.
+type Counters = HashMap<u64, (Arc<CounterName>, LocalCounter)>;
+
 /// The counters that a load takes over, by their numbers, with their names.
 #[derive(Default)]
 pub(super) struct Restored {
-    counters: HashMap<u64, (Arc<CounterName>, LocalCounter)>,
+    counters: Counters,
     unusable: Vec<(Box<str>, SnapshotError)>,
 }
 
@@ -173,7 +176,7 @@ impl RulesSnapshot {
                 }
                 HOLD => {
                     holds.push(reader.position());
-                    read_hold(&mut reader, 0)?;
+                    read_hold(&mut reader, &Counters::new(), 0)?;
                 }
                 OLDER => {
                     read_parameters(&mut reader, None)?;
@@ -268,20 +271,11 @@ impl RulesSnapshot {
         let back_ns = self.times(now).back_ns();
         let (mut holds, mut known) = (0, HashSet::new());
         for &at in &self.holds {
-            let Ok(hold) = read_hold(&mut SnapshotReader::at(&self.bytes, at), back_ns) else { continue };
-            let SavedHold { counter, hash, id, units, charge } = hold;
+            let hold = read_hold(&mut SnapshotReader::at(&self.bytes, at), &restored.counters, back_ns);
+            let Ok(((hash, id), held)) = hold else { continue };
             if !known.insert((hash, id.random())) {
                 continue;
             }
-            let counter = restored.counters.get(&counter);
-            let charge = charge.zip(counter).map(|((key, charge), (name, counter))| HeldCharge {
-                key,
-                name: Arc::clone(name),
-                generation: Arc::clone(&counter.generation),
-                lineage: counter.lineage,
-                charge,
-            });
-            let held = Held { units, charge };
             let release = |_, held: &Held<Option<HeldCharge>>| {
                 if let Some(HeldCharge { key, generation, charge, .. }) = &held.charge {
                     generation.store().refund(&**key, now, charge, held.units);
@@ -302,27 +296,28 @@ impl RulesSnapshot {
     }
 }
 
-/// A hold of a snapshot.
-struct SavedHold {
-    /// The number of its counter.
-    counter: u64,
-    hash: u64,
-    id: HoldId,
-    units: u64,
-    /// The key in the counter, and the charge.
-    charge: Option<(Box<str>, Decision)>,
-}
-
-fn read_hold(reader: &mut SnapshotReader<'_>, back_ns: u64) -> Result<SavedHold, SnapshotError> {
+/// Reads a hold, whose counter has been read before. A hold of a counter that was not taken over has no charge.
+fn read_hold(
+    reader: &mut SnapshotReader<'_>,
+    counters: &Counters,
+    back_ns: u64,
+) -> Result<((u64, HoldId), Held<Option<HeldCharge>>), SnapshotError> {
     let [counter, hash] = [reader.u64()?, reader.u64()?];
     let id = HoldId::from_bytes(reader.take()?);
     let id = HoldId::new(id.end_ns().saturating_sub(back_ns), id.random());
     let units = reader.u64()?;
-    let charge = match counter {
+    let saved: Option<(Box<str>, Decision)> = match counter {
         u64::MAX => None,
         _ => Some((reader.text()?.into(), read_charge(reader, back_ns)?)),
     };
-    Ok(SavedHold { counter, hash, id, units, charge })
+    let charge = saved.zip(counters.get(&counter)).map(|((key, charge), (name, counter))| HeldCharge {
+        key,
+        name: Arc::clone(name),
+        generation: Arc::clone(&counter.generation),
+        lineage: counter.lineage,
+        charge,
+    });
+    Ok(((hash, id), Held { units, charge }))
 }
 
 /// Omits the content, which has keys of clients.
