@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use tollgate_rules::{Descriptor, OperatorAct, Rules};
+use tollgate_rules::{Descriptor, OperatorAction, Rules};
 use tollgate_serve::admin::answer::act;
 
 const RULES: &str = "
@@ -59,7 +59,7 @@ fuzz_target!(|body: &[u8]| {
         }
     }
     if !body.windows(4).any(|part| part == b"kept") && !body.contains(&b'\\') {
-        let reports = KEPT.operate("d", &[Descriptor::new(&OTHER)], None, OperatorAct::Inspect);
+        let reports = KEPT.operate("d", &[Descriptor::new(&OTHER)], None, OperatorAction::Inspect);
         let figures = reports.and_then(|reports| reports[0].figures);
         // A window ends each minute.
         assert!(figures.is_some_and(|figures| figures.used == 10 || figures.used == 0));

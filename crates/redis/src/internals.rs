@@ -10,8 +10,8 @@ pub use super::mode::write_back::{Basis, BookSettings, Post, WriteBackBook, over
 pub use super::protocol::script::{self, By};
 pub use super::protocol::slot;
 pub use super::protocol::{
-    Call, LimitState, LinkAges, LinkReport, MOST_HELD, MOST_HOLDS, Part, Place, Plan, Portion, Question,
-    RegionScope, RegionTerms, RegionUse, Reply, Scope, Transport, Windows, identity_of, quantum,
+    Call, LimitState, LinkAges, LinkReport, MOST_HELD, MOST_HOLDS, Place, Plan, PlannedLimit, Portion,
+    Question, RegionScope, RegionTerms, RegionUse, Reply, Scope, Transport, Windows, identity_of, quantum,
 };
 use super::protocol::{Error, ErrorKind};
 pub use super::region::{Claim, RegionLink, RegionLinks, RegionState, pause};

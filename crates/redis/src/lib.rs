@@ -82,7 +82,7 @@ pub use self::mode::{
     RegionHealth, SharedHold, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
 #[cfg(not(tollgate_loom))]
-pub use self::protocol::{Answer, DecidedBy, Error, ErrorKind, Key, Number, RegionPolicy};
+pub use self::protocol::{DecidedBy, Error, ErrorKind, Key, Number, RegionPolicy, SharedDecision};
 #[cfg(all(feature = "rules", not(tollgate_loom)))]
 pub use self::rules::{PushedRules, RedisRules, check_config, health_by_server};
 #[cfg(not(tollgate_loom))]

@@ -63,7 +63,7 @@ pub use ipnet::IpNet;
 
 pub use self::config::{Config, ConfigError, Domain, Format, Problem, UnknownFormat};
 pub use self::counting::{
-    MayWait, OperatorAct, Refusal, SharedLimiter, SharedReply, SharedRule, SharedStore,
+    MayWait, OperatorAction, Refusal, SharedLimiter, SharedReply, SharedRule, SharedStore,
 };
 #[cfg(feature = "metrics")]
 pub use self::engine::publish_rules;

@@ -102,13 +102,13 @@ pub struct StateCounts {
 }
 
 /// The names of what operators do, in the order of their counts.
-pub const OPERATOR_ACTS: [&str; 5] = ["inspect", "reset", "grant", "block", "unblock"];
+pub const OPERATOR_ACTIONS: [&str; 5] = ["inspect", "reset", "grant", "block", "unblock"];
 
 /// What operators did.
 #[derive(Debug, Default)]
 pub struct OperatorCounts {
     /// Requests that were admitted, by name.
-    pub acts: [Count; OPERATOR_ACTS.len()],
+    pub actions: [Count; OPERATOR_ACTIONS.len()],
     /// Requests that were not admitted.
     pub refused: Count,
 }
@@ -116,12 +116,12 @@ pub struct OperatorCounts {
 impl OperatorCounts {
     /// Returns all counts. Those with the same name follow each other.
     pub fn samples(&self) -> impl Iterator<Item = Sample> {
-        let acts = OPERATOR_ACTS.iter().zip(&self.acts).map(|(act, count)| {
+        let actions = OPERATOR_ACTIONS.iter().zip(&self.actions).map(|(action, count)| {
             let help = "Requests of operators that were admitted, by what they do";
-            Sample::counter("tollgate_service_operator_acts_total", help, count.get()).with("act", act)
+            Sample::counter("tollgate_service_operator_acts_total", help, count.get()).with("act", action)
         });
         let help = "Requests of operators that were not admitted: no token, a wrong one, or another user";
-        acts.chain([Sample::counter("tollgate_service_operator_refused_total", help, self.refused.get())])
+        actions.chain([Sample::counter("tollgate_service_operator_refused_total", help, self.refused.get())])
     }
 }
 

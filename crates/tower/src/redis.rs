@@ -6,13 +6,15 @@ use std::time::Duration;
 use tollgate::telemetry::Event;
 use tollgate::{Clock, Decision};
 use tollgate_http::Policy;
-use tollgate_redis::{Answer, AtomicLimiter, Blocking, DecidedBy, Key, LeaseLimiter, WriteBackLimiter};
+use tollgate_redis::{
+    AtomicLimiter, Blocking, DecidedBy, Key, LeaseLimiter, SharedDecision, WriteBackLimiter,
+};
 
 use crate::awaited::AwaitedLimit;
 use crate::key::{HeaderKey, RouteKey};
 use crate::limit::{RequestLimit, Ruling};
 
-impl Ruling for Answer {
+impl Ruling for SharedDecision {
     fn is_allowed(&self) -> bool {
         Self::is_allowed(self)
     }
@@ -36,13 +38,13 @@ impl Ruling for Answer {
 
 /// Asks the server for each request and waits for the answer: [`RateLimitLayer::awaited`](crate::RateLimitLayer::awaited).
 impl<K: Key + Sync + ?Sized> AwaitedLimit<K> for AtomicLimiter {
-    type Ruling = Answer;
+    type Ruling = SharedDecision;
 
-    async fn check(&self, key: &K, cost: u64) -> Answer {
+    async fn check(&self, key: &K, cost: u64) -> SharedDecision {
         self.check_n(key, cost).await
     }
 
-    async fn refund(&self, key: &K, ruling: &Answer) {
+    async fn refund(&self, key: &K, ruling: &SharedDecision) {
         // If the refund fails, the charge stays.
         let _ = Self::refund(self, key, ruling).await;
     }
@@ -53,14 +55,14 @@ macro_rules! held {
         /// Decides from the units that this process holds, and never waits. An admitted request does not know the
         /// remaining quota.
         impl<K: Key + ?Sized, C: Clock + Send + Sync + 'static> RequestLimit<K> for $limiter<C> {
-            type Ruling = Answer;
+            type Ruling = SharedDecision;
 
             #[inline]
-            fn check(&self, key: &K, cost: u64) -> Answer {
+            fn check(&self, key: &K, cost: u64) -> SharedDecision {
                 self.check_n(key, cost)
             }
 
-            fn refund(&self, $key: &K, $ruling: &Answer) {
+            fn refund(&self, $key: &K, $ruling: &SharedDecision) {
                 let $held = self;
                 let _: u64 = $refund;
             }
@@ -103,13 +105,13 @@ macro_rules! held_awaited {
         /// Decides from the units that this process holds, and waits for the server if they do not suffice. An admitted
         /// request does not know the remaining quota.
         impl<K: Key + Sync + ?Sized, C: Clock + Send + Sync + 'static> AwaitedLimit<K> for $limiter<C> {
-            type Ruling = Answer;
+            type Ruling = SharedDecision;
 
-            async fn check(&self, key: &K, cost: u64) -> Answer {
+            async fn check(&self, key: &K, cost: u64) -> SharedDecision {
                 self.check_n_async(key, cost).await
             }
 
-            async fn refund(&self, $key: &K, $ruling: &Answer) {
+            async fn refund(&self, $key: &K, $ruling: &SharedDecision) {
                 let $held = self;
                 let _: u64 = $refund;
             }

@@ -91,27 +91,27 @@ impl<S: Store<Q>, C: Clock, Q: Hash + ?Sized> fmt::Debug for Wait<'_, S, C, Q> {
 /// Wakes a sleeping thread. It has its own flag, because the thread's parking token belongs to the caller's code.
 #[derive(Default)]
 struct Alarm {
-    rung: Mutex<bool>,
-    bell: Condvar,
+    is_awake: Mutex<bool>,
+    signal: Condvar,
 }
 
 impl Alarm {
     /// Sleeps for `ns` at most; a wake-up or a spurious return ends the sleep earlier.
     fn sleep(&self, ns: u64) {
-        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*rung {
-            rung = match self.bell.wait_timeout(rung, Duration::from_nanos(ns)) {
-                Ok((rung, _)) => rung,
+        let mut is_awake = self.is_awake.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_awake {
+            is_awake = match self.signal.wait_timeout(is_awake, Duration::from_nanos(ns)) {
+                Ok((is_awake, _)) => is_awake,
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
-        *rung = false;
+        *is_awake = false;
     }
 }
 
 impl Wake for Alarm {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_one();
+        *self.is_awake.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.signal.notify_one();
     }
 }

@@ -260,8 +260,8 @@ impl Tasks {
 pub(crate) struct OnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> OnDrop<F> {
-    pub(crate) fn new(act: F) -> Self {
-        Self(Some(act))
+    pub(crate) fn new(work: F) -> Self {
+        Self(Some(work))
     }
 
     pub(crate) fn cancel(mut self) {
@@ -271,8 +271,8 @@ impl<F: FnOnce()> OnDrop<F> {
 
 impl<F: FnOnce()> Drop for OnDrop<F> {
     fn drop(&mut self) {
-        if let Some(act) = self.0.take() {
-            act();
+        if let Some(work) = self.0.take() {
+            work();
         }
     }
 }

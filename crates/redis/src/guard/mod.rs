@@ -57,7 +57,7 @@ use self::health::{GuardCount, Tallies};
 use self::local::Local;
 use crate::client::{KeyPlaces, OnFailure, Settings};
 use crate::protocol::slot::PARTS;
-use crate::protocol::{Answer, Call, DecidedBy, Error, ErrorKind, Reply, Transport};
+use crate::protocol::{Call, DecidedBy, Error, ErrorKind, Reply, SharedDecision, Transport};
 use crate::telemetry::{LimiterServer, server_fails, server_works};
 
 /// The retry time of a denial, if no breaker gives the time of the next call.
@@ -223,17 +223,23 @@ impl Guard {
 
     /// Decides a request while the server is unavailable, by the limiter's [`OnFailure`]. `key` is the key that the
     /// caller passed.
-    pub(crate) fn fallback(&self, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+    pub(crate) fn fallback(&self, key: &[u8], cost: u64, now: Timestamp) -> SharedDecision {
         self.fallback_of(Class::ALL, key, cost, now)
     }
 
     /// Like `fallback`, for a request of a class.
-    pub(crate) fn fallback_of(&self, class: Class, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+    pub(crate) fn fallback_of(&self, class: Class, key: &[u8], cost: u64, now: Timestamp) -> SharedDecision {
         self.without_server((key, cost, class), now, Local::check)
     }
 
     /// Like `fallback_of`, but charges nothing.
-    pub(crate) fn fallback_peek(&self, class: Class, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+    pub(crate) fn fallback_peek(
+        &self,
+        class: Class,
+        key: &[u8],
+        cost: u64,
+        now: Timestamp,
+    ) -> SharedDecision {
         self.without_server((key, cost, class), now, Local::peek)
     }
 
@@ -259,7 +265,7 @@ impl Guard {
         (key, cost, class): (&[u8], u64, Class),
         now: Timestamp,
         verb: LocalVerb,
-    ) -> Answer {
+    ) -> SharedDecision {
         let most = self.most - class.headroom(self.most);
         self.fallback_by((key, cost, most), now, |processes| {
             self.local(processes, |local| verb(local, key, cost, class, now))
@@ -273,7 +279,7 @@ impl Guard {
         (key, cost, most): (&[u8], u64, u64),
         now: Timestamp,
         share: impl FnOnce(u32) -> Option<Decision>,
-    ) -> Answer {
+    ) -> SharedDecision {
         let server = &self.servers[self.settings.places.server(key)];
         let (decision, by) = match self.settings.on_failure {
             OnFailure::Open => (self.undecided(server, Outcome::Allowed, (cost, most), now), DecidedBy::Open),
@@ -284,7 +290,7 @@ impl Guard {
             ),
         };
         server.tallies.decided(by);
-        Answer::new(decision, by)
+        SharedDecision::new(decision, by)
     }
 
     /// Returns the decision of the share. Returns `None` if the cost is above the maximum of the share: the server may

@@ -13,7 +13,7 @@ use super::dispatch::{AsksServer, Dispatch};
 use crate::client::{Blocking, Connected, LimiterBuilder};
 use crate::guard::{Guard, Health};
 use crate::mode::LimiterAt;
-use crate::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Reply};
+use crate::protocol::{DecidedBy, Error, Key, Plan, Question, Reply, SharedDecision};
 
 /// A limiter that asks the server to decide every request, in one atomic step and one round trip.
 ///
@@ -24,7 +24,7 @@ use crate::protocol::{Answer, DecidedBy, Error, Key, Plan, Question, Reply};
 /// # If the server does not answer
 ///
 /// [`LimiterBuilder::on_failure`] decides the request if the server does not answer in time ([`LimiterBuilder::timeout`]), or if the
-/// breaker is open after failures ([`LimiterBuilder::breaker`]). [`Answer::by`] then names what decided. If an answer was
+/// breaker is open after failures ([`LimiterBuilder::breaker`]). [`SharedDecision::by`] then names what decided. If an answer was
 /// lost, the server may have charged the request. The limiter never takes such a charge back.
 ///
 /// # Cost
@@ -65,7 +65,7 @@ pub struct AtomicLimiter {
 }
 
 /// Decides a request while the server is unavailable.
-type Fallback = fn(&Guard, Class, &[u8], u64, Timestamp) -> Answer;
+type Fallback = fn(&Guard, Class, &[u8], u64, Timestamp) -> SharedDecision;
 
 impl fmt::Debug for AtomicLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,7 +168,7 @@ impl AtomicLimiter {
         Ok((reply, at))
     }
 
-    async fn check_bytes(&self, key: &[u8], cost: u64, now: Option<Timestamp>) -> Answer {
+    async fn check_bytes(&self, key: &[u8], cost: u64, now: Option<Timestamp>) -> SharedDecision {
         if cost == 0 {
             return self.peek_bytes(key, cost, now, Guard::fallback_of).await;
         }
@@ -182,16 +182,22 @@ impl AtomicLimiter {
         cost: u64,
         question: Question,
         now: Option<Timestamp>,
-    ) -> Answer {
+    ) -> SharedDecision {
         match self.ask(key, question, now).await {
-            Ok((reply, at)) => Answer::new(self.plan.decision(&reply, cost, at), DecidedBy::Server),
+            Ok((reply, at)) => SharedDecision::new(self.plan.decision(&reply, cost, at), DecidedBy::Server),
             Err(_) => self.dispatch.guard.fallback_of(self.class, key, cost, self.time(now)),
         }
     }
 
-    async fn peek_bytes(&self, key: &[u8], cost: u64, now: Option<Timestamp>, fallback: Fallback) -> Answer {
+    async fn peek_bytes(
+        &self,
+        key: &[u8],
+        cost: u64,
+        now: Option<Timestamp>,
+        fallback: Fallback,
+    ) -> SharedDecision {
         match self.peek_server(key, cost, now).await {
-            Ok(decision) => Answer::new(decision, DecidedBy::Server),
+            Ok(decision) => SharedDecision::new(decision, DecidedBy::Server),
             Err(_) => fallback(&self.dispatch.guard, self.class, key, cost, self.time(now)),
         }
     }
@@ -201,7 +207,12 @@ impl AtomicLimiter {
         Ok(self.plan.peeked(&reply, cost, at))
     }
 
-    async fn refund_bytes(&self, key: &[u8], answer: &Answer, now: Option<Timestamp>) -> Result<u64, Error> {
+    async fn refund_bytes(
+        &self,
+        key: &[u8],
+        answer: &SharedDecision,
+        now: Option<Timestamp>,
+    ) -> Result<u64, Error> {
         let decision = answer.decision();
         let (units, at_us) = (decision.charged(), decision.at().as_nanos() / 1_000);
         match answer.by() {
@@ -215,12 +226,12 @@ impl AtomicLimiter {
     }
 
     /// Checks one unit for `key` now, and charges it if it is admitted.
-    pub async fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub async fn check<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.check_bytes(&key.bytes(), 1, None).await
     }
 
     /// Checks `cost` units for `key` now, and charges all of them or none.
-    pub async fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub async fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         self.check_bytes(&key.bytes(), cost, None).await
     }
 
@@ -234,13 +245,13 @@ impl AtomicLimiter {
 
     /// Returns whether [`check`](Self::check) would admit the request now, and the state of the limits. Charges
     /// nothing.
-    pub async fn peek<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub async fn peek<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.peek_bytes(&key.bytes(), 1, None, Guard::fallback_peek).await
     }
 
     /// Returns whether [`check_n`](Self::check_n) would admit the request now, and the state of the limits.
     /// Charges nothing.
-    pub async fn peek_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub async fn peek_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         self.peek_bytes(&key.bytes(), cost, None, Guard::fallback_peek).await
     }
 
@@ -253,16 +264,20 @@ impl AtomicLimiter {
     ///
     /// # Errors
     /// Returns an error if the server does not answer. The server may have charged the units.
-    pub async fn charge_unchecked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Result<Answer, Error> {
+    pub async fn charge_unchecked<K: Key + ?Sized>(
+        &self,
+        key: &K,
+        cost: u64,
+    ) -> Result<SharedDecision, Error> {
         let key = key.bytes();
         if cost == 0 {
             return self
                 .peek_server(&key, 0, None)
                 .await
-                .map(|decision| Answer::new(decision, DecidedBy::Server));
+                .map(|decision| SharedDecision::new(decision, DecidedBy::Server));
         }
         let (reply, at) = self.ask(&key, Question::Force { cost }, None).await?;
-        Ok(Answer::new(self.dispatch.plan.forced(&reply, cost, at), DecidedBy::Server))
+        Ok(SharedDecision::new(self.dispatch.plan.forced(&reply, cost, at), DecidedBy::Server))
     }
 
     /// Takes back the units that an answer charged, as far as time has not yet paid for them. With GCRA, units
@@ -277,7 +292,7 @@ impl AtomicLimiter {
     ///
     /// # Errors
     /// Returns an error if the server does not answer. The server may have taken the units back.
-    pub async fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> Result<u64, Error> {
+    pub async fn refund<K: Key + ?Sized>(&self, key: &K, answer: &SharedDecision) -> Result<u64, Error> {
         self.refund_bytes(&key.bytes(), answer, None).await
     }
 
@@ -316,12 +331,12 @@ impl AtomicLimiter {
 
 impl LimiterAt<'_, AtomicLimiter> {
     /// [`AtomicLimiter::check`] at this time.
-    pub async fn check<K: Key + ?Sized>(self, key: &K) -> Answer {
+    pub async fn check<K: Key + ?Sized>(self, key: &K) -> SharedDecision {
         self.check_n(key, 1).await
     }
 
     /// [`AtomicLimiter::check_n`] at this time.
-    pub async fn check_n<K: Key + ?Sized>(self, key: &K, cost: u64) -> Answer {
+    pub async fn check_n<K: Key + ?Sized>(self, key: &K, cost: u64) -> SharedDecision {
         self.limiter.check_bytes(&key.bytes(), cost, Some(self.now)).await
     }
 
@@ -329,7 +344,7 @@ impl LimiterAt<'_, AtomicLimiter> {
     ///
     /// # Errors
     /// The errors of [`AtomicLimiter::refund`].
-    pub async fn refund<K: Key + ?Sized>(self, key: &K, answer: &Answer) -> Result<u64, Error> {
+    pub async fn refund<K: Key + ?Sized>(self, key: &K, answer: &SharedDecision) -> Result<u64, Error> {
         self.limiter.refund_bytes(&key.bytes(), answer, Some(self.now)).await
     }
 }
@@ -345,7 +360,7 @@ impl Blocking<AtomicLimiter> {
 }
 
 impl AsksServer for AtomicLimiter {
-    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = Answer> + Send {
+    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = SharedDecision> + Send {
         self.check_bytes(key, cost, None)
     }
 }
@@ -353,12 +368,12 @@ impl AsksServer for AtomicLimiter {
 #[cfg(feature = "rules")]
 impl AtomicLimiter {
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
-    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
+    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision {
         self.dispatch.guard.fallback_of(self.class, key.as_bytes(), cost, self.dispatch.now())
     }
 
     /// Checks a request. If it `only_reports`, a denial starts no block.
-    pub(crate) async fn check_rule(&self, key: &str, cost: u64, only_reports: bool) -> Answer {
+    pub(crate) async fn check_rule(&self, key: &str, cost: u64, only_reports: bool) -> SharedDecision {
         if !only_reports || !self.plan.limits().any(|limit| limit.block().is_some()) {
             return self.check_n(key, cost).await;
         }
@@ -368,7 +383,7 @@ impl AtomicLimiter {
     }
 
     /// Takes back a charge if that needs no call to the server.
-    pub(crate) fn refund_here(&self, key: &str, answer: &Answer) {
+    pub(crate) fn refund_here(&self, key: &str, answer: &SharedDecision) {
         if answer.by() == DecidedBy::Local {
             self.dispatch.guard.refund(key.as_bytes(), &answer.decision(), self.dispatch.now());
         }

@@ -8,7 +8,7 @@ use tollgate::{Clock, QuotaError, Timestamp};
 
 use crate::client::{Blocking, RuntimeThread, Settings};
 use crate::guard::{Guard, Passage};
-use crate::protocol::{Answer, Call, DecidedBy, Error, Key, Plan, Question, Reply, Scope, Transport};
+use crate::protocol::{Call, DecidedBy, Error, Key, Plan, Question, Reply, Scope, SharedDecision, Transport};
 
 /// A call under way. This is the only allocation that a future of a limiter makes for a call.
 type Carried<'c> = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send + 'c>>;
@@ -101,19 +101,19 @@ impl<C: Clock> Dispatch<C> {
     }
 
     /// Asks the server to decide one request. The decision is as of this limiter's clock.
-    pub(crate) async fn check(&self, key: &[u8], cost: u64) -> Answer {
+    pub(crate) async fn check(&self, key: &[u8], cost: u64) -> SharedDecision {
         let question = if cost == 0 { Question::Peek { cost: 0 } } else { Question::Check { cost } };
         let reply = self.ask(&self.call(key, question, None)).await;
         let now = self.now();
         match reply {
-            Ok(reply) => Answer::new(self.plan.decision(&reply, cost, now), DecidedBy::Server),
+            Ok(reply) => SharedDecision::new(self.plan.decision(&reply, cost, now), DecidedBy::Server),
             Err(_) => self.guard.fallback(key, cost, now),
         }
     }
 
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
     #[cfg(feature = "rules")]
-    pub(crate) fn decide_without_server(&self, key: &[u8], cost: u64) -> Answer {
+    pub(crate) fn decide_without_server(&self, key: &[u8], cost: u64) -> SharedDecision {
         self.guard.fallback(key, cost, self.now())
     }
 }
@@ -121,17 +121,17 @@ impl<C: Clock> Dispatch<C> {
 /// A limiter that asks the server about each request.
 pub trait AsksServer {
     /// Checks the cost for a key, and charges all of it or nothing.
-    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = Answer> + Send;
+    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = SharedDecision> + Send;
 }
 
 impl<L: AsksServer> Blocking<L> {
     /// Checks one unit for `key` now, and charges it if it is admitted. Waits for the server.
-    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.check_n(key, 1)
     }
 
     /// Checks `cost` units for `key` now, and charges all of them or none. Waits for the server.
-    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         let key = key.bytes();
         self.block_on(|limiter| limiter.ask_about(&key, cost))
     }

@@ -36,9 +36,9 @@ impl<V: Send + Sync + 'static> KeyTable<V> {
         Self { map: papaya::HashMap::with_hasher(ahash::RandomState::new()), held: AtomicUsize::new(0), max }
     }
 
-    /// Calls `act` with the value of a key, if it is in the table. O(1); takes no lock.
-    pub(crate) fn get<'k, R>(&self, name: impl LookupKey<'k>, act: impl FnOnce(&Arc<V>) -> R) -> Option<R> {
-        self.pin().get(name).map(act)
+    /// Calls `read` with the value of a key, if it is in the table. O(1); takes no lock.
+    pub(crate) fn get<'k, R>(&self, name: impl LookupKey<'k>, read: impl FnOnce(&Arc<V>) -> R) -> Option<R> {
+        self.pin().get(name).map(read)
     }
 
     /// Returns a guard for reads. While the guard exists, no value found through it is freed.

@@ -8,7 +8,7 @@ use tollgate::{Decision, LimitKind, Outcome, Timestamp};
 use super::call::{LimitState, Reply};
 use super::exact::EXACT;
 use super::kinds::{Blocks, Pace};
-use super::plan::{Arithmetic, Part, Plan, Windows};
+use super::plan::{Arithmetic, Plan, PlannedLimit, Windows};
 
 const NS: u64 = 1_000;
 
@@ -70,7 +70,7 @@ impl Plan {
     /// The rest of the current window in microseconds; with several windows, of the window that ends first. `None` if
     /// no limit has windows.
     pub(crate) fn window_left_us(&self, reply: &Reply) -> Option<u64> {
-        let left = |(part, standing): (&Part, &LimitState)| match (part.kind, standing) {
+        let left = |(part, standing): (&PlannedLimit, &LimitState)| match (part.kind, standing) {
             (Arithmetic::Windows(windows), LimitState::Windows { start_us, .. }) => {
                 Some(windows.until_end_us(*start_us, reply.now_us))
             }
@@ -79,12 +79,12 @@ impl Plan {
         self.standings(reply).filter_map(left).min()
     }
 
-    fn standings<'a>(&'a self, reply: &'a Reply) -> impl Iterator<Item = (&'a Part, &'a LimitState)> {
+    fn standings<'a>(&'a self, reply: &'a Reply) -> impl Iterator<Item = (&'a PlannedLimit, &'a LimitState)> {
         self.parts().iter().zip(&reply.limits)
     }
 }
 
-impl Part {
+impl PlannedLimit {
     /// The units left.
     fn left(&self, standing: &LimitState, now_us: u64) -> u64 {
         match (self.kind, *standing) {

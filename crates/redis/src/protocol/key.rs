@@ -13,11 +13,11 @@ pub trait Key {
     /// Returns the key's bytes. Distinct keys of one limiter have distinct bytes.
     fn bytes(&self) -> Cow<'_, [u8]>;
 
-    /// Calls `act` with the key's bytes. An implementation that must first write the bytes can do so without an
+    /// Calls `read` with the key's bytes. An implementation that must first write the bytes can do so without an
     /// allocation.
     #[inline]
-    fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
-        act(&self.bytes())
+    fn with_bytes<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
+        read(&self.bytes())
     }
 
     /// Returns the number or address whose text is the key's bytes, if there is one. The default is `None`, which is
@@ -140,8 +140,8 @@ impl<K: Key + ?Sized> Key for &K {
     }
 
     #[inline]
-    fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
-        (**self).with_bytes(act)
+    fn with_bytes<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
+        (**self).with_bytes(read)
     }
 
     #[inline]
@@ -175,14 +175,14 @@ macro_rules! numbers {
             }
 
             #[inline]
-            fn with_bytes<R>(&self, act: impl FnOnce(&[u8]) -> R) -> R {
+            fn with_bytes<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
                 let mut text = [0; LONGEST_TEXT];
                 let mut rest = &mut text[..];
                 if write!(rest, "{self}").is_err() {
-                    return act(&self.bytes());
+                    return read(&self.bytes());
                 }
                 let len = LONGEST_TEXT - rest.len();
-                act(&text[..len])
+                read(&text[..len])
             }
 
             #[inline]

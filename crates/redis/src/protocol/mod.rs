@@ -40,9 +40,9 @@ pub use self::key::{Key, Number};
 pub(crate) use self::model::{POSTS_KEPT_US, PostedTotal, kept_us};
 pub(crate) use self::name::{Bytes, KeyRef, LookupKey, OwnedKey};
 pub(crate) use self::plan::Arithmetic;
-pub use self::plan::{Part, Plan, Windows};
+pub use self::plan::{Plan, PlannedLimit, Windows};
 pub use self::region::{
     LinkAges, LinkReport, Portion, RegionPolicy, RegionScope, RegionTerms, RegionUse, quantum,
 };
 pub(crate) use self::tag::{head, tagged};
-pub use tollgate::{DecidedBy, SharedDecision as Answer};
+pub use tollgate::{DecidedBy, SharedDecision};

@@ -14,12 +14,12 @@ pub enum KeyRef<'k> {
 }
 
 impl<'k> KeyRef<'k> {
-    /// Calls `act` with a key's number or bytes.
+    /// Calls `read` with a key's number or bytes.
     #[inline]
-    pub(crate) fn with<K: Key + ?Sized, R>(key: &K, act: impl FnOnce(KeyRef<'_>) -> R) -> R {
+    pub(crate) fn with<K: Key + ?Sized, R>(key: &K, read: impl FnOnce(KeyRef<'_>) -> R) -> R {
         match key.number() {
-            Some(number) => act(KeyRef::Number(number)),
-            None => key.with_bytes(|bytes| act(KeyRef::Bytes(bytes))),
+            Some(number) => read(KeyRef::Number(number)),
+            None => key.with_bytes(|bytes| read(KeyRef::Bytes(bytes))),
         }
     }
 

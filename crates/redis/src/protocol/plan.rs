@@ -24,7 +24,7 @@ use super::kinds::{Batches, Blocks, CalendarPeriods, KindPair, KindSet, Log, Pac
 /// The limits of a limiter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    parts: Box<[Part]>,
+    parts: Box<[PlannedLimit]>,
     /// The kinds of the limits, which select the script.
     kinds: KindSet,
     /// The ends of the names of their states, as texts.
@@ -43,7 +43,7 @@ type Arguments = (&'static str, Box<[Box<str>]>);
 
 /// One limit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct PlannedLimit {
     pub(crate) limit: Limit,
     /// The index of this limit among the limits of the limiter.
     pub(crate) index: usize,
@@ -127,20 +127,20 @@ impl Plan {
                     return Err(quota_error(format!("no script on a server counts {other:?} of {quota}")));
                 }
             };
-            Ok::<_, QuotaError>(Part { limit, index, kind })
+            Ok::<_, QuotaError>(PlannedLimit { limit, index, kind })
         };
-        let parts: Box<[Part]> = limits.iter().enumerate().map(part).collect::<Result<_, _>>()?;
+        let parts: Box<[PlannedLimit]> = limits.iter().enumerate().map(part).collect::<Result<_, _>>()?;
         Ok(Self::of(parts))
     }
 
-    fn of(parts: Box<[Part]>) -> Self {
+    fn of(parts: Box<[PlannedLimit]>) -> Self {
         let needs_time = parts.iter().any(|part| matches!(part.kind, Arithmetic::Calendar(_)));
         let plan = Self::at(parts, 0);
         Self { pair: plan.pair.filter(|_| !needs_time), needs_time, ..plan }
     }
 
     /// Creates the plan of calls at a time, in microseconds.
-    fn at(parts: Box<[Part]>, at_us: u64) -> Self {
+    fn at(parts: Box<[PlannedLimit]>, at_us: u64) -> Self {
         let kinds = parts.iter().map(|part| part.kind.text()).reduce(KindSet::with);
         let names = parts.iter().map(|part| part.name().to_string().into()).collect();
         let arguments: Box<[Arguments]> = parts.iter().map(|part| part.kind.arguments(at_us)).collect();
@@ -183,7 +183,7 @@ impl Plan {
     }
 
     /// The limits, in order.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[PlannedLimit] {
         &self.parts
     }
 
@@ -272,7 +272,7 @@ impl Arithmetic {
     }
 }
 
-impl Part {
+impl PlannedLimit {
     /// Returns this limit without the units that a class leaves to other requests. The ticks and the name stay, so the state
     /// is the same.
     fn of_class(&self, class: Class) -> Result<Self, QuotaError> {

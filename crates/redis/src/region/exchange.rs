@@ -91,8 +91,8 @@ impl KnownCalls {
 }
 
 impl RegionLink {
-    fn with<R>(&self, act: impl FnOnce(&mut KnownCalls) -> R) -> R {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<R>(&self, work: impl FnOnce(&mut KnownCalls) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Records that a call was not answered. It was sent at this time.

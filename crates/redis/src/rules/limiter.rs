@@ -15,7 +15,7 @@ use crate::guard::Health;
 use crate::mode::{AtomicLimiter, LeaseLimiter, WriteBackLimiter};
 use crate::protocol::Error;
 use tollgate_rules::{
-    FailurePolicy, MayWait, Mode, OperatorAct, Refusal, Shared, SharedLimiter, SharedReply, SharedRule,
+    FailurePolicy, MayWait, Mode, OperatorAction, Refusal, Shared, SharedLimiter, SharedReply, SharedRule,
     SharedStore,
 };
 
@@ -301,17 +301,17 @@ impl SharedLimiter for RuleLimiter {
         })
     }
 
-    fn operate(&self, key: &str, act: OperatorAct, wait: MayWait) -> SharedReply<Result<u64, Refusal>> {
+    fn operate(&self, key: &str, action: OperatorAction, wait: MayWait) -> SharedReply<Result<u64, Refusal>> {
         let ModeLimiter::Atomic(limiter) = &self.limiter else {
             return SharedReply::Now(Err(Refusal::HeldByProcesses));
         };
         let (limiter, denials) = (limiter.clone(), self.denials.clone());
-        let acted = self.asked(key, wait, move |key| async move {
+        let done = self.asked(key, wait, move |key| async move {
             let beyond = denials.as_ref().map(|denials| &denials.beyond);
-            let acted = operate(&limiter, beyond, &key, act).await;
-            acted.unwrap_or_else(|error| Err(Refusal::NoAnswer(error.to_string().into())))
+            let done = operate(&limiter, beyond, &key, action).await;
+            done.unwrap_or_else(|error| Err(Refusal::NoAnswer(error.to_string().into())))
         });
-        acted.unwrap_or(SharedReply::Now(Err(Refusal::CannotWait)))
+        done.unwrap_or(SharedReply::Now(Err(Refusal::CannotWait)))
     }
 
     /// In the modes that hold units in this process, the units belong to no class.
@@ -345,15 +345,15 @@ async fn operate(
     limiter: &AtomicLimiter,
     beyond: Option<&AtomicLimiter>,
     key: &str,
-    act: OperatorAct,
+    action: OperatorAction,
 ) -> Result<Result<u64, Refusal>, Error> {
     let now = limiter.peek_rule(key, 1).await?;
     let (is_block, used) = (now.is_block(), now.limit().saturating_sub(now.remaining()));
-    Ok(match act {
-        OperatorAct::Inspect => Ok(0),
-        OperatorAct::Grant(0) => Ok(0),
-        OperatorAct::Grant(_) | OperatorAct::Block(_) if is_block => Err(Refusal::InBlock),
-        OperatorAct::Grant(units) => {
+    Ok(match action {
+        OperatorAction::Inspect => Ok(0),
+        OperatorAction::Grant(0) => Ok(0),
+        OperatorAction::Grant(_) | OperatorAction::Block(_) if is_block => Err(Refusal::InBlock),
+        OperatorAction::Grant(units) => {
             // A denied request has taken a unit beyond the limit, if none is left there.
             let taken = match beyond {
                 Some(beyond) => u64::from(beyond.peek_rule(key, 1).await?.remaining() == 0),
@@ -362,18 +362,18 @@ async fn operate(
             let back = limiter.give_back(key, units.saturating_add(taken)).await?;
             Ok(back.saturating_sub(taken))
         }
-        OperatorAct::Block(length) => {
+        OperatorAction::Block(length) => {
             if limiter.block_for(key, length).await? {
                 Ok(0)
             } else {
                 Err(Refusal::NoRoom)
             }
         }
-        OperatorAct::Unblock if !is_block => Ok(0),
-        OperatorAct::Reset | OperatorAct::Unblock => {
+        OperatorAction::Unblock if !is_block => Ok(0),
+        OperatorAction::Reset | OperatorAction::Unblock => {
             limiter.forget(key).await?;
             Ok(used)
         }
-        other => Err(Refusal::NoAnswer(format!("the store does not know the act {other:?}").into())),
+        other => Err(Refusal::NoAnswer(format!("the store does not know the action {other:?}").into())),
     })
 }

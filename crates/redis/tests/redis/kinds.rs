@@ -20,7 +20,7 @@ use tollgate::{
 #[cfg(feature = "calendar")]
 use tollgate::{Calendar, CalendarWindow};
 use tollgate_redis::{
-    Answer, AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure,
+    AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure, SharedDecision,
 };
 use tollgate_testing::operations::config;
 use tollgate_testing::redis::Server;
@@ -188,7 +188,7 @@ fn alike(
     let mut highest_us = now_us;
     // The highest time at the last charge.
     let mut charged_by_us = now_us;
-    let mut last: Option<(Decision, Answer, Option<Answer>)> = None;
+    let mut last: Option<(Decision, SharedDecision, Option<SharedDecision>)> = None;
     // When a bucket with an adaptive start is full.
     let mut full_us = u64::MAX;
     let period_us = u64::try_from(limit.quota().period().as_micros()).unwrap();

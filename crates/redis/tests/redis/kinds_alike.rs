@@ -4,13 +4,13 @@
 //! `holds` compares shared holds with a list of holds.
 
 use tollgate::Timestamp;
-use tollgate_redis::{Answer, AtomicLimiter, Blocking, Limit};
+use tollgate_redis::{AtomicLimiter, Blocking, Limit, SharedDecision};
 
 use crate::alike::{ALL, Entries, Kind, Seen, Surface, cases};
 use crate::alike_limits::{class, limit};
 use crate::hosts::on_each;
 
-fn seen(answer: &Answer) -> Seen {
+fn seen(answer: &SharedDecision) -> Seen {
     let decision = answer.decision();
     Seen {
         is_allowed: answer.is_allowed(),

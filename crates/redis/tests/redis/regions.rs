@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tollgate::Quota;
 use tollgate::Timestamp;
 use tollgate_redis::internals::{
-    By, Call, LinkReport, Part, Place, Plan, Portion, Question, RegionLinks, RegionScope, RegionState,
-    RegionTerms, Scope, script,
+    By, Call, LinkReport, Place, Plan, PlannedLimit, Portion, Question, RegionLinks, RegionScope,
+    RegionState, RegionTerms, Scope, script,
 };
 use tollgate_redis::{Limit, RegionPolicy};
 use tollgate_testing::accuracy::random::Random;
@@ -25,7 +25,7 @@ fn compare_region_script(
     let text = |error: redis::RedisError| error.to_string();
     let mut connection = redis::Client::open(url).and_then(|client| client.get_connection()).map_err(text)?;
     let plan = Arc::new(Plan::new(&[limit]).map_err(|error| error.to_string())?);
-    let windows = plan.parts().first().and_then(Part::windows).ok_or("the limit has no windows")?;
+    let windows = plan.parts().first().and_then(PlannedLimit::windows).ok_or("the limit has no windows")?;
     let others = ["east", "south pole"].map(Box::<str>::from);
     let terms = Arc::new(RegionTerms {
         windows,

@@ -4,7 +4,7 @@
 //! [`SharedLimiter`] counts in a store that processes share, for example one of the package `tollgate-redis`. Both take the texts
 //! of [keys](super::matching::CounterKey).
 
-mod act;
+mod operator;
 mod shared;
 
 use std::fmt;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use tollgate::QuotaError;
 
-pub use self::act::{OperatorAct, Refusal};
+pub use self::operator::{OperatorAction, Refusal};
 pub use self::shared::{MayWait, SharedLimiter, SharedReply, SharedRule, SharedStore};
 pub(super) use self::shared::{Servers, key_digest, key_hash};
 

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use tollgate::telemetry::Reading;
 use tollgate::{Class, DecidedBy, Decision, Limit, Outcome, QuotaError, SharedDecision, Timestamp};
 
-use super::{NoCounter, OperatorAct, Refusal};
+use super::{NoCounter, OperatorAction, Refusal};
 use crate::rule::Shared;
 
 /// A store in which several processes count the same rules: those with `store: redis`.
@@ -186,8 +186,8 @@ pub trait SharedLimiter: Any + fmt::Debug + Send + Sync {
     }
 
     /// Does what an operator wants, and returns the units that were given back. Default: refuses.
-    fn operate(&self, key: &str, act: OperatorAct, wait: MayWait) -> SharedReply<Result<u64, Refusal>> {
-        let _ = (key, act, wait);
+    fn operate(&self, key: &str, action: OperatorAction, wait: MayWait) -> SharedReply<Result<u64, Refusal>> {
+        let _ = (key, action, wait);
         SharedReply::Now(Err(Refusal::CannotForget))
     }
 

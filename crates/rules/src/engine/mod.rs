@@ -18,7 +18,7 @@
 //! state/    the rules in force, their counters, and the same as bytes
 //! request/  a request: find its rules, charge them, settle, report
 //! load/     loads that replace the rules in force
-//! operate/  acts on keys, explanations, counts and health
+//! operate/  actions on keys, explanations, counts and health
 //! ```
 //! `request` and `load` use `state` only. `operate` uses `state` and `request`.
 

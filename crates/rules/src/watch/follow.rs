@@ -9,8 +9,8 @@ use std::time::Duration;
 use tollgate::{Clock, IntoClock};
 
 use super::Watcher;
-use super::bell::{Bell, Woken};
 use super::loader::{Followed, Loader};
+use super::signal::{ChangeSignal, Woken};
 use crate::engine::{Rules, RulesBuilder, RulesError};
 use crate::source::{Hint, RuleText, Source};
 
@@ -103,10 +103,10 @@ impl<C: IntoClock<Clock: Send + Sync + 'static>> RulesBuilder<C> {
         let rules = Arc::new(self.build());
         let mut follower = SourceFollower::new(follow);
         loaded(Ok(follower.first(&rules)?));
-        let bell = Arc::new(Bell::default());
-        let rung = Arc::clone(&bell);
-        follower.source.start_hints(Hint::new(move || rung.ring(false, Vec::new())));
-        let (waits, every) = (Arc::clone(&bell), follower.every);
+        let signal = Arc::new(ChangeSignal::default());
+        let changed = Arc::clone(&signal);
+        follower.source.start_hints(Hint::new(move || changed.notify(false, Vec::new())));
+        let (waits, every) = (Arc::clone(&signal), follower.every);
         let wait = move || match waits.wait_hint(jittered(every), HINT_DELAY.min(every).mul_f64(random())) {
             Woken::Stopped => None,
             Woken::Changed { .. } => Some(None),
@@ -116,7 +116,7 @@ impl<C: IntoClock<Clock: Send + Sync + 'static>> RulesBuilder<C> {
         let poll = move |rules: &Rules<C::Clock>| {
             if std::mem::take(&mut is_first) { None } else { follower.poll(rules) }
         };
-        let watcher = Watcher::start("tollgate-rules", &rules, bell, poll, wait, loaded)
+        let watcher = Watcher::start("tollgate-rules", &rules, signal, poll, wait, loaded)
             .map_err(|error| RulesError::new(format!("the source of rules cannot be followed: {error}")))?;
         Ok((rules, watcher))
     }

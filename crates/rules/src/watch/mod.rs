@@ -2,7 +2,7 @@
 //! pushes a text (`pushed`).
 //!
 //! ```text
-//! system ──► relevant events ──► bell ──► one thread: are the watches at the right places? ─► new contents? ─► load
+//! system ──► relevant events ──► signal ──► one thread: are the watches at the right places? ─► new contents? ─► load
 //! ```
 //! 1. An event only starts a comparison. The files' contents decide, so reading a file, touching it, or writing the
 //!    same contents again causes no load.
@@ -10,12 +10,12 @@
 //! 3. A part of a file must not come into force. A file that is being written counts as it was before, and a load that
 //!    removes rules needs two readings.
 
-mod bell;
 mod copy;
 mod follow;
 mod loader;
 mod places;
 mod pushed;
+mod signal;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -26,11 +26,11 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tollgate::Clock;
 
-use self::bell::{Bell, Woken};
 pub use self::follow::Follow;
 pub use self::loader::Followed;
 use self::places::{Places, written};
 pub use self::pushed::Pushed;
+use self::signal::{ChangeSignal, Woken};
 use super::engine::{LoadReport, Look, Rules, RulesError};
 
 /// The time after which a failed watch is tried again.
@@ -47,14 +47,14 @@ const ATTEMPTS: u32 = 8;
 /// callback itself may drop the watcher; the thread then ends when the callback returns.
 #[must_use = "files and sources are watched as long as this lives"]
 pub struct Watcher {
-    bell: Arc<Bell>,
+    signal: Arc<ChangeSignal>,
     /// `None` only during the drop.
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.bell.stop();
+        self.signal.stop();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -131,11 +131,11 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
         if files.is_empty() {
             return Err(RulesError::no_source());
         }
-        let bell = Arc::new(Bell::default());
-        let mut follower = Follower { files, bell: Arc::clone(&bell), watching: None };
+        let signal = Arc::new(ChangeSignal::default());
+        let mut follower = Follower { files, signal: Arc::clone(&signal), watching: None };
         follower.follow(true)?;
         let mut retry = None;
-        let wait = move || match follower.bell.wait(retry) {
+        let wait = move || match follower.signal.wait(retry) {
             Woken::Stopped => None,
             Woken::Changed { rewatch, endless } => Some(match follower.follow(rewatch) {
                 Ok(()) => {
@@ -145,28 +145,28 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
                 Err(error) => retry.replace(RETRY).is_none().then_some(error),
             }),
         };
-        let heard = Arc::clone(&bell);
+        let noticed = Arc::clone(&signal);
         let poll = move |rules: &Self| {
-            let hears_writes = heard.hears_writes();
+            let has_writes = noticed.has_writes();
             let is_written = |file: &Path| {
-                hears_writes && Places::of_file(file).is_some_and(|place| heard.is_written(&place))
+                has_writes && Places::of_file(file).is_some_and(|place| noticed.is_written(&place))
             };
             let look = rules.reload_if_changed(is_written);
             // An answer may be in use for long, and the next load may come after days.
             if rules.free_unless_kept() {
-                heard.look_again();
+                noticed.look_again();
             }
             match look {
                 Look::Same => None,
                 Look::Losing => {
                     // The second reading must not wait for the next event.
-                    heard.ring(false, Vec::new());
+                    noticed.notify(false, Vec::new());
                     None
                 }
                 Look::Loaded(result) => Some(result),
             }
         };
-        Watcher::start("tollgate-watch", this, bell, poll, wait, loaded)
+        Watcher::start("tollgate-watch", this, signal, poll, wait, loaded)
             .map_err(|error| RulesError::watch(&error.to_string()))
     }
 }
@@ -177,7 +177,7 @@ impl Watcher {
     fn start<C: Clock + Send + Sync + 'static, T>(
         name: &str,
         rules: &Arc<Rules<C>>,
-        bell: Arc<Bell>,
+        signal: Arc<ChangeSignal>,
         mut poll: impl FnMut(&Rules<C>) -> Option<Result<T, RulesError>> + Send + 'static,
         mut wait: impl FnMut() -> Option<Option<RulesError>> + Send + 'static,
         mut loaded: impl FnMut(Result<T, RulesError>) + Send + 'static,
@@ -201,14 +201,14 @@ impl Watcher {
             }
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
-        Ok(Self { bell, thread: Some(thread) })
+        Ok(Self { signal, thread: Some(thread) })
     }
 }
 
 /// Keeps the watches at the places of the files.
 struct Follower {
     files: Vec<PathBuf>,
-    bell: Arc<Bell>,
+    signal: Arc<ChangeSignal>,
     watching: Option<Watching>,
 }
 
@@ -228,7 +228,7 @@ impl Follower {
                 return Ok(());
             }
             // The old watcher stays until a new one exists.
-            match Watching::begin(places, &self.bell) {
+            match Watching::begin(places, &self.signal) {
                 Ok(watching) => {
                     self.watching = Some(watching);
                     (rewatch, last) = (false, None);
@@ -243,12 +243,12 @@ impl Follower {
 }
 
 impl Watching {
-    fn begin(places: Places, bell: &Arc<Bell>) -> notify::Result<Self> {
+    fn begin(places: Places, signal: &Arc<ChangeSignal>) -> notify::Result<Self> {
         let places = Arc::new(places);
-        let (concerned, bell) = (Arc::clone(&places), Arc::clone(bell));
+        let (concerned, signal) = (Arc::clone(&places), Arc::clone(signal));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             if let Some(rewatch) = concerned.concerns(&event) {
-                bell.ring(rewatch, written(event));
+                signal.notify(rewatch, written(event));
             }
         })?;
         for folder in &places.folders {

@@ -9,14 +9,14 @@ use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tollgate::Clock;
-use tollgate_rules::{KeyReport, OperatorAct, Rules};
+use tollgate_rules::{KeyReport, OperatorAction, Rules};
 
-use super::read::{ActRequest, LONGEST_WHY};
+use super::read::{ActionRequest, LONGEST_WHY};
 use super::who::{Operators, Who};
 use super::write;
 use crate::http::{not_allowed, read_body, typed};
 use crate::log::{self, Level, Seldom};
-use crate::stats::{OPERATOR_ACTS, Stats};
+use crate::stats::{OPERATOR_ACTIONS, Stats};
 use tollgate_report::descriptor::{Entries, described};
 use tollgate_report::text::printable;
 
@@ -44,8 +44,8 @@ pub async fn answer(
     request: Request<Incoming>,
 ) -> Response<Full<Bytes>> {
     let path = request.uri().path().strip_prefix("/v1/");
-    let Some(name) = path.and_then(|path| OPERATOR_ACTS.iter().position(|name| *name == path)) else {
-        let message = format!("the paths are /v1/ and one of {}", OPERATOR_ACTS.join(", "));
+    let Some(name) = path.and_then(|path| OPERATOR_ACTIONS.iter().position(|name| *name == path)) else {
+        let message = format!("the paths are /v1/ and one of {}", OPERATOR_ACTIONS.join(", "));
         return written(problem(StatusCode::NOT_FOUND, message));
     };
     if request.method() != Method::POST {
@@ -75,20 +75,20 @@ pub async fn answer(
         Ok(body) => body,
         Err((status, why)) => return written(problem(status, why)),
     };
-    stats.operators.acts[name].add();
+    stats.operators.actions[name].add();
     let rules = Arc::clone(rules);
     // In a task of its own: a client that goes away must not hide from the log what it did.
-    let act = tokio::spawn(async move {
-        let acted = act(&*rules, OPERATOR_ACTS[name], &who, &body).await;
-        match acted.line {
-            Some(line) if acted.changes => log::always(line),
+    let task = tokio::spawn(async move {
+        let result = perform(&*rules, OPERATOR_ACTIONS[name], &who, &body).await;
+        match result.line {
+            Some(line) if result.changes => log::always(line),
             Some(line) => log::info(line),
             None => {}
         }
-        acted.answer
+        result.answer
     });
     let failed = |_| problem(StatusCode::INTERNAL_SERVER_ERROR, "the request failed");
-    written(act.await.unwrap_or_else(failed))
+    written(task.await.unwrap_or_else(failed))
 }
 
 fn written((status, body): Answered) -> Response<Full<Bytes>> {
@@ -97,7 +97,7 @@ fn written((status, body): Answered) -> Response<Full<Bytes>> {
 
 /// What became of a body.
 #[derive(Debug)]
-pub struct Acted {
+pub struct ActionResult {
     /// The status and the body of the answer.
     pub answer: Answered,
     /// The line for the log: who, what, why and the results. `None` for a body that is no request.
@@ -107,17 +107,21 @@ pub struct Acted {
 }
 
 /// Does what a body wants.
-pub async fn act<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8]) -> Acted {
-    let asked = match ActRequest::read(name, body) {
+pub async fn perform<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8]) -> ActionResult {
+    let asked = match ActionRequest::read(name, body) {
         Ok(asked) => asked,
         Err(why) => {
-            return Acted { answer: problem(StatusCode::BAD_REQUEST, why), line: None, changes: false };
+            return ActionResult {
+                answer: problem(StatusCode::BAD_REQUEST, why),
+                line: None,
+                changes: false,
+            };
         }
     };
-    let ActRequest { domain, tier, rule, why, act, .. } = &asked;
+    let ActionRequest { domain, tier, rule, why, action, .. } = &asked;
     let entries = asked.entries();
     let descriptors = described(&entries, tier.as_deref());
-    let reports = rules.operate_async(domain, &descriptors, rule.as_deref(), *act).await;
+    let reports = rules.operate_async(domain, &descriptors, rule.as_deref(), *action).await;
     let shown = |text: &str| printable(text.as_bytes(), SHOWN);
     let pairs = |entries: &Entries<'_>| {
         entries.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
@@ -126,36 +130,36 @@ pub async fn act<C: Clock>(rules: &Rules<C>, name: &str, who: &str, body: &[u8])
     let line = format!(
         "operator {}: {} {} {}{}: {}; why: {}",
         shown(who),
-        what(*act),
+        what(*action),
         shown(domain),
         // In full: no key may hide behind a long one.
         printable(keys.join(" ").as_bytes(), usize::MAX),
         rule.as_ref().map_or(String::new(), |rule| format!(" (only {})", shown(rule))),
-        reports.as_deref().map_or_else(|| "no such domain".to_owned(), |reports| results(*act, reports)),
+        reports.as_deref().map_or_else(|| "no such domain".to_owned(), |reports| results(*action, reports)),
         why.as_deref().map_or("-".to_owned(), |why| printable(why.as_bytes(), LONGEST_WHY)),
     );
     let answer = match reports {
         Some(reports) => (StatusCode::OK, write::reports(name, domain, who, &reports)),
         None => problem(StatusCode::NOT_FOUND, format!("no rules have the domain {domain:?}")),
     };
-    Acted { answer, line: Some(line), changes: *act != OperatorAct::Inspect }
+    ActionResult { answer, line: Some(line), changes: *action != OperatorAction::Inspect }
 }
 
 /// Names an operation for the log.
-fn what(act: OperatorAct) -> String {
-    match act {
-        OperatorAct::Inspect => "inspect".to_owned(),
-        OperatorAct::Reset => "reset".to_owned(),
-        OperatorAct::Grant(units) => format!("grant {units}"),
-        OperatorAct::Block(length) => format!("block {length:?}"),
-        OperatorAct::Unblock => "unblock".to_owned(),
+fn what(action: OperatorAction) -> String {
+    match action {
+        OperatorAction::Inspect => "inspect".to_owned(),
+        OperatorAction::Reset => "reset".to_owned(),
+        OperatorAction::Grant(units) => format!("grant {units}"),
+        OperatorAction::Block(length) => format!("block {length:?}"),
+        OperatorAction::Unblock => "unblock".to_owned(),
         _ => "?".to_owned(),
     }
 }
 
 /// Says for the log what each rule did.
-fn results(act: OperatorAct, reports: &[KeyReport]) -> String {
-    let gives_back = matches!(act, OperatorAct::Reset | OperatorAct::Grant(_));
+fn results(action: OperatorAction, reports: &[KeyReport]) -> String {
+    let gives_back = matches!(action, OperatorAction::Reset | OperatorAction::Grant(_));
     let one = |report: &KeyReport| {
         let did = match &report.result {
             Ok(units) if gives_back => format!("done, {units} units back"),

@@ -8,7 +8,7 @@
 //! | `answer` | an operation to its reports: carries it out, logs it and counts it |
 //! | `write` | reports to JSON |
 //!
-//! A request is `POST /v1/ACT` with a body in JSON, up to 64 KiB:
+//! A request is `POST /v1/ACTION` with a body in JSON, up to 64 KiB:
 //!
 //! ```text
 //! {"domain": "shop", "descriptors": [[["user", "alice"]]], "tier": null, "rule": null, "why": "ticket 4711",

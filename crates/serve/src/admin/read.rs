@@ -1,7 +1,7 @@
 //! From the bytes of a body to what an operator wants.
 
 use serde::Deserialize;
-use tollgate_rules::OperatorAct;
+use tollgate_rules::OperatorAction;
 
 use crate::duration;
 use tollgate_report::descriptor::Entries;
@@ -29,9 +29,9 @@ struct Body {
 
 /// What an operator wants, for which keys, and why.
 #[derive(Debug)]
-pub struct ActRequest {
+pub struct ActionRequest {
     /// What.
-    pub act: OperatorAct,
+    pub action: OperatorAction,
     /// The domain of the keys.
     pub domain: String,
     descriptors: Vec<Vec<(String, String)>>,
@@ -43,7 +43,7 @@ pub struct ActRequest {
     pub why: Option<String>,
 }
 
-impl ActRequest {
+impl ActionRequest {
     /// Reads a body.
     ///
     /// # Errors
@@ -51,19 +51,19 @@ impl ActRequest {
     pub fn read(name: &str, body: &[u8]) -> Result<Self, String> {
         let Body { domain, descriptors, tier, rule, why, units, length } =
             serde_json::from_slice(body).map_err(|error| format!("the body is no request: {error}"))?;
-        let act = match (name, units, length) {
-            ("inspect", None, None) => OperatorAct::Inspect,
-            ("reset", None, None) => OperatorAct::Reset,
-            ("unblock", None, None) => OperatorAct::Unblock,
-            ("grant", Some(units), None) => OperatorAct::Grant(units),
-            ("block", None, Some(length)) => OperatorAct::Block(duration::parse(&length)?),
+        let action = match (name, units, length) {
+            ("inspect", None, None) => OperatorAction::Inspect,
+            ("reset", None, None) => OperatorAction::Reset,
+            ("unblock", None, None) => OperatorAction::Unblock,
+            ("grant", Some(units), None) => OperatorAction::Grant(units),
+            ("block", None, Some(length)) => OperatorAction::Block(duration::parse(&length)?),
             ("grant", ..) => return Err("grant needs units, and nothing more".to_owned()),
             ("block", ..) => return Err("block needs for, such as \"2h\", and nothing more".to_owned()),
             _ => return Err(format!("{name} has neither units nor for")),
         };
         let why = why.map(|why| why.trim().to_owned()).filter(|why| !why.is_empty());
         match &why {
-            None if act != OperatorAct::Inspect => {
+            None if action != OperatorAction::Inspect => {
                 return Err("why is missing: say why, for the log".to_owned());
             }
             Some(why) if why.len() > LONGEST_WHY => {
@@ -79,7 +79,7 @@ impl ActRequest {
                 "more than {MOST_DESCRIPTORS} descriptors, or {MOST_ENTRIES} entries in one"
             ));
         }
-        Ok(Self { act, domain, descriptors, tier, rule, why })
+        Ok(Self { action, domain, descriptors, tier, rule, why })
     }
 
     /// Returns the entries of each descriptor.

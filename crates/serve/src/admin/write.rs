@@ -6,9 +6,9 @@ use tollgate_rules::{KeyFigures, KeyReport};
 use tollgate_report::human::nanos;
 
 /// Returns the answer to an operation.
-pub fn reports(act: &str, domain: &str, who: &str, reports: &[KeyReport]) -> Value {
+pub fn reports(action: &str, domain: &str, who: &str, reports: &[KeyReport]) -> Value {
     json!({
-        "act": act,
+        "act": action,
         "domain": domain,
         "who": who,
         "rules": reports.iter().map(report).collect::<Vec<_>>(),

@@ -40,7 +40,7 @@ pub enum CtlCommand {
     Inspect(KeyArgs),
     /// Forget what a key has used, and its block; units that requests hold stay
     #[command(after_help = EXAMPLES)]
-    Reset(ActArgs),
+    Reset(ActionArgs),
     /// Give used units of a key back: at most those that are used, so the key never gets more than its limit
     #[command(after_help = EXAMPLES)]
     Grant {
@@ -50,7 +50,7 @@ pub enum CtlCommand {
 
         /// The key.
         #[command(flatten)]
-        act: ActArgs,
+        action: ActionArgs,
     },
     /// Block a key for a time: at most for the longest block of its rule
     #[command(after_help = EXAMPLES)]
@@ -61,16 +61,16 @@ pub enum CtlCommand {
 
         /// The key.
         #[command(flatten)]
-        act: ActArgs,
+        action: ActionArgs,
     },
     /// End the block of a key: reset it if it is in a block, and otherwise change nothing
     #[command(after_help = EXAMPLES)]
-    Unblock(ActArgs),
+    Unblock(ActionArgs),
 }
 
 /// A key, the reason for a change, and where the service is.
 #[derive(Args, Debug)]
-pub struct ActArgs {
+pub struct ActionArgs {
     /// The key.
     #[command(flatten)]
     pub key: KeyArgs,

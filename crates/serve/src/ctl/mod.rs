@@ -7,7 +7,7 @@ mod output;
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
-use crate::ctl::flags::{ActArgs, CtlCommand, KeyArgs};
+use crate::ctl::flags::{ActionArgs, CtlCommand, KeyArgs};
 use tollgate_report::error::Error;
 use tollgate_report::output::{print, to_json};
 
@@ -18,12 +18,12 @@ use tollgate_report::output::{print, to_json};
 pub fn run(command: &CtlCommand) -> Result<(), Error> {
     let (verb, key, more) = match command {
         CtlCommand::Inspect(key) => ("inspect", key, json!({})),
-        CtlCommand::Reset(ActArgs { key, why }) => ("reset", key, json!({ "why": why })),
-        CtlCommand::Unblock(ActArgs { key, why }) => ("unblock", key, json!({ "why": why })),
-        CtlCommand::Grant { units, act: ActArgs { key, why } } => {
+        CtlCommand::Reset(ActionArgs { key, why }) => ("reset", key, json!({ "why": why })),
+        CtlCommand::Unblock(ActionArgs { key, why }) => ("unblock", key, json!({ "why": why })),
+        CtlCommand::Grant { units, action: ActionArgs { key, why } } => {
             ("grant", key, json!({ "why": why, "units": units }))
         }
-        CtlCommand::Block { length, act: ActArgs { key, why } } => {
+        CtlCommand::Block { length, action: ActionArgs { key, why } } => {
             ("block", key, json!({ "why": why, "for": format!("{}ns", length.as_nanos()) }))
         }
     };

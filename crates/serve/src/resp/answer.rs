@@ -104,7 +104,7 @@ impl<C: Clock + Clone> Session<C> {
             }
             let limits = match peer.user {
                 Some(_) => peer.shared.limits,
-                None => peer.shared.limits.of_stranger(),
+                None => peer.shared.limits.before_password(),
             };
             match reader.read(&mut input[used..], limits) {
                 Ok(None) => break Step::Read,

@@ -158,8 +158,14 @@ pub async fn talk<C: Clock + Clone>(
     phase: watch::Receiver<ServerPhase>,
 ) {
     let stats = Arc::clone(&shared.stats);
-    let mut talk =
-        Talk { session: Session::new(shared, peer), stream, input: Vec::new(), long, held: None, stats };
+    let mut talk = RespConnection {
+        session: Session::new(shared, peer),
+        stream,
+        input: Vec::new(),
+        long,
+        held: None,
+        stats,
+    };
     let mut watched = phase.clone();
     let mut closing = pin!(async move {
         let _ = watched.wait_for(is_closing).await;
@@ -207,7 +213,7 @@ async fn late(since: Option<Instant>) {
 }
 
 /// A connection with its bytes.
-struct Talk<C> {
+struct RespConnection<C> {
     session: Session<C>,
     stream: Io,
     /// What has arrived and is not answered.
@@ -218,7 +224,7 @@ struct Talk<C> {
     stats: Arc<Stats>,
 }
 
-impl<C: Clock + Clone> Talk<C> {
+impl<C: Clock + Clone> RespConnection<C> {
     /// Returns the stream, and gives all memory back.
     fn into_stream(self) -> Io {
         self.stream

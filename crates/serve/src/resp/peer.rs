@@ -103,7 +103,7 @@ impl<C: Clock + Clone> RespPeer<C> {
             None => Some(Arc::new(User::anyone())),
             Some(users) => {
                 self.changes = users.changes();
-                users.of_stranger()
+                users.before_password()
             }
         };
     }
@@ -116,7 +116,7 @@ impl<C: Clock + Clone> RespPeer<C> {
             self.changes = users.changes();
             self.user = match &self.user {
                 Some(user) => users.again(user),
-                None => users.of_stranger(),
+                None => users.before_password(),
             };
         }
     }

@@ -13,7 +13,7 @@ const LINE: usize = 64 << 10;
 const HEAD: usize = 32;
 
 /// What a client may send before it has given a password.
-const STRANGER: Limits = Limits { args: 10, bytes: 16 << 10 };
+const UNAUTHENTICATED: Limits = Limits { args: 10, bytes: 16 << 10 };
 
 /// The bounds of one command.
 #[derive(Copy, Clone, Debug)]
@@ -26,8 +26,8 @@ pub struct Limits {
 
 impl Limits {
     /// Returns the bounds of a client that has not given a password yet.
-    pub fn of_stranger(self) -> Self {
-        Self { args: self.args.min(STRANGER.args), bytes: self.bytes.min(STRANGER.bytes) }
+    pub fn before_password(self) -> Self {
+        Self { args: self.args.min(UNAUTHENTICATED.args), bytes: self.bytes.min(UNAUTHENTICATED.bytes) }
     }
 }
 

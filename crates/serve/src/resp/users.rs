@@ -280,7 +280,7 @@ impl Users {
     }
 
     /// Returns the user of a connection that has given no password.
-    pub fn of_stranger(&self) -> Option<Arc<User>> {
+    pub fn before_password(&self) -> Option<Arc<User>> {
         self.find(DEFAULT).filter(|user| user.is_on && user.needs_no_password)
     }
 

@@ -13,7 +13,7 @@ use super::remote::{HoldingLimiter, hold_id, micros};
 use crate::client::{Connected, LimiterBuilder};
 use crate::guard::{Guard, Health, Passage};
 use crate::mode::dispatch::AsksServer;
-use crate::protocol::{Answer, DecidedBy, Error, Key, Plan, Question};
+use crate::protocol::{DecidedBy, Error, Key, Plan, Question, SharedDecision};
 
 impl<T: Connected> LimiterBuilder<T> {
     /// Builds a limiter whose units can be held: taken now, and settled later.
@@ -56,13 +56,13 @@ fn can_hold(limit: &Limit) -> Result<(), QuotaError> {
 }
 
 impl HoldingLimiter {
-    async fn hold_bytes(&self, key: &[u8], units: u64, life: Duration) -> Result<SharedHold, Answer> {
+    async fn hold_bytes(&self, key: &[u8], units: u64, life: Duration) -> Result<SharedHold, SharedDecision> {
         let dispatch = &self.dispatch;
         let (answer, id, is_held) = match self.send_hold(key, units, life).await {
             Ok((reply, id)) => {
                 let outcome = if reply.done { Outcome::Allowed } else { self.denial(units) };
                 let decision = self.decision(&reply, outcome, units).uncharged();
-                (Answer::new(decision, DecidedBy::Server), id, reply.done)
+                (SharedDecision::new(decision, DecidedBy::Server), id, reply.done)
             }
             Err(_) => {
                 let answer = dispatch.guard.fallback(key, units, dispatch.now());
@@ -75,7 +75,7 @@ impl HoldingLimiter {
         Ok(SharedHold::new(self.clone(), key, life, id, answer))
     }
 
-    async fn check_bytes(&self, key: &[u8], cost: u64) -> Answer {
+    async fn check_bytes(&self, key: &[u8], cost: u64) -> SharedDecision {
         if cost == 0 {
             return self.peek_bytes(key, 0).await;
         }
@@ -83,13 +83,13 @@ impl HoldingLimiter {
         match self.ask(key, Question::Check { cost }).await {
             Ok(reply) => {
                 let outcome = if reply.granted > 0 { Outcome::Allowed } else { self.denial(cost) };
-                Answer::new(self.decision(&reply, outcome, cost), DecidedBy::Server)
+                SharedDecision::new(self.decision(&reply, outcome, cost), DecidedBy::Server)
             }
             Err(_) => dispatch.guard.fallback(key, cost, dispatch.now()),
         }
     }
 
-    async fn peek_bytes(&self, key: &[u8], cost: u64) -> Answer {
+    async fn peek_bytes(&self, key: &[u8], cost: u64) -> SharedDecision {
         let dispatch = &self.dispatch;
         match self.ask(key, Question::Peek { cost }).await {
             Ok(reply) => {
@@ -98,7 +98,7 @@ impl HoldingLimiter {
                     .remaining(&reply)
                     .saturating_sub(u64::try_from(reply.held.units).unwrap_or(u64::MAX));
                 let outcome = if cost <= left { Outcome::Allowed } else { self.denial(cost) };
-                Answer::new(self.decision(&reply, outcome, cost).uncharged(), DecidedBy::Server)
+                SharedDecision::new(self.decision(&reply, outcome, cost).uncharged(), DecidedBy::Server)
             }
             Err(_) => dispatch.guard.fallback_peek(Class::ALL, key, cost, dispatch.now()),
         }
@@ -121,14 +121,14 @@ impl HoldingLimiter {
     ///
     /// # Errors
     /// Returns the denial if the limits have no room for the units and all holds, or if the key has 4,096 holds.
-    /// [`Answer::retry_after`] returns the time until the limits have room, or until the first life ends. The request can
+    /// [`SharedDecision::retry_after`] returns the time until the limits have room, or until the first life ends. The request can
     /// be denied again then, if other holds are still there; and a hold that is settled can make room earlier.
     pub async fn hold<K: Key + ?Sized>(
         &self,
         key: &K,
         units: u64,
         life: Duration,
-    ) -> Result<SharedHold, Answer> {
+    ) -> Result<SharedHold, SharedDecision> {
         self.hold_bytes(&key.bytes(), units, life).await
     }
 
@@ -153,17 +153,17 @@ impl HoldingLimiter {
     }
 
     /// Checks one unit for `key` now, and charges it if it is admitted.
-    pub async fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub async fn check<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.check_n(key, 1).await
     }
 
     /// Checks `cost` units for `key` now, and charges all of them or none. The units of holds are not available.
-    pub async fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub async fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         self.check_bytes(&key.bytes(), cost).await
     }
 
     /// Returns whether [`check`](Self::check) would admit the request now, and the state of the limits. Charges nothing.
-    pub async fn peek<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub async fn peek<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.peek_bytes(&key.bytes(), 1).await
     }
 
@@ -172,10 +172,14 @@ impl HoldingLimiter {
     ///
     /// # Errors
     /// Returns an error if the server does not answer. The server may have charged the units.
-    pub async fn charge_unchecked<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Result<Answer, Error> {
+    pub async fn charge_unchecked<K: Key + ?Sized>(
+        &self,
+        key: &K,
+        cost: u64,
+    ) -> Result<SharedDecision, Error> {
         // A hold that has ended.
         let charged = self.send_commit(&key.bytes(), HoldId::new(0, 0), cost).await?;
-        Ok(Answer::new(charged, DecidedBy::Server))
+        Ok(SharedDecision::new(charged, DecidedBy::Server))
     }
 
     /// Returns the units of a key that are held.
@@ -201,7 +205,7 @@ impl HoldingLimiter {
 }
 
 impl AsksServer for HoldingLimiter {
-    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = Answer> + Send {
+    fn ask_about(&self, key: &[u8], cost: u64) -> impl Future<Output = SharedDecision> + Send {
         self.check_bytes(key, cost)
     }
 }
@@ -227,7 +231,7 @@ pub struct SharedHold {
     runtime: Option<Handle>,
     life: Duration,
     id: HoldId,
-    answer: Answer,
+    answer: SharedDecision,
     /// Whether the hold is neither settled nor detached.
     is_open: bool,
     /// The permit of this process, and its limit, if this process admitted a request in progress alone and counts it.
@@ -243,7 +247,7 @@ impl SharedHold {
         key: &[u8],
         life: Duration,
         id: HoldId,
-        answer: Answer,
+        answer: SharedDecision,
     ) -> Self {
         let runtime = Handle::try_current().ok();
         Self { limiter, key: key.into(), runtime, life, id, answer, is_open: true, permit: None }
@@ -256,7 +260,7 @@ impl SharedHold {
     }
 
     /// Returns the answer that took the units. Its cost is the number of units.
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> SharedDecision {
         self.answer
     }
 

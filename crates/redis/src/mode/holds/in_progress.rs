@@ -12,7 +12,7 @@ use super::holding::{LocalLimit, SharedHold};
 use super::remote::HoldingLimiter;
 use crate::client::{Connected, InProgressBuilder};
 use crate::guard::{Guard, Health, Passage};
-use crate::protocol::{Answer, DecidedBy, Error, Key, Plan};
+use crate::protocol::{DecidedBy, Error, Key, Plan, SharedDecision};
 
 /// A limit on the requests of each key that are in progress at the same time, in all processes.
 ///
@@ -87,19 +87,19 @@ impl<T: Connected> InProgressBuilder<T> {
 }
 
 impl InProgressLimiter {
-    async fn enter(&self, key: &[u8], units: u64) -> Result<SharedHold, Answer> {
+    async fn enter(&self, key: &[u8], units: u64) -> Result<SharedHold, SharedDecision> {
         let Self { holding, life, .. } = self;
         let Ok((reply, id)) = holding.send_hold(key, units, *life).await else {
             return self.enter_alone(key, units);
         };
         let outcome = if reply.done { Outcome::Allowed } else { holding.denial(units) };
         let decision = holding.decision(&reply, outcome, units).uncharged();
-        let answer = Answer::new(decision, DecidedBy::Server);
+        let answer = SharedDecision::new(decision, DecidedBy::Server);
         if reply.done { Ok(SharedHold::new(holding.clone(), key, *life, id, answer)) } else { Err(answer) }
     }
 
     /// Decides while the server is unavailable.
-    fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedHold, Answer> {
+    fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedHold, SharedDecision> {
         let Self { holding, life, local } = self;
         let (dispatch, most) = (&holding.dispatch, holding.most_units);
         let mut entered = None;
@@ -130,8 +130,12 @@ impl InProgressLimiter {
     ///
     /// # Errors
     /// Returns the denial if the key would have more units in progress than its limit, or 4,096 requests.
-    /// [`Answer::retry_after`] returns the time until the first life ends; a request can end earlier.
-    pub async fn try_enter<K: Key + ?Sized>(&self, key: &K, units: u64) -> Result<SharedHold, Answer> {
+    /// [`SharedDecision::retry_after`] returns the time until the first life ends; a request can end earlier.
+    pub async fn try_enter<K: Key + ?Sized>(
+        &self,
+        key: &K,
+        units: u64,
+    ) -> Result<SharedHold, SharedDecision> {
         self.enter(&key.bytes(), units).await
     }
 

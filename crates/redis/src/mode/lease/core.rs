@@ -12,7 +12,9 @@ use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, L
 use crate::client::{BuildError, Settings, Tasks};
 use crate::mode::background::{Background, can_decide_here};
 use crate::mode::dispatch::Dispatch;
-use crate::protocol::{Answer, Bytes, Call, DecidedBy, Error, Key, KeyRef, Question, Reply, Transport};
+use crate::protocol::{
+    Bytes, Call, DecidedBy, Error, Key, KeyRef, Question, Reply, SharedDecision, Transport,
+};
 
 /// How often a check asks for units to hold, before it asks the server for its own cost alone.
 const ROUNDS: usize = 4;
@@ -38,7 +40,7 @@ pub(super) struct LeaseCore<C> {
 /// The result of a call to the server, for the caller.
 #[derive(Debug)]
 pub(super) enum BlockOutcome {
-    Answered(Answer),
+    Answered(SharedDecision),
     /// The caller takes no units from the answer, because it did not want any, or because the answer came too late.
     Again,
     Failed,
@@ -89,25 +91,25 @@ impl<C: Clock> LeaseCore<C> {
 
     /// Decides with the held units. Queues a call if units are missing.
     #[inline]
-    pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> Answer {
+    pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64, now: Timestamp) -> SharedDecision {
         let now_ns = now.as_nanos();
         let taken = match key.number() {
             Some(number) => self.book.take(number, cost, now_ns),
             None => key.with_bytes(|bytes| self.book.take(Bytes(bytes), cost, now_ns)),
         };
         match taken {
-            Some((decision, until_ns)) => Answer::new(decision, DecidedBy::Held).with_mark(until_ns),
+            Some((decision, until_ns)) => SharedDecision::new(decision, DecidedBy::Held).with_mark(until_ns),
             None => KeyRef::with(key, |key| self.check_slow(key, cost, now)),
         }
     }
 
     /// Decides without waiting. `Err` contains how often to ask for units to hold, before the caller asks the server
     /// for the cost alone.
-    pub(super) fn check_now(&self, key: KeyRef<'_>, cost: u64) -> Result<Answer, usize> {
+    pub(super) fn check_now(&self, key: KeyRef<'_>, cost: u64) -> Result<SharedDecision, usize> {
         let now = self.dispatch.now();
         match self.book.check(key, cost, now.as_nanos()) {
             LeaseCheck::Decided(decision, until_ns) => {
-                Ok(Answer::new(decision, DecidedBy::Held).with_mark(until_ns))
+                Ok(SharedDecision::new(decision, DecidedBy::Held).with_mark(until_ns))
             }
             LeaseCheck::Failing => Ok(self.dispatch.guard.fallback(&key.bytes(), cost, now)),
             LeaseCheck::Missing(..) => Err(ROUNDS),
@@ -117,17 +119,17 @@ impl<C: Clock> LeaseCore<C> {
 
     #[cold]
     #[inline(never)]
-    fn check_slow(&self, key: KeyRef<'_>, cost: u64, now: Timestamp) -> Answer {
+    fn check_slow(&self, key: KeyRef<'_>, cost: u64, now: Timestamp) -> SharedDecision {
         match self.book.check_slow(key, cost, now.as_nanos()) {
             LeaseCheck::Decided(decision, until_ns) => {
-                Answer::new(decision, DecidedBy::Held).with_mark(until_ns)
+                SharedDecision::new(decision, DecidedBy::Held).with_mark(until_ns)
             }
             LeaseCheck::Missing(decision, holding) => {
                 self.book.want(key, &holding, cost, now.as_nanos());
-                Answer::new(decision, DecidedBy::Held)
+                SharedDecision::new(decision, DecidedBy::Held)
             }
             LeaseCheck::Failing => self.dispatch.guard.fallback(&key.bytes(), cost, now),
-            LeaseCheck::Full => Answer::new(self.book.soon(cost, now.as_nanos()), DecidedBy::Held),
+            LeaseCheck::Full => SharedDecision::new(self.book.soon(cost, now.as_nanos()), DecidedBy::Held),
         }
     }
 
@@ -145,7 +147,7 @@ impl<C: Clock> LeaseCore<C> {
         match self.book.answered(due, &answer, now_ns) {
             Receipt::Taken { .. } if due.cost == 0 => BlockOutcome::Again,
             Receipt::Taken { until_ns } => {
-                BlockOutcome::Answered(Answer::new(decision, DecidedBy::Server).with_mark(until_ns))
+                BlockOutcome::Answered(SharedDecision::new(decision, DecidedBy::Server).with_mark(until_ns))
             }
             Receipt::Late => BlockOutcome::Again,
             Receipt::Refused { until_ns } => {
@@ -154,14 +156,14 @@ impl<C: Clock> LeaseCore<C> {
                 let (remaining, reset_ns) = (decision.remaining(), answer.reset_ns.max(retry_ns));
                 let facts = Facts::Plain { remaining, retry_ns, reset_ns, delay_ns: 0 };
                 let decision = Decision::new(decision.outcome(), least, decision.limit(), now_ns, facts);
-                BlockOutcome::Answered(Answer::new(decision, DecidedBy::Server))
+                BlockOutcome::Answered(SharedDecision::new(decision, DecidedBy::Server))
             }
         }
     }
 
     /// Puts back units that were leased for an answer that no caller reads or wants. For a local answer, returns the
     /// units to this process's share.
-    pub(super) fn refund(&self, key: KeyRef<'_>, answer: &Answer) -> u64 {
+    pub(super) fn refund(&self, key: KeyRef<'_>, answer: &SharedDecision) -> u64 {
         let decision = answer.decision();
         if answer.by() == DecidedBy::Local {
             return self.dispatch.guard.refund(&key.bytes(), &decision, self.dispatch.now());

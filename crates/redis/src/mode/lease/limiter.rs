@@ -18,7 +18,7 @@ use crate::client::{BuildError, Connected, Tasks};
 use crate::guard::Health;
 use crate::mode::LimiterAt;
 use crate::mode::background::StopOnDrop;
-use crate::protocol::{Answer, DecidedBy, Key, KeyRef};
+use crate::protocol::{DecidedBy, Key, KeyRef, SharedDecision};
 
 /// A limiter that fetches units from the server in blocks, and spends them in this process. [`LimiterBuilder::leases`] creates
 /// its builder.
@@ -55,7 +55,7 @@ use crate::protocol::{Answer, DecidedBy, Key, KeyRef};
 /// - **A denial is remembered.** After the server denies units, the process does not ask again until the units should
 ///   be available. This pause is at least the smaller of a 64th of a life and an eighth of the time that refills the
 ///   limit. It is also at least a round trip, and a random part of up to an eighth is added. A flood on a used-up key
-///   therefore does not cause a call for each check. [`Answer::retry_after`] returns the rest of the pause.
+///   therefore does not cause a call for each check. [`SharedDecision::retry_after`] returns the rest of the pause.
 /// - **While the server is unavailable**, checks first spend the held units. Then
 ///   [`OnFailure`](crate::OnFailure) decides.
 ///
@@ -243,7 +243,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         key: KeyRef<'_>,
         cost: u64,
         rounds: usize,
-    ) -> Answer {
+    ) -> SharedDecision {
         let began = Instant::now();
         let asking = self.ask(key, cost, rounds, began);
         // Without a runtime in this thread, the timer of the limiter's runtime is used.
@@ -257,7 +257,13 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         }
     }
 
-    async fn ask(self: &Arc<Self>, key: KeyRef<'_>, cost: u64, rounds: usize, began: Instant) -> Answer {
+    async fn ask(
+        self: &Arc<Self>,
+        key: KeyRef<'_>,
+        cost: u64,
+        rounds: usize,
+        began: Instant,
+    ) -> SharedDecision {
         let (core, guard) = (self, &self.dispatch.guard);
         let bytes = key.bytes();
         let notifier = self.background.notifiers.of(&bytes);
@@ -270,7 +276,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             let now_ns = now.as_nanos();
             let holding = match core.book.check(key, cost, now_ns) {
                 LeaseCheck::Decided(decision, until_ns) => {
-                    return Answer::new(decision, DecidedBy::Held).with_mark(until_ns);
+                    return SharedDecision::new(decision, DecidedBy::Held).with_mark(until_ns);
                 }
                 LeaseCheck::Failing => return guard.fallback(&bytes, cost, now),
                 LeaseCheck::Missing(_, holding) if core.book.keeps(cost) => holding,
@@ -309,7 +315,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
 impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// Checks one unit of a key against the held units, and charges it if it is admitted. Never waits.
     ///
-    /// If the process holds too few units, the answer is a denial with a short [`retry_after`](Answer::retry_after),
+    /// If the process holds too few units, the answer is a denial with a short [`retry_after`](SharedDecision::retry_after),
     /// and a task fetches the missing units. This is the case for the first check of each key. If a request can wait
     /// for a round trip, use [`check_async`](LeaseLimiter::check_async).
     ///
@@ -317,13 +323,13 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// O(1): a look-up, a load, a compare-exchange, and a count. Lock-free, except for the check that finds that few
     /// units are left.
     #[inline]
-    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.core.check(key, 1, self.core.dispatch.now())
     }
 
     /// Like [`check`](LeaseLimiter::check), for `cost` units: charges all of them or none.
     #[inline]
-    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         self.core.check(key, cost, self.core.dispatch.now())
     }
 
@@ -339,12 +345,12 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// the same key share one call to the server. If the future is dropped, before or after the answer arrives, the
     /// granted units are available to other checks. The exception is a cost that is [too large to be
     /// held](LeaseLimiter#large-requests): its units are lost.
-    pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.check_n_async(key, 1).await
     }
 
     /// Like [`check_async`](LeaseLimiter::check_async), for `cost` units: charges all of them or none.
-    pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         let bytes;
         let key = match key.number() {
             Some(number) => KeyRef::Number(number),
@@ -372,7 +378,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// [`OnFailure`](crate::OnFailure) decided as `Open` or `Closed`, or if the cost was [too large to be
     /// held](LeaseLimiter#large-requests). If this process's share admitted the request, the units return to the share.
     /// Call it at most once for each answer.
-    pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &Answer) -> u64 {
+    pub fn refund<K: Key + ?Sized>(&self, key: &K, answer: &SharedDecision) -> u64 {
         let taken = KeyRef::with(key, |name| self.core.refund(name, answer));
         if taken > 0 {
             self.core.background.notifiers.of(&key.bytes()).notify_waiters();
@@ -416,12 +422,12 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
 #[cfg(feature = "rules")]
 impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
-    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
+    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision {
         self.core.dispatch.decide_without_server(key.as_bytes(), cost)
     }
 
     /// Decides with what this process holds, if that is enough.
-    pub(crate) fn check_held(&self, key: &str, cost: u64) -> Option<Answer> {
+    pub(crate) fn check_held(&self, key: &str, cost: u64) -> Option<SharedDecision> {
         KeyRef::with(key, |key| self.core.check_now(key, cost).ok())
     }
 
@@ -435,13 +441,13 @@ impl<C: Clock + Send + Sync + 'static> LeaseLimiter<C> {
 impl<C: Clock + Send + Sync + 'static> LimiterAt<'_, LeaseLimiter<C>> {
     /// [`LeaseLimiter::check`] at this time.
     #[inline]
-    pub fn check<K: Key + ?Sized>(self, key: &K) -> Answer {
+    pub fn check<K: Key + ?Sized>(self, key: &K) -> SharedDecision {
         self.check_n(key, 1)
     }
 
     /// [`LeaseLimiter::check_n`] at this time.
     #[inline]
-    pub fn check_n<K: Key + ?Sized>(self, key: &K, cost: u64) -> Answer {
+    pub fn check_n<K: Key + ?Sized>(self, key: &K, cost: u64) -> SharedDecision {
         self.limiter.core.check(key, cost, self.now)
     }
 }

@@ -16,7 +16,8 @@
 //! *Totals* start from zero in each window; with GCRA, after each answer.
 
 use crate::protocol::{
-    Arithmetic, LimitState, POSTS_KEPT_US, Part, Portion, PostedTotal, Question, Reply, Windows, kept_us,
+    Arithmetic, LimitState, POSTS_KEPT_US, PlannedLimit, Portion, PostedTotal, Question, Reply, Windows,
+    kept_us,
 };
 
 use super::allowance::MOST;
@@ -32,7 +33,7 @@ const WHOLE: u64 = 1 << 32;
 /// An account; see the module docs.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
-    part: Part,
+    part: PlannedLimit,
     /// This region's part of the limit, if several regions share it.
     portion: Option<Portion>,
     process: u64,
@@ -100,7 +101,7 @@ impl Account {
     /// Creates an account for a key that is new in this process. It starts with [its share](Self::starting_share) if `has_share`
     /// is set, and with none otherwise.
     pub(super) fn new(
-        part: Part,
+        part: PlannedLimit,
         process: u64,
         epoch: u64,
         (processes, portion): (u64, Option<Portion>),

@@ -15,7 +15,7 @@ use super::regions::{Prepared, Regions, prepare};
 use crate::client::{BuildError, OnFailure, Settings, Tasks};
 use crate::mode::background::{Background, can_decide_here};
 use crate::mode::dispatch::Dispatch;
-use crate::protocol::{Answer, DecidedBy, Key, Transport};
+use crate::protocol::{DecidedBy, Key, SharedDecision, Transport};
 
 /// The maximum number of posts in flight to one server.
 const IN_FLIGHT: usize = 64;
@@ -88,30 +88,36 @@ impl<C: Clock> WriteBackCore<C> {
     }
 
     /// Decides in this process, and queues a call if units are missing.
-    pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub(super) fn check<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         let now = self.dispatch.now();
         key.with_bytes(|key| self.answer(self.book.check(key, cost, now.as_nanos()), key, cost, now))
     }
 
     /// Decides without waiting. Returns `None` if a call to the server is needed.
-    pub(super) fn check_now(&self, key: &[u8], cost: u64) -> Option<Answer> {
+    pub(super) fn check_now(&self, key: &[u8], cost: u64) -> Option<SharedDecision> {
         let decision = self.book.quick(key, cost, self.dispatch.now_ns())?;
-        Some(Answer::new(decision, DecidedBy::Held))
+        Some(SharedDecision::new(decision, DecidedBy::Held))
     }
 
     /// Returns the answer to a check that charges nothing. Returns `None` if only the server can decide, or if nothing
     /// decided.
     #[cfg(feature = "rules")]
-    pub(super) fn peeked(&self, checked: WriteBackCheck) -> Option<Answer> {
+    pub(super) fn peeked(&self, checked: WriteBackCheck) -> Option<SharedDecision> {
         let by = self.by(&checked).filter(|_| checked.basis != Basis::Full)?;
-        Some(Answer::new(checked.decision, by))
+        Some(SharedDecision::new(checked.decision, by))
     }
 
     /// The answer to a check that does not wait.
     #[inline]
-    pub(super) fn answer(&self, checked: WriteBackCheck, key: &[u8], cost: u64, now: Timestamp) -> Answer {
+    pub(super) fn answer(
+        &self,
+        checked: WriteBackCheck,
+        key: &[u8],
+        cost: u64,
+        now: Timestamp,
+    ) -> SharedDecision {
         match self.by(&checked) {
-            Some(by) => Answer::new(checked.decision, by),
+            Some(by) => SharedDecision::new(checked.decision, by),
             None => self.dispatch.guard.fallback(key, cost, now),
         }
     }

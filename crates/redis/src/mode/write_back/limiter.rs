@@ -18,7 +18,7 @@ use super::stats::WriteBackStats;
 use crate::client::{BuildError, Connected, Tasks};
 use crate::guard::Health;
 use crate::mode::background::StopOnDrop;
-use crate::protocol::{Answer, Error, ErrorKind, Key, Reply};
+use crate::protocol::{Error, ErrorKind, Key, Reply, SharedDecision};
 
 /// The number of times that a call waits for an answer about its key, before it uses the decision that it has.
 const ROUNDS: usize = 4;
@@ -322,7 +322,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
         (check(), false)
     }
 
-    async fn check_by_asking(&self, key: &[u8], cost: u64) -> Answer {
+    async fn check_by_asking(&self, key: &[u8], cost: u64) -> SharedDecision {
         let mut now = self.dispatch.now();
         let check = || {
             now = self.dispatch.now();
@@ -337,18 +337,18 @@ impl<C: Clock + Send + Sync + 'static> WriteBackCore<C> {
 
 impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// Checks one unit of a key in this process, and charges it if it is admitted. Never waits.
-    pub fn check<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub fn check<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.core.check(key, 1)
     }
 
     /// Checks `cost` units of a key in this process, and charges all of them or none. Never waits.
-    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub fn check_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         self.core.check(key, cost)
     }
 
     /// Like [`check`](Self::check), but waits for the server, at most for the time-out, if this process has spent its
     /// allowance.
-    pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> Answer {
+    pub async fn check_async<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
         self.check_n_async(key, 1).await
     }
 
@@ -356,7 +356,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// its allowance.
     ///
     /// If the future is dropped before it completes, it has charged nothing, except in the moment before it completes.
-    pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> Answer {
+    pub async fn check_n_async<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
         let key = key.bytes();
         match self.core.check_now(&key, cost) {
             Some(answer) => answer,
@@ -423,20 +423,20 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
 impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     /// Returns what [`check_n`](Self::check_n) would decide now, and queues the call that it would queue. Charges
     /// nothing. Returns `None` if only the server can decide.
-    pub(crate) fn peek_here(&self, key: &str, cost: u64) -> Option<Answer> {
+    pub(crate) fn peek_here(&self, key: &str, cost: u64) -> Option<SharedDecision> {
         let core = &self.core;
         core.peeked(core.book.peek(key.as_bytes(), cost, core.dispatch.now_ns()))
     }
 
     /// Like `peek_here`, for [`check_n_async`](Self::check_n_async).
-    pub(crate) async fn peek_async(&self, key: &str, cost: u64) -> Option<Answer> {
+    pub(crate) async fn peek_async(&self, key: &str, cost: u64) -> Option<SharedDecision> {
         let (core, key) = (&self.core, key.as_bytes());
         let peeked = core.until_answered(key, || core.book.peek(key, cost, core.dispatch.now_ns())).await;
         core.peeked(peeked.0)
     }
 
     /// Decides with what this process holds, if that is enough.
-    pub(crate) fn check_held(&self, key: &str, cost: u64) -> Option<Answer> {
+    pub(crate) fn check_held(&self, key: &str, cost: u64) -> Option<SharedDecision> {
         self.core.check_now(key.as_bytes(), cost)
     }
 
@@ -447,7 +447,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
     }
 
     /// Decides a request of a caller that cannot wait for the server, as if the server were unavailable.
-    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> Answer {
+    pub(crate) fn decide_without_server(&self, key: &str, cost: u64) -> SharedDecision {
         self.core.dispatch.decide_without_server(key.as_bytes(), cost)
     }
 

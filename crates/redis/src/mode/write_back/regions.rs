@@ -22,8 +22,8 @@ use tollgate::{Clock, TokioClock};
 
 use crate::client::{BuildError, Connected, Settings};
 use crate::protocol::{
-    Call, EXACT, Error, ErrorKind, LinkReport, Part, Plan, Portion, Question, RegionPolicy, RegionScope,
-    RegionTerms, Reply, Scope, Transport, Windows,
+    Call, EXACT, Error, ErrorKind, LinkReport, Plan, PlannedLimit, Portion, Question, RegionPolicy,
+    RegionScope, RegionTerms, Reply, Scope, Transport, Windows,
 };
 use crate::region::{Claim, RegionLink, pause};
 use crate::telemetry::{REGION_CUT_OFF, REGION_LAST_ANSWER};
@@ -193,7 +193,7 @@ fn check_regions<T: Transport>(options: &RegionOptions<T>, server: &T) -> Result
 }
 
 /// Returns the windows of a limit. Returns an error if the regions cannot share it.
-fn shared_windows(part: &Part, interval: Duration, regions: u64) -> Result<Windows, BuildError> {
+fn shared_windows(part: &PlannedLimit, interval: Duration, regions: u64) -> Result<Windows, BuildError> {
     let quota = part.limit.quota();
     let Some(windows) = part.windows() else {
         return refused(format!(

@@ -7,7 +7,7 @@ use super::{Now, StoredState, View};
 use crate::protocol::call::LimitState;
 use crate::protocol::exact::MAX_DEBT;
 use crate::protocol::kinds::Batches;
-use crate::protocol::plan::{Arithmetic, Part};
+use crate::protocol::plan::{Arithmetic, PlannedLimit};
 
 /// The units that are in use until a period ends.
 pub(super) struct UsedUntil {
@@ -83,7 +83,7 @@ impl BatchesView {
     }
 
     /// Returns when the state has no effect any more.
-    pub(super) fn until_us(part: &Part, ends_us: u64, used: u64) -> u64 {
+    pub(super) fn until_us(part: &PlannedLimit, ends_us: u64, used: u64) -> u64 {
         let Arithmetic::Batches(batches) = part.kind else { return ends_us };
         let periods = batches.periods(used);
         let periods = if batches.adaptive { periods } else { periods.saturating_sub(1) };

@@ -7,7 +7,7 @@ use super::{Now, StoredState, View};
 use crate::protocol::call::LimitState;
 use crate::protocol::exact::MAX_DEBT;
 use crate::protocol::kinds::Blocks;
-use crate::protocol::plan::{Arithmetic, Part};
+use crate::protocol::plan::{Arithmetic, PlannedLimit};
 
 pub(super) struct BlockedView {
     blocks: Blocks,
@@ -106,7 +106,7 @@ impl BlockedView {
     }
 
     /// Returns when this state has no effect any more.
-    pub(super) fn until_us(part: &Part, state: &StoredState, now_us: u64) -> u64 {
+    pub(super) fn until_us(part: &PlannedLimit, state: &StoredState, now_us: u64) -> u64 {
         let Arithmetic::Blocked(blocks) = part.kind else { return 0 };
         let &StoredState::Blocked { t_us, alone, scale, mark, rest_us, .. } = state else { return 0 };
         let free = if mark % 2 == 1 { blocks.free } else { 0 };

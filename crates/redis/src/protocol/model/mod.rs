@@ -44,7 +44,7 @@ use self::spacing::SpacingView;
 use super::call::{LimitState, Question, Reply};
 use super::exact::{EXACT, LAST_US, MAX_DEBT};
 use super::kinds::Pace;
-use super::plan::{Arithmetic, Part, Plan, StateName, Windows};
+use super::plan::{Arithmetic, Plan, PlannedLimit, StateName, Windows};
 
 /// How much longer than necessary keys are kept: first if the server's clock gives the time, second if the call does.
 pub(crate) const MARGINS_US: [u64; 2] = [1_000_000, 60_000_000];
@@ -207,7 +207,7 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
 impl KeyState {
     /// The time after which the stored data has no effect.
     pub(crate) fn rest_us(&self, plan: &Plan, now_us: u64) -> u64 {
-        let rest = |part: &Part| {
+        let rest = |part: &PlannedLimit| {
             let Some(limit) = self.find(part) else { return 0 };
             let posts = if limit.posts.is_empty() { 0 } else { kept_us(part) };
             let until_us = match &limit.state {
@@ -249,17 +249,17 @@ impl KeyState {
 
     /// Removes the states of the limits. Returns their number.
     fn forget(&mut self, plan: &Plan) -> u64 {
-        let names: Vec<StateName> = plan.parts().iter().map(Part::name).collect();
+        let names: Vec<StateName> = plan.parts().iter().map(PlannedLimit::name).collect();
         let limits = self.limits.iter_mut().filter(|limit| names.contains(&limit.name));
         limits.filter_map(|limit| limit.state.take()).count() as u64
     }
 
-    fn find(&self, part: &Part) -> Option<&KeptState> {
+    fn find(&self, part: &PlannedLimit) -> Option<&KeptState> {
         let name = part.name();
         self.limits.iter().find(|limit| limit.name == name)
     }
 
-    fn make(&mut self, part: &Part) -> &mut KeptState {
+    fn make(&mut self, part: &PlannedLimit) -> &mut KeptState {
         let name = part.name();
         let at = self.limits.iter().position(|limit| limit.name == name).unwrap_or_else(|| {
             self.limits.push(KeptState { name, state: None, posts: Vec::new() });
@@ -271,7 +271,7 @@ impl KeyState {
 
 impl KeptState {
     /// Remembers a total. Returns the units that it adds.
-    fn post(&mut self, part: &Part, process: u64, post: PostedTotal, now_us: u64) -> u64 {
+    fn post(&mut self, part: &PlannedLimit, process: u64, post: PostedTotal, now_us: u64) -> u64 {
         let PostedTotal { epoch, total } = post;
         let Some((_, posts)) = self.posts.iter_mut().find(|(of, _)| *of == process) else {
             if total > 0 {
@@ -311,12 +311,12 @@ impl KeptState {
 }
 
 /// How long posts are remembered.
-pub(crate) const fn kept_us(part: &Part) -> u64 {
+pub(crate) const fn kept_us(part: &PlannedLimit) -> u64 {
     POSTS_KEPT_US + part.refill_us()
 }
 
 /// Returns a state as a plan sees it at a given time.
-fn view(part: &Part, state: Option<StoredState>, now_us: u64) -> View {
+fn view(part: &PlannedLimit, state: Option<StoredState>, now_us: u64) -> View {
     match part.kind {
         Arithmetic::Pace(pace) => pace.view(state, now_us),
         Arithmetic::Windows(windows) => windows.view(state, now_us),

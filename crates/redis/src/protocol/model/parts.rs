@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Now, StoredState, View, wanted};
 use crate::protocol::call::LimitState;
 use crate::protocol::kinds::Parts;
-use crate::protocol::plan::{Arithmetic, Part};
+use crate::protocol::plan::{Arithmetic, PlannedLimit};
 
 /// The counts of the newest part, and of as many parts before it as the limit has parts, newest first.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ impl Counts {
     }
 
     /// Returns when nothing is counted, even by a strict counter.
-    pub(super) fn until_us(&self, part: &Part) -> u64 {
+    pub(super) fn until_us(&self, part: &PlannedLimit) -> u64 {
         let Arithmetic::Parts(parts) = part.kind else { return 0 };
         (self.index + parts.parts + 1) * parts.part_us
     }

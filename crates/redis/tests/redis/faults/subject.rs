@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tollgate::Quota;
-use tollgate_redis::{Answer, AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Health, Limit, OnFailure};
+use tollgate_redis::{
+    AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Health, Limit, OnFailure, SharedDecision,
+};
 
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
 /// How much longer than its time-out a call may take on a busy machine.
@@ -109,7 +111,7 @@ impl Subject {
     }
 
     /// Checks one key, and asserts that the call does not hang.
-    pub(crate) fn check(&self, key: &str) -> Answer {
+    pub(crate) fn check(&self, key: &str) -> SharedDecision {
         let began = Instant::now();
         let answer = match &self.kind {
             Kind::Async(runtime, limiter) => runtime.block_on(limiter.check(key)),
@@ -123,7 +125,7 @@ impl Subject {
     }
 
     /// Asserts that the answer follows the policy, if the policy decided it.
-    fn verify(&self, answer: &Answer) {
+    fn verify(&self, answer: &SharedDecision) {
         let name = self.name();
         match (answer.by(), self.policy) {
             (DecidedBy::Server, _) => {}
@@ -172,7 +174,7 @@ impl Subject {
         self.until("the breaker opens", |_, health| health.is_partitioned());
     }
 
-    fn until(&self, what: &str, is_so: impl Fn(&Answer, &Health) -> bool) {
+    fn until(&self, what: &str, is_so: impl Fn(&SharedDecision, &Health) -> bool) {
         let began = Instant::now();
         for key in 0.. {
             let answer = self.check(&format!("{what} {key}"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_redis::Client;
-use tollgate_rules::{OperatorAct, Refusal};
+use tollgate_rules::{OperatorAction, Refusal};
 
 use super::*;
 
@@ -17,14 +17,15 @@ fn text(more: &str) -> String {
     )
 }
 
-async fn act(rules: &Rules<ManualClock>, verb: OperatorAct) -> Result<u64, Refusal> {
+async fn act(rules: &Rules<ManualClock>, verb: OperatorAction) -> Result<u64, Refusal> {
     let reports = rules.operate_async("d", &[Descriptor::new(&A)], None, verb).await.unwrap();
     assert_eq!((reports.len(), reports[0].is_shared), (1, true));
     reports[0].result.clone()
 }
 
 async fn used(rules: &Rules<ManualClock>) -> Option<u64> {
-    let reports = rules.operate_async("d", &[Descriptor::new(&A)], None, OperatorAct::Inspect).await.unwrap();
+    let reports =
+        rules.operate_async("d", &[Descriptor::new(&A)], None, OperatorAction::Inspect).await.unwrap();
     reports[0].figures.map(|figures| figures.used)
 }
 
@@ -70,15 +71,15 @@ fn verbs_act_for_all_processes() {
             async |server, one, other| {
                 assert_eq!(admitted(one, 8).await, 8, "{server}: {more}");
                 assert_eq!(used(other).await, Some(8), "{server}: {more}");
-                assert_eq!(act(other, OperatorAct::Grant(0)).await, Ok(0));
-                assert_eq!(act(other, OperatorAct::Grant(3)).await, Ok(3), "{server}: {more}");
+                assert_eq!(act(other, OperatorAction::Grant(0)).await, Ok(0));
+                assert_eq!(act(other, OperatorAction::Grant(3)).await, Ok(3), "{server}: {more}");
                 assert_eq!(used(one).await, Some(5), "{server}: {more}");
-                assert_eq!(act(other, OperatorAct::Reset).await, Ok(5), "{server}: {more}");
+                assert_eq!(act(other, OperatorAction::Reset).await, Ok(5), "{server}: {more}");
                 assert_eq!(admitted(one, 11).await, 10, "{server}: {more}");
-                assert_eq!(act(one, OperatorAct::Grant(u64::MAX)).await, Ok(10), "{server}: {more}");
-                assert_eq!(act(one, OperatorAct::Block(HOUR)).await, Err(Refusal::HasNoBlock));
-                assert_eq!(act(one, OperatorAct::Unblock).await, Err(Refusal::HasNoBlock));
-                assert_eq!(act(one, OperatorAct::Reset).await, Ok(0), "{server}: {more}");
+                assert_eq!(act(one, OperatorAction::Grant(u64::MAX)).await, Ok(10), "{server}: {more}");
+                assert_eq!(act(one, OperatorAction::Block(HOUR)).await, Err(Refusal::HasNoBlock));
+                assert_eq!(act(one, OperatorAction::Unblock).await, Err(Refusal::HasNoBlock));
+                assert_eq!(act(one, OperatorAction::Reset).await, Ok(0), "{server}: {more}");
             },
             &format!("mode: atomic, {more}"),
         );
@@ -95,9 +96,9 @@ fn grant_counts_from_the_limit_if_denials_are_counted() {
     run(async {
         assert_eq!(admitted(&rules, 12).await, 10);
         assert_eq!(used(&rules).await, Some(10));
-        assert_eq!(act(&rules, OperatorAct::Grant(2)).await, Ok(2));
+        assert_eq!(act(&rules, OperatorAction::Grant(2)).await, Ok(2));
         assert_eq!(admitted(&rules, 12).await, 2);
-        assert_eq!(act(&rules, OperatorAct::Reset).await, Ok(10));
+        assert_eq!(act(&rules, OperatorAction::Reset).await, Ok(10));
         assert_eq!(admitted(&rules, 12).await, 10);
     });
 }
@@ -108,20 +109,20 @@ fn blocks_of_operators_hold_in_all_processes() {
     each(
         async |server, one, other| {
             let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-            assert_eq!(act(one, OperatorAct::Block(minutes(20))).await, Ok(0), "{server}");
+            assert_eq!(act(one, OperatorAction::Block(minutes(20))).await, Ok(0), "{server}");
             let answer = other.check_async("d", &[Descriptor::new(&A)]).await;
             let wait = answer.retry_after().unwrap();
             assert!(answer.is_denied() && wait > minutes(19) && wait <= minutes(20), "{server}: {wait:?}");
-            assert_eq!(act(other, OperatorAct::Block(HOUR)).await, Err(Refusal::InBlock), "{server}");
-            assert_eq!(act(other, OperatorAct::Grant(1)).await, Err(Refusal::InBlock), "{server}");
-            assert_eq!(act(other, OperatorAct::Unblock).await, Ok(10), "{server}");
+            assert_eq!(act(other, OperatorAction::Block(HOUR)).await, Err(Refusal::InBlock), "{server}");
+            assert_eq!(act(other, OperatorAction::Grant(1)).await, Err(Refusal::InBlock), "{server}");
+            assert_eq!(act(other, OperatorAction::Unblock).await, Ok(10), "{server}");
             assert_eq!(admitted(one, 4).await, 4, "{server}: a whole burst is free");
-            assert_eq!(act(one, OperatorAct::Unblock).await, Ok(0), "{server}");
+            assert_eq!(act(one, OperatorAction::Unblock).await, Ok(0), "{server}");
             assert_eq!(used(one).await, Some(4), "{server}");
-            assert_eq!(act(one, OperatorAct::Block(HOUR)).await, Ok(0), "{server}: of a key in use");
+            assert_eq!(act(one, OperatorAction::Block(HOUR)).await, Ok(0), "{server}: of a key in use");
             assert_eq!(admitted(other, 1).await, 0, "{server}");
-            assert_eq!(act(other, OperatorAct::Reset).await, Ok(10), "{server}");
-            let longer = act(one, OperatorAct::Block(2 * HOUR)).await;
+            assert_eq!(act(other, OperatorAction::Reset).await, Ok(10), "{server}");
+            let longer = act(one, OperatorAction::Block(2 * HOUR)).await;
             assert_eq!(longer, Err(Refusal::BlockLength { most: HOUR }), "{server}");
         },
         "mode: atomic, algorithm: gcra, block: { for: 10m, at_most: 1h }",
@@ -138,7 +139,7 @@ fn block_lasts_to_its_end() {
     let [one, other] = [0, 1].map(|_| process(server.clone(), &clock, &file));
     run(async {
         assert_eq!(admitted(&one, 3).await, 3);
-        assert_eq!(act(&one, OperatorAct::Block(HOUR)).await, Ok(0));
+        assert_eq!(act(&one, OperatorAction::Block(HOUR)).await, Ok(0));
         clock.advance(HOUR - Duration::from_secs(1));
         assert_eq!(admitted(&other, 1).await, 0);
         clock.advance(Duration::from_secs(1));
@@ -153,7 +154,7 @@ fn modes_that_hold_units_refuse() {
         each(
             async |server, one, _| {
                 assert_eq!(admitted(one, 2).await, 2, "{server} {mode}");
-                for verb in [OperatorAct::Reset, OperatorAct::Grant(1)] {
+                for verb in [OperatorAction::Reset, OperatorAction::Grant(1)] {
                     assert_eq!(act(one, verb).await, Err(Refusal::HeldByProcesses), "{server} {mode}");
                 }
                 assert!(used(one).await.is_none_or(|used| used <= 10), "{server} {mode}");
@@ -171,10 +172,10 @@ fn call_that_cannot_wait_refuses() {
         rules.operate("d", &[Descriptor::new(&A)], None, verb).unwrap().remove(0)
     };
     let rules = process(one, &clock, &text("mode: atomic"));
-    let report = operate(&rules, OperatorAct::Reset);
+    let report = operate(&rules, OperatorAction::Reset);
     assert_eq!((report.result, report.figures), (Err(Refusal::CannotWait), None));
     let rules = process(other, &clock, &text("mode: atomic"));
-    assert_eq!(operate(&rules, OperatorAct::Reset).result, Ok(0), "with a blocking client, it waits");
+    assert_eq!(operate(&rules, OperatorAction::Reset).result, Ok(0), "with a blocking client, it waits");
 }
 
 // G146
@@ -183,7 +184,7 @@ fn server_that_is_away_is_an_error() {
     let clock = clock();
     let rules = process(Client::open(&nowhere()).unwrap(), &clock, &text("mode: atomic"));
     run(async {
-        for verb in [OperatorAct::Reset, OperatorAct::Grant(1)] {
+        for verb in [OperatorAction::Reset, OperatorAction::Grant(1)] {
             let result = act(&rules, verb).await;
             assert!(matches!(result, Err(Refusal::NoAnswer(_))), "{result:?}");
         }

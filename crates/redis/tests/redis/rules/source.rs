@@ -116,7 +116,7 @@ fn push_reaches_followers_by_message() {
 
 // G92
 #[test]
-fn message_of_stranger_changes_nothing() {
+fn message_before_password_changes_nothing() {
     let Some(server) = Server::start() else { return };
     push(&server, 5);
     let reader = Reader::start(open(&server));

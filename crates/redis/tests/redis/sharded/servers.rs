@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tollgate::{FixedWindow, Quota, SlidingLog, SubWindow, Timestamp, TokenBucket};
 use tollgate_redis::{
-    Answer, AtomicLimiter, Breaker, BreakerState, Client, DecidedBy, Health, LeaseLimiter, Limit, OnFailure,
-    Shards, WriteBackLimiter,
+    AtomicLimiter, Breaker, BreakerState, Client, DecidedBy, Health, LeaseLimiter, Limit, OnFailure, Shards,
+    SharedDecision, WriteBackLimiter,
 };
 
 use super::named;
@@ -65,7 +65,7 @@ impl Subject {
         }
     }
 
-    async fn check(&self, key: &str) -> Answer {
+    async fn check(&self, key: &str) -> SharedDecision {
         match self {
             Self::Atomic(limiter) => limiter.check(key).await,
             Self::Leases(limiter) => limiter.check_async(key).await,
@@ -92,7 +92,7 @@ impl Subject {
     }
 
     /// Checks `times` new keys of a server at the same time.
-    async fn check_new(&self, part: &str, round: &str, times: usize) -> Vec<Answer> {
+    async fn check_new(&self, part: &str, round: &str, times: usize) -> Vec<SharedDecision> {
         let keys: Vec<_> = (0..times).map(|key| format!("{part}/{round}/{key}")).collect();
         join_all(keys.iter().map(|key| self.check(key))).await
     }
@@ -157,7 +157,7 @@ async fn fault_of(servers: &mut [Server; 3], mode: Mode, stop: fn(&mut Server), 
     let subject = Subject::new(&client, mode);
     for part in &parts {
         let answers = subject.check_new(part, "before", 20).await;
-        assert!(answers.iter().all(Answer::is_allowed), "{mode:?}: {answers:?}");
+        assert!(answers.iter().all(SharedDecision::is_allowed), "{mode:?}: {answers:?}");
     }
     stop(&mut servers[0]);
     // More keys than calls may be in flight to one server.
@@ -181,7 +181,7 @@ async fn fault_of(servers: &mut [Server; 3], mode: Mode, stop: fn(&mut Server), 
         let many = if round < 3 { 300 } else { 5 };
         let (own, ()) = tokio::join!(subject.check_new(&parts[0], &name, many), others);
         assert!(
-            !is_noticed || own.iter().all(Answer::is_denied),
+            !is_noticed || own.iter().all(SharedDecision::is_denied),
             "{mode:?}: the policy decides the server's keys"
         );
         if is_noticed && subject.health()[0].closed > 0 && began.elapsed() > Duration::from_secs(1) {
@@ -213,7 +213,12 @@ async fn fault_of(servers: &mut [Server; 3], mode: Mode, stop: fn(&mut Server), 
     start(&mut servers[0]);
     let back = Instant::now();
     for round in 0.. {
-        if subject.check_new(&parts[0], &format!("back-{round}"), 3).await.iter().all(Answer::is_allowed) {
+        if subject
+            .check_new(&parts[0], &format!("back-{round}"), 3)
+            .await
+            .iter()
+            .all(SharedDecision::is_allowed)
+        {
             break;
         }
         assert!(back.elapsed() < PATIENCE, "{mode:?}: {:?}", subject.health());

@@ -1,10 +1,10 @@
-//! What the people and programs that run a service ask of rules: acts on keys, explanations, counts and health.
+//! What the people and programs that run a service ask of rules: actions on keys, explanations, counts and health.
 
-mod act;
+mod action;
 mod explain;
 mod readings;
 
-pub use self::act::{KeyFigures, KeyReport};
+pub use self::action::{KeyFigures, KeyReport};
 pub use self::explain::{Explained, Explanation, Reason};
 #[cfg(feature = "metrics")]
 pub use self::readings::publish_rules;

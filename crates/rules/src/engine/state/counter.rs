@@ -65,7 +65,7 @@ pub(in crate::engine) struct SharedCounter {
     pub(in crate::engine) whole: Arc<dyn SharedLimiter>,
     /// Whether no rule of the domain denies a request.
     is_dry_run: bool,
-    pub(in crate::engine) made_of: Parameters,
+    pub(in crate::engine) parameters: Parameters,
 }
 
 impl SharedCounter {
@@ -91,7 +91,7 @@ pub(in crate::engine) struct LocalCounter {
     is_first: bool,
     /// The number of the load that created it, or the first of the counters whose usage it takes over.
     pub(in crate::engine) lineage: u64,
-    pub(in crate::engine) made_of: Parameters,
+    pub(in crate::engine) parameters: Parameters,
     /// What the older stores of the generation are made of, the latest first, each with its spare units.
     pub(super) past: Arc<[(Parameters, u64)]>,
 }
@@ -100,7 +100,7 @@ pub(in crate::engine) struct LocalCounter {
 pub(super) struct OlderStore {
     pub(super) store: AnyStore,
     /// Its parameters, and the units that it can hold beyond its limit.
-    pub(super) made_of: (Parameters, u64),
+    pub(super) parameters: (Parameters, u64),
     /// The time of the load that replaced it.
     pub(super) at_ns: u64,
 }
@@ -128,7 +128,7 @@ pub(super) enum Prepared {
         last: Arc<Generation<AnyStore>>,
         store: Box<AnyStore>,
         headroom: u64,
-        made_of: Parameters,
+        parameters: Parameters,
         lineage: u64,
         past: Arc<[(Parameters, u64)]>,
     },
@@ -173,9 +173,9 @@ impl Prepared {
     pub(super) fn finish(self, when: CheckTime) -> Counter {
         match self {
             Self::Done(counter) => counter,
-            Self::After { last, store, headroom, made_of, lineage, past } => {
+            Self::After { last, store, headroom, parameters, lineage, past } => {
                 let generation = last.next(*store, CARRY, when);
-                let first = LocalCounter::new(generation, headroom, made_of);
+                let first = LocalCounter::new(generation, headroom, parameters);
                 Counter::Local(LocalCounter { is_first: false, lineage, past, ..first })
             }
         }
@@ -244,7 +244,7 @@ impl Counter {
     ) -> Result<Prepared, NoCounter> {
         let last_shared = if let Some(Self::Shared(shared)) = last { Some(shared) } else { None };
         let counted_by = [rule.counted_by, rule.counted_by_key];
-        let last = last.and_then(Self::last_local).filter(|last| last.made_of.counted_by == counted_by);
+        let last = last.and_then(Self::last_local).filter(|last| last.parameters.counted_by == counted_by);
         let (limit, most, store) = match rule.limit {
             Amount::Limited { limit, store } => (limit, limit.most(), store),
             Amount::Blocked { period } => match Quota::try_new(1, period).and_then(one_window) {
@@ -266,7 +266,7 @@ impl Counter {
         }
         let store = store.filter(|store| !matches!(store, rule::Store::Redis(_)) || !servers.alone);
         let has_overdraft = rule.hold.is_some();
-        let made_of = Parameters { limit, most, store, charging, has_overdraft, counted_by };
+        let parameters = Parameters { limit, most, store, charging, has_overdraft, counted_by };
         if let Some(rule::Store::Redis(how)) = store {
             let counts_denials = charging == Charging::CountDenials;
             if counts_denials && (limit.block().is_some() || rule.class.is_some()) {
@@ -275,7 +275,7 @@ impl Counter {
                      classes; use another charging, or store: keyed",
                 ));
             }
-            if let Some(kept) = last_shared.filter(|last| last.made_of == made_of) {
+            if let Some(kept) = last_shared.filter(|last| last.parameters == parameters) {
                 return Ok(Prepared::Done(Self::Shared(kept.clone())));
             }
             let whole = servers.limiter(rule.counter(), limit, how, counts_denials, last_shared.is_some())?;
@@ -285,29 +285,29 @@ impl Counter {
                 ));
             }
             let limiter = Arc::clone(&whole);
-            let shared = SharedCounter { limiter, whole, is_dry_run: false, made_of };
+            let shared = SharedCounter { limiter, whole, is_dry_run: false, parameters };
             return Ok(Prepared::Done(Self::Shared(shared)));
         }
-        if let Some(kept) = last.filter(|last| last.made_of == made_of) {
+        if let Some(kept) = last.filter(|last| last.parameters == parameters) {
             return Ok(Prepared::Done(Self::Local(kept.clone())));
         }
         let first = |store: AnyStore, headroom: u64| {
             let generation = Generation::first(store);
-            Prepared::Done(Self::Local(LocalCounter::new(generation, headroom, made_of)))
+            Prepared::Done(Self::Local(LocalCounter::new(generation, headroom, parameters)))
         };
-        let make = |headroom: u64| made_of.store(headroom, hasher);
+        let make = |headroom: u64| parameters.store(headroom, hasher);
         // One unit, with which a rule that counts denied requests detects that its limit is exceeded. A rule with blocks
         // counts no denied request.
-        let least = u64::from(made_of.counts_denied());
+        let least = u64::from(parameters.counts_denied());
         let Some(last) = last else { return Ok(first(make(least)?, least)) };
         let before = last.generation.store();
-        let same = before.with_limit_of(&made_of.with_headroom(least)?);
-        if let Some(same) = same.filter(|_| last.made_of.store == store) {
+        let same = before.with_limit_of(&parameters.with_headroom(least)?);
+        if let Some(same) = same.filter(|_| last.parameters.store == store) {
             return Ok(first(same, least));
         }
         // Usage stays, also beyond the new limit. If the store can hold it, windows free it at their end as usual.
         let unpaid = if last.generation.is_taking_over(now.ns()) { last.spare } else { 0 };
-        let owed = last.made_of.most.saturating_add(unpaid);
+        let owed = last.parameters.most.saturating_add(unpaid);
         let headroom = least.max(owed.min(most_room(&limit, most)).saturating_sub(most));
         let (store, headroom) = match make(headroom) {
             Ok(store) => (store, headroom),
@@ -315,10 +315,10 @@ impl Counter {
         };
         if before.migrates() && store.migrates() {
             let lineage = last.lineage;
-            let all = iter::once((last.made_of, last.spare)).chain(last.past.iter().copied());
+            let all = iter::once((last.parameters, last.spare)).chain(last.past.iter().copied());
             let last = last.generation.settled(CARRY, || now)?;
             let past = all.take(1 + last.pending() as usize).collect();
-            return Ok(Prepared::After { last, store: Box::new(store), headroom, made_of, lineage, past });
+            return Ok(Prepared::After { last, store: Box::new(store), headroom, parameters, lineage, past });
         }
         Ok(first(store, headroom))
     }
@@ -435,11 +435,11 @@ pub(in crate::engine) fn blocked(period: Duration, cost: u64, now_ns: u64) -> De
 }
 
 impl LocalCounter {
-    fn new(generation: Generation<AnyStore>, headroom: u64, made_of: Parameters) -> Self {
+    fn new(generation: Generation<AnyStore>, headroom: u64, parameters: Parameters) -> Self {
         let can_refund = generation.store().can_refund();
         let generation = Arc::new(generation);
         let (is_first, lineage, past) = (true, 0, Arc::default());
-        Self { generation, headroom, spare: headroom, can_refund, is_first, lineage, made_of, past }
+        Self { generation, headroom, spare: headroom, can_refund, is_first, lineage, parameters, past }
     }
 
     /// Creates the counter that another process had: its store has room for `spare` more units than its limit. `older` are
@@ -448,7 +448,7 @@ impl LocalCounter {
         store: AnyStore,
         now_ns: u64,
         (spare, lineage): (u64, u64),
-        made_of: Parameters,
+        parameters: Parameters,
         older: Vec<OlderStore>,
     ) -> Self {
         let restored = |store: AnyStore, at_ns| {
@@ -459,14 +459,14 @@ impl LocalCounter {
             Some((last, at_ns)) => generation.after(last, CARRY, at_ns),
             None => generation,
         };
-        let (is_first, past) = (older.is_empty(), older.iter().map(|older| older.made_of).collect());
+        let (is_first, past) = (older.is_empty(), older.iter().map(|older| older.parameters).collect());
         let mut last: Option<(Generation<AnyStore>, u64)> = None;
         for OlderStore { store, at_ns, .. } in older.into_iter().rev() {
             let generation = restored(store, at_ns);
             last = Some((after(generation, last), at_ns));
         }
         let generation = after(restored(store, now_ns), last);
-        Self { is_first, lineage, past, ..Self::new(generation, spare, made_of) }
+        Self { is_first, lineage, past, ..Self::new(generation, spare, parameters) }
     }
 
     /// Takes over the usage that a load carries over from another store, as far as that store can list it.
@@ -486,7 +486,7 @@ impl LocalCounter {
     /// Whether denials can block keys.
     #[inline]
     pub(in crate::engine) const fn has_blocks(&self) -> bool {
-        self.made_of.limit.block().is_some()
+        self.parameters.limit.block().is_some()
     }
 
     /// Starts the block of a request that the rule denies. Returns the denial afterwards.

@@ -231,24 +231,24 @@ impl RulesSnapshot {
         // A large store takes addresses, but memory only as far as the snapshot fills it.
         let no_memory = |_| Problem::content("store, which takes more memory than there is,");
         let read = |times: Option<SnapshotTimes>, reader: &mut SnapshotReader<'_>| {
-            let made_of = read_parameters(reader, Some(rule))?.ok_or_else(wrong)?;
+            let parameters = read_parameters(reader, Some(rule))?.ok_or_else(wrong)?;
             let [spare, number] = [reader.u64()?, reader.u64()?];
-            let store = made_of.store(spare, hasher).map_err(no_memory)?;
+            let store = parameters.store(spare, hasher).map_err(no_memory)?;
             // An older store is as it was when a load replaced it, at the time `number`.
             let back_ns = self.times(now).back_ns();
             let replaced = SnapshotTimes { then_ns: number, now_ns: number.saturating_sub(back_ns) };
             store.load(reader, times.unwrap_or(replaced))?;
-            Ok((store, made_of, spare, number))
+            Ok((store, parameters, spare, number))
         };
-        let (store, made_of, spare, lineage) = read(Some(self.times(now)), reader)?;
+        let (store, parameters, spare, lineage) = read(Some(self.times(now)), reader)?;
         let mut older = Vec::new();
         while let [OLDER] = reader.clone().take()? {
             let [_] = reader.take()?;
-            let (store, made_of, spare, replaced_ns) = read(None, reader)?;
+            let (store, parameters, spare, replaced_ns) = read(None, reader)?;
             let at_ns = replaced_ns.saturating_sub(self.times(now).back_ns());
-            older.push(OlderStore { store, made_of: (made_of, spare), at_ns });
+            older.push(OlderStore { store, parameters: (parameters, spare), at_ns });
         }
-        Ok(LocalCounter::restored(store, now.ns(), (spare, lineage), made_of, older))
+        Ok(LocalCounter::restored(store, now.ns(), (spare, lineage), parameters, older))
     }
 
     /// Takes over the values that a rule had admitted.

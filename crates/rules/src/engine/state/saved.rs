@@ -133,20 +133,20 @@ impl RuleSet {
         }
         let mut numbers = HashMap::new();
         for (domain, active, counter) in self.counters() {
-            let Some(made_of) = parameters(&counter.made_of) else { continue };
+            let Some(written) = bytes_of(&counter.parameters) else { continue };
             numbers.insert(Arc::as_ptr(&counter.generation), numbers.len() as u64);
             let mut head = vec![COUNTER];
             put_text(domain, &mut head);
             put_text(active.rule.counter(), &mut head);
-            head.extend_from_slice(&made_of);
+            head.extend_from_slice(&written);
             [counter.spare, counter.lineage].into_iter().for_each(|number| put_u64(number, &mut head));
             put(&head)?;
             counter.generation.store().save(when.ns(), put)?;
             let older = counter.generation.older_stores(when.ns());
-            for ((store, at_ns), (made_of, spare)) in older.into_iter().zip(&*counter.past) {
-                let Some(made_of) = parameters(made_of) else { break };
+            for ((store, at_ns), (parameters, spare)) in older.into_iter().zip(&*counter.past) {
+                let Some(written) = bytes_of(parameters) else { break };
                 let mut head = vec![OLDER];
-                head.extend_from_slice(&made_of);
+                head.extend_from_slice(&written);
                 [*spare, at_ns].into_iter().for_each(|number| put_u64(number, &mut head));
                 put(&head)?;
                 // What a key owed when the load replaced the store.
@@ -178,8 +178,8 @@ fn values_of(domain: &str, rule: &Rule, values: &SeenValues, when: CheckTime) ->
 }
 
 /// Returns the parameters of a counter as bytes. `None` for a store of a size that no file of rules sets.
-fn parameters(made_of: &Parameters) -> Option<Vec<u8>> {
-    let Parameters { limit, most, store, charging, has_overdraft, counted_by } = *made_of;
+fn bytes_of(parameters: &Parameters) -> Option<Vec<u8>> {
+    let Parameters { limit, most, store, charging, has_overdraft, counted_by } = *parameters;
     let mut bytes = Vec::new();
     put_text(&limit.to_string(), &mut bytes);
     let charging = match charging {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_rules::{Charging, Descriptor, KeyFigures, KeyReport, OperatorAct, Refusal, Rules};
+use tollgate_rules::{Charging, Descriptor, KeyFigures, KeyReport, OperatorAction, Refusal, Rules};
 
 use super::{Scene, config, left, one};
 
@@ -33,18 +33,18 @@ const KINDS: [(&str, bool, bool); 16] = [
     ("algorithm: gcra, block: 10m, store: keyed", true, true),
 ];
 
-fn act(scene: &Scene, entries: &[(&str, &str)], verb: OperatorAct) -> KeyReport {
+fn act(scene: &Scene, entries: &[(&str, &str)], verb: OperatorAction) -> KeyReport {
     let reports = scene.rules.operate("d", &[Descriptor::new(entries)], None, verb).unwrap();
     let [report] = <[_; 1]>::try_from(reports).unwrap();
     report
 }
 
-fn result(scene: &Scene, verb: OperatorAct) -> Result<u64, Refusal> {
+fn result(scene: &Scene, verb: OperatorAction) -> Result<u64, Refusal> {
     act(scene, &A, verb).result
 }
 
 fn figures(scene: &Scene) -> KeyFigures {
-    act(scene, &A, OperatorAct::Inspect).figures.unwrap()
+    act(scene, &A, OperatorAction::Inspect).figures.unwrap()
 }
 
 fn ten(more: &str) -> Scene {
@@ -62,16 +62,16 @@ fn every_store_and_algorithm_resets_and_grants_or_says_why_not() {
         assert_eq!((state.limit, state.used, state.remaining), (10, 8, 2), "{more}");
         assert!(!state.reset_after.is_zero() && state.blocked_for.is_none() && state.held == 0, "{more}");
 
-        let granted = result(&scene, OperatorAct::Grant(3));
+        let granted = result(&scene, OperatorAction::Grant(3));
         assert_eq!(granted, if grants { Ok(3) } else { Err(Refusal::CannotGiveBack) }, "{more}");
         let used = if grants { 5 } else { 8 };
         assert_eq!(figures(&scene).used, used, "{more}");
-        assert_eq!(result(&scene, OperatorAct::Grant(0)).is_ok(), grants, "{more}");
-        let reset = result(&scene, OperatorAct::Reset);
+        assert_eq!(result(&scene, OperatorAction::Grant(0)).is_ok(), grants, "{more}");
+        let reset = result(&scene, OperatorAction::Reset);
         assert_eq!(reset, if resets { Ok(used) } else { Err(Refusal::CannotForget) }, "{more}");
         assert_eq!(left(&scene, &A), if resets { 10 } else { 2 }, "{more}");
         assert_eq!(left(&scene, &B), 6, "{more}: another key");
-        assert_eq!(result(&scene, OperatorAct::Reset).ok(), resets.then_some(0), "{more}: twice");
+        assert_eq!(result(&scene, OperatorAction::Reset).ok(), resets.then_some(0), "{more}: twice");
         if resets {
             assert_eq!(scene.admitted(&A, 20), 10, "{more}: exactly the limit");
         }
@@ -92,7 +92,7 @@ fn rule_with_one_counter_for_all_is_reset() {
         assert_eq!(scene.admitted(&A, 8), 8, "{more}");
         let can = grants || more.contains("queue");
         assert_eq!(
-            result(&scene, OperatorAct::Reset),
+            result(&scene, OperatorAction::Reset),
             if can { Ok(8) } else { Err(Refusal::CannotForget) },
             "{more}"
         );
@@ -105,10 +105,10 @@ fn rule_with_one_counter_for_all_is_reset() {
 fn grant_gives_back_at_most_what_is_used() {
     let scene = ten("algorithm: gcra");
     assert_eq!(scene.admitted(&A, 11), 10);
-    assert_eq!(result(&scene, OperatorAct::Grant(2)), Ok(2));
+    assert_eq!(result(&scene, OperatorAction::Grant(2)), Ok(2));
     assert_eq!(scene.admitted(&A, 5), 2);
-    assert_eq!(result(&scene, OperatorAct::Grant(u64::MAX)), Ok(10));
-    assert_eq!(result(&scene, OperatorAct::Grant(u64::MAX)), Ok(0));
+    assert_eq!(result(&scene, OperatorAction::Grant(u64::MAX)), Ok(10));
+    assert_eq!(result(&scene, OperatorAction::Grant(u64::MAX)), Ok(0));
     assert_eq!(scene.admitted(&A, 20), 10, "never more than the limit");
 }
 
@@ -122,11 +122,11 @@ fn grant_counts_from_the_limit_if_denials_are_counted() {
             let scene = Scene::try_new(&text, Some(charging)).unwrap();
             assert_eq!(scene.admitted(&A, 13), 10, "{more}");
             assert_eq!(figures(&scene).used, 10, "{more}");
-            assert_eq!(result(&scene, OperatorAct::Grant(0)), Ok(0));
+            assert_eq!(result(&scene, OperatorAction::Grant(0)), Ok(0));
             assert!(scene.ask(&A).is_denied());
-            assert_eq!(result(&scene, OperatorAct::Grant(2)), Ok(2), "{more}");
+            assert_eq!(result(&scene, OperatorAction::Grant(2)), Ok(2), "{more}");
             assert_eq!(scene.admitted(&A, 13), 2, "{charging} {more}");
-            assert_eq!(result(&scene, OperatorAct::Reset), Ok(10), "{more}");
+            assert_eq!(result(&scene, OperatorAction::Reset), Ok(10), "{more}");
             assert_eq!(scene.admitted(&A, 13), 10, "{more}");
         }
     }
@@ -137,7 +137,7 @@ fn grant_counts_from_the_limit_if_denials_are_counted() {
 fn block_lasts_as_long_as_the_operator_says() {
     for more in ["block: { for: 10m, at_most: 1h }", "block: 1h, store: compact", "block: 1h, store: keyed"] {
         let scene = ten(&format!("algorithm: gcra, {more}"));
-        assert_eq!(result(&scene, OperatorAct::Block(HOUR)), Ok(0), "{more}");
+        assert_eq!(result(&scene, OperatorAction::Block(HOUR)), Ok(0), "{more}");
         let slack = Duration::from_secs(2);
         let near = |wait: Duration, seconds| {
             let exact = Duration::from_secs(seconds);
@@ -150,9 +150,9 @@ fn block_lasts_as_long_as_the_operator_says() {
         assert_eq!(denial.retry_after(), state.blocked_for, "{more}");
         assert!(scene.ask(&B).is_allowed(), "{more}: another key");
 
-        assert_eq!(result(&scene, OperatorAct::Block(Duration::from_secs(60))), Ok(0));
+        assert_eq!(result(&scene, OperatorAction::Block(Duration::from_secs(60))), Ok(0));
         near(figures(&scene).blocked_for.unwrap(), 3_600);
-        assert_eq!(result(&scene, OperatorAct::Grant(1)), Err(Refusal::InBlock), "{more}");
+        assert_eq!(result(&scene, OperatorAction::Grant(1)), Err(Refusal::InBlock), "{more}");
         scene.advance(3_590);
         assert!(scene.ask(&A).is_denied(), "{more}");
         scene.advance(12);
@@ -161,7 +161,7 @@ fn block_lasts_as_long_as_the_operator_says() {
 
         let short = ten(&format!("algorithm: gcra, {more}"));
         assert_eq!(short.admitted(&A, 3), 3);
-        assert_eq!(result(&short, OperatorAct::Block(Duration::from_secs(90))), Ok(0));
+        assert_eq!(result(&short, OperatorAction::Block(Duration::from_secs(90))), Ok(0));
         near(figures(&short).blocked_for.unwrap(), 90);
         short.advance(92);
         assert!(short.ask(&A).is_allowed(), "{more}");
@@ -174,11 +174,11 @@ fn unblock_ends_a_block_and_touches_no_other_key() {
     for more in ["", "store: compact", "store: keyed"] {
         let scene = ten(&format!("algorithm: gcra, block: 10m, {more}"));
         assert_eq!(scene.admitted(&A, 4), 4);
-        assert_eq!(result(&scene, OperatorAct::Unblock), Ok(0), "{more}: not in a block");
+        assert_eq!(result(&scene, OperatorAction::Unblock), Ok(0), "{more}: not in a block");
         assert_eq!(left(&scene, &A), 6, "{more}");
         assert_eq!(scene.admitted(&A, 7), 6);
         assert!(figures(&scene).blocked_for.is_some(), "{more}: the denial blocked it");
-        assert_eq!(result(&scene, OperatorAct::Unblock), Ok(10), "{more}");
+        assert_eq!(result(&scene, OperatorAction::Unblock), Ok(10), "{more}");
         assert!(figures(&scene).blocked_for.is_none(), "{more}");
         assert_eq!(scene.admitted(&A, 10), 10, "{more}");
     }
@@ -190,29 +190,32 @@ fn lengths_of_blocks_have_bounds() {
     let scene = ten("algorithm: gcra, block: 1h");
     let wrong = Err(Refusal::BlockLength { most: HOUR });
     for length in [Duration::ZERO, HOUR + Duration::from_nanos(1), Duration::MAX] {
-        assert_eq!(result(&scene, OperatorAct::Block(length)), wrong, "{length:?}");
+        assert_eq!(result(&scene, OperatorAction::Block(length)), wrong, "{length:?}");
     }
-    assert_eq!(result(&scene, OperatorAct::Block(Duration::from_nanos(1))), Ok(0));
-    assert_eq!(result(&ten(""), OperatorAct::Block(HOUR)), Err(Refusal::HasNoBlock));
-    assert_eq!(result(&ten(""), OperatorAct::Unblock), Err(Refusal::HasNoBlock));
+    assert_eq!(result(&scene, OperatorAction::Block(Duration::from_nanos(1))), Ok(0));
+    assert_eq!(result(&ten(""), OperatorAction::Block(HOUR)), Err(Refusal::HasNoBlock));
+    assert_eq!(result(&ten(""), OperatorAction::Unblock), Err(Refusal::HasNoBlock));
 }
 
 #[test]
 fn rules_that_count_nothing_refuse() {
     for limit in ["{ unlimited: true }", "{ unit: hour, requests_per_unit: 0 }"] {
         let scene = Scene::new(&one(limit));
-        for verb in
-            [OperatorAct::Reset, OperatorAct::Grant(1), OperatorAct::Block(HOUR), OperatorAct::Unblock]
-        {
+        for verb in [
+            OperatorAction::Reset,
+            OperatorAction::Grant(1),
+            OperatorAction::Block(HOUR),
+            OperatorAction::Unblock,
+        ] {
             assert_eq!(result(&scene, verb), Err(Refusal::CountsNothing), "{limit} {verb:?}");
         }
-        assert_eq!(result(&scene, OperatorAct::Inspect), Ok(0));
+        assert_eq!(result(&scene, OperatorAction::Inspect), Ok(0));
     }
     let scene = ten("");
-    assert_eq!(scene.rules.operate("nope", &[Descriptor::new(&A)], None, OperatorAct::Reset), None);
-    let none = scene.rules.operate("d", &[Descriptor::new(&[("z", "x")])], None, OperatorAct::Reset);
+    assert_eq!(scene.rules.operate("nope", &[Descriptor::new(&A)], None, OperatorAction::Reset), None);
+    let none = scene.rules.operate("d", &[Descriptor::new(&[("z", "x")])], None, OperatorAction::Reset);
     assert_eq!(none, Some(Vec::new()));
-    assert_eq!(scene.rules.operate("d", &[], None, OperatorAct::Reset), Some(Vec::new()));
+    assert_eq!(scene.rules.operate("d", &[], None, OperatorAction::Reset), Some(Vec::new()));
 }
 
 // G146
@@ -228,9 +231,9 @@ fn holds_stay_and_are_settled_once() {
         let minute = Duration::from_secs(60);
         assert_eq!(state.held_until, Some((minute, minute)), "{store}");
 
-        assert_eq!(result(&scene, OperatorAct::Reset), Ok(4), "{store}: all but the held units");
+        assert_eq!(result(&scene, OperatorAction::Reset), Ok(4), "{store}: all but the held units");
         assert_eq!(left(&scene, &A), 4, "{store}");
-        assert_eq!(result(&scene, OperatorAct::Grant(u64::MAX)), Ok(0), "{store}");
+        assert_eq!(result(&scene, OperatorAction::Grant(u64::MAX)), Ok(0), "{store}");
         assert_eq!(scene.admitted(&A, 9), 4, "{store}");
         assert!(scene.rules.commit("d", &request, id.unwrap(), 1));
         assert_eq!(scene.admitted(&A, 9), 5, "{store}: the hold gives back its own units only");
@@ -250,11 +253,11 @@ fn blocked_key_with_holds_waits_for_them() {
     let request = [Descriptor::new(&A)];
     let (_, id) = scene.rules.hold("d", &request, 6, ALL);
     assert_eq!(scene.admitted(&A, 5), 4);
-    for verb in [OperatorAct::Reset, OperatorAct::Unblock] {
+    for verb in [OperatorAction::Reset, OperatorAction::Unblock] {
         assert_eq!(result(&scene, verb), Err(Refusal::HoldsInBlock));
     }
     assert!(scene.rules.commit("d", &request, id.unwrap(), 6));
-    assert_eq!(result(&scene, OperatorAct::Unblock), Ok(10));
+    assert_eq!(result(&scene, OperatorAction::Unblock), Ok(10));
     assert_eq!(scene.admitted(&A, 11), 10);
 }
 
@@ -267,7 +270,12 @@ fn requests_in_progress_are_shown_and_stay() {
     let state = figures(&scene);
     assert_eq!((state.limit, state.used, state.remaining, state.held), (2, 1, 1, 1));
     assert_eq!(state.reset_after, Duration::from_secs(30));
-    for verb in [OperatorAct::Reset, OperatorAct::Grant(1), OperatorAct::Block(HOUR), OperatorAct::Unblock] {
+    for verb in [
+        OperatorAction::Reset,
+        OperatorAction::Grant(1),
+        OperatorAction::Block(HOUR),
+        OperatorAction::Unblock,
+    ] {
         assert_eq!(result(&scene, verb), Err(Refusal::InProgress), "{verb:?}");
     }
     assert_eq!(figures(&scene).used, 1);
@@ -299,19 +307,19 @@ descriptors:
         assert!(scene.rules.check("d", &[plain, ghost]).is_allowed());
     }
     let operate = |rule, verb| scene.rules.operate("d", &[plain, ghost], rule, verb).unwrap();
-    let reports = operate(None, OperatorAct::Grant(1));
+    let reports = operate(None, OperatorAction::Grant(1));
     let parts: Vec<_> = reports.iter().map(|one| (&*one.name, one.part, one.result.clone())).collect();
     assert_eq!(parts, [("plain", "enforced", Ok(1)), ("ghost", "shadow", Ok(1))]);
     assert_eq!((&*reports[0].file, reports[0].line, &*reports[0].key), ("test.yaml", 6, "x"));
     assert!(!reports[0].is_shared);
-    assert_eq!(operate(Some("ghost"), OperatorAct::Reset).len(), 1, "only the rule with this name");
+    assert_eq!(operate(Some("ghost"), OperatorAction::Reset).len(), 1, "only the rule with this name");
     let used =
         |reports: &[KeyReport]| reports.iter().map(|one| one.figures.unwrap().used).collect::<Vec<_>>();
-    assert_eq!(used(&operate(None, OperatorAct::Inspect)), [2, 0]);
-    assert_eq!(used(&operate(Some(&reports[0].identity), OperatorAct::Reset)), [0], "by its identity");
-    assert_eq!(operate(Some("nope"), OperatorAct::Reset), []);
+    assert_eq!(used(&operate(None, OperatorAction::Inspect)), [2, 0]);
+    assert_eq!(used(&operate(Some(&reports[0].identity), OperatorAction::Reset)), [0], "by its identity");
+    assert_eq!(operate(Some("nope"), OperatorAction::Reset), []);
 
-    let replaced = scene.rules.operate("d", &[plain, better], Some("plain"), OperatorAct::Reset).unwrap();
+    let replaced = scene.rules.operate("d", &[plain, better], Some("plain"), OperatorAction::Reset).unwrap();
     assert_eq!((replaced[0].part, &replaced[0].result), ("replaced", &Err(Refusal::Replaced)));
     assert_eq!(replaced[0].figures, None);
 }
@@ -337,18 +345,19 @@ descriptors:
         let of = |one: &KeyReport| (one.identity.clone(), one.figures.unwrap().used);
         reports.iter().map(of).collect::<Vec<_>>()
     };
-    let counts =
-        |address| used(address, None, OperatorAct::Inspect).iter().map(|(_, used)| *used).collect::<Vec<_>>();
+    let counts = |address| {
+        used(address, None, OperatorAction::Inspect).iter().map(|(_, used)| *used).collect::<Vec<_>>()
+    };
     assert!(scene.ask_n(&[("ip", "192.0.2.1")], 5).is_allowed());
     assert_eq!(counts("192.0.2.1"), [5, 5]);
-    let (first, _) = used("192.0.2.1", None, OperatorAct::Inspect).remove(0);
-    assert_eq!(used("192.0.2.1", Some(&first), OperatorAct::Reset).len(), 1);
+    let (first, _) = used("192.0.2.1", None, OperatorAction::Inspect).remove(0);
+    assert_eq!(used("192.0.2.1", Some(&first), OperatorAction::Reset).len(), 1);
     assert_eq!(counts("192.0.2.1").iter().sum::<u64>(), 5, "the other step stays");
     assert_eq!(counts("192.0.2.2").iter().sum::<u64>() % 5, 0);
 
     assert!(scene.ask_n(&[("ip", "192.0.2.9")], 40).is_allowed());
     assert_eq!(counts("192.0.2.9"), [40], "the tier has its own rule");
-    assert_eq!(used("192.0.2.9", None, OperatorAct::Reset)[0].1, 0);
+    assert_eq!(used("192.0.2.9", None, OperatorAction::Reset)[0].1, 0);
 }
 
 #[test]
@@ -357,7 +366,7 @@ fn one_counter_is_acted_on_once() {
     assert_eq!(scene.admitted(&A, 8), 8);
     let reports = scene
         .rules
-        .operate("d", &[Descriptor::new(&A), Descriptor::new(&A)], None, OperatorAct::Grant(3))
+        .operate("d", &[Descriptor::new(&A), Descriptor::new(&A)], None, OperatorAction::Grant(3))
         .unwrap();
     assert_eq!(reports.len(), 2);
     assert_eq!(reports.iter().map(|one| one.figures.unwrap().used).collect::<Vec<_>>(), [5, 5]);
@@ -368,23 +377,27 @@ fn one_counter_is_acted_on_once() {
 #[test]
 fn acts_reach_usage_that_a_load_carries_over() {
     for more in ["", "store: keyed", "store: compact", "algorithm: gcra", "algorithm: gcra, block: 10m"] {
-        for verb in [OperatorAct::Reset, OperatorAct::Grant(4)] {
+        for verb in [OperatorAction::Reset, OperatorAction::Grant(4)] {
             let limit = |limit| one(&format!("{{ unit: day, requests_per_unit: {limit}, {more} }}"));
             let scene = Scene::new(&limit(10));
             assert_eq!(scene.admitted(&A, 8), 8, "{more}");
             scene.reload(&limit(12));
             scene.reload(&limit(20));
-            assert_eq!(result(&scene, verb), Ok(if verb == OperatorAct::Reset { 8 } else { 4 }), "{more}");
-            assert_eq!(left(&scene, &A), if verb == OperatorAct::Reset { 20 } else { 16 }, "{more} {verb:?}");
+            assert_eq!(result(&scene, verb), Ok(if verb == OperatorAction::Reset { 8 } else { 4 }), "{more}");
+            assert_eq!(
+                left(&scene, &A),
+                if verb == OperatorAction::Reset { 20 } else { 16 },
+                "{more} {verb:?}"
+            );
         }
     }
     let limit =
         |limit| one(&format!("{{ unit: day, requests_per_unit: {limit}, algorithm: gcra, block: 1h }}"));
     let scene = Scene::new(&limit(10));
-    assert_eq!(result(&scene, OperatorAct::Block(HOUR)), Ok(0));
+    assert_eq!(result(&scene, OperatorAction::Block(HOUR)), Ok(0));
     scene.reload(&limit(20));
     assert_eq!(figures(&scene).blocked_for, Some(HOUR), "a load keeps the block of an operator");
-    assert_eq!(result(&scene, OperatorAct::Unblock).ok().map(|units| units > 0), Some(true));
+    assert_eq!(result(&scene, OperatorAction::Unblock).ok().map(|units| units > 0), Some(true));
     assert_eq!(scene.admitted(&A, 30), 20);
 }
 
@@ -411,14 +424,14 @@ fn acts_race_with_checks_and_loads() {
                 })
                 .collect();
             while threads.iter().any(|thread| !thread.is_finished()) {
-                assert!(rules.operate("d", &request, None, OperatorAct::Reset).unwrap()[0].result.is_ok());
+                assert!(rules.operate("d", &request, None, OperatorAction::Reset).unwrap()[0].result.is_ok());
                 resets += 1;
             }
         });
         let most = 10 * (resets + 1);
         let admitted = admitted.into_inner();
         assert!(admitted <= most, "{more}: {admitted} of {most}");
-        let _ = rules.operate("d", &request, None, OperatorAct::Reset);
+        let _ = rules.operate("d", &request, None, OperatorAction::Reset);
         assert!(rules.check_n("d", &request, 10).is_allowed(), "{more}: the last reset holds");
     }
 }
@@ -435,7 +448,7 @@ proptest! {
             prop_assert!(scene.ask_n(&A, used).is_allowed());
         }
         let expected = units.min(used);
-        prop_assert_eq!(result(&scene, OperatorAct::Grant(units)), Ok(expected));
+        prop_assert_eq!(result(&scene, OperatorAction::Grant(units)), Ok(expected));
         prop_assert_eq!(u64::from(left(&scene, &A)), 10 - used + expected);
     }
 }

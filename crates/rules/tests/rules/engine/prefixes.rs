@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use tollgate::{ManualClock, Timestamp};
-use tollgate_rules::{Charging, Config, Descriptor, OperatorAct, Rules, RulesBuilder, TimeUnit, Verdict};
+use tollgate_rules::{Charging, Config, Descriptor, OperatorAction, Rules, RulesBuilder, TimeUnit, Verdict};
 
 const LADDER: &str = "
 domain: d
@@ -287,7 +287,7 @@ descriptors:
     assert!(ask("wide", "2001:db8::1", &check));
     assert!(!ask("wide", "2001:db8::2", &check), "another address of the network");
     let reset =
-        |descriptor: Descriptor<'_>| rules.operate("d", &[descriptor], None, OperatorAct::Reset).is_some();
+        |descriptor: Descriptor<'_>| rules.operate("d", &[descriptor], None, OperatorAction::Reset).is_some();
     assert!(ask("wide", "2001:db8::3", &reset) && ask("wide", "2001:db8::4", &check));
     let back = |descriptor: Descriptor<'_>| rules.refund_n("d", &[descriptor], 1);
     assert!(ask("wide", "2001:db8::5", &back) && ask("wide", "2001:db8::6", &check));

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_redis::internals::{
-    BookSettings, Call, Claim, LinkReport, Part, Plan, Portion, Post, Question, RegionLink, RegionLinks,
-    RegionScope, RegionState, RegionTerms, RegionUse, Reply, Scope, Windows, WriteBackBook, pause, places_of,
+    BookSettings, Call, Claim, LinkReport, Plan, PlannedLimit, Portion, Post, Question, RegionLink,
+    RegionLinks, RegionScope, RegionState, RegionTerms, RegionUse, Reply, Scope, Windows, WriteBackBook,
+    pause, places_of,
 };
 use tollgate_redis::{ErrorKind, InProcess, OnFailure};
 use tollgate_testing::accuracy::random::Random;
@@ -126,7 +127,7 @@ struct RegionWorld<'s> {
 #[must_use]
 pub fn run_regions(setup: &RegionSetup) -> RegionOutcome {
     let plan = Arc::new(Plan::new(&[setup.limit]).expect("the script can count the limit"));
-    let windows = plan.parts().first().and_then(Part::windows).expect("the limit has windows");
+    let windows = plan.parts().first().and_then(PlannedLimit::windows).expect("the limit has windows");
     let regions = setup.per_second.len().max(1);
     let servers = (0..regions).map(|region| server(setup, windows, region, regions)).collect::<Vec<_>>();
     let processes = (0..regions * setup.processes.max(1) as usize)

@@ -1,8 +1,8 @@
 //! What operators do to keys: [`Rules::operate`].
 //!
 //! The rules are found by the search of a check. Each counter then changes by itself, in one exchange of its word, or by one
-//! command to the server. So no act is a part of another one, and a check that races with an act comes before or after it.
-//! A load that replaces a counter may miss what an act did to it, so the act is done again if the rules have changed. Only a
+//! command to the server. So no action is a part of another one, and a check that races with an action comes before or after it.
+//! A load that replaces a counter may miss what an action did to it, so the action is done again if the rules have changed. Only a
 //! grant is not: it could count twice.
 
 use std::collections::HashMap;
@@ -11,17 +11,17 @@ use std::time::Duration;
 use tollgate::internals::{CheckTime, saturating_nanos};
 use tollgate::{Clock, Decision};
 
-use crate::counting::{MayWait, OperatorAct, Refusal, ready};
+use crate::counting::{MayWait, OperatorAction, Refusal, ready};
 use crate::engine::request::{
     CountedBy, Decided, Few, HoldUse, Request, RequestCheck, RuleCheck, refund_in_use,
 };
 use crate::engine::state::{ActiveDomain, LocalCounter, Part, Rules, RulesAt, SharedCounter};
 use crate::matching::Descriptor;
 
-/// How often an act is repeated because loads replaced the rules.
+/// How often an action is repeated because loads replaced the rules.
 const MOST_LOADS: usize = 4;
 
-/// A rule that applies to a request, the state of the request's key, and what an operator's act did. Returned by
+/// A rule that applies to a request, the state of the request's key, and what an operator's action did. Returned by
 /// [`Rules::operate`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -42,10 +42,10 @@ pub struct KeyReport {
     pub part: &'static str,
     /// Whether other processes share the count.
     pub is_shared: bool,
-    /// The state of the key after the act. `None` if the rule has no limit, if another rule replaces it, or if this process does
+    /// The state of the key after the action. `None` if the rule has no limit, if another rule replaces it, or if this process does
     /// not know it: its server did not answer, or its mode is `lease`.
     pub figures: Option<KeyFigures>,
-    /// The units that the act gave back, or why the rule refuses it.
+    /// The units that the action gave back, or why the rule refuses it.
     pub result: Result<u64, Refusal>,
 }
 
@@ -70,12 +70,12 @@ pub struct KeyFigures {
 }
 
 impl<C: Clock> Rules<C> {
-    /// Inspects or changes the keys of a request, for an operator: see [`OperatorAct`]. Acts on each rule that applies to the
+    /// Inspects or changes the keys of a request, for an operator: see [`OperatorAction`]. Acts on each rule that applies to the
     /// descriptors, or only on the `rule` with this name or identity, and returns a report for each of them. One rule can
     /// refuse what another one does. Returns `None` if the domain does not exist.
     ///
-    /// No act changes a rule or another key. Stores whose keys share a state ([compact](tollgate::Compact) ones, with a small
-    /// probability) share the act too. A check that races with an act comes before or after it. During a load, a check in
+    /// No action changes a rule or another key. Stores whose keys share a state ([compact](tollgate::Compact) ones, with a small
+    /// probability) share the action too. A check that races with an action comes before or after it. During a load, a check in
     /// progress may keep a debt that a reset forgets.
     ///
     /// Every caller can free the units of every key, so offer this only to callers that you trust. It does not wait: a rule
@@ -86,7 +86,7 @@ impl<C: Clock> Rules<C> {
     ///
     /// # Examples
     /// ```
-    /// use tollgate_rules::{Descriptor, Rules, OperatorAct};
+    /// use tollgate_rules::{Descriptor, Rules, OperatorAction};
     ///
     /// let rules = Rules::from_yaml("
     /// domain: shop
@@ -95,7 +95,7 @@ impl<C: Clock> Rules<C> {
     /// let alice = [Descriptor::new(&[("user", "alice")])];
     /// assert!(rules.check_n("shop", &alice, 1_000).is_allowed());
     ///
-    /// let reports = rules.operate("shop", &alice, None, OperatorAct::Grant(50)).expect("the domain exists");
+    /// let reports = rules.operate("shop", &alice, None, OperatorAction::Grant(50)).expect("the domain exists");
     /// assert_eq!(reports[0].result, Ok(50));
     /// assert_eq!(reports[0].figures.map(|figures| (figures.used, figures.remaining)), Some((950, 50)));
     /// # Ok::<(), tollgate_rules::RulesError>(())
@@ -105,15 +105,15 @@ impl<C: Clock> Rules<C> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        act: OperatorAct,
+        action: OperatorAction,
     ) -> Option<Vec<KeyReport>> {
-        ready(self.operate_by(domain, descriptors, (rule, act), MayWait::No, None))
+        ready(self.operate_by(domain, descriptors, (rule, action), MayWait::No, None))
     }
 
-    /// Does what [`Rules::operate`] does, and waits for the server of shared rules. There, an act changes the key for all
+    /// Does what [`Rules::operate`] does, and waits for the server of shared rules. There, an action changes the key for all
     /// processes: in the mode `atomic`; in the other modes, processes hold units, so the rule refuses.
     ///
-    /// On a server, an act is a few commands. `Reset` and `Unblock` remove the key, so they also end a block that began a
+    /// On a server, an action is a few commands. `Reset` and `Unblock` remove the key, so they also end a block that began a
     /// moment before. `Block` refuses a key that is in a block, and if the burst is
     /// one unit, the block takes at least the time in which that unit refills.
     ///
@@ -121,23 +121,23 @@ impl<C: Clock> Rules<C> {
     /// As [`Rules::check_async`] does.
     ///
     /// # Cancellation
-    /// If the future is dropped, some rules may have done the act.
+    /// If the future is dropped, some rules may have done the action.
     #[cfg(feature = "tokio")]
     pub async fn operate_async(
         &self,
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        act: OperatorAct,
+        action: OperatorAction,
     ) -> Option<Vec<KeyReport>> {
-        self.operate_by(domain, descriptors, (rule, act), MayWait::Yes, None).await
+        self.operate_by(domain, descriptors, (rule, action), MayWait::Yes, None).await
     }
 
     async fn operate_by(
         &self,
         name: &str,
         descriptors: &[Descriptor<'_>],
-        (rule, verb): (Option<&str>, OperatorAct),
+        (rule, action): (Option<&str>, OperatorAction),
         wait: MayWait,
         at: Option<CheckTime>,
     ) -> Option<Vec<KeyReport>> {
@@ -163,14 +163,14 @@ impl<C: Clock> Rules<C> {
                 let counter = (its.counter().to_owned(), check.key.as_str().to_owned());
                 let result = match done.get(&counter) {
                     Some(result) => Result::clone(result),
-                    None => act(check, decided, domain, (verb, wait), when).await,
+                    None => apply(check, decided, domain, (action, wait), when).await,
                 };
                 done.insert(counter, result.clone());
                 all.push(report(check, decided, domain, (result, wait), when).await);
             }
             reports = Some(all);
-            // A load that has replaced a counter may have carried over what the act has changed.
-            if self.in_force.counts_charge(&rules, || !verb.can_repeat(), |_| false) {
+            // A load that has replaced a counter may have carried over what the action has changed.
+            if self.in_force.counts_charge(&rules, || !action.can_repeat(), |_| false) {
                 break;
             }
         }
@@ -185,48 +185,48 @@ impl<C: Clock> RulesAt<'_, C> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         rule: Option<&str>,
-        act: OperatorAct,
+        action: OperatorAction,
     ) -> Option<Vec<KeyReport>> {
         let at = Some(CheckTime::given(self.now));
-        ready(self.rules.operate_by(domain, descriptors, (rule, act), MayWait::No, at))
+        ready(self.rules.operate_by(domain, descriptors, (rule, action), MayWait::No, at))
     }
 }
 
 /// Does what the operator wants. Returns the units that were given back.
-async fn act(
+async fn apply(
     check: &RuleCheck<'_>,
     decided: &Decided,
     domain: &ActiveDomain,
-    (verb, wait): (OperatorAct, MayWait),
+    (action, wait): (OperatorAction, MayWait),
     when: CheckTime,
 ) -> Result<u64, Refusal> {
     match check.counted {
-        _ if verb == OperatorAct::Inspect => Ok(0),
+        _ if action == OperatorAction::Inspect => Ok(0),
         _ if decided.part == Part::Replaced => Err(Refusal::Replaced),
-        CountedBy::Local { counter, .. } => act_here(check, counter, domain, verb, when),
-        CountedBy::Shared(SharedCounter { whole, made_of, .. }) => {
-            let block = made_of.block().ok_or(Refusal::HasNoBlock);
-            match verb {
-                OperatorAct::Block(length) => Refusal::of_length(length, block?.longest())?,
-                OperatorAct::Unblock => {
+        CountedBy::Local { counter, .. } => apply_here(check, counter, domain, action, when),
+        CountedBy::Shared(SharedCounter { whole, parameters, .. }) => {
+            let block = parameters.block().ok_or(Refusal::HasNoBlock);
+            match action {
+                OperatorAction::Block(length) => Refusal::of_length(length, block?.longest())?,
+                OperatorAction::Unblock => {
                     block?;
                 }
                 _ => {}
             }
-            let acted = whole.operate(check.key.as_str(), verb, wait).get(wait).await;
-            acted.unwrap_or(Err(Refusal::CannotWait))
+            let done = whole.operate(check.key.as_str(), action, wait).get(wait).await;
+            done.unwrap_or(Err(Refusal::CannotWait))
         }
         CountedBy::Book(_) => Err(Refusal::InProgress),
         CountedBy::Nothing | CountedBy::Blocked(_) => Err(Refusal::CountsNothing),
     }
 }
 
-/// [`act`] on a counter of this process.
-fn act_here(
+/// [`apply`] on a counter of this process.
+fn apply_here(
     check: &RuleCheck<'_>,
     counter: &LocalCounter,
     domain: &ActiveDomain,
-    verb: OperatorAct,
+    action: OperatorAction,
     when: CheckTime,
 ) -> Result<u64, Refusal> {
     let (key, generation) = (check.key.as_str(), &counter.generation);
@@ -236,25 +236,25 @@ fn act_here(
         true => Ok(refund_in_use(counter, key, units, held, when)),
         false => Err(Refusal::CannotGiveBack),
     };
-    match verb {
-        OperatorAct::Inspect => Ok(0),
-        OperatorAct::Grant(_) if is_block => Err(Refusal::InBlock),
-        OperatorAct::Grant(0) => give_back(0),
-        OperatorAct::Grant(units) => {
+    match action {
+        OperatorAction::Inspect => Ok(0),
+        OperatorAction::Grant(_) if is_block => Err(Refusal::InBlock),
+        OperatorAction::Grant(0) => give_back(0),
+        OperatorAction::Grant(units) => {
             let beyond = beyond(counter, &generation.peek(key, when, 0));
             give_back(units.saturating_add(beyond)).map(|back| back.saturating_sub(beyond))
         }
-        OperatorAct::Block(length) => {
-            Refusal::of_length(length, counter.made_of.block().ok_or(Refusal::HasNoBlock)?.longest())?;
+        OperatorAction::Block(length) => {
+            Refusal::of_length(length, counter.parameters.block().ok_or(Refusal::HasNoBlock)?.longest())?;
             let is_done = generation.block_for(key, when, saturating_nanos(length));
             if is_done { Ok(0) } else { Err(Refusal::NoRoom) }
         }
-        OperatorAct::Unblock if counter.made_of.block().is_none() => Err(Refusal::HasNoBlock),
-        OperatorAct::Unblock if !is_block => Ok(0),
+        OperatorAction::Unblock if counter.parameters.block().is_none() => Err(Refusal::HasNoBlock),
+        OperatorAction::Unblock if !is_block => Ok(0),
         // The end of a hold gives its units back. If they were forgotten before, it would give back those of others.
-        OperatorAct::Reset if holds && !is_block => give_back(u64::MAX),
-        OperatorAct::Reset | OperatorAct::Unblock if holds && held > 0 => Err(Refusal::HoldsInBlock),
-        OperatorAct::Reset | OperatorAct::Unblock => {
+        OperatorAction::Reset if holds && !is_block => give_back(u64::MAX),
+        OperatorAction::Reset | OperatorAction::Unblock if holds && held > 0 => Err(Refusal::HoldsInBlock),
+        OperatorAction::Reset | OperatorAction::Unblock => {
             let used = used(counter, &generation.peek(key, when, 0), is_block);
             match generation.forget(key, when) {
                 true => Ok(used),
@@ -271,10 +271,10 @@ fn used(counter: &LocalCounter, now: &Decision, is_block: bool) -> u64 {
 
 /// Returns the units beyond the limit that only show that a request was denied.
 fn beyond(counter: &LocalCounter, now: &Decision) -> u64 {
-    if counter.made_of.counts_denied() { now.owed().saturating_sub(counter.made_of.most) } else { 0 }
+    if counter.parameters.counts_denied() { now.owed().saturating_sub(counter.parameters.most) } else { 0 }
 }
 
-/// Reports on a rule after an act.
+/// Reports on a rule after an action.
 async fn report(
     check: &RuleCheck<'_>,
     decided: &Decided,

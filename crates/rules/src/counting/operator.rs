@@ -6,7 +6,7 @@ use std::time::Duration;
 /// What an operator does to the keys of a request, by [`Rules::operate`](crate::Rules::operate).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum OperatorAct {
+pub enum OperatorAction {
     /// Shows the state, and changes nothing.
     Inspect,
     /// Forgets the used units, and the block. Units that requests hold, and requests in progress, stay: they end as they
@@ -22,14 +22,14 @@ pub enum OperatorAct {
     Unblock,
 }
 
-impl OperatorAct {
-    /// Whether the verb has the same effect twice as once.
+impl OperatorAction {
+    /// Whether the action has the same effect twice as once.
     pub(crate) const fn can_repeat(self) -> bool {
         !matches!(self, Self::Grant(_))
     }
 }
 
-/// Why a rule refuses a [`OperatorAct`]. The rule is then unchanged, unless the variant says otherwise. [`Display`](fmt::Display)
+/// Why a rule refuses a [`OperatorAction`]. The rule is then unchanged, unless the variant says otherwise. [`Display`](fmt::Display)
 /// writes the reason for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -21,16 +21,16 @@ const LONG: Duration = Duration::from_secs(10);
 /// The time after which the thread wakes by itself if it has to look again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The system's thread rings the bell, and the watching thread waits for it. The memory use does not depend on the
+/// The thread of the system reports changes, and the watching thread waits for them. The memory use does not depend on the
 /// number of events.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
-    heard: Mutex<Heard>,
-    rung: Condvar,
+pub(super) struct ChangeSignal {
+    noticed: Mutex<Noticed>,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Noticed {
     /// The events since the last wait.
     burst: Option<Burst>,
     /// The files that were being written when the thread last woke, or have been written since.
@@ -76,7 +76,7 @@ impl Write {
     }
 }
 
-/// The result of [`Bell::wait`].
+/// The result of [`ChangeSignal::wait`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub(super) enum Woken {
@@ -87,24 +87,24 @@ pub(super) enum Woken {
     Stopped,
 }
 
-impl Bell {
-    fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+impl ChangeSignal {
+    fn lock(&self) -> MutexGuard<'_, Noticed> {
+        self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports an event. `written` are the files that were written in place.
-    pub(super) fn ring(&self, rewatch: bool, written: Vec<PathBuf>) {
+    pub(super) fn notify(&self, rewatch: bool, written: Vec<PathBuf>) {
         self.lock().note(now(), rewatch, written);
-        self.rung.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Makes the next wait end after a second, also if the bell does not ring.
+    /// Makes the next wait end after a second, also without a change.
     pub(super) fn look_again(&self) {
         self.lock().again = true;
     }
 
     /// Whether some file is being written.
-    pub(super) fn hears_writes(&self) -> bool {
+    pub(super) fn has_writes(&self) -> bool {
         !self.lock().writes.is_empty()
     }
 
@@ -116,46 +116,46 @@ impl Bell {
     /// Makes every current and later wait return [`Woken::Stopped`].
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
-        self.rung.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Sleeps for `at_most`, or until the bell has rung and then `delay` has passed.
+    /// Sleeps for `at_most`, or until `delay` after a change.
     pub(super) fn wait_hint(&self, at_most: Duration, delay: Duration) -> Woken {
-        let (mut heard, _) = self.wait_ring(Some(at_most));
-        if heard.burst.is_some() {
-            let waited = self.rung.wait_timeout_while(heard, delay, |heard| !heard.stopped);
-            (heard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut noticed, _) = self.wait_change(Some(at_most));
+        if noticed.burst.is_some() {
+            let waited = self.changed.wait_timeout_while(noticed, delay, |noticed| !noticed.stopped);
+            (noticed, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        heard.wake(now())
+        noticed.wake(now())
     }
 
-    /// Sleeps until the bell has rung and then stayed quiet for a while, or until its first ring was a longer while ago.
+    /// Sleeps until a change and then a quiet time, or until the first change was a longer time ago.
     /// Also returns after `retry`, with a request to set up all watches again.
     pub(super) fn wait(&self, retry: Option<Duration>) -> Woken {
         let again = std::mem::take(&mut self.lock().again).then_some(AGAIN);
-        let (mut heard, timed_out) = self.wait_ring(again.or(retry));
-        heard.rewatch |= timed_out && retry.is_some();
-        while let Some(left) = heard.left(now()) {
-            let waited = self.rung.wait_timeout(heard, left);
-            (heard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut noticed, timed_out) = self.wait_change(again.or(retry));
+        noticed.rewatch |= timed_out && retry.is_some();
+        while let Some(left) = noticed.left(now()) {
+            let waited = self.changed.wait_timeout(noticed, left);
+            (noticed, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        heard.wake(now())
+        noticed.wake(now())
     }
 
-    /// Sleeps until the bell has rung, at most for a time. Returns whether that time has passed.
-    fn wait_ring(&self, at_most: Option<Duration>) -> (MutexGuard<'_, Heard>, bool) {
-        let nothing = |heard: &mut Heard| !heard.stopped && heard.burst.is_none();
+    /// Sleeps until a change, at most for a time. Returns whether that time has passed.
+    fn wait_change(&self, at_most: Option<Duration>) -> (MutexGuard<'_, Noticed>, bool) {
+        let nothing = |noticed: &mut Noticed| !noticed.stopped && noticed.burst.is_none();
         let Some(at_most) = at_most else {
-            let waited = self.rung.wait_while(self.lock(), nothing);
+            let waited = self.changed.wait_while(self.lock(), nothing);
             return (waited.unwrap_or_else(PoisonError::into_inner), false);
         };
-        let waited = self.rung.wait_timeout_while(self.lock(), at_most, nothing);
-        let (heard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        (heard, timeout.timed_out())
+        let waited = self.changed.wait_timeout_while(self.lock(), at_most, nothing);
+        let (noticed, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        (noticed, timeout.timed_out())
     }
 }
 
-impl Heard {
+impl Noticed {
     fn note(&mut self, now: Instant, rewatch: bool, written: Vec<PathBuf>) {
         self.burst = Some(Burst::with(self.burst, now));
         self.rewatch |= rewatch;
@@ -218,21 +218,21 @@ mod tests {
     fn loads(events: &[(u64, Option<&'static str>)], all: &[&'static str], load: u64) -> Vec<Load> {
         let start = now();
         let mut events = events.iter().copied().peekable();
-        let (mut heard, mut woken, mut free, mut loads) = (Heard::default(), 0, 0, Vec::new());
+        let (mut noticed, mut woken, mut free, mut loads) = (Noticed::default(), 0, 0, Vec::new());
         loop {
             // The thread is busy until `free`, and then wakes as soon as the burst is over.
-            let due = heard.burst.map(|burst| {
+            let due = noticed.burst.map(|burst| {
                 let left = burst.left(at(start, woken)).as_millis();
                 free.max(woken + u64::try_from(left).unwrap())
             });
             match (events.next_if(|(event, _)| due.is_none_or(|due| *event < due)), due) {
                 (Some((event, file)), _) => {
-                    heard.note(at(start, event), false, file.map(PathBuf::from).into_iter().collect());
+                    noticed.note(at(start, event), false, file.map(PathBuf::from).into_iter().collect());
                     woken = event;
                 }
                 (None, Some(due)) => {
-                    let _ = heard.wake(at(start, due));
-                    let is_whole = |file: &&&str| !heard.is_written(Path::new(**file), at(start, due));
+                    let _ = noticed.wake(at(start, due));
+                    let is_whole = |file: &&&str| !noticed.is_written(Path::new(**file), at(start, due));
                     loads.push((due, all.iter().filter(is_whole).copied().collect()));
                     (woken, free) = (due, due + load);
                 }
@@ -314,12 +314,12 @@ mod tests {
 
     #[test]
     fn endless_write_is_reported_once() {
-        let (start, mut heard) = (now(), Heard::default());
+        let (start, mut noticed) = (now(), Noticed::default());
         let mut reports = Vec::new();
         let mut write = |from: u64, to: u64| {
             for ms in (from..to).step_by(100) {
-                heard.note(at(start, ms), false, vec!["slow".into()]);
-                if let Woken::Changed { endless: Some(file), .. } = heard.wake(at(start, ms + 50)) {
+                noticed.note(at(start, ms), false, vec!["slow".into()]);
+                if let Woken::Changed { endless: Some(file), .. } = noticed.wake(at(start, ms + 50)) {
                     reports.push((ms, file));
                 }
             }
