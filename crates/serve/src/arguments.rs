@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{CommandFactory as _, Parser as _};
-use tollgate_http::{Dialect, Fields, Reset};
+use tollgate_http::Fields;
 
 use super::answer::{LimitHeaders, Names, Settings};
 use super::variables::{Translation, is_of_kubernetes};
@@ -140,15 +140,10 @@ pub fn settings(args: &ServeArgs) -> Result<Settings, Error> {
         Some(_) => Err("expected three names, separated by commas".to_owned()),
     };
     let names = names.map_err(|why| Error::usage(format!("--limit-header-names: {why}")))?;
-    let dialect = |dialect| LimitHeaders::Dialect(Fields::new(dialect));
     Ok(Settings {
         limit_headers: match answers.limit_headers {
-            LimitHeadersArg::None => LimitHeaders::None,
             LimitHeadersArg::Ratelimit => LimitHeaders::Three(names),
-            LimitHeadersArg::Draft11 => dialect(Dialect::Draft11),
-            LimitHeadersArg::Draft07 => dialect(Dialect::Draft07),
-            LimitHeadersArg::Draft06 => dialect(Dialect::Draft06),
-            LimitHeadersArg::XRatelimit => dialect(Dialect::Legacy { reset: Reset::Delta }),
+            other => other.dialect().map_or(LimitHeaders::None, |of| LimitHeaders::Dialect(Fields::new(of))),
         },
         retry_after: answers.retry_after,
         dynamic_metadata: answers.dynamic_metadata,

@@ -226,7 +226,16 @@ impl RegionState {
                 is_exchange = true;
                 self.renew(&mut windows, terms, now_us);
             }
-            _ => {}
+            Question::Peek { .. } => {}
+            // Not asked of a region.
+            Question::Force { .. }
+            | Question::Refund { .. }
+            | Question::Forget
+            | Question::Lease { .. }
+            | Question::Hold { .. }
+            | Question::Commit { .. }
+            | Question::Release { .. }
+            | Question::Renew { .. } => {}
         }
         let tally = self.tally(&windows, terms, now_us);
         found.room = windows.room(terms, &tally);

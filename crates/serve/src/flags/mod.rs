@@ -12,6 +12,7 @@ use clap::builder::Resettable;
 use clap::{Args, ValueEnum};
 
 use tollgate::telemetry::NearLimit;
+use tollgate_http::{Dialect, Reset};
 
 use self::process::ServeProcess;
 use self::redis::ServeRedis;
@@ -479,6 +480,19 @@ pub enum LimitHeadersArg {
     Draft06,
     /// X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
     XRatelimit,
+}
+
+impl LimitHeadersArg {
+    /// Returns the dialect of the library that these fields are.
+    pub const fn dialect(self) -> Option<Dialect> {
+        match self {
+            Self::None | Self::Ratelimit => None,
+            Self::Draft11 => Some(Dialect::Draft11),
+            Self::Draft07 => Some(Dialect::Draft07),
+            Self::Draft06 => Some(Dialect::Draft06),
+            Self::XRatelimit => Some(Dialect::Legacy { reset: Reset::Delta }),
+        }
+    }
 }
 
 /// What the answer is while the Redis server is away.

@@ -339,7 +339,13 @@ impl View {
         match self.now {
             Now::Windows { windows, index, .. } => epoch == index || (windows.slides && epoch + 1 == index),
             Now::Pace { .. } => true,
-            _ => false,
+            // Limits without posts.
+            Now::Log(_)
+            | Now::Parts(_)
+            | Now::Spacing(_)
+            | Now::Batches(_)
+            | Now::Calendar(_)
+            | Now::Blocked(_) => false,
         }
     }
 

@@ -26,7 +26,14 @@ pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
         Question::Release { hold } => ("release", 0, of(hold)),
         Question::Renew { hold, life_us } => ("renew", life_us, of(hold)),
         Question::Peek { cost } => ("peek", cost, (0, 0)),
-        _ => ("peek", 0, (0, 0)),
+        // Not asked of keys with holds.
+        Question::Force { .. }
+        | Question::Refund { .. }
+        | Question::Forget
+        | Question::Lease { .. }
+        | Question::Post { .. }
+        | Question::Tell { .. }
+        | Question::Hear { .. } => ("peek", 0, (0, 0)),
     };
     let is_limited = !plan.parts().is_empty();
     let (kinds, letter) = if is_limited { (plan.kinds(), "h") } else { (KindSet::NONE, "n") };

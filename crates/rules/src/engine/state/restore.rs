@@ -272,7 +272,7 @@ impl RulesSnapshot {
         let (mut holds, mut known) = (0, HashSet::new());
         for &at in &self.holds {
             let hold = read_hold(&mut SnapshotReader::at(&self.bytes, at), &restored.counters, back_ns);
-            let Ok(((hash, id), held)) = hold else { continue };
+            let Ok((hash, id, held)) = hold else { continue };
             if !known.insert((hash, id.random())) {
                 continue;
             }
@@ -301,7 +301,7 @@ fn read_hold(
     reader: &mut SnapshotReader<'_>,
     counters: &Counters,
     back_ns: u64,
-) -> Result<((u64, HoldId), Held<Option<HeldCharge>>), SnapshotError> {
+) -> Result<(u64, HoldId, Held<Option<HeldCharge>>), SnapshotError> {
     let [counter, hash] = [reader.u64()?, reader.u64()?];
     let id = HoldId::from_bytes(reader.take()?);
     let id = HoldId::new(id.end_ns().saturating_sub(back_ns), id.random());
@@ -317,7 +317,7 @@ fn read_hold(
         lineage: counter.lineage,
         charge,
     });
-    Ok(((hash, id), Held { units, charge }))
+    Ok((hash, id, Held { units, charge }))
 }
 
 /// Omits the content, which has keys of clients.
