@@ -34,8 +34,8 @@ const USABLE: u64 = 3;
 const PARTLY: u32 = 3;
 
 /// The calls of rules are late if one request is decided without the server for this many calls. A request may need up to three
-/// calls: one asks, one charges, and one refunds the charge that came too late. So nearly all of them are late at one in four then, and
-/// a quarter of them at least.
+/// calls: one asks, one charges, and one refunds the charge that came too late. With one request for each four calls, nearly all calls
+/// are therefore late if every request needs three, and at least a quarter are late if every request needs one.
 const LATE: u64 = 4;
 
 /// The name of the tests' limiter, and its key.

@@ -47,7 +47,8 @@ impl<C: Clock> Answerer<C> {
         Ok((answer, code))
     }
 
-    /// Counts the hits of each descriptor. A limit that is over keeps no limit of another descriptor from counting.
+    /// Counts the hits of each descriptor. If the limit of one descriptor is exceeded, the others
+    /// still count.
     pub(super) async fn report(
         &self,
         domain: &str,
@@ -59,7 +60,7 @@ impl<C: Clock> Answerer<C> {
         for descriptor in descriptors.chunks(1) {
             let answer = self.rules.check_until(domain, descriptor, hits, deadline).await;
             self.near.note(&answer, descriptor, self.settings.near_limit);
-            // The other descriptors are counted even so.
+            // An error does not end the loop, because the other descriptors must be counted too.
             reported = reported.and(self.demand_store(&answer, descriptor, deadline).await);
         }
         reported

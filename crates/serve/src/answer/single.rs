@@ -17,7 +17,7 @@ use super::{Answerer, Code, Entry};
 pub struct SingleAnswer {
     /// Whether the request is over a limit.
     pub is_over: bool,
-    /// The limit that is the nearest. `None` if no rule limits the request, or if the rule's server is away.
+    /// The strictest limit. `None` if no rule limits the request, or if the rule's server is away.
     pub limit: Option<Nearest>,
     /// The time until the same request can be admitted. `None` if it is admitted, or never can be. After a query without a charge, the
     /// time until the limit has units again, or for some algorithms all of its units.

@@ -193,8 +193,9 @@ impl Debug {
     }
 }
 
-/// Returns a rule's counts by the names of the Go service, and as it counts them: units, and of a request that exceeds the
-/// limit none within it. A dry run of all rules is not the rule's own. A rule without a limit counts nothing.
+/// Returns a rule's counts under the names that the Go service has for them. Like that service, they count units, and count all
+/// units of a request that exceeds the limit as over it. Denials by a dry run of all rules do not count as the rule's own shadow
+/// denials, and a rule without a limit counts nothing.
 pub fn go_counts(rule: &Rule, counts: &MeterCounts) -> [(&'static str, u64); 5] {
     let MeterCounts { hits, over_limit, near_limit, denied_hits, shadow_denied_hits, .. } = *counts;
     let hits = if rule.limit == Amount::Unlimited { 0 } else { hits };

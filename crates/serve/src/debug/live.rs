@@ -33,8 +33,8 @@ const ERROR: usize = 2_000;
 /// The shortest time between two events.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// After an event, a page waits for this many times the processor time that the thread of all pages took since the page's event
-/// before. So they take a hundredth of a core together, however many rules there are, with the bytes that they send.
+/// After an event, a page waits for this many times the processor time that the thread of all pages has used since the page's
+/// previous event. So all pages together use a hundredth of a core, however many rules and bytes they show.
 const REST: u32 = 99;
 
 /// How long a page stays open if its script does not confirm that it reads. The system takes bytes for minutes for a client that

@@ -32,9 +32,9 @@ pub struct ServeResp {
 
     /// Different limits in commands of Redis clients: combinations of burst, count and period
     ///
-    /// A new one takes the place of the one that was charged least recently, if all keys of that one have their full burst again. While no
-    /// other is idle, it is refused. With --resp-users, each user has an equal share of them. One gives its memory back a minute after all of its
-    /// keys have their full burst. All together take at most this number times --resp-quota-memory, 256 MiB by default.
+    /// A limit is idle when all of its keys have their full burst again. Beyond this number, a new limit replaces the idle one that was
+    /// charged least recently, and is refused if none is idle. With --resp-users, each user has an equal share of the number. The memory of
+    /// a limit is freed a minute after it became idle. All together take at most this number times --resp-quota-memory, 256 MiB by default.
     #[arg(long, env = "TOLLGATE_RESP_QUOTAS", default_value = "256", value_parser = some_count, value_name = "N")]
     pub resp_quotas: usize,
 

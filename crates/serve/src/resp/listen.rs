@@ -6,8 +6,8 @@
 //!   └───────────────────────────────────────────────────────────────────┘
 //! the drain: what is on its way is answered, until the client pauses ─► the end of the stream
 //! ```
-//! A client that sends no password, half of a command, or no end of a long transaction, is closed after [`HANDSHAKE`]. One that does not take its answers is closed
-//! after [`SLOW`]. Otherwise a connection may be idle for ever: clients keep some in a pool. The system closes those whose client has
+//! The connection of a client that sends no password, only a part of a command, or no end of a long transaction, is closed after
+//! [`HANDSHAKE`]. The connection of a client that does not take its answers is closed after [`SLOW`]. Otherwise a connection may be idle for ever: clients keep some in a pool. The system closes those whose client has
 //! disappeared. There is no longest age, because the protocol cannot tell a client that a connection ends, and the next command would be
 //! lost.
 
@@ -170,7 +170,7 @@ pub async fn talk<C: Clock + Clone>(
     let mut closing = pin!(async move {
         let _ = watched.wait_for(is_closing).await;
     });
-    // Since when the client is to give a password, since when a part of a command has been there, and since when a transaction is long.
+    // The times since which the client owes a password, the rest of a command, and the end of a long transaction.
     let mut without_user = talk.session.is_unauthenticated().then(Instant::now);
     let (mut half, mut queued) = (None, None);
     loop {
@@ -204,7 +204,7 @@ pub async fn talk<C: Clock + Clone>(
     let _ = timeout(patience(&phase), linger(talk.into_stream())).await;
 }
 
-/// Waits until a client is late that was to send something since this time.
+/// Waits until a client that should have sent something since this time has used up its time. Without a time, waits for ever.
 async fn late(since: Option<Instant>) {
     match since {
         Some(since) => sleep_until(since + HANDSHAKE).await,

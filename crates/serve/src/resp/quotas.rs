@@ -3,16 +3,15 @@
 //!
 //! ```text
 //! a quota that is in force   its store decides
-//! a new quota                not charged, by a query or a denial: it is not stored, because each of its keys has a full burst
+//! a new quota                not charged (a query or a denial): it is not stored, because without usage it is like any new quota
 //!                            charged, and fewer quotas than the most are in force: it gets a new store
 //!                            charged, and the most are in force: it replaces the quota that was charged least recently, among those
 //!                            whose keys all are idle. If no quota is idle, the new one is refused
 //! ```
 //! Each user has a share of the most quotas. A user that has used its share replaces only quotas that it was the first to send.
 //!
-//! A quota whose keys all have been idle for [`KEPT_NS`] gives its memory back ([`Quotas::drop_idle`]).
-//!
-//! Therefore a store is dropped only when each of its keys has its full burst again, so no usage is forgotten.
+//! The memory of a quota is freed when all of its keys have been idle for [`KEPT_NS`]: see [`Quotas::drop_idle`]. A key is idle when it
+//! has its full burst again, so no usage is forgotten with a store.
 //!
 //! Quotas that were taken over from the last process stay until they are idle, also if they are more than the most.
 //!

@@ -1,4 +1,4 @@
-//! The holds of all rules, and what a request does with them.
+//! The holds of all rules: the book, and the charge of each hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,11 +39,12 @@ impl CounterName {
 /// The charge of a hold, and the counter that it was made in.
 #[derive(Debug)]
 pub(in crate::engine) struct HeldCharge {
-    /// The key in the counter. A request of any key can need the place of the hold once it has ended.
+    /// The key in the counter. Once the hold has ended, a request of another key may take its place in the book, and then gives
+    /// the units back to this key.
     pub(in crate::engine) key: Box<str>,
     pub(in crate::engine) name: Arc<CounterName>,
     pub(in crate::engine) generation: Arc<Generation<AnyStore>>,
-    /// The counters that take over this counter's usage have the same.
+    /// A number that all counters share that take over each other's usage.
     pub(in crate::engine) lineage: u64,
     pub(in crate::engine) charge: Decision,
 }
