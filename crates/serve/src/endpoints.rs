@@ -14,7 +14,7 @@ use crate::{admin, debug, grpc, http, metrics, resp};
 type Asked = fn(&ServeArgs, Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error>;
 
 /// All protocols, in the order of the line at the start.
-pub const ENDPOINTS: [Asked; 6] = [
+pub const ENDPOINTS: &[Asked] = &[
     grpc::endpoints,
     http::endpoints,
     debug::endpoints,
