@@ -503,6 +503,7 @@ fn evicting_server_is_reported_once() {
 /// A policy that is set while the server runs is found without a new connection.
 // G82
 #[test]
+#[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn eviction_that_is_set_later_is_found() {
     let safe = ["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"];
     let Some(server) = Server::start_with(&safe) else { return };

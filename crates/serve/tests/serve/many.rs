@@ -27,6 +27,7 @@ const OK: &[u8] = &[8, 1];
 
 // G68
 #[test]
+#[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn ten_thousand_rules_take_memory_as_they_are_used() {
     let place = Place::new();
     place.write("limits.yaml", rules(1));

@@ -280,6 +280,7 @@ async fn ask_all(server: &Server, rules: usize) {
 
 // G147
 #[test]
+#[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn open_page_takes_a_hundredth_of_a_core() {
     for rules in [10, 10_000] {
         let place = Place::new();

@@ -416,6 +416,7 @@ descriptors:
 /// Ten thousand rules, each with a client.
 // G143
 #[test]
+#[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn ten_thousand_rules_survive_within_seconds() {
     let line = |tenant| {
         format!(
