@@ -20,7 +20,7 @@ compile_error!("tollgate needs 64-bit atomics, which this target does not have")
 #[cfg(not(tollgate_loom))]
 pub use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(all(feature = "std", not(tollgate_loom)))]
-pub use std::sync::{Condvar, Mutex};
+pub use std::sync::{Condvar, Mutex, RwLock};
 
 #[cfg(all(tollgate_loom, not(tollgate_shuttle)))]
 pub use loom as modelled;
@@ -30,7 +30,7 @@ pub use shuttle as modelled;
 #[cfg(tollgate_loom)]
 pub use modelled::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(tollgate_loom)]
-pub use modelled::sync::{Condvar, Mutex};
+pub use modelled::sync::{Condvar, Mutex, RwLock};
 /// The types that models use.
 #[cfg(tollgate_loom)]
 pub use modelled::{sync::Arc, thread};

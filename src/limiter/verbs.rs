@@ -210,8 +210,9 @@ impl<S: ManyKeys, C: Clock> RateLimiter<S, C> {
     /// the bound. Turns that are [reserved](RateLimiter::reserve) already keep their times.
     ///
     /// # Consistency
-    /// A check that races with this call comes before or after it. If the quota of an
-    /// [adjustable](RateLimiter::adjustable) limiter changes at the same moment, the units may not come back.
+    /// A check that races with this call comes before or after it, and so does a change of the quota of an
+    /// [adjustable](RateLimiter::adjustable) limiter. In a compact limiter, the units may not come back if the first check of the
+    /// key after a change races with this call, and the key would owe nothing after it.
     ///
     /// # Examples
     /// ```

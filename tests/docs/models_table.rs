@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The types of the shim that threads share, and its locks.
-const SHARED: [&str; 8] =
-    ["AtomicPtr", "AtomicU16", "AtomicU32", "AtomicU64", "AtomicUsize", "Mutex", "Condvar", "Swap"];
+const SHARED: [&str; 9] =
+    ["AtomicPtr", "AtomicU16", "AtomicU32", "AtomicU64", "AtomicUsize", "Mutex", "RwLock", "Condvar", "Swap"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -15,7 +15,7 @@ impl<S: Migrate> Adjustable<S> {
         let present = Arc::clone(&*self.present.load());
         // The store stays, because the next one is made from it.
         let off = Generation { held: Arc::clone(&present.held), from: Before::Off };
-        self.present.publish(Arc::new(off), &mut replaced);
+        self.publish(off, &mut replaced);
         drop(present);
         replaced.free_unused();
     }

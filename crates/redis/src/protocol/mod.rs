@@ -41,8 +41,8 @@ pub(crate) use self::model::{POSTS_KEPT_US, PostedTotal, kept_us};
 pub(crate) use self::name::{Bytes, KeyRef, LookupKey, OwnedKey};
 pub(crate) use self::plan::Arithmetic;
 pub use self::plan::{Plan, PlannedLimit, Windows};
-pub use self::region::{
-    LinkAges, LinkReport, Portion, RegionPolicy, RegionScope, RegionTerms, RegionUse, quantum,
-};
+#[cfg(tollgate_simulation)]
+pub use self::region::quantum;
+pub use self::region::{LinkAges, LinkReport, Portion, RegionPolicy, RegionScope, RegionTerms, RegionUse};
 pub(crate) use self::tag::{head, tagged};
 pub use tollgate::{DecidedBy, SharedDecision};

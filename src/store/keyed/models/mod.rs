@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use super::*;
+use crate::algorithm::FirstFill;
 use crate::base::quota::Quota;
 use crate::base::reclaim::take_retired;
 use crate::base::sync::{Arc, both, explore_long};
@@ -113,6 +114,49 @@ fn control_storing_a_word_makes_two_nodes() {
         };
         let (a, b) = both(&store, insert, insert);
         assert!(a ^ b, "two first sights of a key with a burst of one: one is admitted");
+    });
+}
+
+type Filling = Keyed<u64, FirstFill, LowBits>;
+
+/// Two denied checks, at different times, of a new key that begins without units. The shard already has an index.
+fn new_key_begins_once(check: fn(&Filling, u64) -> Decision) {
+    take_retired();
+    let algorithm = FirstFill::new(Gcra::new(Quota::new(1, Duration::from_nanos(10)).burst(2)), 0);
+    let store: Arc<Filling> = Arc::new(Keyed::new(algorithm, LowBits::default(), KeyedLayout::default()));
+    let first = store.check_by(store.algorithm(), store.prepare(&0), 100, 1);
+    assert!(first.is_denied() && store.remove(&0));
+    let (a, b) = both(&store, move |s| check(s, 100), move |s| check(s, 103));
+    let [a, b] = [a, b].map(|denial| denial.at_ns() + denial.retry_ns());
+    assert_eq!(a, b, "a new key begins once, so both denials name one time");
+    assert_eq!(store.len(), 1, "one node is created");
+    assert!(store.check_by(store.algorithm(), store.prepare(&1), a, 1).is_allowed());
+}
+
+// G156
+#[test]
+fn racing_first_sights_begin_a_key_once() {
+    model(3, || new_key_begins_once(|s, now_ns| s.check_by(s.algorithm(), s.prepare(&1), now_ns, 1)));
+}
+
+/// The control: publishes a node by a store instead of an exchange.
+// G156
+#[test]
+#[should_panic(expected = "a new key begins once")]
+fn control_storing_a_word_begins_a_key_twice() {
+    model(3, || {
+        new_key_begins_once(|store, now_ns| {
+            let (guard, hash) = (reclaim::pin(), store.prepare(&1).1);
+            match store.table.find(hash, &guard, |held| *held == 1) {
+                Ok(held) => held.node.state.charge(&store.algorithm, now_ns, 1).unwrap(),
+                Err(place) => {
+                    let state = KeyState::fresh(0);
+                    let denial = state.charge(&store.algorithm, now_ns, 1).unwrap();
+                    place.store(store.table.place(KeyNode { state, key: 1 }, &guard));
+                    denial
+                }
+            }
+        });
     });
 }
 

@@ -11,6 +11,7 @@ use crate::store::present::PresentStore as _;
 mod late;
 #[cfg(tollgate_shuttle)]
 mod many;
+mod verbs;
 
 const NOW: Still = Still(100_000_000_000);
 
