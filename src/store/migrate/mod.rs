@@ -538,13 +538,6 @@ impl<S: Migrate> Adjustable<S> {
         Ok(())
     }
 
-    /// Publishes the next generation. The caller allows no other change.
-    fn publish(&self, next: Generation<S>, replaced: &mut Replaced<Generation<S>>) {
-        let next = Arc::new(next);
-        let _none_comes_back = self.giving_back.write().unwrap_or_else(PoisonError::into_inner);
-        self.present.publish(next, replaced);
-    }
-
     /// Charges a key by `charge`, again for each change of the quota that is made meanwhile.
     #[inline(always)]
     fn charge<Q: ?Sized>(

@@ -2,13 +2,20 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{Adjustable, Before, Generation};
+use super::{Adjustable, Before, Generation, Replaced};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
 use crate::store::op::{Inherit, Migrate};
 use crate::store::present::{CheckWith, PresentStore};
 
 impl<S: Migrate> Adjustable<S> {
+    /// Publishes the next generation. The caller allows no other change.
+    pub(super) fn publish(&self, next: Generation<S>, replaced: &mut Replaced<Generation<S>>) {
+        let next = Arc::new(next);
+        let _none_comes_back = self.giving_back.write().unwrap_or_else(PoisonError::into_inner);
+        self.present.publish(next, replaced);
+    }
+
     /// Admits every request from now on, until another quota is put in force.
     pub(crate) fn turn_off(&self) {
         let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
