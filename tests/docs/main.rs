@@ -3,6 +3,7 @@
 
 mod guarantees;
 mod models_table;
+mod names;
 mod pages;
 mod paths;
 mod programs;
