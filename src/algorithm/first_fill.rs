@@ -10,7 +10,7 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
 
 /// An algorithm whose new keys begin with a part of their burst (of their limit, for windows) instead of all of it. Created by
-/// [`Builder::first_fill`](crate::Builder::first_fill).
+/// [`Builder::first_fill`](crate::Builder::first_fill), and by [`FirstFill::new`] for a [`LimitState`](crate::LimitState).
 ///
 /// A new key has `k` units, and refills at the rate of its quota from its first request on, whether that is admitted or denied. With a
 /// [calendar window](crate::CalendarWindow), it has `k` units in the window of its first request, and the whole limit in the next one. A peek, and a
@@ -21,7 +21,7 @@ use crate::base::quota::{Quota, QuotaError};
 ///
 /// | store | a key is forgotten |
 /// |---|---|
-/// | direct | never |
+/// | direct, [`LimitState`](crate::LimitState) | never |
 /// | keyed | at the earliest when it has its full burst, and has been idle for a second; with [`WhenFull::Forget`](crate::WhenFull::Forget), at the cap; by `reset`, `clear` and `retain_active` |
 ///
 /// A client that waits for its full burst, and is then forgotten, has `k` units. Choose `k` as the most that a client may lose in this way. A
@@ -61,7 +61,21 @@ pub struct FirstFill<A = Gcra> {
 }
 
 impl<A: Algorithm<Tail = ()>> FirstFill<A> {
-    pub(crate) const fn new(algorithm: A, units: u64) -> Self {
+    /// Creates the algorithm: a new key begins with `units`. More than the burst is the burst.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::{FirstFill, Gcra, LimitState, Quota, Timestamp};
+    ///
+    /// // A connection begins with two streams, and may save up ten.
+    /// let streams = FirstFill::new(Gcra::new(Quota::per_second(1).burst(10)), 2);
+    /// let connection = LimitState::new();
+    /// let at = |secs| connection.at(&streams, Timestamp::from_secs(secs));
+    /// assert!(at(100).check_n(2).is_allowed() && at(100).check().is_denied());
+    /// assert_eq!(at(110).peek().remaining(), 10);
+    /// ```
+    #[must_use]
+    pub const fn new(algorithm: A, units: u64) -> Self {
         Self { algorithm, units }
     }
 

@@ -406,8 +406,20 @@ impl Decision {
 
     /// Returns the time until the same request could be admitted, if the limiter admits nothing in the meantime.
     ///
-    /// The result is zero if the request was allowed, and `None` if it can never be admitted. The time is exact to the
-    /// nanosecond: the request is admitted at that time, and would be denied one nanosecond earlier.
+    /// The result is `None` if the request can never be admitted, and zero, not `None`, if it was allowed. So the waits of
+    /// several limits can be compared, and [`is_allowed`](Decision::is_allowed) alone tells whether to go on. The time is exact to
+    /// the nanosecond: the request is admitted at that time, and would be denied one nanosecond earlier.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, RateLimiter};
+    ///
+    /// let limiter = RateLimiter::new(Quota::per_hour(2));
+    /// assert_eq!(limiter.check_n("alice", 2).retry_after(), Some(Duration::ZERO)); // allowed
+    /// assert!(limiter.check("alice").retry_after() > Some(Duration::from_secs(1_790)));
+    /// assert_eq!(limiter.check_n("alice", 3).retry_after(), None); // never
+    /// ```
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.outcome {

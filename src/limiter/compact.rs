@@ -172,6 +172,9 @@ where
 
     /// Returns the number of slots whose keys owe now by the clock.
     ///
+    /// This is what a compact limiter has instead of `len`: it does not know its keys, and a key that owes nothing takes no
+    /// slot. For a page of figures that is read often, [`fill`](RateLimiter::fill) is an estimate of the same in O(1).
+    ///
     /// # Complexity
     /// O(slots).
     ///
@@ -187,6 +190,7 @@ where
     /// assert_eq!(limiter.live_slots(), 0);
     /// # Ok::<(), tollgate::QuotaError>(())
     /// ```
+    #[doc(alias = "len")]
     pub fn live_slots(&self) -> usize {
         self.store.with_all_keys(|| self.time(), |store| store.live_slots(self.time()))
     }

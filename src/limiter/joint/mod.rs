@@ -74,6 +74,22 @@ use crate::base::clock::Timestamp;
 /// assert!(check(None).each()[0].is_unlimited());
 /// assert_eq!(total.peek("total").remaining(), 97);
 /// ```
+/// A limiter that a configuration may leave out is an `Option` of a limiter. `as_ref` makes a limit of it for each request:
+///
+/// ```
+/// use tollgate::{Gcra, Quota, RateLimiter, check_all};
+///
+/// struct Limits {
+///     by_user: RateLimiter,
+///     daily: Option<RateLimiter<tollgate::Direct>>,
+/// }
+///
+/// let daily = RateLimiter::direct(Gcra::new(Quota::per_day(1)));
+/// let limits = Limits { by_user: RateLimiter::new(Quota::per_second(5)), daily: Some(daily) };
+/// let check = |user| check_all((limits.by_user.on(user), limits.daily.as_ref().map(|daily| daily.on())));
+/// assert!(check("alice").is_allowed());
+/// assert_eq!(check("bob").denied_by(), Some(1));
+/// ```
 ///
 /// # Complexity
 /// The sum of the single checks, with one clock reading in all. Never allocates for tuples and arrays.
