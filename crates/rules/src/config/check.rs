@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Config;
 use super::checker::{Checker, FileSettings};
 use super::classes::ClassDraft;
+use super::foreign::foreign;
 use super::identity::{LevelFlags, LimitLabel, RulePath};
 use super::keys::{FieldPath, MapFields, MapKind};
 use super::limit::{Draft, Labelled};
@@ -55,7 +56,7 @@ pub(super) fn check(
     let Some((domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
         return Err(problems.into_error());
     };
-    super::warnings::find(&branches, &rules, &mut warnings);
+    super::warnings::find((&domain, domain_at), &branches, &rules, &mut warnings);
     Ok(Config {
         file: file.into(),
         domain,
@@ -91,6 +92,10 @@ impl Checker {
         if matches!(root.kind, Value::Null) {
             let remedy = "write a domain and its descriptors";
             self.problems.add(root.at, path, "the file is empty", remedy);
+            return None;
+        }
+        if let Some(bad) = foreign(root) {
+            self.problems.add(root.at, path, bad.message, bad.remedy);
             return None;
         }
         // The key `tollgate` enables the extensions, even with an empty map and at any place in the top-level map.
@@ -173,7 +178,7 @@ impl Checker {
             let remedy = "write the key of the request's entry, such as `key: remote_address`";
             self.wrong(&fields, "key", "the key is missing", remedy);
         }
-        let value = self.read(&fields, "value", FileNode::text).filter(|value| !value.is_empty());
+        let value = self.read(&fields, "value", FileNode::only_text).filter(|value| !value.is_empty());
         let wildcard =
             key.is_some_and(|key| key.contains('*')) || value.is_some_and(|value| value.contains('*'));
         let ranges = self.own_ranges(&fields, key.unwrap_or_default(), value);

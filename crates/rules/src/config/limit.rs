@@ -67,7 +67,7 @@ impl Checker {
         }
         let periods = self.periods(&fields);
         let limit = if fields.has("requests_per_unit") {
-            self.number(&fields, "requests_per_unit", 0, u32::MAX)
+            self.requests(&fields)
         } else {
             let message = "without requests_per_unit, this limit denies all requests";
             let remedy = "write it; to deny all requests on purpose, write requests_per_unit: 0; to set no limit, write unlimited: true";
@@ -81,11 +81,31 @@ impl Checker {
             self.wrong(&fields, "period", message, "write unit instead of period");
             return None;
         }
-        let (limit, soft) = self.quota(&fields, (u64::from(limit?), length), parameters?)?;
+        let (limit, soft) = self.quota(&fields, (limit?, length), parameters?)?;
         let distinct = self.distinct(&fields, &limit);
         let hold = self.hold(&fields, &limit);
         let rule = Rule { soft, hold, distinct: distinct.is_some(), ..rule(limit) };
         Some(Draft { rule, label: label(&unit), distinct })
+    }
+
+    /// Reads `requests_per_unit`. Envoy's service has 32 bits for it. A file with the key `tollgate` has 64, for units such as
+    /// bytes and millionths of a dollar.
+    fn requests(&mut self, fields: &MapFields<'_, '_>) -> Option<u64> {
+        if self.extended {
+            return self.number(fields, "requests_per_unit", 0, u64::MAX);
+        }
+        self.read(fields, "requests_per_unit", |node| {
+            node.number(0, u32::MAX.into()).map_err(|bad| match node.number(0, u64::MAX) {
+                Ok(_) => {
+                    let more = format!(
+                        "{}; for a larger limit, add `tollgate: {{}}` at the top of the file",
+                        bad.remedy
+                    );
+                    BadValue::new(bad.message, more)
+                }
+                Err(_) => bad,
+            })
+        })
     }
 
     /// Reads in which periods a limit counts.
@@ -138,7 +158,7 @@ impl Checker {
             }
         }
         if fields.has("requests_per_unit") {
-            self.number(fields, "requests_per_unit", 0, u32::MAX);
+            self.requests(fields);
             let (at, path) = (fields.at("requests_per_unit"), fields.path.key("requests_per_unit"));
             self.warnings.add(at, path, "has no effect together with unlimited: true", "remove one of them");
         }

@@ -40,6 +40,14 @@ impl FileNode {
         }
     }
 
+    /// Reads a text where a list of texts would be several descriptors.
+    pub(super) fn only_text(&self) -> Result<&str, BadValue> {
+        match &self.kind {
+            Value::List(_) => Err(BadValue::expected("text", self, "write one descriptor for each value")),
+            _ => self.text(),
+        }
+    }
+
     /// Reads a text. `remedy` states which texts are valid.
     pub(super) fn text_or(&self, remedy: impl FnOnce() -> String) -> Result<&str, BadValue> {
         self.text().map_err(|bad| BadValue::new(bad.message, remedy()))

@@ -3,18 +3,23 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use ipnet::IpNet;
-
+use super::never::{Compared, unfilled, why_never};
 use super::node::quoted;
 use super::problem::Problems;
 use super::{Config, Problem};
-use crate::matching::{
-    Branch, Position, Wildcards, is_longer_than_addresses, keys_of_addresses, pattern_in_lower_case,
-};
+use crate::matching::{Branch, Position, Wildcards, keys_of_addresses, pattern_in_lower_case};
 use crate::rule::Rule;
 
 /// Returns the warnings about a valid file.
-pub(super) fn find(branches: &[Branch], rules: &[Rule], warnings: &mut Problems) {
+pub(super) fn find(
+    (domain, at): (&str, Position),
+    branches: &[Branch],
+    rules: &[Rule],
+    warnings: &mut Problems,
+) {
+    if let Some([message, remedy]) = unfilled(domain) {
+        warnings.add(at, "domain", message, remedy);
+    }
     let names: HashSet<&str> = rules.iter().filter(|rule| rule.is_named).map(|rule| &*rule.name).collect();
     let mut reported = HashSet::new();
     for rule in rules {
@@ -68,8 +73,16 @@ pub(super) fn merged(files: &[Config]) -> Vec<Problem> {
             }
         }
         let own = keys_of_addresses(&file.branches);
-        let elsewhere = file.branches.iter().filter(|branch| !own.contains(&*branch.key));
-        elsewhere.for_each(|branch| pattern_of_addresses(branch, &read, &mut warnings));
+        // Another file reads the values of these keys as addresses. A warning of the file alone is not repeated.
+        for branch in file.branches.iter().filter(|branch| read.contains(&*branch.key)) {
+            let value = branch.value.as_deref().filter(|_| !own.contains(&*branch.key));
+            let [alone, merged] = [false, true].map(|as_addresses| {
+                why_never(&branch.key, value?, Compared { as_addresses, with_patterns: true })
+            });
+            if let (None, Some([message, remedy])) = (alone, merged) {
+                warnings.add(branch.at, "", message, remedy);
+            }
+        }
         found.extend(warnings.into_sorted());
     }
     found
@@ -90,8 +103,7 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
     unreached(branches, &read, warnings);
     hidden(branches, warnings);
     for branch in branches {
-        text_of_range(branch, warnings);
-        pattern_of_addresses(branch, &read, warnings);
+        never_sent(branch, &read, warnings);
         if branch.has_no_limit() && branch.children.is_empty() && branch.matches_any() {
             let message = format!("{} has no limit and no descriptors", branch.shown());
             warnings.add(branch.at, "", message, "add a limit or descriptors, or remove it");
@@ -100,30 +112,14 @@ fn level(branches: &[Branch], warnings: &mut Problems) {
     }
 }
 
-/// Warns about a range of addresses as the value of a key whose values are single addresses.
-fn text_of_range(branch: &Branch, warnings: &mut Problems) {
-    let value = branch.value.as_deref().filter(|value| value.parse::<IpNet>().is_ok());
-    if let Some(value) = value.filter(|_| &*branch.key == "remote_address") {
-        let message =
-            format!("{} is compared as a text, and remote_address has single addresses", quoted(value));
-        let remedy = format!(
-            "to match the addresses in it, write ranges: [\"{value}\"] instead of value; this needs the key `tollgate` at the top of the file"
-        );
-        warnings.add(branch.at, "", message, remedy);
-    }
-}
-
-/// Warns about a pattern that addresses do not match in the text that is compared with it. `read`: the keys whose values are
-/// read as addresses.
-fn pattern_of_addresses(branch: &Branch, read: &HashSet<&str>, warnings: &mut Problems) {
-    let value = branch.value.as_deref().filter(|value| is_longer_than_addresses(value));
-    if let Some(value) = value.filter(|_| read.contains(&*branch.key)) {
-        let message = format!(
-            "{} is compared with the shortest text of an address, which has no such part: zeros before a digit are left out, \
-             :: stands for zeros, and ::ffff:10.0.0.1 is 10.0.0.1",
-            quoted(value)
-        );
-        let remedy = "write ranges instead of value, such as ranges: [\"2001:db8::/32\"]";
+/// Warns about a key, a value, and members of tiers that no request has. `read`: the keys whose values are read as addresses.
+fn never_sent(branch: &Branch, read: &HashSet<&str>, warnings: &mut Problems) {
+    let key = &*branch.key;
+    let how = Compared { as_addresses: read.contains(key), with_patterns: true };
+    let value = branch.value.as_deref().and_then(|value| why_never(key, value, how));
+    let members = branch.tiers.iter().flat_map(|tier| tier.members.iter().map(|member| &**member));
+    let member = |member| why_never(key, member, Compared { with_patterns: false, ..how });
+    for [message, remedy] in unfilled(key).into_iter().chain(value).chain(members.filter_map(member)) {
         warnings.add(branch.at, "", message, remedy);
     }
 }

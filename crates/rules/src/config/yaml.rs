@@ -6,6 +6,7 @@ use std::str::Chars;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
+use super::foreign::foreign;
 use super::json;
 use super::node::{self, FileNode, MAX_DEPTH, MemoryAllowance, Scalar, Value, is_short_bool, is_whole};
 use super::problem::Problems;
@@ -170,6 +171,10 @@ impl YamlReader<'_> {
     /// Called before a value begins. `None` if it is the first value of a second document.
     fn first(&mut self) -> Option<()> {
         if self.open.is_empty() && self.root.is_some() {
+            let foreign = self.root.as_ref().and_then(foreign);
+            if let Some(bad) = foreign {
+                return self.problems.fail(Position::new(1, 1), bad.message, bad.remedy);
+            }
             let remedy = "put each domain into its own file";
             return self.problems.fail(self.document, "a second document begins here", remedy);
         }

@@ -525,3 +525,31 @@ proptest! {
         }
     }
 }
+
+/// Limits beyond 32 bits count whole units, also after a restart. The fields of Envoy's replies have 32 bits, and saturate.
+#[test]
+fn limits_beyond_32_bits_count_and_are_saved() {
+    const MOST: u64 = 5_000_000_000;
+    for kind in KINDS {
+        // A log keeps each unit, and a denial begins a block.
+        if ["sliding-log", "block"].iter().any(|one| kind.contains(one)) {
+            continue;
+        }
+        let text = format!(
+            "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {{ unit: month, requests_per_unit: {MOST}{kind} }} }} ] }}"
+        );
+        let scene = load(&text, Charging::AllOrNothing, START, None);
+        let first = ask(&scene, &A, MOST - 3);
+        let applied = first.limits().next().unwrap();
+        assert_eq!(
+            (first.is_allowed(), applied.remaining(), applied.limit_remaining()),
+            (true, 3, 3),
+            "{kind}"
+        );
+        let next = restart(&scene, &text, Charging::AllOrNothing);
+        assert!(ask(&next, &A, 4).is_denied() && ask(&next, &A, 3).is_allowed(), "{kind}");
+        let other = ask(&next, &[("a", "y")], 1);
+        let applied = other.limits().next().unwrap();
+        assert_eq!((applied.remaining(), applied.limit_remaining()), (MOST - 1, u32::MAX), "{kind}");
+    }
+}

@@ -358,3 +358,22 @@ fn classes_are_checked() {
     // The problems of a limit are reported once, and not for each class.
     refused(&limit("requests_per_unit: -1").replace("50%", "50%, y: 60%"), &[&["negative"]]);
 }
+
+/// Millionths of a dollar and bytes need more than the 32 bits of Envoy's service.
+#[test]
+fn limits_beyond_32_bits_need_the_key() {
+    let month = "unit: month, requests_per_unit: 5000000000";
+    assert_eq!(only(&limit(month)).0.limit(), 5_000_000_000);
+    for algorithm in ["gcra", "token-bucket", "leaky-bucket", "sliding-window", "sub-window"] {
+        let fields = format!("{month}, algorithm: {algorithm}, soft: 4500000000");
+        assert_eq!(only(&limit(&fields)).0.limit(), 5_000_000_000, "{algorithm}");
+    }
+    let terabyte = only(&limit("unit: day, requests_per_unit: 1_099_511_627_776, store: keyed"));
+    assert_eq!(terabyte.0.limit(), 1 << 40);
+    let without = format!("domain: d\ndescriptors: [{{ key: a, rate_limit: {{ {month} }} }}]");
+    refused(&without, &[&["5000000000 is more than 4294967295", "add `tollgate: {}`"]]);
+    refused(
+        &limit("unit: day, requests_per_unit: 18446744073709551616"),
+        &[&["is more than 18446744073709551615"]],
+    );
+}

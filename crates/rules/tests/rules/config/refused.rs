@@ -72,12 +72,13 @@ fn envoy_errors_are_rejected() {
         ),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_unit: 4294967296 } }",
-            &["is more than 4294967295"],
+            &["is more than 4294967295", "from 0 to 4294967295; for a larger limit, add `tollgate: {}`"],
         ),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_unit: 99999999999999999999 } }",
             &["is more than 4294967295"],
         ),
+        ("{ key: a, value: [b, c] }", &["found a list; write one descriptor for each value"]),
         (
             "{ key: a, rate_limit: { unit: day, requests_per_unit: 1.5 } }",
             &["expected a whole number, found \"1.5\""],
@@ -274,4 +275,44 @@ fn names_that_break_headers_are_rejected() {
             "{{ key: a, rate_limit: {{ unit: day, requests_per_unit: 1, name: {name} }} }}"
         )));
     }
+}
+
+#[test]
+fn objects_of_other_programs_are_named() {
+    let map = "apiVersion: v1
+kind: ConfigMap
+metadata: { name: ratelimit }
+data:
+  limits.yaml: |
+    domain: edge
+";
+    let jsonpath =
+        r"kubectl get configmap ratelimit -o jsonpath='{.data.limits\.yaml}' | tollgate rules check -";
+    refused(map, &[&["this is a ConfigMap of Kubernetes, not a file of rules", jsonpath]]);
+    refused(&format!("{map}---\nkind: Secret\n"), &[&["this is a ConfigMap of Kubernetes"]]);
+    let object = |version: &str, kind: &str| format!("apiVersion: {version}\nkind: {kind}\nspec: {{}}\n");
+    for (version, kind, parts) in [
+        (
+            "gateway.envoyproxy.io/v1alpha1",
+            "BackendTrafficPolicy",
+            ["a policy of Envoy Gateway", "/rlconfig"],
+        ),
+        (
+            "gateway.envoyproxy.io/v1alpha1",
+            "EnvoyProxy",
+            ["an object of Envoy Gateway (EnvoyProxy)", "--xds"],
+        ),
+        ("limitador.kuadrant.io/v1alpha1", "Limitador", ["an object of Limitador", "max_value"]),
+        ("kuadrant.io/v1", "RateLimitPolicy", ["a policy of Kuadrant", "its namespace is the domain"]),
+        ("ratelimit.solo.io/v1alpha1", "RateLimitConfig", ["a RateLimitConfig of Gloo", "requestsPerUnit"]),
+        ("gloo.solo.io/v1", "Settings", ["an object of Gloo (Settings)", "spec.ratelimit.descriptors"]),
+        ("networking.istio.io/v1alpha3", "EnvoyFilter", ["an object of Istio", "often in a ConfigMap"]),
+        ("apps/v1", "Deployment", ["an object of Kubernetes (Deployment)", "`descriptors:`"]),
+    ] {
+        refused(&object(version, kind), &[&parts[..]]);
+    }
+    let limits = "- namespace: shop\n  max_value: 10\n  seconds: 60\n  conditions: []\n  variables: []\n";
+    refused(limits, &[&["a list of limits of Limitador", "its variables are keys without a value"]]);
+    // A file of rules may have such keys in its metadata only.
+    refused("domain: d\nkind: ConfigMap\n", &[&["no key \"kind\""]]);
 }

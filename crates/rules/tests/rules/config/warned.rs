@@ -205,3 +205,123 @@ fn range_as_value_is_warned() {
     );
     warned(&text("masked_remote_address"), &[]);
 }
+
+/// Returns the warnings about one descriptor.
+fn of_value(key: &str, value: &str) -> Vec<String> {
+    let value = value.replace('\'', "''");
+    let text = format!("domain: d\ndescriptors:\n  - {{ key: {key}, value: '{value}', {DAY} }}\n");
+    good(&text).warnings().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn values_that_no_request_has_are_warned() {
+    for (key, value, parts) in [
+        // Addresses in a form that gateways do not send.
+        ("remote_address", "2001:DB8::1", ["in lower case", "write \"2001:db8::1\""]),
+        ("remote_address", "2001:0db8:0:0::1", ["the shortest text", "write \"2001:db8::1\""]),
+        ("client_ip", "::ffff:192.0.2.1", ["an IPv4 address in IPv6 form", "write \"192.0.2.1\""]),
+        ("remote_address", "192.0.2.1:8080", ["has a port", "write \"192.0.2.1\""]),
+        ("x-real-ip", "[2001:db8::1]:443", ["has a port", "write \"2001:db8::1\""]),
+        ("remote_address", "[2001:db8::1]", ["has brackets", "write \"2001:db8::1\""]),
+        ("remote_address", "192.0.2.01", ["is no address", "write an address such as"]),
+        ("remote_address", "localhost", ["is no address", "192.0.2.*"]),
+        ("remote_address", "2001:DB8:*", ["capital letters", "write \"2001:db8:*\""]),
+        ("remote_address", "2001:0db8:*", ["zeros before a digit", "write ranges"]),
+        ("remote_address", "192.0.2.*:*0/x", ["matches no address", "2001:db8:*"]),
+        ("masked_remote_address", "10.1.2.3/16", ["Envoy sends", "write \"10.1.0.0/16\""]),
+        ("masked_remote_address", "10.1.2.3", ["Envoy sends", "write \"10.1.2.3/32\""]),
+        // Several in one text.
+        ("remote_address", "10.0.0.0/8", ["compared as a text", "ranges: [\"10.0.0.0/8\"]"]),
+        ("ip", "10.0.0.1-10.0.0.9", ["is a range", "10.0.0.0/24"]),
+        ("ip", "10.0.0.0/255.0.0.0", ["is a range", "write ranges"]),
+        (
+            "remote_address",
+            "192.0.2.1, 192.0.2.2",
+            ["a list in one text", "ranges: [\"192.0.2.1\", \"192.0.2.2\"]"],
+        ),
+        ("remote_address", "192.0.2.1 192.0.2.2", ["a list in one text", "one descriptor for each"]),
+        ("method", "GET|POST", ["a list in one text", "one descriptor for each"]),
+        ("path", "/a,/b", ["a list in one text", "one descriptor for each"]),
+        // Variables that nothing filled in.
+        ("remote_address", "$IP_ADDRESS", ["a variable that nothing filled in", "envsubst"]),
+        ("user", "${USER}", ["a variable", "write its value"]),
+        ("tenant", "{{ .Values.tenant }}", ["a variable", "helm template"]),
+        ("remote_address", "<your-ip>", ["a variable", "write its value"]),
+        ("user", "%REQ(X-USER)%", ["a variable", "write its value"]),
+        // Regular expressions.
+        ("path", "/part1/.*", ["begin with \"/part1/.\"", "write \"/part1/*\""]),
+        ("path", "^/login$", ["only this text itself matches", "write \"/login\""]),
+        ("path", r"/users/\d+", ["a regular expression", "write each value"]),
+        ("method", "(GET|POST)", ["a regular expression", "write each value"]),
+    ] {
+        let said = of_value(key, value);
+        assert_eq!(said.len(), 1, "{key} {value}: {said:#?}");
+        for part in parts {
+            assert!(said[0].contains(part), "{key} {value}: expected {part:?} in {}", said[0]);
+        }
+    }
+}
+
+#[test]
+fn values_that_requests_have_are_not_warned() {
+    for (key, value) in [
+        ("remote_address", "192.0.2.1"),
+        ("remote_address", "2001:db8::1"),
+        ("remote_address", "::1"),
+        ("remote_address", "10.0.*"),
+        ("remote_address", "2001:db8:*"),
+        ("masked_remote_address", "10.1.0.0/16"),
+        ("masked_remote_address", "2001:db8::/32"),
+        ("network", "10.0.0.0/8"),
+        ("host", "shop.example:8080"),
+        ("path", "/v1/*"),
+        ("path", "/odata/$metadata"),
+        ("path", "/a b,c"),
+        ("user", "CORP\\dave"),
+        ("user", "a,b"),
+        ("user_agent", "*(compatible; bot/1.0)*"),
+        ("route", "/users/{id}"),
+        ("version", "2001:DB8::1 is not here"),
+    ] {
+        assert_eq!(of_value(key, value), [] as [String; 0], "{key} {value}");
+    }
+}
+
+#[test]
+fn domains_keys_and_members_are_checked_too() {
+    let text = format!(
+        "
+domain: $DOMAIN
+tollgate: {{}}
+descriptors:
+  - key: '{{{{ .Values.key }}}}'
+    {DAY}
+  - key: remote_address
+    {DAY}
+    tiers:
+      staff:
+        members: [192.0.2.1, 192.0.2.2:80, 10.0.0.0/8]
+        {DAY}
+"
+    );
+    warned(
+        &text,
+        &[
+            &["2:9: domain: \"$DOMAIN\" is a variable"],
+            &["5:5: \"{{ .Values.key }}\" is a variable"],
+            &["7:5: \"192.0.2.2:80\" has a port"],
+            &["7:5: \"10.0.0.0/8\" is compared as a text"],
+        ],
+    );
+    // Where a level reads addresses, all spellings are one value.
+    let text = format!(
+        "
+domain: d
+tollgate: {{}}
+descriptors:
+  - {{ key: remote_address, value: '2001:DB8::1', {DAY} }}
+  - {{ key: remote_address, ranges: [10.0.0.0/8], {DAY} }}
+"
+    );
+    warned(&text, &[]);
+}

@@ -40,6 +40,19 @@ descriptors:
     assert_eq!(service.told([of([("free", "")])]), "OK: OK 4294967295");
 }
 
+/// The protocol has 32 bits for the limit and for the rest.
+// G105
+#[test]
+fn figures_beyond_32_bits_saturate() {
+    let limit = "{ unit: month, requests_per_unit: 5000000000 }";
+    let service =
+        all_or_nothing(&format!("tollgate: {{}}\ndescriptors: [{{ key: usd, rate_limit: {limit} }}]"));
+    let told = |hits| service.told([with_hits(of([("usd", "")]), hits)]);
+    assert!(told(1).starts_with("OK: OK 4294967295/MONTH 4294967295 "), "{}", told(0));
+    assert!(told(4_999_999_990).starts_with("OK: OK 4294967295/MONTH 9 "), "{}", told(0));
+    assert!(told(10).starts_with("OVER_LIMIT: OVER_LIMIT 4294967295/MONTH 0 "), "{}", told(0));
+}
+
 // G105
 #[test]
 fn window_ends_at_multiples_of_its_unit() {
