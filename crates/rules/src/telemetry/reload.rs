@@ -115,6 +115,11 @@ impl Reloads {
         trace::rules_rejected(error);
     }
 
+    /// Records a warning about rules that took effect.
+    pub fn warned(&self, warning: &dyn fmt::Display) {
+        trace::rules_warned(warning);
+    }
+
     /// Records the version in force, and when it was written.
     #[cfg(feature = "watch")]
     pub(crate) fn version(&self, version: u64, written_at: Option<SystemTime>) {

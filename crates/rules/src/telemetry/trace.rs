@@ -14,6 +14,10 @@ pub(super) fn rules_rejected(error: &dyn Display) {
     warn!(target: "tollgate", %error, "rules rejected; the previous rules stay in force");
 }
 
+pub(super) fn rules_warned(warning: &dyn Display) {
+    warn!(target: "tollgate", %warning, "the rules are in force, and probably not as intended");
+}
+
 pub(super) fn domain_removed(domain: &str) {
     warn!(target: "tollgate", domain, "a load removed the domain; its requests have no limits now");
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use crate::config::Domain;
+use crate::config::{Domain, Problem};
 use crate::engine::state::{ActiveDomain, RuleSet};
 use crate::rule::{Amount, Charging, Rule};
 
@@ -42,6 +42,7 @@ use crate::rule::{Amount, Charging, Rule};
 pub struct LoadReport {
     changes: Vec<Change>,
     lost: Vec<Box<str>>,
+    warnings: Vec<Problem>,
 }
 
 /// The kind of a change.
@@ -123,7 +124,7 @@ impl LoadReport {
         for domain in before.iter().filter(|domain| !now.contains_key(domain.name)) {
             whole(ChangeKind::Removed, domain, &mut changes);
         }
-        Self { changes, lost: Vec::new() }
+        Self { changes, ..Self::default() }
     }
 
     /// Returns the domains whose requests probably have no limit any more: rules of the domain applied to requests, and
@@ -144,6 +145,17 @@ impl LoadReport {
     /// ```
     pub fn lost(&self) -> impl Iterator<Item = &str> {
         self.lost.iter().map(|domain| &**domain)
+    }
+
+    pub(super) fn with_warnings(self, warnings: Vec<Problem>) -> Self {
+        Self { warnings, ..self }
+    }
+
+    /// Returns the warnings about the rules that the load put in force, as [`Rules::warnings`](crate::Rules::warnings) does.
+    /// Empty for [`LoadReport::between_domains`].
+    #[must_use]
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
     }
 
     /// Returns all changes, domain by domain. Additions and changes come first, in the order of the files, and then the
@@ -236,7 +248,8 @@ impl fmt::Display for LoadReport {
         for domain in &self.lost {
             write!(f, "\n  warning: no rule is left that the requests of domain {domain:?} matched")?;
         }
-        self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))
+        self.changes.iter().try_for_each(|change| write!(f, "\n  {change}"))?;
+        self.warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))
     }
 }
 

@@ -263,7 +263,9 @@ impl<C: Clock> Rules<C> {
         let next = read(loading).and_then(|configs| {
             let hash = Config::hash_of(&configs);
             let removals = self.rejected_removals(&last, loading, &configs);
+            let mut warnings: Vec<Problem> = configs.iter().flat_map(Config::warnings).cloned().collect();
             let domains = Domain::merge(configs, self.options.merge_domains)?;
+            warnings.extend(domains.iter().flat_map(Domain::warnings).cloned());
             if !removals.is_empty() {
                 return Err(ConfigError::new(removals).into());
             }
@@ -271,10 +273,10 @@ impl<C: Clock> Rules<C> {
             let waiting = self.restoring().snapshot.clone();
             let waiting = waiting.filter(|_| domains.iter().any(|domain| !domain.rules().is_empty()));
             let (next, report) = last.after(domains, &self.options, with, waiting.as_deref(), now)?;
-            Ok((next, hash, report))
+            Ok((next, hash, report, warnings))
         });
         match next {
-            Ok((next, hash, restored)) => {
+            Ok((next, hash, restored, warnings)) => {
                 if next.has_holds() {
                     self.has_holds.set();
                 }
@@ -282,7 +284,11 @@ impl<C: Clock> Rules<C> {
                 self.in_force.publish(Arc::clone(&next), &mut loading.replaced);
                 loading.held.extend(last.held_before(&next).cloned());
                 let rules = next.domains.iter().map(|domain| domain.rules.len()).sum::<usize>();
-                let report = LoadReport::between(&last, &next);
+                // A reload does not repeat the warnings of the files that it did not change.
+                let is_new = |warning: &&Problem| !loading.warnings.contains(warning);
+                warnings.iter().filter(is_new).for_each(|warning| self.reloads.warned(warning));
+                loading.warnings.clone_from(&warnings);
+                let report = LoadReport::between(&last, &next).with_warnings(warnings);
                 for change in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
                     self.reloads.removed_domain(change.domain());
                 }
@@ -307,6 +313,30 @@ impl<C: Clock> Rules<C> {
     #[must_use]
     pub fn reloads(&self) -> ReloadCounts {
         self.reloads.counts()
+    }
+
+    /// Returns the warnings about the rules in force: settings that are allowed but are probably mistakes, such as a value
+    /// that no request has. [`Config::warnings`] and [`Domain::warnings`] have them before a load. With the feature
+    /// `tracing`, a load logs those that are new. Waits for a load that is running.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate_rules::Rules;
+    ///
+    /// let rules = Rules::from_yaml("
+    /// domain: edge
+    /// descriptors:
+    ///   - key: remote_address
+    ///     value: 192.0.2.1:8080
+    ///     rate_limit: { unit: minute, requests_per_unit: 0 }
+    /// ")?;
+    /// let warnings = rules.warnings();
+    /// assert_eq!(warnings[0].remedy(), "write \"192.0.2.1\"");
+    /// # Ok::<(), tollgate_rules::RulesError>(())
+    /// ```
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Problem> {
+        self.loading().warnings.clone()
     }
 
     /// Returns why the last load failed, or `None` if it succeeded. For rules that follow a source, this is also the

@@ -7,6 +7,7 @@ use tollgate::internals::migrate::{Generation, Replaced};
 use tollgate::stores::AnyStore;
 
 use super::rule_set::RuleSet;
+use crate::config::Problem;
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Loading {
@@ -24,6 +25,8 @@ pub(in crate::engine) struct Loading {
     pub(in crate::engine) losing: Vec<Box<str>>,
     /// The domains that layers were created for.
     pub(in crate::engine) required: Vec<Box<str>>,
+    /// The warnings about the rules in force.
+    pub(in crate::engine) warnings: Vec<Problem>,
     /// The rules of earlier loads that answers may still use.
     pub(in crate::engine) replaced: Replaced<RuleSet>,
     /// The stores of these rules that holds may still use. A hold ends under a mutex, and must not free a store there.

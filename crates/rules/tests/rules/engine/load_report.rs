@@ -129,3 +129,24 @@ fn every_setting_of_a_rule_is_compared() {
     let report = rules(&starred(false)).replace([config(&starred(true))]).unwrap();
     assert!(report.to_string().contains("counted by [1] to []"), "{report}");
 }
+
+/// A value that no request has is reported by the load, not only by a check of the file.
+#[test]
+fn loads_tell_the_warnings_of_their_files() {
+    let text = |value: &str| {
+        format!(
+            "{{ domain: d, descriptors: [ {{ key: remote_address, value: '{value}', rate_limit: {{ unit: hour, requests_per_unit: 9 }} }} ] }}"
+        )
+    };
+    let rules = rules(&text("2001:DB8::1"));
+    assert!(rules.warnings()[0].to_string().contains("write \"2001:db8::1\""), "{:?}", rules.warnings());
+    let report = rules.replace([config(&text("192.0.2.1:80"))]).unwrap();
+    assert_eq!(report.warnings(), rules.warnings());
+    assert!(report.to_string().contains("\n  warning: test.yaml:1:"), "{report}");
+    assert!(rules.replace([config(&text("$IP"))]).unwrap().warnings()[0].message().contains("a variable"));
+    // A load that fails leaves the warnings of the rules in force.
+    assert!(rules.replace([config(&text("192.0.2.1")), config(&text("192.0.2.1"))]).is_err());
+    assert_eq!(rules.warnings().len(), 1);
+    assert!(rules.replace([config(&text("192.0.2.1"))]).unwrap().warnings().is_empty());
+    assert!(rules.warnings().is_empty());
+}
