@@ -1,11 +1,12 @@
 //! Rule files that are read together, and their errors.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use tollgate_rules::{Config, Domain, Format, Problem};
+use tollgate_rules::{Config, ConfigError, Domain, Format, Problem};
 
-use crate::error::Error;
+use crate::error::{Error, plain};
 use crate::human;
 use crate::output::{say_error, say_warning};
 
@@ -25,9 +26,12 @@ pub struct RuleFiles {
 }
 
 impl RuleFiles {
-    /// Reads files, and the files in folders, and prints their warnings and errors.
+    /// Reads files, the files in folders, and for `-` standard input, and prints their warnings and errors.
     pub fn read(paths: &[PathBuf], merge_domains: bool) -> Self {
-        let files = Self::read_silently(paths, merge_domains);
+        let files = Self::read_by(paths, merge_domains, |path| match path.as_os_str() == "-" {
+            true => from_input(io::stdin().lock()),
+            false => Config::read(path),
+        });
         print_warnings(&files.warnings);
         files.errors.iter().for_each(say_error);
         files
@@ -35,9 +39,17 @@ impl RuleFiles {
 
     /// Reads files, and the files in folders.
     pub fn read_silently(paths: &[PathBuf], merge_domains: bool) -> Self {
+        Self::read_by(paths, merge_domains, |path| Config::read(path))
+    }
+
+    fn read_by(
+        paths: &[PathBuf],
+        merge_domains: bool,
+        read: impl Fn(&Path) -> Result<Config, ConfigError>,
+    ) -> Self {
         let (mut configs, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
         for file in &paths.iter().flat_map(in_folder).collect::<Vec<_>>() {
-            match Config::read(file) {
+            match read(file) {
                 Ok(config) => {
                     warnings.extend_from_slice(config.warnings());
                     configs.push(config);
@@ -68,6 +80,29 @@ impl RuleFiles {
     }
 }
 
+/// Reads rules from an input without a name. Its text shows the format.
+fn from_input(mut input: impl io::Read) -> Result<Config, ConfigError> {
+    const NAME: &str = "standard input";
+    let mut text = Vec::new();
+    match input.read_to_end(&mut text) {
+        Ok(_) => Config::from_bytes(NAME, format_of(&text), text),
+        Err(error) => {
+            let message = format!("cannot be read: {}", plain(&error));
+            Err(ConfigError::new(vec![Problem::of_line(NAME, 0, &message, "")]))
+        }
+    }
+}
+
+/// Returns the format of a text by its first line with content. The reader of YAML also reads JSON.
+fn format_of(text: &[u8]) -> Format {
+    let lines = text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let first =
+        lines.into_iter().find(|line| !line.is_empty() && !line.starts_with(b"#")).unwrap_or_default();
+    let name = first.split(|byte| b":={".contains(byte)).next().unwrap_or_default();
+    let is_table = first.starts_with(b"[") && first.ends_with(b"]") && !first.contains(&b'{');
+    if is_table || first.get(name.len()) == Some(&b'=') { Format::Toml } else { Format::Yaml }
+}
+
 /// Returns the files of rules in a folder, in the order of their names, or the path itself.
 pub fn in_folder(path: &PathBuf) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(path) else { return vec![path.clone()] };
@@ -83,4 +118,27 @@ pub fn in_folder(path: &PathBuf) -> Vec<PathBuf> {
 /// Prints warnings, each with its place.
 pub fn print_warnings(warnings: &[Problem]) {
     warnings.iter().for_each(say_warning);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_shows_its_format() {
+        for (text, format) in [
+            ("domain: edge\n", Format::Yaml),
+            ("# rules\n\ndescriptors:\n- key: a=b\n", Format::Yaml),
+            ("{ \"domain\": \"a=b\" }", Format::Yaml),
+            ("[{}]", Format::Yaml),
+            ("", Format::Yaml),
+            ("domain = \"edge\"", Format::Toml),
+            ("# rules\n[[descriptors]]\n", Format::Toml),
+            ("[tollgate]\n", Format::Toml),
+        ] {
+            assert_eq!(format_of(text.as_bytes()), format, "{text}");
+        }
+        let config = from_input(&b"domain = \"edge\"\ndescriptors = []\n"[..]).unwrap();
+        assert_eq!((config.file(), config.domain()), ("standard input", "edge"));
+    }
 }

@@ -16,7 +16,7 @@ pub enum RulesCommand {
     ///
     /// Reads each file as YAML, JSON or TOML, by its file extension. The language is that of Envoy's rate limit service
     /// with this library's extensions. Prints every error with file, line, column and remedy. Also warns of rules that
-    /// are valid but probably not intended, such as a wildcard that is never used. Shows the rules that a server would
+    /// are valid but probably not intended, such as a wildcard that is never used, or a value that no request has. Shows the rules that a server would
     /// load from the files.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
@@ -62,8 +62,10 @@ Examples:
   tollgate rules check limits.yaml
   tollgate rules check edge.yaml api.toml --json
   tollgate rules check rules/*.yaml --merge-domains
+  kubectl get configmap limits -o jsonpath='{.data.limits\\.yaml}' |
+    tollgate rules check -
   tollgate rules check limits.yaml --log access.log \\
-    --descriptor path=bare_path,remote_address=ip
+    --descriptor path=path,remote_address=ip
 
 Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong.
 Warnings do not change the exit code.";
@@ -81,7 +83,7 @@ used, 2 the command line is wrong.";
 /// `tollgate rules explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// File or folder of rules
+    /// File or folder of rules; - is standard input
     pub file: PathBuf,
 
     /// The request.
@@ -108,7 +110,7 @@ pub struct ExplainArgs {
 #[derive(Args, Debug)]
 #[command(mut_arg("files", log), mut_arg("key", no_key), mut_args(only_with_log))]
 pub struct CheckArgs {
-    /// Files of rules, whose names end in .yaml, .yml, .json or .toml
+    /// Files of rules, whose names end in .yaml, .yml, .json or .toml; - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub rules: Vec<PathBuf>,
 
@@ -199,13 +201,13 @@ pub struct MappingArgs {
     /// sign or a quote in single quotes: KEY:='a,b'; write a quote in quotes twice. The order matters, as it does for
     /// rules.
     ///
-    /// Fields are as for --key: in log format, ip, user, method, path, bare_path (without the query) and so on; in
-    /// JSON, dotted paths. If a request lacks a field, or the field is empty or -, the request does not have that
+    /// Fields are as for --key: in log format, ip, user, method, path, bare_path (without the query, for a gateway that
+    /// removes it) and so on; in JSON, dotted paths. If a request lacks a field, or the field is empty or -, the request does not have that
     /// descriptor, as with Envoy. Text that is not UTF-8 is read with \xNN for each invalid byte.
     ///
     /// By default there is one descriptor for each list of keys that leads to a rule. The fields have the same name as
-    /// the key, or a usual one: remote_address is ip or client, path is bare_path; generic_key has the rule's own
-    /// value.
+    /// the key, or a usual one: remote_address is ip or client, path is the path with its query, as in Envoy's :path;
+    /// generic_key has the rule's own value.
     #[arg(long, value_name = "KEY=FIELD,…", requires = "rules", help_heading = "Rules")]
     pub descriptor: Vec<DescriptorArg>,
 

@@ -285,3 +285,56 @@ fn uncounted_reports_are_a_warning() {
         assert_eq!(told, warns, "{descriptor}: {}", run.stderr);
     }
 }
+
+/// Rules that load and match nothing, and objects of other programs, were accepted or refused without the reason.
+// G90
+#[test]
+fn values_that_never_match_and_foreign_files_are_named() {
+    let place = Place::new();
+    let rule = |key: &str, value: &str| {
+        format!(
+            "domain: edge\ndescriptors:\n  - key: {key}\n    value: \"{value}\"\n    rate_limit: {{ unit: minute, requests_per_unit: 9 }}\n"
+        )
+    };
+    for (key, value, remedy) in [
+        ("remote_address", "2001:DB8:0::A", "write \"2001:db8::a\""),
+        ("remote_address", "198.51.100.4:443", "write \"198.51.100.4\""),
+        ("remote_address", "${CLIENT}", "a variable that nothing filled in"),
+        ("path", "/assets/.*", "write \"/assets/*\""),
+    ] {
+        place.file("limits.yaml", rule(key, value));
+        let json = place.run("rules check limits.yaml --json").json();
+        let [warning] = &json["warnings"].as_array().unwrap()[..] else { panic!("{json:#}") };
+        assert!(format!("{warning}").replace("\\\"", "\"").contains(remedy), "{warning}");
+        assert_eq!(warning["line"], 3);
+    }
+    place
+        .run_with("rules check -", b"apiVersion: v1\nkind: ConfigMap\ndata: { a.yaml: 'domain: d' }\n")
+        .fails(1, &["standard input:1:1: this is a ConfigMap of Kubernetes", "tollgate rules check -"]);
+    for text in [
+        &rule("path", "/a")[..],
+        "domain = \"edge\"\n[[descriptors]]\nkey = \"path\"\n",
+        "{\"domain\":\"edge\"}",
+    ] {
+        let run = place.run_with("rules check -", text.as_bytes()).ok();
+        assert!(run.stdout.contains("Domain edge"), "{run:?}");
+    }
+    let run = place.run_with("rules explain - edge path=/a", rule("path", "/a").as_bytes()).ok();
+    assert!(run.stdout.contains("edge|path=/a"), "{run:?}");
+    // Envoy's own bound does not apply to a file with the key.
+    let month = "rate_limit: { unit: month, requests_per_unit: 6000000000 }";
+    place.file("usd.yaml", format!("domain: d\ntollgate: {{}}\ndescriptors: [{{ key: team, {month} }}]\n"));
+    assert_eq!(
+        place.run("rules check usd.yaml --json").json()["domains"][0]["rules"][0]["limit"],
+        6_000_000_000_u64
+    );
+    for (cost, verdict) in [("6000000000", "allowed"), ("6000000001", "denied")] {
+        let said = place.run(&format!("rules explain usd.yaml d team=a --cost {cost} --json")).json();
+        let rule = &said["rules"][0];
+        assert_eq!(
+            (&rule["verdict"], &rule["remaining"]),
+            (&verdict.into(), &6_000_000_000_u64.into()),
+            "{said:#}"
+        );
+    }
+}
