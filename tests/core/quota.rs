@@ -48,6 +48,10 @@ fn quota_texts_parse_and_print() {
         ("3/250ms", Quota::new(3, Duration::from_millis(250)), "3/250ms"),
         ("1/90s", Quota::new(1, Duration::from_secs(90)), "1/90s"),
         ("1/36500d", Quota::new(1, Duration::from_secs(36_500 * 86_400)), "1/36500d"),
+        ("5/week", Quota::new(5, Duration::from_secs(7 * 86_400)), "5/7d"),
+        ("5/2 weeks", Quota::new(5, Duration::from_secs(14 * 86_400)), "5/14d"),
+        ("5/month", Quota::new(5, Duration::from_secs(30 * 86_400)), "5/30d"),
+        ("5/year", Quota::new(5, Duration::from_secs(365 * 86_400)), "5/365d"),
         ("7/µs", Quota::new(7, Duration::from_micros(1)), "7/us"),
     ] {
         let parsed: Quota = text.parse().unwrap();

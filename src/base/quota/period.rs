@@ -15,6 +15,14 @@ pub(super) const UNITS: [(&[&str], u64); 7] = [
     (&["ns", "nsec", "nanosecond", "nanoseconds"], 1),
 ];
 
+/// More names of units, which rules know too, in nanoseconds. A month has 30 days, and a year has 365. `Display` prints days,
+/// so that the text of a quota stays the same.
+pub(super) const LONG_UNITS: [(&[&str], u64); 3] = [
+    (&["w", "week", "weeks"], 7 * 86_400 * NANOS_PER_SEC),
+    (&["month", "months"], 30 * 86_400 * NANOS_PER_SEC),
+    (&["y", "year", "years"], 365 * 86_400 * NANOS_PER_SEC),
+];
+
 /// A time in nanoseconds, written in the largest unit that gives a whole number: `250ms`.
 pub(crate) struct PeriodText(pub(crate) u64);
 

@@ -5,12 +5,13 @@
 //! limit  = digits, "_" allowed between them
 //! period = [ digits ] unit                     without digits: one unit
 //! unit   = ns | us | ms | s | min | h | d      and their long names
+//!        | w | month | y                       7, 30 and 365 days
 //! ```
 
 use core::fmt;
 use core::str::FromStr;
 
-use super::period::{UNITS, in_units};
+use super::period::{LONG_UNITS, UNITS, in_units};
 use super::{Quota, QuotaError, Reason, TextForm};
 
 impl fmt::Display for Quota {
@@ -30,7 +31,8 @@ impl fmt::Display for Quota {
 impl FromStr for Quota {
     type Err = QuotaError;
 
-    /// Parses a text such as `100/60s`, `5/min burst 20` or `1000/h`. Without `burst`, the burst is the limit.
+    /// Parses a text such as `100/60s`, `5/min burst 20` or `1000/month`. Without `burst`, the burst is the limit. A month has
+    /// 30 days, and a year has 365, as in files of rules.
     ///
     /// # Errors
     /// Returns an error if the text has another form, a number is above `u64::MAX`, or the quota is not valid (see
@@ -72,6 +74,7 @@ fn period_in(text: &str, expected: &'static str) -> Result<u64, Reason> {
     let unit = unit.trim_start();
     let unit_ns = UNITS
         .into_iter()
+        .chain(LONG_UNITS)
         .find_map(|(names, unit_ns)| names.contains(&unit).then_some(unit_ns))
         .ok_or(Reason::Syntax { expected })?;
     let count = if count.is_empty() { 1 } else { parse_number(count, "a whole number before the unit")? };

@@ -173,7 +173,7 @@ Rule files, such as limits.yaml:
   The program derives the fields of the log from the keys, or you name them:
     tollgate replay access.log --rules limits.yaml \\
       --descriptor remote_address=ip \\
-      --descriptor path=bare_path,remote_address=ip
+      --descriptor path=path,remote_address=ip
   Nested JSON, a constant, tiers, and a chart:
     tollgate replay requests.jsonl --rules limits.yaml --rules more.toml \\
       --domain api --descriptor generic_key:=api,tenant=user.tenant \\
@@ -237,7 +237,8 @@ pub struct ReplayArgs {
     /// Units per period for each key, such as 100/60s, 5/min, 1000/h or "10/s burst 50" [default: 60/min]
     ///
     /// Repeat the flag to apply several limits to every request: a request is admitted, and charged to all of them, only
-    /// if all admit it. Units of time: ns, us, ms, s, min, h, d.
+    /// if all admit it. Units of time: ns, us, ms, s, min, h, d, week, month (30 days), year (365 days). Months of the calendar
+    /// are in rules (period: month).
     #[arg(long, short, value_name = "LIMIT/PERIOD", allow_hyphen_values = true, help_heading = "Limiter")]
     pub limit: Vec<LimitArg>,
 
@@ -331,7 +332,7 @@ pub struct SuggestArgs {
     #[arg(long, value_name = "SHARE", help_heading = "Goal")]
     pub deny_clients: Option<Share>,
 
-    /// Period of the limit to find: 1s, 60s, 10min, h, d; repeat the flag for several limits, one for each period
+    /// Period of the limit to find: 1s, 60s, 10min, h, d, month; repeat the flag for several limits, one for each period
     ///
     /// A limit with a long period needs a second limit with a short one. Otherwise a client can use an hour's units in
     /// the first second: --period 1h --period 1s.
