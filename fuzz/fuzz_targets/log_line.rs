@@ -211,7 +211,7 @@ fn file(format: u8, named: bool, bytes: Vec<u8>) {
         key: name("k"),
         cost: None,
         delimiter: None,
-        clients: Clients { ipv6_prefix: 48, proxies: 1 },
+        clients: Clients { ipv6_prefix: Some(48), proxies: 1 },
         strict: false,
         no_sort: false,
     };

@@ -15,12 +15,13 @@ use tollgate_http::forwarded::{FromRight, Syntax, node};
 /// The settings that decide which addresses are one client.
 #[derive(Args, Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Clients {
-    /// Count IPv6 addresses by this many bits, as the middleware does; 128 counts them whole, as tollgate serve does
+    /// Count IPv6 addresses by this many bits, as the middleware does; 128 counts them whole [default: 64, or 128 with --rules]
     ///
-    /// Rules match the whole address, and prefixes of rules count by their own bits. Addresses are read as in the
-    /// middleware: a port is removed, and ::ffff:192.0.2.1 is 192.0.2.1.
-    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
-    pub ipv6_prefix: u8,
+    /// With rules, each address is counted whole, as a gateway sends it, unless a rule has prefixes, which count by their
+    /// own bits. --ipv6-prefix 64 counts as the middleware does with rules, which match the whole address. Addresses are read
+    /// as in the middleware: a port is removed, and ::ffff:192.0.2.1 is 192.0.2.1.
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=128), help_heading = "Input")]
+    pub ipv6_prefix: Option<u8>,
 
     /// How many of your proxies add an address to a list such as X-Forwarded-For
     ///
@@ -38,7 +39,7 @@ fn proxies(text: &str) -> Result<usize, &'static str> {
 
 impl Default for Clients {
     fn default() -> Self {
-        Self { ipv6_prefix: 64, proxies: 1 }
+        Self { ipv6_prefix: None, proxies: 1 }
     }
 }
 
@@ -77,6 +78,16 @@ impl AddressCounts {
 }
 
 impl Clients {
+    /// Returns how many leading bits of an IPv6 address count.
+    pub fn ipv6_bits(self) -> u8 {
+        self.ipv6_prefix.unwrap_or(64)
+    }
+
+    /// Counts addresses whole unless the command line says otherwise, as a gateway sends them to rules.
+    pub fn whole_by_default(self) -> Self {
+        Self { ipv6_prefix: self.ipv6_prefix.or(Some(128)), ..self }
+    }
+
     /// Reads a field's text.
     pub fn read(self, text: &[u8]) -> Client {
         let text = text.trim_ascii();
@@ -106,7 +117,7 @@ impl Clients {
 
     /// Does the same, but does not cut the address. The counts are those of an address that is cut.
     pub fn read_whole(self, text: &[u8]) -> Client {
-        match (Self { ipv6_prefix: 128, ..self }).read(text) {
+        match (Self { ipv6_prefix: Some(128), ..self }).read(text) {
             Client::Address(address, seen) => Client::Address(address, self.counts(address, seen)),
             other => other,
         }
@@ -117,12 +128,12 @@ impl Clients {
     }
 
     fn counts(self, address: IpAddr, seen: AddressCounts) -> AddressCounts {
-        AddressCounts { networks: u64::from(address.is_ipv6() && self.ipv6_prefix < 128), ..seen }
+        AddressCounts { networks: u64::from(address.is_ipv6() && self.ipv6_bits() < 128), ..seen }
     }
 
     /// Returns the network by which an address is counted.
     pub fn network(self, address: IpAddr) -> IpAddr {
-        tollgate::address_prefix(address, 32, self.ipv6_prefix)
+        tollgate::address_prefix(address, 32, self.ipv6_bits())
     }
 }
 

@@ -82,7 +82,7 @@ impl Row {
                 self.seen.add(seen);
                 let text = match address {
                     IpAddr::V4(v4) => v4.to_string(),
-                    IpAddr::V6(v6) => format!("{v6}/{}", clients.ipv6_prefix),
+                    IpAddr::V6(v6) => format!("{v6}/{}", clients.ipv6_bits()),
                 };
                 self.key.extend_from_slice(text.as_bytes());
             }

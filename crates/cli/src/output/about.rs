@@ -20,7 +20,7 @@ pub fn input_json(trace: &Trace) -> Value {
         "last_ns": last_ns,
         "out_of_order": trace.out_of_order,
         // The prefix length by which IPv6 clients are distinguished; `null` for generated requests.
-        "ipv6_prefix": trace.clients.map(|clients| clients.ipv6_prefix),
+        "ipv6_prefix": trace.clients.map(|clients| clients.ipv6_bits()),
         // Records whose client was taken from a list, and records whose port was cut off.
         "from_lists": trace.seen.lists,
         "ports_cut": trace.seen.ports,
@@ -64,7 +64,7 @@ fn client_lines(trace: &Trace) -> String {
     let Some(clients) = trace.clients else { return String::new() };
     let AddressCounts { networks, ports, lists, virtual_hosts } = trace.seen;
     let records = |n| human::counted(n, "record");
-    let by = match clients.ipv6_prefix {
+    let by = match clients.ipv6_bits() {
         128 => "each IPv6 address is one client".to_owned(),
         bits => format!("IPv6 addresses are grouped by /{bits} ({})", records(networks)),
     };

@@ -10,10 +10,12 @@ use tollgate_report::error::Error;
 const CONSTANT: [&str; 2] = ["generic_key", "header_match"];
 
 /// Usual names of the field with a key's value, if the field does not have the key's name; the most certain name first.
+///
+/// Gateways send the path with its query, so a field without the query comes last.
 const USUAL: [(&str, &str); 6] = [
     ("remote_address masked_remote_address client_ip ip", ADDRESSES),
-    ("path route", "bare_path path cs-uri-stem uri url request_path resource"),
-    (":path", "path url request_uri uri resource"),
+    ("path :path", "path url request_uri uri request_path resource cs-uri-stem bare_path"),
+    ("route", "bare_path path cs-uri-stem uri url request_path resource"),
     ("method :method", "method request_method http_method cs-method verb"),
     ("user user_id", "user user_id username remote_user account actor"),
     ("user_agent user-agent", "agent user_agent http_user_agent"),
@@ -38,9 +40,8 @@ fn usual_names(key: &str) -> Vec<String> {
     let usual = USUAL.iter().find(|(keys, _)| is_among(keys, key));
     let usual = usual.into_iter().flat_map(|(_, names)| names.split(' ').filter(|&name| name != key));
     let mut names: Vec<String> = usual.map(str::to_owned).collect();
-    // The key itself is the most certain name. But rules rarely mean a path with its query.
-    let better = names.first().is_some_and(|name| name == "bare_path");
-    names.insert(usize::from(better), key.to_owned());
+    // The key itself is the most certain name.
+    names.insert(0, key.to_owned());
     names
 }
 
@@ -163,6 +164,14 @@ impl Mapping {
         self.wanted.iter().enumerate().filter(|(_, wanted)| wanted.client).map(|(field, _)| field)
     }
 
+    /// Returns each key whose value is a field, with the field.
+    pub fn fields_of_keys(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.descriptors.iter().flatten().filter_map(|(key, source)| match source {
+            ValueSource::Field(field) => Some((&**key, *field)),
+            ValueSource::Text(_) => None,
+        })
+    }
+
     /// Returns how many different texts are part of descriptors.
     pub fn constants(&self) -> usize {
         self.texts.len()
@@ -195,7 +204,9 @@ mod tests {
     fn most_certain_field_name_first() {
         assert_eq!(usual_names("remote_address")[..3], ["remote_address", "ip", "client"]);
         assert_eq!(usual_names("client_ip")[..3], ["client_ip", "ip", "client"]);
-        assert_eq!(usual_names("path")[..2], ["bare_path", "path"]);
+        assert_eq!(usual_names("path")[..2], ["path", "url"]);
+        assert_eq!(usual_names(":path")[..3], [":path", "path", "url"]);
+        assert_eq!(usual_names("route")[..2], ["route", "bare_path"]);
         assert_eq!(usual_names("tenant"), ["tenant"]);
     }
 }

@@ -4,7 +4,7 @@
 //! fields of a record ──mapping──► descriptors ──rules, in log time──► answer ──tally──► tables, JSON, decisions, chart
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use tollgate::ManualClock;
@@ -104,11 +104,13 @@ fn replay(
         let domains = domains.filter(|each| asked.domain_field.is_some() || each.name() == domain);
         mapping.derive(domains.flat_map(|domain| domain.rules()));
     }
+    let input = &Selection { clients: input.clients.whole_by_default(), ..input.clone() };
     let mut trace = load::requests(input, json, Some(mapping.fields()))?;
     if let (Some(clients), Some(fields)) = (trace.clients, &mut trace.fields) {
         fields.cut(clients);
     }
     trace.warnings = warnings(&trace, &mapping);
+    trace.warnings.extend(with_queries(&trace, &mapping, loaded.domains));
     let about = about_rules(&trace, &mapping, loaded, by, input)?;
 
     let progress = progress::bar(trace.records.len() as u64, "replaying");
@@ -192,6 +194,45 @@ fn warnings(trace: &Trace, mapping: &Mapping) -> Vec<String> {
     mapping.clients().filter_map(about).collect()
 }
 
+/// Returns the warnings about rules for a path that requests have with a query, which is another value.
+fn with_queries(trace: &Trace, mapping: &Mapping, domains: &[Domain]) -> Vec<String> {
+    let Some(fields) = &trace.fields else { return Vec::new() };
+    // The paths that rules name, with the rule. A pattern beside the path may match the query too.
+    let mut rules: BTreeMap<(String, String), &str> = BTreeMap::new();
+    for rule in domains.iter().flat_map(Domain::rules) {
+        for (key, value) in rule.path() {
+            if let Some(path) = value.filter(|value| value.starts_with('/')) {
+                rules.entry((key, path)).or_insert(&rule.identity);
+            }
+        }
+    }
+    let keys: BTreeSet<(&str, usize)> =
+        mapping.fields_of_keys().filter(|(key, _)| rules.keys().any(|(known, _)| known == key)).collect();
+    let mut with_query: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for (key, field) in keys {
+        for text in trace.records.iter().filter_map(|record| fields.value(record.key, field)) {
+            if let Some((path, _)) = fields.text(text).split_once('?') {
+                *with_query.entry((key, path)).or_default() += 1;
+            }
+        }
+    }
+    let about = |((key, path), rule): (&(String, String), &&str)| {
+        let requests = *with_query.get(&(&**key, &**path))?;
+        let has_pattern = [format!("{path}*"), format!("{path}?*")]
+            .into_iter()
+            .any(|value| rules.contains_key(&(key.clone(), value)));
+        (!has_pattern).then(|| {
+            format!(
+                "{} had the path {path:?} with a query, which is another value, so the rule {rule} does not apply, as at a \
+                 gateway. To limit both, write value: {:?} and share_threshold: true (docs/paths.md)",
+                human::counted(requests, "request"),
+                format!("{path}*"),
+            )
+        })
+    };
+    rules.iter().filter_map(about).collect()
+}
+
 /// Returns the lines about what was read, the rules, and the descriptors of requests.
 fn about_rules(
     trace: &Trace,
@@ -217,6 +258,11 @@ fn about_rules(
         about += "Note     the generated day has clients and no other fields; name a log to replay\n";
     }
     Ok(about)
+}
+
+/// Whether a field is known to have paths without their queries.
+fn is_without_query(field: &str) -> bool {
+    ["bare_path", "cs-uri-stem"].iter().any(|name| field.eq_ignore_ascii_case(name))
 }
 
 /// Returns the lines about the descriptors of requests, and about the keys that no field matches.
@@ -248,6 +294,12 @@ fn about_requests(mapping: &Mapping, fields: &Fields) -> Result<String, Error> {
             "Note     the rules have {} constants, and every request gets descriptors with each of them; to use only some, name them with --descriptor\n",
             mapping.constants()
         );
+    }
+    let of_paths = mapping.fields_of_keys().find(|(key, _)| matches!(*key, "path" | ":path"));
+    if let Some(found) =
+        of_paths.and_then(|(_, field)| fields.found(field)).filter(|name| is_without_query(name))
+    {
+        about += &format!("Note     {found} is the path without its query, and Envoy's :path has it\n");
     }
     if !lacking.is_empty() {
         about += &format!(

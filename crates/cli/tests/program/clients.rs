@@ -87,15 +87,22 @@ fn output_names_ipv6_prefix() {
         "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n  \
          - key: remote_address\n    value: '2001:db8::2'\n    rate_limit: { unit: hour, requests_per_unit: 2 }\n",
     );
-    for args in ["replay log", "suggest log", "replay log --rules rules.yaml"] {
+    for args in ["replay log", "suggest log", "replay log --rules rules.yaml --ipv6-prefix 64"] {
         says(&place.run(args).ok(), &["Client   IPv6 addresses are grouped by /64 (2 records)"]);
-        says(&place.run(&format!("{args} --ipv6-prefix 56")).ok(), &["grouped by /56"]);
+        if !args.contains("--rules") {
+            says(&place.run(&format!("{args} --ipv6-prefix 56")).ok(), &["grouped by /56"]);
+        }
         let json = place.run(&format!("{args} --json")).json();
         assert_eq!(json["input"]["ipv6_prefix"], 64, "{args}");
     }
-    // Rules match the whole address, as the layer and the service do, so the second rule applies to one client.
+    // Rules match the whole address, as the layer and the service do, so the second rule applies to one client. They count it
+    // whole, as the service does.
     let json = place.run("replay log --rules rules.yaml --json").json();
-    assert_eq!(json["rules"][1]["matched"], 1, "{json}");
+    assert_eq!(
+        (&json["rules"][1]["matched"], &json["input"]["ipv6_prefix"]),
+        (&1.into(), &128.into()),
+        "{json}"
+    );
 }
 
 #[test]

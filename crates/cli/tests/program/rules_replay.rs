@@ -23,8 +23,8 @@ descriptors:
 
 /// Requests: seconds after 10:00, address, and request line.
 const LOG: [(u32, &str, &str); 10] = [
-    (0, "192.0.2.1", "GET /login?next=/ HTTP/1.1"), // the first login
-    (1, "192.0.2.1", "POST /login HTTP/1.1"),       // logins denies
+    (0, "192.0.2.1", "GET /login HTTP/1.1"),  // the first login
+    (1, "192.0.2.1", "POST /login HTTP/1.1"), // logins denies
     (2, "192.0.2.1", "GET / HTTP/1.1"),
     (3, "192.0.2.2", "GET / HTTP/1.1"),
     (4, "192.0.2.1", "GET / HTTP/1.1"), // the third request that is charged
@@ -82,7 +82,7 @@ fn denials_are_reported_by_rule_and_key() {
         json["descriptors"],
         json!([
             { "descriptor": "remote_address=ip", "requests": 10, "matched": 10 },
-            { "descriptor": "path=bare_path,remote_address=ip", "requests": 9, "matched": 3 },
+            { "descriptor": "path=path,remote_address=ip", "requests": 9, "matched": 3 },
         ])
     );
     has(
@@ -135,7 +135,7 @@ fn rules_table_agrees_with_json() {
     );
     assert!(run.stdout.contains("Request  remote_address=ip (derived from the rules"), "{}", run.stdout);
     assert_eq!(row(&run, "10 6"), "10 6 4 40.00 % 59 min 59 s; 1 never 0 0 0");
-    assert_eq!(row(&run, "path=bare_path"), "path=bare_path,remote_address=ip 9 3");
+    assert_eq!(row(&run, "path=path"), "path=path,remote_address=ip 9 3");
     assert_eq!(
         row(&run, "edge|remote_address 3"),
         "edge|remote_address 3/min fixed-window 9 6 2 0 1 1 0 1 55 s 4"
@@ -229,6 +229,43 @@ fn shadow_rules_report_and_admit() {
     );
 }
 
+/// Replay removed the query, which Envoy's `:path` has. So it denied requests that the gateway admits, and `explain` found no rule for
+/// them.
+#[test]
+fn path_has_its_query_as_at_gateway() {
+    let place = Place::new();
+    let rule = |value: &str| {
+        format!(
+            "domain: edge\ndescriptors:\n  - {{ key: path, value: '{value}', share_threshold: {}, rate_limit: {{ unit: hour, requests_per_unit: 1 }} }}\n",
+            value.contains('*')
+        )
+    };
+    let log: String = ["/login?n=1", "/login?n=2", "/login", "/login"]
+        .map(|path| format!("192.0.2.1 - - [10/Oct/2020:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1\n"))
+        .concat();
+    place.file("log", log).file("exact.yaml", rule("/login")).file("shared.yaml", rule("/login*"));
+    assert_eq!(place.decisions("log --rules exact.yaml"), "1110");
+    let warning = "2 requests had the path \"/login\" with a query, which is another value, so the rule edge|path=/login does not \
+                   apply";
+    for args in ["replay log --rules exact.yaml", "rules check exact.yaml --log log"] {
+        let run = place.run(args).ok();
+        let said = (run.stdout + &run.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(warning) && said.contains("write value: \"/login*\""), "{said}");
+    }
+    let json = place.run("replay log --rules exact.yaml --json").json();
+    assert!(json["input"]["warnings"][0].as_str().unwrap().starts_with("2 requests had"), "{json:#}");
+    let said = place.run("rules explain exact.yaml edge path=/login?n=1").ok().stdout;
+    assert!(said.contains("no rule applies"), "{said}");
+    // One counter for all spellings with a query.
+    assert_eq!(place.decisions("log --rules shared.yaml"), "1000");
+    let json = place.run("replay log --rules shared.yaml --json").json();
+    assert_eq!(json["input"]["warnings"], json!([]));
+    // For a gateway that removes the query.
+    assert_eq!(place.decisions("log --rules exact.yaml --descriptor path=bare_path"), "1000");
+    let run = place.run("replay log --rules exact.yaml --descriptor path=bare_path").ok();
+    assert!(run.stdout.contains("bare_path is the path without its query"), "{}", run.stdout);
+}
+
 /// A trace comes from one machine, so shared rules decide as if they were local. A note says this.
 #[test]
 fn redis_rules_are_replayed_locally() {
@@ -285,8 +322,9 @@ fn costs_tiers_and_prefixes_apply() {
     assert_eq!(decide("--ipv6-prefix 128"), "11111");
     assert_eq!(decide("--ipv6-prefix 128 --cost n"), "11010");
     assert_eq!(decide("--ipv6-prefix 128 --cost n --tier plan"), "11110");
-    // The default prefix is /64, as on the server.
-    assert_eq!(decide("--cost n --tier plan"), "10110");
+    // Addresses are whole by default, as a gateway sends them, and networks as in the layer.
+    assert_eq!(decide("--cost n --tier plan"), "11110");
+    assert_eq!(decide("--ipv6-prefix 64 --cost n --tier plan"), "10110");
     let json = place.run("replay log.jsonl --rules rules.yaml --ipv6-prefix 128 --cost n --json").json();
     has(&json["results"], &json!({ "denied": 2, "never": 2 }));
 }
@@ -322,13 +360,13 @@ fn rules_match_whole_addresses_and_count_networks() {
         let decide = |args: &str| place.decisions(&format!("log.jsonl --rules rules.yaml {args}"));
         // The rule of the address denies the second or the third too, and the network has two units for the others.
         let (network, whole) = if row.contains("127") { ("100111", "100111") } else { ("101011", "101111") };
-        assert_eq!(decide(""), network, "{row}");
-        assert_eq!(decide("--ipv6-prefix 128"), whole, "{row}");
+        assert_eq!(decide("--ipv6-prefix 64"), network, "{row}");
+        assert_eq!(decide(""), whole, "{row}");
         let check = place.run("rules check rules.yaml --log log.jsonl").ok();
         assert!(!format!("{check:?}").contains("applies to none"), "{row}: {check:?}");
         let said = place.run("rules explain rules.yaml d remote_address=2001:db8::2").ok().stdout;
         assert!(said.contains("denied"), "{row}: {said}");
-        let json = place.run("replay log.jsonl --rules rules.yaml --json").json();
+        let json = place.run("replay log.jsonl --rules rules.yaml --ipv6-prefix 64 --json").json();
         let networks = &json["rules"][0]["top_denied"];
         if !row.contains("127") {
             assert_eq!(networks[0]["key"], "2001:db8::", "{json:#}");
@@ -341,7 +379,8 @@ fn rules_match_whole_addresses_and_count_networks() {
          prefixes: { ipv4: { 32: { unlimited: true } }, ipv6: { 48: { unit: hour, requests_per_unit: 2 } } }\n",
     );
     let decide = "log.jsonl --rules rules.yaml --descriptor client=ip,remote_address=ip";
-    assert_eq!(place.decisions(decide), "110011");
+    assert_eq!(place.decisions(&format!("{decide} --ipv6-prefix 64")), "110011");
+    assert_eq!(place.decisions(decide), "111111");
 }
 
 #[test]
@@ -515,7 +554,7 @@ fn replay_help_explains_rules() {
     let help = Place::new().run("replay --help").ok().stdout;
     for part in [
         "--rules limits.yaml",
-        "--descriptor path=bare_path,remote_address=ip",
+        "--descriptor path=path,remote_address=ip",
         "generic_key:=api",
         "requests_per_unit: 5",
     ] {

@@ -5,7 +5,7 @@ use tollgate_cli::input::row::{EMPTY_KEY, Row, UNKNOWN_CLIENT};
 use tollgate_report::text::printable;
 
 fn key(prefix: Option<u8>, parts: &[&str]) -> Result<String, &'static str> {
-    let mut row = Row::new(prefix.map(|ipv6_prefix| Clients { ipv6_prefix, ..Clients::default() }));
+    let mut row = Row::new(prefix.map(|bits| Clients { ipv6_prefix: Some(bits), ..Clients::default() }));
     parts.iter().for_each(|part| row.add_key(part.as_bytes()));
     row.key().map(|key| printable(key, 200))
 }
