@@ -62,7 +62,7 @@ Examples:
   tollgate rules check limits.yaml
   tollgate rules check edge.yaml api.toml --json
   tollgate rules check rules/*.yaml --merge-domains
-  kubectl get configmap limits -o jsonpath='{.data.limits\\.yaml}' |
+  kubectl get configmap limits -o yaml | yq '.data[\"limits.yaml\"]' |
     tollgate rules check -
   tollgate rules check limits.yaml --log access.log \\
     --descriptor path=path,remote_address=ip
