@@ -61,7 +61,7 @@ fn inner_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     matches!(bits ^ u128::from(low), NAT64 | MAPPED).then(|| Ipv4Addr::from_bits(low))
 }
 
-#[cfg(all(test, not(tollgate_loom)))]
+#[cfg(all(test, feature = "std", not(tollgate_loom)))]
 mod tests {
     use proptest::prelude::*;
 
