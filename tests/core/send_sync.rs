@@ -7,14 +7,17 @@ use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{
     Adjustable, Capacity, Carry, Clock, CoarseClock, Compact, Decision, DefaultClock, Direct, FixedWindow,
-    Gcra, Keyed, LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Overflow, Quota,
-    QuotaError, RateLimiter, Sketch, SlidingLog, SlidingWindow, StdClock, SubWindow, Timestamp, TokenBucket,
-    WhenFull, joint::BoundLimit, joint::JointDecision, stores::CapacityError, stores::Gauges,
-    stores::Saturation, stores::SnapshotError, stores::Tier, waiting::Jitter, waiting::NotReady,
+    Gcra, Keyed, ManualClock, MinimumSpacing, Outcome, Overflow, Quota, QuotaError, RateLimiter, Sketch,
+    SlidingLog, SlidingWindow, StdClock, SubWindow, Timestamp, TokenBucket, WhenFull, joint::BoundLimit,
+    joint::JointDecision, stores::CapacityError, stores::Gauges, stores::Saturation, stores::SnapshotError,
+    stores::Tier, waiting::Jitter, waiting::NotReady,
 };
+use tollgate_testing::kinds::ALL;
+use tollgate_testing::oracle::Spec;
 
 fn shared<T: Send + Sync + Debug + 'static>() {}
 fn value<T: Send + Sync + Debug + Clone + 'static>() {}
+fn same_value<T: Send + Sync + Debug + Clone + 'static>(_: T) {}
 fn small<T: Send + Sync + Debug + Copy + PartialEq + 'static>() {}
 fn clock<T: Clock + Send + Sync + Debug + 'static>() {}
 
@@ -40,15 +43,9 @@ fn public_types_are_shareable_and_printable() {
     clock::<CoarseClock>();
     clock::<ManualClock>();
     clock::<Arc<ManualClock>>();
-    value::<Gcra>();
-    value::<TokenBucket>();
-    value::<LeakyBucketMeter>();
-    value::<LeakyBucketQueue>();
-    value::<FixedWindow>();
-    value::<SlidingWindow>();
-    value::<SubWindow>();
-    value::<SlidingLog>();
-    value::<MinimumSpacing>();
+    for kind in ALL {
+        with_algorithm!(kind, Spec::new(60, 60_000_000_000), algorithm => same_value(algorithm));
+    }
     shared::<RateLimiter>();
     shared::<RateLimiter<Compact<FixedWindow>, StdClock>>();
     shared::<RateLimiter<Compact<Gcra, std::hash::RandomState>>>();
