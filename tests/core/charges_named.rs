@@ -78,26 +78,6 @@ fn charge_paid_by_time_is_not_refunded() {
 }
 
 #[test]
-fn refund_excludes_units_paid_by_time() {
-    let (limiter, clock) = direct(Gcra::new(Quota::per_second(1).burst(10)));
-    assert!(limiter.check_n(5).is_allowed());
-    let charges = [limiter.check_n(4), limiter.check_n(1)];
-    clock.advance(SEC * 5 / 2);
-    assert_eq!(limiter.refund(&charges[0]), 2, "one and a half units are unpaid, rounded up");
-    assert_eq!(limiter.peek().reset_after(), 6 * SEC);
-    assert_eq!(limiter.refund(&charges[1]), 0, "one unit is paid after a second");
-}
-
-#[test]
-fn partial_refund_returns_last_units() {
-    let (limiter, clock) = direct(TokenBucket::new(Quota::per_second(1).burst(10)));
-    let charge = limiter.check_n(10);
-    clock.advance(4 * SEC);
-    assert_eq!(limiter.refund_n(&charge, 3), 3);
-    assert_eq!(remaining(&limiter), 7);
-}
-
-#[test]
 fn window_refunds_only_in_same_window() {
     fn story<A: Algorithm>(algorithm: A, window: Duration) {
         let clock = ManualClock::new(Timestamp::from_secs(600));
@@ -229,61 +209,6 @@ fn only_last_reservation_is_refunded() {
     assert_eq!(posts.refund("alice", &turns[1]), 0);
     assert_eq!(posts.refund("alice", &turns[2]), 1);
     assert_eq!(posts.reserve("alice", 1, 60 * SEC).delay(), 4 * SEC);
-}
-
-// G46
-#[test]
-fn checks_are_denied_until_reserved_turns_pass() {
-    let (limiter, clock) = direct(Gcra::new(Quota::per_second(10).burst(1)));
-    assert!(limiter.check().is_allowed());
-    assert_eq!(limiter.reserve(1, SEC).delay(), SEC / 10);
-    clock.advance(SEC / 10);
-    assert!(limiter.check().is_denied(), "this time belongs to the reservation");
-    clock.advance(SEC / 10);
-    assert!(limiter.check().is_allowed());
-}
-
-// G46
-#[test]
-fn reservation_needs_turn_within_wait() {
-    let (limiter, _) = direct(Gcra::new(Quota::per_second(3).burst(2)));
-    assert!(limiter.check_n(2).is_allowed());
-    // A third of a second, rounded up to the nanosecond.
-    let turn = Duration::from_nanos(333_333_334);
-    let denied = limiter.reserve(1, turn - Duration::from_nanos(1));
-    assert!(denied.is_denied());
-    assert_eq!(denied.retry_after(), Some(turn));
-    assert_eq!(limiter.peek().retry_after(), Some(turn), "the denied reservation changed nothing");
-    assert_eq!(limiter.reserve(1, turn).delay(), turn);
-    assert!(limiter.reserve(3, Duration::MAX).is_never(), "a cost above the burst is never admitted");
-}
-
-#[test]
-fn queue_denies_wait_shorter_than_turn() {
-    let queue = || LeakyBucketQueue::new(Quota::per_second(1).burst(5));
-    let (wide, _) = direct(queue());
-    let narrow = RateLimiter::builder(queue()).clock(clock()).compact().expect("the quota fits the store");
-    assert!(wide.check_n(3).is_allowed() && narrow.check_n("alice", 3).is_allowed());
-    for denied in [wide.reserve(1, 2 * SEC), narrow.reserve("alice", 1, 2 * SEC)] {
-        assert!(denied.is_denied());
-        assert_eq!(denied.retry_after(), Some(3 * SEC));
-    }
-    assert_eq!(wide.reserve(1, 3 * SEC).delay(), 3 * SEC);
-    assert_eq!(narrow.reserve("alice", 1, 3 * SEC).delay(), 3 * SEC);
-}
-
-#[test]
-fn counts_and_logs_reserve_no_future_turn() {
-    fn story<A: Algorithm>(algorithm: A) {
-        let (limiter, _) = direct(algorithm);
-        assert!(limiter.reserve(10, Duration::MAX).is_allowed());
-        assert!(limiter.reserve(1, Duration::MAX).is_denied());
-    }
-    let quota = Quota::per_minute(10);
-    story(FixedWindow::new(quota));
-    story(SlidingWindow::new(quota));
-    story(SubWindow::new(quota, 6));
-    story(SlidingLog::new(quota));
 }
 
 #[test]
