@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::{Grpc, LIMIT, block_on, bytes, get, stat};
-use crate::server::{Place, Server};
+use crate::server::{PATIENCE, Place, Server};
 use tollgate_testing::redis::{Proxy, Server as Redis};
 
 const GAUGE: &str = "tollgate_service_redis_usable";
@@ -125,7 +125,7 @@ fn server_that_is_too_slow_is_reported() {
     let args = format!("--redis {} --metrics 127.0.0.1:0 --deadline 100ms", proxy.url());
     let mut server = Server::start(&[&place.rules()], &args);
     let ask_until = |server: &Server, done: &dyn Fn(usize) -> bool| {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + PATIENCE;
         while !done(block_on(admitted(server, 1))) {
             assert!(Instant::now() < end, "{}", server.log());
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_redis::{DecidedBy, OnFailure};
 
-use super::subject::{LIMIT, LOCAL, POLICIES, SHARE, Subject};
+use super::subject::{LIMIT, LOCAL, PATIENCE, POLICIES, SHARE, Subject};
 use tollgate_testing::redis::Cluster;
 
 /// Returns enough keys for each node to hold some. The keys contain no character that needs an escape.
@@ -76,7 +76,7 @@ fn promoted_replica_serves_requests() {
 fn until_server_decides_all_keys(subject: &Subject) {
     let began = Instant::now();
     while !keys().iter().all(|key| subject.check(key).by() == DecidedBy::Server) {
-        assert!(began.elapsed().as_secs() < 60, "{}: {:?}", subject.name(), subject.health());
+        assert!(began.elapsed() < PATIENCE, "{}: {:?}", subject.name(), subject.health());
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(!subject.health().is_partitioned());
@@ -102,7 +102,7 @@ fn hung_node_affects_only_its_keys() {
         let began = Instant::now();
         let held = |key: &String| subject.check(key).by() == DecidedBy::Server;
         while others.iter().filter(|key| held(key)).count() < others.len() {
-            assert!(began.elapsed().as_secs() < 30, "{}: {:?}", subject.name(), subject.health());
+            assert!(began.elapsed() < PATIENCE, "{}: {:?}", subject.name(), subject.health());
             // The subject also keeps checking the keys of the hung node.
             ask_all(subject);
         }

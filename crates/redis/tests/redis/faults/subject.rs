@@ -15,7 +15,7 @@ const SLACK: Duration = Duration::from_secs(10);
 pub(crate) const FAILURES: u32 = 3;
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// The longest time until the breaker opens, or until the server decides again.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ten units at once, and then one unit in six minutes.
 pub(crate) const LIMIT: u64 = 10;
