@@ -19,7 +19,7 @@ pub enum RulesCommand {
     /// are valid but probably not intended, such as a wildcard that is never used, or a value that no request has. Shows the rules that a server would
     /// load from the files.
     #[command(after_help = CHECK_EXAMPLES)]
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Show which rules apply to a request, and why others do not
     ///
     /// Reads a file of rules as `tollgate rules check` does, and shows each rule that applies to the request, with its

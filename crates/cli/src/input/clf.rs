@@ -4,7 +4,11 @@
 //! host ident user [time] "request" status bytes                          common
 //! host ident user [time] "request" status bytes "referer" "agent" ...    combined; further fields are ignored
 //! vhost[:port] host ident user [time] ...                                Apache's vhost_combined and vcommon
+//! list host ident user [time] ...                                        with a forwarded list in front
+//! list ident user [time] ...                                             with the list instead of the peer
 //! ```
+//!
+//! A list has one address or several, after commas with or without a space, and may be in quotes.
 //!
 //! A line begins with a virtual host if at least three words stand between its first word and the time, and one of two
 //! conditions holds: the first of these words is an address; or the line's first word is a name with a port, and the
@@ -13,6 +17,8 @@
 //! Apache escapes quotes in a request as `\"` since 2.0.46; older servers wrote them unescaped. So the request ends at
 //! the first unescaped quote that a status and a size follow. If there is none, it ends at the first such quote of any
 //! kind.
+
+use std::net::IpAddr;
 
 use super::row::{Columns, Row};
 use super::sample::Role;
@@ -23,7 +29,9 @@ use tollgate_http::forwarded::node;
 pub struct ClfLine<'a> {
     /// The requested virtual host, possibly with its port; empty in the other formats.
     pub vhost: &'a [u8],
-    /// The client's address or name.
+    /// The forwarded list before the peer's address; empty in the other formats.
+    pub forwarded: &'a [u8],
+    /// The client's address or name, or a list instead of it.
     pub host: &'a [u8],
     /// The identity by RFC 1413.
     pub ident: &'a [u8],
@@ -48,21 +56,19 @@ pub struct ClfLine<'a> {
 /// # Errors
 /// Returns the first part that is missing or malformed.
 pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
-    let host_end = line.iter().position(|&b| b == b' ').ok_or("no space after the host")?;
-    let (host, rest) = (&line[..host_end], &line[host_end + 1..]);
-    if host.is_empty() {
-        return Err("the line begins with a space instead of a host");
-    }
+    let (host, rest) = first_field(line)?;
     // The user's name comes from the client and may hold a bracket, but not one before two digits and a slash.
     let open = rest
         .windows(4)
         .position(|w| w[0] == b'[' && w[1].is_ascii_digit() && w[2].is_ascii_digit() && w[3] == b'/')
         .ok_or("no time such as [10/Oct/2000:13:55:36 -0700]")?;
     let who = rest[..open].trim_ascii();
-    let (vhost, host, who) = match virtual_host(host, who) {
+    let (front, host, who) = match virtual_host(host, who) {
         Some((client, who)) => (host, client, who),
         None => (&b""[..], host, who),
     };
+    let is_list = front.contains(&b',') || front == b"-" || node(front).is_some() && !has_port(front);
+    let (vhost, forwarded) = if is_list { (&b""[..], front) } else { (front, &b""[..]) };
     let (ident, user) = first_word(who).unwrap_or((who, b"-"));
     let rest = &rest[open + 1..];
     let close = rest.iter().position(|&b| b == b']').ok_or("no ] after the time")?;
@@ -72,7 +78,30 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
         end_of_request(rest).ok_or("no status and size after the quoted request")?;
     let (referer, rest) = quoted(rest);
     let (agent, _) = quoted(rest);
-    Ok(ClfLine { vhost, host, ident, user, time, request, status, bytes, referer, agent })
+    Ok(ClfLine { vhost, forwarded, host, ident, user, time, request, status, bytes, referer, agent })
+}
+
+/// Returns the first field, which is a word, a list or a text in quotes, and the rest after the space.
+fn first_field(line: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
+    if let Some(quoted) = line.strip_prefix(b"\"") {
+        let end = quoted.iter().position(|&b| b == b'"').ok_or("no \" after the first field")?;
+        return Ok((quoted[..end].trim_ascii(), &quoted[end + 1..]));
+    }
+    let mut end = line.iter().position(|&b| b == b' ').ok_or("no space after the host")?;
+    if end == 0 {
+        return Err("the line begins with a space instead of a host");
+    }
+    // After a comma, the list goes on.
+    while line[..end].ends_with(b",") {
+        let next = line[end + 1..].iter().position(|&b| b == b' ').ok_or("no space after the host")?;
+        end += 1 + next;
+    }
+    Ok((&line[..end], &line[end + 1..]))
+}
+
+/// Whether an address has a port.
+fn has_port(address: &[u8]) -> bool {
+    !address.ends_with(b"]") && str::from_utf8(address).is_ok_and(|text| text.parse::<IpAddr>().is_err())
 }
 
 /// Returns a word and the rest, if there is a rest.
@@ -83,14 +112,16 @@ fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns the client and the rest, if the line's first word is a virtual host.
 fn virtual_host<'a>(first: &[u8], who: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
-    let (client, rest) = first_word(who)?;
+    let (client, rest) = first_field(who).ok()?;
+    let rest = rest.trim_ascii();
     first_word(rest)?;
+    let last = client.rsplit(|&b| b == b',').next().unwrap_or(client).trim_ascii();
     let name_and_port = || {
         let colon = first.iter().rposition(|&b| b == b':')?;
         let port = &first[colon + 1..];
         Some(!port.is_empty() && port.iter().all(u8::is_ascii_digit) && node(first).is_none())
     };
-    (node(client).is_some() || client != b"-" && name_and_port() == Some(true)).then_some((client, rest))
+    (node(last).is_some() || client != b"-" && name_and_port() == Some(true)).then_some((client, rest))
 }
 
 /// Returns the request, status, size, and the rest.
@@ -144,7 +175,7 @@ pub struct ClfField(usize);
 type NamedField = (&'static str, for<'a> fn(&ClfLine<'a>) -> &'a [u8]);
 
 /// In the order of the line; the field that few lines have comes last.
-const FIELDS: [NamedField; 14] = [
+const FIELDS: [NamedField; 15] = [
     ("ip host client client_ip remote_addr remote_host", |line| line.host),
     ("ident", |line| line.ident),
     ("user remote_user", |line| line.user),
@@ -161,6 +192,9 @@ const FIELDS: [NamedField; 14] = [
     ("referer referrer", |line| line.referer),
     ("agent user_agent http_user_agent", |line| line.agent),
     ("vhost virtual_host server_name", |line| if line.vhost.is_empty() { b"-" } else { line.vhost }),
+    ("forwarded http_x_forwarded_for x_forwarded_for", |line| {
+        if line.forwarded.is_empty() { b"-" } else { line.forwarded }
+    }),
 ];
 
 /// Returns a part of the request, which is split at spaces; a request without spaces has one part.
@@ -182,6 +216,7 @@ pub fn aliases() -> impl Iterator<Item = &'static str> {
 pub fn roles() -> impl Iterator<Item = (&'static str, Role)> {
     names().map(|name| match name {
         "ip" => (name, Role::Client(1)),
+        "forwarded" => (name, Role::Client(0)),
         "time" => (name, Role::Time),
         "request" | "path" | "bare_path" => (name, Role::Target),
         _ => (name, Role::Other),
@@ -196,6 +231,11 @@ pub fn fields<'a>(line: &ClfLine<'a>) -> impl Iterator<Item = (&'static str, &'a
 impl ClfField {
     /// The client's address.
     pub const IP: Self = Self(0);
+
+    /// Whether the field holds addresses.
+    pub fn is_client(self) -> bool {
+        self == Self::IP || FIELDS.get(self.0).is_some_and(|(names, _)| names.starts_with("forwarded"))
+    }
 
     /// The field of this name.
     pub fn by_name(name: &str) -> Option<Self> {

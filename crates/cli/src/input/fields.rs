@@ -1,12 +1,14 @@
 //! The choice of a file's format, and of its time and key fields.
 
+use std::slice;
 use std::str::FromStr;
 
 use clap::ValueEnum;
 
 use super::decompress::BYTE_ORDER_MARK;
 use super::delimited::Delimiter;
-use super::sample::{RECORDS, Sample};
+use super::sample::{RECORDS, Role, Sample, SampleField};
+use super::time::{TimeFormat, TimeParser};
 use super::{Error, clf, jsonl};
 use tollgate_report::text::printable;
 
@@ -23,6 +25,11 @@ pub enum Format {
     Csv,
     /// Tab-separated values with a header line, no quoting.
     Tsv,
+    /// Extended log file of the W3C with a line #Fields:, as IIS and CloudFront write it.
+    W3c,
+    /// Lines of a text format; see --log-format.
+    #[value(skip)]
+    Layout,
 }
 
 impl Format {
@@ -84,13 +91,21 @@ impl FromStr for FieldList {
 const TIME_NAMES: &str = "\
     ts_ns ts_us ts_ms ts timestamp_ns timestamp_us timestamp_ms timestamp @timestamp datetime \
     date_time time_iso8601 time_local eventtime event_time start_time created_at \
-    request_timestamp time_ns time_ms time dt msec date";
+    request_timestamp time_ns time_ms time dt msec date starttime startutc requestreceivedtimestamp";
+
+/// Returns whether a field of this name, or the last part of its path, is usually a time.
+pub fn is_time_name(name: &str) -> bool {
+    let name = name.rsplit('.').next().unwrap_or(name);
+    TIME_NAMES.split(' ').any(|known| known.eq_ignore_ascii_case(name))
+}
 
 /// The names of the fields that an input has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Present {
     /// The names for messages.
     pub names: Vec<String>,
+    /// Names that the same fields have in other formats, and that have the same meaning everywhere.
+    pub common: Vec<String>,
     /// Other names for the same fields, which work where the user names a field.
     pub aliases: Vec<String>,
     /// Whether later records may have more fields, as in JSON.
@@ -105,38 +120,68 @@ impl Present {
 
     /// Returns whether a field has this name, in any case unless later records may have more fields.
     pub fn has(&self, name: &str) -> bool {
-        self.names
-            .iter()
-            .any(|known| if self.open { known == name } else { known.eq_ignore_ascii_case(name) })
+        let is = |known: &String| if self.open { known == name } else { known.eq_ignore_ascii_case(name) };
+        self.names.iter().chain(&self.common).any(is)
     }
 }
 
-/// Selects the field of the time, or the fields that make one time, in a file with these first records.
+/// The earliest time of a number that is a time by itself, and no duration: 1 January 1990, in nanoseconds.
+const EARLIEST: u64 = 631_152_000_000_000_000;
+
+/// Returns whether most values of a field are times by themselves.
+fn is_moment(field: &SampleField, format: &TimeFormat) -> bool {
+    let mut parser = TimeParser::new(format.clone(), slice::from_ref(&field.name));
+    let values = || field.values.iter().flatten();
+    let is_late = |value: &&Vec<u8>| parser.parse(value).is_ok_and(|at| at >= EARLIEST);
+    2 * values().filter(is_late).count() > values().count()
+}
+
+/// Selects the field of the time, or the fields that make one time, in a file with these first records: one of a usual
+/// name whose values are times, or else the only one whose values are.
 ///
 /// # Errors
 /// Returns an error if no field is the time; the message lists the fields.
-pub fn choose_time(sample: &Sample, file: &str) -> Result<Vec<String>, Error> {
-    let find = |name: &str| sample.field(name).map(|field| field.name.clone());
-    // Two columns make one time only if both are present.
-    if let (Some(date), Some(time)) = (find("date"), find("time")) {
-        return Ok(vec![date, time]);
+pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<Vec<String>, Error> {
+    let own = |field: &SampleField| vec![field.name.clone()];
+    let by_role = || sample.fields.iter().filter(|field| field.role == Role::Time);
+    let by_name = || TIME_NAMES.split(' ').filter_map(|name| sample.field(name));
+    let by_path = || sample.fields.iter().filter(|field| is_time_name(&field.name));
+    let moment = |field: &&SampleField| is_moment(field, format);
+    // Two columns make one time if neither is one by itself.
+    if let (Some(date), Some(time)) = (sample.field("date"), sample.field("time"))
+        && !moment(&time)
+        && date.values.iter().flatten().all(|date| date.len() <= 10)
+    {
+        return Ok(vec![date.name.clone(), time.name.clone()]);
     }
-    let time = TIME_NAMES.split(' ').find_map(find).ok_or_else(|| {
+    if let Some(field) = by_role().chain(by_name()).chain(by_path()).find(moment) {
+        return Ok(own(field));
+    }
+    // A small number in a field such as time_ms is a duration, if another field has dates.
+    let is_text = |field: &&SampleField| {
+        let number = |value: &Vec<u8>| value.iter().all(|b| b.is_ascii_digit() || *b == b'.');
+        !field.values.iter().flatten().all(number)
+    };
+    let mut dates = sample.fields.iter().filter(is_text).filter(moment);
+    if let (Some(only), None) = (dates.next(), dates.next()) {
+        return Ok(own(only));
+    }
+    // Without any values that are times, a usual name is the best choice. It may be a number from any origin.
+    by_role().chain(by_name()).next().map(own).ok_or_else(|| {
         let names: Vec<&str> = sample.fields.iter().map(|field| &*field.name).collect();
         let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Error::run(format!("{file}: which field is the time? Name it with --time; the fields are: {list}"))
-    })?;
-    Ok(vec![time])
+    })
 }
 
 /// Reads the first objects of a JSON file.
 ///
 /// # Errors
 /// Returns an error if no line of the first part is a whole object; it says why the first line is not.
-pub fn json_sample(head: &[u8], file: &str) -> Result<Sample, Error> {
+pub fn json_sample(lines: &[Vec<u8>], file: &str) -> Result<Sample, Error> {
     let mut sample = Sample::default();
     let mut first_bad: Option<(String, &[u8])> = None;
-    for line in head_lines(head) {
+    for line in lines {
         match jsonl::fields(line) {
             Ok(fields) => {
                 sample.add(fields.iter().map(|(name, value)| (&**name, &**value)));

@@ -1,4 +1,4 @@
-//! JSON lines: one object per line, with fields by name or by a dotted path into nested objects.
+//! JSON lines: one object per line, with fields by name or by a path into nested objects and arrays: `a.b[0].c`.
 //!
 //! Values keep their text from the file, so a number is never rounded. Strings that are not selected may be invalid
 //! UTF-8.
@@ -35,14 +35,17 @@ impl JsonColumns {
 
 /// Returns whether a name is a field's, or the beginning of its path.
 fn leads_to(name: &str, field: &str) -> bool {
-    field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
+
+/// A field's name or path, and its text.
+type PlainField<'a> = (String, Cow<'a, [u8]>);
 
 /// Returns an object's plain fields with their texts; those of nested objects by their paths.
 ///
 /// # Errors
 /// Returns an error if the line is not an object.
-pub fn fields(line: &[u8]) -> Result<Vec<(String, Cow<'_, [u8]>)>, String> {
+pub fn fields(line: &[u8]) -> Result<Vec<PlainField<'_>>, String> {
     let mut fields = Vec::new();
     collect_fields(line, "", 0, &mut fields)?;
     Ok(fields)
@@ -52,18 +55,51 @@ fn collect_fields<'a>(
     text: &'a [u8],
     path: &str,
     depth: usize,
-    fields: &mut Vec<(String, Cow<'a, [u8]>)>,
+    fields: &mut Vec<PlainField<'a>>,
 ) -> Result<(), String> {
     for (name, value) in Object::parse(text, |_| true)?.fields {
         let name = if path.is_empty() { name.into_owned() } else { format!("{path}.{name}") };
         match value.get().as_bytes()[0] {
             // Deeper fields can be read, but they are not used for guesses.
             b'{' if depth < 4 => collect_fields(value.get().as_bytes(), &name, depth + 1, fields)?,
-            b'{' | b'[' => {}
+            b'{' => {}
+            // The first element stands for the others.
+            b'[' => {
+                let first = element(value, 0).filter(|first| !first.get().starts_with(['{', '[']));
+                fields.extend(first.and_then(|first| Some((name + "[0]", plain_text(first)?))));
+            }
             _ => fields.push((name, plain_text(value).unwrap_or_default())),
         }
     }
     Ok(())
+}
+
+/// Returns the text of an object's field.
+///
+/// # Errors
+/// Returns an error if the line is not an object, or the field is missing or not a plain value.
+pub fn text<'a>(line: &'a [u8], field: &str) -> Result<Cow<'a, [u8]>, String> {
+    Object::parse(line, |name| leads_to(name, field))?.text(field)
+}
+
+/// Returns an element of an array; negative places count from the end.
+fn element(array: &RawValue, place: isize) -> Option<&RawValue> {
+    let elements: Vec<&RawValue> = serde_json::from_str(array.get()).ok()?;
+    let from_end = elements.len().checked_sub(place.unsigned_abs());
+    let at = if place < 0 { from_end? } else { place.unsigned_abs() };
+    elements.get(at).copied()
+}
+
+/// Returns the value at the end of a path such as `.name` or `[0].name`.
+fn descend<'a>(value: &'a RawValue, path: &str) -> Option<&'a RawValue> {
+    if let Some(path) = path.strip_prefix('[') {
+        let (place, rest) = path.split_once(']')?;
+        return descend(element(value, place.parse().ok()?)?, rest);
+    }
+    match path.strip_prefix('.') {
+        Some(name) => Object::parse(value.get().as_bytes(), |first| leads_to(first, name)).ok()?.find(name),
+        None => path.is_empty().then_some(value),
+    }
 }
 
 /// An object's wanted fields, values as their text.
@@ -92,11 +128,7 @@ impl<'a> Object<'a> {
         let named =
             |name: &str| self.fields.iter().rev().find(|(known, _)| known == name).map(|&(_, value)| value);
         named(field).or_else(|| {
-            field.match_indices('.').find_map(|(dot, _)| {
-                let (first, rest) = (&field[..dot], &field[dot + 1..]);
-                let inner = named(first)?.get();
-                Object::parse(inner.as_bytes(), |name| leads_to(name, rest)).ok()?.find(rest)
-            })
+            field.match_indices(['.', '[']).find_map(|(at, _)| descend(named(&field[..at])?, &field[at..]))
         })
     }
 }

@@ -8,12 +8,17 @@ pub mod clf;
 pub mod client;
 pub mod decompress;
 pub mod delimited;
+pub mod elements;
 pub mod fields;
 pub mod jsonl;
 pub mod keys;
+pub mod layout;
+pub mod prefix;
+pub mod recognise;
 pub mod row;
 pub mod sample;
 pub mod time;
+pub mod w3c;
 pub mod wanted;
 
 use std::path::PathBuf;
@@ -23,12 +28,15 @@ use indicatif::ProgressBar;
 
 use self::clf::ClfField;
 use self::client::{AddressCounts, Clients};
-use self::decompress::{InputSource, Lines, Position, read_error};
+use self::decompress::{InputSource, Line, Lines, Position, read_error};
 use self::delimited::{Delimiter, TsvLine};
+use self::elements::{Elements, RecordPlace};
 use self::fields::{FieldList, Format, Present, head_lines, is_text};
 use self::keys::Keys;
+use self::layout::Spans;
+use self::recognise::{LogFormat, Peel, PeelStep, ReadPlan};
 use self::row::{ChosenFields, Columns, Row};
-use self::sample::{RECORDS, Role, Sample};
+use self::sample::{RECORDS, Role, Sample, SampleField};
 use self::time::{TimeFormat, TimeParser};
 use self::wanted::{Fields, no_field};
 use tollgate_report::error::{Error, plain};
@@ -66,6 +74,8 @@ pub struct Trace {
     pub skipped: u64,
     /// The first of these lines, each with its position and its error.
     pub bad: Vec<String>,
+    /// Lines from which the prefix of a collector was cut off.
+    pub prefixes: u64,
     /// Records that were older than the one before them in the input.
     pub out_of_order: u64,
     /// The inputs and their formats, one line each.
@@ -96,9 +106,27 @@ pub struct Selection {
     #[arg(long, value_name = "CHARACTER", help_heading = "Input")]
     pub delimiter: Option<Delimiter>,
 
+    /// Format of the lines, as the server's configuration has it: an nginx log_format string, an Apache LogFormat string,
+    /// an Envoy format string, or a known name such as combined or haproxy
+    ///
+    /// Give the string, or the whole directive, in one argument. Its fields have the server's own names
+    /// ($http_x_forwarded_for, %{X-Forwarded-For}i, %REQ(X-FORWARDED-FOR)%), which --key, --time and --cost take, and
+    /// common names (ip, user, time, request, method, path, bare_path, status, bytes, referer, agent, vhost).
+    ///
+    /// Without this flag, these formats are recognised: nginx, Apache, Envoy, Istio, HAProxy, Squid, Traefik, Caddy,
+    /// ingress-nginx, load balancers and S3 of AWS, IIS and CloudFront. Prefixes of syslog, of container runtimes and of
+    /// compose are cut off.
+    #[arg(long, value_name = "STRING", conflicts_with_all = ["format", "delimiter"], help_heading = "Input")]
+    pub log_format: Option<LogFormat>,
+
+    /// JSON field that holds the lines, such as log or MESSAGE [default: a usual name, if its text has a known format]
+    #[arg(long, value_name = "FIELD", help_heading = "Input")]
+    pub inner: Option<String>,
+
     /// Field of the request's time; several are joined by a space [default: a usual name, such as ts, time or date+time]
     ///
-    /// For nested JSON, use a dotted path: request.time. A name that contains dots (id.orig_h) works too.
+    /// For nested JSON, use a path: request.time, or ips[0] for an element of an array ([-1] for the last). A name that
+    /// contains dots (id.orig_h) works too.
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub time: Option<FieldList>,
 
@@ -207,13 +235,14 @@ pub fn names(files: &[PathBuf]) -> String {
 /// The same as for [`load`], but an input without records is not an error.
 pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace) -> Result<(), Error> {
     let name = source.name.clone();
-    let format = format_of(&source, selection)?;
+    let plan = plan_of(&source, selection)?;
+    let format = plan.format;
     let delimiter = selection.delimiter.or_else(|| Delimiter::guess(header_of(&source.head)));
     let delimiter = delimiter.unwrap_or(Delimiter::COMMA);
-    let (present, sample) = first_records(&source, format, delimiter)?;
+    let (present, sample) = first_records(&source, &plan, delimiter)?;
     let time = match &selection.time {
         Some(FieldList(fields)) => fields.clone(),
-        None => fields::choose_time(&sample, &name)?,
+        None => fields::choose_time(&sample, &selection.time_format, &name)?,
     };
     let key = match (&trace.fields, &selection.key) {
         (Some(_), _) => Vec::new(),
@@ -232,13 +261,23 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     let missing = |field: String| no_field(&name, &field, &present.names);
     let ChosenFields { time, key, .. } = &chosen;
     let no_client = |name: &String| match format {
-        Format::Clf => ClfField::by_name(name) != Some(ClfField::IP),
-        _ => client::is_target(name),
+        Format::Clf => !ClfField::by_name(name).is_some_and(ClfField::is_client),
+        _ => {
+            let is_target = |field: &SampleField| field.role == Role::Target;
+            client::is_target(name) || sample.field(name).is_some_and(is_target)
+        }
+    };
+    // The format string may say the form of the time.
+    let of_layout =
+        plan.layout.as_ref().zip(time.first()).and_then(|(layout, name)| layout.time_format(name));
+    let time_format = match (&selection.time_format, of_layout, &time[..]) {
+        (TimeFormat::Auto, Some(format), [_]) => format,
+        (format, ..) => format,
     };
     let plain_key = key.iter().map(no_client).collect();
     let plain_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::plain);
     let mut reader = FileReader {
-        time: TimeParser::new(selection.time_format.clone(), time),
+        time: TimeParser::new(time_format.clone(), time),
         row: Row::new(Some(selection.clients)).with_plain(plain_key, plain_fields),
         name: &name,
         strict: selection.strict,
@@ -249,23 +288,43 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
         let find = |name: &str| delimited::column(&present.names, name);
         Columns::new(&chosen, &others, find).map_err(missing)
     };
-    match format {
-        Format::Csv => reader.read_csv(source, delimiter, &delimited()?)?,
-        Format::Clf => {
+    let mut peel = Peel::new(&plan);
+    match (format, &plan.layout) {
+        (Format::Csv, _) => reader.read_csv(source, delimiter, &delimited()?)?,
+        (Format::Clf, _) => {
             let columns = Columns::new(&chosen, &others, ClfField::by_name).map_err(missing)?;
-            reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
+            let extract = |line: &[u8], row: &mut Row| columns.extract(line, row).map(|()| true);
+            reader.read_records(source, plan.place.clone(), &mut peel, extract)?;
         }
-        Format::Jsonl => {
+        (Format::Jsonl, _) => {
             let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned())).map_err(missing)?;
-            reader.read_lines(source, false, |line, row| columns.extract(line, row))?;
+            let extract = |line: &[u8], row: &mut Row| columns.extract(line, row).map(|()| true);
+            reader.read_records(source, plan.place.clone(), &mut peel, extract)?;
+        }
+        (Format::W3c, _) => {
+            let find = |name: &str| w3c::column(&present.names, name);
+            let _ = Columns::new(&chosen, &others, find).map_err(missing)?;
+            let mut w3c = w3c::W3cReader::new(&chosen, &others);
+            reader.read_records(source, None, &mut peel, |line, row| w3c.extract(line, row))?;
+        }
+        (Format::Layout, Some(layout)) => {
+            let columns = Columns::new(&chosen, &others, |name| layout.column(name)).map_err(missing)?;
+            let mut spans = Spans::new();
+            let extract =
+                |line: &[u8], row: &mut Row| columns.extract(layout, &mut spans, line, row).map(|()| true);
+            reader.read_records(source, plan.place.clone(), &mut peel, extract)?;
         }
         _ => {
-            let (columns, mut tsv) = (delimited()?, TsvLine::default());
-            reader.read_lines(source, true, |line, row| tsv.extract(&columns, line, row))?;
+            let (columns, mut tsv, mut header) = (delimited()?, TsvLine::default(), true);
+            reader.read_records(source, None, &mut peel, |line, row| match std::mem::take(&mut header) {
+                true => Ok(false),
+                false => tsv.extract(&columns, line, row).map(|()| true),
+            })?;
         }
     }
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
+    trace.prefixes += peel.cut;
     // Any object can have a field that the first ones lack, so only now a name is known to be wrong.
     let mut named = chosen.time.iter().chain(&chosen.key).chain(&chosen.cost);
     if let Some(unknown) =
@@ -276,7 +335,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     trace.notes.push(format!(
         "{name}: {} ({}{}), time from {:?} ({time_format}){}{}",
         human::counted(read as u64, "record"),
-        human::name(format),
+        plan.name(),
         if format == Format::Csv && delimiter != Delimiter::COMMA {
             format!(" with '{delimiter}'")
         } else {
@@ -289,12 +348,22 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     Ok(())
 }
 
-/// Returns the chosen format, or the one that an input seems to have.
-fn format_of(source: &InputSource, chosen: &Selection) -> Result<Format, Error> {
-    let guessed = Format::guess(&source.head);
+/// Returns how an input is read: by the chosen format, or by the one that it seems to have.
+fn plan_of(source: &InputSource, chosen: &Selection) -> Result<ReadPlan, Error> {
     let (name, start) = (&source.name, || printable(&source.head[..source.head.len().min(60)], 60));
+    if chosen.delimiter.is_some() {
+        return match chosen.format {
+            Format::Auto | Format::Csv => Ok(ReadPlan::of(Format::Csv)),
+            format => {
+                let format = human::name(format);
+                Err(Error::usage(format!(
+                    "--delimiter is for CSV, but --format is {format}; leave one of them out"
+                )))
+            }
+        };
+    }
     if let Some(kind) = source.missing_compression()
-        && guessed.is_none()
+        && Format::guess(&source.head).is_none()
         && !is_text(header_of(&source.head))
     {
         return Err(Error::run(format!(
@@ -302,21 +371,32 @@ fn format_of(source: &InputSource, chosen: &Selection) -> Result<Format, Error> 
             start()
         )));
     }
-    match (chosen.format, chosen.delimiter) {
-        (Format::Auto, None) => guessed.ok_or_else(|| {
-            Error::run(format!(
-                "{name}: cannot detect the format: neither log lines, JSON lines, nor a header with commas, semicolons, bars \
-                 or tabs (it begins \"{}\"); name the format with --format, or the delimiter of CSV with --delimiter",
-                start()
-            ))
-        }),
-        (Format::Auto | Format::Csv, Some(_)) => Ok(Format::Csv),
-        (format, Some(_)) => {
-            let format = human::name(format);
-            Err(Error::usage(format!("--delimiter is for CSV, but --format is {format}; leave one of them out")))
-        }
-        (format, None) => Ok(format),
+    if matches!(chosen.format, Format::Csv | Format::Tsv | Format::W3c) {
+        return Ok(ReadPlan::of(chosen.format));
     }
+    let plan = ReadPlan::guess(&source.head, chosen);
+    let is_open = |plan: &ReadPlan| plan.steps.iter().any(|step| matches!(step, PeelStep::Open(_)));
+    if let Some(inner) = &chosen.inner
+        && !plan.as_ref().is_some_and(is_open)
+    {
+        return Err(Error::run(format!(
+            "{name}: no field {inner:?} with lines of a known format (--inner); name their format with --log-format"
+        )));
+    }
+    let guessed = match (plan, &chosen.log_format, chosen.format) {
+        (Some(plan), ..) => Some(plan),
+        (None, Some(format), _) => Some(format.plan()),
+        (None, None, Format::Auto) => Format::guess(&source.head).map(ReadPlan::of),
+        (None, None, format) => Some(ReadPlan::of(format)),
+    };
+    guessed.ok_or_else(|| {
+        Error::run(format!(
+            "{name}: cannot detect the format: neither log lines of a known server, JSON, nor a header with commas, \
+             semicolons, bars or tabs (it begins \"{}\"); name the format with --format, give the server's own format \
+             string with --log-format, or name the delimiter of CSV with --delimiter",
+            start()
+        ))
+    })
 }
 
 /// Returns the first line that is not empty.
@@ -327,24 +407,43 @@ fn header_of(head: &[u8]) -> &[u8] {
 /// Returns the fields that a file has, and its first records.
 fn first_records(
     source: &InputSource,
-    format: Format,
+    plan: &ReadPlan,
     delimiter: Delimiter,
 ) -> Result<(Present, Sample), Error> {
     let with = |names: &[String]| Sample::of(names.iter().map(|name| (&**name, Role::Other)));
     let named = |names: Vec<String>| Present { names, ..Present::default() };
-    match format {
+    let lines = || plan.first_lines(&source.head);
+    match plan.format {
         Format::Clf => {
             let mut sample = Sample::of(clf::roles());
-            let lines = head_lines(&source.head).filter_map(|line| clf::parse(line).ok());
-            lines.take(RECORDS).for_each(|line| sample.add(clf::fields(&line)));
+            let lines = lines();
+            let lines = lines.iter().filter_map(|line| clf::parse(line).ok());
+            lines.for_each(|line| sample.add(clf::fields(&line)));
             let names = clf::names().map(str::to_owned).collect();
             let aliases = clf::aliases().map(str::to_owned).collect();
-            Ok((Present { names, aliases, open: false }, sample))
+            Ok((Present { names, aliases, ..Present::default() }, sample))
         }
         Format::Jsonl => {
-            let sample = fields::json_sample(&source.head, &source.name)?;
+            let sample = fields::json_sample(&lines(), &source.name)?;
             let names = sample.fields.iter().map(|field| field.name.clone()).collect();
-            Ok((Present { names, aliases: Vec::new(), open: true }, sample))
+            Ok((Present { names, open: true, ..Present::default() }, sample))
+        }
+        Format::W3c => Ok(w3c::first_records(&source.head)),
+        Format::Layout => {
+            let Some(layout) = &plan.layout else { return Ok((Present::default(), Sample::default())) };
+            let (mut sample, mut spans) = (Sample::of(layout.roles()), Spans::new());
+            for line in lines() {
+                if let Some(fields) = layout.fields(&line, &mut spans) {
+                    sample.add(fields);
+                }
+            }
+            let present = Present {
+                names: sample.fields.iter().map(|field| field.name.clone()).collect(),
+                common: layout.common().map(str::to_owned).collect(),
+                aliases: layout.aliases().map(str::to_owned).collect(),
+                open: false,
+            };
+            Ok((present, sample))
         }
         Format::Tsv => {
             let mut lines = head_lines(&source.head).map(|line| line.split(|&b| b == b'\t'));
@@ -381,26 +480,51 @@ struct FileReader<'a> {
 }
 
 impl FileReader<'_> {
-    /// Reads lines; the first may be a header. Empty lines are skipped.
-    fn read_lines(
+    /// Reads the records, each from a line or from a place of a JSON file. Empty lines are skipped; `extract` returns
+    /// whether a line is a record.
+    fn read_records(
         &mut self,
         source: InputSource,
-        mut header: bool,
-        mut extract: impl FnMut(&[u8], &mut Row) -> Result<(), String>,
+        place: Option<RecordPlace>,
+        peel: &mut Peel,
+        mut extract: impl FnMut(&[u8], &mut Row) -> Result<bool, String>,
     ) -> Result<(), Error> {
+        if let Some(place) = place {
+            let mut elements = Elements::new(source, place);
+            while let Some(record) = elements.next_record()? {
+                self.read_record(record, peel, &mut extract)?;
+            }
+            return Ok(());
+        }
         let mut lines = Lines::new(source);
         while let Some(line) = lines.next_line()? {
-            if line.bytes.is_empty() || std::mem::take(&mut header) {
-                continue;
+            if !line.bytes.is_empty() {
+                self.read_record(line, peel, &mut extract)?;
             }
-            self.row.clear();
-            let extracted = match line.cut {
-                true => Err(TOO_LONG.to_owned()),
-                false => extract(line.bytes, &mut self.row),
-            };
-            self.take(extracted, line.number, || line.bytes.to_vec())?;
         }
         Ok(())
+    }
+
+    fn read_record(
+        &mut self,
+        line: Line<'_>,
+        peel: &mut Peel,
+        extract: &mut impl FnMut(&[u8], &mut Row) -> Result<bool, String>,
+    ) -> Result<(), Error> {
+        self.row.clear();
+        let extracted = match line.cut {
+            true => Err(TOO_LONG.to_owned()),
+            false => match peel.open(line.bytes) {
+                Ok(Some(text)) => extract(&text, &mut self.row),
+                Ok(None) => Ok(false),
+                Err(why) => Err(why),
+            },
+        };
+        match extracted {
+            Ok(false) => Ok(()),
+            Ok(true) => self.take(Ok(()), line.number, || line.bytes.to_vec()),
+            Err(why) => self.take(Err(why), line.number, || line.bytes.to_vec()),
+        }
     }
 
     fn read_csv(

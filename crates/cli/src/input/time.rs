@@ -131,7 +131,7 @@ impl TimeParser {
     /// # Errors
     /// Returns an error if the text is not a time of this format, or is out of range.
     pub fn parse(&mut self, text: &[u8]) -> Result<u64, TimeError> {
-        let text = text.trim_ascii();
+        let text = inner(text);
         if self.format == TimeFormat::Auto {
             let format = guess(text, self.unit).ok_or(TimeError::Syntax)?;
             let nanos = parse_as(&format, text)?;
@@ -142,16 +142,36 @@ impl TimeParser {
     }
 }
 
+/// Forms of times that begin with the name of a day or of a month, or with a day.
+const BY_NAME: [&str; 6] = [
+    "%a %b %d %H:%M:%S%.f %Y",
+    "%a, %d %b %Y %H:%M:%S %z",
+    "%a, %d %b %Y %H:%M:%S GMT",
+    "%a, %d %b %Y %H:%M:%S UTC",
+    "%d %b %Y %H:%M:%S%.f %z",
+    "%d %b %Y %H:%M:%S%.f",
+];
+
+/// Removes the brackets or the quotes around a time.
+fn inner(text: &[u8]) -> &[u8] {
+    match text.trim_ascii() {
+        [b'[', inner @ .., b']'] | [b'"', inner @ .., b'"'] => inner.trim_ascii(),
+        text => text,
+    }
+}
+
 fn guess(text: &[u8], unit: Option<EpochUnit>) -> Option<TimeFormat> {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     match text.get(digits) {
-        Some(b'[') if digits == 0 => Some(TimeFormat::Clf),
         Some(b'/') if digits == 2 => Some(TimeFormat::Clf),
-        Some(b'-') if digits == 4 => Some(TimeFormat::Rfc3339),
+        Some(b'-' | b'/') if digits == 4 => Some(TimeFormat::Rfc3339),
         None | Some(b'.' | b'e' | b'E') if digits > 0 => {
             Some(TimeFormat::Epoch(unit.unwrap_or(unit_by_size(digits))))
         }
-        _ => None,
+        _ => {
+            let pattern = BY_NAME.into_iter().find(|pattern| by_pattern(pattern, text).is_ok())?;
+            Some(TimeFormat::Pattern(pattern.to_owned()))
+        }
     }
 }
 
@@ -175,13 +195,36 @@ fn epoch(text: &[u8], power: i32) -> Result<u64, TimeError> {
 
 static TEMPORAL: DateTimeParser = DateTimeParser::new();
 
+/// Parses a time whose first part is a date with the year first: RFC 3339, and the forms of loggers, with slashes, a space
+/// before the offset, an offset without a colon, or the name UTC.
 fn rfc3339(text: &[u8]) -> Result<u64, TimeError> {
+    match iso(text) {
+        Err(TimeError::Syntax) => {}
+        done => return done,
+    }
+    let (date, time) = text.split_at_checked(10).ok_or(TimeError::Syntax)?;
+    let mut plain: Vec<u8> = date.iter().map(|&b| if b == b'/' { b'-' } else { b }).collect();
+    let time =
+        [&b" UTC"[..], b" GMT", b" Z"].iter().find_map(|zone| time.strip_suffix(*zone)).unwrap_or(time);
+    let is_utc = plain.len() + time.len() < text.len();
+    // A space or an underscore may separate the date, and a space the offset.
+    plain.push(b'T');
+    let clock = time.get(1..).ok_or(TimeError::Syntax)?;
+    plain.extend(clock.iter().filter(|&&b| b != b' '));
+    let has_offset = plain[10..].iter().any(|b| matches!(b, b'Z' | b'z' | b'+' | b'-'));
+    if is_utc && !has_offset {
+        plain.push(b'Z');
+    }
+    iso(&plain)
+}
+
+fn iso(text: &[u8]) -> Result<u64, TimeError> {
     // jiff rejects digits below the nanosecond; this parser cuts them off, as it does for numbers.
     if let Some(point) = text.iter().position(|&b| b == b'.' || b == b',') {
         let digits = text[point + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
         if digits > 9 {
             let shorter = [&text[..point + 10], &text[point + 1 + digits..]].concat();
-            return rfc3339(&shorter);
+            return iso(&shorter);
         }
     }
     // Only an offset can hold Z or + or, after the date, a minus.

@@ -25,6 +25,7 @@ pub fn input_json(trace: &Trace) -> Value {
         "from_lists": trace.seen.lists,
         "ports_cut": trace.seen.ports,
         "virtual_hosts": trace.seen.virtual_hosts,
+        "prefixes_cut": trace.prefixes,
         "warnings": trace.warnings,
     })
 }
@@ -75,6 +76,10 @@ fn client_lines(trace: &Trace) -> String {
             "         {} with a virtual host: the client is the word after it",
             records(virtual_hosts)
         );
+    }
+    if trace.prefixes > 0 {
+        let lines = human::counted(trace.prefixes, "line");
+        let _ = writeln!(text, "         {lines} with the prefix of a collector, which is removed");
     }
     if ports > 0 {
         let _ = writeln!(text, "         {} with a port, which is removed", records(ports));

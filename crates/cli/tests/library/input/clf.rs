@@ -4,7 +4,8 @@ use tollgate_cli::input::clf::{ClfField, ClfLine, parse};
 
 fn texts(line: &[u8]) -> [String; 9] {
     let line = parse(line).unwrap_or_else(|reason| panic!("{reason}"));
-    let ClfLine { vhost: _, host, ident, user, time, request, status, bytes, referer, agent } = line;
+    let ClfLine { vhost: _, forwarded: _, host, ident, user, time, request, status, bytes, referer, agent } =
+        line;
     [host, ident, user, time, request, status, bytes, referer, agent]
         .map(|part| String::from_utf8_lossy(part).into_owned())
 }

@@ -4,11 +4,12 @@ use tollgate_cli::input::choice::client;
 use tollgate_cli::input::client::Clients;
 use tollgate_cli::input::fields::{Format, choose_time};
 use tollgate_cli::input::sample::{Role, Sample};
+use tollgate_cli::input::time::TimeFormat;
 use tollgate_report::error::Error;
 
 fn chosen(present: &[&str]) -> Result<(String, String), Error> {
     let sample = Sample::of(present.iter().map(|&name| (name, Role::Other)));
-    let time = choose_time(&sample, "f")?;
+    let time = choose_time(&sample, &TimeFormat::Auto, "f")?;
     let key = client(&sample, Clients::default(), "f")?.fields;
     Ok((time.join("+"), key.join("+")))
 }

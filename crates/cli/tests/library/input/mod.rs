@@ -8,5 +8,6 @@ mod fields;
 mod jsonl;
 mod keys;
 mod row;
+mod servers;
 mod time;
 mod wanted;

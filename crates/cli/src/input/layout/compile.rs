@@ -1,0 +1,365 @@
+//! The format strings of servers: nginx's `log_format`, Apache's `LogFormat`, and Envoy's format strings.
+
+use super::variables::{Shape, Variable};
+use super::{Field, Layout};
+use crate::input::time::TimeFormat;
+use tollgate_report::text::printable;
+
+/// The names that are shown in errors.
+const EXAMPLES: &str = "expected the string of nginx's log_format ($remote_addr [$time_local] \"$request\"), of Apache's LogFormat \
+     (%h %t \"%r\"), an Envoy format string (%START_TIME% %REQ(X-FORWARDED-FOR)%)";
+
+/// A part of a format string.
+enum Token {
+    Text(String),
+    /// A variable: its name, the key of [`Variable::of`], nginx's name of a header field, and the form of a time.
+    Variable {
+        name: String,
+        known: String,
+        header: String,
+        time: Option<TimeFormat>,
+    },
+}
+
+/// The language of a format string.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Language {
+    Nginx,
+    Apache,
+    Envoy,
+}
+
+impl Layout {
+    /// Reads a server's format string, alone or with the directive around it.
+    ///
+    /// # Errors
+    /// Returns the place in the string, and what is expected there.
+    pub fn compile(name: &str, text: &str) -> Result<Self, String> {
+        let text = &directive(text);
+        let language = language(text)?;
+        let mut lead = Vec::new();
+        let mut fields: Vec<Field> = Vec::new();
+        for token in tokens(text, language)? {
+            match (token, fields.last_mut()) {
+                (Token::Text(text), None) => lead.extend_from_slice(text.as_bytes()),
+                (Token::Text(text), Some(last)) => last.after.extend_from_slice(text.as_bytes()),
+                // Nothing separates the two, so they are one field.
+                (Token::Variable { name, known, .. }, Some(last)) if last.after.is_empty() => {
+                    let both = if last.name == "%U" && known == "%q" { "%U%q" } else { "" };
+                    last.variable = Variable::of(both);
+                    last.name += &name;
+                    last.header.clear();
+                    last.time = None;
+                }
+                (Token::Variable { name, known, header, time }, _) => fields.push(Field {
+                    name: if language == Language::Envoy { format!("%{name}%") } else { name },
+                    header,
+                    variable: Variable::of(&known),
+                    after: Vec::new(),
+                    quoted: false,
+                    time,
+                }),
+            }
+        }
+        if fields.is_empty() {
+            return Err(format!("{text:?} has no field; {EXAMPLES}"));
+        }
+        let mut before = lead.last().copied();
+        for field in &mut fields {
+            field.quoted = before == Some(b'"') && field.after.first() == Some(&b'"');
+            // A word in quotes or brackets may have spaces.
+            let enclosed = field.quoted || before == Some(b'[') && field.after.first() == Some(&b']');
+            if enclosed && field.variable.shape == Shape::Word {
+                field.variable.shape = Shape::Text;
+            }
+            if field.time.is_some() && !matches!(field.variable.shape, Shape::Number) {
+                field.variable.shape = Shape::Text;
+            }
+            before = field.after.last().copied();
+        }
+        let least = fields.len();
+        Ok(Self { name: name.to_owned(), lead, fields, least, open: false })
+    }
+
+    /// Accepts lines that end after this field, and lines with more fields.
+    pub(super) fn with_open_end(mut self, least: &str) -> Self {
+        let at = self.fields.iter().position(|field| field.name == least);
+        self.least = at.map_or(self.fields.len(), |at| at + 1);
+        self.open = true;
+        self
+    }
+}
+
+/// Returns the string of a directive: `log_format main '…' '…';` or `LogFormat "…" combined`.
+fn directive(text: &str) -> String {
+    let text = text.trim();
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let is_directive =
+        ["log_format", "logformat", "customlog"].iter().any(|name| first.eq_ignore_ascii_case(name));
+    let quoted = text.starts_with(['\'', '"']) && text.ends_with(['\'', '"', ';']) && text.len() > 1;
+    if !is_directive && !quoted {
+        return text.to_owned();
+    }
+    // The parts in quotes; several strings of nginx's are one.
+    let (mut parts, mut chars) = (String::new(), text.chars());
+    while let Some(open) = chars.find(|c| matches!(c, '\'' | '"')) {
+        while let Some(c) = chars.next().filter(|&c| c != open) {
+            parts.push(c);
+            if c == '\\'
+                && let Some(escaped) = chars.next()
+            {
+                parts.push(escaped);
+            }
+        }
+        if first.eq_ignore_ascii_case("logformat") {
+            break;
+        }
+    }
+    // A string that begins and ends with a quoted field, instead of one in quotes.
+    if quoted && !is_directive && !parts.contains(['$', '%']) { text.to_owned() } else { parts }
+}
+
+/// Returns the language of a format string.
+fn language(text: &str) -> Result<Language, String> {
+    let after = |mark: char, is: fn(&str) -> bool| {
+        text.match_indices(mark).any(|(at, _)| text.get(at + 1..).is_some_and(is))
+    };
+    let is_name = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '{' | '_'));
+    let is_envoy = |text: &str| {
+        let letters = text.bytes().take_while(|b| b.is_ascii_uppercase() || *b == b'_').count();
+        letters > 3 || letters > 1 && matches!(text.as_bytes().get(letters), Some(b'(' | b'%' | b':'))
+    };
+    let is_haproxy = |text: &str| ["ci", "[", "cp", "ST ", "{+"].iter().any(|start| text.starts_with(start));
+    if after('$', is_name) {
+        Ok(Language::Nginx)
+    } else if after('%', is_envoy) {
+        Ok(Language::Envoy)
+    } else if after('%', is_haproxy) {
+        Err("HAProxy's log-format strings are not read; the lines of its option httplog are recognised without --log-format, and \
+             are called haproxy here"
+            .to_owned())
+    } else if text.contains('%') {
+        Ok(Language::Apache)
+    } else {
+        let names: Vec<&str> = super::known::names().collect();
+        Err(format!(
+            "{text:?} is neither a format string nor a known format; {EXAMPLES}, or one of {}",
+            names.join(", ")
+        ))
+    }
+}
+
+/// The error for a part of a format string, with its place.
+fn wrong(text: &str, at: usize, what: &str) -> String {
+    let rest = printable(text.get(at..).unwrap_or_default().as_bytes(), 20);
+    format!(
+        "at character {} ({rest:?}): {what}",
+        text.get(..at).map_or(0, |before| before.chars().count()) + 1
+    )
+}
+
+/// Splits a format string.
+fn tokens(text: &str, language: Language) -> Result<Vec<Token>, String> {
+    let (mut tokens, mut literal, mut at) = (Vec::new(), String::new(), 0);
+    let mark = if language == Language::Nginx { '$' } else { '%' };
+    while let Some(c) = text[at..].chars().next() {
+        let next = at + c.len_utf8();
+        let escaped = text[next..].chars().next().filter(|_| c == '\\');
+        if let Some(escaped) = escaped {
+            match escaped {
+                '"' | '\'' | '\\' => literal.push(escaped),
+                't' => literal.push('\t'),
+                // The end of a line, which readers remove.
+                'n' if text[next + 1..].trim().is_empty() => {}
+                'n' => {
+                    return Err(wrong(
+                        text,
+                        at,
+                        "a record of several lines is not read; remove this line end",
+                    ));
+                }
+                _ => literal.extend(['\\', escaped]),
+            }
+            at = next + escaped.len_utf8();
+        } else if c == mark {
+            let (token, length) = match language {
+                Language::Nginx => nginx(text, at)?,
+                Language::Apache => apache(text, at)?,
+                Language::Envoy => envoy(text, at)?,
+            };
+            at += length;
+            match token {
+                Token::Text(text) => literal += &text,
+                token @ Token::Variable { .. } => {
+                    // Apache writes %t in brackets.
+                    let in_brackets = matches!(&token, Token::Variable { name, .. } if name == "%t");
+                    literal += if in_brackets { "[" } else { "" };
+                    tokens.push(Token::Text(std::mem::take(&mut literal)));
+                    tokens.push(token);
+                    literal += if in_brackets { "]" } else { "" };
+                }
+            }
+        } else {
+            literal.push(c);
+            at = next;
+        }
+    }
+    tokens.push(Token::Text(literal));
+    tokens.retain(|token| !matches!(token, Token::Text(text) if text.is_empty()));
+    Ok(tokens)
+}
+
+/// Returns nginx's name of a header field.
+fn header(name: &str) -> String {
+    format!("http_{}", name.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"))
+}
+
+fn nginx(text: &str, at: usize) -> Result<(Token, usize), String> {
+    let rest = &text[at + 1..];
+    let (name, length) = match rest.strip_prefix('{') {
+        Some(inner) => {
+            let end =
+                inner.find('}').ok_or_else(|| wrong(text, at, "no } ends the name of this variable"))?;
+            (&inner[..end], end + 3)
+        }
+        None => {
+            let is_part = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+            let end = rest.bytes().take_while(is_part).count();
+            (&rest[..end], end + 1)
+        }
+    };
+    if name.is_empty() {
+        return Err(wrong(text, at, "a variable's name is missing after $, as in $remote_addr"));
+    }
+    let known = name.to_owned();
+    Ok((Token::Variable { name: name.to_owned(), known, header: String::new(), time: None }, length))
+}
+
+fn apache(text: &str, at: usize) -> Result<(Token, usize), String> {
+    let rest = &text[at + 1..];
+    // Conditions by status, and the choice between the first and the last request, change no name.
+    let skipped =
+        rest.bytes().take_while(|b| b.is_ascii_digit() || matches!(b, b'!' | b',' | b'<' | b'>')).count();
+    let rest = &rest[skipped..];
+    let (argument, inner) = match rest.strip_prefix('{') {
+        Some(inner) => {
+            let end =
+                inner.find('}').ok_or_else(|| wrong(text, at, "no } ends the argument of this directive"))?;
+            (Some(&inner[..end]), end + 2)
+        }
+        None => (None, 0),
+    };
+    let letters = match rest[inner..].strip_prefix('^') {
+        Some(_) => rest.get(inner..inner + 3),
+        None => rest[inner..].chars().next().map(|c| &rest[inner..inner + c.len_utf8()]),
+    };
+    let letters =
+        letters.ok_or_else(|| wrong(text, at, "the directive ends early; write a percent sign as %%"))?;
+    let length = 1 + skipped + inner + letters.len();
+    let letter = letters.chars().last().unwrap_or('%');
+    if letters == "%" && argument.is_none() {
+        return Ok((Token::Text("%".to_owned()), length));
+    }
+    if !letter.is_ascii_alphabetic() {
+        return Err(wrong(text, at, "no directive of Apache's LogFormat; a percent sign is written %%"));
+    }
+    let name = argument.map_or_else(|| format!("%{letters}"), |argument| format!("%{{{argument}}}{letters}"));
+    let (mut known, mut of_header, mut time) = (name.clone(), String::new(), None);
+    match (argument, letter) {
+        (Some(field), 'i') => {
+            of_header = header(field);
+            known.clone_from(&of_header);
+        }
+        (Some(format), 't') => {
+            let format = format.strip_prefix("begin:").or(format.strip_prefix("end:")).unwrap_or(format);
+            known = match format {
+                "sec" | "msec" | "usec" => format!("%{{{format}}}t"),
+                _ if format.ends_with("_frac") => "%k".to_owned(),
+                _ => "time".to_owned(),
+            };
+            let unit = match format {
+                "sec" => Some("s"),
+                "msec" => Some("ms"),
+                "usec" => Some("us"),
+                _ if format.ends_with("_frac") => None,
+                pattern => Some(pattern),
+            };
+            time = unit.and_then(|unit| unit.parse().ok());
+        }
+        _ => {}
+    }
+    Ok((Token::Variable { name, known, header: of_header, time }, length))
+}
+
+fn envoy(text: &str, at: usize) -> Result<(Token, usize), String> {
+    let rest = &text[at + 1..];
+    if rest.starts_with('%') {
+        return Ok((Token::Text("%".to_owned()), 2));
+    }
+    let letters =
+        rest.bytes().take_while(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_').count();
+    if letters == 0 {
+        return Err(wrong(
+            text,
+            at,
+            "no command operator of Envoy, such as %START_TIME%; a percent sign is written %%",
+        ));
+    }
+    // An argument may contain percent signs: %START_TIME(%Y-%m-%d)%.
+    let argument = match rest[letters..].strip_prefix('(') {
+        Some(inner) => {
+            let end =
+                inner.find(')').ok_or_else(|| wrong(text, at, "no ) ends the argument of this operator"))?;
+            Some(&inner[..end])
+        }
+        None => None,
+    };
+    let from = letters + argument.map_or(0, |argument| argument.len() + 2);
+    let end = rest[from..].find('%').ok_or_else(|| wrong(text, at, "no % ends this operator"))?;
+    if !(end == 0 || rest[from..].starts_with(':')) {
+        return Err(wrong(text, at, "expected % after the operator, as in %PROTOCOL%"));
+    }
+    let operator = &rest[..letters];
+    let (mut known, mut of_header, mut time) = (rest[..from].to_owned(), String::new(), None);
+    match (operator, argument) {
+        ("REQ", Some(field))
+            if !Variable::of(&known).names.contains(' ') && !field.starts_with(":METHOD") =>
+        {
+            of_header = header(field.split('?').next().unwrap_or(field));
+            known.clone_from(&of_header);
+        }
+        ("START_TIME", argument) => {
+            known = operator.to_owned();
+            time = argument.and_then(envoy_time);
+            if matches!(time, Some(TimeFormat::Epoch(_))) {
+                known = "msec".to_owned();
+            }
+        }
+        _ => {}
+    }
+    Ok((Token::Variable { name: rest[..from].to_owned(), known, header: of_header, time }, from + end + 2))
+}
+
+/// Returns the form of a time in Envoy's pattern, whose `%3f` and `%E3f` are fractions of a second.
+fn envoy_time(pattern: &str) -> Option<TimeFormat> {
+    let is_count = |b: u8| b.is_ascii_digit();
+    let (mut plain, mut bytes) = (String::new(), pattern.chars().peekable());
+    let mut digits = 9;
+    while let Some(c) = bytes.next() {
+        plain.push(c);
+        if c == '%' {
+            if let Some(count) = bytes.next_if(|&c| u8::try_from(c).is_ok_and(is_count)) {
+                digits = count.to_digit(10).unwrap_or(9);
+            }
+            plain.extend(bytes.next());
+        }
+    }
+    match (&*plain, digits) {
+        ("%s" | "%s.%f", _) => "s".parse().ok(),
+        ("%s%f", 3) => "ms".parse().ok(),
+        ("%s%f", 6) => "us".parse().ok(),
+        ("%s%f", 9) => "ns".parse().ok(),
+        ("", _) => None,
+        _ => plain.parse().ok(),
+    }
+}

@@ -1,0 +1,326 @@
+//! Lines whose fields stand between fixed texts, as a server's own format string says: `$remote_addr - [$time_local]`.
+//!
+//! A layout is a list of fields, each with the text after it. A field ends where that text follows, and where the field
+//! has the shape that its server writes: a status has three digits, for example. If a line does not fit, the last field
+//! is extended to the next place where its text follows, and so on. The number of such steps is bounded, so that a line
+//! that a client composed costs a bounded time.
+//!
+//! A quote that a backslash precedes does not end a quoted field. Some servers write backslashes as they are, so a line
+//! that does not fit is read once more without this rule.
+
+mod compile;
+pub mod known;
+mod variables;
+
+use self::variables::Shape;
+pub use self::variables::Variable;
+use super::row::{Columns, Row};
+use super::sample::Role;
+use super::time::TimeFormat;
+
+/// How often a field of a line may be extended.
+const STEPS: usize = 64;
+
+/// A field of a layout, and the text after it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Field {
+    /// The server's own name, such as `remote_addr`, `%h` or `%REQ(X-FORWARDED-FOR)%`.
+    name: String,
+    /// nginx's name of the same header field, or nothing.
+    header: String,
+    /// The common names, the shape and the role.
+    variable: Variable,
+    /// The text that follows.
+    after: Vec<u8>,
+    /// Whether the field is in quotes.
+    quoted: bool,
+    /// The form of a time, if the format string says it.
+    time: Option<TimeFormat>,
+}
+
+/// The fields of a line, in order, and the text around them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// The name of the format.
+    pub name: String,
+    /// The text before the first field.
+    lead: Vec<u8>,
+    fields: Vec<Field>,
+    /// The number of fields that a line has at least.
+    least: usize,
+    /// Whether a line may have more fields.
+    open: bool,
+}
+
+/// A part of a field's text.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Part {
+    Whole,
+    /// The word at this place of a request line.
+    Word(usize),
+    /// The same without a query.
+    Bare(usize),
+}
+
+/// A field, or a part of it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LayoutColumn {
+    field: usize,
+    part: Part,
+}
+
+/// The parts of a request line that have names, as in the common log format.
+const OF_REQUEST: [(&str, Part); 4] = [
+    ("method", Part::Word(0)),
+    ("path", Part::Word(1)),
+    ("bare_path", Part::Bare(1)),
+    ("protocol", Part::Word(2)),
+];
+
+/// The begin and the end of each field of a line.
+pub type Spans = Vec<(usize, usize)>;
+
+impl Layout {
+    /// Returns the names of the fields, with their roles.
+    pub fn roles(&self) -> impl Iterator<Item = (&str, Role)> {
+        let own = self.fields.iter().map(|field| (&*field.name, field.variable.role));
+        own.chain(
+            self.derived()
+                .map(|(name, _)| (name, if name.contains("path") { Role::Target } else { Role::Other })),
+        )
+    }
+
+    /// Returns the names of the fields in the common log format.
+    pub fn common(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|field| field.variable.common()).filter(|name| !name.is_empty())
+    }
+
+    /// Returns the common names of the fields.
+    pub fn aliases(&self) -> impl Iterator<Item = &str> {
+        let headers = self.fields.iter().map(|field| &*field.header);
+        let names = self.fields.iter().flat_map(|field| field.variable.names.split(' '));
+        names.chain(headers).filter(|name| !name.is_empty())
+    }
+
+    /// Returns the parts of the request that have names of their own.
+    fn derived(&self) -> impl Iterator<Item = (&'static str, LayoutColumn)> {
+        let at = |name: &str| self.fields.iter().position(|field| field.variable.common() == name);
+        let request = at("request");
+        let path = at("path").filter(|_| request.is_none());
+        let parts = OF_REQUEST.into_iter().filter_map(move |(name, part)| Some((name, request?, part)));
+        let bare = path.map(|field| ("bare_path", field, Part::Bare(0)));
+        let is_new = move |name: &str| !self.fields.iter().any(|field| field.name == name);
+        let all = parts.chain(bare).filter(move |&(name, ..)| is_new(name));
+        all.map(|(name, field, part)| (name, LayoutColumn { field, part }))
+    }
+
+    /// Returns the field of this name: the server's own, with or without its `$`, or the common one.
+    pub fn column(&self, name: &str) -> Option<LayoutColumn> {
+        // Envoy's operators may have a length: %REQ(X-FORWARDED-FOR):60%.
+        let envoy = name.strip_suffix('%').and_then(|text| text.rsplit_once(':'));
+        let envoy = envoy.filter(|(_, digits)| digits.bytes().all(|b| b.is_ascii_digit()));
+        let name = &envoy.map_or_else(|| name.to_owned(), |(operator, _)| format!("{operator}%"));
+        let bare = name.strip_prefix('$').unwrap_or(name);
+        let bare = bare.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(bare);
+        let own =
+            |field: &Field| field.name.eq_ignore_ascii_case(bare) || field.name.eq_ignore_ascii_case(name);
+        let common = |field: &Field| {
+            let mut names = field.variable.names.split(' ').chain([&*field.header]);
+            names.any(|known| !known.is_empty() && known.eq_ignore_ascii_case(bare))
+        };
+        let whole = |field| LayoutColumn { field, part: Part::Whole };
+        let find = |is: &dyn Fn(&Field) -> bool| self.fields.iter().position(is).map(whole);
+        find(&own)
+            .or_else(|| {
+                self.derived().find(|(known, _)| known.eq_ignore_ascii_case(bare)).map(|(_, column)| column)
+            })
+            .or_else(|| find(&common))
+    }
+
+    /// Returns the form of the times in this field, if the format string says it.
+    pub fn time_format(&self, name: &str) -> Option<&TimeFormat> {
+        self.fields.get(self.column(name)?.field)?.time.as_ref()
+    }
+
+    /// Finds the fields of a line. If the line ends early, the last fields have no span.
+    ///
+    /// # Errors
+    /// Returns the field whose end was not found.
+    pub fn split(&self, line: &[u8], spans: &mut Spans) -> Result<(), &str> {
+        let first = self.split_with(line, spans, true);
+        if first.is_err() && line.contains(&b'\\') && self.split_with(line, spans, false).is_ok() {
+            return Ok(());
+        }
+        first.map_err(|at| self.fields.get(at).map_or("", |field| &field.name))
+    }
+
+    fn split_with(&self, line: &[u8], spans: &mut Spans, escapes: bool) -> Result<(), usize> {
+        spans.clear();
+        if !line.starts_with(&self.lead) {
+            return Err(0);
+        }
+        let (mut begin, mut furthest, mut steps) = (self.lead.len(), 0, 0);
+        let mut from = begin;
+        while spans.len() < self.fields.len() {
+            let at = spans.len();
+            furthest = furthest.max(at);
+            begin += self.padding(at, &line[begin..]);
+            match self.end(at, line, begin, from.max(begin), escapes) {
+                Some(end) if end == line.len() => {
+                    let quote = usize::from(self.fields[at].after.starts_with(b"\"") && end > begin);
+                    spans.push((begin, end - quote));
+                    return Ok(());
+                }
+                Some(end) => {
+                    spans.push((begin, end));
+                    begin = end + self.fields[at].after.len();
+                    from = begin;
+                }
+                // The field before is longer than it seemed.
+                None => {
+                    steps += 1;
+                    let Some((last, end)) = spans.pop().filter(|_| steps < STEPS) else {
+                        return Err(furthest);
+                    };
+                    (begin, from) = (last, end + 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of spaces that align a field.
+    fn padding(&self, at: usize, text: &[u8]) -> usize {
+        match self.fields[at].variable.shape {
+            Shape::Number | Shape::Word if !self.fields[at].quoted => {
+                text.iter().take_while(|&&b| b == b' ').count()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Returns the first end of a field that is not before `from`. The end of the line is the end of a field that may
+    /// be the last one.
+    fn end(&self, at: usize, line: &[u8], begin: usize, from: usize, escapes: bool) -> Option<usize> {
+        let field = &self.fields[at];
+        let (last, mut from) = (at + 1 == self.fields.len(), from);
+        while !field.after.is_empty() {
+            let Some(found) = line.get(from..).and_then(|text| find(text, &field.after)) else { break };
+            let end = from + found;
+            from = end + 1;
+            if field.quoted && escapes && is_escaped(&line[begin..end]) {
+                continue;
+            }
+            let rest = &line[end + field.after.len()..];
+            match field.variable.shape.fits(&line[begin..end], rest) {
+                Some(true) if !last || rest.is_empty() || self.open && rest[0] == b' ' => return Some(end),
+                Some(_) => {}
+                None => return None,
+            }
+        }
+        self.early_end(at, line, begin, from)
+    }
+
+    /// Returns the end of a field that nothing follows, if the line may end there.
+    fn early_end(&self, at: usize, line: &[u8], begin: usize, from: usize) -> Option<usize> {
+        let field = &self.fields[at];
+        let text = line.get(begin..).filter(|_| at + 1 >= self.least && from <= line.len())?;
+        if let Some((&b'"', _)) = field.after.split_first() {
+            let inner = text.strip_suffix(b"\"")?;
+            return (field.variable.shape.fits(inner, b"") == Some(true)).then_some(line.len());
+        }
+        if !field.after.is_empty() && field.after.first() != Some(&b' ') {
+            return None;
+        }
+        let words = match field.variable.shape {
+            Shape::Word | Shape::Number | Shape::Status if field.after.is_empty() && self.open => {
+                text.iter().position(|&b| b == b' ').unwrap_or(text.len())
+            }
+            _ => text.len(),
+        };
+        (field.variable.shape.fits(&text[..words], b"") == Some(true)).then_some(begin + words)
+    }
+
+    /// Returns the text of a column in a line; `None` if the line ends before it.
+    pub fn text<'l>(&self, line: &'l [u8], spans: &Spans, column: LayoutColumn) -> Option<&'l [u8]> {
+        let &(begin, end) = spans.get(column.field)?;
+        let text = line.get(begin..end)?;
+        let word = |n| text.split(|&b| b == b' ').nth(n).unwrap_or(b"-");
+        Some(match column.part {
+            // A response without a body has 0 bytes.
+            Part::Whole if text == b"-" && self.fields[column.field].variable.common() == "bytes" => b"0",
+            Part::Whole => text,
+            Part::Word(n) => word(n),
+            Part::Bare(n) => word(n).split(|&b| b == b'?').next().unwrap_or(b"-"),
+        })
+    }
+
+    /// Returns the names and the texts of a line's fields, for a line that fits.
+    pub fn fields<'s, 'l>(&'s self, line: &'l [u8], spans: &mut Spans) -> Option<Vec<(&'s str, &'l [u8])>> {
+        self.split(line, spans).ok()?;
+        let own = self.fields.iter().enumerate();
+        let own = own.map(|(field, of)| (of.name.as_str(), LayoutColumn { field, part: Part::Whole }));
+        let text = |(name, column): (&'s str, _)| Some((name, self.text(line, spans, column)?));
+        let derived = self.derived().map(|(name, column)| (name as &'s str, column));
+        Some(own.chain(derived).filter_map(text).collect())
+    }
+
+    /// Whether most lines fit, and every candidate for the client holds addresses.
+    pub fn fits_most(&self, lines: &[&[u8]]) -> bool {
+        let mut spans = Spans::new();
+        let clients: Vec<usize> = (0..self.fields.len())
+            .filter(|&field| matches!(self.fields[field].variable.role, Role::Client(_)))
+            .collect();
+        let mut fits = |line: &&&[u8]| {
+            self.split(line, &mut spans).is_ok()
+                && clients.iter().all(|&field| {
+                    let column = LayoutColumn { field, part: Part::Whole };
+                    self.text(line, &spans, column).is_some_and(variables::may_be_addresses)
+                })
+        };
+        2 * lines.iter().filter(|line| fits(line)).count() > lines.len()
+    }
+}
+
+impl Columns<LayoutColumn> {
+    /// Takes the fields of one line.
+    ///
+    /// # Errors
+    /// Returns an error if the line does not fit the layout.
+    pub fn extract(
+        &self,
+        layout: &Layout,
+        spans: &mut Spans,
+        line: &[u8],
+        row: &mut Row,
+    ) -> Result<(), String> {
+        layout.split(line, spans).map_err(|field| {
+            format!("the line does not fit the format {}: no {field:?} where it is expected", layout.name)
+        })?;
+        let get = |&column: &LayoutColumn| {
+            layout.text(line, spans, column).ok_or_else(|| {
+                let name = layout.fields.get(column.field).map_or("", |field| &field.name);
+                format!("the line ends before {name:?}")
+            })
+        };
+        self.take(row, get, |&column| layout.text(line, spans, column))
+    }
+}
+
+/// Returns the place of a text, whose first byte is searched for first.
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    let (&first, others) = wanted.split_first()?;
+    let mut from = 0;
+    loop {
+        let at = from + text.get(from..)?.iter().position(|&b| b == first)?;
+        if text[at + 1..].starts_with(others) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+/// Whether an odd number of backslashes ends a text.
+fn is_escaped(text: &[u8]) -> bool {
+    text.iter().rev().take_while(|&&b| b == b'\\').count() % 2 == 1
+}

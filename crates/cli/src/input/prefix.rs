@@ -1,0 +1,161 @@
+//! What collectors write before a line: syslog, container runtimes, and the tools that show their logs.
+
+/// A form of prefix.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Prefix {
+    /// `2024-10-10T13:55:36.1Z stdout F `, as container runtimes write files for Kubernetes.
+    Cri,
+    /// `<165>1 2003-10-11T22:14:15.003Z host app 123 ID47 [id a="b"] ` (RFC 5424).
+    Syslog,
+    /// `<13>Oct 11 22:14:15 host app[123]: ` (RFC 3164), also with the time of RFC 3339, and without the number.
+    OldSyslog,
+    /// `web-1  | `, as docker compose shows lines.
+    Compose,
+    /// `[pod/web-1/nginx] `, as `kubectl logs --prefix` shows lines.
+    Pod,
+    /// `2024-10-10T13:55:36.1Z `, as `docker logs --timestamps` shows lines.
+    Time,
+}
+
+/// What was cut off.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Cut<'l> {
+    /// The line without its prefix.
+    pub rest: &'l [u8],
+    /// Whether the line continues in the next one.
+    pub continues: bool,
+}
+
+impl Prefix {
+    /// In the order in which they are tried. A time alone comes last, because lines may begin with a time of their own.
+    pub const ALL: [Self; 6] =
+        [Self::Cri, Self::Syslog, Self::OldSyslog, Self::Compose, Self::Pod, Self::Time];
+
+    /// Whether a line with this prefix may also be a line without one.
+    pub const fn is_weak(self) -> bool {
+        matches!(self, Self::Time)
+    }
+
+    /// The name of the prefix in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cri => "a container runtime",
+            Self::Syslog | Self::OldSyslog => "syslog",
+            Self::Compose => "compose",
+            Self::Pod => "kubectl",
+            Self::Time => "a time",
+        }
+    }
+
+    /// Cuts the prefix off, if the line has it.
+    pub fn cut(self, line: &[u8]) -> Option<Cut<'_>> {
+        let mut continues = false;
+        let rest = match self {
+            Self::Cri => {
+                let (stream, rest) = word(iso_time(line)?)?;
+                let (tag, rest) = word(rest)?;
+                continues = tag.starts_with(b"P");
+                let is_tag = continues || tag.starts_with(b"F");
+                (matches!(stream, b"stdout" | b"stderr") && is_tag).then_some(rest)
+            }
+            Self::Syslog => {
+                let rest = iso_time(priority(line)?.strip_prefix(b"1 ")?)?;
+                // The host, the program, the process, and the kind of message.
+                let mut rest = rest;
+                for _ in 0..4 {
+                    rest = word(rest)?.1;
+                }
+                let rest = structured_data(rest)?;
+                Some(rest.strip_prefix(b"\xef\xbb\xbf").unwrap_or(rest))
+            }
+            Self::OldSyslog => {
+                let line = priority(line).unwrap_or(line);
+                let rest = bsd_time(line).or_else(|| iso_time(line))?;
+                // The host may be missing. A tag ends with a colon.
+                let (first, rest) = word(rest)?;
+                let is_tag = |word: &[u8]| word.len() > 1 && word.ends_with(b":");
+                if is_tag(first) {
+                    Some(rest)
+                } else {
+                    let (second, rest) = word(rest)?;
+                    is_tag(second).then_some(rest)
+                }
+            }
+            Self::Compose => {
+                let line = without_colour(line);
+                let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+                let name = line.iter().take_while(|b| is_name(b)).count();
+                let rest = line[name..].trim_ascii_start().strip_prefix(b"|")?;
+                let rest = without_colour(rest.strip_prefix(b" ").unwrap_or(rest));
+                (name > 0 && line.get(name) == Some(&b' ')).then_some(rest)
+            }
+            Self::Pod => {
+                let end = line.strip_prefix(b"[pod/")?.iter().position(|&b| b == b']')?;
+                line.get(5 + end + 1..)?.strip_prefix(b" ")
+            }
+            Self::Time => iso_time(line),
+        };
+        rest.map(|rest| Cut { rest, continues })
+    }
+}
+
+/// Returns a word, and what follows its spaces.
+fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|&b| b == b' ')?;
+    Some((&text[..end], text[end..].trim_ascii_start()))
+}
+
+/// Returns what follows `2024-10-10T13:55:36…`.
+fn iso_time(text: &[u8]) -> Option<&[u8]> {
+    let (time, rest) = word(text)?;
+    let form = b"0000-00-00T00:00:00";
+    let fits = |(&b, &form): (&u8, &u8)| if form == b'0' { b.is_ascii_digit() } else { b == form };
+    (time.len() > form.len() && time.iter().zip(form).all(fits)).then_some(rest)
+}
+
+/// Returns what follows `Oct 11 22:14:15`.
+fn bsd_time(text: &[u8]) -> Option<&[u8]> {
+    let (month, rest) = word(text)?;
+    let (day, rest) = word(rest)?;
+    let (time, rest) = word(rest)?;
+    let is_month = month.len() == 3 && month.iter().all(u8::is_ascii_alphabetic);
+    let is_day = matches!(day.len(), 1 | 2) && day.iter().all(u8::is_ascii_digit);
+    let is_time = time.len() >= 8 && time.get(2) == Some(&b':') && time.get(5) == Some(&b':');
+    (is_month && is_day && is_time).then_some(rest)
+}
+
+/// Returns what follows `<165>`.
+fn priority(text: &[u8]) -> Option<&[u8]> {
+    let text = text.strip_prefix(b"<")?;
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    text[digits..].strip_prefix(b">").filter(|_| matches!(digits, 1..=3))
+}
+
+/// Returns what follows `[id a="b"][id c="d\]"] ` or `- `.
+fn structured_data(text: &[u8]) -> Option<&[u8]> {
+    if let Some(rest) = text.strip_prefix(b"- ") {
+        return Some(rest);
+    }
+    let (mut quoted, mut escaped, mut open) = (false, false, false);
+    for (at, &b) in text.iter().enumerate() {
+        match b {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'[' => open = true,
+            b']' => open = false,
+            b' ' if !open => return (at > 0).then_some(&text[at + 1..]),
+            _ if !open => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns the text without a leading colour of a terminal.
+fn without_colour(text: &[u8]) -> &[u8] {
+    let Some(inner) = text.strip_prefix(b"\x1b[") else { return text };
+    let length = inner.iter().take_while(|b| b.is_ascii_digit() || **b == b';').count();
+    inner[length..].strip_prefix(b"m").unwrap_or(text)
+}

@@ -1,0 +1,299 @@
+//! The recognition of a file's format: what collectors wrote before its lines or around them, and the format itself.
+
+use std::borrow::Cow;
+use std::io::{self, Cursor, Read};
+use std::str::FromStr;
+
+use super::decompress::{BYTE_ORDER_MARK, Compression, InputSource};
+use super::elements::{Elements, RecordPlace};
+use super::fields::{Format, head_lines, is_time_name};
+use super::layout::{Layout, known};
+use super::prefix::{Cut, Prefix};
+use super::sample::RECORDS;
+use super::{Selection, clf, jsonl, w3c};
+
+/// The number of lines that decide about the format.
+const LINES: usize = 20;
+
+/// How deep a line may be wrapped: compose, then a runtime, then JSON.
+const DEPTH: usize = 4;
+
+/// The usual names of a field with a line of another format, as docker, journald and collectors write them.
+const INNER: [&str; 8] = ["log", "MESSAGE", "message", "msg", "line", "textPayload", "body", "_raw"];
+
+/// A format of lines that the user names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// The common and the combined log format, with or without a virtual host.
+    Common,
+    /// The format of a table entry, or of a server's own string.
+    Layout(Layout),
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let name = text.trim();
+        if known::COMMON.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            return Ok(Self::Common);
+        }
+        match known::all().find(|layout| layout.name.eq_ignore_ascii_case(name)) {
+            Some(layout) => Ok(Self::Layout(layout)),
+            None => Layout::compile("of --log-format", text).map(Self::Layout),
+        }
+    }
+}
+
+/// A step from a line of the file to a line of the format.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PeelStep {
+    /// Cut this prefix off.
+    Cut(Prefix),
+    /// Take the text of this field.
+    Open(String),
+}
+
+/// How a file is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadPlan {
+    /// Where the records of a JSON file are, if they are not lines.
+    pub place: Option<RecordPlace>,
+    /// What is done to each line, in order.
+    pub steps: Vec<PeelStep>,
+    /// The format of the result.
+    pub format: Format,
+    /// The fields of a text format.
+    pub layout: Option<Layout>,
+}
+
+impl ReadPlan {
+    /// Reads the lines of the file in this format, as they are.
+    pub fn of(format: Format) -> Self {
+        Self { place: None, steps: Vec::new(), format, layout: None }
+    }
+
+    fn with(layout: Layout) -> Self {
+        Self { layout: Some(layout), ..Self::of(Format::Layout) }
+    }
+
+    /// Returns the plan for a file; `None` if the format is not recognised.
+    pub fn guess(head: &[u8], chosen: &Selection) -> Option<Self> {
+        let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+        let of_json = matches!(chosen.format, Format::Auto | Format::Jsonl);
+        let is_field = |name: &str| match &chosen.time {
+            Some(time) => time.0.iter().any(|field| field == name),
+            None => is_time_name(name),
+        };
+        let place = RecordPlace::guess(head, is_field).filter(|_| of_json);
+        let mut lines = Vec::new();
+        match &place {
+            Some(place) => in_place(head, place, |line| lines.push(line.to_vec())),
+            None => lines.extend(head_lines(head).take(LINES).map(<[u8]>::to_vec)),
+        }
+        lines.truncate(LINES);
+        let lines: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
+        let plan = recognise(&lines, chosen, 0);
+        match (plan, place) {
+            (Some(plan), place) => Some(Self { place, ..plan }),
+            (None, Some(place)) => Some(Self { place: Some(place), ..Self::of(Format::Jsonl) }),
+            (None, None) => None,
+        }
+    }
+
+    /// Returns the first lines of the format.
+    pub fn first_lines(&self, head: &[u8]) -> Vec<Vec<u8>> {
+        let mut peel = Peel::new(self);
+        let mut lines = Vec::new();
+        let mut take = |line: &[u8]| {
+            if let Ok(Some(line)) = peel.open(line)
+                && lines.len() < RECORDS
+            {
+                lines.push(line.into_owned());
+            }
+        };
+        match &self.place {
+            Some(place) => in_place(head, place, take),
+            None => head_lines(head).take(2 * RECORDS).for_each(&mut take),
+        }
+        lines
+    }
+
+    /// The name of the format, and what was removed, for people.
+    pub fn name(&self) -> String {
+        let format = match &self.layout {
+            Some(layout) => layout.name.clone(),
+            None => tollgate_report::human::name(self.format).to_string(),
+        };
+        let of = match &self.place {
+            Some(RecordPlace::Array) => "array of ",
+            Some(RecordPlace::Named(name)) => &format!("array {name:?} of "),
+            Some(RecordPlace::Objects) | None => "",
+        };
+        let steps = self.steps.iter().map(|step| match step {
+            PeelStep::Cut(prefix) => format!(" after the prefix of {}", prefix.name()),
+            PeelStep::Open(field) => format!(" in the field {field:?}"),
+        });
+        format!("{of}{format}{}", steps.rev().collect::<String>())
+    }
+}
+
+/// Calls `take` with each record in the first part of a JSON file.
+fn in_place(head: &[u8], place: &RecordPlace, mut take: impl FnMut(&[u8])) {
+    let source = InputSource {
+        name: String::new(),
+        head: Vec::new(),
+        compression: Compression::Plain,
+        reader: Cursor::new(head.to_vec()).chain(Box::new(io::empty())),
+    };
+    let mut elements = Elements::new(source, place.clone());
+    // Reading from memory does not fail.
+    for _ in 0..RECORDS {
+        let Ok(Some(record)) = elements.next_record() else { break };
+        take(record.bytes);
+    }
+}
+
+/// Returns the plan for these lines.
+fn recognise(lines: &[&[u8]], chosen: &Selection, depth: usize) -> Option<ReadPlan> {
+    if lines.is_empty() || depth > DEPTH {
+        return None;
+    }
+    let after = |step: PeelStep, lines: &[&[u8]]| {
+        let mut plan = recognise(lines, chosen, depth + 1)?;
+        plan.steps.insert(0, step);
+        Some(plan)
+    };
+    let cut = |prefix: Prefix| {
+        let cuts: Vec<Cut<'_>> = lines.iter().filter_map(|line| prefix.cut(line)).collect();
+        // Parts of a line that a container runtime divided are one line.
+        let parts: Vec<Vec<u8>> = cuts
+            .split_inclusive(|cut| !cut.continues)
+            .map(|parts| parts.iter().flat_map(|part| part.rest.iter().copied()).collect())
+            .collect();
+        let rest: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        if 2 * cuts.len() > lines.len() { after(PeelStep::Cut(prefix), &rest) } else { None }
+    };
+    let (strong, weak): (Vec<Prefix>, Vec<Prefix>) = Prefix::ALL.into_iter().partition(|one| !one.is_weak());
+    let open = |name: &str| {
+        let texts: Vec<Cow<'_, [u8]>> =
+            lines.iter().filter_map(|line| jsonl::text(line, name).ok()).collect();
+        let texts: Vec<&[u8]> = texts.iter().map(|text| text.trim_ascii_end()).collect();
+        let plan =
+            after(PeelStep::Open(name.to_owned()), &texts).filter(|_| 2 * texts.len() > lines.len())?;
+        // The body of a request, for example, is an object too, but no record.
+        let is_record = |text: &&[u8]| {
+            jsonl::fields(text).is_ok_and(|fields| fields.iter().any(|(name, _)| is_time_name(name)))
+        };
+        let plain = plan.format != Format::Jsonl || plan.steps.len() > 1 || texts.iter().any(is_record);
+        (plain || chosen.inner.is_some()).then_some(plan)
+    };
+    let inner = || match &chosen.inner {
+        Some(name) => open(name),
+        None => INNER.into_iter().find_map(open),
+    };
+    let json =
+        || 2 * lines.iter().filter(|line| line.trim_ascii_start().starts_with(b"{")).count() > lines.len();
+    strong
+        .into_iter()
+        .find_map(cut)
+        .or_else(|| if json() { inner() } else { None })
+        .or_else(|| direct(lines, chosen))
+        .or_else(|| weak.into_iter().find_map(cut))
+        .or_else(|| common(lines, chosen))
+        .or_else(|| {
+            let wanted = matches!(chosen.format, Format::Auto | Format::Jsonl) && chosen.log_format.is_none();
+            (wanted && json() && chosen.inner.as_deref().is_none_or(|_| depth > 0))
+                .then(|| ReadPlan::of(Format::Jsonl))
+        })
+}
+
+/// Returns the plan for lines of a text format without anything around it. A virtual host before the common log format may
+/// look like a time, so that format comes later.
+fn direct(lines: &[&[u8]], chosen: &Selection) -> Option<ReadPlan> {
+    match (&chosen.log_format, chosen.format) {
+        (Some(LogFormat::Layout(layout)), _) => {
+            let fits = |line: &&&[u8]| layout.split(line, &mut Vec::new()).is_ok();
+            (2 * lines.iter().filter(fits).count() > lines.len()).then(|| ReadPlan::with(layout.clone()))
+        }
+        (None, Format::Auto) if lines.iter().any(|line| w3c::declared(line).is_some()) => {
+            Some(ReadPlan::of(Format::W3c))
+        }
+        (None, Format::Auto) => known::all().find(|layout| layout.fits_most(lines)).map(ReadPlan::with),
+        _ => None,
+    }
+}
+
+/// Returns the plan for lines of the common log format.
+fn common(lines: &[&[u8]], chosen: &Selection) -> Option<ReadPlan> {
+    let is_wanted = match &chosen.log_format {
+        Some(format) => *format == LogFormat::Common,
+        None => matches!(chosen.format, Format::Auto | Format::Clf),
+    };
+    let fits = |line: &&&[u8]| clf::parse(line).is_ok();
+    (is_wanted && 2 * lines.iter().filter(fits).count() > lines.len()).then(|| ReadPlan::of(Format::Clf))
+}
+
+impl LogFormat {
+    /// Returns the plan for lines that this format does not fit, so that each of them gets its reason.
+    pub fn plan(&self) -> ReadPlan {
+        match self {
+            Self::Common => ReadPlan::of(Format::Clf),
+            Self::Layout(layout) => ReadPlan::with(layout.clone()),
+        }
+    }
+}
+
+/// Removes what is around lines.
+#[derive(Debug)]
+pub struct Peel {
+    steps: Vec<PeelStep>,
+    /// The first parts of a line that a container runtime divided.
+    parts: Vec<u8>,
+    /// The number of lines whose prefix was cut off.
+    pub cut: u64,
+}
+
+impl Peel {
+    /// Removes what this plan names.
+    pub fn new(plan: &ReadPlan) -> Self {
+        Self { steps: plan.steps.clone(), parts: Vec::new(), cut: 0 }
+    }
+
+    /// Returns the line without what is around it; `None` if it continues in the next one.
+    ///
+    /// # Errors
+    /// Returns an error if the line is no JSON object with the field, although it should be.
+    pub fn open<'l>(&mut self, line: &'l [u8]) -> Result<Option<Cow<'l, [u8]>>, String> {
+        let mut line = Cow::Borrowed(line);
+        for step in &self.steps {
+            match step {
+                PeelStep::Cut(prefix) => {
+                    let Some(cut) = prefix.cut(&line) else { continue };
+                    self.cut += 1;
+                    let (length, continues) = (cut.rest.len(), cut.continues);
+                    if continues && self.parts.len() < super::decompress::LONGEST_LINE {
+                        self.parts.extend_from_slice(cut.rest);
+                        return Ok(None);
+                    }
+                    line = match line {
+                        Cow::Borrowed(whole) => Cow::Borrowed(&whole[whole.len() - length..]),
+                        Cow::Owned(mut whole) => {
+                            whole.drain(..whole.len() - length);
+                            Cow::Owned(whole)
+                        }
+                    };
+                    if !self.parts.is_empty() {
+                        self.parts.extend_from_slice(&line);
+                        line = Cow::Owned(std::mem::take(&mut self.parts));
+                    }
+                }
+                PeelStep::Open(field) => {
+                    let text = jsonl::text(&line, field)?.trim_ascii_end().to_vec();
+                    line = Cow::Owned(text);
+                }
+            }
+        }
+        Ok(Some(line))
+    }
+}
