@@ -354,6 +354,7 @@ impl ReplayRun<'_> {
     /// Builds the algorithm for each quota. This `match` selects the algorithm; everything below it is monomorphic.
     fn run(&self) -> Replayed {
         match self.algorithm {
+            LimitKind::Gcra => self.compact(self.each(|quota| Ok(Gcra::new(quota)))?),
             LimitKind::TokenBucket => self.compact(self.each(|quota| Ok(TokenBucket::new(quota)))?),
             LimitKind::LeakyBucketMeter => self.compact(self.each(|quota| Ok(LeakyBucketMeter::new(quota)))?),
             LimitKind::FixedWindow => self.window(self.each(FixedWindow::try_new)?),
@@ -366,8 +367,8 @@ impl ReplayRun<'_> {
                 let window = SubWindow::try_new(quota, parts)?;
                 Ok(if strict { window.strict() } else { window })
             })?),
-            // `--algorithm` has no other kind.
-            _ => self.compact(self.each(|quota| Ok(Gcra::new(quota)))?),
+            // After the kinds of `algorithm::ALL`, because other packages cannot list all kinds.
+            other => unreachable!("--algorithm has no {other:?}"),
         }
     }
 
