@@ -13,6 +13,8 @@ pub enum Error {
     Run(String),
     /// The service ended, and had to cut off connections (exit code 3).
     CutOff(String),
+    /// The results are those of a part of the input (exit code 3).
+    Partly(String),
     /// The reader of the output closed it, as `head` does. This is not an error, so no message is printed (exit code
     /// 0).
     BrokenPipe,
@@ -49,7 +51,7 @@ impl Error {
         match self {
             Self::Usage(_) => 2,
             Self::Run(_) => 1,
-            Self::CutOff(_) => 3,
+            Self::CutOff(_) | Self::Partly(_) => 3,
             Self::BrokenPipe => 0,
         }
     }
@@ -59,7 +61,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::Run(message) => f.write_str(message),
-            Self::CutOff(message) => f.write_str(message),
+            Self::CutOff(message) | Self::Partly(message) => f.write_str(message),
             Self::BrokenPipe => f.write_str("the output was closed"),
         }
     }

@@ -96,7 +96,8 @@ Examples:
     tollgate rules check limits.yaml
     tollgate replay access.log --rules limits.yaml
 
-Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
+Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong,
+3 replay is done, but more than a tenth of the lines were skipped.";
 
 const RULES_EXAMPLES: &str = "\
 Examples:
@@ -183,7 +184,8 @@ Rule files, such as limits.yaml:
     tollgate replay access.log --rules limits.yaml --charging count-first \\
       --json --decisions out.bin
 
-Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
+Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong,
+3 done, but more than a tenth of the lines were skipped.";
 
 const SUGGEST_EXAMPLES: &str = "\
 Examples:
@@ -197,7 +199,8 @@ Examples:
   tollgate suggest access.log --store sketch --memory 64KiB \\
     --algorithm sliding-window
 
-Exit codes: 0 done, 1 the input or the run failed, 2 the command line is wrong.";
+Exit codes: 0 done, 1 the input or the run failed, or more than a tenth of the
+lines were skipped, 2 the command line is wrong.";
 
 /// The algorithms, and their settings.
 #[derive(Args, Debug)]

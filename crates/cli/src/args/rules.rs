@@ -67,8 +67,9 @@ Examples:
   tollgate rules check limits.yaml --log access.log \\
     --descriptor path=path,remote_address=ip
 
-Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong.
-Warnings do not change the exit code.";
+Exit codes: 0 the files can be used, 1 they cannot, 2 the command line is wrong,
+3 they can, but more than a tenth of the log's lines were skipped. Warnings
+do not change the exit code.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:

@@ -1,14 +1,43 @@
 //! The choice of the field that identifies the client, if the command line names none.
+//!
+//! The values decide: a field that holds addresses is the client, whatever its name is. A name decides only among fields without
+//! addresses, and only if the field has different values in most records. If two fields would do, the program asks, because limits for the
+//! wrong client look right.
 
-use super::client::Clients;
-use super::sample::Sample;
+use super::client::{Client, Clients, is_target};
+use super::sample::{Role, Sample, SampleField};
 use tollgate_report::error::Error;
+use tollgate_report::human;
+use tollgate_report::text::printable;
 
 /// Usual names of the client field, the most certain first. Names are compared without case.
 const KEY_NAMES: &str = "\
     client client_ip clientip client_addr remote_addr remote_ip remote_host src_ip srcip \
     source_ip sourceipaddress c-ip id.orig_h src source ip ip_address actor user user_id \
     username account api_key tenant customer key host";
+
+/// Names among them whose field may hold the name of a server.
+const MAY_BE_SERVERS: [&str; 3] = ["host", "source", "src"];
+
+/// Words in the names of fields that hold the address of another machine than the client.
+const OTHERS: [&str; 16] = [
+    "server",
+    "upstream",
+    "backend",
+    "dest",
+    "destination",
+    "dst",
+    "target",
+    "resp",
+    "local",
+    "listener",
+    "pod",
+    "node",
+    "resolver",
+    "dip",
+    "daddr",
+    "s",
+];
 
 /// The fields that identify the client.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,13 +51,239 @@ pub struct ChosenClient {
 /// Chooses the field that identifies the client.
 ///
 /// # Errors
-/// Returns an error if no field is the client; the message lists the fields.
-pub fn client(sample: &Sample, _clients: Clients, file: &str) -> Result<ChosenClient, Error> {
-    let known = KEY_NAMES.split(' ').find_map(|name| sample.field(name));
-    let field = known.ok_or_else(|| {
-        let names: Vec<&str> = sample.fields.iter().map(|field| &*field.name).collect();
-        let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        Error::run(format!("{file}: which field is the client? Name it with --key; the fields are: {list}"))
-    })?;
-    Ok(ChosenClient { fields: vec![field.name.clone()], why: None })
+/// Returns an error if no field is the client, or if two fields would do. The message names them, or lists the fields.
+pub fn client(sample: &Sample, clients: Clients, file: &str) -> Result<ChosenClient, Error> {
+    let all: Vec<ClientField<'_>> =
+        sample.fields.iter().map(|field| ClientField::of(field, clients)).collect();
+    let by_format = all.iter().any(|field| matches!(field.field.role, Role::Client(_)));
+    let may_be_client = |field: &&ClientField<'_>| match field.field.role {
+        Role::Client(_) => true,
+        Role::Time | Role::Target => false,
+        Role::Other => !by_format && !is_target(field.name()) && !is_of_another_machine(field.name()),
+    };
+    let mut addresses: Vec<&ClientField<'_>> = all
+        .iter()
+        .filter(may_be_client)
+        .filter(|field| field.has_addresses() && field.is_in_most(sample))
+        .collect();
+    addresses.sort_by_key(|field| field.rank());
+    let named = by_name(&all, sample);
+    // A proxy's address is the same in all records.
+    let (vary, constant): (Vec<&ClientField<'_>>, Vec<&ClientField<'_>>) =
+        addresses.iter().copied().partition(|field| field.distinct > 1);
+    let good = if vary.is_empty() { constant } else { vary };
+    let Some(first) = good.first() else { return without_addresses(&all, named, sample, file) };
+    let rivals = good.iter().skip(1).filter(|other| !other.is_same_client(first));
+    let named = named.filter(|named| first.distinct == 1 && named.distinct > 1);
+    if let Some(other) = rivals.copied().chain(named.as_ref()).next() {
+        return Err(Error::run(format!(
+            "{file}: which field is the client? {} and {} would do. Name it with --key {} or --key {}",
+            first.shown(),
+            other.shown(),
+            argument(first.name()),
+            argument(other.name()),
+        )));
+    }
+    let mut why = format!("from {:?}, whose values are addresses", first.name());
+    if let Some(same) = addresses.iter().find(|field| field.distinct == 1 && first.distinct > 1) {
+        why += &format!("; {:?} is {} in all of the first records", same.name(), same.example());
+    } else if let Some(same) = good.get(1) {
+        why += &format!("; {:?} has the same ones", same.name());
+    }
+    Ok(ChosenClient { fields: vec![first.name().to_owned()], why: Some(why) })
+}
+
+/// A field, and what its values are.
+struct ClientField<'s> {
+    field: &'s SampleField,
+    /// The client in each record; `None` if the record lacks the field, or no client can be read.
+    clients: Vec<Option<Vec<u8>>>,
+    /// The number of records that have the field.
+    present: usize,
+    /// The number of values that are addresses, or lists of them.
+    addresses: usize,
+    /// The number of different clients.
+    distinct: usize,
+}
+
+impl<'s> ClientField<'s> {
+    fn of(field: &'s SampleField, clients: Clients) -> Self {
+        let mut addresses = 0;
+        let mut read = |value: &Vec<u8>| match clients.read_whole(value) {
+            Client::Address(address, _) => {
+                addresses += 1;
+                Some(address.to_string().into_bytes())
+            }
+            // A list that is too short for the proxies.
+            Client::Unknown => {
+                addresses += 1;
+                None
+            }
+            Client::Text => Some(value.clone()),
+        };
+        let clients: Vec<Option<Vec<u8>>> =
+            field.values.iter().map(|value| value.as_ref().and_then(&mut read)).collect();
+        let mut different: Vec<&Vec<u8>> = clients.iter().flatten().collect();
+        different.sort_unstable();
+        different.dedup();
+        let distinct = different.len();
+        let present = field.values.iter().flatten().count();
+        Self { field, clients, present, addresses, distinct }
+    }
+
+    fn name(&self) -> &'s str {
+        &self.field.name
+    }
+
+    /// Whether nearly all values are addresses.
+    fn has_addresses(&self) -> bool {
+        self.addresses > 0 && 10 * self.addresses >= 9 * self.present
+    }
+
+    fn is_in_most(&self, sample: &Sample) -> bool {
+        2 * self.present >= sample.records
+    }
+
+    /// Whether two fields never have different clients in one record.
+    fn is_same_client(&self, other: &Self) -> bool {
+        let pairs = || {
+            self.clients
+                .iter()
+                .zip(&other.clients)
+                .filter_map(|(one, other)| one.as_ref().zip(other.as_ref()))
+        };
+        pairs().next().is_some() && pairs().all(|(one, other)| one == other)
+    }
+
+    /// Orders fields that would do: by the format, and then by the certainty of their names.
+    fn rank(&self) -> (u8, usize) {
+        let of_format = match self.field.role {
+            Role::Client(rank) => rank,
+            _ => u8::MAX,
+        };
+        let last = self.name().rsplit('.').next().unwrap_or_default();
+        let is_named =
+            |known: &str| known.eq_ignore_ascii_case(self.name()) || known.eq_ignore_ascii_case(last);
+        (of_format, KEY_NAMES.split(' ').position(is_named).unwrap_or(usize::MAX))
+    }
+
+    /// Whether most values are the names of hosts: `shop.example`, with or without a port.
+    fn has_host_names(&self) -> bool {
+        let is_host = |value: &Vec<u8>| {
+            let text = str::from_utf8(value).unwrap_or_default();
+            let name = text
+                .rsplit_once(':')
+                .filter(|(_, port)| port.parse::<u16>().is_ok())
+                .map_or(text, |(name, _)| name);
+            let is_label = |label: &str| {
+                !label.is_empty()
+                    && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            };
+            name.bytes().any(|byte| byte.is_ascii_alphabetic()) && name.split('.').all(is_label)
+        };
+        let values = || self.field.values.iter().flatten();
+        2 * values().filter(|value| is_host(value)).count() > values().count()
+    }
+
+    fn example(&self) -> String {
+        let first = self.field.values.iter().flatten().next();
+        first.map_or_else(String::new, |value| printable(value, 60))
+    }
+
+    fn shown(&self) -> String {
+        let values = match self.distinct {
+            1 => "1 value".to_owned(),
+            distinct => format!("{} values", human::count(distinct as u64)),
+        };
+        format!("{:?} ({values}, such as {})", self.name(), self.example())
+    }
+}
+
+/// Returns a name as an argument of a shell.
+fn argument(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:/".contains(&byte);
+    if name.bytes().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
+}
+
+/// Whether a field's name says that it holds the address of another machine than the client: `upstream_addr`,
+/// `destination.ip`, `id.resp_h`, `s-ip`, `host.ip`.
+fn is_of_another_machine(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let camel =
+        ["serverIp", "serverAddr", "targetIp", "destinationIp", "dstIp", "upstreamAddr", "backendAddr"];
+    lower.starts_with("host.")
+        || words.any(|word| OTHERS.contains(&word))
+        || camel.iter().any(|word| name.len() >= word.len() && lower.contains(&word.to_ascii_lowercase()))
+}
+
+/// Returns why a name does not suffice for a field.
+fn why_not(field: &ClientField<'_>, others: usize, sample: &Sample) -> Option<&'static str> {
+    let may_be_server = MAY_BE_SERVERS.iter().any(|name| name.eq_ignore_ascii_case(field.name()));
+    if !field.is_in_most(sample) {
+        Some("is empty in most records")
+    } else if may_be_server && field.has_host_names() {
+        Some("has the names of hosts")
+    } else if field.distinct == 1 && sample.records > 1 && others > 0 {
+        Some("is the same in all of the first records")
+    } else {
+        None
+    }
+}
+
+/// Whether a name is probably that of a time.
+fn is_time(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["time", "date", "created_at"].iter().any(|part| lower.contains(part))
+        || matches!(&*lower, "ts" | "ts_ns" | "ts_us" | "ts_ms" | "dt" | "msec" | "when")
+}
+
+/// Returns the number of fields that most records have, in addition to this one and the time. Without any, a constant is the
+/// client.
+fn others(field: &ClientField<'_>, all: &[ClientField<'_>], sample: &Sample) -> usize {
+    let is_other = |other: &&ClientField<'_>| {
+        let is_time = other.field.role == Role::Time || is_time(other.name());
+        other.name() != field.name() && !is_time && other.is_in_most(sample)
+    };
+    all.iter().filter(is_other).count()
+}
+
+/// Returns the field with a usual name whose values can be clients.
+fn by_name<'s>(all: &[ClientField<'s>], sample: &Sample) -> Option<ClientField<'s>> {
+    let found = named(all).find(|field| why_not(field, others(field, all, sample), sample).is_none())?;
+    Some(ClientField { field: found.field, clients: Vec::new(), ..*found })
+}
+
+/// Returns the fields with usual names, the most certain name first.
+fn named<'a, 's>(all: &'a [ClientField<'s>]) -> impl Iterator<Item = &'a ClientField<'s>> {
+    KEY_NAMES.split(' ').filter_map(|name| all.iter().find(|field| field.name().eq_ignore_ascii_case(name)))
+}
+
+/// Chooses among fields without addresses: the one of the format, or else the one of a usual name.
+fn without_addresses(
+    all: &[ClientField<'_>],
+    by_name: Option<ClientField<'_>>,
+    sample: &Sample,
+    file: &str,
+) -> Result<ChosenClient, Error> {
+    let of_format =
+        all.iter().filter(|field| matches!(field.field.role, Role::Client(_)) && field.is_in_most(sample));
+    if let Some(field) = of_format.min_by_key(|field| field.rank()) {
+        let why = format!("from {:?}, the client in this format", field.name());
+        return Ok(ChosenClient { fields: vec![field.name().to_owned()], why: Some(why) });
+    }
+    if let Some(field) = by_name {
+        let why = format!("from {:?}, by its name; no field has addresses", field.name());
+        return Ok(ChosenClient { fields: vec![field.name().to_owned()], why: Some(why) });
+    }
+    let names: Vec<&str> = all.iter().map(ClientField::name).collect();
+    let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let not: String = named(all)
+        .filter_map(|field| {
+            Some(format!("; {:?} {}", field.name(), why_not(field, others(field, all, sample), sample)?))
+        })
+        .collect();
+    Err(Error::run(format!(
+        "{file}: which field is the client? Name it with --key; the fields are: {list}{not}"
+    )))
 }

@@ -90,7 +90,7 @@ impl Clients {
 
     /// Reads a field's text.
     pub fn read(self, text: &[u8]) -> Client {
-        let text = text.trim_ascii();
+        let text = without_quotes(text.trim_ascii());
         let place = self.proxies.saturating_sub(1);
         let Some(syntax) = list_syntax(text) else {
             return match node(text) {
@@ -143,6 +143,14 @@ pub fn is_target(field: &str) -> bool {
     let name = field.rsplit('.').next().unwrap_or(field).to_ascii_lowercase();
     ["path", "url", "uri", "query", "resource", "route", "target"].iter().any(|part| name.contains(part))
         || name == "request"
+}
+
+/// Removes quotes around a whole text, as some formats write them around a list. `for="[2001:db8::1]"` keeps its own.
+fn without_quotes(text: &[u8]) -> &[u8] {
+    match text {
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'"') => inner.trim_ascii(),
+        _ => text,
+    }
 }
 
 /// Returns the form of a text that may be a list of addresses. The right end, which a proxy wrote, decides. Paths and

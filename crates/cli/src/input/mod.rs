@@ -17,6 +17,7 @@ pub mod prefix;
 pub mod recognise;
 pub mod row;
 pub mod sample;
+pub mod skipped;
 pub mod time;
 pub mod w3c;
 pub mod wanted;
@@ -37,14 +38,12 @@ use self::layout::Spans;
 use self::recognise::{LogFormat, Peel, PeelStep, ReadPlan};
 use self::row::{ChosenFields, Columns, Row};
 use self::sample::{RECORDS, Role, Sample, SampleField};
+use self::skipped::Skipped;
 use self::time::{TimeFormat, TimeParser};
 use self::wanted::{Fields, no_field};
 use tollgate_report::error::{Error, plain};
 use tollgate_report::text::printable;
 use tollgate_report::{decimal, human};
-
-/// The number of kept lines that do not parse.
-const SHOWN: usize = 5;
 
 /// The reason why a line that is too long gives no record.
 const TOO_LONG: &str = "longer than 1 MiB: not a log line";
@@ -71,9 +70,7 @@ pub struct Trace {
     /// Fields that replace a key.
     pub fields: Option<Fields>,
     /// Lines that did not parse.
-    pub skipped: u64,
-    /// The first of these lines, each with its position and its error.
-    pub bad: Vec<String>,
+    pub skipped: Skipped,
     /// Lines from which the prefix of a collector was cut off.
     pub prefixes: u64,
     /// Records that were older than the one before them in the input.
@@ -137,8 +134,11 @@ pub struct Selection {
     #[arg(long, value_name = "FORMAT", default_value = "auto", help_heading = "Input")]
     pub time_format: TimeFormat,
 
-    /// Field that identifies the client to limit; several fields make one key [default: a usual name, such as client, ip
-    /// or user]
+    /// Field that identifies the client to limit; several fields make one key [default: the field that has addresses, or
+    /// else a usual name such as user]
+    ///
+    /// The first records decide. A field that is mostly empty, has one value only, or has the names of hosts is not chosen by its
+    /// name. If two fields would do, the program names both and stops.
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 
@@ -159,6 +159,13 @@ pub struct Selection {
     /// Stop at the first line that does not parse instead of counting and skipping it
     #[arg(long, help_heading = "Input")]
     pub strict: bool,
+
+    /// Accept an input of which more than a tenth of the lines are skipped
+    ///
+    /// Such an input is probably read in a wrong way, and its results are those of a part. Without this flag, replay ends with
+    /// exit code 3, after its results, and suggest recommends nothing.
+    #[arg(long, conflicts_with = "strict", help_heading = "Input")]
+    pub allow_skipped: bool,
 }
 
 /// Reads all files: these fields of each request, or its key.
@@ -173,17 +180,20 @@ pub fn load(selection: &Selection, fields: Option<Fields>, progress: &ProgressBa
         load_source(InputSource::open(path, progress)?, selection, &mut trace)?;
     }
     if trace.records.is_empty() {
-        let (files, skipped) = (names(&selection.files), trace.skipped);
-        let lines: String = trace.bad.iter().map(|bad| format!("\n  {bad}")).collect();
+        let (files, skipped) = (names(&selection.files), trace.skipped.lines());
         return Err(Error::run(match skipped {
             0 => format!("no records in {files}: only empty lines, or only a header"),
-            _ => format!("no usable record in {files}; lines skipped: {skipped}{lines}"),
+            _ => {
+                let lines = trace.skipped.shown();
+                format!("no usable record in {files}; lines skipped: {skipped}\n{}", lines.trim_end())
+            }
         }));
     }
     trace.out_of_order = trace.records.windows(2).filter(|pair| pair[1].at < pair[0].at).count() as u64;
     if !selection.no_sort && trace.out_of_order > 0 {
         trace.records.sort_by_key(|record| record.at);
     }
+    trace.warnings.extend(trace.partly());
     if let Some(fields) = &trace.fields {
         fields.all_found(&names(&selection.files))?;
     } else {
@@ -570,16 +580,14 @@ impl FileReader<'_> {
         text: impl FnOnce() -> Vec<u8>,
     ) -> Result<(), Error> {
         let Err(reason) = extracted.and_then(|()| self.record()) else { return Ok(()) };
-        self.trace.skipped += 1;
-        if self.strict || self.trace.bad.len() < SHOWN {
-            let bad = format!("{}:{line}: {reason}: {}", self.name, printable(&text(), 120));
-            if self.strict {
-                return Err(Error::run(format!(
-                    "{bad}\n(--strict stops at the first line that does not parse)"
-                )));
-            }
-            self.trace.bad.push(bad);
+        if self.strict {
+            let text = printable(&text(), 120);
+            return Err(Error::run(format!(
+                "{}:{line}: {reason}: {text}\n(--strict stops at the first line that does not parse)",
+                self.name
+            )));
         }
+        self.trace.skipped.add(self.name, line, reason, text);
         Ok(())
     }
 
@@ -610,6 +618,28 @@ impl FileReader<'_> {
 }
 
 impl Trace {
+    /// Returns how much of the input was used, if more than a tenth of its lines were skipped.
+    pub fn partly(&self) -> Option<String> {
+        let (skipped, used) = (self.skipped.lines(), self.records.len() as u64);
+        let all = skipped.saturating_add(used);
+        (skipped.saturating_mul(10) > all).then(|| {
+            format!(
+                "{} of {} were skipped, so the results are those of the other {}",
+                human::count(skipped),
+                human::counted(all, "line"),
+                human::count(used)
+            )
+        })
+    }
+
+    /// Returns an error with its own exit code if more than a tenth of the lines were skipped, and nothing allows this.
+    pub fn mostly_used(&self, allow_skipped: bool) -> Result<(), Error> {
+        match self.partly().filter(|_| !allow_skipped) {
+            None => Ok(()),
+            Some(partly) => Err(Error::Partly(format!("{partly}; to accept this, add --allow-skipped"))),
+        }
+    }
+
     /// Returns the number of different keys, or of combinations of fields.
     pub fn distinct(&self) -> u64 {
         self.fields.as_ref().map_or(self.keys.len(), Fields::len) as u64

@@ -10,6 +10,9 @@ pub const SEPARATOR: u8 = 0x1f;
 /// The error for a key with an empty part.
 pub const EMPTY_KEY: &str = "the key is empty";
 
+/// The error for a key that is `-`, as logs write a value that is missing.
+pub const NO_CLIENT: &str = "the line names no client: the field is -";
+
 /// The error for a key that is a list of addresses in which the client's address is missing or unreadable.
 pub const UNKNOWN_CLIENT: &str =
     "the address before the trusted proxies is missing or unreadable; see --proxies";
@@ -20,6 +23,8 @@ pub struct Row {
     time: Vec<u8>,
     key: Vec<u8>,
     key_parts: usize,
+    /// Parts of the key that may be clients, and are `-`.
+    missing_parts: usize,
     bad_key: Option<&'static str>,
     seen: AddressCounts,
     cost: Option<Vec<u8>>,
@@ -50,6 +55,7 @@ impl Row {
         self.time.clear();
         self.key.clear();
         self.key_parts = 0;
+        self.missing_parts = 0;
         self.bad_key = None;
         self.seen = AddressCounts::default();
         self.fields.clear();
@@ -74,6 +80,7 @@ impl Row {
         }
         let clients = self.clients.filter(|_| self.plain_key.get(self.key_parts) != Some(&true));
         self.key_parts += 1;
+        self.missing_parts += usize::from(part == b"-" && clients.is_some());
         if part.is_empty() {
             self.bad_key = Some(EMPTY_KEY);
         }
@@ -134,9 +141,10 @@ impl Row {
     /// The key.
     ///
     /// # Errors
-    /// Returns an error if a part of the key is empty, or does not identify the client.
+    /// Returns an error if a part of the key is empty or does not identify the client, or if all parts are `-`.
     pub fn key(&self) -> Result<&[u8], &'static str> {
-        match self.bad_key.or((self.key_parts == 0).then_some(EMPTY_KEY)) {
+        let missing = if self.key_parts == 0 { EMPTY_KEY } else { NO_CLIENT };
+        match self.bad_key.or((self.missing_parts == self.key_parts).then_some(missing)) {
             Some(why) => Err(why),
             None => Ok(&self.key),
         }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::input::Trace;
 use crate::input::client::AddressCounts;
+use crate::input::skipped::SkipReason;
 use tollgate_report::human;
 
 /// The summary in figures.
@@ -14,7 +15,9 @@ pub fn input_json(trace: &Trace) -> Value {
     let (first_ns, last_ns) = span(trace);
     json!({
         "records": trace.records.len(),
-        "skipped": trace.skipped,
+        "skipped": trace.skipped.lines(),
+        // The first reasons, each with its number of lines and the first of them.
+        "skipped_for": trace.skipped.reasons().iter().map(reason_json).collect::<Vec<_>>(),
         "keys": trace.distinct(),
         "first_ns": first_ns,
         "last_ns": last_ns,
@@ -26,8 +29,14 @@ pub fn input_json(trace: &Trace) -> Value {
         "ports_cut": trace.seen.ports,
         "virtual_hosts": trace.seen.virtual_hosts,
         "prefixes_cut": trace.prefixes,
+        // The field that is the client of each input, and why, if the program chose it.
+        "client_from": trace.client_notes,
         "warnings": trace.warnings,
     })
+}
+
+fn reason_json(of: &SkipReason) -> Value {
+    json!({ "file": of.file, "reason": of.reason, "lines": of.lines, "first": of.first })
 }
 
 /// The times of the earliest and the latest record.
@@ -69,7 +78,11 @@ fn client_lines(trace: &Trace) -> String {
         128 => "each IPv6 address is one client".to_owned(),
         bits => format!("IPv6 addresses are grouped by /{bits} ({})", records(networks)),
     };
-    let mut text = format!("Client   {by}\n");
+    let mut text = String::new();
+    for note in &trace.client_notes {
+        let _ = writeln!(text, "Client   {note}");
+    }
+    let _ = writeln!(text, "Client   {by}");
     if virtual_hosts > 0 {
         let _ = writeln!(
             text,
@@ -96,19 +109,16 @@ fn client_lines(trace: &Trace) -> String {
     text
 }
 
-/// The lines that did not parse, the first few in full.
+/// The lines that did not parse, by the first reasons.
 pub fn skipped_lines(trace: &Trace) -> String {
-    if trace.skipped == 0 {
-        return String::new();
+    match trace.skipped.lines() {
+        0 => String::new(),
+        lines => {
+            format!(
+                "Skipped {} that did not parse:\n{}",
+                human::counted(lines, "line"),
+                trace.skipped.shown()
+            )
+        }
     }
-    let mut text = format!("Skipped {} that did not parse", human::counted(trace.skipped, "line"));
-    let shown = trace.bad.len() as u64;
-    let _ = match shown == trace.skipped {
-        true => writeln!(text, ":"),
-        false => writeln!(text, "; the first {shown}:"),
-    };
-    for bad in &trace.bad {
-        let _ = writeln!(text, "  {bad}");
-    }
-    text
 }

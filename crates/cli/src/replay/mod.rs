@@ -262,6 +262,9 @@ pub struct FinishedReplay<'a> {
 
 /// Writes and prints the results: the decisions of the only series, a chart and a page of all, JSON and tables.
 /// `sections` returns the page's sections. The first one is the summary.
+///
+/// # Errors
+/// Returns an error if output fails, and after all output if more than a tenth of the input was skipped.
 pub fn write_results(
     args: &ReplayArgs,
     finished: &FinishedReplay<'_>,
@@ -278,12 +281,13 @@ pub fn write_results(
     };
     let chart = args.chart.as_ref().map_or(Ok(()), |path| chart::draw(path, trace, limits, series));
     let page = args.report.as_ref().map_or(Ok(()), |path| {
-        // A warning names a key, so it is left out together with the list of keys.
-        let is_shown = |line: &&str| args.top > 0 || !line.starts_with("Warning ");
+        // A warning that names a key is left out together with the list of keys.
+        let is_shown = |line: &&str| args.top > 0 || !line.starts_with("Warning  key ");
         let about = about.lines().filter(is_shown).collect();
         Page { limits, about, trace, series, sections: sections() }.write(path)
     });
-    finish(decisions.and(chart).and(page), args.json.as_deref(), about, json, tables)
+    finish(decisions.and(chart).and(page), args.json.as_deref(), about, json, tables)?;
+    trace.mostly_used(args.input.allow_skipped)
 }
 
 /// Replays a trace through one algorithm, with one limit or several limits at once.

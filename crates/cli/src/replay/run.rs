@@ -76,7 +76,10 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     };
     let json = || output::json(&trace, &replays, &storage, args.top);
     let tables = || {
-        let suggested = suggestion(args, &trace, &quotas, storage, &replays);
+        let suggested = match trace.mostly_used(args.input.allow_skipped) {
+            Ok(()) => suggestion(args, &trace, &quotas, storage, &replays),
+            Err(error) => format!("\nNo limit is suggested: {error}\n"),
+        };
         output::tables(&trace, &replays, &storage, args.top) + &suggested
     };
     write_results(args, &finished, pages, json, tables)
@@ -178,6 +181,9 @@ fn one_percent(
     storage: Storage,
     replays: &[AlgorithmReplay],
 ) -> Section {
+    if let Err(error) = trace.mostly_used(args.input.allow_skipped) {
+        return sections::one_percent(trace, &[FoundLimits { names: String::new(), outcome: Err(error) }]);
+    }
     let (periods, progress) = (periods_of(quotas), progress::bar_of_tries());
     let goal = Goal { requests: Some(ONE_PERCENT), clients: None };
     let burst = burst_of(args, quotas);

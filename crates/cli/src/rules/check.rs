@@ -22,11 +22,13 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
     let uncountable = shared::uncountable(&files.configs);
     uncountable.iter().for_each(say_error);
     files.errors.extend(uncountable);
+    let mut used = Ok(());
     if files.errors.is_empty() && !args.input.files.is_empty() {
         let CheckArgs { rules, mapping, merge_domains, .. } = args;
         let (rules, mapping) = (rules.clone(), mapping.clone());
         let by = RulesArgs { rules, mapping, charging: None, merge_domains: *merge_domains };
-        let unmatched = replay::unmatched(&by, &args.input, &files)?;
+        let unmatched;
+        (unmatched, used) = replay::unmatched(&by, &args.input, &files)?;
         print_warnings(&unmatched);
         files.warnings.extend(unmatched);
     }
@@ -46,7 +48,8 @@ pub fn run(args: &CheckArgs) -> Result<(), Error> {
         let text: Vec<String> = domains.iter().map(rules_table).collect();
         print(text.join("\n").as_bytes())?;
     }
-    files.usable()
+    files.usable()?;
+    used
 }
 
 /// The words that name units which are known only after the response.

@@ -71,11 +71,16 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     write_results(args, &finished, || sections::all(&replay, args.top), json, tables)
 }
 
-/// Returns the warnings about rules that apply to no request of a log. Prints what was read, and the descriptors.
+/// Returns the warnings about rules that apply to no request of a log, and an error if more than a tenth of the log was
+/// skipped. Prints what was read, and the descriptors.
 ///
 /// # Errors
 /// Returns an error if the command line or the input is invalid.
-pub fn unmatched(by: &RulesArgs, input: &Selection, files: &RuleFiles) -> Result<Vec<Problem>, Error> {
+pub fn unmatched(
+    by: &RulesArgs,
+    input: &Selection,
+    files: &RuleFiles,
+) -> Result<(Vec<Problem>, Result<(), Error>), Error> {
     let loaded = loaded(by, files)?;
     let (replay, about) = replay(&loaded, by, input, None)?;
     say(&about);
@@ -86,7 +91,8 @@ pub fn unmatched(by: &RulesArgs, input: &Selection, files: &RuleFiles) -> Result
         let remedy = "correct its keys and values, or describe the requests with --descriptor";
         Problem::of_line(file, rule.line, &message, remedy)
     };
-    Ok(loaded.rules.unmatched().into_iter().map(problem).collect())
+    let used = replay.trace.mostly_used(input.allow_skipped);
+    Ok((loaded.rules.unmatched().into_iter().map(problem).collect(), used))
 }
 
 /// Reads a log and decides each of its requests by the rules. Also prints what was read, and the descriptors.
@@ -109,7 +115,8 @@ fn replay(
     if let (Some(clients), Some(fields)) = (trace.clients, &mut trace.fields) {
         fields.cut(clients);
     }
-    trace.warnings = warnings(&trace, &mapping);
+    let found = warnings(&trace, &mapping);
+    trace.warnings.extend(found);
     trace.warnings.extend(with_queries(&trace, &mapping, loaded.domains));
     let about = about_rules(&trace, &mapping, loaded, by, input)?;
 

@@ -38,7 +38,8 @@ use tollgate_report::output::say;
 /// Runs `tollgate suggest`.
 ///
 /// # Errors
-/// Returns an error if the command line or the input is invalid, no limit meets the goal, or output fails.
+/// Returns an error if the command line or the input is invalid, more than a tenth of the input was skipped, no limit meets the
+/// goal, or output fails.
 pub fn run(args: &SuggestArgs) -> Result<(), Error> {
     let periods = args.periods()?;
     let storage = args.algorithms.stores.storage(periods.len())?;
@@ -49,6 +50,11 @@ pub fn run(args: &SuggestArgs) -> Result<(), Error> {
     let requests = if default { Goal::DEFAULT.requests } else { args.deny_requests };
     files::writable(&args.json)?;
     let trace = load::requests(&args.input, args.json.as_deref(), None)?;
+    // A limit for a part of the requests may be wrong for all of them.
+    if let Err(error) = trace.mostly_used(args.input.allow_skipped) {
+        say(&about::skipped_lines(&trace));
+        return Err(Error::run(format!("no limit is suggested: {error}")));
+    }
     let progress = progress::bar_of_tries();
     let search = Search {
         trace: &trace,

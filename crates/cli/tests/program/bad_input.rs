@@ -107,7 +107,7 @@ fn binary_input_is_refused() {
     }
     place.file("junk", &junk);
     place.run("replay junk").fails(1, &["junk: cannot detect the format", "--format"]);
-    place.run("replay junk --format clf").fails(1, &["no usable record in junk", "junk:1: "]);
+    place.run("replay junk --format clf").fails(1, &["no usable record in junk", "; first 1, 2, "]);
     place.run("replay junk --format jsonl").fails(1, &["junk", "no JSON object"]);
     place.run("replay junk --format tsv").fails(1, &["junk: which field is the time"]);
     place.run("replay junk --format csv").fails(1, &["junk"]);
@@ -141,7 +141,7 @@ fn bad_lines_are_counted_shown_and_skipped() {
     ]
     .join("\n");
     place.file("log", &text);
-    let run = place.run(&format!("replay log {ONE} --json"));
+    let run = place.run(&format!("replay log {ONE} --json --allow-skipped"));
     for part in ["log:2: ", "log:4: ", "does not exist", "log:6: ", "before 1970", "log:8: ", "4 lines"] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
@@ -153,14 +153,14 @@ fn bad_lines_are_counted_shown_and_skipped() {
         "log.jsonl",
         "{\"ts\":1498780800,\"ip\":\"a\"}\n{\"ts\":1498780801}\n{\"ts\":\"x\",\"ip\":\"a\"}\nnot json\n",
     );
-    let run = place.run(&format!("replay log.jsonl {ONE} --json"));
+    let run = place.run(&format!("replay log.jsonl {ONE} --json --allow-skipped"));
     for part in ["log.jsonl:2: no field \"ip\": {", "log.jsonl:3: the time \"x\"", "log.jsonl:4: "] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     assert_eq!(run.json()["input"]["skipped"], 3);
 
     place.file("log.csv", "ts,client\n1498780800,a\n1498780801\n1498780802,\n\n1498780803,b\n");
-    let run = place.run(&format!("replay log.csv {ONE} --json"));
+    let run = place.run(&format!("replay log.csv {ONE} --json --allow-skipped"));
     for part in ["log.csv:3: ", "\"client\" is column 2", "log.csv:4: the key is empty"] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
@@ -168,12 +168,63 @@ fn bad_lines_are_counted_shown_and_skipped() {
 }
 
 #[test]
-fn only_first_bad_lines_are_shown() {
+fn skipped_lines_are_grouped_by_reason() {
     let place = Place::new();
-    place.file("log", clf(50) + &"garbage\n".repeat(40));
-    let run = place.run("replay log").ok();
-    assert!(run.stderr.contains("40 lines that did not parse; the first 5"), "{}", run.stderr);
-    assert_eq!(run.stderr.matches("garbage").count(), 5);
+    let short = "10.0.0.1 - - [30/Jun/2017:00:00:09 +0000]\n";
+    place.file("log", "garbage\n".to_owned() + &clf(50) + short + &"garbage\n".repeat(39));
+    let run = place.run("replay log --allow-skipped").ok();
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    assert_eq!(lines[0], "Skipped 41 lines that did not parse:", "{}", run.stderr);
+    assert!(
+        lines[1].starts_with("  log: 40 lines: ") && lines[1].ends_with("; first 1, 53, 54: garbage"),
+        "{}",
+        lines[1]
+    );
+    assert!(lines[2].starts_with("  log:52: ") && lines[2].contains("before the request"), "{}", lines[2]);
+    let json = place.run("replay log --json --allow-skipped").json();
+    let reason = &json["input"]["skipped_for"][0];
+    assert_eq!(
+        (&reason["lines"], &reason["first"]),
+        (&40.into(), &serde_json::json!([1, 53, 54])),
+        "{reason}"
+    );
+}
+
+/// 100 of 104 lines were skipped without a word, and a limit for the other four was recommended.
+// G88
+#[test]
+fn inputs_that_are_mostly_skipped_have_their_exit_code() {
+    let place = Place::new();
+    place.file("log", clf(89) + &"garbage\n".repeat(10)).file("tenth", clf(90) + &"garbage\n".repeat(10));
+    place.file("limits.yaml", "domain: d\ndescriptors: [{ key: remote_address, rate_limit: { unit: day, requests_per_unit: 1 } }]\n");
+    let partly = "10 of 99 lines were skipped, so the results are those of the other 89";
+    for how in ["--limit 1/d --report page.html --top 0", "--rules limits.yaml --report page.html"] {
+        let run = place.run(&format!("replay log {how}"));
+        assert_eq!(run.code, 3, "{run:?}");
+        let [text, page] = [run.stdout, String::from_utf8(place.read("page.html")).unwrap()]
+            .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert!(text.contains(&format!("Warning {partly}")) && page.contains(partly), "{how}: {text}");
+        assert!(
+            run.stderr.contains(&format!("error: {partly}; to accept this, add --allow-skipped")),
+            "{}",
+            run.stderr
+        );
+        if how.contains("--limit") {
+            // A limit for a part of the requests may be wrong for all of them.
+            assert!(text.contains("No limit is suggested: ") && page.contains("--allow-skipped"), "{text}");
+        }
+        let json = place.run(&format!("replay log {how} --json --allow-skipped")).json();
+        assert_eq!(json["input"]["warnings"][0], partly);
+        place.run(&format!("replay tenth {how}")).ok();
+    }
+    place
+        .run("suggest log")
+        .fails(1, &["no limit is suggested: ", partly, "log: 10 lines: ", "--allow-skipped"]);
+    place.run("suggest log --allow-skipped").ok();
+    place.run("suggest tenth").ok();
+    let run = place.run("rules check limits.yaml --log log");
+    assert!(run.code == 3 && run.stderr.contains(partly), "{run:?}");
+    place.run("rules check limits.yaml --log log --allow-skipped").ok();
 }
 
 #[test]

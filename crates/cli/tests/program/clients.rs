@@ -68,7 +68,7 @@ fn proxy_list_gives_trusted_client() {
     says(&run, &["3 records with a list of addresses: the client is the last address", "--proxies N"]);
     // With two trusted proxies, a request with only one address bypassed a proxy. The program skips it, as the
     // middleware rejects it.
-    let run = place.run(&format!("replay log {ONE} --proxies 2 --json"));
+    let run = place.run(&format!("replay log {ONE} --proxies 2 --json --allow-skipped"));
     assert!(run.stderr.contains("the address before the trusted proxies is missing"), "{}", run.stderr);
     let json = run.json();
     assert_eq!((&json["input"]["records"], &json["input"]["skipped"]), (&3.into(), &1.into()));
@@ -151,4 +151,54 @@ fn request_targets_keep_ports() {
     assert_eq!(place.decisions("log --rules rules.yaml"), "110");
     let json = place.run("replay log --rules rules.yaml --json").json();
     assert_eq!(json["input"]["ports_cut"], 0);
+}
+
+/// The client was the first field of a usual name: an empty user name, the requested host, or a proxy.
+// G88
+#[test]
+fn client_is_chosen_by_values() {
+    let place = Place::new();
+    let jsonl = |records: &[&str]| -> String {
+        (0..).zip(records).map(|(n, fields)| format!("{{\"ts\":{},{fields}}}\n", 1_700_000_000 + n)).collect()
+    };
+    place
+        .file(
+            "proxy.jsonl",
+            jsonl(&[
+                r#""user_id":"","request":{"peer":"192.0.2.9","for":"198.51.100.1"}"#,
+                r#""user_id":"","request":{"peer":"192.0.2.9","for":"198.51.100.1"}"#,
+                r#""user_id":"bob","request":{"peer":"192.0.2.9","for":"198.51.100.2"}"#,
+            ]),
+        )
+        .file(
+            "doubt.jsonl",
+            jsonl(&[r#""ip":"192.0.2.1","for":"198.51.100.1""#, r#""ip":"192.0.2.2","for":"198.51.100.2""#]),
+        )
+        .file("host.jsonl", jsonl(&[r#""host":"a.example","n":1"#, r#""host":"b.example","n":2"#]));
+    assert_eq!(place.decisions(&format!("proxy.jsonl {ONE}")), "101");
+    let run = place.run(&format!("replay proxy.jsonl {ONE}")).ok();
+    let said = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains(
+            "Client from \"request.for\", whose values are addresses; \"request.peer\" is 192.0.2.9 in all of the first records"
+        ),
+        "{said}"
+    );
+    let json = place.run(&format!("replay proxy.jsonl {ONE} --json")).json();
+    assert!(
+        json["input"]["client_from"][0].as_str().unwrap().starts_with("from \"request.for\""),
+        "{json:#}"
+    );
+    // The program does not say why, if the command line names the field.
+    let json = place.run(&format!("replay proxy.jsonl {ONE} --json --key request.peer")).json();
+    assert_eq!((&json["input"]["client_from"], &json["input"]["keys"]), (&serde_json::json!([]), &1.into()));
+    for command in ["replay", "suggest"] {
+        place
+            .run(&format!("{command} doubt.jsonl"))
+            .fails(1, &["doubt.jsonl: which field is the client?", "\"for\"", "--key ip or --key for"]);
+        place
+            .run(&format!("{command} host.jsonl"))
+            .fails(1, &["\"host\" has the names of hosts", "ts, host, n"]);
+    }
+    assert_eq!(place.decisions(&format!("doubt.jsonl {ONE} --key for")), "11");
 }

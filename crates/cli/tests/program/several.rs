@@ -217,7 +217,8 @@ fn limit_burst_overrides_burst_flag() {
     // The first limit refills one unit each 10 s with a burst of 2, the second one unit each 20 s with a burst of 3.
     let place =
         log(&[(100, 0, 1), (100, 0, 1), (100, 0, 1), (110, 0, 1), (111, 0, 1), (120, 0, 1), (120, 0, 1)]);
-    let args = "log --time-format s --algorithm gcra --burst 2 --limit 6/min --limit 3/minburst3";
+    let args =
+        "log --key client --time-format s --algorithm gcra --burst 2 --limit 6/min --limit 3/minburst3";
     // At 100 the first limit admits two requests. At 110 both limits admit one more. At 111 both deny for 9 s. At 120
     // both admit one.
     assert_eq!(place.decisions(args), "1101010");
@@ -235,8 +236,9 @@ fn impossible_request_outranks_any_wait() {
     let place =
         log(&[(100, 0, 3), (100, 0, 5), (100, 0, 4), (100, 0, 0), (200, 0, 18_446_744_073_709_551_615)]);
     for algorithm in ["gcra", "fixed-window", "sliding-log", "sliding-window", "sub-window"] {
-        let args =
-            format!("log --cost units --time-format s --limit 6/min --limit 4/h --algorithm {algorithm}");
+        let args = format!(
+            "log --key client --cost units --time-format s --limit 6/min --limit 4/h --algorithm {algorithm}"
+        );
         assert_eq!(place.decisions(&args), "10010", "{algorithm}");
         let result = &place.run(&format!("replay {args} --json")).json()["results"][0];
         assert_eq!(result["never"], 2, "{algorithm}");

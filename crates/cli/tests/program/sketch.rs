@@ -204,7 +204,7 @@ fn extreme_costs_and_times_decide_correctly() {
         "log",
         "ts,client,units\n0,a,0\n0,a,11\n0,a,10\n0,a,1\n60,a,18446744073709551615\n119,a,10\n120,a,1\n",
     );
-    let args = "log --time-format s --cost units --limit 10/min --memory 64KiB";
+    let args = "log --key client --time-format s --cost units --limit 10/min --memory 64KiB";
     assert_eq!(place.decisions(&format!("{args} --store sketch --algorithm fixed-window")), "1010011");
     let json = place.run(&format!("replay {args} --store sketch --json")).json();
     for result in results(&json) {

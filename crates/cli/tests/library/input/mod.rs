@@ -1,5 +1,6 @@
 //! Reading of logs.
 
+mod choice;
 mod clf;
 mod client;
 mod decompress;

@@ -1,7 +1,7 @@
 //! Keys of records.
 
 use tollgate_cli::input::client::Clients;
-use tollgate_cli::input::row::{EMPTY_KEY, Row, UNKNOWN_CLIENT};
+use tollgate_cli::input::row::{EMPTY_KEY, NO_CLIENT, Row, UNKNOWN_CLIENT};
 use tollgate_report::text::printable;
 
 fn key(prefix: Option<u8>, parts: &[&str]) -> Result<String, &'static str> {
@@ -27,4 +27,13 @@ fn empty_key_part_is_an_error() {
     assert_eq!(key(None, &["a", ""]), Err(EMPTY_KEY));
     assert_eq!(key(None, &[]), Err(EMPTY_KEY));
     assert_eq!(key(Some(64), &["a", "192.0.2.1, unknown"]), Err(UNKNOWN_CLIENT));
+}
+
+#[test]
+fn dash_is_no_client() {
+    assert_eq!(key(Some(64), &["-"]), Err(NO_CLIENT));
+    assert_eq!(key(Some(64), &["-", "-"]), Err(NO_CLIENT));
+    assert_eq!(key(Some(64), &["192.0.2.1", "-"]).unwrap(), "192.0.2.1 + -");
+    // A field that is no client, such as a path.
+    assert_eq!(key(None, &["-"]).unwrap(), "-");
 }

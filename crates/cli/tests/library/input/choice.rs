@@ -1,0 +1,115 @@
+//! The choice of the client by the values of the first records.
+
+use tollgate_cli::input::choice::client;
+use tollgate_cli::input::client::Clients;
+use tollgate_cli::input::sample::{Role, Sample};
+
+/// Returns the sample of a table: the names in the first line, then the values of each record.
+fn sample(table: &str) -> Sample {
+    let mut lines = table.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let mut sample = Sample::default();
+    for line in lines {
+        sample.add(names.iter().copied().zip(line.iter().map(|value| value.as_bytes())));
+    }
+    sample
+}
+
+fn chosen(table: &str) -> Result<String, String> {
+    match client(&sample(table), Clients::default(), "log") {
+        Ok(chosen) => {
+            assert!(chosen.why.unwrap().contains(&chosen.fields[0]));
+            Ok(chosen.fields.join("+"))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn addresses_win_over_names() {
+    for (table, field) in [
+        // The requested host has a usual name, and is no client.
+        (
+            "ts|host|http_x_forwarded_for\n1|a.example|198.51.100.1\n2|b.example|198.51.100.1",
+            "http_x_forwarded_for",
+        ),
+        // An empty field, and a proxy that is the same in all records.
+        (
+            "ts|remote_ip|client_ip|user_id\n1|192.0.2.1|203.0.113.5|\n2|192.0.2.1|203.0.113.6|\n3|192.0.2.1|203.0.113.6|alice",
+            "client_ip",
+        ),
+        ("ts|remote_addr|user|code\n1|192.0.2.1|-|200\n2|192.0.2.1|-|200", "remote_addr"),
+        ("ts|client|edge\n1|api|2001:db8::1\n2|web|2001:db8::2", "edge"),
+        // Lists, ports and quotes are addresses too.
+        ("ts|user|fwd\n1|a|\"203.0.113.9, 198.51.100.1\"\n2|b|198.51.100.2:4711", "fwd"),
+        // The addresses of other machines.
+        ("ts|id.orig_h|id.resp_h\n1|192.0.2.1|192.0.2.8\n2|192.0.2.2|192.0.2.9", "id.orig_h"),
+        (
+            "ts|from|upstream_addr|server_addr\n1|192.0.2.1|10.0.0.1:80|10.0.0.9\n2|192.0.2.2|10.0.0.2:80|10.0.0.8",
+            "from",
+        ),
+        ("ts|destination.ip|source.ip\n1|10.0.0.1|192.0.2.1\n2|10.0.0.2|192.0.2.2", "source.ip"),
+        // Two fields with the same client: the more certain name.
+        ("ts|ClientAddr|ip\n1|192.0.2.1:99|192.0.2.1\n2|192.0.2.2:98|192.0.2.2", "ip"),
+        // A forwarded list that most records lack.
+        ("ts|ip|http_x_forwarded_for\n1|192.0.2.1|-\n2|192.0.2.2|-\n3|192.0.2.3|198.51.100.1", "ip"),
+        // Without addresses, a name decides.
+        ("ts|status|user\n1|200|alice\n2|200|bob", "user"),
+        ("ts|client\n1|a\n2|a", "client"),
+        ("ts|ip|code\n1|101.81.133.jja|200\n2|107.23.85.jfd|200", "ip"),
+    ] {
+        assert_eq!(chosen(table).as_deref(), Ok(field), "{table}");
+    }
+}
+
+#[test]
+fn doubts_are_questions() {
+    for (table, parts) in [
+        // Two fields with addresses that differ.
+        (
+            "ts|ip|x_forwarded_for\n1|192.0.2.1|198.51.100.1\n2|192.0.2.2|198.51.100.2",
+            &["\"ip\" (2 values, such as 192.0.2.1)", "--key ip or --key x_forwarded_for"][..],
+        ),
+        // One address, which may be that of a proxy, and names that differ.
+        ("ts|remote_addr|user\n1|10.0.0.1|alice\n2|10.0.0.1|bob", &["--key remote_addr or --key user"]),
+        // Names that are not enough.
+        (
+            "ts|host|code\n1|a.example|200\n2|b.example|404",
+            &["\"host\" has the names of hosts", "ts, host, code"],
+        ),
+        ("ts|user_id|code\n1||200\n2||200\n3|alice|200", &["\"user_id\" is empty in most records"]),
+        ("ts|source|msg\n1|stdout|a\n2|stdout|b", &["\"source\" has the names of hosts"]),
+        ("ts|account|msg\n1|7|a\n2|7|b", &["\"account\" is the same in all of the first records"]),
+        (
+            "ts|who|code\n1|a|200\n2|b|404",
+            &["which field is the client? Name it with --key; the fields are: ts, who"],
+        ),
+        (
+            "ts|%{X-Real-IP}i|b c\n1|192.0.2.1|192.0.2.9\n2|192.0.2.2|192.0.2.8",
+            &["--key '%{X-Real-IP}i' or --key 'b c'"],
+        ),
+    ] {
+        let said = chosen(table).unwrap_err();
+        parts.iter().for_each(|part| assert!(said.contains(part), "{table}: {part:?} is not in {said}"));
+    }
+}
+
+#[test]
+fn formats_name_their_candidates() {
+    let of = |values: [[&str; 3]; 2]| {
+        let roles =
+            [("forwarded", Role::Client(0)), ("peer", Role::Client(1)), ("upstream_host", Role::Other)];
+        let mut sample = Sample::of(roles);
+        for record in values {
+            sample.add(roles.iter().map(|(name, _)| *name).zip(record.map(str::as_bytes)));
+        }
+        client(&sample, Clients::default(), "log").map(|chosen| chosen.fields.join("+"))
+    };
+    assert_eq!(
+        of([["198.51.100.1", "10.0.0.1", "10.1.0.1"], ["198.51.100.2", "10.0.0.1", "10.1.0.2"]]).unwrap(),
+        "forwarded"
+    );
+    assert_eq!(of([["-", "192.0.2.1", "10.1.0.1"], ["-", "192.0.2.1", "10.1.0.2"]]).unwrap(), "peer");
+    assert_eq!(of([["-", "pc.example", "10.1.0.1"], ["-", "pc2.example", "10.1.0.2"]]).unwrap(), "peer");
+    assert!(of([["198.51.100.1", "192.0.2.1", "-"], ["198.51.100.2", "192.0.2.2", "-"]]).is_err());
+}
