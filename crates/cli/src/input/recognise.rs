@@ -19,7 +19,8 @@ const LINES: usize = 20;
 const DEPTH: usize = 4;
 
 /// The usual names of a field with a line of another format, as docker, journald and collectors write them.
-const INNER: [&str; 8] = ["log", "MESSAGE", "message", "msg", "line", "textPayload", "body", "_raw"];
+const INNER: [&str; 10] =
+    ["log", "MESSAGE", "message", "msg", "line", "textPayload", "body", "_raw", "@message", "short_message"];
 
 /// A format of lines that the user names.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -143,13 +143,15 @@ impl TimeParser {
 }
 
 /// Forms of times that begin with the name of a day or of a month, or with a day.
-const BY_NAME: [&str; 6] = [
+const BY_NAME: [&str; 8] = [
     "%a %b %d %H:%M:%S%.f %Y",
     "%a, %d %b %Y %H:%M:%S %z",
     "%a, %d %b %Y %H:%M:%S GMT",
     "%a, %d %b %Y %H:%M:%S UTC",
     "%d %b %Y %H:%M:%S%.f %z",
     "%d %b %Y %H:%M:%S%.f",
+    "%d-%b-%Y %H:%M:%S%.f",
+    "%b %d, %Y @ %H:%M:%S%.f",
 ];
 
 /// Removes the brackets or the quotes around a time.

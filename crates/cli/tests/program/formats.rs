@@ -200,3 +200,29 @@ fn request_lines_may_hold_any_bytes() {
         place.run("replay log --json --algorithm gcra --key request --limit 1/d --allow-skipped").json();
     assert_eq!(json["input"]["keys"], 5);
 }
+
+#[test]
+fn prefixes_of_collectors_are_cut_and_counted() {
+    let place = Place::new();
+    let prefixed: String = CLF.lines().map(|line| format!("web-1  | {line}\n")).collect();
+    place.file("log", prefixed);
+    assert_eq!(place.decisions(&format!("log {ONE}")), EXPECTED);
+    let run = place.run(&format!("replay log {ONE}")).ok();
+    assert!(run.stdout.contains("6 records (clf after the prefix of compose)"), "{}", run.stdout);
+    assert!(run.stdout.contains("6 lines with the prefix of a collector"), "{}", run.stdout);
+    assert_eq!(place.run(&format!("replay log {ONE} --json")).json()["input"]["prefixes_cut"], 6);
+}
+
+#[test]
+fn format_string_is_an_option_of_every_command() {
+    let place = Place::new();
+    place.file(
+        "log",
+        "a|1498780800|7\na|1498780801|7\na|1498780802|7\nb|1498780802|7\na|1498780810|7\na|1498780811|7\n",
+    );
+    let format = "--log-format $who|$msec|$bytes --key who";
+    assert_eq!(place.decisions(&format!("log {ONE} {format}")), EXPECTED);
+    place.run(&format!("suggest log {format} --cost bytes")).ok();
+    place.run(&format!("replay log {format} --format csv")).fails(2, &["--log-format"]);
+    place.run("replay log --log-format $who|${msec").fails(2, &["at character 6", "no } ends"]);
+}

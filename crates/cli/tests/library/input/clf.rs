@@ -45,6 +45,34 @@ fn virtual_hosts() {
 }
 
 #[test]
+fn forwarded_lists_in_front() {
+    let time = "[10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23";
+    for (who, vhost, forwarded, host, user) in [
+        ("203.0.113.9, 192.0.2.1 - jo doe", "", "", "203.0.113.9, 192.0.2.1", "jo doe"),
+        ("203.0.113.9,192.0.2.1 - -", "", "", "203.0.113.9,192.0.2.1", "-"),
+        ("\"203.0.113.9, 192.0.2.1\" - -", "", "", "203.0.113.9, 192.0.2.1", "-"),
+        ("\"-\" - -", "", "", "-", "-"),
+        ("unknown, 192.0.2.1 10.0.0.9 - -", "", "unknown, 192.0.2.1", "10.0.0.9", "-"),
+        ("\"192.0.2.1\" 10.0.0.9 - jo", "", "192.0.2.1", "10.0.0.9", "jo"),
+        ("- 10.0.0.9 - -", "", "-", "10.0.0.9", "-"),
+        ("\"\" 10.0.0.9 - -", "", "", "10.0.0.9", "-"),
+        ("shop.example 203.0.113.9, 192.0.2.1 - -", "shop.example", "", "203.0.113.9, 192.0.2.1", "-"),
+        (
+            "\"shop.example\" \"203.0.113.9, 192.0.2.1\" - -",
+            "shop.example",
+            "",
+            "203.0.113.9, 192.0.2.1",
+            "-",
+        ),
+    ] {
+        let line = format!("{who} {time}");
+        let line = parse(line.as_bytes()).unwrap_or_else(|why| panic!("{who}: {why}"));
+        let texts = [line.vhost, line.forwarded, line.host, line.user].map(String::from_utf8_lossy);
+        assert_eq!(texts, [vhost, forwarded, host, user], "{who}");
+    }
+}
+
+#[test]
 fn common_format_and_missing_values() {
     let parts = texts(br#"::1 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -"#);
     assert_eq!(parts[0], "::1");

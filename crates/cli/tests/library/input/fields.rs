@@ -31,6 +31,25 @@ fn usual_field_names_are_found() {
 }
 
 #[test]
+fn time_is_chosen_by_values() {
+    let cases: [(&[(&str, &str)], &str); 8] = [
+        (&[("date", "1710256948.123"), ("time", "2024-03-12T15:22:28Z")], "time"),
+        (&[("date", "2024-03-12"), ("time", "15:22:28")], "date+time"),
+        (&[("date", "2024-03-12"), ("time_ms", "12")], "date"),
+        (&[("time_ms", "12"), ("when", "2024-03-12 15:22:28")], "when"),
+        (&[("time", "0.003"), ("@timestamp", "2024-03-12T15:22:28Z")], "@timestamp"),
+        (&[("ts", "100"), ("ip", "192.0.2.1")], "ts"),
+        (&[("id", "1710256948"), ("request.time", "1710256948")], "request.time"),
+        (&[("timestamp", ""), ("start_time", "1710256948")], "start_time"),
+    ];
+    for (fields, time) in cases {
+        let mut sample = Sample::default();
+        (0..3).for_each(|_| sample.add(fields.iter().map(|&(name, value)| (name, value.as_bytes()))));
+        assert_eq!(choose_time(&sample, &TimeFormat::Auto, "f").unwrap().join("+"), time, "{fields:?}");
+    }
+}
+
+#[test]
 fn unknown_fields_are_requested() {
     let error = chosen(&["when", "who"]).unwrap_err().to_string();
     assert!(error.contains("--time") && error.contains("when, who"), "{error}");

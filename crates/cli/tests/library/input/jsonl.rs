@@ -32,6 +32,20 @@ fn dotted_names_and_paths() {
 }
 
 #[test]
+fn elements_of_arrays() {
+    let line = r#"{"ts":1,"a":{"b":["x",{"c":["y","z"]}]},"a.b":7,"d[0]":"w","e":[]}"#;
+    let key = |path: &str| extract("ts", path, line).map(|(_, key)| key);
+    for (path, value) in
+        [("a.b[0]", "x"), ("a.b[1].c[0]", "y"), ("a.b[-1].c[-1]", "z"), ("d[0]", "w"), ("a.b", "7")]
+    {
+        assert_eq!(key(path), Ok(value.to_owned()), "{path}");
+    }
+    for path in ["a.b[2]", "a.b[-3]", "a.b[x]", "a.b[0", "e[0]", "a.b[1].c[0].d"] {
+        assert_eq!(key(path), Err(format!("no field {path:?}")));
+    }
+}
+
+#[test]
 fn last_duplicate_json_field_counts() {
     let line = r#"{"t\u0073":1,"k":"x","k":"a\"\u00e9"}"#;
     assert_eq!(extract("ts", "k", line), Ok(("1".to_owned(), "a\"é".to_owned())));
