@@ -211,7 +211,8 @@ where
     /// **Rules match the client's whole address and count its network**, if `describe` takes the value from the key of a
     /// [`ClientIp`](crate::ClientIp). So a rule for `2001:db8::1` or a range of 80 bits applies to its addresses alone,
     /// and a rule that counts each address counts each /64, or what [`ipv6_prefix`](crate::ClientIp::ipv6_prefix) sets.
-    /// If `describe` asks several of them, this is true of the first that cuts an address.
+    /// If `describe` asks several of them, this is true of the first that cuts an address. [`Rules::warnings`] lists values that
+    /// no request has, such as an address in another spelling or with a port.
     ///
     /// **Rules that processes share (`store: redis`) need [`awaited`](RateLimitLayer::awaited)**, unless the client is
     /// a blocking one. Without `awaited`, a rule in the mode `atomic` never asks the server: each process decides by

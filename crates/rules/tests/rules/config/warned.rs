@@ -213,6 +213,7 @@ fn of_value(key: &str, value: &str) -> Vec<String> {
     good(&text).warnings().iter().map(ToString::to_string).collect()
 }
 
+// G90
 #[test]
 fn values_that_no_request_has_are_warned() {
     for (key, value, parts) in [

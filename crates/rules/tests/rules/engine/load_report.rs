@@ -131,6 +131,7 @@ fn every_setting_of_a_rule_is_compared() {
 }
 
 /// A value that no request has is reported by the load, not only by a check of the file.
+// G90
 #[test]
 fn loads_tell_the_warnings_of_their_files() {
     let text = |value: &str| {
