@@ -2,11 +2,17 @@
 
 use core::array::from_fn;
 use core::hash::{BuildHasher, Hash};
+#[cfg(feature = "std")]
+use core::{marker::PhantomData, ptr::NonNull};
 
 use crate::algorithm::step::BlockRest;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError};
+#[cfg(feature = "std")]
+use crate::base::reclaim::Pinned;
+#[cfg(feature = "std")]
+use crate::base::sync::{AtomicU64, Ordering};
 
 /// How a store handles a request.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -211,6 +217,56 @@ pub trait Ticket {
 
     /// The decision if the request is not charged: the same outcome, with the current figures.
     fn uncharged(&self) -> Decision;
+
+    /// The charge of an admitted request, if it is one exchange and nothing else.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    fn into_word<'t>(self) -> Option<WordTicket<'t>>
+    where
+        Self: Sized + 't,
+    {
+        None
+    }
+}
+
+/// A charge that is one exchange of one word, in a store of any kind.
+#[cfg(feature = "std")]
+#[expect(missing_debug_implementations, reason = "a guard has none")]
+pub struct WordTicket<'s> {
+    word: NonNull<AtomicU64>,
+    seen: u64,
+    next: u64,
+    /// Keeps the word, if it is in a node.
+    _guard: Option<Pinned>,
+    store: PhantomData<&'s AtomicU64>,
+}
+
+#[cfg(feature = "std")]
+impl<'s> WordTicket<'s> {
+    /// Exchanges a word of the store, which lives as long as the store.
+    #[inline(always)]
+    pub(crate) fn new(word: &'s AtomicU64, seen: u64, next: u64) -> Self {
+        Self { word: NonNull::from(word), seen, next, _guard: None, store: PhantomData }
+    }
+
+    /// Exchanges a word of a node.
+    ///
+    /// # Safety
+    /// The node was found under the guard, in a store that lives for `'s`.
+    #[inline(always)]
+    pub(crate) unsafe fn of_node(word: NonNull<AtomicU64>, [seen, next]: [u64; 2], guard: Pinned) -> Self {
+        Self { word, seen, next, _guard: Some(guard), store: PhantomData }
+    }
+
+    /// Charges the request if the word has not changed since the decision.
+    #[inline(always)]
+    pub fn exchange(&self) -> Exchange {
+        // SAFETY: the store lives for `'s`, and a node lives as long as the guard: see the constructors.
+        let word = unsafe { self.word.as_ref() };
+        // Ordering: AcqRel, as for each exchange that charges a word: see `SlotTable::check` and `KeyState`. Nothing depends on
+        // the word of a lost exchange.
+        word.compare_exchange(self.seen, self.next, Ordering::AcqRel, Ordering::Relaxed).into()
+    }
 }
 
 /// The ticket of a store that charges by more than one exchange. The caller decides the request again.

@@ -10,6 +10,8 @@ use crate::algorithm::Algorithm;
 use crate::algorithm::step::Refund;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
+#[cfg(feature = "std")]
+use crate::store::op::WordTicket;
 use crate::store::op::{Debts, Exchange, KeyTrace, Operation, Store, StoreBase, Ticket};
 
 /// See the module's documentation.
@@ -151,5 +153,15 @@ impl<A: Algorithm, X: Lasting> Ticket for StateTicket<'_, A, X> {
     #[inline(always)]
     fn uncharged(&self) -> Decision {
         self.of.state.uncharged(self.of.algorithm, &self.admission, self.now_ns)
+    }
+
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    fn into_word<'t>(self) -> Option<WordTicket<'t>>
+    where
+        Self: 't,
+    {
+        let (word, [seen, next]) = self.of.state.only_exchange(&self.admission)?;
+        Some(WordTicket::new(word, seen, next))
     }
 }

@@ -15,12 +15,12 @@ use crate::algorithm::{
     MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
 };
 use crate::base::check_time::CheckTime;
-use crate::base::decision::Decision;
+use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::compact::CompactPlan;
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Rebuild, Store,
-    StoreBase,
+    CarriedOver, CarryOver, Debt, Debts, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Peeked, Rebuild,
+    Store, StoreBase, Ticket as _, WordTicket,
 };
 use crate::store::present::States;
 use crate::store::sketch::SketchPlan;
@@ -274,11 +274,32 @@ where
         self.limit
     }
 
-    /// [`Operation::Check`]. A denial starts no block, because only the caller knows whether it is enforced.
+    /// [`Operation::Check`], with the decision written to its place. A denial starts no block, because only the caller knows
+    /// whether it is enforced.
     #[inline]
     #[doc(hidden)]
-    pub fn check<Q: Lookup<K> + ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
-        each!(&self.pair, store => check(store, key, at, cost))
+    pub fn check<Q: Lookup<K> + ?Sized>(
+        &self,
+        key: &Q,
+        at: CheckTime,
+        cost: u64,
+        decision: &mut Option<Decision>,
+    ) {
+        each!(&self.pair, store => check(store, key, at, cost, decision));
+    }
+
+    /// Decides as [`AnyStore::check`] does, and leaves the charge to the ticket. If it returns no ticket, the request is denied,
+    /// or its charge takes more than one exchange; then the decision charged nothing.
+    #[inline]
+    #[doc(hidden)]
+    pub fn ticket<'s, Q: Lookup<K> + ?Sized + 's>(
+        &'s self,
+        key: &Q,
+        at: CheckTime,
+        cost: u64,
+        decision: &mut Option<Decision>,
+    ) -> Option<WordTicket<'s>> {
+        each!(&self.pair, store => ticket(store, key, at, cost, decision))
     }
 
     /// Whether the store exists. Until then, nothing was charged.
@@ -337,9 +358,36 @@ fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
     key: &Q,
     at: CheckTime,
     cost: u64,
-) -> Decision {
+    decision: &mut Option<Decision>,
+) {
     let operation = if S::BLOCKS { Operation::Check.without_block() } else { Operation::Check };
-    store.apply(key, operation, at, cost)
+    // Written here. A caller that copies a decision just after it was written waits for the stores, because it loads wider words.
+    *decision = Some(store.apply(key, operation, at, cost));
+}
+
+#[inline(never)]
+fn ticket<'s, P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized + 's>(
+    store: &'s LateStore<P, S, H>,
+    key: &Q,
+    at: CheckTime,
+    cost: u64,
+    decision: &mut Option<Decision>,
+) -> Option<WordTicket<'s>> {
+    if let Some(made) = store.get() {
+        let mut ticket = made.aim(made.prepare(key), at, cost);
+        if ticket.peek() == Peeked::Decided {
+            if ticket.outcome() != Outcome::Allowed {
+                *decision = Some(ticket.uncharged());
+                return None;
+            }
+            *decision = Some(ticket.charged());
+            if let Some(word) = ticket.into_word() {
+                return Some(word);
+            }
+        }
+    }
+    *decision = Some(store.peek(key, at, cost));
+    None
 }
 
 #[inline(never)]

@@ -574,7 +574,7 @@ where
             None => (None, Admission::denied(self.peek((key, hash), at, cost))),
         };
         let (algorithm, now_ns) = (&self.algorithm, at.ns());
-        KeyedTicket { node, admission, algorithm, now_ns, _guard: guard }
+        KeyedTicket { node, admission, algorithm, now_ns, guard }
     }
 
     const BLOCKS: bool = A::BLOCKS;

@@ -7,7 +7,7 @@ use super::nodes::KeyNode;
 use crate::algorithm::Algorithm;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::reclaim::Pinned;
-use crate::store::op::{Exchange, Ticket};
+use crate::store::op::{Exchange, Ticket, WordTicket};
 use crate::store::state::{Admission, KeyState};
 
 /// A check that is decided but not yet charged.
@@ -17,7 +17,7 @@ pub struct KeyedTicket<'s, K, A: Algorithm> {
     pub(super) admission: Admission,
     pub(super) algorithm: &'s A,
     pub(super) now_ns: u64,
-    pub(super) _guard: Pinned,
+    pub(super) guard: Pinned,
 }
 
 impl<K, A: Algorithm> KeyedTicket<'_, K, A> {
@@ -50,6 +50,16 @@ impl<K, A: Algorithm> Ticket for KeyedTicket<'_, K, A> {
         let uncharged =
             |state: &KeyState<A::Tail>| state.uncharged(self.algorithm, &self.admission, self.now_ns);
         self.state().map_or(self.admission.decision, uncharged)
+    }
+
+    #[inline(always)]
+    fn into_word<'t>(self) -> Option<WordTicket<'t>>
+    where
+        Self: 't,
+    {
+        let (word, words) = self.state()?.only_exchange(&self.admission)?;
+        // SAFETY: the node was found under the ticket's guard, in the store that lends the ticket its algorithm.
+        Some(unsafe { WordTicket::of_node(NonNull::from(word), words, self.guard) })
     }
 }
 

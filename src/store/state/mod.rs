@@ -441,6 +441,15 @@ impl<T: Tail, X: Access> KeyState<T, X> {
         self.admit(algorithm, admission).into()
     }
 
+    /// The exchange that charges a prepared admission, if nothing else has to be written: the word, its value, and the next
+    /// one.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    pub(crate) fn only_exchange(&self, admission: &Admission) -> Option<(&AtomicU64, [u64; 2])> {
+        let &Admission { head, next, raise: None, fill: None, .. } = admission else { return None };
+        (next != head).then_some((&self.head, [head, next]))
+    }
+
     /// The decision of a prepared admission, with the figures before the charge.
     #[inline(always)]
     pub(crate) fn uncharged(

@@ -6,6 +6,8 @@ use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
+#[cfg(feature = "std")]
+use crate::store::op::WordTicket;
 use crate::store::op::{Exchange, Peeked, Ticket};
 
 /// A check that is decided but not yet charged.
@@ -56,6 +58,12 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 }
 
 impl<N: CompactState, const WAYS: usize> SlotTicket<'_, N, WAYS> {
+    /// The word of a state that is so far ahead.
+    #[inline(always)]
+    const fn next(&self, after: u64) -> u64 {
+        self.idle.wrapping_add(SlotWord::pack(0, after))
+    }
+
     /// The same ticket, decided as [`SlotTable::check`] decides. The charge is left to the ticket.
     pub(in crate::store::compact) fn decided(mut self) -> Self {
         if self.peek() == Peeked::Undecided {
@@ -120,9 +128,22 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
         if self.cost == 0 {
             return Exchange::Done;
         }
-        let next = self.idle.wrapping_add(SlotWord::pack(0, after));
         // Ordering: as in `check`.
-        slot.compare_exchange(self.seen, next, AcqRel, Relaxed).into()
+        slot.compare_exchange(self.seen, self.next(after), AcqRel, Relaxed).into()
+    }
+
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    fn into_word<'s>(self) -> Option<WordTicket<'s>>
+    where
+        Self: 's,
+    {
+        match (self.slot, self.verdict) {
+            (Some(slot), Verdict::Admit(after)) if self.cost > 0 => {
+                Some(WordTicket::new(slot, self.seen, self.next(after)))
+            }
+            _ => None,
+        }
     }
 
     #[inline(always)]
