@@ -57,11 +57,11 @@ impl MeterCounts {
     }
 }
 
-/// The indices of the hits of all requests, of denied ones, and of those that a dry run would have denied. They follow the
-/// indices of the events.
-const HITS: usize = Event::COUNT;
-const DENIED_HITS: usize = HITS + 1;
-const SHADOW_DENIED_HITS: usize = HITS + 2;
+/// The indices of the hits of all requests, less one for each request, of denied ones, and of those that a dry run would have denied.
+/// They follow the indices of the events. Most requests cost one unit, and then need no addition to the hits.
+const MORE_HITS: usize = Event::COUNT;
+const DENIED_HITS: usize = MORE_HITS + 1;
+const SHADOW_DENIED_HITS: usize = MORE_HITS + 2;
 
 /// The counters of one rule.
 ///
@@ -126,8 +126,8 @@ impl Meters {
         let is_decision = event.is_decision();
         // Ordering: Relaxed; see `Stripes`.
         tallies[event.index()].fetch_add(if is_decision { 1 } else { hits }, Relaxed);
-        if is_decision {
-            tallies[HITS].fetch_add(hits, Relaxed);
+        if is_decision && hits != 1 {
+            tallies[MORE_HITS].fetch_add(hits.wrapping_sub(1), Relaxed);
         }
         let denied = match event {
             Event::Denied | Event::ErrorClosed => Some(DENIED_HITS),
@@ -201,7 +201,7 @@ impl Meters {
     #[must_use]
     pub fn counts(&self) -> MeterCounts {
         let event = |event: Event| self.tallies.sum(event.index());
-        MeterCounts {
+        let counts = MeterCounts {
             allowed: event(Event::Allowed),
             denied: event(Event::Denied),
             shadow_denied: event(Event::ShadowDenied),
@@ -209,13 +209,14 @@ impl Meters {
             error_open: event(Event::ErrorOpen),
             error_closed: event(Event::ErrorClosed),
             error_local: event(Event::ErrorLocal),
-            hits: self.tallies.sum(HITS),
+            hits: self.tallies.sum(MORE_HITS),
             denied_hits: self.tallies.sum(DENIED_HITS),
             shadow_denied_hits: self.tallies.sum(SHADOW_DENIED_HITS),
             near_limit: event(Event::NearLimit),
             over_limit: event(Event::OverLimit),
             soft_limited: event(Event::SoftLimited),
             blocked: event(Event::Blocked),
-        }
+        };
+        MeterCounts { hits: counts.hits.wrapping_add(counts.requests()), ..counts }
     }
 }
