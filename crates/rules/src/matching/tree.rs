@@ -259,7 +259,7 @@ impl Tree {
         // The client chose the spelling, and the exact value may have another one.
         let text = if here.has_exact || here.wild.is_some() { AddressText::instead_of(value) } else { None };
         let value = text.as_ref().map_or(value, AddressText::as_str);
-        let exact = if here.has_exact { self.declared(level, key, Some(value)) } else { None };
+        let exact = if here.has_exact { self.declared(level, key, value) } else { None };
         let ranged = exact.or_else(|| ranges.find(address?));
         let at = ranged.or_else(|| self.entry(here, level, key, value))?;
         Some((at, self.nodes.get(by_address.form(at, || address) as usize)?))
@@ -276,7 +276,7 @@ impl Tree {
                     Some(Exact::Listed(list)) => {
                         list.iter().find(|(one, _)| **one == *value).map(|&(_, at)| at)
                     }
-                    Some(Exact::InTable) => self.declared(level, key, Some(value)),
+                    Some(Exact::InTable) => self.declared(level, key, value),
                     None => None,
                 };
                 match (exact, &here.wild) {
@@ -284,27 +284,39 @@ impl Tree {
                     _ => exact.or(bare),
                 }
             }
-            None => self
-                .valued(here, level, key, value)
-                .or_else(|| here.has_bare.then(|| self.declared(level, key, None)).flatten()),
+            None => {
+                let has_values = here.has_exact || here.wild.is_some();
+                let valued = if has_values { self.valued(here, level, key, value) } else { None };
+                valued.or_else(|| if here.has_bare { self.bare(level, key) } else { None })
+            }
         }
     }
 
     /// Returns the node with this exact key and value, or the first declared wildcard that matches them.
     #[inline(never)]
     fn valued(&self, here: &TreeLevel, level: u32, key: &str, value: &str) -> Option<u32> {
-        let exact = here.has_exact.then(|| self.declared(level, key, Some(value))).flatten();
+        let exact = here.has_exact.then(|| self.declared(level, key, value)).flatten();
         exact.or_else(|| here.wild.as_ref()?.first(key, value))
     }
 
     /// Returns the node with this exact key and value.
     #[inline(never)]
-    fn declared(&self, level: u32, key: &str, value: Option<&str>) -> Option<u32> {
+    fn declared(&self, level: u32, key: &str, value: &str) -> Option<u32> {
         let same = |&at: &u32| {
             let node = &self.nodes[at as usize];
-            node.level == level && node.value.as_deref() == value && *node.key == *key
+            node.level == level && node.value.as_deref() == Some(value) && *node.key == *key
         };
-        self.by_entry.find(hash_of(&self.hasher, level, key, value), same).copied()
+        self.by_entry.find(hash_of(&self.hasher, level, key, Some(value)), same).copied()
+    }
+
+    /// Returns the node of this key without a value.
+    #[inline(never)]
+    fn bare(&self, level: u32, key: &str) -> Option<u32> {
+        let same = |&at: &u32| {
+            let node = &self.nodes[at as usize];
+            node.level == level && node.value.is_none() && *node.key == *key
+        };
+        self.by_entry.find(hash_of(&self.hasher, level, key, None), same).copied()
     }
 }
 
