@@ -11,10 +11,10 @@ use tollgate::internals::{CheckTime, SharedTime};
 use tollgate::stores::AnyStore;
 use tollgate::{Clock, Decision, Outcome, Timestamp};
 
-use super::request::{Few, Request, RequestCheck, Route};
+use super::request::{DecidedList, Request, RequestCheck};
 use super::state::{ActiveRule, RuleSet, Rules};
 use crate::config::Config;
-use crate::counting::{Hasher, ready};
+use crate::counting::Hasher;
 use crate::matching::Descriptor;
 use crate::rule::{Charging, TimeUnit};
 
@@ -92,16 +92,16 @@ fn check_by(
     let in_force = rules.in_force.load();
     let domain = in_force.domain("d").expect("there are rules");
     let when = CheckTime::read(&rules.clock);
-    let mut decided = Few::new();
+    let mut decided = DecidedList::new();
     let mut check = RequestCheck::new(&mut decided);
-    check.find((&in_force, domain), &Request::of(descriptors, &[], 1), when.ns(), &rules.hasher);
+    check.find((&in_force, domain), &Request::of(descriptors, 1), when.ns(), &rules.hasher);
     decide(check, domain.charging, when)
 }
 
 /// A check without the second read of the rules pointer.
 fn check_carelessly(rules: &Shared) -> bool {
-    check_by(rules, &[Descriptor::new(&[("a", "x")])], |check, charging, when| {
-        ready(Route { check, caller: &mut { when } }.decide(charging)) == Outcome::Allowed
+    check_by(rules, &[Descriptor::new(&[("a", "x")])], |mut check, charging, when| {
+        check.decide(charging, when) == Outcome::Allowed
     })
 }
 
@@ -271,6 +271,42 @@ fn denials_are_charged_once(check: fn(&Shared) -> bool) {
 #[test]
 fn denied_request_is_charged_to_its_denier() {
     explore_heavy(2, || denials_are_charged_once(|rules| rules.check("d", &BOTH).is_allowed()));
+}
+
+/// Asserts that two threads together are admitted once by a limit of one unit for `a` and of two for `b`, and that the denied
+/// request charges nothing.
+fn charged_together(check: fn(&Shared) -> bool) {
+    let limits = "{ key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }, \
+                  { key: b, value: x, rate_limit: { unit: day, requests_per_unit: 2 } }";
+    let rules = loaded(Still, file("", limits));
+    let admitted = count(together(&rules, check, check));
+    let in_force = rules.in_force.load();
+    let domain = in_force.domain("d").expect("there are rules");
+    let used =
+        |rule: usize| generation(&domain.rules[rule]).peek("", CheckTime::read(&rules.clock), 0).owed();
+    // A request that loses the race may see the charge of `b` that the other one gives back.
+    assert!(admitted <= 1, "the last unit of a is admitted once: {admitted}");
+    assert!(used(0) == u64::from(admitted), "a is charged for the admitted request: {}", used(0));
+    assert!(used(1) == u64::from(admitted), "b is charged for the admitted request: {}", used(1));
+}
+
+// G67
+#[test]
+fn plain_rules_are_charged_together() {
+    explore_heavy(3, || charged_together(|rules| rules.check("d", &BOTH).is_allowed()));
+}
+
+/// Charges the rules without a refund when the second one denies.
+// G67
+#[test]
+#[should_panic(expected = "is charged for the admitted request")]
+fn control_without_refund_keeps_first_charge() {
+    let check = |rules: &Shared| {
+        check_by(rules, &BOTH, |mut checks, _, when| {
+            peek_together(&mut checks, when) && checks.charge_all(when)
+        })
+    };
+    explore(2, move || charged_together(check));
 }
 
 /// Reads all limits and then adds to them, in two steps.

@@ -13,7 +13,7 @@ use tollgate::{Clock, Decision};
 
 use crate::counting::{MayWait, OperatorAction, Refusal, ready};
 use crate::engine::request::{
-    CountedBy, Decided, Few, HoldUse, Request, RequestCheck, RuleCheck, refund_in_use,
+    CountedBy, Decided, DecidedList, HoldUse, Request, RequestCheck, RuleCheck, refund_in_use,
 };
 use crate::engine::state::{ActiveDomain, LocalCounter, Part, Rules, RulesAt, SharedCounter};
 use crate::matching::Descriptor;
@@ -146,9 +146,9 @@ impl<C: Clock> Rules<C> {
             let rules = self.in_force.load();
             let Some(domain) = rules.domain(name) else { break };
             let when = at.unwrap_or_else(|| CheckTime::read(&self.clock));
-            let mut decided = Few::new();
+            let mut decided = DecidedList::new();
             let mut found = RequestCheck::new(&mut decided);
-            let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, &[], 0) };
+            let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, 0) };
             found.find((&rules, domain), &request, when.ns(), &self.hasher);
             let mut done = HashMap::new();
             let mut all = Vec::new();

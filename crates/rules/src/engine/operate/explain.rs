@@ -215,7 +215,7 @@ impl<'a> Explained<'a> {
         let per_million = self.rule.enforced_per_million;
         match part {
             _ if self.rule.shadow => Reason::Shadow,
-            _ if self.explanation.answer.shadow => Reason::DryRun,
+            _ if self.explanation.answer.joint.shadow => Reason::DryRun,
             _ if per_million < MILLION => {
                 Reason::Share { per_million, is_in: part.is_some_and(Part::refuses) }
             }
@@ -296,16 +296,16 @@ impl<C: Clock> Rules<C> {
         let rules = self.in_force.load();
         let index = rules.domain(domain).map(|domain| domain.index);
         let mut answer = self.undecided(rules, index);
-        let Answer { rules, outcome, shadow, quota_rules_deny, decided, .. } = &mut answer;
+        let Answer { rules, joint, decided, .. } = &mut answer;
         let (mut listed, mut rest) = (Vec::new(), 0);
         if let Some(domain) = index.and_then(|index| rules.domain_at(index)) {
             let mut check = RequestCheck::new(decided);
-            check.find((&**rules, domain), &Request::of(descriptors, &[], hits), when.ns(), &self.hasher);
+            check.find((&**rules, domain), &Request::of(descriptors, hits), when.ns(), &self.hasher);
             check.peek_all(domain.charging, when);
             peek_at_shared(&mut check);
-            *quota_rules_deny = check.all_quota_rules_deny();
-            *shadow |= domain.shadow;
-            *outcome = match check.is_empty() {
+            joint.quota_rules_deny = check.all_quota_rules_deny();
+            joint.shadow |= domain.shadow;
+            joint.outcome = match check.is_empty() {
                 true => self.outcome_without_rule(rules, DomainId::Index(domain.index), descriptors),
                 false => check.outcome(),
             };
@@ -319,7 +319,8 @@ impl<C: Clock> Rules<C> {
             rest = (0..).zip(&domain.rules).filter(|(rule, _)| !all.contains(rule)).count();
         }
         if answer.domain.is_none() {
-            answer.outcome = self.outcome_without_rule(&answer.rules, DomainId::Name(domain), descriptors);
+            answer.joint.outcome =
+                self.outcome_without_rule(&answer.rules, DomainId::Name(domain), descriptors);
         }
         Explanation { answer, listed, rest }
     }

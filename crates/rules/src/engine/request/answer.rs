@@ -7,7 +7,7 @@ use tollgate::internals::saturating_nanos;
 use tollgate::internals::sync::Loaded;
 use tollgate::{DecidedBy, Decision, LimitKind, Outcome};
 
-use super::decided::{Decided, Few};
+use super::decided::{Decided, DecidedList};
 use crate::engine::state::{ActiveDomain, ActiveRule, Counter, Part, RuleSet, overrides};
 use crate::rule::{Amount, Rule};
 
@@ -58,7 +58,14 @@ pub struct Answer {
     pub(in crate::engine) rules: Loaded<RuleSet>,
     /// `None` if the domain has no rules.
     pub(in crate::engine) domain: Option<u32>,
-    /// What the rules decide together, also in a dry run.
+    pub(in crate::engine) joint: JointOutcome,
+    pub(in crate::engine) decided: DecidedList,
+}
+
+/// What the rules of a request decide together.
+#[derive(Copy, Clone, Debug)]
+pub(in crate::engine) struct JointOutcome {
+    /// The outcome, also in a dry run.
     pub(in crate::engine) outcome: Outcome,
     /// Whether this is a dry run, which denies nothing.
     pub(in crate::engine) shadow: bool,
@@ -67,26 +74,21 @@ pub struct Answer {
     /// The wait for rules that admitted and counted a request that another rule denied: how long they would deny the
     /// same request now.
     pub(super) longest_other_wait: Duration,
-    pub(in crate::engine) decided: Few<Decided>,
 }
 
 impl Answer {
-    #[inline]
-    pub(super) const fn new(
-        rules: Loaded<RuleSet>,
-        domain: Option<u32>,
-        outcome: Outcome,
-        shadow: bool,
-        decided: Few<Decided>,
-    ) -> Self {
-        let (quota_rules_deny, longest_other_wait) = (false, Duration::ZERO);
-        Self { rules, domain, outcome, shadow, quota_rules_deny, longest_other_wait, decided }
+    /// Returns the answer of an admitted request to which no rule applies.
+    #[inline(always)]
+    pub(super) fn new(rules: Loaded<RuleSet>, domain: Option<u32>, shadow: bool) -> Self {
+        let (outcome, quota_rules_deny, longest_other_wait) = (Outcome::Allowed, false, Duration::ZERO);
+        let joint = JointOutcome { outcome, shadow, quota_rules_deny, longest_other_wait };
+        Self { rules, domain, joint, decided: DecidedList::new() }
     }
 
     /// Returns whether the request is admitted, and if not, whether it can ever be admitted.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        if self.shadow { Outcome::Allowed } else { self.outcome }
+        if self.joint.shadow { Outcome::Allowed } else { self.joint.outcome }
     }
 
     /// Whether the request is admitted. Also true if no rule applies to the request, unless
@@ -112,7 +114,7 @@ impl Answer {
     /// Whether the request would be denied without the dry run of all rules.
     #[must_use]
     pub fn is_shadow_denied(&self) -> bool {
-        self.shadow && self.outcome != Outcome::Allowed
+        self.joint.shadow && self.joint.outcome != Outcome::Allowed
     }
 
     /// Whether the domain has rules.
@@ -203,7 +205,7 @@ impl Answer {
             refuses.filter_map(|limit| limit.decided.decision?.retry_after())
         };
         let enforced = waits(Part::Enforced).max();
-        let other = if self.is_denied() { self.longest_other_wait } else { Duration::ZERO };
+        let other = if self.is_denied() { self.joint.longest_other_wait } else { Duration::ZERO };
         Some(enforced.max(waits(Part::Quota).min()).unwrap_or_default().max(other))
     }
 
@@ -293,7 +295,7 @@ impl<'a> Applied<'a> {
             None => Verdict::Unlimited,
             Some(decision) if decision.is_allowed() && self.decided.soft => Verdict::SoftLimited,
             Some(decision) if decision.is_allowed() => Verdict::Allowed,
-            Some(_) if self.refuses() && !self.answer.shadow => Verdict::Denied,
+            Some(_) if self.refuses() && !self.answer.joint.shadow => Verdict::Denied,
             Some(_) => Verdict::ShadowDenied,
         }
     }
@@ -364,7 +366,7 @@ impl<'a> Applied<'a> {
     /// Whether the rule could have denied the request: it does not only report, and no other rule replaces it.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
-        self.decided.part.refuses() && !self.answer.shadow
+        self.decided.part.refuses() && !self.answer.joint.shadow
     }
 
     /// Whether the rule denies the request only if all such rules of the request deny it: `quota_mode`.
@@ -380,7 +382,7 @@ impl<'a> Applied<'a> {
     }
 
     fn refuses(&self) -> bool {
-        self.is_over_limit() && (self.decided.part != Part::Quota || self.answer.quota_rules_deny)
+        self.is_over_limit() && (self.decided.part != Part::Quota || self.answer.joint.quota_rules_deny)
     }
 
     /// Whether the rule is over its limit. This is never true for a rule that only reports. It can be true for a rule with

@@ -16,7 +16,7 @@ use super::report::Reporting;
 use crate::engine::state::{ActiveDomain, ActiveRule, Part, RuleSet, overrides};
 
 use super::rule_check::{CountedBy, RuleCheck, Twin};
-use crate::counting::Hasher;
+use crate::counting::{Hasher, MayWait};
 use crate::matching::{CounterKey, Descriptor, FoundRules};
 use crate::rule::{Amount, Charging, MILLION};
 
@@ -24,16 +24,18 @@ use crate::rule::{Amount, Charging, MILLION};
 /// directly into the answer, because the answer is large.
 #[derive(Debug)]
 pub(in crate::engine) struct RequestCheck<'r> {
-    pub(in crate::engine) rules: SmallVec<[RuleCheck<'r>; FEW]>,
-    decided: &'r mut Few<Decided>,
+    pub(in crate::engine) rules: Few<RuleCheck<'r>>,
+    decided: &'r mut Vec<Decided>,
     /// The parts that the rules take: one bit for each [`Part`].
     parts: u8,
     /// Whether some rules are shared by processes.
     pub(super) has_shared: bool,
     /// Whether some rules cannot refund a charge.
     has_final: bool,
-    /// Whether one rule may apply to several descriptors, so that two charges may go to one key.
+    /// Whether one rule applies to several descriptors, so that two charges may go to one key.
     has_repeated: bool,
+    /// The numbers of the rules, one bit for each, modulo the number of bits.
+    numbers: u64,
     /// Whether some rules replace others, or count values.
     has_rare: bool,
     /// Whether a descriptor counts as a quota that always has room.
@@ -53,12 +55,8 @@ pub(in crate::engine) struct Request<'d, 'r> {
 impl<'d, 'r> Request<'d, 'r> {
     /// A request that costs `hits`, unless its descriptors set a cost.
     #[inline(always)]
-    pub(in crate::engine) const fn of(
-        descriptors: &'d [Descriptor<'r>],
-        searched: &'d [FoundRules],
-        hits: u64,
-    ) -> Self {
-        Self { descriptors, searched, hits, hold: HoldUse::ByRule }
+    pub(in crate::engine) const fn of(descriptors: &'d [Descriptor<'r>], hits: u64) -> Self {
+        Self { descriptors, searched: &[], hits, hold: HoldUse::ByRule }
     }
 }
 
@@ -86,20 +84,18 @@ const VALUES: u8 = 1 << 7;
 /// Another bit: some rules hold units of the request, or settle them.
 const HOLDS: u8 = 1 << 6;
 
-/// The number of rules that need no allocation. At most as many are compared with each other when they are found.
-const FEW: usize = 4;
-
 impl<'r> RequestCheck<'r> {
     /// Creates a check without rules; `decided` is empty.
     #[inline]
-    pub(in crate::engine) fn new(decided: &'r mut Few<Decided>) -> Self {
+    pub(in crate::engine) fn new(decided: &'r mut Vec<Decided>) -> Self {
         Self {
-            rules: SmallVec::new(),
+            rules: Few::new(),
             decided,
             parts: 0,
             has_shared: false,
             has_final: false,
             has_repeated: false,
+            numbers: 0,
             has_rare: false,
             has_room: false,
         }
@@ -119,10 +115,8 @@ impl<'r> RequestCheck<'r> {
         for unit in descriptors.iter().filter_map(|descriptor| Some(descriptor.limit?.1)) {
             let _ = domain.override_of(unit, hasher);
         }
-        if descriptors.len() > FEW {
-            self.rules.reserve(descriptors.len());
-            self.decided.reserve(descriptors.len());
-        }
+        self.rules.reserve(descriptors.len());
+        self.decided.reserve(descriptors.len());
         let mut searched = request.searched.iter().copied();
         for (descriptor, place) in descriptors.iter().zip(0..) {
             let cost = descriptor.cost(request.hits);
@@ -132,6 +126,7 @@ impl<'r> RequestCheck<'r> {
                 continue;
             }
             for (index, active) in domain.rules_of(found) {
+                active.matched.set();
                 // Apart from its check, so that the check is built where it stays.
                 let key = active.key(domain, descriptor);
                 let part = active.part.unwrap_or_else(|| part_of(active, &key, index, now_ns, hasher));
@@ -182,13 +177,15 @@ impl<'r> RequestCheck<'r> {
         self.has_room = self.of(Part::Replaced).next().is_some() || !(0..descriptors).all(has_rule);
     }
 
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, check: RuleCheck<'r>, decided: Decided) {
         self.parts |= 1 << decided.part as u8;
         self.has_shared |= check.counted.is_shared();
         self.has_final |= !check.counted.can_refund();
+        let number = 1_u64.rotate_left(decided.rule);
         let is_same = |other: &RuleCheck<'_>| std::ptr::eq(other.active, check.active);
-        self.has_repeated |= self.rules.len() >= FEW || self.rules.iter().any(is_same);
+        self.has_repeated |= self.numbers & number != 0 && self.rules.iter().any(is_same);
+        self.numbers |= number;
         self.rules.push(check);
         self.decided.push(decided);
     }
@@ -276,6 +273,7 @@ impl<'r> RequestCheck<'r> {
     }
 
     #[cold]
+    #[inline(never)]
     fn longest_other_wait(&mut self, when: CheckTime) -> Duration {
         let admitted =
             |decided: &Decided| decided.part == Part::Enforced && decided.outcome() == Outcome::Allowed;
@@ -309,6 +307,7 @@ impl<'r> RequestCheck<'r> {
         self.parts >> part as u8 & 1 == 1
     }
 
+    #[cold]
     fn every_quota_rule_denies(&self) -> bool {
         let mut reports =
             self.rules.iter().zip(&*self.decided).filter(|(_, decided)| decided.part == Part::Shadow);
@@ -329,13 +328,56 @@ impl<'r> RequestCheck<'r> {
         self.rules.len() > 1 && self.each(Part::refuses).count() > 1
     }
 
+    /// Decides the request, and charges it if it is admitted. Asks the servers of shared rules that have not answered yet, and
+    /// waits no longer than their mode does.
+    #[inline]
+    pub(in crate::engine) fn decide(&mut self, charging: Charging, when: CheckTime) -> Outcome {
+        if charging == Charging::CountFirst {
+            self.count(when);
+            return self.outcome();
+        }
+        let admitted = self.all_or_nothing(when);
+        self.settle(charging, admitted, when)
+    }
+
+    /// Charges all enforced rules, or none. Among rules with `quota_mode`, it charges those with quota left, and at
+    /// least one must have some. Returns whether the request is admitted.
+    #[inline]
+    fn all_or_nothing(&mut self, when: CheckTime) -> bool {
+        if !self.has_several() {
+            return self.charge_all(when);
+        }
+        if !self.peek_at_others(when) || (self.has_shared && !self.peek_at_servers()) {
+            return false;
+        }
+        let admitted = self.charge_all(when);
+        if !admitted && self.is_charged() {
+            self.refund(when);
+            self.peek_again(when);
+        }
+        admitted
+    }
+
+    /// Decides the rules that only report. With [`Charging::CountDenials`], charges a denied request to the rules that deny
+    /// it. Returns the outcome.
+    #[inline]
+    pub(super) fn settle(&mut self, charging: Charging, admitted: bool, when: CheckTime) -> Outcome {
+        self.report_only(admitted, when);
+        if charging == Charging::CountDenials {
+            self.count_denials(admitted, when);
+        }
+        if admitted { Outcome::Allowed } else { self.outcome() }
+    }
+
     /// Counts first and decides afterwards.
+    #[inline(never)]
     pub(in crate::engine) fn count(&mut self, when: CheckTime) {
         self.each(|part| part != Part::Replaced).for_each(|(check, decided)| check.count(decided, when));
     }
 
     /// Peeks again at the rules whose charges were refunded. A rule that denied keeps its decision: it might admit the
     /// request by now, but nothing is charged for that.
+    #[cold]
     pub(super) fn peek_again(&mut self, when: CheckTime) {
         for (check, decided) in self.each(Part::refuses) {
             if decided.outcome() == Outcome::Allowed {
@@ -385,7 +427,6 @@ impl<'r> RequestCheck<'r> {
 
     /// Peeks at a rule that can deny. The peek includes the rule's own cost and the costs that earlier rules would charge
     /// to the same key.
-    #[inline]
     pub(in crate::engine) fn peek_at(&mut self, place: usize, when: CheckTime) {
         let other_cost = if self.has_repeated { self.cost_of_earlier_rules(place, |_| true) } else { 0 };
         if let Some((check, decided)) = self.at(place)
@@ -432,6 +473,29 @@ impl<'r> RequestCheck<'r> {
         if all.len() > 1 { all } else { Few::new() }
     }
 
+    /// Peeks at the shared rules that [`RequestCheck::peeks`] returns. Returns whether the request may continue.
+    #[cold]
+    fn peek_at_servers(&mut self) -> bool {
+        for Peek { place, cost } in self.peeks() {
+            if let Some((check, decided)) = self.at(place)
+                && let CountedBy::Shared(shared) = check.counted
+                && let Some(Some(peeked)) = shared.limiter.peek(check.key.as_str(), cost, MayWait::No).now()
+            {
+                check.record_peek(decided, peeked);
+            }
+        }
+        self.may_continue()
+    }
+
+    /// Charges the denied request to the shared rules that deny it.
+    #[cold]
+    pub(super) fn count_shared_denials(&mut self) {
+        for (check, shared) in self.shared_denials() {
+            let _ = shared.limiter.count_denied(check.key.as_str(), check.cost, MayWait::No);
+            check.effect.is_denial_counted = true;
+        }
+    }
+
     /// Returns the units that earlier rules with this part would charge to the same key.
     fn cost_of_earlier_rules(&self, place: usize, part: impl Fn(Part) -> bool) -> u64 {
         let Some((check, before)) = self.rules.get(..=place).and_then(<[_]>::split_last) else { return 0 };
@@ -453,7 +517,7 @@ impl<'r> RequestCheck<'r> {
         admits
     }
 
-    /// Charges first the rules that can refund. Returns whether the request is admitted.
+    /// Charges first the rules that can refund, and notes the holds. Returns whether the request is admitted.
     #[inline]
     pub(in crate::engine) fn charge_all(&mut self, when: CheckTime) -> bool {
         if !self.charge_enforced(true, when) || (self.has_final && !self.charge_enforced(false, when)) {
@@ -462,7 +526,7 @@ impl<'r> RequestCheck<'r> {
         if self.has(Part::Quota) {
             self.each(|part| part == Part::Quota).for_each(|(check, decided)| check.charge(decided, when));
         }
-        !self.all_quota_rules_deny()
+        !self.all_quota_rules_deny() && (!self.has_holds() || self.keep_holds(Part::refuses, when))
     }
 
     #[inline]
@@ -484,8 +548,14 @@ impl<'r> RequestCheck<'r> {
         self.rules.iter().any(|check| check.effect.is_charged)
     }
 
-    /// Refunds the charges to counters of this process.
+    /// Refunds all charges.
     #[cold]
+    pub(super) fn refund(&mut self, when: CheckTime) {
+        self.each(|_| true).for_each(|(check, decided)| check.refund(decided, when));
+    }
+
+    /// Refunds the charges to counters of this process.
+    #[cfg(feature = "tokio")]
     pub(super) fn refund_here(&mut self, when: CheckTime) {
         for (check, decided) in self.each(|_| true).filter(|(check, _)| !check.counted.is_shared()) {
             check.refund(decided, when);
@@ -554,7 +624,7 @@ impl<'r> RequestCheck<'r> {
         for (check, decided) in self.each(|part| part != Part::Replaced) {
             check.report(decided, reporting);
         }
-        match (reporting.domain.charging, reporting.outcome) {
+        match (reporting.domain.charging, reporting.joint.outcome) {
             (Charging::CountFirst, Outcome::Denied) => self.longest_other_wait(when),
             _ => Duration::ZERO,
         }
@@ -578,7 +648,7 @@ fn part_of(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, h
     if is_enforced { Part::of_enforced(rule) } else { Part::Shadow }
 }
 
-fn worse(one: Outcome, other: Outcome) -> Outcome {
+pub(super) fn worse(one: Outcome, other: Outcome) -> Outcome {
     match (one, other) {
         (Outcome::Never, _) | (_, Outcome::Never) => Outcome::Never,
         (Outcome::Denied, _) | (_, Outcome::Denied) => Outcome::Denied,

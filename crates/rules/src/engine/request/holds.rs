@@ -18,7 +18,7 @@ use tollgate::{Clock, Decision, Outcome};
 
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
-use super::decided::Few;
+use super::decided::{DecidedList, Few};
 use super::hold_check::{ends_ns, refund_hold};
 use super::rule_check::{CountedBy, HeldUnits, HoldStep, RuleCheck};
 use crate::engine::state::{
@@ -90,9 +90,9 @@ impl<C: Clock> Rules<C> {
             let index = DomainId::Index(domain.index);
             return (self.decide(answer.rules, index, descriptors, units, when), None);
         };
-        let request = Request { hold: HoldUse::As(&id), ..Request::of(descriptors, &[], units) };
-        self.decide_any(&mut answer, request, when);
-        let is_held = answer.outcome == Outcome::Allowed;
+        let request = Request { hold: HoldUse::As(&id), ..Request::of(descriptors, units) };
+        self.decide_request(&mut answer, &request, when);
+        let is_held = answer.joint.outcome == Outcome::Allowed;
         (answer, is_held.then_some(id))
     }
 
@@ -102,8 +102,8 @@ impl<C: Clock> Rules<C> {
         let when = CheckTime::read(&self.clock);
         let mut answer = self.find_domain(domain);
         let queries: Few<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
-        let request = Request { hold: HoldUse::Nothing, ..Request::of(&queries, &[], 0) };
-        self.decide_any(&mut answer, request, when);
+        let request = Request { hold: HoldUse::Nothing, ..Request::of(&queries, 0) };
+        self.decide_request(&mut answer, &request, when);
         answer
     }
 
@@ -145,9 +145,9 @@ impl<C: Clock> Rules<C> {
         let when = CheckTime::read(&self.clock);
         let rules = self.in_force.load();
         let (Some(domain), Some(book)) = (rules.domain(domain), rules.book.as_deref()) else { return false };
-        let mut decided = Few::new();
+        let mut decided = DecidedList::new();
         let mut found = RequestCheck::new(&mut decided);
-        let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, &[], 0) };
+        let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, 0) };
         found.find((&rules, domain), &request, when.ns(), &self.hasher);
         let (mut seen, mut was_held) = (HashSet::new(), false);
         // A load may have changed what the rule holds, so both are asked. A rule may have been another part at the hold.

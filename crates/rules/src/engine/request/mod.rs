@@ -1,6 +1,6 @@
 //! Requests: what the rules decide, charge, settle and refund.
 //!
-//! [`route`] decides one request. [`plain`] is its short form for requests that most services have.
+//! [`route`] decides one request, with rules of any kind and number: as a list of [`plain`] rules, or with a [`check`].
 
 mod answer;
 mod check;
@@ -18,8 +18,6 @@ mod waiting;
 
 pub use self::answer::{Answer, Applied, Verdict};
 pub(super) use self::check::{HoldUse, Request, RequestCheck};
-pub(super) use self::decided::{Decided, Few};
+pub(super) use self::decided::{Decided, DecidedList};
 pub(super) use self::refund::refund_in_use;
-#[cfg(all(test, tollgate_loom))]
-pub(super) use self::route::Route;
 pub(super) use self::rule_check::{CountedBy, RuleCheck};

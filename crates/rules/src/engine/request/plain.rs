@@ -1,215 +1,268 @@
-//! Requests with one or two rules whose stores alone decide. Most requests are like this.
+//! Requests whose stores alone decide: each rule that applies is [plain](ActiveRule::plain). Most requests are like this.
 //!
-//! They take a short form of the [route](super::route), without a list of rules. If this form cannot decide a request,
-//! such as one that the second of two rules denies, the route continues with the rules that were found here.
+//! The [route](super::route) takes such a request with a list of [`PlainCheck`]s, whose steps are short, and any other request
+//! with a [`RequestCheck`](super::check::RequestCheck). It chooses once, when it has found the rules, and searches none of them
+//! twice.
+//!
+//! # Protocol
+//! ```text
+//! peek    at all rules but the first, each with a ticket that charges it ── one denies ──► denied
+//! charge  the first rule, because its charge gives the same information as a peek ── denied ──► denied
+//! charge  the others by their tickets. If another request was first, the rule decides again ── denied ──► all are refunded
+//! ```
+//! A denied request then peeks at the rules that would admit it, because their figures are part of the answer.
 
+use std::ops::Deref;
+
+use smallvec::SmallVec;
 use tollgate::internals::CheckTime;
-use tollgate::internals::op::Store;
-use tollgate::internals::sync::Loaded;
+use tollgate::internals::op::{Exchange, Store, WordTicket};
+use tollgate::stores::AnyStore;
 use tollgate::{Clock, Decision, Outcome};
 
-use super::answer::Answer;
-use super::check::Request;
-use super::decided::{Decided, Few};
+use super::check::{Request, worse};
+use super::decided::Decided;
 use super::report::Reporting;
 use super::rule_check::{CountedBy, RuleCheck};
-use crate::engine::state::{ActiveDomain, ActiveRule, DomainId, LocalCounter, RuleSet, Rules};
-use crate::matching::{CounterKey, Descriptor, FoundRules};
+use crate::engine::state::{ActiveDomain, ActiveRule, LocalCounter, Part, RuleSet, Rules};
+use crate::matching::{CounterKey, FoundRules};
+use crate::rule::Charging;
 
-/// The only rule that applies to a descriptor, if its store alone decides: see [`ActiveRule::plain`].
+/// A list on the stack. Of a longer one, the memory is allocated.
+type Several<T> = SmallVec<[T; 16]>;
+
+/// The rules of the first descriptors, as far as they were searched.
+pub(super) type Searched = Several<FoundRules>;
+
+/// A rule that applies to a descriptor, if its store alone decides.
 #[derive(Copy, Clone, Debug)]
-struct PlainCheck<'r> {
-    rule: u32,
+pub(super) struct PlainCheck<'r> {
     active: &'r ActiveRule,
     counter: &'r LocalCounter,
     key: &'r str,
     cost: u64,
+    /// What charges to the same key cost before this one.
+    earlier: u64,
+}
+
+/// The rules of a request that are all plain.
+#[derive(Debug)]
+pub(super) struct PlainChecks<'r>(Several<PlainCheck<'r>>);
+
+impl<'r> Deref for PlainChecks<'r> {
+    type Target = [PlainCheck<'r>];
+
+    #[inline(always)]
+    fn deref(&self) -> &[PlainCheck<'r>] {
+        &self.0
+    }
+}
+
+impl<'r> PlainChecks<'r> {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self(Several::new())
+    }
+
+    /// Searches the rules of a request, and notes what it found. Returns whether there are rules, and all of them are plain.
+    /// Works in place, because the list is too large to move.
+    #[inline(always)]
+    pub(super) fn find(
+        &mut self,
+        domain: &'r ActiveDomain,
+        request: &Request<'_, 'r>,
+        decided: &mut Vec<Decided>,
+        searched: &mut Searched,
+        when: CheckTime,
+    ) -> bool {
+        if domain.charging != Charging::AllOrNothing || domain.quota {
+            return false;
+        }
+        decided.reserve(request.descriptors.len());
+        // The numbers of the rules, one bit for each, modulo the number of bits.
+        let mut numbers = 0;
+        for (descriptor, place) in request.descriptors.iter().zip(0..) {
+            let (found, cost) = (domain.search(descriptor), descriptor.cost(request.hits));
+            searched.push(found);
+            if descriptor.limit.is_some() || cost == 0 {
+                return false;
+            }
+            for (rule, active) in domain.rules_of(found) {
+                let Some((counter, key)) = active.plain(domain, descriptor) else { return false };
+                if counter.is_taking_over(when.ns()) {
+                    return false;
+                }
+                active.matched.set();
+                let number = 1_u64.rotate_left(rule);
+                let earlier = if numbers & number == 0 { 0 } else { self.cost_of(active, key) };
+                numbers |= number;
+                self.0.push(PlainCheck { active, counter, key, cost, earlier });
+                decided.push(Decided::not_yet(rule, place, Part::Enforced));
+            }
+        }
+        !self.0.is_empty()
+    }
+
+    /// Returns the units that these checks charge to a key.
+    #[inline(never)]
+    fn cost_of(&self, active: &ActiveRule, key: &str) -> u64 {
+        let same = self.0.iter().filter(|check| std::ptr::eq(check.active, active) && check.key == key);
+        same.fold(0, |sum, check| sum.saturating_add(check.cost))
+    }
+}
+
+/// Charges all rules if all of them admit the request, or none.
+#[inline(always)]
+pub(super) fn decide(checks: &[PlainCheck<'_>], decided: &mut [Decided], when: CheckTime) -> Outcome {
+    match (checks, &mut *decided) {
+        ([check], [decided]) => {
+            check.charge(decided, when);
+            decided.outcome()
+        }
+        ([first, others @ ..], [decided_first, decided_others @ ..]) => {
+            match charge_several((first, others), (decided_first, decided_others), when) {
+                true => Outcome::Allowed,
+                false => deny(checks, decided, when),
+            }
+        }
+        _ => Outcome::Allowed,
+    }
+}
+
+/// Peeks at the rules that would admit the denied request. Returns its outcome.
+#[cold]
+#[inline(never)]
+fn deny(checks: &[PlainCheck<'_>], decided: &mut [Decided], when: CheckTime) -> Outcome {
+    checks.iter().zip(decided).fold(Outcome::Allowed, |outcome, (check, decided)| {
+        if decided.outcome() == Outcome::Allowed {
+            decided.decision = Some(check.peek(when));
+        }
+        worse(outcome, decided.outcome())
+    })
+}
+
+/// Refunds the charges of an admitted request.
+#[cold]
+#[inline(never)]
+pub(super) fn refund(checks: &[PlainCheck<'_>], decided: &[Decided], when: CheckTime) {
+    checks.iter().zip(decided).for_each(|(check, decided)| check.refund(decided, when));
+}
+
+/// Counts the admitted request.
+#[inline(always)]
+pub(super) fn report_admitted(checks: &[PlainCheck<'_>], decided: &[Decided]) {
+    for (check, decided) in checks.iter().zip(decided) {
+        if let Some(decision) = &decided.decision {
+            check.active.meters.observe_allowed(decision);
+        }
+    }
+}
+
+/// Reports the outcome of each rule in a denied request.
+#[cold]
+#[inline(never)]
+pub(super) fn report_denied(checks: &[PlainCheck<'_>], decided: &mut [Decided], reporting: &Reporting<'_>) {
+    for (PlainCheck { active, counter, key, cost, .. }, decided) in checks.iter().zip(decided) {
+        let (counted, key) = (CountedBy::Local { counter, headroom: 0 }, CounterKey::Whole(key));
+        RuleCheck::with(reporting.domain, active, counted, key, *cost).report(decided, reporting);
+    }
+}
+
+/// Charges several rules, or none. Returns whether all of them admit the request.
+#[inline(never)]
+fn charge_several<'r>(
+    (first, others): (&PlainCheck<'r>, &[PlainCheck<'r>]),
+    (decided_first, decided_others): (&mut Decided, &mut [Decided]),
+    when: CheckTime,
+) -> bool {
+    let mut tickets: Several<Option<WordTicket<'r>>> = Several::new();
+    for (check, decided) in others.iter().zip(&mut *decided_others) {
+        tickets.push(check.ticket(decided, when));
+        if decided.outcome() != Outcome::Allowed {
+            return false;
+        }
+    }
+    first.charge(decided_first, when);
+    if decided_first.outcome() != Outcome::Allowed {
+        return false;
+    }
+    for (place, (check, ticket)) in others.iter().zip(&tickets).enumerate() {
+        let Some((decided, before)) = decided_others.get_mut(..=place).and_then(<[_]>::split_last_mut) else {
+            return false;
+        };
+        if ticket.as_ref().is_some_and(|ticket| ticket.exchange() == Exchange::Done) {
+            continue;
+        }
+        // Another request was first, or there is no ticket.
+        check.charge(decided, when);
+        if decided.outcome() != Outcome::Allowed {
+            first.refund(decided_first, when);
+            others.iter().zip(before).for_each(|(check, decided)| check.refund(decided, when));
+            return false;
+        }
+    }
+    true
 }
 
 impl<'r> PlainCheck<'r> {
     #[inline(always)]
-    fn new(
-        domain: &'r ActiveDomain,
-        descriptor: &Descriptor<'r>,
-        found: FoundRules,
-        hits: u64,
-        when: CheckTime,
-    ) -> Option<Self> {
-        let cost = descriptor.cost(hits);
-        if cost == 0 {
-            return None;
-        }
-        let (rule, active) = domain.alone(descriptor, found)?;
-        let (counter, key) = active.plain(domain, descriptor)?;
-        if counter.is_taking_over(when.ns()) {
-            return None;
-        }
-        active.matched.set();
-        Some(Self { rule, active, counter, key, cost })
+    fn store(&self) -> &'r AnyStore {
+        self.counter.generation.store()
     }
 
-    /// Charges the request if it is admitted.
-    #[inline]
-    fn charge(&self, when: CheckTime) -> Decision {
-        self.counter.generation.store().check(self.key, when, self.cost)
-    }
-
-    /// Whether no charge of one rule changes the decision of the other.
-    #[inline]
-    fn is_joint_with(&self, other: &Self) -> bool {
-        let is_joint = |plain: &Self| plain.counter.can_refund && plain.active.rule.replaces.is_empty();
-        // If both descriptors match one rule, both charges may go to the same key.
-        !std::ptr::eq(self.active, other.active) && is_joint(self) && is_joint(other)
-    }
-
-    /// Charges both rules, or none. This rule is charged without a peek, because its charge gives the same information.
+    /// Charges the rule if it admits the request.
     #[inline(always)]
-    fn charge_with(&self, other: &Self, when: CheckTime) -> Option<[Decision; 2]> {
-        if other.peek(when).is_denied() {
+    fn charge(&self, decided: &mut Decided, when: CheckTime) {
+        self.store().check(self.key, when, self.cost, &mut decided.decision);
+    }
+
+    /// Peeks at the rule, and returns a ticket if one exchange charges it.
+    #[inline(always)]
+    fn ticket(&self, decided: &mut Decided, when: CheckTime) -> Option<WordTicket<'r>> {
+        if self.earlier > 0 {
+            decided.decision = Some(self.peek(when));
             return None;
         }
-        let charge = self.charge(when);
-        if charge.is_denied() {
-            return None;
-        }
-        let other_charge = other.charge(when);
-        if other_charge.is_denied() {
-            self.refund(&charge, when);
-            return None;
-        }
-        Some([charge, other_charge])
+        self.store().ticket(self.key, when, self.cost, &mut decided.decision)
+    }
+
+    /// Returns the decision that a charge after the earlier ones would give, and charges nothing.
+    #[cold]
+    fn peek(&self, when: CheckTime) -> Decision {
+        let cost = self.cost.saturating_add(self.earlier);
+        self.store().peek(self.key, when, cost).for_cost(cost)
     }
 
     #[cold]
-    fn refund(&self, charge: &Decision, when: CheckTime) {
-        self.counter.generation.store().refund(self.key, when, charge, charge.charged());
-    }
-
-    /// Returns the decision that a charge would give, and charges nothing.
-    #[inline]
-    fn peek(&self, when: CheckTime) -> Decision {
-        self.counter.generation.store().peek(self.key, when, self.cost)
+    fn refund(&self, decided: &Decided, when: CheckTime) {
+        if let Some(charge) = &decided.decision {
+            self.store().refund(self.key, when, charge, charge.charged());
+        }
     }
 }
 
 impl<C: Clock> Rules<C> {
-    /// Decides a request with one descriptor.
+    /// Whether the charges do not count, because a load has replaced the rules in the meantime, or a request was the first to set its
+    /// own limit, which counts together with one of them.
     #[inline(always)]
-    pub(super) fn decide_one(
+    pub(super) fn is_plain_outdated(
         &self,
-        rules: Loaded<RuleSet>,
-        domain: DomainId<'_>,
-        descriptor: &Descriptor<'_>,
-        hits: u64,
-        when: CheckTime,
-    ) -> Answer {
-        let Some(domain) = rules.domain_of(domain) else { return self.unknown_domain(rules, domain) };
-        domain.note_asked();
-        let (found, descriptors) = (domain.search(descriptor), std::slice::from_ref(descriptor));
-        if let Some(plain) = PlainCheck::new(domain, descriptor, found, hits, when) {
-            let start = domain.timer.start();
-            let decision = plain.charge(when);
-            domain.timer.stop(start);
-            let (outcome, shadow) = (decision.outcome(), self.options.shadow || domain.shadow);
-            let mut is_final = true;
-            if decision.is_allowed() {
-                let is_open = || plain.counter.generation.is_open_for(&decision);
-                let still_counts = |now: Option<&ActiveDomain>| plain.active.still_counts(now);
-                is_final = self.counts_charge(&rules, domain, is_open, still_counts)
-                    && !plain.active.counts_with_override(domain);
-                if is_final {
-                    plain.active.meters.observe_allowed(&decision);
-                } else {
-                    plain.refund(&decision, when);
-                }
-            } else {
-                self.report_denial(&plain, &decision, domain, descriptors, shadow);
+        checks: &[PlainCheck<'_>],
+        decided: &[Decided],
+        (rules, domain): (&RuleSet, &ActiveDomain),
+    ) -> bool {
+        let (mut is_open, mut has_twin) = (true, false);
+        let are_open = || {
+            for (check, decided) in checks.iter().zip(decided) {
+                // Each of them is asked, because each one records its charge.
+                let charge = decided.decision.as_ref();
+                is_open &= charge.is_some_and(|charge| check.counter.generation.is_open_for(charge));
+                has_twin |= check.active.counts_with_override(domain);
             }
-            if is_final {
-                let (rule, domain) = (plain.rule, Some(domain.index));
-                let mut decided = Few::new();
-                decided.push(Decided::new(rule, 0, decision));
-                return Answer::new(rules, domain, outcome, shadow, decided);
-            }
-        }
-        let domain = domain.index;
-        let mut answer = self.undecided(rules, Some(domain));
-        self.decide_any(&mut answer, Request::of(descriptors, &[found], hits), when);
-        answer
-    }
-
-    /// Decides a request with two descriptors. Not inlined: requests with one descriptor would save its registers.
-    #[inline(never)]
-    pub(super) fn decide_two(
-        &self,
-        rules: Loaded<RuleSet>,
-        domain: DomainId<'_>,
-        descriptors: &[Descriptor<'_>; 2],
-        hits: u64,
-        when: CheckTime,
-    ) -> Answer {
-        let Some(domain) = rules.domain_of(domain) else { return self.unknown_domain(rules, domain) };
-        domain.note_asked();
-        let [one, other] = descriptors;
-        let searched @ [found_one, found_other] = [domain.search(one), domain.search(other)];
-        let first = PlainCheck::new(domain, one, found_one, hits, when);
-        if let Some(first) = first
-            && let Some(second) = PlainCheck::new(domain, other, found_other, hits, when)
-            && first.is_joint_with(&second)
-        {
-            let start = domain.timer.start();
-            let charges = first.charge_with(&second, when);
-            if let Some([charge, other_charge]) = &charges {
-                // If a rule denies, the route decides and times the request again, so this time does not count.
-                domain.timer.stop(start);
-                // Both are asked, because each one records its charge.
-                let is_open = || {
-                    first.counter.generation.is_open_for(charge)
-                        & second.counter.generation.is_open_for(other_charge)
-                };
-                let still_counts = |now: Option<&ActiveDomain>| {
-                    first.active.still_counts(now) && second.active.still_counts(now)
-                };
-                if !self.counts_charge(&rules, domain, is_open, still_counts)
-                    || first.active.counts_with_override(domain)
-                    || second.active.counts_with_override(domain)
-                {
-                    first.refund(charge, when);
-                    second.refund(other_charge, when);
-                } else {
-                    first.active.meters.observe_allowed(charge);
-                    second.active.meters.observe_allowed(other_charge);
-                    let mut decided = Few::new();
-                    decided.push(Decided::new(first.rule, 0, *charge));
-                    decided.push(Decided::new(second.rule, 1, *other_charge));
-                    let shadow = self.options.shadow || domain.shadow;
-                    let domain = Some(domain.index);
-                    return Answer::new(rules, domain, Outcome::Allowed, shadow, decided);
-                }
-            }
-        }
-        let domain = domain.index;
-        let mut answer = self.undecided(rules, Some(domain));
-        self.decide_any(&mut answer, Request::of(descriptors, &searched, hits), when);
-        answer
-    }
-
-    /// Reports the denial of the only rule.
-    #[cold]
-    fn report_denial(
-        &self,
-        plain: &PlainCheck<'_>,
-        denial: &Decision,
-        domain: &ActiveDomain,
-        descriptors: &[Descriptor<'_>],
-        shadow: bool,
-    ) {
-        let counted = CountedBy::Local { counter: plain.counter, headroom: 0 };
-        let key = CounterKey::Whole(plain.key);
-        let check = RuleCheck::with(domain, plain.active, counted, key, plain.cost);
-        let mut decided = Decided::new(plain.rule, 0, *denial);
-        let (outcome, quota_rules_deny, observers) = (denial.outcome(), false, &self.observers);
-        let reporting = Reporting { domain, descriptors, outcome, shadow, quota_rules_deny, observers };
-        check.report(&mut decided, &reporting);
+            is_open
+        };
+        let still_counts =
+            |now: Option<&ActiveDomain>| checks.iter().all(|check| check.active.still_counts(now));
+        !self.counts_charge(rules, domain, are_open, still_counts) || has_twin
     }
 }

@@ -7,7 +7,7 @@ use tollgate::{Clock, Outcome};
 
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
-use super::decided::{Decided, Few};
+use super::decided::{Decided, DecidedList, Few};
 use super::rule_check;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::engine::state::{ActiveDomain, LocalCounter, Part, Rules};
@@ -42,12 +42,12 @@ impl<C: Clock> Rules<C> {
     ) -> Few<Refund<'a>> {
         let mut refunds = Few::new();
         let Some(domain) = answer.domain() else { return refunds };
-        if domain.charging == Charging::CountFirst || answer.outcome != Outcome::Allowed {
+        if domain.charging == Charging::CountFirst || answer.joint.outcome != Outcome::Allowed {
             return refunds;
         }
         let rules = self.in_force.load();
         let now = rules.domain(&domain.name);
-        for decided in &answer.decided {
+        for decided in &*answer.decided {
             if decided.decision.is_some_and(|charge| charge.charged() > 0)
                 && let Some(descriptor) = descriptors.get(decided.descriptor as usize)
                 && let Some(active) = domain.rule(decided.rule)
@@ -102,9 +102,9 @@ impl<C: Clock> Rules<C> {
         let when = CheckTime::read(&self.clock);
         let rules = self.in_force.load();
         let Some(domain) = rules.domain(domain) else { return true };
-        let mut decided = Few::new();
+        let mut decided = DecidedList::new();
         let mut found = RequestCheck::new(&mut decided);
-        let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, &[], hits) };
+        let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, hits) };
         found.find((&rules, domain), &request, when.ns(), &self.hasher);
         let all = found.each(|part| part != Part::Replaced).all(|(check, _)| match check.counted {
             CountedBy::Local { counter, .. } => counter.can_refund,

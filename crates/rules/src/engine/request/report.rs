@@ -6,6 +6,7 @@ use tollgate::internals::op::Migrate;
 use tollgate::telemetry::{Denial, Event};
 use tollgate::{Decision, Outcome};
 
+use super::answer::JointOutcome;
 use super::decided::{Decided, SharedOrigin};
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::engine::state::{ActiveDomain, Observers, Part};
@@ -16,11 +17,7 @@ use crate::rule::Charging;
 pub(super) struct Reporting<'a> {
     pub(super) domain: &'a ActiveDomain,
     pub(super) descriptors: &'a [Descriptor<'a>],
-    /// What the rules decide together, also in a dry run.
-    pub(super) outcome: Outcome,
-    /// Whether this is a dry run.
-    pub(super) shadow: bool,
-    pub(super) quota_rules_deny: bool,
+    pub(super) joint: JointOutcome,
     pub(super) observers: &'a Observers,
 }
 
@@ -52,7 +49,7 @@ impl RuleCheck<'_> {
     /// counted, unless denied requests are charged too.
     #[inline]
     pub(super) fn report(&self, decided: &mut Decided, reporting: &Reporting<'_>) {
-        let beyond_soft = self.beyond_soft(decided, reporting.shadow);
+        let beyond_soft = self.beyond_soft(decided, reporting.joint.shadow);
         decided.soft = beyond_soft > 0;
         if self.cost == 0 {
             return;
@@ -63,8 +60,8 @@ impl RuleCheck<'_> {
                 self.report_denial(decided, reporting);
             }
             Some(decision) => {
-                let is_charged = reporting.outcome == Outcome::Allowed
-                    || reporting.shadow
+                let is_charged = reporting.joint.outcome == Outcome::Allowed
+                    || reporting.joint.shadow
                     || reporting.domain.charging == Charging::CountFirst;
                 match decided.by {
                     _ if !is_charged => {}
@@ -105,9 +102,9 @@ impl RuleCheck<'_> {
     #[cold]
     fn report_denial(&self, decided: &mut Decided, reporting: &Reporting<'_>) {
         let (cost, meters) = (self.cost, &*self.active.meters);
-        let reports_only = reporting.shadow
+        let reports_only = reporting.joint.shadow
             || decided.part == Part::Shadow
-            || (decided.part == Part::Quota && !reporting.quota_rules_deny);
+            || (decided.part == Part::Quota && !reporting.joint.quota_rules_deny);
         if !reports_only {
             self.block(decided);
         }

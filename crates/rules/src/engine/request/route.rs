@@ -1,5 +1,8 @@
 //! The route of one request: find its rules, charge them, settle, report.
 //!
+//! If all rules of a request are plain, the steps are those of [`plain`](super::plain). Most requests are like this. Others
+//! have these steps:
+//!
 //! ```text
 //! find    the rules of all descriptors: RequestCheck::find
 //! charge  peek at this process's limits, if several can deny ── one denies ──► denied; no server is asked
@@ -13,172 +16,29 @@
 //! [`count_denials`](super::count_denials). With `charging: count-first`, the request is counted at all limits and decided
 //! afterwards.
 //!
-//! Only the [`Caller`] knows whether it waits for the servers of shared rules. If it does not, no step waits, so the future
-//! is ready at its first poll.
-
-use std::pin::pin;
+//! [`Rules::decide_request`] waits for no server. [`waiting`](super::waiting) takes the same steps, and waits between them.
 
 use tollgate::internals::CheckTime;
 use tollgate::internals::sync::Loaded;
 use tollgate::{Clock, Outcome, Timestamp};
 
-use super::answer::Answer;
-use super::check::{Peek, Request, RequestCheck};
-use super::decided::Few;
+use super::answer::{Answer, JointOutcome};
+use super::check::{Request, RequestCheck};
+use super::decided::Decided;
+use super::plain;
+use super::plain::{PlainChecks, Searched};
 use super::report::Reporting;
-use super::rule_check::{CountedBy, RuleCheck};
-use crate::counting::{MayWait, ready};
-use crate::engine::state::{ActiveDomain, DomainId, Part, RuleSet, Rules, RulesAt, WithoutRule};
+use crate::engine::state::{ActiveDomain, DomainId, RuleSet, Rules, RulesAt, WithoutRule};
 use crate::matching::Descriptor;
 use crate::rule::Charging;
 use crate::telemetry::request_without_rule;
 
-/// Who sends a request to the rules, and how it asks those that processes share. A caller that does not wait is the time of
-/// its request.
-pub(in crate::engine) trait Caller {
-    /// Whether it waits for servers.
-    const WAITS: bool;
-
-    /// The time of the next step.
-    fn now(&self) -> CheckTime;
-
-    /// Peeks at the rules that [`RequestCheck::peeks`] returns, and records the answers.
-    async fn peek(&mut self, check: &mut RequestCheck<'_>);
-
-    /// Charges the rules that `is_asked` selects by their parts, and records the answers.
-    async fn charge(&mut self, check: &mut RequestCheck<'_>, is_asked: fn(&RuleCheck<'_>, Part) -> bool);
-
-    /// Refunds all charges.
-    async fn refund(&mut self, check: &mut RequestCheck<'_>);
-
-    /// Charges the denied request to the rules that deny it.
-    async fn count_denials(&mut self, check: &mut RequestCheck<'_>);
-
-    /// Keeps all charges: the decision is final.
-    fn keep(&mut self) {}
-
-    /// Refunds all charges that were not kept: the caller no longer waits.
-    fn abandon(&mut self, _: &mut RequestCheck<'_>) {}
-}
-
-/// Asks shared rules one after the other. Only rules of a client for threads wait, and they block the thread.
-impl Caller for CheckTime {
-    const WAITS: bool = false;
-
-    #[inline]
-    fn now(&self) -> CheckTime {
-        *self
-    }
-
-    async fn peek(&mut self, check: &mut RequestCheck<'_>) {
-        for Peek { place, cost } in check.peeks() {
-            if let Some((check, decided)) = check.at(place)
-                && let CountedBy::Shared(shared) = check.counted
-                && let Some(Some(peeked)) = shared.limiter.peek(check.key.as_str(), cost, MayWait::No).now()
-            {
-                check.record_peek(decided, peeked);
-            }
-        }
-    }
-
-    /// Each rule is asked when it is charged, so that none is asked after one that denies.
-    async fn charge(&mut self, _: &mut RequestCheck<'_>, _: fn(&RuleCheck<'_>, Part) -> bool) {}
-
-    async fn refund(&mut self, check: &mut RequestCheck<'_>) {
-        check.each(|_| true).for_each(|(check, decided)| check.refund(decided, *self));
-    }
-
-    async fn count_denials(&mut self, check: &mut RequestCheck<'_>) {
-        for (check, shared) in check.shared_denials() {
-            let _ = shared.limiter.count_denied(check.key.as_str(), check.cost, MayWait::No);
-            check.effect.is_denial_counted = true;
-        }
-    }
-}
-
-/// A request while its rules are charged.
-pub(in crate::engine) struct Route<'a, 'r, W: Caller> {
-    pub(in crate::engine) check: RequestCheck<'r>,
-    pub(in crate::engine) caller: &'a mut W,
-}
-
-impl<W: Caller> Drop for Route<'_, '_, W> {
-    #[inline]
-    fn drop(&mut self) {
-        self.caller.abandon(&mut self.check);
-    }
-}
-
-impl<W: Caller> Route<'_, '_, W> {
-    /// Decides the request, and charges it if it is admitted.
-    #[inline]
-    pub(in crate::engine) async fn decide(&mut self, charging: Charging) -> Outcome {
-        if charging == Charging::CountFirst {
-            if self.check.has_shared {
-                self.caller.charge(&mut self.check, |_, part| part != Part::Replaced).await;
-            }
-            self.check.count(self.caller.now());
-            return self.check.outcome();
-        }
-        let admitted = self.all_or_nothing().await;
-        if charging == Charging::CountDenials {
-            self.check.count_denials(admitted, self.caller.now());
-        }
-        if admitted { Outcome::Allowed } else { self.check.outcome() }
-    }
-
-    /// Charges all enforced rules, or none. Among rules with `quota_mode`, it charges those with quota left, and at
-    /// least one must have some. Returns whether the request is admitted.
-    #[inline]
-    async fn all_or_nothing(&mut self) -> bool {
-        let several = self.check.has_several();
-        let admitted = (!several || self.peek().await) && self.charge().await;
-        if several && !admitted && self.check.is_charged() {
-            self.refund().await;
-            self.check.peek_again(self.caller.now());
-        }
-        if admitted && self.check.has_shared {
-            self.caller.charge(&mut self.check, |_, part| part == Part::Shadow).await;
-        }
-        self.check.report_only(admitted, self.caller.now());
-        admitted
-    }
-
-    /// Peeks at the rules that can deny, as far as a peek is useful. Returns whether none of them denies.
-    #[inline]
-    async fn peek(&mut self) -> bool {
-        let admits = self.check.peek_at_others(self.caller.now());
-        if admits && self.check.has_shared {
-            self.caller.peek(&mut self.check).await;
-            return self.check.may_continue();
-        }
-        admits
-    }
-
-    /// Charges the rules that can deny, until one does. Returns whether none of them denies.
-    #[inline]
-    async fn charge(&mut self) -> bool {
-        if self.check.has_shared {
-            self.caller
-                .charge(&mut self.check, |check, part| part.refuses() && check.counted.can_refund())
-                .await;
-            if self.check.outcome() == Outcome::Allowed {
-                self.caller.charge(&mut self.check, |_, part| part.refuses()).await;
-            }
-            if self.check.outcome() != Outcome::Allowed {
-                return false;
-            }
-        }
-        self.check.charge_all(self.caller.now())
-            && (!self.check.has_holds() || self.check.keep_holds(Part::refuses, self.caller.now()))
-    }
-
-    async fn refund(&mut self) {
-        self.check.refund_here(self.caller.now());
-        if self.check.has_shared {
-            self.caller.refund(&mut self.check).await;
-        }
-    }
+/// Whether a request begins again with the rules in force, because a load has replaced the counters that it charged.
+#[must_use]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Again {
+    Yes,
+    No,
 }
 
 impl<C: Clock> Rules<C> {
@@ -195,8 +55,9 @@ impl<C: Clock> Rules<C> {
     ///
     /// # Complexity
     /// One search for each descriptor by its entries, and one check of a store for each rule that applies. The search
-    /// takes constant time, except for wildcards that begin with `*`. Never allocates for up to two rules that count by
-    /// one value each. Takes no lock.
+    /// takes constant time, except for wildcards that begin with `*`. Takes no lock. Never allocates for up to two rules that
+    /// count by one value each, nor for up to 16 if their stores alone decide; the first answers of a thread allocate memory that
+    /// later ones use again.
     #[must_use = "the rules limit nothing unless the caller obeys the answer"]
     pub fn check(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
         self.decide_by_name(domain, descriptors, 1, CheckTime::read(&self.clock))
@@ -244,18 +105,20 @@ impl<C: Clock> RulesAt<'_, C> {
 
 impl<C: Clock> Rules<C> {
     /// Returns the answer of an admitted request to which no rule applies.
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn undecided(&self, rules: Loaded<RuleSet>, domain: Option<u32>) -> Answer {
-        Answer::new(rules, domain, Outcome::Allowed, self.options.shadow, Few::new())
+        Answer::new(rules, domain, self.options.shadow)
     }
 
     /// Returns the answer before any rule has decided, with the rules in force.
     pub(super) fn find_domain(&self, name: &str) -> Answer {
         let rules = self.in_force.load();
-        match rules.domain(name).map(|domain| domain.index) {
-            None => self.unknown_domain(rules, DomainId::Name(name)),
-            domain => self.undecided(rules, domain),
+        let index = rules.domain(name).map(|domain| domain.index);
+        let mut answer = self.undecided(rules, index);
+        if index.is_none() {
+            self.unknown_domain(&mut answer, DomainId::Name(name));
         }
+        answer
     }
 
     /// Decides a request without waiting.
@@ -268,98 +131,146 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         when: CheckTime,
     ) -> Answer {
-        if let Ok(both) = descriptors.try_into() {
-            return self.decide_two(rules, domain, both, hits, when);
+        let index = rules.domain_of(domain).map(|domain| domain.index);
+        // The only value that this function returns, so that it is written where the caller wants it: it is large.
+        let mut answer = self.undecided(rules, index);
+        match index {
+            Some(_) => self.decide_request(&mut answer, &Request::of(descriptors, hits), when),
+            None => self.unknown_domain(&mut answer, domain),
         }
-        match descriptors {
-            [one] => self.decide_one(rules, domain, one, hits, when),
-            _ => {
-                let Some(index) = rules.domain_of(domain).map(|domain| domain.index) else {
-                    return self.unknown_domain(rules, domain);
-                };
-                let mut answer = self.undecided(rules, Some(index));
-                self.decide_any(&mut answer, Request::of(descriptors, &[], hits), when);
-                answer
-            }
-        }
-    }
-
-    /// Returns the answer to a request with a domain that has no rules.
-    #[cold]
-    pub(super) fn unknown_domain(&self, rules: Loaded<RuleSet>, domain: DomainId<'_>) -> Answer {
-        self.reloads.unknown_domain();
-        let outcome = self.decide_without_rule(&rules, domain, &[]);
-        let mut answer = self.undecided(rules, None);
-        answer.outcome = outcome;
         answer
     }
 
-    /// Decides a request with rules of any kind and number.
+    /// Answers a request with a domain that has no rules.
+    #[cold]
     #[inline(never)]
-    pub(super) fn decide_any(&self, answer: &mut Answer, request: Request<'_, '_>, when: CheckTime) {
-        // Pinned here, because `ready` would move it, and it is large.
-        ready(pin!(self.route(answer, request, &mut { when })));
+    fn unknown_domain(&self, answer: &mut Answer, domain: DomainId<'_>) {
+        self.reloads.unknown_domain();
+        answer.joint.outcome = self.decide_without_rule(&answer.rules, domain, &[]);
     }
 
     /// Takes a request along the route, to the answer.
-    pub(super) async fn route<W: Caller>(
-        &self,
-        answer: &mut Answer,
-        mut request: Request<'_, '_>,
-        caller: &mut W,
-    ) {
-        loop {
-            let Answer { rules, domain, outcome, shadow, quota_rules_deny, longest_other_wait, decided } =
-                &mut *answer;
-            let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return };
-            domain.note_asked();
-            let mut route = Route { check: RequestCheck::new(decided), caller: &mut *caller };
-            route.check.find((&**rules, domain), &request, route.caller.now().ns(), &self.hasher);
-            if route.check.is_empty() {
-                let index = DomainId::Index(domain.index);
-                *outcome = self.decide_without_rule(rules, index, request.descriptors);
-                *shadow |= domain.shadow;
-                route.caller.keep();
-                return;
-            }
-            let is_timed = !W::WAITS || !route.check.has_shared;
-            let start = if is_timed { domain.timer.start() } else { None };
-            *outcome = route.decide(domain.charging).await;
-            domain.timer.stop(start);
-            if !self.is_outdated(&route.check, rules, domain) {
-                route.caller.keep();
-                if domain.charging == Charging::CountDenials && route.check.has_shared {
-                    route.caller.count_denials(&mut route.check).await;
-                }
-                *shadow |= domain.shadow;
-                let when = route.caller.now();
-                if route.check.has_holds() {
-                    self.finish_holds(&mut route.check, domain, outcome, when);
-                }
-                *quota_rules_deny = route.check.all_quota_rules_deny();
-                let reporting = Reporting {
-                    domain,
-                    descriptors: request.descriptors,
-                    outcome: *outcome,
-                    shadow: *shadow,
-                    quota_rules_deny: *quota_rules_deny,
-                    observers: &self.observers,
-                };
-                *longest_other_wait = route.check.finish(&reporting, when);
-                return;
-            }
-            route.refund().await;
-            let next = self.find_domain(&domain.name);
-            drop(route);
-            *answer = next;
-            request.searched = &[];
+    #[inline(always)]
+    pub(super) fn decide_request(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) {
+        if self.attempt(answer, request, when) == Again::Yes {
+            self.decide_again(answer, request, when);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn decide_again(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) {
+        while let Some(domain) = answer.domain() {
+            let next = self.find_domain(&domain.name);
+            *answer = next;
+            if self.attempt(answer, request, when) == Again::No {
+                return;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn attempt(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) -> Again {
+        let Answer { rules, domain, joint, decided } = answer;
+        let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return Again::No };
+        domain.note_asked();
+        joint.shadow |= domain.shadow;
+        let (mut found, mut searched) = (PlainChecks::new(), Searched::new());
+        if !found.find(domain, request, decided, &mut searched, when) {
+            decided.clear();
+            let request = Request { searched: &searched, ..*request };
+            return self.decide_any((rules, domain), &request, (joint, decided), when);
+        }
+        let (checks, decided) = (&*found, &mut **decided);
+        let start = domain.timer.start();
+        joint.outcome = plain::decide(checks, decided, when);
+        domain.timer.stop(start);
+        if joint.outcome != Outcome::Allowed {
+            let (descriptors, observers) = (request.descriptors, &self.observers);
+            let reporting = Reporting { domain, descriptors, joint: *joint, observers };
+            plain::report_denied(checks, decided, &reporting);
+        } else if self.is_plain_outdated(checks, decided, (rules, domain)) {
+            plain::refund(checks, decided, when);
+            return Again::Yes;
+        } else {
+            plain::report_admitted(checks, decided);
+        }
+        Again::No
+    }
+
+    /// Decides a request with rules of any kind.
+    #[inline(never)]
+    fn decide_any<'r>(
+        &self,
+        (rules, domain): (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        request: &Request<'_, 'r>,
+        (joint, decided): (&mut JointOutcome, &'r mut Vec<Decided>),
+        when: CheckTime,
+    ) -> Again {
+        let mut check = RequestCheck::new(decided);
+        if !self.find(&mut check, (rules, domain), request, joint, when) {
+            return Again::No;
+        }
+        let start = domain.timer.start();
+        joint.outcome = check.decide(domain.charging, when);
+        domain.timer.stop(start);
+        if self.is_outdated(&check, rules, domain) {
+            check.refund(when);
+            return Again::Yes;
+        }
+        if domain.charging == Charging::CountDenials && check.has_shared {
+            check.count_shared_denials();
+        }
+        self.conclude(&mut check, domain, request, joint, when);
+        Again::No
+    }
+
+    /// Finds the rules of a request. If none applies, decides the request and returns `false`.
+    #[inline(always)]
+    pub(super) fn find<'r>(
+        &self,
+        check: &mut RequestCheck<'r>,
+        (rules, domain): (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        request: &Request<'_, 'r>,
+        joint: &mut JointOutcome,
+        when: CheckTime,
+    ) -> bool {
+        check.find((&**rules, domain), request, when.ns(), &self.hasher);
+        if check.is_empty() {
+            let domain = DomainId::Index(domain.index);
+            joint.outcome = self.decide_without_rule(rules, domain, request.descriptors);
+        }
+        !check.is_empty()
+    }
+
+    /// Settles holds, and reports what the rules have decided.
+    #[inline(always)]
+    pub(super) fn conclude(
+        &self,
+        check: &mut RequestCheck<'_>,
+        domain: &ActiveDomain,
+        request: &Request<'_, '_>,
+        joint: &mut JointOutcome,
+        when: CheckTime,
+    ) {
+        if check.has_holds() {
+            self.finish_holds(check, domain, &mut joint.outcome, when);
+        }
+        joint.quota_rules_deny = check.all_quota_rules_deny();
+        let reporting =
+            Reporting { domain, descriptors: request.descriptors, joint: *joint, observers: &self.observers };
+        joint.longest_other_wait = check.finish(&reporting, when);
     }
 
     /// Whether a check charged a counter that no longer counts. Either a load replaced the rules in the meantime, or a
     /// request was the first to set its own limit, which counts together with the charged rule.
-    #[inline]
-    fn is_outdated(&self, check: &RequestCheck<'_>, rules: &Loaded<RuleSet>, domain: &ActiveDomain) -> bool {
+    #[inline(always)]
+    pub(super) fn is_outdated(
+        &self,
+        check: &RequestCheck<'_>,
+        rules: &Loaded<RuleSet>,
+        domain: &ActiveDomain,
+    ) -> bool {
         let still_counts = |now: Option<&ActiveDomain>| check.still_counts(now);
         check.is_charged()
             && (!self.counts_charge(rules, domain, || check.is_open(), still_counts)

@@ -130,7 +130,6 @@ impl<'r> RuleCheck<'r> {
         descriptor: &Descriptor<'r>,
         cost: u64,
     ) -> Self {
-        active.matched.set();
         let twin = active.unit.and_then(|unit| {
             let counter = domain.override_in_use(unit)?.counter.local()?;
             Some(Box::new(Twin::Counter { counter, key: domain.key_of_request(descriptor) }))

@@ -21,14 +21,14 @@ use tollgate::{Clock, Outcome, SharedDecision};
 
 use super::answer::Answer;
 use super::check::{HoldUse, Peek, Request, RequestCheck};
-use super::decided::Few;
+use super::decided::{Decided, Few};
 use super::refund::Refund;
-use super::route::Caller;
 use super::rule_check;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::counting::{MayWait, SharedLimiter, SharedReply};
 use crate::engine::state::{DomainId, Part, Rules};
 use crate::matching::Descriptor;
+use crate::rule::Charging;
 
 impl<C: Clock> Rules<C> {
     /// Does what [`Rules::check`] does, and waits for the server of shared rules (`store: redis`). It asks all shared
@@ -141,7 +141,7 @@ impl<C: Clock> Rules<C> {
             let domain = DomainId::Index(domain.index);
             return self.decide(answer.rules, domain, descriptors, hits, CheckTime::read(&self.clock));
         }
-        self.wait(&mut answer, Request::of(descriptors, &[], hits), deadline).await;
+        self.wait(&mut answer, Request::of(descriptors, hits), deadline).await;
         answer
     }
 
@@ -181,12 +181,12 @@ impl<C: Clock> Rules<C> {
         let Some(id) = found.new_hold(descriptors, life, when) else {
             return (self.check_by(domain, descriptors, units, deadline).await, None);
         };
-        let request = Request { hold: HoldUse::As(&id), ..Request::of(descriptors, &[], units) };
+        let request = Request { hold: HoldUse::As(&id), ..Request::of(descriptors, units) };
         match answer.domain().is_some_and(|domain| domain.has_shared) {
             true => self.wait(&mut answer, request, deadline).await,
-            false => self.decide_any(&mut answer, request, when),
+            false => self.decide_request(&mut answer, &request, when),
         }
-        let is_held = answer.outcome == Outcome::Allowed;
+        let is_held = answer.joint.outcome == Outcome::Allowed;
         (answer, is_held.then_some(id))
     }
 
@@ -209,18 +209,53 @@ impl<C: Clock> Rules<C> {
         let Some(found) = answer.domain() else { return answer };
         let has_shared = found.has_shared;
         let queries: Few<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
-        let request = Request { hold: HoldUse::Nothing, ..Request::of(&queries, &[], 0) };
+        let request = Request { hold: HoldUse::Nothing, ..Request::of(&queries, 0) };
         match has_shared {
             true => self.wait(&mut answer, request, Some(deadline.into())).await,
-            false => self.decide_any(&mut answer, request, CheckTime::read(&self.clock)),
+            false => self.decide_request(&mut answer, &request, CheckTime::read(&self.clock)),
         }
         answer
     }
 
     async fn wait(&self, answer: &mut Answer, request: Request<'_, '_>, deadline: Option<Instant>) {
-        let mut caller = Waiting { clock: &self.clock, calls: Few::new(), deadline, is_over: false };
         // Boxed, so that the future is small for services without shared rules.
-        Box::pin(self.route(answer, request, &mut caller)).await;
+        Box::pin(self.decide_waiting(answer, &request, deadline)).await;
+    }
+
+    /// Takes a request along the [route](super::route) of [`Rules::decide_request`], and waits for the servers of shared
+    /// rules.
+    async fn decide_waiting(
+        &self,
+        answer: &mut Answer,
+        request: &Request<'_, '_>,
+        deadline: Option<Instant>,
+    ) {
+        loop {
+            let Answer { rules, domain, joint, decided } = &mut *answer;
+            let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return };
+            domain.note_asked();
+            joint.shadow |= domain.shadow;
+            let mut waiting = Waiting::new(&self.clock, decided, deadline);
+            let now = waiting.now();
+            if !self.find(&mut waiting.check, (rules, domain), request, joint, now) {
+                return waiting.keep();
+            }
+            let start = if waiting.check.has_shared { None } else { domain.timer.start() };
+            joint.outcome = waiting.decide(domain.charging).await;
+            domain.timer.stop(start);
+            if !self.is_outdated(&waiting.check, rules, domain) {
+                waiting.keep();
+                if domain.charging == Charging::CountDenials && waiting.check.has_shared {
+                    waiting.count_denials().await;
+                }
+                let now = waiting.now();
+                return self.conclude(&mut waiting.check, domain, request, joint, now);
+            }
+            waiting.refund().await;
+            let next = self.find_domain(&domain.name);
+            drop(waiting);
+            *answer = next;
+        }
     }
 
     /// Gives the servers what this process holds: units of rules with the mode `lease` go back, and units that rules with
@@ -267,10 +302,11 @@ impl<C: Clock> Rules<C> {
     }
 }
 
-/// Asks all shared rules of a question concurrently. If it is dropped before it [keeps](Caller::keep) the charges, it
-/// refunds them.
-struct Waiting<'a, C> {
-    clock: &'a C,
+/// A request that asks all shared rules of a step concurrently. If it is dropped before it [keeps](Self::keep) the charges,
+/// it refunds them.
+struct Waiting<'r, C: Clock> {
+    check: RequestCheck<'r>,
+    clock: &'r C,
     /// The calls of shared rules.
     calls: Few<RuleCall>,
     /// When the answer is due.
@@ -291,36 +327,75 @@ impl RuleCall {
     }
 }
 
-impl<C> Waiting<'_, C> {
-    fn keep_calls(&mut self) {
-        self.calls.drain(..).for_each(|kept| kept.call.keep());
+impl<'r, C: Clock> Waiting<'r, C> {
+    fn new(clock: &'r C, decided: &'r mut Vec<Decided>, deadline: Option<Instant>) -> Self {
+        Self { check: RequestCheck::new(decided), clock, calls: Few::new(), deadline, is_over: false }
     }
-}
 
-impl<C: Clock> Caller for Waiting<'_, C> {
-    const WAITS: bool = true;
-
+    /// The time of the next step.
     fn now(&self) -> CheckTime {
         CheckTime::read(self.clock)
     }
 
+    /// Keeps all charges: the decision is final.
     fn keep(&mut self) {
         self.is_over = true;
         self.keep_calls();
     }
 
-    fn abandon(&mut self, check: &mut RequestCheck<'_>) {
-        // A rule that counts first also counts denied and dropped requests. The request is not over: if a load has replaced
-        // the rule, it begins again, perhaps with rules that refund.
-        if self.is_over || check.counts_first() {
-            return self.keep_calls();
-        }
-        check.refund_here(self.now());
-        // The calls refund themselves.
-        self.calls.clear();
+    fn keep_calls(&mut self) {
+        self.calls.drain(..).for_each(|kept| kept.call.keep());
     }
 
-    async fn peek(&mut self, check: &mut RequestCheck<'_>) {
+    /// Takes the steps of [`RequestCheck::decide`], and waits for the servers between them.
+    async fn decide(&mut self, charging: Charging) -> Outcome {
+        if !self.check.has_shared {
+            return self.check.decide(charging, self.now());
+        }
+        if charging == Charging::CountFirst {
+            self.ask(|_, part| part != Part::Replaced).await;
+            return self.check.decide(charging, self.now());
+        }
+        let admitted = self.all_or_nothing().await;
+        self.check.settle(charging, admitted, self.now())
+    }
+
+    async fn all_or_nothing(&mut self) -> bool {
+        let several = self.check.has_several();
+        let admitted = (!several || self.peek().await) && self.charge().await;
+        if several && !admitted && self.check.is_charged() {
+            self.refund().await;
+            self.check.peek_again(self.now());
+        }
+        if admitted {
+            self.ask(|_, part| part == Part::Shadow).await;
+        }
+        admitted
+    }
+
+    /// Peeks at the rules that can deny, as far as a peek is useful. Returns whether none of them denies.
+    async fn peek(&mut self) -> bool {
+        let now = self.now();
+        if !self.check.peek_at_others(now) {
+            return false;
+        }
+        self.peek_at_servers().await;
+        self.check.may_continue()
+    }
+
+    /// Charges the rules that can deny, until one does. Returns whether none of them denies.
+    async fn charge(&mut self) -> bool {
+        self.ask(|check, part| part.refuses() && check.counted.can_refund()).await;
+        if self.check.outcome() == Outcome::Allowed {
+            self.ask(|_, part| part.refuses()).await;
+        }
+        let now = self.now();
+        self.check.outcome() == Outcome::Allowed && self.check.charge_all(now)
+    }
+
+    /// Peeks at the shared rules that [`RequestCheck::peeks`] returns, and records the answers.
+    async fn peek_at_servers(&mut self) {
+        let check = &mut self.check;
         let peeks = check.peeks();
         let mut all: Few<_> = peeks
             .into_iter()
@@ -342,8 +417,9 @@ impl<C: Clock> Caller for Waiting<'_, C> {
         }
     }
 
-    async fn charge(&mut self, check: &mut RequestCheck<'_>, is_asked: fn(&RuleCheck<'_>, Part) -> bool) {
-        let from = self.calls.len();
+    /// Charges the shared rules that `is_asked` selects by their parts, and records the answers.
+    async fn ask(&mut self, is_asked: fn(&RuleCheck<'_>, Part) -> bool) {
+        let (check, from) = (&mut self.check, self.calls.len());
         for (place, (check, decided)) in check.each(|_| true).enumerate() {
             if let CountedBy::Shared(shared) = check.counted
                 && (check.cost > 0 || check.peeks_at_use())
@@ -364,9 +440,12 @@ impl<C: Clock> Caller for Waiting<'_, C> {
         }
     }
 
-    async fn refund(&mut self, check: &mut RequestCheck<'_>) {
+    /// Refunds all charges.
+    async fn refund(&mut self) {
+        let now = self.now();
+        self.check.refund_here(now);
         for RuleCall { place, call } in &mut self.calls {
-            if let Some((check, _)) = check.at(*place) {
+            if let Some((check, _)) = self.check.at(*place) {
                 check.effect.is_charged = false;
             }
             call.refund();
@@ -376,14 +455,30 @@ impl<C: Clock> Caller for Waiting<'_, C> {
         self.calls.clear();
     }
 
-    async fn count_denials(&mut self, check: &mut RequestCheck<'_>) {
+    /// Charges the denied request to the rules that deny it.
+    async fn count_denials(&mut self) {
         let mut calls: Few<SharedCall> = Few::new();
-        for (check, shared) in check.shared_denials() {
+        for (check, shared) in self.check.shared_denials() {
             calls.push(SharedCall::count_denied(&shared.limiter, check.key.as_str(), check.cost));
             check.effect.is_denial_counted = true;
         }
         // The calls that are not finished by the deadline continue in tasks.
         by(self.deadline, until_all(&mut calls, SharedCall::poll_ready)).await;
+    }
+}
+
+impl<C: Clock> Drop for Waiting<'_, C> {
+    /// Refunds all charges that were not kept: the caller no longer waits.
+    fn drop(&mut self) {
+        // A rule that counts first also counts denied and dropped requests. The request is not over: if a load has replaced
+        // the rule, it begins again, perhaps with rules that refund.
+        if self.is_over || self.check.counts_first() {
+            return self.keep_calls();
+        }
+        let now = self.now();
+        self.check.refund_here(now);
+        // The calls refund themselves.
+        self.calls.clear();
     }
 }
 
@@ -511,7 +606,7 @@ impl Drop for SharedCall {
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
-    use super::super::route::Route;
+    use super::super::decided::DecidedList;
     use std::error::Error;
     use std::sync::Mutex;
 
@@ -563,16 +658,16 @@ mod tests {
         };
         let (before, after) = (load("count-first"), load("all-or-nothing"));
         let descriptors = [Descriptor::new(&[("a", "x")])];
-        let mut caller = Waiting { clock: before.clock(), calls: Few::new(), deadline: None, is_over: false };
         for rules in [&before, &after] {
             let answer = rules.find_domain("d");
             let domain = answer.domain().unwrap();
-            let mut decided = Few::new();
-            let mut route = Route { check: RequestCheck::new(&mut decided), caller: &mut caller };
-            let request = Request::of(&descriptors, &[], 1);
-            route.check.find((&answer.rules, domain), &request, route.caller.now().ns(), &rules.hasher);
-            route.caller.charge(&mut route.check, |_, _| true).await;
-            assert!(route.check.is_charged());
+            let mut decided = DecidedList::new();
+            let mut waiting = Waiting::new(rules.clock(), &mut decided, None);
+            let request = Request::of(&descriptors, 1);
+            let now = waiting.now();
+            waiting.check.find((&answer.rules, domain), &request, now.ns(), &rules.hasher);
+            waiting.ask(|_, _| true).await;
+            assert!(waiting.check.is_charged());
             // Here the caller stops waiting.
         }
         tokio::task::yield_now().await;

@@ -483,6 +483,11 @@ impl LocalCounter {
         !self.is_first && self.generation.is_taking_over(now_ns)
     }
 
+    /// Whether the store alone decides a request, and its charges can be refunded.
+    pub(super) const fn is_plain(&self) -> bool {
+        self.headroom == 0 && self.can_refund && !self.has_blocks()
+    }
+
     /// Whether denials can block keys.
     #[inline]
     pub(in crate::engine) const fn has_blocks(&self) -> bool {
@@ -504,14 +509,6 @@ impl LocalCounter {
     /// Charges a request if the headroom stays free.
     #[inline]
     pub(in crate::engine) fn charge(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
-        if cost > 0 && headroom == 0 && !self.is_taking_over(when.ns()) {
-            return self.generation.store().check(key, when, cost);
-        }
-        self.charge_with_headroom(key, cost, headroom, when)
-    }
-
-    #[cold]
-    fn charge_with_headroom(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         let generation = &self.generation;
         if cost == 0 {
             return self.peek(key, 0, headroom, when);

@@ -91,8 +91,8 @@ pub(in crate::engine) struct ActiveRule {
     pub(in crate::engine) unit: Option<TimeUnit>,
     /// The part that the rule takes in every request, or `None` if the request's key or the time decides.
     pub(in crate::engine) part: Option<Part>,
-    /// Whether the rule is plain: it is enforced for every request, this process counts it in a store without headroom and
-    /// without blocks, and it has no soft limit.
+    /// Whether the rule is plain: it is enforced for every request, has no soft limit, and is counted by one value or none in a store of
+    /// this process, without headroom and without blocks. Its charges can be refunded.
     is_plain: bool,
     /// Whether the rule replaces others, or counts values.
     pub(in crate::engine) is_rare: bool,
@@ -113,13 +113,15 @@ pub(in crate::engine) struct ActiveRule {
 /// What the key of a rule is made of.
 #[derive(Copy, Clone, Debug)]
 enum KeyFrom {
+    /// Nothing: all requests have one counter.
+    Nothing,
     /// The value of one entry.
     Entry(u32),
     /// The value of one entry that is read as an address.
     Address(u32),
     /// The prefix of the last entry's address with this number of bits.
     Prefix(u8),
-    /// Several parts, or none.
+    /// Several parts.
     Parts,
     /// Several parts, of which some are read as addresses, or the last one is a prefix.
     PartsWithAddresses,
@@ -291,24 +293,6 @@ impl ActiveDomain {
         (first..).zip(self.rules.get(found).unwrap_or_default())
     }
 
-    /// Returns the rule that was found, with its index, if it is the only one.
-    #[inline]
-    pub(in crate::engine) fn alone(
-        &self,
-        descriptor: &Descriptor<'_>,
-        found: FoundRules,
-    ) -> Option<(u32, &ActiveRule)> {
-        if self.charging != Charging::AllOrNothing || self.quota || descriptor.limit.is_some() {
-            return None;
-        }
-        let found = found.rules();
-        let first = u32::try_from(found.start).ok()?;
-        match self.rules.get(found) {
-            Some([active]) => Some((first, active)),
-            _ => None,
-        }
-    }
-
     /// Marks the domain as used by a request.
     #[inline]
     pub(in crate::engine) fn note_asked(&self) {
@@ -376,6 +360,7 @@ impl ActiveRule {
             Some(bits) if is_alone => KeyFrom::Prefix(bits),
             None if is_alone && addresses & counted_by == 0 => KeyFrom::Entry(entry),
             None if is_alone => KeyFrom::Address(entry),
+            None if counted_by == 0 => KeyFrom::Nothing,
             None if addresses & rule.counted_by == 0 => KeyFrom::Parts,
             _ => KeyFrom::PartsWithAddresses,
         };
@@ -383,9 +368,9 @@ impl ActiveRule {
         let is_rare = rule.distinct || holds_units(&rule) || !rule.replaces.is_empty();
         let is_plain = part == Some(Part::Enforced)
             && rule.soft == u64::MAX
-            && !rule.distinct
-            && rule.hold.is_none()
-            && counter.local().is_some_and(|counter| counter.headroom == 0 && !counter.has_blocks());
+            && !is_rare
+            && matches!(key_from, KeyFrom::Nothing | KeyFrom::Entry(_) | KeyFrom::Address(_))
+            && counter.local().is_some_and(LocalCounter::is_plain);
         let values = None;
         Self {
             rule,
@@ -412,29 +397,26 @@ impl ActiveRule {
         self.matched_before || self.matched.is_set()
     }
 
-    /// Returns the counter and the key of a request, if that counter alone decides. It does not if limits that requests
-    /// set count together with the rule.
-    #[inline]
+    /// Returns the counter and the key of a request, if the rule is plain and limits that requests set do not count together
+    /// with it.
+    #[inline(always)]
     pub(in crate::engine) fn plain<'r>(
         &self,
         domain: &ActiveDomain,
         descriptor: &Descriptor<'r>,
     ) -> Option<(&LocalCounter, &'r str)> {
-        let Counter::Local(counter) = &self.counter else { return None };
+        let (Counter::Local(counter), true) = (&self.counter, self.is_plain) else { return None };
         let (_, value) = match self.key_from {
+            KeyFrom::Nothing => return (!self.counts_with_override(domain)).then_some((counter, "")),
             KeyFrom::Entry(entry) => descriptor.counted().get(entry as usize)?,
-            KeyFrom::Address(entry) => {
-                let entry = descriptor.counted().get(entry as usize)?;
-                // The route counts other spellings of an address.
-                if AddressText::instead_of(entry.1).is_some() {
-                    return None;
-                }
-                entry
-            }
+            // Other spellings of an address have a key that the request does not have.
+            KeyFrom::Address(entry) => descriptor
+                .counted()
+                .get(entry as usize)
+                .filter(|(_, value)| AddressText::instead_of(value).is_none())?,
             _ => return None,
         };
-        let is_plain = self.is_plain && value.len() <= LONGEST && !self.counts_with_override(domain);
-        is_plain.then_some((counter, value))
+        (value.len() <= LONGEST && !self.counts_with_override(domain)).then_some((counter, value))
     }
 
     /// Whether limits that requests set count together with this rule. True only after a request has set one.
@@ -475,6 +457,7 @@ impl ActiveRule {
         let (entries, counted_by) = (descriptor.counted(), [self.rule.counted_by, self.rule.counted_by_key]);
         let value = |entry: u32| entries.get(entry as usize).map_or("", |(_, value)| value);
         match self.key_from {
+            KeyFrom::Nothing => CounterKey::Whole(""),
             KeyFrom::Entry(entry) => CounterKey::Whole(value(entry)),
             KeyFrom::Address(entry) => CounterKey::of_address(value(entry)),
             // The lengths of the rule decide, and not the caller's.

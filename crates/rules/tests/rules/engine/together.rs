@@ -33,6 +33,42 @@ fn same_counter_twice_needs_both_units() {
     assert_eq!(left(&scene, &a), 1);
 }
 
+/// Rules of each kind of store, and more of them than the lists on the stack hold. The rule that denies is the first one, one
+/// between, or the last one.
+// G67
+#[test]
+fn many_rules_are_charged_together() {
+    const RULES: usize = 20;
+    for (count, tight) in [(2, 0), (2, 1), (3, 2), (16, 7), (17, 16), (RULES, 0), (RULES, 19)] {
+        let rule = |n: usize| {
+            let units = if n == tight { 3 } else { 5 };
+            let (value, store) = [("", ""), ("", ", store: keyed"), (", value: x", "")][n % 3];
+            format!("{{ key: k{n}{value}, rate_limit: {{ unit: hour, requests_per_unit: {units}{store} }} }}")
+        };
+        let rules: Vec<_> = (0..RULES).map(rule).collect();
+        let scene =
+            Scene::new(&format!("{{ domain: d, tollgate: {{}}, descriptors: [ {} ] }}", rules.join(", ")));
+        let keys: Vec<_> = (0..count).map(|n| format!("k{n}")).collect();
+        let entries: Vec<_> = keys.iter().map(|key| [(&**key, "x")]).collect();
+        let descriptors: Vec<_> = entries.iter().map(|entries| Descriptor::new(entries)).collect();
+        for left in (0..3).rev() {
+            let answer = scene.rules.check("d", &descriptors);
+            assert!(answer.is_allowed());
+            let remaining: Vec<_> = answer.limits().map(|limit| limit.remaining()).collect();
+            let expected: Vec<_> = (0..count).map(|n| if n == tight { left } else { left + 2 }).collect();
+            assert_eq!(remaining, expected);
+        }
+        for _ in 0..3 {
+            let answer = scene.rules.check("d", &descriptors);
+            assert_eq!(answer.denied_by().map(|limit| limit.descriptor()).collect::<Vec<_>>(), [tight]);
+            let remaining: Vec<_> = answer.limits().map(|limit| limit.remaining()).collect();
+            let expected: Vec<_> = (0..count).map(|n| if n == tight { 0 } else { 2 }).collect();
+            assert_eq!(remaining, expected, "a denied request charges nothing");
+            assert!(answer.limits().all(|limit| limit.decision().is_some_and(|it| it.charged() == 0)));
+        }
+    }
+}
+
 /// A rival thread takes the only unit and returns it. A request that loses the race for that unit is denied, even if
 /// the unit is free again by the time the request has returned its other charges.
 #[test]
