@@ -45,20 +45,32 @@ fn in_turns<K: Sync>(
     rows.into_iter().map(|(point, ..)| point).collect()
 }
 
-/// A service call with one descriptor for each of the first rules of the file.
+/// A service call with several descriptors.
 struct Call {
     client: String,
     descriptors: Vec<Descriptor<'static>>,
 }
 
+/// Which rules the descriptors of a call find.
+#[derive(Copy, Clone)]
+enum Finds {
+    /// One descriptor for each of the first rules of the file, all with the client's address.
+    Each,
+    /// All of them the first rule, each with another address.
+    One,
+}
+
 impl Call {
-    fn new(client: u64, size: u64) -> Self {
+    fn new(client: u64, size: u64, finds: Finds) -> Self {
         // The descriptors of a bench may live until the process ends.
         let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-        let client = format!("203.0.{}.{}", client / 256, client % 256);
-        let value = leak(client.clone());
-        let entries = |n| &*Box::leak(Box::new([(leak(format!("key{n}")), value)]));
-        Self { client, descriptors: (0..size).map(|n| Descriptor::new(entries(n))).collect() }
+        let address = |n: u64| format!("203.{n}.{}.{}", client / 256, client % 256);
+        let entries = |n| match finds {
+            Finds::Each => &*Box::leak(Box::new([(leak(format!("key{n}")), leak(address(0)))])),
+            Finds::One => Box::leak(Box::new([("key0", leak(address(n)))])),
+        };
+        let descriptors = (0..size).map(|n| Descriptor::new(entries(n))).collect();
+        Self { client: address(0), descriptors }
     }
 }
 
@@ -73,18 +85,24 @@ pub(crate) fn descriptors(scale: Scale) -> Vec<Point> {
     let config = Config::from_yaml("bench.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
     let rules = Rules::builder().load([config]).unwrap_or_else(|error| panic!("{error}"));
     let rules = std::sync::Arc::new(rules);
-    let mut rows: Vec<Row<Call>> = Vec::new();
-    for size in [1, 2, 4, 8, 16, 32, MOST] {
+    let sizes = [1, 2, 3, 4, 8, 16, 32, MOST];
+    let check = || {
         let rules = rules.clone();
-        let check = call(move |call: &Call| rules.check("bench", &call.descriptors).is_allowed());
-        rows.push(("tollgate rules", size, check));
+        call(move |call: &Call| rules.check("bench", &call.descriptors).is_allowed())
+    };
+    let mut rows: Vec<Row<Call>> = Vec::new();
+    for size in sizes {
+        rows.push(("tollgate rules", size, check()));
         let limiters: Vec<GovernorOf<String>> = (0..size).map(|_| governor(PLENTY)).collect();
         let check =
             call(move |call: &Call| limiters.iter().all(|limiter| limiter.check_key(&call.client).is_ok()));
         rows.push(("governor, one after the other", size, check));
     }
-    let stream = |size| (0..CLIENTS).map(|client| Call::new(client, size)).collect();
-    in_turns("descriptors", rows, scale, stream)
+    let stream = |finds| move |size| (0..CLIENTS).map(|client| Call::new(client, size, finds)).collect();
+    let mut points = in_turns("descriptors", rows, scale, stream(Finds::Each));
+    let rows = sizes.map(|size| ("tollgate rules", size, check())).into();
+    points.extend(in_turns("descriptors of one rule", rows, scale, stream(Finds::One)));
+    points
 }
 
 fn compact() -> RateLimiter {
