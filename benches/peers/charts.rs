@@ -101,7 +101,6 @@ impl Plan {
         };
         let rows = compared();
         self.scenario(tables, one("10k", "Allowed, 10,000 keys", 10_000, Expect::Allowed), &rows);
-        self.scenario(tables, one("100k", "Allowed, 100,000 keys", 100_000, Expect::Allowed), &rows);
         if !self.large && !self.smoke {
             let (huge, mut rows) = self.huge("10m", "Allowed, 10 M keys", 10_000_000);
             Self::fit(&huge, &mut rows, left_out);

@@ -13,13 +13,13 @@ use crate::subject::{Contender, Expect, Recipe, Setup, Subject};
 use crate::support::{length, stopwatch};
 
 /// GCRA as governor implements it: emission interval and tolerance in nanoseconds, and the TAT in one word.
-struct Gcra {
+pub(crate) struct Gcra {
     interval_ns: u64,
     tolerance_ns: u64,
 }
 
 impl Gcra {
-    fn new(expect: Expect) -> Self {
+    pub(crate) fn new(expect: Expect) -> Self {
         let terms = expect.terms();
         let interval_ns =
             u64::try_from(terms.interval().as_nanos()).expect("the interval is at most an hour");
@@ -27,7 +27,7 @@ impl Gcra {
     }
 
     #[inline(always)]
-    fn check(&self, word: &AtomicU64, now: u64) -> bool {
+    pub(crate) fn check(&self, word: &AtomicU64, now: u64) -> bool {
         let mut arrival = word.load(Ordering::Relaxed);
         loop {
             if arrival > now.saturating_add(self.tolerance_ns) {
@@ -42,19 +42,19 @@ impl Gcra {
     }
 }
 
-struct Clock {
+pub(crate) struct Clock {
     clock: quanta::Clock,
     start: u64,
 }
 
 impl Clock {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let clock = quanta::Clock::new();
         Self { start: clock.raw(), clock }
     }
 
     #[inline(always)]
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.clock.delta_as_nanos(self.start, self.clock.raw())
     }
 }

@@ -225,6 +225,8 @@ impl Plan {
             word("word-denied", "Denied, one word read by all threads", Denied),
             &one_word(),
         );
+        let title = "Allowed, 100,000 keys";
+        self.scenario(tables, scenario("100k", title, 100_000, Allowed), &keyed());
         let strings_hot = hot("strings-hot", "Allowed, 1,000 string keys of 24 bytes", Allowed);
         self.scenario(tables, strings_hot, &strings());
         let title = "Allowed, 1,000 IP addresses of both kinds";
@@ -266,7 +268,7 @@ impl Plan {
         self.scenario(tables, new("first-sight", title, 500_000, Expect::Allowed, Draw::New), &rows);
 
         // After this many other keys, nearly all slots hold an idle key.
-        let rows = chosen([floor::alone(), compact::new_keys(), ours::alone()]);
+        let rows = chosen([floor::alone(), compact::new_keys(), ours::alone(), rivals::alone()]);
         let title = "First sight: each key new, in a store of keys that are idle again";
         let draw = Draw::NewAfter(2_000_000);
         self.scenario(tables, new("first-sight-idle", title, 100_000, Expect::AllowedIdle, draw), &rows);

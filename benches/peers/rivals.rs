@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use governor::clock::{Clock, MonotonicClock, QuantaClock, Reference};
@@ -10,6 +11,7 @@ use governor::state::keyed::DashMapStateStore;
 use governor::state::{InMemoryState, NotKeyed};
 use quota::{QuotaPolicy, QuotaPool, RefillRate};
 
+use crate::floor;
 use crate::flood::Victim;
 use crate::subject::{Expect, Recipe, Setup, Subject};
 use crate::support::length;
@@ -183,6 +185,43 @@ impl Subject<String> for Pingora {
     }
 }
 
+/// What a user would write otherwise: a concurrent map of words with the GCRA of the [floor](crate::floor). It never forgets a
+/// key.
+struct HashIndex {
+    words: scc::HashIndex<u64, AtomicU64, ahash::RandomState>,
+    clock: floor::Clock,
+    gcra: floor::Gcra,
+}
+
+impl HashIndex {
+    fn new(setup: Setup) -> Self {
+        Self {
+            words: scc::HashIndex::default(),
+            clock: floor::Clock::new(),
+            gcra: floor::Gcra::new(setup.expect),
+        }
+    }
+}
+
+impl Subject<u64> for HashIndex {
+    #[inline(always)]
+    fn check(&self, key: &u64) -> bool {
+        let now = self.clock.now();
+        let known = |_: &u64, word: &AtomicU64| self.gcra.check(word, now);
+        if let Some(admitted) = self.words.peek_with(key, known) {
+            return admitted;
+        }
+        let word = AtomicU64::new(0);
+        let first = self.gcra.check(&word, now);
+        match self.words.insert_sync(*key, word) {
+            Ok(()) => first,
+            // Another thread inserted the key first.
+            Err(_) => self.words.peek_with(key, known).unwrap_or(first),
+        }
+    }
+}
+
+pub(crate) const HASH_INDEX: &str = "scc HashIndex of words";
 pub(crate) const GOVERNOR: &str = "governor + ahash";
 pub(crate) const PINGORA: &str = "pingora-limits Rate";
 pub(crate) const GOVERNOR_DIRECT: &str = "governor direct";
@@ -193,6 +232,11 @@ pub(crate) fn keyed() -> Vec<Recipe<u64>> {
             name: GOVERNOR,
             counts: "check_key on its DashMap with ahash, quanta clock",
             build: |setup| Box::new(Governor::<u64, ahash::RandomState, QuantaClock>::new(setup)),
+        },
+        Recipe {
+            name: HASH_INDEX,
+            counts: "quanta now + peek_with of a map of atomic words with ahash + the floor's GCRA, as a user would write it",
+            build: |setup| Box::new(HashIndex::new(setup)),
         },
         Recipe {
             name: "governor",
@@ -220,6 +264,11 @@ pub(crate) fn keyed() -> Vec<Recipe<u64>> {
             build: |setup| Box::new(Pingora::new(setup)),
         },
     ]
+}
+
+/// The rows for a table of new keys among others: each keeps all keys.
+pub(crate) fn alone() -> Vec<Recipe<u64>> {
+    keyed().into_iter().filter(|recipe| [GOVERNOR, HASH_INDEX].contains(&recipe.name)).collect()
 }
 
 pub(crate) fn strings() -> Vec<Recipe<String>> {
