@@ -290,6 +290,7 @@ where
                 None => decision,
             };
         }
+        self.table.prefetch_insertion(absent.hash, absent.slot);
         match self.make_room(absent.hash, now_ns, absent.guard) {
             Ok(room) => self.insert(ask, absent, &first, room),
             Err(soonest) => self.beyond_cap(now_ns, ask, absent, &first, soonest),

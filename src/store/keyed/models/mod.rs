@@ -309,6 +309,20 @@ fn removal_racing_growth_leaves_no_word() {
     removal_racing_rebuild(|store, held, guard| store.table.unlink(held, guard));
 }
 
+/// A visit of all keys and a sweep know the slot of a word, and search for it only if the index is frozen.
+#[test]
+fn removal_in_a_known_slot_racing_growth_leaves_no_word() {
+    model(3, || {
+        let store = store(1);
+        assert!(check(&store, 0, 100));
+        let hash = store.prepare(&0).1;
+        let rebuild = move |store: &Store| store.table.rebuild_now(hash, &reclaim::pin());
+        both(&store, |store| store.retain_active(110), rebuild);
+        assert_eq!(store.len(), 0, "the key was idle");
+        assert_eq!(store.table.filled(&reclaim::pin()), 0, "a removed node's word is in no index");
+    });
+}
+
 #[test]
 #[should_panic(expected = "a removed node's word is in no index")]
 fn control_single_unlink_leaves_a_word() {

@@ -41,6 +41,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
+use crate::base::memory::prefetch::prefetch;
 use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, thread_number};
 use crate::store::state::KeyState;
@@ -218,6 +219,17 @@ impl<K, T> Directory<K, T> {
             debug_assert!(false, "a block with an open segment is in the directory");
             return;
         };
+        self.release_in(segments, (block, place), bit, guard);
+    }
+
+    /// Like [`Directory::release`], with the segments of the block.
+    fn release_in(
+        self: &Arc<Self>,
+        segments: &[Segment<K, T>],
+        (block, place): (u32, usize),
+        bit: u64,
+        guard: &Pinned,
+    ) {
         let closes = |word: &AtomicU64, bit: u64, empty: u64| {
             // Ordering: AcqRel. All uses of this bit's memory come before the clear. All uses under all bits come
             // before the memory is used again.
@@ -225,6 +237,7 @@ impl<K, T> Directory<K, T> {
                 // Ordering: Relaxed: the exchange just above has acquired everything that was ever released.
                 && word.compare_exchange(empty, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
+        let id = Segment::<K, T>::id(block, place);
         if closes(&segments[place].taken, bit, Segment::<K, T>::never(id))
             && closes(&segments[0].open, 1 << place, 0)
         {
@@ -346,6 +359,12 @@ impl<K, T> Segment<K, T> {
         }
     }
 
+    /// Prefetches the node that is taken next, if no other thread takes it: it may have been free for a long time.
+    fn prefetch_free(&self) {
+        let place = (self.taken.load(Ordering::Relaxed) | HELD).trailing_ones() as usize;
+        prefetch(self.nodes.as_ptr().wrapping_add(place));
+    }
+
     /// Holds the segment, if no other stripe holds it and at least a quarter of its nodes are free.
     fn hold(&self, id: u32) -> bool {
         let taken = self.taken.load(Ordering::Relaxed);
@@ -441,6 +460,11 @@ impl<K, T> Nodes<K, T> {
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let part = number as usize;
         let bytes = size_of::<KeyNode<K, T>>().saturating_add(elsewhere);
+        // The node is returned with many others, and by then its segment's word is there.
+        let (block, segment, _) = split(number);
+        if let Some(segments) = self.directory.segments(block, guard) {
+            prefetch(&raw const segments[segment].taken);
+        }
         // SAFETY: a block with a node is not closed, and it keeps the directory alive. The caller guarantees the rest.
         unsafe { guard.retire(Arc::as_ptr(&self.directory).cast_mut(), part, bytes, free) };
     }
@@ -456,6 +480,7 @@ impl<K, T> Nodes<K, T> {
             if let Some((segment, place)) = segment.and_then(|segment| Some((segment, segment.take()?))) {
                 // SAFETY: only this call has taken the place, and the place is below NODES.
                 unsafe { (*segment.nodes[place].get()).write(node) };
+                segment.prefetch_free();
                 let (block, segment) = Segment::<K, T>::block(current);
                 let number = (u64::from(block) << SEGMENT_BITS | segment as u64) << PLACE_BITS | place as u64;
                 return NewNode { directory: &self.directory, number, guard };
@@ -534,19 +559,18 @@ fn split(number: u64) -> (u32, usize, usize) {
 /// [`Arc`] that a block keeps.
 unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize, guard: &Pinned) {
     let (block, segment, place) = split(number as u64);
-    let id = Segment::<K, T>::id(block, segment);
     // SAFETY: by the caller's guarantee, the block keeps the directory, which is not dropped here. The node is written,
     // and no thread uses it any more.
     unsafe {
         let directory = ManuallyDrop::new(Arc::from_raw(directory.cast_const()));
         // The guard keeps the block, which another thread may close after the bit is cleared.
-        let Some(segment) = directory.segment(id, guard) else {
+        let Some(segments) = directory.segments(block, guard) else {
             debug_assert!(false, "a block with a node is in the directory");
             return;
         };
-        let node = segment.nodes[place].get();
+        let node = segments[segment].nodes[place].get();
         let dropped = catch_unwind(AssertUnwindSafe(|| (*node).assume_init_drop()));
-        directory.release(id, 1 << place, guard);
+        directory.release_in(segments, (block, segment), 1 << place, guard);
         // Not dropped, because the drop of a panic payload may panic too.
         dropped.unwrap_or_else(forget);
     }

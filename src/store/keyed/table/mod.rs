@@ -46,11 +46,16 @@
 //!   began. Only an insertion needs to see such a key, and it searches the current index. In an older index it finds no
 //!   empty slot without the frozen bit.
 //!
-//! *Sweeping.* Each insert into a shard that is more than half full looks at the next few words of the shard, and
-//! removes nodes that have been idle for a grace period ([`GRACE_NS`]). So each word is looked at about once before the
-//! shard is rebuilt. However long new keys arrive, the number of idle nodes stays in proportion to the keys in use.
+//! *Sweeping.* While a shard is more than half full, four of its words are looked at for each insert, in a circular order,
+//! and nodes are removed that have been idle for a grace period ([`GRACE_NS`]). So each word is looked at about once before
+//! the shard is rebuilt. However long new keys arrive, the number of idle nodes stays in proportion to the keys in use.
 //! Sweeping needs no thread of its own, and only inserts pay for it. The grace period exists because a key that returns
 //! is more expensive to create again than to keep.
+//!
+//! One insert of eight does this for all eight, so it looks at 32 words. In a store of many idle keys, their nodes come from
+//! memory, or from the cache of another thread that inserts. The insert first asks for all of them, and then visits them, so
+//! it waits for about one of them. And the lines of the shard go from thread to thread once for eight inserts. A shard with
+//! a small index takes fewer inserts together.
 //!
 //! After an index has grown, its shard *rests* from sweeps for one grace period. No key that was inserted or charged
 //! in this time can have been idle for a grace period. So a rest delays the removal of idle nodes by one grace period,
@@ -61,11 +66,12 @@ mod counts;
 mod tests;
 
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 
 use self::counts::ShardCounts;
 use super::nodes::{KeyNode, NUMBER_BITS, NewNode, Nodes};
 use crate::algorithm::step::Tail;
-use crate::base::memory::prefetch::prefetch;
+use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
 use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicPtr, AtomicU64, Ordering};
 
@@ -81,8 +87,10 @@ const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 /// The maximum number of lines of a shard's first index. With this limit, the insert that creates the index takes no
 /// longer than an insert that rebuilds one.
 const MAX_FIRST_LINES: usize = 1 << 12;
-/// The number of words that an insert sweeps.
-const SWEPT: u32 = if cfg!(tollgate_loom) { 1 } else { 4 };
+/// The number of words that are swept for each insert.
+const SWEPT: usize = if cfg!(tollgate_loom) { 1 } else { 4 };
+/// The maximum number of inserts whose words one of them sweeps.
+const TOGETHER_SWEPT: usize = 8;
 /// The number of words by which a search moves the position of the next one.
 const SEARCHED: u32 = if cfg!(tollgate_loom) { 4 } else { 16 };
 /// The maximum number of slots that a search visits.
@@ -241,6 +249,11 @@ fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {
     })
 }
 
+/// The number of inserts into an index of this many lines whose words one of them sweeps.
+fn swept_together(lines: usize) -> usize {
+    lines.min(TOGETHER_SWEPT)
+}
+
 pub(super) struct NodeTable<K, T> {
     /// Every check reads this array. A write happens only when an index is replaced.
     shards: Box<[AtomicPtr<Line>; SHARDS]>,
@@ -250,6 +263,8 @@ pub(super) struct NodeTable<K, T> {
     /// The number of lines of the smallest index.
     least: usize,
     nodes: Nodes<K, T>,
+    /// `Some` if the processor has a prefetch-to-write instruction.
+    to_write: Option<PrefetchToWrite>,
 }
 
 /// A live node, with its word in the index.
@@ -281,6 +296,8 @@ pub(super) enum Filling {
 impl<K, T: Tail> NodeTable<K, T> {
     /// An empty table that does not grow up to `keys` keys, for `threads` threads that insert at the same time.
     pub(super) fn new(keys: usize, threads: usize) -> Self {
+        // The processor is asked once, because a virtual machine may take long to answer.
+        static TO_WRITE: OnceLock<Option<PrefetchToWrite>> = OnceLock::new();
         // At most half full, because hashes are not spread perfectly evenly.
         let slots = (keys.min(1 << 40) / SHARDS * 2).max(SLOTS).next_power_of_two();
         let vacant = Index::vacant();
@@ -290,6 +307,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             vacant: AtomicPtr::new(vacant.0),
             least: (slots / SLOTS).min(MAX_FIRST_LINES),
             nodes: Nodes::new(threads),
+            to_write: *TO_WRITE.get_or_init(PrefetchToWrite::detect),
         }
     }
 
@@ -323,24 +341,16 @@ impl<K, T: Tail> NodeTable<K, T> {
         (index, unsafe { std::slice::from_raw_parts(index.base(), index.len()) })
     }
 
-    /// The slots that a search for a tag begins with, in order, with their words.
+    /// The slots of the line where a search for a key begins, in the order of the search.
     #[inline(always)]
-    fn home<'g>(
-        &self,
-        hash: u64,
-        _guard: &'g Pinned,
-    ) -> impl Iterator<Item = (&'g AtomicU64, u64)> + use<'g, K, T> {
+    fn home<'g>(&self, hash: u64, _guard: &'g Pinned) -> impl Fn(usize) -> &'g AtomicU64 + use<'g, K, T> {
         let tag = tag_of(hash);
         let index = self.index(Self::shard(hash));
         // SAFETY: as in `lines`. A tag's home is in bounds, because tags have TAG_BITS bits.
         let Line(line) = unsafe { &*index.home(tag) };
         #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
         let first = tag as usize;
-        (0..SLOTS).map(move |step| {
-            let slot = &line[(first + step) % SLOTS];
-            // Ordering: Acquire pairs with `fill`: the node is written.
-            (slot, slot.load(Ordering::Acquire))
-        })
+        move |step| &line[(first + step) % SLOTS]
     }
 
     /// Returns the first node of this key, or the empty slot where the key belongs, if there is one. The node may be
@@ -352,19 +362,28 @@ impl<K, T: Tail> NodeTable<K, T> {
         guard: &'g Pinned,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Result<&'g KeyNode<K, T>, Option<&'g AtomicU64>> {
-        let tag = tag_of(hash);
-        for (slot, word) in self.home(hash, guard) {
-            if has_tag(word, tag) {
-                let node = self.node(word, guard);
-                if is_key(&node.key) {
-                    return Ok(node);
+        let (tag, slot) = (tag_of(hash), self.home(hash, guard));
+        // Ordering: Acquire pairs with `fill`, here and below: the node is written.
+        let (first, second) = (slot(0).load(Ordering::Acquire), slot(1).load(Ordering::Acquire));
+        // Nearly all keys are in one of these two slots. A branch for the first one would often be predicted wrongly.
+        let mut word = std::hint::select_unpredictable(has_tag(first, tag), first, second);
+        if !has_tag(word, tag) {
+            for slot in (0..SLOTS).map(slot) {
+                word = slot.load(Ordering::Acquire);
+                if has_tag(word, tag) {
+                    break;
+                } else if word & !FROZEN == EMPTY {
+                    return Err(Some(slot));
                 }
-                // Another key with this tag is rare, so the way to its next one is not inlined.
-                break;
-            } else if word & !FROZEN == EMPTY {
-                return Err(Some(slot));
             }
         }
+        if has_tag(word, tag) {
+            let node = self.node(word, guard);
+            if is_key(&node.key) {
+                return Ok(node);
+            }
+        }
+        // Another key with this tag is rare, so the way to its next one is not inlined.
         self.find(hash, guard, is_key).map(|held| held.node).map_err(|vacant| vacant.slot)
     }
 
@@ -440,17 +459,27 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// Unpublishes and retires a node. The caller has killed its state.
     pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Pinned) {
+        self.counts[held.shard].add(-1, 0);
+        self.take_out(held, None, guard);
+    }
+
+    /// Exchanges the word of a node in the current index for a tombstone, and retires the node. The caller has killed its
+    /// state, and counts it. A caller that has found the word in a slot passes the slot.
+    fn take_out(&self, held: &Held<'_, K, T>, found: Option<&AtomicU64>, guard: &Pinned) {
         let (shard, word) = (held.shard, held.word & !FROZEN);
-        self.counts[shard].add(-1, 0);
-        loop {
+        // Ordering: Relaxed, here and below. The node died earlier, by an exchange of its own.
+        let bury = |slot: &AtomicU64| {
+            slot.compare_exchange(word, TOMBSTONE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        // All words of an index that was replaced are frozen, so if the exchange succeeds, the slot is in the current index.
+        while !found.is_some_and(bury) {
             let (index, lines) = self.lines(shard, guard);
             let slot = search(lines, tag(word)).find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == word);
             let Some(slot) = slot else {
                 debug_assert!(false, "a word stays until the thread that killed its node replaces it");
                 return;
             };
-            // Ordering: Relaxed. The node died earlier, by an exchange of its own.
-            if slot.compare_exchange(word, TOMBSTONE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if bury(slot) {
                 break;
             }
             self.rebuild(shard, (index, lines), guard);
@@ -463,14 +492,32 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(super) fn sweep(&self, hash: u64, guard: &Pinned, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         let shard = Self::shard(hash);
         let (_, lines) = self.lines(shard, guard);
-        let hand = self.counts[shard].advance(SWEPT);
-        for place in (0..SWEPT as usize).map(|step| hand.wrapping_add(step)) {
-            let slot = &lines[place / SLOTS % lines.len()].0[place % SLOTS];
+        let words = SWEPT * swept_together(lines.len());
+        #[expect(clippy::cast_possible_truncation, reason = "a few")]
+        let hand = self.counts[shard].advance(words as u32);
+        let slots = || {
+            let places = (0..words).map(|step| hand.wrapping_add(step));
+            // The number of lines is a power of two.
+            places.map(|place| &lines[(place / SLOTS) & (lines.len() - 1)].0[place % SLOTS])
+        };
+        // The nodes come from memory at the same time.
+        for slot in slots() {
+            let word = slot.load(Ordering::Acquire);
+            if is_filled(word) {
+                prefetch(self.node(word, guard));
+            }
+        }
+        let mut removed = 0;
+        for slot in slots() {
             if let Some(held) = self.held(shard, slot, guard)
                 && kill(held.node)
             {
-                self.unlink(&held, guard);
+                self.take_out(&held, Some(slot), guard);
+                removed += 1;
             }
+        }
+        if removed > 0 {
+            self.counts[shard].add(-removed, 0);
         }
     }
 
@@ -528,7 +575,8 @@ impl<K, T: Tail> NodeTable<K, T> {
                 if let Some(held) = self.held(shard, slot, guard)
                     && kill(held.node)
                 {
-                    self.unlink(&held, guard);
+                    self.counts[shard].add(-1, 0);
+                    self.take_out(&held, Some(slot), guard);
                 }
             }
             let (index, lines) = self.lines(shard, guard);
@@ -556,10 +604,22 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Prefetches the node that is probably the one of this hash's key.
     #[inline]
     pub(super) fn prefetch_node(&self, hash: u64, guard: &Pinned) {
-        let mut words = self.home(hash, guard).map(|(_, word)| word);
+        let mut words = (0..SLOTS).map(self.home(hash, guard)).map(|slot| slot.load(Ordering::Acquire));
         let word = words.find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
         if let Some(word) = word.filter(|word| is_filled(*word)) {
             prefetch(self.node(word, guard));
+        }
+    }
+
+    /// Prefetches what the insertion of a key writes, to write it. Another thread may have written each of these lines last.
+    /// Then they arrive at the same time, and each is transferred once: the lookup has only read the slot.
+    #[inline]
+    pub(super) fn prefetch_insertion(&self, hash: u64, slot: Option<&AtomicU64>) {
+        if let Some(hint) = self.to_write {
+            hint.prefetch(&raw const self.counts[Self::shard(hash)]);
+            if let Some(slot) = slot {
+                hint.prefetch(slot);
+            }
         }
     }
 
@@ -610,7 +670,8 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
                 counts.grew(now_ns);
             }
         }
-        Ok(if 2 * used > slots && !counts.rests(now_ns) { Filling::Yes } else { Filling::No })
+        let is_turn = used.unsigned_abs().is_multiple_of(swept_together(lines.len()));
+        Ok(if is_turn && 2 * used > slots && !counts.rests(now_ns) { Filling::Yes } else { Filling::No })
     }
 }
 

@@ -122,7 +122,51 @@ fn grown_shard_rests_from_sweeps_for_the_grace_period() {
         let _ = insert(key, 5 * GRACE_NS);
     }
     // The index grows to 64 slots at the 25th key. It is more than half full from the 33rd key.
-    assert!((7..40).all(|key| insert(key, 5 * GRACE_NS) == Filling::No));
-    assert_eq!(insert(40, 6 * GRACE_NS - GRACE_NS / 100), Filling::No);
-    assert_eq!(insert(41, 6 * GRACE_NS + GRACE_NS / 100), Filling::Yes);
+    assert!((7..39).all(|key| insert(key, 5 * GRACE_NS) == Filling::No));
+    // One insert of eight sweeps.
+    assert_eq!(insert(39, 6 * GRACE_NS - GRACE_NS / 100), Filling::No, "the shard rests");
+    assert!((40..47).all(|key| insert(key, 6 * GRACE_NS + GRACE_NS / 100) == Filling::No));
+    assert_eq!(insert(47, 6 * GRACE_NS + GRACE_NS / 100), Filling::Yes);
+}
+
+/// The inserts that sweep look at four words for each insert, whatever the size of the index.
+#[test]
+fn sweeps_visit_each_word_once_before_a_rebuild() {
+    for lines in [1, 2, 4, 8, 16, 64] {
+        let slots = lines * SLOTS;
+        let inserts =
+            (slots / 2 + 1..=slots * 3 / 4).filter(|used| used.is_multiple_of(swept_together(lines)));
+        assert_eq!(inserts.count() * SWEPT * swept_together(lines), slots, "{lines} lines");
+    }
+}
+
+/// A sweep removes what it finds in its words, and nothing else, and counts it.
+#[test]
+fn sweep_removes_the_nodes_of_its_words() {
+    let guard = reclaim::pin();
+    let table = NodeTable::<u64, ()>::new(0, 1);
+    // All keys are in one shard, whose index has eight lines.
+    let hash_of = |key: u64| key << 48;
+    let insert = |key: u64| {
+        let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
+        loop {
+            let Err(place) = table.find(hash_of(key), &guard, |held| *held == key) else {
+                panic!("{key} is new")
+            };
+            match place.fill(new, 0) {
+                Ok(_) => return,
+                Err(again) => new = again,
+            }
+        }
+    };
+    (0..40).for_each(insert);
+    let slots = table.lines(0, &guard).1.len() * SLOTS;
+    assert_eq!(slots, 64);
+    table.sweep(0, &guard, |node| node.key % 2 == 0 && node.state.kill() == Kill::Done);
+    assert!((20..40).contains(&table.len()), "half of the words");
+    table.sweep(0, &guard, |node| node.key % 2 == 0 && node.state.kill() == Kill::Done);
+    assert_eq!(table.len(), 20, "all of the words");
+    for key in 0..40 {
+        assert_eq!(table.find(hash_of(key), &guard, |held| *held == key).is_ok(), key % 2 == 1);
+    }
 }
