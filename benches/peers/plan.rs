@@ -97,8 +97,18 @@ pub(crate) struct Plan {
 }
 
 /// The scenarios whose figures have targets.
-const BOUNDED: [&str; 9] =
-    ["hot", "hot-denied", "word", "word-denied", "strings-1m", "100k", "1m", "10m", "first-sight"];
+const BOUNDED: [&str; 10] = [
+    "hot",
+    "hot-denied",
+    "word",
+    "word-denied",
+    "strings-1m",
+    "100k",
+    "1m",
+    "10m",
+    "first-sight",
+    "first-sight-idle",
+];
 
 /// Returns a scenario for keyed limiters, with one and two threads. Its ratios refer to the floor and to governor with
 /// ahash.

@@ -11,8 +11,8 @@ use governor::state::keyed::DashMapStateStore;
 use governor::state::{InMemoryState, NotKeyed};
 use quota::{QuotaPolicy, QuotaPool, RefillRate};
 
-use crate::floor;
 use crate::flood::Victim;
+use crate::floor;
 use crate::subject::{Expect, Recipe, Setup, Subject};
 use crate::support::length;
 

@@ -101,7 +101,7 @@ impl Measured {
         [
             (
                 "keyed against governor + ahash, 1,000 keys, allowed, 1 thread",
-                0.9,
+                0.85,
                 self.ratio("hot", 1, keyed, governor),
             ),
             (
@@ -111,17 +111,27 @@ impl Measured {
             ),
             (
                 "keyed against governor + ahash, 100,000 keys, allowed, 1 thread",
-                1.0,
+                0.9,
                 self.ratio("100k", 1, keyed, governor),
             ),
             (
+                "keyed against governor + ahash, 100,000 keys, allowed, 2 threads",
+                0.6,
+                self.ratio("100k", 2, keyed, governor),
+            ),
+            (
+                "keyed against a scc::HashIndex of words, 100,000 keys, allowed, 1 thread",
+                1.0,
+                self.ratio("100k", 1, keyed, rivals::HASH_INDEX),
+            ),
+            (
                 "keyed against governor + ahash, 1 M keys, allowed, 1 thread",
-                0.9,
+                0.8,
                 self.ratio("1m", 1, keyed, governor),
             ),
             (
                 "keyed against governor + ahash, 1 M keys, allowed, 2 threads",
-                0.8,
+                0.5,
                 self.ratio("1m", 2, keyed, governor),
             ),
             (
@@ -133,6 +143,16 @@ impl Measured {
                 "keyed against governor + ahash, first sight, 1 thread",
                 1.5,
                 self.ratio("first-sight", 1, keyed, governor),
+            ),
+            (
+                "keyed against governor + ahash, a new key among idle ones, 1 thread",
+                1.2,
+                self.ratio("first-sight-idle", 1, keyed, governor),
+            ),
+            (
+                "keyed against governor + ahash, a new key among idle ones, 2 threads",
+                1.2,
+                self.ratio("first-sight-idle", 2, keyed, governor),
             ),
             (
                 "keyed, 1,000 keys, denied (writes nothing shared): 2 threads against 1",
