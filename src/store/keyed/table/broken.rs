@@ -1,0 +1,50 @@
+//! Operations with a fault, for the controls of the models.
+
+use super::*;
+
+impl<K, T: Tail> NodeTable<K, T> {
+    /// The number of filled words in all current indices.
+    pub(in super::super) fn filled(&self, guard: &Pinned) -> usize {
+        let filled = |slot: &&AtomicU64| is_filled(slot.load(Ordering::Acquire));
+        let words = |shard| self.lines(shard, guard).1.iter().flat_map(|line| &line.0).filter(filled).count();
+        (0..SHARDS).map(words).sum()
+    }
+
+    /// Copies an index without a freeze, so its words may change during the copy.
+    pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Pinned) {
+        let shard = Self::shard(hash);
+        let (old, lines) = self.lines(shard, guard);
+        self.publish(shard, old, Index::of(copy(lines, 2 * lines.len())), 0, guard);
+    }
+
+    /// Runs a complete rebuild.
+    pub(in super::super) fn rebuild_now(&self, hash: u64, guard: &Pinned) {
+        let shard = Self::shard(hash);
+        self.rebuild(shard, self.lines(shard, guard), guard);
+    }
+
+    /// Exchanges the word in one index, frozen or not.
+    pub(in super::super) fn unlink_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
+        self.counts[held.shard].add(-1, 0);
+        let mut slots = search(self.lines(held.shard, guard).1, tag(held.word));
+        let slot = slots.find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == held.word & !FROZEN);
+        slot.unwrap().store(TOMBSTONE, Ordering::Relaxed);
+    }
+
+    /// Frees the node while other threads may still look at it.
+    pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
+        self.unlink_once(held, guard);
+        // SAFETY: violated on purpose. The control exists to show this error.
+        drop(unsafe { self.nodes.own(number(held.word), guard) });
+    }
+}
+
+impl<'g, K, T: Tail> Vacant<'g, K, T> {
+    /// Stores the word of the node where another thread may have stored its own.
+    pub(in super::super) fn store(self, node: NewNode<'g, K, T>) {
+        let word = word_of(self.hash, node.number());
+        self.slot.unwrap().store(word, Ordering::Release);
+        node.published();
+        self.table.counts[NodeTable::<K, T>::shard(self.hash)].add(1, 0);
+    }
+}
