@@ -201,10 +201,10 @@
 //!   requests][priorities], [blocks], [calendars], [waiting], [bytes].
 //! - **Choose a store:** [overflow], [sketches], [limits from a configuration][configuration].
 //! - **Limit servers:** [middleware], [header fields][http], [actix-web and Pingora][actix_and_pingora], [rules from
-//!   files][rules], [IP ranges and IPv6 prefixes][addresses], [limits for several machines][redis]. The module
-//!   [`telemetry`] has figures for operators.
+//!   files][rules], [IP ranges and IPv6 prefixes][addresses], [spellings of a path][paths], [limits for several machines][redis].
+//!   The module [`telemetry`] has figures for operators.
 //! - **Run the program:** [a service for gateways][gateway], [help for one client][operators], [Python, Node, PHP and
-//!   Go][redis_clients].
+//!   Go][redis_clients], [logs for replay][logs].
 //! - **Move:** [from your own map][from_your_own_map], [eight servers][servers], [governor][from_governor], [pingora-limits][from_pingora_limits],
 //!   [tower_governor][from_tower_governor].
 //! - **Know why:** [the guarantees][guarantees], [the models of the concurrent parts][models], [the design and the
@@ -232,10 +232,12 @@
 //! [guarantees]: https://docs.rs/crate/tollgate/latest/source/GUARANTEES.md
 //! [guides]: https://docs.rs/crate/tollgate/latest/source/docs/README.md
 //! [http]: https://docs.rs/crate/tollgate/latest/source/docs/http.md
+//! [logs]: https://docs.rs/crate/tollgate/latest/source/docs/logs.md
 //! [middleware]: https://docs.rs/crate/tollgate/latest/source/docs/middleware.md
 //! [models]: https://docs.rs/crate/tollgate/latest/source/docs/models.md
 //! [operators]: https://docs.rs/crate/tollgate/latest/source/docs/operators.md
 //! [overflow]: https://docs.rs/crate/tollgate/latest/source/docs/overflow.md
+//! [paths]: https://docs.rs/crate/tollgate/latest/source/docs/paths.md
 //! [priorities]: https://docs.rs/crate/tollgate/latest/source/docs/priorities.md
 //! [recipes]: https://docs.rs/crate/tollgate/latest/source/docs/recipes.md
 //! [redis]: https://docs.rs/crate/tollgate/latest/source/docs/redis.md
