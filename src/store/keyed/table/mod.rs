@@ -343,16 +343,24 @@ impl<K, T: Tail> NodeTable<K, T> {
         (index, unsafe { std::slice::from_raw_parts(index.base(), index.len()) })
     }
 
-    /// The slots of the line where a search for a key begins, in the order of the search.
+    /// The slots that a search for a tag begins with, in order, with their words.
     #[inline(always)]
-    fn home<'g>(&self, hash: u64, _guard: &'g Pinned) -> impl Fn(usize) -> &'g AtomicU64 + use<'g, K, T> {
+    fn home<'g>(
+        &self,
+        hash: u64,
+        _guard: &'g Pinned,
+    ) -> impl Iterator<Item = (&'g AtomicU64, u64)> + use<'g, K, T> {
         let tag = tag_of(hash);
         let index = self.index(Self::shard(hash));
         // SAFETY: as in `lines`. A tag's home is in bounds, because tags have TAG_BITS bits.
         let Line(line) = unsafe { &*index.home(tag) };
         #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
         let first = tag as usize;
-        move |step| &line[(first + step) % SLOTS]
+        (0..SLOTS).map(move |step| {
+            let slot = &line[(first + step) % SLOTS];
+            // Ordering: Acquire pairs with `fill`: the node is written.
+            (slot, slot.load(Ordering::Acquire))
+        })
     }
 
     /// Returns the first node of this key, or the empty slot where the key belongs, if there is one. The node may be
@@ -364,28 +372,19 @@ impl<K, T: Tail> NodeTable<K, T> {
         guard: &'g Pinned,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Result<&'g KeyNode<K, T>, Option<&'g AtomicU64>> {
-        let (tag, slot) = (tag_of(hash), self.home(hash, guard));
-        // Ordering: Acquire pairs with `fill`, here and below: the node is written.
-        let (first, second) = (slot(0).load(Ordering::Acquire), slot(1).load(Ordering::Acquire));
-        // Nearly all keys are in one of these two slots. A branch for the first one would often be predicted wrongly.
-        let mut word = std::hint::select_unpredictable(has_tag(first, tag), first, second);
-        if !has_tag(word, tag) {
-            for slot in (0..SLOTS).map(slot) {
-                word = slot.load(Ordering::Acquire);
-                if has_tag(word, tag) {
-                    break;
-                } else if word & !FROZEN == EMPTY {
-                    return Err(Some(slot));
+        let tag = tag_of(hash);
+        for (slot, word) in self.home(hash, guard) {
+            if has_tag(word, tag) {
+                let node = self.node(word, guard);
+                if is_key(&node.key) {
+                    return Ok(node);
                 }
+                // Another key with this tag is rare, so the way to its next one is not inlined.
+                break;
+            } else if word & !FROZEN == EMPTY {
+                return Err(Some(slot));
             }
         }
-        if has_tag(word, tag) {
-            let node = self.node(word, guard);
-            if is_key(&node.key) {
-                return Ok(node);
-            }
-        }
-        // Another key with this tag is rare, so the way to its next one is not inlined.
         self.find(hash, guard, is_key).map(|held| held.node).map_err(|vacant| vacant.slot)
     }
 
@@ -606,7 +605,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Prefetches the node that is probably the one of this hash's key.
     #[inline]
     pub(super) fn prefetch_node(&self, hash: u64, guard: &Pinned) {
-        let mut words = (0..SLOTS).map(self.home(hash, guard)).map(|slot| slot.load(Ordering::Acquire));
+        let mut words = self.home(hash, guard).map(|(_, word)| word);
         let word = words.find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
         if let Some(word) = word.filter(|word| is_filled(*word)) {
             prefetch(self.node(word, guard));
