@@ -6,6 +6,9 @@
 #[cfg(not(tollgate_loom))]
 mod block;
 pub(crate) mod prefetch;
+mod staged;
+
+pub(crate) use self::staged::Staged;
 
 use crate::base::sync::Ordering::{Relaxed, Release};
 
