@@ -53,9 +53,11 @@ pub(super) trait Plan<S, H>: fmt::Debug {
 }
 
 /// See the module's documentation.
+// The store comes first, so that it is in one line with what a generation of rules reads before.
+#[repr(C)]
 pub(super) struct LateStore<P, S, H> {
-    pub(super) plan: P,
     store: Lazy<S>,
+    pub(super) plan: P,
     pub(super) hasher: H,
 }
 

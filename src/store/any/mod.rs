@@ -34,6 +34,7 @@ use crate::store::{Compact, Direct, Gauges, Keyed, Lookup, Saturation, Sketch, S
 ///
 /// # Complexity
 /// That of the chosen store, and one jump.
+#[repr(C)]
 pub struct AnyStore<K = String, H = ahash::RandomState> {
     pair: Pair<K, H>,
     limit: Limit,

@@ -92,12 +92,14 @@ enum Before<S> {
     Off,
 }
 
+/// A store, behind what each check reads: one cache line, for thousands of stores.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct HeldStore<S> {
+    latest: LatestCharge,
     number: u64,
     /// The time of the change that put the store in force, in nanoseconds.
     since_ns: u64,
-    latest: LatestCharge,
     store: S,
     /// The largest debt of any key, if it was larger than the burst of the key; otherwise 0.
     largest_debt: AtomicU64,
