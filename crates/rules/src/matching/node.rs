@@ -1,37 +1,54 @@
 //! The parts of a tree: its nodes, and its levels.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::affixes::NONE;
 use super::branch::AddressKind;
 use super::{Branch, BranchRules, Wildcards};
 
+/// A node. It fills one cache line, because a search among many nodes waits for each line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct TreeNode {
     /// The level of the node.
     pub(super) level: u32,
-    pub(super) key: Box<str>,
+    /// All nodes with this key share the text.
+    pub(super) key: Arc<str>,
     pub(super) value: Option<Box<str>>,
     pub(super) own: FoundRules,
-    pub(super) tiers: Box<[(Box<str>, FoundRules)]>,
-    pub(super) has_members: bool,
+    pub(super) tiers: Box<[NodeTier]>,
     /// The level of the node's children.
     pub(super) below: u32,
+}
+
+const _: () = assert!(size_of::<TreeNode>() == 64, "one line");
+
+/// A tier of a node.
+#[derive(Debug)]
+pub(super) struct NodeTier {
+    pub(super) name: Box<str>,
+    pub(super) rules: FoundRules,
+    /// Whether values belong to it.
+    pub(super) has_members: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct TreeLevel {
     pub(super) has_exact: bool,
     pub(super) has_bare: bool,
-    /// The keys of the level, if they are few: comparing a request's key with them is faster than hashing it.
-    pub(super) listed_keys: Option<Vec<LevelKey>>,
+    /// The keys of the level, if they are few: comparing a request's key with them is faster than hashing it. Most levels have
+    /// one key, which then stands here.
+    pub(super) listed_keys: Option<SmallVec<[LevelKey; 1]>>,
     pub(super) wild: Option<Box<Wildcards>>,
 }
 
 /// A key on a level.
 #[derive(Debug)]
 pub(super) struct LevelKey {
-    pub(super) key: Box<str>,
+    pub(super) key: Arc<str>,
     /// Its nodes with a value.
     pub(super) exact: Exact,
     /// Its node without a value.
@@ -66,7 +83,7 @@ impl TreeNode {
     /// Creates the node of a branch for one kind of values, with these rules as its own. `None`: the node has the rules for
     /// all kinds.
     pub(super) fn new(
-        level: u32,
+        (level, key): (u32, Arc<str>),
         (branch, offset): (&Branch, usize),
         own: &BranchRules,
         kind: Option<AddressKind>,
@@ -78,18 +95,25 @@ impl TreeNode {
         };
         Self {
             level,
-            key: branch.key.clone(),
+            key,
             value: branch.value.clone(),
             own: rules(own),
-            tiers: branch.tiers.iter().map(|tier| (tier.name.clone(), rules(&tier.rules))).collect(),
-            has_members: branch.tiers.iter().any(|tier| !tier.members.is_empty()),
+            tiers: branch
+                .tiers
+                .iter()
+                .map(|tier| NodeTier {
+                    name: tier.name.clone(),
+                    rules: rules(&tier.rules),
+                    has_members: !tier.members.is_empty(),
+                })
+                .collect(),
             below,
         }
     }
 
     /// Returns this node for one kind of values, with these rules as its own.
     pub(super) fn form(&self, of: &ReadingBranch<'_>, own: &BranchRules, kind: AddressKind) -> Self {
-        Self::new(self.level, (of.branch, of.offset), own, Some(kind), self.below)
+        Self::new((self.level, Arc::clone(&self.key)), (of.branch, of.offset), own, Some(kind), self.below)
     }
 }
 
@@ -97,12 +121,13 @@ impl TreeNode {
 const LONGEST_LIST: usize = 4;
 
 impl TreeLevel {
-    pub(super) fn new(branches: &[(&Branch, usize)]) -> Self {
+    /// Creates a level without nodes. `text` returns the shared text of a key.
+    pub(super) fn new(branches: &[(&Branch, usize)], text: impl FnMut(&str) -> Arc<str>) -> Self {
         let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let of = |key: &str| LevelKey { key: key.into(), exact: Exact::Listed(Vec::new()), bare: None };
-        let listed_keys = (keys.len() <= LONGEST_LIST).then(|| keys.into_iter().map(of).collect());
+        let of = |key| LevelKey { key, exact: Exact::Listed(Vec::new()), bare: None };
+        let listed_keys = (keys.len() <= LONGEST_LIST).then(|| keys.into_iter().map(text).map(of).collect());
         Self { listed_keys, ..Self::default() }
     }
 

@@ -195,7 +195,7 @@ impl<'t> Levels<'t> {
 
 /// Returns the limits of a descriptor's node, for all kinds of values: its own, and those of its tiers.
 fn rules_of(node: &TreeNode) -> impl Iterator<Item = FoundRules> {
-    std::iter::once(node.own).chain(node.tiers.iter().map(|(_, rules)| *rules))
+    std::iter::once(node.own).chain(node.tiers.iter().map(|tier| tier.rules))
 }
 
 impl Tree {

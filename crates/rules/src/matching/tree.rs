@@ -1,7 +1,8 @@
 //! The tree of one domain's descriptors.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -18,6 +19,8 @@ use super::{Branch, Wildcards};
 #[derive(Debug)]
 pub(crate) struct Tree {
     hasher: RandomState,
+    /// The keys of all nodes, each once.
+    keys: HashSet<Arc<str>, RandomState>,
     pub(super) nodes: Vec<TreeNode>,
     /// Empty if the tree reads addresses.
     levels: Vec<TreeLevel>,
@@ -45,6 +48,7 @@ impl Tree {
     pub(crate) fn new<'b>(files: impl IntoIterator<Item = (&'b [Branch], usize)>) -> Self {
         let mut tree = Self {
             hasher: RandomState::new(),
+            keys: HashSet::default(),
             nodes: Vec::new(),
             levels: Vec::new(),
             by_address: None,
@@ -74,7 +78,8 @@ impl Tree {
         let read = keys_of_addresses(branches.iter().map(|(branch, _)| *branch));
         let addresses = |branch: &Branch| if read.contains(&*branch.key) { above | entry } else { above };
         let level = u32::try_from(self.levels.len()).unwrap_or(NONE);
-        self.levels.push(TreeLevel::new(branches));
+        let here = TreeLevel::new(branches, |key| self.key(key));
+        self.levels.push(here);
         let mut wild = Vec::new();
         let mut nodes = Vec::with_capacity(branches.len());
         for &(branch, offset) in branches {
@@ -122,6 +127,16 @@ impl Tree {
         self.addresses.get(&rule).copied().unwrap_or_default()
     }
 
+    /// Returns the text of a key, which all its nodes share.
+    fn key(&mut self, key: &str) -> Arc<str> {
+        if let Some(known) = self.keys.get(key) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = key.into();
+        self.keys.insert(Arc::clone(&new));
+        new
+    }
+
     /// Adds a descriptor. `is_address`: values of its key are read as addresses.
     fn add(&mut self, level: u32, branch: &Branch, offset: usize, is_address: bool) -> u32 {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
@@ -135,7 +150,8 @@ impl Tree {
                 self.members.insert_unique(hash, Member { node: number, value, rules }, again);
             }
         }
-        let mut node = TreeNode::new(level, (branch, offset), &branch.own, None, NONE);
+        let mut node =
+            TreeNode::new((level, self.key(&branch.key)), (branch, offset), &branch.own, None, NONE);
         node.value = branch.value.as_deref().map(text);
         self.nodes.push(node);
         let (hasher, nodes) = (&self.hasher, &self.nodes);
@@ -171,7 +187,9 @@ impl Tree {
         let level = if before.is_empty() { Some(0) } else { self.level_below(before) };
         let Some(level) = level else { return FoundRules::default() };
         match self.step(level, key, value) {
-            Some((at, node)) if tier.is_some() || node.has_members => self.of_tier(at, node, value, tier),
+            Some((at, node)) if tier.is_some() || !node.tiers.is_empty() => {
+                self.of_tier(at, node, value, tier)
+            }
             Some((_, node)) => node.own,
             None => FoundRules::default(),
         }
@@ -207,11 +225,11 @@ impl Tree {
 
     #[inline(never)]
     fn of_tier(&self, at: u32, node: &TreeNode, value: &str, tier: Option<&str>) -> FoundRules {
-        let named = tier.and_then(|tier| node.tiers.iter().find(|(name, _)| **name == *tier));
-        if let Some(&(_, rules)) = named {
-            return rules;
+        let named = tier.and_then(|tier| node.tiers.iter().find(|one| *one.name == *tier));
+        if let Some(named) = named {
+            return named.rules;
         }
-        let of_member = if node.has_members {
+        let of_member = if node.tiers.iter().any(|one| one.has_members) {
             let text = self.text_instead_of(node.level, &node.key, value);
             self.of_member(at, text.as_ref().map_or(value, AddressText::as_str))
         } else {

@@ -33,7 +33,9 @@ use crate::rule::{Amount, Charging, MEMORY, Rule};
 const MAX_KEYS: usize = 100_000;
 
 /// The counter of a rule. Rules of several classes have clones of one counter.
+// The tag comes first, so that it is in one line with what a check reads: see `ActiveRule`.
 #[derive(Clone, Debug)]
+#[repr(C, u8)]
 pub(in crate::engine) enum Counter {
     /// Counts nothing: the rule has no limit. It keeps the last local counter until a load gives the rule a limit
     /// again.
@@ -75,20 +77,21 @@ impl SharedCounter {
     }
 }
 
-/// A store of this process.
+/// A store of this process. What a check reads comes first: see [`ActiveRule`](super::ActiveRule).
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(in crate::engine) struct LocalCounter {
     pub(in crate::engine) generation: Arc<Generation<AnyStore>>,
     /// The headroom: units that stay free in the store. It is [`spare`](Self::spare), and for a class, the units of other
     /// classes.
     pub(in crate::engine) headroom: u64,
-    /// The units that the store can hold beyond the maximum in use. A rule that counts denied requests needs one unit to detect
-    /// that its limit is exceeded. The rest holds usage from a load with a higher limit.
-    pub(super) spare: u64,
     /// Whether a charge can be refunded.
     pub(in crate::engine) can_refund: bool,
     /// Whether this is the first counter, which takes over no usage.
     is_first: bool,
+    /// The units that the store can hold beyond the maximum in use. A rule that counts denied requests needs one unit to detect
+    /// that its limit is exceeded. The rest holds usage from a load with a higher limit.
+    pub(super) spare: u64,
     /// The number of the load that created it, or the first of the counters whose usage it takes over.
     pub(in crate::engine) lineage: u64,
     pub(in crate::engine) parameters: Parameters,
