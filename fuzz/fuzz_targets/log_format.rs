@@ -148,6 +148,7 @@ fn file(inner: bool, bytes: Vec<u8>) {
         delimiter: None,
         clients: Clients::default(),
         strict: false,
+        allow_skipped: false,
         no_sort: false,
     };
     let _ = ReadPlan::guess(&bytes, &selection);

@@ -20,6 +20,8 @@
 
 use std::net::IpAddr;
 
+use memchr::{memchr, memchr_iter};
+
 use super::row::{Columns, Row};
 use super::sample::Role;
 use tollgate_http::forwarded::node;
@@ -58,10 +60,11 @@ pub struct ClfLine<'a> {
 pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     let (host, rest) = first_field(line)?;
     // The user's name comes from the client and may hold a bracket, but not one before two digits and a slash.
-    let open = rest
-        .windows(4)
-        .position(|w| w[0] == b'[' && w[1].is_ascii_digit() && w[2].is_ascii_digit() && w[3] == b'/')
-        .ok_or("no time such as [10/Oct/2000:13:55:36 -0700]")?;
+    let is_time = |&at: &usize| match rest.get(at + 1..at + 4) {
+        Some([tens, ones, b'/']) => tens.is_ascii_digit() && ones.is_ascii_digit(),
+        _ => false,
+    };
+    let open = memchr_iter(b'[', rest).find(is_time).ok_or("no time such as [10/Oct/2000:13:55:36 -0700]")?;
     let who = rest[..open].trim_ascii();
     let (front, host, who) = match virtual_host(host, who) {
         Some((client, who)) => (host, client, who),
@@ -71,7 +74,7 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     let (vhost, forwarded) = if is_list { (&b""[..], front) } else { (front, &b""[..]) };
     let (ident, user) = first_word(who).unwrap_or((who, b"-"));
     let rest = &rest[open + 1..];
-    let close = rest.iter().position(|&b| b == b']').ok_or("no ] after the time")?;
+    let close = memchr(b']', rest).ok_or("no ] after the time")?;
     let (time, rest) = (&rest[..close], rest[close + 1..].trim_ascii_start());
     let [b'"', rest @ ..] = rest else { return Err("no \" before the request") };
     let (request, status, bytes, rest) =
@@ -87,7 +90,7 @@ fn first_field(line: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
         let end = quoted.iter().position(|&b| b == b'"').ok_or("no \" after the first field")?;
         return Ok((quoted[..end].trim_ascii(), &quoted[end + 1..]));
     }
-    let mut end = line.iter().position(|&b| b == b' ').ok_or("no space after the host")?;
+    let mut end = memchr(b' ', line).ok_or("no space after the host")?;
     if end == 0 {
         return Err("the line begins with a space instead of a host");
     }
@@ -112,6 +115,10 @@ fn first_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns the client and the rest, if the line's first word is a virtual host.
 fn virtual_host<'a>(first: &[u8], who: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    // The usual identity, which no server knows.
+    if who.starts_with(b"- ") {
+        return None;
+    }
     let (client, rest) = first_field(who).ok()?;
     let rest = rest.trim_ascii();
     first_word(rest)?;
@@ -132,18 +139,16 @@ fn end_of_request(text: &[u8]) -> Option<Ending<'_>> {
         let (status, bytes, rest) = status_and_size(&text[quote + 1..])?;
         Some((&text[..quote], status, bytes, rest))
     };
-    unescaped_quotes(text)
-        .find_map(try_at)
-        .or_else(|| text.iter().enumerate().filter(|&(_, &b)| b == b'"').find_map(|(quote, _)| try_at(quote)))
+    unescaped_quotes(text).find_map(try_at).or_else(|| memchr_iter(b'"', text).find_map(try_at))
 }
 
 fn unescaped_quotes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    let mut escaped = false;
-    text.iter().enumerate().filter_map(move |(at, &b)| {
-        let quote = b == b'"' && !escaped;
-        escaped = b == b'\\' && !escaped;
-        quote.then_some(at)
-    })
+    memchr_iter(b'"', text).filter(|&quote| !is_escaped(&text[..quote]))
+}
+
+/// Whether an odd number of backslashes ends a text, so that the next character is escaped.
+pub fn is_escaped(text: &[u8]) -> bool {
+    text.iter().rev().take_while(|&&b| b == b'\\').count() % 2 == 1
 }
 
 /// Matches ` 200 1234` and then the end or a space.

@@ -319,6 +319,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
         }
         (Format::Layout, Some(layout)) => {
             let columns = Columns::new(&chosen, &others, |name| layout.column(name)).map_err(missing)?;
+            let layout = &layout.up_to(&columns);
             let mut spans = Spans::new();
             let extract =
                 |line: &[u8], row: &mut Row| columns.extract(layout, &mut spans, line, row).map(|()| true);

@@ -77,8 +77,8 @@ impl Layout {
             }
             before = field.after.last().copied();
         }
-        let least = fields.len();
-        Ok(Self { name: name.to_owned(), lead, fields, least, open: false })
+        let (least, read) = (fields.len(), fields.len());
+        Ok(Self { name: name.to_owned(), lead, fields, least, read, open: false })
     }
 
     /// Accepts lines that end after this field, and lines with more fields.

@@ -12,8 +12,11 @@ mod compile;
 pub mod known;
 mod variables;
 
+use memchr::memchr_iter;
+
 use self::variables::Shape;
 pub use self::variables::Variable;
+use super::clf::is_escaped;
 use super::row::{Columns, Row};
 use super::sample::Role;
 use super::time::TimeFormat;
@@ -48,6 +51,8 @@ pub struct Layout {
     fields: Vec<Field>,
     /// The number of fields that a line has at least.
     least: usize,
+    /// The number of fields that are read.
+    read: usize,
     /// Whether a line may have more fields.
     open: bool,
 }
@@ -142,6 +147,15 @@ impl Layout {
         self.fields.get(self.column(name)?.field)?.time.as_ref()
     }
 
+    /// Reads no further than to these columns and to the size of the response, if a line may have more fields anyway.
+    pub fn up_to(&self, columns: &Columns<LayoutColumn>) -> Self {
+        let named = columns.time.iter().chain(&columns.key).chain(&columns.cost);
+        let last = named.chain(columns.others.iter().flatten()).map(|column| column.field + 1).max();
+        let size = self.fields.iter().position(|field| field.variable.common() == "bytes");
+        let needed = last.max(size.map(|at| at + 1)).filter(|_| self.open && size.is_some());
+        Self { read: needed.unwrap_or(self.fields.len()), ..self.clone() }
+    }
+
     /// Finds the fields of a line. If the line ends early, the last fields have no span.
     ///
     /// # Errors
@@ -161,7 +175,7 @@ impl Layout {
         }
         let (mut begin, mut furthest, mut steps) = (self.lead.len(), 0, 0);
         let mut from = begin;
-        while spans.len() < self.fields.len() {
+        while spans.len() < self.read {
             let at = spans.len();
             furthest = furthest.max(at);
             begin += self.padding(at, &line[begin..]);
@@ -310,17 +324,5 @@ impl Columns<LayoutColumn> {
 /// Returns the place of a text, whose first byte is searched for first.
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     let (&first, others) = wanted.split_first()?;
-    let mut from = 0;
-    loop {
-        let at = from + text.get(from..)?.iter().position(|&b| b == first)?;
-        if text[at + 1..].starts_with(others) {
-            return Some(at);
-        }
-        from = at + 1;
-    }
-}
-
-/// Whether an odd number of backslashes ends a text.
-fn is_escaped(text: &[u8]) -> bool {
-    text.iter().rev().take_while(|&&b| b == b'\\').count() % 2 == 1
+    memchr_iter(first, text).find(|&at| text[at + 1..].starts_with(others))
 }

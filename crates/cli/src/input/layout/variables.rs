@@ -1,5 +1,7 @@
 //! What is known of the variables of format strings: their common names, their roles, and the shapes of their texts.
 
+use memchr::memchr;
+
 use crate::input::sample::Role;
 use tollgate_http::forwarded::node;
 
@@ -31,7 +33,7 @@ impl Shape {
         };
         match self {
             Self::Text => Some(true),
-            Self::Word => (!text.contains(&b' ')).then_some(true),
+            Self::Word => memchr(b' ', text).is_none().then_some(true),
             Self::List => {
                 let continues = text.ends_with(b",") || text.ends_with(b" :") || rest.starts_with(b": ");
                 Some(!continues)
