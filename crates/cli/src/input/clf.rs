@@ -6,6 +6,7 @@
 //! vhost[:port] host ident user [time] ...                                Apache's vhost_combined and vcommon
 //! list host ident user [time] ...                                        with a forwarded list in front
 //! list ident user [time] ...                                             with the list instead of the peer
+//! host ident user [time] ... "referer" "agent" "list"                    main of nginx's own packages
 //! ```
 //!
 //! A list has one address or several, after commas with or without a space, and may be in quotes.
@@ -51,6 +52,21 @@ pub struct ClfLine<'a> {
     pub referer: &'a [u8],
     /// The client's program; empty in the common format.
     pub agent: &'a [u8],
+    /// What follows the client's program.
+    pub rest: &'a [u8],
+}
+
+impl<'a> ClfLine<'a> {
+    /// Returns the forwarded list before the peer's address, or in quotes after the client's program; `-` if there is
+    /// none. A proxy of the server's own wrote the last element of a list, so it tells a list from other texts.
+    fn list(&self) -> &'a [u8] {
+        if !self.forwarded.is_empty() {
+            return self.forwarded;
+        }
+        let (text, _) = quoted(self.rest);
+        let last = text.rsplit(|&b| b == b',').next().unwrap_or(text).trim_ascii();
+        if node(last).is_some() { text } else { b"-" }
+    }
 }
 
 /// Splits a line.
@@ -80,8 +96,8 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     let (request, status, bytes, rest) =
         end_of_request(rest).ok_or("no status and size after the quoted request")?;
     let (referer, rest) = quoted(rest);
-    let (agent, _) = quoted(rest);
-    Ok(ClfLine { vhost, forwarded, host, ident, user, time, request, status, bytes, referer, agent })
+    let (agent, rest) = quoted(rest);
+    Ok(ClfLine { vhost, forwarded, host, ident, user, time, request, status, bytes, referer, agent, rest })
 }
 
 /// Returns the first field, which is a word, a list or a text in quotes, and the rest after the space.
@@ -197,9 +213,7 @@ const FIELDS: [NamedField; 15] = [
     ("referer referrer", |line| line.referer),
     ("agent user_agent http_user_agent", |line| line.agent),
     ("vhost virtual_host server_name", |line| if line.vhost.is_empty() { b"-" } else { line.vhost }),
-    ("forwarded http_x_forwarded_for x_forwarded_for", |line| {
-        if line.forwarded.is_empty() { b"-" } else { line.forwarded }
-    }),
+    ("forwarded http_x_forwarded_for x_forwarded_for", |line| line.list()),
 ];
 
 /// Returns a part of the request, which is split at spaces; a request without spaces has one part.
@@ -244,6 +258,7 @@ impl ClfField {
 
     /// The field of this name.
     pub fn by_name(name: &str) -> Option<Self> {
+        let name = name.strip_prefix('$').unwrap_or(name);
         let is_called = |names: &str| names.split(' ').any(|known| known.eq_ignore_ascii_case(name));
         FIELDS.iter().position(|(names, _)| is_called(names)).map(Self)
     }

@@ -96,7 +96,10 @@ fn directive(text: &str) -> String {
     let first = text.split_whitespace().next().unwrap_or_default();
     let is_directive =
         ["log_format", "logformat", "customlog"].iter().any(|name| first.eq_ignore_ascii_case(name));
-    let quoted = text.starts_with(['\'', '"']) && text.ends_with(['\'', '"', ';']) && text.len() > 1;
+    // A string in quotes, instead of one that begins and ends with a field in quotes.
+    let one = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let quoted = text.starts_with('\'') && text.ends_with(['\'', ';'])
+        || one.is_some_and(|text| !text.replace("\\\"", "").contains('"'));
     if !is_directive && !quoted {
         return text.to_owned();
     }
@@ -115,8 +118,7 @@ fn directive(text: &str) -> String {
             break;
         }
     }
-    // A string that begins and ends with a quoted field, instead of one in quotes.
-    if quoted && !is_directive && !parts.contains(['$', '%']) { text.to_owned() } else { parts }
+    parts
 }
 
 /// Returns the language of a format string.

@@ -16,7 +16,6 @@ struct KnownFormat {
 /// More specific formats first.
 ///
 /// - ingress-nginx: <https://kubernetes.github.io/ingress-nginx/user-guide/nginx-configuration/log-format/>
-/// - nginx's packages: <https://github.com/nginx/pkg-oss/blob/master/debian/nginx.conf>
 /// - Traefik: <https://doc.traefik.io/traefik/observe/logs-and-access-logs/>
 /// - Envoy: <https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage>
 /// - Istio: <https://istio.io/latest/docs/tasks/observability/logs/access-log/>
@@ -45,11 +44,6 @@ const KNOWN: &[KnownFormat] = &[
         name: "traefik",
         least: "duration",
         layout: r#"$remote_addr - $remote_user [$time_local] "$request" $status $bytes "$http_referer" "$http_user_agent" $requests "$router" "$server_url" ${duration}ms"#,
-    },
-    KnownFormat {
-        name: "nginx-main",
-        least: "http_user_agent",
-        layout: r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for""#,
     },
     KnownFormat {
         name: "istio",
@@ -88,8 +82,10 @@ const KNOWN: &[KnownFormat] = &[
     },
 ];
 
-/// The nicknames of Apache's own configuration for the common log format and its variants, which one reader reads.
-pub const COMMON: [&str; 5] = ["common", "combined", "vhost_common", "vhost_combined", "combinedio"];
+/// The nicknames of Apache's own configuration for the common log format and its variants, and nginx's format `main`. One
+/// reader reads them all.
+pub const COMMON: [&str; 6] =
+    ["common", "combined", "vhost_common", "vhost_combined", "combinedio", "nginx-main"];
 
 /// Returns the names of the formats.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -4,8 +4,7 @@ use tollgate_cli::input::clf::{ClfField, ClfLine, parse};
 
 fn texts(line: &[u8]) -> [String; 9] {
     let line = parse(line).unwrap_or_else(|reason| panic!("{reason}"));
-    let ClfLine { vhost: _, forwarded: _, host, ident, user, time, request, status, bytes, referer, agent } =
-        line;
+    let ClfLine { host, ident, user, time, request, status, bytes, referer, agent, .. } = line;
     [host, ident, user, time, request, status, bytes, referer, agent]
         .map(|part| String::from_utf8_lossy(part).into_owned())
 }
@@ -69,6 +68,23 @@ fn forwarded_lists_in_front() {
         let line = parse(line.as_bytes()).unwrap_or_else(|why| panic!("{who}: {why}"));
         let texts = [line.vhost, line.forwarded, line.host, line.user].map(String::from_utf8_lossy);
         assert_eq!(texts, [vhost, forwarded, host, user], "{who}");
+    }
+}
+
+#[test]
+fn forwarded_lists_at_the_end() {
+    for (end, list) in [
+        ("\"-\" \"x\" \"203.0.113.9, 192.0.2.1\"", "203.0.113.9, 192.0.2.1"),
+        ("\"-\" \"\" \"2001:db8::1\" \"shop.example\"", "2001:db8::1"),
+        ("\"-\" \"x\" \"-\"", "-"),
+        ("\"-\" \"x\" \"id-7\"", "-"),
+        ("\"-\" \"x\" 192.0.2.1", "-"),
+        ("\"-\" \"x\"", "-"),
+        ("", "-"),
+    ] {
+        let line = format!("h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23 {end}");
+        let line = parse(line.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8_lossy(field(&line, "$http_x_forwarded_for")), list, "{end}");
     }
 }
 

@@ -105,8 +105,8 @@ const FORMATS: &[ServerFormat] = &[
     ("clf", "forwarded", "", |r| format!("\"{}\" 10.0.0.9 {}", r.list(), r.combined())),
     ("clf", "ip", "", |r| format!("shop.example:80 {} {}", r.list(), r.combined())),
     // https://github.com/nginx/pkg-oss/blob/master/debian/nginx.conf
-    ("nginx-main", "http_x_forwarded_for", "", |r| format!("10.0.0.9 {} \"{}\"", r.combined(), r.list())),
-    ("nginx-main", "ip", "", |r| format!("{} {} \"-\"", r.ip, r.combined())),
+    ("clf", "http_x_forwarded_for", "", |r| format!("10.0.0.9 {} \"{}\"", r.combined(), r.list())),
+    ("clf", "ip", "", |r| format!("{} {} \"-\"", r.ip, r.combined())),
     // https://kubernetes.github.io/ingress-nginx/user-guide/nginx-configuration/log-format/
     ("ingress-nginx", "remote_addr", "", |r| {
         let upstream = ["10.1.2.3:80 17 0.003 200", "10.1.2.3:80, 10.1.2.4:80 0, 17 0.001, 0.003 502, 200", "- - - -"];
@@ -196,7 +196,7 @@ const FORMATS: &[ServerFormat] = &[
         r#"{{"log":"{} {}\n","stream":"stdout","time":"2020-01-01T00:00:00.1Z"}}"#, r.ip, r.common().replace('\\', "\\\\").replace('"', "\\\"")
     )),
     // https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html
-    ("nginx-main in the field \"MESSAGE\"", "forwarded", "", |r| format!(
+    ("clf in the field \"MESSAGE\"", "forwarded", "", |r| format!(
         r#"{{"__REALTIME_TIMESTAMP":"1600000000000000","_PID":"1","MESSAGE":"10.0.0.9 {} \"{}\""}}"#,
         r.combined().replace('\\', "\\\\").replace('"', "\\\""), r.list()
     )),
@@ -335,6 +335,8 @@ fn format_strings_of_servers() {
             |r| format!("shop.example:443 {} 10.0.0.9 {}", r.list(), r.combined())),
         (r#"%a %{%Y-%m-%d %H:%M:%S %z}t %{ms}T "%m %U%q %H" %!200,304{User-agent}i %%"#, "%a", "%{%Y-%m-%d %H:%M:%S %z}t",
             |r| format!("{} {} {} \"{}\" {} %", r.ip, r.time("%Y-%m-%d %H:%M:%S +0000"), r.n, r.line(), r.agent)),
+        (r#""%{X-Forwarded-For}i" %{%s}t "%{User-Agent}i""#, "forwarded", "time", |r| format!("\"{}\" {} \"{}\"", r.list(), r.at.as_second(), r.agent)),
+        (r#""%a %{sec}t \"%r\"""#, "ip", "time", |r| format!("{} {} \"{}\"", r.ip, r.at.as_second(), r.line())),
         ("%{usec}t %{c}a %D", "ip", "%{usec}t", |r| format!("{} {} 17", r.at.as_microsecond(), r.ip)),
         // https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage
         ("%START_TIME(%Y/%m/%dT%H:%M:%S%z)% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% \"%REQ(X-FORWARDED-FOR):60%\" %RESPONSE_CODE%\\n", "%REQ(X-FORWARDED-FOR):60%", "%START_TIME(%Y/%m/%dT%H:%M:%S%z)%",
