@@ -67,7 +67,8 @@ fn split(layout: &Layout, line: &[u8]) {
 
 /// Texts in quotes are read back, if the server escapes quotes in them.
 fn written(apache: bool, texts: &[Vec<u8>]) {
-    if texts.is_empty() || texts.len() > 20 {
+    // One field in quotes is a whole string in quotes.
+    if texts.len() < 2 || texts.len() > 20 {
         return;
     }
     let name = |n: usize| if apache { format!("\"%{{x{n}}}i\"") } else { format!("\"$http_x{n}\"") };
