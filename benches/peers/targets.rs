@@ -9,7 +9,7 @@ use crate::memory::Footprint;
 use crate::report::{interval, summary, twice};
 use crate::summary::{Interval, Ratio, Summary};
 use crate::theirs::forget::Forgetful;
-use crate::{compact, floor, ours, rivals};
+use crate::{compact, floor, ours, rivals, theirs};
 
 /// A figure with a bound. It does not change the exit code, since one noisy run proves nothing.
 pub(crate) struct Target {
@@ -228,6 +228,16 @@ impl Measured {
                 "striped against our own direct, one word, denied, 2 threads",
                 2.0,
                 self.ratio("word-denied", 2, ours::STRIPED, ours::DIRECT),
+            ),
+            (
+                "keyed with Forget against a validator's map, new addresses at a cap of 64, 1 thread",
+                1.0,
+                self.ratio("theirs-cap-64", 1, theirs::FORGET, theirs::validator::NAME),
+            ),
+            (
+                "keyed with Forget against a validator's map, new addresses at a cap of 1,024, 1 thread",
+                1.0,
+                self.ratio("theirs-cap-1k", 1, theirs::FORGET, theirs::validator::NAME),
             ),
             ("compact, resident bytes a key that owes, table and sketch", 12.5, resident),
         ]

@@ -5,14 +5,15 @@
 //! which is also the cap of those that have one. A check is the whole work of the server for one request: its clock, its
 //! lookup, and its share of the sweeps.
 //!
-//! [`forget`] measures what happens at the cap.
+//! The tables of caps have the time of an address that a full map has never seen. [`forget`] measures what the map then does
+//! with the others.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate::{Capacity, Compact, Keyed, RateLimiter, WhenFull};
 
 use crate::compact::COMPACT;
-use crate::harness::Table;
+use crate::harness::{Draw, Scenario, Table};
 use crate::keys::Key;
 use crate::ours::gcra;
 use crate::plan::{Plan, chosen, scenario};
@@ -22,7 +23,7 @@ use crate::support::length;
 mod dns;
 pub(crate) mod forget;
 mod governors;
-mod validator;
+pub(crate) mod validator;
 
 /// The address of a client. Each is in another /24, because the map of the DNS server has one bucket for a /24.
 #[derive(Copy, Clone, Debug)]
@@ -104,6 +105,30 @@ impl Plan {
             let mut known = scenario(id, title, population, Expect::Allowed);
             (known.floor, known.governor) = (validator::NAME, governors::CAPPED);
             self.scenario(tables, known, &rows);
+        }
+        self.caps(tables);
+    }
+
+    /// Runs floods of new addresses against full maps, at small and large caps.
+    fn caps(self, tables: &mut Vec<Table>) {
+        let mut rows = recipes();
+        rows.retain(|recipe| [FORGET, validator::NAME].contains(&recipe.name));
+        for (id, title, cap) in [
+            ("theirs-cap-64", "A new address at a cap of 64", 64),
+            ("theirs-cap-256", "A new address at a cap of 256", 256),
+            ("theirs-cap-1k", "A new address at a cap of 1,024", 1_024),
+            ("theirs-cap-16k", "A new address at a cap of 16,384", 16_384),
+            ("theirs-cap-100k", "A new address at a cap of 100,000", 100_000),
+        ] {
+            let full = Scenario {
+                draw: Draw::NewAfter(4 * cap),
+                checks: 100_000,
+                rounds: 9,
+                floor: validator::NAME,
+                governor: validator::NAME,
+                ..scenario(id, title, cap, Expect::Allowed)
+            };
+            self.scenario(tables, full, &rows);
         }
     }
 }

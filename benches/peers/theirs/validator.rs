@@ -16,7 +16,7 @@ use crate::subject::{Recipe, Setup, Subject};
 use crate::summary::float;
 use crate::support::{length, stopwatch};
 
-pub(super) const NAME: &str = "a validator's map";
+pub(crate) const NAME: &str = "a validator's map";
 
 struct Bucket {
     per_us: f64,

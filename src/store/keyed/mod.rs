@@ -52,17 +52,19 @@ use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Debts as _, KeyTrace, ManyKeys, Operation, Store, StoreBase};
 use crate::store::present::{CheckWith, PresentStore, States, readable};
 
-/// The number of keys that a full store searches for an idle one, if its cap is above [`FULLY_SEARCHED_CAP`].
-/// Each key costs one cache line, and the lines come from memory at the same time. With 12 keys, a new key costs 0.35 µs
-/// in a store of 65,536 keys.
-const SEARCHED: usize = 12;
-/// A store with a cap up to this value searches all of its keys.
+/// The number of keys that a full store looks at to forget one of them.
+const TO_FORGET: usize = 6;
+/// The number of keys that a full store looks at before it gives a new key no place, if its cap is above
+/// [`FULLY_SEARCHED_CAP`].
+const TO_REFUSE: usize = 12;
+/// A store with a cap up to this value looks at all of its keys before it gives a new key no place.
 const FULLY_SEARCHED_CAP: usize = 256;
 
 /// What a full keyed store does with a new key when it finds no idle key to remove.
 ///
-/// A store with a cap of 256 or less searches all of its keys. A larger store searches 12 keys, and different ones each
-/// time. So a new key at the cap costs more than a check, and writes counters that threads share. If another thread
+/// A full store looks at some of its keys for each new key: at 6 to [forget](WhenFull::Forget) one, and at 12 with the
+/// other policies, or at all of them if its cap is 256 or less. The new key's hash and the time choose them, so different
+/// keys, and later attempts of one key, look at different ones. A new key at the cap costs more than a check. If another thread
 /// inserts the same key at the same moment, this policy may still apply to it.
 ///
 /// # Examples
@@ -368,10 +370,16 @@ where
         // A new key may have fewer units than an idle one, which then keeps its place for a while.
         let grace_ns = if A::HAS_FIRST_FILL { GRACE_NS } else { 0 };
         let idle_since_ns = now_ns.saturating_sub(grace_ns);
-        let enough = if cap.max <= FULLY_SEARCHED_CAP { cap.max } else { SEARCHED };
-        let (mut seen, mut room, mut soonest) = (0, None, None::<Victim<'_, K, A::Tail>>);
-        // Searches continue at different positions, so a flood of new keys covers the whole table, one part per key.
-        self.table.search(hash, guard, |held| {
+        let (mut room, mut soonest) = (None, None::<Victim<'_, K, A::Tail>>);
+        // Each key searches at another position, and at another one when it comes again, without a counter that threads
+        // share. So a flood of new keys covers the whole table.
+        let place = hash ^ now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let most = match cap.when_full {
+            WhenFull::Forget => TO_FORGET,
+            _ if cap.max <= FULLY_SEARCHED_CAP => cap.max,
+            _ => TO_REFUSE,
+        };
+        self.table.search(place, most, guard, |held| {
             if held.node.state.kill_if_idle(&self.algorithm, idle_since_ns) == Kill::Done {
                 self.table.unlink(&held, guard);
                 // The room passes from the removed node to this call. The count stays the same.
@@ -386,8 +394,7 @@ where
                     soonest = Some((reset_ns, held));
                 }
             }
-            seen += 1;
-            if seen < enough { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            ControlFlow::Continue(())
         });
         room.or_else(take).ok_or(soonest)
     }

@@ -9,7 +9,7 @@ use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
 // threads, and the time only delays sweeps.
 pub(super) struct ShardCounts {
     counts: AtomicU64,
-    /// The position of the next sweep or search.
+    /// The position of the next sweep.
     hand: AtomicU32,
     /// The time at which the index grew, as [`rest_time`].
     grown: AtomicU32,

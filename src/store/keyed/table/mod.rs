@@ -93,13 +93,8 @@ const MAX_FIRST_LINES: usize = 1 << 12;
 const SWEPT: usize = if cfg!(tollgate_loom) { 1 } else { 4 };
 /// The maximum number of inserts whose words one of them sweeps.
 const TOGETHER_SWEPT: usize = 8;
-/// The number of words by which a search moves the position of the next one.
-const SEARCHED: u32 = if cfg!(tollgate_loom) { 4 } else { 16 };
-/// The maximum number of slots that a search visits.
-const MOST_SEARCHED: usize = 4 * SHARDS * SLOTS;
-/// The number of nodes that a search prefetches before it visits them: all that a full store looks at. With six, honest
-/// keys in a flood waited a third longer.
-const TOGETHER: usize = 12;
+/// The maximum number of lines that a search visits.
+const MOST_LINES_SEARCHED: usize = 4 * SHARDS;
 
 const FROZEN: u64 = 1;
 const FILLED: u64 = 1 << (NUMBER_BITS + 1);
@@ -522,45 +517,48 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Visits live nodes until `visit` breaks. Each call starts at another position. The search may end early in a
-    /// table that is almost empty.
+    /// Visits up to `most` live nodes, until `visit` breaks. The search starts at the shard and line that `place` names. It
+    /// passes over keys only if other threads insert or remove keys, or if the table is almost empty.
     pub(super) fn search<'g>(
         &'g self,
-        hash: u64,
+        place: u64,
+        most: usize,
         guard: &'g Pinned,
         mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
     ) {
-        let mut passed = 0;
+        #[expect(clippy::cast_possible_truncation, reason = "takes some bits")]
+        let (first, line) = (Self::shard(place), place as usize);
+        let (mut left, mut passed) = (most, 0);
         for step in 0..SHARDS {
-            if passed >= MOST_SEARCHED {
-                return;
-            }
-            let shard = (Self::shard(hash) + step) % SHARDS;
-            let (index, lines) = self.lines(shard, guard);
-            if index.is_vacant() {
+            let shard = (first + step) % SHARDS;
+            // A small store has keys in few of its shards.
+            if self.counts[shard].get().live <= 0 {
                 continue;
             }
-            let hand = self.counts[shard].advance(SEARCHED) / SLOTS;
+            let (_, lines) = self.lines(shard, guard);
             // The number of lines is a power of two.
-            let slots =
-                (0..lines.len()).flat_map(|line| &lines[hand.wrapping_add(line) & (lines.len() - 1)].0);
-            let words = slots.take(MOST_SEARCHED - passed).map(|slot| {
-                passed += 1;
-                slot.load(Ordering::Acquire)
-            });
-            let mut words = words.filter(|word| is_filled(*word)).peekable();
-            while words.peek().is_some() {
+            for line in (0..lines.len()).map(|step| &lines[line.wrapping_add(step) & (lines.len() - 1)]) {
+                let words = line.0.each_ref().map(|slot| slot.load(Ordering::Acquire));
                 // The nodes come from memory at the same time.
-                let mut batch = [EMPTY; TOGETHER];
-                for (place, word) in batch.iter_mut().zip(words.by_ref()) {
-                    prefetch(self.node(word, guard));
-                    *place = word;
-                }
-                for word in batch.into_iter().filter(|word| is_filled(*word)) {
-                    let node = self.node(word, guard);
-                    if !node.state.is_dead() && visit(Held { node, shard, word }).is_break() {
-                        return;
+                for word in &words {
+                    if is_filled(*word) {
+                        prefetch(self.node(*word, guard));
                     }
+                }
+                for word in &words {
+                    if is_filled(*word) {
+                        let node = self.node(*word, guard);
+                        if !node.state.is_dead() {
+                            left -= 1;
+                            if visit(Held { node, shard, word: *word }).is_break() || left == 0 {
+                                return;
+                            }
+                        }
+                    }
+                }
+                passed += 1;
+                if passed == MOST_LINES_SEARCHED {
+                    return;
                 }
             }
         }

@@ -45,6 +45,34 @@ fn search_visits_each_slot_once() {
     }
 }
 
+// G35
+#[test]
+fn search_looks_at_as_many_nodes_as_told_wherever_it_starts() {
+    let guard = reclaim::pin();
+    // In a table of few keys, most shards have none. In one of many, a shard has several lines.
+    for keys in [5_u64, 300, 50_000] {
+        let table = NodeTable::<u64, ()>::new(0, 1);
+        (0..keys).for_each(|key| insert(&table, key, &guard));
+        for place in (0..200).map(hash) {
+            let mut seen = Vec::new();
+            let most = usize::try_from(keys.min(12)).unwrap();
+            table.search(place, most, &guard, |held| {
+                seen.push(held.node.key);
+                ControlFlow::Continue(())
+            });
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), most, "{keys} keys");
+        }
+        let mut looked = 0;
+        table.search(0, 12, &guard, |_| {
+            looked += 1;
+            ControlFlow::Break(())
+        });
+        assert_eq!(looked, 1);
+    }
+}
+
 fn lines(table: &NodeTable<u64, ()>) -> usize {
     (0..SHARDS).map(|shard| table.index(shard)).filter(|index| !index.is_vacant()).map(Index::len).sum()
 }
