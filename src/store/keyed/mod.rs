@@ -7,7 +7,8 @@
 //! | `carry` | the debts of all keys, for a change of the quota |
 //! | `lookup` | the forms in which a caller may give a key |
 //! | `saved` | the keys and their states in a snapshot |
-//! | this file | hashing, first sight of a key, the cap |
+//! | `room` | the cap, and the room of one key under it |
+//! | this file | hashing, first sight of a key |
 //!
 //! 1. A check of a known key takes one hash, one cache line of an index, one node and one exchange. It takes no lock,
 //!    and the only shared memory that it writes is the word of the key.
@@ -38,7 +39,7 @@ use crossbeam_utils::CachePadded;
 
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
-use self::room::Room;
+use self::room::{Cap, Room};
 use self::table::{Filling, GRACE_NS, Held, NodeTable};
 use self::ticket::KeyedTicket;
 use super::beyond::BeyondBurst;
@@ -51,14 +52,6 @@ use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Debts as _, KeyTrace, ManyKeys, Operation, Store, StoreBase};
 use crate::store::present::{CheckWith, PresentStore, States, readable};
-
-/// The number of keys that a full store looks at to forget one of them.
-const TO_FORGET: usize = 6;
-/// The number of keys that a full store looks at before it gives a new key no place, if its cap is above
-/// [`FULLY_SEARCHED_CAP`].
-const TO_REFUSE: usize = 12;
-/// A store with a cap up to this value looks at all of its keys before it gives a new key no place.
-const FULLY_SEARCHED_CAP: usize = 256;
 
 /// What a full keyed store does with a new key when it finds no idle key to remove.
 ///
@@ -135,14 +128,6 @@ pub struct Keyed<K, A: Algorithm = Gcra, H = ahash::RandomState> {
     cap: Option<Cap>,
     // Padded: charges beyond the burst write this cache line, and every check reads the other fields.
     beyond: CachePadded<BeyondBurst>,
-}
-
-struct Cap {
-    max: usize,
-    when_full: WhenFull,
-    /// Keys that the store holds or is about to hold. Only stores with a cap write this shared line, and only at first
-    /// sight and removal.
-    held: CachePadded<AtomicUsize>,
 }
 
 /// The settings of a builder for a keyed store.
@@ -374,12 +359,7 @@ where
         // Each key searches at another position, and at another one when it comes again, without a counter that threads
         // share. So a flood of new keys covers the whole table.
         let place = hash ^ now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let most = match cap.when_full {
-            WhenFull::Forget => TO_FORGET,
-            _ if cap.max <= FULLY_SEARCHED_CAP => cap.max,
-            _ => TO_REFUSE,
-        };
-        self.table.search(place, most, guard, |held| {
+        self.table.search(place, cap.searched(), guard, |held| {
             if held.node.state.kill_if_idle(&self.algorithm, idle_since_ns) == Kill::Done {
                 self.table.unlink(&held, guard);
                 // The room passes from the removed node to this call. The count stays the same.
