@@ -6,8 +6,8 @@
 //!    └─────────────────────────────┘
 //! ```
 //! *Attempts.* Each attempt to connect is a separate task, and there is at most one at a time. A caller that stops
-//! waiting does not end the attempt. Callers wait for an attempt as long as they wait for an answer. During a pause,
-//! calls fail immediately.
+//! waiting does not end the attempt. Callers wait for an attempt as long as they wait for an answer, and fail if it
+//! fails, however late they run. During a pause, calls fail immediately.
 //!
 //! *Eviction.* A server that evicts keys can lose the state of limiters. So each new connection sends `INFO memory`, in
 //! parallel with the calls, and again every ten seconds, because the policy can change while the server runs. A server that
@@ -227,13 +227,17 @@ impl ServerConnection {
     /// Returns the current connection and its number, or waits for the next connection.
     async fn ready(self: &Arc<Self>, runtime: &Handle) -> RedisResult<(Arc<BatchedCalls>, u64)> {
         let mut changes = self.changed.subscribe();
+        let mut has_waited = false;
         loop {
             {
                 let mut state = self.state();
                 match &state.phase {
                     Phase::Ready(calls) => return Ok((Arc::clone(calls), state.number)),
                     Phase::Connecting => {}
-                    Phase::Idle { until_ns, why: Some(why) } if self.clock.now().as_nanos() < *until_ns => {
+                    // The pause may be over before a caller that waited runs again. Its attempt has failed anyway.
+                    Phase::Idle { until_ns, why: Some(why) }
+                        if has_waited || self.clock.now().as_nanos() < *until_ns =>
+                    {
                         return Err(why.clone());
                     }
                     Phase::Idle { .. } => {
@@ -245,6 +249,7 @@ impl ServerConnection {
             }
             // The sender is in `self`, so it is not closed.
             let _ = changes.changed().await;
+            has_waited = true;
         }
     }
 
@@ -556,4 +561,29 @@ pub(crate) fn address(error: &RedisError) -> Error {
          unix:///path"
     };
     Error::new(ErrorKind::Address, what)
+}
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Cause: a caller that waited for an attempt began another one if it ran again after the pause. Trigger: a busy
+    /// machine. Symptom: one call made several attempts.
+    #[test]
+    fn caller_fails_with_its_attempt_although_the_pause_is_over() {
+        let client = Client::open("redis://127.0.0.1:1").unwrap();
+        let line = ServerConnection::of(&client, &Evicting::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        line.state().phase = Phase::Connecting;
+        let mut waits = pin!(line.ready(runtime.handle()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        line.state().phase = Phase::Idle { until_ns: 0, why: Some(timed_out()) };
+        line.changed.send_replace(());
+        assert!(matches!(waits.as_mut().poll(&mut context), Poll::Ready(Err(_))));
+        assert!(matches!(line.state().phase, Phase::Idle { .. }), "no other attempt began");
+    }
 }
