@@ -163,7 +163,13 @@ fn users_of_a_file_log_in_and_the_file_is_read_again() {
     }
     let mut open = Client::connect(&server);
     assert_eq!(open.say("AUTH shop secret", 1), "+OK|");
-    for (part, why) in [("user shop on >sec", "line 1 has no end"), ("", "there is no user")] {
+    let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let hash_and_more = format!("user shop on #{hash}0zz +@all ~rl\n");
+    for (part, why) in [
+        ("user shop on >sec", "line 1 has no end"),
+        ("", "there is no user"),
+        (&*hash_and_more, "line 1: after # comes the SHA-256 of the password: 64 hexadecimal digits"),
+    ] {
         place.write("users.acl", part);
         let line = server.wait_for_line(why);
         assert!(line.contains("users.acl") && line.contains("the earlier users stay in force"), "{line}");
