@@ -2,7 +2,8 @@
 //!
 //! The [route](super::route) takes such a request with a list of [`PlainCheck`]s, whose steps are short, and any other request
 //! with a [`RequestCheck`](super::check::RequestCheck). It chooses once, when it has found the rules, and searches none of them
-//! twice.
+//! twice. The most frequent list is a single rule. It is compiled apart, from the same functions: the compiler then knows the length,
+//! so that no list is built and no loop is left.
 //!
 //! # Protocol
 //! ```text
@@ -25,7 +26,7 @@ use super::decided::Decided;
 use super::report::Reporting;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::engine::state::{ActiveDomain, ActiveRule, LocalCounter, Part, RuleSet, Rules};
-use crate::matching::{CounterKey, FoundRules};
+use crate::matching::{CounterKey, Descriptor, FoundRules};
 use crate::rule::Charging;
 
 /// A list on the stack. Of a longer one, the memory is allocated.
@@ -75,28 +76,25 @@ impl<'r> PlainChecks<'r> {
         searched: &mut Searched,
         when: CheckTime,
     ) -> bool {
-        if domain.charging != Charging::AllOrNothing || domain.quota {
+        if !is_possible(domain) {
             return false;
         }
         decided.reserve(request.descriptors.len());
         // The numbers of the rules, one bit for each, modulo the number of bits.
         let mut numbers = 0;
+        let mut known = request.searched.iter().copied();
         for (descriptor, place) in request.descriptors.iter().zip(0..) {
-            let (found, cost) = (domain.search(descriptor), descriptor.cost(request.hits));
+            let found = known.next().unwrap_or_else(|| domain.search(descriptor));
             searched.push(found);
-            if descriptor.limit.is_some() || cost == 0 {
-                return false;
-            }
+            let Some(cost) = plain_cost(descriptor, request.hits) else { return false };
             for (rule, active) in domain.rules_of(found) {
-                let Some((counter, key)) = active.plain(domain, descriptor) else { return false };
-                if counter.is_taking_over(when.ns()) {
+                let Some(check) = PlainCheck::new(domain, descriptor, active, cost, when) else {
                     return false;
-                }
-                active.matched.set();
+                };
                 let number = 1_u64.rotate_left(rule);
-                let earlier = if numbers & number == 0 { 0 } else { self.cost_of(active, key) };
+                let earlier = if numbers & number == 0 { 0 } else { self.cost_of(active, check.key) };
                 numbers |= number;
-                self.0.push(PlainCheck { active, counter, key, cost, earlier });
+                self.0.push(PlainCheck { earlier, ..check });
                 decided.push(Decided::not_yet(rule, place, Part::Enforced));
             }
         }
@@ -109,6 +107,19 @@ impl<'r> PlainChecks<'r> {
         let same = self.0.iter().filter(|check| std::ptr::eq(check.active, active) && check.key == key);
         same.fold(0, |sum, check| sum.saturating_add(check.cost))
     }
+}
+
+/// Whether the stores alone may decide the requests of a domain.
+#[inline(always)]
+pub(super) fn is_possible(domain: &ActiveDomain) -> bool {
+    domain.charging == Charging::AllOrNothing && !domain.quota
+}
+
+/// Returns the cost of a descriptor. `None` if it sets its own limit, also if no rule applies to it, or if it only peeks.
+#[inline(always)]
+pub(super) fn plain_cost(descriptor: &Descriptor<'_>, hits: u64) -> Option<u64> {
+    let cost = descriptor.cost(hits);
+    (descriptor.limit.is_none() && cost > 0).then_some(cost)
 }
 
 /// Charges all rules if all of them admit the request, or none.
@@ -205,6 +216,23 @@ fn charge_several<'r>(
 }
 
 impl<'r> PlainCheck<'r> {
+    /// Returns `None` if the rule is not plain.
+    #[inline(always)]
+    pub(super) fn new(
+        domain: &'r ActiveDomain,
+        descriptor: &Descriptor<'r>,
+        active: &'r ActiveRule,
+        cost: u64,
+        when: CheckTime,
+    ) -> Option<Self> {
+        let (counter, key) = active.plain(domain, descriptor)?;
+        if counter.is_taking_over(when.ns()) {
+            return None;
+        }
+        active.matched.set();
+        Some(Self { active, counter, key, cost, earlier: 0 })
+    }
+
     #[inline(always)]
     fn store(&self) -> &'r AnyStore {
         self.counter.generation.store()

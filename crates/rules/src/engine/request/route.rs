@@ -26,9 +26,9 @@ use super::answer::{Answer, JointOutcome};
 use super::check::{Request, RequestCheck};
 use super::decided::Decided;
 use super::plain;
-use super::plain::{PlainChecks, Searched};
+use super::plain::{PlainCheck, PlainChecks, Searched};
 use super::report::Reporting;
-use crate::engine::state::{ActiveDomain, DomainId, RuleSet, Rules, RulesAt, WithoutRule};
+use crate::engine::state::{ActiveDomain, DomainId, Part, RuleSet, Rules, RulesAt, WithoutRule};
 use crate::matching::Descriptor;
 use crate::rule::Charging;
 use crate::telemetry::request_without_rule;
@@ -103,6 +103,21 @@ impl<C: Clock> RulesAt<'_, C> {
     }
 }
 
+/// The rules in force with the request's domain, and what the request writes.
+type Begun<'a> = ((&'a Loaded<RuleSet>, &'a ActiveDomain), (&'a mut JointOutcome, &'a mut Vec<Decided>));
+
+impl Answer {
+    /// Notes that a request asks the domain. Returns `None` if the domain has no rules.
+    #[inline(always)]
+    fn begin(&mut self) -> Option<Begun<'_>> {
+        let Self { rules, domain, joint, decided } = self;
+        let domain = domain.and_then(|index| rules.domain_at(index))?;
+        domain.note_asked();
+        joint.shadow |= domain.shadow;
+        Some(((rules, domain), (joint, decided)))
+    }
+}
+
 impl<C: Clock> Rules<C> {
     /// Returns the answer of an admitted request to which no rule applies.
     #[inline(always)]
@@ -169,25 +184,69 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn attempt(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) -> Again {
-        let Answer { rules, domain, joint, decided } = answer;
-        let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return Again::No };
-        domain.note_asked();
-        joint.shadow |= domain.shadow;
-        let (mut found, mut searched) = (PlainChecks::new(), Searched::new());
-        if !found.find(domain, request, decided, &mut searched, when) {
-            decided.clear();
-            let request = Request { searched: &searched, ..*request };
-            return self.decide_any((rules, domain), &request, (joint, decided), when);
+        match request.descriptors {
+            [_] => self.attempt_one(answer, request, when),
+            _ => self.attempt_several(answer, request, when),
         }
-        let (checks, decided) = (&*found, &mut **decided);
+    }
+
+    /// Decides a request with one descriptor. Apart from the others, because a single rule needs no list, and fewer registers.
+    #[inline(never)]
+    fn attempt_one(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) -> Again {
+        let [descriptor] = request.descriptors else { return self.attempt_several(answer, request, when) };
+        let Some((asked @ (_, domain), (joint, decided))) = answer.begin() else { return Again::No };
+        let found = domain.search(descriptor);
+        let (first, second) = {
+            let mut applying = domain.rules_of(found);
+            (applying.next(), applying.next())
+        };
+        if second.is_some() {
+            let request = Request { searched: std::slice::from_ref(&found), ..*request };
+            return self.attempt_several(answer, &request, when);
+        }
+        if plain::is_possible(domain)
+            && let Some((rule, active)) = first
+            && let Some(cost) = plain::plain_cost(descriptor, request.hits)
+            && let Some(check) = PlainCheck::new(domain, descriptor, active, cost, when)
+        {
+            decided.push(Decided::not_yet(rule, 0, Part::Enforced));
+            let decided = decided.last_mut().map(std::slice::from_mut).unwrap_or_default();
+            let checks = std::slice::from_ref(&check);
+            return self.take_plain(asked, request.descriptors, checks, (joint, decided), when);
+        }
+        let request = Request { searched: std::slice::from_ref(&found), ..*request };
+        self.decide_any(asked, &request, (joint, decided), when)
+    }
+
+    #[inline(never)]
+    fn attempt_several(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) -> Again {
+        let Some((asked @ (_, domain), (joint, decided))) = answer.begin() else { return Again::No };
+        let (mut found, mut searched) = (PlainChecks::new(), Searched::new());
+        if found.find(domain, request, decided, &mut searched, when) {
+            return self.take_plain(asked, request.descriptors, &found, (joint, decided), when);
+        }
+        decided.clear();
+        let request = Request { searched: &searched, ..*request };
+        self.decide_any(asked, &request, (joint, decided), when)
+    }
+
+    /// Takes a request along the route if all its rules are plain.
+    #[inline(always)]
+    fn take_plain(
+        &self,
+        (rules, domain): (&Loaded<RuleSet>, &ActiveDomain),
+        descriptors: &[Descriptor<'_>],
+        checks: &[PlainCheck<'_>],
+        (joint, decided): (&mut JointOutcome, &mut [Decided]),
+        when: CheckTime,
+    ) -> Again {
         let start = domain.timer.start();
         joint.outcome = plain::decide(checks, decided, when);
         domain.timer.stop(start);
         if joint.outcome != Outcome::Allowed {
-            let (descriptors, observers) = (request.descriptors, &self.observers);
-            let reporting = Reporting { domain, descriptors, joint: *joint, observers };
+            let reporting = Reporting { domain, descriptors, joint: *joint, observers: &self.observers };
             plain::report_denied(checks, decided, &reporting);
         } else if self.is_plain_outdated(checks, decided, (rules, domain)) {
             plain::refund(checks, decided, when);

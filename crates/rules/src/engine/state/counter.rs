@@ -481,7 +481,7 @@ impl LocalCounter {
     }
 
     /// Whether keys may still have usage that was carried over.
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn is_taking_over(&self, now_ns: u64) -> bool {
         !self.is_first && self.generation.is_taking_over(now_ns)
     }

@@ -185,3 +185,14 @@ fn first_limit_of_request_charges_other_rules_once() {
     assert!(scene.rules.check("d", &both).is_allowed());
     assert_eq!(left(&scene, &a), 9);
 }
+
+/// The request's limit counts although no rule applies to its descriptor, and the store of the other descriptor's rule would
+/// alone decide.
+#[test]
+fn request_limit_without_rule_denies_beside_plain_rule() {
+    let scene = Scene::new(TWO);
+    let (a, unknown) = ([("a", "x")], [("other", "value")]);
+    let both = [Descriptor::new(&a), Descriptor::new(&unknown).limit(1, TimeUnit::Day)];
+    assert!(scene.rules.check("d", &both).is_allowed());
+    assert!(scene.rules.check("d", &both).is_denied());
+}
