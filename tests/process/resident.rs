@@ -51,23 +51,3 @@ fn new_limiter_takes_four_mebibytes_as_it_is_used() {
     let grown = resident() - after.resident;
     assert!((3 << 20..=5 << 20).contains(&grown), "{grown} bytes for a full limiter");
 }
-
-/// A few hundred keys of the default store share pages, instead of one page for each of them.
-// G31
-#[test]
-fn two_hundred_keys_take_sixty_four_kilobytes() {
-    let _alone = alone();
-    if !runs_in_own_process("resident::two_hundred_keys_take_sixty_four_kilobytes") {
-        return;
-    }
-    let used = |keys: u64| {
-        let limiter = RateLimiter::new(Quota::per_day(1));
-        assert!((0..keys).all(|key| limiter.check(&key).is_allowed()));
-        limiter
-    };
-    drop(used(200));
-    let before = resident();
-    let limiters: Vec<_> = (0..50).map(|_| used(200)).collect();
-    let each = (resident() - before) / limiters.len();
-    assert!(each <= 64 << 10, "{each} bytes in memory for each limiter");
-}

@@ -6,9 +6,6 @@
 #[cfg(not(tollgate_loom))]
 mod block;
 pub(crate) mod prefetch;
-mod staged;
-
-pub(crate) use self::staged::Staged;
 
 use crate::base::sync::Ordering::{Relaxed, Release};
 

@@ -237,8 +237,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
         };
         let refused = || QuotaError::from(Reason::Memory { bytes: sizes.bytes(WAYS) });
         let newest = newest_of(word);
-        let table = SlotTable::new((sizes.first(), sizes.buckets), word.horizon(), full, newest)
-            .ok_or_else(refused)?;
+        let table = SlotTable::new(sizes.buckets, word.horizon(), full, newest).ok_or_else(refused)?;
         Ok(Self { can_refund: plan.can_refund(), plan, hasher, table })
     }
 

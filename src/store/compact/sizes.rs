@@ -15,23 +15,7 @@ pub(crate) struct Sizes {
     pub(super) ends: usize,
 }
 
-/// A table of at least so many buckets begins with up to [`FIRST`] of them. They hold the keys of a service with a few hundred
-/// clients, which would otherwise use a page each.
-const LARGE: usize = 16 << 10;
-const FIRST: u32 = 32;
-/// A smaller table of at least so many buckets begins with one of them.
-const SMALL: usize = 256;
-
 impl Sizes {
-    /// The number of buckets with which the table begins, or 0 if it begins with all of them. It divides that of all buckets.
-    pub(super) fn first(&self) -> usize {
-        match self.buckets {
-            ..SMALL => 0,
-            SMALL..LARGE => 1,
-            LARGE.. => 1 << self.buckets.trailing_zeros().min(FIRST.ilog2()),
-        }
-    }
-
     pub(super) fn bytes(&self, ways: usize) -> u64 {
         let table = (self.buckets as u64).saturating_mul((ways * SLOT) as u64);
         table.saturating_add(self.sketch_bytes as u64).saturating_add((self.ends as u64).saturating_mul(8))
@@ -64,15 +48,11 @@ impl Capacity {
             (0, 0)
         };
         let bucket = ways * SLOT;
-        let table = bytes.saturating_sub(ends).saturating_sub(sketch);
-        let buckets = whole(table, bucket) / bucket;
-        // The first buckets, with their hashes, are a part of the bytes.
-        let buckets = match buckets {
-            LARGE.. => (buckets - 2 * FIRST as usize - 1) / FIRST as usize * FIRST as usize,
-            SMALL.. => buckets - 3,
-            _ => buckets,
-        };
-        Sizes { buckets, sketch_bytes: sketch, ends: ends / SLOT }
+        Sizes {
+            buckets: whole(bytes.saturating_sub(ends).saturating_sub(sketch), bucket) / bucket,
+            sketch_bytes: sketch,
+            ends: ends / SLOT,
+        }
     }
 }
 

@@ -33,11 +33,6 @@ impl SlotAddress {
         }
     }
 
-    /// The hash with which the key claims a slot. Never zero, and an address of the same parts.
-    pub(super) const fn claim(self) -> u64 {
-        self.hash | (self.hash & (u64::MAX >> STATE_BITS) == 0) as u64
-    }
-
     #[inline(always)]
     pub(super) const fn home<const WAYS: usize>(self) -> usize {
         (self.hash >> FINGERPRINT_BITS) as usize & (WAYS - 1)

@@ -73,7 +73,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 self.announce(word, at)?;
                 let next = place.word(at.reference.wrapping_add(after));
                 // Ordering: as in `check`.
-                let slot = &self.bucket_at(place, at)[slot];
+                let slot = &self.bucket_of(place)[slot];
                 slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
             }
             let ahead = blocked.unwrap_or(ahead);
@@ -102,7 +102,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 let next = place.word(at.reference.wrapping_add(after));
                 match found {
                     FoundSlot::Here { slot, word: seen, .. } => {
-                        let slot = &self.bucket_at(place, at)[slot];
+                        let slot = &self.bucket_of(place)[slot];
                         // Ordering: as in `check`.
                         slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                     }
@@ -152,7 +152,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             }
             self.announce(word, at)?;
             // Ordering: as in `check`.
-            let slot = &self.bucket_at(place, at)[slot];
+            let slot = &self.bucket_of(place)[slot];
             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
             Ok(units)
         })
@@ -167,7 +167,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             match self.find(word, place, at)? {
                 FoundSlot::Here { slot, word: seen, ahead } => {
                     if seen != next {
-                        let slot = &self.bucket_at(place, at)[slot];
+                        let slot = &self.bucket_of(place)[slot];
                         // Ordering: as in `check`.
                         slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                     }

@@ -7,10 +7,8 @@ use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, Slo
 use crate::algorithm::compact::{CompactState, STATE_BITS};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
-use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sketch::tat::CellsImage;
-use crate::store::compact::gauges::Gauges;
 
 /// The debts in a table at one time. Words and cells that are not ahead of that time are left out.
 #[derive(Debug, Default)]
@@ -38,26 +36,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let now_ns = time.ns();
         let at = DecisionTime::new(word, now_ns);
         let mut image = Image::default();
-        let add = |image: &mut Image, index, seen| {
-            let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
-            // Limited to the horizon, because the word may have been written after the image began.
-            if let Some(ahead @ 1..) = self.ahead(word, state, &at) {
-                image.slots.push((index, SlotWord::pack(fingerprint, ahead.min(Self::MOST_AHEAD))));
-            }
-        };
-        let first = self.buckets.first_keys();
-        // Empty as long as the first buckets are in use.
-        let all = if first.is_some() { &[] } else { self.buckets.all() };
-        // The slot of a word among all buckets, if the first ones are in use: any that is free.
-        let mut first: Vec<_> =
-            first.into_iter().flatten().map(|(place, seen)| (self.number_of(place), seen)).collect();
-        first.sort_unstable();
-        let mut free = (usize::MAX, 0);
-        for (bucket, seen) in first {
-            free = (bucket, if free.0 == bucket { free.1 + 1 } else { 0 });
-            add(&mut image, (bucket * WAYS + free.1) as u64, seen);
-        }
-        for (bucket, slots) in (0_u64..).zip(all) {
+        for (bucket, slots) in (0_u64..).zip(self.buckets.iter()) {
             // Most buckets of most tables are empty: one comparison for all slots takes a quarter of the time.
             // Ordering: Acquire, here and below: a thread that sees that an evicted key is gone also sees its debt.
             if slots.iter().fold(EMPTY, |all, slot| all | slot.load(Acquire)) == EMPTY {
@@ -65,8 +44,12 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             }
             for (index, slot) in (bucket * WAYS as u64..).zip(slots) {
                 let seen = slot.load(Acquire);
-                if seen != EMPTY {
-                    add(&mut image, index, seen);
+                // Limited to the horizon, because the word may have been written after the image began.
+                if seen != EMPTY
+                    && let Some(ahead @ 1..) = self.ahead(word, SlotWord::unpack(seen).state, &at)
+                {
+                    let ahead = ahead.min(Self::MOST_AHEAD);
+                    image.slots.push((index, SlotWord::pack(SlotWord::unpack(seen).fingerprint, ahead)));
                 }
             }
         }
@@ -108,15 +91,12 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             .map(|&(_, stored)| SlotWord::unpack(stored).state.saturating_sub(passed))
             .max();
         self.newest.raise_to(self.covering_ns(word, now_ns, most.unwrap_or(0)));
-        if !image.slots.is_empty() && self.buckets.are_first() {
-            self.buckets.grow();
-        }
         for &(index, stored) in &image.slots {
             let SlotWord { fingerprint, state: ahead } = SlotWord::unpack(stored);
             if let Some(left @ 1..) = ahead.checked_sub(passed) {
                 #[expect(clippy::cast_possible_truncation, reason = "below the number of slots (`accepts`)")]
                 let index = index as usize;
-                let slot = &self.buckets.all()[index / WAYS][index % WAYS];
+                let slot = &self.buckets[index / WAYS][index % WAYS];
                 slot.store(SlotWord::pack(fingerprint, reference.wrapping_add(left)), Release);
             }
         }
@@ -152,15 +132,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             Full::Spill(spill) if spill.is_used(word.reference(time.ns())) => return false,
             Full::Spill(_) | Full::Forget => {}
         }
-        if let Some(keys) = self.buckets.first_keys() {
-            keys.for_each(|(place, _)| visit(place.hash(), &self.peek(word, place, time, 0)));
-            if self.buckets.are_first() {
-                return true;
-            }
-            // A key that came in the meantime may be missing. The others are visited again, which changes nothing.
-        }
-        let width = u64::MAX / self.buckets.all().len() as u64;
-        for (index, slot) in (0_u64..).zip(self.buckets.all().iter().flatten()) {
+        let width = u64::MAX / self.buckets.len() as u64;
+        for (index, slot) in (0_u64..).zip(self.slots()) {
             let seen = slot.load(Acquire);
             if seen == EMPTY {
                 continue;
@@ -180,45 +153,9 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         !matches!(&self.full, Full::Spill(spill) if spill.is_used(word.reference(time.ns())))
     }
 
-    /// Whether a key has a slot.
-    pub(in crate::store::compact) fn holds(&self, hash: u64) -> bool {
-        let place = self.place(hash);
-        Self::locate(self.buckets.bucket(place, self.buckets.are_first()), place).is_some()
-    }
-
-    /// Forgets all states.
-    pub(in crate::store::compact) fn clear(&self) {
-        self.buckets.clear();
-        if let Full::Spill(spill) = &self.full {
-            spill.clear();
-        }
-        self.counters.forget_times();
-        self.newest.clear();
-    }
-
-    pub(in crate::store::compact) fn state_bytes(&self) -> usize {
-        let spill = match &self.full {
-            Full::Spill(spill) => spill.bytes(),
-            Full::Forget | Full::Inherit => 0,
-        };
-        self.len() * size_of::<AtomicU64>() + spill
-    }
-
-    pub(in crate::store::compact) fn gauges(&self) -> Gauges {
-        self.counters.sum(self.len())
-    }
-
     /// Whether no key was ever inserted.
     pub(in crate::store::compact) fn is_new(&self) -> bool {
-        self.words().all(|word| word == EMPTY)
-    }
-
-    /// The words of all slots in use.
-    fn words(&self) -> impl Iterator<Item = u64> {
-        let first = self.buckets.first_keys();
-        let all = if first.is_some() { &[] } else { self.buckets.all() };
-        let all = all.iter().flatten().map(|slot| slot.load(Relaxed));
-        first.into_iter().flatten().map(|(_, word)| word).chain(all)
+        self.slots().all(|slot| slot.load(Relaxed) == EMPTY)
     }
 
     fn is_live(&self, word: u64, reference: u64) -> bool {
@@ -232,24 +169,19 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// The number of slots whose keys owe.
     pub(in crate::store::compact) fn live_slots(&self, word: &N, time: CheckTime) -> usize {
         let reference = word.reference(time.ns());
-        self.words().filter(|word| self.is_live(*word, reference)).count()
+        self.slots().filter(|slot| self.is_live(slot.load(Relaxed), reference)).count()
     }
 
     /// The share of slots whose keys owe. It looks at 4,096 slots, or at all slots if there are fewer.
     pub(in crate::store::compact) fn fill(&self, word: &N, time: CheckTime) -> f64 {
         let looked_at = 4096 / WAYS;
         let reference = word.reference(time.ns());
-        #[expect(clippy::cast_precision_loss, reason = "a share")]
-        if self.buckets.first_keys().is_some() {
-            return self.live_slots(word, time) as f64 / self.len() as f64;
-        }
-        let all = self.buckets.all();
-        let buckets = all.len().min(looked_at);
+        let buckets = self.buckets.len().min(looked_at);
         let mut live = 0_u32;
         for index in 0..buckets {
             // The buckets are evenly spread.
-            let bucket = index * (all.len() / buckets);
-            for slot in &all[bucket] {
+            let bucket = index * (self.buckets.len() / buckets);
+            for slot in self.bucket(bucket) {
                 live += u32::from(self.is_live(slot.load(Relaxed), reference));
             }
         }

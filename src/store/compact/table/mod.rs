@@ -5,8 +5,6 @@
 //! ```
 //! A word is *ahead* by its unpaid debt, and *idle* if its debt is paid.
 //!
-//! A new table uses only a few buckets: see [`first`]. The rest of this page is about the whole table.
-//!
 //! The top bits of a hash choose the one bucket of a key. The hash also chooses a *home* slot in that bucket. A search
 //! visits all slots of the bucket in an order that depends on the home only ([`SlotAddress::nth`]). A check works in
 //! these steps:
@@ -78,7 +76,6 @@ mod models;
 
 mod address;
 mod change;
-mod first;
 mod image;
 mod ticket;
 mod times;
@@ -88,15 +85,14 @@ pub(super) use self::image::Image;
 pub(super) use self::ticket::SlotTicket;
 use alloc::boxed::Box;
 
-use self::first::Buckets;
-
-use super::gauges::{GaugeCounters, count};
+use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
 use crate::algorithm::compact::slot::{EMPTY, SlotStanding, SlotWord, distance, is_behind, order, standing};
 use crate::algorithm::compact::{CompactState, Moment, Moved, STATE_BITS, Verdict};
 use crate::base::check_time::{CheckTime, Newest};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::memory::prefetch::prefetch;
+use crate::base::memory::{Array, Zeroed};
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::base::sync::{AtomicU64, fence_after_rmw};
 use crate::sketch::hash::scale;
@@ -113,7 +109,7 @@ pub(super) enum Full {
 /// A table of slots. See the module docs.
 #[derive(Debug)]
 pub(super) struct SlotTable<N, const WAYS: usize> {
-    buckets: Buckets<WAYS>,
+    buckets: Array<[AtomicU64; WAYS]>,
     /// How far ahead a state can be at most.
     horizon: u64,
     full: Full,
@@ -132,13 +128,11 @@ struct DecisionTime {
     reference: u64,
     /// Whether the call charges nothing, whatever it decides.
     peeks: bool,
-    /// Whether the attempt is made in the first buckets: see [`first`].
-    in_first: bool,
 }
 
 impl DecisionTime {
     fn new<N: CompactState>(word: &N, now_ns: u64) -> Self {
-        Self { own_ns: now_ns, now_ns, reference: word.reference(now_ns), peeks: false, in_first: false }
+        Self { own_ns: now_ns, now_ns, reference: word.reference(now_ns), peeks: false }
     }
 
     const fn moment(&self) -> Moment {
@@ -173,16 +167,11 @@ enum FoundSlot {
 }
 
 impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
-    /// A table of empty slots, which begins with the `first` buckets, or `None` if the memory cannot be allocated.
-    pub(super) fn new(
-        (first, buckets): (usize, usize),
-        horizon: u64,
-        full: Full,
-        newest: Newest,
-    ) -> Option<Self> {
+    /// A table of empty slots, or `None` if the memory cannot be allocated.
+    pub(super) fn new(buckets: usize, horizon: u64, full: Full, newest: Newest) -> Option<Self> {
         const { assert!(WAYS.is_power_of_two(), "slots in a bucket are found by masking") };
         Some(Self {
-            buckets: Buckets::new(first, buckets)?,
+            buckets: Array::zeroed(buckets)?,
             horizon,
             full,
             counters: GaugeCounters::new(),
@@ -198,25 +187,28 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         SlotAddress::new(hash)
     }
 
-    /// The slots in the bucket of a key, among the buckets in use. A key that has a slot there can be charged. A caller that
-    /// inserts keys uses [`SlotTable::bucket_at`].
+    /// The slots in the bucket of a key.
     #[inline(always)]
     fn bucket_of(&self, place: SlotAddress) -> &[AtomicU64; WAYS] {
-        self.buckets.current(place)
+        self.buckets.scaled(place.hash())
     }
 
-    /// The slots in the bucket of a key, for one attempt.
-    fn bucket_at(&self, place: SlotAddress, at: &DecisionTime) -> &[AtomicU64; WAYS] {
-        self.buckets.bucket(place, at.in_first)
-    }
-
-    /// The number of the bucket of a key, among all buckets.
+    /// The number of the bucket of a key.
     fn number_of(&self, place: SlotAddress) -> usize {
-        scale(place.hash(), self.buckets.all().len())
+        scale(place.hash(), self.buckets.len())
+    }
+
+    fn bucket(&self, bucket: usize) -> &[AtomicU64; WAYS] {
+        &self.buckets[bucket]
+    }
+
+    /// All slots, in order.
+    fn slots(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.buckets.iter().flatten()
     }
 
     fn len(&self) -> usize {
-        self.buckets.all().len() * WAYS
+        self.buckets.len() * WAYS
     }
 
     /// Prefetches the cache line of a key.
@@ -233,18 +225,18 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[inline(always)]
     pub(super) fn check(&self, word: &N, place: SlotAddress, at: Moment, cost: u64) -> Decision {
         let slot = &self.bucket_of(place)[place.home::<WAYS>()];
-        // Ordering: as in `search`.
+        // Ordering: as in `locate`.
         let seen = slot.load(Acquire);
-        if let Some(decision) = self.check_slot::<false>(word, place, (slot, seen), at, cost) {
+        if let Some(decision) = self.check_slot(word, place, (slot, seen), at, cost) {
             return decision;
         }
         self.check_elsewhere(word, place, at.now_ns, cost)
     }
 
     /// [`SlotTable::check`] for one slot and its word. `None` if the word belongs to another key, or if one exchange is
-    /// not enough. `RAISES`: raises the newest time if needed.
+    /// not enough.
     #[inline(always)]
-    fn check_slot<const RAISES: bool>(
+    fn check_slot(
         &self,
         word: &N,
         place: SlotAddress,
@@ -274,10 +266,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             Verdict::Admit(_) if cost == 0 => Some(word.uncharged(Outcome::Allowed, ahead, at, cost)),
             Verdict::Admit(after) => {
                 if !self.newest.is_near(at.now_ns) {
-                    if !RAISES || at.now_ns < self.newest.low() {
-                        return None;
-                    }
-                    self.newest.raise(at.now_ns, |now_ns| word.last_ns(now_ns));
+                    return None;
                 }
                 let next = from.wrapping_add(SlotWord::pack(0, after.wrapping_sub(ahead)));
                 // Ordering: AcqRel. The proof in the module docs rests on the order of each location, and on the
@@ -289,30 +278,18 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     /// Returns the slot and word of the key. If there are two, returns the one nearest to its home.
-    ///
-    /// Looks at all slots of a cache line before it decides. A loop that ends at the key would be mispredicted for most keys
-    /// of a table that is half full, because each key is in another slot: this takes 0.88 of its time, and 0.83 if the table
-    /// is three quarters full.
-    #[inline(always)]
-    fn search(slots: &[AtomicU64; WAYS], place: SlotAddress) -> Option<(&AtomicU64, u64)> {
-        for line in 0..2 {
-            let first = line * (WAYS / 2);
-            // Ordering: Acquire, here and below. The bounds of `newest` are read after the word, and the writer of the word
-            // raised them before.
-            let owns = |step| place.owns(slots[place.nth::<WAYS>(first + step)].load(Acquire));
-            let found = (0..WAYS / 2).fold(0_u32, |found, step| found | u32::from(owns(step)) << step);
-            if found != 0 {
-                let slot = &slots[place.nth::<WAYS>(first + found.trailing_zeros() as usize)];
-                return Some((slot, slot.load(Acquire))).filter(|(_, seen)| place.owns(*seen));
+    #[inline(never)]
+    fn locate(slots: &[AtomicU64; WAYS], place: SlotAddress) -> Option<(&AtomicU64, u64)> {
+        // Ordering: Acquire. The bounds of `newest` are read after the word, and the writer of the word raised them
+        // before.
+        for step in 0..WAYS {
+            let slot = &slots[place.nth::<WAYS>(step)];
+            let seen = slot.load(Acquire);
+            if place.owns(seen) {
+                return Some((slot, seen));
             }
         }
         None
-    }
-
-    /// [`SlotTable::search`] in a function of its own, so that the inlined code at each call is short.
-    #[inline(never)]
-    fn locate(slots: &[AtomicU64; WAYS], place: SlotAddress) -> Option<(&AtomicU64, u64)> {
-        Self::search(slots, place)
     }
 
     /// [`SlotTable::check`] for a key that is not in its home slot, or that takes more than one exchange. A separate
@@ -320,10 +297,20 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[inline(never)]
     fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         let (slots, at) = (self.bucket_of(place), word.moment(now_ns));
-        if let Some(found) = Self::search(slots, place)
-            && let Some(decision) = self.check_slot::<false>(word, place, found, at, cost)
-        {
-            return decision;
+        for step in 0..WAYS {
+            let slot = &slots[place.nth::<WAYS>(step)];
+            // Ordering: as in `locate`.
+            let seen = slot.load(Acquire);
+            if place.owns(seen) {
+                if let Some(decision) = self.check_slot(word, place, (slot, seen), at, cost) {
+                    return decision;
+                }
+                break;
+            }
+            // A new key takes the first empty slot, so a key is rarely in a slot after an empty one.
+            if seen == EMPTY {
+                break;
+            }
         }
         self.charge_slowly(word, place, now_ns, cost)
     }
@@ -332,13 +319,6 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     #[cold]
     #[inline(never)]
     fn charge_slowly(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
-        // In a table that is used rarely, each check raises the newest time, and needs nothing else.
-        if !self.newest.is_near(now_ns)
-            && let Some(found) = Self::locate(self.bucket_of(place), place)
-            && let Some(decision) = self.check_slot::<true>(word, place, found, word.moment(now_ns), cost)
-        {
-            return decision;
-        }
         let decided =
             self.decide(word, place, now_ns, |ahead, at| (word.judge(ahead, at.now_ns, cost), cost));
         self.block(word, place, now_ns, decided)
@@ -434,7 +414,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                     let next = place.word(at.reference.wrapping_add(after));
                     match found {
                         FoundSlot::Here { .. } => {
-                            let slot = &self.bucket_at(place, at)[slot];
+                            let slot = &self.bucket_of(place)[slot];
                             // Ordering: as in `check`.
                             slot.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
                         }
@@ -480,7 +460,6 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         mut attempt: impl FnMut(&DecisionTime) -> Result<R, Again>,
     ) -> R {
         loop {
-            at.in_first = self.buckets.are_first();
             match attempt(&at) {
                 Ok(result) => return result,
                 Err(Again::Lost) => {}
@@ -510,23 +489,19 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Searches for a key. If the key is absent, finds the slot that is least ahead.
     fn find(&self, word: &N, place: SlotAddress, at: &DecisionTime) -> Result<FoundSlot, Again> {
-        let slots = self.bucket_at(place, at);
+        let slots = self.bucket_of(place);
         let horizon = self.horizon.cast_signed();
         // A word from an earlier round is idle.
         let here = |slot, seen| {
             let ahead = self.ahead(word, SlotWord::unpack(seen).state, at).unwrap_or(0);
             self.near(at).map(|()| FoundSlot::Here { slot, word: seen, ahead })
         };
-        if at.in_first {
-            let (slot, seen) = self.buckets.find_first(place).ok_or(Again::Lost)?;
-            return if seen == EMPTY { self.absent(place, (slot, EMPTY, 0), at) } else { here(slot, seen) };
-        }
         // The slot that is least ahead, and its word.
         let (mut least, mut slot, mut word_of_least) = (i64::MAX, 0, EMPTY);
         let mut steps = 0..WAYS;
         for step in &mut steps {
             let other = place.nth::<WAYS>(step);
-            // Ordering: Acquire, as in `search`. It also acquires the exchange that replaced the key's word, if the key
+            // Ordering: Acquire, as in `locate`. It also acquires the exchange that replaced the key's word, if the key
             // was here: its debt was written, and the time of its slot raised, before that exchange.
             let seen = slots[other].load(Acquire);
             if seen == EMPTY {
@@ -558,16 +533,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             }
         }
         // From an earlier round, or behind: zero.
-        self.absent(place, (slot, word_of_least, u64::try_from(least).unwrap_or(0)), at)
-    }
-
-    /// The result of a search that did not find a key: a slot for it, the word in that slot, and how far that word is ahead.
-    fn absent(
-        &self,
-        place: SlotAddress,
-        (slot, word, ahead): (usize, u64, u64),
-        at: &DecisionTime,
-    ) -> Result<FoundSlot, Again> {
+        let absent =
+            FoundSlot::Absent { slot, word: word_of_least, ahead: u64::try_from(least).unwrap_or(0) };
         self.near(at)?;
         let stripe = self.counters.stripe(self.number_of(place));
         // The key may have been here, and may have been idle when another key took its slot. Then it begins no earlier
@@ -581,11 +548,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             // earlier time.
             from_ns = from_ns.max(stripe.spilled_ns.load(Acquire).min(self.newest.newest()));
         }
-        if from_ns > at.now_ns {
-            Err(Again::AsOf(from_ns))
-        } else {
-            Ok(FoundSlot::Absent { slot, word, ahead })
-        }
+        if from_ns > at.now_ns { Err(Again::AsOf(from_ns)) } else { Ok(absent) }
     }
 
     /// The debt with which an absent key begins. `least` is the smallest debt in its bucket.
@@ -644,14 +607,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let paid_ns = at.now_ns.saturating_sub(word.span_ns(order.unsigned_abs()));
             self.replaces(counters, word.last_ns(paid_ns).saturating_add(1).min(at.now_ns));
         }
-        if at.in_first && !self.buckets.claim(place, slot) {
-            return Err(Again::Lost);
-        }
-        let own = &self.bucket_at(place, at)[slot];
-        if at.in_first {
-            // Ordering: AcqRel: a thread that moves the word sees the claim.
-            return own.compare_exchange(EMPTY, next, AcqRel, Relaxed).map(drop).map_err(|_| Again::Lost);
-        }
+        let own = &self.bucket_of(place)[slot];
         // Ordering: AcqRel: a thread that sees that the evicted key is gone also sees its recorded debt.
         own.compare_exchange(seen, next, AcqRel, Relaxed).map_err(|_| Again::Lost)?;
         if ahead > 0 {
@@ -674,13 +630,9 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Whether a key is in no other slot, and owes no more than it started with.
     fn is_sole_slot(&self, word: &N, newcomer: PendingInsert, own: usize, at: &DecisionTime) -> bool {
         let PendingInsert { place, started, .. } = newcomer;
-        if at.in_first {
-            // A key claims one slot, and nothing is spilled yet.
-            return true;
-        }
         // If two threads insert one key, at least one of them sees the word of the other.
         fence_after_rmw();
-        let slots = self.bucket_at(place, at);
+        let slots = self.bucket_of(place);
         for step in 1..WAYS {
             // Ordering: Acquire: if the other word is already gone, its debt is visible.
             let seen = slots[(own + step) & (WAYS - 1)].load(Acquire);
@@ -692,5 +644,33 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             Full::Inherit | Full::Forget => true,
             Full::Spill(_) => self.debt(word, place, 0, at) <= started,
         }
+    }
+
+    /// Whether a key has a slot.
+    pub(super) fn holds(&self, hash: u64) -> bool {
+        let place = self.place(hash);
+        Self::locate(self.bucket_of(place), place).is_some()
+    }
+
+    /// Forgets all states.
+    pub(super) fn clear(&self) {
+        self.buckets.iter().for_each(Zeroed::clear);
+        if let Full::Spill(spill) = &self.full {
+            spill.clear();
+        }
+        self.counters.forget_times();
+        self.newest.clear();
+    }
+
+    pub(super) fn state_bytes(&self) -> usize {
+        let spill = match &self.full {
+            Full::Spill(spill) => spill.bytes(),
+            Full::Forget | Full::Inherit => 0,
+        };
+        self.len() * size_of::<AtomicU64>() + spill
+    }
+
+    pub(super) fn gauges(&self) -> Gauges {
+        self.counters.sum(self.len())
     }
 }

@@ -81,7 +81,7 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
         let Some(mut slot) = self.slot else {
             return Peeked::Undecided;
         };
-        // Ordering: as in `search`.
+        // Ordering: as in `locate`.
         let mut seen = slot.load(Acquire);
         let ahead = match distance(seen, self.idle) {
             Some(ahead) => ahead,

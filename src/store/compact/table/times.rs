@@ -102,7 +102,7 @@ mod tests {
         let rate = UnitRate { interval: Interval { num: 10, den: 1 }, burst: 1 };
         let word = TatWord::with_ticks("test", rate, 10, TatVariant::Meter).unwrap();
         let newest = newest_of(&word);
-        let table = SlotTable::<TatWord, 2>::new((0, 1), word.horizon(), Full::Forget, newest).unwrap();
+        let table = SlotTable::<TatWord, 2>::new(1, word.horizon(), Full::Forget, newest).unwrap();
         let (right_ns, wrong_ns) = (5_000, u64::MAX / 2);
         table.newest.raise(wrong_ns, |now_ns| now_ns);
         let Err(Again::AsOf(low_ns)) = table.near(&DecisionTime::new(&word, right_ns)) else {

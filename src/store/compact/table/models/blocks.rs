@@ -27,7 +27,7 @@ impl Shared {
     fn with_used(units: u64) -> Arc<Self> {
         let rate = UnitRate { interval: Interval { num: SEC, den: 1 }, burst: 2 };
         let word = BlockedWord::new(rate, 10 * SEC).unwrap();
-        let table = SlotTable::new((0, 1), word.horizon(), Full::Forget, newest_of(&word)).unwrap();
+        let table = SlotTable::new(1, word.horizon(), Full::Forget, newest_of(&word)).unwrap();
         let shared = Self { table, word };
         shared.table.newest.raise(200 * SEC, |now_ns| now_ns);
         assert!(shared.check(100, units).is_allowed());
@@ -64,7 +64,7 @@ fn race_to_block(deny: fn(&Shared, u64) -> Decision) {
 fn block_by_store(shared: &Shared, at: u64) -> Decision {
     let Shared { table, word } = shared;
     let (place, moment) = (table.place(X), word.moment(at * SEC));
-    let slot = &table.buckets.all()[0][place.home::<WAYS>()];
+    let slot = &table.buckets[0][place.home::<WAYS>()];
     let ahead = SlotWord::unpack(slot.load(Acquire)).state.wrapping_sub(moment.reference) & ((1 << 40) - 1);
     let after = word.block(ahead).unwrap_or(ahead);
     slot.store(place.word(moment.reference.wrapping_add(after)), Release);
@@ -152,7 +152,7 @@ fn control_block_of_an_operator_by_one_attempt_is_lost() {
         race_with_an_operator(|s| {
             let Shared { table, word } = s;
             let (place, moment) = (table.place(X), word.moment(100 * SEC));
-            let slot = &table.buckets.all()[0][place.home::<WAYS>()];
+            let slot = &table.buckets[0][place.home::<WAYS>()];
             let seen = slot.load(Acquire);
             let ahead = SlotWord::unpack(seen).state.wrapping_sub(moment.reference) & ((1 << 40) - 1);
             let after = word.block_for(ahead, 9 * SEC).unwrap_or(ahead);

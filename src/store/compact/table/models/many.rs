@@ -177,8 +177,7 @@ fn eight_threads_charge_and_refund() {
 fn control_eight_refunds_by_store_lose_charges() {
     fn store(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
         let place = shared.table.place(hash);
-        let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(&shared.table.buckets.all()[0], place)
-        else {
+        let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(shared.table.bucket(0), place) else {
             return 0;
         };
         let SlotWord { fingerprint, state } = SlotWord::unpack(seen);

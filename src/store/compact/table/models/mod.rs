@@ -16,7 +16,6 @@ use crate::store::capacity::Capacity;
 use crate::store::compact::Overflow;
 
 mod blocks;
-mod first;
 
 #[cfg(tollgate_shuttle)]
 mod many;
@@ -52,11 +51,6 @@ struct Shared {
 
 impl Shared {
     fn new(burst: u64, overflow: Overflow) -> Arc<Self> {
-        Self::with_first(0, burst, overflow)
-    }
-
-    /// A table that begins with so many buckets.
-    fn with_first(first: usize, burst: u64, overflow: Overflow) -> Arc<Self> {
         let word = word(burst);
         let sizes = Capacity::slots(2).sizes(overflow, WAYS);
         let full = match overflow {
@@ -64,7 +58,7 @@ impl Shared {
             Overflow::Inherit => Full::Inherit,
             Overflow::Spill => Full::Spill(Box::new(Spill::for_models(&word, &sizes))),
         };
-        let table = SlotTable::new((first, 1), word.horizon(), full, newest_of(&word)).unwrap();
+        let table = SlotTable::new(1, word.horizon(), full, newest_of(&word)).unwrap();
         // Most models run at time 100, so they do not raise the newest time further.
         table.newest.raise(100, |now_ns| now_ns);
         Arc::new(Self { table, word })
@@ -76,11 +70,11 @@ impl Shared {
     }
 
     fn set(&self, slot: usize, hash: u64, state: u64) {
-        self.table.buckets.all()[0][slot].store(SlotWord::pack(hash & 0xFF_FFFF, state), Release);
+        self.table.buckets[0][slot].store(SlotWord::pack(hash & 0xFF_FFFF, state), Release);
     }
 
     fn words(&self) -> [SlotWord; WAYS] {
-        std::array::from_fn(|slot| SlotWord::unpack(self.table.buckets.all()[0][slot].load(Acquire)))
+        std::array::from_fn(|slot| SlotWord::unpack(self.table.buckets[0][slot].load(Acquire)))
     }
 
     fn slots_of(&self, hash: u64) -> usize {
@@ -139,7 +133,7 @@ fn clocks_around_expiry_take_one_slot() {
 
 /// Inserts a new key into the first slot that is idle by the thread's own clock.
 fn first_idle(shared: &Shared, now: u64) -> bool {
-    let slots = &shared.table.buckets.all()[0];
+    let slots = shared.table.bucket(0);
     loop {
         let words: [u64; WAYS] = std::array::from_fn(|slot| slots[slot].load(Relaxed));
         if let Some(word) = words.iter().find(|&&word| SlotWord::unpack(word).fingerprint == 1) {
@@ -179,7 +173,7 @@ fn key_behind_empty_slot_keeps_its_debt() {
 
 /// Inserts x into the first empty slot of its search, without a look at the slots after it.
 fn first_empty(shared: &Shared) -> bool {
-    let own = &shared.table.buckets.all()[0][0];
+    let own = &shared.table.bucket(0)[0];
     let next = SlotWord::pack(X & 0xFF_FFFF, 100 + T);
     own.load(Acquire) == EMPTY && own.compare_exchange(EMPTY, next, AcqRel, Relaxed).is_ok()
 }
@@ -306,7 +300,7 @@ fn charge_plainly(shared: &Shared, hash: u64, now: u64, cost: u64) -> bool {
         };
         let Verdict::Admit(after) = shared.word.judge(ahead, now, cost) else { return false };
         let next = SlotWord::pack(place.fingerprint(), now + after);
-        if shared.table.buckets.all()[0][slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
+        if shared.table.bucket(0)[slot].compare_exchange(seen, next, AcqRel, Relaxed).is_ok() {
             return true;
         }
     }
@@ -409,7 +403,7 @@ fn refund_racing_first_check_refunds_own_charge() {
 /// Refunds a charge from the first word of a key, without checking that it is the key's only word.
 fn lower(shared: &Shared, hash: u64, charge: &Decision) -> u64 {
     let place = shared.table.place(hash);
-    let slots = &shared.table.buckets.all()[0];
+    let slots = shared.table.bucket(0);
     loop {
         let Some((slot, seen)) = SlotTable::<TatWord, WAYS>::locate(slots, place) else { return 0 };
         let SlotWord { fingerprint, state } = SlotWord::unpack(seen);
