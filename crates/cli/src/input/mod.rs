@@ -124,6 +124,7 @@ pub struct Selection {
     ///
     /// For nested JSON, use a path: request.time, or ips[0] for an element of an array ([-1] for the last). A name that
     /// contains dots (id.orig_h) works too.
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the text of --help, without links")]
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub time: Option<FieldList>,
 
