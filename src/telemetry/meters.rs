@@ -212,6 +212,8 @@ impl Meters {
     #[must_use]
     pub fn counts(&self) -> MeterCounts {
         let event = |event: Event| self.tallies.sum(event.index());
+        // Negative for requests without units. It is read before their events, which are counted first.
+        let more_hits = self.tallies.sum(MORE_HITS).cast_signed();
         let counts = MeterCounts {
             allowed: event(Event::Allowed),
             denied: event(Event::Denied),
@@ -220,7 +222,7 @@ impl Meters {
             error_open: event(Event::ErrorOpen),
             error_closed: event(Event::ErrorClosed),
             error_local: event(Event::ErrorLocal),
-            hits: self.tallies.sum(MORE_HITS),
+            hits: 0,
             denied_hits: self.tallies.sum(DENIED_HITS),
             shadow_denied_hits: self.tallies.sum(SHADOW_DENIED_HITS),
             near_limit: event(Event::NearLimit),
@@ -228,6 +230,6 @@ impl Meters {
             soft_limited: event(Event::SoftLimited),
             blocked: event(Event::Blocked),
         };
-        MeterCounts { hits: counts.hits.wrapping_add(counts.requests()), ..counts }
+        MeterCounts { hits: counts.requests().saturating_add_signed(more_hits), ..counts }
     }
 }

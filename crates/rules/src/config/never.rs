@@ -60,6 +60,11 @@ pub(super) fn why_never(key: &str, value: &str, how: Compared) -> Option<Finding
         })
 }
 
+/// Values that begin with a dollar sign: a stage of API Gateway, and parts of paths in OData.
+const WITH_DOLLAR: [&str; 6] = ["batch", "count", "default", "metadata", "ref", "value"];
+/// Texts that programs write in angle brackets where a value is missing.
+const IN_ANGLES: [&str; 6] = ["BADREQ", "anonymous", "empty", "none", "null", "unknown"];
+
 /// Returns the problem of a text that a program should have replaced: `$IP`, `${IP}`, `{{ .Values.ip }}`, `<your-ip>`, `%IP%`.
 pub(super) fn unfilled(text: &str) -> Option<Finding> {
     let trimmed = text.trim();
@@ -81,10 +86,12 @@ pub(super) fn unfilled(text: &str) -> Option<Finding> {
         let name = inside.split_once('(').map_or(inside, |(name, _)| name);
         is_name(name) && name.chars().all(|letter| !letter.is_ascii_lowercase())
     };
-    let is_variable = trimmed.strip_prefix('$').is_some_and(is_name)
+    let is_variable = trimmed
+        .strip_prefix('$')
+        .is_some_and(|name| is_name(name) && !WITH_DOLLAR.contains(&name))
         || between("${", "}").is_some()
         || between("{{", "}}").is_some()
-        || whole('<', '>').is_some_and(|inside| !inside.contains(['<', '>']))
+        || whole('<', '>').is_some_and(|inside| !inside.contains(['<', '>']) && !IN_ANGLES.contains(&inside))
         || whole('%', '%').is_some_and(is_command);
     if !is_variable {
         return None;

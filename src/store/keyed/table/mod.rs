@@ -529,10 +529,14 @@ impl<K, T: Tail> NodeTable<K, T> {
         #[expect(clippy::cast_possible_truncation, reason = "takes some bits")]
         let (first, line) = (Self::shard(place), place as usize);
         let (mut left, mut passed) = (most, 0);
-        for step in 0..SHARDS {
+        for step in 0..2 * SHARDS {
+            // A key is counted after it is in the table, so a second round looks at all shards, if the first found nothing.
+            if step == SHARDS && left < most {
+                return;
+            }
             let shard = (first + step) % SHARDS;
             // A small store has keys in few of its shards.
-            if self.counts[shard].get().live <= 0 {
+            if step < SHARDS && self.counts[shard].get().live <= 0 {
                 continue;
             }
             let (_, lines) = self.lines(shard, guard);

@@ -21,9 +21,7 @@ use super::check::{HoldUse, Request, RequestCheck};
 use super::decided::{DecidedList, Few};
 use super::hold_check::{ends_ns, refund_hold};
 use super::rule_check::{CountedBy, HeldUnits, HoldStep, RuleCheck};
-use crate::engine::state::{
-    ActiveDomain, ActiveRule, Counter, DomainId, HeldCharge, LocalCounter, Part, Rules,
-};
+use crate::engine::state::{ActiveDomain, ActiveRule, Counter, HeldCharge, LocalCounter, Part, Rules};
 use crate::matching::Descriptor;
 use crate::rule::{Amount, Rule};
 
@@ -87,8 +85,8 @@ impl<C: Clock> Rules<C> {
         let mut answer = self.find_domain(domain);
         let Some(domain) = answer.domain() else { return (answer, None) };
         let Some(id) = domain.new_hold(descriptors, life, when) else {
-            let index = DomainId::Index(domain.index);
-            return (self.decide(answer.rules, index, descriptors, units, when), None);
+            self.decide_request(&mut answer, &Request::of(descriptors, units), when);
+            return (answer, None);
         };
         let request = Request { hold: HoldUse::As(&id), ..Request::of(descriptors, units) };
         self.decide_request(&mut answer, &request, when);

@@ -26,7 +26,7 @@ use super::refund::Refund;
 use super::rule_check;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::counting::{MayWait, SharedLimiter, SharedReply};
-use crate::engine::state::{DomainId, Part, Rules};
+use crate::engine::state::{Part, Rules};
 use crate::matching::Descriptor;
 use crate::rule::Charging;
 
@@ -138,8 +138,8 @@ impl<C: Clock> Rules<C> {
         let mut answer = self.find_domain(name);
         let Some(domain) = answer.domain() else { return answer };
         if !domain.has_shared {
-            let domain = DomainId::Index(domain.index);
-            return self.decide(answer.rules, domain, descriptors, hits, CheckTime::read(&self.clock));
+            self.decide_request(&mut answer, &Request::of(descriptors, hits), CheckTime::read(&self.clock));
+            return answer;
         }
         self.wait(&mut answer, Request::of(descriptors, hits), deadline).await;
         answer
