@@ -40,7 +40,7 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
 fn generated_fields(mut fields: Fields) -> Result<Trace, Error> {
     let mut trace = synthetic::day();
     let present = Present { names: vec!["client".to_owned()], ..Present::default() };
-    let names = fields.resolve(&present, "the generated day")?;
+    let names = fields.resolve(&present, None, "the generated day")?;
     let mut row = Row::new(None);
     for record in &mut trace.records {
         row.clear();

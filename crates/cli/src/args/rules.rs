@@ -207,7 +207,7 @@ pub struct MappingArgs {
     /// descriptor, as with Envoy. Text that is not UTF-8 is read with \xNN for each invalid byte.
     ///
     /// By default there is one descriptor for each list of keys that leads to a rule. The fields have the same name as
-    /// the key, or a usual one: remote_address is ip or client, path is the path with its query, as in Envoy's :path;
+    /// the key, or a usual one: remote_address is the field that has addresses, path is the path with its query, as in Envoy's :path;
     /// generic_key has the rule's own value.
     #[arg(long, value_name = "KEY=FIELD,…", requires = "rules", help_heading = "Rules")]
     pub descriptor: Vec<DescriptorArg>,

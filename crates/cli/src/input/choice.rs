@@ -20,7 +20,7 @@ const KEY_NAMES: &str = "\
 const MAY_BE_SERVERS: [&str; 3] = ["host", "source", "src"];
 
 /// Words in the names of fields that hold the address of another machine than the client.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 19] = [
     "server",
     "upstream",
     "backend",
@@ -29,6 +29,9 @@ const OTHERS: [&str; 16] = [
     "dst",
     "target",
     "resp",
+    "service",
+    "origin",
+    "peerhost",
     "local",
     "listener",
     "pod",
@@ -55,6 +58,49 @@ pub struct ChosenClient {
 pub fn client(sample: &Sample, clients: Clients, file: &str) -> Result<ChosenClient, Error> {
     let all: Vec<ClientField<'_>> =
         sample.fields.iter().map(|field| ClientField::of(field, clients)).collect();
+    let named = by_name(&all, sample);
+    let question = |one: &ClientField<'_>, other: &ClientField<'_>| which(file, "--key ", one, other);
+    match by_addresses(&all, named.as_ref(), sample, question)? {
+        Some(chosen) => Ok(chosen),
+        None => without_addresses(&all, named, sample, file),
+    }
+}
+
+/// Chooses the field with the client's address, for the descriptor key `key`; `None` if no field of most records has
+/// addresses.
+///
+/// # Errors
+/// Returns an error if two fields would do; the message names them.
+pub fn address(
+    sample: &Sample,
+    clients: Clients,
+    file: &str,
+    key: &str,
+) -> Result<Option<ChosenClient>, Error> {
+    let all: Vec<ClientField<'_>> =
+        sample.fields.iter().map(|field| ClientField::of(field, clients)).collect();
+    let flag = format!("--descriptor {key}=");
+    by_addresses(&all, None, sample, |one, other| which(file, &flag, one, other))
+}
+
+/// Returns the question which of two fields is the client, with the flag that answers it.
+fn which(file: &str, flag: &str, one: &ClientField<'_>, other: &ClientField<'_>) -> Error {
+    Error::run(format!(
+        "{file}: which field is the client? {} and {} would do. Name it with {flag}{} or {flag}{}",
+        one.shown(),
+        other.shown(),
+        argument(one.name()),
+        argument(other.name()),
+    ))
+}
+
+/// Chooses among the fields with addresses; `named` is a field without them that would do by its name.
+fn by_addresses(
+    all: &[ClientField<'_>],
+    named: Option<&ClientField<'_>>,
+    sample: &Sample,
+    question: impl Fn(&ClientField<'_>, &ClientField<'_>) -> Error,
+) -> Result<Option<ChosenClient>, Error> {
     let by_format = all.iter().any(|field| matches!(field.field.role, Role::Client(_)));
     let may_be_client = |field: &&ClientField<'_>| match field.field.role {
         Role::Client(_) => true,
@@ -67,22 +113,38 @@ pub fn client(sample: &Sample, clients: Clients, file: &str) -> Result<ChosenCli
         .filter(|field| field.has_addresses() && field.is_in_most(sample))
         .collect();
     addresses.sort_by_key(|field| field.rank());
-    let named = by_name(&all, sample);
     // A proxy's address is the same in all records.
     let (vary, constant): (Vec<&ClientField<'_>>, Vec<&ClientField<'_>>) =
         addresses.iter().copied().partition(|field| field.distinct > 1);
-    let good = if vary.is_empty() { constant } else { vary };
-    let Some(first) = good.first() else { return without_addresses(&all, named, sample, file) };
+    let good = if vary.is_empty() { &constant } else { &vary };
+    let Some(&first) = good.first() else { return Ok(None) };
     let rivals = good.iter().skip(1).filter(|other| !other.is_same_client(first));
     let named = named.filter(|named| first.distinct == 1 && named.distinct > 1);
-    if let Some(other) = rivals.copied().chain(named.as_ref()).next() {
-        return Err(Error::run(format!(
-            "{file}: which field is the client? {} and {} would do. Name it with --key {} or --key {}",
-            first.shown(),
-            other.shown(),
-            argument(first.name()),
-            argument(other.name()),
-        )));
+    // But so is a client's if the log has only one, and then the address that varies may be a server's.
+    let only = constant
+        .iter()
+        .find(|field| first.distinct > 1 && !first.is_certain() && field.has_usual_name())
+        .filter(|field| !field.name().eq_ignore_ascii_case("host"));
+    if let Some(other) = rivals.copied().chain(named).chain(only.copied()).next() {
+        return Err(question(first, other));
+    }
+    let unseen: Vec<&ClientField<'_>> = all
+        .iter()
+        .filter(|field| first.distinct == 1 && field.may_be_hidden(sample) && !field.is_same_client(first))
+        .filter(|field| !addresses.iter().any(|known| known.name() == field.name()))
+        .collect();
+    let certain = unseen.iter().copied().find(|field| field.is_certain() && field.is_in_most(sample));
+    let mut first = first;
+    match (certain, unseen.first()) {
+        (Some(field), _) if field.distinct > 1 => {
+            let other = unseen.iter().find(|other| other.is_certain() && !other.is_same_client(field));
+            if let Some(other) = other {
+                return Err(question(field, other));
+            }
+            first = field;
+        }
+        (_, Some(other)) => return Err(question(first, certain.unwrap_or(other))),
+        (_, None) => {}
     }
     let mut why = format!("from {:?}, whose values are addresses", first.name());
     if let Some(same) = addresses.iter().find(|field| field.distinct == 1 && first.distinct > 1) {
@@ -90,7 +152,7 @@ pub fn client(sample: &Sample, clients: Clients, file: &str) -> Result<ChosenCli
     } else if let Some(same) = good.get(1) {
         why += &format!("; {:?} has the same ones", same.name());
     }
-    Ok(ChosenClient { fields: vec![first.name().to_owned()], why: Some(why) })
+    Ok(Some(ChosenClient { fields: vec![first.name().to_owned()], why: Some(why) }))
 }
 
 /// A field, and what its values are.
@@ -167,6 +229,31 @@ impl<'s> ClientField<'s> {
         (of_format, KEY_NAMES.split(' ').position(is_named).unwrap_or(usize::MAX))
     }
 
+    /// Whether the format or its usual name says that it is the client.
+    fn has_usual_name(&self) -> bool {
+        self.rank() != (u8::MAX, usize::MAX)
+    }
+
+    /// Whether the format, its usual name, or a word in its name tells that it is the client.
+    fn is_certain(&self) -> bool {
+        let lower = self.name().to_ascii_lowercase();
+        self.has_usual_name() || ["forwarded", "client", "real"].iter().any(|word| lower.contains(word))
+    }
+
+    /// Whether the client may be here although the format does not say so, or most records lack the field.
+    fn may_be_hidden(&self, sample: &Sample) -> bool {
+        let lower = self.name().to_ascii_lowercase();
+        let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+        let is_requested = words.any(|word| matches!(word, "host" | "vhost" | "authority" | "domain" | "v"))
+            && !lower.starts_with("remote");
+        let may_be = match self.field.role {
+            Role::Client(_) => true,
+            Role::Time | Role::Target => false,
+            Role::Other => !is_requested && !is_target(self.name()) && !is_of_another_machine(self.name()),
+        };
+        may_be && self.has_addresses() && (self.is_certain() || self.is_in_most(sample))
+    }
+
     /// Whether most values are the names of hosts: `shop.example`, with or without a port.
     fn has_host_names(&self) -> bool {
         let is_host = |value: &Vec<u8>| {
@@ -200,7 +287,7 @@ impl<'s> ClientField<'s> {
 }
 
 /// Returns a name as an argument of a shell.
-fn argument(name: &str) -> String {
+pub fn argument(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.@:/".contains(&byte);
     if name.bytes().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }
@@ -210,8 +297,17 @@ fn argument(name: &str) -> String {
 fn is_of_another_machine(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let camel =
-        ["serverIp", "serverAddr", "targetIp", "destinationIp", "dstIp", "upstreamAddr", "backendAddr"];
+    let camel = [
+        "serverIp",
+        "serverAddr",
+        "serviceAddr",
+        "serviceUrl",
+        "targetIp",
+        "destinationIp",
+        "dstIp",
+        "upstreamAddr",
+        "backendAddr",
+    ];
     lower.starts_with("host.")
         || words.any(|word| OTHERS.contains(&word))
         || camel.iter().any(|word| name.len() >= word.len() && lower.contains(&word.to_ascii_lowercase()))

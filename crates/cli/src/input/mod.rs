@@ -255,18 +255,26 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
         Some(FieldList(fields)) => fields.clone(),
         None => fields::choose_time(&sample, &selection.time_format, &name)?,
     };
+    let mut client = None;
     let key = match (&trace.fields, &selection.key) {
-        (Some(_), _) => Vec::new(),
+        (Some(fields), _) => {
+            if let Some(key) = fields.guessed_client() {
+                let chosen = choice::address(&sample, selection.clients, &name, key)?.unwrap_or_default();
+                trace.client_notes.extend(chosen.why);
+                client = chosen.fields.into_iter().next();
+            }
+            Vec::new()
+        }
         (None, Some(FieldList(fields))) => fields.clone(),
         (None, None) => {
-            let client = choice::client(&sample, selection.clients, &name)?;
-            trace.client_notes.extend(client.why);
-            client.fields
+            let chosen = choice::client(&sample, selection.clients, &name)?;
+            trace.client_notes.extend(chosen.why);
+            chosen.fields
         }
     };
     let chosen = ChosenFields { time, key, cost: selection.cost.clone() };
     let others = match &mut trace.fields {
-        Some(fields) => fields.resolve(&present, &name)?,
+        Some(fields) => fields.resolve(&present, client.as_deref(), &name)?,
         None => Vec::new(),
     };
     let missing = |field: String| no_field(&name, &field, &present.names);

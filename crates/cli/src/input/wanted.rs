@@ -68,31 +68,44 @@ impl Fields {
         self.fields.iter().map(|field| !field.wanted.client).collect()
     }
 
-    /// Returns each field's name in a file; `None` for a guessed field that the file does not have.
+    /// Returns the first field that is the client and was guessed: the key of its descriptor.
+    pub fn guessed_client(&self) -> Option<&str> {
+        let field = self.fields.iter().find(|field| field.wanted.guessed && field.wanted.client)?;
+        field.name().map(String::as_str)
+    }
+
+    /// Returns each field's name in a file; `None` for a guessed field that the file does not have. A guessed field that
+    /// is the client is `client`, if there is one.
     ///
     /// In JSON lines, later objects may have fields that the first ones lack, so a name is accepted without a check.
     ///
     /// # Errors
     /// Returns an error if a file with fixed fields lacks a named field.
-    pub fn resolve(&mut self, present: &Present, file: &str) -> Result<Vec<Option<String>>, Error> {
+    pub fn resolve(
+        &mut self,
+        present: &Present,
+        client: Option<&str>,
+        file: &str,
+    ) -> Result<Vec<Option<String>>, Error> {
         present.names.clone_into(&mut self.present);
         let mut resolved = Vec::with_capacity(self.fields.len());
         for field in &mut self.fields {
-            let Wanted { names, guessed, .. } = &field.wanted;
+            let Wanted { names, guessed, client: is_client } = &field.wanted;
             // A guess uses no alias: `host`, for example, has another meaning in rules.
             let is_present = |name: &&String| if *guessed { present.has(name) } else { present.find(name) };
-            let known = names.iter().find(is_present);
-            if let Some(name) = known.filter(|name| !field.found.contains(name)) {
+            let chosen = client.filter(|_| *guessed && *is_client).map(str::to_owned);
+            let known = chosen.or_else(|| names.iter().find(is_present).cloned());
+            if let Some(name) = known.as_ref().filter(|name| !field.found.contains(name)) {
                 field.found.push(name.clone());
             }
             let name = match known {
-                None if present.open => field.name(),
+                None if present.open => field.name().cloned(),
                 None if !guessed => {
                     return Err(no_field(file, field.name().map_or("", String::as_str), &present.names));
                 }
                 known => known,
             };
-            resolved.push(name.cloned());
+            resolved.push(name);
         }
         Ok(resolved)
     }

@@ -22,7 +22,7 @@ const USUAL: [(&str, &str); 6] = [
 ];
 
 const ADDRESSES: &str = "ip client client_ip clientip client_addr remote_addr remote_ip remote_host src_ip srcip \
-    source_ip sourceipaddress c-ip id.orig_h src ip_address";
+    source_ip sourceipaddress c-ip id.orig_h src ip_address forwarded http_x_forwarded_for real_ip";
 
 /// Returns whether a name is one of these, in any case.
 fn is_among(names: &str, name: &str) -> bool {

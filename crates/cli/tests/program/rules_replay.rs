@@ -561,3 +561,52 @@ fn replay_help_explains_rules() {
         assert!(help.contains(part), "{part:?} is not in {help}");
     }
 }
+
+/// The proxy was the client, because the names of fields decided.
+#[test]
+fn client_of_rules_is_chosen_by_values() {
+    let place = place();
+    let line = |minute: u32, list: &str| {
+        format!(
+            "192.0.2.9 - - [10/Oct/2020:10:{minute:02}:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\" \"{list}\"\n"
+        )
+    };
+    let envoy = |second: u32, list: &str| {
+        format!(
+            "[2024-04-15T20:17:{second:02}.310Z] \"GET / HTTP/2\" 204 - 154 0 226 100 \"{list}\" \"a\" \"b\" \"c\" \
+             \"tcp://10.0.2.1:80\"\n"
+        )
+    };
+    let caddy = |second: u32, client: &str| {
+        format!(
+            "{{\"ts\":{},\"request\":{{\"remote_ip\":\"192.0.2.9\",\"client_ip\":\"{client}\",\"uri\":\"/\"}}}}\n",
+            1_700_000_000 + second
+        )
+    };
+    let clients = ["198.51.100.1", "198.51.100.1", "198.51.100.2"];
+    let log = |of: &dyn Fn(u32, &str) -> String| -> String {
+        (0..).zip(clients).map(|(at, client)| of(at, client)).collect()
+    };
+    place.file("main.log", log(&line)).file("envoy.log", log(&envoy)).file("caddy.log", log(&caddy));
+    place.file("one.yaml", "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: day, requests_per_unit: 1 }\n");
+    for (log, field) in [
+        ("main.log", "forwarded"),
+        ("envoy.log", "%REQ(X-FORWARDED-FOR)%"),
+        ("caddy.log", "request.client_ip"),
+    ] {
+        assert_eq!(place.decisions(&format!("{log} --rules one.yaml")), "101", "{log}");
+        let run = place.run(&format!("replay {log} --rules one.yaml")).ok();
+        let reason = format!("from {field:?}, whose values are addresses");
+        assert!(run.stdout.contains(&reason), "{log}: {}", run.stdout);
+        let said = place.run(&format!("rules check one.yaml --log {log}")).ok();
+        assert!(said.stderr.contains(&reason), "{log}: {said:?}");
+    }
+    place.file(
+        "doubt.csv",
+        "ts,ip,for\n1700000000,192.0.2.1,198.51.100.1\n1700000001,192.0.2.2,198.51.100.2\n",
+    );
+    let question = ["--descriptor remote_address=ip or --descriptor remote_address=for"];
+    place.run("replay doubt.csv --rules one.yaml").fails(1, &question);
+    place.run("rules check one.yaml --log doubt.csv").fails(1, &question);
+    place.run("replay doubt.csv --rules one.yaml --descriptor remote_address=for").ok();
+}

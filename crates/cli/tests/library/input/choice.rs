@@ -49,6 +49,12 @@ fn addresses_win_over_names() {
             "from",
         ),
         ("ts|destination.ip|source.ip\n1|10.0.0.1|192.0.2.1\n2|10.0.0.2|192.0.2.2", "source.ip"),
+        // One client, whose requests go to several machines.
+        (
+            "ts|ClientHost|ServiceAddr|ServiceURL|origin_ip\n1|192.0.2.1|10.0.0.1:80|http://10.0.0.1|10.0.0.1\n2|192.0.2.1|10.0.0.2:80|http://10.0.0.2|10.0.0.2",
+            "ClientHost",
+        ),
+        ("ts|client_ip|$upstream_addr\n1|192.0.2.1|10.0.0.1:80\n2|192.0.2.1|10.0.0.2:80", "client_ip"),
         // Two fields with the same client: the more certain name.
         ("ts|ClientAddr|ip\n1|192.0.2.1:99|192.0.2.1\n2|192.0.2.2:98|192.0.2.2", "ip"),
         // A forwarded list that most records lack.
@@ -72,6 +78,16 @@ fn doubts_are_questions() {
         ),
         // One address, which may be that of a proxy, and names that differ.
         ("ts|remote_addr|user\n1|10.0.0.1|alice\n2|10.0.0.1|bob", &["--key remote_addr or --key user"]),
+        // One address of a usual name, and others of an unknown one.
+        (
+            "ts|remote_addr|edge\n1|10.0.0.1|198.51.100.1\n2|10.0.0.1|198.51.100.2",
+            &["--key edge or --key remote_addr"],
+        ),
+        // A forwarded list that most records lack, and one address otherwise.
+        (
+            "ts|ip|x_forwarded_for\n1|10.0.0.1|-\n2|10.0.0.1|198.51.100.2\n3|10.0.0.1|198.51.100.1\n4|10.0.0.1|-\n5|10.0.0.1|-",
+            &["--key ip or --key x_forwarded_for"],
+        ),
         // Names that are not enough.
         (
             "ts|host|code\n1|a.example|200\n2|b.example|404",
@@ -112,4 +128,31 @@ fn formats_name_their_candidates() {
     assert_eq!(of([["-", "192.0.2.1", "10.1.0.1"], ["-", "192.0.2.1", "10.1.0.2"]]).unwrap(), "peer");
     assert_eq!(of([["-", "pc.example", "10.1.0.1"], ["-", "pc2.example", "10.1.0.2"]]).unwrap(), "peer");
     assert!(of([["198.51.100.1", "192.0.2.1", "-"], ["198.51.100.2", "192.0.2.2", "-"]]).is_err());
+}
+
+/// The format's own client was the same in all records, and a field that the format does not know had the clients.
+#[test]
+fn constant_client_of_format_does_not_hide_others() {
+    let of = |name: &str, values: [&str; 3]| {
+        let roles = [("c-ip", Role::Client(1)), (name, Role::Other), ("cs-host", Role::Other)];
+        let mut sample = Sample::of(roles);
+        for (at, value) in values.into_iter().enumerate() {
+            let host = format!("192.0.2.{at}");
+            sample.add([("c-ip", &b"10.0.0.1"[..]), (name, value.as_bytes()), ("cs-host", host.as_bytes())]);
+        }
+        let chosen = client(&sample, Clients::default(), "log");
+        chosen.map(|chosen| chosen.fields.join("+")).map_err(|error| error.to_string())
+    };
+    let lists = ["203.0.113.9, 198.51.100.1", "198.51.100.2", "198.51.100.1"];
+    for name in ["X-FORWARDED-FOR", "http_x_original_forwarded_for", "http_fly_client_ip"] {
+        assert_eq!(of(name, lists).as_deref(), Ok(name));
+        let said = of(name, ["-", "-", "198.51.100.1"]).unwrap_err();
+        assert!(said.contains(&format!("--key c-ip or --key {name}")), "{said}");
+    }
+    // The name says nothing.
+    assert!(of("visitor", lists).unwrap_err().contains("--key c-ip or --key visitor"));
+    for name in ["peerhost", "upstream_addr", "cs-uri-stem"] {
+        assert_eq!(of(name, lists).as_deref(), Ok("c-ip"));
+    }
+    assert_eq!(of("X-Forwarded-For", ["10.0.0.1"; 3]).as_deref(), Ok("c-ip"));
 }
