@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 
+use super::choice::argument;
 use super::decompress::BYTE_ORDER_MARK;
 use super::delimited::Delimiter;
 use super::sample::{RECORDS, Role, Sample, SampleField};
@@ -147,10 +148,14 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
     let by_name = || TIME_NAMES.split(' ').filter_map(|name| sample.field(name));
     let by_path = || sample.fields.iter().filter(|field| is_time_name(&field.name));
     let moment = |field: &&SampleField| is_moment(field, format);
+    let has = |field: &SampleField, marks: &[u8]| {
+        field.values.iter().flatten().flatten().any(|byte| marks.contains(byte))
+    };
     // Two columns make one time if neither is one by itself.
     if let (Some(date), Some(time)) = (sample.field("date"), sample.field("time"))
         && !moment(&time)
         && date.values.iter().flatten().all(|date| date.len() <= 10)
+        && (*format != TimeFormat::Auto || sample.records == 0 || has(date, b"-/") || has(time, b":"))
     {
         return Ok(vec![date.name.clone(), time.name.clone()]);
     }
@@ -162,12 +167,37 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
         let number = |value: &Vec<u8>| value.iter().all(|b| b.is_ascii_digit() || *b == b'.');
         !field.values.iter().flatten().all(number)
     };
-    let mut dates = sample.fields.iter().filter(is_text).filter(moment);
-    if let (Some(only), None) = (dates.next(), dates.next()) {
+    let moments: Vec<&SampleField> = sample.fields.iter().filter(moment).collect();
+    let dates: Vec<&SampleField> = moments.iter().copied().filter(is_text).collect();
+    if let [only] = dates[..] {
         return Ok(own(only));
     }
+    // A large number that does not grow is the number of something.
+    let grow = |field: &&SampleField| {
+        let numbers: Vec<f64> = field
+            .values
+            .iter()
+            .flatten()
+            .filter_map(|value| str::from_utf8(value).ok()?.parse().ok())
+            .collect();
+        10 * numbers.windows(2).filter(|pair| pair[0] > pair[1]).count() <= numbers.len()
+    };
+    let numbers: Vec<&SampleField> = moments.into_iter().filter(grow).collect();
+    let named = by_role().chain(by_name()).next();
+    let unsure = match (&dates[..], &numbers[..], named) {
+        ([one, other, ..], ..) => Some((&one.name, &other.name)),
+        ([], [number, ..], Some(named)) if named.role != Role::Time => Some((&named.name, &number.name)),
+        _ => None,
+    };
+    if let Some((one, other)) = unsure {
+        return Err(Error::run(format!(
+            "{file}: which field is the time? {one:?} and {other:?} would do. Name it with --time {} or --time {}",
+            argument(one),
+            argument(other),
+        )));
+    }
     // Without any values that are times, a usual name is the best choice. It may be a number from any origin.
-    by_role().chain(by_name()).next().map(own).ok_or_else(|| {
+    named.map(own).ok_or_else(|| {
         let names: Vec<&str> = sample.fields.iter().map(|field| &*field.name).collect();
         let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Error::run(format!("{file}: which field is the time? Name it with --time; the fields are: {list}"))

@@ -32,11 +32,14 @@ fn usual_field_names_are_found() {
 
 #[test]
 fn time_is_chosen_by_values() {
-    let cases: [(&[(&str, &str)], &str); 8] = [
+    let cases: [(&[(&str, &str)], &str); 11] = [
         (&[("date", "1710256948.123"), ("time", "2024-03-12T15:22:28Z")], "time"),
         (&[("date", "2024-03-12"), ("time", "15:22:28")], "date+time"),
         (&[("date", "2024-03-12"), ("time_ms", "12")], "date"),
         (&[("time_ms", "12"), ("when", "2024-03-12 15:22:28")], "when"),
+        (&[("date", "20240312"), ("time", "15:22:28")], "date+time"),
+        (&[("date", "2024/03/12"), ("time", "152228")], "date+time"),
+        (&[("date", "1710256948"), ("time", "12")], "date"),
         (&[("time", "0.003"), ("@timestamp", "2024-03-12T15:22:28Z")], "@timestamp"),
         (&[("ts", "100"), ("ip", "192.0.2.1")], "ts"),
         (&[("id", "1710256948"), ("request.time", "1710256948")], "request.time"),
@@ -68,4 +71,28 @@ fn format_is_detected_by_content() {
     assert_eq!(Format::guess(b"\x7fELF\x02\x01,\x01\0\0"), None);
     let torn = [b"torn line\n".as_slice(), clf].concat();
     assert_eq!(Format::guess(&torn), Some(Format::Clf));
+}
+
+/// A duration with a usual name was the time, in 1970.
+#[test]
+fn doubts_about_time_are_questions() {
+    let cases: [(&[(&str, &str)], &str); 2] = [
+        (
+            &[("time_ms", "12"), ("began", "2024-03-12 15:22:28"), ("the end", "2024-03-12 15:22:29")],
+            "\"began\" and \"the end\" would do. Name it with --time began or --time 'the end'",
+        ),
+        (&[("time_ms", "12"), ("logged", "1710256948")], "--time time_ms or --time logged"),
+    ];
+    for (fields, part) in cases {
+        let mut sample = Sample::default();
+        (0..3).for_each(|_| sample.add(fields.iter().map(|&(name, value)| (name, value.as_bytes()))));
+        let said = choose_time(&sample, &TimeFormat::Auto, "f").unwrap_err().to_string();
+        assert!(said.contains(part), "{said}");
+    }
+    // Large numbers that are no times.
+    let mut sample = Sample::default();
+    for (ts, id) in [("100", "3710256948"), ("101", "1710256948"), ("102", "2710256948")] {
+        sample.add([("ts", ts.as_bytes()), ("id", id.as_bytes())]);
+    }
+    assert_eq!(choose_time(&sample, &TimeFormat::Auto, "f").unwrap(), ["ts"]);
 }
