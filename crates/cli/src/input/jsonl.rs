@@ -10,6 +10,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 
+use super::client::{Client, Clients};
 use super::row::{Columns, Row};
 
 /// Fields by name or path. An optional field is missing if the object does not have it, or if it is not a plain value.
@@ -22,7 +23,7 @@ impl JsonColumns {
     /// Returns an error if the line is not an object, or a field is missing or not a plain value.
     pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), String> {
         let object = Object::parse(line, |name| self.wants(name))?;
-        let other = |field: &String| plain_text(object.find(field)?);
+        let other = |field: &String| value_text(field, object.find(field)?);
         self.take(row, |field| object.text(field), other)
     }
 
@@ -63,8 +64,12 @@ fn collect_fields<'a>(
             // Deeper fields can be read, but they are not used for guesses.
             b'{' if depth < 4 => collect_fields(value.get().as_bytes(), &name, depth + 1, fields)?,
             b'{' => {}
-            // The first element stands for the others.
+            // The first element stands for the others, except in a list of proxies.
             b'[' => {
+                if let Some(list) = addresses(&name, value) {
+                    fields.push((name, list));
+                    continue;
+                }
                 let first = element(value, 0).filter(|first| !first.get().starts_with(['{', '[']));
                 fields.extend(first.and_then(|first| Some((name + "[0]", plain_text(first)?))));
             }
@@ -119,7 +124,7 @@ impl<'a> Object<'a> {
     /// Returns a field's text: a string's content, or the JSON of any other value.
     fn text(&self, field: &str) -> Result<Cow<'a, [u8]>, String> {
         let value = self.find(field).ok_or_else(|| format!("no field {field:?}"))?;
-        plain_text(value).ok_or_else(|| format!("field {field:?} is neither text nor a number"))
+        value_text(field, value).ok_or_else(|| format!("field {field:?} is neither text nor a number"))
     }
 
     /// Finds a field by the whole name, then by the first part of the path, and so on. If names repeat, the last one
@@ -131,6 +136,27 @@ impl<'a> Object<'a> {
             field.match_indices(['.', '[']).find_map(|(at, _)| descend(named(&field[..at])?, &field[at..]))
         })
     }
+}
+
+/// Returns the text of a plain value, or of a list that proxies forwarded.
+fn value_text<'a>(name: &str, value: &'a RawValue) -> Option<Cow<'a, [u8]>> {
+    plain_text(value).or_else(|| forwarded(name, value))
+}
+
+/// Returns the elements of an array under a name such as `x_forwarded_for` as one list, as the header has it:
+/// `203.0.113.99, 198.51.100.1`. Its right end is then read; clients can write the left one.
+fn forwarded<'a>(name: &str, value: &'a RawValue) -> Option<Cow<'a, [u8]>> {
+    if !name.to_ascii_lowercase().contains("forwarded") || !value.get().starts_with('[') {
+        return None;
+    }
+    let elements: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
+    let texts: Vec<Cow<'_, [u8]>> = elements.into_iter().map(plain_text).collect::<Option<_>>()?;
+    (!texts.is_empty()).then(|| Cow::Owned(texts.join(&b", "[..])))
+}
+
+/// Does the same for a list that has addresses.
+fn addresses<'a>(name: &str, value: &'a RawValue) -> Option<Cow<'a, [u8]>> {
+    forwarded(name, value).filter(|list| Clients::default().read_whole(list) != Client::Text)
 }
 
 fn plain_text(value: &RawValue) -> Option<Cow<'_, [u8]>> {

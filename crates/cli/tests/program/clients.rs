@@ -202,3 +202,21 @@ fn client_is_chosen_by_values() {
     }
     assert_eq!(place.decisions(&format!("doubt.jsonl {ONE} --key for")), "11");
 }
+
+#[test]
+fn json_list_gives_trusted_client() {
+    let place = Place::new();
+    let line = |n: u32, list: &str| {
+        format!("{{\"ts\":{},\"ip\":\"10.0.0.1\",\"x_forwarded_for\":[{list}]}}\n", 1_700_000_000 + n)
+    };
+    let log: String = [
+        line(0, r#""203.0.113.99","198.51.100.1""#),
+        line(1, r#""203.0.113.98","198.51.100.1""#),
+        line(2, r#""203.0.113.99","198.51.100.2""#),
+    ]
+    .concat();
+    place.file("log", log);
+    assert_eq!(place.decisions(&format!("log {ONE}")), "101");
+    assert_eq!(place.decisions(&format!("log {ONE} --proxies 2")), "110");
+    assert_eq!(place.decisions(&format!("log {ONE} --key x_forwarded_for[0]")), "110");
+}

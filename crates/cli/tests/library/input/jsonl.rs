@@ -1,6 +1,6 @@
 //! Records as JSON objects.
 
-use tollgate_cli::input::jsonl::JsonColumns;
+use tollgate_cli::input::jsonl::{JsonColumns, fields};
 use tollgate_cli::input::row::Row;
 
 fn columns(time: &str, key: &str) -> JsonColumns {
@@ -74,4 +74,26 @@ fn unselected_bytes_may_be_invalid() {
     let columns = columns("t", "k");
     let mut row = Row::new(None);
     assert_eq!(columns.extract(b"{\"t\":1,\"k\":\"a\",\"x\":\"\xff\"}", &mut row), Ok(()));
+}
+
+/// Clients can write the left end of a list, so the first element does not stand for it.
+#[test]
+fn forwarded_arrays_are_lists() {
+    let line = br#"{"x_forwarded_for":["203.0.113.99","198.51.100.1"],"forwarded_to":["a","b"],"ips":["192.0.2.1"]}"#;
+    let names: Vec<(String, String)> = fields(line)
+        .unwrap()
+        .into_iter()
+        .map(|(name, text)| (name, String::from_utf8(text.into_owned()).unwrap()))
+        .collect();
+    let expected = [
+        ("x_forwarded_for", "203.0.113.99, 198.51.100.1"),
+        ("forwarded_to[0]", "a"),
+        ("ips[0]", "192.0.2.1"),
+    ];
+    assert_eq!(names, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    let key = |line: &str| extract("ts", "x.Forwarded", line).map(|(_, key)| key);
+    assert_eq!(key(r#"{"ts":1,"x":{"Forwarded":["<b>, ","a",2]}}"#), Ok("<b>, , a, 2".to_owned()));
+    for value in ["[]", "[[1]]", "{}"] {
+        assert!(key(&format!(r#"{{"ts":1,"x":{{"Forwarded":{value}}}}}"#)).is_err(), "{value}");
+    }
 }
