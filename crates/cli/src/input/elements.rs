@@ -123,19 +123,22 @@ pub struct Elements {
     scanner: Scanner,
     record: Vec<u8>,
     position: Position,
+    /// The line where the last record begins.
+    last: u64,
 }
 
 impl Elements {
     /// Returns the records of `source`.
     pub fn new(source: InputSource, place: RecordPlace) -> Self {
         let position = Position { line: 1, byte: 0 };
-        Self { source, place, scanner: Scanner::default(), record: Vec::new(), position }
+        Self { source, place, scanner: Scanner::default(), record: Vec::new(), position, last: 1 }
     }
 
     /// Returns the next record, with the number of its first line, or `None` at the end.
     ///
     /// # Errors
-    /// Returns an error if reading or decompressing fails; the message names the position.
+    /// Returns an error if reading or decompressing fails, or if the text ends inside a record or an array; the message
+    /// names the position.
     pub fn next_record(&mut self) -> Result<Option<Line<'_>>, Error> {
         self.record.clear();
         // The brackets that were open where the record began.
@@ -154,7 +157,7 @@ impl Elements {
                 }
             };
             if buffer.is_empty() {
-                break;
+                return self.ended(outside.map(|(_, line)| line));
             }
             let mut used = 0;
             for &b in buffer {
@@ -165,6 +168,7 @@ impl Elements {
                     && self.scanner.is_record(&self.place)
                 {
                     outside = Some((self.scanner.stack.len(), self.position.line));
+                    self.last = self.position.line;
                 }
                 self.scanner.step(b);
                 self.position.line += u64::from(b == b'\n');
@@ -185,5 +189,20 @@ impl Elements {
             self.position.byte += used as u64;
         }
         Ok(outside.map(|(_, number)| Line { number, bytes: &self.record, cut }))
+    }
+
+    /// Returns the end of the records, or an error if the text ends before a record that begins in line `inside` does, or
+    /// before what is around the records: some are then lost.
+    fn ended(&self, inside: Option<u64>) -> Result<Option<Line<'_>>, Error> {
+        let what = match inside {
+            None if self.scanner.stack.is_empty() && !self.scanner.quoted => return Ok(None),
+            None => "after the record that begins here, the JSON text is not closed",
+            Some(_) => "the JSON record that begins here does not end",
+        };
+        Err(Error::run(format!(
+            "{}: line {}: {what}: the file is cut short, or a text has a quote without \\; repair or remove the record, and \
+             close the array with ]",
+            self.source.name, self.last
+        )))
     }
 }

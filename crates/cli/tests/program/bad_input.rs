@@ -332,3 +332,25 @@ fn help_shows_examples() {
     }
     assert!(place.run("--help").ok().stdout.starts_with("Rate limits for gateways and programs"));
 }
+
+/// The rest of an array was part of one record, and nothing said so.
+#[test]
+fn json_that_is_not_closed_is_an_error() {
+    let place = Place::new();
+    let record = r#"{"ts":1700000000,"ip":"192.0.2.1","agent":"a"}"#;
+    let array = format!("[\n{record},\n{record},\n{record}\n]\n");
+    place.file("log", &array);
+    place.run("replay log").ok();
+    let (inside, between) = (array.len() - 10, array.len() - 3);
+    let quote = format!("[\n{record},\n{},\n{record}\n]\n", record.replace("\"a\"", "\"a\"b\""));
+    for (log, parts) in [
+        (array[..inside].to_owned(), &["log: line 4: the JSON record that begins here does not end"][..]),
+        (array[..between].to_owned(), &["log: line 4: after the record", "close the array with ]"]),
+        (quote, &["log: line 3:", "a quote without \\"]),
+        (format!("{{\"hits\":{}", &array[..between]), &["log: line 4:"]),
+    ] {
+        place.file("log", log);
+        place.run("replay log").fails(1, parts);
+        place.run("suggest log").fails(1, parts);
+    }
+}
