@@ -462,9 +462,8 @@ impl<S: Migrate> Generation<S> {
 /// 40,000 changes. They lost 7 to 380 units in this way.
 ///
 /// A charge from an old quota cannot be refunded any more ([`refund`](crate::RateLimiter::refund)). Units that
-/// [`give_back`](crate::RateLimiter::give_back) takes back come back under the old quota or the new one. That call and the
-/// publication of a change wait for each other. So the `Hash`, `Eq` and `Drop` of a key must not give units back to the same
-/// limiter or change its quota.
+/// [`give_back`](crate::RateLimiter::give_back) takes back come back under the old quota or the new one. That call and a
+/// change wait for each other, so `Hash`, `Eq` and `Drop` of a key must not call it, or change the quota, of the same limiter.
 ///
 /// # Examples
 /// ```

@@ -544,10 +544,8 @@ impl<K, T: Tail> NodeTable<K, T> {
             for line in (0..lines.len()).map(|step| &lines[line.wrapping_add(step) & (lines.len() - 1)]) {
                 let words = line.0.each_ref().map(|slot| slot.load(Ordering::Acquire));
                 // The nodes come from memory at the same time.
-                for word in &words {
-                    if is_filled(*word) {
-                        prefetch(self.node(*word, guard));
-                    }
+                for word in words.iter().filter(|word| is_filled(**word)) {
+                    prefetch(self.node(*word, guard));
                 }
                 for word in &words {
                     if is_filled(*word) {
