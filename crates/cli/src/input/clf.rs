@@ -9,7 +9,8 @@
 //! host ident user [time] ... "referer" "agent" "list"                    main of nginx's own packages
 //! ```
 //!
-//! A list has one address or several, after commas with or without a space, and may be in quotes.
+//! A list has one address or several, after commas with or without a space, and may be in quotes or brackets. In brackets
+//! after the peer's address, it stands in front of the ident. The time may be that of ISO 8601.
 //!
 //! A line begins with a virtual host if at least three words stand between its first word and the time, and one of two
 //! conditions holds: the first of these words is an address; or the line's first word is a name with a port, and the
@@ -23,6 +24,7 @@ use std::net::IpAddr;
 
 use memchr::{memchr, memchr_iter};
 
+use super::client::unwrapped;
 use super::row::{Columns, Row};
 use super::sample::Role;
 use tollgate_http::forwarded::node;
@@ -57,15 +59,25 @@ pub struct ClfLine<'a> {
 }
 
 impl<'a> ClfLine<'a> {
-    /// Returns the forwarded list before the peer's address, or in quotes after the client's program; `-` if there is
-    /// none. A proxy of the server's own wrote the last element of a list, so it tells a list from other texts.
+    /// Returns the forwarded list beside the peer's address, or the first one after the client's program; `-` if there is
+    /// none. A proxy of the server's own wrote the last element of a list, so it tells a list from other texts. One
+    /// address with a port is that of an upstream server.
     fn list(&self) -> &'a [u8] {
         if !self.forwarded.is_empty() {
             return self.forwarded;
         }
-        let (text, _) = quoted(self.rest);
-        let last = text.rsplit(|&b| b == b',').next().unwrap_or(text).trim_ascii();
-        if node(last).is_some() { text } else { b"-" }
+        let mut rest = self.rest.trim_ascii();
+        while let Some(&first) = rest.first() {
+            let is_quoted = first == b'"';
+            let (text, after) = if is_quoted { quoted(rest) } else { listed(rest).unwrap_or((rest, b"")) };
+            let last = last_element(text);
+            let may_have_port = is_quoted && last.len() < text.len();
+            if node(last).is_some() && (may_have_port || !has_port(last)) {
+                return text;
+            }
+            rest = after.trim_ascii_start();
+        }
+        b"-"
     }
 }
 
@@ -75,18 +87,26 @@ impl<'a> ClfLine<'a> {
 /// Returns the first part that is missing or malformed.
 pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     let (host, rest) = first_field(line)?;
-    // The user's name comes from the client and may hold a bracket, but not one before two digits and a slash.
-    let is_time = |&at: &usize| match rest.get(at + 1..at + 4) {
-        Some([tens, ones, b'/']) => tens.is_ascii_digit() && ones.is_ascii_digit(),
-        _ => false,
-    };
+    // The user's name comes from the client and may hold a bracket, but not one before a date.
+    let is_time =
+        |&at: &usize| begins_as(&rest[at + 1..], b"00/") || begins_as(&rest[at + 1..], b"0000-00-00");
     let open = memchr_iter(b'[', rest).find(is_time).ok_or("no time such as [10/Oct/2000:13:55:36 -0700]")?;
     let who = rest[..open].trim_ascii();
-    let (front, host, who) = match virtual_host(host, who) {
-        Some((client, who)) => (host, client, who),
-        None => (&b""[..], host, who),
+    let beside = if node(host).is_some() { wrapped(who) } else { None };
+    let (front, host, who) = match (beside, virtual_host(host, who)) {
+        (Some((list, who)), _) => (list, host, who.trim_ascii()),
+        (None, Some((client, who))) => (host, client, who),
+        (None, None) => (&b""[..], host, who),
     };
-    let is_list = front.contains(&b',') || front == b"-" || node(front).is_some() && !has_port(front);
+    // The first word may belong to a prefix that is not known.
+    let before_ident = who.split(|b| b" \"'(),".contains(b)).take_while(|&word| word != b"-");
+    if node(last_element(host)).is_none() && before_ident.into_iter().any(|word| node(word).is_some()) {
+        return Err("words before the address; cut them, or give --log-format");
+    }
+    let is_list = beside.is_some()
+        || front.contains(&b',')
+        || front == b"-"
+        || node(front).is_some() && !has_port(front);
     let (vhost, forwarded) = if is_list { (&b""[..], front) } else { (front, &b""[..]) };
     let (ident, user) = first_word(who).unwrap_or((who, b"-"));
     let rest = &rest[open + 1..];
@@ -106,16 +126,40 @@ fn first_field(line: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
         let end = quoted.iter().position(|&b| b == b'"').ok_or("no \" after the first field")?;
         return Ok((quoted[..end].trim_ascii(), &quoted[end + 1..]));
     }
-    let mut end = memchr(b' ', line).ok_or("no space after the host")?;
-    if end == 0 {
+    if line.starts_with(b" ") {
         return Err("the line begins with a space instead of a host");
     }
-    // After a comma, the list goes on.
-    while line[..end].ends_with(b",") {
-        let next = line[end + 1..].iter().position(|&b| b == b' ').ok_or("no space after the host")?;
-        end += 1 + next;
-    }
-    Ok((&line[..end], &line[end + 1..]))
+    wrapped(line).or_else(|| listed(line)).ok_or("no space after the host")
+}
+
+/// Returns an address or a list in brackets or single quotes without them, and the rest.
+fn wrapped(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let close = match text.first()? {
+        b'\'' => b"' ",
+        b'[' => b"] ",
+        b'(' => b") ",
+        _ => return None,
+    };
+    let end = text.windows(2).skip(1).position(|pair| pair == close)? + 2;
+    Some((unwrapped(&text[..end])?, &text[end + 1..]))
+}
+
+/// Returns a word, or a list, which goes on after a comma, and the rest after the space.
+fn listed(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut spaces = memchr_iter(b' ', text);
+    let end = spaces.find(|&end| !text[..end].ends_with(b","))?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+/// Returns the right end of a list, or an address alone.
+fn last_element(list: &[u8]) -> &[u8] {
+    list.rsplit(|&b| b == b',').next().unwrap_or(list).trim_ascii()
+}
+
+/// Whether a text begins with this form, in which 0 is any digit.
+pub fn begins_as(text: &[u8], form: &[u8]) -> bool {
+    let fits = |(&b, &form): (&u8, &u8)| if form == b'0' { b.is_ascii_digit() } else { b == form };
+    text.len() >= form.len() && text.iter().zip(form).all(fits)
 }
 
 /// Whether an address has a port.
@@ -138,7 +182,7 @@ fn virtual_host<'a>(first: &[u8], who: &'a [u8]) -> Option<(&'a [u8], &'a [u8])>
     let (client, rest) = first_field(who).ok()?;
     let rest = rest.trim_ascii();
     first_word(rest)?;
-    let last = client.rsplit(|&b| b == b',').next().unwrap_or(client).trim_ascii();
+    let last = last_element(client);
     let name_and_port = || {
         let colon = first.iter().rposition(|&b| b == b':')?;
         let port = &first[colon + 1..];
@@ -203,9 +247,11 @@ const FIELDS: [NamedField; 15] = [
     ("time timestamp time_local", |line| line.time),
     ("request", |line| line.request),
     ("method", |line| request_part(line, 0)),
-    ("path url request_uri", |line| request_part(line, 1)),
+    ("path url request_uri", |line| path(request_part(line, 1))),
     // The path without the query.
-    ("bare_path cs-uri-stem", |line| request_part(line, 1).split(|&b| b == b'?').next().unwrap_or(b"-")),
+    ("bare_path cs-uri-stem", |line| {
+        path(request_part(line, 1)).split(|&b| b == b'?').next().unwrap_or(b"-")
+    }),
     ("protocol", |line| request_part(line, 2)),
     ("status", |line| line.status),
     // A response without a body has 0 bytes.
@@ -219,6 +265,17 @@ const FIELDS: [NamedField; 15] = [
 /// Returns a part of the request, which is split at spaces; a request without spaces has one part.
 fn request_part<'a>(line: &ClfLine<'a>, n: usize) -> &'a [u8] {
     line.request.split(|&b| b == b' ').nth(n).unwrap_or(b"-")
+}
+
+/// Returns the target of a request without `scheme://authority`, which a request to a proxy has, and which some servers log.
+/// A path that is empty becomes `/`.
+pub fn path(target: &[u8]) -> &[u8] {
+    let scheme = target.iter().take_while(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b)).count();
+    let Some(rest) = target[scheme..].strip_prefix(b"://").filter(|_| scheme > 0) else { return target };
+    match rest.iter().position(|b| b"/?#".contains(b)) {
+        Some(at) if rest[at] == b'/' => &rest[at..],
+        _ => b"/",
+    }
 }
 
 /// Returns every field's own name, in the order of the line.

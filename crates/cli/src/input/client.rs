@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::num::NonZero;
 
 use clap::Args;
+use memchr::memchr;
 
 use tollgate_http::forwarded::{FromRight, Syntax, node};
 
@@ -90,6 +91,11 @@ impl Clients {
 
     /// Reads a field's text.
     pub fn read(self, text: &[u8]) -> Client {
+        if memchr(b'+', text).is_some() && memchr(b'=', text).is_none() {
+            // IIS writes a space as +, which no address has.
+            let spaced: Vec<u8> = text.iter().map(|&b| if b == b'+' { b' ' } else { b }).collect();
+            return self.read(&spaced);
+        }
         let text = without_quotes(text.trim_ascii());
         let place = self.proxies.saturating_sub(1);
         let Some(syntax) = list_syntax(text) else {
@@ -149,8 +155,24 @@ pub fn is_target(field: &str) -> bool {
 fn without_quotes(text: &[u8]) -> &[u8] {
     match text {
         [b'"', inner @ .., b'"'] if !inner.contains(&b'"') => inner.trim_ascii(),
-        _ => text,
+        _ => unwrapped(text).unwrap_or(text),
     }
+}
+
+/// Returns an address, a list or `-` without the brackets or single quotes around it, if there are any. An IPv6 address keeps
+/// its own.
+pub fn unwrapped(text: &[u8]) -> Option<&[u8]> {
+    let (inner, open, close) = match text {
+        [b'\'', inner @ .., b'\''] => (inner.trim_ascii(), b'\'', b'\''),
+        [b'(', inner @ .., b')'] => (inner.trim_ascii(), b'(', b')'),
+        [b'[', inner @ .., b']'] if node(text).is_none() => (inner.trim_ascii(), b'[', b']'),
+        _ => return None,
+    };
+    // Nothing is around a list such as `[2001:db8::1], [2001:db8::2]`.
+    let is_around =
+        memchr(close, inner).is_none_or(|end| open != close && memchr(open, &inner[..end]).is_some());
+    let last = inner.rsplit(|&b| b == b',').next().unwrap_or(inner).trim_ascii();
+    (is_around && (inner == b"-" || node(last).is_some())).then_some(inner)
 }
 
 /// Returns the form of a text that may be a list of addresses. The right end, which a proxy wrote, decides. Paths and

@@ -1,5 +1,7 @@
 //! What collectors write before a line: syslog, container runtimes, and the tools that show their logs.
 
+use super::clf::begins_as;
+
 /// A form of prefix.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Prefix {
@@ -13,7 +15,9 @@ pub enum Prefix {
     Compose,
     /// `[pod/web-1/nginx] `, as `kubectl logs --prefix` shows lines.
     Pod,
-    /// `2024-10-10T13:55:36.1Z `, as `docker logs --timestamps` shows lines.
+    /// `Oct 11 22:14:15 host `, without a tag.
+    UntaggedSyslog,
+    /// `2024-10-10T13:55:36.1Z `, as `docker logs --timestamps` shows lines, also with a space for the T.
     Time,
 }
 
@@ -28,19 +32,26 @@ pub struct Cut<'l> {
 
 impl Prefix {
     /// In the order in which they are tried. A time alone comes last, because lines may begin with a time of their own.
-    pub const ALL: [Self; 6] =
-        [Self::Cri, Self::Syslog, Self::OldSyslog, Self::Compose, Self::Pod, Self::Time];
+    pub const ALL: [Self; 7] = [
+        Self::Cri,
+        Self::Syslog,
+        Self::OldSyslog,
+        Self::Compose,
+        Self::Pod,
+        Self::UntaggedSyslog,
+        Self::Time,
+    ];
 
     /// Whether a line with this prefix may also be a line without one.
     pub const fn is_weak(self) -> bool {
-        matches!(self, Self::Time)
+        matches!(self, Self::UntaggedSyslog | Self::Time)
     }
 
     /// The name of the prefix in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cri => "a container runtime",
-            Self::Syslog | Self::OldSyslog => "syslog",
+            Self::Syslog | Self::OldSyslog | Self::UntaggedSyslog => "syslog",
             Self::Compose => "compose",
             Self::Pod => "kubectl",
             Self::Time => "a time",
@@ -83,7 +94,7 @@ impl Prefix {
             }
             Self::Compose => {
                 let line = without_colour(line);
-                let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+                let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'@');
                 let name = line.iter().take_while(|b| is_name(b)).count();
                 let rest = line[name..].trim_ascii_start().strip_prefix(b"|")?;
                 let rest = without_colour(rest.strip_prefix(b" ").unwrap_or(rest));
@@ -93,7 +104,19 @@ impl Prefix {
                 let end = line.strip_prefix(b"[pod/")?.iter().position(|&b| b == b']')?;
                 line.get(5 + end + 1..)?.strip_prefix(b" ")
             }
-            Self::Time => iso_time(line),
+            Self::UntaggedSyslog => {
+                let line = bsd_time(priority(line).unwrap_or(line))?;
+                // The host may be missing. The ident follows a client.
+                let (_, rest) = word(line)?;
+                Some(if rest.starts_with(b"- ") { line } else { rest })
+            }
+            Self::Time => iso_time(line).or_else(|| {
+                // A space in the place of the T.
+                let (date, rest) = word(line)?;
+                let (clock, rest) = word(rest)?;
+                let is_date = date.len() == 10 && begins_as(date, b"0000-00-00");
+                (is_date && begins_as(clock, b"00:00:00")).then_some(rest)
+            }),
         };
         rest.map(|rest| Cut { rest, continues })
     }
@@ -109,8 +132,7 @@ fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
 fn iso_time(text: &[u8]) -> Option<&[u8]> {
     let (time, rest) = word(text)?;
     let form = b"0000-00-00T00:00:00";
-    let fits = |(&b, &form): (&u8, &u8)| if form == b'0' { b.is_ascii_digit() } else { b == form };
-    (time.len() > form.len() && time.iter().zip(form).all(fits)).then_some(rest)
+    (time.len() > form.len() && begins_as(time, form)).then_some(rest)
 }
 
 /// Returns what follows `Oct 11 22:14:15`.

@@ -16,7 +16,7 @@ use memchr::memchr_iter;
 
 use self::variables::Shape;
 pub use self::variables::Variable;
-use super::clf::is_escaped;
+use super::clf::{is_escaped, path};
 use super::row::{Columns, Row};
 use super::sample::Role;
 use super::time::TimeFormat;
@@ -61,6 +61,8 @@ pub struct Layout {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Part {
     Whole,
+    /// The path of a target that may be a whole URL.
+    Path,
     /// The word at this place of a request line.
     Word(usize),
     /// The same without a query.
@@ -139,7 +141,11 @@ impl Layout {
             .or_else(|| {
                 self.derived().find(|(known, _)| known.eq_ignore_ascii_case(bare)).map(|(_, column)| column)
             })
-            .or_else(|| find(&common))
+            .or_else(|| {
+                let is_path = ["path", "bare_path"].iter().any(|path| path.eq_ignore_ascii_case(bare));
+                let part = if is_path { Part::Path } else { Part::Whole };
+                find(&common).map(|column| LayoutColumn { part, ..column })
+            })
     }
 
     /// Returns the form of the times in this field, if the format string says it.
@@ -264,8 +270,11 @@ impl Layout {
             // A response without a body has 0 bytes.
             Part::Whole if text == b"-" && self.fields[column.field].variable.common() == "bytes" => b"0",
             Part::Whole => text,
+            Part::Path => path(text),
+            // The second word of a request is its target.
+            Part::Word(1) => path(word(1)),
             Part::Word(n) => word(n),
-            Part::Bare(n) => word(n).split(|&b| b == b'?').next().unwrap_or(b"-"),
+            Part::Bare(n) => path(word(n)).split(|&b| b == b'?').next().unwrap_or(b"-"),
         })
     }
 

@@ -55,6 +55,16 @@ fn forwarded_lists_in_front() {
         ("\"192.0.2.1\" 10.0.0.9 - jo", "", "192.0.2.1", "10.0.0.9", "jo"),
         ("- 10.0.0.9 - -", "", "-", "10.0.0.9", "-"),
         ("\"\" 10.0.0.9 - -", "", "", "10.0.0.9", "-"),
+        ("'198.51.100.1, 192.0.2.10' - -", "", "", "198.51.100.1, 192.0.2.10", "-"),
+        ("[198.51.100.2] - -", "", "", "198.51.100.2", "-"),
+        ("(198.51.100.2) - jo", "", "", "198.51.100.2", "jo"),
+        ("[2001:db8::1] - -", "", "", "[2001:db8::1]", "-"),
+        ("[2001:db8::1]:443 - -", "", "", "[2001:db8::1]:443", "-"),
+        ("[[2001:db8::1], 192.0.2.1] - -", "", "", "[2001:db8::1], 192.0.2.1", "-"),
+        ("(203.0.113.9, 192.0.2.1) 10.0.0.9 - -", "", "203.0.113.9, 192.0.2.1", "10.0.0.9", "-"),
+        ("10.0.0.9 (198.51.100.1) - -", "", "198.51.100.1", "10.0.0.9", "-"),
+        ("10.0.0.9 [203.0.113.9, 198.51.100.1] - jo", "", "203.0.113.9, 198.51.100.1", "10.0.0.9", "jo"),
+        ("10.0.0.9 (-) - -", "", "-", "10.0.0.9", "-"),
         ("shop.example 203.0.113.9, 192.0.2.1 - -", "shop.example", "", "203.0.113.9, 192.0.2.1", "-"),
         (
             "\"shop.example\" \"203.0.113.9, 192.0.2.1\" - -",
@@ -78,13 +88,47 @@ fn forwarded_lists_at_the_end() {
         ("\"-\" \"\" \"2001:db8::1\" \"shop.example\"", "2001:db8::1"),
         ("\"-\" \"x\" \"-\"", "-"),
         ("\"-\" \"x\" \"id-7\"", "-"),
-        ("\"-\" \"x\" 192.0.2.1", "-"),
+        ("\"-\" \"x\" 192.0.2.1", "192.0.2.1"),
+        ("\"-\" \"x\" 203.0.113.9, 192.0.2.1", "203.0.113.9, 192.0.2.1"),
+        ("\"-\" \"x\" \"shop.example\" \"192.0.2.1\"", "192.0.2.1"),
+        ("\"-\" \"x\" 0.003 \"192.0.2.1\" 7", "192.0.2.1"),
+        // Upstream servers have ports.
+        ("\"-\" \"x\" \"10.0.0.5:8080\" \"192.0.2.1\"", "192.0.2.1"),
+        ("\"-\" \"x\" \"10.0.0.5:8080\"", "-"),
+        ("\"-\" \"x\" 10.0.0.5:8080, 10.0.0.6:8080", "-"),
         ("\"-\" \"x\"", "-"),
         ("", "-"),
     ] {
         let line = format!("h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23 {end}");
         let line = parse(line.as_bytes()).unwrap();
         assert_eq!(String::from_utf8_lossy(field(&line, "$http_x_forwarded_for")), list, "{end}");
+    }
+}
+
+#[test]
+fn words_before_the_address_are_no_client() {
+    let line = |who: &str| format!("{who} [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23");
+    for who in ["web1 nginx 192.0.2.1 - -", "a b \"203.0.113.9, 192.0.2.1\" - -", "a:1 b 2001:db8::1 - -"] {
+        assert!(parse(line(who).as_bytes()).unwrap_err().starts_with("words before the address"), "{who}");
+    }
+    for who in ["host.example - -", "host.example - 192.0.2.1 - x", "localhost - jo doe"] {
+        assert!(parse(line(who).as_bytes()).is_ok(), "{who}");
+    }
+}
+
+#[test]
+fn whole_urls_have_a_path() {
+    for (target, path, bare) in [
+        ("http://shop.example/a?b=http://c/d", "/a?b=http://c/d", "/a"),
+        ("https://shop.example:443", "/", "/"),
+        ("http://shop.example?x=/y", "/", "/"),
+        ("/http://shop.example/a", "/http://shop.example/a", "/http://shop.example/a"),
+        ("shop.example:443", "shop.example:443", "shop.example:443"),
+        ("*", "*", "*"),
+    ] {
+        let line = format!("h - - [10/Oct/2000:13:55:36 -0700] \"GET {target} HTTP/1.1\" 200 1");
+        let line = parse(line.as_bytes()).unwrap();
+        assert_eq!((field(&line, "path"), field(&line, "bare_path")), (path.as_bytes(), bare.as_bytes()));
     }
 }
 

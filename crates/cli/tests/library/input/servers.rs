@@ -107,6 +107,8 @@ const FORMATS: &[ServerFormat] = &[
     // https://github.com/nginx/pkg-oss/blob/master/debian/nginx.conf
     ("clf", "http_x_forwarded_for", "", |r| format!("10.0.0.9 {} \"{}\"", r.combined(), r.list())),
     ("clf", "ip", "", |r| format!("{} {} \"-\"", r.ip, r.combined())),
+    ("clf", "ip", "", |r| format!("{} {}", r.ip, r.combined().replace(&r.clf(), &r.time("%Y-%m-%dT%H:%M:%S+00:00")))),
+    ("clf", "forwarded", "", |r| format!("10.0.0.9 ({}) {}", r.list().replace("evil", "192.0.2.7"), r.combined())),
     // https://kubernetes.github.io/ingress-nginx/user-guide/nginx-configuration/log-format/
     ("ingress-nginx", "remote_addr", "", |r| {
         let upstream = ["10.1.2.3:80 17 0.003 200", "10.1.2.3:80, 10.1.2.4:80 0, 17 0.001, 0.003 502, 200", "- - - -"];
@@ -212,6 +214,10 @@ const FORMATS: &[ServerFormat] = &[
     // https://docs.docker.com/reference/cli/docker/compose/logs/
     ("clf after the prefix of compose", "ip", "", |r| format!("\u{1b}[36mweb-1  | \u{1b}[0m{} {}", r.ip, r.combined())),
     ("clf after the prefix of a time after the prefix of compose", "ip", "", |r| format!("web_1 | {} {} {}", r.iso(), r.ip, r.combined())),
+    ("clf after the prefix of compose", "ip", "", |r| format!("web.1.k3x@node1    | {} {}", r.ip, r.combined())),
+    ("clf after the prefix of a time", "ip", "", |r| format!("2026-11-28 10:00:00 {} {}", r.ip, r.combined())),
+    ("clf after the prefix of syslog", "ip", "", |r| format!("Nov 28 10:00:00 web1 {} {}", r.ip, r.combined())),
+    ("clf after the prefix of syslog", "ip", "", |r| format!("Nov  8 10:00:00 {} {}", r.ip, r.combined())),
     // https://kubernetes.io/docs/reference/kubectl/generated/kubectl_logs/
     ("clf after the prefix of kubectl", "ip", "", |r| format!("[pod/web-7d4/nginx] {} {}", r.ip, r.combined())),
     // https://nginx.org/en/docs/syslog.html, https://www.rfc-editor.org/rfc/rfc3164
@@ -436,6 +442,31 @@ fn inner_field_is_named_or_refused() {
     // The text of a body is not the record.
     let text = whole(|r| format!(r#"{{"ts":{},"ip":"{}","body":"{{\"user\":1}}"}}"#, r.at.as_second(), r.ip));
     assert_read(&load(text.as_bytes(), &["--ipv6-prefix", "128"]).unwrap(), "body");
+}
+
+/// Load balancers and Squid log whole URLs.
+#[test]
+fn paths_have_no_authority() {
+    for (log, key, path) in [
+        (
+            "1728568536.250 7 198.51.100.1 TCP_MISS/200 5 GET http://shop.example/a?b - HIER_DIRECT/192.0.2.9 text/html",
+            "path",
+            "/a?b",
+        ),
+        (
+            "1728568536.250 7 198.51.100.1 TCP_MISS/200 5 GET http://shop.example/a?b - HIER_DIRECT/192.0.2.9 text/html",
+            "bare_path",
+            "/a",
+        ),
+        (
+            r#"2024-10-10T13:55:36.1Z lb 198.51.100.1:2817 - -1 -1 -1 503 0 0 0 "GET http://shop.example:80 HTTP/1.1" "x" - -"#,
+            "path",
+            "/",
+        ),
+    ] {
+        let trace = load(format!("{log}\n").repeat(3).as_bytes(), &["--key", key]).unwrap();
+        assert_eq!(clients(&trace), [path; 3], "{log}");
+    }
 }
 
 /// A client's text in quotes that the server did not escape does not move the fields that follow.
