@@ -20,14 +20,29 @@ use tollgate_cli::input::{Selection, Trace, load_source, w3c};
 
 #[derive(Arbitrary, Debug)]
 enum Input {
-    Format { format: String, lines: Vec<Vec<u8>> },
+    Format {
+        format: String,
+        lines: Vec<Vec<u8>>,
+    },
     /// A format of fields in quotes, with the texts of one line.
-    Written { apache: bool, texts: Vec<Vec<u8>> },
+    Written {
+        apache: bool,
+        texts: Vec<Vec<u8>>,
+    },
     Known(Vec<u8>),
     Prefix(Vec<u8>),
-    W3c { header: Vec<u8>, line: Vec<u8> },
-    Json { text: Vec<u8>, piece: u8 },
-    File { inner: bool, bytes: Vec<u8> },
+    W3c {
+        header: Vec<u8>,
+        line: Vec<u8>,
+    },
+    Json {
+        text: Vec<u8>,
+        piece: u8,
+    },
+    File {
+        inner: bool,
+        bytes: Vec<u8>,
+    },
 }
 
 // G88

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use tollgate_rules::{Descriptor, OperatorAction, Rules};
-use tollgate_serve::admin::answer::act;
+use tollgate_serve::admin::answer::perform;
 
 const RULES: &str = "
 domain: d
@@ -37,7 +37,7 @@ static KEPT: LazyLock<Rules> = LazyLock::new(|| {
 fuzz_target!(|body: &[u8]| {
     for name in ["inspect", "reset", "grant", "block", "unblock"] {
         let acted =
-            act(&*KEPT, name, "fuzz", body).now_or_never().expect("rules of this process do not wait");
+            perform(&*KEPT, name, "fuzz", body).now_or_never().expect("rules of this process do not wait");
         let (status, answer) = acted.answer;
         assert_eq!(serde_json::from_str::<Value>(&answer.to_string()).ok(), Some(answer.clone()));
         let is_request = status != 400;

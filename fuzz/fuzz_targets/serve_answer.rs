@@ -9,8 +9,8 @@ use std::time::Instant;
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
-use tollgate_rules::Rules;
 use tollgate_http::{Dialect, Fields};
+use tollgate_rules::Rules;
 use tollgate_serve::answer::{Answerer, Entry, LimitHeaders, Names, Settings};
 use tollgate_serve::proto::{Code, CommitRequest, RateLimitRequest, RateLimitResponse, ReserveRequest};
 

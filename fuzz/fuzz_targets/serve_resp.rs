@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
-use tollgate_rules::{Config, Rules};
 use tollgate::{Capacity, ManualClock, Timestamp};
+use tollgate_rules::{Config, Rules};
 use tollgate_serve::answer::{Answerer, Settings};
 use tollgate_serve::resp::Limits;
 use tollgate_serve::resp::answer::{RespShared, Session, Step};

@@ -49,6 +49,9 @@ fuzz_target!(|bytes: &[u8]| {
         rest = after;
     }
     for resources in [vec![any(bytes)], parts.clone(), parts] {
-        take(&mut taker, DiscoveryResponse { resources, nonce: "n".to_owned(), ..DiscoveryResponse::default() });
+        take(
+            &mut taker,
+            DiscoveryResponse { resources, nonce: "n".to_owned(), ..DiscoveryResponse::default() },
+        );
     }
 });

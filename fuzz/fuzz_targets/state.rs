@@ -7,8 +7,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate_rules::{Config, Descriptor, Rules, RulesSnapshot};
 use tollgate::{Gcra, ManualClock, Quota, RateLimiter, SlidingLog, Timestamp};
+use tollgate_rules::{Config, Descriptor, Rules, RulesSnapshot};
 use tollgate_testing::compact::seal;
 
 const KINDS: [&str; 8] = [
@@ -77,11 +77,13 @@ fn rules(kind: &str, now: Timestamp, is_whole: bool, data: &[u8]) {
 // G142
 fuzz_target!(|data: &[u8]| {
     let Some(([kind, time], data)) = data.split_first_chunk() else { return };
-    let now = Timestamp::from_nanos([0, START - 1, START, START + 1_000_000_000, u64::MAX][usize::from(*time) % 5]);
+    let now =
+        Timestamp::from_nanos([0, START - 1, START, START + 1_000_000_000, u64::MAX][usize::from(*time) % 5]);
     let is_whole = time & 128 != 0;
     match kind % 10 {
         8 => {
-            let limiter = || RateLimiter::builder(SlidingLog::new(Quota::per_second(5))).clock(ManualClock::new(now));
+            let limiter =
+                || RateLimiter::builder(SlidingLog::new(Quota::per_second(5))).clock(ManualClock::new(now));
             let before = limiter().keyed::<u32>();
             let _ = before.check_n(&1, 3);
             let bytes = forged(before.snapshot(), 8 + 4, is_whole, data);
@@ -91,7 +93,9 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         9 => {
-            let limiter = || RateLimiter::builder(Gcra::new(Quota::per_second(7))).clock(ManualClock::new(now)).direct();
+            let limiter = || {
+                RateLimiter::builder(Gcra::new(Quota::per_second(7))).clock(ManualClock::new(now)).direct()
+            };
             let before = limiter();
             let _ = before.check_n(3);
             let bytes = forged(before.snapshot(), 8 + 4, is_whole, data);
