@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use super::*;
 use crate::algorithm::{
-    Block, Blocked, FirstFill, FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow,
+    Block, Blocked, FixedWindow, Gcra, MinimumSpacing, SlidingLog, SlidingWindow, SubWindow,
 };
 use crate::base::quota::Quota;
 use crate::base::sync::{Arc, both, spawn};
 use crate::store::snapshot::{SnapshotReader, SnapshotTimes};
 
+mod first_fill;
 #[cfg(tollgate_shuttle)]
 mod many;
 
@@ -532,18 +533,21 @@ fn race_to_block(deny: fn(&Shared<Blocked>, u64) -> Decision) {
     assert_eq!(next.block_ns(), 200, "both denials were one block");
 }
 
-/// The denial of the controls: it stores the block without a look at the head.
-fn block_by_store(shared: &Shared<Blocked>, now_ns: u64) -> Decision {
-    let Shared { algorithm, state, .. } = shared;
-    let head = shared.head();
-    match algorithm.block(head, algorithm.step(head, |_| 0, now_ns, 1)) {
+/// The exchange of the controls: it stores the next head of a step without a look at the head that it replaces.
+fn store_next<A: Algorithm>(shared: &Shared<A>, step: Step) -> Decision {
+    match step {
         Step::Admit { decision, next, .. } => {
-            state.head.store(next, Ordering::SeqCst);
+            shared.state.head.store(next, Ordering::SeqCst);
             decision
         }
         Step::Deny(denial) => denial,
         Step::Help(_) => unreachable!("the word has no tail"),
     }
+}
+
+fn block_by_store(shared: &Shared<Blocked>, now_ns: u64) -> Decision {
+    let (algorithm, head) = (&shared.algorithm, shared.head());
+    store_next(shared, algorithm.block(head, algorithm.step(head, |_| 0, now_ns, 1)))
 }
 
 // G128
@@ -657,63 +661,4 @@ fn control_reset_by_one_attempt_forgets_nothing() {
             let _ = s.state.head.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed);
         });
     });
-}
-
-/// Two checks of a new key that begins with `units` of a burst of two, at different times.
-fn first_checks_of_a_key(
-    units: u64,
-    check: fn(&Shared<FirstFill>, u64) -> Decision,
-) -> (Arc<Shared<FirstFill>>, [Decision; 2]) {
-    let shared = Shared::new(FirstFill::new(Gcra::new(quota(1, 10).burst(2)), units), 0);
-    let (a, b) = both(&shared, move |s| check(s, 100), move |s| check(s, 103));
-    (shared, [a, b])
-}
-
-/// A new key without units: both checks are denied.
-fn new_key_begins_once(check: fn(&Shared<FirstFill>, u64) -> Decision) {
-    let (shared, denials) = first_checks_of_a_key(0, check);
-    let [a, b] = denials.map(|denial| denial.at_ns() + denial.retry_ns());
-    assert_eq!(a, b, "a new key begins once, so both denials name one time");
-    assert!(!shared.check_at(a - 1, 1) && shared.check_at(a, 1), "the time is exact");
-}
-
-/// A new key with one unit: one of both checks is admitted.
-fn first_unit_is_admitted_once(check: fn(&Shared<FirstFill>, u64) -> Decision) {
-    let (_, checks) = first_checks_of_a_key(1, check);
-    assert!(checks[0].is_allowed() ^ checks[1].is_allowed(), "a new key has one unit");
-}
-
-// G156
-#[test]
-fn racing_first_checks_begin_a_key_once() {
-    model(|| new_key_begins_once(|s, now_ns| s.charge_at(now_ns, 1)));
-    model(|| first_unit_is_admitted_once(|s, now_ns| s.charge_at(now_ns, 1)));
-}
-
-/// A check that stores the head of a new key without an exchange.
-fn begin_by_store(shared: &Shared<FirstFill>, now_ns: u64) -> Decision {
-    let Shared { algorithm, state, .. } = shared;
-    let head = shared.head();
-    match algorithm.begin(head, algorithm.step(head, |_| 0, now_ns, 1)) {
-        Step::Admit { decision, next, .. } => {
-            state.head.store(next, Ordering::SeqCst);
-            decision
-        }
-        Step::Deny(denial) => denial,
-        Step::Help(_) => unreachable!("the word has no tail"),
-    }
-}
-
-// G156
-#[test]
-#[should_panic(expected = "a new key begins once")]
-fn control_beginning_by_store_begins_twice() {
-    model(|| new_key_begins_once(begin_by_store));
-}
-
-// G156
-#[test]
-#[should_panic(expected = "a new key has one unit")]
-fn control_beginning_by_store_admits_twice() {
-    model(|| first_unit_is_admitted_once(begin_by_store));
 }
