@@ -56,8 +56,7 @@ pub struct ChosenClient {
 /// # Errors
 /// Returns an error if no field is the client, or if two fields would do. The message names them, or lists the fields.
 pub fn client(sample: &Sample, clients: Clients, file: &str) -> Result<ChosenClient, Error> {
-    let all: Vec<ClientField<'_>> =
-        sample.fields.iter().map(|field| ClientField::of(field, clients)).collect();
+    let all = ClientField::all(sample, clients);
     let named = by_name(&all, sample);
     let question = |one: &ClientField<'_>, other: &ClientField<'_>| which(file, "--key ", one, other);
     match by_addresses(&all, named.as_ref(), sample, question)? {
@@ -77,8 +76,7 @@ pub fn address(
     file: &str,
     key: &str,
 ) -> Result<Option<ChosenClient>, Error> {
-    let all: Vec<ClientField<'_>> =
-        sample.fields.iter().map(|field| ClientField::of(field, clients)).collect();
+    let all = ClientField::all(sample, clients);
     let flag = format!("--descriptor {key}=");
     by_addresses(&all, None, sample, |one, other| which(file, &flag, one, other))
 }
@@ -102,15 +100,9 @@ fn by_addresses(
     question: impl Fn(&ClientField<'_>, &ClientField<'_>) -> Error,
 ) -> Result<Option<ChosenClient>, Error> {
     let by_format = all.iter().any(|field| matches!(field.field.role, Role::Client(_)));
-    let may_be_client = |field: &&ClientField<'_>| match field.field.role {
-        Role::Client(_) => true,
-        Role::Time | Role::Target => false,
-        Role::Other => !by_format && !is_target(field.name()) && !is_of_another_machine(field.name()),
-    };
     let mut addresses: Vec<&ClientField<'_>> = all
         .iter()
-        .filter(may_be_client)
-        .filter(|field| field.has_addresses() && field.is_in_most(sample))
+        .filter(|field| field.may_be_client(!by_format) && field.has_addresses() && field.is_in_most(sample))
         .collect();
     addresses.sort_by_key(|field| field.rank());
     // A proxy's address is the same in all records.
@@ -193,8 +185,21 @@ impl<'s> ClientField<'s> {
         Self { field, clients, present, addresses, distinct }
     }
 
+    fn all(sample: &'s Sample, clients: Clients) -> Vec<Self> {
+        sample.fields.iter().map(|field| Self::of(field, clients)).collect()
+    }
+
     fn name(&self) -> &'s str {
         &self.field.name
+    }
+
+    /// Whether the field's role and name allow that it is the client. `others`: also without such a role.
+    fn may_be_client(&self, others: bool) -> bool {
+        match self.field.role {
+            Role::Client(_) => true,
+            Role::Time | Role::Target => false,
+            Role::Other => others && !is_target(self.name()) && !is_of_another_machine(self.name()),
+        }
     }
 
     /// Whether nearly all values are addresses.
@@ -246,12 +251,9 @@ impl<'s> ClientField<'s> {
         let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
         let is_requested = words.any(|word| matches!(word, "host" | "vhost" | "authority" | "domain" | "v"))
             && !lower.starts_with("remote");
-        let may_be = match self.field.role {
-            Role::Client(_) => true,
-            Role::Time | Role::Target => false,
-            Role::Other => !is_requested && !is_target(self.name()) && !is_of_another_machine(self.name()),
-        };
-        may_be && self.has_addresses() && (self.is_certain() || self.is_in_most(sample))
+        self.may_be_client(!is_requested)
+            && self.has_addresses()
+            && (self.is_certain() || self.is_in_most(sample))
     }
 
     /// Whether most values are the names of hosts: `shop.example`, with or without a port.
@@ -297,20 +299,21 @@ pub fn argument(name: &str) -> String {
 fn is_of_another_machine(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let camel = [
-        "serverIp",
-        "serverAddr",
-        "serviceAddr",
-        "serviceUrl",
-        "targetIp",
-        "destinationIp",
-        "dstIp",
-        "upstreamAddr",
-        "backendAddr",
+    // Without the capital letters that divide these words.
+    let undivided = [
+        "serverip",
+        "serveraddr",
+        "serviceaddr",
+        "serviceurl",
+        "targetip",
+        "destinationip",
+        "dstip",
+        "upstreamaddr",
+        "backendaddr",
     ];
     lower.starts_with("host.")
         || words.any(|word| OTHERS.contains(&word))
-        || camel.iter().any(|word| name.len() >= word.len() && lower.contains(&word.to_ascii_lowercase()))
+        || undivided.iter().any(|word| lower.contains(word))
 }
 
 /// Returns why a name does not suffice for a field.

@@ -20,11 +20,9 @@
 //! the first unescaped quote that a status and a size follow. If there is none, it ends at the first such quote of any
 //! kind.
 
-use std::net::IpAddr;
-
 use memchr::{memchr, memchr_iter};
 
-use super::client::unwrapped;
+use super::client::{has_port, last_element, unwrapped};
 use super::row::{Columns, Row};
 use super::sample::Role;
 use tollgate_http::forwarded::node;
@@ -151,20 +149,10 @@ fn listed(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// Returns the right end of a list, or an address alone.
-fn last_element(list: &[u8]) -> &[u8] {
-    list.rsplit(|&b| b == b',').next().unwrap_or(list).trim_ascii()
-}
-
 /// Whether a text begins with this form, in which 0 is any digit.
 pub fn begins_as(text: &[u8], form: &[u8]) -> bool {
     let fits = |(&b, &form): (&u8, &u8)| if form == b'0' { b.is_ascii_digit() } else { b == form };
     text.len() >= form.len() && text.iter().zip(form).all(fits)
-}
-
-/// Whether an address has a port.
-fn has_port(address: &[u8]) -> bool {
-    !address.ends_with(b"]") && str::from_utf8(address).is_ok_and(|text| text.parse::<IpAddr>().is_err())
 }
 
 /// Returns a word and the rest, if there is a rest.

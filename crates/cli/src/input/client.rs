@@ -104,10 +104,8 @@ impl Clients {
                 // A list of one is too short for several proxies.
                 Some(_) if place > 0 => Client::Unknown,
                 Some(address) => {
-                    // A plain address has no port.
-                    let port = str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_err())
-                        && text.last() != Some(&b']');
-                    self.cut(address, AddressCounts { ports: port.into(), ..AddressCounts::default() })
+                    let ports = has_port(text).into();
+                    self.cut(address, AddressCounts { ports, ..AddressCounts::default() })
                 }
             };
         };
@@ -171,8 +169,17 @@ pub fn unwrapped(text: &[u8]) -> Option<&[u8]> {
     // Nothing is around a list such as `[2001:db8::1], [2001:db8::2]`.
     let is_around =
         memchr(close, inner).is_none_or(|end| open != close && memchr(open, &inner[..end]).is_some());
-    let last = inner.rsplit(|&b| b == b',').next().unwrap_or(inner).trim_ascii();
-    (is_around && (inner == b"-" || node(last).is_some())).then_some(inner)
+    (is_around && (inner == b"-" || node(last_element(inner)).is_some())).then_some(inner)
+}
+
+/// Returns the right end of a list, or an address alone.
+pub fn last_element(list: &[u8]) -> &[u8] {
+    list.rsplit(|&b| b == b',').next().unwrap_or(list).trim_ascii()
+}
+
+/// Whether an address has a port.
+pub fn has_port(address: &[u8]) -> bool {
+    !address.ends_with(b"]") && str::from_utf8(address).is_ok_and(|text| text.parse::<IpAddr>().is_err())
 }
 
 /// Returns the form of a text that may be a list of addresses. The right end, which a proxy wrote, decides. Paths and
