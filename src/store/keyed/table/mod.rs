@@ -547,15 +547,14 @@ impl<K, T: Tail> NodeTable<K, T> {
                 for word in words.iter().filter(|word| is_filled(**word)) {
                     prefetch(self.node(*word, guard));
                 }
-                for word in &words {
-                    if is_filled(*word) {
-                        let node = self.node(*word, guard);
-                        if !node.state.is_dead() {
-                            left -= 1;
-                            if visit(Held { node, shard, word: *word }).is_break() || left == 0 {
-                                return;
-                            }
-                        }
+                for &word in words.iter().filter(|word| is_filled(**word)) {
+                    let node = self.node(word, guard);
+                    if node.state.is_dead() {
+                        continue;
+                    }
+                    left -= 1;
+                    if visit(Held { node, shard, word }).is_break() || left == 0 {
+                        return;
                     }
                 }
                 passed += 1;
