@@ -214,7 +214,7 @@ impl Meters {
         let event = |event: Event| self.tallies.sum(event.index());
         // Negative for requests without units. It is read before their events, which are counted first.
         let more_hits = self.tallies.sum(MORE_HITS).cast_signed();
-        let counts = MeterCounts {
+        let mut counts = MeterCounts {
             allowed: event(Event::Allowed),
             denied: event(Event::Denied),
             shadow_denied: event(Event::ShadowDenied),
@@ -230,6 +230,7 @@ impl Meters {
             soft_limited: event(Event::SoftLimited),
             blocked: event(Event::Blocked),
         };
-        MeterCounts { hits: counts.requests().saturating_add_signed(more_hits), ..counts }
+        counts.hits = counts.requests().saturating_add_signed(more_hits);
+        counts
     }
 }
