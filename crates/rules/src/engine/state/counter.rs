@@ -405,7 +405,7 @@ pub(super) fn has_room_for_debts(limit: &Limit) -> bool {
     fits_compact(limit, limit.most())
 }
 
-/// Whether a compact store can hold the limit with debts of so many units beyond it.
+/// Whether a compact store can hold the limit, and debts of this many units beyond it.
 fn fits_compact(limit: &Limit, overdraft: u64) -> bool {
     let config = StoreConfig::new(StoreKind::Compact).with_capacity(MEMORY).with_overdraft(overdraft);
     AnyStore::<String>::new(config, *limit, &Hasher::new()).is_ok()
