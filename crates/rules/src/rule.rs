@@ -173,9 +173,9 @@ impl Rule {
         })
     }
 
-    /// Lets requests hold all units of the limit, if it has no `hold` of its own and can give units back. `has_room` tells
-    /// whether a compact store has room for the debts of holds.
-    pub(super) fn hold_by_default(&mut self, has_room: impl FnOnce(&Limit) -> bool) {
+    /// Lets requests hold all units of the limit, if it has no `hold` of its own and can give units back. `fits` returns
+    /// whether a compact store can hold the debts of holds.
+    pub(super) fn hold_by_default(&mut self, fits: impl FnOnce(&Limit) -> bool) {
         let gives_back = match &self.limit {
             Amount::Limited { limit, store } => {
                 !self.distinct
@@ -184,7 +184,7 @@ impl Rule {
                         Some(Store::Redis(_)) => false,
                         Some(Store::Local(config)) => match config.kind() {
                             StoreKind::Sketch => false,
-                            StoreKind::Compact => has_room(limit),
+                            StoreKind::Compact => fits(limit),
                             StoreKind::Keyed | StoreKind::Direct => true,
                         },
                         None => true,

@@ -30,7 +30,7 @@ mod request;
 mod state;
 
 #[cfg(feature = "watch")]
-pub(crate) use self::load::Look;
+pub(crate) use self::load::FileCheck;
 pub use self::load::{Change, ChangeKind, Difference, LoadReport, RulesBuilder};
 #[cfg(feature = "metrics")]
 pub use self::operate::publish_rules;

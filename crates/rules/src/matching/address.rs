@@ -146,8 +146,8 @@ impl fmt::Debug for AddressText {
 impl Write for AddressText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let begin = usize::from(self.len);
-        let room = self.bytes.get_mut(begin..begin + text.len()).ok_or(fmt::Error)?;
-        room.copy_from_slice(text.as_bytes());
+        let free = self.bytes.get_mut(begin..begin + text.len()).ok_or(fmt::Error)?;
+        free.copy_from_slice(text.as_bytes());
         self.len = u8::try_from(begin + text.len()).map_err(|_| fmt::Error)?;
         Ok(())
     }

@@ -67,7 +67,7 @@ thread_local!(static SPARE: Cell<String> = const { Cell::new(String::new()) });
 impl Drop for Descriptors {
     #[inline]
     fn drop(&mut self) {
-        if (ROOM..=KEPT).contains(&self.texts.capacity()) {
+        if (TEXT_CAPACITY..=KEPT).contains(&self.texts.capacity()) {
             let mut texts = std::mem::take(&mut self.texts);
             texts.clear();
             // A thread that is ending keeps no memory.
@@ -89,7 +89,7 @@ const ENTRIES: usize = 4;
 const DESCRIPTORS: usize = 2;
 
 /// The initial capacity for texts, in bytes.
-const ROOM: usize = 120;
+const TEXT_CAPACITY: usize = 120;
 
 #[derive(Copy, Clone, Default, Debug)]
 struct DescriptorEnd {
@@ -185,15 +185,15 @@ impl Descriptors {
     #[inline]
     pub fn begin(&mut self) -> Added<'_> {
         if self.texts.capacity() == 0 {
-            self.make_room();
+            self.reserve_texts();
         }
         self.each.push(DescriptorEnd { end: place(self.entries.len()), hits: None });
         Added(self)
     }
 
-    fn make_room(&mut self) {
+    fn reserve_texts(&mut self) {
         self.texts = SPARE.try_with(Cell::take).unwrap_or_default();
-        self.texts.reserve(ROOM);
+        self.texts.reserve(TEXT_CAPACITY);
     }
 
     /// Adds a descriptor with these keys and values, in order.

@@ -10,7 +10,7 @@
 //! search does not copy the request's texts. A search never backtracks: the first entry that a level finds counts, as
 //! in Envoy's service.
 //!
-//! [`Branch`] is a descriptor of a file. [`Tree`] holds the branches in a form for search, and its `trace` tells why rules do
+//! [`Branch`] is a descriptor of a file. [`Tree`] holds the branches in a form for search, and its `trace` explains why rules do
 //! not apply. [`Descriptor`] belongs to a request.
 
 mod address;

@@ -71,12 +71,12 @@ pub(super) struct Loader {
     /// Why `seen` is not in force.
     refused: Option<RulesError>,
     /// The error that was last passed to the callback, so that it is not passed again at each poll.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 impl Loader {
     pub(super) fn new(name: String, copy: Option<PathBuf>, most: usize) -> Self {
-        Self { name, copy, most, in_force: None, seen: None, refused: None, told: None }
+        Self { name, copy, most, in_force: None, seen: None, refused: None, reported: None }
     }
 
     /// The error of a copy that cannot be used, although the source gave no rules.
@@ -121,12 +121,12 @@ impl Loader {
                 let error = RulesError::new(error.to_string());
                 rules.note_poll(false, Some(&error));
                 let text = Some(error.to_string());
-                let is_new = self.told != text;
-                self.told = text;
+                let is_new = self.reported != text;
+                self.reported = text;
                 is_new.then_some(Err(error))
             }
             Ok(Fetched::Unchanged) => {
-                self.told = None;
+                self.reported = None;
                 rules.note_poll(true, self.refused.as_ref());
                 None
             }
@@ -148,7 +148,7 @@ impl Loader {
             let stale = match version.compare_to(in_force) {
                 Order::Newer => None,
                 Order::Same if hex_sha256(&text.bytes) == *sha256 => {
-                    (self.refused, self.told) = (None, None);
+                    (self.refused, self.reported) = (None, None);
                     rules.note_poll(true, None);
                     return None;
                 }
@@ -177,7 +177,7 @@ impl Loader {
             Ok(report) => report,
             Err(error) => return Some(Err(self.refuse(rules, error))),
         };
-        (self.refused, self.told) = (None, None);
+        (self.refused, self.reported) = (None, None);
         rules.note_poll(true, None);
         if let (Some(path), Some(text)) = (&self.copy, kept)
             && let Err(error) = copy::write(path, &self.name, &text)
@@ -209,7 +209,7 @@ impl Loader {
     /// Remembers why the last version is not in force.
     fn refuse<C: Clock>(&mut self, rules: &Rules<C>, error: RulesError) -> RulesError {
         rules.note_poll(true, Some(&error));
-        self.told = None;
+        self.reported = None;
         self.refused = Some(error.clone());
         error
     }

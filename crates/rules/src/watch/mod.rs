@@ -31,7 +31,7 @@ pub use self::loader::Followed;
 use self::places::{Places, written};
 pub use self::pushed::Pushed;
 use self::signal::{ChangeSignal, Woken};
-use super::engine::{LoadReport, Look, Rules, RulesError};
+use super::engine::{FileCheck, LoadReport, Rules, RulesError};
 
 /// The time after which a failed watch is tried again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -157,13 +157,13 @@ impl<C: Clock + Send + Sync + 'static> Rules<C> {
                 noticed.look_again();
             }
             match look {
-                Look::Same => None,
-                Look::Losing => {
+                FileCheck::Unchanged => None,
+                FileCheck::RulesMissing => {
                     // The second reading must not wait for the next event.
                     noticed.notify(false, Vec::new());
                     None
                 }
-                Look::Loaded(result) => Some(result),
+                FileCheck::Loaded(result) => Some(result),
             }
         };
         Watcher::start("tollgate-watch", this, signal, poll, wait, loaded)

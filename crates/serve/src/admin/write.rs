@@ -23,7 +23,7 @@ fn report(one: &KeyReport) -> Value {
         "file": one.file,
         "line": one.line,
         "key": one.key,
-        "part": one.part,
+        "part": one.role,
         "shared": one.is_shared,
         "state": one.figures.as_ref().map(figures),
         "done": one.result.is_ok(),

@@ -258,7 +258,7 @@ impl<C> RulesBuilder<C> {
     /// - A rule with other numbers takes the usage over. If its calendar changed, it starts without usage.
     /// - The usage of other rules is dropped, and a new rule starts without usage.
     ///
-    /// No request can be decided before, so no usage since the start is lost. [`Rules::restored`] tells what was taken over.
+    /// No request can be decided before, so no usage since the start is lost. [`Rules::restored`] returns what was taken over.
     ///
     /// # Time
     /// Debts are paid for the time since the snapshot, by the clock of the system. If the clock is now behind the time of the

@@ -384,7 +384,7 @@ impl ActiveDomain {
         matched.peek().is_some() && matched.all(|active| !next.still_matches(&active.rule))
     }
 
-    /// Whether a request to which a rule applied matches something here, as far as the path of the rule tells.
+    /// Whether a request to which a rule applied matches something here, as far as the path of the rule shows it.
     fn still_matches(&self, rule: &Rule) -> bool {
         let path = rule.path();
         let samples = path.iter().map(|(key, value)| {

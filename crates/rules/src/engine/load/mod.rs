@@ -9,4 +9,4 @@ mod reload;
 pub use self::builder::RulesBuilder;
 pub use self::load_report::{Change, ChangeKind, Difference, LoadReport};
 #[cfg(feature = "watch")]
-pub(crate) use self::reload::Look;
+pub(crate) use self::reload::FileCheck;

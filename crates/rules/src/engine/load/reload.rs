@@ -41,11 +41,11 @@ fn files_at(paths: &[PathBuf]) -> Vec<PathBuf> {
 /// The result of [`Rules::reload_if_changed`].
 #[cfg(feature = "watch")]
 #[must_use]
-pub(crate) enum Look {
+pub(crate) enum FileCheck {
     /// The files are as they were read last.
-    Same,
+    Unchanged,
     /// Some rules in force are missing. If they are also missing when the files are read again, the files are loaded.
-    Losing,
+    RulesMissing,
     /// The files have changed, and this is the result of the load.
     Loaded(Result<LoadReport, RulesError>),
 }
@@ -66,7 +66,7 @@ impl<C: Clock> Rules<C> {
     /// have removed them, too. More rules may be missing by then: a file that is being written only gains rules, and a
     /// program that removes some at each change must not wait for ever.
     #[cfg(feature = "watch")]
-    pub(crate) fn reload_if_changed(&self, is_written: impl Fn(&Path) -> bool) -> Look {
+    pub(crate) fn reload_if_changed(&self, is_written: impl Fn(&Path) -> bool) -> FileCheck {
         let mut loading = self.loading();
         let look = |path: PathBuf| match is_written(&path) {
             true => {
@@ -76,21 +76,22 @@ impl<C: Clock> Rules<C> {
         };
         let files: Vec<ReadFile> = files_at(&loading.files).into_iter().filter_map(look).collect();
         if files == loading.seen {
-            loading.losing.clear();
-            return Look::Same;
+            loading.missing.clear();
+            return FileCheck::Unchanged;
         }
         let configs = ConfigError::of_all(files.iter().map(ReadFile::config));
-        let losing = configs.as_ref().map_or_else(|_| Vec::new(), |configs| self.missing_in(configs));
-        let lost: HashSet<&str> = losing.iter().map(|identity| &**identity).collect();
-        let was_losing = !loading.losing.is_empty();
-        let is_confirmed = was_losing && loading.losing.iter().all(|identity| lost.contains(&**identity));
-        if !losing.is_empty() && !is_confirmed {
-            loading.losing = losing;
-            return Look::Losing;
+        let missing = configs.as_ref().map_or_else(|_| Vec::new(), |configs| self.missing_in(configs));
+        let now_missing: HashSet<&str> = missing.iter().map(|identity| &**identity).collect();
+        let had_missing = !loading.missing.is_empty();
+        let is_confirmed =
+            had_missing && loading.missing.iter().all(|identity| now_missing.contains(&**identity));
+        if !missing.is_empty() && !is_confirmed {
+            loading.missing = missing;
+            return FileCheck::RulesMissing;
         }
-        loading.losing.clear();
+        loading.missing.clear();
         let read = |loading: &mut Loading| self.take_read(loading, files, configs);
-        Look::Loaded(self.load_locked(&mut loading, || CheckTime::read(&self.clock), read))
+        FileCheck::Loaded(self.load_locked(&mut loading, || CheckTime::read(&self.clock), read))
     }
 
     /// Frees the rules of earlier loads that no [`Answer`](crate::Answer) uses any more, on this thread. Returns whether some are
@@ -521,37 +522,37 @@ mod tests {
         let rules = Rules::builder().allow_file_removals(true).read([folder.path()]).expect("the rules load");
         let count = || rules.in_force.load().domains.iter().map(|domain| domain.rules.len()).sum::<usize>();
         let look = || match rules.reload_if_changed(|_| false) {
-            Look::Same => "same",
-            Look::Losing => "losing",
-            Look::Loaded(Ok(_)) => "loaded",
-            Look::Loaded(Err(_)) => "failed",
+            FileCheck::Unchanged => "same",
+            FileCheck::RulesMissing => "missing",
+            FileCheck::Loaded(Ok(_)) => "loaded",
+            FileCheck::Loaded(Err(_)) => "failed",
         };
         // The file is written slowly, and the rules come back one by one.
         for part in 1..4 {
             write("a", 0..part);
-            assert_eq!((look(), count()), ("losing", 8));
+            assert_eq!((look(), count()), ("missing", 8));
         }
         write("a", 0..5);
         assert_eq!((look(), count()), ("loaded", 9));
         // A removal is confirmed, also while other files keep changing.
         write("a", 0..2);
-        assert_eq!(look(), "losing");
+        assert_eq!(look(), "missing");
         write("b", 0..6);
         assert_eq!((look(), count(), look()), ("loaded", 8, "same"));
         // More rules go at each reading.
         write("b", 0..5);
-        assert_eq!((look(), count()), ("losing", 8));
+        assert_eq!((look(), count()), ("missing", 8));
         write("b", 0..4);
         assert_eq!((look(), count()), ("loaded", 6));
         write("b", 0..6);
         assert_eq!((look(), count()), ("loaded", 8));
         // The file is gone only while another one takes its place.
         fs::remove_file(path("a.yaml")).expect("the file is removed");
-        assert_eq!((look(), count()), ("losing", 8));
+        assert_eq!((look(), count()), ("missing", 8));
         write("a", 0..2);
         assert_eq!((look(), count()), ("same", 8));
         fs::remove_file(path("a.yaml")).expect("the file is removed");
-        assert_eq!([look(), look()], ["losing", "loaded"]);
+        assert_eq!([look(), look()], ["missing", "loaded"]);
         assert_eq!(count(), 6);
         // An explicit reload needs one reading.
         write("b", 0..1);
@@ -577,13 +578,13 @@ mod tests {
         }
         let is_written = |path: &Path| path.ends_with("a.yaml") || path.ends_with("c.yaml");
         let changed = |look| match look {
-            Look::Loaded(Ok(report)) => {
+            FileCheck::Loaded(Ok(report)) => {
                 report.changes().iter().map(|change| change.domain().to_owned()).collect()
             }
             _ => Vec::new(),
         };
         assert_eq!(changed(rules.reload_if_changed(is_written)), ["b.yaml"]);
-        assert!(matches!(rules.reload_if_changed(is_written), Look::Same));
+        assert!(matches!(rules.reload_if_changed(is_written), FileCheck::Unchanged));
         assert_eq!(changed(rules.reload_if_changed(|_| false)), ["a.yaml", "c.yaml", "c.yaml"]);
     }
 
@@ -604,14 +605,17 @@ mod tests {
         write("a.yaml", &text("a", 1));
         write("b.yaml", &text("b", 1));
         let rules = Rules::read(folder.path()).expect("the rules load");
-        let is_loaded = |look| matches!(look, Look::Loaded(Ok(_)));
+        let is_loaded = |look| matches!(look, FileCheck::Loaded(Ok(_)));
         for limit in 2..5 {
             write("a.yaml", "");
             write("b.yaml", &text("b", limit));
-            assert!(matches!(rules.reload_if_changed(|_| false), Look::Loaded(Err(_))), "the file is empty");
+            assert!(
+                matches!(rules.reload_if_changed(|_| false), FileCheck::Loaded(Err(_))),
+                "the file is empty"
+            );
             let is_written = |path: &Path| path.ends_with("a.yaml");
             assert!(is_loaded(rules.reload_if_changed(is_written)), "the other file is loaded");
-            assert!(matches!(rules.reload_if_changed(is_written), Look::Same));
+            assert!(matches!(rules.reload_if_changed(is_written), FileCheck::Unchanged));
             write("a.yaml", &text("a", limit));
             assert!(is_loaded(rules.reload_if_changed(|_| false)));
         }

@@ -15,7 +15,7 @@ use crate::counting::{MayWait, OperatorAction, Refusal, ready};
 use crate::engine::request::{
     CountedBy, Decided, DecidedList, HoldUse, Request, RequestCheck, RuleCheck, refund_in_use,
 };
-use crate::engine::state::{ActiveDomain, LocalCounter, Part, Rules, RulesAt, SharedCounter};
+use crate::engine::state::{ActiveDomain, LocalCounter, Role, Rules, RulesAt, SharedCounter};
 use crate::matching::Descriptor;
 
 /// How often an action is repeated because loads replaced the rules.
@@ -38,8 +38,8 @@ pub struct KeyReport {
     pub line: usize,
     /// The key under which the rule counts: see [`Explained::key`](super::Explained::key).
     pub key: Box<str>,
-    /// The rule's part in the request, in one word: `enforced`, `quota`, `shadow` or `replaced`.
-    pub part: &'static str,
+    /// The rule's role in the request, in one word: `enforced`, `quota`, `shadow` or `replaced`.
+    pub role: &'static str,
     /// Whether other processes share the count.
     pub is_shared: bool,
     /// The state of the key after the action. `None` if the rule has no limit, if another rule replaces it, or if this process does
@@ -202,7 +202,7 @@ async fn apply(
 ) -> Result<u64, Refusal> {
     match check.counted {
         _ if action == OperatorAction::Inspect => Ok(0),
-        _ if decided.part == Part::Replaced => Err(Refusal::Replaced),
+        _ if decided.role == Role::Replaced => Err(Refusal::Replaced),
         CountedBy::Local { counter, .. } => apply_here(check, counter, domain, action, when),
         CountedBy::Shared(SharedCounter { whole, parameters, .. }) => {
             let block = parameters.block().ok_or(Refusal::HasNoBlock);
@@ -241,8 +241,8 @@ fn apply_here(
         OperatorAction::Grant(_) if is_block => Err(Refusal::InBlock),
         OperatorAction::Grant(0) => give_back(0),
         OperatorAction::Grant(units) => {
-            let beyond = beyond(counter, &generation.peek(key, when, 0));
-            give_back(units.saturating_add(beyond)).map(|back| back.saturating_sub(beyond))
+            let mark = denial_mark(counter, &generation.peek(key, when, 0));
+            give_back(units.saturating_add(mark)).map(|back| back.saturating_sub(mark))
         }
         OperatorAction::Block(length) => {
             Refusal::of_length(length, counter.parameters.block().ok_or(Refusal::HasNoBlock)?.longest())?;
@@ -266,11 +266,11 @@ fn apply_here(
 
 /// Returns the used units. In a block, these are all.
 fn used(counter: &LocalCounter, now: &Decision, is_block: bool) -> u64 {
-    if is_block { now.limit() } else { now.owed() - beyond(counter, now) }
+    if is_block { now.limit() } else { now.owed() - denial_mark(counter, now) }
 }
 
-/// Returns the units beyond the limit that only show that a request was denied.
-fn beyond(counter: &LocalCounter, now: &Decision) -> u64 {
+/// Returns the units above the limit. A rule that counts denied requests uses one to mark that it has denied a request.
+fn denial_mark(counter: &LocalCounter, now: &Decision) -> u64 {
     if counter.parameters.counts_denied() { now.owed().saturating_sub(counter.parameters.most) } else { 0 }
 }
 
@@ -283,15 +283,15 @@ async fn report(
     when: CheckTime,
 ) -> KeyReport {
     let rule = &check.active.rule;
-    let part = match decided.part {
-        Part::Replaced => "replaced",
-        Part::Shadow => "shadow",
+    let role = match decided.role {
+        Role::Replaced => "replaced",
+        Role::Shadow => "shadow",
         _ if domain.shadow => "shadow",
-        Part::Quota => "quota",
-        Part::Enforced => "enforced",
+        Role::Quota => "quota",
+        Role::Enforced => "enforced",
     };
     let figures = match check.counted {
-        _ if decided.part == Part::Replaced => None,
+        _ if decided.role == Role::Replaced => None,
         CountedBy::Shared(shared) => {
             let known = shared.limiter.peek(check.key.as_str(), 1, wait).get(wait).await.flatten();
             let known = known.map(|known| known.decision());
@@ -306,7 +306,7 @@ async fn report(
         file: domain.files.of(decided.rule as usize).into(),
         line: rule.line,
         key: check.key.as_str().into(),
-        part,
+        role,
         is_shared: check.counted.is_shared(),
         figures,
         result,

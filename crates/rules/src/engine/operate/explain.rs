@@ -14,7 +14,7 @@ use tollgate::internals::CheckTime;
 
 use crate::counting::MayWait;
 use crate::engine::request::{Answer, Applied, CountedBy, Request, RequestCheck};
-use crate::engine::state::{ActiveDomain, DomainId, Part, Rules, RulesAt};
+use crate::engine::state::{ActiveDomain, DomainId, Role, Rules, RulesAt};
 use crate::matching::{Descriptor, FileEntry, Mismatch};
 use crate::rule::{MILLION, Rule};
 
@@ -205,21 +205,21 @@ impl<'a> Explained<'a> {
                 if let Some(by) = by {
                     return Reason::ReplacedBy(&by.rule.name);
                 }
-                self.part(answer.limit_at(*place).map(|applied| applied.decided.part))
+                self.role(answer.limit_at(*place).map(|applied| applied.decided.role))
             }
         }
     }
 
     /// Returns the reason for a rule that applies.
-    fn part(&self, part: Option<Part>) -> Reason<'a> {
+    fn role(&self, role: Option<Role>) -> Reason<'a> {
         let per_million = self.rule.enforced_per_million;
-        match part {
+        match role {
             _ if self.rule.shadow => Reason::Shadow,
             _ if self.explanation.answer.joint.shadow => Reason::DryRun,
             _ if per_million < MILLION => {
-                Reason::Share { per_million, is_in: part.is_some_and(Part::refuses) }
+                Reason::Share { per_million, is_in: role.is_some_and(Role::can_deny) }
             }
-            Some(Part::Quota) => Reason::Quota,
+            Some(Role::Quota) => Reason::Quota,
             _ => Reason::Enforced,
         }
     }
@@ -336,7 +336,7 @@ impl<C: Clock> RulesAt<'_, C> {
 
 /// Peeks at the shared rules whose use this process knows. Their charges cannot be refunded.
 fn peek_at_shared(check: &mut RequestCheck<'_>) {
-    for (check, decided) in check.each(|part| part != Part::Replaced) {
+    for (check, decided) in check.each(|role| role != Role::Replaced) {
         if let CountedBy::Shared(shared) = check.counted
             && !shared.limiter.can_refund()
             && let Some(Some(peeked)) = shared.limiter.peek(check.key.as_str(), check.cost, MayWait::No).now()
@@ -355,7 +355,7 @@ fn applying(check: &mut RequestCheck<'_>) -> Vec<Listed> {
         all.find(|(active, _)| active.rule.replaces.iter().any(|one| **one == *name)).map(|(_, rule)| *rule)
     };
     let all = check.each(|_| true).enumerate().map(|(place, (check, decided))| {
-        let replaced = decided.part == Part::Replaced;
+        let replaced = decided.role == Role::Replaced;
         let replaced_by = replaced.then(|| by(&check.active.rule.name)).flatten();
         let cause = Cause::Applies { place, key: check.key.as_str().into(), replaced_by };
         Listed { descriptor: decided.descriptor, rule: decided.rule, cause }

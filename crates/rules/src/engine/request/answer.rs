@@ -8,7 +8,7 @@ use tollgate::internals::sync::Loaded;
 use tollgate::{DecidedBy, Decision, LimitKind, Outcome};
 
 use super::decided::{Decided, DecidedList};
-use crate::engine::state::{ActiveDomain, ActiveRule, Counter, Part, RuleSet, overrides};
+use crate::engine::state::{ActiveDomain, ActiveRule, Counter, Role, RuleSet, overrides};
 use crate::rule::{Amount, Rule};
 
 /// The outcome of one rule.
@@ -200,13 +200,13 @@ impl Answer {
         if self.is_never() {
             return None;
         }
-        let waits = |part: Part| {
-            let refuses = self.denied_by().filter(move |limit| limit.decided.part == part);
+        let waits = |role: Role| {
+            let refuses = self.denied_by().filter(move |limit| limit.decided.role == role);
             refuses.filter_map(|limit| limit.decided.decision?.retry_after())
         };
-        let enforced = waits(Part::Enforced).max();
+        let enforced = waits(Role::Enforced).max();
         let other = if self.is_denied() { self.joint.longest_other_wait } else { Duration::ZERO };
-        Some(enforced.max(waits(Part::Quota).min()).unwrap_or_default().max(other))
+        Some(enforced.max(waits(Role::Quota).min()).unwrap_or_default().max(other))
     }
 
     /// Whether any rule marks the request because more units are in use than its soft limit.
@@ -246,9 +246,9 @@ impl Answer {
         let first = self.decided.partition_point(|decided| (decided.descriptor as usize) < descriptor);
         let own = self.decided.get(first..).unwrap_or_default().iter();
         let applied = self.applied(own.take_while(|decided| decided.descriptor as usize == descriptor));
-        let applied = applied.filter(|limit| limit.decided.part != Part::Replaced && counts(limit));
+        let applied = applied.filter(|limit| limit.decided.role != Role::Replaced && counts(limit));
         applied.min_by_key(|limit| {
-            (!limit.is_over_limit(), limit.decided.part == Part::Shadow, limit.remaining())
+            (!limit.is_over_limit(), limit.decided.role == Role::Shadow, limit.remaining())
         })
     }
 }
@@ -327,14 +327,14 @@ impl<'a> Applied<'a> {
             None | Some(DecidedBy::Server) => true,
             // If the server did not answer, no limiter decided.
             Some(DecidedBy::Open | DecidedBy::Closed) => false,
-            // An admission by a part of the limit tells nothing of the rest.
+            // An admission by a part of the limit does not show what is left of the rest.
             Some(_) => decision.is_denied(),
         };
         is_known.then_some(decision)
     }
 
     fn is_unasked(&self) -> bool {
-        matches!(self.active.counter, Counter::Shared(_)) && self.decided.part != Part::Replaced
+        matches!(self.active.counter, Counter::Shared(_)) && self.decided.role != Role::Replaced
     }
 
     /// Returns the units that would be admitted now. Returns `u64::MAX` without a limit. Returns 0 for a rule that only
@@ -366,13 +366,13 @@ impl<'a> Applied<'a> {
     /// Whether the rule could have denied the request: it does not only report, and no other rule replaces it.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
-        self.decided.part.refuses() && !self.answer.joint.shadow
+        self.decided.role.can_deny() && !self.answer.joint.shadow
     }
 
     /// Whether the rule denies the request only if all such rules of the request deny it: `quota_mode`.
     #[must_use]
     pub fn is_quota(&self) -> bool {
-        self.decided.part == Part::Quota
+        self.decided.role == Role::Quota
     }
 
     /// Whether this is a limit that the [request set itself](crate::Descriptor::limit).
@@ -382,7 +382,7 @@ impl<'a> Applied<'a> {
     }
 
     fn refuses(&self) -> bool {
-        self.is_over_limit() && (self.decided.part != Part::Quota || self.answer.joint.quota_rules_deny)
+        self.is_over_limit() && (self.decided.role != Role::Quota || self.answer.joint.quota_rules_deny)
     }
 
     /// Whether the rule is over its limit. This is never true for a rule that only reports. It can be true for a rule with
@@ -390,7 +390,7 @@ impl<'a> Applied<'a> {
     #[must_use]
     pub fn is_over_limit(&self) -> bool {
         let is_denied = self.decided.decision.as_ref().is_some_and(Decision::is_denied);
-        is_denied && self.decided.part.refuses()
+        is_denied && self.decided.role.can_deny()
     }
 
     /// Returns when the limit has room again, from the time of the decision. Returns `None` for a rule that admits

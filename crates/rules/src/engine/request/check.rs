@@ -11,11 +11,11 @@ use tollgate::holds::HoldId;
 use tollgate::internals::CheckTime;
 use tollgate::internals::op::Store as _;
 
-use super::decided::{Decided, Few};
+use super::decided::{Decided, ShortList};
 use super::report::Reporting;
-use crate::engine::state::{ActiveDomain, ActiveRule, Part, RuleSet, overrides};
+use crate::engine::state::{ActiveDomain, ActiveRule, Role, RuleSet, overrides};
 
-use super::rule_check::{CountedBy, RuleCheck, Twin};
+use super::rule_check::{CountedBy, LinkedState, RuleCheck};
 use crate::counting::{Hasher, MayWait};
 use crate::matching::{CounterKey, Descriptor, FoundRules};
 use crate::rule::{Amount, Charging, MILLION};
@@ -24,10 +24,10 @@ use crate::rule::{Amount, Charging, MILLION};
 /// directly into the answer, because the answer is large.
 #[derive(Debug)]
 pub(in crate::engine) struct RequestCheck<'r> {
-    pub(in crate::engine) rules: Few<RuleCheck<'r>>,
+    pub(in crate::engine) rules: ShortList<RuleCheck<'r>>,
     decided: &'r mut Vec<Decided>,
-    /// The parts that the rules take: one bit for each [`Part`].
-    parts: u8,
+    /// The roles that the rules have: one bit for each [`Role`].
+    roles: u8,
     /// Whether some rules are shared by processes.
     pub(super) has_shared: bool,
     /// Whether some rules cannot refund a charge.
@@ -38,8 +38,8 @@ pub(in crate::engine) struct RequestCheck<'r> {
     numbers: u64,
     /// Whether some rules replace others, or count values.
     has_rare: bool,
-    /// Whether a descriptor counts as a quota that always has room.
-    has_room: bool,
+    /// Whether a descriptor counts as a quota that always has units left.
+    has_free_quota: bool,
 }
 
 /// What a request asks.
@@ -79,7 +79,7 @@ pub(super) struct Peek {
     pub(super) cost: u64,
 }
 
-/// The bit beside those of the parts: some rules count values.
+/// A bit after those of the roles: some rules count values.
 const VALUES: u8 = 1 << 7;
 /// Another bit: some rules hold units of the request, or settle them.
 const HOLDS: u8 = 1 << 6;
@@ -89,15 +89,15 @@ impl<'r> RequestCheck<'r> {
     #[inline]
     pub(in crate::engine) fn new(decided: &'r mut Vec<Decided>) -> Self {
         Self {
-            rules: Few::new(),
+            rules: ShortList::new(),
             decided,
-            parts: 0,
+            roles: 0,
             has_shared: false,
             has_final: false,
             has_repeated: false,
             numbers: 0,
             has_rare: false,
-            has_room: false,
+            has_free_quota: false,
         }
     }
 
@@ -129,10 +129,10 @@ impl<'r> RequestCheck<'r> {
                 active.matched.set();
                 // Apart from its check, so that the check is built where it stays.
                 let key = active.key(domain, descriptor);
-                let part = active.part.unwrap_or_else(|| part_of(active, &key, index, now_ns, hasher));
+                let role = active.role.unwrap_or_else(|| role_of(active, &key, index, now_ns, hasher));
                 self.has_rare |= active.is_rare;
                 let check = RuleCheck::new(domain, active, key, descriptor, cost);
-                self.add(check, Decided::not_yet(index, place, part));
+                self.add(check, Decided::not_yet(index, place, role));
             }
         }
         if self.has_rare {
@@ -156,30 +156,30 @@ impl<'r> RequestCheck<'r> {
     /// Whether some rules hold units of the request, or settle them.
     #[inline]
     pub(super) fn has_holds(&self) -> bool {
-        self.parts & HOLDS != 0
+        self.roles & HOLDS != 0
     }
 
     pub(super) fn note_holds(&mut self) {
-        self.parts |= HOLDS;
+        self.roles |= HOLDS;
     }
 
-    /// Makes all rules that can deny quotas. A descriptor to which no rule applies is a quota with room, and so is one
-    /// with a replaced rule.
+    /// Makes all rules that can deny quotas. A descriptor to which no rule applies is a quota with units left, and so is
+    /// one with a replaced rule.
     #[cold]
     fn make_quotas(&mut self, descriptors: usize) {
         for (check, decided) in self.rules.iter().zip(&mut *self.decided) {
-            if decided.part == Part::Enforced && check.active.rule.limit != Amount::Unlimited {
-                decided.part = Part::Quota;
-                self.parts |= 1 << Part::Quota as u8;
+            if decided.role == Role::Enforced && check.active.rule.limit != Amount::Unlimited {
+                decided.role = Role::Quota;
+                self.roles |= 1 << Role::Quota as u8;
             }
         }
         let has_rule = |place: usize| self.decided.iter().any(|decided| decided.descriptor as usize == place);
-        self.has_room = self.of(Part::Replaced).next().is_some() || !(0..descriptors).all(has_rule);
+        self.has_free_quota = self.of(Role::Replaced).next().is_some() || !(0..descriptors).all(has_rule);
     }
 
     #[inline(always)]
     fn add(&mut self, check: RuleCheck<'r>, decided: Decided) {
-        self.parts |= 1 << decided.part as u8;
+        self.roles |= 1 << decided.role as u8;
         self.has_shared |= check.counted.is_shared();
         self.has_final |= !check.counted.can_refund();
         let number = 1_u64.rotate_left(decided.rule);
@@ -204,16 +204,16 @@ impl<'r> RequestCheck<'r> {
         let Some((requests, unit)) = descriptor.limit else { return };
         let Some(active) = domain.override_of(unit, hasher) else { return };
         let mut of_unit = domain.rules_of(found).filter(|(_, rule)| rule.unit == Some(unit));
-        let twin = of_unit.find_map(|(_, rule)| {
-            Some(Box::new(Twin::Counter {
+        let linked = of_unit.find_map(|(_, rule)| {
+            Some(Box::new(LinkedState::Counter {
                 counter: rule.counter.local()?,
                 key: rule.key(domain, descriptor),
             }))
         });
         let counted = CountedBy::of(active, Some(requests), domain.charging);
         let key = domain.key_of_request(descriptor);
-        let check = RuleCheck { is_own: true, twin, ..RuleCheck::with(domain, active, counted, key, cost) };
-        self.add(check, Decided::not_yet(overrides::index(unit), place, Part::Enforced));
+        let check = RuleCheck { is_own: true, linked, ..RuleCheck::with(domain, active, counted, key, cost) };
+        self.add(check, Decided::not_yet(overrides::index(unit), place, Role::Enforced));
     }
 
     /// Turns the checks of rules that count values into checks of the request's values.
@@ -224,9 +224,9 @@ impl<'r> RequestCheck<'r> {
                 && let Some(seen) = &check.active.values
                 && let Some(descriptor) = descriptors.get(decided.descriptor as usize)
             {
-                self.parts |= VALUES;
-                // Of two quotas for one value, the one without a cost would have room.
-                let is_quota = domain.quota || decided.part == Part::Quota;
+                self.roles |= VALUES;
+                // Of two quotas for one value, the one without a cost would have units left.
+                let is_quota = domain.quota || decided.role == Role::Quota;
                 check.count_values(seen, descriptor, if is_quota { &[] } else { before }, when);
             }
         }
@@ -239,7 +239,7 @@ impl<'r> RequestCheck<'r> {
         // of limits.
         let mut replaced: SmallVec<[(&str, bool); 8]> = SmallVec::new();
         for (check, decided) in self.rules.iter().zip(&*self.decided) {
-            let only_reports = decided.part == Part::Shadow;
+            let only_reports = decided.role == Role::Shadow;
             replaced.extend(check.active.rule.replaces.iter().map(|name| (&**name, only_reports)));
         }
         replaced.sort_unstable();
@@ -252,10 +252,10 @@ impl<'r> RequestCheck<'r> {
             let first = replaced.partition_point(|(name, _)| **name < *rule.name);
             // A rule that only reports cannot disable a rule that denies.
             let by = |&(name, only_reports): &(&str, bool)| {
-                *name == *rule.name && (!only_reports || decided.part == Part::Shadow)
+                *name == *rule.name && (!only_reports || decided.role == Role::Shadow)
             };
             if replaced.get(first).is_some_and(by) {
-                decided.part = Part::Replaced;
+                decided.role = Role::Replaced;
             }
         }
     }
@@ -263,10 +263,10 @@ impl<'r> RequestCheck<'r> {
     /// Returns the combined outcome. If a rule can never admit the request, the outcome is "never".
     #[inline]
     pub(in crate::engine) fn outcome(&self) -> Outcome {
-        let outcome = self.of(Part::Enforced).map(Decided::outcome).fold(Outcome::Allowed, worse);
+        let outcome = self.of(Role::Enforced).map(Decided::outcome).fold(Outcome::Allowed, worse);
         if self.all_quota_rules_deny() {
             // One rule with quota left is enough.
-            let is_never = self.of(Part::Quota).all(|decided| decided.outcome() == Outcome::Never);
+            let is_never = self.of(Role::Quota).all(|decided| decided.outcome() == Outcome::Never);
             return worse(outcome, if is_never { Outcome::Never } else { Outcome::Denied });
         }
         outcome
@@ -276,44 +276,44 @@ impl<'r> RequestCheck<'r> {
     #[inline(never)]
     fn longest_other_wait(&mut self, when: CheckTime) -> Duration {
         let admitted =
-            |decided: &Decided| decided.part == Part::Enforced && decided.outcome() == Outcome::Allowed;
+            |decided: &Decided| decided.role == Role::Enforced && decided.outcome() == Outcome::Allowed;
         let waits = self.each(|_| true).filter(|(_, decided)| admitted(decided));
         let waits = waits.filter_map(|(check, _)| check.peeked(check.cost, when)?.retry_after());
         waits.max().unwrap_or_default()
     }
 
-    fn of(&self, part: Part) -> impl Iterator<Item = &Decided> {
-        self.decided.iter().filter(move |decided| decided.part == part)
+    fn of(&self, role: Role) -> impl Iterator<Item = &Decided> {
+        self.decided.iter().filter(move |decided| decided.role == role)
     }
 
-    /// Returns the rules with this part.
+    /// Returns the rules with this role.
     pub(in crate::engine) fn each(
         &mut self,
-        part: impl Fn(Part) -> bool,
+        role: impl Fn(Role) -> bool,
     ) -> impl Iterator<Item = (&mut RuleCheck<'r>, &mut Decided)> {
-        self.rules.iter_mut().zip(&mut *self.decided).filter(move |(_, decided)| part(decided.part))
+        self.rules.iter_mut().zip(&mut *self.decided).filter(move |(_, decided)| role(decided.role))
     }
 
     /// Whether there are rules with `quota_mode` and none of them has quota left. A rule that only reports always has
     /// quota left.
     #[inline]
     pub(in crate::engine) fn all_quota_rules_deny(&self) -> bool {
-        self.has(Part::Quota) && !self.has_room && self.every_quota_rule_denies()
+        self.has(Role::Quota) && !self.has_free_quota && self.every_quota_rule_denies()
     }
 
-    /// Whether rules had this part when they were found.
+    /// Whether rules had this role when they were found.
     #[inline]
-    fn has(&self, part: Part) -> bool {
-        self.parts >> part as u8 & 1 == 1
+    fn has(&self, role: Role) -> bool {
+        self.roles >> role as u8 & 1 == 1
     }
 
     #[cold]
     fn every_quota_rule_denies(&self) -> bool {
         let mut reports =
-            self.rules.iter().zip(&*self.decided).filter(|(_, decided)| decided.part == Part::Shadow);
-        self.of(Part::Quota).count() > 0
-            && self.of(Part::Quota).all(|decided| decided.outcome() != Outcome::Allowed)
-            && !reports.any(|(check, _)| Part::of_enforced(&check.active.rule) == Part::Quota)
+            self.rules.iter().zip(&*self.decided).filter(|(_, decided)| decided.role == Role::Shadow);
+        self.of(Role::Quota).count() > 0
+            && self.of(Role::Quota).all(|decided| decided.outcome() != Outcome::Allowed)
+            && !reports.any(|(check, _)| Role::of_enforced(&check.active.rule) == Role::Quota)
     }
 
     /// Whether the rules count requests first, also requests that they deny.
@@ -325,7 +325,7 @@ impl<'r> RequestCheck<'r> {
     /// Whether several rules can deny the request. A single limit is charged directly.
     #[inline]
     pub(super) fn has_several(&mut self) -> bool {
-        self.rules.len() > 1 && self.each(Part::refuses).count() > 1
+        self.rules.len() > 1 && self.each(Role::can_deny).count() > 1
     }
 
     /// Decides the request, and charges it if it is admitted. Asks the servers of shared rules that have not answered yet, and
@@ -372,14 +372,14 @@ impl<'r> RequestCheck<'r> {
     /// Counts first and decides afterwards.
     #[inline(never)]
     pub(in crate::engine) fn count(&mut self, when: CheckTime) {
-        self.each(|part| part != Part::Replaced).for_each(|(check, decided)| check.count(decided, when));
+        self.each(|role| role != Role::Replaced).for_each(|(check, decided)| check.count(decided, when));
     }
 
     /// Peeks again at the rules whose charges were refunded. A rule that denied keeps its decision: it might admit the
     /// request by now, but nothing is charged for that.
     #[cold]
     pub(super) fn peek_again(&mut self, when: CheckTime) {
-        for (check, decided) in self.each(Part::refuses) {
+        for (check, decided) in self.each(Role::can_deny) {
             if decided.outcome() == Outcome::Allowed {
                 check.peek(decided, 0, when);
             }
@@ -389,10 +389,10 @@ impl<'r> RequestCheck<'r> {
     /// Decides the rules that only report. They are charged if the request is admitted.
     #[inline]
     pub(super) fn report_only(&mut self, admitted: bool, when: CheckTime) {
-        if !self.has(Part::Shadow) {
+        if !self.has(Role::Shadow) {
             return;
         }
-        for (check, decided) in self.each(|part| part == Part::Shadow) {
+        for (check, decided) in self.each(|role| role == Role::Shadow) {
             if admitted {
                 check.charge(decided, when);
             } else {
@@ -400,7 +400,7 @@ impl<'r> RequestCheck<'r> {
             }
         }
         if admitted && self.has_holds() {
-            self.keep_holds(|part| part == Part::Shadow, when);
+            self.keep_holds(|role| role == Role::Shadow, when);
         }
     }
 
@@ -409,10 +409,10 @@ impl<'r> RequestCheck<'r> {
     #[inline]
     pub(super) fn peek_at_others(&mut self, when: CheckTime) -> bool {
         let is_simple = |(check, decided): (&RuleCheck<'_>, &Decided)| {
-            decided.part == Part::Enforced && check.twin.is_none() && check.counted.can_refund()
+            decided.role == Role::Enforced && check.linked.is_none() && check.counted.can_refund()
         };
         let first = match self.rules.iter().zip(&*self.decided).position(is_simple) {
-            Some(first) if !self.has_shared && !self.has(Part::Quota) => first,
+            Some(first) if !self.has_shared && !self.has(Role::Quota) => first,
             _ => usize::MAX,
         };
         for place in (0..self.rules.len()).filter(|place| *place != first) {
@@ -430,7 +430,7 @@ impl<'r> RequestCheck<'r> {
     pub(in crate::engine) fn peek_at(&mut self, place: usize, when: CheckTime) {
         let other_cost = if self.has_repeated { self.cost_of_earlier_rules(place, |_| true) } else { 0 };
         if let Some((check, decided)) = self.at(place)
-            && decided.part.refuses()
+            && decided.role.can_deny()
         {
             check.peek(decided, other_cost, when);
         }
@@ -447,11 +447,11 @@ impl<'r> RequestCheck<'r> {
 
     /// Decides all rules as [`RequestCheck::count`] does, without a charge.
     fn peek_counts(&mut self, when: CheckTime) {
-        let counts = |part| part != Part::Replaced;
+        let counts = |role| role != Role::Replaced;
         for place in 0..self.rules.len() {
             let earlier = self.cost_of_earlier_rules(place, counts);
             if let Some((check, decided)) = self.at(place)
-                && counts(decided.part)
+                && counts(decided.role)
             {
                 check.peek_count(decided, earlier, when);
             }
@@ -459,18 +459,18 @@ impl<'r> RequestCheck<'r> {
     }
 
     /// Returns the peeks at shared rules whose charges cannot be refunded, if there are several.
-    pub(super) fn peeks(&self) -> Few<Peek> {
+    pub(super) fn peeks(&self) -> ShortList<Peek> {
         let must = |(check, decided): (&RuleCheck<'_>, &Decided)| {
-            decided.part.refuses()
+            decided.role.can_deny()
                 && check.counted.is_shared()
                 && check.cost > 0
                 && !check.counted.can_refund()
         };
         let all = self.rules.iter().zip(&*self.decided).enumerate().filter(|(_, both)| must(*both));
-        let cost = |place, cost: u64| cost.saturating_add(self.cost_of_earlier_rules(place, Part::refuses));
+        let cost = |place, cost: u64| cost.saturating_add(self.cost_of_earlier_rules(place, Role::can_deny));
         let all = all.map(|(place, (check, _))| Peek { place, cost: cost(place, check.cost) });
-        let all: Few<_> = all.collect();
-        if all.len() > 1 { all } else { Few::new() }
+        let all: ShortList<_> = all.collect();
+        if all.len() > 1 { all } else { ShortList::new() }
     }
 
     /// Peeks at the shared rules that [`RequestCheck::peeks`] returns. Returns whether the request may continue.
@@ -496,10 +496,10 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Returns the units that earlier rules with this part would charge to the same key.
-    fn cost_of_earlier_rules(&self, place: usize, part: impl Fn(Part) -> bool) -> u64 {
+    /// Returns the units that earlier rules with this role would charge to the same key.
+    fn cost_of_earlier_rules(&self, place: usize, role: impl Fn(Role) -> bool) -> u64 {
         let Some((check, before)) = self.rules.get(..=place).and_then(<[_]>::split_last) else { return 0 };
-        let same = before.iter().zip(&*self.decided).filter(|(_, decided)| part(decided.part));
+        let same = before.iter().zip(&*self.decided).filter(|(_, decided)| role(decided.role));
         let same = same.filter(|(other, _)| {
             std::ptr::eq(other.active, check.active) && other.key.as_str() == check.key.as_str()
         });
@@ -510,7 +510,7 @@ impl<'r> RequestCheck<'r> {
     /// those rules.
     pub(super) fn may_continue(&mut self) -> bool {
         let admits = self.outcome() == Outcome::Allowed;
-        for (_, decided) in self.each(Part::refuses).filter(|(check, _)| admits && check.counted.is_shared())
+        for (_, decided) in self.each(Role::can_deny).filter(|(check, _)| admits && check.counted.is_shared())
         {
             (decided.decision, decided.by) = (None, None);
         }
@@ -523,15 +523,15 @@ impl<'r> RequestCheck<'r> {
         if !self.charge_enforced(true, when) || (self.has_final && !self.charge_enforced(false, when)) {
             return false;
         }
-        if self.has(Part::Quota) {
-            self.each(|part| part == Part::Quota).for_each(|(check, decided)| check.charge(decided, when));
+        if self.has(Role::Quota) {
+            self.each(|role| role == Role::Quota).for_each(|(check, decided)| check.charge(decided, when));
         }
-        !self.all_quota_rules_deny() && (!self.has_holds() || self.keep_holds(Part::refuses, when))
+        !self.all_quota_rules_deny() && (!self.has_holds() || self.keep_holds(Role::can_deny, when))
     }
 
     #[inline]
     fn charge_enforced(&mut self, can_refund: bool, when: CheckTime) -> bool {
-        for (check, decided) in self.each(|part| part == Part::Enforced) {
+        for (check, decided) in self.each(|role| role == Role::Enforced) {
             if check.counted.can_refund() == can_refund {
                 check.charge(decided, when);
                 if decided.outcome() != Outcome::Allowed {
@@ -590,8 +590,8 @@ impl<'r> RequestCheck<'r> {
     /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with one
     /// of these rules.
     #[inline]
-    pub(super) fn missed_new_twin(&self, domain: &ActiveDomain) -> bool {
-        self.rules.iter().any(|check| check.missed_new_twin(domain))
+    pub(super) fn missed_new_override(&self, domain: &ActiveDomain) -> bool {
+        self.rules.iter().any(|check| check.missed_new_override(domain))
     }
 
     /// Inserts the values that an admitted request has charged. Their units are not refunded with the request, because the
@@ -599,7 +599,7 @@ impl<'r> RequestCheck<'r> {
     #[cold]
     pub(super) fn note_values(&mut self, when: CheckTime) {
         for (check, decided) in self.each(|_| true) {
-            let Some(&Twin::Value { seen, pair }) = check.twin.as_deref() else { continue };
+            let Some(&LinkedState::Value { seen, pair }) = check.linked.as_deref() else { continue };
             let (CountedBy::Local { counter, .. }, Some(charge)) = (check.counted, &mut decided.decision)
             else {
                 continue;
@@ -618,10 +618,10 @@ impl<'r> RequestCheck<'r> {
     /// counted a denied request would deny the same request.
     #[inline]
     pub(super) fn finish(&mut self, reporting: &Reporting<'_>, when: CheckTime) -> Duration {
-        if self.parts & VALUES != 0 {
+        if self.roles & VALUES != 0 {
             self.note_values(when);
         }
-        for (check, decided) in self.each(|part| part != Part::Replaced) {
+        for (check, decided) in self.each(|role| role != Role::Replaced) {
             check.report(decided, reporting);
         }
         match (reporting.domain.charging, reporting.joint.outcome) {
@@ -631,10 +631,10 @@ impl<'r> RequestCheck<'r> {
     }
 }
 
-/// Returns the part of a rule that is enforced for a share of its keys only. A hash of the key selects the keys. If all
+/// Returns the role of a rule that is enforced for a share of its keys only. A hash of the key selects the keys. If all
 /// requests share one counter, a hash of the time selects the requests.
 #[cold]
-fn part_of(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, hasher: &Hasher) -> Part {
+fn role_of(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, hasher: &Hasher) -> Role {
     let rule = &active.rule;
     let hash = match rule.has_one_counter() {
         true => hasher.hash_one((index, now_ns)),
@@ -643,9 +643,9 @@ fn part_of(active: &ActiveRule, key: &CounterKey<'_>, index: u32, now_ns: u64, h
         false => hasher.hash_one((&rule.identity, key.as_str())),
     };
     // Scales the top bits of the hash to a number of millionths.
-    let part = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
-    let is_enforced = part < u128::from(rule.enforced_per_million);
-    if is_enforced { Part::of_enforced(rule) } else { Part::Shadow }
+    let share = (u128::from(hash) * u128::from(MILLION)) >> u64::BITS;
+    let is_enforced = share < u128::from(rule.enforced_per_million);
+    if is_enforced { Role::of_enforced(rule) } else { Role::Shadow }
 }
 
 pub(super) fn worse(one: Outcome, other: Outcome) -> Outcome {

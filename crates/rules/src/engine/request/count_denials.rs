@@ -29,7 +29,7 @@ use tollgate::internals::CheckTime;
 use super::check::RequestCheck;
 use super::decided::Decided;
 use super::rule_check::{CountedBy, RuleCheck};
-use crate::engine::state::{Effect, Part, SharedCounter};
+use crate::engine::state::{Effect, Role, SharedCounter};
 use crate::rule::Charging;
 
 impl<'r> RequestCheck<'r> {
@@ -56,13 +56,13 @@ impl<'r> RequestCheck<'r> {
     /// Returns the rules to which the request is charged although they deny it.
     fn denials(&mut self, admitted: bool) -> impl Iterator<Item = (&mut RuleCheck<'r>, &mut Decided)> {
         let quota_is_charged = admitted || self.all_quota_rules_deny();
-        let takes_part = move |part: Part| match part {
-            Part::Enforced => !admitted,
-            Part::Quota => quota_is_charged,
-            Part::Shadow => admitted,
-            Part::Replaced => false,
+        let is_concerned = move |role: Role| match role {
+            Role::Enforced => !admitted,
+            Role::Quota => quota_is_charged,
+            Role::Shadow => admitted,
+            Role::Replaced => false,
         };
-        let rules = self.each(takes_part);
+        let rules = self.each(is_concerned);
         // Units that a request wanted to hold are not in use.
         let is_charged = |check: &RuleCheck<'_>| check.cost > 0 && check.held().is_none();
         rules.filter(move |(check, decided)| is_charged(check) && decided.outcome() != Outcome::Allowed)

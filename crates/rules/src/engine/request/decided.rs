@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use tollgate::telemetry::Event;
 use tollgate::{DecidedBy, Decision, Outcome, SharedDecision};
 
-use crate::engine::state::Part;
+use crate::engine::state::Role;
 
 /// Things of which most requests have one or two.
-pub(in crate::engine) type Few<T> = SmallVec<[T; 2]>;
+pub(in crate::engine) type ShortList<T> = SmallVec<[T; 2]>;
 
 /// The decisions of one request. An answer is moved often, so they have memory of their own. The thread uses that memory again
 /// for its next answer.
@@ -90,7 +90,7 @@ impl SharedOrigin {
 pub(in crate::engine) struct Decided {
     pub(in crate::engine) rule: u32,
     pub(in crate::engine) descriptor: u32,
-    pub(in crate::engine) part: Part,
+    pub(in crate::engine) role: Role,
     pub(super) soft: bool,
     /// `None` for a rule without a limit, and for a shared rule that was not asked.
     pub(in crate::engine) decision: Option<Decision>,
@@ -101,8 +101,8 @@ pub(in crate::engine) struct Decided {
 impl Decided {
     /// The entry of a rule that has not decided yet.
     #[inline]
-    pub(super) const fn not_yet(rule: u32, descriptor: u32, part: Part) -> Self {
-        Self { rule, descriptor, part, soft: false, decision: None, by: None }
+    pub(super) const fn not_yet(rule: u32, descriptor: u32, role: Role) -> Self {
+        Self { rule, descriptor, role, soft: false, decision: None, by: None }
     }
 
     #[inline]

@@ -13,9 +13,9 @@ use tollgate::{Decision, Outcome};
 use super::check::{HoldUse, RequestCheck};
 use super::decided::Decided;
 use super::refund::refund_in_use;
-use super::rule_check::{CountedBy, HeldUnits, HoldStep, RuleCheck, Twin};
+use super::rule_check::{CountedBy, HeldUnits, HoldStep, LinkedState, RuleCheck};
 use crate::engine::state::{
-    ActiveDomain, HeldCharge, LocalCounter, Part, ProgressCounter, RuleBook, RuleSet,
+    ActiveDomain, HeldCharge, LocalCounter, ProgressCounter, Role, RuleBook, RuleSet,
 };
 
 impl<'r> RequestCheck<'r> {
@@ -33,7 +33,7 @@ impl<'r> RequestCheck<'r> {
             HoldUse::Nothing => return,
         };
         let (mut seen, mut has_holds) = (HashSet::new(), false);
-        for (check, _) in self.each(|part| part != Part::Replaced) {
+        for (check, _) in self.each(|role| role != Role::Replaced) {
             let Some(life) = check.active.rule.hold_life() else { continue };
             let hash = check.hash_in(book, check.is_in_progress());
             check.release_ended(book, hash, when);
@@ -52,10 +52,10 @@ impl<'r> RequestCheck<'r> {
                 )
             };
             if is_first
-                && check.twin.is_none()
+                && check.linked.is_none()
                 && let Some(held) = check.hold_step((rules, book), hash, given.is_some(), id)
             {
-                check.twin = Some(Box::new(Twin::Held(held)));
+                check.linked = Some(Box::new(LinkedState::Held(held)));
                 has_holds = true;
             }
         }
@@ -64,14 +64,14 @@ impl<'r> RequestCheck<'r> {
         }
     }
 
-    /// Notes the charges of rules with this part whose units the request holds. Returns whether the request is still
+    /// Notes the charges of rules with this role whose units the request holds. Returns whether the request is still
     /// admitted: a rule without room for the hold denies it.
     #[cold]
-    pub(super) fn keep_holds(&mut self, part: impl Fn(Part) -> bool, when: CheckTime) -> bool {
+    pub(super) fn keep_holds(&mut self, role: impl Fn(Role) -> bool, when: CheckTime) -> bool {
         let keep = |kept, (check, decided): (&mut RuleCheck<'r>, &mut Decided)| {
-            (check.keep_hold(decided, when) || decided.part != Part::Enforced) && kept
+            (check.keep_hold(decided, when) || decided.role != Role::Enforced) && kept
         };
-        self.each(part).fold(true, keep) && !self.all_quota_rules_deny()
+        self.each(role).fold(true, keep) && !self.all_quota_rules_deny()
     }
 }
 
@@ -124,7 +124,7 @@ impl<'r> RuleCheck<'r> {
 
     /// Returns what the request does with the holds of the rule.
     pub(super) fn held(&self) -> Option<&HeldUnits<'r>> {
-        if let Some(Twin::Held(held)) = self.twin.as_deref() { Some(held) } else { None }
+        if let Some(LinkedState::Held(held)) = self.linked.as_deref() { Some(held) } else { None }
     }
 
     /// Returns the identity under which the rule holds units of the request.
@@ -164,7 +164,7 @@ impl<'r> RuleCheck<'r> {
     }
 
     fn note_kept(&mut self) {
-        if let Some(Twin::Held(held)) = self.twin.as_deref_mut() {
+        if let Some(LinkedState::Held(held)) = self.linked.as_deref_mut() {
             held.is_kept = true;
         }
     }

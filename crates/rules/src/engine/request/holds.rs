@@ -18,10 +18,10 @@ use tollgate::{Clock, Decision, Outcome};
 
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
-use super::decided::{DecidedList, Few};
+use super::decided::{DecidedList, ShortList};
 use super::hold_check::{ends_ns, refund_hold};
 use super::rule_check::{CountedBy, HeldUnits, HoldStep, RuleCheck};
-use crate::engine::state::{ActiveDomain, ActiveRule, Counter, HeldCharge, LocalCounter, Part, Rules};
+use crate::engine::state::{ActiveDomain, ActiveRule, Counter, HeldCharge, LocalCounter, Role, Rules};
 use crate::matching::Descriptor;
 use crate::rule::{Amount, Rule};
 
@@ -99,7 +99,7 @@ impl<C: Clock> Rules<C> {
     pub fn peek(&self, domain: &str, descriptors: &[Descriptor<'_>]) -> Answer {
         let when = CheckTime::read(&self.clock);
         let mut answer = self.find_domain(domain);
-        let queries: Few<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
+        let queries: ShortList<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
         let request = Request { hold: HoldUse::Nothing, ..Request::of(&queries, 0) };
         self.decide_request(&mut answer, &request, when);
         answer
@@ -148,8 +148,8 @@ impl<C: Clock> Rules<C> {
         let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, 0) };
         found.find((&rules, domain), &request, when.ns(), &self.hasher);
         let (mut seen, mut was_held) = (HashSet::new(), false);
-        // A load may have changed what the rule holds, so both are asked. A rule may have been another part at the hold.
-        let mut settled: Few<Settled> = Few::new();
+        // A load may have changed what the rule holds, so both are asked. A rule may have had another role when the hold began.
+        let mut settled: ShortList<Settled> = ShortList::new();
         for (check, _) in found.each(|_| true) {
             let hash = check.hash_in(book, false);
             let is_first = seen.insert(hash);
@@ -172,12 +172,12 @@ impl<C: Clock> Rules<C> {
             settled.push((is_first, taken));
         }
         for ((check, decided), (is_first, taken)) in found.each(|_| true).zip(settled) {
-            let charges = match decided.part {
+            let charges = match decided.role {
                 _ if taken.is_some() => true,
-                Part::Replaced => false,
+                Role::Replaced => false,
                 // Quota rules without room were not charged.
-                Part::Quota => !was_held && check.active.rule.hold.is_some(),
-                Part::Enforced | Part::Shadow => check.active.rule.hold.is_some(),
+                Role::Quota => !was_held && check.active.rule.hold.is_some(),
+                Role::Enforced | Role::Shadow => check.active.rule.hold.is_some(),
             };
             if let (true, Some(descriptor)) =
                 (is_first && charges, descriptors.get(decided.descriptor as usize))
@@ -211,7 +211,7 @@ impl<C: Clock> Rules<C> {
         when: CheckTime,
     ) {
         let mut was_late = false;
-        for (check, decided) in found.each(|part| part != Part::Replaced) {
+        for (check, decided) in found.each(|role| role != Role::Replaced) {
             let Some(&HeldUnits { book, hash, step, is_given, .. }) = check.held() else { continue };
             match step {
                 HoldStep::Take(_) if !check.effect.is_charged => {}

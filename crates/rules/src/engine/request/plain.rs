@@ -25,7 +25,7 @@ use super::check::{Request, worse};
 use super::decided::Decided;
 use super::report::Reporting;
 use super::rule_check::{CountedBy, RuleCheck};
-use crate::engine::state::{ActiveDomain, ActiveRule, LocalCounter, Part, RuleSet, Rules};
+use crate::engine::state::{ActiveDomain, ActiveRule, LocalCounter, Role, RuleSet, Rules};
 use crate::matching::{CounterKey, Descriptor, FoundRules};
 use crate::rule::Charging;
 
@@ -95,7 +95,7 @@ impl<'r> PlainChecks<'r> {
                 let earlier = if numbers & number == 0 { 0 } else { self.cost_of(active, check.key) };
                 numbers |= number;
                 self.0.push(PlainCheck { earlier, ..check });
-                decided.push(Decided::not_yet(rule, place, Part::Enforced));
+                decided.push(Decided::not_yet(rule, place, Role::Enforced));
             }
         }
         !self.0.is_empty()
@@ -279,18 +279,18 @@ impl<C: Clock> Rules<C> {
         decided: &[Decided],
         (rules, domain): (&RuleSet, &ActiveDomain),
     ) -> bool {
-        let (mut is_open, mut has_twin) = (true, false);
+        let (mut is_open, mut has_override) = (true, false);
         let are_open = || {
             for (check, decided) in checks.iter().zip(decided) {
                 // Each of them is asked, because each one records its charge.
                 let charge = decided.decision.as_ref();
                 is_open &= charge.is_some_and(|charge| check.counter.generation.is_open_for(charge));
-                has_twin |= check.active.counts_with_override(domain);
+                has_override |= check.active.counts_with_override(domain);
             }
             is_open
         };
         let still_counts =
             |now: Option<&ActiveDomain>| checks.iter().all(|check| check.active.still_counts(now));
-        !self.counts_charge(rules, domain, are_open, still_counts) || has_twin
+        !self.counts_charge(rules, domain, are_open, still_counts) || has_override
     }
 }

@@ -7,10 +7,10 @@ use tollgate::{Clock, Outcome};
 
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
-use super::decided::{Decided, DecidedList, Few};
+use super::decided::{Decided, DecidedList, ShortList};
 use super::rule_check;
 use super::rule_check::{CountedBy, RuleCheck};
-use crate::engine::state::{ActiveDomain, LocalCounter, Part, Rules};
+use crate::engine::state::{ActiveDomain, LocalCounter, Role, Rules};
 use crate::matching::{CounterKey, Descriptor};
 use crate::rule::Charging;
 
@@ -39,8 +39,8 @@ impl<C: Clock> Rules<C> {
         descriptors: &'a [Descriptor<'a>],
         answer: &'a Answer,
         when: CheckTime,
-    ) -> Few<Refund<'a>> {
-        let mut refunds = Few::new();
+    ) -> ShortList<Refund<'a>> {
+        let mut refunds = ShortList::new();
         let Some(domain) = answer.domain() else { return refunds };
         if domain.charging == Charging::CountFirst || answer.joint.outcome != Outcome::Allowed {
             return refunds;
@@ -106,14 +106,14 @@ impl<C: Clock> Rules<C> {
         let mut found = RequestCheck::new(&mut decided);
         let request = Request { hold: HoldUse::Nothing, ..Request::of(descriptors, hits) };
         found.find((&rules, domain), &request, when.ns(), &self.hasher);
-        let all = found.each(|part| part != Part::Replaced).all(|(check, _)| match check.counted {
+        let all = found.each(|role| role != Role::Replaced).all(|(check, _)| match check.counted {
             CountedBy::Local { counter, .. } => counter.can_refund,
             CountedBy::Shared(_) => false,
             CountedBy::Nothing | CountedBy::Blocked(_) | CountedBy::Book(_) => true,
         });
         if all {
             let mut ended = HashSet::new();
-            for (check, _) in found.each(|part| part != Part::Replaced) {
+            for (check, _) in found.each(|role| role != Role::Replaced) {
                 // Several descriptors with the same rule and key are one request in progress.
                 let is_first = !check.is_in_progress()
                     || ended.insert((check.active.rule.counter(), check.key.as_str().to_owned()));

@@ -9,7 +9,7 @@ use tollgate::{Decision, Outcome};
 use super::answer::JointOutcome;
 use super::decided::{Decided, SharedOrigin};
 use super::rule_check::{CountedBy, RuleCheck};
-use crate::engine::state::{ActiveDomain, Observers, Part};
+use crate::engine::state::{ActiveDomain, Observers, Role};
 use crate::matching::{CounterKey, Descriptor};
 use crate::rule::Charging;
 
@@ -32,7 +32,7 @@ impl RuleCheck<'_> {
     fn beyond_soft_limit(&self, decided: &Decided, shadow: bool) -> u64 {
         let Some(decision) = &decided.decision else { return 0 };
         let soft = self.active.rule.soft;
-        if decision.is_denied() || shadow || !decided.part.refuses() {
+        if decision.is_denied() || shadow || !decided.role.can_deny() {
             return 0;
         }
         let owed = match self.counted {
@@ -103,8 +103,8 @@ impl RuleCheck<'_> {
     fn report_denial(&self, decided: &mut Decided, reporting: &Reporting<'_>) {
         let (cost, meters) = (self.cost, &*self.active.meters);
         let reports_only = reporting.joint.shadow
-            || decided.part == Part::Shadow
-            || (decided.part == Part::Quota && !reporting.joint.quota_rules_deny);
+            || decided.role == Role::Shadow
+            || (decided.role == Role::Quota && !reporting.joint.quota_rules_deny);
         if !reports_only {
             self.block(decided);
         }
@@ -112,7 +112,7 @@ impl RuleCheck<'_> {
         match decided.by.and_then(SharedOrigin::event) {
             Some(event) => meters.record(event, cost),
             None if self.effect.is_denial_counted || reporting.domain.charging == Charging::CountFirst => {
-                // A cost that crosses a line has a part on each side.
+                // A cost that crosses a threshold counts in part on each side of it.
                 meters.record(if reports_only { Event::ShadowDenied } else { Event::Denied }, cost);
                 let in_use = self.effect.before.saturating_add(cost);
                 meters.record_use(decision.limit(), in_use, cost);

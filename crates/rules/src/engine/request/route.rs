@@ -28,7 +28,7 @@ use super::decided::Decided;
 use super::plain;
 use super::plain::{PlainCheck, PlainChecks, Searched};
 use super::report::Reporting;
-use crate::engine::state::{ActiveDomain, DomainId, Part, RuleSet, Rules, RulesAt, WithoutRule};
+use crate::engine::state::{ActiveDomain, DomainId, Role, RuleSet, Rules, RulesAt, WithoutRule};
 use crate::matching::Descriptor;
 use crate::rule::Charging;
 use crate::telemetry::request_without_rule;
@@ -211,7 +211,7 @@ impl<C: Clock> Rules<C> {
             && let Some(cost) = plain::plain_cost(descriptor, request.hits)
             && let Some(check) = PlainCheck::new(domain, descriptor, active, cost, when)
         {
-            decided.push(Decided::not_yet(rule, 0, Part::Enforced));
+            decided.push(Decided::not_yet(rule, 0, Role::Enforced));
             let decided = decided.last_mut().map(std::slice::from_mut).unwrap_or_default();
             let checks = std::slice::from_ref(&check);
             return self.take_plain(asked, request.descriptors, checks, (joint, decided), when);
@@ -333,10 +333,10 @@ impl<C: Clock> Rules<C> {
         let still_counts = |now: Option<&ActiveDomain>| check.still_counts(now);
         check.is_charged()
             && (!self.counts_charge(rules, domain, || check.is_open(), still_counts)
-                || check.missed_new_twin(domain))
+                || check.missed_new_override(domain))
     }
 
-    /// Whether a charge to rules of a domain counts: see [`Published::counts_charge`]. `still_counts` tells it for the rules of
+    /// Whether a charge to rules of a domain counts: see [`Published::counts_charge`]. `still_counts` decides it for the rules of
     /// the domain that are in force now.
     ///
     /// [`Published::counts_charge`]: tollgate::internals::migrate::Published::counts_charge

@@ -27,9 +27,8 @@ pub(in crate::engine) struct RuleCheck<'r> {
     pub(super) charging: Charging,
     /// Whether the rule counts a limit that the request sets.
     pub(super) is_own: bool,
-    /// The other counter of the same requests: a limit that a request sets and the file's rule of the same unit count as
-    /// one. Or the values that the rule counts, or the units that requests hold.
-    pub(super) twin: Option<Box<Twin<'r>>>,
+    /// What decides together with the counter, if anything does.
+    pub(super) linked: Option<Box<LinkedState<'r>>>,
     pub(super) effect: Effect,
 }
 
@@ -54,10 +53,11 @@ pub(super) struct HeldUnits<'r> {
     pub(super) is_kept: bool,
 }
 
-/// What counts together with a rule's counter.
+/// What decides together with the counter of a rule.
 #[derive(Debug)]
-pub(super) enum Twin<'r> {
-    /// A counter, with the key of the request.
+pub(super) enum LinkedState<'r> {
+    /// Another counter of the same requests, with their key there: a limit that a request sets and the file's rule of the
+    /// same unit count as one.
     Counter { counter: &'r LocalCounter, key: CounterKey<'r> },
     /// The values that were admitted, and the hash of the request's key and value: the rule counts different values.
     Value { seen: &'r SeenValues, pair: u64 },
@@ -130,12 +130,12 @@ impl<'r> RuleCheck<'r> {
         descriptor: &Descriptor<'r>,
         cost: u64,
     ) -> Self {
-        let twin = active.unit.and_then(|unit| {
+        let linked = active.unit.and_then(|unit| {
             let counter = domain.override_in_use(unit)?.counter.local()?;
-            Some(Box::new(Twin::Counter { counter, key: domain.key_of_request(descriptor) }))
+            Some(Box::new(LinkedState::Counter { counter, key: domain.key_of_request(descriptor) }))
         });
         let counted = CountedBy::of(active, None, domain.charging);
-        Self { twin, ..Self::with(domain, active, counted, key, cost) }
+        Self { linked, ..Self::with(domain, active, counted, key, cost) }
     }
 
     #[inline(always)]
@@ -147,15 +147,15 @@ impl<'r> RuleCheck<'r> {
         cost: u64,
     ) -> Self {
         let (charging, effect) = (domain.charging, Effect::default());
-        Self { active, counted, key, cost, charging, is_own: false, twin: None, effect }
+        Self { active, counted, key, cost, charging, is_own: false, linked: None, effect }
     }
 
     /// Whether a request has set the first limit of its unit in the meantime, and that limit counts together with this
     /// rule.
     #[inline]
-    pub(super) fn missed_new_twin(&self, domain: &ActiveDomain) -> bool {
-        let has_twin = matches!(self.twin.as_deref(), Some(Twin::Counter { .. }));
-        !self.is_own && !has_twin && self.active.counts_with_override(domain)
+    pub(super) fn missed_new_override(&self, domain: &ActiveDomain) -> bool {
+        let has_override = matches!(self.linked.as_deref(), Some(LinkedState::Counter { .. }));
+        !self.is_own && !has_override && self.active.counts_with_override(domain)
     }
 
     /// Whether the counter that the rule charged is open: see [`Generation::is_open_for`]. A shared counter never is.
@@ -180,7 +180,7 @@ impl<'r> RuleCheck<'r> {
 
     /// Returns the units in the other counter of these requests.
     pub(super) fn elsewhere(&self, when: CheckTime) -> u64 {
-        let Some(Twin::Counter { counter, key }) = self.twin.as_deref() else { return 0 };
+        let Some(LinkedState::Counter { counter, key }) = self.linked.as_deref() else { return 0 };
         // Both sides charge before they read the other counter. If two requests race, at least one sees the other's
         // charge.
         fence_after_rmw();
@@ -191,14 +191,14 @@ impl<'r> RuleCheck<'r> {
     pub(in crate::engine) fn peeked(&self, cost: u64, when: CheckTime) -> Option<Decision> {
         let CountedBy::Local { counter, headroom } = self.counted else { return None };
         let peeked = counter.peek(self.key.as_str(), cost, headroom, when);
-        Some(if self.twin.is_some() { peeked.with_other_units(self.elsewhere(when)) } else { peeked })
+        Some(if self.linked.is_some() { peeked.with_other_units(self.elsewhere(when)) } else { peeked })
     }
 
     /// Charges the rule if both counters together have enough quota. If two requests, one for each counter, race for
     /// the last units, both may be denied. Both are never admitted.
     #[cold]
-    fn charge_with_twin(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
-        if let Some(&Twin::Value { seen, pair }) = self.twin.as_deref() {
+    fn charge_linked(&self, counter: &LocalCounter, headroom: u64, when: CheckTime) -> Decision {
+        if let Some(&LinkedState::Value { seen, pair }) = self.linked.as_deref() {
             return self.charge_value((seen, pair), (counter, headroom), when);
         }
         let key = self.key.as_str();
@@ -230,18 +230,20 @@ impl<'r> RuleCheck<'r> {
         let value = value.as_ref().map(|(key, value)| (*key, value.as_str()));
         let pair = seen.pair(self.key.as_str(), value);
         let takes = |other: &Self| {
-            let Some(&Twin::Value { seen: its, pair: same }) = other.twin.as_deref() else { return false };
+            let Some(&LinkedState::Value { seen: its, pair: same }) = other.linked.as_deref() else {
+                return false;
+            };
             other.cost > 0 && same == pair && std::ptr::eq(its, seen)
         };
         if self.cost > 0 {
             self.cost = u64::from(!before.iter().any(takes) && !seen.holds(pair, when));
         }
-        self.twin = Some(Box::new(Twin::Value { seen, pair }));
+        self.linked = Some(Box::new(LinkedState::Value { seen, pair }));
     }
 
     /// Whether the rule counts values.
     pub(super) fn counts_values(&self) -> bool {
-        matches!(self.twin.as_deref(), Some(Twin::Value { .. }))
+        matches!(self.linked.as_deref(), Some(LinkedState::Value { .. }))
     }
 
     /// Charges a value.
@@ -264,7 +266,7 @@ impl<'r> RuleCheck<'r> {
     #[cold]
     fn ask_shared(&mut self, shared: &SharedCounter, decided: &mut Decided) {
         if decided.decision.is_none() && (self.cost > 0 || self.peeks_at_use()) {
-            let reports_only = shared.reports_only(decided.part);
+            let reports_only = shared.reports_only(decided.role);
             let answer = shared.limiter.check_now(self.key.as_str(), self.cost, reports_only);
             self.record_answer(decided, answer);
         }
@@ -289,8 +291,8 @@ impl<'r> RuleCheck<'r> {
     pub(super) fn charge(&mut self, decided: &mut Decided, when: CheckTime) {
         decided.decision = match self.counted {
             CountedBy::Local { .. } if self.peeks_at_use() => return self.count(decided, when),
-            CountedBy::Local { counter, headroom } if self.twin.is_some() => {
-                Some(self.charge_with_twin(counter, headroom, when))
+            CountedBy::Local { counter, headroom } if self.linked.is_some() => {
+                Some(self.charge_linked(counter, headroom, when))
             }
             CountedBy::Local { counter, headroom } => {
                 Some(counter.charge(self.key.as_str(), self.cost, headroom, when))

@@ -21,12 +21,12 @@ use tollgate::{Clock, Outcome, SharedDecision};
 
 use super::answer::Answer;
 use super::check::{HoldUse, Peek, Request, RequestCheck};
-use super::decided::{Decided, Few};
+use super::decided::{Decided, ShortList};
 use super::refund::Refund;
 use super::rule_check;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::counting::{MayWait, SharedLimiter, SharedReply};
-use crate::engine::state::{Part, Rules};
+use crate::engine::state::{Role, Rules};
 use crate::matching::Descriptor;
 use crate::rule::Charging;
 
@@ -208,7 +208,7 @@ impl<C: Clock> Rules<C> {
         let mut answer = self.find_domain(domain);
         let Some(found) = answer.domain() else { return answer };
         let has_shared = found.has_shared;
-        let queries: Few<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
+        let queries: ShortList<_> = descriptors.iter().map(|descriptor| descriptor.hits(0)).collect();
         let request = Request { hold: HoldUse::Nothing, ..Request::of(&queries, 0) };
         match has_shared {
             true => self.wait(&mut answer, request, Some(deadline.into())).await,
@@ -287,7 +287,7 @@ impl<C: Clock> Rules<C> {
     /// first poll, the refunds continue in tasks.
     pub async fn refund_async(&self, descriptors: &[Descriptor<'_>], answer: &Answer) {
         let when = CheckTime::read(&self.clock);
-        let mut calls: Few<SharedCall> = Few::new();
+        let mut calls: ShortList<SharedCall> = ShortList::new();
         for Refund { counted, key, decided } in
             self.refunds(descriptors, answer, CheckTime::read(&self.clock))
         {
@@ -308,7 +308,7 @@ struct Waiting<'r, C: Clock> {
     check: RequestCheck<'r>,
     clock: &'r C,
     /// The calls of shared rules.
-    calls: Few<RuleCall>,
+    calls: ShortList<RuleCall>,
     /// When the answer is due.
     deadline: Option<Instant>,
     /// Whether the decision is final.
@@ -329,7 +329,7 @@ impl RuleCall {
 
 impl<'r, C: Clock> Waiting<'r, C> {
     fn new(clock: &'r C, decided: &'r mut Vec<Decided>, deadline: Option<Instant>) -> Self {
-        Self { check: RequestCheck::new(decided), clock, calls: Few::new(), deadline, is_over: false }
+        Self { check: RequestCheck::new(decided), clock, calls: ShortList::new(), deadline, is_over: false }
     }
 
     /// The time of the next step.
@@ -353,7 +353,7 @@ impl<'r, C: Clock> Waiting<'r, C> {
             return self.check.decide(charging, self.now());
         }
         if charging == Charging::CountFirst {
-            self.ask(|_, part| part != Part::Replaced).await;
+            self.ask(|_, role| role != Role::Replaced).await;
             return self.check.decide(charging, self.now());
         }
         let admitted = self.all_or_nothing().await;
@@ -368,7 +368,7 @@ impl<'r, C: Clock> Waiting<'r, C> {
             self.check.peek_again(self.now());
         }
         if admitted {
-            self.ask(|_, part| part == Part::Shadow).await;
+            self.ask(|_, role| role == Role::Shadow).await;
         }
         admitted
     }
@@ -385,9 +385,9 @@ impl<'r, C: Clock> Waiting<'r, C> {
 
     /// Charges the rules that can deny, until one does. Returns whether none of them denies.
     async fn charge(&mut self) -> bool {
-        self.ask(|check, part| part.refuses() && check.counted.can_refund()).await;
+        self.ask(|check, role| role.can_deny() && check.counted.can_refund()).await;
         if self.check.outcome() == Outcome::Allowed {
-            self.ask(|_, part| part.refuses()).await;
+            self.ask(|_, role| role.can_deny()).await;
         }
         let now = self.now();
         self.check.outcome() == Outcome::Allowed && self.check.charge_all(now)
@@ -397,7 +397,7 @@ impl<'r, C: Clock> Waiting<'r, C> {
     async fn peek_at_servers(&mut self) {
         let check = &mut self.check;
         let peeks = check.peeks();
-        let mut all: Few<_> = peeks
+        let mut all: ShortList<_> = peeks
             .into_iter()
             .filter_map(|Peek { place, cost }| {
                 let check = check.rules.get(place)?;
@@ -418,15 +418,15 @@ impl<'r, C: Clock> Waiting<'r, C> {
     }
 
     /// Charges the shared rules that `is_asked` selects by their parts, and records the answers.
-    async fn ask(&mut self, is_asked: fn(&RuleCheck<'_>, Part) -> bool) {
+    async fn ask(&mut self, is_asked: fn(&RuleCheck<'_>, Role) -> bool) {
         let (check, from) = (&mut self.check, self.calls.len());
         for (place, (check, decided)) in check.each(|_| true).enumerate() {
             if let CountedBy::Shared(shared) = check.counted
                 && (check.cost > 0 || check.peeks_at_use())
                 && decided.decision.is_none()
-                && is_asked(check, decided.part)
+                && is_asked(check, decided.role)
             {
-                let (key, reports_only) = (check.key.as_str(), shared.reports_only(decided.part));
+                let (key, reports_only) = (check.key.as_str(), shared.reports_only(decided.role));
                 let call = SharedCall::new(&shared.limiter, key, check.cost, reports_only);
                 self.calls.push(RuleCall { place, call });
             }
@@ -457,7 +457,7 @@ impl<'r, C: Clock> Waiting<'r, C> {
 
     /// Charges the denied request to the rules that deny it.
     async fn count_denials(&mut self) {
-        let mut calls: Few<SharedCall> = Few::new();
+        let mut calls: ShortList<SharedCall> = ShortList::new();
         for (check, shared) in self.check.shared_denials() {
             calls.push(SharedCall::count_denied(&shared.limiter, check.key.as_str(), check.cost));
             check.effect.is_denial_counted = true;
@@ -490,7 +490,7 @@ async fn by<F: Future>(deadline: Option<Instant>, future: F) -> Option<F::Output
     }
 }
 
-/// Waits until all of them are ready. `poll_ready` tells whether one is, and it may be called again then.
+/// Waits until all of them are ready. `poll_ready` returns whether one is, and may be called again after that.
 async fn until_all<T>(all: &mut [T], mut poll_ready: impl FnMut(&mut T, &mut Context<'_>) -> bool) {
     poll_fn(|context| {
         let mut are_ready = true;

@@ -24,7 +24,7 @@ use tollgate::{
 };
 
 use super::held::RuleBook;
-use super::part::Part;
+use super::role::Role;
 use crate::counting::{Hasher, NoCounter, Servers, SharedLimiter};
 use crate::rule;
 use crate::rule::{Amount, Charging, MEMORY, Rule};
@@ -71,9 +71,9 @@ pub(in crate::engine) struct SharedCounter {
 }
 
 impl SharedCounter {
-    /// Whether a denial of a rule with this part does not deny the request.
-    pub(in crate::engine) fn reports_only(&self, part: Part) -> bool {
-        part != Part::Enforced || self.is_dry_run
+    /// Whether a denial of a rule with this role does not deny the request.
+    pub(in crate::engine) fn reports_only(&self, role: Role) -> bool {
+        role != Role::Enforced || self.is_dry_run
     }
 }
 
@@ -311,7 +311,7 @@ impl Counter {
         // Usage stays, also beyond the new limit. If the store can hold it, windows free it at their end as usual.
         let unpaid = if last.generation.is_taking_over(now.ns()) { last.spare } else { 0 };
         let owed = last.parameters.most.saturating_add(unpaid);
-        let headroom = least.max(owed.min(most_room(&limit, most)).saturating_sub(most));
+        let headroom = least.max(owed.min(largest_kept(&limit, most)).saturating_sub(most));
         let (store, headroom) = match make(headroom) {
             Ok(store) => (store, headroom),
             Err(_) => (make(least)?, least),
@@ -401,7 +401,7 @@ impl Rule {
 }
 
 /// Whether a compact store has room for a debt of one limit.
-pub(super) fn has_room_for_debts(limit: &Limit) -> bool {
+pub(super) fn holds_debts(limit: &Limit) -> bool {
     fits_compact(limit, limit.most())
 }
 
@@ -418,7 +418,7 @@ fn one_window(quota: Quota) -> Result<Limit, QuotaError> {
 /// Returns the maximum number of units in a store with this limit, including usage from another limit. A log uses
 /// memory for each unit of every key, as long as the rule exists. A key whose block has ended has one unit free; if more
 /// units had to stay free, the key would be blocked again at once.
-fn most_room(rule: &Limit, limit: u64) -> u64 {
+fn largest_kept(rule: &Limit, limit: u64) -> u64 {
     match rule.kind() {
         LimitKind::SlidingLog => limit.saturating_mul(4).clamp(1_024, SlidingLog::MAX_LIMIT),
         _ if rule.block().is_some() => limit,

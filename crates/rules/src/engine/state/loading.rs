@@ -22,7 +22,7 @@ pub(in crate::engine) struct Loading {
     pub(in crate::engine) good: Option<Vec<ReadFile>>,
     /// The rules that the files last read would remove, if they have not been loaded.
     #[cfg(feature = "watch")]
-    pub(in crate::engine) losing: Vec<Box<str>>,
+    pub(in crate::engine) missing: Vec<Box<str>>,
     /// The domains that layers were created for.
     pub(in crate::engine) required: Vec<Box<str>>,
     /// The warnings about the rules in force.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate::internals::CheckTime;
 use tollgate::telemetry::{CheckTimer, Meters};
 
-use super::counter::{Counter, Prepared, has_room_for_debts};
+use super::counter::{Counter, Prepared, holds_debts};
 use super::error::RulesError;
 use super::held::CounterName;
 use super::options::LoadOptions;
@@ -63,7 +63,7 @@ impl RuleSet {
             let charging = options.charging(domain.charging);
             domain.charging = Some(charging);
             if options.hold_all && charging != Charging::CountFirst {
-                domain.rules.iter_mut().for_each(|rule| rule.hold_by_default(has_room_for_debts));
+                domain.rules.iter_mut().for_each(|rule| rule.hold_by_default(holds_debts));
             }
             let before = self.domain(domain.name());
             let mut of_classes: HashMap<&str, usize> = HashMap::new();

@@ -15,7 +15,7 @@ use tollgate::{LimitKind, Quota};
 use super::counter::{Counter, LocalCounter};
 use super::held::{CounterName, RuleBook};
 use super::overrides;
-use super::part::Part;
+use super::role::Role;
 use super::values::SeenValues;
 use crate::config::RuleFiles;
 use crate::counting::{Hasher, Servers};
@@ -86,8 +86,8 @@ pub(in crate::engine) struct ActiveRule {
     pub(in crate::engine) matched: OnceFlag,
     /// The unit for which limits that requests set count together with this rule.
     pub(in crate::engine) unit: Option<TimeUnit>,
-    /// The part that the rule takes in every request, or `None` if the request's key or the time decides.
-    pub(in crate::engine) part: Option<Part>,
+    /// The role that the rule has in every request, or `None` if the request's key or the time decides.
+    pub(in crate::engine) role: Option<Role>,
     /// Whether the rule is plain: it is enforced for every request, has no soft limit, and is counted by one value or none in a store of
     /// this process, without headroom and without blocks. Its charges can be refunded.
     is_plain: bool,
@@ -366,9 +366,9 @@ impl ActiveRule {
             None if addresses & rule.counted_by == 0 => KeyFrom::Parts,
             _ => KeyFrom::PartsWithAddresses,
         };
-        let (part, matched) = (Part::of_all(&rule), OnceFlag::default());
+        let (role, matched) = (Role::of_all(&rule), OnceFlag::default());
         let is_rare = rule.distinct || holds_units(&rule) || !rule.replaces.is_empty();
-        let is_plain = part == Some(Part::Enforced)
+        let is_plain = role == Some(Role::Enforced)
             && rule.soft == u64::MAX
             && !is_rare
             && matches!(key_from, KeyFrom::Nothing | KeyFrom::Entry(_) | KeyFrom::Address(_))
@@ -381,7 +381,7 @@ impl ActiveRule {
             quota,
             window,
             unit,
-            part,
+            role,
             is_plain,
             is_rare,
             keys_vary,

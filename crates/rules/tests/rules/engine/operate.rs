@@ -308,7 +308,7 @@ descriptors:
     }
     let operate = |rule, verb| scene.rules.operate("d", &[plain, ghost], rule, verb).unwrap();
     let reports = operate(None, OperatorAction::Grant(1));
-    let parts: Vec<_> = reports.iter().map(|one| (&*one.name, one.part, one.result.clone())).collect();
+    let parts: Vec<_> = reports.iter().map(|one| (&*one.name, one.role, one.result.clone())).collect();
     assert_eq!(parts, [("plain", "enforced", Ok(1)), ("ghost", "shadow", Ok(1))]);
     assert_eq!((&*reports[0].file, reports[0].line, &*reports[0].key), ("test.yaml", 6, "x"));
     assert!(!reports[0].is_shared);
@@ -320,7 +320,7 @@ descriptors:
     assert_eq!(operate(Some("nope"), OperatorAction::Reset), []);
 
     let replaced = scene.rules.operate("d", &[plain, better], Some("plain"), OperatorAction::Reset).unwrap();
-    assert_eq!((replaced[0].part, &replaced[0].result), ("replaced", &Err(Refusal::Replaced)));
+    assert_eq!((replaced[0].role, &replaced[0].result), ("replaced", &Err(Refusal::Replaced)));
     assert_eq!(replaced[0].figures, None);
 }
 

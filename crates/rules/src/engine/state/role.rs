@@ -1,12 +1,12 @@
-//! The part that a rule takes in a request.
+//! The role of a rule in a request.
 
 use crate::rule::{Amount, MILLION, Rule};
 
-/// The part that a rule takes in a request.
+/// The role of a rule in a request: whether it can deny it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in crate::engine) enum Part {
+pub(in crate::engine) enum Role {
     Enforced,
-    /// Denies the request if all rules with this part deny it.
+    /// Denies the request if all rules with this role deny it.
     Quota,
     /// Reports only.
     Shadow,
@@ -14,8 +14,8 @@ pub(in crate::engine) enum Part {
     Replaced,
 }
 
-impl Part {
-    /// Returns the part that a rule takes in every request, or `None` if the rule is enforced for a share of its keys
+impl Role {
+    /// Returns the role that a rule has in every request, or `None` if the rule is enforced for a share of its keys
     /// only.
     pub(super) fn of_all(rule: &Rule) -> Option<Self> {
         if rule.shadow {
@@ -25,14 +25,14 @@ impl Part {
         }
     }
 
-    /// Returns the part for keys that the rule is enforced for. A rule without a limit is not a quota.
+    /// Returns the role for keys that the rule is enforced for. A rule without a limit is not a quota.
     pub(in crate::engine) fn of_enforced(rule: &Rule) -> Self {
         if rule.quota_mode && rule.limit != Amount::Unlimited { Self::Quota } else { Self::Enforced }
     }
 
     /// Whether the rule can deny the request.
     #[inline]
-    pub(in crate::engine) fn refuses(self) -> bool {
+    pub(in crate::engine) fn can_deny(self) -> bool {
         matches!(self, Self::Enforced | Self::Quota)
     }
 }
