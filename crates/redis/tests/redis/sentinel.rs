@@ -85,8 +85,12 @@ async fn demoted_master_is_left_in_every_mode() {
     let atomic = builder("atomic").atomic().unwrap();
     let leases = builder("leases").leases().build().unwrap();
     let write_back = builder("write-back").write_back().build().unwrap();
-    assert_eq!(atomic.check("a").await.by(), DecidedBy::Server);
-    assert!(leases.check_async("a").await.is_allowed() && write_back.check("a").is_allowed());
+    let began = Instant::now();
+    // On a busy machine the first answers may come after the time-out.
+    while atomic.check("a").await.by() != DecidedBy::Server || leases.check_async("a").await.is_denied() {
+        assert!(began.elapsed() < PATIENCE, "the limiters use the master");
+    }
+    assert!(write_back.check("a").is_allowed());
     let () = all.sentinels[0].ask("watch", &["SENTINEL", "FAILOVER", "mymaster"]).unwrap();
     all.until_replica_takes_over();
     let began = Instant::now();

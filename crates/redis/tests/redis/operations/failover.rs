@@ -9,12 +9,12 @@ use tollgate_testing::redis::{Cluster, Server};
 const PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT: u64 = 10;
 
-/// Returns a limiter's builder. Only the server admits anything.
+/// Returns a limiter's builder. Only the server admits anything, and a call waits for its answer: one that comes too late was counted.
 fn builder(cluster: &Cluster) -> LimiterBuilder<Blocking<Client>> {
     let client = Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap().blocking();
     // A window of a year, which almost never ends during a test.
     let limit = Limit::fixed_window(Quota::new(LIMIT, Duration::from_secs(365 * 86_400)));
-    client.limiter("failover", limit).timeout(Duration::from_millis(200)).on_failure(OnFailure::Closed)
+    client.limiter("failover", limit).timeout(PATIENCE).on_failure(OnFailure::Closed)
 }
 
 /// Returns a key that the first node holds, and that node's replica.
