@@ -10,7 +10,7 @@ use tollgate::Limit;
 use tollgate::internals::sync::Ordering;
 
 use super::cluster::Nodes;
-use super::connection::{Evicting, ServerConnection, address};
+use super::connection::{ServerConnection, address};
 use super::options::ConnectionOptions;
 use super::runtime::{Blocking, Routed};
 use super::sentinel;
@@ -53,18 +53,11 @@ use crate::protocol::{Call, Error, ErrorKind, LinkAges, LinkReport, Reply, Trans
 #[derive(Clone)]
 pub struct Client {
     /// In the order of the routes.
-    links: Arc<[Link]>,
+    links: Arc<[Topology]>,
     routes: Arc<Routes>,
 }
 
 /// One server, or one Cluster.
-#[derive(Clone)]
-struct Link {
-    topology: Topology,
-    /// The number of its servers that evict keys.
-    evicting: Evicting,
-}
-
 #[derive(Clone)]
 enum Topology {
     One(Arc<ServerConnection>),
@@ -114,8 +107,7 @@ impl Client {
         url: &str,
         build: impl Fn(&str) -> ::redis::RedisResult<::redis::Client>,
     ) -> Result<Self, Error> {
-        let evicting = Evicting::default();
-        Ok(Self::of(Link { topology: Topology::One(sentinel::open(url, &evicting, build)?), evicting }))
+        Ok(Self::of(Topology::One(sentinel::open(url, build)?)))
     }
 
     /// Creates a client of a Cluster. `urls` are the addresses of some of its nodes.
@@ -123,10 +115,8 @@ impl Client {
     /// # Errors
     /// Returns an error if an address is invalid, or if `urls` is empty.
     pub fn cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        let evicting = Evicting::default();
         let open = |url| ::redis::Client::open(url).map_err(|error| address(&error));
-        let seeds = urls.into_iter().map(|url| ServerConnection::of(&open(url)?, &evicting));
-        Ok(Self::of(Link { topology: Topology::Cluster(Nodes::open(seeds)?), evicting }))
+        Self::cluster_from_redis(&urls.into_iter().map(open).collect::<Result<Vec<_>, _>>()?)
     }
 
     /// Creates a client of one server from a client of the [`redis`](https://docs.rs/redis) crate, and takes its
@@ -152,8 +142,7 @@ impl Client {
     /// # Ok::<(), tollgate_redis::Error>(())
     /// ```
     pub fn from_redis(client: &::redis::Client) -> Result<Self, Error> {
-        let evicting = Evicting::default();
-        Ok(Self::of(Link { topology: Topology::One(ServerConnection::of(client, &evicting)?), evicting }))
+        Ok(Self::of(Topology::One(ServerConnection::of(client, ConnectionOptions::default())?)))
     }
 
     /// Creates a client of a Cluster from clients of the [`redis`](https://docs.rs/redis) crate for some of its
@@ -165,9 +154,9 @@ impl Client {
     pub fn cluster_from_redis<'a>(
         clients: impl IntoIterator<Item = &'a ::redis::Client>,
     ) -> Result<Self, Error> {
-        let evicting = Evicting::default();
-        let seeds = clients.into_iter().map(|client| ServerConnection::of(client, &evicting));
-        Ok(Self::of(Link { topology: Topology::Cluster(Nodes::open(seeds)?), evicting }))
+        let options = ConnectionOptions::default();
+        let seeds = clients.into_iter().map(|client| ServerConnection::of(client, options.clone()));
+        Ok(Self::of(Topology::Cluster(Nodes::open(seeds)?)))
     }
 
     /// Creates a client that spreads keys over several independent servers or Clusters. Each key is on one of them, and
@@ -298,33 +287,32 @@ impl Client {
     /// each attempt.
     #[must_use]
     pub fn refused_credentials(&self) -> u64 {
-        self.links.iter().map(|link| link.topology.options().refusals.count()).fold(0, u64::wrapping_add)
+        self.links.iter().map(|link| link.options().refusals.count()).fold(0, u64::wrapping_add)
     }
 
     /// Returns the connection, if the client has one server.
     #[cfg(feature = "rules")]
     pub(super) fn one_server(&self) -> Option<&Arc<ServerConnection>> {
         match &*self.links {
-            [Link { topology: Topology::One(line), .. }] => Some(line),
+            [Topology::One(line)] => Some(line),
             _ => None,
         }
     }
 
     /// Creates the same client with connections that are kept up in another way.
     fn with(self, change: impl Fn(&mut ConnectionOptions)) -> Self {
-        let links = self.links.iter().map(|Link { topology, evicting }| {
-            let mut options = topology.options().clone();
+        let links = self.links.iter().map(|link| {
+            let mut options = link.options().clone();
             change(&mut options);
-            let topology = match topology {
+            match link {
                 Topology::One(line) => Topology::One(line.with(options)),
                 Topology::Cluster(nodes) => Topology::Cluster(nodes.with(&options)),
-            };
-            Link { topology, evicting: Arc::clone(evicting) }
+            }
         });
         Self { links: links.collect(), routes: Arc::clone(&self.routes) }
     }
 
-    fn of(link: Link) -> Self {
+    fn of(link: Topology) -> Self {
         Self { links: [link].into(), routes: Arc::default() }
     }
 
@@ -346,7 +334,7 @@ impl Client {
                 "not in a tokio runtime; call the limiter from a tokio task, or use the blocking client",
             ));
         };
-        let answer = match &self.links[server].topology {
+        let answer = match &self.links[server] {
             Topology::One(line) => line.run(&runtime, &command, false).await,
             Topology::Cluster(nodes) => Box::pin(nodes.run(&runtime, tag, &command)).await,
         };
@@ -388,18 +376,18 @@ impl Transport for Client {
     type States = StoredStates;
 
     fn in_parts(&self) -> bool {
-        self.links.iter().any(|link| matches!(link.topology, Topology::Cluster(_)))
+        self.links.iter().any(|link| matches!(link, Topology::Cluster(_)))
     }
 
     fn evicts(&self, server: usize) -> bool {
         // Ordering: Relaxed. The value is only reported, and publishes no other memory.
-        self.links[server].evicting.load(Ordering::Relaxed) > 0
+        self.links[server].options().evicting.load(Ordering::Relaxed) > 0
     }
 
     fn address(&self, server: usize) -> String {
-        match &self.links[server].topology {
+        match &self.links[server] {
             Topology::One(line) => match &line.options().locate {
-                Some(sentinels) => sentinels.address(),
+                Some(locate) => locate.address(),
                 None => line.address().to_string(),
             },
             Topology::Cluster(nodes) => nodes.address(),
@@ -424,7 +412,7 @@ impl Transport for Client {
     }
 
     fn is_one_server(&self) -> bool {
-        matches!(&*self.links, [Link { topology: Topology::One(_), .. }])
+        matches!(&*self.links, [Topology::One(_)])
     }
 
     async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {
@@ -433,7 +421,7 @@ impl Transport for Client {
     }
 
     fn part(&self, call: &Call) -> usize {
-        match &self.links[call.place.server].topology {
+        match &self.links[call.place.server] {
             Topology::One(_) => 0,
             Topology::Cluster(nodes) => nodes.part(&call.tag),
         }

@@ -77,8 +77,6 @@ pub(crate) struct ServerConnection {
     clock: StdClock,
     /// 1 if the server reported that it evicts keys.
     evicts: AtomicU64,
-    /// The number of servers of the same client that evict keys.
-    evicting: Evicting,
     options: ConnectionOptions,
 }
 
@@ -97,9 +95,6 @@ pub(super) struct Renewal {
     /// When the connection is replaced.
     pub(super) ends: Option<Instant>,
 }
-
-/// The number of servers of one client that report that they evict keys.
-pub(crate) type Evicting = Arc<AtomicU64>;
 
 struct LineState {
     phase: Phase,
@@ -122,7 +117,7 @@ impl Phase {
 }
 
 impl ServerConnection {
-    fn new(client: Client, evicting: Evicting, options: ConnectionOptions) -> Arc<Self> {
+    fn new(client: Client, options: ConnectionOptions) -> Arc<Self> {
         let state =
             LineState { phase: Phase::IDLE, number: 0, is_being_tested: false, pause_ns: PAUSES_NS[0] };
         Arc::new(Self {
@@ -131,23 +126,22 @@ impl ServerConnection {
             changed: watch::Sender::new(()),
             clock: StdClock::new(),
             evicts: AtomicU64::new(0),
-            evicting,
             options,
         })
     }
 
     /// Creates a connection with the address, user and certificates of a client of the `redis` crate.
-    pub(crate) fn of(client: &Client, evicting: &Evicting) -> Result<Arc<Self>, Error> {
+    pub(crate) fn of(client: &Client, options: ConnectionOptions) -> Result<Arc<Self>, Error> {
         let tcp = TcpSettings::default().set_nodelay(true);
         let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
         let info = client.get_connection_info().clone().set_tcp_settings(tcp);
         let client = Client::open(info).map_err(|error| address(&error))?;
-        Ok(Self::new(client, Arc::clone(evicting), ConnectionOptions::default()))
+        Ok(Self::new(client, options))
     }
 
     /// Creates a connection to the same server, which is kept up in another way.
     pub(crate) fn with(&self, options: ConnectionOptions) -> Arc<Self> {
-        Self::new(self.client.clone(), Arc::clone(&self.evicting), options)
+        Self::new(self.client.clone(), options)
     }
 
     pub(crate) fn options(&self) -> &ConnectionOptions {
@@ -162,7 +156,7 @@ impl ServerConnection {
     pub(crate) fn sibling(&self, address: ConnectionAddr) -> Option<Arc<Self>> {
         let info = self.client.get_connection_info().clone().set_addr(address);
         let client = Client::open(info).ok()?;
-        Some(Self::new(client, Arc::clone(&self.evicting), self.options.clone()))
+        Some(Self::new(client, self.options.clone()))
     }
 
     fn state(&self) -> MutexGuard<'_, LineState> {
@@ -212,7 +206,7 @@ impl ServerConnection {
         let now = u64::from(evicts);
         // Ordering: Relaxed, here and where it is read. The value is only reported, and publishes no other memory.
         let before = self.evicts.swap(now, Ordering::Relaxed);
-        self.evicting.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        self.options.evicting.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         now != before
     }
 
@@ -575,7 +569,7 @@ mod tests {
     #[test]
     fn caller_fails_with_its_attempt_although_the_pause_is_over() {
         let client = Client::open("redis://127.0.0.1:1").unwrap();
-        let line = ServerConnection::of(&client, &Evicting::default()).unwrap();
+        let line = ServerConnection::of(&client, ConnectionOptions::default()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         line.state().phase = Phase::Connecting;
         let mut waits = pin!(line.ready(runtime.handle()));

@@ -40,7 +40,7 @@ pub(crate) trait Locate: Send + Sync {
     ) -> BoxFuture<'a, RedisResult<(ConnectionAddr, bool)>>;
 }
 
-/// How the connections of a client find their server and authenticate, and how long they live.
+/// How the connections of a client find their server and authenticate, how long they live, and what they count together.
 #[derive(Clone, Default)]
 pub(crate) struct ConnectionOptions {
     pub(super) locate: Option<Arc<dyn Locate>>,
@@ -48,6 +48,8 @@ pub(crate) struct ConnectionOptions {
     pub(super) max_age: Option<Duration>,
     pub(super) refusals: Arc<Refusals>,
     pub(super) on_refused: Option<OnRefused>,
+    /// The number of servers that report that they evict keys.
+    pub(super) evicting: Arc<AtomicU64>,
 }
 
 /// The credentials that could not be used.

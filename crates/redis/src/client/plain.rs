@@ -10,7 +10,7 @@ use futures_util::future::{pending, select};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::connection::{Evicting, ServerConnection};
+use super::connection::ServerConnection;
 use super::runtime::RuntimeThread;
 use super::{options, sentinel};
 use crate::protocol::{Error, ErrorKind, script};
@@ -32,7 +32,7 @@ pub(crate) struct PlainClient {
 impl PlainClient {
     /// Creates a client of the server at this address. Sends nothing.
     pub(crate) fn open(url: &str) -> Result<Self, Error> {
-        sentinel::open(url, &Evicting::default(), |url| Client::open(url)).map(Self::of)
+        sentinel::open(url, |url| Client::open(url)).map(Self::of)
     }
 
     /// Creates a client of the one server of another client, with connections of its own.

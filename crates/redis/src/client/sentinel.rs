@@ -17,7 +17,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::connection::{Evicting, ServerConnection, address, address_like, timed_out};
+use super::connection::{ServerConnection, address, address_like, timed_out};
 use super::options::{ConnectionOptions, Locate};
 use crate::protocol::{Error, ErrorKind};
 
@@ -88,17 +88,16 @@ impl SentinelAddress {
 /// client of each address.
 pub(super) fn open(
     url: &str,
-    evicting: &Evicting,
     open: impl Fn(&str) -> RedisResult<Client>,
 ) -> Result<Arc<ServerConnection>, Error> {
-    let open = |url: &str| open(url).map_err(|error| address(&error));
-    let Some(parts) = SentinelAddress::parse(url) else { return ServerConnection::of(&open(url)?, evicting) };
+    let connection =
+        |url: &str, options| ServerConnection::of(&open(url).map_err(|error| address(&error))?, options);
+    let plain = |url: &str| connection(url, ConnectionOptions::default());
+    let Some(parts) = SentinelAddress::parse(url) else { return plain(url) };
     let SentinelAddress { name, master, sentinels } = parts?;
-    let line = |url: &String| ServerConnection::of(&open(url)?, &Evicting::default());
-    let lines = sentinels.iter().map(line).collect::<Result<_, _>>()?;
+    let lines = sentinels.iter().map(|url| plain(url)).collect::<Result<_, _>>()?;
     let locate = Arc::new(Sentinels { name: name.into(), lines });
-    let options = ConnectionOptions { locate: Some(locate), ..ConnectionOptions::default() };
-    Ok(ServerConnection::of(&open(&master)?, evicting)?.with(options))
+    connection(&master, ConnectionOptions { locate: Some(locate), ..ConnectionOptions::default() })
 }
 
 impl Locate for Sentinels {
