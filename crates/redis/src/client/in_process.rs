@@ -50,11 +50,11 @@ struct KeptKeys {
     held: HashMap<Vec<u8>, KeptKey, ahash::RandomState>,
     /// The holds of each key. Requests in progress, which have no limits, are apart.
     holds: HashMap<(Vec<u8>, bool), BTreeSet<HoldId>, ahash::RandomState>,
-    /// The states of limits that several regions share, by the names of their keys.
-    regions: HashMap<Vec<u8>, RegionState, ahash::RandomState>,
+    /// The states of limits that several regions share, with their periods, by the names of their keys.
+    regions: HashMap<Vec<u8>, (RegionState, u64), ahash::RandomState>,
     /// What the region of this server knows of its calls to others, for each limiter.
     links: HashMap<Vec<u8>, RegionLinks, ahash::RandomState>,
-    /// The number of keys at which the server looks for expired keys.
+    /// The number of entries at which the server looks for expired entries.
     sweep_at: usize,
 }
 
@@ -67,6 +67,9 @@ struct KeptKey {
 
 impl KeptKeys {
     fn answer(&mut self, call: &Call, now_us: u64) -> Reply {
+        if self.stored() >= self.sweep_at.max(SWEEP) {
+            self.sweep(now_us);
+        }
         match &call.scope {
             Scope::Limits => self.answer_limits(call, now_us),
             Scope::Holds { most_units } => self.answer_holds(call, *most_units, now_us),
@@ -74,11 +77,19 @@ impl KeptKeys {
         }
     }
 
+    fn stored(&self) -> usize {
+        self.held.len() + self.holds.len() + self.regions.len()
+    }
+
+    /// Removes all that has expired.
+    fn sweep(&mut self, now_us: u64) {
+        self.held.retain(|_, entry| entry.over_us > now_us);
+        self.holds.retain(|_, holds| !holds_are_over(holds, now_us));
+        self.regions.retain(|_, (state, period_us)| !state.is_over(*period_us, now_us));
+        self.sweep_at = self.stored() * 2;
+    }
+
     fn answer_limits(&mut self, call: &Call, now_us: u64) -> Reply {
-        if self.held.len() >= self.sweep_at.max(SWEEP) {
-            self.held.retain(|_, entry| entry.over_us > now_us);
-            self.sweep_at = self.held.len() * 2;
-        }
         let at_us = time_us(call, now_us);
         let margin_us = MARGINS_US[usize::from(call.now.is_some())];
         let answer = |entry: &mut KeptKey| {
@@ -100,10 +111,6 @@ impl KeptKeys {
     }
 
     fn answer_holds(&mut self, call: &Call, most_units: u64, now_us: u64) -> Reply {
-        if self.holds.len() >= self.sweep_at.max(SWEEP) {
-            self.holds.retain(|_, holds| !holds_are_over(holds, now_us));
-            self.sweep_at = self.holds.len() * 2;
-        }
         let name = (call.tag.clone(), call.plan.parts().is_empty());
         let mut holds = self.holds.remove(&name).unwrap_or_default();
         let mut limits = |ask| self.answer_limits(&Call { ask, ..call.clone() }, now_us);
@@ -115,11 +122,8 @@ impl KeptKeys {
     }
 
     fn answer_region(&mut self, call: &Call, scope: &RegionScope, now_us: u64) -> Reply {
-        if self.regions.len() >= self.sweep_at.max(SWEEP) {
-            self.regions.retain(|_, state| !state.is_over(scope.terms.windows.period_us, now_us));
-            self.sweep_at = self.regions.len() * 2;
-        }
-        let state = self.regions.entry(region::name(call)).or_default();
+        let entry = self.regions.entry(region::name(call));
+        let (state, _) = entry.or_insert_with(|| (RegionState::default(), scope.terms.windows.period_us));
         state.answer(&call.ask, scope, time_us(call, now_us))
     }
 
@@ -143,7 +147,7 @@ impl KeptKey {
     }
 }
 
-/// With fewer keys than this, the server does not look for expired keys.
+/// With fewer entries than this, the server does not look for expired entries.
 const SWEEP: usize = 1_024;
 
 impl InProcess {

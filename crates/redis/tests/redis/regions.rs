@@ -1,4 +1,4 @@
-//! The scripts of regions decide like their models.
+//! The scripts of regions decide like their models, and a server in this process keeps a region's state while it counts.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tollgate_redis::internals::{
     By, Call, LinkReport, Place, Plan, PlannedLimit, Portion, Question, RegionLinks, RegionScope,
     RegionState, RegionTerms, Scope, script,
 };
-use tollgate_redis::{Limit, RegionPolicy};
+use tollgate_redis::{InProcess, Limit, RegionPolicy};
 use tollgate_testing::accuracy::random::Random;
 use tollgate_testing::redis::Server;
 
@@ -144,4 +144,32 @@ fn region_script_matches_model() {
             assert_eq!(compared, Ok(()), "{limit:?}");
         }
     }
+}
+
+/// The state of a long period stays, although the states of many short periods have ended.
+#[test]
+fn states_of_long_periods_outlive_those_of_short_periods() {
+    let server = InProcess::default();
+    let used = |key: u32, quota, now_us| {
+        let plan = Arc::new(Plan::new(&[Limit::fixed_window(quota)]).unwrap());
+        let windows = plan.parts()[0].windows().unwrap();
+        let (policy, portion) = (RegionPolicy::AsLastKnown, Portion { from: 0, to: 1, of: 1 });
+        let terms = Arc::new(RegionTerms { windows, policy, portion, others: Box::default() });
+        let call = Call {
+            tag: key.to_string().into_bytes(),
+            plan,
+            ask: Question::Check { cost: 1 },
+            now: None,
+            place: Place::default(),
+            scope: Scope::Region(RegionScope { terms, pause_us: SECOND, from: None }),
+        };
+        server.answer_at(&call, now_us).region.unwrap().used
+    };
+    let now_us = 1_700_000_000 * SECOND;
+    assert_eq!(used(0, Quota::per_day(9), now_us), 1);
+    for key in 0..3_000 {
+        let (now_us, second) = (now_us + u64::from(key) * SECOND, Quota::per_second(9));
+        assert_eq!(used(key, second, now_us), 1);
+    }
+    assert_eq!(used(0, Quota::per_day(9), now_us + 3_000 * SECOND), 2);
 }
