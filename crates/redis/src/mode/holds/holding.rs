@@ -10,10 +10,10 @@ use tollgate::internals::quota_error;
 use tollgate::{Class, Decision, Limit, LimitKind, Outcome, QuotaError, StdClock};
 
 use super::remote::{HoldingLimiter, hold_id, micros};
-use crate::client::{Connected, LimiterBuilder};
+use crate::client::{Connected, LimiterBuilder, OnDrop};
 use crate::guard::{Guard, Health, Passage};
 use crate::mode::dispatch::AsksServer;
-use crate::protocol::{DecidedBy, Error, Key, Plan, Question, SharedDecision};
+use crate::protocol::{DecidedBy, Error, ErrorKind, Key, Plan, Question, SharedDecision, identity_of};
 
 impl<T: Connected> LimiterBuilder<T> {
     /// Builds a limiter whose units can be held: taken now, and settled later.
@@ -56,23 +56,31 @@ fn can_hold(limit: &Limit) -> Result<(), QuotaError> {
 }
 
 impl HoldingLimiter {
-    async fn hold_bytes(&self, key: &[u8], units: u64, life: Duration) -> Result<SharedHold, SharedDecision> {
-        let dispatch = &self.dispatch;
-        let (answer, id, is_held) = match self.send_hold(key, units, life).await {
-            Ok((reply, id)) => {
-                let outcome = if reply.done { Outcome::Allowed } else { self.denial(units) };
-                let decision = self.decision(&reply, outcome, units).uncharged();
-                (SharedDecision::new(decision, DecidedBy::Server), id, reply.done)
-            }
-            Err(_) => {
-                let answer = dispatch.guard.fallback(key, units, dispatch.now());
-                (answer, Self::unknown_id(), answer.is_allowed())
-            }
-        };
-        if !is_held {
-            return Err(answer);
+    /// Asks the server to hold the units. Returns the hold, or the denial.
+    ///
+    /// If the caller stops waiting, or no answer arrives in time, the server may have the hold, so it is released.
+    pub(super) async fn send_hold(
+        &self,
+        key: &[u8],
+        units: u64,
+        life: Duration,
+    ) -> Result<Result<SharedHold, SharedDecision>, Error> {
+        let (identity, life_us) = (identity_of(HoldId::unique(0).random(), units), micros(life));
+        let (runtime, unknown_end) = (Handle::try_current().ok(), HoldId::new(0, identity));
+        let lost = OnDrop::new(|| self.release_later(runtime.as_ref(), key.into(), unknown_end, life));
+        let answer = self.ask(key, Question::Hold { units, life_us, identity }).await;
+        if !answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
+            lost.cancel();
         }
-        Ok(SharedHold::new(self.clone(), key, life, id, answer))
+        let reply = answer?;
+        let outcome = if reply.done { Outcome::Allowed } else { self.denial(units) };
+        let decision = self.decision(&reply, outcome, units).uncharged();
+        let answer = SharedDecision::new(decision, DecidedBy::Server);
+        if !reply.done {
+            return Ok(Err(answer));
+        }
+        let id = hold_id(reply.now_us.saturating_add(life_us), identity);
+        Ok(Ok(SharedHold::new(self.clone(), key, life, id, answer)))
     }
 
     async fn check_bytes(&self, key: &[u8], cost: u64) -> SharedDecision {
@@ -104,12 +112,6 @@ impl HoldingLimiter {
         }
     }
 
-    /// Returns the units of a key that are held.
-    pub(super) async fn held_bytes(&self, key: &[u8]) -> Result<u64, Error> {
-        let held = self.ask(key, Question::Peek { cost: 0 }).await?.held;
-        Ok(u64::try_from(held.units).unwrap_or(u64::MAX))
-    }
-
     /// Takes `units` for work whose cost is known later, or denies the work.
     ///
     /// Other requests of the key do not get the units until one of these events settles the hold:
@@ -129,7 +131,15 @@ impl HoldingLimiter {
         units: u64,
         life: Duration,
     ) -> Result<SharedHold, SharedDecision> {
-        self.hold_bytes(&key.bytes(), units, life).await
+        let (key, dispatch) = (&key.bytes(), &self.dispatch);
+        if let Ok(answer) = self.send_hold(key, units, life).await {
+            return answer;
+        }
+        let answer = dispatch.guard.fallback(key, units, dispatch.now());
+        if answer.is_denied() {
+            return Err(answer);
+        }
+        Ok(SharedHold::new(self.clone(), key, life, Self::unknown_id(), answer))
     }
 
     /// Settles the hold with this identity: charges `actual` units, and releases the rest of the hold. Returns the state of
@@ -187,7 +197,8 @@ impl HoldingLimiter {
     /// # Errors
     /// Returns an error if the server does not answer.
     pub async fn held<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
-        self.held_bytes(&key.bytes()).await
+        let held = self.ask(&key.bytes(), Question::Peek { cost: 0 }).await?.held;
+        Ok(u64::try_from(held.units).unwrap_or(u64::MAX))
     }
 
     /// Returns the health of the server, as seen by this limiter's calls.

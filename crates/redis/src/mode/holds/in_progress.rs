@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tollgate::holds::{HoldId, InProgress, Permit};
 use tollgate::internals::quota_error;
-use tollgate::{Outcome, QuotaError, StdClock};
+use tollgate::{QuotaError, StdClock};
 
 use super::holding::{LocalLimit, SharedHold};
 use super::remote::HoldingLimiter;
 use crate::client::{Connected, InProgressBuilder};
 use crate::guard::{Guard, Health, Passage};
-use crate::protocol::{DecidedBy, Error, Key, Plan, SharedDecision};
+use crate::protocol::{Error, Key, Plan, SharedDecision};
 
 /// A limit on the requests of each key that are in progress at the same time, in all processes.
 ///
@@ -87,17 +87,6 @@ impl<T: Connected> InProgressBuilder<T> {
 }
 
 impl InProgressLimiter {
-    async fn enter(&self, key: &[u8], units: u64) -> Result<SharedHold, SharedDecision> {
-        let Self { holding, life, .. } = self;
-        let Ok((reply, id)) = holding.send_hold(key, units, *life).await else {
-            return self.enter_alone(key, units);
-        };
-        let outcome = if reply.done { Outcome::Allowed } else { holding.denial(units) };
-        let decision = holding.decision(&reply, outcome, units).uncharged();
-        let answer = SharedDecision::new(decision, DecidedBy::Server);
-        if reply.done { Ok(SharedHold::new(holding.clone(), key, *life, id, answer)) } else { Err(answer) }
-    }
-
     /// Decides while the server is unavailable.
     fn enter_alone(&self, key: &[u8], units: u64) -> Result<SharedHold, SharedDecision> {
         let Self { holding, life, local } = self;
@@ -119,13 +108,6 @@ impl InProgressLimiter {
         Ok(hold.with_permit(entered, local))
     }
 
-    async fn leave_bytes(&self, key: &[u8], id: HoldId) -> Result<bool, Error> {
-        if self.local.get().is_some_and(|local| local.leave(key, id)) {
-            return Ok(true);
-        }
-        self.holding.send_release(key, id, Passage::IfClosed).await
-    }
-
     /// Begins a request of `units` for `key`, or denies it. The request ends when the hold is released or dropped, or after its life.
     ///
     /// # Errors
@@ -136,7 +118,11 @@ impl InProgressLimiter {
         key: &K,
         units: u64,
     ) -> Result<SharedHold, SharedDecision> {
-        self.enter(&key.bytes(), units).await
+        let key = &key.bytes();
+        match self.holding.send_hold(key, units, self.life).await {
+            Ok(answer) => answer,
+            Err(_) => self.enter_alone(key, units),
+        }
     }
 
     /// Ends the request with this identity, which any process can have begun. Returns whether it was in progress.
@@ -145,7 +131,11 @@ impl InProgressLimiter {
     /// Returns an error if the server does not answer. The request then ends with its life at the latest. The call can be
     /// repeated.
     pub async fn leave<K: Key + ?Sized>(&self, key: &K, id: HoldId) -> Result<bool, Error> {
-        self.leave_bytes(&key.bytes(), id).await
+        let key = &*key.bytes();
+        if self.local.get().is_some_and(|local| local.leave(key, id)) {
+            return Ok(true);
+        }
+        self.holding.send_release(key, id, Passage::IfClosed).await
     }
 
     /// Returns the units of a key that are in progress, by the server.
@@ -153,7 +143,7 @@ impl InProgressLimiter {
     /// # Errors
     /// Returns an error if the server does not answer.
     pub async fn current<K: Key + ?Sized>(&self, key: &K) -> Result<u64, Error> {
-        self.holding.held_bytes(&key.bytes()).await
+        self.holding.held(key).await
     }
 
     /// Returns the health of the server, as seen by this limiter's calls.

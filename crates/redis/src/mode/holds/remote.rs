@@ -11,10 +11,10 @@ use tollgate::internals::holding::KeyStanding;
 use tollgate::internals::{Facts, saturating_nanos};
 use tollgate::{Decision, Outcome, StdClock, Timestamp};
 
-use crate::client::{OnDrop, RuntimeThread};
+use crate::client::RuntimeThread;
 use crate::guard::{Guard, Passage};
 use crate::mode::dispatch::Dispatch;
-use crate::protocol::{Error, ErrorKind, MOST_HELD, Plan, Question, Reply, Scope, Transport, identity_of};
+use crate::protocol::{Error, ErrorKind, MOST_HELD, Plan, Question, Reply, Scope, Transport};
 
 /// The longest life. The server counts ends exactly.
 const LONGEST_US: u64 = 1 << 52;
@@ -115,27 +115,6 @@ impl HoldingLimiter {
     pub(super) async fn send_commit(&self, key: &[u8], hold: HoldId, units: u64) -> Result<Decision, Error> {
         let reply = self.ask(key, Question::Commit { hold, units }).await?;
         Ok(self.decision(&reply, Outcome::Allowed, units).forced())
-    }
-
-    /// Asks the server to hold the units. Returns its reply, and the identity of the hold.
-    ///
-    /// If the caller stops waiting, or no answer arrives in time, the server may have the hold, so it is released.
-    pub(super) async fn send_hold(
-        &self,
-        key: &[u8],
-        units: u64,
-        life: Duration,
-    ) -> Result<(Reply, HoldId), Error> {
-        let (identity, life_us) = (identity_of(HoldId::unique(0).random(), units), micros(life));
-        let (runtime, unknown_end) = (Handle::try_current().ok(), HoldId::new(0, identity));
-        let lost = OnDrop::new(|| self.release_later(runtime.as_ref(), key.into(), unknown_end, life));
-        let answer = self.ask(key, Question::Hold { units, life_us, identity }).await;
-        if !answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
-            lost.cancel();
-        }
-        let reply = answer?;
-        let id = hold_id(reply.now_us.saturating_add(life_us), identity);
-        Ok((reply, id))
     }
 
     /// An identity that the server does not know, and whose end has passed.
