@@ -47,8 +47,9 @@ impl<C: Clock> WriteBackCore<C> {
             OnFailure::Open | OnFailure::Closed => 1,
         });
         let in_parts = client.in_parts();
-        let has_regions = !options.regions.own.is_empty() || !options.regions.others.is_empty();
-        let prepare = || prepare(options.regions, &client, &settings);
+        let interval_ns = saturating_nanos(options.interval);
+        let has_regions = !options.own.is_empty() || !options.others.is_empty();
+        let prepare = || prepare(options, &client, &settings);
         let prepared = has_regions.then(prepare).transpose()?;
         settings.limits.iter().try_for_each(|limit| can_decide_here("write_back()", limit))?;
         let (dispatch, regions) = match prepared {
@@ -67,7 +68,7 @@ impl<C: Clock> WriteBackCore<C> {
         let background = Background::new(tasks);
         let options = BookSettings {
             places: settings.places,
-            interval_ns: saturating_nanos(options.interval),
+            interval_ns,
             processes: processes.max(1).into(),
             on_failure,
             max_keys: settings.max_keys,

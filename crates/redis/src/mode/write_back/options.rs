@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::regions::RegionOptions;
 use crate::client::{Connected, LimiterBuilder};
 use crate::protocol::RegionPolicy;
 
@@ -10,14 +9,19 @@ use crate::protocol::RegionPolicy;
 pub(super) struct WriteBackOptions<T> {
     pub(super) interval: Duration,
     pub(super) processes: Option<u32>,
-    pub(super) regions: RegionOptions<T>,
+    /// The name of this region. Empty if there is only one region.
+    pub(super) own: Box<str>,
+    pub(super) others: Vec<(Box<str>, T)>,
+    pub(super) policy: RegionPolicy,
+    pub(super) exchange_interval: Duration,
 }
 
 impl<T: Connected> WriteBackOptions<T> {
     /// The options with the clients for async code.
     pub(super) fn split(self) -> WriteBackOptions<T::Transport> {
-        let Self { interval, processes, regions } = self;
-        WriteBackOptions { interval, processes, regions: regions.split() }
+        let Self { interval, processes, own, others, policy, exchange_interval } = self;
+        let others = others.into_iter().map(|(name, client)| (name, client.split().0)).collect();
+        WriteBackOptions { interval, processes, own, others, policy, exchange_interval }
     }
 }
 
@@ -38,7 +42,10 @@ impl<T> LimiterBuilder<T> {
         let options = WriteBackOptions {
             interval: Duration::from_secs(1),
             processes: None,
-            regions: RegionOptions::default(),
+            own: Box::default(),
+            others: Vec::new(),
+            policy: RegionPolicy::default(),
+            exchange_interval: Duration::from_secs(5),
         };
         WriteBackBuilder { builder: self, options, clock: () }
     }
@@ -92,15 +99,14 @@ impl<T, C> WriteBackBuilder<T, C> {
     /// # }
     /// ```
     pub fn regions<'n>(mut self, own: &str, others: impl IntoIterator<Item = (&'n str, T)>) -> Self {
-        self.options.regions.own = own.into();
-        self.options.regions.others =
-            others.into_iter().map(|(name, client)| (Box::from(name), client)).collect();
+        self.options.own = own.into();
+        self.options.others = others.into_iter().map(|(name, client)| (name.into(), client)).collect();
         self
     }
 
     /// Sets what a region may admit between two exchanges. Default: [`RegionPolicy::Share`].
     pub fn region_policy(mut self, policy: RegionPolicy) -> Self {
-        self.options.regions.policy = policy;
+        self.options.policy = policy;
         self
     }
 
@@ -110,7 +116,7 @@ impl<T, C> WriteBackBuilder<T, C> {
     /// A shorter interval makes the excess and the early denials smaller, and costs more calls between the regions: at
     /// most `R − 1` for each used key, region and interval, for `R` regions.
     pub fn exchange_interval(mut self, interval: Duration) -> Self {
-        self.options.regions.interval = interval.clamp(Duration::from_millis(10), Duration::from_secs(3600));
+        self.options.exchange_interval = interval.clamp(Duration::from_millis(10), Duration::from_secs(3600));
         self
     }
 

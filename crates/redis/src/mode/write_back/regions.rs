@@ -20,10 +20,11 @@ use tollgate::internals::sync::{AtomicU64, Ordering};
 use tollgate::telemetry::{Reading, Readings};
 use tollgate::{Clock, TokioClock};
 
-use crate::client::{BuildError, Connected, Settings};
+use super::options::WriteBackOptions;
+use crate::client::{BuildError, Settings};
 use crate::protocol::{
-    Call, EXACT, Error, ErrorKind, LinkReport, Plan, PlannedLimit, Portion, Question, RegionPolicy,
-    RegionScope, RegionTerms, Reply, Scope, Transport, Windows,
+    Call, EXACT, Error, ErrorKind, LinkReport, Plan, PlannedLimit, Portion, Question, RegionScope,
+    RegionTerms, Reply, Scope, Transport, Windows,
 };
 use crate::region::{Claim, RegionLink, pause};
 use crate::telemetry::{REGION_CUT_OFF, REGION_LAST_ANSWER};
@@ -40,30 +41,6 @@ const REPORT: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1
 const REMEMBERED: u64 = 20;
 /// A window contains at least this many exchange intervals.
 const EXCHANGES: u32 = 10;
-
-#[derive(Clone, Debug)]
-pub(super) struct RegionOptions<T> {
-    /// The name of this region. Empty if there is only one region.
-    pub(super) own: Box<str>,
-    pub(super) others: Vec<(Box<str>, T)>,
-    pub(super) policy: RegionPolicy,
-    pub(super) interval: Duration,
-}
-
-impl<T> Default for RegionOptions<T> {
-    fn default() -> Self {
-        let (own, policy) = (Box::default(), RegionPolicy::default());
-        Self { own, others: Vec::new(), policy, interval: Duration::from_secs(5) }
-    }
-}
-
-impl<T: Connected> RegionOptions<T> {
-    pub(super) fn split(self) -> RegionOptions<T::Transport> {
-        let Self { own, others, policy, interval } = self;
-        let others = others.into_iter().map(|(name, client)| (name, client.split().0)).collect();
-        RegionOptions { own, others, policy, interval }
-    }
-}
 
 /// What this region knows of another region. All processes of this region report to its server which calls to the other
 /// regions were answered. Each process reads the result once in each exchange interval, but at most ten times a second and
@@ -164,8 +141,8 @@ fn refused<T>(why: String) -> Result<T, BuildError> {
 }
 
 /// Returns this region's part of the limits. Returns an error if the regions cannot share a limit.
-fn check_regions<T: Transport>(options: &RegionOptions<T>, server: &T) -> Result<Portion, BuildError> {
-    let RegionOptions { own, others, .. } = options;
+fn check_regions<T: Transport>(options: &WriteBackOptions<T>, server: &T) -> Result<Portion, BuildError> {
+    let WriteBackOptions { own, others, .. } = options;
     let mut all: Vec<&str> = others.iter().map(|(name, _)| &**name).chain([&**own]).collect();
     all.sort_unstable();
     let regions = all.len();
@@ -224,12 +201,12 @@ fn shared_windows(part: &PlannedLimit, interval: Duration, regions: u64) -> Resu
 
 /// Prepares a limiter of several regions.
 pub(super) fn prepare<T: Transport + Clone>(
-    options: RegionOptions<T>,
+    options: WriteBackOptions<T>,
     server: &T,
     settings: &Settings,
 ) -> Result<Prepared<T>, BuildError> {
     let portion = check_regions(&options, server)?;
-    let RegionOptions { own, others, policy, interval } = options;
+    let WriteBackOptions { own, others, policy, exchange_interval: interval, .. } = options;
     let (names, servers): (Vec<Box<str>>, Vec<T>) = others.into_iter().unzip();
     let plan = Plan::new(&settings.limits)?;
     let terms = plan.parts().iter().map(|part| {
