@@ -28,6 +28,17 @@ pub(super) fn above(algorithm: &str, quota: &Quota, what: &str, max: u64) -> Quo
     })
 }
 
+/// Returns the error if a number of units is above the maximum.
+pub(super) fn at_most(
+    algorithm: &str,
+    quota: &Quota,
+    what: &str,
+    max: u64,
+    units: u64,
+) -> Result<(), QuotaError> {
+    if units > max { Err(above(algorithm, quota, what, max)) } else { Ok(()) }
+}
+
 /// Returns the period in whole microseconds.
 pub(super) fn period_us(algorithm: &str, quota: &Quota) -> Result<u64, QuotaError> {
     let period_us = quota.period_ns() / 1_000;

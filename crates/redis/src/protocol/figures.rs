@@ -146,29 +146,15 @@ impl PlannedLimit {
                 if windows.slides {
                     windows.facts(previous, current, to_end_us, remaining, outcome, cost)
                 } else {
-                    Facts::Batch {
-                        used: current,
-                        raised: 0,
-                        batch: u64::MAX,
-                        to_boundary_ns: to_end_us.saturating_mul(NS),
-                        period_ns: windows.period_us.saturating_mul(NS),
-                    }
+                    batch_facts(current, u64::MAX, to_end_us, windows.period_us)
                 }
             }
-            (Arithmetic::Batches(batches), LimitState::Batches { ends_us, used }) => Facts::Batch {
-                used,
-                raised: 0,
-                batch: batches.batch,
-                to_boundary_ns: ends_us.saturating_sub(now_us).saturating_mul(NS),
-                period_ns: batches.period_us.saturating_mul(NS),
-            },
-            (Arithmetic::Calendar(periods), LimitState::Batches { ends_us, used }) => Facts::Batch {
-                used,
-                raised: 0,
-                batch: u64::MAX,
-                to_boundary_ns: ends_us.saturating_sub(now_us).saturating_mul(NS),
-                period_ns: periods.length_us(ends_us).saturating_mul(NS),
-            },
+            (Arithmetic::Batches(batches), LimitState::Batches { ends_us, used }) => {
+                batch_facts(used, batches.batch, ends_us.saturating_sub(now_us), batches.period_us)
+            }
+            (Arithmetic::Calendar(periods), LimitState::Batches { ends_us, used }) => {
+                batch_facts(used, u64::MAX, ends_us.saturating_sub(now_us), periods.length_us(ends_us))
+            }
             (_, LimitState::Plain { left: _, wait_us, reset_us, delay_us }) => {
                 let [retry_ns, reset_ns, delay_ns] =
                     [wait_us, reset_us, delay_us].map(|us| us.saturating_mul(NS));
@@ -182,6 +168,12 @@ impl PlannedLimit {
         };
         Decision::new(outcome, cost, most, at_ns, facts)
     }
+}
+
+/// The figures of used units, of which a batch returns when this period ends, and at the end of each later one.
+const fn batch_facts(used: u64, batch: u64, to_end_us: u64, period_us: u64) -> Facts {
+    let (to_boundary_ns, period_ns) = (to_end_us.saturating_mul(NS), period_us.saturating_mul(NS));
+    Facts::Batch { used, raised: 0, batch, to_boundary_ns, period_ns }
 }
 
 /// The order of several limits' decisions about one request. The greatest is the strictest: it denies for longest, or

@@ -13,12 +13,10 @@
 //! Times are whole microseconds, rounded down, until the year 2112. In any interval of real time, a limit admits at
 //! most as much as the exact algorithm does in an interval that is one microsecond longer.
 
-use std::fmt;
-
 use tollgate::internals::quota_error;
-use tollgate::{Calendar, Class, Limit, LimitKind, Quota, QuotaError};
+use tollgate::{Class, Limit, LimitKind, Quota, QuotaError};
 
-use super::exact::{EXACT, MOST, above};
+use super::exact::{EXACT, MOST, at_most, period_us};
 use super::kinds::{Batches, Blocks, CalendarPeriods, KindPair, KindSet, Log, Pace, Parts, Spacing};
 
 /// The limits of a limiter.
@@ -48,19 +46,6 @@ pub struct PlannedLimit {
     /// The index of this limit among the limits of the limiter.
     pub(crate) index: usize,
     pub(crate) kind: Arithmetic,
-}
-
-/// The end of the name of a limit's state. It contains the algorithm, so that no other algorithm reads the state; the
-/// index; and the period, the number of parts and the phase, or the calendar, because windows with other values begin and
-/// end at other times.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct StateName {
-    letter: char,
-    index: usize,
-    period_us: Option<u64>,
-    parts: u64,
-    phase_us: u64,
-    calendar: Option<Calendar>,
 }
 
 /// The numbers that the script counts with.
@@ -141,15 +126,11 @@ impl Plan {
 
     /// Creates the plan of calls at a time, in microseconds.
     fn at(parts: Box<[PlannedLimit]>, at_us: u64) -> Self {
-        let kinds = parts.iter().map(|part| part.kind.text()).reduce(KindSet::with);
-        let names = parts.iter().map(|part| part.name().to_string().into()).collect();
+        let names = parts.iter().map(|part| part.name().into()).collect();
         let arguments: Box<[Arguments]> = parts.iter().map(|part| part.kind.arguments(at_us)).collect();
-        let pair = match &*arguments {
-            [(first, _)] => Some(KindPair::new(first, None)),
-            [(first, _), (second, _)] => Some(KindPair::new(first, Some(second))),
-            _ => None,
-        };
-        Self { parts, kinds: kinds.unwrap_or(KindSet::of(0)), names, arguments, pair, needs_time: false }
+        let kinds = || arguments.iter().map(|(kind, _)| *kind);
+        let (kinds, pair) = (KindSet::of(kinds()), KindPair::of(kinds()));
+        Self { parts, kinds, names, arguments, pair, needs_time: false }
     }
 
     /// The kinds of the limits.
@@ -160,6 +141,11 @@ impl Plan {
     /// The ends of the names of their states, in order.
     pub(super) fn names(&self) -> &[Box<str>] {
         &self.names
+    }
+
+    /// The limits, with the ends of the names of their states.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&PlannedLimit, &str)> {
+        self.parts.iter().zip(self.names.iter().map(|name| &**name))
     }
 
     /// The arguments of each limit, in order.
@@ -218,20 +204,6 @@ impl Plan {
 }
 
 impl Arithmetic {
-    /// The text that counts this kind.
-    const fn text(&self) -> KindSet {
-        match self {
-            Self::Pace(_) => KindSet::of(0),
-            Self::Windows(_) => KindSet::of(1),
-            Self::Log(_) => KindSet::of(2),
-            Self::Parts(_) => KindSet::of(3),
-            Self::Spacing(_) => KindSet::of(4),
-            Self::Batches(_) => KindSet::of(5),
-            Self::Calendar(_) => KindSet::of(6),
-            Self::Blocked(_) => KindSet::of(7),
-        }
-    }
-
     /// The name of its kind in the arguments of a script, and its numbers. A calendar has the numbers of calls at a time.
     fn arguments(&self, at_us: u64) -> Arguments {
         let mut texts = Vec::new();
@@ -342,82 +314,52 @@ impl PlannedLimit {
         }
     }
 
-    /// The end of the name of its state.
-    pub const fn name(&self) -> StateName {
-        let (mut parts, mut phase_us, mut calendar) = (1, 0, None);
-        let (letter, period_us) = match self.kind {
-            Arithmetic::Pace(_) => ('g', None),
-            Arithmetic::Blocked(_) => ('b', None),
-            Arithmetic::Windows(windows) => (if windows.slides { 's' } else { 'f' }, Some(windows.period_us)),
-            Arithmetic::Log(log) => ('l', Some(log.period_us)),
-            Arithmetic::Parts(counter) => {
-                parts = counter.parts;
-                ('p', Some(counter.part_us * parts))
+    /// The end of the name of its state, like `g0`, `f1:1d`, `s0:1500ms`, `p0:1h/60`, `a0:1d+8h` or `c0:month in Europe/Berlin`.
+    ///
+    /// It contains the algorithm, so that no other algorithm reads the state; the index; and the period, the number of parts
+    /// and the phase, or the calendar, because windows with other values begin and end at other times.
+    pub fn name(&self) -> String {
+        let named = |letter: char, period_us: u64| format!("{letter}{}:{}", self.index, in_units(period_us));
+        match self.kind {
+            Arithmetic::Pace(_) => format!("g{}", self.index),
+            Arithmetic::Blocked(_) => format!("b{}", self.index),
+            Arithmetic::Spacing(_) => format!("m{}", self.index),
+            Arithmetic::Calendar(periods) => format!("c{}:{}", self.index, periods.calendar),
+            Arithmetic::Windows(windows) => named(if windows.slides { 's' } else { 'f' }, windows.period_us),
+            Arithmetic::Log(log) => named('l', log.period_us),
+            Arithmetic::Parts(Parts { part_us, parts, .. }) => {
+                let name = named('p', part_us * parts);
+                if parts == 1 { name } else { format!("{name}/{parts}") }
             }
-            Arithmetic::Spacing(_) => ('m', None),
-            Arithmetic::Batches(batches) => {
-                if let Some(phase) = batches.phase_us {
-                    phase_us = phase;
-                }
-                let letter = match batches {
-                    Batches { phase_us: Some(_), .. } => 'a',
-                    Batches { batch: Batches::ALL, .. } => 'w',
-                    _ => 'i',
-                };
-                (letter, Some(batches.period_us))
+            Arithmetic::Batches(Batches { phase_us: Some(phase_us), period_us, .. }) => {
+                let name = named('a', period_us);
+                if phase_us == 0 { name } else { format!("{name}+{}", in_units(phase_us)) }
             }
-            Arithmetic::Calendar(periods) => {
-                calendar = Some(periods.calendar);
-                ('c', None)
+            Arithmetic::Batches(Batches { batch, period_us, .. }) => {
+                named(if batch == Batches::ALL { 'w' } else { 'i' }, period_us)
             }
-        };
-        StateName { letter, index: self.index, period_us, parts, phase_us, calendar }
+        }
     }
 }
 
-/// Writes names like `g0`, `f1:1d`, `s0:1500ms`, `p0:1h/60`, `a0:1d+8h`, `c0:month in Europe/Berlin`. Each time is in the
-/// largest unit that gives a whole number.
-impl fmt::Display for StateName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.letter, self.index)?;
-        if let Some(calendar) = self.calendar {
-            write!(f, ":{calendar}")?;
-        }
-        let Some(period_us) = self.period_us else { return Ok(()) };
-        write!(f, ":{}", InUnits(period_us))?;
-        if self.parts != 1 {
-            write!(f, "/{}", self.parts)?;
-        }
-        if self.phase_us != 0 {
-            write!(f, "+{}", InUnits(self.phase_us))?;
-        }
-        Ok(())
-    }
-}
-
-/// A time in microseconds, written in the largest unit that gives a whole number.
-struct InUnits(u64);
-
-impl fmt::Display for InUnits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 5] =
-            [(86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1_000, "ms")];
-        let unit = UNITS.into_iter().find(|(unit, _)| self.0.is_multiple_of(*unit));
-        let (unit_us, unit) = unit.unwrap_or((1, "us"));
-        write!(f, "{}{unit}", self.0 / unit_us)
-    }
+/// A time in microseconds, in the largest unit that gives a whole number.
+fn in_units(us: u64) -> String {
+    const UNITS: [(u64, &str); 6] = [
+        (86_400_000_000, "d"),
+        (3_600_000_000, "h"),
+        (60_000_000, "m"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+        (1, "us"),
+    ];
+    let unit = UNITS.into_iter().find(|(unit_us, _)| us.is_multiple_of(*unit_us));
+    unit.map_or_else(String::new, |(unit_us, unit)| format!("{}{unit}", us / unit_us))
 }
 
 impl Windows {
     fn new(quota: &Quota, slides: Option<bool>) -> Result<Self, QuotaError> {
         let algorithm = if slides.is_some() { "sliding window" } else { "fixed window" };
-        let (limit, period_us) = (quota.limit(), quota.period_ns() / 1_000);
-        if !quota.period_ns().is_multiple_of(1_000) || period_us > MOST {
-            return Err(quota_error(format!(
-                "shared {algorithm} of {quota}: the period must be a whole number of microseconds and at most 71 years, because \
-                 the server counts time in microseconds"
-            )));
-        }
+        let (limit, period_us) = (quota.limit(), period_us(algorithm, quota)?);
         let mut windows =
             Self { limit, period_us, unit_us: 1, slides: slides.is_some(), strict: slides == Some(true) };
         let mut max = MOST;
@@ -428,9 +370,7 @@ impl Windows {
             }
             max = most_in(windows.unit_us);
         }
-        if limit > max {
-            return Err(above(algorithm, quota, "limit", max));
-        }
+        at_most(algorithm, quota, "limit", max, limit)?;
         Ok(windows)
     }
 

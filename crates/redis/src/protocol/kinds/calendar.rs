@@ -6,7 +6,7 @@
 
 use tollgate::{Calendar, Quota, QuotaError, Timestamp};
 
-use crate::protocol::exact::{LAST_US, MOST, above};
+use crate::protocol::exact::{LAST_US, MOST, at_most};
 
 /// A limit in each period of a calendar.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -17,12 +17,8 @@ pub(crate) struct CalendarPeriods {
 
 impl CalendarPeriods {
     pub(in crate::protocol) fn new(calendar: Calendar, quota: &Quota) -> Result<Self, QuotaError> {
-        let limit = quota.limit();
-        if limit > MOST {
-            Err(above("calendar window", quota, "limit", MOST))
-        } else {
-            Ok(Self { calendar, limit })
-        }
+        at_most("calendar window", quota, "limit", MOST, quota.limit())?;
+        Ok(Self { calendar, limit: quota.limit() })
     }
 
     /// The beginning and the end of the period that contains a time.

@@ -16,7 +16,7 @@ use tollgate::{Quota, QuotaError, SubWindow, Timestamp};
 pub(crate) use self::blocked::Blocks;
 pub(crate) use self::calendar::CalendarPeriods;
 pub(crate) use self::pace::Pace;
-use super::exact::{EXACT, MOST, above, period_us};
+use super::exact::{EXACT, MOST, at_most, period_us};
 
 const BEGIN: &str = concat!(include_str!("../now.lua"), include_str!("begin.lua"));
 const CHECK: &str = include_str!("check.lua");
@@ -24,34 +24,25 @@ const DECIDE: &str = include_str!("decide.lua");
 /// The line of a kind's text before which the script decides.
 const DECISION: &str = "-- The decision is between these two parts.\n";
 
-/// The kinds with their texts. A script contains the texts that its plan needs.
-const TEXTS: [(&[&str], &str); 8] = [
-    (&["g"], include_str!("pace.lua")),
-    (&["f", "s", "S"], include_str!("windows.lua")),
-    (&["l"], include_str!("log.lua")),
-    (&["p", "P"], include_str!("parts.lua")),
-    (&["m"], include_str!("spacing.lua")),
-    (&["i", "a", "A"], include_str!("batches.lua")),
-    (&["c"], include_str!("calendar.lua")),
-    (&["b"], include_str!("blocked.lua")),
+/// The names of the kinds.
+const KINDS: [&str; 13] = ["g", "f", "s", "S", "l", "p", "P", "m", "i", "a", "A", "c", "b"];
+/// The kinds that one text counts, how many numbers a reply has, and the text. A script contains the texts that its plan
+/// needs.
+const TEXTS: [(&[&str], usize, &str); 8] = [
+    (&["g"], 1, include_str!("pace.lua")),
+    (&["f", "s", "S"], 3, include_str!("windows.lua")),
+    (&["l"], 4, include_str!("log.lua")),
+    (&["p", "P"], 4, include_str!("parts.lua")),
+    (&["m"], 4, include_str!("spacing.lua")),
+    (&["i", "a", "A"], 2, include_str!("batches.lua")),
+    (&["c"], 2, include_str!("calendar.lua")),
+    (&["b"], 2, include_str!("blocked.lua")),
 ];
 
-/// The names of the kinds, and for each the index of its text, and how many numbers a reply has.
-const KINDS: [(&str, usize, usize); 13] = [
-    ("g", 0, 1),
-    ("f", 1, 3),
-    ("s", 1, 3),
-    ("S", 1, 3),
-    ("l", 2, 4),
-    ("p", 3, 4),
-    ("P", 3, 4),
-    ("m", 4, 4),
-    ("i", 5, 2),
-    ("a", 5, 2),
-    ("A", 5, 2),
-    ("c", 6, 2),
-    ("b", 7, 2),
-];
+/// The index of the text that counts this kind.
+fn text_of(kind: &str) -> usize {
+    TEXTS.iter().position(|(kinds, ..)| kinds.contains(&kind)).unwrap_or(0)
+}
 
 /// The questions that a script for one or two limits answers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -74,9 +65,13 @@ impl KindPair {
     /// The number of different values.
     pub(super) const COUNT: usize = KINDS.len() * (KINDS.len() + 1);
 
-    pub(super) fn new(first: &str, second: Option<&str>) -> Self {
-        let index = |kind: &str| KINDS.iter().position(|(name, ..)| *name == kind).unwrap_or(0);
-        Self { first: index(first), second: second.map(index) }
+    /// Returns the pair, if there are one or two kinds.
+    pub(super) fn of(kinds: impl Iterator<Item = &'static str>) -> Option<Self> {
+        let mut indices = kinds.map(|kind| KINDS.iter().position(|name| *name == kind).unwrap_or(0));
+        match (indices.next(), indices.next(), indices.next()) {
+            (Some(first), second, None) => Some(Self { first, second }),
+            _ => None,
+        }
     }
 
     pub(super) fn index(self) -> usize {
@@ -100,8 +95,9 @@ impl KindPair {
         let mut ends = Vec::new();
         let (mut reply, mut numbers_of_reply) = ("granted, now".to_owned(), 2);
         for (limit, kind) in [Some(self.first), self.second].into_iter().flatten().enumerate() {
-            let (name, text, figures) = KINDS[kind];
-            let (reads, writes) = TEXTS[text].1.split_once(DECISION).unwrap_or((TEXTS[text].1, ""));
+            let name = KINDS[kind];
+            let (_, figures, text) = TEXTS[text_of(name)];
+            let (reads, writes) = text.split_once(DECISION).unwrap_or((text, ""));
             let at = at + limit * numbers;
             // The figures are visible at the end in outer variables.
             let of_figures = |letter: &str| {
@@ -199,31 +195,23 @@ pub(crate) struct Batches {
 impl KindSet {
     /// The number of sets.
     pub(super) const COUNT: usize = 1 << TEXTS.len();
-    /// No kind: a script that counts only holds.
-    pub(super) const NONE: Self = Self(0);
-
-    /// The kind of this index.
-    pub(super) const fn of(text: u8) -> Self {
-        Self(1 << text)
-    }
-
-    pub(super) const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+    /// The set of the texts that count these kinds. It is empty for a script that counts only holds.
+    pub(super) fn of(kinds: impl Iterator<Item = &'static str>) -> Self {
+        Self(kinds.fold(0, |set, kind| set | 1 << text_of(kind)))
     }
 
     pub(super) fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    fn texts(self) -> impl Iterator<Item = (&'static [&'static str], &'static str)> {
-        (0..).zip(TEXTS).filter(move |(text, _)| self.0 & (1 << text) != 0).map(|(_, text)| text)
-    }
-
     /// Returns the script of this form for these kinds. A kind's first part is a function that returns its second part as
     /// a function.
     pub(super) fn script(self, form: Form) -> String {
         let mut script = [BEGIN, "local kinds = {}\n"].concat();
-        for (names, text) in self.texts() {
+        for (index, (names, _, text)) in TEXTS.into_iter().enumerate() {
+            if self.0 & (1 << index) == 0 {
+                continue;
+            }
             let (reads, writes) = text.split_once(DECISION).unwrap_or((text, ""));
             script.extend([
                 "local function read(key, at, kind)\nlocal room, space, back, healed = 0, 0, 0, false\n",
@@ -253,9 +241,7 @@ impl Parts {
         const NAME: &str = "sub-window counter";
         let period_us = period_us(NAME, quota)?;
         let limit = quota.limit();
-        if limit > Self::MOST {
-            return Err(above(NAME, quota, "limit", Self::MOST));
-        }
+        at_most(NAME, quota, "limit", Self::MOST, limit)?;
         let count = u64::from(parts.max(1));
         if !period_us.is_multiple_of(count) {
             let divides = |parts: &u32| period_us.is_multiple_of((*parts).into());
@@ -295,26 +281,18 @@ impl Batches {
 
     /// Windows from first use.
     pub(super) fn windows(quota: &Quota) -> Result<Self, QuotaError> {
-        let new = Self {
-            capacity: quota.limit(),
-            period_us: period_us("fixed window", quota)?,
-            batch: Self::ALL,
-            phase_us: None,
-            adaptive: false,
-        };
-        if new.capacity > MOST { Err(above("fixed window", quota, "limit", MOST)) } else { Ok(new) }
+        let (capacity, period_us) = (quota.limit(), period_us("fixed window", quota)?);
+        at_most("fixed window", quota, "limit", MOST, capacity)?;
+        Ok(Self { capacity, period_us, batch: Self::ALL, phase_us: None, adaptive: false })
     }
 
     /// A token bucket. Aligned periods end at `at`.
     pub(super) fn bucket(quota: &Quota, aligned: Option<(Timestamp, bool)>) -> Result<Self, QuotaError> {
         const NAME: &str = "token bucket";
         let period_us = period_us(NAME, quota)?;
-        for (what, units) in [("limit", quota.limit()), ("burst", quota.burst_size())] {
-            if units > MOST {
-                return Err(above(NAME, quota, what, MOST));
-            }
-        }
         let (capacity, batch) = (quota.burst_size(), quota.limit());
+        at_most(NAME, quota, "limit", MOST, batch)?;
+        at_most(NAME, quota, "burst", MOST, capacity)?;
         let mut new = Self { capacity, period_us, batch, phase_us: None, adaptive: false };
         let Some((at, adaptive)) = aligned else { return Ok(new) };
         let at_ns = at.as_nanos();
@@ -326,9 +304,8 @@ impl Batches {
                 Timestamp::from_nanos(at_ns.next_multiple_of(1_000)),
             )));
         }
-        let most = (EXACT - 1) / period_us;
-        if adaptive && batch > most {
-            return Err(above("token bucket with an adaptive start", quota, "limit", most));
+        if adaptive {
+            at_most("token bucket with an adaptive start", quota, "limit", (EXACT - 1) / period_us, batch)?;
         }
         new.phase_us = Some(at_ns / 1_000 % period_us);
         new.adaptive = adaptive;

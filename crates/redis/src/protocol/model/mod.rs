@@ -44,7 +44,7 @@ use self::spacing::SpacingView;
 use super::call::{LimitState, Question, Reply};
 use super::exact::{EXACT, LAST_US, MAX_DEBT};
 use super::kinds::Pace;
-use super::plan::{Arithmetic, Plan, PlannedLimit, StateName, Windows};
+use super::plan::{Arithmetic, Plan, PlannedLimit, Windows};
 
 /// How much longer than necessary keys are kept: first if the server's clock gives the time, second if the call does.
 pub(crate) const MARGINS_US: [u64; 2] = [1_000_000, 60_000_000];
@@ -59,7 +59,7 @@ pub struct KeyState {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct KeptState {
-    name: StateName,
+    name: Box<str>,
     state: Option<StoredState>,
     posts: Vec<(u64, Posts)>,
 }
@@ -144,11 +144,8 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
     if matches!(ask, Question::Forget) {
         return Reply::new(held.forget(plan), now_us, Default::default());
     }
-    let mut views: Vec<View> = plan
-        .parts()
-        .iter()
-        .map(|part| view(part, held.find(part).and_then(|limit| limit.state.clone()), now_us))
-        .collect();
+    let seen = |(part, name)| view(part, held.find(name).and_then(|limit| limit.state.clone()), now_us);
+    let mut views: Vec<View> = plan.named().map(seen).collect();
     let left = views.iter().map(|view| view.left).min().unwrap_or(u64::MAX);
     let mut granted = 0;
     let mut charge = |units: u64, views: &mut [View]| {
@@ -174,9 +171,9 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
         }
         Question::Post { process, epoch, total } => {
             let (epoch, total) = (epoch.min(EXACT - 1), total.min(EXACT - 1));
-            for (part, view) in plan.parts().iter().zip(&mut views) {
+            for ((part, name), view) in plan.named().zip(&mut views) {
                 if view.takes(epoch) {
-                    let units = held.make(part).post(part, process, PostedTotal { epoch, total }, now_us);
+                    let units = held.make(name).post(part, process, PostedTotal { epoch, total }, now_us);
                     granted = granted.max(view.charge(units, Some(epoch), now_us));
                 }
             }
@@ -189,9 +186,9 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
         | Question::Tell { .. }
         | Question::Hear { .. } => {}
     }
-    for (part, view) in plan.parts().iter().zip(&views) {
+    for (name, view) in plan.names().iter().zip(&views) {
         if view.writes(granted) || (view.healed && !matches!(ask, Question::Peek { .. })) {
-            held.make(part).state = Some(view.state(now_us));
+            held.make(name).state = Some(view.state(now_us));
         }
     }
     // The units for which the caller waits.
@@ -207,8 +204,8 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
 impl KeyState {
     /// The time after which the stored data has no effect.
     pub(crate) fn rest_us(&self, plan: &Plan, now_us: u64) -> u64 {
-        let rest = |part: &PlannedLimit| {
-            let Some(limit) = self.find(part) else { return 0 };
+        let rest = |(part, name): (&PlannedLimit, &str)| {
+            let Some(limit) = self.find(name) else { return 0 };
             let posts = if limit.posts.is_empty() { 0 } else { kept_us(part) };
             let until_us = match &limit.state {
                 Some(StoredState::Pace { t_us, ahead, scale, .. }) => {
@@ -224,45 +221,42 @@ impl KeyState {
             };
             posts.max(until_us.saturating_sub(now_us))
         };
-        plan.parts().iter().map(rest).max().unwrap_or(0)
+        plan.named().map(rest).max().unwrap_or(0)
     }
 
     /// Returns whether each limit has a state.
     pub(crate) fn is_complete(&self, plan: &Plan) -> bool {
-        plan.parts().iter().all(|part| self.find(part).is_some_and(|limit| limit.state.is_some()))
+        plan.names().iter().all(|name| self.find(name).is_some_and(|limit| limit.state.is_some()))
     }
 
     /// Returns the states of the limits, without the posts.
     pub(crate) fn states(&self, plan: &Plan) -> Self {
-        let state = |part| Some(KeptState { posts: Vec::new(), ..self.find(part)?.clone() });
-        Self { limits: plan.parts().iter().filter_map(state).collect() }
+        let state = |name: &str| Some(KeptState { posts: Vec::new(), ..self.find(name)?.clone() });
+        Self { limits: plan.names().iter().filter_map(|name| state(name)).collect() }
     }
 
     /// Takes these states for the limits that have none.
     pub(crate) fn adopt(&mut self, plan: &Plan, states: &Self) {
-        for part in plan.parts() {
-            if let Some(KeptState { state: Some(state), .. }) = states.find(part) {
-                self.make(part).state.get_or_insert_with(|| state.clone());
+        for name in plan.names() {
+            if let Some(KeptState { state: Some(state), .. }) = states.find(name) {
+                self.make(name).state.get_or_insert_with(|| state.clone());
             }
         }
     }
 
     /// Removes the states of the limits. Returns their number.
     fn forget(&mut self, plan: &Plan) -> u64 {
-        let names: Vec<StateName> = plan.parts().iter().map(PlannedLimit::name).collect();
-        let limits = self.limits.iter_mut().filter(|limit| names.contains(&limit.name));
+        let limits = self.limits.iter_mut().filter(|limit| plan.names().contains(&limit.name));
         limits.filter_map(|limit| limit.state.take()).count() as u64
     }
 
-    fn find(&self, part: &PlannedLimit) -> Option<&KeptState> {
-        let name = part.name();
-        self.limits.iter().find(|limit| limit.name == name)
+    fn find(&self, name: &str) -> Option<&KeptState> {
+        self.limits.iter().find(|limit| &*limit.name == name)
     }
 
-    fn make(&mut self, part: &PlannedLimit) -> &mut KeptState {
-        let name = part.name();
-        let at = self.limits.iter().position(|limit| limit.name == name).unwrap_or_else(|| {
-            self.limits.push(KeptState { name, state: None, posts: Vec::new() });
+    fn make(&mut self, name: &str) -> &mut KeptState {
+        let at = self.limits.iter().position(|limit| &*limit.name == name).unwrap_or_else(|| {
+            self.limits.push(KeptState { name: name.into(), state: None, posts: Vec::new() });
             self.limits.len() - 1
         });
         &mut self.limits[at]

@@ -10,7 +10,7 @@ use super::{
 use crate::protocol::call::{Call, Question, Reply};
 use crate::protocol::exact::EXACT;
 use crate::protocol::hold::MOST_HOLDS;
-use crate::protocol::kinds::{Form, KindSet};
+use crate::protocol::kinds::Form;
 
 /// Builds the command that calls the script, for a key that can hold `most_units`.
 pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
@@ -35,9 +35,8 @@ pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
         | Question::Tell { .. }
         | Question::Hear { .. } => ("peek", 0, (0, 0)),
     };
-    let is_limited = !plan.parts().is_empty();
-    let (kinds, letter) = if is_limited { (plan.kinds(), "h") } else { (KindSet::NONE, "n") };
-    let mut command = ScriptText::of(kinds, Form::Holds).call(by, plan.parts().len() + 1);
+    let letter = if plan.parts().is_empty() { "n" } else { "h" };
+    let mut command = ScriptText::of(plan.kinds(), Form::Holds).call(by, plan.parts().len() + 1);
     add_keys(&mut command, call, &[""]);
     command.arg([&*call.tag, b":", letter.as_bytes()].concat());
     add_time(&mut command, time_us(call));

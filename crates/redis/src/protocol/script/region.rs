@@ -17,8 +17,8 @@ const MOST: u64 = (1 << 53) - 1;
 
 /// Returns the name of the key in Redis.
 pub(crate) fn name(call: &Call) -> Vec<u8> {
-    let part = call.plan.parts().first().map(|part| part.name().to_string());
-    [&*call.tag, b":r", part.unwrap_or_default().as_bytes()].concat()
+    let part = call.plan.names().first().map(|name| name.as_bytes());
+    [&*call.tag, b":r", part.unwrap_or_default()].concat()
 }
 
 /// Builds the command that calls the script.

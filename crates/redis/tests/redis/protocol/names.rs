@@ -119,7 +119,7 @@ fn single_plan_keeps_its_index() {
     let plan = plan(&[Limit::gcra(Quota::per_second(5)), Limit::fixed_window(Quota::per_day(3))]);
     assert_eq!((plan.most(), plan.refill_us()), (3, 86_400_000_000));
     let single = plan.single(1).unwrap();
-    assert_eq!(single.parts()[0].name().to_string(), "f1:1d");
+    assert_eq!(single.parts()[0].name(), "f1:1d");
     assert!(plan.single(2).is_none());
 }
 
