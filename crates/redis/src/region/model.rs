@@ -226,16 +226,8 @@ impl RegionState {
                 is_exchange = true;
                 self.renew(&mut windows, terms, now_us);
             }
-            Question::Peek { .. } => {}
-            // Not asked of a region.
-            Question::Force { .. }
-            | Question::Refund { .. }
-            | Question::Forget
-            | Question::Lease { .. }
-            | Question::Hold { .. }
-            | Question::Commit { .. }
-            | Question::Release { .. }
-            | Question::Renew { .. } => {}
+            // The others, except a peek, are not asked of a region.
+            _ => {}
         }
         let tally = self.tally(&windows, terms, now_us);
         found.room = windows.room(terms, &tally);

@@ -154,7 +154,6 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
         }
     };
     match *ask {
-        Question::Peek { .. } | Question::Forget => {}
         Question::Check { cost } if cost <= left => charge(cost.min(EXACT - 1), &mut views),
         Question::Check { cost } => views.iter_mut().for_each(|view| view.block(cost)),
         Question::Force { cost } => charge(cost.min(EXACT - 1), &mut views),
@@ -178,13 +177,8 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
                 }
             }
         }
-        // About holds and regions, which have models of their own.
-        Question::Hold { .. }
-        | Question::Commit { .. }
-        | Question::Release { .. }
-        | Question::Renew { .. }
-        | Question::Tell { .. }
-        | Question::Hear { .. } => {}
+        // A peek changes nothing. The others are about holds and regions, which have models of their own.
+        _ => {}
     }
     for (name, view) in plan.names().iter().zip(&views) {
         if view.writes(granted) || (view.healed && !matches!(ask, Question::Peek { .. })) {

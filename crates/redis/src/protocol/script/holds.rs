@@ -26,14 +26,8 @@ pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
         Question::Release { hold } => ("release", 0, of(hold)),
         Question::Renew { hold, life_us } => ("renew", life_us, of(hold)),
         Question::Peek { cost } => ("peek", cost, (0, 0)),
-        // Not asked of keys with holds.
-        Question::Force { .. }
-        | Question::Refund { .. }
-        | Question::Forget
-        | Question::Lease { .. }
-        | Question::Post { .. }
-        | Question::Tell { .. }
-        | Question::Hear { .. } => ("peek", 0, (0, 0)),
+        // The others are not asked of keys with holds.
+        _ => ("peek", 0, (0, 0)),
     };
     let letter = if plan.parts().is_empty() { "n" } else { "h" };
     let mut command = ScriptText::of(plan.kinds(), Form::Holds).call(by, plan.parts().len() + 1);

@@ -282,13 +282,8 @@ fn words(ask: &Question) -> (&'static str, u64, Option<[u64; 2]>) {
         }
         // The script uses the process only as a name.
         Question::Post { process, epoch, total } => ("post", process, Some([exact(epoch), exact(total)])),
-        // They are about holds and regions, and go to other scripts.
-        Question::Hold { .. }
-        | Question::Commit { .. }
-        | Question::Release { .. }
-        | Question::Renew { .. }
-        | Question::Tell { .. }
-        | Question::Hear { .. } => ("peek", 0, None),
+        // The others are about holds and regions, and go to other scripts.
+        _ => ("peek", 0, None),
     }
 }
 

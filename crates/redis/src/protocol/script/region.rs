@@ -56,16 +56,8 @@ pub(super) fn command(call: &Call, scope: &RegionScope, by: By) -> Cmd {
             let numbers = [round, index, totals[0], totals[1], of, floor[0], floor[1]];
             command.arg("hear").arg(from).arg(capped(&numbers))
         }
-        Question::Peek { .. } => command.arg("peek"),
-        // Not asked of a region.
-        Question::Force { .. }
-        | Question::Refund { .. }
-        | Question::Forget
-        | Question::Lease { .. }
-        | Question::Hold { .. }
-        | Question::Commit { .. }
-        | Question::Release { .. }
-        | Question::Renew { .. } => command.arg("peek"),
+        // The others, except a peek, are not asked of a region.
+        _ => command.arg("peek"),
     };
     command
 }
