@@ -50,22 +50,6 @@ fn shared_month_ends_with_the_month() {
     }
 }
 
-#[test]
-fn shared_month_refunds_only_within_the_month() {
-    on_each(|host| {
-        let limiter = host.process(&[monthly(10)]);
-        let charge = limiter.block_on(|l| l.at(at(START + 5)).check_n("a", 7));
-        assert_eq!(limiter.block_on(|l| l.at(at(START + DAY)).refund("a", &charge)).unwrap(), 7);
-        assert_eq!(limiter.block_on(|l| l.at(at(START + DAY)).check_n("a", 1)).decision().remaining(), 9);
-        let charge = limiter.block_on(|l| l.at(at(END - 1)).check_n("a", 7));
-        assert_eq!(limiter.block_on(|l| l.at(at(END)).refund("a", &charge)).unwrap(), 0, "the month is over");
-        assert!(limiter.block_on(|l| l.at(at(END)).check_n("a", 4)).is_allowed());
-        assert_eq!(limiter.block_on(|l| l.at(at(END)).refund("a", &charge)).unwrap(), 0);
-        assert_eq!(limiter.block_on(|l| l.at(at(END + 3 * 31 * DAY)).refund("a", &charge)).unwrap(), 0);
-        assert_eq!(limiter.block_on(|l| l.at(at(END)).check_n("a", 1)).decision().remaining(), 5);
-    });
-}
-
 /// Calendars do not share a count, and a changed limit of the same calendar does.
 #[test]
 fn state_belongs_to_its_calendar() {
@@ -135,17 +119,6 @@ fn a_wrong_clock_selects_no_other_period() {
     }
     let error = ask("a", 0).unwrap_err().to_string();
     assert!(error.contains("a whole period behind the server"), "{error}");
-}
-
-#[test]
-fn other_modes_refuse_calendars() {
-    let server = InProcess::default().blocking();
-    let told = server.limiter("api", monthly(10)).leases().build().map(drop).unwrap_err().to_string();
-    assert!(told.contains("leases() cannot bound it") && told.contains("use atomic()"), "{told}");
-    let told = server.limiter("api", monthly(10)).write_back().build().map(drop).unwrap_err().to_string();
-    assert!(told.contains("write_back() cannot bound it"), "{told}");
-    let told = server.limiter("api", monthly(1 << 52)).atomic().map(drop).unwrap_err().to_string();
-    assert!(told.contains("at most 2251799813685248"), "{told}");
 }
 
 /// Without the server, each process admits its part in each month, and at least one unit.

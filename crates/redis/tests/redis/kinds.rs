@@ -423,7 +423,8 @@ fn foreign_value_of_any_kind_charges_nothing() {
     let Some(server) = Server::start() else { return };
     let client = Client::open(&server.url()).unwrap().blocking();
     let minute = Quota::per_minute(5);
-    let limits: [(Limit, &str); 4] = [
+    let limits: [(Limit, &str); 5] = [
+        (Limit::gcra(minute), "g1"),
         (SlidingLog::new(minute).into(), "l1:1m"),
         (SubWindow::new(minute, 6).into(), "p1:1m/6"),
         (MinimumSpacing::new(Duration::from_secs(1)).into(), "m1"),
@@ -459,30 +460,44 @@ fn foreign_value_of_any_kind_charges_nothing() {
 fn uncountable_limits_name_nearest_values() {
     let server = InProcess::default();
     let told = |limit: Limit| server.limiter("api", limit).atomic().map(drop).unwrap_err().to_string();
-    let text = told(SubWindow::new(Quota::per_hour(500), 7).into());
+    let block = |quota, length| Limit::gcra(quota).with_block(Block::of(length)).unwrap();
+    let nanos = Duration::from_nanos;
+    let year = Duration::from_secs(360 * 86_400);
+    let limits: [(Limit, &str); 14] = [
+        (SubWindow::new(Quota::per_hour(500), 7).into(), "500/h in 7 parts"),
+        (SubWindow::new(Quota::per_hour(500), 7).into(), "nearest numbers of parts are 6 and 8"),
+        (SlidingLog::new(Quota::new(3, nanos(2_500))).into(), "the nearest are 2 and 3"),
+        (SubWindow::new(Quota::new(1 << 48, year), 12).into(), "at most 281474976710655"),
+        (MinimumSpacing::new(Duration::ZERO).into(), "from 1 microsecond"),
+        (
+            TokenBucket::aligned(Quota::per_hour(5), Timestamp::from_nanos(1_500)).into(),
+            "whole number of microseconds",
+        ),
+        (
+            TokenBucket::aligned_adaptive(Quota::per_day(1_000_000), Timestamp::ZERO).into(),
+            "the limit can be at most 104249",
+        ),
+        (
+            Limit::gcra(Quota::per_day(1).burst(100_000)),
+            "GCRA of 1/d burst 100000: the burst can be at most 26062",
+        ),
+        (Limit::gcra(Quota::new(1, Duration::from_secs(72 * 366 * 86_400))), "no burst is small enough"),
+        (Limit::fixed_window(Quota::new(5, nanos(1_500))), "whole number of microseconds"),
+        (Limit::fixed_window(Quota::new((1 << 51) + 1, 65 * year)), "at most 2251799813685248"),
+        (block(Quota::per_minute(5), nanos(1_500)), "whole number of microseconds"),
+        (block(Quota::new(32, nanos(1)), year), "too long"),
+        (block(Quota::new(32, nanos(1)), year), "is possible"),
+    ];
+    for (limit, expected) in limits {
+        let text = told(limit);
+        assert!(text.contains(expected), "{text}");
+    }
+    #[cfg(feature = "calendar")]
     assert!(
-        text.contains("500/h in 7 parts") && text.contains("nearest numbers of parts are 6 and 8"),
-        "{text}"
+        told(of_berlin(CalendarPeriod::Month { day: 31 }, 1 << 52).into())
+            .contains("at most 2251799813685248")
     );
-    let text = told(SlidingLog::new(Quota::new(3, Duration::from_nanos(2_500))).into());
-    assert!(text.contains("the nearest are 2 and 3"), "{text}");
-    let text = told(SubWindow::new(Quota::new(1 << 48, Duration::from_secs(360 * 86_400)), 12).into());
-    assert!(text.contains("at most 281474976710655"), "{text}");
-    let text = told(MinimumSpacing::new(Duration::ZERO).into());
-    assert!(text.contains("from 1 microsecond"), "{text}");
-    let text = told(TokenBucket::aligned(Quota::per_hour(5), Timestamp::from_nanos(1_500)).into());
-    assert!(text.contains("whole number of microseconds"), "{text}");
-    let text = told(TokenBucket::aligned_adaptive(Quota::per_day(1_000_000), Timestamp::ZERO).into());
-    assert!(text.contains("the limit can be at most 104249"), "{text}");
-    let text = told(Limit::gcra(Quota::per_day(1).burst(100_000)));
-    assert!(text.contains("GCRA of 1/d burst 100000: the burst can be at most 26062"), "{text}");
     assert!(server.limiter("api", Limit::gcra(Quota::per_day(1).burst(26_062))).atomic().is_ok());
-    let text = told(Limit::gcra(Quota::new(1, Duration::from_secs(72 * 366 * 86_400))));
-    assert!(text.contains("no burst is small enough"), "{text}");
-    let text = told(Limit::fixed_window(Quota::new(5, Duration::from_nanos(1_500))));
-    assert!(text.contains("whole number of microseconds"), "{text}");
-    let text = told(Limit::fixed_window(Quota::new((1 << 51) + 1, Duration::from_secs(2_000_000_000))));
-    assert!(text.contains("at most 2251799813685248"), "{text}");
     // A prime number of microseconds has no coarser unit.
     let sliding = |limit| Limit::sliding_window(Quota::new(limit, Duration::from_micros(999_999_937)));
     let text = told(sliding(10_000_000));
@@ -495,7 +510,8 @@ fn uncountable_limits_name_nearest_values() {
 fn modes_refuse_limits_they_cannot_bound() {
     let server = InProcess::default().blocking();
     let hour = Quota::per_hour(60);
-    let limits: [(Limit, &str); 8] = [
+    let block = Block::of(Duration::from_secs(600));
+    let limits: &[(Limit, &str)] = &[
         (SlidingLog::new(hour).into(), "or SlidingWindow"),
         (SubWindow::new(hour, 60).into(), "or SlidingWindow"),
         (SubWindow::new(hour, 1).strict().into(), "or SlidingWindow"),
@@ -504,8 +520,11 @@ fn modes_refuse_limits_they_cannot_bound() {
         (TokenBucket::interval(hour).into(), "or TokenBucket::new"),
         (TokenBucket::aligned(hour, Timestamp::ZERO).into(), "or FixedWindow::new if each refill fills"),
         (LeakyBucketQueue::new(hour).into(), "or Gcra"),
+        (Limit::gcra(hour).with_block(block).unwrap(), "use atomic()"),
+        #[cfg(feature = "calendar")]
+        (of_berlin(CalendarPeriod::Day, 60).into(), "use atomic()"),
     ];
-    for (limit, instead) in limits {
+    for &(limit, instead) in limits {
         let builder = || server.limiter("api", Limit::gcra(hour)).and(limit);
         let told = builder().leases().build().map(drop).unwrap_err().to_string();
         assert!(told.contains("leases() cannot bound it") && told.contains(instead), "{told}");

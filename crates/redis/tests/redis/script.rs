@@ -1,11 +1,6 @@
 //! Properties of limiters in atomic mode, which call the server for each request:
 //! - A request is admitted after its wait, and not a microsecond earlier. `kinds` compares all decisions with those of
 //!   the crate's local limiters.
-//! - After a limit's period changes, only the windows of the new period count. Two versions with different periods
-//!   that run at the same time count separately.
-//! - If a key holds a foreign value in Redis, the failure policy decides that key, and the server decides all other
-//!   keys.
-//! - No error contains a key.
 //! - At one fixed time, eight processes on one key admit exactly the limit. In real time, by the server's clock, they
 //!   never admit more than burst and rate allow.
 
@@ -13,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tollgate::{LimitKind, ManualClock, Quota, Timestamp};
-use tollgate_redis::{Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
+use tollgate_redis::{Client, DecidedBy, InProcess, Limit, OnFailure};
 use tollgate_testing::redis::Server;
 // G74
 #[test]
@@ -109,63 +104,6 @@ fn shared_limits_charge_all_or_none() {
     assert!(limiter.check_n("k", 3).decision().is_never());
     assert_eq!(limiter.block_on(|l| l.refund("k", &last)).unwrap(), 1);
     assert_eq!(limiter.block_on(|l| l.peek("k")).decision().remaining(), 1);
-}
-
-/// One version of a program allows 1,000 units per day. Another version, which runs at the same time, allows 2,000
-/// per hour.
-// G77
-#[test]
-fn versions_with_different_periods_count_separately() {
-    for kind in [Limit::fixed_window, Limit::sliding_window] {
-        let clock = ManualClock::new(Timestamp::from_secs(86_400 * 20_000));
-        let server = InProcess::new(clock.clone()).blocking();
-        let day = server.limiter("api", kind(Quota::per_day(1_000))).atomic().unwrap();
-        let hour = server.limiter("api", kind(Quota::per_hour(2_000))).atomic().unwrap();
-        let mut admitted = 0;
-        for _ in 0..24 {
-            while day.check_n("k", 100).is_allowed() {
-                admitted += 100;
-            }
-            assert!(hour.check_n("k", 1_000).is_allowed());
-            clock.advance(Duration::from_secs(3_600));
-        }
-        assert_eq!(admitted, 1_000);
-        // A change to a shorter period does not have to wait until the day ends.
-        clock.advance(Duration::from_secs(3_600));
-        let minute = server.limiter("api", kind(Quota::per_minute(10))).atomic().unwrap();
-        assert!(minute.check_n("k", 10).is_allowed());
-        let wait = minute.check("k").retry_after().unwrap();
-        assert!(wait <= Duration::from_secs(66), "{wait:?}");
-        clock.advance(wait);
-        assert!(minute.check("k").is_allowed());
-    }
-}
-
-// G86
-#[test]
-fn foreign_value_does_not_open_breaker() {
-    let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap().blocking();
-    let limiter = client
-        .limiter("api", Limit::gcra(Quota::per_day(1_000)))
-        .timeout(Duration::from_secs(20))
-        .atomic()
-        .unwrap();
-    let charged = limiter.check("s3cret");
-    for foreign in
-        [&["SET", "tollgate:v1:{api|s3cret}:g0", "x"], &["LPUSH", "tollgate:v1:{api|s3cret}:g0", "x"]]
-    {
-        server.command::<()>(&["DEL", "tollgate:v1:{api|s3cret}:g0"]);
-        server.command::<()>(foreign);
-        for _ in 0..20 {
-            assert_eq!(limiter.check("s3cret").by(), DecidedBy::Local);
-        }
-        assert_eq!(limiter.check("good").by(), DecidedBy::Server);
-        let told = limiter.block_on(|l| l.refund("s3cret", &charged)).unwrap_err();
-        assert_eq!(told.kind(), ErrorKind::Reply);
-        assert!(!told.to_string().contains("s3cret"), "{told}");
-    }
-    assert_eq!(limiter.health().opened, 0);
 }
 
 /// The environment variable that makes this process a child, and holds the child's arguments.

@@ -128,18 +128,6 @@ fn admitted(rules: &Rules<ManualClock>, class: &str) -> usize {
     (0..20).filter(|_| run(rules.check_async("d", &descriptors)).is_allowed()).count()
 }
 
-#[test]
-fn other_modes_refuse_classes() {
-    for mode in ["lease", "write-back"] {
-        let text = file(&format!("store: redis, mode: {mode}"), &[classes()]);
-        let told = Config::from_yaml("test.yaml", &text).unwrap_err().to_string();
-        assert!(
-            told.contains(&format!("in the mode {mode}")) && told.contains("write mode: atomic"),
-            "{told}"
-        );
-    }
-}
-
 /// A server that is away has no blocks, and the share of a class is that of this process.
 // G133
 #[test]

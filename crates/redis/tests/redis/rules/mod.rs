@@ -105,18 +105,3 @@ fn rule(key: &str, limit: &str) -> String {
 fn file(settings: &str, rules: &[String]) -> String {
     format!("domain: d\ntollgate: {{ {settings} }}\ndescriptors:\n{}", rules.concat())
 }
-
-#[test]
-fn other_modes_refuse_algorithms() {
-    let log = rule("a", "requests_per_unit: 3, algorithm: sliding-log");
-    let month = "  - { key: a, rate_limit: { period: month, requests_per_unit: 5 } }\n".to_owned();
-    let rules = [("sliding-log", log), ("calendar-window", month)];
-    for (algorithm, rule) in &rules[..if cfg!(feature = "calendar") { 2 } else { 1 }] {
-        for mode in ["lease", "write-back"] {
-            let text = file(&format!("store: redis, mode: {mode}"), std::slice::from_ref(rule));
-            let told = Config::from_yaml("test.yaml", &text).unwrap_err().to_string();
-            let refusal = format!("does not support {algorithm}");
-            assert!(told.contains(&refusal) && told.contains("or mode: atomic"), "{told}");
-        }
-    }
-}

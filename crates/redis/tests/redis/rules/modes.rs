@@ -43,38 +43,6 @@ fn counts_of(rules: &Rules<tollgate::StdClock>, name: &str) -> MeterCounts {
     found.expect("the file has a rule with this name")
 }
 
-/// Sends `of` requests to each of two processes in turn, and returns how many both admit.
-fn shared_by_two(mode: &str, of: u32) -> u32 {
-    run(async {
-        let server = InProcess::default();
-        let processes = [real(server.clone(), &text(mode, 20)), real(server, &text(mode, 20))];
-        let mut admitted = 0;
-        for _ in 0..of {
-            for rules in &processes {
-                admitted += u32::from(ask_real(rules, &["a"]).await.is_allowed());
-            }
-        }
-        let failures: u64 =
-            processes.iter().map(|rules| counts_of(rules, "d.a")).map(|counts| counts.error_local).sum();
-        assert_eq!(failures, 0);
-        admitted
-    })
-}
-
-// G78
-#[test]
-fn leases_never_exceed_the_limit() {
-    let admitted = shared_by_two("lease", 40);
-    assert!((10..=20).contains(&admitted), "{admitted}");
-}
-
-#[test]
-fn write_back_overshoot_is_bounded() {
-    let admitted = shared_by_two("write-back", 40);
-    // The bound is 2 ln 2 · L + c · N.
-    assert!((10..=29).contains(&admitted), "{admitted}");
-}
-
 #[test]
 fn blocking_check_waits_for_units() {
     let (_, blocking) = in_process(&ManualClock::default());
