@@ -10,12 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::operations::newer;
+use crate::{PATIENCE, until, wait_until};
 use futures_util::FutureExt as _;
 use tollgate::{Clock, Quota, Timestamp};
 use tollgate_redis::{
     AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Error, ErrorKind, InProcess, Limit, OnFailure,
 };
-use tollgate_testing::redis::{Cluster, NO_END, Proxy, Server};
+use tollgate_testing::redis::{NO_END, Proxy, Server};
 
 /// Builds a limiter whose breaker never opens, so that every check calls the server.
 macro_rules! limiter {
@@ -31,63 +32,14 @@ macro_rules! limiter {
 }
 
 const SOON: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// Repeats a check until the server decides it.
-fn until_answered(mut ask: impl FnMut() -> DecidedBy, what: &str) {
-    let began = Instant::now();
-    while ask() != DecidedBy::Server {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        thread::yield_now();
-    }
-}
-
-fn assert_recovers_from_server_outages(url: &str, mut server: Server, check: impl Fn() -> DecidedBy) {
-    server.kill();
-    assert_eq!(check(), DecidedBy::Closed, "{url}");
-    server.restart();
-    until_answered(&check, "the server decides after it starts again");
-    let mut row = 0;
-    let five_in_a_row = || {
-        // On a busy machine a reply may come after the time-out.
-        row = if check() == DecidedBy::Server { row + 1 } else { 0 };
-        if row == 5 { DecidedBy::Server } else { DecidedBy::Closed }
-    };
-    until_answered(five_in_a_row, "the server decides five calls in a row");
-    server.restart();
-    until_answered(&check, "the server decides after another restart");
-    server.pause();
-    // In this time the client drops the connection, and fails to open a new one.
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(1_500) {
-        assert_eq!(check(), DecidedBy::Closed);
-    }
-    server.resume();
-    until_answered(&check, "the server decides after a pause");
-    server.command::<()>(&["CLIENT", "KILL", "TYPE", "normal"]);
-    until_answered(&check, "the server decides after it cut all connections");
-}
-
-// G85
-#[test]
-fn async_client_survives_server_outages() {
-    let Some(server) = Server::start() else { return };
-    let url = server.url();
-    let limiter = limiter!(Client::open(&url).unwrap(), SOON);
-    let runtime = runtime();
-    assert_recovers_from_server_outages(&url, server, || runtime.block_on(limiter.check("k")).by());
-}
-
-#[test]
-fn blocking_client_survives_server_outages() {
-    let Some(server) = Server::start() else { return };
-    let url = server.url();
-    let limiter = limiter!(Client::open(&url).unwrap().blocking(), SOON);
-    assert_recovers_from_server_outages(&url, server, || limiter.check("k").by());
+fn until_answered(mut ask: impl FnMut() -> DecidedBy) {
+    wait_until("the server decides", || ask() == DecidedBy::Server);
 }
 
 #[test]
@@ -96,7 +48,7 @@ fn client_survives_runtime_shutdown() {
     let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
     for _ in 0..3 {
         let runtime = runtime();
-        until_answered(|| runtime.block_on(limiter.check("k")).by(), "the server decides in a new runtime");
+        until_answered(|| runtime.block_on(limiter.check("k")).by());
     }
 }
 
@@ -198,10 +150,7 @@ fn joined_calls_receive_their_own_answers() {
         .unwrap();
     let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for (name, runtime) in [("one", one), ("several", runtime()), ("last", runtime())] {
-        until_answered(
-            || runtime.block_on(limiter.check("first")).by(),
-            "a client decides after the runtime of its connection ended",
-        );
+        until_answered(|| runtime.block_on(limiter.check("first")).by());
         runtime.block_on(async {
             let tasks: Vec<_> = (1..=300_u64)
                 .map(|cost| {
@@ -259,9 +208,9 @@ fn dead_connection_is_replaced() {
             let check = async { tokio::time::timeout(wait, limiter.check("k")).await };
             runtime.block_on(check).map_or(DecidedBy::Closed, |answer| answer.by())
         };
-        until_answered(ask, "the server decides at first");
+        until_answered(ask);
         network.forget_old();
-        until_answered(ask, "the server decides on a new connection");
+        until_answered(ask);
     }
 }
 
@@ -275,14 +224,14 @@ fn slow_reply_keeps_connection_open() {
     // The time after which a silent connection counts as dead.
     let silent = Duration::from_secs(1);
     for _ in 0..20 {
-        until_answered(ask, "the server decides at first");
+        until_answered(ask);
         let before = connection_id(&server).expect("the limiter has a connection");
         thread::sleep(silent + 2 * SOON);
         let began = Instant::now();
         server.pause();
         assert_eq!(ask(), DecidedBy::Closed);
         server.resume();
-        until_answered(ask, "the server decides after a pause");
+        until_answered(ask);
         // A busy machine may make the reply too slow. Then the next turn counts.
         if began.elapsed() < silent {
             assert_eq!(connection_id(&server), Some(before));
@@ -301,44 +250,17 @@ fn cancelled_probe_does_not_block_breaker() {
     let limiter = limiter.timeout(Duration::MAX).breaker(Breaker::new(1, Duration::from_millis(10)));
     let limiter = limiter.atomic().unwrap();
     let runtime = runtime();
-    until_answered(|| runtime.block_on(limiter.check("k")).by(), "the server decides at first");
+    until_answered(|| runtime.block_on(limiter.check("k")).by());
     server.kill();
     let _ = runtime.block_on(limiter.check("k"));
     server.restart();
     server.pause();
-    let began = Instant::now();
-    while limiter.health().abandoned == 0 {
-        assert!(began.elapsed() < PATIENCE);
+    wait_until("a probe is cancelled", || {
         let _ = runtime.block_on(async { tokio::time::timeout(SOON, limiter.check("k")).await });
-    }
+        limiter.health().abandoned > 0
+    });
     server.resume();
-    until_answered(
-        || runtime.block_on(limiter.check("k")).by(),
-        "the server decides after a cancelled probe",
-    );
-}
-
-#[test]
-fn cluster_clients_follow_failover() {
-    let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
-    let urls = cluster.urls();
-    let blocking = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap().blocking(), SOON);
-    let limiter = limiter!(Client::cluster(urls.iter().map(String::as_str)).unwrap(), SOON);
-    let runtime = runtime();
-    let all_answer = |when: &str| {
-        for key in 0..50_u64 {
-            until_answered(|| blocking.check(&key).by(), when);
-            until_answered(|| runtime.block_on(limiter.check(&key)).by(), when);
-        }
-    };
-    all_answer("the server decides at first");
-    cluster.nodes[0].kill();
-    all_answer("the server decides after a failover");
-    cluster.until(|node| node.contains("cluster_state:ok"));
-    for key in 0..50_u64 {
-        assert_eq!(blocking.check(&key).by(), DecidedBy::Server);
-        assert_eq!(runtime.block_on(limiter.check(&key)).by(), DecidedBy::Server);
-    }
+    until_answered(|| runtime.block_on(limiter.check("k")).by());
 }
 
 // G86
@@ -407,28 +329,6 @@ fn reply_in_other_protocol_is_an_error() {
     other.join().unwrap();
 }
 
-/// Collects the eviction policies that warnings name.
-#[cfg(feature = "tracing")]
-#[derive(Clone, Default)]
-struct Warnings(Arc<std::sync::Mutex<Vec<String>>>);
-
-#[cfg(feature = "tracing")]
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Warnings {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        struct Policy(Option<String>);
-        impl tracing::field::Visit for Policy {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                if field.name() == "policy" {
-                    self.0 = Some(format!("{value:?}"));
-                }
-            }
-        }
-        let mut policy = Policy(None);
-        event.record(&mut policy);
-        self.0.lock().unwrap().extend(policy.0);
-    }
-}
-
 /// Returns whether a limiter finds out over three connections that its server evicts keys, and the policies that it
 /// logged.
 #[cfg(feature = "tracing")]
@@ -438,8 +338,6 @@ fn eviction_gauge_and_warnings(
     credentials: &str,
     expected: bool,
 ) -> Option<(bool, Vec<String>)> {
-    use tracing_subscriber::layer::SubscriberExt;
-
     let server = Server::start_with(options)?;
     if !prepare.is_empty() {
         newer::<()>(&server, prepare)?;
@@ -447,30 +345,28 @@ fn eviction_gauge_and_warnings(
     let proxy = Proxy::start(server.port());
     let client = Client::open(&format!("redis://{credentials}127.0.0.1:{}/", proxy.port())).unwrap();
     let limiter = limiter!(client, PATIENCE);
-    let warnings = Warnings::default();
-    let subscriber = tracing_subscriber::registry().with(warnings.clone());
-    let run = || {
+    let events = crate::listener::events(|| {
         // The runtime stays in this thread, where the subscriber is set.
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             for _ in 0..3 {
                 while limiter.check("a").await.by() != DecidedBy::Server {}
-                let (mut turns, began) = (0, Instant::now());
-                while turns < 20 || limiter.health().evicts != expected && began.elapsed() < PATIENCE {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+                let mut turns = 0;
+                until("the client knows whether the server evicts", async || {
                     let _ = limiter.check("a").await;
                     turns += 1;
-                }
+                    turns >= 20 && limiter.health().evicts == expected
+                })
+                .await;
                 proxy.cut();
             }
         });
-    };
-    tracing::subscriber::with_default(subscriber, run);
+    });
     let readings = tollgate::telemetry::Readings::readings(&limiter.health());
     let evicts = limiter.health().evicts;
     let gauge = tollgate::telemetry::Reading::Gauge("tollgate_server_evicts", f64::from(u8::from(evicts)));
     assert!(readings.contains(&gauge), "{readings:?}");
-    let logged = warnings.0.lock().unwrap().clone();
-    Some((evicts, logged))
+    let logged = events.into_iter().filter_map(|(_, _, mut fields)| fields.remove("policy"));
+    Some((evicts, logged.collect()))
 }
 
 // G82

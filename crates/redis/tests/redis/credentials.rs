@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::operations::newer;
+use crate::{PATIENCE, until, wait_until};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 use redis::{BasicAuth, ErrorKind, RedisResult, StreamingCredentialsProvider};
@@ -17,7 +18,6 @@ use tollgate::Quota;
 use tollgate_redis::{AtomicLimiter, Client, CredentialsFile, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Server};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 /// The rights of a user of limiters, and the two with which the tests look at connections.
 const RIGHTS: [&str; 8] = ["on", "resetpass", "~*", "&*", "+@all", "-@dangerous", "+info", "+cluster|slots"];
@@ -103,19 +103,8 @@ impl Load {
 
 /// Checks until the server decides: an attempt to connect has one second.
 async fn connect(client: &Client) {
-    let (limiter, began) = (limiter(client, "api"), Instant::now());
-    while limiter.check("a").await.by() != DecidedBy::Server {
-        assert!(began.elapsed() < PATIENCE, "the server decides");
-        sleep(Duration::from_millis(10)).await;
-    }
-}
-
-async fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        sleep(Duration::from_millis(20)).await;
-    }
+    let limiter = limiter(client, "api");
+    until("the server decides", async || limiter.check("a").await.by() == DecidedBy::Server).await;
 }
 
 /// The ids of the connections of a user that have sent calls.
@@ -143,10 +132,10 @@ async fn rotation_under_load_fails_no_request() {
     sleep(Duration::from_millis(100)).await;
     // Another user, on the same connection.
     secret.set("two\ntwo-secret");
-    until("the connection becomes the other user's", || connections(&server, "two") == before).await;
+    until("the connection becomes the other user's", async || connections(&server, "two") == before).await;
     set_user(&server, "one", &["off"]);
     sleep(Duration::from_millis(100)).await;
-    until("the load asks", || load.asked.load(Ordering::SeqCst) > 100).await;
+    until("the load asks", async || load.asked.load(Ordering::SeqCst) > 100).await;
     let (asked, others) = load.stop().await;
     assert_eq!(others, 0, "of {asked}");
     assert_eq!(client.refused_credentials(), 0);
@@ -168,19 +157,19 @@ async fn refused_credentials_leave_the_connection_in_use() {
     let before = connections(&server, "one");
     let load = Load::start(&client, "api");
     secret.set("two\nfuture-secret");
-    until("the refusal is counted", || client.refused_credentials() > 1).await;
+    until("the refusal is counted", async || client.refused_credentials() > 1).await;
     assert_eq!(connections(&server, "one"), before);
     // An empty or absent file changes nothing either.
     let counted = client.refused_credentials();
     secret.set("");
-    until("the empty file is counted", || client.refused_credentials() > counted).await;
+    until("the empty file is counted", async || client.refused_credentials() > counted).await;
     fs::remove_file(secret.0.path().join("secret")).unwrap();
     sleep(Duration::from_millis(100)).await;
     secret.set("two\nfuture-secret");
     assert_eq!(connections(&server, "one"), before);
     // The server learns the password later than the file.
     set_user(&server, "two", &[">future-secret"]);
-    until("AUTH is sent again", || connections(&server, "two") == before).await;
+    until("AUTH is sent again", async || connections(&server, "two") == before).await;
     let (asked, others) = load.stop().await;
     assert_eq!(others, 0, "of {asked}");
     let told = told.lock().unwrap();
@@ -202,12 +191,11 @@ async fn wrong_credentials_at_first_are_an_error() {
     let text = format!("{answer:?} {limiter:?} {client:?}");
     assert!(!text.contains("secret"), "{text}");
     // An attempt that takes more than a second ends before the server has refused it.
-    let began = Instant::now();
-    while client.refused_credentials() == 0 {
-        assert!(began.elapsed() < PATIENCE, "the refusal is counted");
+    until("the refusal is counted", async || {
         assert_eq!(limiter.check("a").await.by(), DecidedBy::Closed);
-        sleep(Duration::from_millis(10)).await;
-    }
+        client.refused_credentials() > 0
+    })
+    .await;
     secret.set("one\none-secret");
     connect(&client).await;
 }
@@ -242,14 +230,14 @@ async fn connection_that_reaches_its_age_is_replaced_without_a_failure() {
     let client = client.max_connection_age(Duration::from_millis(500));
     let load = Load::start(&client, "api");
     let mut seen = std::collections::BTreeSet::new();
-    until("the connection is replaced twice", || {
+    until("the connection is replaced twice", async || {
         seen.extend(connections(&server, "one"));
         seen.len() >= 3
     })
     .await;
     let (asked, others) = load.stop().await;
     assert_eq!(others, 0, "of {asked}");
-    until("the old connections are closed", || connections(&server, "one").len() == 1).await;
+    until("the old connections are closed", async || connections(&server, "one").len() == 1).await;
 }
 
 // G144
@@ -267,10 +255,12 @@ async fn rotation_reaches_every_node_of_a_cluster() {
     // The other nodes are found by the first one.
     let client = Client::cluster([&*urls[0]]).unwrap().credentials(secret.file());
     let load = Load::start(&client, "api");
-    until("all nodes are called", || cluster.nodes.iter().all(|node| !connections(node, "one").is_empty()))
-        .await;
+    until("all nodes are called", async || {
+        cluster.nodes.iter().all(|node| !connections(node, "one").is_empty())
+    })
+    .await;
     secret.set("two\ntwo-secret");
-    until("all nodes are called as the other user", || {
+    until("all nodes are called as the other user", async || {
         cluster
             .nodes
             .iter()
@@ -304,11 +294,8 @@ async fn every_mode_uses_the_provider() {
         limiter.on_failure(OnFailure::Closed).atomic().unwrap().check("a").by()
     });
     assert_eq!(decided.await.unwrap(), DecidedBy::Server);
-    let began = Instant::now();
-    while write_back.health().answered == 0 || regional.health().answered == 0 {
-        assert!(began.elapsed() < PATIENCE, "the limiters post");
-        sleep(Duration::from_millis(20)).await;
-    }
+    until("the limiters post", async || write_back.health().answered > 0 && regional.health().answered > 0)
+        .await;
     let healths =
         [("leases", leases.health()), ("write-back", write_back.health()), ("regions", regional.health())];
     for (name, health) in healths {
@@ -346,11 +333,7 @@ fn rules_source_uses_the_provider() {
         let list: String = server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
         list.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
     };
-    let began = Instant::now();
-    while subscribed().is_empty() {
-        assert!(began.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the reader subscribes", || !subscribed().is_empty());
     let before = subscribed();
     secret.set("");
     std::thread::sleep(Duration::from_millis(300));

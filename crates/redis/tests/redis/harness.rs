@@ -4,10 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::PATIENCE;
 use tollgate_testing::redis::{Cluster, Proxy, Server};
-
-/// The longest wait for an answer that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn ping(url: &str, timeout: Duration) -> redis::RedisResult<String> {
     let client = redis::Client::open(url)?;

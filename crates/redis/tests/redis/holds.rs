@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::{PATIENCE, until};
 use proptest::prelude::*;
 use tollgate::holds::HoldId;
 use tollgate::{
@@ -22,8 +23,6 @@ use tollgate_redis::{
 };
 use tollgate_testing::holds::HoldOp as Op;
 use tollgate_testing::redis::{Cluster, Server};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -483,11 +482,10 @@ async fn killed_holder_counts_until_its_life_ends() {
     assert!(is_full || before.elapsed() > seconds(2), "the lives have not ended");
     child.kill().unwrap();
     child.wait().unwrap();
-    let began = Instant::now();
-    while exports.try_enter("a", 3).await.is_err() || tokens.held("a").await.unwrap() > 60 {
-        assert!(began.elapsed() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the lives end", async || {
+        exports.try_enter("a", 3).await.is_ok() && tokens.held("a").await.unwrap() <= 60
+    })
+    .await;
     // Another process settles the hold of the dead one, by its identity.
     assert_eq!(tokens.held("a").await.unwrap(), 60);
     for _ in 0..2 {
@@ -505,27 +503,23 @@ async fn server_that_dies_loses_holds() {
     let limiter = client.limiter("tokens", Limit::gcra(Quota::per_hour(100)));
     let limiter = limiter.breaker(Breaker::new(u32::MAX, Duration::ZERO)).timeout(Duration::from_secs(1));
     let limiter = limiter.on_failure(OnFailure::Closed).holding().unwrap();
-    let began = Instant::now();
-    let hold = loop {
-        if let Ok(hold) = limiter.hold("a", 80, seconds(600)).await {
-            break hold;
-        }
-        assert!(began.elapsed() < PATIENCE);
-    };
+    let mut hold = None;
+    until("the server holds units", async || {
+        hold = limiter.hold("a", 80, seconds(600)).await.ok();
+        hold.is_some()
+    })
+    .await;
+    let hold = hold.unwrap();
     server.kill();
     let id = hold.id();
     assert!(hold.commit(50).await.is_err());
     assert_eq!(limiter.hold("a", 1, seconds(60)).await.unwrap_err().by(), DecidedBy::Closed);
     server.restart();
-    let began = Instant::now();
-    let after = loop {
-        if let Ok(after) = limiter.commit("a", id, 50).await {
-            break after;
-        }
-        assert!(began.elapsed() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    assert_eq!((after.remaining(), limiter.held("a").await.unwrap()), (100, 0));
+    until("the server answers", async || {
+        limiter.commit("a", id, 50).await.is_ok_and(|after| after.remaining() == 100)
+    })
+    .await;
+    assert_eq!(limiter.held("a").await.unwrap(), 0);
 }
 
 /// A Cluster refuses a script whose keys are in several slots.

@@ -3,12 +3,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::{PATIENCE, until};
 use tollgate_redis::{Breaker, Client, DecidedBy, InProgressLimiter, OnFailure, SharedHold};
 use tollgate_testing::redis::Server;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -16,15 +15,16 @@ fn seconds(seconds: u64) -> Duration {
 
 /// Waits until no unit of the key is in progress, long before any life ends.
 async fn all_end(exports: &InProgressLimiter, key: &str) {
-    let began = Instant::now();
-    loop {
-        let units = exports.current(key).await.unwrap();
-        if units == 0 {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{units} units are in progress for the rest of their lives");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("no unit is in progress", async || exports.current(key).await.unwrap() == 0).await;
+}
+
+/// Two limiters of the same requests: one that waits for a server which is slow, and one with a short time-out.
+fn patient_and_hasty(server: &Server, breaker: Breaker) -> [InProgressLimiter; 2] {
+    let client = Client::open(&server.url()).unwrap();
+    [PATIENCE, Duration::from_millis(300)].map(|timeout| {
+        let exports = client.in_progress("exports", 20).life(seconds(600)).timeout(timeout);
+        exports.breaker(breaker).on_failure(OnFailure::Closed).build().unwrap()
+    })
 }
 
 /// Enters. On a busy machine the reply may come after the time-out, so this asks again.
@@ -41,12 +41,7 @@ async fn entered(exports: &InProgressLimiter, key: &str) -> SharedHold {
 #[tokio::test]
 async fn lost_answers_are_withdrawn() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let build = || {
-        client.in_progress("exports", 1).life(seconds(600)).breaker(Breaker::new(u32::MAX, Duration::ZERO))
-    };
-    let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
-    let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
+    let [patient, hasty] = patient_and_hasty(&server, Breaker::new(u32::MAX, Duration::ZERO));
     assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
     for _ in 0..3 {
         server.pause();
@@ -54,12 +49,11 @@ async fn lost_answers_are_withdrawn() {
         assert!(stopped.is_err());
         assert_eq!(hasty.try_enter("b", 1).await.unwrap_err().by(), DecidedBy::Closed);
         server.resume();
-        let began = Instant::now();
         for key in ["a", "b"] {
-            while patient.current(key).await.map_or(true, |units| units > 0) {
-                assert!(began.elapsed() < PATIENCE, "{key} is in progress for the rest of its life");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            until("no unit is in progress", async || {
+                patient.current(key).await.is_ok_and(|units| units == 0)
+            })
+            .await;
         }
     }
 }
@@ -69,12 +63,7 @@ async fn lost_answers_are_withdrawn() {
 #[tokio::test]
 async fn lost_renewal_does_not_outlive_its_permit() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let build = || {
-        client.in_progress("exports", 1).life(seconds(600)).breaker(Breaker::new(u32::MAX, Duration::ZERO))
-    };
-    let patient = build().timeout(PATIENCE).on_failure(OnFailure::Closed).build().unwrap();
-    let hasty = build().timeout(Duration::from_millis(300)).on_failure(OnFailure::Closed).build().unwrap();
+    let [patient, hasty] = patient_and_hasty(&server, Breaker::new(u32::MAX, Duration::ZERO));
     assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
     let mut permit = entered(&hasty, "a").await;
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -93,24 +82,16 @@ async fn lost_renewal_does_not_outlive_its_permit() {
     all_end(&patient, "a").await;
 }
 
-/// Two limiters of the same requests: one that waits for a server which is slow, and one with a usual time-out.
-fn patient_and_usual(server: &Server) -> (InProgressLimiter, InProgressLimiter) {
-    let client = Client::open(&server.url()).unwrap();
-    let build = || client.in_progress("exports", 20).life(seconds(600)).on_failure(OnFailure::Closed);
-    let of = |timeout| build().timeout(timeout).build().unwrap();
-    (of(PATIENCE), of(Duration::from_millis(200)))
-}
-
 /// A short stall of the server leaves no request in progress, also if the breaker opens.
 // G136
 #[tokio::test]
 async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
     let Some(server) = Server::start() else { return };
-    let (patient, usual) = patient_and_usual(&server);
+    let [patient, hasty] = patient_and_hasty(&server, Breaker::default());
     assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
-    drop(entered(&usual, "a").await);
+    drop(entered(&hasty, "a").await);
     server.pause();
-    let enters = (0..20).map(|_| usual.try_enter("a", 1));
+    let enters = (0..20).map(|_| hasty.try_enter("a", 1));
     let entered = futures_util::future::join_all(enters).await;
     assert!(entered.iter().all(Result::is_err));
     server.resume();
@@ -122,14 +103,14 @@ async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
 #[tokio::test]
 async fn permits_dropped_while_the_breaker_is_open_end() {
     let Some(server) = Server::start() else { return };
-    let (patient, usual) = patient_and_usual(&server);
+    let [patient, hasty] = patient_and_hasty(&server, Breaker::default());
     let mut permits = Vec::new();
     for _ in 0..5 {
-        permits.push(entered(&usual, "a").await);
+        permits.push(entered(&hasty, "a").await);
     }
     server.pause();
     for _ in 0..20 {
-        assert!(usual.try_enter("b", 1).await.is_err());
+        assert!(hasty.try_enter("b", 1).await.is_err());
     }
     // The requests end during the stall.
     drop(permits);
@@ -151,10 +132,6 @@ async fn releases_without_an_answer_stop_with_the_life() {
     server.pause();
     drop(permit);
     assert_eq!(tasks(), before + 1);
-    let began = Instant::now();
-    while tasks() > before {
-        assert!(began.elapsed() < PATIENCE, "the release is repeated for ever");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the release is given up", async || tasks() <= before).await;
     server.resume();
 }

@@ -22,6 +22,10 @@ mod hosts;
 mod kinds;
 mod kinds_alike;
 mod lease;
+#[cfg(feature = "tracing")]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../../tests/common/listener.rs"]
+mod listener;
 mod lost_holds;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -45,6 +49,30 @@ mod sharded;
 mod write_back;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest wait for anything that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Repeats a question until the answer is yes.
+#[allow(clippy::disallowed_methods, reason = "real servers take real time")]
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so().await {
+        assert!(began.elapsed() < PATIENCE, "still waiting until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Repeats a question until the answer is yes, in a test that blocks.
+#[allow(clippy::disallowed_methods, reason = "real servers take real time")]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "still waiting until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// Lets one test at a time use every processor. Such a test also needs replies within its time-outs.
 fn busy() -> MutexGuard<'static, ()> {

@@ -1,10 +1,9 @@
 //! Nodes of a cluster are killed or hang.
 
-use std::time::{Duration, Instant};
-
 use tollgate_redis::{DecidedBy, OnFailure};
 
-use super::subject::{LIMIT, LOCAL, PATIENCE, POLICIES, SHARE, Subject};
+use super::subject::{LIMIT, LOCAL, POLICIES, SHARE, Subject};
+use crate::wait_until;
 use tollgate_testing::redis::Cluster;
 
 /// Returns enough keys for each node to hold some. The keys contain no character that needs an escape.
@@ -74,11 +73,9 @@ fn promoted_replica_serves_requests() {
 
 /// Repeats checks until the server decides all keys.
 fn until_server_decides_all_keys(subject: &Subject) {
-    let began = Instant::now();
-    while !keys().iter().all(|key| subject.check(key).by() == DecidedBy::Server) {
-        assert!(began.elapsed() < PATIENCE, "{}: {:?}", subject.name(), subject.health());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(&format!("the server decides for {}", subject.name()), || {
+        keys().iter().all(|key| subject.check(key).by() == DecidedBy::Server)
+    });
     assert!(!subject.health().is_partitioned());
 }
 
@@ -99,13 +96,11 @@ fn hung_node_affects_only_its_keys() {
         for _ in 0..3 {
             ask_all(subject);
         }
-        let began = Instant::now();
-        let held = |key: &String| subject.check(key).by() == DecidedBy::Server;
-        while others.iter().filter(|key| held(key)).count() < others.len() {
-            assert!(began.elapsed() < PATIENCE, "{}: {:?}", subject.name(), subject.health());
+        wait_until(&format!("other nodes decide for {}", subject.name()), || {
             // The subject also keeps checking the keys of the hung node.
             ask_all(subject);
-        }
+            others.iter().filter(|key| subject.check(key).by() == DecidedBy::Server).count() == others.len()
+        });
     }
     cluster.nodes[0].resume();
     old.iter().chain(&new).for_each(until_server_decides_all_keys);

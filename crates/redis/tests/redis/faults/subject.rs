@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use crate::wait_until;
 use tokio::runtime::Runtime;
 use tollgate::Quota;
 use tollgate_redis::{
@@ -14,8 +15,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
 const SLACK: Duration = Duration::from_secs(10);
 pub(crate) const FAILURES: u32 = 3;
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// The longest time until the breaker opens, or until the server decides again.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ten units at once, and then one unit in six minutes.
 pub(crate) const LIMIT: u64 = 10;
@@ -175,19 +174,11 @@ impl Subject {
     }
 
     fn until(&self, what: &str, is_so: impl Fn(&SharedDecision, &Health) -> bool) {
-        let began = Instant::now();
-        for key in 0.. {
-            let answer = self.check(&format!("{what} {key}"));
-            if is_so(&answer, &self.health()) {
-                return;
-            }
-            assert!(
-                began.elapsed() < PATIENCE,
-                "{}: still waiting until {what}: {:?}",
-                self.name(),
-                self.health()
-            );
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let mut turns = 0;
+        wait_until(&format!("{what}: {}", self.name()), || {
+            turns += 1;
+            let answer = self.check(&format!("{what} {turns}"));
+            is_so(&answer, &self.health())
+        });
     }
 }

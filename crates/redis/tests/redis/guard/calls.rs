@@ -122,13 +122,7 @@ fn blocking_calls_use_the_breaker() {
 #[cfg(feature = "metrics")]
 #[test]
 fn guard_reports_to_the_metrics_facade() {
-    use std::collections::BTreeMap;
-
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, || {
+    crate::recorded::recorded(|values| {
         let server = Fake::that(Does::Answer);
         let limiter = limiter(&server, OnFailure::Local { processes: 1 });
         assert_eq!(ask(&limiter).now_or_never(), Some(Ok(())));
@@ -138,31 +132,16 @@ fn guard_reports_to_the_metrics_facade() {
         }
         let _ = limiter.check("a").now_or_never().expect("at once");
         tollgate::telemetry::publish("api", &limiter.health());
+        let mut values = values();
+        values.retain(|_, value| *value > 0.0);
+        let expected = [
+            ("tollgate_breaker_state{limiter=api}", 2.0),
+            ("tollgate_failure_decisions_total{limiter=api,decision=error_local}", 1.0),
+            ("tollgate_partitioned{limiter=api}", 1.0),
+            ("tollgate_sync_duration_seconds{limiter=api}", 4.0),
+            ("tollgate_sync_errors_total{limiter=api,kind=breaker}", 2.0),
+            ("tollgate_sync_errors_total{limiter=api,kind=timeout}", 3.0),
+        ];
+        assert_eq!(values, expected.map(|(name, value)| (name.to_owned(), value)).into());
     });
-    let values: BTreeMap<String, f64> = snapshotter
-        .snapshot()
-        .into_vec()
-        .into_iter()
-        .map(|(key, _, _, value)| {
-            let key = key.key();
-            let labels: Vec<String> =
-                key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-            let value = match value {
-                DebugValue::Counter(count) => f64::from(u32::try_from(count).unwrap()),
-                DebugValue::Gauge(value) => value.into_inner(),
-                DebugValue::Histogram(times) => f64::from(u32::try_from(times.len()).unwrap()),
-            };
-            (format!("{}{{{}}}", key.name(), labels.join(",")), value)
-        })
-        .filter(|(_, value)| *value > 0.0)
-        .collect();
-    let expected = [
-        ("tollgate_breaker_state{limiter=api}", 2.0),
-        ("tollgate_failure_decisions_total{limiter=api,decision=error_local}", 1.0),
-        ("tollgate_partitioned{limiter=api}", 1.0),
-        ("tollgate_sync_duration_seconds{limiter=api}", 4.0),
-        ("tollgate_sync_errors_total{limiter=api,kind=breaker}", 2.0),
-        ("tollgate_sync_errors_total{limiter=api,kind=timeout}", 3.0),
-    ];
-    assert_eq!(values, expected.map(|(name, value)| (name.to_owned(), value)).into());
 }

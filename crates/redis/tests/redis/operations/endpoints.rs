@@ -1,16 +1,15 @@
 //! Clusters whose nodes announce host names, no addresses, or other addresses.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::newer;
 use crate::faults::cluster::assert_moved_slots_are_charged_once;
 use crate::faults::subject::{LOCAL, Subject};
+use crate::{PATIENCE, wait_until};
 use tollgate::Quota;
 use tollgate_redis::{Client, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Proxy};
 use tollgate_testing::skipped::skip;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sets an option of every node. Returns `None` if the servers are too old: before version 7, nodes do not announce
 /// what changes while they run.
@@ -31,21 +30,16 @@ fn set(cluster: &Cluster, option: &str, value: impl Fn(usize) -> String) -> Opti
 /// Waits until every node sends a map whose nodes satisfy `is_so`: the host, if the map has one, and the port.
 fn until_announced(cluster: &Cluster, is_so: impl Fn(Option<&str>, u16) -> bool) {
     type Node = (Option<String>, u16);
-    let began = Instant::now();
     for node in &cluster.nodes {
-        loop {
+        wait_until("the node announces the addresses", || {
             let map: Vec<redis::Value> = node.command(&["CLUSTER", "SLOTS"]);
             let holder = |range: &redis::Value| -> Node {
                 let redis::Value::Array(parts) = range else { panic!("{range:?}") };
                 let redis::Value::Array(holder) = &parts[2] else { panic!("{range:?}") };
                 redis::from_redis_value(redis::Value::Array(holder[..2].to_vec())).expect("a host and a port")
             };
-            if map.iter().map(holder).all(|(host, port)| is_so(host.as_deref(), port)) {
-                break;
-            }
-            assert!(began.elapsed() < PATIENCE, "{map:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            map.iter().map(holder).all(|(host, port)| is_so(host.as_deref(), port))
+        });
     }
 }
 
@@ -55,12 +49,9 @@ fn assert_called_at(cluster: &Cluster, seed: &str, host: &str) {
     let client = Client::cluster([seed]).expect("the address is valid").blocking();
     let limiter = client.limiter("endpoints", Limit::gcra(Quota::per_hour(10)));
     let limiter = limiter.timeout(PATIENCE).on_failure(OnFailure::Closed).atomic().expect("a valid limit");
-    let began = Instant::now();
     for key in 0..50_u64 {
         // A node has a quarter of a second to send the map, which a busy machine may need.
-        while limiter.check(&key).by() != DecidedBy::Server {
-            assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
-        }
+        wait_until("the server decides", || limiter.check(&key).by() == DecidedBy::Server);
     }
     for node in &cluster.nodes {
         let list: String = node.command(&["CLIENT", "LIST", "TYPE", "normal"]);
@@ -144,10 +135,7 @@ fn cluster_with_announced_ports_is_called_there() {
         .atomic()
         .expect("a valid limit");
     let by_server = || (0..50_u64).filter(|key| limiter.check(key).by() == DecidedBy::Server).count();
-    let began = Instant::now();
-    while by_server() < 50 {
-        assert!(began.elapsed() < PATIENCE, "{:?}", limiter.health());
-    }
+    wait_until("the servers decide all keys", || by_server() == 50);
     // The seed itself holds slots too. The client calls it at the announced port only.
     proxies.iter().for_each(|proxy| proxy.refuse(true));
     assert_eq!(by_server(), 0, "{:?}", limiter.health());

@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::newer;
+use crate::PATIENCE;
 use tollgate::Quota;
 use tollgate_redis::{Blocking, Client, ErrorKind, Health, Limit, LimiterBuilder, OnFailure, Shard, Shards};
 use tollgate_testing::redis::{Cluster, Server};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The commands that every mode needs.
 const EVERY_MODE: [&str; 5] = ["eval", "evalsha", "get", "set", "time"];
@@ -221,49 +220,25 @@ fn user_without_cluster_rights_gets_clear_error() {
     assert!(began.elapsed() < PATIENCE, "the call does not wait for its time-out");
 }
 
-/// Collects the errors in events about breakers.
-#[cfg(feature = "tracing")]
-#[derive(Clone, Default)]
-struct Errors(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
-
-#[cfg(feature = "tracing")]
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Errors {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        struct Field<'e>(&'e mut Vec<String>);
-        impl tracing::field::Visit for Field<'_> {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                if field.name() == "error" {
-                    self.0.push(format!("{value:?}"));
-                }
-            }
-        }
-        event.record(&mut Field(&mut self.0.lock().unwrap()));
-    }
-}
-
 /// An operator reads in the log why calls fail, whatever the mode.
 #[cfg(feature = "tracing")]
 #[test]
 fn breaker_event_names_the_missing_right() {
     use tollgate_redis::Client;
-    use tracing_subscriber::layer::SubscriberExt;
 
     let Some(server) = Server::start() else { return };
     let Some(()) = grant(&server, &["eval"]) else { return };
-    let errors = Errors::default();
-    let subscriber = tracing_subscriber::registry().with(errors.clone());
     let client = Client::open(&url(&server)).unwrap();
     let limiter = client.limiter("acl", limits()[0]).timeout(PATIENCE).atomic().unwrap();
-    let run = || {
+    let events = crate::listener::events(|| {
         // The runtime stays in this thread, where the subscriber is set.
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             for _ in 0..10 {
                 let _ = limiter.check("a").await;
             }
         });
-    };
-    tracing::subscriber::with_default(subscriber, run);
-    let errors = errors.0.lock().unwrap().clone();
+    });
+    let errors: Vec<_> = events.iter().filter_map(|(_, _, fields)| fields.get("error")).collect();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].contains("permission") && errors[0].contains("evalsha"), "{errors:?}");
 }

@@ -7,12 +7,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tollgate::holds::HoldId;
 use tollgate::{FixedWindow, Quota, SlidingLog, SubWindow, TokenBucket};
-use tollgate_redis::Client;
 use tollgate_redis::internals::{MOST_HELD, MOST_HOLDS, hold_until, identity_of};
-use tollgate_testing::redis::Server;
 
 use super::*;
 
@@ -91,17 +88,14 @@ fn chosen(taken: &[(u64, u128)], which: usize) -> (u64, u128) {
 }
 
 struct Both<'s> {
-    client: &'s Client,
-    runtime: &'s tokio::runtime::Runtime,
+    client: &'s Direct,
     model: InProcess,
 }
 
 impl Both<'_> {
     /// Returns the server's reply, which is the model's reply.
     fn ask(&self, call: &Call) -> Result<Reply, TestCaseError> {
-        let asked = async { tokio::time::timeout(Duration::from_secs(20), self.client.call(call)).await };
-        let theirs = self.runtime.block_on(asked).expect("the server answers");
-        let theirs = theirs.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let theirs = self.client.call(call).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let ours = modelled(&self.model, call);
         prop_assert_eq!(&theirs, &ours, "{:?} at {:?}", call.ask, call.now);
         Ok(theirs)
@@ -152,26 +146,11 @@ impl Both<'_> {
 #[test]
 fn script_of_holds_and_model_agree() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(600);
-    let config =
-        Config { cases, rng_seed: RngSeed::Fixed(0x401D), failure_persistence: None, ..Config::default() };
-    let case = std::cell::Cell::new(0);
-    TestRunner::new(config)
-        .run(&(plans(), steps()), |((plan, most), steps)| {
-            case.set(case.get() + 1);
-            let both = Both { client: &client, runtime: &runtime, model: stopped_model() };
-            both.run(&format!("{{{}}}", case.get()), &plan, most, &steps)
-        })
-        .unwrap();
-    let mut connection = server.connection();
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let client = Direct::of(&server);
+    let keys = run_cases(&server, 600, 0x401D, (plans(), steps()), |tag, ((plan, most), steps)| {
+        Both { client: &client, model: stopped_model() }.run(tag, &plan, most, &steps)
+    });
     assert!(keys.iter().any(|key| key.ends_with(":h")) && keys.iter().any(|key| key.ends_with(":n")));
-    for key in keys {
-        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
-        assert_ne!(left, -1, "{key} never expires");
-    }
 }
 
 /// A key has a bounded number of holds, and one step removes all of them when they have ended.
@@ -179,9 +158,7 @@ fn script_of_holds_and_model_agree() {
 #[test]
 fn full_key_empties_in_one_step() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let both = Both { client: &client, runtime: &runtime, model: stopped_model() };
+    let both = Both { client: &Direct::of(&server), model: stopped_model() };
     let plan = plan(&[]);
     let hold = |identity: u64| {
         let ask = Question::Hold { units: 1, life_us: 1_000_000, identity: identity_of(identity.into(), 1) };
@@ -208,12 +185,8 @@ type Logged = (u64, u64, u64, Vec<redis::Value>, String, String);
 #[test]
 fn withdrawal_does_not_search_all_holds() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let plan = plan(&[]);
-    let ask = |ask: Question| {
-        runtime.block_on(client.call(&hold_call("{full}", &plan, MOST_HELD, ask, START_US))).unwrap()
-    };
+    let (client, plan) = (Direct::of(&server), plan(&[]));
+    let ask = |ask: Question| client.call(&hold_call("{full}", &plan, MOST_HELD, ask, START_US)).unwrap();
     for identity in 0..u128::from(MOST_HOLDS) {
         let life_us = 1_000_000 + u64::try_from(identity).unwrap();
         assert!(ask(Question::Hold { units: 1, life_us, identity: identity_of(identity, 1) }).done);
@@ -244,11 +217,9 @@ fn withdrawal_does_not_search_all_holds() {
 #[test]
 fn peeks_do_not_search_ended_holds_again() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let plan = plan(&[]);
+    let (client, plan) = (Direct::of(&server), plan(&[]));
     let ask = |ask: Question, now_us: u64| {
-        runtime.block_on(client.call(&hold_call("{full}", &plan, MOST_HELD, ask, now_us))).unwrap()
+        client.call(&hold_call("{full}", &plan, MOST_HELD, ask, now_us)).unwrap()
     };
     for identity in 0..u128::from(MOST_HOLDS) {
         let life_us = if identity == 0 { 600_000_000 } else { 1_000_000 };
@@ -256,7 +227,7 @@ fn peeks_do_not_search_ended_holds_again() {
         assert!(ask(Question::Hold { units: 1, life_us, identity }, START_US).done);
     }
     let mut connection = server.connection();
-    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
+    let keys = redis_keys(&mut connection);
     let members = |connection: &mut redis::Connection| {
         redis::cmd("ZCARD").arg(&keys[0]).query::<u64>(connection).unwrap()
     };

@@ -8,10 +8,67 @@ mod scripts;
 
 use std::sync::Arc;
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use futures_util::FutureExt as _;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tollgate::{ManualClock, Timestamp};
 use tollgate_redis::internals::{Call, LimitState, Place, Plan, Question, Reply, Scope, Transport};
-use tollgate_redis::{InProcess, Limit};
+use tollgate_redis::{Client, Error, InProcess, Limit};
+use tollgate_testing::redis::Server;
+
+/// A client without a guard.
+struct Direct(Client, tokio::runtime::Runtime);
+
+impl Direct {
+    fn new(client: Client) -> Self {
+        Self(client, tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
+    }
+
+    fn of(server: &Server) -> Self {
+        Self::new(Client::open(&server.url()).unwrap())
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
+    fn call(&self, call: &Call) -> Result<Reply, Error> {
+        let answer = async { tokio::time::timeout(Duration::from_secs(20), self.0.call(call)).await };
+        self.1.block_on(answer).expect("the server answers")
+    }
+}
+
+fn redis_keys(connection: &mut redis::Connection) -> Vec<String> {
+    redis::cmd("KEYS").arg("*").query(connection).unwrap()
+}
+
+/// Runs each case with its own tag of keys. Asserts that each key on the server expires, and returns the keys.
+fn run_cases<S: Strategy>(
+    server: &Server,
+    cases: u32,
+    seed: u64,
+    strategy: S,
+    run: impl Fn(&str, S::Value) -> Result<(), TestCaseError>,
+) -> Vec<String> {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
+    let config =
+        Config { cases, rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
+    let case = Cell::new(0);
+    TestRunner::new(config)
+        .run(&strategy, |values| {
+            case.set(case.get() + 1);
+            run(&format!("{{{}}}", case.get()), values)
+        })
+        .unwrap();
+    // Most keys have expired by now. Every other key has an expiry time.
+    let mut connection = server.connection();
+    let keys = redis_keys(&mut connection);
+    for key in &keys {
+        let left: i64 = redis::cmd("PTTL").arg(key).query(&mut connection).unwrap();
+        assert_ne!(left, -1, "{key} never expires");
+    }
+    keys
+}
 
 /// A call about the key `tag`. Without a time, the server's time decides.
 fn call(tag: &str, plan: &Arc<Plan>, ask: Question, now_us: Option<u64>) -> Call {

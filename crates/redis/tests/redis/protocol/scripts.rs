@@ -6,35 +6,15 @@
 
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tollgate::{Block, FixedWindow, LimitKind, MinimumSpacing, Quota, SlidingLog, SubWindow, TokenBucket};
-use tollgate_redis::{Client, Error, ErrorKind};
+use tollgate_redis::{Client, ErrorKind};
 use tollgate_testing::redis::{Cluster, Server};
 
 use super::*;
-
-/// A client without a guard.
-struct Direct(Client, tokio::runtime::Runtime);
-
-impl Direct {
-    fn new(client: Client) -> Self {
-        Self(client, tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
-    }
-
-    fn of(server: &Server) -> Self {
-        Self::new(Client::open(&server.url()).unwrap())
-    }
-
-    fn call(&self, call: &Call) -> Result<Reply, Error> {
-        let answer = async { tokio::time::timeout(Duration::from_secs(10), self.0.call(call)).await };
-        self.1.block_on(answer).expect("the server answers")
-    }
-}
 
 /// How time moves before a call.
 #[derive(Copy, Clone, Debug)]
@@ -149,22 +129,9 @@ fn assert_agree(
 ) {
     let Some(server) = Server::start() else { return };
     let client = Direct::of(&server);
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
-    let config =
-        Config { cases, rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
-    let case = Cell::new(0);
-    TestRunner::new(config)
-        .run(&(plans(pairs), steps), |(plans, steps)| {
-            case.set(case.get() + 1);
-            same(&client, &format!("{{{}}}", case.get()), &plans, &steps)
-        })
-        .unwrap();
-    // Most keys have expired by now. Every other key has an expiry time.
-    let mut connection = server.connection();
-    for key in redis_keys(&mut connection) {
-        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
-        assert_ne!(left, -1, "{key} never expires");
-    }
+    run_cases(&server, cases, seed, (plans(pairs), steps), |tag, (plans, steps)| {
+        same(&client, tag, &plans, &steps)
+    });
 }
 
 // G74
@@ -277,10 +244,6 @@ fn script_and_model_agree_in_coarse_units() {
     }
 }
 
-fn redis_keys(connection: &mut redis::Connection) -> Vec<String> {
-    redis::cmd("KEYS").arg("*").query(connection).unwrap()
-}
-
 fn same(client: &Direct, tag: &str, plans: &[Arc<Plan>; 2], steps: &[Step]) -> Result<(), TestCaseError> {
     let model = stopped_model();
     let mut now_us: u64 = 1_700_000_000_000_000;
@@ -360,47 +323,29 @@ fn text_states_are_read_and_replaced() {
     let now_us: u64 = 1_700_000_000_000_000;
     let (minute, day) = (60_000_000, 86_400_000_000);
     let index = now_us / day;
+    let gcra = Limit::gcra(Quota::per_minute(10));
+    let large = Limit::sliding_window(Quota::per_minute(200_000_000));
+    let pace = |ahead| LimitState::Pace { ahead, is_blocked: false };
+    let windows = |start_us, previous, current| LimitState::Windows { start_us, previous, current };
     for (limit, end, text, expected, bytes) in [
-        (
-            Limit::gcra(Quota::per_minute(10)),
-            "g0",
-            format!("6000000 1 {now_us} 12000000"),
-            LimitState::Pace { ahead: 18_000_000, is_blocked: false },
-            32,
-        ),
+        (gcra, "g0", format!("6000000 1 {now_us} 12000000"), pace(18_000_000), 32),
         // 32 bytes.
-        (
-            Limit::gcra(Quota::per_minute(10)),
-            "g0",
-            format!("600000 1 {now_us} 120000"),
-            LimitState::Pace { ahead: 7_200_000, is_blocked: false },
-            32,
-        ),
+        (gcra, "g0", format!("600000 1 {now_us} 120000"), pace(7_200_000), 32),
         // The debt of two units under another interval.
-        (
-            Limit::gcra(Quota::per_minute(10)),
-            "g0",
-            format!("1000000 1 {now_us} 2000000"),
-            LimitState::Pace { ahead: 18_000_000, is_blocked: false },
-            32,
-        ),
+        (gcra, "g0", format!("1000000 1 {now_us} 2000000"), pace(18_000_000), 32),
         (
             Limit::fixed_window(Quota::per_day(10)),
             "f0:1d",
             format!("{index} 3 0"),
-            LimitState::Windows { start_us: index * day, previous: 0, current: 4 },
+            windows(index * day, 0, 4),
             24,
         ),
         // 24 bytes.
         (
-            Limit::sliding_window(Quota::per_minute(200_000_000)),
+            large,
             "s0:1m",
             format!("{} 100000000 20000", now_us / minute),
-            LimitState::Windows {
-                start_us: now_us / minute * minute,
-                previous: 20_000,
-                current: 100_000_001,
-            },
+            windows(now_us / minute * minute, 20_000, 100_000_001),
             24,
         ),
     ] {

@@ -12,11 +12,10 @@ use tollgate_rules::{Follow, Followed, Format, Rules, Watcher};
 
 use super::sha256;
 use crate::one_rule::{quota, text};
+use crate::{PATIENCE, wait_until};
 use tollgate_testing::redis::Server;
 
 const KEY: &str = "tollgate:rules:{limits}";
-/// The longest wait for anything that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
 const HISTORY: &str = "tollgate:rules:{limits}:history";
 
 fn open(server: &Server) -> RedisRules {
@@ -499,13 +498,7 @@ fn dropped_reader_unsubscribes() {
     push(&server, 5);
     let reader = Reader::start(open(&server));
     let subscribed = || server.command::<(String, i64)>(&["PUBSUB", "NUMSUB", KEY]).1;
-    while subscribed() == 0 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the reader subscribes", || subscribed() > 0);
     drop(reader);
-    let began = Instant::now();
-    while subscribed() > 0 {
-        assert!(began.elapsed() < PATIENCE, "the subscription stays");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the subscription ends", || subscribed() == 0);
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tollgate::{Quota, SubWindow};
 use tollgate_redis::{Client, InProcess, Limit, RegionHealth, RegionPolicy, Shard, WriteBackLimiter};
 
+use crate::{PATIENCE, until};
 use tollgate_testing::redis::{NO_END, Proxy, Server};
 
 const NAMES: [&str; 3] = ["east", "north", "west"];
@@ -20,8 +21,6 @@ const EXCHANGE: Duration = Duration::from_millis(200);
 const INTERVAL: Duration = Duration::from_millis(50);
 /// The limit of each key. The load of a second is at most 300 requests.
 const LIMIT: u64 = 300;
-/// The longest wait for anything that must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "current_thread")]
 async fn unsuitable_regions_are_refused_with_reason() {
@@ -74,15 +73,14 @@ async fn two_regions_admit_the_limit_together() {
             builder.regions(NAMES[own], others).exchange_interval(Duration::from_millis(10)).build().unwrap()
         })
         .collect();
-    let (mut admitted, began) = ([0; 3], Instant::now());
-    while admitted.iter().sum::<usize>() < 85 && began.elapsed() < PATIENCE {
-        for (limiter, admitted) in limiters.iter().zip(&mut admitted).take(2) {
-            *admitted += (0..5).filter(|_| limiter.check("a").is_allowed()).count();
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let all: usize = admitted.iter().sum();
-    assert!((85..=96).contains(&all), "the share of the idle region is used: {admitted:?}");
+    let mut admitted = 0;
+    until("the share of the idle region is used", async || {
+        let checks = limiters[..2].iter().map(|limiter| (0..5).filter(|_| limiter.check("a").is_allowed()));
+        admitted += checks.map(Iterator::count).sum::<usize>();
+        admitted >= 85
+    })
+    .await;
+    assert!(admitted <= 96, "{admitted}");
     let links = limiters[0].health_by_region();
     assert!(links.iter().all(|(_, link)| !link.is_cut_off && link.last_answer.is_some()), "{links:?}");
     assert_eq!(links.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["north", "west"]);
@@ -230,11 +228,11 @@ async fn heal_after(partition: Duration) {
     // checks: here, a busy machine may delay each step.
     let agreed = world.until_agreed("b", admitted).await;
     println!("the regions agree {agreed:?} after the heal");
-    let healed = Instant::now();
-    while world.links().iter().any(|link| link.is_cut_off) {
+    until("no region is cut off", async || {
         assert_eq!(world.load("b", Duration::from_millis(20)).await, 0);
-        assert!(healed.elapsed() < PATIENCE, "{:?}", world.links());
-    }
+        world.links().iter().all(|link| !link.is_cut_off)
+    })
+    .await;
 }
 
 // G98, G101
@@ -264,9 +262,9 @@ async fn region_server_that_restarts_empty_recovers_its_total() {
         world.totals("a")
     );
     assert!(before + after <= LIMIT + LIMIT / 3 + bound, "at most one more share: {before} + {after}");
-    let began = Instant::now();
-    while world.totals("a")[0].1.contains(&0) {
+    until("the other regions have told the totals", async || {
         world.load("a", Duration::from_millis(20)).await;
-        assert!(began.elapsed() < PATIENCE, "{:?}", world.totals("a"));
-    }
+        !world.totals("a")[0].1.contains(&0)
+    })
+    .await;
 }
