@@ -11,7 +11,7 @@ use tollgate_report::error::Error;
 use tollgate_rules::Rules;
 
 use crate::answer::Answerer;
-use crate::connections::{Bounds, Listening, Protocol};
+use crate::connections::{Bounds, Listening, Protocol, ServerContext};
 use crate::flags::{Address, ServeArgs};
 use crate::health::Health;
 use crate::listen::Listener;
@@ -23,31 +23,27 @@ use crate::tls::Tls;
 use crate::traces::Traces;
 
 /// An endpoint that the flags ask for. It does not listen yet.
-pub trait Endpoint: Send {
-    /// Returns its name in the log.
-    fn name(&self) -> &'static str;
-
-    /// Returns where it listens.
-    fn place(&self) -> Place;
-
-    /// Returns what it speaks. [`Protocol::Pages`] has a thread of its own.
-    fn protocol(&self) -> Protocol;
-
-    /// Returns its certificates.
-    fn tls(&self) -> Option<Arc<Tls>> {
-        None
-    }
-
-    /// Returns its bounds. Those of the flags are for endpoints that decide.
-    fn bounds(&self, of_flags: Bounds) -> Bounds {
-        of_flags
-    }
-
+pub struct Endpoint {
+    /// Its name in the log.
+    pub name: &'static str,
+    /// Where it listens.
+    pub place: Place,
+    /// What it speaks. [`Protocol::Pages`] has a thread of its own.
+    pub protocol: Protocol,
+    /// Its certificates.
+    pub tls: Option<Arc<Tls>>,
+    /// Its own bounds. Those of the flags are for endpoints that decide.
+    pub bounds: Option<Bounds>,
     /// Whether clients ask here for decisions.
-    fn decides(&self) -> bool {
-        false
-    }
+    pub decides: bool,
+    /// Returns how the built-in example is asked at this address.
+    pub example: Option<fn(&Listener) -> String>,
+    /// What serves its clients.
+    pub service: Box<dyn EndpointService>,
+}
 
+/// What serves the clients of an endpoint. A function that starts it is enough.
+pub trait EndpointService: Send {
     /// Does what comes before the rules are loaded and before the first port opens. It may take a second, and a gateway that connects is
     /// answered.
     ///
@@ -67,15 +63,47 @@ pub trait Endpoint: Send {
     /// # Errors
     /// If it cannot be started.
     fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error>;
+}
 
-    /// Returns how the built-in example is asked at this address.
-    fn example(&self, _: &Listener) -> Option<String> {
-        None
+impl<F> EndpointService for F
+where
+    F: FnOnce(Listening, &Backend) -> Result<Option<ReadAgain>, Error> + Send,
+{
+    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
+        self(listening, backend)
+    }
+}
+
+impl Endpoint {
+    /// Creates an endpoint without TLS that does not decide.
+    pub fn new(
+        name: &'static str,
+        place: Place,
+        protocol: Protocol,
+        service: impl EndpointService + 'static,
+    ) -> Self {
+        let service = Box::new(service);
+        Self { name, place, protocol, tls: None, bounds: None, decides: false, example: None, service }
+    }
+
+    /// Serves the clients of this listener. See [`EndpointService::start`].
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(
+        self,
+        listener: Listener,
+        context: &ServerContext,
+        backend: &Backend,
+    ) -> Result<Option<ReadAgain>, Error> {
+        let Self { protocol, tls, bounds, service, .. } = self;
+        let context = ServerContext { bounds: bounds.unwrap_or(context.bounds), ..context.clone() };
+        service.start(Listening { listener, tls, protocol, context }, backend)
     }
 }
 
 /// What endpoints use of the service.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Backend {
     /// The rules.
     pub rules: Arc<Rules>,

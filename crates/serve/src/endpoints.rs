@@ -11,7 +11,7 @@ use crate::variables::Translation;
 use crate::{admin, debug, grpc, http, metrics, resp};
 
 /// The endpoints of a protocol that the flags ask for. The certificates are those of `--tls-cert`.
-type Asked = fn(&ServeArgs, Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error>;
+type Asked = fn(&ServeArgs, Option<&Arc<Tls>>) -> Result<Vec<Endpoint>, Error>;
 
 /// All protocols, in the order of the line at the start.
 pub const ENDPOINTS: &[Asked] = &[
@@ -27,20 +27,16 @@ pub const ENDPOINTS: &[Asked] = &[
 ///
 /// # Errors
 /// If no client could ask, if two endpoints have one address, or if the example would be open to others.
-pub fn asked(
-    args: &ServeArgs,
-    tls: Option<&Arc<Tls>>,
-    taken: &Translation,
-) -> Result<Vec<Box<dyn Endpoint>>, Error> {
-    let mut all: Vec<Box<dyn Endpoint>> = Vec::new();
+pub fn asked(args: &ServeArgs, tls: Option<&Arc<Tls>>, taken: &Translation) -> Result<Vec<Endpoint>, Error> {
+    let mut all: Vec<Endpoint> = Vec::new();
     for asked in ENDPOINTS {
         all.extend(asked(args, tls)?);
     }
-    if !all.iter().any(|endpoint| endpoint.decides()) {
+    if !all.iter().any(|endpoint| endpoint.decides) {
         return Err(Error::usage("--grpc, --http and --resp are off, so no client could ask"));
     }
     let ports =
-        all.iter().filter_map(|endpoint| Some((format!("--{}", endpoint.name()), endpoint.place().addr()?)));
+        all.iter().filter_map(|endpoint| Some((format!("--{}", endpoint.name), endpoint.place.addr()?)));
     let ports = Vec::from_iter(ports);
     for (at, (flag, addr)) in ports.iter().enumerate() {
         if args.is_example() && !addr.ip().is_loopback() {

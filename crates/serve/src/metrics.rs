@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::future::ready;
-use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use metrics::Label;
 use tollgate::telemetry;
-use tollgate_rules::publish_rules;
+use tollgate_rules::{Rules, publish_rules};
 
 use super::answer::{AnswerCounts, BOUNDS_US, Entry};
 use super::connections::{Listening, Protocol};
-use super::debug::{Debug, go_counts};
-use super::endpoint::{Backend, Endpoint, Place};
+use super::debug::go_counts;
+use super::endpoint::{Backend, Endpoint, EndpointService, Place};
 use super::flags::ServeArgs;
 use super::http::{Handler, not_allowed, text, typed};
 use super::process::{self, ReadAgain};
@@ -27,49 +26,30 @@ use super::stats::{Sample, samples_of};
 use super::tls::Tls;
 use tollgate_report::error::Error;
 
-struct MetricsEndpoint {
-    addr: SocketAddr,
-    path: String,
-    go_names: bool,
-    go_milliseconds: bool,
-    recorder: Recorder,
-}
-
 /// Returns the endpoint that the flags ask for.
 ///
 /// # Errors
 /// None: all flags were checked.
-pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
-    let (go_names, go_milliseconds) = (args.endpoints.go_metrics, args.endpoints.go_metrics_milliseconds);
-    let path = args.endpoints.metrics_path.clone();
-    let endpoint = |addr| -> Box<dyn Endpoint> {
-        Box::new(MetricsEndpoint { addr, path, go_names, go_milliseconds, recorder: Recorder::default() })
+pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Endpoint>, Error> {
+    let page = Metrics {
+        recorder: Recorder::default(),
+        path: args.endpoints.metrics_path.clone(),
+        go_names: args.endpoints.go_metrics,
+        go_milliseconds: args.endpoints.go_metrics_milliseconds,
     };
+    let endpoint = |addr| Endpoint::new("metrics", Place::Port(addr), Protocol::Pages, page);
     Ok(args.endpoints.metrics.addr().map(endpoint).into_iter().collect())
 }
 
-impl Endpoint for MetricsEndpoint {
-    fn name(&self) -> &'static str {
-        "metrics"
-    }
-
-    fn place(&self) -> Place {
-        Place::Port(self.addr)
-    }
-
-    fn protocol(&self) -> Protocol {
-        Protocol::Pages
-    }
-
+impl EndpointService for Metrics {
     /// Rules register their metrics when they are loaded.
     fn prepare(&mut self, _: Option<&StateFile>) -> Result<(), Error> {
         install(&self.recorder)
     }
 
     fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
-        let Self { path, go_names, go_milliseconds, recorder, .. } = *self;
-        let page = Metrics { recorder, state: Debug::of(backend), path, go_names, go_milliseconds };
-        let service = Handler(move |request| ready(page.answer(&request)));
+        let (page, backend): (Arc<Self>, _) = (self.into(), backend.clone());
+        let service = Handler(move |request| ready(page.answer(&backend, &request)));
         tokio::spawn(listening.serve(move |_, _| service.clone()));
         Ok(None)
     }
@@ -90,36 +70,33 @@ fn install(recorder: &Recorder) -> Result<(), Error> {
 }
 
 /// The metrics page.
-#[derive(Clone)]
-pub struct Metrics {
+struct Metrics {
     /// What the library and the program hold.
-    pub recorder: Recorder,
-    /// What the debug pages show too.
-    pub state: Debug,
+    recorder: Recorder,
     /// Where the page is.
-    pub path: String,
+    path: String,
     /// Whether it also has the names of the Go service.
-    pub go_names: bool,
+    go_names: bool,
     /// Whether the time of an answer under such a name is in milliseconds.
-    pub go_milliseconds: bool,
+    go_milliseconds: bool,
 }
 
 impl Metrics {
     /// Answers a request.
-    pub fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    fn answer(&self, backend: &Backend, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         match (request.uri().path(), request.method()) {
             (path, _) if path != self.path => {
                 text(StatusCode::NOT_FOUND, format!("the metrics are at {}\n", self.path))
             }
             (_, &Method::GET | &Method::HEAD) => {
-                typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.page())
+                typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.page(backend))
             }
             _ => not_allowed("GET, HEAD"),
         }
     }
 
-    fn page(&self) -> String {
-        let counts = self.state.answerer.meters().read();
+    fn page(&self, backend: &Backend) -> String {
+        let counts = backend.answerer.meters().read();
         let mut page = String::new();
         self.recorder.write(&mut page);
         // What is read for a page is recorded for this page only.
@@ -128,7 +105,7 @@ impl Metrics {
             telemetry::describe();
             tollgate_redis::telemetry::describe();
             tollgate_rules::telemetry::describe();
-            self.record(&counts);
+            self.record(backend, &counts);
         });
         now.write(&mut page);
         answer_times(&mut page, "tollgate_service_answer_duration_seconds", "", &counts, 1);
@@ -142,57 +119,57 @@ impl Metrics {
     }
 
     /// Records the figures of this moment.
-    fn record(&self, counts: &AnswerCounts) {
-        publish_rules(&self.state.rules);
+    fn record(&self, backend: &Backend, counts: &AnswerCounts) {
+        publish_rules(&backend.rules);
         let serving = Sample::gauge(
             "tollgate_service_serving",
             "Whether the service wants requests",
-            u64::from(self.state.health.is_serving()),
+            u64::from(backend.health.is_serving()),
         );
-        let samples = self.state.stats.samples().into_iter().chain(samples_of(counts)).chain([serving]);
+        let samples = backend.stats.samples().into_iter().chain(samples_of(counts)).chain([serving]);
         samples.for_each(|sample| sample.publish());
         if self.go_names {
-            self.go_samples(counts).iter().for_each(Sample::publish);
-            self.record_go_rules();
+            go_samples(&backend.rules, counts).iter().for_each(Sample::publish);
+            record_go_rules(&backend.rules);
         }
     }
+}
 
-    /// Records the counts of rules by the names of the Go service.
-    fn record_go_rules(&self) {
-        self.state.rules.for_each(|domain, rule, counts| {
-            let mut levels = rule.metric.levels.iter().map(|level| &**level);
-            let first = levels.next().unwrap_or_default().to_owned();
-            let rest = levels.collect::<Vec<_>>().join(".");
-            let labels = [("domain", domain.to_owned()), ("key1", first), ("key2", rest)];
-            let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
-            let labels: Vec<Label> = labels.map(|(name, value)| Label::new(name, value)).collect();
-            for (count, value) in go_counts(rule, &counts) {
-                let name = format!("ratelimit_service_rate_limit_{count}");
-                metrics::describe_counter!(
-                    name.clone(),
-                    format!("Units of a rule, as {count} of the Go service")
-                );
-                metrics::counter!(name, labels.clone()).increment(value);
-            }
-        });
-    }
+/// Records the counts of rules by the names of the Go service.
+fn record_go_rules(rules: &Rules) {
+    rules.for_each(|domain, rule, counts| {
+        let mut levels = rule.metric.levels.iter().map(|level| &**level);
+        let first = levels.next().unwrap_or_default().to_owned();
+        let rest = levels.collect::<Vec<_>>().join(".");
+        let labels = [("domain", domain.to_owned()), ("key1", first), ("key2", rest)];
+        let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
+        let labels: Vec<Label> = labels.map(|(name, value)| Label::new(name, value)).collect();
+        for (count, value) in go_counts(rule, &counts) {
+            let name = format!("ratelimit_service_rate_limit_{count}");
+            metrics::describe_counter!(
+                name.clone(),
+                format!("Units of a rule, as {count} of the Go service")
+            );
+            metrics::counter!(name, labels.clone()).increment(value);
+        }
+    });
+}
 
-    /// Returns the other counts by the names of the Go service.
-    #[rustfmt::skip]
-    fn go_samples(&self, counts: &AnswerCounts) -> Vec<Sample> {
-        let (counter, loads) = (Sample::counter, self.state.rules.reloads());
-        let requests = Entry::ALL.iter().zip(counts.entries).map(|(entry, value)| {
-            counter("ratelimit_service_total_requests", "Requests, by method", value).with("grpc_method", entry.name())
-        });
-        // The first code is OK.
-        let errors = counts.codes.iter().skip(1).sum();
-        requests.chain([
-            counter("ratelimit_service_should_rate_limit_error", "Answers with an error", errors).with("err_type", "service_error"),
-            counter("ratelimit_service_global_shadow_mode", "Answers that would say over a limit without --shadow", counts.shadow_denied),
-            counter("ratelimit_service_config_load_success", "Loads of rules that took effect", loads.successes),
-            counter("ratelimit_service_config_load_error", "Loads of rules that failed", loads.errors),
-        ]).collect()
-    }
+/// Returns the other counts by the names of the Go service.
+#[rustfmt::skip]
+fn go_samples(rules: &Rules, counts: &AnswerCounts) -> Vec<Sample> {
+    let (counter, loads) = (Sample::counter, rules.reloads());
+    let requests = Entry::ALL.iter().zip(counts.entries).map(|(entry, value)| {
+        counter("ratelimit_service_total_requests", "Requests, by method", value).with("grpc_method", entry.name())
+    });
+    // The first code is OK.
+    let errors = counts.codes.iter().skip(1).sum();
+    requests.chain([
+        counter("ratelimit_service_should_rate_limit_error", "Answers with an error", errors).with("err_type", "service_error"),
+        counter("ratelimit_service_global_shadow_mode", "Answers that would say over a limit without --shadow", counts.shadow_denied),
+        counter("ratelimit_service_config_load_success", "Loads of rules that took effect", loads.successes),
+        counter("ratelimit_service_config_load_error", "Loads of rules that failed", loads.errors),
+    ]).collect()
 }
 
 /// Writes the times of answers, in parts of a second: 1,000 is milliseconds.

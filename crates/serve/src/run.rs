@@ -26,7 +26,7 @@ use tollgate_rules::{Rules, Watcher};
 
 use super::answer::Answerer;
 use super::arguments;
-use super::connections::{Bounds, Listening, Protocol, ServerContext, ServerPhase};
+use super::connections::{Bounds, Protocol, ServerContext, ServerPhase};
 use super::denials::Denials;
 use super::endpoint::{Backend, Endpoint};
 use super::endpoints;
@@ -138,13 +138,10 @@ struct Opened {
 
 /// A service that runs.
 struct Service {
-    rules: Arc<Rules>,
-    stats: Arc<Stats>,
+    backend: Backend,
     /// The files that are read again, beside those of rules.
     read_again: Vec<ReadAgain>,
-    health: Health,
     note: NoteLoad,
-    traces: Traces,
     /// Watches the rules, unless they are the example.
     watcher: Option<Watcher>,
     /// Follows the control plane, if the rules are from one.
@@ -166,7 +163,7 @@ impl Service {
         let state = StateFile::open(&args.state)?;
         let mut snapshot = state.as_ref().map(StateFile::read).transpose()?.flatten();
         for endpoint in &mut endpoints {
-            endpoint.prepare(state.as_ref())?;
+            endpoint.service.prepare(state.as_ref())?;
         }
         let redis = redis::client(&args.rules)?;
         let prepared = xds::prepare(args, redis.as_ref(), &mut snapshot)?;
@@ -206,37 +203,27 @@ impl Service {
         // All are open before the first one is used.
         let mut open = Vec::new();
         for endpoint in endpoints {
-            open.push((endpoint.place().listen(endpoint.name()).await?, endpoint));
+            open.push((endpoint.place.listen(endpoint.name).await?, endpoint));
         }
-        let described = |(listener, endpoint): &(Listener, Box<dyn Endpoint>)| {
-            listener.described(endpoint.name(), endpoint.tls().is_some())
+        let described = |(listener, endpoint): &(Listener, Endpoint)| {
+            listener.described(endpoint.name, endpoint.tls.is_some())
         };
         let opened = Opened {
             endpoints: open.iter().map(described).collect(),
-            example: open.iter().find_map(|(listener, endpoint)| endpoint.example(listener)),
+            example: open.iter().find_map(|(listener, endpoint)| Some(endpoint.example?(listener))),
             loaded,
         };
-        let quotas = open.iter().find_map(|(_, endpoint)| endpoint.quotas());
+        let quotas = open.iter().find_map(|(_, endpoint)| endpoint.service.quotas());
         let state = state.map(|state| state.keep(&rules, quotas, &stats)).transpose()?;
-        let backend = Backend {
-            rules: Arc::clone(&rules),
-            answerer,
-            stats: Arc::clone(&stats),
-            health: health.clone(),
-            traces: traces.clone(),
-        };
-        let mut read_again = Vec::from_iter(tls.map(|tls| tls.read_again(&stats)));
-        let is_page = |(_, endpoint): &(_, Box<dyn Endpoint>)| endpoint.protocol() == Protocol::Pages;
+        let backend = Backend { rules, answerer, stats, health, traces };
+        let mut read_again = Vec::from_iter(tls.map(|tls| tls.read_again(&backend.stats)));
+        let is_page = |(_, endpoint): &(_, Endpoint)| endpoint.protocol == Protocol::Pages;
         let (pages, open): (Vec<_>, Vec<_>) = open.into_iter().partition(is_page);
         for (listener, endpoint) in open {
-            let context = ServerContext { bounds: endpoint.bounds(bounds), ..context.clone() };
-            let (tls, protocol) = (endpoint.tls(), endpoint.protocol());
-            read_again.extend(endpoint.start(Listening { listener, tls, protocol, context }, &backend)?);
+            read_again.extend(endpoint.start(listener, &context, &backend)?);
         }
-        serve_pages(pages, backend, bounds, read_again.clone())?;
-        let service =
-            Self { rules, stats, read_again, health, note, traces, watcher, xds, state, phase, ended };
-        Ok((service, opened))
+        serve_pages(pages, backend.clone(), bounds, read_again.clone())?;
+        Ok((Self { backend, read_again, note, watcher, xds, state, phase, ended }, opened))
     }
 
     /// Reports the start, the health and what the state had: after the first rules, unless the service may start without them, and after each load.
@@ -249,7 +236,7 @@ impl Service {
         taken: &Translation,
         mut opened: Opened,
     ) -> Result<Infallible, Error> {
-        let has_rules = || args.rules.start_without_rules || self.rules.reloads().successes > 0;
+        let has_rules = || args.rules.start_without_rules || self.backend.rules.reloads().successes > 0;
         if !has_rules() {
             log::info(format_args!(
                 "waits for the first rules, and health checks fail until then: {}",
@@ -257,7 +244,7 @@ impl Service {
             ));
             let wait = async { while !has_rules() && opened.loaded.recv().await.is_some() {} };
             timeout(FIRST_RULES, wait).await.map_err(|_| {
-                let why = self.rules.last_error().map(|error| error.to_string());
+                let why = self.backend.rules.last_error().map(|error| error.to_string());
                 let why = why.unwrap_or_else(|| "the control plane has not answered".to_owned());
                 let within = FIRST_RULES.as_secs();
                 Error::run(format!(
@@ -266,13 +253,13 @@ impl Service {
             })?;
         }
         let wants_rules = args.rules.unhealthy_without_rules;
-        let report = || self.health.set(!wants_rules || self.rules.reloads().rules > 0);
+        let report = || self.backend.health.set(!wants_rules || self.backend.rules.reloads().rules > 0);
         report().await;
         let note = || self.state.as_ref().is_some_and(StateWriter::note);
         let mut is_noted = note();
-        announce(&self.rules, args, taken, &opened);
+        announce(&self.backend.rules, args, taken, &opened);
         if args.rules.redis.is_some() && args.xds.xds_store == XdsStore::Memory {
-            warn_of_idle_redis(&self.rules);
+            warn_of_idle_redis(&self.backend.rules);
         }
         process::tell_systemd("READY=1");
         while opened.loaded.recv().await.is_some() {
@@ -285,7 +272,7 @@ impl Service {
 
     /// Returns a function that reads all files again.
     fn read_again(&self) -> impl Fn() + Send + 'static {
-        let (rules, files) = (Arc::clone(&self.rules), self.read_again.clone());
+        let (rules, files) = (Arc::clone(&self.backend.rules), self.read_again.clone());
         let note = self.watcher.as_ref().map(|_| Arc::clone(&self.note));
         move || {
             files.iter().for_each(|read_again| read_again());
@@ -302,7 +289,7 @@ impl Service {
         closing: ServerPhase,
         signals: &mut Signals,
     ) -> Result<(), Error> {
-        self.health.drain().await;
+        self.backend.health.drain().await;
         let (all_ended, most) = tokio::select! {
             all_ended = self.drain(args, closing) => (all_ended, FLUSH),
             () = signals.wait_for_second() => (false, CUT),
@@ -315,18 +302,18 @@ impl Service {
         let flush = async {
             // This waits for a load, and a file system that hangs must not hang the end.
             let _ = timeout(most, spawn_blocking(|| drop(watcher))).await;
-            let _ = timeout(most, self.traces.end()).await;
-            timeout(most, self.rules.close()).await.is_ok()
+            let _ = timeout(most, self.backend.traces.end()).await;
+            timeout(most, self.backend.rules.close()).await.is_ok()
         };
         let is_flushed = tokio::select! {
             is_flushed = flush => is_flushed,
             () = signals.wait_for_second() => false,
         };
-        if !is_flushed && is_shared(&self.rules) {
+        if !is_flushed && is_shared(&self.backend.rules) {
             log::warn("some units were not reported to the Redis server in time; they expire there");
         }
         finish(self.state, signals).await;
-        let cut = self.stats.cut.get();
+        let cut = self.backend.stats.cut.get();
         if all_ended || cut == 0 {
             log::info("ended");
             return Ok(());
@@ -346,7 +333,7 @@ impl Service {
             sleep(args.drain()).await;
             log::info("closing: no new connections, and the present ones are asked to end");
         }
-        self.health.end_watches().await;
+        self.backend.health.end_watches().await;
         self.phase.send_replace(closing);
         timeout(args.end.drain_deadline, self.ended.recv()).await.is_ok()
     }
@@ -415,7 +402,7 @@ fn warn_of_idle_redis(rules: &Rules) {
 
 /// Starts the thread of pages, which also reads files again and logs denials. It ends with the process.
 fn serve_pages(
-    pages: Vec<(Listener, Box<dyn Endpoint>)>,
+    pages: Vec<(Listener, Endpoint)>,
     backend: Backend,
     bounds: Bounds,
     read_again: Vec<ReadAgain>,
@@ -431,16 +418,9 @@ fn serve_pages(
         let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
         let context = ServerContext { bounds, stats: Arc::default(), phase: watched, alive };
         for (listener, page) in pages {
-            let started =
-                Listener::attach(listener).map_err(|error| Error::run(plain(&error))).and_then(|listener| {
-                    let listening = Listening {
-                        listener,
-                        tls: None,
-                        protocol: page.protocol(),
-                        context: context.clone(),
-                    };
-                    page.start(listening, &backend)
-                });
+            let started = Listener::attach(listener)
+                .map_err(|error| Error::run(plain(&error)))
+                .and_then(|listener| page.start(listener, &context, &backend));
             if let Err(error) = started {
                 log::warn(error);
             }

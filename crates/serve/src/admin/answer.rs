@@ -14,9 +14,10 @@ use tollgate_rules::{KeyReport, OperatorAction, Rules};
 use super::read::{ActionRequest, LONGEST_WHY};
 use super::who::{Operators, Who};
 use super::write;
+use crate::endpoint::Backend;
 use crate::http::{not_allowed, read_body, typed};
 use crate::log::{self, Level, Seldom};
-use crate::stats::{OPERATOR_ACTIONS, Stats};
+use crate::stats::OPERATOR_ACTIONS;
 use tollgate_report::descriptor::{Entries, described};
 use tollgate_report::text::printable;
 
@@ -37,8 +38,7 @@ fn problem(status: StatusCode, message: impl AsRef<str>) -> Answered {
 
 /// Answers a request.
 pub async fn answer(
-    rules: &Arc<Rules>,
-    stats: &Arc<Stats>,
+    backend: &Backend,
     operators: &Arc<Operators>,
     who: Who,
     request: Request<Incoming>,
@@ -59,7 +59,7 @@ pub async fn answer(
     let who = match admitted.unwrap_or_else(|_| Err("the tokens could not be read".to_owned())) {
         Ok(who) => who.to_string(),
         Err(why) => {
-            stats.operators.refused.add();
+            backend.stats.operators.refused.add();
             SELDOM.write(Level::Warn, format_args!("an operator's request from {asked} was refused: {why}"));
             let message = "not admitted; the log of the service says why";
             return written(problem(StatusCode::UNAUTHORIZED, message));
@@ -75,8 +75,8 @@ pub async fn answer(
         Ok(body) => body,
         Err((status, why)) => return written(problem(status, why)),
     };
-    stats.operators.actions[name].add();
-    let rules = Arc::clone(rules);
+    backend.stats.operators.actions[name].add();
+    let rules = Arc::clone(&backend.rules);
     // In a task of its own: a client that goes away must not hide from the log what it did.
     let task = tokio::spawn(async move {
         let result = perform(&*rules, OPERATOR_ACTIONS[name], &who, &body).await;

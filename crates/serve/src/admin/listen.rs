@@ -1,6 +1,5 @@
 //! The flags of the endpoint for operators, its start, and what it knows of a connection.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use crate::connections::{Bounds, Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::{Address, ServeArgs};
 use crate::http::Handler;
-use crate::process::ReadAgain;
 use crate::tls::{Files, Tls};
 use tollgate_report::error::Error;
 
@@ -36,17 +34,11 @@ fn place(text: &str) -> Result<Option<Place>, String> {
     }
 }
 
-struct Admin {
-    place: Place,
-    tls: Option<Arc<Tls>>,
-    token_file: Option<PathBuf>,
-}
-
 /// Returns the endpoints that the flags ask for. Each has connections of its own.
 ///
 /// # Errors
 /// If everyone could change keys, or if a file cannot be used.
-pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Endpoint>, Error> {
     let args = &args.admin;
     let places = args.admin.iter().filter_map(|text| place(text).transpose());
     let places = places.collect::<Result<Vec<_>, _>>().map_err(Error::usage)?;
@@ -80,52 +72,27 @@ pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn E
     if let Some(file) = token_file {
         Operators::read(file).map_err(Error::run)?;
     }
-    let endpoint = |place: Place| -> Box<dyn Endpoint> {
+    let endpoint = |place: Place| {
         let tls = tls.clone().filter(|_| place.addr().is_some());
-        Box::new(Admin { place, tls, token_file: token_file.clone() })
-    };
-    Ok(places.into_iter().map(endpoint).collect())
-}
-
-impl Endpoint for Admin {
-    fn name(&self) -> &'static str {
-        "admin"
-    }
-
-    fn place(&self) -> Place {
-        self.place.clone()
-    }
-
-    fn protocol(&self) -> Protocol {
-        Protocol::Http
-    }
-
-    fn tls(&self) -> Option<Arc<Tls>> {
-        self.tls.clone()
-    }
-
-    fn bounds(&self, _: Bounds) -> Bounds {
-        Bounds { connections: MOST, streams: MOST, age: AGE, grace: GRACE }
-    }
-
-    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
-        let Self { place, tls, token_file } = *self;
-        let operators = Operators {
+        let operators = Arc::new(Operators {
             users: place.addr().is_none(),
             certificates: tls.as_ref().is_some_and(|tls| tls.asks_clients()),
-            token_file,
+            token_file: token_file.clone(),
+        });
+        let bounds = Some(Bounds { connections: MOST, streams: MOST, age: AGE, grace: GRACE });
+        let files = tls.clone();
+        let start = move |listening: Listening, backend: &Backend| {
+            let shared = Arc::new((backend.clone(), operators));
+            tokio::spawn(listening.serve(move |peer, client| {
+                let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
+                Handler(move |request| {
+                    let (shared, who) = (Arc::clone(&shared), who.clone());
+                    async move { answer::answer(&shared.0, &shared.1, who, request).await }
+                })
+            }));
+            Ok(files.map(|tls| tls.read_again(&backend.stats)))
         };
-        let shared = Arc::new((Arc::clone(&backend.rules), Arc::clone(&backend.stats), Arc::new(operators)));
-        tokio::spawn(listening.serve(move |peer, client| {
-            let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
-            Handler(move |request| {
-                let (shared, who) = (Arc::clone(&shared), who.clone());
-                async move {
-                    let (rules, stats, operators) = &*shared;
-                    answer::answer(rules, stats, operators, who, request).await
-                }
-            })
-        }));
-        Ok(tls.map(|tls| tls.read_again(&backend.stats)))
-    }
+        Endpoint { tls, bounds, ..Endpoint::new("admin", place, Protocol::Http, start) }
+    };
+    Ok(places.into_iter().map(endpoint).collect())
 }

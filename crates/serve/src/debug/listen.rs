@@ -1,14 +1,12 @@
 //! Serves the connections of the endpoint.
 
 use std::future::ready;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
-use super::answer::Debug;
 use super::live::{Live, Readers};
 use super::read::{PageRequest, asked};
 use super::{why, write};
@@ -16,51 +14,30 @@ use crate::connections::{Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::ServeArgs;
 use crate::http::Handler;
-use crate::process::ReadAgain;
 use crate::tls::Tls;
 use tollgate_report::error::Error;
 
 /// The most pages that may be open at the same time.
 pub(super) const OPEN: usize = 8;
 
-struct DebugEndpoint {
-    addr: SocketAddr,
-}
-
 /// Returns the endpoint that the flags ask for.
 ///
 /// # Errors
 /// None: all flags were checked.
-pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
-    let endpoint = |addr| -> Box<dyn Endpoint> { Box::new(DebugEndpoint { addr }) };
-    Ok(args.endpoints.debug.addr().map(endpoint).into_iter().collect())
-}
-
-impl Endpoint for DebugEndpoint {
-    fn name(&self) -> &'static str {
-        "debug"
-    }
-
-    fn place(&self) -> Place {
-        Place::Port(self.addr)
-    }
-
-    fn protocol(&self) -> Protocol {
-        Protocol::Pages
-    }
-
-    fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
-        let state = Debug::of(backend);
+pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Endpoint>, Error> {
+    let start = |listening: Listening, backend: &Backend| {
         let (is_local, room) = (listening.listener.is_loopback(), Arc::new(Semaphore::new(OPEN)));
-        let site = Arc::new(Site { state, is_local, room, readers: Readers::default() });
+        let site = Arc::new(Site { backend: backend.clone(), is_local, room, readers: Readers::default() });
         let service = Handler(move |request| ready(site.answer(&request)));
         tokio::spawn(listening.serve(move |_, _| service.clone()));
         Ok(None)
-    }
+    };
+    let endpoint = |addr| Endpoint::new("debug", Place::Port(addr), Protocol::Pages, start);
+    Ok(args.endpoints.debug.addr().map(endpoint).into_iter().collect())
 }
 
 struct Site {
-    state: Debug,
+    backend: Backend,
     /// Whether only this machine reaches the endpoint.
     is_local: bool,
     /// Open pages hold it.
@@ -71,14 +48,14 @@ struct Site {
 impl Site {
     fn answer(&self, request: &Request<Incoming>) -> Response<write::Body> {
         match asked(request, self.is_local) {
-            Ok(PageRequest::Page(name, form)) => write::page(&self.state, name, form),
+            Ok(PageRequest::Page(name, form)) => write::page(&self.backend, name, form),
             Ok(PageRequest::Part(part)) => write::part(part),
-            Ok(PageRequest::Why(question, form)) => match why::why(&self.state.rules, &question) {
+            Ok(PageRequest::Why(question, form)) => match why::why(&self.backend.rules, &question) {
                 Ok(answer) => write::why(&answer, form),
                 Err(refusal) => write::refusal(refusal),
             },
             Ok(PageRequest::Live(filter)) => match Arc::clone(&self.room).try_acquire_owned() {
-                Ok(place) => write::live(Live::new(self.state.clone(), filter, &self.readers, place)),
+                Ok(place) => write::live(Live::new(self.backend.clone(), filter, &self.readers, place)),
                 Err(_) => write::refusal((
                     StatusCode::SERVICE_UNAVAILABLE,
                     format!("{OPEN} pages are open, the most at a time; close one"),

@@ -17,7 +17,8 @@ use tollgate_redis::{BreakerState, ErrorKind, health_by_server};
 use tollgate_rules::{Amount, Rule};
 
 use super::super::answer::NearView;
-use super::answer::{Debug, KEY};
+use super::answer::{KEY, outage};
+use crate::endpoint::Backend;
 use tollgate_report::rule::limit_texts;
 use tollgate_report::text::{printable, printable_lines};
 
@@ -79,7 +80,7 @@ impl Readers {
 
 /// An open page.
 pub struct Live {
-    state: Debug,
+    backend: Backend,
     filter: String,
     near: NearView,
     shown: Sections,
@@ -94,12 +95,17 @@ pub struct Live {
 
 impl Live {
     /// Opens a page with the rules whose name or identity contains a text.
-    pub(super) fn new(state: Debug, filter: String, readers: &Readers, place: OwnedSemaphorePermit) -> Self {
-        let (near, now) = (state.answerer.near(), Instant::now());
+    pub(super) fn new(
+        backend: Backend,
+        filter: String,
+        readers: &Readers,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        let (near, now) = (backend.answerer.near(), Instant::now());
         let read = Arc::new(Mutex::new(now));
         let number = readers.add(&read);
         Self {
-            state,
+            backend,
             filter,
             near,
             shown: Sections::new(),
@@ -117,7 +123,7 @@ impl Live {
             return None;
         }
         let began = processor_time();
-        let now = view(&self.state, &self.near, &self.filter);
+        let now = view(&self.backend, &self.near, &self.filter);
         let mut event = changes(&self.shown, &now);
         let ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         event.insert("at".to_owned(), json!(u64::try_from(ms).unwrap_or(u64::MAX)));
@@ -181,28 +187,28 @@ fn owned((name, value): (&String, &Value)) -> (String, Value) {
 }
 
 /// Returns all sections.
-fn view(state: &Debug, near: &NearView, filter: &str) -> Sections {
+fn view(backend: &Backend, near: &NearView, filter: &str) -> Sections {
     let mut rows = Busiest::default();
     let mut at = 0;
     let mut has_holds = false;
-    state.rules.for_each(|domain, rule, counts| {
+    backend.rules.for_each(|domain, rule, counts| {
         has_holds |= rule.hold.is_some() || matches!(rule.limit, Amount::InProgress { .. });
         if contains(&rule.name, filter) || contains(&rule.identity, filter) {
-            rows.add(at, counts, || row(state, domain, rule));
+            rows.add(at, counts, || row(backend, domain, rule));
         }
         at += 1;
     });
     let [rules, figures, order] = rows.sections();
-    let denied = state.rules.top_denied(KEYS).iter().map(key).collect::<Vec<_>>();
+    let denied = backend.rules.top_denied(KEYS).iter().map(key).collect::<Vec<_>>();
     let near_keys = near.top(KEYS).iter().map(key).collect::<Vec<_>>();
     let sections = json!({
-        "state": whole(state, has_holds),
+        "state": whole(backend, has_holds),
         "rules": rules,
         "figures": figures,
         "order": order,
         "denied": denied,
         "near": near_keys,
-        "servers": servers(state),
+        "servers": servers(backend),
     });
     match sections {
         Value::Object(sections) => sections,
@@ -211,19 +217,19 @@ fn view(state: &Debug, near: &NearView, filter: &str) -> Sections {
 }
 
 /// What is true of the process.
-fn whole(state: &Debug, has_holds: bool) -> Value {
-    let (loads, answers) = (state.rules.reloads(), state.answerer.meters().read());
-    let error = state.rules.last_error().map(|error| error.to_string());
+fn whole(backend: &Backend, has_holds: bool) -> Value {
+    let (loads, answers) = (backend.rules.reloads(), backend.answerer.meters().read());
+    let error = backend.rules.last_error().map(|error| error.to_string());
     let last = loads.last_success.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "serving": state.health.is_serving(),
+        "serving": backend.health.is_serving(),
         "rules": loads.rules,
         "loads": loads.successes,
         "failed_loads": loads.errors,
         "last_load": last.map(|time| time.as_secs()),
         "last_error": error.map(|error| cut_lines(&error)),
-        "redis_problem": state.outage(),
+        "redis_problem": outage(backend),
         "requests": answers.entries.iter().sum::<u64>(),
         "over_limit": answers.over_limit,
         "shadow_denied": answers.shadow_denied,
@@ -232,7 +238,7 @@ fn whole(state: &Debug, has_holds: bool) -> Value {
         "late": answers.late,
         "in_flight": answers.in_flight,
         "unknown_domains": loads.unknown_domains,
-        "holds": has_holds.then(|| state.rules.holds()),
+        "holds": has_holds.then(|| backend.rules.holds()),
     })
 }
 
@@ -290,10 +296,10 @@ impl Busiest {
 }
 
 /// What a rule says.
-fn row(state: &Debug, domain: &str, rule: &Rule) -> Value {
+fn row(backend: &Backend, domain: &str, rule: &Rule) -> Value {
     let [limit, algorithm, store] = limit_texts(rule);
     let cut = |text: &str| printable(text.as_bytes(), KEY);
-    let file = state.rules.file_of(domain, &rule.identity).unwrap_or_default();
+    let file = backend.rules.file_of(domain, &rule.identity).unwrap_or_default();
     let how =
         [&*algorithm, &*store].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ");
     let mode = match rule {
@@ -319,8 +325,8 @@ fn key(entry: &DeniedKey) -> Value {
 }
 
 /// The health of each server of shared rules.
-fn servers(state: &Debug) -> Value {
-    let servers = health_by_server(&state.rules).into_iter().map(|(name, health)| {
+fn servers(backend: &Backend) -> Value {
+    let servers = health_by_server(&backend.rules).into_iter().map(|(name, health)| {
         // Errors that no pause mends leave the breaker closed, and so do the first ones.
         let breaker = match health.breaker {
             BreakerState::Closed if health.asked == 0 => "closed: no call yet",

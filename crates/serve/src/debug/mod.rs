@@ -17,5 +17,5 @@ pub mod read;
 mod why;
 mod write;
 
-pub use self::answer::{Debug, TOP, go_counts};
+pub use self::answer::{TOP, go_counts};
 pub use self::listen::endpoints;

@@ -11,10 +11,11 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 
 use super::super::http::{not_allowed, text, typed};
-use super::answer::Debug;
+use super::answer::pages;
 use super::live::Live;
 use super::read::{Form, PageName, PagePart, Refusal};
 use super::why::Because;
+use crate::endpoint::Backend;
 use tollgate_report::output::{STYLE, to_json};
 
 /// The bytes of a response: a page, or events as they come.
@@ -30,11 +31,11 @@ const OWN_STYLE: &str = include_str!("page/live.css");
 const SCRIPT: &str = include_str!("page/page.js");
 
 /// Writes a page of figures.
-pub(super) fn page(state: &Debug, name: PageName, form: Form) -> Response<Body> {
-    let (body, value) = Debug::pages(name);
+pub(super) fn page(backend: &Backend, name: PageName, form: Form) -> Response<Body> {
+    let (body, value) = pages(name);
     match form {
-        Form::Json => json(to_json(&value(state))),
-        Form::Text => own(text(StatusCode::OK, body(state))),
+        Form::Json => json(to_json(&value(backend))),
+        Form::Text => own(text(StatusCode::OK, body(backend))),
     }
 }
 

@@ -1,6 +1,5 @@
 //! From a request to its answer.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,8 +12,7 @@ use tonic::Status;
 use super::write::{not_allowed, text};
 use super::{read, write};
 use crate::answer::{Answerer, Entry};
-use crate::health::Health;
-use crate::stats::Stats;
+use crate::endpoint::Backend;
 
 /// The paths that hold units and settle them.
 const RESERVE: &str = "/json/reserve";
@@ -23,20 +21,14 @@ const COMMIT: &str = "/json/commit";
 const REDIS_AWAY: &str = "OK, but the Redis server cannot be used; the log and the debug pages say why\n";
 
 /// What the HTTP endpoint needs.
-#[derive(Debug)]
-pub struct Http {
-    /// Answers `/json`.
-    pub answerer: Arc<Answerer>,
+pub(super) struct Http {
+    pub(super) backend: Backend,
     /// Whether it answers `/json`. Everyone who reaches this endpoint can ask.
-    pub has_json: bool,
-    /// Answers `/healthcheck`.
-    pub health: Health,
-    /// Whether the Redis server can be used.
-    pub stats: Arc<Stats>,
+    pub(super) has_json: bool,
     /// The longest body, in bytes.
-    pub max_message: usize,
+    pub(super) max_message: usize,
     /// The time that an answer may take.
-    pub deadline: Duration,
+    pub(super) deadline: Duration,
 }
 
 impl Http {
@@ -44,10 +36,11 @@ impl Http {
     pub async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         match (request.uri().path(), request.method()) {
             ("/healthcheck", &Method::GET | &Method::HEAD) => {
-                if self.health.is_serving() {
+                if self.backend.health.is_serving() {
                     // The service answers without the server, too, so gateways must go on asking it. Everyone who reaches this endpoint
                     // reads the text, so it has no address.
-                    let is_away = self.stats.redis.get().is_some_and(|redis| redis.outage().is_some());
+                    let is_away =
+                        self.backend.stats.redis.get().is_some_and(|redis| redis.outage().is_some());
                     text(StatusCode::OK, if is_away { REDIS_AWAY } else { "OK" })
                 } else {
                     text(StatusCode::INTERNAL_SERVER_ERROR, "not serving")
@@ -77,7 +70,7 @@ impl Http {
         };
         #[expect(clippy::disallowed_methods, reason = "the caller waits in real time")]
         let deadline = Instant::now() + self.deadline;
-        json(&self.answerer, entry, &body, deadline).await.map(Full::new)
+        json(&self.backend.answerer, entry, &body, deadline).await.map(Full::new)
     }
 }
 

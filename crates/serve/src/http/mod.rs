@@ -6,7 +6,7 @@ mod listen;
 mod read;
 mod write;
 
-pub use self::answer::{Http, json};
+pub use self::answer::json;
 pub use self::endpoint::{address, endpoints};
 pub use self::listen::Handler;
 pub use self::read::read_body;

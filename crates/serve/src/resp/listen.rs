@@ -29,7 +29,7 @@ use super::read::Limits;
 use super::transaction::QueueRoom;
 use super::users::Users;
 use crate::connections::{HANDSHAKE, Listening, Protocol, ServerPhase, is_closing, linger, patience};
-use crate::endpoint::{Backend, Endpoint, Place};
+use crate::endpoint::{Backend, Endpoint, EndpointService, Place};
 use crate::flags::ServeArgs;
 use crate::listen::Io;
 use crate::log;
@@ -56,11 +56,9 @@ const LONG: usize = 4_096;
 const MOST_ARGS: usize = 1_024;
 
 struct Resp {
-    addr: SocketAddr,
-    tls: Option<Arc<Tls>>,
     users: Option<Users>,
-    /// Whether only clients that the flags name may ask.
-    has_lock: bool,
+    /// The address, if everyone in the network may ask there.
+    open_at: Option<SocketAddr>,
     quotas: Arc<Quotas>,
     limits: Limits,
     deadline: Duration,
@@ -70,38 +68,21 @@ struct Resp {
 ///
 /// # Errors
 /// If the file of users cannot be used.
-pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Box<dyn Endpoint>>, Error> {
+pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Endpoint>, Error> {
     let users = args.resp.resp_users.as_deref().map(Users::load).transpose()?;
     let Some(addr) = args.resp.resp.addr() else { return Ok(Vec::new()) };
     let tls = tls.filter(|_| !args.resp.resp_plain).cloned();
+    // Without one of these, the flags name no client.
     let has_lock = users.is_some() || args.tls.client_ca.is_some() && tls.is_some();
+    let open_at = Some(addr).filter(|addr| !has_lock && !addr.ip().is_loopback());
     let quotas = Quotas::new(DefaultClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory);
     let limits = Limits { args: MOST_ARGS, bytes: args.bounds.max_message };
-    let deadline = args.bounds.deadline;
-    Ok(vec![Box::new(Resp { addr, tls, users, has_lock, quotas: Arc::new(quotas), limits, deadline })])
+    let resp = Resp { users, open_at, quotas: Arc::new(quotas), limits, deadline: args.bounds.deadline };
+    let endpoint = Endpoint::new("resp", Place::Port(addr), Protocol::Resp, resp);
+    Ok(vec![Endpoint { tls, decides: true, ..endpoint }])
 }
 
-impl Endpoint for Resp {
-    fn name(&self) -> &'static str {
-        "resp"
-    }
-
-    fn place(&self) -> Place {
-        Place::Port(self.addr)
-    }
-
-    fn protocol(&self) -> Protocol {
-        Protocol::Resp
-    }
-
-    fn tls(&self) -> Option<Arc<Tls>> {
-        self.tls.clone()
-    }
-
-    fn decides(&self) -> bool {
-        true
-    }
-
+impl EndpointService for Resp {
     /// Takes over the usage of the last process.
     fn prepare(&mut self, state: Option<&StateFile>) -> Result<(), Error> {
         let Some(state) = state else { return Ok(()) };
@@ -116,7 +97,12 @@ impl Endpoint for Resp {
     }
 
     fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
-        warn_of_open_door(self.addr, self.has_lock);
+        if let Some(addr) = self.open_at {
+            log::warn(format_args!(
+                "all that reach {addr} can use and exhaust the limits of Redis clients; --resp-users or --client-ca lets in those that \
+                 you know"
+            ));
+        }
         let shared = Arc::new(RespShared {
             answerer: Arc::clone(&backend.answerer),
             quotas: self.quotas,
@@ -136,16 +122,6 @@ impl Endpoint for Resp {
             again.users.iter().for_each(Users::reload_if_changed);
             again.quotas.drop_idle();
         })))
-    }
-}
-
-/// Writes a warning if everyone in the network may ask.
-fn warn_of_open_door(addr: SocketAddr, has_lock: bool) {
-    if !has_lock && !addr.ip().is_loopback() {
-        log::warn(format_args!(
-            "all that reach {addr} can use and exhaust the limits of Redis clients; --resp-users or --client-ca lets in those that \
-             you know"
-        ));
     }
 }
 
