@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::Resettable;
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 
 use tollgate::telemetry::NearLimit;
 use tollgate_http::{Dialect, Reset};
@@ -107,7 +107,7 @@ Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used,
 
 /// `tollgate serve`.
 #[derive(Args, Debug)]
-#[command(next_line_help = true, mut_args(|arg| arg.hide_short_help(true)))]
+#[command(next_line_help = true, mut_args(|arg| with_variable(arg).hide_short_help(true)))]
 pub struct ServeArgs {
     /// Where the service listens, and what it offers there.
     #[command(flatten)]
@@ -158,6 +158,16 @@ pub struct ServeArgs {
     pub logs: ServeLogs,
 }
 
+/// Returns a flag that can also be set by its variable: `TOLLGATE_GRPC` for `--grpc`. What stops the program at once has none.
+fn with_variable(arg: Arg) -> Arg {
+    let id = arg.get_id().as_str();
+    if arg.is_positional() || ["check", "explain_env", "healthcheck"].contains(&id) {
+        return arg;
+    }
+    let name = format!("TOLLGATE_{}", id.to_ascii_uppercase());
+    arg.env(name)
+}
+
 impl ServeArgs {
     /// Whether the rules are the built-in example.
     pub fn is_example(&self) -> bool {
@@ -180,34 +190,34 @@ pub struct ServeRules {
     pub paths: Vec<PathBuf>,
 
     /// Let several files share one domain: their descriptors are appended in order
-    #[arg(long, env = "TOLLGATE_MERGE_DOMAINS", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub merge_domains: bool,
 
     /// Which limits a denied request is charged to [default: the setting in each file, or count-denials]
-    #[arg(long, env = "TOLLGATE_CHARGING", value_enum, value_name = "HOW")]
+    #[arg(long, value_enum, value_name = "HOW")]
     pub charging: Option<ChargingArg>,
 
     /// Dry run: count and report, and deny nothing
-    #[arg(long, env = "TOLLGATE_SHADOW", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub shadow: bool,
 
     /// Make all rules quotas: a request is denied only if all of its limits deny it
-    #[arg(long, env = "TOLLGATE_QUOTA", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub quota: bool,
 
     /// Share of a limit above which units count as near the limit, from 0 to 1
-    #[arg(long, env = "TOLLGATE_NEAR_LIMIT", default_value = "0.8", value_parser = ratio, value_name = "RATIO")]
+    #[arg(long, default_value = "0.8", value_parser = ratio, value_name = "RATIO")]
     pub near_limit: NearLimit,
 
     /// Start although there are no rules, or they have problems
     ///
     /// Until the first load succeeds, all answers are UNAVAILABLE. An empty folder can be loaded: no rules are then in
     /// force, and every request passes.
-    #[arg(long, env = "TOLLGATE_START_WITHOUT_RULES", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub start_without_rules: bool,
 
     /// Report as not serving while no domain has rules
-    #[arg(long, env = "TOLLGATE_UNHEALTHY_WITHOUT_RULES", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub unhealthy_without_rules: bool,
 
     /// Redis or Valkey server for rules with store: redis, as redis://[[user]:password@]host[:port], or rediss:// for TLS;
@@ -216,37 +226,19 @@ pub struct ServeRules {
     /// `?auth=[user:]password` at the end sets the password of the Sentinels, and rediss-sentinel:// uses TLS.
     /// A comma in a password is written as %2C, and @ as %40.
     /// The variable TOLLGATE_REDIS hides a password from other users of this machine.
-    #[arg(
-        long,
-        help_heading = "Rules on a Redis server",
-        env = "TOLLGATE_REDIS",
-        hide_env_values = true,
-        value_name = "URL"
-    )]
+    #[arg(long, help_heading = "Rules on a Redis server", hide_env_values = true, value_name = "URL")]
     pub redis: Option<String>,
 
     /// Certificate authority for a rediss:// address [default: those of the system]
-    #[arg(
-        long,
-        help_heading = "Rules on a Redis server",
-        env = "TOLLGATE_REDIS_CA",
-        requires = "redis",
-        value_name = "FILE"
-    )]
+    #[arg(long, help_heading = "Rules on a Redis server", requires = "redis", value_name = "FILE")]
     pub redis_ca: Option<PathBuf>,
 
     /// Client certificate for a rediss:// address
-    #[arg(long, help_heading = "Rules on a Redis server", env = "TOLLGATE_REDIS_CERT", requires_all = ["redis", "redis_key"], value_name = "FILE")]
+    #[arg(long, help_heading = "Rules on a Redis server", requires_all = ["redis", "redis_key"], value_name = "FILE")]
     pub redis_cert: Option<PathBuf>,
 
     /// Key of that certificate
-    #[arg(
-        long,
-        help_heading = "Rules on a Redis server",
-        env = "TOLLGATE_REDIS_KEY",
-        requires = "redis_cert",
-        value_name = "FILE"
-    )]
+    #[arg(long, help_heading = "Rules on a Redis server", requires = "redis_cert", value_name = "FILE")]
     pub redis_key: Option<PathBuf>,
 
     /// How the service connects to the Redis server.
@@ -267,62 +259,50 @@ pub struct ServeRules {
 #[command(next_help_heading = "gRPC")]
 pub struct ServeEndpoints {
     /// Address for gRPC, or off [default: 0.0.0.0:8081, or off with --grpc-socket]
-    #[arg(long, env = "TOLLGATE_GRPC", value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS")]
     pub grpc: Option<Address>,
 
     /// Unix socket for gRPC
-    #[arg(long, env = "TOLLGATE_GRPC_SOCKET", value_name = "PATH")]
+    #[arg(long, value_name = "PATH")]
     pub grpc_socket: Option<PathBuf>,
 
     /// Permissions of the Unix socket, in octal
-    #[arg(long, env = "TOLLGATE_SOCKET_MODE", default_value = "0660", value_parser = mode, value_name = "MODE")]
+    #[arg(long, default_value = "0660", value_parser = mode, value_name = "MODE")]
     pub socket_mode: u32,
 
     /// Serve gRPC reflection, v1 and v1alpha
-    #[arg(long, env = "TOLLGATE_REFLECTION", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub reflection: bool,
 
     /// Serve Kuadrant's variant of the service too
-    #[arg(long, env = "TOLLGATE_KUADRANT", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub kuadrant: bool,
 
     /// Address for /json and /healthcheck, or off; beside TLS, /json answers only if this is set [default: 0.0.0.0:8080]
-    #[arg(long, help_heading = "HTTP", env = "TOLLGATE_HTTP", value_name = "ADDRESS")]
+    #[arg(long, help_heading = "HTTP", value_name = "ADDRESS")]
     pub http: Option<Address>,
 
     /// Address for the debug pages, or off; the pages show rules and denied keys
     ///
     /// Open the address in a browser to look at the service. Programs get the figures as text or JSON, such as with `curl
     /// 127.0.0.1:6070`, which lists them. An endpoint on loopback has no other names than localhost and IP addresses.
-    #[arg(
-        long,
-        help_heading = "Debug pages",
-        env = "TOLLGATE_DEBUG",
-        default_value = "127.0.0.1:6070",
-        value_name = "ADDRESS"
-    )]
+    #[arg(long, help_heading = "Debug pages", default_value = "127.0.0.1:6070", value_name = "ADDRESS")]
     pub debug: Address,
 
     /// Address for Prometheus metrics, such as :9090 or 9090, or off
-    #[arg(
-        long,
-        help_heading = "Metrics",
-        env = "TOLLGATE_METRICS",
-        default_value = "off",
-        value_name = "ADDRESS"
-    )]
+    #[arg(long, help_heading = "Metrics", default_value = "off", value_name = "ADDRESS")]
     pub metrics: Address,
 
     /// Path of the metrics
-    #[arg(long, help_heading = "Metrics", env = "TOLLGATE_METRICS_PATH", default_value = "/metrics", value_parser = page, value_name = "PATH")]
+    #[arg(long, help_heading = "Metrics", default_value = "/metrics", value_parser = page, value_name = "PATH")]
     pub metrics_path: String,
 
     /// Also publish the metrics under the names of Envoy's Go service
-    #[arg(long, help_heading = "Metrics", env = "TOLLGATE_GO_METRICS", value_parser = truth)]
+    #[arg(long, help_heading = "Metrics", value_parser = truth)]
     pub go_metrics: bool,
 
     /// Publish ratelimit_service_response_time_seconds in milliseconds, as versions of the Go service before April 2026 do
-    #[arg(long, help_heading = "Metrics", env = "TOLLGATE_GO_METRICS_MILLISECONDS", value_parser = truth, requires = "go_metrics")]
+    #[arg(long, help_heading = "Metrics", value_parser = truth, requires = "go_metrics")]
     pub go_metrics_milliseconds: bool,
 }
 
@@ -331,25 +311,19 @@ pub struct ServeEndpoints {
 #[command(next_help_heading = "TLS")]
 pub struct ServeTls {
     /// Certificate of the gRPC endpoint, as PEM; read again when it changes
-    #[arg(long, env = "TOLLGATE_TLS_CERT", requires = "tls_key", value_name = "FILE")]
+    #[arg(long, requires = "tls_key", value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
     /// Key of that certificate, as PEM; read again when it changes
-    #[arg(long, env = "TOLLGATE_TLS_KEY", requires = "tls_cert", value_name = "FILE")]
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
     /// Authorities of client certificates, as PEM; with it, each client needs a certificate; read again when it changes
-    #[arg(long, env = "TOLLGATE_CLIENT_CA", requires = "tls_cert", value_name = "FILE")]
+    #[arg(long, requires = "tls_cert", value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
 
     /// Name that a client's certificate must have as a DNS or URI name, exactly; repeat the flag to allow several
-    #[arg(
-        long,
-        env = "TOLLGATE_CLIENT_SAN",
-        value_delimiter = ',',
-        requires = "client_ca",
-        value_name = "NAME"
-    )]
+    #[arg(long, value_delimiter = ',', requires = "client_ca", value_name = "NAME")]
     pub client_san: Vec<String>,
 }
 
@@ -358,51 +332,51 @@ pub struct ServeTls {
 #[command(next_help_heading = "Bounds")]
 pub struct ServeBounds {
     /// Longest time for an answer; the caller's grpc-timeout can only shorten it
-    #[arg(long, env = "TOLLGATE_DEADLINE", default_value = "15ms", value_parser = some_time, value_name = "TIME")]
+    #[arg(long, default_value = "15ms", value_parser = some_time, value_name = "TIME")]
     pub deadline: Duration,
 
     /// Requests that are decided at the same time; others are refused at once as UNAVAILABLE
-    #[arg(long, env = "TOLLGATE_MAX_IN_FLIGHT", default_value = "10000", value_parser = some_count, value_name = "N")]
+    #[arg(long, default_value = "10000", value_parser = some_count, value_name = "N")]
     pub max_in_flight: usize,
 
     /// Connections to each endpoint; others are closed at once
     ///
     /// One of a Redis client takes at most 80 KiB if its client does not read, and 160 KiB with TLS: 10,000 take at most 800 MB, and 1.6 GB
     /// with TLS. All of them together take at most 256 MiB more for long commands, long transactions and their answers.
-    #[arg(long, env = "TOLLGATE_MAX_CONNECTIONS", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "N")]
+    #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "N")]
     pub max_connections: u32,
 
     /// Concurrent requests on one gRPC connection
-    #[arg(long, env = "TOLLGATE_MAX_STREAMS", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub max_streams: u32,
 
     /// Largest request message
-    #[arg(long, env = "TOLLGATE_MAX_MESSAGE", default_value = "4MiB", value_parser = size, value_name = "SIZE")]
+    #[arg(long, default_value = "4MiB", value_parser = size, value_name = "SIZE")]
     pub max_message: usize,
 
     /// Descriptors of a request
-    #[arg(long, env = "TOLLGATE_MAX_DESCRIPTORS", default_value = "64", value_parser = some_count, value_name = "N")]
+    #[arg(long, default_value = "64", value_parser = some_count, value_name = "N")]
     pub max_descriptors: usize,
 
     /// Entries of a descriptor
-    #[arg(long, env = "TOLLGATE_MAX_ENTRIES", default_value = "32", value_parser = some_count, value_name = "N")]
+    #[arg(long, default_value = "32", value_parser = some_count, value_name = "N")]
     pub max_entries: usize,
 
     /// Largest cost of a descriptor; a higher cost counts as this one [default: no bound]
-    #[arg(long, env = "TOLLGATE_MAX_HITS", value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub max_hits: Option<u64>,
 
     /// Let callers give units back (is_negative_hits), to rules in this process; every caller can then refill these rules
-    #[arg(long, env = "TOLLGATE_ALLOW_NEGATIVE_HITS", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub allow_negative_hits: bool,
 
     /// Age at which a connection is closed gracefully, 10 % more or less, so that gateways spread over new replicas; 0 is
     /// never
-    #[arg(long, env = "TOLLGATE_CONNECTION_AGE", default_value = "30m", value_parser = duration::parse, value_name = "TIME")]
+    #[arg(long, default_value = "30m", value_parser = duration::parse, value_name = "TIME")]
     pub connection_age: Duration,
 
     /// Time for the requests of such a connection, before it is cut off
-    #[arg(long, env = "TOLLGATE_CONNECTION_GRACE", default_value = "1m", value_parser = duration::parse, value_name = "TIME")]
+    #[arg(long, default_value = "1m", value_parser = duration::parse, value_name = "TIME")]
     pub connection_grace: Duration,
 }
 
@@ -411,27 +385,27 @@ pub struct ServeBounds {
 #[command(next_help_heading = "Answers")]
 pub struct ServeAnswers {
     /// Header fields about limits in answers
-    #[arg(long, env = "TOLLGATE_LIMIT_HEADERS", value_enum, default_value = "none", value_name = "DIALECT")]
+    #[arg(long, value_enum, default_value = "none", value_name = "DIALECT")]
     pub limit_headers: LimitHeadersArg,
 
     /// Names of the three fields of --limit-headers ratelimit, as LIMIT,REMAINING,RESET
-    #[arg(long, env = "TOLLGATE_LIMIT_HEADER_NAMES", value_name = "NAMES")]
+    #[arg(long, value_name = "NAMES")]
     pub limit_header_names: Option<String>,
 
     /// Add Retry-After to denials
-    #[arg(long, env = "TOLLGATE_RETRY_AFTER", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub retry_after: bool,
 
     /// Add the request and the metadata of its rules to answers, as dynamic metadata
-    #[arg(long, env = "TOLLGATE_DYNAMIC_METADATA", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub dynamic_metadata: bool,
 
     /// Add a problem document to denials, which gateways send as the body
-    #[arg(long, env = "TOLLGATE_PROBLEM_BODY", value_parser = truth)]
+    #[arg(long, value_parser = truth)]
     pub problem_body: bool,
 
     /// Answer while the Redis server of a rule that could deny is away
-    #[arg(long, env = "TOLLGATE_STORE_AWAY", value_enum, default_value = "rule", value_name = "HOW")]
+    #[arg(long, value_enum, default_value = "rule", value_name = "HOW")]
     pub store_away: StoreAway,
 }
 
@@ -441,11 +415,11 @@ pub struct ServeAnswers {
 pub struct ServeEnd {
     /// Time after SIGTERM in which requests are still answered, while health checks fail [default: 5s, or 0 for the built-in
     /// example, which no gateway asks]
-    #[arg(long, env = "TOLLGATE_DRAIN", value_parser = duration::parse, value_name = "TIME")]
+    #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub drain: Option<Duration>,
 
     /// Time after that for requests in flight, before their connections are cut off
-    #[arg(long, env = "TOLLGATE_DRAIN_DEADLINE", default_value = "10s", value_parser = duration::parse, value_name = "TIME")]
+    #[arg(long, default_value = "10s", value_parser = duration::parse, value_name = "TIME")]
     pub drain_deadline: Duration,
 }
 
@@ -454,11 +428,11 @@ pub struct ServeEnd {
 #[command(next_help_heading = "Logs")]
 pub struct ServeLogs {
     /// Least severity of log lines
-    #[arg(long, env = "TOLLGATE_LOG", value_enum, default_value = "warn", value_name = "LEVEL")]
+    #[arg(long, value_enum, default_value = "warn", value_name = "LEVEL")]
     pub log: Level,
 
     /// Form of log lines
-    #[arg(long, env = "TOLLGATE_LOG_FORMAT", value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
 }
 

@@ -9,7 +9,7 @@ use clap::builder::BoolishValueParser;
 #[command(next_help_heading = "Process")]
 pub struct ServeProcess {
     /// Threads that answer requests [default: one for each core that the process may use]
-    #[arg(long, env = "TOLLGATE_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "N")]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "N")]
     pub threads: Option<u16>,
 
     /// Ask the service at the address of --http whether it wants requests, and stop: exit code 0 or 1; for the health check of
@@ -30,20 +30,20 @@ pub struct ServeProcess {
 pub struct ServeOtlp {
     /// Send a span for each call to an OpenTelemetry collector; the variables OTEL_… say where, as in
     /// OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318
-    #[arg(long, env = "TOLLGATE_OTLP", value_parser = BoolishValueParser::new())]
+    #[arg(long, value_parser = BoolishValueParser::new())]
     pub otlp: bool,
 
     /// Protocol of the collector [default: that of OTEL_EXPORTER_OTLP_PROTOCOL, or http]
-    #[arg(long, env = "TOLLGATE_OTLP_PROTOCOL", value_enum, requires = "otlp", value_name = "PROTOCOL")]
+    #[arg(long, value_enum, requires = "otlp", value_name = "PROTOCOL")]
     pub otlp_protocol: Option<OtlpProtocol>,
 
     /// Share of the traces that begin here, from 0 to 1; a caller's traceparent decides for its own calls [default: that of
     /// OTEL_TRACES_SAMPLER, or 1]
-    #[arg(long, env = "TOLLGATE_OTLP_SAMPLE", value_parser = share, requires = "otlp", value_name = "SHARE")]
+    #[arg(long, value_parser = share, requires = "otlp", value_name = "SHARE")]
     pub otlp_sample: Option<f64>,
 
     /// Attributes of this service, such as service.name=edge,service.namespace=shop; service.name is tollgate by default
-    #[arg(long, env = "TOLLGATE_OTLP_ATTRIBUTES", value_delimiter = ',', value_parser = attribute, requires = "otlp", value_name = "NAME=VALUE")]
+    #[arg(long, value_delimiter = ',', value_parser = attribute, requires = "otlp", value_name = "NAME=VALUE")]
     pub otlp_attributes: Vec<(String, String)>,
 }
 

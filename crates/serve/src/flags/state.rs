@@ -20,12 +20,12 @@ pub struct ServeState {
     ///
     /// Each process needs a file of its own. It has keys of clients and secret seeds, so only its owner may read it. Example:
     /// tollgate serve limits.yaml --state /var/lib/tollgate/state
-    #[arg(long, env = "TOLLGATE_STATE", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
     /// How often the file is written while serving, which is the usage that a crash can lose: 1s or more; 0: only after the
     /// drain
-    #[arg(long, env = "TOLLGATE_STATE_EVERY", default_value = "1m", value_parser = interval, value_name = "TIME")]
+    #[arg(long, default_value = "1m", value_parser = interval, value_name = "TIME")]
     pub state_every: Duration,
 }
 

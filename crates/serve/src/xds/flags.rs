@@ -22,78 +22,72 @@ pub struct XdsArgs {
     /// are UNAVAILABLE. After 20 s without rules, the service ends with an error, unless there is a copy, or
     /// --start-without-rules. Example: --xds envoy-gateway:18001 --xds-tls --xds-ca ca.crt --xds-cert tls.crt --xds-key
     /// tls.key
-    #[arg(long = "xds", env = "TOLLGATE_XDS", conflicts_with = "paths", value_parser = address, value_name = "HOST:PORT")]
+    #[arg(long = "xds", conflicts_with = "paths", value_parser = address, value_name = "HOST:PORT")]
     pub xds: Option<Target>,
 
     /// Name of this node, by which the control plane chooses the rules
-    #[arg(long, env = "TOLLGATE_XDS_NODE_ID", default_value = "default", value_name = "ID")]
+    #[arg(long, default_value = "default", value_name = "ID")]
     pub xds_node_id: String,
 
     /// Metadata of this node, as KEY=VALUE,KEY=VALUE
-    #[arg(long, env = "TOLLGATE_XDS_NODE_METADATA", value_delimiter = ',', value_parser = pair, value_name = "PAIRS")]
+    #[arg(long, value_delimiter = ',', value_parser = pair, value_name = "PAIRS")]
     pub xds_node_metadata: Vec<(String, String)>,
 
     /// Header fields of the stream, as NAME=VALUE,NAME=VALUE
-    #[arg(
-        long,
-        env = "TOLLGATE_XDS_HEADERS",
-        hide_env_values = true,
-        value_delimiter = ',',
-        value_name = "PAIRS"
-    )]
+    #[arg(long, hide_env_values = true, value_delimiter = ',', value_name = "PAIRS")]
     pub xds_headers: Vec<String>,
 
     /// File that keeps the last rules that were in force; the service starts with them while the control plane is away
-    #[arg(long, env = "TOLLGATE_XDS_COPY", requires = "xds", value_name = "FILE")]
+    #[arg(long, requires = "xds", value_name = "FILE")]
     pub xds_copy: Option<PathBuf>,
 
     /// Where these rules are counted; a message of the control plane cannot say it
-    #[arg(long, env = "TOLLGATE_XDS_STORE", value_enum, default_value = "memory", value_name = "STORE")]
+    #[arg(long, value_enum, default_value = "memory", value_name = "STORE")]
     pub xds_store: XdsStore,
 
     /// Use TLS to the control plane
-    #[arg(long, env = "TOLLGATE_XDS_TLS", requires = "xds", value_parser = truth)]
+    #[arg(long, requires = "xds", value_parser = truth)]
     pub xds_tls: bool,
 
     /// Authorities of the control plane's certificate, as PEM [default: those of the system]
-    #[arg(long, env = "TOLLGATE_XDS_CA", requires = "xds_tls", value_name = "FILE")]
+    #[arg(long, requires = "xds_tls", value_name = "FILE")]
     pub xds_ca: Option<PathBuf>,
 
     /// Client certificate for the control plane, as PEM; read again for each connection
-    #[arg(long, env = "TOLLGATE_XDS_CERT", requires_all = ["xds_tls", "xds_key"], value_name = "FILE")]
+    #[arg(long, requires_all = ["xds_tls", "xds_key"], value_name = "FILE")]
     pub xds_cert: Option<PathBuf>,
 
     /// Key of that certificate, as PEM; read again for each connection
-    #[arg(long, env = "TOLLGATE_XDS_KEY", requires = "xds_cert", value_name = "FILE")]
+    #[arg(long, requires = "xds_cert", value_name = "FILE")]
     pub xds_key: Option<PathBuf>,
 
     /// Name that the control plane's certificate must have, as DNS name or address [default: the host of --xds]
-    #[arg(long, env = "TOLLGATE_XDS_SAN", requires = "xds_tls", value_name = "NAME")]
+    #[arg(long, requires = "xds_tls", value_name = "NAME")]
     pub xds_san: Option<String>,
 
     /// Pause after a connection that failed; it doubles with each failure, up to --xds-max-pause
-    #[arg(long, env = "TOLLGATE_XDS_RETRY", default_value = "3s", value_parser = some_time, value_name = "TIME")]
+    #[arg(long, default_value = "3s", value_parser = some_time, value_name = "TIME")]
     pub xds_retry: Duration,
 
     /// Pause after a stream that ended; it doubles with each end that no rules came before, up to --xds-max-pause
-    #[arg(long, env = "TOLLGATE_XDS_PAUSE", default_value = "10s", value_parser = some_time, value_name = "TIME")]
+    #[arg(long, default_value = "10s", value_parser = some_time, value_name = "TIME")]
     pub xds_pause: Duration,
 
     /// Longest pause
-    #[arg(long, env = "TOLLGATE_XDS_MAX_PAUSE", default_value = "60s", value_parser = some_time, value_name = "TIME")]
+    #[arg(long, default_value = "60s", value_parser = some_time, value_name = "TIME")]
     pub xds_max_pause: Duration,
 
     /// Share by which each pause is longer or shorter at random, from 0 to 1, so that many processes spread
-    #[arg(long, env = "TOLLGATE_XDS_SPREAD", default_value = "0.5", value_parser = share, value_name = "SHARE")]
+    #[arg(long, default_value = "0.5", value_parser = share, value_name = "SHARE")]
     pub xds_spread: f64,
 
     /// Time without a frame after which a ping is sent, to notice a connection that is half open; servers in Go close
     /// connections with a ping more often than every 5 minutes, unless they allow it
-    #[arg(long, env = "TOLLGATE_XDS_PING", default_value = "5m30s", value_parser = duration::parse, value_name = "TIME")]
+    #[arg(long, default_value = "5m30s", value_parser = duration::parse, value_name = "TIME")]
     pub xds_ping: Duration,
 
     /// Largest message of the control plane
-    #[arg(long, env = "TOLLGATE_XDS_MAX_MESSAGE", default_value = "64MiB", value_parser = size, value_name = "SIZE")]
+    #[arg(long, default_value = "64MiB", value_parser = size, value_name = "SIZE")]
     pub xds_max_message: usize,
 }
 
