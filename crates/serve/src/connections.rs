@@ -27,7 +27,6 @@ use tower_service::Service;
 
 use super::listen::{Io, Listener, Stream};
 use super::log::{Level, Seldom};
-use super::patient::Patient;
 use super::peer::Peer;
 use super::stats::Stats;
 use super::tls::Tls;
@@ -299,10 +298,9 @@ impl ConnectionContext {
     {
         let Some(mut stream) = self.begin_in_time(stream, peer, &phase).await else { return };
         let service = service(peer, stream.take_client());
-        let stream = match self.protocol {
-            Protocol::Pages => Io::new(Patient::new(stream, STALLED)),
-            Protocol::Http | Protocol::Http2 | Protocol::Resp => stream,
-        };
+        if self.protocol == Protocol::Pages {
+            stream.cut_off_after(STALLED);
+        }
         let (stream, returned) = stream.and_back();
         let service = TowerToHyperService::new(service);
         let connection = self.builder.serve_connection(TokioIo::new(stream), service).into_owned();

@@ -11,7 +11,7 @@
 //! | `health`, `metrics`, `recorder` | the health of all endpoints; the page of metrics; the series on it |
 //! | `read_twice` | changes of files that are read again |
 //! | `endpoint`, `endpoints` | what an endpoint is; the list of all |
-//! | `listen`, `tls`, `connections`, `patient`, `peer`, `secret` | from a listener to requests, and who sends them |
+//! | `listen`, `tls`, `connections`, `peer`, `secret` | from a listener to requests, and who sends them |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
 //! | `stats`, `log`, `denials` | counts, log lines, denials in the log |
@@ -52,7 +52,6 @@ mod load;
 pub mod log;
 mod metrics;
 mod outage;
-mod patient;
 mod peer;
 mod process;
 pub mod proto;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{fs, process};
 
@@ -14,6 +14,7 @@ use rustix::net::{SendFlags, send, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep};
 
 use super::peer::Peer;
 use tollgate_report::error::{Error, plain};
@@ -245,12 +246,18 @@ pub struct Io {
     first: Vec<u8>,
     /// How many of them were read again.
     given: usize,
+    /// How long the peer may take no bytes.
+    patience: Option<Duration>,
+    /// Runs while a write waits.
+    waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl Io {
     /// Creates the bytes of a stream.
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self { stream: Some(Box::new(stream)), back: None, client: None, first: Vec::new(), given: 0 }
+        let stream: Box<dyn Stream> = Box::new(stream);
+        let (first, given) = (Vec::new(), 0);
+        Self { stream: Some(stream), back: None, client: None, first, given, patience: None, waiting: None }
     }
 
     /// Sets who the client is.
@@ -276,6 +283,22 @@ impl Io {
             Some(stream) => Pin::new(&mut **stream),
             None => unreachable!("the stream is taken only by the drop"),
         }
+    }
+
+    /// Cuts off a peer that takes no bytes for this time, so that it does not keep a connection that others need.
+    pub const fn cut_off_after(&mut self, patience: Duration) {
+        self.patience = Some(patience);
+    }
+
+    /// Returns the result of a write, or an error if the write waits for too long.
+    fn or_late<T>(&mut self, result: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let Some(patience) = self.patience.filter(|_| result.is_pending()) else {
+            self.waiting = None;
+            return result;
+        };
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no bytes")))
     }
 
     /// Lets these bytes, which were the first, be read again.
@@ -313,7 +336,8 @@ impl AsyncRead for Io {
 
 impl AsyncWrite for Io {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream().poll_write(cx, bytes)
+        let written = self.stream().poll_write(cx, bytes);
+        self.or_late(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -329,7 +353,8 @@ impl AsyncWrite for Io {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.stream().poll_write_vectored(cx, slices)
+        let written = self.stream().poll_write_vectored(cx, slices);
+        self.or_late(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -339,6 +364,8 @@ impl AsyncWrite for Io {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
     use super::*;
 
     /// The timer of the connection that was accepted on a port, as the system lists it: its kind, and the hundredths of a second that are
@@ -365,5 +392,25 @@ mod tests {
         let _accepted = listener.accept().await.unwrap().open();
         let (kind, left) = timer(address.port());
         assert!(kind == 2 && left <= 6_100, "timer {kind}, {left}");
+    }
+
+    // G147
+    #[tokio::test(start_paused = true)]
+    async fn peer_that_takes_no_bytes_is_cut_off() {
+        let (ours, mut theirs) = duplex(16);
+        let mut patient = Io::new(ours);
+        patient.cut_off_after(Duration::from_secs(10));
+        patient.write_all(&[0; 16]).await.unwrap();
+        // A peer that is slow is not cut off.
+        for _ in 0..3 {
+            let read = async {
+                sleep(Duration::from_secs(9)).await;
+                theirs.read_exact(&mut [0; 4]).await.unwrap();
+            };
+            let (written, ()) = tokio::join!(patient.write_all(&[0; 4]), read);
+            written.unwrap();
+        }
+        let error = patient.write_all(&[0; 4]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }
