@@ -23,7 +23,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
-use tower_service::Service;
+use tower::Service;
 
 use super::listen::{Io, Listener, Stream};
 use super::log::{Level, Seldom};
@@ -156,6 +156,18 @@ struct ConnectionContext {
 }
 
 impl Listening {
+    /// Serves requests of HTTP in a task of this runtime, until the server is closing. All connections have the same service.
+    pub fn spawn<S, B>(self, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<Failure>,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Failure>,
+    {
+        tokio::spawn(self.serve(move |_, _| service.clone()));
+    }
+
     /// Accepts connections and serves requests of HTTP, until the server is closing. `service` gets the name of the peer, and who it
     /// is.
     pub async fn serve<S, B>(self, service: impl Fn(&str, Option<Peer>) -> S + Clone + Send + 'static)
@@ -479,8 +491,9 @@ mod tests {
     use http::StatusCode;
     use tokio::net::TcpStream;
     use tokio::time::Instant;
+    use tower::service_fn;
 
-    use super::super::http::{Handler, text};
+    use super::super::http::text;
     use super::*;
 
     /// An endpoint in paused time: as long as nothing happens, time passes at once.
@@ -492,7 +505,7 @@ mod tests {
 
     async fn start(protocol: Protocol) -> Waiting {
         let (listening, waiting) = listen(protocol).await;
-        tokio::spawn(listening.serve(|_, _| Handler(|_| ready(text(StatusCode::OK, "")))));
+        listening.spawn(service_fn(|_| ready(Ok::<_, Failure>(text(StatusCode::OK, "")))));
         waiting
     }
 

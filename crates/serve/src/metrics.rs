@@ -1,5 +1,6 @@
 //! The metrics page, in Prometheus's text format.
 
+use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::future::ready;
 use std::sync::{Arc, LazyLock};
@@ -12,13 +13,14 @@ use hyper::body::Incoming;
 use metrics::Label;
 use tollgate::telemetry;
 use tollgate_rules::{Rules, publish_rules};
+use tower::service_fn;
 
 use super::answer::{AnswerCounts, BOUNDS_US, Entry};
 use super::connections::{Listening, Protocol};
 use super::debug::go_counts;
 use super::endpoint::{Backend, Endpoint, EndpointService, Place};
 use super::flags::ServeArgs;
-use super::http::{Handler, not_allowed, text, typed};
+use super::http::{not_allowed, text, typed};
 use super::process::{self, ReadAgain};
 use super::recorder::{Recorder, histogram};
 use super::state::StateFile;
@@ -49,8 +51,8 @@ impl EndpointService for Metrics {
 
     fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
         let (page, backend): (Arc<Self>, _) = (self.into(), backend.clone());
-        let service = Handler(move |request| ready(page.answer(&backend, &request)));
-        tokio::spawn(listening.serve(move |_, _| service.clone()));
+        let service = service_fn(move |request| ready(Ok::<_, Infallible>(page.answer(&backend, &request))));
+        listening.spawn(service);
         Ok(None)
     }
 }

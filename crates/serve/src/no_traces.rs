@@ -1,14 +1,7 @@
 //! In place of `traces`, in a program without the feature `otlp`.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use hyper::body::Incoming;
-use tower_service::Service;
-
-use super::connections::Listening;
 use super::stats::Stats;
 use crate::flags::process::ServeProcess;
 use tollgate_report::error::Error;
@@ -33,16 +26,10 @@ impl Traces {
         Ok(Self)
     }
 
-    /// Serves an endpoint.
+    /// Returns the service itself.
     #[expect(clippy::unused_self, reason = "with spans, this needs the tracer")]
-    pub fn spawn<S, B>(&self, listening: Listening, service: S)
-    where
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
-        S::Future: Send + 'static,
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        tokio::spawn(listening.serve(move |_, _| service.clone()));
+    pub const fn around<S>(&self, service: S) -> S {
+        service
     }
 
     /// Ends nothing.

@@ -13,9 +13,8 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use bytes::Bytes;
+use futures_util::future::Either;
 use http::{HeaderMap, Request, Response};
-use hyper::body::Incoming;
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{Span as _, SpanKind, Status, Tracer as _, TracerProvider as _};
 use opentelemetry::{Context as TraceContext, Key, KeyValue};
@@ -29,9 +28,8 @@ use opentelemetry_sdk::trace::{
 };
 use tokio::runtime::{self, Handle};
 use tokio::task::spawn_blocking;
-use tower_service::Service;
+use tower::Service;
 
-use super::connections::Listening;
 use super::grpc::{self, Decision};
 use super::log::{Level, Seldom};
 use super::process;
@@ -84,21 +82,9 @@ impl Traces {
         Ok(Self(Some((provider, tracer))))
     }
 
-    /// Serves an endpoint, with a span for each call. Without a collector, this costs a call nothing.
-    pub fn spawn<S, B>(&self, listening: Listening, service: S)
-    where
-        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
-        S::Future: Send + 'static,
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        match &self.0 {
-            None => drop(tokio::spawn(listening.serve(move |_, _| service.clone()))),
-            Some((_, tracer)) => {
-                let traced = Traced { service, tracer: tracer.clone() };
-                tokio::spawn(listening.serve(move |_, _| traced.clone()));
-            }
-        }
+    /// Returns a service with a span for each call. Without a collector, this costs a call nothing.
+    pub fn around<S>(&self, service: S) -> Traced<S> {
+        Traced { service, tracer: self.0.as_ref().map(|(_, tracer)| tracer.clone()) }
     }
 
     /// Sends the last spans, for at most a second.
@@ -278,9 +264,9 @@ impl opentelemetry_sdk::trace::SpanExporter for Sender {
 
 /// A service with a span for each call.
 #[derive(Clone, Debug)]
-struct Traced<S> {
+pub struct Traced<S> {
     service: S,
-    tracer: SdkTracer,
+    tracer: Option<SdkTracer>,
 }
 
 impl<S, Q, A> Service<Request<Q>> for Traced<S>
@@ -290,22 +276,21 @@ where
 {
     type Response = Response<A>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<A>, Infallible>> + Send>>;
+    type Future = Either<S::Future, Pin<Box<dyn Future<Output = Result<Response<A>, Infallible>> + Send>>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.service.poll_ready(context)
     }
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
-        let begun = begin(&self.tracer, &mut request);
+        let begun = self.tracer.as_ref().and_then(|tracer| begin(tracer, &mut request));
         let answered = self.service.call(request);
-        Box::pin(async move {
+        let Some((span, decision)) = begun else { return Either::Left(answered) };
+        Either::Right(Box::pin(async move {
             let response = answered.await?;
-            if let Some((span, decision)) = begun {
-                end(span, &decision, &response);
-            }
+            end(span, &decision, &response);
             Ok(response)
-        })
+        }))
     }
 }
 

@@ -1,14 +1,16 @@
 //! The flags of the endpoint for operators, its start, and what it knows of a connection.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tower::service_fn;
 
 use super::answer;
 use super::who::{Operators, Who};
 use crate::connections::{Bounds, Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::{Address, ServeArgs};
-use crate::http::Handler;
 use crate::tls::{Files, Tls};
 use tollgate_report::error::Error;
 
@@ -81,17 +83,20 @@ pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Endpoint>
         });
         let bounds = Some(Bounds { connections: MOST, streams: MOST, age: AGE, grace: GRACE });
         let files = tls.clone();
-        let start = move |listening: Listening, backend: &Backend| {
-            let shared = Arc::new((backend.clone(), operators));
-            tokio::spawn(listening.serve(move |peer, client| {
-                let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
-                Handler(move |request| {
-                    let (shared, who) = (Arc::clone(&shared), who.clone());
-                    async move { answer::answer(&shared.0, &shared.1, who, request).await }
-                })
-            }));
-            Ok(files.map(|tls| tls.read_again(&backend.stats)))
-        };
+        let start =
+            move |listening: Listening, backend: &Backend| {
+                let shared = Arc::new((backend.clone(), operators));
+                tokio::spawn(listening.serve(move |peer, client| {
+                    let (shared, who) = (Arc::clone(&shared), Who::of(peer, client));
+                    service_fn(move |request| {
+                        let (shared, who) = (Arc::clone(&shared), who.clone());
+                        async move {
+                            Ok::<_, Infallible>(answer::answer(&shared.0, &shared.1, who, request).await)
+                        }
+                    })
+                }));
+                Ok(files.map(|tls| tls.read_again(&backend.stats)))
+            };
         Endpoint { tls, bounds, ..Endpoint::new("admin", place, Protocol::Http, start) }
     };
     Ok(places.into_iter().map(endpoint).collect())

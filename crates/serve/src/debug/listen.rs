@@ -1,11 +1,13 @@
 //! Serves the connections of the endpoint.
 
+use std::convert::Infallible;
 use std::future::ready;
 use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
+use tower::service_fn;
 
 use super::live::{Live, Readers};
 use super::read::{PageRequest, asked};
@@ -13,7 +15,6 @@ use super::{why, write};
 use crate::connections::{Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place};
 use crate::flags::ServeArgs;
-use crate::http::Handler;
 use crate::tls::Tls;
 use tollgate_report::error::Error;
 
@@ -28,8 +29,7 @@ pub fn endpoints(args: &ServeArgs, _: Option<&Arc<Tls>>) -> Result<Vec<Endpoint>
     let start = |listening: Listening, backend: &Backend| {
         let (is_local, room) = (listening.listener.is_loopback(), Arc::new(Semaphore::new(OPEN)));
         let site = Arc::new(Site { backend: backend.clone(), is_local, room, readers: Readers::default() });
-        let service = Handler(move |request| ready(site.answer(&request)));
-        tokio::spawn(listening.serve(move |_, _| service.clone()));
+        listening.spawn(service_fn(move |request| ready(Ok::<_, Infallible>(site.answer(&request)))));
         Ok(None)
     };
     let endpoint = |addr| Endpoint::new("debug", Place::Port(addr), Protocol::Pages, start);

@@ -1,6 +1,5 @@
 //! From a call to its answer.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 #[cfg(feature = "otlp")]
@@ -12,18 +11,17 @@ use http::{Request, Response};
 use tokio::time::timeout;
 use tollgate::Clock;
 use tonic::body::Body;
-use tonic::server::{Grpc, UnaryService};
+use tonic::server::Grpc;
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
+use tower::service_fn;
 
 use super::read::{self, Call};
-use super::{BoxFuture, Failure, write};
+use super::{Failure, write};
 use crate::answer::{Answerer, Entry};
 #[cfg(feature = "otlp")]
 use crate::proto::Code as OverallCode;
-use crate::proto::{
-    CommitRequest, CommitResponse, RateLimitRequest, RateLimitResponse, ReserveRequest, ReserveResponse,
-};
+use crate::proto::{CommitRequest, RateLimitRequest, ReserveRequest};
 
 /// The decision of a call, for a span around it. Only the code that answers knows it.
 #[cfg(feature = "otlp")]
@@ -63,8 +61,8 @@ impl<C: Clock + Send + Sync + 'static> GrpcCalls<C> {
                 answered.map_or_else(Status::into_http, |answer| write::response(&answer))
             }
             Ok(Call::Other(request)) => {
-                let called = self.call_tonic::<RateLimitRequest>(entry, request, deadline);
-                Box::pin(called).await
+                let ask = |message: RateLimitRequest| self.answerer.answer(message, entry, deadline);
+                Box::pin(self.call_tonic(entry, request, ask)).await
             }
         }
     }
@@ -75,34 +73,49 @@ impl<C: Clock + Send + Sync + 'static> GrpcCalls<C> {
         now + read::time_to_answer(request.headers(), self.deadline)
     }
 
-    /// Answers a call that holds units or settles them.
-    pub(super) fn hold<Q, B>(
-        self: Arc<Self>,
-        entry: Entry,
-        request: Request<B>,
-    ) -> BoxFuture<'static, Result<Response<Body>, Infallible>>
+    /// Answers a call that holds units.
+    pub(super) async fn reserve<B>(&self, request: Request<B>) -> Response<Body>
     where
-        Q: Question<C>,
-        B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Failure> + Send,
     {
-        Box::pin(async move {
-            let deadline = self.deadline(&request);
-            Ok(self.call_tonic::<Q>(entry, request.map(Body::new), deadline).await)
-        })
+        let deadline = self.deadline(&request);
+        let ask = |message: ReserveRequest| self.answerer.reserve(message, deadline);
+        self.call_tonic(Entry::Reserve, request, ask).await
+    }
+
+    /// Answers a call that settles units.
+    pub(super) async fn commit<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Failure> + Send,
+    {
+        let deadline = self.deadline(&request);
+        let ask = |message: CommitRequest| self.answerer.commit(message, deadline);
+        self.call_tonic(Entry::Commit, request, ask).await
     }
 
     /// Answers a call with tonic's codec.
-    async fn call_tonic<Q: Question<C>>(
+    async fn call_tonic<Q, A, F, B>(
         &self,
         entry: Entry,
-        request: Request<Body>,
-        deadline: Instant,
-    ) -> Response<Body> {
+        request: Request<B>,
+        ask: impl Fn(Q) -> F,
+    ) -> Response<Body>
+    where
+        Q: prost::Message + Default + 'static,
+        A: prost::Message + 'static,
+        F: Future<Output = Result<A, Status>>,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Failure> + Send,
+    {
         let mut is_decoded = false;
-        let method = Method { answerer: &self.answerer, entry, deadline, is_decoded: &mut is_decoded };
-        let codec = ProstCodec::<Q::Answer, Q>::default();
-        let mut grpc = Grpc::new(codec).max_decoding_message_size(self.max_message);
+        let method = service_fn(|request: tonic::Request<Q>| {
+            is_decoded = true;
+            let asked = ask(request.into_inner());
+            async { asked.await.map(tonic::Response::new) }
+        });
+        let mut grpc = Grpc::new(ProstCodec::<A, Q>::default()).max_decoding_message_size(self.max_message);
         let response = timeout(read::BODY, grpc.unary(method, request))
             .await
             .unwrap_or_else(|_| Status::deadline_exceeded("the request took too long").into_http());
@@ -112,62 +125,5 @@ impl<C: Clock + Send + Sync + 'static> GrpcCalls<C> {
             self.answerer.meters().undecodable(entry, code);
         }
         response
-    }
-}
-
-/// One call of a method.
-struct Method<'a, C> {
-    answerer: &'a Answerer<C>,
-    entry: Entry,
-    deadline: Instant,
-    is_decoded: &'a mut bool,
-}
-
-impl<'a, C: Clock + Send + Sync, Q: Question<C>> UnaryService<Q> for Method<'a, C> {
-    type Response = Q::Answer;
-    type Future = BoxFuture<'a, Result<tonic::Response<Q::Answer>, Status>>;
-
-    fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
-        *self.is_decoded = true;
-        let Self { answerer, entry, deadline, .. } = *self;
-        Box::pin(async move {
-            request.into_inner().ask(answerer, entry, deadline).await.map(tonic::Response::new)
-        })
-    }
-}
-
-/// A message that has an answer.
-pub(super) trait Question<C>: prost::Message + Default + 'static {
-    type Answer: prost::Message + 'static;
-
-    fn ask(
-        self,
-        answerer: &Answerer<C>,
-        entry: Entry,
-        deadline: Instant,
-    ) -> impl Future<Output = Result<Self::Answer, Status>> + Send;
-}
-
-impl<C: Clock + Send + Sync> Question<C> for RateLimitRequest {
-    type Answer = RateLimitResponse;
-
-    async fn ask(self, to: &Answerer<C>, entry: Entry, deadline: Instant) -> Result<Self::Answer, Status> {
-        to.answer(self, entry, deadline).await
-    }
-}
-
-impl<C: Clock + Send + Sync> Question<C> for ReserveRequest {
-    type Answer = ReserveResponse;
-
-    async fn ask(self, to: &Answerer<C>, _: Entry, deadline: Instant) -> Result<Self::Answer, Status> {
-        to.reserve(self, deadline).await
-    }
-}
-
-impl<C: Clock + Send + Sync> Question<C> for CommitRequest {
-    type Answer = CommitResponse;
-
-    async fn ask(self, to: &Answerer<C>, _: Entry, deadline: Instant) -> Result<Self::Answer, Status> {
-        to.commit(self, deadline).await
     }
 }

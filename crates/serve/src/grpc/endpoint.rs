@@ -39,7 +39,8 @@ pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Endpoin
         let start = move |listening: Listening, backend: &Backend| {
             let routes = Routes::new(backend.health.service());
             let services = Services::new(&backend.answerer, &options, routes);
-            backend.traces.spawn(listening, services.map_err(|error| Error::run(error.to_string()))?);
+            let services = services.map_err(|error| Error::run(error.to_string()))?;
+            listening.spawn(backend.traces.around(services));
             Ok(None)
         };
         Endpoint { tls, decides: true, ..Endpoint::new("grpc", place, Protocol::Http2, start) }

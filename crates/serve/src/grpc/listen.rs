@@ -11,12 +11,12 @@ use tollgate::Clock;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic_reflection::server::Builder as Reflection;
-use tower_service::Service;
+use tower::Service;
 
 use super::answer::GrpcCalls;
 use super::{BoxFuture, Failure};
 use crate::answer::{Answerer, Entry};
-use crate::proto::{CommitRequest, DESCRIPTORS, ReserveRequest};
+use crate::proto::DESCRIPTORS;
 
 /// What the gRPC endpoint offers.
 #[derive(Clone, Debug)]
@@ -125,8 +125,8 @@ where
         };
         let calls = Arc::clone(&self.calls);
         match entry {
-            Entry::Reserve => calls.hold::<ReserveRequest, B>(entry, request),
-            Entry::Commit => calls.hold::<CommitRequest, B>(entry, request),
+            Entry::Reserve => Box::pin(async move { Ok(calls.reserve(request).await) }),
+            Entry::Commit => Box::pin(async move { Ok(calls.commit(request).await) }),
             _ => Box::pin(async move { Ok(calls.call(entry, request).await) }),
         }
     }

@@ -1,11 +1,12 @@
 //! The endpoint: `/healthcheck`, and `/json`.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tollgate_report::error::Error;
+use tower::service_fn;
 
-use super::Handler;
 use super::answer::Http;
 use crate::connections::{Listening, Protocol};
 use crate::endpoint::{Backend, Endpoint, Place, default_address};
@@ -30,9 +31,9 @@ pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Endpoin
         let http = Arc::new(Http { backend: backend.clone(), has_json, max_message, deadline });
         let answer = move |request| {
             let http = Arc::clone(&http);
-            async move { http.answer(request).await }
+            async move { Ok::<_, Infallible>(http.answer(request).await) }
         };
-        backend.traces.spawn(listening, Handler(answer));
+        listening.spawn(backend.traces.around(service_fn(answer)));
         Ok(None)
     };
     let endpoint = |addr| Endpoint {

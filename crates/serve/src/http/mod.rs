@@ -2,12 +2,10 @@
 
 mod answer;
 mod endpoint;
-mod listen;
 mod read;
 mod write;
 
 pub use self::answer::json;
 pub use self::endpoint::{address, endpoints};
-pub use self::listen::Handler;
 pub use self::read::read_body;
 pub use self::write::{not_allowed, text, typed};

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tonic::body::Body;
-use tower_service::Service;
+use tower::Service;
 
 use crate::listen::{Io, Probes, probe_silent_peer};
 use crate::tls::{authorities, identity};
