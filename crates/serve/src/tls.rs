@@ -12,7 +12,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 use webpki::EndEntityCert;
 
@@ -158,7 +158,7 @@ pub fn authorities(path: &Path, pem: &[u8]) -> Result<RootCertStore, String> {
 }
 
 /// Reads a certificate and its key, and lets `take` take them.
-pub fn identity<T>(
+fn identity<T>(
     (cert, cert_pem): (&Path, &[u8]),
     (key, key_pem): (&Path, &[u8]),
     take: impl FnOnce(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) -> Result<T, rustls::Error>,
@@ -169,6 +169,18 @@ pub fn identity<T>(
     let (cert, key) = (cert.display(), key.display());
     take(chain, private)
         .map_err(|error| format!("the certificate {cert} and the key {key} cannot be used together: {error}"))
+}
+
+/// Returns the TLS of a client that trusts these authorities. Its own certificate and key are in files, if it has them.
+pub fn client(roots: RootCertStore, own: Option<(&Path, &Path)>) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let Some((cert, key)) = own else { return Ok(builder.with_no_client_auth()) };
+    identity((cert, &read_file(cert)?), (key, &read_file(key)?), |chain, private| {
+        builder.with_client_auth_cert(chain, private)
+    })
 }
 
 fn config(files: &Files, contents: &Contents) -> Result<Arc<ServerConfig>, String> {

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::ctl::flags::KeyArgs;
-use crate::tls::{authorities, identity};
+use crate::tls::{authorities, client};
 use tollgate_report::error::{Error, plain, read_file};
 
 /// How long the service may take.
@@ -136,18 +136,6 @@ fn read(file: &Path) -> Result<Vec<u8>, Error> {
 fn config(key: &KeyArgs) -> Result<Arc<ClientConfig>, Error> {
     let ca = key.ca.as_deref().ok_or_else(|| Error::usage("https:// needs --ca, the authority to trust"))?;
     let roots = authorities(ca, &read(ca)?).map_err(Error::usage)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::run(error.to_string()))?
-        .with_root_certificates(roots);
-    let config = match (&key.cert, &key.key) {
-        (Some(cert), Some(private)) => {
-            let (chain, own) = (read(cert)?, read(private)?);
-            identity((cert, &chain), (private, &own), |chain, own| builder.with_client_auth_cert(chain, own))
-                .map_err(Error::usage)?
-        }
-        _ => builder.with_no_client_auth(),
-    };
-    Ok(Arc::new(config))
+    let own = key.cert.as_deref().zip(key.key.as_deref());
+    client(roots, own).map(Arc::new).map_err(Error::usage)
 }

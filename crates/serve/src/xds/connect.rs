@@ -13,7 +13,6 @@ use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpStream, lookup_host};
@@ -24,7 +23,7 @@ use tonic::body::Body;
 use tower::Service;
 
 use crate::listen::{Io, Probes, probe_silent_peer};
-use crate::tls::{authorities, identity};
+use crate::tls::{authorities, client};
 use crate::xds::flags::{Target, XdsArgs};
 use tollgate_report::error::{Error, plain, read_file};
 
@@ -164,18 +163,8 @@ impl TlsFiles {
             Some(path) => roots = authorities(path, &read_file(path)?)?,
             None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
         }
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots);
-        let mut config = match &self.own {
-            None => builder.with_no_client_auth(),
-            Some((cert, key)) => {
-                identity((cert, &read_file(cert)?), (key, &read_file(key)?), |chain, private| {
-                    builder.with_client_auth_cert(chain, private)
-                })?
-            }
-        };
+        let own = self.own.as_ref().map(|(cert, key)| (&**cert, &**key));
+        let mut config = client(roots, own)?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Arc::new(config))
     }
