@@ -17,65 +17,51 @@ const CODES: usize = 17;
 /// An answer is late if it comes this long after its deadline, because the gateway has probably gone on without it by then.
 const LATE: Duration = Duration::from_millis(5);
 
-/// Counts of answers. All counts are since the start.
-// Ordering: all operations in this file are Relaxed. The counts publish no other data.
-#[derive(Debug, Default)]
-pub struct Meters {
-    entries: [AtomicU64; Entry::ALL.len()],
-    codes: [AtomicU64; CODES],
-    over_limit: AtomicU64,
-    shadow_denied: AtomicU64,
-    overloads: AtomicU64,
-    late: AtomicU64,
-    undecodable: AtomicU64,
-    in_flight: AtomicU64,
-    times: [AtomicU64; BOUNDS_US.len() + 1],
-    time_sum_ns: AtomicU64,
-}
-
-/// A reading of [`Meters`].
+/// Counts of answers, since the start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct AnswerCounts {
+pub struct AnswerCounts<N = u64> {
     /// Requests by the method that they came by, in the order of [`Entry::ALL`].
-    pub entries: [u64; Entry::ALL.len()],
+    pub entries: [N; Entry::ALL.len()],
     /// Answers by gRPC code. The index is the code.
-    pub codes: [u64; CODES],
+    pub codes: [N; CODES],
     /// Answers that say over a limit.
-    pub over_limit: u64,
+    pub over_limit: N,
     /// Answers that would say over a limit without the dry run of all rules.
-    pub shadow_denied: u64,
+    pub shadow_denied: N,
     /// Requests that were refused at once, because too many others were waiting.
-    pub overloads: u64,
+    pub overloads: N,
     /// Answers that came at least 5 ms after their deadline.
-    pub late: u64,
+    pub late: N,
     /// Requests that could not be decoded.
-    pub undecodable: u64,
+    pub undecodable: N,
     /// Requests that wait for their answer now.
-    pub in_flight: u64,
+    pub in_flight: N,
     /// Answers by the time that they took: at most the bound of [`BOUNDS_US`] with the same index, and more than the bound
     /// before. The last number counts the answers above all bounds.
-    pub times: [u64; BOUNDS_US.len() + 1],
+    pub times: [N; BOUNDS_US.len() + 1],
     /// The sum of these times, in nanoseconds.
-    pub time_sum_ns: u64,
+    pub time_sum_ns: N,
 }
+
+/// Counts answers.
+// Ordering: all operations in this file are Relaxed. The counts publish no other data.
+pub type Meters = AnswerCounts<AtomicU64>;
 
 impl Meters {
     /// Reads all counts. A count may include an answer that another count does not include yet.
     pub fn read(&self) -> AnswerCounts {
-        fn all<const N: usize>(counts: &[AtomicU64; N]) -> [u64; N] {
-            std::array::from_fn(|index| counts.get(index).map_or(0, |count| count.load(Relaxed)))
-        }
+        let load = |count: &AtomicU64| count.load(Relaxed);
         AnswerCounts {
-            entries: all(&self.entries),
-            codes: all(&self.codes),
-            over_limit: self.over_limit.load(Relaxed),
-            shadow_denied: self.shadow_denied.load(Relaxed),
-            overloads: self.overloads.load(Relaxed),
-            late: self.late.load(Relaxed),
-            undecodable: self.undecodable.load(Relaxed),
-            in_flight: self.in_flight.load(Relaxed),
-            times: all(&self.times),
-            time_sum_ns: self.time_sum_ns.load(Relaxed),
+            entries: self.entries.each_ref().map(load),
+            codes: self.codes.each_ref().map(load),
+            over_limit: load(&self.over_limit),
+            shadow_denied: load(&self.shadow_denied),
+            overloads: load(&self.overloads),
+            late: load(&self.late),
+            undecodable: load(&self.undecodable),
+            in_flight: load(&self.in_flight),
+            times: self.times.each_ref().map(load),
+            time_sum_ns: load(&self.time_sum_ns),
         }
     }
 
