@@ -1,9 +1,11 @@
 //! The optional parts of an answer: header fields, a body for refused requests, and metadata.
 
+use std::collections::BTreeMap;
+
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use prost_types::value::Kind;
-use prost_types::{ListValue, Struct, Value};
+use prost_types::{Struct, Value};
 use tollgate_http::{Fields, PROBLEM_JSON, Policy, problem};
 use tollgate_redis::DecidedBy;
 use tollgate_rules::{Answer, Applied, Metadata};
@@ -82,14 +84,14 @@ fn policy<'a>(limit: &Applied<'a>) -> Option<Policy<'a>> {
 
 /// Returns the metadata of an answer: what was asked, and the `metadata` of the rules of all descriptors that passed.
 pub(super) fn metadata(request: &RateLimitRequest, answer: &Answer, statuses: &[DescriptorStatus]) -> Struct {
-    let mut all = Struct::default();
-    all.fields.insert("domain".to_owned(), string(text(&request.domain)));
-    let descriptors = request.descriptors.iter().map(of_descriptor);
-    all.fields.insert("descriptors".to_owned(), list(descriptors));
+    let mut all = BTreeMap::from([
+        ("domain".to_owned(), text(&request.domain).into()),
+        ("descriptors".to_owned(), list(request.descriptors.iter().map(of_descriptor))),
+    ]);
     if request.hits_addend != 0 {
-        all.fields.insert("hitsAddend".to_owned(), number(request.hits_addend.into()));
+        all.insert("hitsAddend".to_owned(), f64::from(request.hits_addend).into());
     }
-    let mut of_rules = Struct::default();
+    let mut of_rules = BTreeMap::new();
     let passed = (0..).zip(statuses).filter(|(_, status)| status.code == Code::Ok as i32);
     for (index, _) in passed {
         let limit = answer.strictest(index);
@@ -97,67 +99,56 @@ pub(super) fn metadata(request: &RateLimitRequest, answer: &Answer, statuses: &[
             merge(&mut of_rules, entries);
         }
     }
-    if !of_rules.fields.is_empty() {
-        all.fields.insert("metadata".to_owned(), value(Kind::StructValue(of_rules)));
+    if !of_rules.is_empty() {
+        all.insert("metadata".to_owned(), of_rules.into());
     }
-    all
+    Struct { fields: all }
 }
 
 /// Adds what is missing. The depth is that of a file of rules, which has a bound.
-fn merge(to: &mut Struct, entries: &[(Box<str>, Metadata)]) {
+fn merge(to: &mut BTreeMap<String, Value>, entries: &[(Box<str>, Metadata)]) {
     for (name, from) in entries {
-        match (to.fields.get_mut(&**name).map(|known| &mut known.kind), from) {
-            (None, _) => _ = to.fields.insert(name.clone().into(), translated(from)),
-            (Some(Some(Kind::StructValue(known))), Metadata::Map(entries)) => merge(known, entries),
+        match (to.get_mut(&**name).map(|known| &mut known.kind), from) {
+            (None, _) => _ = to.insert(name.clone().into(), translated(from)),
+            (Some(Some(Kind::StructValue(known))), Metadata::Map(entries)) => {
+                merge(&mut known.fields, entries);
+            }
             (Some(_), _) => {}
         }
     }
 }
 
 fn translated(from: &Metadata) -> Value {
-    value(match from {
-        Metadata::Null => Kind::NullValue(0),
-        Metadata::Bool(flag) => Kind::BoolValue(*flag),
-        Metadata::Number(number) => Kind::NumberValue(*number),
-        Metadata::Text(text) => Kind::StringValue(text.clone().into()),
-        Metadata::List(values) => return list(values.iter().map(translated)),
+    match from {
+        Metadata::Null => Kind::NullValue(0).into(),
+        Metadata::Bool(flag) => (*flag).into(),
+        Metadata::Number(number) => (*number).into(),
+        Metadata::Text(text) => text.to_string().into(),
+        Metadata::List(values) => list(values.iter().map(translated)),
         Metadata::Map(entries) => {
-            let mut all = Struct::default();
+            let mut all = BTreeMap::new();
             merge(&mut all, entries);
-            Kind::StructValue(all)
+            all.into()
         }
-    })
+    }
 }
 
 fn of_descriptor(descriptor: &RateLimitDescriptor) -> Value {
-    let mut all = Struct::default();
     let entries = descriptor.entries.iter();
-    let entries = entries.map(|entry| string(&format!("{}={}", text(&entry.key), text(&entry.value))));
-    all.fields.insert("entries".to_owned(), list(entries));
+    let entries = entries.map(|entry| format!("{}={}", text(&entry.key), text(&entry.value)).into());
+    let mut all = BTreeMap::from([("entries".to_owned(), list(entries))]);
     if let Some(limit) = descriptor.limit {
         let unit = RateLimitUnit::try_from(limit.unit).unwrap_or(RateLimitUnit::Unknown).as_str_name();
         let shown = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
-        all.fields.insert("limit".to_owned(), string(&shown));
+        all.insert("limit".to_owned(), shown.into());
     }
     if let Some(hits) = descriptor.hits_addend {
-        all.fields.insert("hitsAddend".to_owned(), number(hits));
+        #[expect(clippy::cast_precision_loss, reason = "metadata has no whole numbers")]
+        all.insert("hitsAddend".to_owned(), (hits as f64).into());
     }
-    value(Kind::StructValue(all))
-}
-
-fn value(kind: Kind) -> Value {
-    Value { kind: Some(kind) }
-}
-
-fn string(text: &str) -> Value {
-    value(Kind::StringValue(text.to_owned()))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "metadata has no whole numbers")]
-fn number(number: u64) -> Value {
-    value(Kind::NumberValue(number as f64))
+    all.into()
 }
 
 fn list(values: impl Iterator<Item = Value>) -> Value {
-    value(Kind::ListValue(ListValue { values: values.collect() }))
+    Vec::from_iter(values).into()
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::poll_fn;
 use http::uri::PathAndQuery;
-use prost_types::value::Kind;
-use prost_types::{Struct, Value};
+use prost_types::Struct;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tollgate_rules::{Followed, RulesError};
@@ -62,8 +61,7 @@ impl Stream {
     /// Prepares the stream.
     pub fn new(args: &XdsArgs, start: XdsStart, note: NoteLoad, stats: Arc<Stats>) -> Self {
         let XdsStart { taker, connector, name, headers } = start;
-        let text = |text: &String| Value { kind: Some(Kind::StringValue(text.clone())) };
-        let fields = args.xds_node_metadata.iter().map(|(key, value)| (key.clone(), text(value)));
+        let fields = args.xds_node_metadata.iter().map(|(key, value)| (key.clone(), value.clone().into()));
         let metadata = Some(Struct { fields: fields.collect() }).filter(|all| !all.fields.is_empty());
         let node = Node { id: args.xds_node_id.clone(), cluster: String::new(), metadata };
         let pauses = Pauses {
