@@ -133,12 +133,11 @@ pub fn explain(taken: &Translation) -> Result<(), Error> {
 /// If the names of header fields cannot be used.
 pub fn settings(args: &ServeArgs) -> Result<Settings, Error> {
     let ServeArgs { answers, bounds, .. } = args;
-    let names = answers.limit_header_names.as_ref().map(|names| names.split(',').collect::<Vec<_>>());
-    let names = match names.as_deref() {
-        None => Ok(Names::default()),
-        Some([limit, remaining, reset]) => Names::new(limit, remaining, reset),
-        Some(_) => Err("expected three names, separated by commas".to_owned()),
+    let three = |names: &String| match <[&str; 3]>::try_from(Vec::from_iter(names.split(','))) {
+        Ok(names) => Names::new(names),
+        Err(_) => Err("expected three names, separated by commas".to_owned()),
     };
+    let names = answers.limit_header_names.as_ref().map_or_else(|| Ok(Names::default()), three);
     let names = names.map_err(|why| Error::usage(format!("--limit-header-names: {why}")))?;
     Ok(Settings {
         limit_headers: match answers.limit_headers {

@@ -56,9 +56,8 @@ fn nearest(statuses: &[DescriptorStatus]) -> Option<&DescriptorStatus> {
 fn three(names: &Names, status: &DescriptorStatus, to: &mut Vec<HeaderValue>) {
     let limit = status.current_limit.as_ref().map_or(0, |limit| limit.requests_per_unit);
     let seconds = status.duration_until_reset.map_or(0, |left| left.seconds);
-    to.push(header(&names.limit, limit.to_string()));
-    to.push(header(&names.remaining, status.limit_remaining.to_string()));
-    to.push(header(&names.reset, seconds.to_string()));
+    let values = [limit.to_string(), status.limit_remaining.to_string(), seconds.to_string()];
+    to.extend(names.0.iter().zip(values).map(|(name, value)| header(name, value)));
 }
 
 fn header(name: &str, value: String) -> HeaderValue {

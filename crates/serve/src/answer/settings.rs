@@ -62,19 +62,13 @@ pub enum LimitHeaders {
     Dialect(Fields),
 }
 
-/// The names of the three fields of Envoy's service.
+/// The names of the three fields of Envoy's service: limit, remaining and reset.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Names {
-    pub(super) limit: String,
-    pub(super) remaining: String,
-    pub(super) reset: String,
-}
+pub struct Names(pub(super) [String; 3]);
 
 impl Default for Names {
     fn default() -> Self {
-        let [limit, remaining, reset] =
-            ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(str::to_owned);
-        Self { limit, remaining, reset }
+        Self(["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"].map(str::to_owned))
     }
 }
 
@@ -83,12 +77,13 @@ impl Names {
     ///
     /// # Errors
     /// If a text is not a name of a header field. The error names the text.
-    pub fn new(limit: &str, remaining: &str, reset: &str) -> Result<Self, String> {
-        let name = |text: &str| match HeaderName::from_bytes(text.as_bytes()) {
-            Ok(_) => Ok(text.to_owned()),
-            Err(_) => Err(format!("{text:?} is not a name of a header field: use letters, digits and '-'")),
-        };
-        Ok(Self { limit: name(limit)?, remaining: name(remaining)?, reset: name(reset)? })
+    pub fn new(names: [&str; 3]) -> Result<Self, String> {
+        for text in names {
+            HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
+                format!("{text:?} is not a name of a header field: use letters, digits and '-'")
+            })?;
+        }
+        Ok(Self(names.map(str::to_owned)))
     }
 }
 

@@ -28,7 +28,7 @@ type Secret = [u8; 32];
 pub const DEFAULT: &str = "default";
 
 /// What a user may do.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct User {
     /// The name.
     pub name: Box<str>,
@@ -54,16 +54,7 @@ impl User {
     /// The user of all connections without a file of users. It may do everything.
     pub fn anyone() -> Self {
         let commands = limited().collect();
-        let name = DEFAULT.into();
-        Self {
-            name,
-            is_on: true,
-            needs_no_password: true,
-            secrets: Vec::new(),
-            commands,
-            domains: None,
-            sharers: 1,
-        }
+        Self { name: DEFAULT.into(), is_on: true, needs_no_password: true, commands, ..Self::default() }
     }
 
     /// Whether the user may send this command, of those that users can be denied.
@@ -100,17 +91,7 @@ impl User {
                 "the user has no name: it comes first, and does not begin with >, #, + or ~".to_owned()
             );
         }
-        let name = name.into();
-        let domains = Some(Vec::new());
-        let mut user = Self {
-            name,
-            is_on: false,
-            needs_no_password: false,
-            secrets: Vec::new(),
-            commands: Vec::new(),
-            domains,
-            sharers: 1,
-        };
+        let mut user = Self { name: name.into(), domains: Some(Vec::new()), ..Self::default() };
         for word in words {
             user.add(word)?;
         }

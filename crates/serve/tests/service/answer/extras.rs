@@ -62,7 +62,7 @@ fn three_headers_describe_the_nearest_limit() {
     // One that is over its limit wins; the last of several.
     assert_eq!(headers(&service, &["a", "b"]), of_hour(0));
     assert_eq!(headers(&service, &["b", "a"]), of_minute(0));
-    let named = with(three(Names::new("X-Limit", "X-Left", "X-Reset").unwrap()));
+    let named = with(three(Names::new(["X-Limit", "X-Left", "X-Reset"]).unwrap()));
     assert_eq!(headers(&named, &["a"]), ["X-Limit: 2", "X-Left: 1", "X-Reset: 58"]);
 }
 
@@ -200,9 +200,9 @@ descriptors:
 
 #[test]
 fn header_names_are_checked() {
-    assert!(Names::new("A-1", "b", "c").is_ok());
+    assert!(Names::new(["A-1", "b", "c"]).is_ok());
     for bad in ["", "a b", "a\r\nb", "größe", ":path"] {
-        let error = Names::new("ok", bad, "ok").unwrap_err();
+        let error = Names::new(["ok", bad, "ok"]).unwrap_err();
         assert!(error.starts_with(&format!("{bad:?} is not a name")), "{error}");
     }
 }
