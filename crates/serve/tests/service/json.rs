@@ -1,7 +1,5 @@
 //! Tests of requests and answers in JSON.
 
-use std::time::Instant;
-
 use http::header::CONTENT_TYPE;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
@@ -11,6 +9,7 @@ use tollgate_serve::answer::{Answerer, Entry, Settings};
 use tollgate_serve::http::json;
 use tollgate_serve::proto::{DESCRIPTORS, Object, RateLimitRequest, RateLimitResponse};
 
+use crate::answer::deadline;
 use crate::messages::full_answer;
 
 /// Reads a request by the description of the messages alone, as an independent reader of proto3 JSON.
@@ -133,10 +132,8 @@ fn answerer(rules: &str, settings: Settings) -> Answerer<ManualClock> {
 #[tokio::test]
 async fn json_status_follows_the_answer() {
     let answerer = self::answerer(RULES, Settings::default());
-    #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
-    let deadline = Instant::now();
     let ask = async |body: &str| {
-        let response = json(&answerer, Entry::Json, body.as_bytes(), deadline).await;
+        let response = json(&answerer, Entry::Json, body.as_bytes(), deadline()).await;
         assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
         (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
     };
@@ -154,7 +151,7 @@ async fn json_status_follows_the_answer() {
     assert_eq!(ask("{}").await, (400, r#"{"code":3,"message":"the domain is empty"}"#.to_owned()));
     let settings = Settings { max_in_flight: 0, ..Settings::default() };
     let busy = self::answerer(RULES, settings);
-    let response = json(&busy, Entry::Json, request.as_bytes(), deadline).await;
+    let response = json(&busy, Entry::Json, request.as_bytes(), deadline()).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), &br#"{"code":14,"message":"too many requests wait for an answer"}"#[..]);
     let counts = answerer.meters().read();
@@ -168,12 +165,10 @@ async fn units_are_held_and_settled_in_json() {
         .replace("domain: rl", "domain: rl\ntollgate: {}")
         .replace("requests_per_unit: 1 ", "requests_per_unit: 9, hold: {} ");
     let answerer = self::answerer(&rules, Settings::default());
-    #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
-    let deadline = Instant::now();
     let ask = async |entry, more: &str| {
         let body =
             format!(r#"{{"domain":"rl","descriptors":[{{"entries":[{{"key":"foo","value":"x"}}]}}]{more}}}"#);
-        let response = json(&answerer, entry, body.as_bytes(), deadline).await;
+        let response = json(&answerer, entry, body.as_bytes(), deadline()).await;
         (response.status().as_u16(), String::from_utf8(response.into_body().to_vec()).unwrap())
     };
     let (status, body) = ask(Entry::Reserve, r#","amount":"6","ttl":"30s""#).await;

@@ -1,7 +1,5 @@
 //! The service answers each kind of limit, in messages and as JSON, as rules decide it.
 
-use std::time::{Duration, Instant};
-
 use super::*;
 use crate::alike::{self, ALL, Entries, Kind, Seen, Surface, cases};
 use crate::alike_rules::Process;
@@ -15,15 +13,6 @@ fn pairs(entries: Entries) -> RateLimitDescriptor {
 
 fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
-}
-
-#[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
-fn deadline() -> Instant {
-    Instant::now() + Duration::from_secs(60)
-}
-
-fn run<T>(call: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
 }
 
 /// The service in front of the rules of a process.

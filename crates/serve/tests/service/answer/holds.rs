@@ -21,16 +21,6 @@ fn service(rules: &str) -> Service {
     Service { twin: None, ..super::service(rules) }
 }
 
-/// Runs a call to its end.
-fn run<T>(call: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
-fn deadline() -> Instant {
-    Instant::now() + Duration::from_secs(60)
-}
-
 type Failure = (Status, String);
 
 fn failure(status: tonic::Status) -> Failure {

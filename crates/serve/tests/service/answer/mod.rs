@@ -56,14 +56,13 @@ fn service_with(rules: &str, settings: Settings, build: impl Fn(RulesBuilder) ->
 
 impl Service {
     fn call(&self, request: RateLimitRequest, entry: Entry) -> Result<RateLimitResponse, Status> {
-        #[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let answer = runtime.block_on(self.answerer.answer(request.clone(), entry, deadline));
-        if let Some(twin) = &self.twin {
-            runtime.block_on(twin.asked(request, entry, &answer));
-        }
-        answer
+        run(async {
+            let answer = self.answerer.answer(request.clone(), entry, deadline()).await;
+            if let Some(twin) = &self.twin {
+                twin.asked(request, entry, &answer).await;
+            }
+            answer
+        })
     }
 
     fn ask(&self, descriptors: impl IntoIterator<Item = RateLimitDescriptor>) -> RateLimitResponse {
@@ -74,6 +73,16 @@ impl Service {
     fn told(&self, descriptors: impl IntoIterator<Item = RateLimitDescriptor>) -> String {
         shown(&self.ask(descriptors))
     }
+}
+
+/// Runs a call to its end.
+pub(crate) fn run<T>(call: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the answer takes no time")]
+pub(crate) fn deadline() -> Instant {
+    Instant::now() + Duration::from_secs(60)
 }
 
 fn request(descriptors: impl IntoIterator<Item = RateLimitDescriptor>) -> RateLimitRequest {

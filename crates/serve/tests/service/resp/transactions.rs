@@ -108,10 +108,9 @@ fn long_transactions_have_bounds_and_turns() {
     let long = "x".repeat(MOST_BYTES / 8);
     let echo = command(&["ECHO", &*long]);
     client.input = [b"MULTI\r\n".to_vec(), echo.repeat(7), b"EXEC\r\n".to_vec()].concat();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (mut steps, mut bytes) = (0, 0);
     loop {
-        let step = runtime.block_on(client.session.answer(&mut client.input));
+        let step = run(client.session.answer(&mut client.input));
         let part = client.session.replies().len();
         assert!(part <= FULL + long.len() + 64, "{part}");
         (steps, bytes) = (steps + 1, bytes + part);
