@@ -4,17 +4,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tollgate_testing::redis::Server as Redis;
 
-use crate::client::{Grpc, LIMIT, ONCE, block_on, bytes, comes_true, stat, wait_for_stat};
-use crate::server::{Ended, PATIENCE, Place, Server, eventually, run};
-use crate::tls::{Authority, Pair, dns};
+use crate::client::{Grpc, LIMIT, ONCE, Page, block_on, bytes, comes_true, send, stat, wait_for_stat};
+use crate::server::{Ended, FREE, PATIENCE, Place, Server, eventually};
+use crate::tls::{Authority, certified, dns};
 
 const RULES: &str = "
 domain: rl
@@ -31,33 +28,20 @@ descriptors:
 const TOKENS: &str = "# operators\nalice:0123456789abcdef0123\nbob:bobbobbobbobbobbob12\n";
 const ALICE: &str = "0123456789abcdef0123";
 
-fn place() -> Place {
-    let place = Place::new();
-    place.write("limits.yaml", RULES);
-    place
-}
-
 fn unix(place: &Place, args: &str) -> Server {
-    let socket = place.path("admin").display().to_string();
-    Server::start(&[&place.rules()], &format!("--admin unix:{socket} {args}"))
+    place.start(&format!("--admin unix:$/admin {args}"))
 }
 
-fn ended(output: std::process::Output) -> Ended {
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    assert!(!stderr.contains("panicked"), "{stderr}");
-    Ended { code: output.status.code().unwrap_or(-1), stdout, stderr }
-}
-
-fn program(args: &[&str]) -> Command {
+/// Runs `tollgate ctl`. In the last arguments, `$` stands for the place.
+fn program(place: &Place, args: &[&str], more: &str) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate-serve"));
-    command.arg("ctl").args(args).env_clear();
-    command
+    command.arg("ctl").args(args).args(place.fill(more).split_ascii_whitespace()).env_clear();
+    Ended::of(command.output().unwrap())
 }
 
 /// Runs `tollgate ctl` at the socket of a place.
 fn ctl(place: &Place, args: &[&str]) -> Ended {
-    let at = format!("unix:{}", place.path("admin").display());
-    ended(program(args).args(["--at", &at]).output().unwrap())
+    program(place, args, "--at unix:$/admin")
 }
 
 /// The same, with JSON.
@@ -72,24 +56,8 @@ async fn once(server: &Server) -> u8 {
     Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &bytes(ONCE)).await[1]
 }
 
-/// Sends a request of HTTP/1, and returns the status and the body.
-async fn send(
-    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-    method: Method,
-    path: &str,
-    fields: &[(&str, &str)],
-    body: impl Into<bytes::Bytes>,
-) -> (StatusCode, String) {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(connection);
-    let mut request = Request::builder().method(method).uri(path).header("host", "x");
-    for (name, value) in fields {
-        request = request.header(*name, *value);
-    }
-    let response = sender.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap();
-    let status = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, String::from_utf8(body.to_vec()).unwrap())
+fn once_each(first: &Server, second: &Server) -> (u8, u8) {
+    block_on(async { (once(first).await, once(second).await) })
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -101,12 +69,10 @@ fn reset() -> String {
 // G146
 #[test]
 fn operator_helps_one_key_over_a_socket() {
-    let place = place();
+    let place = Place::with(RULES);
     let mut server = unix(&place, "");
     assert_eq!(place.path("admin").metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    block_on(async {
-        assert_eq!((once(&server).await, once(&server).await), (1, 2));
-    });
+    assert_eq!(once_each(&server, &server), (1, 2));
     let seen = ctl_json(&place, &["inspect", "rl", "once=x"]);
     let rule = &seen["rules"][0];
     assert_eq!((&rule["rule"], &rule["key"]), (&json!("rl|once"), &json!("x")), "{seen}");
@@ -120,13 +86,9 @@ fn operator_helps_one_key_over_a_socket() {
     for part in ["reset rl once=x", "rl.once (rl|once) done", "why: ticket 4711"] {
         assert!(line.contains(part), "{line}");
     }
-    block_on(async {
-        assert_eq!((once(&server).await, once(&server).await), (1, 2), "exactly the limit");
-    });
+    assert_eq!(once_each(&server, &server), (1, 2), "exactly the limit");
     assert!(ctl(&place, &["grant", "1", "rl", "once=x", "--why", "more"]).stdout.contains("1 unit back"));
-    block_on(async {
-        assert_eq!((once(&server).await, once(&server).await), (1, 2));
-    });
+    assert_eq!(once_each(&server, &server), (1, 2));
     server.stop();
     assert!(!place.path("admin").exists());
 }
@@ -134,7 +96,7 @@ fn operator_helps_one_key_over_a_socket() {
 // G146
 #[test]
 fn operator_blocks_and_unblocks() {
-    let place = place();
+    let place = Place::with(RULES);
     let server = unix(&place, "");
     let key = ["rl", "login=mallory", "--why", "attack"];
     let blocked = ctl_json(&place, &[&["block", "2h"], &key[..]].concat());
@@ -157,7 +119,7 @@ fn operator_blocks_and_unblocks() {
 
 #[test]
 fn refusals_and_mistakes_are_clear() {
-    let place = place();
+    let place = Place::with(RULES);
     let server = unix(&place, "");
     ctl(&place, &["reset", "nope", "a=b", "--why", "x"])
         .fails(1, &["404", "no rules have the domain \"nope\""]);
@@ -178,21 +140,19 @@ fn refusals_and_mistakes_are_clear() {
     server.stop();
     ctl(&place, &["inspect", "rl", "once=x"]).fails(1, &["was not reached", "--admin"]);
     for at in ["admin", "ftp://x:1", "https://x", "unix:"] {
-        let wrong = ended(program(&["inspect", "rl", "once=x", "--at", at]).output().unwrap());
-        wrong.fails(2, &["expected unix:PATH"]);
+        program(&place, &["inspect", "rl", "once=x", "--at", at], "").fails(2, &["expected unix:PATH"]);
     }
 }
 
 // G146
 #[test]
 fn bad_requests_change_nothing() {
-    let place = place();
-    let server = unix(&place, "");
-    block_on(async {
-        assert_eq!(once(&server).await, 1);
+    let place = Place::with(RULES);
+    unix(&place, "").during(async |server| {
+        assert_eq!(once(server).await, 1);
         let connect = async || UnixStream::connect(place.path("admin")).await.unwrap();
         let post = async |path: &str, fields: &[(&str, &str)], body: String| {
-            send(connect().await, Method::POST, path, fields, body).await
+            send(connect().await, "POST", path, fields, &body).await
         };
         let no_why = json!({ "domain": "rl", "descriptors": [[["once", "x"]]] }).to_string();
         for (path, fields, body, code, part) in [
@@ -210,61 +170,54 @@ fn bad_requests_change_nothing() {
             ("/v1/drop", &[JSON], reset(), 404, "/v1/"),
             ("/", &[JSON], reset(), 404, "/v1/"),
         ] {
-            let (status, body) = post(path, fields, body).await;
+            let Page { status, body, .. } = post(path, fields, body).await;
             assert_eq!(status, code, "{path}: {body}");
             assert!(body.contains(part), "{path}: {body}");
         }
-        let (status, _) = send(connect().await, Method::GET, "/v1/reset", &[JSON], "").await;
-        assert_eq!(status, 405);
-        assert_eq!(once(&server).await, 2, "nothing was reset");
+        assert_eq!(send(connect().await, "GET", "/v1/reset", &[JSON], "").await.status, 405);
+        assert_eq!(once(server).await, 2, "nothing was reset");
         // The pages are not the endpoint for operators.
         let debug = TcpStream::connect(server.address("debug")).await.unwrap();
-        let (status, _) = send(debug, Method::POST, "/v1/reset", &[JSON], reset()).await;
-        assert_eq!(status, 405);
-        let (status, body) = post("/v1/reset", &[JSON], reset()).await;
-        assert_eq!(status, 200, "{body}");
-        assert_eq!(once(&server).await, 1);
+        assert_eq!(send(debug, "POST", "/v1/reset", &[JSON], &reset()).await.status, 405);
+        let done = post("/v1/reset", &[JSON], reset()).await;
+        assert_eq!(done.status, 200, "{}", done.body);
+        assert_eq!(once(server).await, 1);
     });
-    server.stop();
 }
 
 /// No key is acted on that the log does not name.
 #[test]
 fn log_names_every_key_of_an_act() {
-    let place = place();
-    let mut server = unix(&place, "");
-    // Twenty thousand of these have four letters each in the log.
-    let long = format!("{}\n\0", "\u{7f}".repeat(20_000));
-    let body = json!({ "domain": "rl", "descriptors": [[["once", long]], [["once", "x"]]], "why": "a test" });
-    block_on(async {
-        assert_eq!((once(&server).await, once(&server).await), (1, 2));
+    let place = Place::with(RULES);
+    unix(&place, "").during(async |server| {
+        // Twenty thousand of these have four letters each in the log.
+        let long = format!("{}\n\0", "\u{7f}".repeat(20_000));
+        let body =
+            json!({ "domain": "rl", "descriptors": [[["once", long]], [["once", "x"]]], "why": "a test" });
+        assert_eq!((once(server).await, once(server).await), (1, 2));
         let stream = UnixStream::connect(place.path("admin")).await.unwrap();
-        assert_eq!(send(stream, Method::POST, "/v1/reset", &[JSON], body.to_string()).await.0, 200);
-        assert_eq!(once(&server).await, 1);
+        assert_eq!(send(stream, "POST", "/v1/reset", &[JSON], &body.to_string()).await.status, 200);
+        assert_eq!(once(server).await, 1);
+        let line = server.wait_for_line("operator uid");
+        let long = format!("{}\\x0a\\x00", "\\x7f".repeat(20_000));
+        assert!(line.contains(&format!("reset rl once={long} once=x: rl.once (rl|once) done")), "{line}");
     });
-    let line = server.wait_for_line("operator uid");
-    let long = format!("{}\\x0a\\x00", "\\x7f".repeat(20_000));
-    assert!(line.contains(&format!("reset rl once={long} once=x: rl.once (rl|once) done")), "{line}");
-    server.stop();
 }
 
 // G146
 #[test]
 fn tokens_name_operators_and_change_while_it_runs() {
-    let place = place();
+    let place = Place::with(RULES);
     place.write("tokens", TOKENS);
-    let tokens = place.path("tokens").display().to_string();
-    let mut server =
-        Server::start(&[&place.rules()], &format!("--admin 127.0.0.1:0 --admin-token-file {tokens}"));
-    let address = server.address("admin");
-    block_on(async {
+    place.serve("--admin 127.0.0.1:0 --admin-token-file $/tokens", async |server| {
+        let address = server.address("admin");
         let ask = async |token: &str| {
             let stream = TcpStream::connect(&address).await.unwrap();
             let bearer = format!("Bearer {token}");
-            send(stream, Method::POST, "/v1/reset", &[JSON, ("authorization", &bearer)], reset()).await.0
+            send(stream, "POST", "/v1/reset", &[JSON, ("authorization", &bearer)], &reset()).await.status
         };
         let stream = TcpStream::connect(&address).await.unwrap();
-        assert_eq!(send(stream, Method::POST, "/v1/reset", &[JSON], reset()).await.0, 401);
+        assert_eq!(send(stream, "POST", "/v1/reset", &[JSON], &reset()).await.status, 401);
         for wrong in ["", "x", "0123456789abcdef0124", "0123456789abcdef01234", "alice:0123456789abcdef0123"]
         {
             assert_eq!(ask(wrong).await, 401, "{wrong}");
@@ -285,23 +238,21 @@ fn tokens_name_operators_and_change_while_it_runs() {
         assert_eq!(ask("another-token-of-alice").await, 401);
         wait_for_stat(&server.address("debug"), "tollgate_service_operator_acts_total{act=\"reset\"}", 2)
             .await;
+        assert!(!server.log().contains(ALICE), "no token is in the log");
+        place.write("tokens", TOKENS);
+        place.write("mine", format!("{ALICE}\n"));
+        let at = format!("http://{address}");
+        let args = ["reset", "rl", "once=x", "--why", "x", "--at", &at];
+        program(&place, &args, "").fails(1, &["401", "not admitted"]);
+        let done = program(&place, &args, "--token-file $/mine");
+        assert_eq!(done.code, 0, "{done:?}");
     });
-    assert!(!server.log().contains(ALICE), "no token is in the log");
-    place.write("tokens", TOKENS);
-    place.write("mine", format!("{ALICE}\n"));
-    let mine = place.path("mine").display().to_string();
-    let at = format!("http://{address}");
-    let args = ["reset", "rl", "once=x", "--why", "x", "--at", &at];
-    ended(program(&args).output().unwrap()).fails(1, &["401", "not admitted"]);
-    let done = ended(program(&args).args(["--token-file", &mine]).output().unwrap());
-    assert_eq!(done.code, 0, "{done:?}");
-    server.stop();
 }
 
 // G146
 #[test]
 fn endpoint_without_authentication_does_not_start() {
-    let place = place();
+    let place = Place::with(RULES);
     place.write("tokens", TOKENS);
     place.write("short", "alice:0123456789abcde\n");
     place.write("none", "# no tokens\n");
@@ -310,44 +261,33 @@ fn endpoint_without_authentication_does_not_start() {
     place.write("cut", "# operators\nalice:0123456789abcdef");
     // Cut after 1 MiB, the last token would have 16 bytes.
     place.write("long", format!("#{}\nalice:{}", "x".repeat((1 << 20) - 24), "t".repeat(40)));
-    let [rules, tokens, short, none, plain, cut, long] =
-        ["limits.yaml", "tokens", "short", "none", "plain", "cut", "long"]
-            .map(|name| place.path(name).display().to_string());
-    let free = crate::server::FREE;
+    let cut =
+        "cut:2: the line has no end, so the file may be written in part; write the rest, and a line feed";
     for (args, code, part) in [
-        ("--admin 127.0.0.1:0".to_owned(), 2, "everyone who reaches this address"),
-        (format!("--admin 0.0.0.0:0 --admin-token-file {tokens}"), 2, "without TLS"),
-        (
-            format!("--admin 127.0.0.1:0 --admin-token-file {short}"),
-            1,
-            "short:1: the token is shorter than 16",
-        ),
-        (format!("--admin 127.0.0.1:0 --admin-token-file {none}"), 1, "has no tokens"),
-        (format!("--admin 127.0.0.1:0 --admin-token-file {plain}"), 1, "plain:1: expected NAME:TOKEN"),
-        (
-            format!("--admin 127.0.0.1:0 --admin-token-file {cut}"),
-            1,
-            "cut:2: the line has no end, so the file may be written in part; write the rest, and a line feed",
-        ),
-        (format!("--admin 127.0.0.1:0 --admin-token-file {long}"), 1, "long has more than 1 MiB"),
-        ("--admin 127.0.0.1:0 --admin-token-file /nope".to_owned(), 1, "cannot read the tokens in /nope"),
-        (format!("--admin-token-file {tokens}"), 2, "--admin"),
-        ("--admin nowhere".to_owned(), 2, "expected unix:PATH"),
-        ("--admin unix:".to_owned(), 2, "needs a path"),
-        ("--admin unix:/no/such/folder/admin".to_owned(), 1, "make its folder first"),
-        (format!("--admin unix:{rules}"), 1, "choose another --admin"),
+        ("--admin 127.0.0.1:0", 2, "everyone who reaches this address"),
+        ("--admin 127.0.0.1:0 --check", 2, "everyone who reaches this address"),
+        ("--admin 0.0.0.0:0 --admin-token-file $/tokens", 2, "without TLS"),
+        ("--admin 127.0.0.1:0 --admin-token-file $/short", 1, "short:1: the token is shorter than 16"),
+        ("--admin 127.0.0.1:0 --admin-token-file $/none", 1, "has no tokens"),
+        ("--admin 127.0.0.1:0 --admin-token-file $/plain", 1, "plain:1: expected NAME:TOKEN"),
+        ("--admin 127.0.0.1:0 --admin-token-file $/cut", 1, cut),
+        ("--admin 127.0.0.1:0 --admin-token-file $/long", 1, "long has more than 1 MiB"),
+        ("--admin 127.0.0.1:0 --admin-token-file /nope", 1, "cannot read the tokens in /nope"),
+        ("--admin-token-file $/tokens", 2, "--admin"),
+        ("--admin nowhere", 2, "expected unix:PATH"),
+        ("--admin unix:", 2, "needs a path"),
+        ("--admin unix:/no/such/folder/admin", 1, "make its folder first"),
+        ("--admin unix:$/limits.yaml", 1, "choose another --admin"),
     ] {
-        run(&format!("{rules} {free} {args}"), &[]).fails(code, &[part]);
+        place.run(&format!("{FREE} {args}")).fails(code, &[part]);
     }
-    let checked = run(&format!("{rules} --check --admin 127.0.0.1:0"), &[]);
-    checked.fails(2, &["everyone who reaches this address"]);
-    Server::start(&[&place.rules()], "--admin off").stop();
+    place.start("--admin off").stop();
 }
 
 /// The service may be another program.
 #[test]
 fn answer_does_not_control_the_terminal() {
-    let place = place();
+    let place = Place::with(RULES);
     let listener = std::os::unix::net::UnixListener::bind(place.path("admin")).unwrap();
     std::thread::spawn(move || {
         for body in
@@ -371,24 +311,18 @@ fn answer_does_not_control_the_terminal() {
 #[test]
 #[ignore = "takes 16 s"]
 fn clients_without_a_token_do_not_keep_operators_out() {
-    let place = place();
+    let place = Place::with(RULES);
     place.write("tokens", TOKENS);
     place.write("mine", format!("{ALICE}\n"));
-    let [tokens, mine, socket] =
-        ["tokens", "mine", "admin"].map(|name| place.path(name).display().to_string());
-    let admin = format!("--admin unix:{socket},127.0.0.1:0 --admin-token-file {tokens}");
-    let mut server = Server::start(&[&place.rules()], &admin);
-    // The line of the start names the socket first.
-    let started = server.log();
-    let (_, address) = started.split_once("admin on 127").expect(&started);
-    let address = format!("127{}", address.split([',', ';', ' ', '\n']).next().unwrap());
-    let at = format!("http://{address}");
-    let ask = |at: &str| {
-        let args = ["inspect", "rl", "once=x", "--token-file", &mine, "--at", at];
-        ended(program(&args).output().unwrap()).code
-    };
-    assert_eq!(ask(&at), 0);
-    block_on(async {
+    place.serve("--admin unix:$/admin,127.0.0.1:0 --admin-token-file $/tokens", async |server| {
+        // The line of the start names the socket first.
+        let started = server.log();
+        let (_, address) = started.split_once("admin on 127").expect(&started);
+        let address = format!("127{}", address.split([',', ';', ' ', '\n']).next().unwrap());
+        let at = format!("http://{address}");
+        let ask =
+            |at: &str| program(&place, &["inspect", "rl", "once=x", "--at", at], "--token-file $/mine").code;
+        assert_eq!(ask(&at), 0);
         let (debug, open) = (server.address("debug"), "tollgate_service_connections");
         // A place that the operator still has would be missing for one of the clients.
         assert!(comes_true(async || stat(&debug, open).await == 0).await, "the operator keeps a place");
@@ -408,28 +342,22 @@ fn clients_without_a_token_do_not_keep_operators_out() {
         }
         wait_for_stat(&debug, open, 64).await;
         assert_eq!(ask(&at), 1, "all places are taken");
-        assert_eq!(ask(&format!("unix:{socket}")), 0, "the socket has places of its own");
+        assert_eq!(ask(&format!("unix:{}", place.name("admin"))), 0, "the socket has places of its own");
         let ends = async {
             for mut stream in held {
                 let _ = stream.read_to_end(&mut Vec::new()).await;
             }
         };
         tokio::time::timeout(PATIENCE, ends).await.expect("clients keep their places");
+        assert_eq!(ask(&at), 0);
+        server.wait_for_line("always 64 for --admin, --debug and --metrics");
     });
-    assert_eq!(ask(&at), 0);
-    server.wait_for_line("always 64 for --admin, --debug and --metrics");
-    server.stop();
 }
 
-/// A server with TLS, whose clients need certificates of an authority.
-fn with_tls(place: &Place, authority: &Authority, args: &str) -> (Server, String) {
-    let Pair { cert, key } = authority.server();
-    place.write("tls.crt", cert);
-    place.write("tls.key", key);
-    place.write("ca.crt", authority.pem());
-    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
-    let args = format!("--admin 127.0.0.1:0 --admin-cert {cert} --admin-key {key} {args}");
-    let server = Server::start(&[&place.rules()], &args);
+/// A server with TLS.
+fn with_tls(place: &Place, args: &str) -> (Server, String) {
+    let files = "--admin-cert $/tls.crt --admin-key $/tls.key";
+    let server = place.start(&format!("--admin 127.0.0.1:0 {files} {args}"));
     let port = server.address("admin").rsplit_once(':').unwrap().1.to_owned();
     (server, format!("https://localhost:{port}"))
 }
@@ -437,10 +365,8 @@ fn with_tls(place: &Place, authority: &Authority, args: &str) -> (Server, String
 // G146
 #[test]
 fn certificate_names_the_operator() {
-    let place = place();
-    let (authority, other) = (Authority::new(), Authority::new());
-    let ca = place.path("ca.crt").display().to_string();
-    let (mut server, at) = with_tls(&place, &authority, &format!("--admin-client-ca {ca}"));
+    let ((place, authority), other) = (certified(), Authority::new());
+    let (mut server, at) = with_tls(&place, "--admin-client-ca $/ca.crt");
     for (name, pair) in [
         ("ops", authority.issue(&[dns("ops.example.com")])),
         ("other", other.issue(&[dns("ops.example.com")])),
@@ -449,53 +375,31 @@ fn certificate_names_the_operator() {
         place.write(&format!("{name}.crt"), pair.cert);
         place.write(&format!("{name}.key"), pair.key);
     }
-    let ask = |name: Option<&str>| {
-        let mut command = program(&["reset", "rl", "once=x", "--why", "x", "--at", &at, "--ca", &ca]);
-        if let Some(name) = name {
-            command.arg("--cert").arg(place.path(&format!("{name}.crt")));
-            command.arg("--key").arg(place.path(&format!("{name}.key")));
-        }
-        ended(command.output().unwrap())
-    };
-    let done = ask(Some("ops"));
+    place.write("trusted.crt", authority.pem());
+    let reset = |more: &str| program(&place, &["reset", "rl", "once=x", "--why", "x", "--at", &at], more);
+    let ask = |name: &str| reset(&format!("--ca $/trusted.crt --cert $/{name}.crt --key $/{name}.key"));
+    let done = ask("ops");
     assert_eq!(done.code, 0, "{done:?}");
     assert!(server.wait_for_line("operator ops.example.com at 127.0.0.1:").contains("why: x"));
-    ask(None).fails(1, &["was not reached"]);
-    ask(Some("other")).fails(1, &["was not reached"]);
-    ask(Some("nameless")).fails(1, &["401"]);
-    let untrusted = program(&["inspect", "rl", "once=x", "--at", &at]).output().unwrap();
-    ended(untrusted).fails(2, &["--ca"]);
+    reset("--ca $/trusted.crt").fails(1, &["was not reached"]);
+    ask("other").fails(1, &["was not reached"]);
+    ask("nameless").fails(1, &["401"]);
+    reset("").fails(2, &["--ca"]);
     // Certificates of another authority are in force soon after the files have changed.
     place.write("ca.crt", other.pem());
-    let old = place.path("old.crt");
-    std::fs::write(&old, authority.pem()).unwrap();
-    let ca = old.display().to_string();
-    let ask = |name: &str| {
-        let mut command = program(&["reset", "rl", "once=x", "--why", "x", "--at", &at, "--ca", &ca]);
-        command.arg("--cert").arg(place.path(&format!("{name}.crt")));
-        command.arg("--key").arg(place.path(&format!("{name}.key")));
-        ended(command.output().unwrap()).code
-    };
-    assert!(eventually(|| ask("other") == 0), "{}", server.log());
-    assert_eq!(ask("ops"), 1);
+    assert!(eventually(|| ask("other").code == 0), "{}", server.log());
+    assert_eq!(ask("ops").code, 1);
     server.stop();
 }
 
 #[test]
 fn token_over_tls_needs_no_certificate() {
-    let place = place();
-    let authority = Authority::new();
+    let (place, _) = certified();
     place.write("tokens", TOKENS);
-    let tokens = place.path("tokens").display().to_string();
-    let (mut server, at) = with_tls(&place, &authority, &format!("--admin-token-file {tokens}"));
+    let (mut server, at) = with_tls(&place, "--admin-token-file $/tokens");
     place.write("mine", "alice:0123456789abcdef0123\n");
-    let done = program(&["reset", "rl", "once=x", "--why", "x", "--at", &at])
-        .arg("--ca")
-        .arg(place.path("ca.crt"))
-        .arg("--token-file")
-        .arg(place.path("mine"))
-        .output();
-    let done = ended(done.unwrap());
+    let args = ["reset", "rl", "once=x", "--why", "x", "--at", &at];
+    let done = program(&place, &args, "--ca $/ca.crt --token-file $/mine");
     assert_eq!(done.code, 0, "{done:?}");
     server.wait_for_line("operator alice, 127.0.0.1:");
     server.stop();
@@ -509,12 +413,12 @@ fn another_user_is_not_admitted() {
         eprintln!("skipped: only root can become another user");
         return;
     }
-    let place = place();
+    let place = Place::with(RULES);
     let server = unix(&place, "");
     for path in [place.path("").as_path(), place.path("admin").as_path()] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
-    let at = format!("unix:{}", place.path("admin").display());
+    let at = format!("unix:{}", place.name("admin"));
     // The other user may not reach this program, so a copy lies beside the socket. Another process writes it: a file that this
     // process has open, and with it the children of other tests, cannot be run.
     let copy = place.path("ctl");
@@ -527,7 +431,7 @@ fn another_user_is_not_admitted() {
         .current_dir("/")
         .uid(65_534)
         .output();
-    ended(other.unwrap()).fails(1, &["401", "not admitted"]);
+    Ended::of(other.unwrap()).fails(1, &["401", "not admitted"]);
     assert_eq!(ctl(&place, &["reset", "rl", "once=x", "--why", "x"]).code, 0);
     assert!(server.log().contains("only the user of the service and root"), "{}", server.log());
     server.stop();
@@ -542,23 +446,19 @@ fn rustix_uid() -> u32 {
 #[test]
 fn acts_on_shared_rules_count_in_all_processes() {
     let Some(mut redis) = Redis::start() else { return };
-    let place = place();
+    let place = Place::with(RULES);
     let more = "tollgate: { store: redis, mode: atomic, timeout: 20s, charging: all-or-nothing }";
     let rules = RULES.replace("tollgate: {}", more);
     let (rules, _) = rules.split_once("  - key: log\n").unwrap();
     place.write("limits.yaml", rules);
     let args = format!("--redis {} --deadline 20s", redis.url());
-    let other = Server::start(&[&place.rules()], &args);
+    let other = place.start(&args);
     let one = unix(&place, &args);
-    block_on(async {
-        assert_eq!((once(&other).await, once(&one).await), (1, 2));
-    });
+    assert_eq!(once_each(&other, &one), (1, 2));
     let seen = ctl_json(&place, &["inspect", "rl", "once=x"]);
     assert_eq!((&seen["rules"][0]["shared"], &seen["rules"][0]["state"]["used"]), (&json!(true), &json!(1)));
     assert_eq!(ctl(&place, &["grant", "5", "rl", "once=x", "--why", "x"]).code, 0);
-    block_on(async {
-        assert_eq!((once(&other).await, once(&one).await), (1, 2));
-    });
+    assert_eq!(once_each(&other, &one), (1, 2));
     assert_eq!(ctl(&place, &["block", "1h", "rl", "login=x", "--why", "x"]).code, 0);
     let seen = ctl_json(&place, &["inspect", "rl", "login=x"]);
     assert!(seen["rules"][0]["state"]["blocked_for_ns"].as_u64() > Some(3_500_000_000_000), "{seen}");
@@ -574,7 +474,7 @@ fn acts_on_shared_rules_count_in_all_processes() {
 // G146
 #[test]
 fn act_under_way_is_answered_by_a_drain() {
-    let place = place();
+    let place = Place::with(RULES);
     let mut server = unix(&place, "--log info");
     block_on(async {
         let mut stream = UnixStream::connect(place.path("admin")).await.unwrap();

@@ -171,12 +171,23 @@ pub(crate) struct Page {
 
 /// Sends an HTTP/1 request.
 pub(crate) async fn http(address: &str, method: &str, path: &str, body: &str) -> Page {
-    let stream = TcpStream::connect(address).await.unwrap();
+    send(TcpStream::connect(address).await.unwrap(), method, path, &[], body).await
+}
+
+/// Sends an HTTP/1 request with these header fields.
+pub(crate) async fn send(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &str,
+) -> Page {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let request = Request::builder().method(method).uri(path).header("host", "localhost");
-    let response =
-        sender.send_request(request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()).await.unwrap();
+    let request = fields.iter().fold(request, |request, &(name, value)| request.header(name, value));
+    let body = Full::new(Bytes::from(body.to_owned()));
+    let response = sender.send_request(request.body(body).unwrap()).await.unwrap();
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     Page {

@@ -7,16 +7,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::client::{ASK, Grpc, LIMIT, Load, block_on, bytes, comes_true, stat, wait_for_stat};
+use crate::client::{ASK, Grpc, LIMIT, Load, bytes, comes_true, stat, wait_for_stat};
 use crate::frames::{BEGIN, RST_STREAM, frame, head};
-use crate::server::{PATIENCE, Place, Server, eventually};
+use crate::server::{PATIENCE, Place, eventually};
 
 // G108
 #[test]
 fn aged_connections_lose_no_call() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--connection-age 100ms");
-    block_on(async {
+    Place::new().serve("--connection-age 100ms", async |server| {
         let load = Load::start(&[server.address("grpc")], 4);
         load.wait_for_connections(40).await;
         load.wait_for_answers(40).await;
@@ -25,15 +23,12 @@ fn aged_connections_lose_no_call() {
         assert!(stat(&debug, "tollgate_service_connections_aged_total").await >= 16);
         assert_eq!(stat(&debug, "tollgate_service_connections_cut_after_grace_total").await, 0);
     });
-    server.stop();
 }
 
 // G108
 #[test]
 fn grace_ends_a_connection_with_open_requests() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--connection-age 100ms --connection-grace 100ms");
-    block_on(async {
+    Place::new().serve("--connection-age 100ms --connection-grace 100ms", async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         // A watch never ends by itself.
         let watch = grpc.open("/grpc.health.v1.Health/Watch", &[]).await.unwrap();
@@ -41,15 +36,13 @@ fn grace_ends_a_connection_with_open_requests() {
             .await;
         drop(watch);
     });
-    server.stop();
 }
 
 // G115
 #[test]
 fn too_many_connections_are_closed_at_once() {
     let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--max-connections 2");
-    block_on(async {
+    place.serve("--max-connections 2", async |server| {
         let address = server.address("grpc");
         let (mut first, mut second) = (Grpc::connect(&address).await, Grpc::connect(&address).await);
         first.ok(LIMIT, &bytes(ASK)).await;
@@ -68,15 +61,12 @@ fn too_many_connections_are_closed_at_once() {
         });
         assert!(is_free.await, "the place of a closed connection is not free");
     });
-    server.stop();
 }
 
 // G115
 #[test]
 fn other_protocols_are_counted_and_closed() {
-    let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--log debug");
-    block_on(async {
+    Place::new().serve("--log debug", async |server| {
         let address = server.address("grpc");
         for first in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 2, 0], b"\0\0\0", b"PRI * HTTP/1.0"] {
             let mut stream = TcpStream::connect(&address).await.unwrap();
@@ -89,16 +79,13 @@ fn other_protocols_are_counted_and_closed() {
         drop(TcpStream::connect(&address).await.unwrap());
         Grpc::connect(&address).await.ok(LIMIT, &bytes(ASK)).await;
         assert_eq!(stat(&server.address("debug"), "tollgate_service_not_http2_total").await, 4);
+        server.wait_for_line("spoke HTTP/1, but gRPC needs HTTP/2");
     });
-    server.wait_for_line("spoke HTTP/1, but gRPC needs HTTP/2");
-    server.stop();
 }
 
 #[test]
 fn preface_may_come_byte_by_byte() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    Place::new().serve("", async |server| {
         let mut stream = TcpStream::connect(server.address("grpc")).await.unwrap();
         stream.set_nodelay(true).unwrap();
         for byte in b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" {
@@ -114,15 +101,12 @@ fn preface_may_come_byte_by_byte() {
             read.push(byte);
         }
     });
-    server.stop();
 }
 
 // G115
 #[test]
 fn header_lists_have_a_bound() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    Place::new().serve("", async |server| {
         let stream = TcpStream::connect(server.address("grpc")).await.unwrap();
         let (mut sender, connection) =
             http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -139,15 +123,12 @@ fn header_lists_have_a_bound() {
         // The connection survives.
         assert_eq!(sender.send_request(ask(1)).await.unwrap().status(), 200);
     });
-    server.stop();
 }
 
 // G115
 #[test]
 fn concurrent_streams_have_a_bound() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--max-streams 7");
-    block_on(async {
+    Place::new().serve("--max-streams 7", async |server| {
         let mut stream = TcpStream::connect(server.address("grpc")).await.unwrap();
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
         let mut head = [0; 9];
@@ -159,7 +140,6 @@ fn concurrent_streams_have_a_bound() {
         assert!(settings.chunks(6).any(|setting| setting == [0, 3, 0, 0, 0, 7]), "{settings:?}");
         assert!(settings.chunks(6).any(|setting| setting == [0, 6, 0, 0, 0x40, 0]), "{settings:?}");
     });
-    server.stop();
 }
 
 // G115
@@ -167,9 +147,7 @@ fn concurrent_streams_have_a_bound() {
 fn rapid_resets_stop_no_other_client() {
     const RESETS: usize = 30_000;
     const CANCEL: &[u8] = &[0, 0, 0, 8];
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    Place::new().serve("", async |server| {
         let address = server.address("grpc");
         let mut other = Grpc::connect(&address).await;
         let (mut resets, mut before) = (0, 0);
@@ -201,5 +179,4 @@ fn rapid_resets_stop_no_other_client() {
         let is_flat = eventually(|| server.resident_bytes() < before + (4 << 20));
         assert!(before > 0 && is_flat, "{before} bytes, then {}", server.resident_bytes());
     });
-    server.stop();
 }

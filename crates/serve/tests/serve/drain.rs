@@ -26,8 +26,8 @@ const CONNECTIONS: &str = "tollgate_service_connections";
 #[test]
 fn drain_under_load_loses_no_call() {
     let place = Place::new();
-    let mut first = Server::start(&[&place.rules()], "--drain 300ms");
-    let second = Server::start(&[&place.rules()], "");
+    let mut first = place.start("--drain 300ms");
+    let second = place.start("");
     block_on(async {
         let load = Load::start(&[first.address("grpc"), second.address("grpc")], 4);
         load.wait_for_answers(500).await;
@@ -46,7 +46,7 @@ fn drain_under_load_loses_no_call() {
 fn health_fails_before_requests_do() {
     let place = Place::new();
     // The drain lasts until the test has looked.
-    let mut server = Server::start(&[&place.rules()], "--drain 1h --log info");
+    let mut server = place.start("--drain 1h --log info");
     block_on(async {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         assert_eq!(grpc.health("ratelimit").await, SERVING);
@@ -65,7 +65,7 @@ fn health_fails_before_requests_do() {
 #[test]
 fn watches_of_health_end_with_the_server() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain 200ms");
+    let mut server = place.start("--drain 200ms");
     block_on(async {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         let watch = grpc.open("/grpc.health.v1.Health/Watch", &[]).await.unwrap();
@@ -105,7 +105,7 @@ async fn endless(
 #[test]
 fn drain_deadline_cuts_endless_requests() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain-deadline 200ms");
+    let mut server = place.start("--drain-deadline 200ms");
     block_on(async {
         let _open = endless(&server.address("grpc")).await;
         server.signal("TERM");
@@ -117,15 +117,18 @@ fn drain_deadline_cuts_endless_requests() {
 // G108
 #[test]
 fn second_signal_ends_at_once() {
-    let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain 1h --log info");
-    block_on(async {
-        let _open = endless(&server.address("grpc")).await;
-        server.signal("TERM");
-        server.wait_for_line("draining");
-        server.signal("TERM");
-        assert_eq!(server.wait(), 3, "{}", server.log());
-    });
+    for (signal, line) in [("TERM", "draining"), ("INT", "another Ctrl+C ends at once")] {
+        let place = Place::new();
+        let mut server = place.start("--drain 1h --drain-deadline 1h --log info");
+        block_on(async {
+            let _open = endless(&server.address("grpc")).await;
+            server.signal(signal);
+            server.wait_for_line(line);
+            server.signal(signal);
+            assert_eq!(server.wait(), 3, "{}", server.log());
+        });
+        assert!(!server.log().contains("Redis"), "no rule has a Redis server: {}", server.log());
+    }
 }
 
 /// Cause: Ctrl+C waited for gateways to leave, as SIGTERM does, and logged that only at the level INFO. Symptom: at a
@@ -140,7 +143,7 @@ fn interrupt_ends_without_drain() {
 /// Ends a server that has idle connections, and returns its log.
 fn end_beside_idle_connections(flags: &str, signal: &str) -> String {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], flags);
+    let mut server = place.start(flags);
     block_on(async {
         // One has answered, two have sent nothing at all.
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
@@ -159,7 +162,7 @@ fn end_beside_idle_connections(flags: &str, signal: &str) -> String {
 #[test]
 fn interrupt_answers_requests_in_flight() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain 1h");
+    let mut server = place.start("--drain 1h");
     block_on(async {
         let mut stream = TcpStream::connect(server.address("grpc")).await.unwrap();
         // The first call has no message yet. The server has it when it answers the second one.
@@ -176,21 +179,6 @@ fn interrupt_answers_requests_in_flight() {
     assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
-// G108
-#[test]
-fn second_interrupt_ends_at_once() {
-    let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain 1h --drain-deadline 1h");
-    block_on(async {
-        let _open = endless(&server.address("grpc")).await;
-        server.signal("INT");
-        server.wait_for_line("another Ctrl+C ends at once");
-        server.signal("INT");
-        assert_eq!(server.wait(), 3, "{}", server.log());
-    });
-    assert!(!server.log().contains("Redis"), "no rule has a Redis server: {}", server.log());
-}
-
 #[test]
 fn idle_connections_do_not_delay_the_end() {
     end_beside_idle_connections("--drain-deadline 1h", "TERM");
@@ -200,7 +188,7 @@ fn idle_connections_do_not_delay_the_end() {
 #[test]
 fn connections_that_begin_late_are_answered() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--log info");
+    let mut server = place.start("--log info");
     block_on(async {
         let mut late = TcpStream::connect(server.address("grpc")).await.unwrap();
         late.write_all(&BEGIN[..7]).await.unwrap();
@@ -217,7 +205,7 @@ fn connections_that_begin_late_are_answered() {
 #[test]
 fn connections_in_the_backlog_are_answered() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "");
+    let mut server = place.start("");
     block_on(async {
         // The system accepts connections also for a process that does not run.
         server.signal("STOP");
@@ -253,7 +241,7 @@ async fn deaf(address: &str, mut next: impl FnMut() -> Vec<u8>) -> TcpStream {
 #[test]
 fn clients_that_never_read_delay_nothing() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--drain-deadline 200ms");
+    let mut server = place.start("--drain-deadline 200ms");
     block_on(async {
         let (address, ask) = (server.address("grpc"), bytes(ASK));
         let (mut streams, mut first) = ((1..).step_by(2), BEGIN.to_vec());
@@ -276,7 +264,7 @@ fn clients_that_never_read_delay_nothing() {
 #[test]
 fn load_that_hangs_does_not_hang_the_end() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--log info");
+    let mut server = place.start("--log info");
     let _pipe = load_hangs(&place, &server);
     server.signal("TERM");
     assert_eq!(server.wait(), 0, "{}", server.log());

@@ -1,38 +1,11 @@
 //! What each endpoint answers.
 
 use crate::client::{ASK, Called, Grpc, LIMIT, ONCE, SERVING, block_on, bytes, comes_true, get, http, stat};
-use crate::server::{Place, Server};
-
-#[test]
-fn grpc_answers_with_known_bytes() {
-    let place = Place::new();
-    place.write(
-        "limits.yaml",
-        "domain: rl\ndescriptors:\n  - key: generic_key\n    value: v\n    rate_limit: { unlimited: true }\n  \
-         - key: none\n",
-    );
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
-        let mut grpc = Grpc::connect(&server.address("grpc")).await;
-        assert_eq!(grpc.ok(LIMIT, &bytes(ASK)).await, bytes("08011208080118ffffffff0f"));
-        // No rule: one plain status for each descriptor.
-        assert_eq!(
-            grpc.ok(LIMIT, &bytes("0a02726c120c0a0a0a03666f6f1203626172")).await,
-            bytes("080112020801")
-        );
-        // No domain: INVALID_ARGUMENT.
-        assert_eq!(grpc.call(LIMIT, &[]).await.status, 3);
-        // No such method: UNIMPLEMENTED.
-        assert_eq!(grpc.call("/no.such/Method", &[]).await.status, 12);
-    });
-    server.stop();
-}
+use crate::server::Place;
 
 #[test]
 fn health_answers_all_names_alike() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    Place::new().serve("", async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         for name in ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"] {
             assert_eq!(grpc.health(name).await, SERVING, "{name}");
@@ -41,15 +14,12 @@ fn health_answers_all_names_alike() {
         assert_eq!(unknown, Called { status: 5, message: bytes("") });
         assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
     });
-    server.stop();
 }
 
 #[test]
 fn health_waits_for_rules_on_request() {
-    let place = Place::new();
-    place.write("limits.yaml", "domain: rl\ndescriptors: []\n");
-    let server = Server::start(&[&place.rules()], "--unhealthy-without-rules");
-    block_on(async {
+    let place = Place::with("domain: rl\ndescriptors: []\n");
+    place.serve("--unhealthy-without-rules", async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         assert_eq!(grpc.health("ratelimit").await, crate::client::NOT_SERVING);
         assert_eq!(get(&server.address("http"), "/healthcheck").await.status, 500);
@@ -57,14 +27,11 @@ fn health_waits_for_rules_on_request() {
         let is_healthy = comes_true(async || grpc.health("ratelimit").await == SERVING);
         assert!(is_healthy.await, "rules do not make the server healthy");
     });
-    server.stop();
 }
 
 #[test]
 fn http_endpoint_knows_its_paths_and_methods() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--max-message 1KiB");
-    block_on(async {
+    Place::new().serve("--max-message 1KiB", async |server| {
         let address = server.address("http");
         let ask = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;
         for (status, code) in [(200, "OK"), (429, "OVER_LIMIT")] {
@@ -84,15 +51,11 @@ fn http_endpoint_knows_its_paths_and_methods() {
         }
         assert_eq!(http(&address, "GET", "/json", "").await.headers["allow"], "POST");
     });
-    server.stop();
 }
 
 #[test]
 fn debug_pages_show_rules_counts_and_keys() {
-    let place = Place::new();
-    place.write("limits.yaml", crate::server::RULES.replacen("unit: year, every: 70", "unit: hour", 1));
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    Place::with(crate::server::RULES.replacen("unit: year, every: 70", "unit: hour", 1)).serve("", async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         for _ in 0..3 {
             grpc.ok(LIMIT, &bytes(ONCE)).await;
@@ -119,14 +82,11 @@ fn debug_pages_show_rules_counts_and_keys() {
         assert_eq!(http(&debug, "POST", "/stats", "").await.status, 405);
         assert_eq!(get(&debug, "/no").await.status, 404);
     });
-    server.stop();
 }
 
 #[test]
 fn metrics_have_both_kinds_of_names() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0 --go-metrics --metrics-path /m");
-    block_on(async {
+    Place::new().serve("--metrics 127.0.0.1:0 --go-metrics --metrics-path /m", async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         for _ in 0..2 {
             grpc.ok(LIMIT, &bytes(ONCE)).await;
@@ -155,7 +115,6 @@ fn metrics_have_both_kinds_of_names() {
         assert!(bounds[0].contains("le=\"0.00005\"") && bounds[9].contains("le=\"0.02\""), "{bounds:?}");
         assert_eq!(get(&server.address("metrics"), "/metrics").await.status, 404);
     });
-    server.stop();
 }
 
 /// Cause: the units within the limit were all units less those above it. Symptom: of a denied cost that crosses the limit,
@@ -163,16 +122,14 @@ fn metrics_have_both_kinds_of_names() {
 // G105
 #[test]
 fn go_counts_follow_the_go_service() {
-    let place = Place::new();
-    place.write(
-        "limits.yaml",
+    let place = Place::with(
         "domain: rl\ntollgate: {}\ndescriptors:\n  - { key: a, rate_limit: { unit: year, every: 70, requests_per_unit: 20 } }\n  \
          - { key: s, shadow_mode: true, rate_limit: { unit: year, every: 70, requests_per_unit: 20 } }\n  \
          - { key: u, rate_limit: { unlimited: true } }\n",
     );
     for charging in ["count-denials", "count-first", "all-or-nothing"] {
         let args = format!("--metrics 127.0.0.1:0 --go-metrics --charging {charging}");
-        let server = Server::start(&[&place.rules()], &args);
+        let server = place.start(&args);
         block_on(async {
             for (key, hits, status) in
                 [("a", 19, 200), ("a", 3, 429), ("s", 19, 200), ("s", 3, 200), ("u", 5, 200)]
@@ -208,10 +165,8 @@ fn go_counts_follow_the_go_service() {
 // G105
 #[test]
 fn dry_run_of_all_rules_is_counted() {
-    let place = Place::new();
     let args = "--shadow --metrics 127.0.0.1:0 --go-metrics --go-metrics-milliseconds";
-    let server = Server::start(&[&place.rules()], args);
-    block_on(async {
+    Place::new().serve(args, async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         for _ in 0..3 {
             grpc.ok(LIMIT, &bytes(ONCE)).await;
@@ -238,7 +193,6 @@ fn dry_run_of_all_rules_is_counted() {
         assert!(buckets("ratelimit_service_response_time_seconds").starts_with("0.05 0.1 0.25 "), "{page}");
         assert!(buckets("ratelimit_service_response_time_seconds").ends_with(" 15 20 +Inf"), "{page}");
     });
-    server.stop();
 }
 
 #[test]
@@ -247,7 +201,7 @@ fn reflection_and_kuadrant_are_off_by_default() {
     const CHECK: &str = "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit";
     const REFLECT: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
     for (args, kuadrant, reflection) in [("", 12, 12), ("--kuadrant --reflection", 0, 0)] {
-        let server = Server::start(&[&place.rules()], args);
+        let server = place.start(args);
         block_on(async {
             let mut grpc = Grpc::connect(&server.address("grpc")).await;
             assert_eq!(grpc.call(CHECK, &bytes(ASK)).await.status, kuadrant);

@@ -2,8 +2,8 @@
 
 use futures_util::future::join_all;
 
-use crate::client::{Grpc, LIMIT, block_on, put};
-use crate::server::{Place, Server};
+use crate::client::{Grpc, LIMIT, put};
+use crate::server::Place;
 
 const STORES: &str = "
 domain: rl
@@ -48,12 +48,9 @@ pub(crate) fn request(number: u64) -> Vec<u8> {
 #[test]
 #[ignore = "takes a minute; ci/release.sh runs it"]
 fn flood_of_new_values_keeps_memory_flat() {
-    let place = Place::new();
-    place.write("limits.yaml", STORES);
-    let server = Server::start(&[&place.rules()], "");
-    let start = server.resident_bytes();
-    let (mut halves, mut number) = ([0; 2], 0);
-    block_on(async {
+    Place::with(STORES).serve("", async |server| {
+        let start = server.resident_bytes();
+        let (mut halves, mut number) = ([0; 2], 0);
         let mut connections = Vec::new();
         for _ in 0..CONNECTIONS {
             connections.push(Grpc::connect(&server.address("grpc")).await);
@@ -72,11 +69,10 @@ fn flood_of_new_values_keeps_memory_flat() {
             let half = &mut halves[usize::from(number > VALUES / 2)];
             *half = server.resident_bytes().max(*half);
         }
+        let [warm, later] = halves;
+        println!(
+            "{number} new values in each store: {start} bytes at the start, then at most {warm}, then at most {later}"
+        );
+        assert!(later <= warm + SLACK, "from {warm} to {later} bytes");
     });
-    let [warm, later] = halves;
-    println!(
-        "{number} new values in each store: {start} bytes at the start, then at most {warm}, then at most {later}"
-    );
-    assert!(later <= warm + SLACK, "from {warm} to {later} bytes");
-    server.stop();
 }

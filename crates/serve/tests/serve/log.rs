@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::net::UnixStream;
 
 use crate::client::{ASK, Grpc, LIMIT, block_on, bytes};
-use crate::server::{Place, Server, command, eventually};
+use crate::server::{Place, command, eventually};
 
 /// A request of the domain `rl` with one descriptor, (once, secret).
 const SECRET: &str = "0a02726c12100a0e0a046f6e63651206736563726574";
@@ -17,27 +17,25 @@ const SECRET: &str = "0a02726c12100a0e0a046f6e63651206736563726574";
 #[expect(clippy::disallowed_methods, reason = "another process needs real time")]
 fn log_sums_up_denials_without_values() {
     let (place, began) = (Place::new(), Instant::now());
-    let server = Server::start(&[&place.rules()], "--log debug");
-    block_on(async {
+    place.serve("--log debug", async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         for _ in 0..1_001 {
             grpc.ok(LIMIT, &bytes(SECRET)).await;
         }
+        let mut lines = 0;
+        let found = eventually(|| {
+            let log = server.log();
+            let said = log.split("the rule rl.once denied ").skip(1);
+            let counts =
+                said.map(|rest| rest.split(' ').next().unwrap().replace(',', "").parse::<u64>().unwrap());
+            let counts: Vec<u64> = counts.collect();
+            lines = counts.len();
+            counts.iter().sum::<u64>() == 1_000
+        });
+        // A line in each second.
+        assert!(found && lines as u64 <= began.elapsed().as_secs() + 1, "{}", server.log());
+        assert!(!server.log().contains("secret"), "{}", server.log());
     });
-    let mut lines = 0;
-    let found = eventually(|| {
-        let log = server.log();
-        let said = log.split("the rule rl.once denied ").skip(1);
-        let counts =
-            said.map(|rest| rest.split(' ').next().unwrap().replace(',', "").parse::<u64>().unwrap());
-        let counts: Vec<u64> = counts.collect();
-        lines = counts.len();
-        counts.iter().sum::<u64>() == 1_000
-    });
-    // A line in each second.
-    assert!(found && lines as u64 <= began.elapsed().as_secs() + 1, "{}", server.log());
-    assert!(!server.log().contains("secret"), "{}", server.log());
-    server.stop();
 }
 
 // G116

@@ -1,7 +1,7 @@
 //! Ten thousand rules: their memory follows their use.
 
 use crate::client::{Grpc, LIMIT, asking, block_on, comes_true, stat};
-use crate::server::{Place, Server, eventually};
+use crate::server::{Place, eventually};
 
 const RULES: u64 = 10_000;
 const USED: u64 = 1_000;
@@ -29,9 +29,8 @@ const OK: &[u8] = &[8, 1];
 #[test]
 #[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn ten_thousand_rules_take_memory_as_they_are_used() {
-    let place = Place::new();
-    place.write("limits.yaml", rules(1));
-    let server = Server::start(&[&place.rules()], "");
+    let place = Place::with(rules(1));
+    let server = place.start("");
     let start = server.resident_bytes();
     block_on(async {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;

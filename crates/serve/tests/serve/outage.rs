@@ -7,20 +7,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::{Grpc, LIMIT, block_on, bytes, get, stat};
-use crate::server::{PATIENCE, Place, Server};
+use crate::server::{PATIENCE, Place, SHARED, Server, limit};
 use tollgate_testing::redis::{Proxy, Server as Redis};
 
 const GAUGE: &str = "tollgate_service_redis_usable";
 
-const LIMITS: &str = "domain: rl\ntollgate: { store: redis, mode: atomic, on_failure: closed, timeout: 20s }\ndescriptors:\n  - key: a\n    \
-     rate_limit: { unit: year, every: 70, requests_per_unit: 1000 }\n";
-
 /// Starts a service with a rule that the Redis server at this address counts, at the default level of the log.
 fn serve(url: &str) -> (Place, Server) {
-    let place = Place::new();
-    place.write("limits.yaml", LIMITS);
-    let server =
-        Server::start(&[&place.rules()], &format!("--redis {url} --metrics 127.0.0.1:0 --deadline 20s"));
+    let place = Place::with(limit(SHARED, "a", 1_000));
+    let server = place.start(&format!("--redis {url} --metrics 127.0.0.1:0 --deadline 20s"));
     (place, server)
 }
 
@@ -120,10 +115,9 @@ fn death_and_return_of_the_server_are_reported() {
 fn server_that_is_too_slow_is_reported() {
     let Some(redis) = Redis::start() else { return };
     let proxy = Proxy::start(redis.port());
-    let place = Place::new();
-    place.write("limits.yaml", LIMITS);
+    let place = Place::with(limit(SHARED, "a", 1_000));
     let args = format!("--redis {} --metrics 127.0.0.1:0 --deadline 100ms", proxy.url());
-    let mut server = Server::start(&[&place.rules()], &args);
+    let mut server = place.start(&args);
     let ask_until = |server: &Server, done: &dyn Fn(usize) -> bool| {
         let end = Instant::now() + PATIENCE;
         while !done(block_on(admitted(server, 1))) {
@@ -150,7 +144,7 @@ fn server_that_is_too_slow_is_reported() {
 fn idle_server_is_not_called() {
     let Some(redis) = Redis::start() else { return };
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], &format!("--redis {}", redis.url()));
+    let mut server = place.start(&format!("--redis {}", redis.url()));
     server.wait_for_line("the Redis server is not used");
     server.stop();
     let stats: String = redis.command(&["INFO", "commandstats"]);

@@ -45,12 +45,6 @@ descriptors:
     rate_limit: { in_progress: 4, hold: { life: 60s } }
 "#;
 
-fn place() -> Place {
-    let place = Place::new();
-    place.write("limits.yaml", RULES);
-    place
-}
-
 /// Asks several times for one client.
 async fn ask(server: &Server, entries: &[(&str, &str)], times: usize) {
     let entries: Vec<Value> =
@@ -104,9 +98,7 @@ impl Events {
 // G147
 #[test]
 fn browsers_get_the_page_and_others_the_text() {
-    let place = place();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    Place::with(RULES).serve("", async |server| {
         let debug = server.address("debug");
         assert!(get(&debug, "/").await.body.contains("\n/page "));
         let page = get(&debug, "/page").await;
@@ -126,23 +118,20 @@ fn browsers_get_the_page_and_others_the_text() {
         }
         assert_eq!(http(&debug, "POST", "/live", "").await.status, 405);
     });
-    server.stop();
 }
 
 // G147
 #[test]
 fn events_have_only_what_changed() {
-    let place = place();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
-        let mut events = Events::open(&server, "").await.unwrap();
+    Place::with(RULES).serve("", async |server| {
+        let mut events = Events::open(server, "").await.unwrap();
         let first = events.next().await;
         assert_eq!(first["order"], json!({ "shown": [0, 1, 2, 3, 4], "found": 5 }));
         assert!(first["rules"]["0"][5].as_str().unwrap().ends_with("limits.yaml:6"), "{first:?}");
         assert_eq!(first["state"]["holds"], 0);
         let idle = events.next().await;
         assert_eq!(idle.keys().collect::<Vec<_>>(), ["at"], "{idle:?}");
-        ask(&server, &[("remote_address", "192.0.2.1")], 12).await;
+        ask(server, &[("remote_address", "192.0.2.1")], 12).await;
         // An event may come between two of the requests.
         let (mut changed, mut count) = (Map::new(), 0);
         while changed.get("denied") != Some(&json!([["per-client", "192.0.2.1", 2]])) && count < 60 {
@@ -155,26 +144,23 @@ fn events_have_only_what_changed() {
         assert!(!changed.contains_key("rules") && changed["state"].get("version").is_none(), "{changed:?}");
         // Twenty keys of each list at most.
         for client in 0..25 {
-            ask(&server, &[("path", "/login"), ("remote_address", &client.to_string())], 4).await;
+            ask(server, &[("path", "/login"), ("remote_address", &client.to_string())], 4).await;
         }
-        let full = Events::open(&server, "").await.unwrap().next().await;
+        let full = Events::open(server, "").await.unwrap().next().await;
         assert_eq!(full["denied"].as_array().unwrap().len(), 20);
         // A filter in letters of the other case.
-        let found = Events::open(&server, "PER-cl").await.unwrap().next().await;
+        let found = Events::open(server, "PER-cl").await.unwrap().next().await;
         assert_eq!(found["order"], json!({ "shown": [0], "found": 1 }));
     });
-    server.stop();
 }
 
 // G147
 #[test]
 fn pages_are_bounded_in_number() {
-    let place = place();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    Place::with(RULES).serve("", async |server| {
         // A page that reads nothing loses its place after ten seconds, and a busy machine can take as long to open eight.
         let (mut open, began) = (Vec::new(), Instant::now());
-        let is_refused = comes_true(async || match Events::open(&server, "").await {
+        let is_refused = comes_true(async || match Events::open(server, "").await {
             Ok(events) => {
                 open.push(events);
                 false
@@ -188,48 +174,40 @@ fn pages_are_bounded_in_number() {
         let all_are_kept = began.elapsed() < Duration::from_secs(10);
         assert!(open.len() == 8 || (open.len() > 8 && !all_are_kept), "{} pages are open", open.len());
         open.pop();
-        let is_free = comes_true(async || Events::open(&server, "").await.is_ok());
+        let is_free = comes_true(async || Events::open(server, "").await.is_ok());
         assert!(is_free.await, "a closed page keeps its place");
     });
-    server.stop();
 }
 
 #[test]
 fn servers_that_are_away_are_shown() {
-    let place = Place::new();
-    place.write(
-        "limits.yaml",
+    let place = Place::with(
         "domain: edge\ntollgate: {}\ndescriptors:\n  - key: a\n    \
          rate_limit: { unit: year, every: 70, requests_per_unit: 9, store: redis, on_failure: closed }\n",
     );
-    let server = Server::start(&[&place.rules()], "--redis redis://127.0.0.1:1");
-    block_on(async {
-        let breaker =
-            async || Events::open(&server, "").await.unwrap().next().await["servers"][""][0].clone();
+    place.serve("--redis redis://127.0.0.1:1", async |server| {
+        let breaker = async || Events::open(server, "").await.unwrap().next().await["servers"][""][0].clone();
         assert_eq!(breaker().await, "closed: no call yet");
-        ask(&server, &[("a", "x")], 1).await;
+        ask(server, &[("a", "x")], 1).await;
         // Cause: the first errors leave the breaker closed. Symptom: the page said no more, as of a server that answers.
         assert_eq!(breaker().await, "closed: every call failed");
         let mut asked = 0;
         while breaker().await.as_str().unwrap().starts_with("closed") {
             asked += 1;
             assert!(asked < 100, "the breaker does not open");
-            ask(&server, &[("a", "x")], 3).await;
+            ask(server, &[("a", "x")], 3).await;
         }
-        let first = Events::open(&server, "").await.unwrap().next().await;
+        let first = Events::open(server, "").await.unwrap().next().await;
         let redis = &first["servers"][""];
         assert!(redis[1].as_u64() > Some(0) && redis[2] == 0, "{redis}");
         assert!(redis[6].as_u64() > Some(0), "decided without it: {redis}");
     });
-    server.stop();
 }
 
 // G147
 #[test]
 fn why_names_each_rule_and_charges_nothing() {
-    let place = place();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    Place::with(RULES).serve("", async |server| {
         let debug = server.address("debug");
         let question = "/why?domain=edge&descriptor=path=/login,remote_address=192.0.2.1&cost=2";
         let json = get(&debug, &format!("{question}&format=json")).await.body;
@@ -256,7 +234,6 @@ fn why_names_each_rule_and_charges_nothing() {
             assert!(page.body.contains(why), "{question}: {}", page.body);
         }
     });
-    server.stop();
 }
 
 /// Rules of which each has a value of its own.
@@ -283,9 +260,8 @@ async fn ask_all(server: &Server, rules: usize) {
 #[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn open_page_takes_a_hundredth_of_a_core() {
     for rules in [10, 10_000] {
-        let place = Place::new();
-        place.write("limits.yaml", many(rules));
-        let server = Server::start(&[&place.rules()], "");
+        let place = Place::with(many(rules));
+        let server = place.start("");
         block_on(async {
             ask_all(&server, rules).await;
             let mut events = Events::open(&server, "").await.unwrap();
@@ -362,7 +338,7 @@ fn page_in_chromium() {
     let shared =
         "  - key: tenant\n    rate_limit: { unit: year, every: 70, requests_per_unit: 9, store: redis }\n";
     place.write("limits.yaml", format!("{RULES}{shared}"));
-    let server = Server::start(&[&place.rules()], "--redis redis://127.0.0.1:1");
+    let server = place.start("--redis redis://127.0.0.1:1");
     let url = format!("http://{}/", server.address("debug"));
     let mut browser = Browser::start(&program);
     browser.open(&url, 1280, "light");
@@ -408,8 +384,8 @@ fn page_in_chromium() {
 #[test]
 fn page_is_used_by_keyboard() {
     let Some(program) = chromium() else { return };
-    let place = place();
-    let server = Server::start(&[&place.rules()], "");
+    let place = Place::with(RULES);
+    let server = place.start("");
     let mut browser = Browser::start(&program);
     browser.open(&format!("http://{}/", server.address("debug")), 1280, "dark");
     browser.until("Number(document.body.dataset.events) > 1");
@@ -492,9 +468,7 @@ fn missing_chromium_is_reported() {
 /// each connection, for as long as it wished.
 #[test]
 fn pages_are_served_over_http_1_only() {
-    let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0");
-    block_on(async {
+    Place::new().serve("--metrics 127.0.0.1:0", async |server| {
         for endpoint in ["debug", "metrics"] {
             let mut stream = TcpStream::connect(server.address(endpoint)).await.unwrap();
             stream.write_all(BEGIN).await.unwrap();
@@ -503,5 +477,4 @@ fn pages_are_served_over_http_1_only() {
             assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{endpoint}: {answer:?}");
         }
     });
-    server.stop();
 }

@@ -9,25 +9,14 @@ use std::time::{Duration, Instant};
 use rcgen::SanType;
 use tokio::time::sleep;
 
-use crate::client::{Grpc, LIMIT, block_on, bytes, comes_true, get};
-use crate::server::{PATIENCE, Place, Server, run};
+use crate::client::{Grpc, LIMIT, bytes, comes_true, get};
+use crate::server::{PATIENCE, Place, SHARED, Server, limit, run};
 use crate::tls::{Authority, install};
 use tollgate_testing::redis::{Sentinels, Server as Redis};
 
 /// Asks for (a, x) of the domain `rl`. Returns the overall code.
 async fn ask(grpc: &mut Grpc) -> u8 {
     grpc.ok(LIMIT, &bytes("0a02726c12080a060a01611201781801")).await[1]
-}
-
-/// Rules whose denials show that a decision is not the server's.
-fn rules(place: &Place, limit: u32) {
-    place.write(
-        "limits.yaml",
-        format!(
-            "domain: rl\ntollgate: {{ store: redis, mode: atomic, on_failure: closed, timeout: 60s }}\ndescriptors:\n  \
-             - key: a\n    rate_limit: {{ unit: year, every: 70, requests_per_unit: {limit} }}\n"
-        ),
-    );
 }
 
 fn replace(file: &Path, text: &str) {
@@ -45,8 +34,7 @@ fn password_file_is_read_again_under_load() {
         redis.command::<()>(&["ACL", "SETUSER", user, "on", &secret, "~shop:*", "+@all"]);
     }
     redis.command::<()>(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
-    let place = Place::new();
-    rules(&place, 1_000_000);
+    let place = Place::with(limit(SHARED, "a", 1_000_000));
     let file = place.path("password");
     std::fs::write(&file, "one-secret\n").unwrap();
     let args = format!(
@@ -55,8 +43,7 @@ fn password_file_is_read_again_under_load() {
         redis.url(),
         file.display()
     );
-    let mut server = Server::start(&[&place.rules()], &args);
-    block_on(async {
+    place.serve(&args, async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         let mut asked = 0;
         // The numbers of the connections of the user.
@@ -102,12 +89,11 @@ fn password_file_is_read_again_under_load() {
         redis.command::<()>(&["ACL", "SETUSER", "one", ">late-secret"]);
         let before = connections();
         until("the server learns the password", &|| are_replaced(&before)).await;
+        let line = server.wait_for_line("are not in use");
+        assert!(line.contains(&file.display().to_string()) && !line.contains("secret"), "{line}");
+        let keys: Vec<String> = redis.command(&["KEYS", "*"]);
+        assert!(!keys.is_empty() && keys.iter().all(|key| key.starts_with("shop:v1:{")), "{keys:?}");
     });
-    let line = server.wait_for_line("are not in use");
-    assert!(line.contains(&file.display().to_string()) && !line.contains("secret"), "{line}");
-    let keys: Vec<String> = redis.command(&["KEYS", "*"]);
-    assert!(!keys.is_empty() && keys.iter().all(|key| key.starts_with("shop:v1:{")), "{keys:?}");
-    server.stop();
 }
 
 // G144
@@ -134,8 +120,7 @@ fn password_files_with_mistakes_end_the_start() {
 #[test]
 fn sentinel_variables_lead_to_each_master() {
     let Some(mut all) = Sentinels::start() else { return };
-    let place = Place::new();
-    rules(&place, 200);
+    let place = Place::with(limit(SHARED, "a", 200));
     let hosts: Vec<String> = all.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
     let url = format!("mymaster,{}", hosts.join(","));
     let variables = [
@@ -153,8 +138,7 @@ fn sentinel_variables_lead_to_each_master() {
     );
     assert!(!explained.stdout.contains("data@") && !explained.stdout.contains("watch"), "{explained:?}");
     let args = format!("{} --deadline 60s", crate::server::FREE);
-    let server = Server::start_with(&[&place.rules()], &args, &variables);
-    block_on(async {
+    Server::start_with(&[&place.rules()], &args, &variables).during(async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         let mut admitted = 0;
         while admitted < 100 {
@@ -173,22 +157,20 @@ fn sentinel_variables_lead_to_each_master() {
         }
         // All 100 were admitted in the last second of the first master, so all may be missing.
         assert!(admitted <= 300, "{admitted}");
+        let keys: Vec<String> = all.replica.ask("data", &["KEYS", "*"]).unwrap();
+        assert!(!keys.is_empty() && keys.iter().all(|key| key.starts_with("shop:v1:{")), "{keys:?}");
     });
-    let keys: Vec<String> = all.replica.ask("data", &["KEYS", "*"]).unwrap();
-    assert!(!keys.is_empty() && keys.iter().all(|key| key.starts_with("shop:v1:{")), "{keys:?}");
-    server.stop();
 }
 
 /// The authority of the flags applies to the Sentinels and to the master.
 // G145
 #[test]
 fn sentinels_and_master_are_called_by_tls() {
-    let place = Place::new();
-    rules(&place, 10);
+    let place = Place::with(limit(SHARED, "a", 10));
     let authority = Authority::new();
     install(&place, &authority.issue(&[SanType::IpAddress([127, 0, 0, 1].into())]));
     place.write("ca.crt", authority.pem());
-    let [cert, key, ca] = ["tls.crt", "tls.key", "ca.crt"].map(|name| place.path(name).display().to_string());
+    let [cert, key, ca] = ["tls.crt", "tls.key", "ca.crt"].map(|name| place.name(name));
     let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [of_master, of_sentinel] = ports.map(|port| port.local_addr().unwrap().port());
     let files = [("tls-cert-file", &cert), ("tls-key-file", &key), ("tls-ca-cert-file", &ca)];
@@ -207,13 +189,11 @@ fn sentinels_and_master_are_called_by_tls() {
     let variables =
         [("REDIS_TYPE", "SENTINEL"), ("REDIS_URL", &*url), ("REDIS_TLS", "true"), ("REDIS_TLS_CACERT", &*ca)];
     let args = format!("{} --deadline 60s", crate::server::FREE);
-    let server = Server::start_with(&[&place.rules()], &args, &variables);
-    block_on(async {
+    Server::start_with(&[&place.rules()], &args, &variables).during(async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         // The first attempt to connect may take longer than a Sentinel may.
         let is_decided = comes_true(async || ask(&mut grpc).await == 1).await;
         assert!(is_decided, "no server decides: {}", server.log());
+        assert!(master.command::<i64>(&["DBSIZE"]) > 0);
     });
-    assert!(master.command::<i64>(&["DBSIZE"]) > 0);
-    server.stop();
 }

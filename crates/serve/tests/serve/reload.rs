@@ -1,6 +1,6 @@
 //! Loads while requests are answered.
 
-use crate::client::{ASK, Grpc, LIMIT, Load, block_on, bytes, comes_true, get, wait_for_stat};
+use crate::client::{ASK, Grpc, LIMIT, Load, bytes, comes_true, get, wait_for_stat};
 use crate::server::{Place, Server};
 
 const ERRORS: &str = "tollgate_reload_total{result=\"error\"}";
@@ -16,8 +16,7 @@ fn rules(limit: u64) -> String {
 #[test]
 fn reloads_under_load_lose_no_call() {
     let place = Place::new();
-    let server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    place.serve("", async |server| {
         let load = Load::start(&[server.address("grpc")], 2);
         for round in 1..=5 {
             place.write("limits.yaml", rules(1_000_000 + round));
@@ -25,14 +24,12 @@ fn reloads_under_load_lose_no_call() {
         }
         load.end().await;
     });
-    server.stop();
 }
 
 #[test]
 fn bad_file_changes_nothing_and_is_shown() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "");
-    block_on(async {
+    place.serve("", async |server| {
         let debug = server.address("debug");
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         let before = grpc.ok(LIMIT, &bytes(ASK)).await;
@@ -52,13 +49,12 @@ fn bad_file_changes_nothing_and_is_shown() {
         assert_eq!(log.matches("the earlier rules stay in force").count(), 1, "{log}");
         assert!(![home, config, log].iter().any(|text| text.contains(['\r', '\u{1b}'])));
     });
-    server.stop();
 }
 
 #[test]
 fn hang_up_reads_the_rules_again() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--log info");
+    let mut server = place.start("--log info");
     server.signal("HUP");
     server.wait_for_line("the rules changed: nothing has changed");
     server.stop();
@@ -76,8 +72,7 @@ fn mounted_config_map_swaps_at_once() {
     std::fs::write(folder.join("..1/limits.yaml"), rules(1)).unwrap();
     symlink("..1", folder.join("..data")).unwrap();
     symlink("..data/limits.yaml", folder.join("limits.yaml")).unwrap();
-    let server = Server::start(&[&folder], "");
-    block_on(async {
+    Server::start(&[&folder], "").during(async |server| {
         let load = Load::start(&[server.address("grpc")], 1);
         let debug = server.address("debug");
         std::fs::create_dir(folder.join("..2")).unwrap();
@@ -89,7 +84,6 @@ fn mounted_config_map_swaps_at_once() {
         assert!(get(&debug, "/rlconfig").await.body.contains("requests_per_unit=77"));
         load.end().await;
     });
-    server.stop();
 }
 
 #[test]
@@ -101,23 +95,20 @@ fn removed_file_removes_its_domain() {
     let other =
         "{ domain: other, descriptors: [ { key: a, rate_limit: { unit: day, requests_per_unit: 1 } } ] }";
     std::fs::write(folder.join("b.yaml"), other).unwrap();
-    let mut server = Server::start(&[&folder], "");
-    assert!(server.start_line().contains("2 rules of 2 domains"), "{}", server.start_line());
-    std::fs::remove_file(folder.join("a.yaml")).unwrap();
-    server.wait_for_line("the domain \"rl\" has no rules any more");
-    block_on(async {
+    Server::start(&[&folder], "").during(async |server| {
+        assert!(server.start_line().contains("2 rules of 2 domains"), "{}", server.start_line());
+        std::fs::remove_file(folder.join("a.yaml")).unwrap();
+        server.wait_for_line("the domain \"rl\" has no rules any more");
         assert!(!get(&server.address("debug"), "/rlconfig").await.body.contains("rl."));
     });
-    server.stop();
 }
 
 #[test]
 fn service_starts_without_rules_on_request() {
     let place = Place::new();
     let folder = place.path("config");
-    let mut server = Server::start(&[&folder], "--start-without-rules");
-    server.wait_for_line("no rules yet");
-    block_on(async {
+    Server::start(&[&folder], "--start-without-rules").during(async |server| {
+        server.wait_for_line("no rules yet");
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         assert_eq!(grpc.call(LIMIT, &bytes(ASK)).await.status, 14);
         assert_eq!(grpc.health("ratelimit").await, crate::client::SERVING);
@@ -126,5 +117,4 @@ fn service_starts_without_rules_on_request() {
         let is_loaded = comes_true(async || grpc.call(LIMIT, &bytes(ASK)).await.status == 0).await;
         assert!(is_loaded, "{}", server.log());
     });
-    server.stop();
 }

@@ -2,10 +2,12 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::client::block_on;
 
 /// The longest wait for anything that must happen. A busy machine needs seconds for what takes milliseconds otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -22,6 +24,15 @@ descriptors:
   - key: once
     rate_limit: { unit: year, every: 70, requests_per_unit: 1 }
 ";
+
+/// Returns rules with these settings and one limit, whose window lasts 70 years.
+pub(crate) fn limit(settings: &str, key: &str, units: u64) -> String {
+    let limit = format!("{{ unit: year, every: 70, requests_per_unit: {units} }}");
+    format!("domain: rl\ntollgate: {{ {settings} }}\ndescriptors: [{{ key: {key}, rate_limit: {limit} }}]\n")
+}
+
+/// The settings of rules whose denials show that a decision is not that of the Redis server.
+pub(crate) const SHARED: &str = "store: redis, mode: atomic, on_failure: closed, timeout: 60s";
 
 /// A process that serves.
 pub(crate) struct Server {
@@ -53,12 +64,16 @@ pub(crate) fn run(args: &str, variables: &[(&str, &str)]) -> Ended {
         .envs(variables.iter().copied())
         .output()
         .unwrap();
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    assert!(!stderr.contains("panicked"), "{stderr}");
-    Ended { code: output.status.code().unwrap_or(-1), stdout, stderr }
+    Ended::of(output)
 }
 
 impl Ended {
+    pub(crate) fn of(output: Output) -> Self {
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        Self { code: output.status.code().unwrap_or(-1), stdout, stderr }
+    }
+
     /// Asserts that the run failed with `code`, and that its messages contain each of `parts`.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, parts: &[&str]) {
@@ -190,6 +205,13 @@ impl Server {
         code.unwrap_or_else(|| panic!("the server does not end: {}", self.log()))
     }
 
+    /// Lets a test use the server, and then stops it.
+    #[track_caller]
+    pub(crate) fn during(mut self, test: impl AsyncFnOnce(&mut Self)) {
+        block_on(test(&mut self));
+        self.stop();
+    }
+
     /// Ends the server as an operator does, and asserts that it ended well.
     #[track_caller]
     pub(crate) fn stop(mut self) {
@@ -225,9 +247,40 @@ pub(crate) struct Place(tempfile::TempDir);
 
 impl Place {
     pub(crate) fn new() -> Self {
+        Self::with(RULES)
+    }
+
+    /// Makes a folder with these rules.
+    pub(crate) fn with(rules: impl AsRef<[u8]>) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        place.write("limits.yaml", RULES);
+        place.write("limits.yaml", rules);
         place
+    }
+
+    /// Starts the program with free ports, the rules and these arguments, lets a test use it, and then stops it.
+    #[track_caller]
+    pub(crate) fn serve(&self, args: &str, test: impl AsyncFnOnce(&mut Server)) {
+        self.start(args).during(test);
+    }
+
+    /// Starts the program with free ports, the rules and these arguments. In them, `$` stands for this folder.
+    #[track_caller]
+    pub(crate) fn start(&self, args: &str) -> Server {
+        Server::start(&[&self.rules()], &self.fill(args))
+    }
+
+    /// Runs the program to its end, with the rules and these arguments. In them, `$` stands for this folder.
+    pub(crate) fn run(&self, args: &str) -> Ended {
+        run(&format!("{} {}", self.rules().display(), self.fill(args)), &[])
+    }
+
+    pub(crate) fn fill(&self, args: &str) -> String {
+        args.replace('$', &self.0.path().display().to_string())
+    }
+
+    /// Returns the path of a file as a text.
+    pub(crate) fn name(&self, name: &str) -> String {
+        self.path(name).display().to_string()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::client::{Grpc, LIMIT, block_on, bytes, comes_true, http};
-use crate::server::{Place, Server};
+use crate::server::Place;
 use tollgate_testing::redis::{Proxy, Server as Redis};
 
 /// Asks for (a, x) of the domain `rl`, with this many hits. Returns the overall code.
@@ -22,21 +22,17 @@ const NOTHING: &str =
 fn end_reports_units_to_the_server() {
     let Some(redis) = Redis::start() else { return };
     for mode in ["lease", "write-back"] {
-        let place = Place::new();
-        place.write(
-            "limits.yaml",
-            format!(
-                "domain: rl\ntollgate: {{ store: redis, mode: {mode}, timeout: 60s }}\ndescriptors:\n  - key: a\n    \
+        let place = Place::with(format!(
+            "domain: rl\ntollgate: {{ store: redis, mode: {mode}, timeout: 60s }}\ndescriptors:\n  - key: a\n    \
                  rate_limit: {{ unit: year, every: 70, requests_per_unit: 10, name: {mode} }}\n"
-            ),
-        );
+        ));
         let args = format!("--redis {} --deadline 60s", redis.url());
-        let first = Server::start(&[&place.rules()], &args);
+        let first = place.start(&args);
         block_on(async {
             assert_eq!(ask(&mut Grpc::connect(&first.address("grpc")).await, 7).await, 1, "{mode}");
         });
         first.stop();
-        let second = Server::start(&[&place.rules()], &args);
+        let second = place.start(&args);
         block_on(async {
             let mut grpc = Grpc::connect(&second.address("grpc")).await;
             // The units that the first process used count, and those that it held do not.
@@ -58,9 +54,7 @@ fn end_reports_units_to_the_server() {
 fn unavailable_answer_charges_no_rule() {
     let Some(redis) = Redis::start() else { return };
     let proxy = Proxy::start(redis.port());
-    let place = Place::new();
-    place.write(
-        "limits.yaml",
+    let place = Place::with(
         "domain: rl
 tollgate: { store: redis, mode: atomic }
 descriptors:
@@ -69,8 +63,7 @@ descriptors:
 ",
     );
     let args = format!("--redis {} --deadline 60s --store-away unavailable", proxy.url());
-    let server = Server::start(&[&place.rules()], &args);
-    block_on(async {
+    place.serve(&args, async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         let [a, both] = ["0a02726c12080a060a0161120178", "0a02726c12080a060a016112017812080a060a0162120178"];
         // Much longer than a busy machine delays the shorter time-out.
@@ -92,5 +85,4 @@ descriptors:
         // It denies the request, whatever the other rule would say.
         assert_eq!(decided(both).await, 2);
     });
-    server.stop();
 }

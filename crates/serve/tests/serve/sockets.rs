@@ -7,15 +7,13 @@ use std::os::unix::net::UnixListener;
 use tokio::net::UnixStream;
 
 use crate::client::{ASK, Grpc, LIMIT, SERVING, block_on, bytes};
-use crate::server::{FREE, Place, Server, run};
+use crate::server::{FREE, Place, Server};
 
 /// The endpoints of a server whose only gRPC endpoint is a socket.
-const OTHERS: &str = "--http 127.0.0.1:0 --debug off --drain 0s";
+const ENDPOINTS: &str = "--grpc-socket $/socket --http 127.0.0.1:0 --debug off --drain 0s";
 
 fn start(place: &Place, args: &str) -> Server {
-    let socket = place.path("socket");
-    let args = format!("--grpc-socket {} {OTHERS} {args}", socket.display());
-    Server::start_with(&[&place.rules()], &args, &[])
+    Server::start_with(&[&place.rules()], &place.fill(&format!("{ENDPOINTS} {args}")), &[])
 }
 
 // G110
@@ -58,11 +56,10 @@ fn stale_socket_is_replaced() {
 fn socket_in_use_is_an_error() {
     let place = Place::new();
     let first = start(&place, "");
-    let socket = place.path("socket");
-    let again = format!("{} --grpc-socket {} {OTHERS}", place.rules().display(), socket.display());
-    run(&again, &[]).fails(1, &["another process listens there", "--grpc-socket"]);
+    place.run(ENDPOINTS).fails(1, &["another process listens there", "--grpc-socket"]);
     block_on(async {
-        Grpc::over(UnixStream::connect(&socket).await.unwrap()).await.ok(LIMIT, &bytes(ASK)).await;
+        let stream = UnixStream::connect(place.path("socket")).await.unwrap();
+        Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
     });
     first.stop();
 }
@@ -72,9 +69,7 @@ fn socket_in_use_is_an_error() {
 fn other_files_are_not_replaced() {
     let place = Place::new();
     place.write("socket", "text");
-    let args =
-        format!("{} --grpc-socket {} {OTHERS}", place.rules().display(), place.path("socket").display());
-    run(&args, &[]).fails(1, &["a file of another kind"]);
+    place.run(ENDPOINTS).fails(1, &["a file of another kind"]);
     assert_eq!(std::fs::read_to_string(place.path("socket")).unwrap(), "text");
 }
 
@@ -97,13 +92,10 @@ fn socket_of_a_successor_stays() {
 fn start_that_fails_leaves_no_socket() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (rules, resp) = (place.rules(), taken.local_addr().unwrap());
-    let [grpc, admin] = ["grpc", "admin"].map(|name| place.path(name));
-    let [one, other] = [grpc.display(), admin.display()];
+    let resp = taken.local_addr().unwrap();
     for _ in 0..10 {
-        let args =
-            format!("{} {FREE} --grpc-socket {one} --admin unix:{other} --resp {resp}", rules.display());
-        run(&args, &[]).fails(1, &["another process listens there", "--resp"]);
-        assert_eq!((grpc.exists(), admin.exists()), (false, false));
+        let args = format!("{FREE} --grpc-socket $/grpc --admin unix:$/admin --resp {resp}");
+        place.run(&args).fails(1, &["another process listens there", "--resp"]);
+        assert!(!place.path("grpc").exists() && !place.path("admin").exists());
     }
 }

@@ -5,13 +5,12 @@ use crate::server::{FREE, Place, Server, run};
 
 #[test]
 fn example_starts_without_files() {
-    let mut server = Server::start(&[], "");
-    let line = server.start_line();
-    assert!(line.contains("serves 1 rule of 1 domain from the built-in example"), "{line}");
-    server.wait_for_line("WARN this is an example on loopback");
-    let ask = server.wait_for_line("ask it: curl http://127.0.0.1:");
-    let body = ask.split('\'').nth(1).unwrap().to_owned();
-    block_on(async {
+    Server::start(&[], "").during(async |server| {
+        let line = server.start_line();
+        assert!(line.contains("serves 1 rule of 1 domain from the built-in example"), "{line}");
+        server.wait_for_line("WARN this is an example on loopback");
+        let ask = server.wait_for_line("ask it: curl http://127.0.0.1:");
+        let body = ask.split('\'').nth(1).unwrap().to_owned();
         let address = server.address("http");
         // A minute may end within the test. Then up to ten requests are admitted.
         let mut admitted = 0;
@@ -25,7 +24,6 @@ fn example_starts_without_files() {
         let home = get(&server.address("debug"), "/").await.body;
         assert!(home.contains(", serving, 1 rule\n"), "{home}");
     });
-    server.stop();
 }
 
 #[test]
@@ -45,7 +43,7 @@ fn port_alone_is_on_loopback_for_every_flag() {
         let endpoints = ["grpc", "http", "debug", "metrics", "resp"]
             .map(|endpoint| format!("--{endpoint} {port}"))
             .join(" ");
-        format!("{endpoints} --admin {port} --admin-token-file {}", place.path("token").display())
+        place.fill(&format!("{endpoints} --admin {port} --admin-token-file $/token"))
     };
     let server = Server::start_with(&[&place.rules()], &all("0"), &[]);
     for endpoint in ["grpc", "http", "debug", "metrics", "resp", "admin"] {
@@ -57,8 +55,7 @@ fn port_alone_is_on_loopback_for_every_flag() {
     }
     server.stop();
     // The program refuses this before it listens: the network could read the tokens.
-    run(&format!("{} {}", place.rules().display(), all(":0")), &[])
-        .fails(2, &["--admin 0.0.0.0:0: without TLS"]);
+    place.run(&all(":0")).fails(2, &["--admin 0.0.0.0:0: without TLS"]);
 }
 
 /// Variables of other commands have their effect there.
@@ -88,17 +85,12 @@ fn missing_paths_are_errors() {
 fn check_reports_line_and_column() {
     let place = Place::new();
     // The same file twice is read once, as at the start.
-    let good = run(&format!("{0} {0} --check", place.rules().display()), &[]);
-    assert_eq!(
-        (good.code, &*good.stdout),
-        (0, "2 rules of 1 domain and the flags can be used\n"),
-        "{good:?}"
-    );
+    let good = place.run("$/limits.yaml --check");
+    assert_eq!((good.code, &*good.stdout), (0, "2 rules of 1 domain and the flags can be used\n"));
     place.write("bad.yaml", "domain: rl\ndescriptors:\n  - key: a\n    rate_limit: { unit: fortnight }\n");
-    run(&format!("{} --check", place.path("bad.yaml").display()), &[])
-        .fails(1, &["bad.yaml:4:", "fortnight"]);
+    run(&format!("{} --check", place.name("bad.yaml")), &[]).fails(1, &["bad.yaml:4:", "fortnight"]);
     let tls = "--check --tls-cert /no/cert --tls-key /no/key";
-    let both = run(&format!("{} {tls} --http :1 --grpc :1", place.rules().display()), &[]);
+    let both = place.run(&format!("{tls} --http :1 --grpc :1"));
     both.fails(1, &["cannot read /no/cert", "--grpc and --http have the same address, 0.0.0.0:1"]);
     assert_eq!(both.stderr.matches("error: ").count(), 2, "{both:?}");
 }
@@ -109,11 +101,11 @@ fn rule_warnings_are_logged_at_start() {
     let hidden = "domain: rl\ndescriptors:\n  - { key: a, value: '*', rate_limit: { unit: day, requests_per_unit: 1 } }\n  \
                   - { key: a, value: 'x*', rate_limit: { unit: day, requests_per_unit: 1 } }\n";
     place.write("limits.yaml", hidden);
-    let checked = run(&format!("{} --check", place.rules().display()), &[]);
+    let checked = place.run("--check");
     assert_eq!(checked.code, 0, "{checked:?}");
     assert_eq!(checked.stderr.matches("limits.yaml:4:").count(), 1, "{checked:?}");
     assert!(checked.stderr.contains("is never used"), "{checked:?}");
-    let mut server = Server::start(&[&place.rules()], "");
+    let mut server = place.start("");
     let line = server.wait_for_line("is never used");
     assert!(line.contains(" WARN ") && line.contains("limits.yaml:4:"), "{line}");
     server.stop();
@@ -124,8 +116,7 @@ fn start_without_rules_warns() {
     let place = Place::new();
     std::fs::remove_file(place.rules()).unwrap();
     let folder = place.path("");
-    let shown = folder.display();
-    run(&shown.to_string(), &[]).fails(1, &["there are no files with rules; check the path"]);
+    run(&place.name(""), &[]).fails(1, &["there are no files with rules; check the path"]);
     let mut server = Server::start(&[&folder], "--start-without-rules");
     server.wait_for_line("no rules are in force, so every request passes");
     place.write("limits.yaml", "domain: [");
@@ -152,7 +143,7 @@ fn start_without_rules_warns() {
 #[test]
 fn taken_ports_name_their_flag() {
     let place = Place::new();
-    let server = Server::start(&[&place.rules()], "");
+    let server = place.start("");
     for (endpoint, flag) in [("grpc", "--grpc"), ("http", "--http"), ("debug", "--debug")] {
         let taken = server.address(endpoint);
         let others: String = FREE
@@ -160,7 +151,8 @@ fn taken_ports_name_their_flag() {
             .map(|flag| format!("--{} ", flag.trim_start_matches("--")))
             .filter(|other| !other.starts_with(flag))
             .collect();
-        run(&format!("{} {flag} {taken} {others}", place.rules().display()), &[])
+        place
+            .run(&format!("{flag} {taken} {others}"))
             .fails(1, &[&taken, "another process listens there", flag]);
     }
     run("--grpc off --http off", &[]).fails(2, &["no client could ask"]);
@@ -196,13 +188,11 @@ fn wrong_flags_end_with_code_two() {
     }
     run("--metrics-path metrics", &[]).fails(2, &["begins with /"]);
     run("--redis-ca ca.crt", &[]).fails(2, &["--redis <URL>"]);
-    let place = Place::new();
-    place.write("limits.yaml", crate::server::RULES.replace("tollgate: {}", "tollgate: { store: redis }"));
-    run(&place.rules().display().to_string(), &[]).fails(1, &["limits.yaml:7:", "store: redis", "--redis"]);
+    let place = Place::with(crate::server::RULES.replace("tollgate: {}", "tollgate: { store: redis }"));
+    place.run("").fails(1, &["limits.yaml:7:", "store: redis", "--redis"]);
     // A check starts no connection, so no server needs to be there.
     for scheme in ["redis", "rediss"] {
-        let checked =
-            run(&format!("{} --check --redis {scheme}://127.0.0.1:1", place.rules().display()), &[]);
+        let checked = place.run(&format!("--check --redis {scheme}://127.0.0.1:1"));
         assert_eq!((checked.code, &*checked.stderr), (0, ""), "{checked:?}");
     }
     run("--limit-header-names a,b", &[]).fails(2, &["--limit-header-names", "three names"]);
@@ -238,7 +228,7 @@ fn go_variables_start_the_service() {
     let place = Place::new();
     std::fs::create_dir(place.path("config")).unwrap();
     std::fs::rename(place.rules(), place.path("config/limits.yaml")).unwrap();
-    let root = place.path("").display().to_string();
+    let root = place.name("");
     let variables = [
         ("RUNTIME_ROOT", &*root),
         ("GRPC_HOST", "127.0.0.1"),
@@ -264,15 +254,6 @@ fn go_variables_start_the_service() {
     server.stop();
 }
 
-#[test]
-fn unusable_go_variables_end_the_start() {
-    run("", &[("BACKEND_TYPE", "memcache")]).fails(2, &["BACKEND_TYPE=memcache"]);
-    run("", &[("CONFIG_TYPE", "GRPC_XDS_DELTA")]).fails(2, &["CONFIG_TYPE=GRPC_XDS_DELTA", "GRPC_XDS_SOTW"]);
-    run("", &[("GRPC_MAX_CONNECTION_AGE", "soon")]).fails(2, &["soon", "GRPC_MAX_CONNECTION_AGE"]);
-    run("", &[("SHADOW_MODE", "maybe")]).fails(2, &["SHADOW_MODE"]);
-    run("", &[("REDIS_TYPE", "SENTINEL")]).fails(2, &["REDIS_TYPE=SENTINEL", "REDIS_URL=NAME,HOST:PORT"]);
-}
-
 /// An error names the variable that a value is from, and only that one.
 #[test]
 fn wrong_variables_are_named() {
@@ -288,6 +269,7 @@ fn wrong_variables_are_named() {
         let ended = run("", &[(variable, wrong), ("DEBUG_PORT", "0")]);
         ended.fails(2, &[part, &format!("(from {variable})")]);
     }
+    run("", &[("BACKEND_TYPE", "memcache")]).fails(2, &["BACKEND_TYPE=memcache"]);
     // A flag has priority.
     assert_eq!(run("--check --log info", &[("LOG_LEVEL", "chatty")]).code, 0);
     for (variable, wrong) in [("TOLLGATE_GRPC", "here"), ("TOLLGATE_SHADOW", "maybe"), ("TOLLGATE_LOG", "")] {
@@ -311,7 +293,7 @@ fn variables_complete_paths_after_dashes() {
         assert!(ended.stdout.contains("2 rules"), "{ended:?}");
     }
     // A socket replaces the port, which may be in a variable that was forgotten.
-    let socket = place.path("socket").display().to_string();
+    let socket = place.name("socket");
     let args = format!("{rules} --http off --debug off --drain 0s --grpc-socket {socket}");
     let server = Server::start_with(&[], &args, &[("GRPC_HOST", "127.0.0.1"), ("GRPC_PORT", "0")]);
     assert!(!server.start_line().contains("127.0.0.1"), "{}", server.start_line());

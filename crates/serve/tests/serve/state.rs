@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::client::{self, Grpc, LIMIT, Load, asking, block_on, get, http, put, wait_for_stat};
 use crate::drain::load_hangs;
 use crate::resp::Client;
-use crate::server::{FREE, Place, Server, eventually, run};
+use crate::server::{FREE, Place, Server, eventually};
 
 const TEN: &str = "
 domain: rl
@@ -35,18 +35,18 @@ fn admitted(server: &Server, user: &str, requests: usize) -> usize {
     })
 }
 
-fn ten() -> Place {
-    let place = Place::new();
-    place.write("limits.yaml", TEN);
-    place
-}
-
-fn flags(place: &Place, more: &str) -> String {
-    format!("--log info --state {} {more}", place.path("state").display())
-}
+const STATE: &str = "--log info --state $/state";
 
 fn start(place: &Place, more: &str) -> Server {
-    Server::start(&[&place.rules()], &flags(place, more))
+    place.start(&format!("{STATE} {more}"))
+}
+
+/// Starts a process, sends requests of alice, and ends it. Returns how many were admitted.
+fn life(place: &Place, args: &str, requests: usize) -> usize {
+    let server = start(place, args);
+    let admitted = admitted(&server, "alice", requests);
+    server.stop();
+    admitted
 }
 
 /// Returns a count from `/stats`.
@@ -62,10 +62,8 @@ fn mode(path: &Path) -> u32 {
 // G143
 #[test]
 fn replaced_processes_admit_exactly_the_limit() {
-    let place = ten();
-    let first = start(&place, "");
-    assert_eq!(admitted(&first, "alice", 4), 4);
-    first.stop();
+    let place = Place::with(TEN);
+    assert_eq!(life(&place, "", 4), 4);
     assert_eq!(mode(&place.path("state")), 0o600);
     let mut second = start(&place, "");
     second.wait_for_line("took over the usage of 1 rule and 0 holds");
@@ -75,7 +73,7 @@ fn replaced_processes_admit_exactly_the_limit() {
     let third = start(&place, "");
     assert_eq!((admitted(&third, "alice", 9), admitted(&third, "bob", 9)), (3, 0));
     third.stop();
-    let without = Server::start(&[&place.rules()], "");
+    let without = place.start("");
     assert_eq!(admitted(&without, "alice", 12), 10);
     without.stop();
 }
@@ -95,7 +93,7 @@ fn left(server: &Server) -> u64 {
 fn drain_under_load_saves_every_answered_request() {
     let place = Place::new();
     let mut first = start(&place, "--drain 200ms");
-    let other = Server::start(&[&place.rules()], "");
+    let other = place.start("");
     let (total, code) = block_on(async {
         let load = Load::start(&[first.address("grpc"), other.address("grpc")], 4);
         load.wait_for_answers(500).await;
@@ -115,7 +113,7 @@ fn drain_under_load_saves_every_answered_request() {
 // G143
 #[test]
 fn kill_loses_what_came_since_the_last_write() {
-    let place = ten();
+    let place = Place::with(TEN);
     #[expect(clippy::disallowed_methods, reason = "another process needs real time")]
     let began = std::time::Instant::now();
     let mut first = start(&place, "--state-every 1s");
@@ -144,7 +142,7 @@ fn kill_loses_what_came_since_the_last_write() {
 // G143
 #[test]
 fn state_follows_reloads_and_changed_limits() {
-    let place = ten();
+    let place = Place::with(TEN);
     let first = start(&place, "");
     assert_eq!(admitted(&first, "alice", 6), 6);
     place.write("limits.yaml", TEN.replace("10", "8"));
@@ -152,9 +150,7 @@ fn state_follows_reloads_and_changed_limits() {
     assert_eq!(admitted(&first, "alice", 1), 1);
     first.stop();
     place.write("limits.yaml", TEN.replace("10", "20"));
-    let second = start(&place, "");
-    assert_eq!(admitted(&second, "alice", 20), 13);
-    second.stop();
+    assert_eq!(life(&place, "", 20), 13);
     place.write("limits.yaml", TEN.replace("user", "client"));
     let mut third = start(&place, "");
     third.wait_for_line("dropped the usage of 1 rule");
@@ -163,7 +159,7 @@ fn state_follows_reloads_and_changed_limits() {
 
 #[test]
 fn rule_that_starts_without_usage_is_named() {
-    let place = ten();
+    let place = Place::with(TEN);
     let month = |day| {
         let limit =
             format!("rate_limit: {{ period: month, starts: {{ day: {day} }}, requests_per_unit: 10 }}");
@@ -173,9 +169,7 @@ fn rule_that_starts_without_usage_is_named() {
         );
     };
     month(1);
-    let first = start(&place, "");
-    assert_eq!(admitted(&first, "alice", 1), 1);
-    first.stop();
+    assert_eq!(life(&place, "", 1), 1);
     month(7);
     let mut second = start(&place, "");
     let line = second.wait_for_line("the rule \"rl|user\" starts without usage");
@@ -186,10 +180,8 @@ fn rule_that_starts_without_usage_is_named() {
 /// A process that has no rules yet does not know what its file is for.
 #[test]
 fn process_without_rules_keeps_the_state() {
-    let place = ten();
-    let first = start(&place, "");
-    assert_eq!(admitted(&first, "alice", 7), 7);
-    first.stop();
+    let place = Place::with(TEN);
+    assert_eq!(life(&place, "", 7), 7);
     let kept = fs::read(place.path("state")).unwrap();
     place.write("limits.yaml", "domain: [");
     let second = start(&place, "--start-without-rules --state-every 1s");
@@ -205,7 +197,7 @@ fn process_without_rules_keeps_the_state() {
 
 #[test]
 fn load_that_hangs_does_not_hang_the_state() {
-    let place = ten();
+    let place = Place::with(TEN);
     let mut first = start(&place, "--state-every 0");
     assert_eq!(admitted(&first, "alice", 7), 7);
     let pipe = load_hangs(&place, &first);
@@ -214,18 +206,14 @@ fn load_that_hangs_does_not_hang_the_state() {
     drop(pipe);
     fs::remove_file(place.rules()).unwrap();
     place.write("limits.yaml", TEN);
-    let second = start(&place, "");
-    assert_eq!(admitted(&second, "alice", 10), 3);
-    second.stop();
+    assert_eq!(life(&place, "", 10), 3);
 }
 
 // G143
 #[test]
 fn unusable_files_are_named_and_kept_aside() {
-    let place = ten();
-    let first = start(&place, "");
-    assert_eq!(admitted(&first, "alice", 10), 10);
-    first.stop();
+    let place = Place::with(TEN);
+    assert_eq!(life(&place, "", 10), 10);
     let good = fs::read(place.path("state")).unwrap();
     let (mut damaged, mut future) = (good.clone(), good.clone());
     damaged[90] ^= 1;
@@ -253,22 +241,21 @@ fn unusable_files_are_named_and_kept_aside() {
 // G143
 #[test]
 fn file_that_cannot_be_read_or_kept_stops_the_start() {
-    let place = ten();
-    let first = start(&place, "");
-    assert_eq!(admitted(&first, "alice", 7), 7);
-    first.stop();
-    let rules = place.rules().display().to_string();
-    let below = place.path("limits.yaml").join("state");
-    run(&format!("{rules} {FREE} --state {}", below.display()), &[])
+    let place = Place::with(TEN);
+    assert_eq!(life(&place, "", 7), 7);
+    place
+        .run(&format!("{FREE} --state $/limits.yaml/state"))
         .fails(1, &["cannot read the state", "not a directory", "move it away"]);
     // The system opens a folder, and the first read fails.
     fs::create_dir(place.path("state.resp")).unwrap();
-    run(&format!("{rules} {FREE} --resp 0 {}", flags(&place, "")), &[])
+    place
+        .run(&format!("{FREE} --resp 0 {STATE}"))
         .fails(1, &["cannot read the state", "state.resp: ", "move it away"]);
     assert!(place.path("state.resp").is_dir());
     place.write("state", "damaged");
     fs::create_dir(place.path("state.unusable")).unwrap();
-    run(&format!("{rules} {FREE} {}", flags(&place, "")), &[])
+    place
+        .run(&format!("{FREE} {STATE}"))
         .fails(1, &["not a tollgate snapshot", "cannot be renamed to", "state.unusable", "move it away"]);
     assert_eq!(fs::read(place.path("state")).unwrap(), b"damaged");
 }
@@ -276,21 +263,19 @@ fn file_that_cannot_be_read_or_kept_stops_the_start() {
 // G143
 #[test]
 fn file_of_another_process_is_refused() {
-    let place = ten();
+    let place = Place::with(TEN);
     let first = start(&place, "");
-    let rules = place.rules().display().to_string();
-    run(&format!("{rules} {FREE} {}", flags(&place, "")), &[])
-        .fails(1, &["another process uses the state", "state.lock"]);
+    place.run(&format!("{FREE} {STATE}")).fails(1, &["another process uses the state", "state.lock"]);
     assert_eq!(admitted(&first, "alice", 3), 3);
     first.stop();
     start(&place, "").stop();
-    let folder = place.path("").display().to_string();
-    run(&format!("{rules} {FREE} --state {folder}"), &[]).fails(2, &["--state", "is not a file"]);
-    run(&format!("{rules} --check --state {folder}"), &[]).fails(2, &["is not a file"]);
-    run(&format!("{rules} {FREE} --state-every x"), &[]).fails(2, &["--state-every"]);
-    run(&format!("{rules} {FREE} --state-every 999ms"), &[]).fails(2, &["--state-every", "1s or more"]);
+    place.run(&format!("{FREE} --state $")).fails(2, &["--state", "is not a file"]);
+    place.run("--check --state $").fails(2, &["is not a file"]);
+    place.run(&format!("{FREE} --state-every x")).fails(2, &["--state-every"]);
+    place.run(&format!("{FREE} --state-every 999ms")).fails(2, &["--state-every", "1s or more"]);
     // Rules are no state, so they would be renamed, and gone for the next start.
-    run(&format!("{rules} {FREE} --state {rules}"), &[])
+    place
+        .run(&format!("{FREE} --state $/limits.yaml"))
         .fails(2, &["--state", "limits.yaml", "file of rules"]);
     assert_eq!(fs::read(place.rules()).unwrap(), TEN.as_bytes());
 }
@@ -299,10 +284,9 @@ fn file_of_another_process_is_refused() {
 // G143
 #[test]
 fn failed_writes_are_logged_and_stop_no_answer() {
-    let place = ten();
-    let state = place.path("mounted").join("state");
-    let flags = format!("--log info --state-every 1s --state {}", state.display());
-    let mut server = Server::start(&[&place.rules()], &flags);
+    let place = Place::with(TEN);
+    let flags = "--log info --state-every 1s --state $/mounted/state";
+    let mut server = place.start(flags);
     server.wait_for_line("cannot lock");
     server.wait_for_line("cannot write the state");
     assert_eq!(admitted(&server, "alice", 12), 10);
@@ -310,7 +294,7 @@ fn failed_writes_are_logged_and_stop_no_answer() {
     fs::create_dir(place.path("mounted")).unwrap();
     block_on(wait_for_stat(&server.address("debug"), "tollgate_service_state_writes_total", 1));
     server.stop();
-    let next = Server::start(&[&place.rules()], &flags);
+    let next = place.start(flags);
     assert_eq!(admitted(&next, "alice", 12), 0);
     next.stop();
 }
@@ -319,10 +303,8 @@ fn failed_writes_are_logged_and_stop_no_answer() {
 // G143
 #[test]
 fn full_disk_keeps_the_last_file() {
-    let place = ten();
-    let first = start(&place, "");
-    assert_eq!(admitted(&first, "alice", 7), 7);
-    first.stop();
+    let place = Place::with(TEN);
+    assert_eq!(life(&place, "", 7), 7);
     let before = fs::read(place.path("state")).unwrap();
     fs::create_dir(place.path("state.new")).unwrap();
     fs::write(place.path("state.new").join("x"), "").unwrap();
@@ -345,7 +327,7 @@ fn each_file_is_written_if_the_other_cannot_be() {
     for (blocked, written, named) in
         [("state.new", "state.resp", "state: "), ("state.resp.new", "state", "state.resp: ")]
     {
-        let place = ten();
+        let place = Place::with(TEN);
         fs::create_dir(place.path(blocked)).unwrap();
         fs::write(place.path(blocked).join("x"), "").unwrap();
         let mut server = start(&place, "--resp 0 --state-every 1s");
@@ -365,7 +347,7 @@ fn each_file_is_written_if_the_other_cannot_be() {
 // G143
 #[test]
 fn holds_and_blocks_survive() {
-    let place = ten();
+    let place = Place::with(TEN);
     place.write(
         "limits.yaml",
         "
@@ -423,7 +405,7 @@ fn ten_thousand_rules_survive_within_seconds() {
             "  - {{ key: user, value: t{tenant}, rate_limit: {{ unit: year, every: 70, requests_per_unit: 2 }} }}\n"
         )
     };
-    let place = ten();
+    let place = Place::with(TEN);
     place.write(
         "limits.yaml",
         format!("domain: rl\ntollgate: {{}}\ndescriptors:\n{}", (0..10_000).map(line).collect::<String>()),
@@ -462,7 +444,7 @@ fn throttled(server: &Server, quota: &str, times: usize) -> usize {
 // G143
 #[test]
 fn limits_of_redis_clients_survive() {
-    let place = ten();
+    let place = Place::with(TEN);
     let first = start(&place, "--resp 0 --state-every 1s");
     assert_eq!((throttled(&first, "9 10 86400", 4), throttled(&first, "4 5 3600", 9)), (4, 5));
     first.stop();
@@ -473,9 +455,7 @@ fn limits_of_redis_clients_survive() {
     second.stop();
     // Without the endpoint, the file stays as it is.
     let good = fs::read(place.path("state.resp")).unwrap();
-    let without = start(&place, "");
-    assert_eq!(admitted(&without, "alice", 1), 1);
-    without.stop();
+    assert_eq!(life(&place, "", 1), 1);
     assert_eq!(fs::read(place.path("state.resp")).unwrap(), good);
     // A new place is refused until one of those that were taken over is idle.
     let third = start(&place, "--resp 0 --resp-quotas 1");
@@ -487,7 +467,7 @@ fn limits_of_redis_clients_survive() {
 // G143
 #[test]
 fn unusable_limits_of_redis_clients_are_kept_aside_and_rules_survive() {
-    let place = ten();
+    let place = Place::with(TEN);
     let first = start(&place, "--resp 0");
     assert_eq!((admitted(&first, "alice", 9), throttled(&first, "9 10 86400", 10)), (9, 10));
     first.stop();
@@ -532,11 +512,10 @@ fn unusable_limits_of_redis_clients_are_kept_aside_and_rules_survive() {
 // G143
 #[test]
 fn no_port_opens_before_the_state_is_read() {
-    let place = ten();
+    let place = Place::with(TEN);
     let pipe = place.path("state.resp");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let socket = place.path("socket");
-    let flags = flags(&place, &format!("--resp 0 --grpc-socket {}", socket.display()));
     let writer = std::thread::spawn(move || {
         // Waits until the server opens the pipe.
         let pipe = fs::OpenOptions::new().write(true).open(pipe).unwrap();
@@ -544,7 +523,7 @@ fn no_port_opens_before_the_state_is_read() {
         drop(pipe);
         is_open
     });
-    let server = Server::start(&[&place.rules()], &flags);
+    let server = start(&place, "--resp 0 --grpc-socket $/socket");
     assert!(!writer.join().unwrap(), "the port was open while the state was read");
     server.stop();
 }
@@ -552,8 +531,8 @@ fn no_port_opens_before_the_state_is_read() {
 // G143
 #[test]
 fn without_the_flag_there_is_no_file_and_no_stat() {
-    let place = ten();
-    let server = Server::start(&[&place.rules()], "");
+    let place = Place::with(TEN);
+    let server = place.start("");
     let page = block_on(get(&server.address("debug"), "/stats"));
     assert!(!page.body.contains("tollgate_service_state"), "{}", page.body);
     server.stop();

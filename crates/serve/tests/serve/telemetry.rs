@@ -20,7 +20,7 @@ fn metrics(server: &Server) -> String {
 #[test]
 fn metrics_describe_process_and_build() {
     let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0 --threads 3");
+    let server = place.start("--metrics 127.0.0.1:0 --threads 3");
     let page = metrics(&server);
     let build = format!("tollgate_build_info{{version=\"{}\",os=", env!("CARGO_PKG_VERSION"));
     assert!(page.contains(&build), "{page}");
@@ -50,7 +50,7 @@ fn each_series_is_on_the_page_once() {
     let twice = format!("  - key: t\n    descriptors:\n      - {}\n", rule("a.b"));
     let nested = format!("      - key: a\n        descriptors: [ {} ]\n", rule("b"));
     place.write("limits.yaml", format!("domain: rl\ndescriptors:\n{rules}{twice}{nested}"));
-    let server = Server::start(&[&place.rules()], "--metrics 127.0.0.1:0 --go-metrics");
+    let server = place.start("--metrics 127.0.0.1:0 --go-metrics");
     for _ in 0..2 {
         let page = metrics(&server);
         let mut names: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
@@ -73,9 +73,8 @@ fn threads_have_bounds() {
     }
     let place = Place::new();
     if cfg!(target_os = "linux") {
-        let [nine, two] = ["9", "2"].map(|threads| {
-            Server::start(&[&place.rules()], &format!("--metrics 127.0.0.1:0 --threads {threads}"))
-        });
+        let [nine, two] =
+            ["9", "2"].map(|threads| place.start(&format!("--metrics 127.0.0.1:0 --threads {threads}")));
         let count = |server| value(&metrics(server), "process_threads");
         // A thread of the start may still be ending.
         assert!(eventually(|| count(&nine) - count(&two) == 7.0), "{} and {}", count(&nine), count(&two));
@@ -85,7 +84,7 @@ fn threads_have_bounds() {
 #[test]
 fn signals_change_level_of_log() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "--log error --log-format json");
+    let mut server = place.start("--log error --log-format json");
     let levels = ["warn", "info", "debug", "debug"];
     for (time, level) in levels.iter().enumerate() {
         server.signal("USR1");
@@ -107,7 +106,7 @@ fn signals_change_level_of_log() {
 #[test]
 fn raised_level_shows_lines() {
     let place = Place::new();
-    let mut server = Server::start(&[&place.rules()], "");
+    let mut server = place.start("");
     server.signal("USR1");
     server.wait_for_line("the log has the level info now");
     server.signal("TERM");
@@ -121,7 +120,7 @@ fn every_series_has_help_and_type() {
     let place = Place::new();
     let args = "--metrics 127.0.0.1:0 --go-metrics --resp 0 --state";
     let args = format!("{args} {}", place.path("state").display());
-    let server = Server::start(&[&place.rules()], &args);
+    let server = place.start(&args);
     block_on(async { Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &bytes(ASK)).await });
     let page = metrics(&server);
     let (mut helps, mut types) = (Vec::new(), Vec::new());
@@ -160,7 +159,7 @@ fn healthcheck_says_that_the_service_does_not_answer() {
 #[test]
 fn healthcheck_asks_running_service() {
     let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--drain 1h");
+    let server = place.start("--drain 1h");
     let address = server.address("http");
     // The check gives up after a second, which a busy machine may need.
     let check = || run("--healthcheck", &[("TOLLGATE_HTTP", &address), ("TOLLGATE_RULES", "/no/such")]);
@@ -362,19 +361,17 @@ mod spans {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", silent.local_addr().unwrap());
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", &*address), ("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")];
-        let server = start(&place, "--otlp", &variables);
-        block_on(async {
+        start(&place, "--otlp", &variables).during(async |server| {
             let mut grpc = Grpc::connect(&server.address("grpc")).await;
             for _ in 0..6_000 {
                 grpc.ok(LIMIT, &bytes(ASK)).await;
             }
+            let page = get(&server.address("metrics"), "/metrics").await.body;
+            // The queue has room for 2,048. All others are dropped at once.
+            assert!(value(&page, "tollgate_service_spans_dropped_total") >= 3_952.0, "{page}");
+            assert_eq!(value(&page, "tollgate_service_spans_sent_total"), 0.0);
+            assert!(eventually(|| server.log().contains("spans are lost")), "{}", server.log());
         });
-        let page = metrics(&server);
-        // The queue has room for 2,048. All others are dropped at once.
-        assert!(value(&page, "tollgate_service_spans_dropped_total") >= 3_952.0, "{page}");
-        assert_eq!(value(&page, "tollgate_service_spans_sent_total"), 0.0);
-        assert!(eventually(|| server.log().contains("spans are lost")), "{}", server.log());
-        server.stop();
     }
 
     #[test]

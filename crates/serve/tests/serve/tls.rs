@@ -13,8 +13,8 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::client::{ASK, Grpc, LIMIT, block_on, bytes, comes_true, get, http, wait_for_stat};
-use crate::server::{Place, Server, run};
+use crate::client::{ASK, Grpc, LIMIT, bytes, comes_true, get, http, wait_for_stat};
+use crate::server::{Place, Server};
 
 /// An authority that signs certificates.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -71,9 +71,19 @@ pub(crate) fn install(place: &Place, pair: &Pair) {
     place.write("tls.key", &pair.key);
 }
 
-fn start(place: &Place, args: &str) -> Server {
-    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
-    Server::start(&[&place.rules()], &format!("--tls-cert {cert} --tls-key {key} {args}"))
+/// The flags of these files.
+pub(crate) const TLS: &str = "--tls-cert $/tls.crt --tls-key $/tls.key";
+
+/// Returns a place with the certificates of an authority.
+pub(crate) fn certified() -> (Place, Authority) {
+    let (place, authority) = (Place::new(), Authority::new());
+    install(&place, &authority.server());
+    place.write("ca.crt", authority.pem());
+    (place, authority)
+}
+
+fn serve(place: &Place, args: &str, test: impl AsyncFnOnce(&mut Server)) {
+    place.serve(&format!("{TLS} {args}"), test);
 }
 
 /// Connects with the trust in an authority, and with a certificate of its own.
@@ -121,46 +131,25 @@ pub(crate) async fn wait_for(server: &Server, trusted: &Authority, own: Option<&
 
 #[test]
 fn tls_endpoint_answers_only_tls() {
-    let (place, authority) = (Place::new(), Authority::new());
-    install(&place, &authority.server());
-    let server = start(&place, "");
-    assert!(server.start_line().contains("with TLS"), "{}", server.start_line());
-    block_on(async {
-        ask(&server, &authority, None).await.unwrap();
-        assert!(ask(&server, &Authority::new(), None).await.is_err());
+    let (place, authority) = certified();
+    serve(&place, "", async |server| {
+        assert!(server.start_line().contains("with TLS"), "{}", server.start_line());
+        ask(server, &authority, None).await.unwrap();
+        assert!(ask(server, &Authority::new(), None).await.is_err());
         let plain = TcpStream::connect(server.address("grpc")).await.unwrap();
         let plain = Grpc::try_over(plain).await;
         assert!(plain.is_err() || plain.unwrap().try_call(LIMIT, &bytes(ASK)).await.is_err());
         // The client ends the first handshake, so the server may notice it later.
         wait_for_stat(&server.address("debug"), "tollgate_service_handshakes_failed_total", 2).await;
     });
-    server.stop();
-}
-
-// G109
-#[test]
-fn clients_need_certificates_of_the_authority() {
-    let (place, authority, other) = (Place::new(), Authority::new(), Authority::new());
-    install(&place, &authority.server());
-    place.write("ca.crt", authority.pem());
-    let server = start(&place, &format!("--client-ca {}", place.path("ca.crt").display()));
-    block_on(async {
-        ask(&server, &authority, Some(&authority.issue(&[dns("gateway")]))).await.unwrap();
-        assert!(ask(&server, &authority, None).await.is_err());
-        assert!(ask(&server, &authority, Some(&other.issue(&[dns("gateway")]))).await.is_err());
-    });
-    server.stop();
 }
 
 // G109
 #[test]
 fn clients_need_an_allowed_name() {
-    let (place, authority) = (Place::new(), Authority::new());
-    install(&place, &authority.server());
-    place.write("ca.crt", authority.pem());
-    let args = "--client-san gateway.example --client-san spiffe://example/gateway";
-    let server = start(&place, &format!("--client-ca {} {args}", place.path("ca.crt").display()));
-    block_on(async {
+    let (place, authority) = certified();
+    let names = "--client-san gateway.example --client-san spiffe://example/gateway";
+    serve(&place, &format!("--client-ca $/ca.crt {names}"), async |server| {
         for (name, allowed) in [
             (dns("gateway.example"), true),
             (uri("spiffe://example/gateway"), true),
@@ -169,83 +158,70 @@ fn clients_need_an_allowed_name() {
             (dns("*.example"), false),
         ] {
             let own = authority.issue(std::slice::from_ref(&name));
-            assert_eq!(ask(&server, &authority, Some(&own)).await.is_ok(), allowed, "{name:?}");
+            assert_eq!(ask(server, &authority, Some(&own)).await.is_ok(), allowed, "{name:?}");
         }
         let several = authority.issue(&[dns("a.example"), dns("gateway.example")]);
-        ask(&server, &authority, Some(&several)).await.unwrap();
+        ask(server, &authority, Some(&several)).await.unwrap();
     });
-    server.stop();
 }
 
 // G109
 #[test]
 fn changed_certificates_serve_new_connections() {
-    let (place, old, new) = (Place::new(), Authority::new(), Authority::new());
-    install(&place, &old.server());
-    let mut server = start(&place, "--log info");
-    block_on(async {
-        let mut before = connect(&server, &old, None).await.unwrap();
+    let ((place, old), new) = (certified(), Authority::new());
+    serve(&place, "--log info", async |server| {
+        let mut before = connect(server, &old, None).await.unwrap();
         before.ok(LIMIT, &bytes(ASK)).await;
         install(&place, &new.server());
-        wait_for(&server, &new, None, true).await;
-        assert!(ask(&server, &old, None).await.is_err());
+        wait_for(server, &new, None, true).await;
+        assert!(ask(server, &old, None).await.is_err());
         // The old connection lives on.
         before.ok(LIMIT, &bytes(ASK)).await;
+        server.wait_for_line("tls.crt are in force");
     });
-    server.wait_for_line("tls.crt are in force");
-    server.stop();
 }
 
 // G109
 #[test]
 fn mismatched_pair_keeps_the_old_one() {
-    let (place, authority) = (Place::new(), Authority::new());
-    install(&place, &authority.server());
-    let mut server = start(&place, "");
-    block_on(async {
+    let (place, authority) = certified();
+    serve(&place, "", async |server| {
         let next = Authority::new();
         let pair = next.server();
         place.write("tls.crt", &pair.cert);
         wait_for_stat(&server.address("debug"), "tollgate_service_tls_reload_errors_total", 1).await;
-        ask(&server, &authority, None).await.unwrap();
+        ask(server, &authority, None).await.unwrap();
         server.wait_for_line("cannot be used together");
         place.write("tls.key", &pair.key);
-        wait_for(&server, &next, None, true).await;
+        wait_for(server, &next, None, true).await;
     });
-    server.stop();
 }
 
 // G109
 #[test]
-fn removed_authority_stops_its_clients() {
-    let (place, old, new) = (Place::new(), Authority::new(), Authority::new());
-    install(&place, &old.server());
-    place.write("ca.crt", old.pem());
-    let server = start(&place, &format!("--client-ca {}", place.path("ca.crt").display()));
-    let (theirs, ours) = (old.issue(&[dns("a")]), new.issue(&[dns("a")]));
-    block_on(async {
-        ask(&server, &old, Some(&theirs)).await.unwrap();
+fn clients_need_certificates_of_an_authority_in_force() {
+    let ((place, old), new) = (certified(), Authority::new());
+    serve(&place, "--client-ca $/ca.crt", async |server| {
+        let (theirs, ours) = (old.issue(&[dns("a")]), new.issue(&[dns("a")]));
+        ask(server, &old, Some(&theirs)).await.unwrap();
+        assert!(ask(server, &old, None).await.is_err() && ask(server, &old, Some(&ours)).await.is_err());
         // Both, and then only the new one.
         place.write("ca.crt", old.pem() + &new.pem());
-        wait_for(&server, &old, Some(&ours), true).await;
-        ask(&server, &old, Some(&theirs)).await.unwrap();
+        wait_for(server, &old, Some(&ours), true).await;
+        ask(server, &old, Some(&theirs)).await.unwrap();
         place.write("ca.crt", new.pem());
-        wait_for(&server, &old, Some(&theirs), false).await;
-        ask(&server, &old, Some(&ours)).await.unwrap();
+        wait_for(server, &old, Some(&theirs), false).await;
+        ask(server, &old, Some(&ours)).await.unwrap();
     });
-    server.stop();
 }
 
 // G109
 #[test]
 #[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn incomplete_files_keep_the_old_ones() {
-    let (place, authority) = (Place::new(), Authority::new());
-    install(&place, &authority.server());
-    place.write("ca.crt", authority.pem());
-    let mut server = start(&place, &format!("--client-ca {}", place.path("ca.crt").display()));
-    let (own, debug) = (authority.issue(&[dns("a")]), server.address("debug"));
-    block_on(async {
+    let (place, authority) = certified();
+    serve(&place, "--client-ca $/ca.crt", async |server| {
+        let (own, debug) = (authority.issue(&[dns("a")]), server.address("debug"));
         let mut errors = 0;
         for name in ["ca.crt", "tls.crt", "tls.key"] {
             let whole = std::fs::read(place.path(name)).unwrap();
@@ -256,64 +232,50 @@ fn incomplete_files_keep_the_old_ones() {
                 }
                 errors += 1;
                 wait_for_stat(&debug, "tollgate_service_tls_reload_errors_total", errors).await;
-                ask(&server, &authority, Some(&own)).await.unwrap();
-                assert!(ask(&server, &authority, None).await.is_err());
+                ask(server, &authority, Some(&own)).await.unwrap();
+                assert!(ask(server, &authority, None).await.is_err());
             }
             place.write(name, whole);
             wait_for_stat(&debug, "tollgate_service_tls_reload_total", errors / 3).await;
         }
+        server.wait_for_line("cannot read");
     });
-    server.wait_for_line("cannot read");
-    server.stop();
 }
 
 // G109
 #[test]
 fn plain_json_beside_tls_must_be_asked_for() {
     const ASK_JSON: &str = r#"{"domain":"rl","descriptors":[{"entries":[{"key":"once","value":"x"}]}]}"#;
-    let (place, authority) = (Place::new(), Authority::new());
-    install(&place, &authority.server());
-    let asked = start(&place, "");
-    block_on(async {
-        assert_eq!(http(&asked.address("http"), "POST", "/json", ASK_JSON).await.status, 200);
+    let (place, _) = certified();
+    serve(&place, "", async |server| {
+        assert_eq!(http(&server.address("http"), "POST", "/json", ASK_JSON).await.status, 200);
     });
-    asked.stop();
     if std::net::TcpListener::bind("0.0.0.0:8080").is_err() {
         println!("SKIPPED: another process listens on 8080, the default port of HTTP");
         return;
     }
-    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
-    let endpoints = "--grpc 127.0.0.1:0 --debug off --drain 0s";
-    let args = format!("{endpoints} --tls-cert {cert} --tls-key {key}");
-    let server = Server::start_with(&[&place.rules()], &args, &[]);
-    block_on(async {
+    let args = place.fill(&format!("--grpc 127.0.0.1:0 --debug off --drain 0s {TLS}"));
+    Server::start_with(&[&place.rules()], &args, &[]).during(async |_| {
         let refused = http("127.0.0.1:8080", "POST", "/json", ASK_JSON).await;
         assert_eq!(refused.status, 403);
         assert!(refused.body.contains("--http"), "{}", refused.body);
         assert_eq!(get("127.0.0.1:8080", "/healthcheck").await.status, 200);
     });
-    server.stop();
 }
 
 #[test]
 fn certificates_that_do_not_match_end_the_start() {
-    let (place, authority) = (Place::new(), Authority::new());
-    install(&place, &authority.server());
+    let (place, authority) = certified();
     place.write("tls.key", authority.server().key);
-    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
-    run(&format!("{} --tls-cert {cert} --tls-key {key}", place.rules().display()), &[])
-        .fails(1, &["cannot be used together", &cert, &key]);
+    let files = [place.name("tls.crt"), place.name("tls.key")];
+    place.run(TLS).fails(1, &["cannot be used together", &files[0], &files[1]]);
 }
 
 #[test]
 fn socket_stays_plain_beside_tls() {
-    let (place, authority) = (Place::new(), Authority::new());
-    install(&place, &authority.server());
-    let socket = place.path("socket");
-    let server = start(&place, &format!("--grpc-socket {}", socket.display()));
-    block_on(async {
-        let stream = tokio::net::UnixStream::connect(&socket).await.unwrap();
+    let (place, _) = certified();
+    serve(&place, "--grpc-socket $/socket", async |_| {
+        let stream = tokio::net::UnixStream::connect(place.path("socket")).await.unwrap();
         Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
     });
-    server.stop();
 }

@@ -6,8 +6,8 @@ use tokio::task::spawn_blocking;
 
 use super::process::{Program, Traffic, gateway};
 use crate::client::{block_on, stat, wait_for_stat};
-use crate::server::{Place, Server};
-use crate::tls::{Authority, dns, install, wait_for};
+use crate::server::{Place, limit};
+use crate::tls::{Authority, TLS, dns, install, wait_for};
 
 /// Longer than any pause of a busy machine: these tests are about lost requests, not about time.
 pub(super) const TIMEOUT: &str = "10s";
@@ -22,12 +22,6 @@ pub(super) const HEALTH: &str = "
           healthy_threshold: 1
           grpc_health_check: { service_name: ratelimit }";
 
-pub(super) fn rules(limit: u64) -> String {
-    format!(
-        "domain: rl\ntollgate: {{}}\ndescriptors:\n  - key: key\n    rate_limit: {{ unit: year, every: 70, requests_per_unit: {limit} }}\n"
-    )
-}
-
 fn assert_admitted(statuses: &BTreeMap<u16, u64>) {
     assert!(statuses.keys().all(|&status| status == 200), "{statuses:?}");
 }
@@ -37,17 +31,16 @@ fn assert_admitted(statuses: &BTreeMap<u16, u64>) {
 #[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn reload_and_drain_lose_no_request() {
     let Some(program) = Program::find() else { return };
-    let place = Place::new();
-    place.write("limits.yaml", rules(1_000_000));
-    let mut first = Server::start(&[&place.rules()], "--drain 10s");
-    let second = Server::start(&[&place.rules()], "");
+    let place = Place::with(limit("", "key", 1_000_000));
+    let mut first = place.start("--drain 10s");
+    let second = place.start("");
     let envoy = program.start(&gateway(&[first.address("grpc"), second.address("grpc")], TIMEOUT, HEALTH));
     block_on(async {
         let traffic = Traffic::start(envoy.address("open"), 4);
         traffic.wait_for(200).await;
         let asked = "tollgate_service_requests_total{method=\"ShouldRateLimit\"}";
         for round in 1..=3 {
-            place.write("limits.yaml", rules(1_000_000 + round));
+            place.write("limits.yaml", limit("", "key", 1_000_000 + round));
             for server in [&first, &second] {
                 let loads = "tollgate_reload_total{result=\"success\"}";
                 wait_for_stat(&server.address("debug"), loads, round + 1).await;
@@ -70,21 +63,15 @@ fn reload_and_drain_lose_no_request() {
 fn new_certificates_lose_no_request() {
     let Some(program) = Program::find() else { return };
     let (place, old, new) = (Place::new(), Authority::new(), Authority::new());
-    place.write("limits.yaml", rules(1_000_000));
+    place.write("limits.yaml", limit("", "key", 1_000_000));
     install(&place, &old.server());
     let own = old.issue(&[dns("gateway.example")]);
     place.write("ca.crt", old.pem());
     place.write("trusted.crt", old.pem() + &new.pem());
     place.write("own.crt", &own.cert);
     place.write("own.key", &own.key);
-    let path = |name: &str| place.path(name).display().to_string();
-    let args = format!(
-        "--tls-cert {} --tls-key {} --client-ca {} --client-san gateway.example --connection-age 300ms",
-        path("tls.crt"),
-        path("tls.key"),
-        path("ca.crt")
-    );
-    let server = Server::start(&[&place.rules()], &args);
+    let names = "--client-ca $/ca.crt --client-san gateway.example";
+    let server = place.start(&format!("{TLS} {names} --connection-age 300ms"));
     let tls = format!(
         "
       transport_socket:
@@ -100,9 +87,9 @@ fn new_certificates_lose_no_request() {
             validation_context:
               trusted_ca: {{ filename: {} }}
               match_typed_subject_alt_names: [{{ san_type: DNS, matcher: {{ exact: localhost }} }}]",
-        path("own.crt"),
-        path("own.key"),
-        path("trusted.crt")
+        place.name("own.crt"),
+        place.name("own.key"),
+        place.name("trusted.crt")
     );
     let envoy = program.start(&gateway(&[server.address("grpc")], TIMEOUT, &tls));
     block_on(async {

@@ -6,16 +6,8 @@ use tokio::time::sleep;
 
 use super::process::{Caller, Envoy, Program, gateway};
 use crate::client::{block_on, wait_for_stat};
-use crate::server::{Place, Server};
+use crate::server::{Place, SHARED, Server, limit};
 use tollgate_testing::redis::Server as Redis;
-
-const RULES: &str = "
-domain: rl
-tollgate: {}
-descriptors:
-  - key: key
-    rate_limit: { unit: year, every: 70, requests_per_unit: 1 }
-";
 
 // G112
 #[test]
@@ -34,7 +26,7 @@ fn failure_mode_decides_without_service() {
         assert_eq!(envoy.counter(".ratelimit.failure_mode_allowed").await, 1);
 
         std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join("limits.yaml"), RULES).unwrap();
+        std::fs::write(folder.join("limits.yaml"), limit("", "key", 1)).unwrap();
         wait_for_stat(&server.address("debug"), "tollgate_rules", 1).await;
         assert_eq!((open.status("a").await, open.status("a").await), (200, 429));
         assert_eq!((strict.status("b").await, strict.status("b").await), (200, 429));
@@ -50,13 +42,8 @@ fn failure_mode_decides_without_service() {
 /// A service whose rule waits much longer for the Redis server than a gateway waits for the service. A request that passes
 /// without an answer has status 200, and a decision by the rule's policy has status 429.
 fn start_shared(redis: &Redis) -> (Place, Server) {
-    let place = Place::new();
-    place.write(
-        "limits.yaml",
-        "domain: rl\ntollgate: { store: redis, mode: atomic, on_failure: closed, timeout: 60s }\ndescriptors:\n  - key: key\n    \
-         rate_limit: { unit: year, every: 70, requests_per_unit: 1000000 }\n",
-    );
-    let server = Server::start(&[&place.rules()], &format!("--redis {}", redis.url()));
+    let place = Place::with(limit(SHARED, "key", 1_000_000));
+    let server = place.start(&format!("--redis {}", redis.url()));
     (place, server)
 }
 

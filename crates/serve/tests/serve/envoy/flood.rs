@@ -2,7 +2,7 @@
 
 use super::process::{Caller, Program, gateway};
 use crate::client::block_on;
-use crate::server::{Place, Server};
+use crate::server::{Place, limit};
 
 /// The growth of a server that keeps no value. A server that keeps all values grows at least twice as much.
 const MOST_BYTES: u64 = 8 << 20;
@@ -23,12 +23,8 @@ async fn ask(gateway: &str, values: std::ops::Range<u64>) {
 
 fn flood(values: u64) {
     let Some(program) = Program::find() else { return };
-    let place = Place::new();
-    place.write(
-        "limits.yaml",
-        "domain: rl\ntollgate: {}\ndescriptors:\n  - key: key\n    rate_limit: { unit: year, every: 70, requests_per_unit: 1 }\n",
-    );
-    let server = Server::start(&[&place.rules()], "");
+    let place = Place::with(limit("", "key", 1));
+    let server = place.start("");
     let envoy = program.start(&gateway(&[server.address("grpc")], "10s", ""));
     block_on(async {
         let front = envoy.address("open");

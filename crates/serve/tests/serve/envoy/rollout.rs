@@ -5,10 +5,10 @@ use std::path::Path;
 
 use tokio::task::spawn_blocking;
 
-use super::changes::{HEALTH, TIMEOUT, rules};
+use super::changes::{HEALTH, TIMEOUT};
 use super::process::{Program, Traffic, gateway};
 use crate::client::block_on;
-use crate::server::{FREE, Place, Server};
+use crate::server::{FREE, Place, Server, limit};
 
 /// The limit of each replica. The traffic before and during the rollout does not use it up.
 const LIMIT: u64 = 4_000;
@@ -24,8 +24,7 @@ fn replica(rules: &Path, state: &Path, address: &str) -> Server {
 #[ignore = "takes ten seconds or more; .ci/run runs it"]
 fn rollout_of_two_replicas_keeps_the_limit_and_loses_no_request() {
     let Some(program) = Program::find() else { return };
-    let place = Place::new();
-    place.write("limits.yaml", rules(LIMIT));
+    let place = Place::with(limit("", "key", LIMIT));
     let states = ["first", "second"].map(|name| place.path(name));
     let mut replicas = states.clone().map(|state| Some(replica(&place.rules(), &state, "127.0.0.1:0")));
     let addresses = replicas.each_ref().map(|server| server.as_ref().expect("it runs").address("grpc"));

@@ -150,7 +150,7 @@ fn floods_of_keys_and_quotas_keep_memory_flat() {
 fn users_of_a_file_log_in_and_the_file_is_read_again() {
     let place = Place::new();
     place.write("users.acl", "user shop on >secret +@all ~rl\n");
-    let users = place.path("users.acl").display().to_string();
+    let users = place.name("users.acl");
     let mut server = start(&place, &format!("--resp-users {users} --log info"));
     let address = server.address("resp");
     let ask = |credentials: &str| -> redis::RedisResult<Vec<redis::Value>> {
@@ -206,7 +206,7 @@ fn tls_covers_redis_clients_unless_a_flag_says_otherwise() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (place, authority) = (Place::new(), Authority::new());
     install(&place, &authority.server());
-    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.path(name).display().to_string());
+    let [cert, key] = ["tls.crt", "tls.key"].map(|name| place.name(name));
     let tls = format!("--tls-cert {cert} --tls-key {key}");
     let server = start(&place, &tls);
     assert!(server.start_line().contains(&format!("resp on {} with TLS", server.address("resp"))));
@@ -228,7 +228,7 @@ fn tls_covers_redis_clients_unless_a_flag_says_otherwise() {
 #[test]
 fn open_endpoint_without_users_is_warned_of() {
     let place = Place::new();
-    let server = Server::start(&[&place.rules()], "--resp 0.0.0.0:0");
+    let server = place.start("--resp 0.0.0.0:0");
     assert!(server.log().contains("can use and exhaust the limits of Redis clients"), "{}", server.log());
     server.stop();
     run("--resp 0.0.0.0:0 --grpc off --http off", &[]).fails(2, &["loopback only"]);

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use tollgate_testing::skipped::skip;
 
-use super::{Client, start};
+use super::start;
 use crate::client::{block_on, stat};
 use crate::server::{Place, Server};
 
@@ -180,17 +180,5 @@ fn examples_for_node_deny_the_sixth_request() {
     );
     let output = node(&other).unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0,0,1\n1,1,1\n", "{output:?}");
-    server.stop();
-}
-
-#[test]
-fn people_can_type_commands() {
-    let place = Place::new();
-    let server = start(&place, "");
-    let mut client = Client::connect(&server);
-    assert_eq!(client.say("PING", 1), "+PONG|");
-    assert_eq!(client.say("CL.THROTTLE \"a b\" 0 1 60", 6), "*5|:0|:1|:0|:-1|:60|");
-    assert_eq!(client.say("QUIT", 1), "+OK|");
-    assert_eq!(client.end(), "");
     server.stop();
 }

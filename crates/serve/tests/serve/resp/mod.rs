@@ -10,7 +10,7 @@ use crate::server::{PATIENCE, Place, Server};
 
 /// Starts the program with the endpoint for Redis clients.
 fn start(place: &Place, args: &str) -> Server {
-    Server::start(&[&place.rules()], &format!("--resp 0 {args}"))
+    place.start(&format!("--resp 0 {args}"))
 }
 
 /// A client that writes and reads bytes.

@@ -435,7 +435,7 @@ fn hostile_day_loses_nothing() {
     let seed = variable("TOLLGATE_SOAK_SEED").unwrap_or_else(|| RandomState::new().hash_one(()));
     println!("TOLLGATE_SOAK_SEED={seed}");
     let place = Place::new();
-    let path = |name: &str| place.path(name).display().to_string();
+    let path = |name: &str| place.name(name);
     let flags = format!(
         "{} {FLAGS} --state {} --resp-users {} --admin unix:{}",
         FREE.replace("--drain 0s", "--drain 300ms"),

@@ -40,6 +40,16 @@ async fn start(plane: &Plane, args: &str) -> Server {
     tokio::task::spawn_blocking(move || Server::start_with(&[], &args, &[])).await.unwrap()
 }
 
+/// Starts both, lets a test use them, and stops the service.
+fn following(first: Behaviour, args: &str, test: impl AsyncFnOnce(&Plane, &mut Server)) {
+    runtime(async {
+        let plane = start_plane(first).await;
+        let mut server = start(&plane, args).await;
+        test(&plane, &mut server).await;
+        server.stop();
+    });
+}
+
 fn runtime<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test)
 }
@@ -67,25 +77,23 @@ async fn wait_for_xds(server: &Server, name: &str, number: u64) {
 // G138
 #[test]
 fn rules_come_from_a_control_plane() {
-    runtime(async {
-        let plane = start_plane(Behaviour::default()).await;
-        // It sends nothing at first, so there are no limits yet, and no pass.
-        let args = "--start-without-rules --log info --xds-node-id edge --xds-node-metadata zone=a --xds-headers x-team=web";
-        let server = start(&plane, args).await;
+    // It sends nothing at first, so there are no limits yet, and no pass.
+    let args = "--start-without-rules --log info --xds-node-id edge --xds-node-metadata zone=a --xds-headers x-team=web";
+    following(Behaviour::default(), args, async |plane, server| {
         assert!(server.start_line().contains("from the control plane localhost:"), "{}", server.start_line());
         let first = &plane.streams(1).await[0];
         let node = first.node.as_ref().unwrap();
         assert_eq!((&*node.id, node.metadata.as_ref().unwrap().fields.len()), ("edge", 1));
         assert_eq!((&*first.version_info, &*first.response_nonce), ("", ""));
         assert_eq!(plane.heads.lock().unwrap()[0]["x-team"], "web");
-        assert_eq!(ask(&server).await, UNAVAILABLE);
+        assert_eq!(ask(server).await, UNAVAILABLE);
         // A slow one: a byte at a time.
         plane.set(|behaviour| behaviour.piece = Some(1));
         plane.send(&set("1", &["other"]));
         let answer = plane.answer_to("1").await;
         assert_eq!((&*answer.version_info, answer.error_detail), ("1", None));
-        assert_eq!((ask(&server).await, ask(&server).await), (OK, OVER));
-        assert_eq!((xds_stat(&server, "connected").await, xds_stat(&server, "nack").await), (1, 0));
+        assert_eq!((ask(server).await, ask(server).await), (OK, OVER));
+        assert_eq!((xds_stat(server, "connected").await, xds_stat(server, "nack").await), (1, 0));
         let domains = async || {
             let page = get(&server.address("debug"), "/rlconfig").await.body;
             page.lines().filter_map(|line| line.split('.').next().map(str::to_owned)).collect::<Vec<_>>()
@@ -95,9 +103,8 @@ fn rules_come_from_a_control_plane() {
         plane.send(&set("2", &["third"]));
         plane.answer_to("2").await;
         assert_eq!(domains().await, ["rl", "third"]);
-        assert_eq!(ask(&server).await, OVER);
+        assert_eq!(ask(server).await, OVER);
         assert!(get(&server.address("debug"), "/").await.body.contains(": connected\n"));
-        server.stop();
     });
 }
 
@@ -207,10 +214,8 @@ fn start_that_waits_for_rules_can_be_ended() {
 // G138
 #[test]
 fn refusal_is_seen_everywhere_and_old_rules_stay() {
-    runtime(async {
-        let plane = start_plane(sends(&set("1", &[]))).await;
-        let mut server = start(&plane, "--metrics 127.0.0.1:0").await;
-        assert_eq!((ask(&server).await, ask(&server).await), (OK, OVER));
+    following(sends(&set("1", &[])), "--metrics 127.0.0.1:0", async |plane, server| {
+        assert_eq!((ask(server).await, ask(server).await), (OK, OVER));
         // The same domain twice.
         plane.send(&set("2", &["rl"]));
         let answer = plane.answer_to("2").await;
@@ -218,7 +223,7 @@ fn refusal_is_seen_everywhere_and_old_rules_stay() {
         assert_eq!((&*answer.version_info, told.code), ("1", 3));
         let why = "already has the domain \"rl\"";
         assert!(told.message.contains(why), "{}", told.message);
-        assert_eq!(ask(&server).await, OVER);
+        assert_eq!(ask(server).await, OVER);
         server.wait_for_line(why);
         assert!(server.log().contains("the earlier rules stay in force"), "{}", server.log());
         for page in ["/", "/rlconfig", "/?format=json"] {
@@ -233,9 +238,8 @@ fn refusal_is_seen_everywhere_and_old_rules_stay() {
         }
         plane.send(&set("3", &[]));
         assert_eq!(plane.answer_to("3").await.version_info, "3");
-        assert_eq!(xds_stat(&server, "nack").await, 0);
+        assert_eq!(xds_stat(server, "nack").await, 0);
         assert!(!get(&server.address("debug"), "/").await.body.contains("already has"));
-        server.stop();
     });
 }
 
@@ -270,9 +274,7 @@ fn state_stays_while_there_are_no_rules() {
 // G139
 #[test]
 fn refused_set_that_returns_is_answered_later_and_later() {
-    runtime(async {
-        let plane = start_plane(sends(&set("1", &[]))).await;
-        let server = start(&plane, "").await;
+    following(sends(&set("1", &[])), "", async |plane, server| {
         plane.set(|behaviour| behaviour.repeats = true);
         #[expect(clippy::disallowed_methods, reason = "another process waits in real time")]
         let from = Instant::now();
@@ -293,7 +295,6 @@ fn refused_set_that_returns_is_answered_later_and_later() {
         // Another set does not wait.
         plane.send(&set("3", &[]));
         plane.answer_to("3").await;
-        server.stop();
     });
 }
 
@@ -388,35 +389,33 @@ fn copy_of_another_node_is_not_used() {
 // G139
 #[test]
 fn messages_have_a_largest_size() {
-    runtime(async {
-        let plane = start_plane(sends(&set("1", &[]))).await;
-        let mut server = start(&plane, "--xds-max-message 1KiB").await;
+    following(sends(&set("1", &[])), "--xds-max-message 1KiB", async |plane, server| {
         let many: Vec<String> = (0..40).map(|at| format!("domain-{at}")).collect();
         plane.send(&set("2", &many.iter().map(String::as_str).collect::<Vec<_>>()));
         server.wait_for_line("raise --xds-max-message");
-        assert_eq!(ask(&server).await, OK);
+        assert_eq!(ask(server).await, OK);
         // Bytes that are no message.
         plane.set(|behaviour| behaviour.sends = Some(Bytes::from_static(b"\xff\xff\xff")));
         server.wait_for_line("Internal");
         plane.send(&set("3", &[]));
         plane.answer_to("3").await;
-        assert_eq!(ask(&server).await, OVER);
-        server.stop();
+        assert_eq!(ask(server).await, OVER);
     });
 }
 
 // G139
 #[test]
 fn connection_that_is_half_open_is_noticed() {
-    runtime(async {
-        let plane = start_plane(Behaviour { ignores: true, ..Behaviour::default() }).await;
-        let mut server = start(&plane, "--start-without-rules --xds-ping 100ms").await;
-        server.wait_for_line("no rules yet");
-        plane.set(|behaviour| *behaviour = sends(&set("1", &[])));
-        plane.answer_to("1").await;
-        assert_eq!(ask(&server).await, OK);
-        server.stop();
-    });
+    following(
+        Behaviour { ignores: true, ..Behaviour::default() },
+        "--start-without-rules --xds-ping 100ms",
+        async |plane, server| {
+            server.wait_for_line("no rules yet");
+            plane.set(|behaviour| *behaviour = sends(&set("1", &[])));
+            plane.answer_to("1").await;
+            assert_eq!(ask(server).await, OK);
+        },
+    );
 }
 
 /// Returns the TLS of a control plane that asks for client certificates.
@@ -447,7 +446,7 @@ fn certificates_are_read_for_each_connection() {
         // A certificate that the control plane does not trust.
         install(&place, &other.server());
         place.write("ca.crt", authority.pem());
-        let file = |name: &str| place.path(name).display().to_string();
+        let file = |name: &str| place.name(name);
         let [ca, cert, key] = ["ca.crt", "tls.crt", "tls.key"].map(file);
         let args = format!(
             "--start-without-rules --xds-tls --xds-ca {ca} --xds-cert {cert} --xds-key {key} --xds-san plane.example"
@@ -518,7 +517,7 @@ fn deployment_of_envoy_gateway_starts_unchanged() {
         // There, they are in the folder /certs, and serve both sides.
         install(&place, &authority.issue(&[dns("localhost"), dns("envoy-ratelimit")]));
         place.write("ca.crt", authority.pem());
-        let file = |name: &str| place.path(name).display().to_string();
+        let file = |name: &str| place.name(name);
         let [ca, cert, key] = ["ca.crt", "tls.crt", "tls.key"].map(file);
         let gateway = [
             ("RUNTIME_ROOT", "/data"),
