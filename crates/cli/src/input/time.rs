@@ -143,8 +143,11 @@ impl TimeParser {
 }
 
 /// Forms of times that begin with the name of a day or of a month, or with a day.
-const BY_NAME: [&str; 8] = [
+const BY_NAME: [&str; 11] = [
     "%a %b %d %H:%M:%S%.f %Y",
+    "%a %b %d %H:%M:%S UTC %Y",
+    "%a %b %d %H:%M:%S %z %Y",
+    "%A, %d-%b-%y %H:%M:%S GMT",
     "%a, %d %b %Y %H:%M:%S %z",
     "%a, %d %b %Y %H:%M:%S GMT",
     "%a, %d %b %Y %H:%M:%S UTC",
