@@ -104,7 +104,7 @@ pub struct Selection {
     pub delimiter: Option<Delimiter>,
 
     /// Format of the lines, as the server's configuration has it: an nginx log_format string, an Apache LogFormat string,
-    /// an Envoy format string, or a known name such as combined or haproxy
+    /// a HAProxy log-format string, an Envoy format string, or a known name such as combined or haproxy
     ///
     /// Give the string, or the whole directive, in one argument. Its fields have the server's own names
     /// ($http_x_forwarded_for, %{X-Forwarded-For}i, %REQ(X-FORWARDED-FOR)%), which --key, --time and --cost take, and

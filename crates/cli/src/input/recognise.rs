@@ -35,7 +35,11 @@ impl FromStr for LogFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let name = text.trim();
+        // A directive of Apache's may name the format after the file.
+        let name = match text.trim().rsplit_once(' ') {
+            Some((directive, name)) if directive.starts_with("CustomLog ") => name,
+            _ => text.trim(),
+        };
         if known::COMMON.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             return Ok(Self::Common);
         }

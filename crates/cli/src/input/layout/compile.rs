@@ -1,31 +1,22 @@
-//! The format strings of servers: nginx's `log_format`, Apache's `LogFormat`, and Envoy's format strings.
+//! The format strings of servers: nginx's `log_format`, Apache's `LogFormat`, HAProxy's `log-format`, and Envoy's format
+//! strings.
 
+use super::haproxy;
+use super::token::{Named, Token, header, wrong};
 use super::variables::{Shape, Variable};
 use super::{Field, Layout};
 use crate::input::time::TimeFormat;
-use tollgate_report::text::printable;
 
 /// The names that are shown in errors.
 const EXAMPLES: &str = "expected the string of nginx's log_format ($remote_addr [$time_local] \"$request\"), of Apache's LogFormat \
-     (%h %t \"%r\"), an Envoy format string (%START_TIME% %REQ(X-FORWARDED-FOR)%)";
-
-/// A part of a format string.
-enum Token {
-    Text(String),
-    /// A variable: its name, the key of [`Variable::of`], nginx's name of a header field, and the form of a time.
-    Variable {
-        name: String,
-        known: String,
-        header: String,
-        time: Option<TimeFormat>,
-    },
-}
+     (%h %t \"%r\"), of HAProxy's log-format (%ci [%t] %{+Q}r), an Envoy format string (%START_TIME% %REQ(X-FORWARDED-FOR)%)";
 
 /// The language of a format string.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Language {
     Nginx,
     Apache,
+    Haproxy,
     Envoy,
 }
 
@@ -44,15 +35,19 @@ impl Layout {
                 (Token::Text(text), None) => lead.extend_from_slice(text.as_bytes()),
                 (Token::Text(text), Some(last)) => last.after.extend_from_slice(text.as_bytes()),
                 // Nothing separates the two, so they are one field.
-                (Token::Variable { name, known, .. }, Some(last)) if last.after.is_empty() => {
-                    let both = if last.name == "%U" && known == "%q" { "%U%q" } else { "" };
+                (Token::Variable(Named { name, known, .. }), Some(last)) if last.after.is_empty() => {
+                    let both = match (&*last.name, &*name) {
+                        ("%U", "%q") | ("%HP", "%HQ") => "request_uri",
+                        ("%hr", "%hs") => &known,
+                        _ => "",
+                    };
                     last.variable = Variable::of(both);
                     last.name += &name;
                     last.header.clear();
                     last.time = None;
                 }
-                (Token::Variable { name, known, header, time }, _) => fields.push(Field {
-                    name: if language == Language::Envoy { format!("%{name}%") } else { name },
+                (Token::Variable(Named { name, known, header, time, .. }), _) => fields.push(Field {
+                    name,
                     header,
                     variable: Variable::of(&known),
                     after: Vec::new(),
@@ -90,18 +85,23 @@ impl Layout {
     }
 }
 
-/// Returns the string of a directive: `log_format main '…' '…';` or `LogFormat "…" combined`.
+/// Returns the string of a directive: `log_format main '…' '…';`, `LogFormat "…" combined` or `log-format "…"`.
 fn directive(text: &str) -> String {
     let text = text.trim();
     let first = text.split_whitespace().next().unwrap_or_default();
-    let is_directive =
-        ["log_format", "logformat", "customlog"].iter().any(|name| first.eq_ignore_ascii_case(name));
+    let names = ["log_format", "logformat", "customlog", "log-format"];
+    let is_directive = names.iter().any(|name| first.eq_ignore_ascii_case(name));
     // A string in quotes, instead of one that begins and ends with a field in quotes.
     let one = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let quoted = text.starts_with('\'') && text.ends_with(['\'', ';'])
         || one.is_some_and(|text| !text.replace("\\\"", "").contains('"'));
     if !is_directive && !quoted {
         return text.to_owned();
+    }
+    let rest = text.get(first.len()..).unwrap_or_default().trim();
+    if first == "log-format" && !rest.starts_with(['"', '\'']) {
+        // Without quotes, its spaces are escaped.
+        return rest.to_owned();
     }
     // The parts in quotes; several strings of nginx's are one.
     let (mut parts, mut chars) = (String::new(), text.chars());
@@ -129,17 +129,17 @@ fn language(text: &str) -> Result<Language, String> {
     let is_name = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '{' | '_'));
     let is_envoy = |text: &str| {
         let letters = text.bytes().take_while(|b| b.is_ascii_uppercase() || *b == b'_').count();
-        letters > 3 || letters > 1 && matches!(text.as_bytes().get(letters), Some(b'(' | b'%' | b':'))
+        letters > 3 || letters > 1 && text.as_bytes().get(letters) == Some(&b'(')
     };
-    let is_haproxy = |text: &str| ["ci", "[", "cp", "ST ", "{+"].iter().any(|start| text.starts_with(start));
+    let is_haproxy = |text: &str| {
+        haproxy::is_variable(text) || ["[", "{+", "{-"].iter().any(|start| text.starts_with(start))
+    };
     if after('$', is_name) {
         Ok(Language::Nginx)
     } else if after('%', is_envoy) {
         Ok(Language::Envoy)
     } else if after('%', is_haproxy) {
-        Err("HAProxy's log-format strings are not read; the lines of its option httplog are recognised without --log-format, and \
-             are called haproxy here"
-            .to_owned())
+        Ok(Language::Haproxy)
     } else if text.contains('%') {
         Ok(Language::Apache)
     } else {
@@ -151,25 +151,18 @@ fn language(text: &str) -> Result<Language, String> {
     }
 }
 
-/// The error for a part of a format string, with its place.
-fn wrong(text: &str, at: usize, what: &str) -> String {
-    let rest = printable(text.get(at..).unwrap_or_default().as_bytes(), 20);
-    format!(
-        "at character {} ({rest:?}): {what}",
-        text.get(..at).map_or(0, |before| before.chars().count()) + 1
-    )
-}
-
 /// Splits a format string.
 fn tokens(text: &str, language: Language) -> Result<Vec<Token>, String> {
     let (mut tokens, mut literal, mut at) = (Vec::new(), String::new(), 0);
     let mark = if language == Language::Nginx { '$' } else { '%' };
+    let mut quotes = false;
     while let Some(c) = text[at..].chars().next() {
         let next = at + c.len_utf8();
         let escaped = text[next..].chars().next().filter(|_| c == '\\');
         if let Some(escaped) = escaped {
             match escaped {
                 '"' | '\'' | '\\' => literal.push(escaped),
+                ' ' | '[' | ']' if language == Language::Haproxy => literal.push(escaped),
                 't' => literal.push('\t'),
                 // The end of a line, which readers remove.
                 'n' if text[next + 1..].trim().is_empty() => {}
@@ -187,18 +180,17 @@ fn tokens(text: &str, language: Language) -> Result<Vec<Token>, String> {
             let (token, length) = match language {
                 Language::Nginx => nginx(text, at)?,
                 Language::Apache => apache(text, at)?,
+                Language::Haproxy => haproxy::variable(text, at, &mut quotes)?,
                 Language::Envoy => envoy(text, at)?,
             };
             at += length;
             match token {
                 Token::Text(text) => literal += &text,
-                token @ Token::Variable { .. } => {
-                    // Apache writes %t in brackets.
-                    let in_brackets = matches!(&token, Token::Variable { name, .. } if name == "%t");
-                    literal += if in_brackets { "[" } else { "" };
-                    tokens.push(Token::Text(std::mem::take(&mut literal)));
-                    tokens.push(token);
-                    literal += if in_brackets { "]" } else { "" };
+                Token::Variable(named) => {
+                    let (open, close) = named.around.split_at(named.around.len() / 2);
+                    literal += open;
+                    tokens.extend([Token::Text(std::mem::take(&mut literal)), Token::Variable(named)]);
+                    literal += close;
                 }
             }
         } else {
@@ -209,11 +201,6 @@ fn tokens(text: &str, language: Language) -> Result<Vec<Token>, String> {
     tokens.push(Token::Text(literal));
     tokens.retain(|token| !matches!(token, Token::Text(text) if text.is_empty()));
     Ok(tokens)
-}
-
-/// Returns nginx's name of a header field.
-fn header(name: &str) -> String {
-    format!("http_{}", name.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"))
 }
 
 fn nginx(text: &str, at: usize) -> Result<(Token, usize), String> {
@@ -233,8 +220,8 @@ fn nginx(text: &str, at: usize) -> Result<(Token, usize), String> {
     if name.is_empty() {
         return Err(wrong(text, at, "a variable's name is missing after $, as in $remote_addr"));
     }
-    let known = name.to_owned();
-    Ok((Token::Variable { name: name.to_owned(), known, header: String::new(), time: None }, length))
+    let name = name.to_owned();
+    Ok((Token::Variable(Named { known: name.clone(), name, ..Named::default() }), length))
 }
 
 fn apache(text: &str, at: usize) -> Result<(Token, usize), String> {
@@ -290,7 +277,8 @@ fn apache(text: &str, at: usize) -> Result<(Token, usize), String> {
         }
         _ => {}
     }
-    Ok((Token::Variable { name, known, header: of_header, time }, length))
+    let around = if name == "%t" { "[]" } else { "" };
+    Ok((Token::Variable(Named { name, known, header: of_header, time, around }), length))
 }
 
 fn envoy(text: &str, at: usize) -> Result<(Token, usize), String> {
@@ -339,7 +327,8 @@ fn envoy(text: &str, at: usize) -> Result<(Token, usize), String> {
         }
         _ => {}
     }
-    Ok((Token::Variable { name: rest[..from].to_owned(), known, header: of_header, time }, from + end + 2))
+    let name = format!("%{}%", &rest[..from]);
+    Ok((Token::Variable(Named { name, known, header: of_header, time, around: "" }), from + end + 2))
 }
 
 /// Returns the form of a time in Envoy's pattern, whose `%3f` and `%E3f` are fractions of a second.

@@ -9,7 +9,9 @@
 //! that does not fit is read once more without this rule.
 
 mod compile;
+mod haproxy;
 pub mod known;
+mod token;
 mod variables;
 
 use memchr::memchr_iter;
@@ -67,6 +69,8 @@ enum Part {
     Word(usize),
     /// The same without a query.
     Bare(usize),
+    /// The text at this place of `{a|b|c}`.
+    Captured(usize),
 }
 
 /// A field, or a part of it.
@@ -82,6 +86,16 @@ const OF_REQUEST: [(&str, Part); 4] = [
     ("path", Part::Word(1)),
     ("bare_path", Part::Bare(1)),
     ("protocol", Part::Word(2)),
+];
+
+/// The header fields that HAProxy captured, in the order of its configuration.
+const CAPTURED: [(&str, Part); 6] = [
+    ("captured_headers[0]", Part::Captured(0)),
+    ("captured_headers[1]", Part::Captured(1)),
+    ("captured_headers[2]", Part::Captured(2)),
+    ("captured_headers[3]", Part::Captured(3)),
+    ("captured_headers[4]", Part::Captured(4)),
+    ("captured_headers[5]", Part::Captured(5)),
 ];
 
 /// The begin and the end of each field of a line.
@@ -109,15 +123,17 @@ impl Layout {
         names.chain(headers).filter(|name| !name.is_empty())
     }
 
-    /// Returns the parts of the request that have names of their own.
+    /// Returns the parts of fields that have names of their own.
     fn derived(&self) -> impl Iterator<Item = (&'static str, LayoutColumn)> {
         let at = |name: &str| self.fields.iter().position(|field| field.variable.common() == name);
         let request = at("request");
         let path = at("path").filter(|_| request.is_none());
         let parts = OF_REQUEST.into_iter().filter_map(move |(name, part)| Some((name, request?, part)));
+        let captured = at("captured_headers");
+        let captured = CAPTURED.into_iter().filter_map(move |(name, part)| Some((name, captured?, part)));
         let bare = path.map(|field| ("bare_path", field, Part::Bare(0)));
         let is_new = move |name: &str| !self.fields.iter().any(|field| field.name == name);
-        let all = parts.chain(bare).filter(move |&(name, ..)| is_new(name));
+        let all = parts.chain(bare).chain(captured).filter(move |&(name, ..)| is_new(name));
         all.map(|(name, field, part)| (name, LayoutColumn { field, part }))
     }
 
@@ -275,6 +291,10 @@ impl Layout {
             Part::Word(1) => path(word(1)),
             Part::Word(n) => word(n),
             Part::Bare(n) => path(word(n)).split(|&b| b == b'?').next().unwrap_or(b"-"),
+            Part::Captured(n) => {
+                let inner = text.strip_prefix(b"{")?.split(|&b| b == b'}').next()?;
+                inner.split(|&b| b == b'|').nth(n)?
+            }
         })
     }
 

@@ -113,11 +113,11 @@ const VARIABLES: &[(&str, &str, Shape, Role)] = &[
     ("time_local accept_date %t", "time timestamp time_local", Shape::Clf, Role::Time),
     ("time_iso8601 time START_TIME", "time timestamp", Shape::Iso, Role::Time),
     ("msec ts %{sec}t %{msec}t %{usec}t", "time timestamp", Shape::Number, Role::Time),
-    ("captured_headers", "", Shape::Text, Role::Other),
+    ("captured_headers", "captured_headers", Shape::Text, Role::Other),
     ("request %r", "request", Shape::Text, Role::Target),
     ("request_method cs-method %m REQ(:METHOD)", "method", Shape::Word, Role::Other),
     (
-        "request_uri url %U%q REQ(:PATH) REQ(X-ENVOY-ORIGINAL-PATH?:PATH)",
+        "request_uri url REQ(:PATH) REQ(X-ENVOY-ORIGINAL-PATH?:PATH)",
         "path url request_uri",
         Shape::Word,
         Role::Target,
