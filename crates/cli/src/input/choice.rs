@@ -6,6 +6,7 @@
 
 use super::client::{Client, Clients, is_target};
 use super::sample::{Role, Sample, SampleField};
+use super::time::may_be_time;
 use tollgate_report::error::Error;
 use tollgate_report::human;
 use tollgate_report::text::printable;
@@ -156,16 +157,19 @@ struct ClientField<'s> {
     present: usize,
     /// The number of values that are addresses, or lists of them.
     addresses: usize,
+    /// The number of values that are one address with a port.
+    ports: usize,
     /// The number of different clients.
     distinct: usize,
 }
 
 impl<'s> ClientField<'s> {
     fn of(field: &'s SampleField, clients: Clients) -> Self {
-        let mut addresses = 0;
+        let (mut addresses, mut ports) = (0, 0);
         let mut read = |value: &Vec<u8>| match clients.read_whole(value) {
-            Client::Address(address, _) => {
+            Client::Address(address, seen) => {
                 addresses += 1;
+                ports += usize::try_from(seen.ports).unwrap_or(0);
                 Some(address.to_string().into_bytes())
             }
             // A list that is too short for the proxies.
@@ -182,7 +186,7 @@ impl<'s> ClientField<'s> {
         different.dedup();
         let distinct = different.len();
         let present = field.values.iter().flatten().count();
-        Self { field, clients, present, addresses, distinct }
+        Self { field, clients, present, addresses, ports, distinct }
     }
 
     fn all(sample: &'s Sample, clients: Clients) -> Vec<Self> {
@@ -242,6 +246,10 @@ impl<'s> ClientField<'s> {
     /// Whether the format, its usual name, or a word in its name tells that it is the client.
     fn is_certain(&self) -> bool {
         let lower = self.name().to_ascii_lowercase();
+        // In the common log format, an address with a port may be that of an upstream server.
+        if lower == "forwarded" && self.ports == self.present {
+            return false;
+        }
         self.has_usual_name() || ["forwarded", "client", "real"].iter().any(|word| lower.contains(word))
     }
 
@@ -330,18 +338,11 @@ fn why_not(field: &ClientField<'_>, others: usize, sample: &Sample) -> Option<&'
     }
 }
 
-/// Whether a name is probably that of a time.
-fn is_time(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    ["time", "date", "created_at"].iter().any(|part| lower.contains(part))
-        || matches!(&*lower, "ts" | "ts_ns" | "ts_us" | "ts_ms" | "dt" | "msec" | "when")
-}
-
 /// Returns the number of fields that most records have, in addition to this one and the time. Without any, a constant is the
 /// client.
 fn others(field: &ClientField<'_>, all: &[ClientField<'_>], sample: &Sample) -> usize {
     let is_other = |other: &&ClientField<'_>| {
-        let is_time = other.field.role == Role::Time || is_time(other.name());
+        let is_time = other.field.role == Role::Time || may_be_time(other.name());
         other.name() != field.name() && !is_time && other.is_in_most(sample)
     };
     all.iter().filter(is_other).count()

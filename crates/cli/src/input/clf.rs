@@ -59,23 +59,26 @@ pub struct ClfLine<'a> {
 impl<'a> ClfLine<'a> {
     /// Returns the forwarded list beside the peer's address, or the first one after the client's program; `-` if there is
     /// none. A proxy of the server's own wrote the last element of a list, so it tells a list from other texts. One
-    /// address with a port is that of an upstream server.
+    /// address with a port is that of an upstream server, unless it is in quotes and follows the client's program.
     fn list(&self) -> &'a [u8] {
         if !self.forwarded.is_empty() {
             return self.forwarded;
         }
-        let mut rest = self.rest.trim_ascii();
+        let (mut rest, mut first_with_port) = (self.rest.trim_ascii(), &b"-"[..]);
         while let Some(&first) = rest.first() {
             let is_quoted = first == b'"';
             let (text, after) = if is_quoted { quoted(rest) } else { listed(rest).unwrap_or((rest, b"")) };
             let last = last_element(text);
-            let may_have_port = is_quoted && last.len() < text.len();
-            if node(last).is_some() && (may_have_port || !has_port(last)) {
+            let is_list = is_quoted && last.len() < text.len();
+            if node(last).is_some() && (is_list || !has_port(last)) {
                 return text;
+            }
+            if node(last).is_some() && is_quoted && rest.len() == self.rest.trim_ascii().len() {
+                first_with_port = text;
             }
             rest = after.trim_ascii_start();
         }
-        b"-"
+        first_with_port
     }
 }
 
@@ -96,9 +99,7 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
         (None, Some((client, who))) => (host, client, who),
         (None, None) => (&b""[..], host, who),
     };
-    // The first word may belong to a prefix that is not known.
-    let before_ident = who.split(|b| b" \"'(),".contains(b)).take_while(|&word| word != b"-");
-    if node(last_element(host)).is_none() && before_ident.into_iter().any(|word| node(word).is_some()) {
+    if node(last_element(host)).is_none() && may_be_prefix(last_element(host), who) {
         return Err("words before the address; cut them, or give --log-format");
     }
     let is_list = beside.is_some()
@@ -116,6 +117,17 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     let (referer, rest) = quoted(rest);
     let (agent, rest) = quoted(rest);
     Ok(ClfLine { vhost, forwarded, host, ident, user, time, request, status, bytes, referer, agent, rest })
+}
+
+/// Whether a first word that is no address may belong to a prefix that is not known: it has no form of a host name, or an
+/// address follows before the identity or before the last two words.
+fn may_be_prefix(host: &[u8], who: &[u8]) -> bool {
+    let is_of_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:%=;".contains(b) || *b >= 0x80;
+    let is_number = host.iter().all(u8::is_ascii_digit) || begins_as(host, b"0000-00-00");
+    let is_name = host.iter().all(is_of_name) && !is_number;
+    let words = || who.split(|b| b" \"'(),".contains(b)).filter(|word| !word.is_empty());
+    let mut before = words().take_while(|&word| word != b"-").chain(words().rev().skip(2));
+    who.is_empty() || !is_name || before.any(|word| node(word).is_some())
 }
 
 /// Returns the first field, which is a word, a list or a text in quotes, and the rest after the space.

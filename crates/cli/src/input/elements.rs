@@ -1,10 +1,12 @@
 //! JSON files whose records are not one on a line: an array of objects, an object with such an array under one name, and
 //! objects that have several lines. Each record is returned as if it were a line, without the whole file in memory.
 
+use std::borrow::Cow;
 use std::io::BufRead;
 
 use super::decompress::{InputSource, LONGEST_LINE, Line, Position, read_error};
 use super::jsonl;
+use super::time::is_late;
 use tollgate_report::error::Error;
 
 /// Where the records of a file are.
@@ -19,8 +21,8 @@ pub enum RecordPlace {
 }
 
 impl RecordPlace {
-    /// Returns the place of the records, if they are not lines. `has` tells whether a name is one of a record's fields.
-    pub fn guess(head: &[u8], has: impl Fn(&str) -> bool) -> Option<Self> {
+    /// Returns the place of the records, if they are not lines. `is_time` tells whether a name is that of a record's time.
+    pub fn guess(head: &[u8], is_time: impl Fn(&str) -> bool) -> Option<Self> {
         let head = head.trim_ascii_start();
         let first = head.split(|&b| b == b'\n').next().unwrap_or_default();
         let inside = head.get(1..)?.trim_ascii_start();
@@ -38,8 +40,13 @@ impl RecordPlace {
                     object.step(b);
                     object.stack.is_empty()
                 });
-                let plain = jsonl::fields(&head[..end.map_or(0, |end| end + 1)]);
-                let of_record = plain.is_ok_and(|fields| fields.iter().any(|(name, _)| has(name)));
+                let (object, rest) = head.split_at(end.map_or(0, |end| end + 1));
+                // One of several objects has the time of a record under any name.
+                let several = rest.trim_ascii_start().starts_with(b"{") && end.is_some();
+                let is_of_record = |(name, value): &(String, Cow<'_, [u8]>)| {
+                    is_time(name) || several && !name.contains(['.', '[']) && is_late(value)
+                };
+                let of_record = jsonl::fields(object).is_ok_and(|fields| fields.iter().any(is_of_record));
                 let named = Scanner::default().array_name(head).filter(|_| !of_record).map(Self::Named);
                 named.or_else(|| is_whole.is_err().then_some(Self::Objects))
             }

@@ -9,7 +9,7 @@ use super::choice::argument;
 use super::decompress::BYTE_ORDER_MARK;
 use super::delimited::Delimiter;
 use super::sample::{RECORDS, Role, Sample, SampleField};
-use super::time::{TimeFormat, TimeParser};
+use super::time::{EARLIEST, TimeFormat, TimeParser, may_be_time};
 use super::{Error, clf, jsonl};
 use tollgate_report::text::printable;
 
@@ -126,9 +126,6 @@ impl Present {
     }
 }
 
-/// The earliest time of a number that is a time by itself, and no duration: 1 January 1990, in nanoseconds.
-const EARLIEST: u64 = 631_152_000_000_000_000;
-
 /// Returns whether most values of a field are times by themselves.
 fn is_moment(field: &SampleField, format: &TimeFormat) -> bool {
     let mut parser = TimeParser::new(format.clone(), slice::from_ref(&field.name));
@@ -183,10 +180,13 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
         10 * numbers.windows(2).filter(|pair| pair[0] > pair[1]).count() <= numbers.len()
     };
     let numbers: Vec<&SampleField> = moments.into_iter().filter(grow).collect();
+    let with_name: Vec<&SampleField> =
+        numbers.iter().copied().filter(|field| may_be_time(&field.name)).collect();
     let named = by_role().chain(by_name()).next();
-    let unsure = match (&dates[..], &numbers[..], named) {
-        ([one, other, ..], ..) => Some((&one.name, &other.name)),
-        ([], [number, ..], Some(named)) if named.role != Role::Time => Some((&named.name, &number.name)),
+    let unsure = match (&dates[..], &numbers[..], named, &with_name[..]) {
+        ([one, other, ..], ..) | ([], _, None, [one, other, ..]) => Some((&one.name, &other.name)),
+        ([], [number, ..], Some(named), _) if named.role != Role::Time => Some((&named.name, &number.name)),
+        ([], _, None, [only]) => return Ok(own(only)),
         _ => None,
     };
     if let Some((one, other)) = unsure {
@@ -212,7 +212,9 @@ pub fn json_sample(lines: &[Vec<u8>], file: &str) -> Result<Sample, Error> {
     let mut sample = Sample::default();
     let mut first_bad: Option<(String, &[u8])> = None;
     for line in lines {
-        match jsonl::fields(line) {
+        let repaired = jsonl::repaired(line);
+        let fields = jsonl::fields(line);
+        match fields.or_else(|why| repaired.as_deref().map_or(Err(why), jsonl::fields)) {
             Ok(fields) => {
                 sample.add(fields.iter().map(|(name, value)| (&**name, &**value)));
             }

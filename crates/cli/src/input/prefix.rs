@@ -76,7 +76,8 @@ impl Prefix {
                 for _ in 0..4 {
                     rest = word(rest)?.1;
                 }
-                let rest = structured_data(rest)?;
+                // Heroku writes no structured data.
+                let rest = structured_data(rest).unwrap_or(rest);
                 Some(rest.strip_prefix(b"\xef\xbb\xbf").unwrap_or(rest))
             }
             Self::OldSyslog => {
@@ -146,9 +147,10 @@ fn bsd_time(text: &[u8]) -> Option<&[u8]> {
     (is_month && is_day && is_time).then_some(rest)
 }
 
-/// Returns what follows `<165>`.
+/// Returns what follows `<165>`, which may have the length of the message in front (RFC 6587).
 fn priority(text: &[u8]) -> Option<&[u8]> {
-    let text = text.strip_prefix(b"<")?;
+    let length = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let text = text[length..].trim_ascii_start().strip_prefix(b"<")?;
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     text[digits..].strip_prefix(b">").filter(|_| matches!(digits, 1..=3))
 }

@@ -142,6 +142,22 @@ impl TimeParser {
     }
 }
 
+/// The earliest time of a number that is a time by itself, and no duration: 1 January 1990, in nanoseconds.
+pub const EARLIEST: u64 = 631_152_000_000_000_000;
+
+/// Returns whether a text is a time by itself.
+pub fn is_late(text: &[u8]) -> bool {
+    TimeParser::new(TimeFormat::Auto, &[]).parse(text).is_ok_and(|at| at >= EARLIEST)
+}
+
+/// Returns whether a name is probably that of a time.
+pub fn may_be_time(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    ["time", "date"].iter().any(|part| lower.contains(part))
+        || ["_at", "At"].iter().any(|end| name.ends_with(end))
+        || matches!(&*lower, "ts" | "ts_ns" | "ts_us" | "ts_ms" | "dt" | "msec" | "when")
+}
+
 /// Forms of times that begin with the name of a day or of a month, or with a day.
 const BY_NAME: [&str; 11] = [
     "%a %b %d %H:%M:%S%.f %Y",

@@ -230,11 +230,11 @@ fn inputs_that_are_mostly_skipped_have_their_exit_code() {
 #[test]
 fn missing_field_error_lists_fields() {
     let place = Place::new();
-    place.file("log.csv", "when,who\n1498780800,a\n");
-    place.run("replay log.csv").fails(1, &["--time", "when, who"]);
-    place.run("replay log.csv --time when").fails(1, &["--key", "when, who"]);
-    place.run("replay log.csv --time when --key user").fails(1, &["no field \"user\"", "when, who"]);
-    place.run("replay log.csv --time when --key who --cost size").fails(1, &["no field \"size\""]);
+    place.file("log.csv", "began,who\n1498780800,a\n");
+    place.run("replay log.csv").fails(1, &["--time", "began, who"]);
+    place.run("replay log.csv --time began").fails(1, &["--key", "began, who"]);
+    place.run("replay log.csv --time began --key user").fails(1, &["no field \"user\"", "began, who"]);
+    place.run("replay log.csv --time began --key who --cost size").fails(1, &["no field \"size\""]);
     place.file("log.tsv", "when\twho\n1498780800\ta\n");
     place.run("replay log.tsv --time then --key who").fails(1, &["no field \"then\"", "when, who"]);
     place.file("log", clf(2));

@@ -88,6 +88,11 @@ fn doubts_are_questions() {
             "ts|ip|x_forwarded_for\n1|10.0.0.1|-\n2|10.0.0.1|198.51.100.2\n3|10.0.0.1|198.51.100.1\n4|10.0.0.1|-\n5|10.0.0.1|-",
             &["--key ip or --key x_forwarded_for"],
         ),
+        // Addresses with ports, which may be those of upstream servers.
+        (
+            "ts|ip|forwarded\n1|10.0.0.1|198.51.100.1:4711\n2|10.0.0.1|198.51.100.2:4712",
+            &["--key forwarded or --key ip"],
+        ),
         // Names that are not enough.
         (
             "ts|host|code\n1|a.example|200\n2|b.example|404",

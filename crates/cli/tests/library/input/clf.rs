@@ -94,7 +94,8 @@ fn forwarded_lists_at_the_end() {
         ("\"-\" \"x\" 0.003 \"192.0.2.1\" 7", "192.0.2.1"),
         // Upstream servers have ports.
         ("\"-\" \"x\" \"10.0.0.5:8080\" \"192.0.2.1\"", "192.0.2.1"),
-        ("\"-\" \"x\" \"10.0.0.5:8080\"", "-"),
+        ("\"-\" \"x\" \"192.0.2.1:4711\"", "192.0.2.1:4711"),
+        ("\"-\" \"x\" 0.003 \"10.0.0.5:8080\"", "-"),
         ("\"-\" \"x\" 10.0.0.5:8080, 10.0.0.6:8080", "-"),
         ("\"-\" \"x\"", "-"),
         ("", "-"),
@@ -108,10 +109,26 @@ fn forwarded_lists_at_the_end() {
 #[test]
 fn words_before_the_address_are_no_client() {
     let line = |who: &str| format!("{who} [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 200 23");
-    for who in ["web1 nginx 192.0.2.1 - -", "a b \"203.0.113.9, 192.0.2.1\" - -", "a:1 b 2001:db8::1 - -"] {
+    for who in [
+        "web1 nginx 192.0.2.1 - -",
+        "a b \"203.0.113.9, 192.0.2.1\" - -",
+        "a:1 b 2001:db8::1 - -",
+        "INFO access - 192.0.2.1 - -",
+        "83 app - -",
+        "[info]192.0.2.1 - -",
+        "2024-10-10T13:55:36Z app - -",
+        "ACCESS",
+    ] {
         assert!(parse(line(who).as_bytes()).unwrap_err().starts_with("words before the address"), "{who}");
     }
-    for who in ["host.example - -", "host.example - 192.0.2.1 - x", "localhost - jo doe"] {
+    for who in [
+        "host.example - -",
+        "host.example - 192.0.2.1",
+        "localhost - jo doe",
+        "- - -",
+        "fe80::1%eth0 - -",
+        "192.0.2.1",
+    ] {
         assert!(parse(line(who).as_bytes()).is_ok(), "{who}");
     }
 }

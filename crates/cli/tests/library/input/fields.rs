@@ -32,7 +32,7 @@ fn usual_field_names_are_found() {
 
 #[test]
 fn time_is_chosen_by_values() {
-    let cases: [(&[(&str, &str)], &str); 11] = [
+    let cases: [(&[(&str, &str)], &str); 12] = [
         (&[("date", "1710256948.123"), ("time", "2024-03-12T15:22:28Z")], "time"),
         (&[("date", "2024-03-12"), ("time", "15:22:28")], "date+time"),
         (&[("date", "2024-03-12"), ("time_ms", "12")], "date"),
@@ -44,6 +44,7 @@ fn time_is_chosen_by_values() {
         (&[("ts", "100"), ("ip", "192.0.2.1")], "ts"),
         (&[("id", "1710256948"), ("request.time", "1710256948")], "request.time"),
         (&[("timestamp", ""), ("start_time", "1710256948")], "start_time"),
+        (&[("id", "1710256948"), ("startedAt", "1710256948000"), ("bytes", "1810256948")], "startedAt"),
     ];
     for (fields, time) in cases {
         let mut sample = Sample::default();
@@ -76,12 +77,16 @@ fn format_is_detected_by_content() {
 /// A duration with a usual name was the time, in 1970.
 #[test]
 fn doubts_about_time_are_questions() {
-    let cases: [(&[(&str, &str)], &str); 2] = [
+    let cases: [(&[(&str, &str)], &str); 3] = [
         (
             &[("time_ms", "12"), ("began", "2024-03-12 15:22:28"), ("the end", "2024-03-12 15:22:29")],
             "\"began\" and \"the end\" would do. Name it with --time began or --time 'the end'",
         ),
         (&[("time_ms", "12"), ("logged", "1710256948")], "--time time_ms or --time logged"),
+        (
+            &[("StartTime_", "1710256948"), ("EndTime_", "1710256948")],
+            "\"StartTime_\" and \"EndTime_\" would do",
+        ),
     ];
     for (fields, part) in cases {
         let mut sample = Sample::default();
