@@ -22,7 +22,10 @@ impl JsonColumns {
     /// # Errors
     /// Returns an error if the line is not an object, or a field is missing or not a plain value.
     pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), String> {
-        let object = Object::parse(line, |name| self.wants(name))?;
+        let object = match Object::parse(line, |name| self.wants(name)) {
+            Ok(object) => object,
+            Err(why) => return self.extract(&repaired(line).ok_or(why)?, row),
+        };
         let other = |field: &String| value_text(field, object.find(field)?);
         self.take(row, |field| object.text(field), other)
     }
@@ -32,6 +35,23 @@ impl JsonColumns {
         let others = self.others.iter().flatten();
         self.time.iter().chain(&self.key).chain(&self.cost).chain(others).any(|field| leads_to(name, field))
     }
+}
+
+/// Returns a line with `\u0022` instead of `\x22`, which servers write for a byte in a text, also in a format that was meant
+/// to be JSON. `None` if the line has no such text.
+pub fn repaired(line: &[u8]) -> Option<Vec<u8>> {
+    let mut repaired = Vec::with_capacity(line.len() + 16);
+    let mut bytes = line.iter();
+    while let Some(&b) = bytes.next() {
+        repaired.push(b);
+        if b == b'\\' {
+            match bytes.next()? {
+                b'x' => repaired.extend_from_slice(b"u00"),
+                &escaped => repaired.push(escaped),
+            }
+        }
+    }
+    (repaired.len() > line.len()).then_some(repaired)
 }
 
 /// Returns whether a name is a field's, or the beginning of its path.
@@ -64,27 +84,38 @@ fn collect_fields<'a>(
             // Deeper fields can be read, but they are not used for guesses.
             b'{' if depth < 4 => collect_fields(value.get().as_bytes(), &name, depth + 1, fields)?,
             b'{' => {}
-            // The first element stands for the others, except in a list of proxies.
-            b'[' => {
-                if let Some(list) = addresses(&name, value) {
-                    fields.push((name, list));
-                    continue;
-                }
-                let first = element(value, 0).filter(|first| !first.get().starts_with(['{', '[']));
-                fields.extend(first.and_then(|first| Some((name + "[0]", plain_text(first)?))));
-            }
+            b'[' => match addresses(&name, value) {
+                Some(list) => fields.push((name, list)),
+                None => ends(&name, value, fields),
+            },
             _ => fields.push((name, plain_text(value).unwrap_or_default())),
         }
     }
     Ok(())
 }
 
-/// Returns the text of an object's field.
+/// Adds the first element of an array, which stands for the others. If it is an address, the last one is added too, because
+/// either may be the client.
+fn ends<'a>(name: &str, array: &'a RawValue, fields: &mut Vec<PlainField<'a>>) {
+    let is_address = |text: &[u8]| Clients::default().read_whole(text) != Client::Text;
+    let Some(first) = element(array, 0).and_then(plain_text) else { return };
+    let last = element(array, 1).and(element(array, -1)).and_then(plain_text);
+    let last = last.filter(|last| is_address(&first) && is_address(last));
+    fields.push((format!("{name}[0]"), first));
+    fields.extend(last.map(|last| (format!("{name}[-1]"), last)));
+}
+
+/// Returns the text of a field that holds a line. journald writes a text with control characters as an array of its bytes.
 ///
 /// # Errors
 /// Returns an error if the line is not an object, or the field is missing or not a plain value.
 pub fn text<'a>(line: &'a [u8], field: &str) -> Result<Cow<'a, [u8]>, String> {
-    Object::parse(line, |name| leads_to(name, field))?.text(field)
+    let object = Object::parse(line, |name| leads_to(name, field))?;
+    let bytes = |value: &RawValue| serde_json::from_str(value.get()).ok();
+    match object.find(field).filter(|value| value.get().starts_with('[')).and_then(bytes) {
+        Some(bytes) => Ok(Cow::Owned(bytes)),
+        None => object.text(field),
+    }
 }
 
 /// Returns an element of an array; negative places count from the end.
@@ -146,7 +177,9 @@ fn value_text<'a>(name: &str, value: &'a RawValue) -> Option<Cow<'a, [u8]>> {
 /// Returns the elements of an array under a name such as `x_forwarded_for` as one list, as the header has it:
 /// `203.0.113.99, 198.51.100.1`. Its right end is then read; clients can write the left one.
 fn forwarded<'a>(name: &str, value: &'a RawValue) -> Option<Cow<'a, [u8]>> {
-    if !name.to_ascii_lowercase().contains("forwarded") || !value.get().starts_with('[') {
+    let lower = name.to_ascii_lowercase();
+    let is_named = lower.contains("forwarded") || lower.contains("xff");
+    if !is_named || !value.get().starts_with('[') {
         return None;
     }
     let elements: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;

@@ -31,6 +31,32 @@ fn dotted_names_and_paths() {
     assert_eq!(extract("t.s", "a.b.c", r#"{"a":{"b":{"c":"a"}},"t":{"s":1}}"#), Ok(both));
 }
 
+/// nginx writes `\\x22` in a format that is JSON otherwise.
+#[test]
+fn bytes_in_hexadecimal_are_read() {
+    let line = r#"{"ts":1,"a":"\\x","request":"GET /\x22\xe4 HTTP/1.1","ip":"a\x41"}"#;
+    assert_eq!(extract("ts", "ip", line), Ok(("1".to_owned(), "aA".to_owned())));
+    assert!(extract("ts", "ip", r#"{"ts":1,"ip":"\y"}"#).unwrap_err().contains("invalid escape"));
+    assert!(extract("ts", "ip", r#"{"ts":1,"ip":"\xzz"}"#).unwrap_err().contains("invalid escape"));
+}
+
+/// The first element of an array stands for the others, but either end of a list of addresses may be the client.
+#[test]
+fn ends_of_arrays_are_fields() {
+    let line = br#"{"tags":["a","b"],"ips":["192.0.2.1","192.0.2.2","192.0.2.3"],"one":["192.0.2.1"],"none":[],"xff":["192.0.2.1","192.0.2.2"]}"#;
+    let fields = fields(line).unwrap();
+    let shown: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{name}={}", String::from_utf8_lossy(value))).collect();
+    let expected = [
+        "tags[0]=a",
+        "ips[0]=192.0.2.1",
+        "ips[-1]=192.0.2.3",
+        "one[0]=192.0.2.1",
+        "xff=192.0.2.1, 192.0.2.2",
+    ];
+    assert_eq!(shown, expected);
+}
+
 #[test]
 fn elements_of_arrays() {
     let line = r#"{"ts":1,"a":{"b":["x",{"c":["y","z"]}]},"a.b":7,"d[0]":"w","e":[]}"#;

@@ -202,6 +202,12 @@ const FORMATS: &[ServerFormat] = &[
         r#"{{"__REALTIME_TIMESTAMP":"1600000000000000","_PID":"1","MESSAGE":"10.0.0.9 {} \"{}\""}}"#,
         r.combined().replace('\\', "\\\\").replace('"', "\\\""), r.list()
     )),
+    ("clf in the field \"MESSAGE\"", "ip", "", |r| {
+        let line = format!("{} {}", r.ip, r.combined());
+        let bytes = format!("{:?}", line.as_bytes());
+        let text = serde_json::to_string(&line).unwrap();
+        format!(r#"{{"MESSAGE":{},"__REALTIME_TIMESTAMP":"1600000000000000"}}"#, if r.n % 3 == 0 { text } else { bytes })
+    }),
     ("jsonl in the field \"log\" after the prefix of compose", "who", "", |r| format!(
         r#"app-1  | {{"log":"{{\"time\":\"{}\",\"who\":\"{}\"}}\r\n","stream":"stderr"}}"#, r.time("%Y-%m-%d %H:%M:%S UTC"), r.ip
     )),
@@ -224,6 +230,8 @@ const FORMATS: &[ServerFormat] = &[
     ("clf after the prefix of syslog", "ip", "", |r| format!("<190>{} web nginx: {} {}", r.time("%b %e %H:%M:%S"), r.ip, r.combined())),
     ("clf after the prefix of syslog", "ip", "", |r| format!("{} web nginx[7]: {} {}", r.time("%Y-%m-%dT%H:%M:%S.1+00:00"), r.ip, r.combined())),
     ("clf after the prefix of syslog", "ip", "", |r| format!("{} nginx: {} {}", r.time("%b %e %H:%M:%S"), r.ip, r.combined())),
+    // https://devcenter.heroku.com/articles/log-drains
+    ("clf after the prefix of syslog", "ip", "", |r| format!("83 <40>1 {} host app web.3 - {} {}", r.iso(), r.ip, r.combined())),
     // https://www.rfc-editor.org/rfc/rfc5424
     ("clf after the prefix of syslog", "ip", "", |r| format!(
         "<165>1 {} web nginx 7 ID47 {} {} {}", r.iso(), ["-", r#"[a@1 b="c ]\" d"][e f="1"]"#][r.n % 2], r.ip, r.combined()
@@ -344,6 +352,15 @@ fn format_strings_of_servers() {
         (r#""%{X-Forwarded-For}i" %{%s}t "%{User-Agent}i""#, "forwarded", "time", |r| format!("\"{}\" {} \"{}\"", r.list(), r.at.as_second(), r.agent)),
         (r#""%a %{sec}t \"%r\"""#, "ip", "time", |r| format!("{} {} \"{}\"", r.ip, r.at.as_second(), r.line())),
         ("%{usec}t %{c}a %D", "ip", "%{usec}t", |r| format!("{} {} 17", r.at.as_microsecond(), r.ip)),
+        // https://docs.haproxy.org/3.0/configuration.html#8.2.6
+        (r#"log-format "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r""#, "%ci", "%tr",
+            |r| format!(r#"{}:{} [{}.655] http-in~ static/<NOSRV> 10/-1/-1/-1/+9 {} +{} - - ---- 1/1/1/1/0 0/0 {}"{}""#, r.ip, 33_000 + r.n, r.time("%d/%b/%Y:%H:%M:%S"), r.status, r.bytes, ["{a b|c} {} ", "{a b|c} ", ""][r.n % 3], r.line())),
+        (r"log-format %{+Q}o\ %{-Q}ci\ -\ -\ [%T]\ %r\ %ST\ %B\ %hrl\ %hsl", "ip", "time",
+            |r| format!(r#"{} - - [{}] "{}" {} {} "a" "b""#, r.ip, r.clf(), r.line(), r.status, r.bytes)),
+        ("%Ts %[req.hdr(X-Forwarded-For)] %HM %HP%HQ %[capture.req.hdr(0),lower] 100%%", "%[req.hdr(X-Forwarded-For)]", "%Ts",
+            |r| format!("{} {} {} {} a b 100%", r.at.as_second(), r.list(), r.method, r.path)),
+        (r#"'{"time":"%Tl","ip":"%[src]","status":%ST,"path":%{+Q,+E}HU}'"#, "ip", "time",
+            |r| format!(r#"{{"time":"{}","ip":"{}","status":{},"path":"{}"}}"#, r.clf(), r.ip, r.status, r.path)),
         // https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage
         ("%START_TIME(%Y/%m/%dT%H:%M:%S%z)% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% \"%REQ(X-FORWARDED-FOR):60%\" %RESPONSE_CODE%\\n", "%REQ(X-FORWARDED-FOR):60%", "%START_TIME(%Y/%m/%dT%H:%M:%S%z)%",
             |r| format!("{} 10.0.0.9 \"{}\" {}", r.time("%Y/%m/%dT%H:%M:%S+0000"), r.list(), r.status)),
@@ -384,7 +401,9 @@ fn wrong_format_strings_name_the_place() {
         ("%START_TIME(x% %PROTOCOL%", &["at character 1", "no ) ends"]),
         ("%REQ(:PATH)x% %PROTOCOL%", &["at character 1", "expected %"]),
         ("$a\\n$b", &["at character 3", "several lines"]),
-        ("%ci:%cp [%tr] %ft", &["HAProxy", "haproxy"]),
+        ("%ci:%cp [%tr] %fx", &["at character 15", "no variable of HAProxy's log-format"]),
+        ("%ci %{+Q", &["at character 5", "no } ends the flags"]),
+        ("%ci %[src", &["at character 5", "no ] ends"]),
     ] {
         let error =
             Cli::try_parse_from(["tollgate", "replay", "log", "--log-format", text]).unwrap_err().to_string();
@@ -442,6 +461,37 @@ fn inner_field_is_named_or_refused() {
     // The text of a body is not the record.
     let text = whole(|r| format!(r#"{{"ts":{},"ip":"{}","body":"{{\"user\":1}}"}}"#, r.at.as_second(), r.ip));
     assert_read(&load(text.as_bytes(), &["--ipv6-prefix", "128"]).unwrap(), "body");
+}
+
+/// HAProxy writes captured header fields in one text.
+#[test]
+fn captured_headers_have_places() {
+    let line = |n: usize, list: &str| {
+        let r = request(n);
+        format!(
+            r#"10.0.0.1:33000 [{}.655] http-in static/srv1 10/0/30/69/109 200 5 - - ---- 1/1/1/1/0 0/0 {{shop|{list}}} {{}} "{}""#,
+            r.time("%d/%b/%Y:%H:%M:%S"),
+            r.line()
+        )
+    };
+    let text = [line(0, "203.0.113.9, 192.0.2.1"), line(1, "192.0.2.2")].join("\n");
+    let trace = load(text.as_bytes(), &["--key", "captured_headers[1]"]).unwrap();
+    assert_eq!(clients(&trace), ["192.0.2.1", "192.0.2.2"]);
+    let error = load(text.as_bytes(), &[]).unwrap_err().to_string();
+    assert!(error.contains("\"client_ip\" (1 value") && error.contains("captured_headers[1]"), "{error}");
+}
+
+/// An array within a record is not the array of the records.
+#[test]
+fn records_may_have_arrays_of_objects() {
+    let text = whole(|r| {
+        format!(
+            r#"{{"client_ip":"{}","started_at":{}000,"tries":[{{"ip":"10.0.0.1"}}]}}"#,
+            r.ip,
+            r.at.as_second()
+        )
+    });
+    assert_read(&load(text.as_bytes(), &["--ipv6-prefix", "128"]).unwrap(), "tries");
 }
 
 /// Load balancers and Squid log whole URLs.
