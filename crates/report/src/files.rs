@@ -1,17 +1,20 @@
 //! Rule files that are read together, and their errors.
 
 use std::collections::HashSet;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use tollgate_rules::{Config, ConfigError, Domain, Format, Problem};
 
-use crate::error::{Error, plain};
+use crate::error::{Error, plain, read_file};
 use crate::human;
 use crate::output::{say_error, say_warning};
 
 /// The variable with the address of the Redis server from which rules are pulled.
 pub const RULES_URL: &str = "TOLLGATE_REDIS_URL";
+
+/// The name of standard input in messages.
+const INPUT: &str = "standard input";
 
 /// Rule files, and the findings for all of them together.
 pub struct RuleFiles {
@@ -32,9 +35,42 @@ impl RuleFiles {
             true => from_input(io::stdin().lock()),
             false => Config::read(path),
         });
-        print_warnings(&files.warnings);
-        files.errors.iter().for_each(say_error);
-        files
+        files.print()
+    }
+
+    /// Reads one file, or for `-` standard input, and prints its warnings and errors. Returns its rules, format and text.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read, or has errors, which were printed.
+    pub fn read_one(path: &PathBuf) -> Result<(Config, Format, Vec<u8>), Error> {
+        let is_input = path.as_os_str() == "-";
+        let mut text = Vec::new();
+        if is_input {
+            let read = io::stdin().lock().read_to_end(&mut text);
+            read.map_err(|error| Error::run(format!("cannot read {INPUT}: {}", plain(&error))))?;
+        }
+        Self::read_by(std::slice::from_ref(path), false, |path| match is_input {
+            true => from_input(&*text),
+            false => Config::read(path),
+        })
+        .print()
+        .usable()?;
+        let (name, format) = match is_input {
+            true => (INPUT.to_owned(), format_of(&text)),
+            false => {
+                // The file may have changed since the check.
+                text = read_file(path).map_err(Error::run)?;
+                (path.display().to_string(), Format::of_path(path).unwrap_or_default())
+            }
+        };
+        let config = Config::from_bytes(&name, format, &*text);
+        Ok((config.map_err(|error| Error::run(error.to_string()))?, format, text))
+    }
+
+    fn print(self) -> Self {
+        print_warnings(&self.warnings);
+        self.errors.iter().for_each(say_error);
+        self
     }
 
     /// Reads files, and the files in folders.
@@ -81,14 +117,13 @@ impl RuleFiles {
 }
 
 /// Reads rules from an input without a name. Its text shows the format.
-fn from_input(mut input: impl io::Read) -> Result<Config, ConfigError> {
-    const NAME: &str = "standard input";
+fn from_input(mut input: impl Read) -> Result<Config, ConfigError> {
     let mut text = Vec::new();
     match input.read_to_end(&mut text) {
-        Ok(_) => Config::from_bytes(NAME, format_of(&text), text),
+        Ok(_) => Config::from_bytes(INPUT, format_of(&text), text),
         Err(error) => {
             let message = format!("cannot be read: {}", plain(&error));
-            Err(ConfigError::new(vec![Problem::of_line(NAME, 0, &message, "")]))
+            Err(ConfigError::new(vec![Problem::of_line(INPUT, 0, &message, "")]))
         }
     }
 }

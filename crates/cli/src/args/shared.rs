@@ -23,7 +23,7 @@ is wrong.";
 /// `tollgate rules push`.
 #[derive(Args, Debug)]
 pub struct PushArgs {
-    /// File of rules, whose name ends in .yaml, .yml, .json or .toml
+    /// File of rules, whose name ends in .yaml, .yml, .json or .toml; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
@@ -55,7 +55,7 @@ pub struct PushArgs {
 /// `tollgate rules diff`.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// File of rules, whose name ends in .yaml, .yml, .json or .toml
+    /// File of rules, whose name ends in .yaml, .yml, .json or .toml; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 

@@ -1,12 +1,10 @@
 //! `tollgate rules push`, `pull` and `diff`: rules on a server.
 
-use std::path::{Path, PathBuf};
-
 use tollgate_redis::{PushedRules, RedisRules, check_config};
-use tollgate_rules::{Config, Domain, Format, LoadReport, Problem, RulesError};
+use tollgate_rules::{Config, Domain, LoadReport, Problem, RulesError};
 
 use crate::args::shared::{DiffArgs, PullArgs, PushArgs};
-use tollgate_report::error::{Error, read_file};
+use tollgate_report::error::Error;
 use tollgate_report::files::{RULES_URL, RuleFiles};
 use tollgate_report::human;
 use tollgate_report::output::{print, print_lines, say, say_warning};
@@ -19,7 +17,8 @@ use tollgate_report::text::printable_lines;
 /// push would remove a domain without the flag for that.
 pub fn push(args: &PushArgs) -> Result<(), Error> {
     let server = open(args.to.to.as_deref(), &args.to.name)?;
-    let (config, format, text) = read(&args.file)?;
+    let (config, format, text) = RuleFiles::read_one(&args.file)?;
+    let text = String::from_utf8_lossy(&text);
     let present = match server.pull() {
         Ok(present) => present,
         // Damaged rules can be replaced. If the server cannot be reached, the push fails too.
@@ -57,7 +56,7 @@ pub fn push(args: &PushArgs) -> Result<(), Error> {
 /// Returns an error if the file or the server cannot be used.
 pub fn diff(args: &DiffArgs) -> Result<(), Error> {
     let server = open(args.to.to.as_deref(), &args.to.name)?;
-    let (config, ..) = read(&args.file)?;
+    let (config, ..) = RuleFiles::read_one(&args.file)?;
     let present = server.pull().map_err(|error| failed(&error))?;
     let about = present.as_ref().map_or_else(|| "there are no rules yet".to_owned(), about);
     let change = ConfigChange::of(present.as_ref(), config);
@@ -115,18 +114,6 @@ fn open(url: Option<&str>, name: &str) -> Result<RedisRules, Error> {
 pub fn uncountable(configs: &[Config]) -> Vec<Problem> {
     let errors = configs.iter().filter_map(|config| check_config(config).err());
     errors.flat_map(|error| error.problems().to_vec()).collect()
-}
-
-/// Reads and checks a file. Prints its problems and warnings.
-fn read(file: &Path) -> Result<(Config, Format, String), Error> {
-    let files: [PathBuf; 1] = [file.to_owned()];
-    RuleFiles::read(&files, false).usable()?;
-    let text = read_file(file).map_err(Error::run)?;
-    let format = Format::of_path(file).unwrap_or_default();
-    // The file may have changed since the check.
-    let config = Config::from_bytes(&file.display().to_string(), format, &*text)
-        .map_err(|error| Error::run(error.to_string()))?;
-    Ok((config, format, String::from_utf8_lossy(&text).into_owned()))
 }
 
 /// Writes `version 7 of 1,234 bytes of yaml, by "ann", at 2026-11-23T10:00:00Z`.

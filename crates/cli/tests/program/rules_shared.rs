@@ -57,6 +57,16 @@ fn pushed_rules_are_pulled_and_compared() {
     assert_eq!(place.run(&format!("rules pull --from {url}")).ok().stdout, LIMITS);
     place.run(&format!("rules pull --from {url} --version 9")).fails(1, &["there is no version 9"]);
 
+    // Standard input is a file too.
+    let run =
+        place.run_with(&format!("rules push - --to {url}"), LIMITS.replace("100", "400").as_bytes()).ok();
+    assert!(run.stdout.starts_with("version 5 is written") && run.stdout.contains("400/d"), "{}", run.stdout);
+    let run = place.run_with(&format!("rules diff - --to {url}"), LIMITS.as_bytes()).ok();
+    assert!(run.stdout.contains("1 changed"), "{}", run.stdout);
+    place
+        .run_with(&format!("rules push - --to {url}"), LIMITS.replace("day", "fortnight").as_bytes())
+        .fails(1, &["standard input:4:25"]);
+
     // Names are separate, and the format is kept.
     place.file("api.toml", "domain = \"api\"\ndescriptors = []\n");
     place.run(&format!("rules push api.toml --to {url} --name api")).ok();
