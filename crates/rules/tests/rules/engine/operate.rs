@@ -102,6 +102,31 @@ fn rule_with_one_counter_for_all_is_reset() {
 
 // G146
 #[test]
+fn limits_beyond_32_bits_are_shown_and_given_back() {
+    const USED: u64 = 4_900_000_000;
+    for (more, resets, grants) in KINDS {
+        // These remember single requests, or count in 32 bits.
+        if more.contains("log") || more.contains("sketch") {
+            continue;
+        }
+        let month = format!("{{ unit: month, requests_per_unit: 5000000000, {more} }}");
+        let scene = Scene::new(&one(&month));
+        assert!(scene.ask_n(&A, USED).is_allowed(), "{more}");
+        let state = figures(&scene);
+        assert_eq!((state.limit, state.used, state.remaining), (5_000_000_000, USED, 100_000_000), "{more}");
+        if grants {
+            assert_eq!(result(&scene, OperatorAction::Grant(4_800_000_000)), Ok(4_800_000_000), "{more}");
+            assert_eq!(figures(&scene).used, 100_000_000, "{more}");
+        }
+        if resets {
+            assert!(result(&scene, OperatorAction::Reset).is_ok(), "{more}");
+            assert_eq!(figures(&scene).remaining, 5_000_000_000, "{more}");
+        }
+    }
+}
+
+// G146
+#[test]
 fn grant_gives_back_at_most_what_is_used() {
     let scene = ten("algorithm: gcra");
     assert_eq!(scene.admitted(&A, 11), 10);
