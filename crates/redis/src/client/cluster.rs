@@ -76,7 +76,7 @@ struct Elsewhere {
 impl KnownNodes {
     fn holder(&self, slot: u16) -> Option<Arc<ServerConnection>> {
         let at = self.ranges.partition_point(|(range, _)| *range.end() < slot);
-        self.ranges.get(at).filter(|(range, _)| *range.start() <= slot).map(|(_, line)| Arc::clone(line))
+        self.ranges.get(at).filter(|(range, _)| *range.start() <= slot).map(|(_, node)| Arc::clone(node))
     }
 
     /// The part of the node that holds a slot. A node without a part uses the part of its range of slots.
@@ -84,22 +84,22 @@ impl KnownNodes {
         self.holder(slot).and_then(|holder| self.part_of(&holder)).unwrap_or_else(|| slot::range(slot))
     }
 
-    fn part_of(&self, line: &Arc<ServerConnection>) -> Option<usize> {
-        self.parts.iter().position(|part| part.as_ref().is_some_and(|held| Arc::ptr_eq(held, line)))
+    fn part_of(&self, node: &Arc<ServerConnection>) -> Option<usize> {
+        self.parts.iter().position(|part| part.as_ref().is_some_and(|held| Arc::ptr_eq(held, node)))
     }
 
     /// Assigns a part to each node that holds slots, while parts are free. A part is free when its node holds no slots
     /// any more.
     fn divide(&mut self) {
-        for (_, line) in &self.ranges {
-            if self.part_of(line).is_some() {
+        for (_, node) in &self.ranges {
+            if self.part_of(node).is_some() {
                 continue;
             }
             let is_held =
-                |held: &Arc<ServerConnection>| self.ranges.iter().any(|(_, line)| Arc::ptr_eq(held, line));
+                |held: &Arc<ServerConnection>| self.ranges.iter().any(|(_, node)| Arc::ptr_eq(held, node));
             let free = self.parts.iter().position(|part| !part.as_ref().is_some_and(is_held));
             if let Some(free) = free {
-                self.parts[free] = Some(Arc::clone(line));
+                self.parts[free] = Some(Arc::clone(node));
             }
         }
     }
@@ -111,12 +111,12 @@ impl KnownNodes {
         place: Elsewhere,
     ) -> Option<Arc<ServerConnection>> {
         let address = place.address(answering_node.address());
-        if let Some(line) = self.nodes.iter().find(|line| *line.address() == address) {
-            return Some(Arc::clone(line));
+        if let Some(node) = self.nodes.iter().find(|node| *node.address() == address) {
+            return Some(Arc::clone(node));
         }
-        let line = answering_node.sibling(address)?;
-        self.nodes.push(Arc::clone(&line));
-        Some(line)
+        let node = answering_node.sibling(address)?;
+        self.nodes.push(Arc::clone(&node));
+        Some(node)
     }
 
     /// Replaces the map.
@@ -125,12 +125,12 @@ impl KnownNodes {
         let mut present: Vec<Arc<ServerConnection>> = seeds.to_vec();
         for (range, nodes) in map {
             for (at, place) in nodes.into_iter().enumerate() {
-                let Some(line) = self.node(answering_node, place) else { continue };
+                let Some(node) = self.node(answering_node, place) else { continue };
                 if at == 0 {
-                    ranges.push((range.clone(), Arc::clone(&line)));
+                    ranges.push((range.clone(), Arc::clone(&node)));
                 }
-                if !present.iter().any(|other| Arc::ptr_eq(other, &line)) {
-                    present.push(line);
+                if !present.iter().any(|other| Arc::ptr_eq(other, &node)) {
+                    present.push(node);
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Nodes {
         seeds: impl IntoIterator<Item = Result<Arc<ServerConnection>, Error>>,
     ) -> Result<Arc<Self>, Error> {
         let seeds: Box<[_]> = seeds.into_iter().collect::<Result<_, _>>()?;
-        if seeds.is_empty() || seeds.iter().any(|line| matches!(line.address(), ConnectionAddr::Unix(_))) {
+        if seeds.is_empty() || seeds.iter().any(|node| matches!(node.address(), ConnectionAddr::Unix(_))) {
             return Err(Error::new(
                 ErrorKind::Address,
                 "expected redis://[[user]:password@]host[:port] for each node, and at least one node",
@@ -251,10 +251,10 @@ impl Nodes {
             let mut answer = Err(timed_out());
             let mut command = ::redis::cmd("CLUSTER");
             command.arg("SLOTS");
-            for line in candidates {
-                let asked = timeout(NODE, line.ask(&handle, command.clone(), false)).await;
+            for node in candidates {
+                let asked = timeout(NODE, node.ask(&handle, command.clone(), false)).await;
                 answer =
-                    asked.unwrap_or_else(|_| Err(timed_out())).and_then(|value| Ok((slots(&value)?, line)));
+                    asked.unwrap_or_else(|_| Err(timed_out())).and_then(|value| Ok((slots(&value)?, node)));
                 if answer.is_ok() {
                     break;
                 }
@@ -296,8 +296,8 @@ impl Nodes {
     async fn holder(self: &Arc<Self>, runtime: &Handle, slot: u16) -> RedisResult<Arc<ServerConnection>> {
         let mut changes = self.changed.subscribe();
         loop {
-            if let Some(line) = self.state().holder(slot) {
-                return Ok(line);
+            if let Some(node) = self.state().holder(slot) {
+                return Ok(node);
             }
             if !self.refresh(runtime) {
                 let none = || (Theirs::ClusterConnectionNotFound, "no node holds the slot").into();
@@ -315,14 +315,14 @@ impl Nodes {
         key: &[u8],
         command: &(impl Fn(By) -> Cmd + Sync),
     ) -> RedisResult<Value> {
-        let mut line = self.holder(runtime, slot::slot(key)).await?;
+        let mut node = self.holder(runtime, slot::slot(key)).await?;
         let refresh = || {
             self.refresh(runtime);
         };
         let unanswered = OnDrop::new(refresh);
         let (mut asking, mut redirects) = (false, 0);
         let answer = loop {
-            let answer = line.run(runtime, command, asking).await;
+            let answer = node.run(runtime, command, asking).await;
             let place = answer.as_ref().err().and_then(Elsewhere::of);
             let (Some(place), Err(error)) = (place.filter(|_| redirects < REDIRECTS), &answer) else {
                 break answer;
@@ -331,8 +331,8 @@ impl Nodes {
             if !asking {
                 self.refresh(runtime);
             }
-            let Some(next) = self.state().node(&line, place) else { break answer };
-            line = next;
+            let Some(next) = self.state().node(&node, place) else { break answer };
+            node = next;
             redirects += 1;
         };
         unanswered.cancel();

@@ -68,7 +68,7 @@ impl Topology {
     /// How its connections are kept up. All nodes of a Cluster share this.
     fn options(&self) -> &ConnectionOptions {
         match self {
-            Self::One(line) => line.options(),
+            Self::One(connection) => connection.options(),
             Self::Cluster(nodes) => nodes.options(),
         }
     }
@@ -294,7 +294,7 @@ impl Client {
     #[cfg(feature = "rules")]
     pub(super) fn one_server(&self) -> Option<&Arc<ServerConnection>> {
         match &*self.links {
-            [Topology::One(line)] => Some(line),
+            [Topology::One(connection)] => Some(connection),
             _ => None,
         }
     }
@@ -305,7 +305,7 @@ impl Client {
             let mut options = link.options().clone();
             change(&mut options);
             match link {
-                Topology::One(line) => Topology::One(line.with(options)),
+                Topology::One(connection) => Topology::One(connection.with(options)),
                 Topology::Cluster(nodes) => Topology::Cluster(nodes.with(&options)),
             }
         });
@@ -335,7 +335,7 @@ impl Client {
             ));
         };
         let answer = match &self.links[server] {
-            Topology::One(line) => line.run(&runtime, &command, false).await,
+            Topology::One(connection) => connection.run(&runtime, &command, false).await,
             Topology::Cluster(nodes) => Box::pin(nodes.run(&runtime, tag, &command)).await,
         };
         answer.map_err(|error| script::failure(&error))
@@ -386,9 +386,9 @@ impl Transport for Client {
 
     fn address(&self, server: usize) -> String {
         match &self.links[server] {
-            Topology::One(line) => match &line.options().locate {
+            Topology::One(connection) => match &connection.options().locate {
                 Some(locate) => locate.address(),
-                None => line.address().to_string(),
+                None => connection.address().to_string(),
             },
             Topology::Cluster(nodes) => nodes.address(),
         }

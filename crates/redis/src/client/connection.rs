@@ -71,19 +71,13 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// See the module docs.
 pub(crate) struct ServerConnection {
     client: Client,
-    state: Mutex<LineState>,
+    state: Mutex<ConnectionState>,
     /// Notified on each change of the state.
     changed: watch::Sender<()>,
     clock: StdClock,
     /// 1 if the server reported that it evicts keys.
     evicts: AtomicU64,
     options: ConnectionOptions,
-}
-
-/// A new connection, and what its renewal needs.
-pub(super) struct Fresh {
-    connection: MultiplexedConnection,
-    renewal: Option<Renewal>,
 }
 
 /// What renews a connection.
@@ -96,7 +90,7 @@ pub(super) struct Renewal {
     pub(super) ends: Option<Instant>,
 }
 
-struct LineState {
+struct ConnectionState {
     phase: Phase,
     /// Each connection has a number, so that a failure of one connection does not end its successor.
     number: u64,
@@ -119,7 +113,7 @@ impl Phase {
 impl ServerConnection {
     fn new(client: Client, options: ConnectionOptions) -> Arc<Self> {
         let state =
-            LineState { phase: Phase::IDLE, number: 0, is_being_tested: false, pause_ns: PAUSES_NS[0] };
+            ConnectionState { phase: Phase::IDLE, number: 0, is_being_tested: false, pause_ns: PAUSES_NS[0] };
         Arc::new(Self {
             client,
             state: Mutex::new(state),
@@ -159,25 +153,25 @@ impl ServerConnection {
         Some(Self::new(client, self.options.clone()))
     }
 
-    fn state(&self) -> MutexGuard<'_, LineState> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks whether the server evicts keys, until this connection is no longer the current one. Does not keep the
     /// connection alive.
-    async fn watch_eviction(line: Weak<Self>, number: u64) {
+    async fn watch_eviction(server: Weak<Self>, number: u64) {
         loop {
-            let Some(line) = line.upgrade() else { return };
-            let connection = match &*line.state() {
-                LineState { phase: Phase::Ready(calls), number: current, .. } if *current == number => {
+            let Some(server) = server.upgrade() else { return };
+            let connection = match &*server.state() {
+                ConnectionState { phase: Phase::Ready(calls), number: current, .. } if *current == number => {
                     calls.connection()
                 }
                 _ => return,
             };
-            if !line.learn_eviction(connection).await {
+            if !server.learn_eviction(connection).await {
                 return;
             }
-            drop(line);
+            drop(server);
             sleep(EVICTION).await;
         }
     }
@@ -213,7 +207,7 @@ impl ServerConnection {
     /// Returns the current connection and its number.
     fn current(&self) -> Option<(Arc<BatchedCalls>, u64)> {
         match &*self.state() {
-            LineState { phase: Phase::Ready(calls), number, .. } => Some((Arc::clone(calls), *number)),
+            ConnectionState { phase: Phase::Ready(calls), number, .. } => Some((Arc::clone(calls), *number)),
             _ => None,
         }
     }
@@ -249,22 +243,22 @@ impl ServerConnection {
 
     /// Starts an attempt to connect.
     fn connect(self: &Arc<Self>, runtime: &Handle) {
-        let (line, own, handle) = (Arc::clone(self), Arc::clone(self), runtime.clone());
+        let (server, own, handle) = (Arc::clone(self), Arc::clone(self), runtime.clone());
         // Created here, so that the attempt ends even if the task never runs: a runtime that shuts down drops its
         // tasks. An attempt that panics fails, so that a pause follows.
         let dropped = OnDrop::new(move || {
             own.connected(thread::panicking().then(|| Err(panicked())));
         });
         runtime.spawn(async move {
-            let (result, mut renewal) = match line.dial(&handle).await {
-                Ok(Fresh { connection, renewal }) => (Ok(connection), renewal),
+            let (result, mut renewal) = match server.dial(&handle).await {
+                Ok((connection, renewal)) => (Ok(connection), renewal),
                 Err(error) => (Err(error), None),
             };
             dropped.cancel();
             // Waiting calls continue from here.
-            let mut number = line.connected(Some(result));
-            let weak = Arc::downgrade(&line);
-            drop(line);
+            let mut number = server.connected(Some(result));
+            let weak = Arc::downgrade(&server);
+            drop(server);
             while let Some(current) = number {
                 let watch = Self::watch_eviction(weak.clone(), current);
                 let Some(mut own) = renewal.take() else { return watch.await };
@@ -279,7 +273,7 @@ impl ServerConnection {
     }
 
     /// Makes a connection.
-    async fn dial(&self, runtime: &Handle) -> RedisResult<Fresh> {
+    async fn dial(&self, runtime: &Handle) -> RedisResult<(MultiplexedConnection, Option<Renewal>)> {
         let dial = async {
             let (client, renewal) = self.prepare(runtime).await?;
             // Each call has its own time-out.
@@ -290,7 +284,7 @@ impl ServerConnection {
             if self.options.locate.is_some() {
                 check_role(&mut connection).await?;
             }
-            Ok(Fresh { connection, renewal })
+            Ok((connection, renewal))
         };
         let fresh = timeout(CONNECT, dial).await.unwrap_or_else(|_| Err(timed_out()));
         fresh.map_err(|error| self.name_tls(error))
@@ -329,7 +323,7 @@ impl ServerConnection {
 
     /// Keeps a connection up until it is lost or replaced. Returns the number of the connection that replaced it, whose
     /// renewal is then in `own`.
-    async fn keep_up(line: &Weak<Self>, runtime: &Handle, number: u64, own: &mut Renewal) -> Option<u64> {
+    async fn keep_up(server: &Weak<Self>, runtime: &Handle, number: u64, own: &mut Renewal) -> Option<u64> {
         let mut unsent: Option<BasicAuth> = None;
         loop {
             let changed =
@@ -337,32 +331,32 @@ impl ServerConnection {
                     Either::Left((changed, _)) => Some(changed),
                     Either::Right(_) => None,
                 };
-            let line = line.upgrade()?;
-            let (calls, current) = line.current()?;
+            let server = server.upgrade()?;
+            let (calls, current) = server.current()?;
             if current != number {
                 return None;
             }
             match changed {
                 Some(Ok(credentials)) => unsent = Some(credentials),
-                Some(Err(error)) => line.options.missing(&error),
+                Some(Err(error)) => server.options.missing(&error),
                 None => {}
             }
             if let Some(credentials) = &unsent {
                 match authenticate(&calls, credentials).await {
                     Ok(()) => unsent = None,
-                    Err(error) if script::is_lost(&error) => line.judge(number, true),
-                    Err(error) => line.options.refused(&error),
+                    Err(error) if script::is_lost(&error) => server.judge(number, true),
+                    Err(error) => server.options.refused(&error),
                 }
             }
-            if line.has_moved(runtime, &own.address).await {
-                line.judge(number, true);
+            if server.has_moved(runtime, &own.address).await {
+                server.judge(number, true);
             }
             if own.ends.is_some_and(|ends| ends <= Instant::now())
-                && let Ok(Fresh { connection, renewal: Some(renewal) }) = line.dial(runtime).await
-                && line.current().is_some_and(|(_, current)| current == number)
+                && let Ok((connection, Some(renewal))) = server.dial(runtime).await
+                && server.current().is_some_and(|(_, current)| current == number)
             {
                 *own = renewal;
-                return line.connected(Some(Ok(connection)));
+                return server.connected(Some(Ok(connection)));
             }
         }
     }
@@ -415,7 +409,7 @@ impl ServerConnection {
         let mut connection = calls.connection();
         state.is_being_tested = true;
         drop(state);
-        let (line, own) = (Arc::clone(self), Arc::clone(self));
+        let (server, own) = (Arc::clone(self), Arc::clone(self));
         let dropped = OnDrop::new(move || own.judge(number, false));
         runtime.spawn(async move {
             let ping = ::redis::cmd("PING");
@@ -426,7 +420,7 @@ impl ServerConnection {
                 Err(_) => true,
             };
             dropped.cancel();
-            line.judge(number, is_dead);
+            server.judge(number, is_dead);
         });
     }
 
@@ -569,15 +563,15 @@ mod tests {
     #[test]
     fn caller_fails_with_its_attempt_although_the_pause_is_over() {
         let client = Client::open("redis://127.0.0.1:1").unwrap();
-        let line = ServerConnection::of(&client, ConnectionOptions::default()).unwrap();
+        let server = ServerConnection::of(&client, ConnectionOptions::default()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        line.state().phase = Phase::Connecting;
-        let mut waits = pin!(line.ready(runtime.handle()));
+        server.state().phase = Phase::Connecting;
+        let mut waits = pin!(server.ready(runtime.handle()));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waits.as_mut().poll(&mut context).is_pending());
-        line.state().phase = Phase::Idle { until_ns: 0, why: Some(timed_out()) };
-        line.changed.send_replace(());
+        server.state().phase = Phase::Idle { until_ns: 0, why: Some(timed_out()) };
+        server.changed.send_replace(());
         assert!(matches!(waits.as_mut().poll(&mut context), Poll::Ready(Err(_))));
-        assert!(matches!(line.state().phase, Phase::Idle { .. }), "no other attempt began");
+        assert!(matches!(server.state().phase, Phase::Idle { .. }), "no other attempt began");
     }
 }

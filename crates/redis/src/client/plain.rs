@@ -25,7 +25,7 @@ const REFUSED: Duration = Duration::from_secs(60);
 
 /// A client for plain commands. Its thread starts with the first call, and ends when the client is dropped.
 pub(crate) struct PlainClient {
-    line: Arc<ServerConnection>,
+    server: Arc<ServerConnection>,
     thread: RuntimeThread,
 }
 
@@ -40,16 +40,16 @@ impl PlainClient {
         let several = || {
             Error::new(ErrorKind::Address, "rules are on one server, not on a Cluster or a set of servers")
         };
-        client.one_server().map(|line| Self::of(line.with(line.options().clone()))).ok_or_else(several)
+        client.one_server().map(|server| Self::of(server.with(server.options().clone()))).ok_or_else(several)
     }
 
-    fn of(line: Arc<ServerConnection>) -> Self {
-        Self { line, thread: RuntimeThread::default() }
+    fn of(server: Arc<ServerConnection>) -> Self {
+        Self { server, thread: RuntimeThread::default() }
     }
 
     /// Returns the host and port, or the path of the socket, without the user and the password.
     pub(crate) fn address(&self) -> String {
-        self.line.address().to_string()
+        self.server.address().to_string()
     }
 
     /// Runs a command. Blocks the thread until the server answers, for at most three seconds. A reply that is not a
@@ -63,7 +63,7 @@ impl PlainClient {
             let Ok(runtime) = Handle::try_current() else {
                 return Err(Error::new(ErrorKind::Unreachable, "the thread for calls could not start"));
             };
-            match timeout(COMMAND, self.line.ask(&runtime, command, false)).await {
+            match timeout(COMMAND, self.server.ask(&runtime, command, false)).await {
                 Ok(answer) => fields(answer.map_err(|error| script::failure(&error))?),
                 Err(_) => Err(Error::new(ErrorKind::Timeout, "no answer within three seconds")),
             }
@@ -73,13 +73,13 @@ impl PlainClient {
     /// Calls `hear` after each message on this channel and after each new subscription, as long as the client exists.
     /// A server that refuses the subscription is asked again each minute.
     pub(crate) fn on_message(&self, channel: String, hear: impl Fn() + Send + Sync + 'static) {
-        let line = Arc::clone(&self.line);
+        let server = Arc::clone(&self.server);
         self.thread.block_on(async {
             let Ok(runtime) = Handle::try_current() else { return };
             let handle = runtime.clone();
             runtime.spawn(async move {
                 loop {
-                    sleep(listen(&line, &handle, &channel, &hear).await).await;
+                    sleep(listen(&server, &handle, &channel, &hear).await).await;
                 }
             });
         });
@@ -106,12 +106,12 @@ fn fields(reply: Value) -> Result<Vec<Field>, Error> {
 /// Listens until the connection is lost, or until it needs other credentials or another connection. Returns the pause
 /// before the next attempt. Subscriptions need a connection of their own.
 async fn listen(
-    line: &ServerConnection,
+    server: &ServerConnection,
     runtime: &Handle,
     channel: &str,
     hear: &(impl Fn() + Sync),
 ) -> Duration {
-    let Ok(Ok((client, renewal))) = timeout(COMMAND, line.prepare(runtime)).await else { return RECONNECT };
+    let Ok(Ok((client, renewal))) = timeout(COMMAND, server.prepare(runtime)).await else { return RECONNECT };
     let Ok(Ok(mut messages)) = timeout(COMMAND, client.get_async_pubsub()).await else { return RECONNECT };
     match timeout(COMMAND, messages.subscribe(channel)).await {
         Ok(Ok(())) => {}

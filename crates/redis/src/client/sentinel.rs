@@ -29,7 +29,7 @@ const PORT: &str = "26379";
 /// See the module docs.
 pub(crate) struct Sentinels {
     name: Box<str>,
-    lines: Box<[Arc<ServerConnection>]>,
+    sentinels: Box<[Arc<ServerConnection>]>,
 }
 
 /// The parts of an address with Sentinels.
@@ -95,14 +95,14 @@ pub(super) fn open(
     let plain = |url: &str| connection(url, ConnectionOptions::default());
     let Some(parts) = SentinelAddress::parse(url) else { return plain(url) };
     let SentinelAddress { name, master, sentinels } = parts?;
-    let lines = sentinels.iter().map(|url| plain(url)).collect::<Result<_, _>>()?;
-    let locate = Arc::new(Sentinels { name: name.into(), lines });
+    let sentinels = sentinels.iter().map(|url| plain(url)).collect::<Result<_, _>>()?;
+    let locate = Arc::new(Sentinels { name: name.into(), sentinels });
     connection(&master, ConnectionOptions { locate: Some(locate), ..ConnectionOptions::default() })
 }
 
 impl Locate for Sentinels {
     fn address(&self) -> String {
-        let hosts = self.lines.iter().map(|line| line.address().to_string()).collect::<Vec<_>>();
+        let hosts = self.sentinels.iter().map(|sentinel| sentinel.address().to_string()).collect::<Vec<_>>();
         format!("{}/{}", hosts.join(","), self.name)
     }
 
@@ -116,18 +116,18 @@ impl Locate for Sentinels {
 }
 
 impl Sentinels {
-    async fn ask(&self, runtime: &Handle, line: &Arc<ServerConnection>) -> RedisResult<(String, u16)> {
+    async fn ask(&self, runtime: &Handle, sentinel: &Arc<ServerConnection>) -> RedisResult<(String, u16)> {
         let mut question = ::redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.name);
-        let answer = timeout(ANSWER, line.ask(runtime, question, false)).await;
+        let answer = timeout(ANSWER, sentinel.ask(runtime, question, false)).await;
         let answer = answer.unwrap_or_else(|_| Err(timed_out()))?;
         ::redis::from_redis_value::<Option<(String, u16)>>(answer)?.ok_or_else(unknown)
     }
 
     async fn master(&self, runtime: &Handle, like: &ConnectionAddr) -> RedisResult<(ConnectionAddr, bool)> {
-        let is_most = |votes: usize| votes > self.lines.len() / 2;
+        let is_most = |votes: usize| votes > self.sentinels.len() / 2;
         let mut answers: FuturesUnordered<_> =
-            self.lines.iter().map(|line| self.ask(runtime, line)).collect();
+            self.sentinels.iter().map(|sentinel| self.ask(runtime, sentinel)).collect();
         let (mut named, mut why) = (Vec::new(), unknown());
         let votes = |named: &[(String, u16)], place: &_| named.iter().filter(|other| *other == place).count();
         while let Some(answer) = answers.next().await {

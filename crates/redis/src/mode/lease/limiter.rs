@@ -163,9 +163,9 @@ async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
             }
             // With one server, the task waits in the same line as the calls of callers. With several, the call waits:
             // the task must not wait for a server that hangs while calls to the others are due.
-            let leave = if core.under_way.len() == 1 { core.leave(0).await } else { None };
+            let permit = if core.under_way.len() == 1 { core.permit(0).await } else { None };
             if let Some(due) = core.book.due(1, dispatch.now_ns()).pop() {
-                drop(core.request(due, leave));
+                drop(core.request(due, permit));
             }
         }
     }
@@ -200,7 +200,7 @@ impl<C: Clock> Drop for BlockInFlight<C> {
 
 impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
     /// Waits until fewer calls to a server are in flight. Returns `None` if the semaphore is closed, which never happens.
-    async fn leave(&self, server: usize) -> Option<OwnedSemaphorePermit> {
+    async fn permit(&self, server: usize) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.under_way[server]).acquire_owned().await.ok()
     }
 
@@ -209,7 +209,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
     fn request(
         self: &Arc<Self>,
         due: BlockRequest,
-        leave: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) -> oneshot::Receiver<BlockInFlight<C>> {
         let (tell, told) = oneshot::channel();
         let notifier = Arc::clone(self.background.notifiers.of(&due.key));
@@ -221,9 +221,9 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         };
         self.background.tasks.runtime.spawn(async move {
             let core = Arc::clone(&flight.core);
-            let _leave = match leave {
-                Some(leave) => Some(leave),
-                None => core.leave(core.dispatch.guard.places().server(&flight.due.key)).await,
+            let _permit = match permit {
+                Some(permit) => Some(permit),
+                None => core.permit(core.dispatch.guard.places().server(&flight.due.key)).await,
             };
             // The wait for a permit took time, and a unit's life starts when the call is sent.
             flight.due.asked_ns = core.dispatch.now_ns();
@@ -307,7 +307,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         }
         // The table has no room for the key, the key cannot hold the cost, other callers took the units in every round,
         // or the time-out for waiting passed.
-        let _leave = self.under_way[self.dispatch.guard.places().server(&bytes)].acquire().await;
+        let _permit = self.under_way[self.dispatch.guard.places().server(&bytes)].acquire().await;
         self.dispatch.check(&bytes, cost).await
     }
 }

@@ -77,6 +77,19 @@ impl Reader {
     }
 }
 
+/// A server that holds a first version, with the limit 5, and a reader that has loaded it.
+fn followed() -> Option<(Server, Reader)> {
+    let server = Server::start()?;
+    push(&server, 5);
+    let reader = Reader::start(open(&server));
+    assert_eq!(reader.version(), 1);
+    Some((server, reader))
+}
+
+fn store(server: &Server) -> String {
+    server.command(&["HGET", KEY, "store"])
+}
+
 /// Writes a version by hand, without a message.
 fn write(server: &Server, version: u64, store: &str, text: &str) {
     let (version, sha256) = (version.to_string(), sha256(text));
@@ -116,10 +129,7 @@ fn push_reaches_followers_by_message() {
 // G92
 #[test]
 fn message_before_password_changes_nothing() {
-    let Some(server) = Server::start() else { return };
-    push(&server, 5);
-    let reader = Reader::start(open(&server));
-    assert_eq!(reader.version(), 1);
+    let Some((server, reader)) = followed() else { return };
     let () = server.command(&["PUBLISH", KEY, &text(9)]);
     let () = server.command(&["PUBLISH", KEY, "99"]);
     reader.silent();
@@ -129,11 +139,8 @@ fn message_before_password_changes_nothing() {
 // G92
 #[test]
 fn lost_message_is_replaced_by_poll() {
-    let Some(server) = Server::start() else { return };
-    push(&server, 5);
-    let reader = Reader::start(open(&server));
-    assert_eq!(reader.version(), 1);
-    let store: String = server.command(&["HGET", KEY, "store"]);
+    let Some((server, reader)) = followed() else { return };
+    let store = store(&server);
     write(&server, 2, &store, &text(8));
     assert_eq!((reader.version(), quota(&reader.rules)), (2, 8));
 }
@@ -242,11 +249,8 @@ fn history_keeps_five_versions() {
 // G91
 #[test]
 fn bad_text_on_server_is_refused_once() {
-    let Some(server) = Server::start() else { return };
-    push(&server, 5);
-    let reader = Reader::start(open(&server));
-    assert_eq!(reader.version(), 1);
-    let store: String = server.command(&["HGET", KEY, "store"]);
+    let Some((server, reader)) = followed() else { return };
+    let store = store(&server);
 
     write(&server, 2, &store, &text(6).replace("day", "fortnight"));
     reader.fails(&[KEY, "fortnight"]);
@@ -316,10 +320,7 @@ fn lost_data_keep_rules() {
 // G91
 #[test]
 fn bad_text_of_other_store_keeps_rules() {
-    let Some(server) = Server::start() else { return };
-    push(&server, 5);
-    let reader = Reader::start(open(&server));
-    assert_eq!(reader.version(), 1);
+    let Some((server, reader)) = followed() else { return };
     write(&server, 9, "other", "domain: [");
     reader.fails(&[KEY]);
     assert_eq!((quota(&reader.rules), reader.rules.reloads().version), (5, 1));
@@ -334,7 +335,7 @@ fn lower_version_keeps_rules() {
     }
     let reader = Reader::start(open(&server));
     assert_eq!(reader.version(), 3);
-    let store: String = server.command(&["HGET", KEY, "store"]);
+    let store = store(&server);
     // A backup is restored.
     write(&server, 1, &store, &text(1));
     reader.fails(&["version 1 is older than version 3", "delete the data"]);
@@ -368,7 +369,7 @@ fn copy_replaces_absent_server_at_start() {
     // A text that is refused does not replace the copy.
     let before = std::fs::read_to_string(&copy).unwrap();
     assert!(before.contains("\nversion: 2\n") && before.ends_with(&text(6)), "{before}");
-    let store: String = server.command(&["HGET", KEY, "store"]);
+    let store = store(&server);
     write(&server, 3, &store, "domain: [");
     reader.fails(&[KEY]);
     assert_eq!(std::fs::read_to_string(&copy).unwrap(), before);
