@@ -268,7 +268,10 @@ impl Guard {
     ) -> SharedDecision {
         let most = self.most - class.headroom(self.most);
         self.fallback_by((key, cost, most), now, |processes| {
-            self.local(processes, |local| verb(local, key, cost, class, now))
+            let make = || Local::new(&self.settings.limits, processes, self.settings.max_keys).ok();
+            let decision = verb(self.local.get_or_init(make).as_ref()?, key, cost, class, now)?;
+            // The server may admit a request above the maximum of the share when it is back.
+            (!decision.is_never()).then_some(decision)
         })
     }
 
@@ -291,14 +294,6 @@ impl Guard {
         };
         server.tallies.decided(by);
         SharedDecision::new(decision, by)
-    }
-
-    /// Returns the decision of the share. Returns `None` if the cost is above the maximum of the share: the server may
-    /// admit such a request when it is back, if the cost is not above the limit.
-    fn local(&self, processes: u32, verb: impl FnOnce(&Local) -> Option<Decision>) -> Option<Decision> {
-        let make = || Local::new(&self.settings.limits, processes, self.settings.max_keys).ok();
-        let decision = self.local.get_or_init(make).as_ref().and_then(verb);
-        decision.filter(|decision| !decision.is_never())
     }
 
     /// A denial until the server is called again. It is permanent if the cost is above every limit's maximum.
