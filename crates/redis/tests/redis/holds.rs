@@ -10,13 +10,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{PATIENCE, until};
+use crate::{PATIENCE, all_kinds, until};
 use proptest::prelude::*;
 use tollgate::holds::HoldId;
-use tollgate::{
-    FixedWindow, LeakyBucketQueue, ManualClock, MinimumSpacing, Quota, SlidingLog, SubWindow, Timestamp,
-    TokenBucket,
-};
+use tollgate::{LeakyBucketQueue, ManualClock, MinimumSpacing, Quota, Timestamp, TokenBucket};
 use tollgate_redis::{
     Blocking, Breaker, Client, DecidedBy, HoldingLimiter, InProcess, InProgressLimiter, Limit, OnFailure,
     Shard, Shards, SharedHold,
@@ -45,19 +42,8 @@ fn op() -> impl Strategy<Value = (u64, Op)> {
 
 /// Limits whose units can be held, for a minute and about 20 units.
 fn limit() -> impl Strategy<Value = Limit> {
-    let quota = Quota::per_minute(20);
-    proptest::sample::select(vec![
-        Limit::gcra(quota),
-        Limit::gcra(Quota::per_minute(12).burst(18)),
-        FixedWindow::new(quota).into(),
-        FixedWindow::from_first_use(quota).into(),
-        Limit::sliding_window(quota),
-        Limit::sliding_window(quota).strict(),
-        SubWindow::new(quota, 6).into(),
-        SlidingLog::new(quota).into(),
-        TokenBucket::interval(quota).into(),
-        TokenBucket::aligned(quota, Timestamp::from_secs(7)).into(),
-    ])
+    let quota = prop_oneof![Just(Quota::per_minute(20)), Just(Quota::per_minute(12).burst(18))];
+    (quota, 0_usize..10).prop_map(|(quota, kind)| all_kinds(quota)[kind])
 }
 
 /// A hold of the reference, until it is settled.

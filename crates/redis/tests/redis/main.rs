@@ -51,6 +51,11 @@ mod write_back;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tollgate::{
+    FixedWindow, LeakyBucketQueue, Limit, MinimumSpacing, Quota, SlidingLog, SubWindow, Timestamp,
+    TokenBucket,
+};
+
 /// The longest wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -72,6 +77,26 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "still waiting until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Limits of all algorithms. Units of the first ten can be held.
+fn all_kinds(quota: Quota) -> [Limit; 13] {
+    let (at, in_parts) = (Timestamp::from_nanos(7_003_000_000), SubWindow::new(quota, 5));
+    [
+        Limit::gcra(quota),
+        Limit::fixed_window(quota),
+        Limit::sliding_window(quota),
+        Limit::sliding_window(quota).strict(),
+        in_parts.into(),
+        in_parts.strict().into(),
+        SlidingLog::new(quota).into(),
+        FixedWindow::from_first_use(quota).into(),
+        TokenBucket::interval(quota).into(),
+        TokenBucket::aligned(quota, at).into(),
+        LeakyBucketQueue::new(quota).into(),
+        MinimumSpacing::new(quota.period() / 4).into(),
+        TokenBucket::aligned_adaptive(quota, at).into(),
+    ]
 }
 
 /// Lets one test at a time use every processor. Such a test also needs replies within its time-outs.

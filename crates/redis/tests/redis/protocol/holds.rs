@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use tollgate::Quota;
 use tollgate::holds::HoldId;
-use tollgate::{FixedWindow, Quota, SlidingLog, SubWindow, TokenBucket};
 use tollgate_redis::internals::{MOST_HELD, MOST_HOLDS, hold_until, identity_of};
 
 use super::*;
+use crate::all_kinds;
 
 const START_US: u64 = 1_700_000_000_000_000;
 
@@ -62,20 +63,7 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Asked)>> {
 fn plans() -> impl Strategy<Value = (Arc<Plan>, u64)> {
     let quota = (1_u64..30, select(vec![1_000_u64, 1_000_000, 60_000_000]), 1_u64..30)
         .prop_map(|(limit, us, burst)| Quota::new(limit, Duration::from_micros(us)).burst(burst));
-    let limit = (0..9, quota).prop_map(|(kind, quota)| -> Limit {
-        let window = Quota::new(quota.limit(), quota.period());
-        match kind {
-            0 => Limit::gcra(quota),
-            1 => FixedWindow::new(window).into(),
-            2 => Limit::sliding_window(window),
-            3 => Limit::sliding_window(window).strict(),
-            4 => SlidingLog::new(window).into(),
-            5 => SubWindow::new(window, 5).into(),
-            6 => FixedWindow::from_first_use(window).into(),
-            7 => TokenBucket::interval(quota).into(),
-            _ => TokenBucket::aligned(quota, Timestamp::from_secs(7)).into(),
-        }
-    });
+    let limit = (0_usize..10, quota).prop_map(|(kind, quota)| all_kinds(quota)[kind]);
     prop_oneof![
         1 => (0_u64..40).prop_map(|most| (plan(&[]), most)),
         3 => prop::collection::vec(limit, 1..=2).prop_map(|limits| (plan(&limits), MOST_HELD)),

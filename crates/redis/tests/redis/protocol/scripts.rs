@@ -15,6 +15,7 @@ use tollgate_redis::{Client, ErrorKind};
 use tollgate_testing::redis::{Cluster, Server};
 
 use super::*;
+use crate::all_kinds;
 
 /// How time moves before a call.
 #[derive(Copy, Clone, Debug)]
@@ -284,22 +285,8 @@ fn check_at_server_time_and_model_agree() {
     let Some(server) = Server::start() else { return };
     let client = Direct::of(&server);
     let quota = Quota::new(3, Duration::from_millis(20));
-    let at = Timestamp::from_nanos(7_000_000);
-    let kinds: Vec<Limit> = vec![
-        Limit::gcra(quota),
-        Limit::fixed_window(quota),
-        Limit::sliding_window(quota),
-        Limit::sliding_window(quota).strict(),
-        SlidingLog::new(quota).into(),
-        SubWindow::new(quota, 4).into(),
-        SubWindow::new(quota, 4).strict().into(),
-        MinimumSpacing::new(Duration::from_millis(5)).into(),
-        FixedWindow::from_first_use(quota).into(),
-        TokenBucket::interval(quota).into(),
-        TokenBucket::aligned(quota, at).into(),
-        TokenBucket::aligned_adaptive(quota, at).into(),
-        blocked(quota, Duration::from_millis(15)),
-    ];
+    let blocked = blocked(quota, Duration::from_millis(15));
+    let kinds: Vec<Limit> = all_kinds(quota).into_iter().chain([blocked]).collect();
     let pairs = kinds.iter().flat_map(|first| kinds.iter().map(move |second| vec![*first, *second]));
     for (index, limits) in kinds.iter().map(|limit| vec![*limit]).chain(pairs).enumerate() {
         let (plan, model, tag) = (plan(&limits), stopped_model(), format!("{{{index}}}"));

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{
-    FixedWindow, LeakyBucketQueue, ManualClock, MinimumSpacing, Quota, SlidingLog, SubWindow, Timestamp,
-    TokenBucket,
-};
+use tollgate::{ManualClock, Quota, Timestamp};
 use tollgate_redis::{InProcess, Limit, Shards};
 
 use super::{named, set};
+use crate::all_kinds;
 
 const LIMIT: u64 = 10;
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -28,23 +26,6 @@ fn grown(all: &[InProcess; 3], during: Duration) -> InProcess {
     InProcess::sharded(Shards::new(named(all)).previous(named(&all[..2]), during)).expect("the set is valid")
 }
 
-/// Every algorithm, with ten units in an hour. The adaptive bucket was last full before these tests begin.
-fn kinds() -> [(&'static str, Limit); 10] {
-    let quota = Quota::per_hour(LIMIT);
-    [
-        ("gcra", Limit::gcra(quota)),
-        ("leaky bucket queue", LeakyBucketQueue::new(quota).into()),
-        ("fixed window", Limit::fixed_window(quota)),
-        ("sliding window", Limit::sliding_window(quota)),
-        ("sliding log", SlidingLog::new(quota).into()),
-        ("sub-window counter", SubWindow::new(quota, 6).into()),
-        ("strict sub-window counter", SubWindow::new(quota, 6).strict().into()),
-        ("first-use window", FixedWindow::from_first_use(quota).into()),
-        ("interval bucket", TokenBucket::interval(quota).into()),
-        ("aligned bucket", TokenBucket::aligned(quota, Timestamp::from_secs(600)).into()),
-    ]
-}
-
 macro_rules! admitted {
     ($limiter:expr, $key:expr, $times:expr) => {
         (0..$times).filter(|_| $limiter.check($key).is_allowed()).count() as u64
@@ -55,20 +36,20 @@ macro_rules! admitted {
 // G97
 #[test]
 fn moved_key_gets_one_more_budget_without_previous_set() {
-    for (name, limit) in kinds() {
+    for limit in &all_kinds(Quota::per_hour(LIMIT))[..11] {
         let (_, all) = servers();
-        let old = set(&all[..2]).blocking().limiter("api", limit).atomic().unwrap();
-        let new = set(&all).blocking().limiter("api", limit).atomic().unwrap();
+        let old = set(&all[..2]).blocking().limiter("api", *limit).atomic().unwrap();
+        let new = set(&all).blocking().limiter("api", *limit).atomic().unwrap();
         let mut moved = 0;
         for key in 0..300_u32 {
             assert_eq!(admitted!(old, &key, 2 * LIMIT), LIMIT);
             match admitted!(new, &key, 2 * LIMIT) {
                 LIMIT => moved += 1,
-                more => assert_eq!(more, 0, "{name}: a key that stays"),
+                more => assert_eq!(more, 0, "{limit}: a key that stays"),
             }
         }
         // A third of the keys move; the standard deviation is 8.2.
-        assert!((67..=133).contains(&moved), "{name}: {moved} of 300 keys moved");
+        assert!((67..=133).contains(&moved), "{limit}: {moved} of 300 keys moved");
         assert_eq!(all[2].keys(), moved);
     }
 }
@@ -145,17 +126,13 @@ proptest! {
     // G97
     #[test]
     fn changed_set_admits_as_one_server(
-        kind in 0_usize..12,
+        kind in 0_usize..13,
         joins: bool,
         before in prop::collection::vec((0_u32..8, 0_u64..300), 0..60),
         after in prop::collection::vec((0_usize..3, 0_u32..8, 0_u64..300), 0..80),
     ) {
         let (clock, all) = servers();
-        let limit = match kind {
-            10 => MinimumSpacing::new(HOUR).into(),
-            11 => TokenBucket::aligned_adaptive(Quota::per_hour(LIMIT), Timestamp::from_secs(0)).into(),
-            _ => kinds()[kind].1,
-        };
+        let limit = all_kinds(Quota::per_hour(LIMIT))[kind];
         let limiter = |client: InProcess| client.blocking().limiter("api", limit).atomic().unwrap();
         let (old, new) = if joins { (&all[..2], &all[..]) } else { (&all[..], &all[..2]) };
         let new = || InProcess::sharded(Shards::new(named(new)).previous(named(old), 3 * HOUR)).unwrap();
