@@ -13,8 +13,8 @@ use proptest::test_runner::TestRunner;
 #[cfg(feature = "calendar")]
 use tollgate::calendar::CalendarPeriod;
 use tollgate::{
-    Algorithm, Block, Blocked, Class, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter,
-    LeakyBucketQueue, LimitKind, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow,
+    AnyLimiter, Block, Blocked, Class, Decision, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue,
+    LimitKind, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, StoreKind,
     SubWindow, Timestamp, TokenBucket,
 };
 #[cfg(feature = "calendar")]
@@ -29,83 +29,46 @@ const SEC: u64 = 1_000_000;
 /// A multiple of an hour, so that tests know where aligned periods begin.
 const START: u64 = 472_222 * 3_600 * SEC;
 
-/// The process's own limiter, with any algorithm.
-trait Own {
-    fn check(&self, cost: u64, now: Timestamp) -> Decision;
-    fn check_class(&self, cost: u64, class: Class, now: Timestamp) -> Decision;
-    fn peek(&self, cost: u64, now: Timestamp) -> Decision;
-    fn refund(&self, charge: &Decision, now: Timestamp) -> u64;
+/// The process's own limiter.
+fn own(limit: Limit) -> AnyLimiter<(), ManualClock> {
+    RateLimiter::any(limit).clock(ManualClock::default()).build(StoreKind::Direct).unwrap()
 }
 
-impl<A: Algorithm> Own for RateLimiter<Direct<A>, ManualClock> {
-    fn check(&self, cost: u64, now: Timestamp) -> Decision {
-        self.at(now).check_n(cost)
-    }
-
-    fn check_class(&self, cost: u64, class: Class, now: Timestamp) -> Decision {
-        self.at(now).check_class(cost, class)
-    }
-
-    fn peek(&self, cost: u64, now: Timestamp) -> Decision {
-        self.at(now).peek_n(cost)
-    }
-
-    fn refund(&self, charge: &Decision, now: Timestamp) -> u64 {
-        self.at(now).refund_n(charge, charge.cost())
-    }
-}
-
-/// An algorithm: its limit, and how the process's own limiter with it is made.
-struct Subject {
-    limit: Limit,
-    own: Box<dyn Fn() -> Box<dyn Own>>,
-}
-
-fn subject<A: Algorithm + Copy>(algorithm: A) -> Subject
-where
-    Limit: From<A>,
-{
-    let own = move || -> Box<dyn Own> {
-        Box::new(RateLimiter::builder(algorithm).clock(ManualClock::default()).direct())
-    };
-    Subject { limit: Limit::from(algorithm), own: Box::new(own) }
-}
-
-/// Returns an algorithm by its number, with these parameters.
-fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Subject {
+/// Returns a limit by the number of its algorithm, with these parameters.
+fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Limit {
     let at = Timestamp::from_nanos(at_us * 1_000);
     let few = quota.limit() % 31 + 1;
     let in_parts = SubWindow::new(Quota::new(quota.limit(), quota.period() * parts), parts);
     match kind {
-        0 | 1 => subject(SlidingLog::new(quota)),
-        2 => subject(in_parts),
-        3 => subject(in_parts.strict()),
-        4 => subject(MinimumSpacing::new(quota.period())),
-        5 => subject(FixedWindow::from_first_use(quota)),
-        6 => subject(TokenBucket::interval(quota)),
-        7 => subject(TokenBucket::aligned(quota, at)),
-        8 => subject(TokenBucket::aligned_adaptive(quota, at)),
+        0 | 1 => Limit::from(SlidingLog::new(quota)),
+        2 => Limit::from(in_parts),
+        3 => Limit::from(in_parts.strict()),
+        4 => Limit::from(MinimumSpacing::new(quota.period())),
+        5 => Limit::from(FixedWindow::from_first_use(quota)),
+        6 => Limit::from(TokenBucket::interval(quota)),
+        7 => Limit::from(TokenBucket::aligned(quota, at)),
+        8 => Limit::from(TokenBucket::aligned_adaptive(quota, at)),
         // Most of these intervals are not whole numbers of microseconds.
-        9 => subject(LeakyBucketQueue::new(Quota::per_second(few).burst(quota.burst_size()))),
-        10 => subject(TokenBucket::new(Quota::per_minute(few).burst(quota.burst_size()))),
+        9 => Limit::from(LeakyBucketQueue::new(Quota::per_second(few).burst(quota.burst_size()))),
+        10 => Limit::from(TokenBucket::new(Quota::per_minute(few).burst(quota.burst_size()))),
         // The model of this process rounds intervals that are no multiple of a quarter of a nanosecond.
         12 => {
             let quota = Quota::new(1, quota.period()).burst(quota.burst_size());
             let first = Duration::from_micros(1 + at_us % 3_000_000);
-            subject(Blocked::new(
+            Limit::from(Blocked::new(
                 quota,
                 Block::of(first).at_most(first * u32::from(parts != 1) * parts + first),
             ))
         }
-        13 => subject(Gcra::new(Quota::per_hour(few).burst(quota.burst_size()))),
-        14 => subject(FixedWindow::new(quota)),
-        15 if parts == 1 => subject(SlidingWindow::new(quota).strict()),
-        15 => subject(SlidingWindow::new(quota)),
+        13 => Limit::from(Gcra::new(Quota::per_hour(few).burst(quota.burst_size()))),
+        14 => Limit::from(FixedWindow::new(quota)),
+        15 if parts == 1 => Limit::from(SlidingWindow::new(quota).strict()),
+        15 => Limit::from(SlidingWindow::new(quota)),
         #[cfg(feature = "calendar")]
-        16 => subject(of_berlin(CalendarPeriod::Day, few)),
+        16 => Limit::from(of_berlin(CalendarPeriod::Day, few)),
         #[cfg(feature = "calendar")]
-        17 => subject(of_berlin(CalendarPeriod::Month { day: 31 }, few)),
-        _ => subject(LeakyBucketMeter::new(Quota::per_hour(few).burst(quota.burst_size()))),
+        17 => Limit::from(of_berlin(CalendarPeriod::Month { day: 31 }, few)),
+        _ => Limit::from(LeakyBucketMeter::new(Quota::per_hour(few).burst(quota.burst_size()))),
     }
 }
 
@@ -179,11 +142,10 @@ fn alike(
     model: &Blocking<AtomicLimiter>,
     server: Option<&Blocking<AtomicLimiter>>,
     key: &str,
-    subject: &Subject,
+    limit: Limit,
     steps: &[Step],
 ) -> Result<(), TestCaseError> {
-    let limit = subject.limit;
-    let mut ours = (subject.own)();
+    let mut ours = own(limit);
     let mut now_us = START + 123_456;
     let mut highest_us = now_us;
     // The highest time at the last charge.
@@ -228,7 +190,7 @@ fn alike(
             && now_us >= full_us.saturating_add(period_us)
         {
             // A key that was full for a whole period is new again.
-            ours = (subject.own)();
+            ours = own(limit);
             (last, full_us) = (None, u64::MAX);
         }
         match *step {
@@ -242,9 +204,9 @@ fn alike(
                 }
                 let checks = !matches!(step, Step::Peek(..));
                 let decision = match step {
-                    Step::Check(..) => ours.check(cost, now),
-                    Step::Class(..) => ours.check_class(cost, class, now),
-                    _ => ours.peek(cost, now),
+                    Step::Check(..) => ours.at(now).check_n(&(), cost),
+                    Step::Class(..) => ours.at(now).check_class(&(), cost, class),
+                    _ => ours.at(now).peek_n(&(), cost),
                 };
                 // A model and a server at a given time have no public peek. A check of a cost that is denied is one,
                 // unless it starts a block.
@@ -291,7 +253,7 @@ fn alike(
                 if is_log || is_queue || is_window || now_us < highest_us || is_early {
                     continue;
                 }
-                let units = if decision.is_allowed() { ours.refund(&decision, now) } else { 0 };
+                let units = if decision.is_allowed() { ours.at(now).refund(&(), &decision) } else { 0 };
                 let units = if units >= 1 << 53 { (1 << 53) - 1 } else { units };
                 prop_assert_eq!(
                     model.block_on(|l| l.at(now).refund(key, &answer)).unwrap(),
@@ -304,7 +266,7 @@ fn alike(
                     prop_assert_eq!(server.block_on(|l| l.at(now).refund(key, &real)).unwrap(), units);
                 }
                 if let LimitKind::AlignedBucket { at, .. } = limit.kind() {
-                    let reset_us = u64::try_from(figures(&ours.peek(0, now))[4].unwrap()).unwrap();
+                    let reset_us = u64::try_from(figures(&ours.at(now).peek_n(&(), 0))[4].unwrap()).unwrap();
                     let into_us = (now_us + period_us * 100_000_000 - at.as_nanos() / 1_000) % period_us;
                     full_us = if reset_us > 0 { now_us + reset_us } else { now_us - into_us };
                 }
@@ -328,14 +290,14 @@ fn every_algorithm_agrees_with_local_limiter_and_server() {
     TestRunner::new(config(800))
         .run(&((0..KINDS, quota, parts, at), steps()), |((kind, quota, parts, at), steps)| {
             case.set(case.get() + 1);
-            let subject = made(kind, quota, parts, at);
+            let limit = made(kind, quota, parts, at);
             let model = InProcess::new(ManualClock::default()).blocking();
-            let model = model.limiter("api", subject.limit).atomic().unwrap();
+            let model = model.limiter("api", limit).atomic().unwrap();
             let real = client.as_ref().map(|client| {
-                let builder = client.limiter("api", subject.limit).timeout(Duration::from_secs(20));
+                let builder = client.limiter("api", limit).timeout(Duration::from_secs(20));
                 builder.on_failure(OnFailure::Closed).atomic().unwrap()
             });
-            alike(&model, real.as_ref(), &case.get().to_string(), &subject, &steps)
+            alike(&model, real.as_ref(), &case.get().to_string(), limit, &steps)
         })
         .unwrap();
 }
