@@ -184,8 +184,7 @@ async fn wrong_credentials_at_first_are_an_error() {
     let Some(server) = guarded() else { return };
     let secret = Secret::new("one\nwrong-secret");
     let client = Client::open(&server.url()).unwrap().credentials(secret.file());
-    let builder = client.limiter("api", Limit::gcra(Quota::per_day(10))).timeout(MINUTE);
-    let limiter = builder.on_failure(OnFailure::Closed).atomic().unwrap();
+    let limiter = limiter(&client, "api");
     let answer = limiter.check("a").await;
     assert_eq!(answer.by(), DecidedBy::Closed);
     let text = format!("{answer:?} {limiter:?} {client:?}");
@@ -314,13 +313,8 @@ fn rules_source_uses_the_provider() {
     let Some(server) = guarded() else { return };
     let secret = Secret::new("one\none-secret");
     let client = Client::open(&server.url()).unwrap().credentials(secret.file());
-    let text = |limit: u32| {
-        format!(
-            "domain: d\ndescriptors: [{{ key: k, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}]\n"
-        )
-    };
     let open = || RedisRules::of_client(&client, "limits").unwrap();
-    let push = |limit| open().push(Format::Yaml, &text(limit), "test", None).unwrap();
+    let push = |limit| open().push(Format::Yaml, &crate::one_rule::text(limit), "test", None).unwrap();
     push(1);
     let (sender, told) = std::sync::mpsc::channel();
     let follow = Follow::new(open()).every(Duration::from_secs(600));

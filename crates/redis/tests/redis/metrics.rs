@@ -51,11 +51,9 @@ fn gauges_of_regions_name_the_region() {
             .build()
             .expect("the limiter can be built");
         assert!(limiter.block_on(|l| l.check_async("a")).is_allowed());
-        let is_answered = || limiter.health_by_region()[0].1.last_answer.is_some();
-        assert!((0..6_000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            is_answered()
-        }));
+        crate::wait_until("the other region answers", || {
+            limiter.health_by_region()[0].1.last_answer.is_some()
+        });
         publish_regions("api", &limiter.health_by_region());
         let values = values();
         assert_eq!(values["tollgate_region_cut_off{limiter=api,region=west}"], 0.0);

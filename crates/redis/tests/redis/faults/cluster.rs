@@ -122,7 +122,7 @@ fn replica_replaces_hung_node() {
 #[test]
 fn moved_slots_are_charged_once() {
     let Some(cluster) = Cluster::start() else { return };
-    assert_moved_slots_are_charged_once(&cluster, &Subject::both_of_cluster(&cluster.urls(), LOCAL));
+    assert_moved_slots_are_charged_once(&cluster, &Subject::both_patient(&cluster.urls(), LOCAL));
 }
 
 pub(crate) fn assert_moved_slots_are_charged_once(cluster: &Cluster, subjects: &[Subject; 2]) {

@@ -164,14 +164,11 @@ async fn invalid_slot_map_is_an_error() {
 /// Makes calls that fail, so that the client asks for the map, until the client knows it. A busy machine may let the server
 /// answer after the client has given up, so that the client asks again.
 async fn until(client: &Client, slot: u16, is_known: impl Fn() -> bool) {
-    for _ in 0..2_000 {
+    crate::until("the client knows the map", async || {
         assert!(client.call(&call_at(slot)).await.is_err());
-        if is_known() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("the client does not know the map");
+        is_known()
+    })
+    .await;
 }
 
 /// Each node that holds slots is a part. A node without a known name is called at the host of the seed.

@@ -18,7 +18,7 @@ use std::future::Future;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
-use tollgate::{ManualClock, Timestamp};
+use tollgate::{Clock, ManualClock, Timestamp};
 use tollgate_redis::{Blocking, InProcess};
 use tollgate_rules::{Answer, Config, Descriptor, Rules, RulesError, SharedStore};
 
@@ -66,7 +66,7 @@ fn run<R>(future: impl Future<Output = R>) -> R {
 }
 
 /// Checks one request with one descriptor for each entry.
-async fn ask(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
+async fn ask<C: Clock>(rules: &Rules<C>, entries: &[(&str, &str)]) -> Answer {
     let each: Vec<[(&str, &str); 1]> = entries.iter().map(|entry| [*entry]).collect();
     let descriptors: Vec<Descriptor<'_>> = each.iter().map(|entries| Descriptor::new(entries)).collect();
     rules.check_async("d", &descriptors).await
@@ -79,7 +79,7 @@ fn ask_now(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
 }
 
 /// Returns how many of `of` requests are admitted.
-async fn admitted(rules: &Rules<ManualClock>, entries: &[(&str, &str)], of: u32) -> u32 {
+async fn admitted<C: Clock>(rules: &Rules<C>, entries: &[(&str, &str)], of: u32) -> u32 {
     let mut admitted = 0;
     for _ in 0..of {
         admitted += u32::from(ask(rules, entries).await.is_allowed());

@@ -86,6 +86,10 @@ fn followed() -> Option<(Server, Reader)> {
     Some((server, reader))
 }
 
+fn subscribed(server: &Server) -> i64 {
+    server.command::<(String, i64)>(&["PUBSUB", "NUMSUB", KEY]).1
+}
+
 fn store(server: &Server) -> String {
     server.command(&["HGET", KEY, "store"])
 }
@@ -111,9 +115,7 @@ fn push_reaches_followers_by_message() {
         assert!(first.warnings().is_empty());
     }
     // A message before the subscription would be lost.
-    while server.command::<(String, i64)>(&["PUBSUB", "NUMSUB", KEY]).1 < 2 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("both readers subscribe", || subscribed(&server) == 2);
     assert_eq!(push(&server, 7), 2);
     for reader in &readers {
         let next = reader.next().unwrap();
@@ -498,8 +500,7 @@ fn dropped_reader_unsubscribes() {
     let Some(server) = Server::start() else { return };
     push(&server, 5);
     let reader = Reader::start(open(&server));
-    let subscribed = || server.command::<(String, i64)>(&["PUBSUB", "NUMSUB", KEY]).1;
-    wait_until("the reader subscribes", || subscribed() > 0);
+    wait_until("the reader subscribes", || subscribed(&server) > 0);
     drop(reader);
-    wait_until("the subscription ends", || subscribed() == 0);
+    wait_until("the subscription ends", || subscribed(&server) == 0);
 }

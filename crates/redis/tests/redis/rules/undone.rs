@@ -150,15 +150,7 @@ fn dropped_refund_continues_in_task() {
         let refund = rules.refund_async(&descriptors, &answer);
         assert!(tokio::time::timeout(Duration::ZERO, refund).await.is_err());
         proxy.delay(Duration::ZERO);
-        let mut left = 0;
-        for _ in 0..6_000 {
-            left += admitted(&rules, &entries, 1).await;
-            if left == 1 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(left, 1, "the unit is back");
+        crate::until("the unit is back", async || admitted(&rules, &entries, 1).await == 1).await;
     });
 }
 

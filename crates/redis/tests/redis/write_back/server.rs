@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::until;
 use tollgate::Quota;
 use tollgate_redis::internals::over_at_most;
 use tollgate_redis::{Breaker, Client, ErrorKind, Limit, OnFailure, WriteBackLimiter};
@@ -51,9 +52,7 @@ async fn hammer<R: Send + 'static>(
         })
         .collect();
     let happened = tokio::task::spawn_blocking(happens).await.unwrap();
-    while admitted.load(Ordering::Relaxed) < limit().most() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("the limit is used up", async || admitted.load(Ordering::Relaxed) >= limit().most()).await;
     over.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await.unwrap();
@@ -64,12 +63,7 @@ async fn hammer<R: Send + 'static>(
 /// Flushes the limiters until they have posted all units.
 async fn settle(limiters: &[WriteBackLimiter]) {
     for limiter in limiters {
-        for _ in 0..1_000 {
-            if limiter.flush().await == 0 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until("all units are posted", async || limiter.flush().await == 0).await;
         assert_eq!(limiter.stats().pending, 0, "{:?}", limiter.health());
     }
 }
