@@ -97,7 +97,7 @@ fn operator_helps_one_key_over_a_socket() {
 #[test]
 fn operator_blocks_and_unblocks() {
     let place = Place::with(RULES);
-    let server = unix(&place, "");
+    let _server = unix(&place, "");
     let key = ["rl", "login=mallory", "--why", "attack"];
     let blocked = ctl_json(&place, &[&["block", "2h"], &key[..]].concat());
     let rest = blocked["rules"][0]["state"]["blocked_for_ns"].as_u64().unwrap();
@@ -114,7 +114,6 @@ fn operator_blocks_and_unblocks() {
     let none = ctl(&place, &["block", "1h", "rl", "once=x", "--why", "attack"]);
     none.fails(1, &["refused"]);
     assert!(none.stdout.contains("has no block"), "{none:?}");
-    server.stop();
 }
 
 #[test]
@@ -389,7 +388,6 @@ fn certificate_names_the_operator() {
     place.write("ca.crt", other.pem());
     assert!(eventually(|| ask("other").code == 0), "{}", server.log());
     assert_eq!(ask("ops").code, 1);
-    server.stop();
 }
 
 #[test]
@@ -402,7 +400,6 @@ fn token_over_tls_needs_no_certificate() {
     let done = program(&place, &args, "--ca $/ca.crt --token-file $/mine");
     assert_eq!(done.code, 0, "{done:?}");
     server.wait_for_line("operator alice, 127.0.0.1:");
-    server.stop();
 }
 
 /// The permissions of the socket keep others out, and so does the service if somebody widens them.
@@ -434,7 +431,6 @@ fn another_user_is_not_admitted() {
     Ended::of(other.unwrap()).fails(1, &["401", "not admitted"]);
     assert_eq!(ctl(&place, &["reset", "rl", "once=x", "--why", "x"]).code, 0);
     assert!(server.log().contains("only the user of the service and root"), "{}", server.log());
-    server.stop();
 }
 
 fn rustix_uid() -> u32 {

@@ -38,7 +38,6 @@ fn drain_under_load_loses_no_call() {
         load.wait_for_connections(8).await;
         load.end().await;
     });
-    second.stop();
 }
 
 // G108

@@ -158,7 +158,6 @@ fn go_counts_follow_the_go_service() {
             }
             assert!(page.lines().any(|line| line == "ratelimit_service_global_shadow_mode 0"), "{page}");
         });
-        server.stop();
     }
 }
 
@@ -208,6 +207,5 @@ fn reflection_and_kuadrant_are_off_by_default() {
             // list_services
             assert_eq!(grpc.call(REFLECT, b"\x3a\x01*").await.status, reflection);
         });
-        server.stop();
     }
 }

@@ -55,5 +55,4 @@ fn ten_thousand_rules_take_memory_as_they_are_used() {
     // A load is counted before the rules that it replaces are freed.
     let is_freed = eventually(|| server.resident_bytes() <= MOST_AFTER_LOADS);
     assert!(is_freed, "{used} bytes before the loads, {} after them", server.resident_bytes());
-    server.stop();
 }

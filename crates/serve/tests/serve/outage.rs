@@ -63,7 +63,6 @@ fn refused_passwords_are_reported() {
     for (user, why) in [("", "NOAUTH"), (":wrong-secret@", "authentication failed")] {
         let (_place, mut server) = serve(&format!("redis://{user}{address}/"));
         reports(&mut server, &format!("redis://{address}/"), why);
-        server.stop();
     }
     // The right password.
     let (_place, server) = serve(&format!("redis://:true-secret@{address}/"));
@@ -73,7 +72,6 @@ fn refused_passwords_are_reported() {
         assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
     });
     assert!(!server.log().contains("cannot be used"), "{}", server.log());
-    server.stop();
 }
 
 // G148
@@ -85,7 +83,6 @@ fn absent_servers_are_reported() {
     {
         let (_place, mut server) = serve(&url);
         reports(&mut server, &url.replace("u:secret@", ""), "cannot be reached");
-        server.stop();
     }
 }
 
@@ -105,7 +102,6 @@ fn death_and_return_of_the_server_are_reported() {
         assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
         assert_eq!(admitted(&server, 20).await, 20);
     });
-    server.stop();
 }
 
 /// The answers came after `--deadline`, and long before the rule's `timeout`, so no breaker opened and no test failed:
@@ -136,7 +132,6 @@ fn server_that_is_too_slow_is_reported() {
         assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
         assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
     });
-    server.stop();
 }
 
 /// A server that nothing uses is not called.

@@ -288,7 +288,6 @@ fn open_page_takes_a_hundredth_of_a_core() {
             let most = time / 100 + Duration::from_millis(60);
             assert!(before_last < most, "{rules} rules: {before_last:?} of {time:?}");
         });
-        server.stop();
     }
 }
 
@@ -377,7 +376,6 @@ fn page_in_chromium() {
         browser.picture(&format!("page-{name}.png"));
     }
     assert_eq!(browser.errors, [""; 0]);
-    server.stop();
 }
 
 // G147
@@ -449,7 +447,6 @@ fn page_is_used_by_keyboard() {
     browser.eval("document.getElementById('pause').click()");
     assert_eq!(browser.text("document.getElementById('status').textContent"), "Paused");
     assert_eq!(browser.errors, [""; 0]);
-    server.stop();
 }
 
 #[test]

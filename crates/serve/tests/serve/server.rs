@@ -1,4 +1,4 @@
-//! A running `tollgate serve`, stopped at the end of the test.
+//! A running `tollgate serve`. The end of a test stops it.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -209,21 +209,27 @@ impl Server {
     #[track_caller]
     pub(crate) fn during(mut self, test: impl AsyncFnOnce(&mut Self)) {
         block_on(test(&mut self));
-        self.stop();
     }
 
-    /// Ends the server as an operator does, and asserts that it ended well.
+    /// Ends the server before the test ends.
     #[track_caller]
-    pub(crate) fn stop(mut self) {
-        self.signal("TERM");
-        assert_eq!(self.wait(), 0, "{}", self.log());
-    }
+    pub(crate) fn stop(self) {}
 }
 
 impl Drop for Server {
+    /// Ends the server as an operator does, and asserts that it ended well.
     fn drop(&mut self) {
+        let mut code = Some(0);
+        if !thread::panicking() && self.try_wait().is_none() {
+            self.signal("TERM");
+            eventually(|| {
+                code = self.try_wait();
+                code.is_some()
+            });
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        assert_eq!(code, Some(0), "{}", self.log());
     }
 }
 

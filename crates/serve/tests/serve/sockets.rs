@@ -37,9 +37,8 @@ fn socket_answers_and_is_removed() {
 #[test]
 fn socket_mode_is_a_setting() {
     let place = Place::new();
-    let server = start(&place, "--socket-mode 0600");
+    let _server = start(&place, "--socket-mode 0600");
     assert_eq!(place.path("socket").metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    server.stop();
 }
 
 // G110
@@ -55,13 +54,12 @@ fn stale_socket_is_replaced() {
 #[test]
 fn socket_in_use_is_an_error() {
     let place = Place::new();
-    let first = start(&place, "");
+    let _first = start(&place, "");
     place.run(ENDPOINTS).fails(1, &["another process listens there", "--grpc-socket"]);
     block_on(async {
         let stream = UnixStream::connect(place.path("socket")).await.unwrap();
         Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
     });
-    first.stop();
 }
 
 // G110
@@ -78,13 +76,12 @@ fn socket_of_a_successor_stays() {
     let place = Place::new();
     let first = start(&place, "");
     std::fs::remove_file(place.path("socket")).unwrap();
-    let second = start(&place, "");
+    let _second = start(&place, "");
     first.stop();
     block_on(async {
         let stream = UnixStream::connect(place.path("socket")).await.unwrap();
         Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
     });
-    second.stop();
 }
 
 /// Cause: the process ended before the tasks that own its sockets.

@@ -65,7 +65,6 @@ fn variables_of_other_commands_are_known() {
     let mut server = Server::start_with(&[], FREE, &variables);
     let line = server.wait_for_line("no flag has these variables");
     assert!(line.contains("effect: TOLLGATE_NONE;"), "{line}");
-    server.stop();
 }
 
 #[test]
@@ -108,7 +107,6 @@ fn rule_warnings_are_logged_at_start() {
     let mut server = place.start("");
     let line = server.wait_for_line("is never used");
     assert!(line.contains(" WARN ") && line.contains("limits.yaml:4:"), "{line}");
-    server.stop();
 }
 
 #[test]
@@ -137,7 +135,6 @@ fn start_without_rules_warns() {
         let page = block_on(get(&server.address("debug"), page)).body;
         assert!(page.contains("# There are no rules yet") && !page.contains("earlier rules"), "{page}");
     }
-    server.stop();
 }
 
 #[test]
@@ -251,7 +248,6 @@ fn go_variables_start_the_service() {
     assert!(unused.contains("LOCAL_CACHE_SIZE_IN_BYTES, TRACING_SAMPLING_RATE"), "{unused}");
     server.wait_for_line("no rule has `store: redis`");
     block_on(async { assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK") });
-    server.stop();
 }
 
 /// An error names the variable that a value is from, and only that one.
@@ -297,7 +293,6 @@ fn variables_complete_paths_after_dashes() {
     let args = format!("{rules} --http off --debug off --drain 0s --grpc-socket {socket}");
     let server = Server::start_with(&[], &args, &[("GRPC_HOST", "127.0.0.1"), ("GRPC_PORT", "0")]);
     assert!(!server.start_line().contains("127.0.0.1"), "{}", server.start_line());
-    server.stop();
 }
 
 #[test]
@@ -320,5 +315,4 @@ fn own_variables_override_those_of_go() {
         line.contains("serves 2 rules") && !line.contains("http on") && !line.contains("GRPC_PORT"),
         "{line}"
     );
-    server.stop();
 }

@@ -75,7 +75,6 @@ fn replaced_processes_admit_exactly_the_limit() {
     third.stop();
     let without = place.start("");
     assert_eq!(admitted(&without, "alice", 12), 10);
-    without.stop();
 }
 
 /// Returns the units that are left of the rule that a [`Load`] uses up, and counts nothing.
@@ -106,8 +105,6 @@ fn drain_under_load_saves_every_answered_request() {
     let next = start(&place, "");
     let used = [&next, &other].map(|server| 1_000_000 - left(server));
     assert_eq!(used[0] + used[1], total, "{used:?}");
-    next.stop();
-    other.stop();
 }
 
 // G143
@@ -135,7 +132,6 @@ fn kill_loses_what_came_since_the_last_write() {
         4,
         "the two requests since the last write are lost, and no others"
     );
-    third.stop();
 }
 
 /// The limit of a reload, and of the next start, takes the usage over.
@@ -154,7 +150,6 @@ fn state_follows_reloads_and_changed_limits() {
     place.write("limits.yaml", TEN.replace("user", "client"));
     let mut third = start(&place, "");
     third.wait_for_line("dropped the usage of 1 rule");
-    third.stop();
 }
 
 #[test]
@@ -174,7 +169,6 @@ fn rule_that_starts_without_usage_is_named() {
     let mut second = start(&place, "");
     let line = second.wait_for_line("the rule \"rl|user\" starts without usage");
     assert!(line.contains("calendar"), "{line}");
-    second.stop();
 }
 
 /// A process that has no rules yet does not know what its file is for.
@@ -192,7 +186,6 @@ fn process_without_rules_keeps_the_state() {
     place.write("limits.yaml", TEN);
     third.wait_for_line("took over the usage of 1 rule");
     assert_eq!(admitted(&third, "alice", 10), 3);
-    third.stop();
 }
 
 #[test]
@@ -296,7 +289,6 @@ fn failed_writes_are_logged_and_stop_no_answer() {
     server.stop();
     let next = place.start(flags);
     assert_eq!(admitted(&next, "alice", 12), 0);
-    next.stop();
 }
 
 /// A folder in the place of the new file stands for a disk without room.
@@ -317,7 +309,6 @@ fn full_disk_keeps_the_last_file() {
     let mut third = start(&place, "--resp 0 --state-every 1s");
     let line = third.wait_for_line("cannot write the state");
     assert!(line.contains("state.resp: "), "{line}");
-    third.stop();
 }
 
 /// A file that cannot be written costs only its own usage, at the end, too.
@@ -340,7 +331,6 @@ fn each_file_is_written_if_the_other_cannot_be() {
         let next = start(&place, "--resp 0");
         let left = (admitted(&next, "alice", 12), throttled(&next, "9 10 86400", 12));
         assert_eq!(left, if written == "state" { (6, 10) } else { (10, 6) }, "{written}");
-        next.stop();
     }
 }
 
@@ -392,7 +382,6 @@ descriptors:
     assert!(!ask(&second, query), "two units are left, and a query holds three");
     assert!(ask(&second, hits(1)), "the report settles the hold");
     assert!(ask(&second, hits(4)) && !ask(&second, hits(1)));
-    second.stop();
 }
 
 /// Ten thousand rules, each with a client.
@@ -431,7 +420,6 @@ fn ten_thousand_rules_survive_within_seconds() {
     // The snapshot that was read may be freed after the start.
     let is_freed = eventually(|| second.resident_bytes() < used + (64 << 20));
     assert!(is_freed, "{used} bytes before, {} bytes after", second.resident_bytes());
-    second.stop();
 }
 
 /// Asks for units of a key as a Redis client, and returns how many were admitted.
@@ -461,7 +449,6 @@ fn limits_of_redis_clients_survive() {
     let third = start(&place, "--resp 0 --resp-quotas 1");
     assert_eq!((throttled(&third, "9 10 86400", 9), throttled(&third, "4 5 3600", 3)), (4, 0));
     assert!(Client::connect(&third).say("CL.THROTTLE alice 1 1 60", 1).starts_with("-ERR 1 other quotas"));
-    third.stop();
 }
 
 // G143
@@ -504,7 +491,6 @@ fn unusable_limits_of_redis_clients_are_kept_aside_and_rules_survive() {
         assert!(line.contains(why) && line.contains("state.resp.unusable"), "{line}");
         assert_eq!(fs::read(place.path("state.resp.unusable")).unwrap(), bytes);
         assert_eq!((admitted(&server, "alice", 3), throttled(&server, "9 10 86400", 11)), (1, 10), "{why}");
-        server.stop();
     }
 }
 
@@ -523,9 +509,8 @@ fn no_port_opens_before_the_state_is_read() {
         drop(pipe);
         is_open
     });
-    let server = start(&place, "--resp 0 --grpc-socket $/socket");
+    let _server = start(&place, "--resp 0 --grpc-socket $/socket");
     assert!(!writer.join().unwrap(), "the port was open while the state was read");
-    server.stop();
 }
 
 // G143

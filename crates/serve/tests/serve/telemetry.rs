@@ -38,7 +38,6 @@ fn metrics_describe_process_and_build() {
     let used = || value(&metrics(&server), "process_cpu_seconds_total");
     let first = used();
     assert!(eventually(|| used() > first), "the processor time stands still at {first}");
-    server.stop();
 }
 
 /// Many rules, two of which have the same name.
@@ -63,7 +62,6 @@ fn each_series_is_on_the_page_once() {
         let types = page.lines().filter(|line| line.starts_with("# TYPE ")).collect::<Vec<_>>();
         assert_eq!(types.iter().collect::<std::collections::HashSet<_>>().len(), types.len(), "{types:?}");
     }
-    server.stop();
 }
 
 #[test]

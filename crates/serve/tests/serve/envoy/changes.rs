@@ -55,7 +55,6 @@ fn reload_and_drain_lose_no_request() {
         assert_admitted(&traffic.end().await);
         envoy.assert_all_answered().await;
     });
-    second.stop();
 }
 
 // G111
@@ -105,5 +104,4 @@ fn new_certificates_lose_no_request() {
         assert_eq!(envoy.counter("cluster.tollgate.ssl.fail_verify_error").await, 0);
         envoy.assert_all_answered().await;
     });
-    server.stop();
 }

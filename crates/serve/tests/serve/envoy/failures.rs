@@ -77,7 +77,6 @@ fn hung_redis_delays_no_answer() {
         wait_until_shared(&mut caller, &envoy, &server).await;
         envoy.assert_all_answered().await;
     });
-    server.stop();
 }
 
 // G112
@@ -105,5 +104,4 @@ fn hung_redis_delays_no_answer_beyond_20_ms() {
         }
         panic!("some answers are late in each round: {were_in_time:?} {}", server.log());
     });
-    server.stop();
 }

@@ -38,7 +38,6 @@ fn flood(values: u64) {
         assert_eq!(caller.status(&format!("{:0VALUE_BYTES$}", values - 1)).await, 429);
         envoy.assert_all_answered().await;
     });
-    server.stop();
 }
 
 // G114

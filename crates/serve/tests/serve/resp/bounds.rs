@@ -77,7 +77,6 @@ fn reloads_under_load_fail_no_command() {
     }
     ends.store(true, Ordering::Relaxed);
     clients.into_iter().for_each(|client| client.join().unwrap());
-    server.stop();
 }
 
 // G141
@@ -109,7 +108,6 @@ fn clients_that_break_rules_cost_only_themselves() {
     assert_eq!(good.say("CL.THROTTLE a 0 1 60", 6), "*5|:0|:1|:0|:-1|:60|");
     block_on(wait_for_stat(&server.address("debug"), "tollgate_service_connections_refused_total", 1));
     drop((many, deaf));
-    server.stop();
 }
 
 // G140
@@ -142,7 +140,6 @@ fn floods_of_keys_and_quotas_keep_memory_flat() {
     let most = (64 << 20).min(first + (4 << 20));
     let is_flat = eventually(|| server.resident_bytes() < most);
     assert!(is_flat, "{first} bytes, then {}", server.resident_bytes());
-    server.stop();
 }
 
 // G141
@@ -222,7 +219,6 @@ fn tls_covers_redis_clients_unless_a_flag_says_otherwise() {
     server.stop();
     let server = start(&place, &format!("{tls} --resp-plain"));
     assert_eq!(Client::connect(&server).say("PING", 1), "+PONG|");
-    server.stop();
 }
 
 #[test]
@@ -234,5 +230,4 @@ fn open_endpoint_without_users_is_warned_of() {
     run("--resp 0.0.0.0:0 --grpc off --http off", &[]).fails(2, &["loopback only"]);
     let server = start(&place, "");
     assert!(!server.log().contains("WARN"), "{}", server.log());
-    server.stop();
 }

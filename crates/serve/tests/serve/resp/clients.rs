@@ -51,7 +51,6 @@ fn redis_cli_asks_and_is_answered() {
         let Some(text) = redis_program("redis-cli", &server, args) else { return };
         assert!(text.starts_with(expected), "{args:?}: {text}");
     }
-    server.stop();
 }
 
 // G141
@@ -67,7 +66,6 @@ fn redis_benchmark_runs_with_and_without_pipelines() {
     }
     let commands = block_on(async { stat(&server.address("debug"), "tollgate_resp_commands_total").await });
     assert!(commands >= 6_400, "{commands}");
-    server.stop();
 }
 
 // G141
@@ -96,7 +94,6 @@ fn redis_crate_asks_in_both_versions() {
             redis::cmd("GCRA").arg("f").arg(0).arg(2).arg(7_201).query(&mut connection).unwrap();
         assert!(waits.0 == i64::from(!parameters.is_empty()) && waits.4 <= 3_600.5, "{waits:?}");
     }
-    server.stop();
 }
 
 /// Returns the example of the guide in a language, for the server's port. Its limit refills so slowly that no busy machine
@@ -153,7 +150,6 @@ fn example_for_python_denies_the_sixth_request() {
     let output = python(&transactions).unwrap();
     let each = "[[0, 2, 1], [0, 2, 0], [1, 2, 0]]\nTrue\n2\n";
     assert_eq!(String::from_utf8_lossy(&output.stdout), each.repeat(2), "{output:?}");
-    server.stop();
 }
 
 // G141
@@ -180,5 +176,4 @@ fn examples_for_node_deny_the_sixth_request() {
     );
     let output = node(&other).unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0,0,1\n1,1,1\n", "{output:?}");
-    server.stop();
 }

@@ -46,7 +46,6 @@ fn following(first: Behaviour, args: &str, test: impl AsyncFnOnce(&Plane, &mut S
         let plane = start_plane(first).await;
         let mut server = start(&plane, args).await;
         test(&plane, &mut server).await;
-        server.stop();
     });
 }
 
@@ -121,7 +120,6 @@ fn start_waits_for_the_first_rules() {
         let server = start(&plane, "").await;
         sends.await.unwrap();
         assert!(server.start_line().contains("serves 1 rule of 1 domain"), "{}", server.start_line());
-        server.stop();
     });
 }
 
@@ -171,7 +169,6 @@ fn endpoints_are_open_and_unhealthy_before_the_first_rules() {
         server.wait_for_line("serves 1 rule of 1 domain");
         assert_eq!(health().await, (SERVING.into(), 200));
         assert_eq!((ask(&server).await, ask(&server).await), (OK, OVER));
-        server.stop();
     });
 }
 
@@ -197,7 +194,6 @@ fn start_ends_without_rules_in_time() {
         // Cause: only a drain wrote the state. Symptom: each start without a control plane gave Redis clients their burst again.
         let next = start(&plane, &format!("{state} --start-without-rules")).await;
         assert!(throttle(&next).starts_with("*5|:1|"));
-        next.stop();
     });
 }
 
@@ -205,9 +201,8 @@ fn start_ends_without_rules_in_time() {
 fn start_that_waits_for_rules_can_be_ended() {
     runtime(async {
         let plane = start_plane(Behaviour::default()).await;
-        let server = start_to_wait(&plane, "").await;
+        let _server = start_to_wait(&plane, "").await;
         plane.streams(1).await;
-        server.stop();
     });
 }
 
@@ -266,7 +261,6 @@ fn state_stays_while_there_are_no_rules() {
         assert_eq!(ask(&server).await, OVER);
         server.wait_for_line("took over the usage of 1 rule");
         assert_eq!(stat(&server.address("debug"), "tollgate_service_state_restored_rules").await, 1);
-        server.stop();
     });
 }
 
@@ -323,7 +317,6 @@ fn ended_streams_are_errors_and_begin_again_after_pauses() {
             plane.send(&set("2", &[]));
             plane.answer_to("2").await;
             assert!(!get(&server.address("debug"), "/").await.body.contains("failed"));
-            server.stop();
         });
     }
 }
@@ -360,7 +353,6 @@ fn control_plane_can_restart() {
             )
             .await;
             assert_eq!(ask(&server).await, OVER);
-            server.stop();
         }
         assert!(plane.seen().iter().all(|request| request.error_detail.is_none()));
     });
@@ -382,7 +374,6 @@ fn copy_of_another_node_is_not_used() {
         server.stop();
         let server = start(&plane, &format!("{copy} one")).await;
         assert_eq!(ask(&server).await, OK);
-        server.stop();
     });
 }
 
@@ -473,7 +464,6 @@ fn certificates_are_read_for_each_connection() {
             let mut server = start(&plane, &args).await;
             let line = server.wait_for_line("no rules yet");
             assert!(line.contains(part) || line.contains("not valid for name"), "{line}");
-            server.stop();
         }
         assert_eq!(plane.seen().len(), seen);
     });
@@ -586,6 +576,5 @@ fn deployment_of_envoy_gateway_starts_unchanged() {
         assert_eq!(codes, [1, 2]);
         let unused = "GRPC_SERVER_TLS_CA_CERT, PROMETHEUS_MAPPER_YAML";
         assert!(server.log().contains(unused), "{}", server.log());
-        server.stop();
     });
 }
