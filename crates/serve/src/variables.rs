@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+
 use super::duration;
 
 /// Where the Go service reads rules by default.
@@ -432,8 +434,11 @@ impl Reader<'_> {
     }
 }
 
-/// Stands for a secret.
+/// Stands for a secret. An address shows it as it is.
 pub const HIDDEN: &str = "***";
+
+/// The signs that a part of an address must not have.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
 
 /// Returns the address of a Redis server. `auths` are for the server and for its Sentinels.
 fn redis_url(
@@ -474,8 +479,7 @@ fn node_url(node: &str, auth: Option<&str>, tls: bool) -> String {
         Some(_) => return node.trim().to_owned(),
     };
     let Some(auth) = auth.filter(|_| !node.contains('@')) else { return format!("{scheme}://{node}") };
-    let (user, password) = auth.split_once(':').unwrap_or(("", auth));
-    format!("{scheme}://{}:{}@{node}", encoded(user), encoded(password))
+    format!("{scheme}://{}@{node}", pair(auth))
 }
 
 const SENTINEL_URL: &str = "REDIS_TYPE=SENTINEL: expected REDIS_URL=NAME,HOST:PORT,HOST:PORT, the name of the master and its Sentinels";
@@ -491,10 +495,6 @@ fn sentinel_url(
         .split_once(',')
         .filter(|(name, hosts)| !name.contains(':') && !hosts.is_empty())
         .ok_or(SENTINEL_URL)?;
-    let pair = |auth: &str| match auth.split_once(':') {
-        Some((user, password)) => format!("{}:{}", encoded(user), encoded(password)),
-        None => format!(":{}", encoded(auth)),
-    };
     let hosts = hosts.split(',').map(str::trim).collect::<Vec<_>>().join(",");
     let auth = auth.map_or_else(String::new, |auth| pair(auth) + "@");
     let of_sentinels = sentinel_auth.map_or_else(String::new, |auth| format!("?auth={}", pair(auth)));
@@ -502,13 +502,13 @@ fn sentinel_url(
     Ok(format!("{scheme}://{auth}{hosts}/{}{of_sentinels}", name.trim()))
 }
 
+/// Returns a user and a password, or a password alone, as a part of an address.
+fn pair(auth: &str) -> String {
+    let (user, password) = auth.split_once(':').unwrap_or(("", auth));
+    format!("{}:{}", encoded(user), encoded(password))
+}
+
 /// Encodes a part of an address.
-fn encoded(text: &str) -> String {
-    let one = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'*' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(one).collect()
+fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ENCODED)
 }
