@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
@@ -62,7 +62,30 @@ const HEADERS: u32 = 16 << 10;
 /// The error that a Redis client receives if all connections are in use.
 const NO_PLACE: &[u8] = b"-ERR max number of clients reached\r\n";
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// An error of a body or a service.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request or an answer.
+pub trait HttpBody: Body<Data = Bytes, Error: Into<Failure> + Send> + Send + Unpin + 'static {}
+
+impl<B: Body<Data = Bytes, Error: Into<Failure> + Send> + Send + Unpin + 'static> HttpBody for B {}
+
+/// What answers the requests of HTTP.
+pub trait HttpService<B>:
+    Service<Request<Incoming>, Response = Response<B>, Error: Into<Failure>, Future: Send>
+    + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<B, S> HttpService<B> for S where
+    S: Service<Request<Incoming>, Response = Response<B>, Error: Into<Failure>, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
 
 /// What the server is doing.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -157,27 +180,16 @@ struct ConnectionContext {
 
 impl Listening {
     /// Serves requests of HTTP in a task of this runtime, until the server is closing. All connections have the same service.
-    pub fn spawn<S, B>(self, service: S)
-    where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<Failure>,
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Failure>,
-    {
+    pub fn spawn<B: HttpBody>(self, service: impl HttpService<B>) {
         tokio::spawn(self.serve(move |_, _| service.clone()));
     }
 
     /// Accepts connections and serves requests of HTTP, until the server is closing. `service` gets the name of the peer, and who it
     /// is.
-    pub async fn serve<S, B>(self, service: impl Fn(&str, Option<Peer>) -> S + Clone + Send + 'static)
-    where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<Failure>,
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Failure>,
-    {
+    pub async fn serve<S: HttpService<B>, B: HttpBody>(
+        self,
+        service: impl Fn(&str, Option<Peer>) -> S + Clone + Send + 'static,
+    ) {
         self.accept(move |shared, stream, peer, phase| {
             let service = service.clone();
             async move { shared.attend(stream, &peer, service, phase).await }
@@ -295,19 +307,13 @@ impl Listening {
 
 impl ConnectionContext {
     /// Serves one connection to its end.
-    async fn attend<S, B>(
+    async fn attend<S: HttpService<B>, B: HttpBody>(
         &self,
         stream: Io,
         peer: &str,
         service: impl Fn(&str, Option<Peer>) -> S,
         phase: watch::Receiver<ServerPhase>,
-    ) where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<Failure>,
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Failure>,
-    {
+    ) {
         let Some(mut stream) = self.begin_in_time(stream, peer, &phase).await else { return };
         let service = service(peer, stream.take_client());
         if self.protocol == Protocol::Pages {

@@ -1,12 +1,10 @@
 //! From a call to its answer.
 
-use std::future::Future;
 use std::sync::Arc;
 #[cfg(feature = "otlp")]
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::{Request, Response};
 use tokio::time::timeout;
 use tollgate::Clock;
@@ -17,9 +15,10 @@ use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use super::read::{self, Call};
-use super::{Failure, write};
+use super::write;
 use crate::answer::{Answerer, Entry};
 #[cfg(feature = "otlp")]
+use crate::connections::HttpBody;
 use crate::proto::Code as OverallCode;
 use crate::proto::{CommitRequest, RateLimitRequest, ReserveRequest};
 
@@ -39,11 +38,7 @@ pub(super) struct GrpcCalls<C> {
 
 impl<C: Clock + Send + Sync + 'static> GrpcCalls<C> {
     /// Answers a call.
-    pub(super) async fn call<B>(&self, entry: Entry, request: Request<B>) -> Response<Body>
-    where
-        B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<Failure> + Send,
-    {
+    pub(super) async fn call(&self, entry: Entry, request: Request<impl HttpBody>) -> Response<Body> {
         let deadline = self.deadline(&request);
         #[cfg(feature = "otlp")]
         let decision = request.extensions().get::<Decision>().cloned();
@@ -74,40 +69,30 @@ impl<C: Clock + Send + Sync + 'static> GrpcCalls<C> {
     }
 
     /// Answers a call that holds units.
-    pub(super) async fn reserve<B>(&self, request: Request<B>) -> Response<Body>
-    where
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Failure> + Send,
-    {
+    pub(super) async fn reserve(&self, request: Request<impl HttpBody>) -> Response<Body> {
         let deadline = self.deadline(&request);
         let ask = |message: ReserveRequest| self.answerer.reserve(message, deadline);
         self.call_tonic(Entry::Reserve, request, ask).await
     }
 
     /// Answers a call that settles units.
-    pub(super) async fn commit<B>(&self, request: Request<B>) -> Response<Body>
-    where
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Failure> + Send,
-    {
+    pub(super) async fn commit(&self, request: Request<impl HttpBody>) -> Response<Body> {
         let deadline = self.deadline(&request);
         let ask = |message: CommitRequest| self.answerer.commit(message, deadline);
         self.call_tonic(Entry::Commit, request, ask).await
     }
 
     /// Answers a call with tonic's codec.
-    async fn call_tonic<Q, A, F, B>(
+    async fn call_tonic<Q, A, F>(
         &self,
         entry: Entry,
-        request: Request<B>,
+        request: Request<impl HttpBody>,
         ask: impl Fn(Q) -> F,
     ) -> Response<Body>
     where
         Q: prost::Message + Default + 'static,
         A: prost::Message + 'static,
         F: Future<Output = Result<A, Status>>,
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Failure> + Send,
     {
         let mut is_decoded = false;
         let method = service_fn(|request: tonic::Request<Q>| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use tollgate::Clock;
 use tonic::body::Body;
@@ -14,8 +14,8 @@ use tonic_reflection::server::Builder as Reflection;
 use tower::Service;
 
 use super::answer::GrpcCalls;
-use super::{BoxFuture, Failure};
 use crate::answer::{Answerer, Entry};
+use crate::connections::HttpBody;
 use crate::proto::DESCRIPTORS;
 
 /// What the gRPC endpoint offers.
@@ -100,12 +100,7 @@ impl<C: Clock + Send + Sync + 'static> Services<C> {
     }
 }
 
-impl<C, B> Service<Request<B>> for Services<C>
-where
-    C: Clock + Send + Sync + 'static,
-    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Failure> + Send,
-{
+impl<C: Clock + Send + Sync + 'static, B: HttpBody> Service<Request<B>> for Services<C> {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;

@@ -9,9 +9,6 @@ mod listen;
 mod read;
 mod write;
 
-use std::future::Future;
-use std::pin::Pin;
-
 #[cfg(feature = "otlp")]
 pub use self::answer::Decision;
 pub use self::endpoint::endpoints;
@@ -20,7 +17,3 @@ pub use self::read::{BODY, time_to_answer};
 
 /// The bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
-
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;

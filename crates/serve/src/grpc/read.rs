@@ -11,7 +11,8 @@ use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use prost::Message as _;
 use tonic::body::Body;
 
-use super::{Failure, PREFIX};
+use super::PREFIX;
+use crate::connections::HttpBody;
 use crate::proto::RateLimitRequest;
 
 /// What a call contains.
@@ -23,11 +24,7 @@ pub(super) enum Call {
 }
 
 /// Reads the first frame of a call.
-pub(super) async fn call<B>(request: Request<B>, max_message: usize) -> Call
-where
-    B: hyper::body::Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Failure> + Send,
-{
+pub(super) async fn call(request: Request<impl HttpBody>, max_message: usize) -> Call {
     let (head, mut rest) = request.into_parts();
     let first = rest.frame().await;
     if let Some(Ok(frame)) = &first
