@@ -11,10 +11,12 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tollgate_serve::proto::{Entry, RateLimitDescriptor, RateLimitRequest};
 
 use crate::server::PATIENCE;
 
@@ -34,30 +36,21 @@ pub(crate) fn bytes(hex: &str) -> Bytes {
     (0..hex.len()).step_by(2).map(digit).collect()
 }
 
-/// Appends a field with a length.
-pub(crate) fn put(to: &mut Vec<u8>, number: u8, bytes: &[u8]) {
-    to.push(number << 3 | 2);
-    let mut length = bytes.len();
-    while length > 127 {
-        to.push(u8::try_from(length & 127).unwrap() | 128);
-        length >>= 7;
-    }
-    to.push(u8::try_from(length).unwrap());
-    to.extend(bytes);
+/// Returns a descriptor of these entries.
+pub(crate) fn descriptor<V: AsRef<[u8]>>(entries: &[(&str, V)]) -> RateLimitDescriptor {
+    let bytes = |text: &[u8]| Bytes::copy_from_slice(text);
+    let entry = |(key, value): &(&str, V)| Entry { key: bytes(key.as_bytes()), value: bytes(value.as_ref()) };
+    RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..Default::default() }
 }
 
-/// Returns a request of the domain `rl` with these entries in one descriptor.
+/// Returns a request of the domain `rl` with these descriptors.
+pub(crate) fn question(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+    RateLimitRequest { domain: "rl".into(), descriptors, ..Default::default() }
+}
+
+/// Returns the bytes of a request of the domain `rl` with these entries in one descriptor.
 pub(crate) fn asking(entries: &[(&str, &str)]) -> Vec<u8> {
-    let (mut request, mut descriptor) = (Vec::new(), Vec::new());
-    put(&mut request, 1, b"rl");
-    for (key, value) in entries {
-        let mut entry = Vec::new();
-        put(&mut entry, 1, key.as_bytes());
-        put(&mut entry, 2, value.as_bytes());
-        put(&mut descriptor, 1, &entry);
-    }
-    put(&mut request, 2, &descriptor);
-    request
+    question(vec![descriptor(entries)]).encode_to_vec()
 }
 
 /// Runs a test's future.

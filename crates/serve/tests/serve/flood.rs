@@ -1,8 +1,9 @@
 //! A flood of new values. A client controls values, so they must not make the process grow.
 
 use futures_util::future::join_all;
+use prost::Message as _;
 
-use crate::client::{Grpc, LIMIT, put};
+use crate::client::{Grpc, LIMIT, descriptor, question};
 use crate::server::Place;
 
 const STORES: &str = "
@@ -32,16 +33,8 @@ pub(crate) fn request(number: u64) -> Vec<u8> {
         1 => value.extend([0xff, 0xfe]),
         _ => {}
     }
-    let mut request = Vec::new();
-    put(&mut request, 1, b"rl");
-    for key in ["compact", "keyed", "sketch"] {
-        let (mut entry, mut descriptor) = (Vec::new(), Vec::new());
-        put(&mut entry, 1, key.as_bytes());
-        put(&mut entry, 2, &value);
-        put(&mut descriptor, 1, &entry);
-        put(&mut request, 2, &descriptor);
-    }
-    request
+    let keys = ["compact", "keyed", "sketch"];
+    question(keys.map(|key| descriptor(&[(key, &value)])).to_vec()).encode_to_vec()
 }
 
 // G114

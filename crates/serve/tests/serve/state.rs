@@ -4,7 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::client::{self, Grpc, LIMIT, Load, asking, block_on, get, http, put, wait_for_stat};
+use prost::Message as _;
+use tollgate_serve::proto::RateLimitRequest;
+
+use crate::client::{
+    self, Grpc, LIMIT, Load, asking, block_on, descriptor, get, http, question, wait_for_stat,
+};
 use crate::drain::load_hangs;
 use crate::resp::Client;
 use crate::server::{FREE, Place, Server, eventually};
@@ -352,36 +357,24 @@ descriptors:
     );
     let first = start(&place, "");
     assert_eq!(admitted(&first, "mallory", 5), 2);
-    let hits = |hits: u8| {
-        let mut asked = asking(&[("model", "large")]);
-        asked.extend([24, hits]);
-        asked
-    };
-    let ask = |server: &Server, hits: Vec<u8>| {
-        block_on(async {
-            Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &hits).await.starts_with(OK)
-        })
-    };
+    let model = || question(vec![descriptor(&[("model", "large")])]);
+    let hits = |hits_addend| RateLimitRequest { hits_addend, ..model() };
     // A query holds three units; the report of one settles it.
-    let query = {
-        let (mut asked, mut descriptor, mut entry) = (Vec::new(), Vec::new(), Vec::new());
-        put(&mut asked, 1, b"rl");
-        put(&mut entry, 1, b"model");
-        put(&mut entry, 2, b"large");
-        put(&mut descriptor, 1, &entry);
-        // hits_addend: a UInt64Value of 0.
-        put(&mut descriptor, 3, &[]);
-        put(&mut asked, 2, &descriptor);
-        asked
+    let mut query = model();
+    query.descriptors[0].hits_addend = Some(0);
+    let ask = |server: &Server, request: &RateLimitRequest| {
+        let grpc =
+            async { Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &request.encode_to_vec()).await };
+        block_on(grpc).starts_with(OK)
     };
-    assert!(ask(&first, query.clone()));
+    assert!(ask(&first, &query));
     first.stop();
     let mut second = start(&place, "");
     second.wait_for_line("and 1 hold");
     assert_eq!(admitted(&second, "mallory", 3), 0, "the block continues");
-    assert!(!ask(&second, query), "two units are left, and a query holds three");
-    assert!(ask(&second, hits(1)), "the report settles the hold");
-    assert!(ask(&second, hits(4)) && !ask(&second, hits(1)));
+    assert!(!ask(&second, &query), "two units are left, and a query holds three");
+    assert!(ask(&second, &hits(1)), "the report settles the hold");
+    assert!(ask(&second, &hits(4)) && !ask(&second, &hits(1)));
 }
 
 /// Ten thousand rules, each with a client.
