@@ -40,7 +40,7 @@ use crossbeam_utils::CachePadded;
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
 use self::room::{Cap, Room};
-use self::table::{Filling, GRACE_NS, Held, NodeTable};
+use self::table::{Filling, GRACE_NS, Held, NodeTable, SHARD_BITS};
 use self::ticket::KeyedTicket;
 use super::beyond::BeyondBurst;
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request, peek_fresh};
@@ -357,8 +357,10 @@ where
         let idle_since_ns = now_ns.saturating_sub(grace_ns);
         let (mut room, mut soonest) = (None, None::<Victim<'_, K, A::Tail>>);
         // Each key searches at another position, and at another one when it comes again, without a counter that threads
-        // share. So a flood of new keys covers the whole table.
-        let place = hash ^ now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        // share. So a flood of new keys covers the whole table. A key that replaces another one in any case stays in its own
+        // shard, whose index and counts it writes anyway.
+        let by_time = now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let place = hash ^ if cap.when_full == WhenFull::Forget { by_time >> SHARD_BITS } else { by_time };
         self.table.search(place, cap.searched(), guard, |held| {
             if held.node.state.kill_if_idle(&self.algorithm, idle_since_ns) == Kill::Done {
                 self.table.unlink(&held, guard);
@@ -392,6 +394,22 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let (&Absent { key, hash, guard, .. }, fresh) = (absent, first.decision);
+        while let (Some((_, victim)), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
+            if key.is(&victim.node.key) {
+                // Another thread has inserted this same key, and its charge counts.
+                if let Ok(decision) = victim.node.state.apply(ask) {
+                    return decision;
+                }
+            } else if victim.node.state.kill() == Kill::Done {
+                self.table.unlink(victim, guard);
+                // The room passes from the removed node to this call. The count stays the same.
+                return self.insert(ask, absent, first, Room { cap: self.cap.as_ref(), replaces: true });
+            }
+            soonest = match self.make_room(hash, now_ns, guard) {
+                Ok(room) => return self.insert(ask, absent, first, room),
+                Err(soonest) => soonest,
+            };
+        }
         // Another thread may have taken the last room for this same key.
         if let Some(node) = self.live(key, hash, guard)
             && let Ok(decision) = node.state.apply(ask)
@@ -403,17 +421,6 @@ where
             let outcome = if fresh.is_never() { Outcome::Never } else { Outcome::Allowed };
             return Decision::new(outcome, fresh.cost(), fresh.limit(), now_ns, *fresh.facts()).uncharged();
         };
-        while let (Some((_, victim)), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
-            // The room passes from the removed node to this call. The count stays the same.
-            if victim.node.state.kill() == Kill::Done {
-                self.table.unlink(victim, guard);
-                return self.insert(ask, absent, first, Room { cap: self.cap.as_ref(), replaces: true });
-            }
-            soonest = match self.make_room(hash, now_ns, guard) {
-                Ok(room) => return self.insert(ask, absent, first, room),
-                Err(soonest) => soonest,
-            };
-        }
         // Denies the new key, with the time until a held key becomes idle.
         let retry_ns = soonest.map_or(1, |(reset_ns, _)| reset_ns.max(1));
         let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };

@@ -408,3 +408,45 @@ fn number_of_keys_has_one_more_for_each_replacement() {
 fn control_number_of_keys_may_exceed_the_cap() {
     number_of_keys_during_replacement(1);
 }
+
+/// Two threads check one new key in a full store, which holds one other key that owes.
+fn new_key_at_the_cap_is_charged_once(check_again: fn(&Store, u64) -> bool) {
+    model(2, move || {
+        let store = store_with_cap(1, Some((1, WhenFull::Forget)));
+        assert!(check(&store, 0, 0));
+        let (a, b) = both(&store, |store| check(store, 8, 0), move |store| check_again(store, 8));
+        assert!(!(a && b), "a key with a burst of one is admitted once");
+        assert!(store.len() <= 1);
+    });
+}
+
+// G35
+#[test]
+fn new_key_does_not_replace_itself() {
+    new_key_at_the_cap_is_charged_once(|store, key| check(store, key, 0));
+}
+
+/// The control: replaces whichever key the search has found.
+// G35
+#[test]
+#[should_panic(expected = "a key with a burst of one is admitted once")]
+fn control_new_key_replaces_itself() {
+    new_key_at_the_cap_is_charged_once(|store, key| {
+        let (guard, hash) = (reclaim::pin(), store.prepare(&key).1);
+        let Err(slot) = store.table.get(hash, &guard, |held| *held == key) else {
+            return check(store, key, 0);
+        };
+        let action = Action::Apply(Operation::Check);
+        let ask = Request { algorithm: &store.algorithm, action, now_ns: 0, cost: 1 };
+        let absent = Absent { key: &key, hash, slot, guard: &guard };
+        let Err(Some((_, victim))) = store.make_room(hash, 0, &guard) else {
+            return check(store, key, 0);
+        };
+        if victim.node.state.kill() == Kill::NotDone {
+            return check(store, key, 0);
+        }
+        store.table.unlink(&victim, &guard);
+        let room = Room { cap: store.cap.as_ref(), replaces: true };
+        store.insert(&ask, &absent, &ask.fresh(), room).is_allowed()
+    });
+}

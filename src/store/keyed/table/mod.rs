@@ -64,6 +64,7 @@
 #[cfg(all(test, tollgate_loom))]
 pub(super) mod broken;
 mod counts;
+mod index;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
@@ -71,7 +72,11 @@ use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
 use self::counts::ShardCounts;
-use super::nodes::{KeyNode, NUMBER_BITS, NewNode, Nodes};
+use self::index::{
+    EMPTY, FROZEN, Index, Line, SLOTS, TAG_BITS, TOMBSTONE, copy, free, freeze, has_tag, is_filled, number,
+    search, tag, tag_of, word_of,
+};
+use super::nodes::{KeyNode, NewNode, Nodes};
 use crate::algorithm::step::Tail;
 use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
 use crate::base::reclaim::{self, Pinned};
@@ -82,10 +87,8 @@ use crate::base::sync::{AtomicPtr, AtomicU64, Ordering};
 pub(super) const GRACE_NS: u64 = 1_000_000_000;
 
 /// With this number of shards, a rebuild at ten million keys takes well below a millisecond.
-const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
+pub(super) const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
 pub(super) const SHARDS: usize = 1 << SHARD_BITS;
-/// The number of words in a line: the same as in a cache line.
-const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 /// The maximum number of lines of a shard's first index. With this limit, the insert that creates the index takes no
 /// longer than an insert that rebuilds one.
 const MAX_FIRST_LINES: usize = 1 << 12;
@@ -93,156 +96,17 @@ const MAX_FIRST_LINES: usize = 1 << 12;
 const SWEPT: usize = if cfg!(tollgate_loom) { 1 } else { 4 };
 /// The maximum number of inserts whose words one of them sweeps.
 const TOGETHER_SWEPT: usize = 8;
+/// The maximum number of words that are swept together.
+const TOGETHER: usize = SWEPT * TOGETHER_SWEPT;
 /// The maximum number of lines that a search visits.
 const MOST_LINES_SEARCHED: usize = 4 * SHARDS;
 
-const FROZEN: u64 = 1;
-const FILLED: u64 = 1 << (NUMBER_BITS + 1);
-/// The number of hash bits in a word.
-const TAG_BITS: u32 = 62 - NUMBER_BITS;
-const EMPTY: u64 = 0;
-/// A number without [`FILLED`].
-const TOMBSTONE: u64 = 2;
-
-#[derive(Debug)]
-#[repr(align(64))]
-struct Line([AtomicU64; SLOTS]);
-
-/// The alignment of a line leaves these bits of an index's address free for its shift.
-const SHIFT_MASK: usize = align_of::<Line>() - 1;
-
-/// The tag of a key.
-#[inline(always)]
-fn tag_of(hash: u64) -> u64 {
-    hash << SHARD_BITS >> (64 - TAG_BITS)
-}
-
-/// The tag of a filled word.
-#[inline(always)]
-fn tag(word: u64) -> u64 {
-    word >> (64 - TAG_BITS)
-}
-
-#[inline(always)]
-fn has_tag(word: u64, tag: u64) -> bool {
-    word >> (63 - TAG_BITS) == tag << 1 | 1
-}
-
-/// The word for a key's node.
-fn word_of(hash: u64, number: u64) -> u64 {
-    tag_of(hash) << (64 - TAG_BITS) | FILLED | number << 1
-}
-
-#[inline(always)]
-fn number(word: u64) -> u64 {
-    word >> 1 & ((1 << NUMBER_BITS) - 1)
-}
-
-fn is_filled(word: u64) -> bool {
-    word & FILLED != 0
-}
-
-/// An index as stored in the shard's word: the address of its lines. A tag, shifted right by the low bits of the
-/// address, is a line number.
-#[derive(Copy, Clone, PartialEq, Eq)]
-struct Index(*mut Line);
-
-impl Index {
-    /// An index for lines that have no other owner.
-    fn of(lines: Box<[Line]>) -> Self {
-        let shift = TAG_BITS - lines.len().ilog2();
-        Self(Box::into_raw(lines).cast::<Line>().map_addr(|address| address | shift as usize))
-    }
-
-    /// The index that all shards without keys share at first: one line of frozen words. Its shift differs from all other
-    /// shifts.
-    fn vacant() -> Self {
-        let index = Self::of(new_lines(1, EMPTY | FROZEN));
-        Self(index.0.map_addr(|address| address + 1))
-    }
-
-    fn is_vacant(self) -> bool {
-        self.shift() > TAG_BITS
-    }
-
-    #[inline(always)]
-    fn shift(self) -> u32 {
-        #[expect(clippy::cast_possible_truncation, reason = "six bits")]
-        let shift = (self.0.addr() & SHIFT_MASK) as u32;
-        shift
-    }
-
-    fn len(self) -> usize {
-        (1 << TAG_BITS >> self.shift()).max(1)
-    }
-
-    /// The address of a tag's line. It is in bounds, because tags have TAG_BITS bits.
-    #[inline(always)]
-    fn home(self, tag: u64) -> *mut Line {
-        let base = self.0.map_addr(|address| address & !SHIFT_MASK);
-        #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
-        let line = (tag >> self.shift()) as usize;
-        base.wrapping_add(line)
-    }
-
-    fn base(self) -> *mut Line {
-        self.home(0)
-    }
-}
-
-/// # Safety
-/// `base` must be the address of an index of `len` lines, and no thread may use this index any more.
-unsafe fn free(base: *mut Line, len: usize, _guard: &Pinned) {
-    // SAFETY: `Index::of` made the address from such a box, as the caller guarantees.
-    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
-}
-
-fn new_lines(len: usize, word: u64) -> Box<[Line]> {
-    (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
-}
-
-/// Freezes all words of an index. Returns the number of filled words and the number of non-empty words.
-fn freeze(lines: &[Line]) -> (usize, usize) {
-    let (mut filled, mut used) = (0, 0);
-    for slot in lines.iter().flat_map(|line| &line.0) {
-        // Ordering: Acquire, so that the copy passes the nodes on. Release, so that a thread that reads the frozen word
-        // also sees the node that another thread published with it.
-        let word = match slot.load(Ordering::Acquire) {
-            frozen if frozen & FROZEN != 0 => frozen,
-            _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
-        };
-        filled += usize::from(is_filled(word));
-        used += usize::from(word & !FROZEN != EMPTY);
-    }
-    (filled, used)
-}
-
-/// Copies the filled words of a frozen index into `len` lines.
-fn copy(lines: &[Line], len: usize) -> Box<[Line]> {
-    let copy = new_lines(len, EMPTY);
-    for slot in lines.iter().flat_map(|line| &line.0) {
-        // Ordering: Relaxed, here and in the copy: `freeze` has acquired the words, and an exchange will publish them.
-        let word = slot.load(Ordering::Relaxed) & !FROZEN;
-        if is_filled(word) {
-            let mut places = search(&copy, tag(word));
-            if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == EMPTY) {
-                place.store(word, Ordering::Relaxed);
-            }
-        }
-    }
-    copy
-}
-
-/// The slots that a search for a tag visits, in order.
-fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {
-    #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
-    let tag = tag as usize;
-    let home = tag >> (TAG_BITS - lines.len().ilog2());
-    // Their number is a power of two.
-    let last = lines.len() - 1;
-    (0..lines.len()).flat_map(move |line| {
-        let line = &lines[(home + line) & last];
-        (0..SLOTS).map(move |slot| &line.0[(tag + slot) % SLOTS])
+/// The places of the bits that are set.
+fn places(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+        (place < u32::BITS).then_some(place as usize)
     })
 }
 
@@ -264,11 +128,12 @@ pub(super) struct NodeTable<K, T> {
     to_write: Option<PrefetchToWrite>,
 }
 
-/// A live node, with its word in the index.
+/// A live node, with its word in the index, and the slot in which a search found the word.
 pub(super) struct Held<'g, K, T> {
     pub(super) node: &'g KeyNode<K, T>,
     shard: usize,
     word: u64,
+    slot: &'g AtomicU64,
 }
 
 /// The place for a key that is not in the table.
@@ -400,7 +265,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             if has_tag(word, tag) {
                 let node = self.node(word, guard);
                 if is_key(&node.key) && !node.state.is_dead() {
-                    return Ok(Held { node, shard, word });
+                    return Ok(Held { node, shard, word, slot });
                 }
             } else if word & !FROZEN == EMPTY {
                 return Err(vacant(Some(slot)));
@@ -419,10 +284,10 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Returns the live node of a word, if it has one.
-    fn held<'g>(&'g self, shard: usize, slot: &AtomicU64, guard: &'g Pinned) -> Option<Held<'g, K, T>> {
+    fn held<'g>(&'g self, shard: usize, slot: &'g AtomicU64, guard: &'g Pinned) -> Option<Held<'g, K, T>> {
         let word = slot.load(Ordering::Acquire);
         let node = is_filled(word).then(|| self.node(word, guard))?;
-        (!node.state.is_dead()).then_some(Held { node, shard, word })
+        (!node.state.is_dead()).then_some(Held { node, shard, word, slot })
     }
 
     /// Replaces an index by a copy with the size that its filled words need. The first thread to finish publishes its
@@ -456,32 +321,65 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Unpublishes and retires a node. The caller has killed its state.
     pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Pinned) {
         self.counts[held.shard].add(-1, 0);
-        self.take_out(held, None, guard);
+        self.take_out(held, guard);
     }
 
     /// Exchanges the word of a node in the current index for a tombstone, and retires the node. The caller has killed its
-    /// state, and counts it. A caller that has found the word in a slot passes the slot.
-    fn take_out(&self, held: &Held<'_, K, T>, found: Option<&AtomicU64>, guard: &Pinned) {
+    /// state, and counts it.
+    fn take_out(&self, held: &Held<'_, K, T>, guard: &Pinned) {
         let (shard, word) = (held.shard, held.word & !FROZEN);
         // Ordering: Relaxed, here and below. The node died earlier, by an exchange of its own.
         let bury = |slot: &AtomicU64| {
             slot.compare_exchange(word, TOMBSTONE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         // All words of an index that was replaced are frozen, so if the exchange succeeds, the slot is in the current index.
-        while !found.is_some_and(bury) {
+        let mut is_buried = bury(held.slot);
+        while !is_buried {
             let (index, lines) = self.lines(shard, guard);
             let slot = search(lines, tag(word)).find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == word);
             let Some(slot) = slot else {
                 debug_assert!(false, "a word stays until the thread that killed its node replaces it");
                 return;
             };
-            if bury(slot) {
-                break;
+            is_buried = bury(slot);
+            if !is_buried {
+                self.rebuild(shard, (index, lines), guard);
             }
-            self.rebuild(shard, (index, lines), guard);
         }
         // SAFETY: found under the guard. No current or later index has the number. Only one thread killed the node.
         unsafe { self.nodes.retire(number(word), held.node.state.tail_bytes(), guard) };
+    }
+
+    /// Visits at most `most` of the nodes of the first `len` slots, until `visit` breaks. Passes over dead nodes. The nodes are
+    /// prefetched, so that they come from memory at the same time.
+    fn visit_nodes<'g, const MOST: usize>(
+        &'g self,
+        (shard, slot): (usize, impl Fn(usize) -> &'g AtomicU64),
+        (len, most): (usize, usize),
+        guard: &'g Pinned,
+        mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        // Which words are filled cannot be predicted, so there is no branch for each.
+        let (mut words, mut filled) = ([EMPTY; MOST], 0);
+        for (place, word) in words.iter_mut().enumerate().take(len) {
+            // Ordering: Acquire pairs with `fill`: the node is written.
+            *word = slot(place).load(Ordering::Acquire);
+            filled |= u32::from(is_filled(*word)) << place;
+        }
+        let mut nodes = [None; MOST];
+        for place in places(filled).take(most) {
+            let node = self.node(words[place], guard);
+            prefetch(node);
+            nodes[place] = Some(node);
+        }
+        for place in places(filled).take(most) {
+            if let Some(node) = nodes[place]
+                && !node.state.is_dead()
+            {
+                visit(Held { node, shard, word: words[place], slot: slot(place) })?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
@@ -491,27 +389,19 @@ impl<K, T: Tail> NodeTable<K, T> {
         let words = SWEPT * swept_together(lines.len());
         #[expect(clippy::cast_possible_truncation, reason = "a few")]
         let hand = self.counts[shard].advance(words as u32);
-        let slots = || {
-            let places = (0..words).map(|step| hand.wrapping_add(step));
+        let slot = |step: usize| {
+            let place = hand.wrapping_add(step);
             // The number of lines is a power of two.
-            places.map(|place| &lines[(place / SLOTS) & (lines.len() - 1)].0[place % SLOTS])
+            &lines[(place / SLOTS) & (lines.len() - 1)].0[place % SLOTS]
         };
-        // The nodes come from memory at the same time.
-        for slot in slots() {
-            let word = slot.load(Ordering::Acquire);
-            if is_filled(word) {
-                prefetch(self.node(word, guard));
-            }
-        }
         let mut removed = 0;
-        for slot in slots() {
-            if let Some(held) = self.held(shard, slot, guard)
-                && kill(held.node)
-            {
-                self.take_out(&held, Some(slot), guard);
+        let _ = self.visit_nodes::<TOGETHER>((shard, slot), (words, TOGETHER), guard, |held| {
+            if kill(held.node) {
+                self.take_out(&held, guard);
                 removed += 1;
             }
-        }
+            ControlFlow::Continue(())
+        });
         if removed > 0 {
             self.counts[shard].add(-removed, 0);
         }
@@ -542,23 +432,13 @@ impl<K, T: Tail> NodeTable<K, T> {
             let (_, lines) = self.lines(shard, guard);
             // The number of lines is a power of two.
             for line in (0..lines.len()).map(|step| &lines[line.wrapping_add(step) & (lines.len() - 1)]) {
-                let words = line.0.each_ref().map(|slot| slot.load(Ordering::Acquire));
-                // The nodes come from memory at the same time.
-                for word in words.iter().filter(|word| is_filled(**word)) {
-                    prefetch(self.node(*word, guard));
-                }
-                for &word in words.iter().filter(|word| is_filled(**word)) {
-                    let node = self.node(word, guard);
-                    if node.state.is_dead() {
-                        continue;
-                    }
+                let slot = |place: usize| &line.0[place];
+                let seen = self.visit_nodes::<SLOTS>((shard, slot), (SLOTS, left), guard, |held| {
                     left -= 1;
-                    if visit(Held { node, shard, word }).is_break() || left == 0 {
-                        return;
-                    }
-                }
+                    visit(held)
+                });
                 passed += 1;
-                if passed == MOST_LINES_SEARCHED {
+                if seen.is_break() || left == 0 || passed == MOST_LINES_SEARCHED {
                     return;
                 }
             }
@@ -576,7 +456,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                     && kill(held.node)
                 {
                     self.counts[shard].add(-1, 0);
-                    self.take_out(&held, Some(slot), guard);
+                    self.take_out(&held, guard);
                 }
             }
             let (index, lines) = self.lines(shard, guard);

@@ -1,4 +1,6 @@
+use super::super::nodes::NUMBER_BITS;
 use super::counts::Counts;
+use super::index::new_lines;
 use super::*;
 use crate::store::state::{KeyState, Kill};
 

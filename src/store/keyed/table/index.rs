@@ -1,0 +1,158 @@
+//! The words of an index, its lines, and its copies: see the page of the table.
+
+use super::super::nodes::NUMBER_BITS;
+use super::SHARD_BITS;
+use crate::base::reclaim::Pinned;
+use crate::base::sync::{AtomicU64, Ordering};
+
+/// The number of words in a line: the same as in a cache line.
+pub(super) const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
+pub(super) const FROZEN: u64 = 1;
+const FILLED: u64 = 1 << (NUMBER_BITS + 1);
+/// The number of hash bits in a word.
+pub(super) const TAG_BITS: u32 = 62 - NUMBER_BITS;
+pub(super) const EMPTY: u64 = 0;
+/// A number without [`FILLED`].
+pub(super) const TOMBSTONE: u64 = 2;
+
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Line(pub(super) [AtomicU64; SLOTS]);
+
+/// The alignment of a line leaves these bits of an index's address free for its shift.
+const SHIFT_MASK: usize = align_of::<Line>() - 1;
+
+/// The tag of a key.
+#[inline(always)]
+pub(super) fn tag_of(hash: u64) -> u64 {
+    hash << SHARD_BITS >> (64 - TAG_BITS)
+}
+
+/// The tag of a filled word.
+#[inline(always)]
+pub(super) fn tag(word: u64) -> u64 {
+    word >> (64 - TAG_BITS)
+}
+
+#[inline(always)]
+pub(super) fn has_tag(word: u64, tag: u64) -> bool {
+    word >> (63 - TAG_BITS) == tag << 1 | 1
+}
+
+/// The word for a key's node.
+pub(super) fn word_of(hash: u64, number: u64) -> u64 {
+    tag_of(hash) << (64 - TAG_BITS) | FILLED | number << 1
+}
+
+#[inline(always)]
+pub(super) fn number(word: u64) -> u64 {
+    word >> 1 & ((1 << NUMBER_BITS) - 1)
+}
+
+pub(super) fn is_filled(word: u64) -> bool {
+    word & FILLED != 0
+}
+
+/// An index as stored in the shard's word: the address of its lines. A tag, shifted right by the low bits of the
+/// address, is a line number.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) struct Index(pub(super) *mut Line);
+
+impl Index {
+    /// An index for lines that have no other owner.
+    pub(super) fn of(lines: Box<[Line]>) -> Self {
+        let shift = TAG_BITS - lines.len().ilog2();
+        Self(Box::into_raw(lines).cast::<Line>().map_addr(|address| address | shift as usize))
+    }
+
+    /// The index that all shards without keys share at first: one line of frozen words. Its shift differs from all other
+    /// shifts.
+    pub(super) fn vacant() -> Self {
+        let index = Self::of(new_lines(1, EMPTY | FROZEN));
+        Self(index.0.map_addr(|address| address + 1))
+    }
+
+    pub(super) fn is_vacant(self) -> bool {
+        self.shift() > TAG_BITS
+    }
+
+    #[inline(always)]
+    pub(super) fn shift(self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "six bits")]
+        let shift = (self.0.addr() & SHIFT_MASK) as u32;
+        shift
+    }
+
+    pub(super) fn len(self) -> usize {
+        (1 << TAG_BITS >> self.shift()).max(1)
+    }
+
+    /// The address of a tag's line. It is in bounds, because tags have TAG_BITS bits.
+    #[inline(always)]
+    pub(super) fn home(self, tag: u64) -> *mut Line {
+        let base = self.0.map_addr(|address| address & !SHIFT_MASK);
+        #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
+        let line = (tag >> self.shift()) as usize;
+        base.wrapping_add(line)
+    }
+
+    pub(super) fn base(self) -> *mut Line {
+        self.home(0)
+    }
+}
+
+/// # Safety
+/// `base` must be the address of an index of `len` lines, and no thread may use this index any more.
+pub(super) unsafe fn free(base: *mut Line, len: usize, _guard: &Pinned) {
+    // SAFETY: `Index::of` made the address from such a box, as the caller guarantees.
+    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
+}
+
+pub(super) fn new_lines(len: usize, word: u64) -> Box<[Line]> {
+    (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
+}
+
+/// Freezes all words of an index. Returns the number of filled words and the number of non-empty words.
+pub(super) fn freeze(lines: &[Line]) -> (usize, usize) {
+    let (mut filled, mut used) = (0, 0);
+    for slot in lines.iter().flat_map(|line| &line.0) {
+        // Ordering: Acquire, so that the copy passes the nodes on. Release, so that a thread that reads the frozen word
+        // also sees the node that another thread published with it.
+        let word = match slot.load(Ordering::Acquire) {
+            frozen if frozen & FROZEN != 0 => frozen,
+            _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
+        };
+        filled += usize::from(is_filled(word));
+        used += usize::from(word & !FROZEN != EMPTY);
+    }
+    (filled, used)
+}
+
+/// Copies the filled words of a frozen index into `len` lines.
+pub(super) fn copy(lines: &[Line], len: usize) -> Box<[Line]> {
+    let copy = new_lines(len, EMPTY);
+    for slot in lines.iter().flat_map(|line| &line.0) {
+        // Ordering: Relaxed, here and in the copy: `freeze` has acquired the words, and an exchange will publish them.
+        let word = slot.load(Ordering::Relaxed) & !FROZEN;
+        if is_filled(word) {
+            let mut places = search(&copy, tag(word));
+            if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == EMPTY) {
+                place.store(word, Ordering::Relaxed);
+            }
+        }
+    }
+    copy
+}
+
+/// The slots that a search for a tag visits, in order.
+pub(super) fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {
+    #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
+    let tag = tag as usize;
+    let home = tag >> (TAG_BITS - lines.len().ilog2());
+    // Their number is a power of two.
+    let last = lines.len() - 1;
+    (0..lines.len()).flat_map(move |line| {
+        let line = &lines[(home + line) & last];
+        (0..SLOTS).map(move |slot| &line.0[(tag + slot) % SLOTS])
+    })
+}
