@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::operations::newer;
-use crate::{PATIENCE, until, wait_until};
+use crate::{PATIENCE, wait_until};
 use futures_util::FutureExt as _;
 use tollgate::{Clock, Quota, Timestamp};
 use tollgate_redis::{
@@ -351,7 +351,7 @@ fn eviction_gauge_and_warnings(
             for _ in 0..3 {
                 while limiter.check("a").await.by() != DecidedBy::Server {}
                 let mut turns = 0;
-                until("the client knows whether the server evicts", async || {
+                crate::until("the client knows whether the server evicts", async || {
                     let _ = limiter.check("a").await;
                     turns += 1;
                     turns >= 20 && limiter.health().evicts == expected

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::operations::newer;
-use crate::{PATIENCE, until, wait_until};
+use crate::until;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 use redis::{BasicAuth, ErrorKind, RedisResult, StreamingCredentialsProvider};
@@ -307,6 +307,7 @@ async fn every_mode_uses_the_provider() {
 #[cfg(feature = "watch")]
 #[test]
 fn rules_source_uses_the_provider() {
+    use crate::{PATIENCE, wait_until};
     use tollgate_redis::RedisRules;
     use tollgate_rules::{Follow, Format, Rules};
 
