@@ -1,5 +1,5 @@
 //! An axum server that reads its limits from a file and reloads the file when it changes, with Prometheus metrics:
-//! `cargo run -p tollgate-tower --features rules --example axum`.
+//! `cargo run -p tollgate-tower-examples --example axum`.
 //!
 //! The server listens on port 3000 of this machine. Run `curl -i http://127.0.0.1:3000/search` a few times, with and
 //! without `-H 'tier: premium'`. Then change a number in `crates/tower/examples/limits.yaml`, try again, and look at `/metrics`.
@@ -24,7 +24,7 @@ use tollgate::telemetry;
 use tollgate_rules::{Descriptors, Rules, RulesError};
 use tollgate_tower::{ClientIp, Head, KeyExtractor as _, RateLimitLayer, SoftLimited};
 
-const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/limits.yaml");
+const LIMITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/limits.yaml");
 
 /// The identities of a request, for the rules: its client, and its path with its client. Clients connect to this
 /// server directly. Behind a proxy, use `ClientIp::x_forwarded_for(Proxies::hops(1))`.

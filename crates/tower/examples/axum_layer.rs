@@ -1,4 +1,4 @@
-//! An axum server with limits for each client: `cargo run -p tollgate-tower --example axum_layer`.
+//! An axum server with limits for each client: `cargo run -p tollgate-tower-examples --example axum_layer`.
 //!
 //! The server listens on port 3000 of this machine. Run `curl -i http://127.0.0.1:3000/` and `/search` a few times.
 //! With `-- --once`, the server takes a free port, sends some requests to itself, prints the answers (the fourth

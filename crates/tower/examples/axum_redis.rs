@@ -1,5 +1,5 @@
-//! An axum server whose processes share their limits through Redis: `cargo run -p tollgate-tower --features
-//! redis,rules --example axum_redis -- redis://127.0.0.1/ 3000`.
+//! An axum server whose processes share their limits through Redis:
+//! `cargo run -p tollgate-tower-examples --example axum_redis -- redis://127.0.0.1/ 3000`.
 //!
 //! Start it twice, on ports 3000 and 3001. Then run `curl -i http://127.0.0.1:3000/` and the same with the other port
 //! in turn. Together, the two processes admit ten requests, and then one every six minutes. If you stop Redis, each

@@ -1,4 +1,4 @@
-//! A plain hyper server with a limit for each client: `cargo run -p tollgate-tower --example hyper`.
+//! A plain hyper server with a limit for each client: `cargo run -p tollgate-tower-examples --example hyper`.
 //!
 //! hyper has no layers of its own. The program adapts the service that tower builds, and adds the peer's address to
 //! each request. It serves on a free port of this machine and sends five requests to itself. Three are answered and

@@ -1,4 +1,4 @@
-//! A tonic server with a limit for each client: `cargo run -p tollgate-tower --example tonic`.
+//! A tonic server with a limit for each client: `cargo run -p tollgate-tower-examples --example tonic`.
 //!
 //! The program serves on a free port of this machine and calls itself five times. Three calls are answered. Two are
 //! denied with the gRPC status `RESOURCE_EXHAUSTED`, with `retry-after` as metadata. Then it ends.
