@@ -573,7 +573,7 @@ mod regressions {
         for step in (0..400).step_by(7) {
             let at = |us: u64| START + Duration::from_micros(1_000 * step + us);
             let quota = Quota::per_second(1);
-            let limiter = build(Gcra::new(quota), &clock()).compact().unwrap().adjustable();
+            let limiter = build(Gcra::new(quota), &clock()).capacity(64).compact().unwrap().adjustable();
             assert!(limiter.at(at(0)).check("alice").is_allowed());
             for change_us in [3_000, 2_700] {
                 limiter.at(at(change_us)).set_quota(&quota, Carry::Proportional).unwrap();

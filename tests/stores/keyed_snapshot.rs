@@ -17,6 +17,7 @@ use tollgate::{
 use tollgate_testing::SEC;
 use tollgate_testing::compact::{Random, seal};
 use tollgate_testing::kinds::ALL;
+use tollgate_testing::operations::config;
 use tollgate_testing::oracle::Spec;
 
 const START: u64 = 1_700_000_000 * SEC;
@@ -205,7 +206,7 @@ fn changed_cut_and_foreign_snapshots_change_nothing() {
 fn forged_states_are_refused_or_valid() {
     fn law<A: Algorithm>(algorithm: A) {
         let random = &mut Random(3);
-        for _ in 0..400 {
+        for _ in 0..config(400).cases {
             let limiter = keyed(&algorithm);
             for key in 0..3 {
                 let _ = limiter.at(Timestamp::from_nanos(START)).check_n(&key, 2);

@@ -569,9 +569,11 @@ fn load_from_a_rate_to_requests_in_progress_counts_no_units() {
     assert!(scene.ask(&A).is_allowed(), "at most one request is in progress");
 }
 
-/// Ended holds of keys that never return must not keep other keys from holding until their window ends.
+/// Ended holds of keys that never return must not keep other keys from holding until their window ends. In the tests of the library,
+/// `ended_hold_makes_room_and_gives_its_units_back` is the same for a book of one hold.
 // G135
 #[test]
+#[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn ended_holds_take_no_room() {
     let scene =
         Scene::new(&one("{ unit: day, requests_per_unit: 10, store: keyed, hold: { units: 1, life: 1s } }"));

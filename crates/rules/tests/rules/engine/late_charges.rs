@@ -34,8 +34,13 @@ const KINDS: [&str; 9] = [
     "second , algorithm: sliding-log",
 ];
 
+/// The units in a second. A refill needs a short interval, and a window only has to be filled.
+fn units(kind: &str) -> u64 {
+    if kind.contains("burst") { 1_000 } else { 40 }
+}
+
 fn rules(kind: &str, charging: Charging, clock: &Stopping) -> Arc<Rules<Stopping>> {
-    let rules = Rules::builder().clock(clock.clone()).charging(charging).load([text(kind, 1_000)]);
+    let rules = Rules::builder().clock(clock.clone()).charging(charging).load([text(kind, units(kind))]);
     Arc::new(rules.unwrap())
 }
 
@@ -51,7 +56,7 @@ fn drain(rules: &Rules<Stopping>, descriptors: usize, at: Option<Timestamp>) -> 
 
 /// The units that are admitted at once, under the first limit.
 fn burst(kind: &str) -> u64 {
-    if kind.contains("burst") { 20 } else { 1_000 }
+    if kind.contains("burst") { 20 } else { units(kind) }
 }
 
 // G65
@@ -75,7 +80,7 @@ fn charge_before_late_load_counts() {
                         time.advance(Duration::from_millis(late_ms));
                         *used.lock().unwrap() = drain(&other, descriptors, None);
                     });
-                    rules.replace([text(kind, 1_001 + load % 2)]).unwrap();
+                    rules.replace([text(kind, units(kind) + 1 + load % 2)]).unwrap();
                     stopped += u64::from(!clock.go_on());
                     let used = *told.lock().unwrap();
                     let more = drain(&rules, descriptors, None);
@@ -101,7 +106,7 @@ fn charge_after_given_time_of_load_counts() {
                 let early = Timestamp::from_nanos(START.as_nanos() - before_ms * 1_000_000);
                 assert_eq!(drain(&rules, descriptors, Some(START)), burst(kind));
                 for load in 0..3 {
-                    rules.at(early).replace([text(kind, 1_001 - load % 2)]).unwrap();
+                    rules.at(early).replace([text(kind, units(kind) + 1 - load % 2)]).unwrap();
                     let more = drain(&rules, descriptors, Some(START));
                     assert!(more <= 1 - load.min(1), "{kind}, {before_ms} ms before, load {load}: {more}");
                 }

@@ -214,14 +214,14 @@ proptest! {
     }
 }
 
-/// One descriptor with 100,000 ranges loads.
+/// One descriptor with 20,000 ranges loads.
 #[test]
-fn hundred_thousand_ranges_load() {
+fn twenty_thousand_ranges_load() {
     let mut text = format!("domain: d\ntollgate: {{}}\ndescriptors:\n- key: ip\n  {LIMIT}\n  ranges:\n");
-    for n in 0..100_000_u32 {
+    for n in 0..20_000_u32 {
         let (high, low) = (n / 250 % 250, n % 250);
         let _ = match n % 2 {
-            0 => writeln!(text, "  - {}.{high}.{low}.0/24", 1 + n / 62_500),
+            0 => writeln!(text, "  - 1.{high}.{low}.0/24"),
             _ => writeln!(text, "  - 2001:{:x}:{low:x}::/48", n / 250),
         };
     }

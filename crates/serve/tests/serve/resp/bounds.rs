@@ -113,7 +113,7 @@ fn clients_that_break_rules_cost_only_themselves() {
 // G140
 #[test]
 fn floods_of_keys_and_quotas_keep_memory_flat() {
-    const EACH: u64 = 100_000;
+    const EACH: u64 = 50_000;
     let place = Place::new();
     let server = start(&place, "--resp-quotas 8");
     let mut client = Client::connect(&server);
