@@ -1,6 +1,5 @@
-//! The three forms of the messages agree: the Rust types, the files `*.proto`, and the compiled descriptors.
-
-use std::path::Path;
+//! The three forms of the messages agree: the Rust types, the files `*.proto`, and the compiled descriptors. `benches/protos` compiles
+//! the files again.
 
 use bytes::Bytes;
 use prost::Message;
@@ -12,32 +11,6 @@ use tollgate_serve::proto::{
     HeaderValue, Quota, RateLimit, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
     RateLimitResponse, RateLimitUnit, ReserveRequest, ReserveResponse, Unit,
 };
-
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
-
-/// Compiles the files `*.proto` of this folder.
-fn compiled() -> Vec<u8> {
-    let mut compiler = protox::Compiler::new([FOLDER]).expect("the folder exists");
-    compiler.include_imports(true).include_source_info(false);
-    compiler.open_files(["rls.proto", "kuadrant.proto"]).expect("the files are valid");
-    compiler.encode_file_descriptor_set()
-}
-
-// G105
-#[test]
-fn descriptors_equal_compiled_files() {
-    let same = compiled() == DESCRIPTORS;
-    assert!(
-        same,
-        "descriptors.bin is not up to date: run `cargo test --all-features --test library write_descriptors -- --ignored`"
-    );
-}
-
-#[test]
-#[ignore = "writes a file of the repository"]
-fn write_descriptors() {
-    std::fs::write(Path::new(FOLDER).join("descriptors.bin"), compiled()).expect("the folder is writable");
-}
 
 fn request(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
     RateLimitRequest { domain: Bytes::copy_from_slice(domain.as_bytes()), descriptors, hits_addend: 0 }

@@ -274,13 +274,10 @@ fn many_rules_of_many_domains_are_in_force() {
     }
 }
 
-/// Reads a message by the files `*.proto` alone.
+/// Reads a message by its description alone. `benches/protos` compiles the description from the files `*.proto`.
 fn read_by_files(name: &str, message: &impl Message) -> DynamicMessage {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/proto");
-    let mut compiler = protox::Compiler::new([folder]).expect("the folder exists");
-    compiler.include_imports(true).open_files(["discovery.proto", "rules.proto"]).expect("they are valid");
-    let pool = DescriptorPool::from_file_descriptor_set(compiler.file_descriptor_set());
-    let description = pool.expect("they are valid").get_message_by_name(name).expect("it is described");
+    let pool = DescriptorPool::decode(&include_bytes!("discovery.bin")[..]).expect("it is compiled");
+    let description = pool.get_message_by_name(name).expect("it is described");
     let read = DynamicMessage::decode(description, &message.encode_to_vec()[..]).expect("the types agree");
     assert_eq!(read.encode_to_vec(), message.encode_to_vec());
     read
