@@ -127,7 +127,7 @@ fn debt_is_paid_at_new_rate_after_change() {
 #[test]
 fn alternating_bursts_forgive_at_most_difference() {
     let forgiven = |carry: Carry, owed: u64| {
-        let limiter = build(Gcra::new(Quota::per_day(40)), &clock()).keyed::<u8>().adjustable();
+        let limiter = build(Gcra::new(Quota::per_day(40)), &clock()).keyed::<u64>().adjustable();
         let owes = || 40 - limiter.peek(&1).remaining();
         assert!(limiter.check_n(&1, owed).is_allowed());
         for burst in [20, 40] {
@@ -330,7 +330,7 @@ fn check_dated_before_changes_gets_no_more_windows() {
             before + all(999) + all(1_010)
         };
         let direct = build(FixedWindow::new(quota), &clock()).direct().adjustable();
-        let keyed = build(FixedWindow::new(quota), &clock()).keyed::<u8>().adjustable();
+        let keyed = build(FixedWindow::new(quota), &clock()).keyed::<u64>().adjustable();
         let compact = build(FixedWindow::new(quota), &clock()).compact().unwrap().adjustable();
         let change = |ms| direct.at(at(ms)).set_quota(&quota, Carry::Proportional).unwrap();
         assert_eq!(admitted(&|ms| direct.at(at(ms)).check(), &change), 20, "direct, {changes} changes");

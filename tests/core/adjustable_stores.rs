@@ -50,14 +50,14 @@ fn debt_from_before_adjustable_is_paid_at_new_rate() {
         direct.set_quota(&quota, carry).unwrap();
         after_change("direct", &|| direct.peek().retry_after().unwrap(), &advance);
 
-        let keyed = start().keyed::<u32>();
+        let keyed = start().keyed::<u64>();
         let _ = keyed.charge_unchecked(&7, 3_450);
         assert!(keyed.check_n(&8, 100).is_allowed(), "another key owes a burst");
         let keyed = keyed.adjustable();
         keyed.set_quota(&quota, carry).unwrap();
         after_change("keyed", &|| keyed.peek(&7).retry_after().unwrap(), &advance);
 
-        let premium = start().keyed::<u32>();
+        let premium = start().keyed::<u64>();
         let plan = premium.algorithm().requota(&Quota::per_second(100).burst(3_450)).unwrap();
         assert!(premium.check_with(&7, 3_450, &plan).is_allowed());
         let premium = premium.adjustable();
@@ -65,7 +65,7 @@ fn debt_from_before_adjustable_is_paid_at_new_rate() {
         after_change("keyed with a quota for one key", &|| premium.peek(&7).retry_after().unwrap(), &advance);
 
         // In its own units, this debt is less than the limiter's burst.
-        let slow = start().keyed::<u32>();
+        let slow = start().keyed::<u64>();
         let plan = slow.algorithm().requota(&Quota::per_second(2).burst(69)).unwrap();
         assert!(slow.check_with(&7, 69, &plan).is_allowed());
         let slow = slow.adjustable();
@@ -172,7 +172,7 @@ fn figures_of_a_later_time_forgive_nothing() {
 #[test]
 fn reset_forgets_debts_under_old_quotas() {
     let clock = clock();
-    let keyed = build(Gcra::new(Quota::per_day(60)), &clock).keyed::<u32>().adjustable();
+    let keyed = build(Gcra::new(Quota::per_day(60)), &clock).keyed::<u64>().adjustable();
     assert!(keyed.check_n(&1, 60).is_allowed() && keyed.check_n(&2, 60).is_allowed());
     keyed.set_quota(&Quota::per_day(60).burst(40), Carry::Used).unwrap();
     let later = clock.now() + Duration::from_secs(60);
@@ -239,17 +239,14 @@ fn figures_after_a_change_take_keys_over_once() {
     }
 
     for when_full in [WhenFull::Deny, WhenFull::Admit] {
-        let limiter: AnyLimiter<Counted, ManualClock> = RateLimiter::any(Quota::per_hour(1))
-            .clock(clock())
-            .max_keys(100, when_full)
-            .build(StoreKind::Keyed)
-            .unwrap();
+        let build = build(Gcra::new(Quota::per_hour(1)), &clock()).max_keys(100, when_full);
+        let limiter = build.keyed::<Counted>().adjustable();
         assert!((0..100).all(|key| limiter.check(&Counted(key)).is_allowed()));
-        limiter.set_limit(limiter.limit(), Carry::AsIs).unwrap();
+        limiter.set_quota(&Quota::per_hour(1), Carry::AsIs).unwrap();
         assert!((100..200).all(|key| limiter.check(&Counted(key)).is_allowed()));
         let hashed_by_figure = || {
             HASHED.set(0);
-            assert_eq!(limiter.keys(), Some(100));
+            assert_eq!(limiter.len(), 100);
             HASHED.get()
         };
         assert!(hashed_by_figure() >= 100);

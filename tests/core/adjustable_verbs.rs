@@ -22,11 +22,11 @@ fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualCl
 
 #[derive(Copy, Clone, Debug)]
 enum Act {
-    Check(u8, u64),
-    CheckWith(u8, u64),
-    CheckClass(u8, u64),
+    Check(u64, u64),
+    CheckWith(u64, u64),
+    CheckClass(u64, u64),
     Advance(u64),
-    Reset(u8),
+    Reset(u64),
     Clear,
     RetainActive,
     /// To the same quota, so that all debts stay what they are.
@@ -36,11 +36,11 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        4 => (0..6_u8, 0..5_u64).prop_map(|(key, cost)| Act::Check(key, cost)),
-        2 => (0..6_u8, 0..12_u64).prop_map(|(key, cost)| Act::CheckWith(key, cost)),
-        1 => (0..6_u8, 0..4_u64).prop_map(|(key, cost)| Act::CheckClass(key, cost)),
+        4 => (0..6_u64, 0..5_u64).prop_map(|(key, cost)| Act::Check(key, cost)),
+        2 => (0..6_u64, 0..12_u64).prop_map(|(key, cost)| Act::CheckWith(key, cost)),
+        1 => (0..6_u64, 0..4_u64).prop_map(|(key, cost)| Act::CheckClass(key, cost)),
         2 => (0..6_u64).prop_map(|units| Act::Advance(6_000 * units)),
-        1 => (0..6_u8).prop_map(Act::Reset),
+        1 => (0..6_u64).prop_map(Act::Reset),
         1 => Just(Act::Clear),
         1 => Just(Act::RetainActive),
         2 => Just(Act::Change),
@@ -64,8 +64,8 @@ macro_rules! owing {
 /// The other quota has the same interval, and times are whole intervals, because a change rounds a fraction of a unit up.
 fn keyed_acts<A: Algorithm>(algorithm: A, own: Quota, other: Quota, acts: &[Act]) -> bool {
     let clock = ManualClock::new(START);
-    let plain = build(algorithm.clone(), &clock).keyed::<u8>();
-    let changing = build(algorithm, &clock).keyed::<u8>().adjustable();
+    let plain = build(algorithm.clone(), &clock).keyed::<u64>();
+    let changing = build(algorithm, &clock).keyed::<u64>().adjustable();
     let premium = plain.algorithm().requota(&other).unwrap();
     let mut changes = 0;
     for act in acts {
@@ -150,7 +150,7 @@ fn tier_keeps_its_quota_over_changes() {
 #[test]
 fn debts_of_other_quotas_are_carried_over() {
     let clock = ManualClock::new(START);
-    let keyed = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<u32>().adjustable();
+    let keyed = build(Gcra::new(Quota::per_minute(60)), &clock).keyed::<u64>().adjustable();
     let slow = keyed.algorithm().requota(&Quota::per_minute(1).burst(10)).unwrap();
     let direct = build(Gcra::new(Quota::per_minute(60)), &clock).direct().adjustable();
     let patient = Quota::per_minute(1).burst(10);

@@ -253,14 +253,14 @@ proptest! {
     #[test]
     fn keyed_batch_equals_single_calls(
         spec in spec(),
-        keys in prop::collection::vec(0_u32..20, 0..60),
+        keys in prop::collection::vec(0_u64..20, 0..60),
         now in start(),
     ) {
         for kind in tollgate_testing::kinds::ALL {
             let clock = ManualClock::new(Timestamp::from_nanos(now));
             with_algorithm!(kind, spec, algorithm => {
-                let single = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u32>();
-                let batched = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u32>();
+                let single = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+                let batched = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
                 let expected: Vec<_> = keys.iter().map(|key| single.check(key)).collect();
                 let mut decisions = Vec::new();
                 batched.check_each(keys.iter().map(|key| (key, 1)), |decision| decisions.push(decision));

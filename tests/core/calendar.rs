@@ -325,7 +325,7 @@ fn calendars_work_in_joint_checks() {
     assert_eq!(monthly.peek().remaining(), 1, "a joint denial charges nothing");
 
     let keyed = RateLimiter::builder(CalendarWindow::new(months(), 10)).clock(ManualClock::new(now));
-    let keyed = keyed.keyed::<u32>().adjustable();
+    let keyed = keyed.keyed::<u64>().adjustable();
     keyed.set_quota(&months().quota(8).unwrap(), Carry::Used).unwrap();
     let error = keyed.set_quota(&Quota::per_minute(8), Carry::Used).unwrap_err();
     assert!(error.to_string().contains("Calendar::quota"), "{error}");

@@ -161,7 +161,7 @@ fn peeks_and_denials_refund_nothing() {
     story(TokenBucket::interval(quota));
 
     let builder = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock());
-    let capped = builder.max_keys(1, WhenFull::Admit).keyed::<u8>();
+    let capped = builder.max_keys(1, WhenFull::Admit).keyed::<u64>();
     assert!(capped.check(&1).is_allowed());
     let beyond = capped.check_n(&2, 5);
     assert!(beyond.is_allowed() && !capped.contains(&2));

@@ -23,24 +23,24 @@ fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualCl
 
 #[derive(Copy, Clone, Debug)]
 enum Act {
-    Check(u8, u64),
-    Peek(u8, u64),
-    Take(u8, u64),
-    CheckClass(u8, u64),
-    Joint(u8, u64),
-    Reset(u8),
+    Check(u64, u64),
+    Peek(u64, u64),
+    Take(u64, u64),
+    CheckClass(u64, u64),
+    Joint(u64, u64),
+    Reset(u64),
     Advance(u64),
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let call = || (0..3_u8, 0..8_u64);
+    let call = || (0..3_u64, 0..8_u64);
     prop_oneof![
         4 => call().prop_map(|(key, cost)| Act::Check(key, cost)),
         1 => call().prop_map(|(key, cost)| Act::Peek(key, cost)),
         2 => call().prop_map(|(key, cost)| Act::Take(key, cost)),
         1 => call().prop_map(|(key, cost)| Act::CheckClass(key, cost)),
         2 => call().prop_map(|(key, cost)| Act::Joint(key, cost)),
-        1 => (0..3_u8).prop_map(Act::Reset),
+        1 => (0..3_u64).prop_map(Act::Reset),
         3 => (0..30_000_u64).prop_map(Act::Advance),
     ]
 }
@@ -49,18 +49,18 @@ fn act() -> impl Strategy<Value = Act> {
 struct Oracle {
     first: u64,
     now: u64,
-    paid: BTreeMap<u8, u64>,
+    paid: BTreeMap<u64, u64>,
 }
 
 impl Oracle {
-    fn left(&self, key: u8) -> u64 {
+    fn left(&self, key: u64) -> u64 {
         let new = self.now + (6 - self.first.min(6)) * UNIT_MS;
         let owed = self.paid.get(&key).unwrap_or(&new).saturating_sub(self.now);
         6_u64.saturating_sub(owed.div_ceil(UNIT_MS))
     }
 
     /// Charges the units if there is room for them and the spare ones. A request that could ever be admitted begins its key.
-    fn charge(&mut self, key: u8, cost: u64, spare: u64) -> bool {
+    fn charge(&mut self, key: u64, cost: u64, spare: u64) -> bool {
         if cost + spare > 6 {
             return false;
         }
@@ -80,7 +80,7 @@ fn new_keys_begin_with_a_part_of_the_burst() {
     let cases = (0..8_u64, prop::collection::vec(act(), 1..60));
     let share = run_cases("first fill", 600, &cases, |(first, acts)| {
         let clock = ManualClock::new(START);
-        let keyed = build(Gcra::new(QUOTA), &clock).first_fill(first).keyed::<u8>();
+        let keyed = build(Gcra::new(QUOTA), &clock).first_fill(first).keyed::<u64>();
         let other = build(Gcra::new(Quota::per_minute(1_000)), &clock).direct();
         let mut oracle = Oracle { first, now: 0, paid: BTreeMap::new() };
         let mut denied_new = false;
@@ -146,7 +146,7 @@ fn every_algorithm_begins_with_its_part() {
             (format!("{algorithm:?}"), build(algorithm.clone(), &clock).direct().peek().limit());
         for joint in [false, true] {
             let direct = build(algorithm.clone(), &clock).first_fill(units).direct();
-            let keyed = build(algorithm.clone(), &clock).first_fill(units).keyed::<u8>();
+            let keyed = build(algorithm.clone(), &clock).first_fill(units).keyed::<u64>();
             assert_eq!((direct.peek().remaining(), keyed.peek(&1).remaining()), (units, units), "{name}");
             if joint {
                 assert!(
@@ -185,7 +185,7 @@ fn every_algorithm_begins_with_its_part() {
 #[test]
 fn forgotten_key_begins_again() {
     let clock = ManualClock::new(START);
-    let keyed = build(Gcra::new(QUOTA), &clock).first_fill(2).keyed::<u8>();
+    let keyed = build(Gcra::new(QUOTA), &clock).first_fill(2).keyed::<u64>();
     assert!(keyed.check_n(&1, 2).is_allowed());
     clock.advance(Duration::from_secs(600));
     assert_eq!(keyed.peek(&1).remaining(), 6);
@@ -193,7 +193,7 @@ fn forgotten_key_begins_again() {
     assert_eq!(keyed.peek(&1).remaining(), 2);
 
     let capped = |when_full| {
-        let capped = build(Gcra::new(QUOTA), &clock).first_fill(0).max_keys(1, when_full).keyed::<u8>();
+        let capped = build(Gcra::new(QUOTA), &clock).first_fill(0).max_keys(1, when_full).keyed::<u64>();
         assert!(capped.check(&1).is_denied() && capped.contains(&1));
         (capped.check(&2).outcome(), capped.contains(&2), capped.len())
     };
@@ -242,7 +242,7 @@ fn full_key_keeps_its_place_at_the_cap_for_a_second() {
     for when_full in [WhenFull::Deny, WhenFull::Admit] {
         let clock = ManualClock::new(START);
         let quota = Quota::per_minute(6).burst(1);
-        let keyed = build(Gcra::new(quota), &clock).first_fill(0).max_keys(1, when_full).keyed::<u8>();
+        let keyed = build(Gcra::new(quota), &clock).first_fill(0).max_keys(1, when_full).keyed::<u64>();
         let first = keyed.check(&1);
         assert_eq!(first.retry_after(), Some(Duration::from_secs(10)));
         if when_full == WhenFull::Deny {

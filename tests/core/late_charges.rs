@@ -18,28 +18,28 @@ fn ms(ms: u64) -> Duration {
 
 /// A limiter of any store whose quota changes.
 trait Changing: Send + Sync {
-    fn check(&self, key: u32) -> bool;
-    fn check_at(&self, key: u32, now: Timestamp) -> bool;
+    fn check(&self, key: u64) -> bool;
+    fn check_at(&self, key: u64, now: Timestamp) -> bool;
     fn change(&self, quota: &Quota, carry: Carry);
     fn change_at(&self, quota: &Quota, carry: Carry, now: Timestamp);
 
     /// The number of admitted checks until one is denied.
-    fn drain(&self, key: u32) -> u64 {
+    fn drain(&self, key: u64) -> u64 {
         (0..).take_while(|_| self.check(key)).count() as u64
     }
 
     /// [`Changing::drain`] at a given time.
-    fn drain_at(&self, key: u32, now: Timestamp) -> u64 {
+    fn drain_at(&self, key: u64, now: Timestamp) -> u64 {
         (0..).take_while(|_| self.check_at(key, now)).count() as u64
     }
 }
 
 impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, Stopping> {
-    fn check(&self, _key: u32) -> bool {
+    fn check(&self, _key: u64) -> bool {
         self.check().is_allowed()
     }
 
-    fn check_at(&self, _key: u32, now: Timestamp) -> bool {
+    fn check_at(&self, _key: u64, now: Timestamp) -> bool {
         self.at(now).check().is_allowed()
     }
 
@@ -55,11 +55,11 @@ impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, Stopping> {
 macro_rules! changing_by_key {
     ($store:ident, $($bound:tt)+) => {
         impl<A: $($bound)+> Changing for RateLimiter<Adjustable<$store<A>>, Stopping> {
-            fn check(&self, key: u32) -> bool {
+            fn check(&self, key: u64) -> bool {
                 self.check(&key).is_allowed()
             }
 
-            fn check_at(&self, key: u32, now: Timestamp) -> bool {
+            fn check_at(&self, key: u64, now: Timestamp) -> bool {
                 self.at(now).check(&key).is_allowed()
             }
 
@@ -74,7 +74,7 @@ macro_rules! changing_by_key {
     };
 }
 
-type ByNumber<A> = Keyed<u32, A>;
+type ByNumber<A> = Keyed<u64, A>;
 changing_by_key!(ByNumber, Algorithm);
 changing_by_key!(Compact, CompactAlgorithm);
 
@@ -83,7 +83,7 @@ fn store<A: CompactAlgorithm>(name: &str, algorithm: &A, clock: &Stopping) -> Ar
     let build = RateLimiter::builder(algorithm.clone()).clock(clock.clone());
     match name {
         "direct" => Arc::new(build.direct().adjustable()),
-        "keyed" => Arc::new(build.keyed::<u32>().adjustable()),
+        "keyed" => Arc::new(build.keyed::<u64>().adjustable()),
         _ => Arc::new(build.capacity(4_096).compact().unwrap().adjustable()),
     }
 }
@@ -225,7 +225,7 @@ fn wrong_time_of_another_key_loses_no_debt() {
     for ahead in [60, 86_400, 86_400 * 3_650].map(Duration::from_secs) {
         for carry in CARRIES {
             let clock = Stopping::new(START);
-            let limiter = RateLimiter::builder(Gcra::new(quota)).clock(clock).keyed::<u32>().adjustable();
+            let limiter = RateLimiter::builder(Gcra::new(quota)).clock(clock).keyed::<u64>().adjustable();
             assert_eq!(limiter.drain(1), 20);
             assert!(Changing::check_at(&limiter, 2, START + ahead));
             for change in 0..3 {
@@ -302,7 +302,7 @@ fn charged_before_adjustable<A: CompactAlgorithm>(algorithm: &A, quota: &Quota, 
             let clock = Stopping::new(START);
             let build = || RateLimiter::builder(algorithm.clone()).clock(clock.clone());
             let direct = build().direct();
-            let keyed = build().keyed::<u32>();
+            let keyed = build().keyed::<u64>();
             let compact = build().capacity(4_096).compact().unwrap();
             for _ in 0..burst {
                 assert!(direct.check().is_allowed());

@@ -13,7 +13,7 @@ use tollgate_testing::operations::run_cases;
 const START: Timestamp = Timestamp::from_secs(3_600 * 500_000);
 const STORES: [StoreKind; 4] = [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact, StoreKind::Sketch];
 
-fn limiter_of(limit: Limit, store: StoreKind, clock: &ManualClock) -> AnyLimiter<u8, ManualClock> {
+fn limiter_of(limit: Limit, store: StoreKind, clock: &ManualClock) -> AnyLimiter<u64, ManualClock> {
     RateLimiter::any(limit).clock(clock.clone()).seeds([1; 4]).build(store).unwrap()
 }
 
@@ -91,7 +91,7 @@ fn limiter_begins_with_a_full_burst_when_it_is_turned_on() {
 
 #[derive(Copy, Clone, Debug)]
 enum Act {
-    Check(u8, u64),
+    Check(u64, u64),
     Off,
     On,
     Advance(u64),
@@ -102,7 +102,7 @@ enum Act {
 #[test]
 fn switched_limiter_decides_as_a_new_one() {
     let act = prop_oneof![
-        5 => (0..3_u8, 0..4_u64).prop_map(|(key, cost)| Act::Check(key, cost)),
+        5 => (0..3_u64, 0..4_u64).prop_map(|(key, cost)| Act::Check(key, cost)),
         1 => Just(Act::Off),
         1 => Just(Act::On),
         // Whole units, because a change rounds a part of a unit up.
@@ -145,13 +145,14 @@ fn switched_limiter_decides_as_a_new_one() {
 // G154
 #[test]
 fn absent_limits_change_no_decision() {
-    let acts = prop::collection::vec((0..3_u8, 1..4_u64, presence()), 1..60);
+    let acts = prop::collection::vec((0..3_u64, 1..4_u64, presence()), 1..60);
     let share = run_cases("absent", 400, &acts, |acts| {
         let build = || {
             let clock = ManualClock::new(START);
             let direct = RateLimiter::builder(Gcra::new(Quota::per_hour(9))).clock(clock.clone()).direct();
-            let keyed =
-                RateLimiter::builder(FixedWindow::new(Quota::per_hour(5))).clock(clock.clone()).keyed::<u8>();
+            let keyed = RateLimiter::builder(FixedWindow::new(Quota::per_hour(5)))
+                .clock(clock.clone())
+                .keyed::<u64>();
             let compact = RateLimiter::builder(Gcra::new(Quota::per_hour(3)))
                 .clock(clock)
                 .seeds([1; 4])

@@ -81,7 +81,7 @@ mod stories {
         let hour =
             RateLimiter::builder(Gcra::new(Quota::per_hour(5))).clock(clock.clone()).compact().unwrap();
         let day =
-            RateLimiter::builder(FixedWindow::new(Quota::per_day(9))).clock(clock.clone()).keyed::<u8>();
+            RateLimiter::builder(FixedWindow::new(Quota::per_day(9))).clock(clock.clone()).keyed::<u64>();
         let limits = (hour.on(&1).cost(3), day.on(&1));
         assert!(AllOf::new(limits).peek().is_allowed());
         assert_eq!(AllOf::new(limits).at(START).peek().remaining(), 5);
@@ -100,7 +100,7 @@ mod stories {
 
     #[test]
     fn empty_joint_check_is_allowed() {
-        let none: [tollgate::joint::BoundLimit<'_, tollgate::Compact, ManualClock, u8>; 0] = [];
+        let none: [tollgate::joint::BoundLimit<'_, tollgate::Compact, ManualClock, u64>; 0] = [];
         for decision in [check_all(&none[..]).is_allowed(), check_all(none).is_allowed()] {
             assert!(decision);
         }
@@ -175,15 +175,22 @@ mod random {
         /// The time since the previous request, in milliseconds.
         after_ms: u64,
         costs: [u64; 3],
-        keys: [u8; 3],
+        keys: [u64; 3],
         refund: bool,
+    }
+
+    impl Ask {
+        fn key(&self, index: usize) -> usize {
+            usize::try_from(self.keys[index]).expect("small")
+        }
     }
 
     fn asks() -> impl Strategy<Value = Vec<Ask>> {
         let after = prop_oneof![3 => Just(0), 5 => 0_u64..1_500, 1 => 0_u64..20_000];
         let cost = || prop_oneof![2 => Just(0_u64), 8 => 1_u64..4, 1 => 4_u64..9];
-        let ask = (after, [cost(), cost(), cost()], [0_u8..2, 0_u8..2, 0_u8..2], prop::bool::weighted(0.1))
-            .prop_map(|(after_ms, costs, keys, refund)| Ask { after_ms, costs, keys, refund });
+        let ask =
+            (after, [cost(), cost(), cost()], [0_u64..2, 0_u64..2, 0_u64..2], prop::bool::weighted(0.1))
+                .prop_map(|(after_ms, costs, keys, refund)| Ask { after_ms, costs, keys, refund });
         prop::collection::vec(ask, 1..60)
     }
 
@@ -198,7 +205,7 @@ mod random {
         for ask in asks {
             now += ask.after_ms * MS;
             let time = Timestamp::from_nanos(now);
-            let each = |index: usize| &oracles[index][usize::from(ask.keys[index])];
+            let each = |index: usize| &oracles[index][ask.key(index)];
             let verdicts: Vec<Verdict> =
                 (0..3).map(|index| each(index).peek(now, ask.costs[index])).collect();
             let waits: Vec<Option<u128>> =
@@ -220,11 +227,11 @@ mod random {
             }
             if allowed {
                 for (index, oracle) in oracles.iter_mut().enumerate() {
-                    oracle[usize::from(ask.keys[index])].offer(now, ask.costs[index]);
+                    oracle[ask.key(index)].offer(now, ask.costs[index]);
                 }
             }
             for (index, answer) in decision.each().iter().enumerate() {
-                let oracle = &oracles[index][usize::from(ask.keys[index])];
+                let oracle = &oracles[index][ask.key(index)];
                 // With a minimum spacing, a request is one event. Its cost does not matter.
                 let left = oracle.remaining(now).min(answer.limit());
                 prop_assert_eq!(answer.remaining(), left, "limit {}: {:?}", index, decision);
@@ -244,7 +251,7 @@ mod random {
         fn joint_gcra_log_and_window_match_oracles(asks in asks()) {
             let [a, b, c] = SPECS;
             let gcra = RateLimiter::builder(Gcra::new(quota(a).unwrap())).clock(clock()).compact().unwrap();
-            let log = RateLimiter::builder(SlidingLog::new(quota(b).unwrap())).clock(clock()).keyed::<u8>();
+            let log = RateLimiter::builder(SlidingLog::new(quota(b).unwrap())).clock(clock()).keyed::<u64>();
             let fixed = RateLimiter::builder(FixedWindow::new(quota(c).unwrap())).clock(clock()).compact().unwrap();
             let on = |ask: &Ask| {
                 let [x, y, z] = ask.costs;
@@ -269,9 +276,9 @@ mod random {
         fn joint_spacing_interval_and_gcra_match_oracles(asks in asks()) {
             let [a, b, c] = SPECS;
             let spacing = MinimumSpacing::new(Duration::from_nanos(a.period_ns / 10));
-            let spacing = RateLimiter::builder(spacing).clock(clock()).keyed::<u8>();
-            let interval = RateLimiter::builder(TokenBucket::interval(quota(b).unwrap())).clock(clock()).keyed::<u8>();
-            let gcra = RateLimiter::builder(Gcra::new(quota(c).unwrap())).clock(clock()).keyed::<u8>();
+            let spacing = RateLimiter::builder(spacing).clock(clock()).keyed::<u64>();
+            let interval = RateLimiter::builder(TokenBucket::interval(quota(b).unwrap())).clock(clock()).keyed::<u64>();
+            let gcra = RateLimiter::builder(Gcra::new(quota(c).unwrap())).clock(clock()).keyed::<u64>();
             let all = |ask: &Ask| (ask.costs, ask.keys);
             run(
                 &asks,
@@ -322,7 +329,7 @@ mod random {
         limits: &'a [RateLimiter<Compact, ManualClock>; 3],
         ask: &'a Ask,
         index: usize,
-    ) -> BoundLimit<'a, Compact, ManualClock, u8> {
+    ) -> BoundLimit<'a, Compact, ManualClock, u64> {
         limits[index].on(&ask.keys[index]).cost(ask.costs[index])
     }
 

@@ -11,7 +11,7 @@ pub(crate) const MS: u64 = 1_000_000;
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) at: u64,
-    pub(crate) key: u32,
+    pub(crate) key: u64,
     pub(crate) cost: u64,
     pub(crate) within: Option<u64>,
     /// The time after which the wait is dropped.

@@ -19,7 +19,7 @@ type Waits = Pin<Box<dyn Future<Output = Result<Decision, NotReady>> + Send>>;
 
 /// A limiter of any kind. `wait` starts a wait; `left` returns the number of waiters and of lines.
 struct Subject {
-    wait: Box<dyn Fn(u32, u64, Option<Duration>) -> Waits>,
+    wait: Box<dyn Fn(u64, u64, Option<Duration>) -> Waits>,
     left: Box<dyn Fn() -> (usize, usize)>,
 }
 
@@ -68,7 +68,7 @@ fn subject(kind: Kind, spec: Spec, store: Store, clock: TokioClock) -> Subject {
             }
         }),
         Store::Keyed => with_algorithm!(kind, spec, algorithm => {
-            keyed!(RateLimiter::builder(algorithm).clock(clock).keyed::<u32>())
+            keyed!(RateLimiter::builder(algorithm).clock(clock).keyed::<u64>())
         }),
         Store::Compact(units) => Some(match kind {
             Kind::Queue => keyed!(compact(tollgate::LeakyBucketQueue::new(quota), units, clock)),
@@ -138,7 +138,7 @@ fn run(kind: Kind, spec: Spec, store: Store, requests: &[Request]) -> (Vec<(End,
 
 /// The random numbers of a request: a gap in steps of 2 ms, a key, a share of the largest cost, whether the wait ends
 /// early, and when.
-type Draft = (u64, u32, u64, u64, u64);
+type Draft = (u64, u64, u64, u64, u64);
 
 #[derive(Clone, Debug)]
 struct Schedule {
@@ -153,7 +153,7 @@ fn schedule(kinds: &[Kind], stores: &[Store]) -> impl Strategy<Value = Schedule>
     let limit = select(vec![1_u64, 2, 3, 5, 6, 10]);
     let period_ms = select(vec![120_u64, 240, 600]);
     let gap = prop_oneof![2 => Just(0), 3 => 0_u64..=10, 1 => 0_u64..=300];
-    let draft = (gap, 0..3_u32, 0..=16_u64, 0..10_u64, prop_oneof![0..60_u64, 0..1_000_u64]);
+    let draft = (gap, 0..3_u64, 0..=16_u64, 0..10_u64, prop_oneof![0..60_u64, 0..1_000_u64]);
     let drafts = prop::collection::vec(draft, 1..40);
     (select(kinds.to_vec()), select(stores.to_vec()), limit, period_ms, 0..=12_u64, any::<bool>(), drafts)
         .prop_map(|(kind, store, limit, period_ms, more, drops, drafts)| {

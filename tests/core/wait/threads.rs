@@ -92,7 +92,7 @@ fn many_threads_wait_for_few_keys() {
     const THREADS: u32 = 6;
     const EACH: u32 = 10;
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(2_000).burst(1)));
-    let limiter = build.clock(StdClock::new()).keyed::<u32>();
+    let limiter = build.clock(StdClock::new()).keyed::<u64>();
     let start = limiter.clock().now();
     let barrier = Barrier::new(usize::try_from(THREADS).expect("small"));
     thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn many_threads_wait_for_few_keys() {
             scope.spawn(move || {
                 barrier.wait();
                 for _ in 0..EACH {
-                    admitted(limiter.wait(&(n % 2)).block());
+                    admitted(limiter.wait(&u64::from(n % 2)).block());
                 }
             });
         }
