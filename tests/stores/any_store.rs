@@ -134,27 +134,28 @@ fn planned_store_answers_like_an_empty_one() {
     assert_eq!(count, 14 * 3 + 8 + 3);
 }
 
-fn bytes(text: &str, store: StoreKind) -> AnyLimiter<Vec<u8>, ManualClock> {
+/// A limiter with the default size of its store.
+fn plain(text: &str, store: StoreKind) -> Any {
     let builder = RateLimiter::any(limit(text)).clock(ManualClock::new(NOW));
     let builder = if store == StoreKind::Compact { builder.overdraft(10) } else { builder };
     builder.build(store).unwrap()
 }
 
-const ALICE: &[u8] = b"alice";
-
 #[test]
 fn every_verb_works() {
     for store in [StoreKind::Direct, StoreKind::Keyed, StoreKind::Compact] {
-        let limiter = bytes("10/min", store);
-        assert_eq!(limiter.check_n(ALICE, 4).remaining(), 6);
-        let charge = limiter.take(ALICE, 20);
+        let limiter = plain("10/min", store);
+        assert_eq!(limiter.check_n("alice", 4).remaining(), 6);
+        let charge = limiter.take("alice", 20);
         assert_eq!((charge.cost(), charge.remaining()), (6, 0));
-        assert_eq!(limiter.refund_n(ALICE, &charge, 5), 5);
-        assert_eq!(limiter.settle(ALICE, &limiter.check_n(ALICE, 3), 1).remaining(), 4);
-        assert_eq!(limiter.charge_unchecked(ALICE, 6).remaining(), 0);
-        assert_eq!(limiter.reserve(ALICE, 1, Duration::from_secs(60)).delay(), Duration::from_secs(18));
-        assert!(AllOf::new((limiter.on(ALICE), bytes("1/s", store).on(ALICE))).at(NOW).check().is_denied());
-        assert!(limiter.wait(ALICE).within(Duration::ZERO).block().is_err());
+        assert_eq!(limiter.refund_n("alice", &charge, 5), 5);
+        assert_eq!(limiter.settle("alice", &limiter.check_n("alice", 3), 1).remaining(), 4);
+        assert_eq!(limiter.charge_unchecked("alice", 6).remaining(), 0);
+        assert_eq!(limiter.reserve("alice", 1, Duration::from_secs(60)).delay(), Duration::from_secs(18));
+        assert!(
+            AllOf::new((limiter.on("alice"), plain("1/s", store).on("alice"))).at(NOW).check().is_denied()
+        );
+        assert!(limiter.wait("alice").within(Duration::ZERO).block().is_err());
     }
 }
 
@@ -162,34 +163,34 @@ fn every_verb_works() {
 #[test]
 fn new_limit_keeps_used_units() {
     for store in KINDS {
-        let limiter = bytes("fixed-window 10/min", store);
-        assert!(limiter.check_n(ALICE, 4).is_allowed());
+        let limiter = plain("fixed-window 10/min", store);
+        assert!(limiter.check_n("alice", 4).is_allowed());
         limiter.set_limit(limit("fixed-window 9/min"), Carry::Used).unwrap();
-        assert_eq!(limiter.peek(ALICE).remaining(), 5, "{store:?}");
+        assert_eq!(limiter.peek("alice").remaining(), 5, "{store:?}");
         limiter.set_quota(&Quota::per_minute(8), Carry::Used).unwrap();
-        assert_eq!((limiter.peek(ALICE).remaining(), limiter.limit().most()), (4, 8), "{store:?}");
+        assert_eq!((limiter.peek("alice").remaining(), limiter.limit().most()), (4, 8), "{store:?}");
         limiter.set_limit(limit("fixed-window 8/min"), Carry::Reset).unwrap();
-        assert_eq!(limiter.peek(ALICE).remaining(), 8, "{store:?}");
-        assert!(limiter.check_n(ALICE, 4).is_allowed());
+        assert_eq!(limiter.peek("alice").remaining(), 8, "{store:?}");
+        assert!(limiter.check_n("alice", 4).is_allowed());
         limiter.set_quota(&Quota::per_minute(9), Carry::Reset).unwrap();
-        assert_eq!(limiter.peek(ALICE).remaining(), 9, "{store:?}");
+        assert_eq!(limiter.peek("alice").remaining(), 9, "{store:?}");
     }
 }
 
 /// A sketch has no debts that could be unpaid.
 #[test]
 fn sketch_changes_any_number_of_times_at_one_time() {
-    let limiter = bytes("fixed-window 500/min", StoreKind::Sketch);
-    assert!(limiter.check_n(ALICE, 4).is_allowed());
+    let limiter = plain("fixed-window 500/min", StoreKind::Sketch);
+    assert!(limiter.check_n("alice", 4).is_allowed());
     for limit in (100..300).rev() {
         limiter.set_quota(&Quota::per_minute(limit), Carry::Used).unwrap();
     }
-    assert_eq!(limiter.peek(ALICE).remaining(), 96);
+    assert_eq!(limiter.peek("alice").remaining(), 96);
 }
 
 #[test]
 fn refused_limit_changes_nothing() {
-    let limiter = bytes("fixed-window 10/min", StoreKind::Sketch);
+    let limiter = plain("fixed-window 10/min", StoreKind::Sketch);
     let error = limiter.set_limit(limit("10/min"), Carry::Used).unwrap_err();
     assert!(error.to_string().contains("gcra: the sketch store does not support"), "{error}");
     assert_eq!(limiter.limit(), limit("fixed-window 10/min"));
