@@ -17,6 +17,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tollgate::{ManualClock, Timestamp};
 use tollgate_redis::internals::{Call, LimitState, Place, Plan, Question, Reply, Scope, Transport};
 use tollgate_redis::{Client, Error, InProcess, Limit};
+use tollgate_testing::operations::config;
 use tollgate_testing::redis::Server;
 
 /// A client without a guard.
@@ -50,11 +51,8 @@ fn run_cases<S: Strategy>(
     strategy: S,
     run: impl Fn(&str, S::Value) -> Result<(), TestCaseError>,
 ) -> Vec<String> {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
-    let config =
-        Config { cases, rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
     let case = Cell::new(0);
-    TestRunner::new(config)
+    TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..config(cases) })
         .run(&strategy, |values| {
             case.set(case.get() + 1);
             run(&format!("{{{}}}", case.get()), values)

@@ -158,13 +158,7 @@ fn two_quotas_share_the_larger_bound() {
     let wait = prop_oneof![3 => Just(0_u64), 2 => 1_u64..5_000, 3 => 1_u64..20_000_000];
     let step = (wait, 0_usize..2, 1_u64..=4);
     let asked = ((quota(), quota()), prop::collection::vec(step, 1..80));
-    let config = Config {
-        cases: 500,
-        rng_seed: RngSeed::Fixed(0x5C42),
-        failure_persistence: None,
-        ..Config::default()
-    };
-    TestRunner::new(config)
+    TestRunner::new(Config { rng_seed: RngSeed::Fixed(0x5C42), ..config(500) })
         .run(&asked, |((one, two), steps)| {
             let (mut key, mut now_us) = (Key::new(Limit::gcra(one)), NOW);
             let mut admitted: Vec<(u64, u64)> = Vec::new();
