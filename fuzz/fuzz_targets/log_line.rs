@@ -10,9 +10,10 @@ use libfuzzer_sys::fuzz_target;
 
 use tollgate_cli::input::client::Clients;
 use tollgate_cli::input::decompress::InputSource;
-use tollgate_cli::input::delimited::{self, TsvLine};
+use tollgate_cli::input::delimited::{self, Delimiter};
 use tollgate_cli::input::fields::{FieldList, Format};
-use tollgate_cli::input::row::{ChosenFields, Row};
+use tollgate_cli::input::row::{ChosenFields, Columns, Row};
+use tollgate_cli::input::sample::Sample;
 use tollgate_cli::input::time::{TimeFormat, TimeParser};
 use tollgate_cli::input::{Selection, Trace, clf, jsonl, load_source};
 use tollgate_report::decimal::{self, DecimalError};
@@ -61,8 +62,8 @@ fn clf_line(line: &[u8]) {
         parsed.status == b"-" || parsed.status.len() == 3 && parsed.status.iter().all(u8::is_ascii_digit)
     );
     for name in clf::names() {
-        let field = clf::ClfField::by_name(name).unwrap_or_else(|| panic!("no field is called {name}"));
-        assert!(field.of(&parsed).len() <= line.len().max(1));
+        let field = clf::sample().column(name).unwrap_or_else(|| panic!("no field is called {name}"));
+        assert!(clf::text(&parsed, field).len() <= line.len().max(1));
     }
     assert!(line.len() <= 1000 || printable(line, 100).chars().count() <= 101);
 }
@@ -158,12 +159,20 @@ fn flat_object(line: &[u8]) -> Result<Tree, ()> {
 
 /// Columns equal those of a plain split.
 fn tsv(line: &[u8]) {
-    let header = delimited::header([&b"k"[..], b"x", b"t"].into_iter());
+    if line.is_empty() || line.iter().any(|b| matches!(b, b'\n' | b'\r')) {
+        return;
+    }
+    let text = [b"k\tx\tt\n", line].concat();
+    let mut reader = delimited::reader(&*text, Delimiter::TAB, false);
+    let header = reader.byte_headers().map(|header| delimited::header(header.iter()));
+    let sample = Sample::of_header(&header.unwrap_or_else(|error| panic!("{error}")));
     let chosen = ChosenFields { time: vec!["t".to_owned()], key: vec!["k".to_owned()], cost: None };
-    let columns = delimited::DelimitedColumns::new(&chosen, &[], |name| delimited::column(&header, name))
+    let columns = Columns::new(&chosen, &[], |name| sample.column(name))
         .unwrap_or_else(|name| panic!("the header has no column {name}"));
     let mut row = Row::new(Some(Clients::default()));
-    let read = TsvLine::default().extract(&columns, line, &mut row);
+    let record = reader.byte_records().flatten().next().unwrap_or_default();
+    let field = |column| record.get(column);
+    let read = delimited::extract(&columns, &sample.names(), field, record.len(), &mut row);
     let split: Vec<&[u8]> = line.split(|&b| b == b'\t').collect();
     assert_eq!(read.is_ok(), split.len() >= 3);
     if read.is_ok() {

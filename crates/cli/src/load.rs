@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::input::fields::Present;
 use crate::input::row::Row;
+use crate::input::sample::Sample;
 use crate::input::wanted::Fields;
 use crate::input::{self, Selection, Trace};
 use crate::output::progress::{bar, bar_of_bytes, size};
@@ -39,8 +39,8 @@ pub fn requests(input: &Selection, json: Option<&Path>, fields: Option<Fields>) 
 /// The generated day; its requests have a client and no other field.
 fn generated_fields(mut fields: Fields) -> Result<Trace, Error> {
     let mut trace = synthetic::day();
-    let present = Present { names: vec!["client".to_owned()], ..Present::default() };
-    let names = fields.resolve(&present, None, "the generated day")?;
+    let sample = Sample::of_header(&["client".to_owned()]);
+    let names = fields.resolve(&sample, None, "the generated day")?;
     let mut row = Row::new(None);
     for record in &mut trace.records {
         row.clear();

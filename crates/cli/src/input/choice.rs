@@ -376,8 +376,7 @@ fn without_addresses(
         let why = format!("from {:?}, by its name; no field has addresses", field.name());
         return Ok(ChosenClient { fields: vec![field.name().to_owned()], why: Some(why) });
     }
-    let names: Vec<&str> = all.iter().map(ClientField::name).collect();
-    let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let list = sample.shown_names();
     let not: String = named(all)
         .filter_map(|field| {
             Some(format!("; {:?} {}", field.name(), why_not(field, others(field, all, sample), sample)?))

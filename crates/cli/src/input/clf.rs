@@ -24,7 +24,7 @@ use memchr::{memchr, memchr_iter};
 
 use super::client::{has_port, last_element, unwrapped};
 use super::row::{Columns, Row};
-use super::sample::Role;
+use super::sample::{Role, Sample};
 use tollgate_http::forwarded::node;
 
 /// The parts of a line. Missing values are `-`, as in the log.
@@ -232,10 +232,6 @@ fn quoted(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// A field of the line, by its index in [`FIELDS`].
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct ClfField(usize);
-
 /// The names of a field, its own first, then common aliases; and the field's text in a line.
 type NamedField = (&'static str, for<'a> fn(&ClfLine<'a>) -> &'a [u8]);
 
@@ -283,20 +279,19 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().filter_map(|(names, _)| names.split(' ').next())
 }
 
-/// Returns every other name of a field.
-pub fn aliases() -> impl Iterator<Item = &'static str> {
-    FIELDS.iter().flat_map(|(names, _)| names.split(' ').skip(1))
-}
-
-/// Returns the role of every field.
-pub fn roles() -> impl Iterator<Item = (&'static str, Role)> {
-    names().map(|name| match name {
-        "ip" => (name, Role::Client(1)),
-        "forwarded" => (name, Role::Client(0)),
-        "time" => (name, Role::Time),
-        "request" | "path" | "bare_path" => (name, Role::Target),
-        _ => (name, Role::Other),
-    })
+/// Returns a sample without records.
+pub fn sample() -> Sample {
+    Sample::named(FIELDS.iter().map(|(names, _)| {
+        let (name, aliases) = names.split_once(' ').unwrap_or((names, ""));
+        let role = match name {
+            "ip" => Role::Client(1),
+            "forwarded" => Role::Client(0),
+            "time" => Role::Time,
+            "request" | "path" | "bare_path" => Role::Target,
+            _ => Role::Other,
+        };
+        (name, aliases, role)
+    }))
 }
 
 /// Returns the text of every field of a line, with the field's own name.
@@ -304,36 +299,17 @@ pub fn fields<'a>(line: &ClfLine<'a>) -> impl Iterator<Item = (&'static str, &'a
     names().zip(FIELDS.map(|(_, of)| of(line)))
 }
 
-impl ClfField {
-    /// The client's address.
-    pub const IP: Self = Self(0);
-
-    /// Whether the field holds addresses.
-    pub fn is_client(self) -> bool {
-        self == Self::IP || FIELDS.get(self.0).is_some_and(|(names, _)| names.starts_with("forwarded"))
-    }
-
-    /// The field of this name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        let name = name.strip_prefix('$').unwrap_or(name);
-        let is_called = |names: &str| names.split(' ').any(|known| known.eq_ignore_ascii_case(name));
-        FIELDS.iter().position(|(names, _)| is_called(names)).map(Self)
-    }
-
-    /// The field's text in a line.
-    pub fn of<'a>(self, line: &ClfLine<'a>) -> &'a [u8] {
-        FIELDS[self.0].1(line)
-    }
+/// Returns the text of a field, by its place in [`sample`].
+pub fn text<'a>(line: &ClfLine<'a>, column: usize) -> &'a [u8] {
+    FIELDS[column].1(line)
 }
 
-impl Columns<ClfField> {
-    /// Takes the fields of one line.
-    ///
-    /// # Errors
-    /// Returns an error if the line does not parse.
-    pub fn extract(&self, line: &[u8], row: &mut Row) -> Result<(), String> {
-        let line = parse(line).map_err(|what| format!("not a common or combined log line: {what}"))?;
-        row.note_virtual_host(!line.vhost.is_empty());
-        self.take(row, |field| Ok(field.of(&line)), |field| Some(field.of(&line)))
-    }
+/// Takes the fields of one line.
+///
+/// # Errors
+/// Returns an error if the line does not parse.
+pub fn extract(columns: &Columns<usize>, line: &[u8], row: &mut Row) -> Result<(), String> {
+    let line = parse(line).map_err(|what| format!("not a common or combined log line: {what}"))?;
+    row.note_virtual_host(!line.vhost.is_empty());
+    columns.take(row, |&column| Ok(text(&line, column)), |&column| Some(text(&line, column)))
 }

@@ -1,6 +1,7 @@
 //! CSV (RFC 4180, quotes and line ends inside them) and TSV (no quotes), both with a header line.
 
 use std::fmt;
+use std::io::Read;
 use std::str::FromStr;
 
 use super::row::{Columns, Row};
@@ -12,6 +13,7 @@ pub struct Delimiter(u8);
 
 impl Delimiter {
     pub const COMMA: Self = Self(b',');
+    pub const TAB: Self = Self(b'\t');
 
     /// The delimiters that are recognised, in the order in which they are preferred.
     const USUAL: [Self; 3] = [Self::COMMA, Self(b';'), Self(b'|')];
@@ -42,7 +44,7 @@ impl FromStr for Delimiter {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "\\t" | "tab" => Ok(Self(b'\t')),
+            "\\t" | "tab" => Ok(Self::TAB),
             _ => match *text.as_bytes() {
                 [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(Self(byte)),
                 _ => Err("expected one ASCII character other than a quote, such as ';', or \\t for a tab"),
@@ -57,64 +59,35 @@ impl fmt::Display for Delimiter {
     }
 }
 
-/// Columns by their index, with their names in the header.
-pub type DelimitedColumns = Columns<(usize, String)>;
-
-impl DelimitedColumns {
-    /// Takes the fields of one record; `field` returns each column.
-    ///
-    /// # Errors
-    /// Returns an error if the record is too short.
-    pub fn extract<'a>(
-        &self,
-        field: impl Fn(usize) -> Option<&'a [u8]>,
-        count: usize,
-        row: &mut Row,
-    ) -> Result<(), String> {
-        let get = |&(column, ref name): &(usize, String)| {
-            field(column).ok_or_else(|| {
-                format!("the record has {count} columns, but {name:?} is column {}", column + 1)
-            })
-        };
-        self.take(row, get, |&(column, _)| field(column))
-    }
+/// Returns a reader of records. TSV has no quotes.
+pub fn reader<R: Read>(text: R, delimiter: Delimiter, quotes: bool) -> csv::Reader<R> {
+    let mut settings = csv::ReaderBuilder::new();
+    settings.delimiter(delimiter.byte()).quoting(quotes).flexible(true).buffer_capacity(1 << 16);
+    settings.from_reader(text)
 }
 
-/// Returns the column of this name in the header: the first with the same case or, if there is none, the first in any
-/// case.
-pub fn column(header: &[String], name: &str) -> Option<(usize, String)> {
-    let same = header.iter().position(|known| known == name);
-    let at = same.or_else(|| header.iter().position(|known| known.eq_ignore_ascii_case(name)))?;
-    Some((at, header[at].clone()))
+/// Takes the fields of one record; `field` returns each column. `names` are those in the header.
+///
+/// # Errors
+/// Returns an error if the record is too short.
+pub fn extract<'a>(
+    columns: &Columns<usize>,
+    names: &[String],
+    field: impl Fn(usize) -> Option<&'a [u8]>,
+    count: usize,
+    row: &mut Row,
+) -> Result<(), String> {
+    let get = |&column: &usize| {
+        field(column).ok_or_else(|| {
+            format!("the record has {count} columns, but {:?} is column {}", names[column], column + 1)
+        })
+    };
+    columns.take(row, get, |&column| field(column))
 }
 
 /// Returns a header's names; bytes that are not text are escaped.
 pub fn header<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     fields.map(|field| printable(field.trim_ascii(), 200)).collect()
-}
-
-/// A TSV line. Its column ends are found once, and their memory is reused.
-#[derive(Clone, Debug, Default)]
-pub struct TsvLine {
-    ends: Vec<usize>,
-}
-
-impl TsvLine {
-    /// Takes the fields of one line.
-    ///
-    /// # Errors
-    /// Returns an error if the line is too short.
-    pub fn extract(&mut self, columns: &DelimitedColumns, line: &[u8], row: &mut Row) -> Result<(), String> {
-        self.ends.clear();
-        self.ends.extend(line.iter().enumerate().filter(|&(_, &b)| b == b'\t').map(|(at, _)| at));
-        self.ends.push(line.len());
-        let field = |column: usize| {
-            let end = *self.ends.get(column)?;
-            let start = if column == 0 { 0 } else { self.ends[column - 1] + 1 };
-            Some(&line[start..end])
-        };
-        columns.extract(field, self.ends.len(), row)
-    }
 }
 
 /// Returns the first 20 fields of a CSV record as text, for a message.

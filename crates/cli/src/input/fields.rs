@@ -100,32 +100,6 @@ pub fn is_time_name(name: &str) -> bool {
     TIME_NAMES.split(' ').any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// The names of the fields that an input has.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Present {
-    /// The names for messages.
-    pub names: Vec<String>,
-    /// Names that the same fields have in other formats, and that have the same meaning everywhere.
-    pub common: Vec<String>,
-    /// Other names for the same fields, which work where the user names a field.
-    pub aliases: Vec<String>,
-    /// Whether later records may have more fields, as in JSON.
-    pub open: bool,
-}
-
-impl Present {
-    /// Returns whether a field has this name, or may be called by it.
-    pub fn find(&self, name: &str) -> bool {
-        self.has(name) || self.aliases.iter().any(|known| known.eq_ignore_ascii_case(name))
-    }
-
-    /// Returns whether a field has this name, in any case unless later records may have more fields.
-    pub fn has(&self, name: &str) -> bool {
-        let is = |known: &String| if self.open { known == name } else { known.eq_ignore_ascii_case(name) };
-        self.names.iter().chain(&self.common).any(is)
-    }
-}
-
 /// Returns whether most values of a field are times by themselves.
 fn is_moment(field: &SampleField, format: &TimeFormat) -> bool {
     let mut parser = TimeParser::new(format.clone(), slice::from_ref(&field.name));
@@ -198,8 +172,7 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
     }
     // Without any values that are times, a usual name is the best choice. It may be a number from any origin.
     named.map(own).ok_or_else(|| {
-        let names: Vec<&str> = sample.fields.iter().map(|field| &*field.name).collect();
-        let list = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let list = sample.shown_names();
         Error::run(format!("{file}: which field is the time? Name it with --time; the fields are: {list}"))
     })
 }
@@ -209,7 +182,7 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
 /// # Errors
 /// Returns an error if no line of the first part is a whole object; it says why the first line is not.
 pub fn json_sample(lines: &[Vec<u8>], file: &str) -> Result<Sample, Error> {
-    let mut sample = Sample::default();
+    let mut sample = Sample { open: true, ..Sample::default() };
     let mut first_bad: Option<(String, &[u8])> = None;
     for line in lines {
         let repaired = jsonl::repaired(line);

@@ -27,17 +27,16 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::ProgressBar;
 
-use self::clf::ClfField;
 use self::client::{AddressCounts, Clients};
 use self::decompress::{InputSource, Line, Lines, Position, read_error};
-use self::delimited::{Delimiter, TsvLine};
+use self::delimited::Delimiter;
 use self::elements::{Elements, RecordPlace};
-use self::fields::{FieldList, Format, Present, head_lines, is_text};
+use self::fields::{FieldList, Format, head_lines, is_text};
 use self::keys::Keys;
 use self::layout::Spans;
 use self::recognise::{LogFormat, Peel, PeelStep, ReadPlan};
 use self::row::{ChosenFields, Columns, Row};
-use self::sample::{RECORDS, Role, Sample, SampleField};
+use self::sample::{RECORDS, Role, Sample};
 use self::skipped::Skipped;
 use self::time::{TimeFormat, TimeParser};
 use self::wanted::{Fields, no_field};
@@ -249,8 +248,11 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     let plan = plan_of(&source, selection)?;
     let format = plan.format;
     let delimiter = selection.delimiter.or_else(|| Delimiter::guess(header_of(&source.head)));
-    let delimiter = delimiter.unwrap_or(Delimiter::COMMA);
-    let (present, sample) = first_records(&source, &plan, delimiter)?;
+    let delimiter = match format {
+        Format::Tsv => Delimiter::TAB,
+        _ => delimiter.unwrap_or(Delimiter::COMMA),
+    };
+    let sample = first_records(&source, &plan, delimiter)?;
     let time = match &selection.time {
         Some(FieldList(fields)) => fields.clone(),
         None => fields::choose_time(&sample, &selection.time_format, &name)?,
@@ -274,16 +276,16 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     };
     let chosen = ChosenFields { time, key, cost: selection.cost.clone() };
     let others = match &mut trace.fields {
-        Some(fields) => fields.resolve(&present, client.as_deref(), &name)?,
+        Some(fields) => fields.resolve(&sample, client.as_deref(), &name)?,
         None => Vec::new(),
     };
-    let missing = |field: String| no_field(&name, &field, &present.names);
+    let missing = |field: String| no_field(&name, &field, &sample.names());
     let ChosenFields { time, key, .. } = &chosen;
-    let no_client = |name: &String| match format {
-        Format::Clf => !ClfField::by_name(name).is_some_and(ClfField::is_client),
-        _ => {
-            let is_target = |field: &SampleField| field.role == Role::Target;
-            client::is_target(name) || sample.field(name).is_some_and(is_target)
+    let no_client = |name: &String| {
+        let role = sample.column(name).map(|at| sample.fields[at].role);
+        match format {
+            Format::Clf => !matches!(role, Some(Role::Client(_))),
+            _ => client::is_target(name) || role == Some(Role::Target),
         }
     };
     // The format string may say the form of the time.
@@ -303,44 +305,34 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
         trace,
     };
     let before = reader.trace.records.len();
-    let delimited = || {
-        let find = |name: &str| delimited::column(&present.names, name);
-        Columns::new(&chosen, &others, find).map_err(missing)
-    };
+    let columns = || Columns::new(&chosen, &others, |name| sample.column(name)).map_err(missing);
     let mut peel = Peel::new(&plan);
+    let place = plan.place.clone();
     match (format, &plan.layout) {
-        (Format::Csv, _) => reader.read_csv(source, delimiter, &delimited()?)?,
         (Format::Clf, _) => {
-            let columns = Columns::new(&chosen, &others, ClfField::by_name).map_err(missing)?;
-            let extract = |line: &[u8], row: &mut Row| columns.extract(line, row).map(|()| true);
-            reader.read_records(source, plan.place.clone(), &mut peel, extract)?;
+            let columns = columns()?;
+            let extract = |line: &[u8], row: &mut Row| clf::extract(&columns, line, row).map(|()| true);
+            reader.read_records(source, place, &mut peel, extract)?;
         }
         (Format::Jsonl, _) => {
             let columns = Columns::new(&chosen, &others, |name| Some(name.to_owned())).map_err(missing)?;
             let extract = |line: &[u8], row: &mut Row| columns.extract(line, row).map(|()| true);
-            reader.read_records(source, plan.place.clone(), &mut peel, extract)?;
+            reader.read_records(source, place, &mut peel, extract)?;
         }
         (Format::W3c, _) => {
-            let find = |name: &str| w3c::column(&present.names, name);
-            let _ = Columns::new(&chosen, &others, find).map_err(missing)?;
+            // The first header is checked; later ones may have other columns.
+            let _ = columns()?;
             let mut w3c = w3c::W3cReader::new(&chosen, &others);
             reader.read_records(source, None, &mut peel, |line, row| w3c.extract(line, row))?;
         }
         (Format::Layout, Some(layout)) => {
-            let columns = Columns::new(&chosen, &others, |name| layout.column(name)).map_err(missing)?;
-            let layout = &layout.up_to(&columns);
-            let mut spans = Spans::new();
+            let columns = columns()?;
+            let (layout, mut spans) = (layout.up_to(&columns), Spans::new());
             let extract =
-                |line: &[u8], row: &mut Row| columns.extract(layout, &mut spans, line, row).map(|()| true);
-            reader.read_records(source, plan.place.clone(), &mut peel, extract)?;
+                |line: &[u8], row: &mut Row| layout.extract(&columns, &mut spans, line, row).map(|()| true);
+            reader.read_records(source, place, &mut peel, extract)?;
         }
-        _ => {
-            let (columns, mut tsv, mut header) = (delimited()?, TsvLine::default(), true);
-            reader.read_records(source, None, &mut peel, |line, row| match std::mem::take(&mut header) {
-                true => Ok(false),
-                false => tsv.extract(&columns, line, row).map(|()| true),
-            })?;
-        }
+        _ => reader.read_table(source, delimiter, format != Format::Tsv, &columns()?, &sample.names())?,
     }
     let time_format = reader.time.format().clone();
     let read = trace.records.len() - before;
@@ -348,7 +340,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     // Any object can have a field that the first ones lack, so only now a name is known to be wrong.
     let mut named = chosen.time.iter().chain(&chosen.key).chain(&chosen.cost);
     if let Some(unknown) =
-        named.find(|name| format == Format::Jsonl && read == 0 && !present.names.contains(name))
+        named.find(|name| format == Format::Jsonl && read == 0 && sample.field(name).is_none())
     {
         return Err(missing(unknown.clone()));
     }
@@ -424,70 +416,41 @@ fn header_of(head: &[u8]) -> &[u8] {
     head_lines(head).next().unwrap_or_default()
 }
 
-/// Returns the fields that a file has, and its first records.
-fn first_records(
-    source: &InputSource,
-    plan: &ReadPlan,
-    delimiter: Delimiter,
-) -> Result<(Present, Sample), Error> {
-    let with = |names: &[String]| Sample::of(names.iter().map(|name| (&**name, Role::Other)));
-    let named = |names: Vec<String>| Present { names, ..Present::default() };
+/// Returns the first records of a file.
+fn first_records(source: &InputSource, plan: &ReadPlan, delimiter: Delimiter) -> Result<Sample, Error> {
     let lines = || plan.first_lines(&source.head);
-    match plan.format {
-        Format::Clf => {
-            let mut sample = Sample::of(clf::roles());
+    let mut sample;
+    match (plan.format, &plan.layout) {
+        (Format::Clf, _) => {
+            sample = clf::sample();
             let lines = lines();
             let lines = lines.iter().filter_map(|line| clf::parse(line).ok());
             lines.for_each(|line| sample.add(clf::fields(&line)));
-            let names = clf::names().map(str::to_owned).collect();
-            let aliases = clf::aliases().map(str::to_owned).collect();
-            Ok((Present { names, aliases, ..Present::default() }, sample))
         }
-        Format::Jsonl => {
-            let sample = fields::json_sample(&lines(), &source.name)?;
-            let names = sample.fields.iter().map(|field| field.name.clone()).collect();
-            Ok((Present { names, open: true, ..Present::default() }, sample))
-        }
-        Format::W3c => Ok(w3c::first_records(&source.head)),
-        Format::Layout => {
-            let Some(layout) = &plan.layout else { return Ok((Present::default(), Sample::default())) };
-            let (mut sample, mut spans) = (Sample::of(layout.roles()), Spans::new());
+        (Format::Jsonl, _) => sample = fields::json_sample(&lines(), &source.name)?,
+        (Format::W3c, _) => sample = w3c::first_records(&source.head),
+        (Format::Layout, Some(layout)) => {
+            let mut spans = Spans::new();
+            sample = layout.sample();
             for line in lines() {
                 if let Some(fields) = layout.fields(&line, &mut spans) {
                     sample.add(fields);
                 }
             }
-            let present = Present {
-                names: sample.fields.iter().map(|field| field.name.clone()).collect(),
-                common: layout.common().map(str::to_owned).collect(),
-                aliases: layout.aliases().map(str::to_owned).collect(),
-                open: false,
-            };
-            Ok((present, sample))
         }
-        Format::Tsv => {
-            let mut lines = head_lines(&source.head).map(|line| line.split(|&b| b == b'\t'));
-            let names = delimited::header(lines.next().into_iter().flatten());
-            let mut sample = with(&names);
-            for line in lines.take(RECORDS) {
-                sample.add(names.iter().zip(line).map(|(name, value)| (&**name, value)));
-            }
-            Ok((named(names), sample))
-        }
-        Format::Csv | Format::Auto => {
+        (format, _) => {
             let head = source.head.strip_prefix(decompress::BYTE_ORDER_MARK).unwrap_or(&source.head);
-            let mut reader =
-                csv::ReaderBuilder::new().delimiter(delimiter.byte()).flexible(true).from_reader(head);
+            let mut reader = delimited::reader(head, delimiter, format != Format::Tsv);
             let header =
                 reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
             let names = delimited::header(header.iter());
-            let mut sample = with(&names);
+            sample = Sample::of_header(&names);
             for record in reader.byte_records().flatten().take(RECORDS) {
                 sample.add(names.iter().zip(&record).map(|(name, value)| (&**name, value)));
             }
-            Ok((named(names), sample))
         }
     }
+    Ok(sample)
 }
 
 /// Reads one file's records into the trace.
@@ -547,16 +510,16 @@ impl FileReader<'_> {
         }
     }
 
-    fn read_csv(
+    fn read_table(
         &mut self,
         source: InputSource,
         delimiter: Delimiter,
-        columns: &delimited::DelimitedColumns,
+        quotes: bool,
+        columns: &Columns<usize>,
+        names: &[String],
     ) -> Result<(), Error> {
         let compression = source.compression;
-        let mut settings = csv::ReaderBuilder::new();
-        settings.delimiter(delimiter.byte()).flexible(true).buffer_capacity(1 << 16);
-        let mut reader = settings.from_reader(source.reader);
+        let mut reader = delimited::reader(source.reader, delimiter, quotes);
         let mut record = csv::ByteRecord::new();
         loop {
             match reader.read_byte_record(&mut record) {
@@ -575,7 +538,13 @@ impl FileReader<'_> {
                 continue;
             }
             self.row.clear();
-            let extracted = columns.extract(|column| record.get(column), record.len(), &mut self.row);
+            let extracted = match record.as_slice().len() < decompress::LONGEST_LINE {
+                true => {
+                    let field = |column| record.get(column);
+                    delimited::extract(columns, names, field, record.len(), &mut self.row)
+                }
+                false => Err(TOO_LONG.to_owned()),
+            };
             let line = record.position().map_or(0, csv::Position::line);
             self.take(extracted, line, || delimited::shown(&record, delimiter))?;
         }

@@ -22,10 +22,20 @@ pub enum Role {
 pub struct SampleField {
     /// The name that `--key`, `--time` and `--cost` take.
     pub name: String,
+    /// Its other names, separated by spaces. The first one is that of the common log format, which has the same meaning
+    /// everywhere.
+    pub aliases: String,
     /// Its role in the format.
     pub role: Role,
     /// One value for each record; `None` if it is missing, empty or `-`. A list is one value.
     pub values: Vec<Option<Vec<u8>>>,
+}
+
+impl SampleField {
+    /// Whether this is another name of the field.
+    fn is_called(&self, name: &str) -> bool {
+        !name.is_empty() && self.aliases.split(' ').any(|known| known.eq_ignore_ascii_case(name))
+    }
 }
 
 /// The first records of an input, by field: at most [`RECORDS`], from its first part.
@@ -35,13 +45,30 @@ pub struct Sample {
     pub records: usize,
     /// In the order of the line; of JSON in the order of their first appearance.
     pub fields: Vec<SampleField>,
+    /// Whether later records may have more fields, as in JSON.
+    pub open: bool,
 }
 
 impl Sample {
     /// Creates a sample without records, whose fields have these names and roles.
     pub fn of<'n>(fields: impl IntoIterator<Item = (&'n str, Role)>) -> Self {
-        let field = |(name, role): (&str, _)| SampleField { name: name.to_owned(), role, values: Vec::new() };
-        Self { records: 0, fields: fields.into_iter().map(field).collect() }
+        Self::named(fields.into_iter().map(|(name, role)| (name, "", role)))
+    }
+
+    /// Does the same for fields with other names.
+    pub fn named<'n>(fields: impl IntoIterator<Item = (&'n str, &'n str, Role)>) -> Self {
+        let field = |(name, aliases, role): (&str, &str, Role)| SampleField {
+            name: name.to_owned(),
+            aliases: aliases.to_owned(),
+            role,
+            values: Vec::new(),
+        };
+        Self { fields: fields.into_iter().map(field).collect(), ..Self::default() }
+    }
+
+    /// Creates a sample without records from the names in a header.
+    pub fn of_header(names: &[String]) -> Self {
+        Self::of(names.iter().map(|name| (&**name, Role::Other)))
     }
 
     /// Adds a record: the names and the values of its fields. A new name becomes a new field.
@@ -63,5 +90,44 @@ impl Sample {
     /// Returns the field of this name, in any case.
     pub fn field(&self, name: &str) -> Option<&SampleField> {
         self.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the names of the fields.
+    pub fn names(&self) -> Vec<String> {
+        self.fields.iter().map(|field| field.name.clone()).collect()
+    }
+
+    /// Returns the names of the fields as one text.
+    pub fn shown_names(&self) -> String {
+        if self.fields.is_empty() { "none".to_owned() } else { self.names().join(", ") }
+    }
+
+    /// Returns the place of the field of this name. If no name has the same case, any case will do, and then another name
+    /// of the field. A variable's name may be without its `$` and braces, and an operator of Envoy's may have a length.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        let bare = name.strip_prefix('$').unwrap_or(name);
+        let bare = bare.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(bare);
+        let operator = name.strip_suffix('%').and_then(|text| text.rsplit_once(':'));
+        let operator = operator.filter(|(_, digits)| digits.bytes().all(|b| b.is_ascii_digit()));
+        let operator = operator.map_or_else(|| name.to_owned(), |(operator, _)| format!("{operator}%"));
+        let place = |is: &dyn Fn(&SampleField) -> bool| self.fields.iter().position(is);
+        let is_own = |field: &SampleField| {
+            [name, bare, &operator].iter().any(|name| field.name.eq_ignore_ascii_case(name))
+        };
+        place(&|field| field.name == name)
+            .or_else(|| place(&is_own))
+            .or_else(|| place(&|field| field.is_called(bare)))
+    }
+
+    /// Returns whether a field has this name or the same one in the common log format. Other names of a field may mean
+    /// something else in rules, as `host` does.
+    pub fn has(&self, name: &str) -> bool {
+        if self.open {
+            return self.fields.iter().any(|field| field.name == name);
+        }
+        let common = |field: &SampleField| {
+            field.aliases.split(' ').next().is_some_and(|common| common.eq_ignore_ascii_case(name))
+        };
+        self.field(name).is_some() || !name.is_empty() && self.fields.iter().any(common)
     }
 }

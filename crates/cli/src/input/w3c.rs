@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use super::delimited::{self, DelimitedColumns};
-use super::fields::{Present, head_lines};
+use super::delimited;
+use super::fields::head_lines;
 use super::layout::Variable;
-use super::row::{ChosenFields, Row};
+use super::row::{ChosenFields, Columns, Row};
 use super::sample::{RECORDS, Sample};
 
 /// Returns the names of the columns, if the line declares them.
@@ -19,35 +19,18 @@ pub fn declared(line: &[u8]) -> Option<Vec<String>> {
     Some(delimited::header(names.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty())))
 }
 
-/// Returns the column of this name in the header, or of this common name.
-pub fn column(header: &[String], name: &str) -> Option<(usize, String)> {
-    delimited::column(header, name).or_else(|| {
-        let is_called = |column: &String| {
-            Variable::of(column)
-                .names
-                .split(' ')
-                .any(|known| !known.is_empty() && known.eq_ignore_ascii_case(name))
-        };
-        let at = header.iter().position(is_called)?;
-        Some((at, header[at].clone()))
-    })
+/// Returns a sample of columns with these names, without records.
+fn sample(names: &[String]) -> Sample {
+    Sample::named(names.iter().map(|name| {
+        let variable = Variable::of(name);
+        (&**name, variable.names, variable.role)
+    }))
 }
 
-/// Returns the header of a file, and its first records.
-pub fn first_records(head: &[u8]) -> (Present, Sample) {
+/// Returns the first records of a file.
+pub fn first_records(head: &[u8]) -> Sample {
     let mut names = head_lines(head).find_map(declared).unwrap_or_default();
-    let present = Present {
-        common: names.iter().map(|name| Variable::of(name).common().to_owned()).collect(),
-        aliases: names
-            .iter()
-            .flat_map(|name| Variable::of(name).names.split(' '))
-            .map(str::to_owned)
-            .collect(),
-        names: names.clone(),
-        open: false,
-    };
-    let mut sample = Sample::of(names.iter().map(|name| (&**name, Variable::of(name).role)));
-    let mut places = Vec::new();
+    let (mut sample, mut places) = (sample(&names), Vec::new());
     for line in head_lines(head).skip_while(|line| declared(line).is_none()).take(RECORDS) {
         if let Some(declared) = declared(line) {
             names = declared;
@@ -56,7 +39,7 @@ pub fn first_records(head: &[u8]) -> (Present, Sample) {
             sample.add(names.iter().zip(&places).map(|(name, place)| (&**name, &line[place.clone()])));
         }
     }
-    (present, sample)
+    sample
 }
 
 /// Splits a line into columns.
@@ -83,7 +66,7 @@ pub fn split(line: &[u8], columns: &mut Vec<Range<usize>>) {
 pub struct W3cReader<'c> {
     chosen: &'c ChosenFields,
     others: &'c [Option<String>],
-    columns: Result<DelimitedColumns, String>,
+    columns: Result<(Columns<usize>, Vec<String>), String>,
     places: Vec<Range<usize>>,
 }
 
@@ -101,14 +84,16 @@ impl<'c> W3cReader<'c> {
     pub fn extract(&mut self, line: &[u8], row: &mut Row) -> Result<bool, String> {
         if line.starts_with(b"#") {
             if let Some(names) = declared(line) {
-                let columns = DelimitedColumns::new(self.chosen, self.others, |name| column(&names, name));
-                self.columns = columns.map_err(|name| format!("#Fields: has no column {name:?}"));
+                let sample = sample(&names);
+                let columns = Columns::new(self.chosen, self.others, |name| sample.column(name));
+                let columns = columns.map_err(|name| format!("#Fields: has no column {name:?}"));
+                self.columns = columns.map(|columns| (columns, names));
             }
             return Ok(false);
         }
-        let columns = self.columns.as_ref().map_err(Clone::clone)?;
+        let (columns, names) = self.columns.as_ref().map_err(Clone::clone)?;
         split(line, &mut self.places);
         let field = |column: usize| line.get(self.places.get(column)?.clone());
-        columns.extract(field, self.places.len(), row).map(|()| true)
+        delimited::extract(columns, names, field, self.places.len(), row).map(|()| true)
     }
 }

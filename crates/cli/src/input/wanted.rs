@@ -6,9 +6,9 @@ use std::net::IpAddr;
 
 use super::Error;
 use super::client::Clients;
-use super::fields::Present;
 use super::keys::Interner;
 use super::row::Row;
+use super::sample::Sample;
 
 /// A field to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,25 +83,27 @@ impl Fields {
     /// Returns an error if a file with fixed fields lacks a named field.
     pub fn resolve(
         &mut self,
-        present: &Present,
+        sample: &Sample,
         client: Option<&str>,
         file: &str,
     ) -> Result<Vec<Option<String>>, Error> {
-        present.names.clone_into(&mut self.present);
+        self.present = sample.names();
         let mut resolved = Vec::with_capacity(self.fields.len());
         for field in &mut self.fields {
             let Wanted { names, guessed, client: is_client } = &field.wanted;
             // A guess uses no alias: `host`, for example, has another meaning in rules.
-            let is_present = |name: &&String| if *guessed { present.has(name) } else { present.find(name) };
+            let is_present = |name: &&String| {
+                sample.has(name) || !*guessed && !sample.open && sample.column(name).is_some()
+            };
             let chosen = client.filter(|_| *guessed && *is_client).map(str::to_owned);
             let known = chosen.or_else(|| names.iter().find(is_present).cloned());
             if let Some(name) = known.as_ref().filter(|name| !field.found.contains(name)) {
                 field.found.push(name.clone());
             }
             let name = match known {
-                None if present.open => field.name().cloned(),
+                None if sample.open => field.name().cloned(),
                 None if !guessed => {
-                    return Err(no_field(file, field.name().map_or("", String::as_str), &present.names));
+                    return Err(no_field(file, field.name().map_or("", String::as_str), &self.present));
                 }
                 known => known,
             };

@@ -72,8 +72,8 @@ impl Layout {
             }
             before = field.after.last().copied();
         }
-        let (least, read) = (fields.len(), fields.len());
-        Ok(Self { name: name.to_owned(), lead, fields, least, read, open: false })
+        let (least, read, columns) = (fields.len(), fields.len(), Self::named_columns(&fields));
+        Ok(Self { name: name.to_owned(), lead, fields, columns, least, read, open: false })
     }
 
     /// Accepts lines that end after this field, and lines with more fields.

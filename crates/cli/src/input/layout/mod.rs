@@ -20,7 +20,7 @@ use self::variables::Shape;
 pub use self::variables::Variable;
 use super::clf::{is_escaped, path};
 use super::row::{Columns, Row};
-use super::sample::Role;
+use super::sample::{Role, Sample};
 use super::time::TimeFormat;
 
 /// How often a field of a line may be extended.
@@ -51,6 +51,8 @@ pub struct Layout {
     /// The text before the first field.
     lead: Vec<u8>,
     fields: Vec<Field>,
+    /// The fields, and then the parts of fields, that have names.
+    columns: Vec<NamedColumn>,
     /// The number of fields that a line has at least.
     least: usize,
     /// The number of fields that are read.
@@ -75,21 +77,27 @@ enum Part {
 
 /// A field, or a part of it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct LayoutColumn {
+struct LayoutColumn {
     field: usize,
     part: Part,
 }
 
+/// The name of a column, its other names, and its role.
+type NamedColumn = (String, String, Role, LayoutColumn);
+
 /// The parts of a request line that have names, as in the common log format.
-const OF_REQUEST: [(&str, Part); 4] = [
+const OF_REQUEST: &[(&str, Part)] = &[
     ("method", Part::Word(0)),
     ("path", Part::Word(1)),
     ("bare_path", Part::Bare(1)),
     ("protocol", Part::Word(2)),
 ];
 
+/// The parts of a target that may be a whole URL.
+const OF_TARGET: &[(&str, Part)] = &[("path", Part::Path), ("bare_path", Part::Bare(0))];
+
 /// The header fields that HAProxy captured, in the order of its configuration.
-const CAPTURED: [(&str, Part); 6] = [
+const CAPTURED: &[(&str, Part)] = &[
     ("captured_headers[0]", Part::Captured(0)),
     ("captured_headers[1]", Part::Captured(1)),
     ("captured_headers[2]", Part::Captured(2)),
@@ -102,77 +110,46 @@ const CAPTURED: [(&str, Part); 6] = [
 pub type Spans = Vec<(usize, usize)>;
 
 impl Layout {
-    /// Returns the names of the fields, with their roles.
-    pub fn roles(&self) -> impl Iterator<Item = (&str, Role)> {
-        let own = self.fields.iter().map(|field| (&*field.name, field.variable.role));
-        own.chain(
-            self.derived()
-                .map(|(name, _)| (name, if name.contains("path") { Role::Target } else { Role::Other })),
-        )
+    /// Lists the fields, and the parts of them that have names of their own.
+    fn named_columns(fields: &[Field]) -> Vec<NamedColumn> {
+        let own = fields.iter().enumerate().map(|(field, Field { name, header, variable, .. })| {
+            let aliases = format!("{} {header}", variable.names);
+            (name.clone(), aliases, variable.role, LayoutColumn { field, part: Part::Whole })
+        });
+        let mut columns: Vec<NamedColumn> = own.collect();
+        for (common, parts) in [("request", OF_REQUEST), ("path", OF_TARGET), ("captured_headers", CAPTURED)]
+        {
+            let Some(field) = fields.iter().position(|field| field.variable.common() == common) else {
+                continue;
+            };
+            for &(name, part) in parts {
+                let role = if name.contains("path") { Role::Target } else { Role::Other };
+                if !columns.iter().any(|(known, ..)| known == name) {
+                    columns.push((name.to_owned(), String::new(), role, LayoutColumn { field, part }));
+                }
+            }
+        }
+        columns
     }
 
-    /// Returns the names of the fields in the common log format.
-    pub fn common(&self) -> impl Iterator<Item = &str> {
-        self.fields.iter().map(|field| field.variable.common()).filter(|name| !name.is_empty())
-    }
-
-    /// Returns the common names of the fields.
-    pub fn aliases(&self) -> impl Iterator<Item = &str> {
-        let headers = self.fields.iter().map(|field| &*field.header);
-        let names = self.fields.iter().flat_map(|field| field.variable.names.split(' '));
-        names.chain(headers).filter(|name| !name.is_empty())
-    }
-
-    /// Returns the parts of fields that have names of their own.
-    fn derived(&self) -> impl Iterator<Item = (&'static str, LayoutColumn)> {
-        let at = |name: &str| self.fields.iter().position(|field| field.variable.common() == name);
-        let request = at("request");
-        let path = at("path").filter(|_| request.is_none());
-        let parts = OF_REQUEST.into_iter().filter_map(move |(name, part)| Some((name, request?, part)));
-        let captured = at("captured_headers");
-        let captured = CAPTURED.into_iter().filter_map(move |(name, part)| Some((name, captured?, part)));
-        let bare = path.map(|field| ("bare_path", field, Part::Bare(0)));
-        let is_new = move |name: &str| !self.fields.iter().any(|field| field.name == name);
-        let all = parts.chain(bare).chain(captured).filter(move |&(name, ..)| is_new(name));
-        all.map(|(name, field, part)| (name, LayoutColumn { field, part }))
-    }
-
-    /// Returns the field of this name: the server's own, with or without its `$`, or the common one.
-    pub fn column(&self, name: &str) -> Option<LayoutColumn> {
-        // Envoy's operators may have a length: %REQ(X-FORWARDED-FOR):60%.
-        let envoy = name.strip_suffix('%').and_then(|text| text.rsplit_once(':'));
-        let envoy = envoy.filter(|(_, digits)| digits.bytes().all(|b| b.is_ascii_digit()));
-        let name = &envoy.map_or_else(|| name.to_owned(), |(operator, _)| format!("{operator}%"));
-        let bare = name.strip_prefix('$').unwrap_or(name);
-        let bare = bare.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(bare);
-        let own =
-            |field: &Field| field.name.eq_ignore_ascii_case(bare) || field.name.eq_ignore_ascii_case(name);
-        let common = |field: &Field| {
-            let mut names = field.variable.names.split(' ').chain([&*field.header]);
-            names.any(|known| !known.is_empty() && known.eq_ignore_ascii_case(bare))
-        };
-        let whole = |field| LayoutColumn { field, part: Part::Whole };
-        let find = |is: &dyn Fn(&Field) -> bool| self.fields.iter().position(is).map(whole);
-        find(&own)
-            .or_else(|| {
-                self.derived().find(|(known, _)| known.eq_ignore_ascii_case(bare)).map(|(_, column)| column)
-            })
-            .or_else(|| {
-                let is_path = ["path", "bare_path"].iter().any(|path| path.eq_ignore_ascii_case(bare));
-                let part = if is_path { Part::Path } else { Part::Whole };
-                find(&common).map(|column| LayoutColumn { part, ..column })
-            })
+    /// Returns a sample without records.
+    pub fn sample(&self) -> Sample {
+        Sample::named(self.columns.iter().map(|(name, aliases, role, _)| (&**name, &**aliases, *role)))
     }
 
     /// Returns the form of the times in this field, if the format string says it.
     pub fn time_format(&self, name: &str) -> Option<&TimeFormat> {
-        self.fields.get(self.column(name)?.field)?.time.as_ref()
+        let (.., column) = self.columns.get(self.sample().column(name)?)?;
+        self.fields.get(column.field)?.time.as_ref()
     }
 
     /// Reads no further than to these columns and to the size of the response, if a line may have more fields anyway.
-    pub fn up_to(&self, columns: &Columns<LayoutColumn>) -> Self {
+    pub fn up_to(&self, columns: &Columns<usize>) -> Self {
         let named = columns.time.iter().chain(&columns.key).chain(&columns.cost);
-        let last = named.chain(columns.others.iter().flatten()).map(|column| column.field + 1).max();
+        let last = named
+            .chain(columns.others.iter().flatten())
+            .map(|&column| self.columns[column].3.field + 1)
+            .max();
         let size = self.fields.iter().position(|field| field.variable.common() == "bytes");
         let needed = last.max(size.map(|at| at + 1)).filter(|_| self.open && size.is_some());
         Self { read: needed.unwrap_or(self.fields.len()), ..self.clone() }
@@ -278,7 +255,7 @@ impl Layout {
     }
 
     /// Returns the text of a column in a line; `None` if the line ends before it.
-    pub fn text<'l>(&self, line: &'l [u8], spans: &Spans, column: LayoutColumn) -> Option<&'l [u8]> {
+    fn text<'l>(&self, line: &'l [u8], spans: &Spans, column: LayoutColumn) -> Option<&'l [u8]> {
         let &(begin, end) = spans.get(column.field)?;
         let text = line.get(begin..end)?;
         let word = |n| text.split(|&b| b == b' ').nth(n).unwrap_or(b"-");
@@ -301,11 +278,8 @@ impl Layout {
     /// Returns the names and the texts of a line's fields, for a line that fits.
     pub fn fields<'s, 'l>(&'s self, line: &'l [u8], spans: &mut Spans) -> Option<Vec<(&'s str, &'l [u8])>> {
         self.split(line, spans).ok()?;
-        let own = self.fields.iter().enumerate();
-        let own = own.map(|(field, of)| (of.name.as_str(), LayoutColumn { field, part: Part::Whole }));
-        let text = |(name, column): (&'s str, _)| Some((name, self.text(line, spans, column)?));
-        let derived = self.derived().map(|(name, column)| (name as &'s str, column));
-        Some(own.chain(derived).filter_map(text).collect())
+        let text = |(name, _, _, column): &'s NamedColumn| Some((&**name, self.text(line, spans, *column)?));
+        Some(self.columns.iter().filter_map(text).collect())
     }
 
     /// Whether most lines fit, and every candidate for the client holds addresses.
@@ -325,28 +299,26 @@ impl Layout {
     }
 }
 
-impl Columns<LayoutColumn> {
+impl Layout {
     /// Takes the fields of one line.
     ///
     /// # Errors
     /// Returns an error if the line does not fit the layout.
     pub fn extract(
         &self,
-        layout: &Layout,
+        columns: &Columns<usize>,
         spans: &mut Spans,
         line: &[u8],
         row: &mut Row,
     ) -> Result<(), String> {
-        layout.split(line, spans).map_err(|field| {
-            format!("the line does not fit the format {}: no {field:?} where it is expected", layout.name)
+        self.split(line, spans).map_err(|field| {
+            format!("the line does not fit the format {}: no {field:?} where it is expected", self.name)
         })?;
-        let get = |&column: &LayoutColumn| {
-            layout.text(line, spans, column).ok_or_else(|| {
-                let name = layout.fields.get(column.field).map_or("", |field| &field.name);
-                format!("the line ends before {name:?}")
-            })
+        let text = |&column: &usize| self.text(line, spans, self.columns[column].3);
+        let get = |column: &usize| {
+            text(column).ok_or_else(|| format!("the line ends before {:?}", self.columns[*column].0))
         };
-        self.take(row, get, |&column| layout.text(line, spans, column))
+        columns.take(row, get, text)
     }
 }
 

@@ -1,18 +1,23 @@
 //! Records with commas or tabs.
 
-use tollgate_cli::input::delimited::{DelimitedColumns, Delimiter, TsvLine, column, header};
-use tollgate_cli::input::row::{ChosenFields, Row};
+use tollgate_cli::input::delimited::{Delimiter, extract, header, reader};
+use tollgate_cli::input::row::{ChosenFields, Columns, Row};
+use tollgate_cli::input::sample::Sample;
 
-fn columns(time: &str, key: &str) -> Result<DelimitedColumns, String> {
-    let header = header([&b"ts "[..], b"ID.orig_h", b"id.orig_h"].into_iter());
+fn names() -> Vec<String> {
+    header([&b"ts "[..], b"ID.orig_h", b"id.orig_h"].into_iter())
+}
+
+fn columns(time: &str, key: &str) -> Result<Columns<usize>, String> {
+    let sample = Sample::of_header(&names());
     let chosen = ChosenFields { time: vec![time.to_owned()], key: vec![key.to_owned()], cost: None };
-    DelimitedColumns::new(&chosen, &[], |name| column(&header, name))
+    Columns::new(&chosen, &[], |name| sample.column(name))
 }
 
 #[test]
 fn columns_are_found_by_name() {
-    assert_eq!(columns("ts", "id.orig_h").unwrap().key, [(2, "id.orig_h".to_owned())]);
-    assert_eq!(columns("TS", "Id.Orig_h").unwrap().key, [(1, "ID.orig_h".to_owned())]);
+    assert_eq!(columns("ts", "id.orig_h").unwrap().key, [2]);
+    assert_eq!(columns("TS", "Id.Orig_h").unwrap().key, [1]);
     assert_eq!(columns("ts", "src"), Err("src".to_owned()));
 }
 
@@ -35,11 +40,14 @@ fn most_frequent_delimiter_is_chosen() {
 #[test]
 fn tsv_splits_at_every_tab() {
     let columns = columns("ts", "id.orig_h").unwrap();
-    let mut line = TsvLine::default();
+    let mut reader = reader(&b"ts \tID.orig_h\tid.orig_h\n1\t\t\"a\tb\n1\tx\n"[..], Delimiter::TAB, false);
+    let records = reader.byte_records().collect::<Result<Vec<_>, _>>().unwrap();
     let mut row = Row::new(None);
-    line.extract(&columns, b"1\t\t\"a\tb", &mut row).unwrap();
-    assert_eq!((row.time(), row.key()), (&b"1"[..], Ok(&b"\"a"[..])));
-    row.clear();
-    let error = line.extract(&columns, b"1\tx", &mut row).unwrap_err();
-    assert_eq!(error, "the record has 2 columns, but \"id.orig_h\" is column 3");
+    let mut extract = |n: usize| {
+        row.clear();
+        extract(&columns, &names(), |column| records[n].get(column), records[n].len(), &mut row)?;
+        Ok::<_, String>((row.time().to_vec(), row.key().unwrap().to_vec()))
+    };
+    assert_eq!(extract(0), Ok((b"1".to_vec(), b"\"a".to_vec())));
+    assert_eq!(extract(1).unwrap_err(), "the record has 2 columns, but \"id.orig_h\" is column 3");
 }
