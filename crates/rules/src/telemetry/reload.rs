@@ -1,7 +1,8 @@
 //! Counts loads of rules, their results, and the time of the last success.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollgate::internals::sync::AtomicU64;
 use tollgate::internals::sync::Ordering::Relaxed;
@@ -58,21 +59,9 @@ pub struct ReloadCounts {
 /// ```
 #[derive(Default)]
 pub struct Reloads {
-    successes: AtomicU64,
-    errors: AtomicU64,
-    rules: AtomicU64,
-    config_hash: AtomicU64,
-    /// Milliseconds since 1970, or 0 before the first success.
-    last_ms: AtomicU64,
+    /// All counts but those of requests, because a check takes no lock.
+    counts: Mutex<ReloadCounts>,
     unknown_domains: AtomicU64,
-    removed_domains: AtomicU64,
-    version: AtomicU64,
-    /// Milliseconds since 1970, or 0 if unknown.
-    version_ms: AtomicU64,
-    /// Milliseconds since 1970, or 0 before the first answer.
-    answer_ms: AtomicU64,
-    /// 1 while the source fails.
-    source_fails: AtomicU64,
     handles: ReloadHandles,
 }
 
@@ -97,20 +86,18 @@ impl Reloads {
     /// Records that `rules` rules took effect now, from files with this hash. Only the lowest 48 bits of the hash
     /// count.
     pub fn loaded_from(&self, rules: u32, config_hash: u64) {
-        let config_hash = config_hash & MAX_HASH;
-        let ms = ms_of(SystemTime::now());
-        // Ordering: Relaxed, here and below. The counters publish no other data.
-        self.successes.fetch_add(1, Relaxed);
-        self.rules.store(rules.into(), Relaxed);
-        self.config_hash.store(config_hash, Relaxed);
-        self.last_ms.store(ms, Relaxed);
-        self.handles.loaded(rules, config_hash, seconds(ms));
+        let (config_hash, now) = (config_hash & MAX_HASH, SystemTime::now());
+        self.update(|counts| {
+            counts.successes += 1;
+            (counts.rules, counts.config_hash, counts.last_success) = (rules.into(), config_hash, Some(now));
+        });
+        self.handles.loaded(rules, config_hash, seconds(now));
         trace::rules_loaded(rules, config_hash);
     }
 
     /// Records that rules were rejected for this reason. The previous rules stay in force.
     pub fn failed(&self, error: &dyn fmt::Display) {
-        self.errors.fetch_add(1, Relaxed);
+        self.update(|counts| counts.errors += 1);
         self.handles.failed();
         trace::rules_rejected(error);
     }
@@ -123,20 +110,19 @@ impl Reloads {
     /// Records the version in force, and when it was written.
     #[cfg(feature = "watch")]
     pub(crate) fn version(&self, version: u64, written_at: Option<SystemTime>) {
-        let ms = written_at.map_or(0, ms_of);
-        self.version.store(version, Relaxed);
-        self.version_ms.store(ms, Relaxed);
-        self.handles.version(version, seconds(ms));
+        self.update(|counts| (counts.version, counts.version_time) = (version, written_at));
+        self.handles.version(version, written_at.map_or(0.0, seconds));
     }
 
     /// Records a poll of the source: whether it answered, and what is wrong.
     #[cfg(feature = "watch")]
     pub(crate) fn polled(&self, answered: bool, error: Option<&dyn fmt::Display>) {
-        if answered {
-            self.answer_ms.store(ms_of(SystemTime::now()), Relaxed);
-        }
-        let failed_before = self.source_fails.swap(error.is_some().into(), Relaxed) == 1;
-        self.handles.polled(seconds(self.answer_ms.load(Relaxed)), error.is_some());
+        let now = SystemTime::now();
+        let (answer, failed_before) = self.update(|counts| {
+            counts.source_answer = Some(now).filter(|_| answered).or(counts.source_answer);
+            (counts.source_answer, std::mem::replace(&mut counts.source_fails, error.is_some()))
+        });
+        self.handles.polled(answer.map_or(0.0, seconds), error.is_some());
         match error {
             Some(error) if !failed_before => trace::source_fails(error),
             None if failed_before => trace::source_works(),
@@ -146,13 +132,14 @@ impl Reloads {
 
     /// Records a request with a domain that has no rules.
     pub fn unknown_domain(&self) {
+        // Ordering: Relaxed. The counter publishes no other data.
         self.unknown_domains.fetch_add(1, Relaxed);
         self.handles.unknown_domain();
     }
 
     /// Records that a load removed a domain. Its requests have no limits from now on.
     pub fn removed_domain(&self, domain: &str) {
-        self.removed_domains.fetch_add(1, Relaxed);
+        self.update(|counts| counts.removed_domains += 1);
         self.handles.removed_domain();
         trace::domain_removed(domain);
     }
@@ -165,32 +152,16 @@ impl Reloads {
     /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> ReloadCounts {
-        let time = |ms: &AtomicU64| {
-            let ms = ms.load(Relaxed);
-            (ms > 0).then(|| UNIX_EPOCH.checked_add(Duration::from_millis(ms))).flatten()
-        };
-        ReloadCounts {
-            successes: self.successes.load(Relaxed),
-            errors: self.errors.load(Relaxed),
-            rules: self.rules.load(Relaxed),
-            config_hash: self.config_hash.load(Relaxed),
-            unknown_domains: self.unknown_domains.load(Relaxed),
-            removed_domains: self.removed_domains.load(Relaxed),
-            last_success: time(&self.last_ms),
-            version: self.version.load(Relaxed),
-            version_time: time(&self.version_ms),
-            source_answer: time(&self.answer_ms),
-            source_fails: self.source_fails.load(Relaxed) == 1,
-        }
+        let unknown_domains = self.unknown_domains.load(Relaxed);
+        ReloadCounts { unknown_domains, ..self.update(|counts| *counts) }
+    }
+
+    fn update<R>(&self, change: impl FnOnce(&mut ReloadCounts) -> R) -> R {
+        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Returns the milliseconds since 1970, at least 1.
-fn ms_of(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
-}
-
-fn seconds(ms: u64) -> f64 {
-    Duration::from_millis(ms).as_secs_f64()
+/// Returns the seconds since 1970.
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
