@@ -28,12 +28,9 @@ impl Checker {
     /// Reads the calendar of a limit, and the name of its period. `None` for an error, which is reported.
     pub(super) fn calendar(&mut self, fields: &MapFields<'_, '_>) -> Option<(&'static str, Calendar)> {
         let before = self.problems.len();
-        for key in ["unit", "every"] {
-            if fields.has(key) {
-                let remedy = "remove one of them: a unit of month is 30 days, and a period of month is one of the calendar";
-                self.wrong(fields, key, format!("{key} cannot be used with period"), remedy);
-            }
-        }
+        let remedy =
+            "remove one of them: a unit of month is 30 days, and a period of month is one of the calendar";
+        self.reject(fields, ["unit", "every"], |key| format!("{key} cannot be used with period"), remedy);
         let keys = self.word(fields, "period", "period", PERIODS);
         let zone = match fields.has("time_zone") {
             true => self.read(fields, "time_zone", FileNode::text),
@@ -70,10 +67,9 @@ impl Checker {
         let path = fields.path.key("starts");
         let starts = fields.get("starts").and_then(|node| self.fields(node, MapKind::STARTS, &path));
         let Some(starts) = starts else { return start };
-        for key in MapKind::STARTS.ours().filter(|key| starts.has(key) && !keys.contains(key)) {
-            let message = format!("{key} does not apply to the period {period}");
-            self.wrong(&starts, key, message, format!("remove it; this period has {}", one_of(keys)));
-        }
+        let others = MapKind::STARTS.ours().filter(|key| !keys.contains(key));
+        let message = |key: &str| format!("{key} does not apply to the period {period}");
+        self.reject(&starts, others, message, &format!("remove it; this period has {}", one_of(keys)));
         start.month = self.number(&starts, "month", 1, 12).unwrap_or(start.month);
         start.day = self.number(&starts, "day", 1, 31).unwrap_or(start.day);
         start.weekday = self.word(&starts, "weekday", "weekday", &Weekday::ALL).unwrap_or(start.weekday);

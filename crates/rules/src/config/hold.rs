@@ -72,10 +72,9 @@ impl Checker {
     ) -> Option<(Amount, Option<Box<RuleHold>>)> {
         let most = self.number(fields, "in_progress", 1, u32::MAX);
         let others = MapKind::RATE_LIMIT.ours().filter(|key| !IN_PROGRESS.contains(key));
-        for key in others.chain(["unit", "requests_per_unit"]).filter(|key| fields.has(key)) {
-            let message = format!("{key} cannot be used with in_progress");
-            self.wrong(fields, key, message, "remove it, or write a second limit in rate_limits");
-        }
+        let message = |key: &str| format!("{key} cannot be used with in_progress");
+        let remedy = "remove it, or write a second limit in rate_limits";
+        self.reject(fields, others.chain(["unit", "requests_per_unit"]), message, remedy);
         if let Some(Store::Redis(_)) = self.settings.store {
             let message =
                 "requests in progress of rules are counted in each process, and this file's store is redis";

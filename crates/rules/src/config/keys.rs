@@ -152,6 +152,19 @@ impl Checker {
         self.problems.add(fields.at(key), fields.path.key(key), message, remedy);
     }
 
+    /// Reports each of these keys that a map has.
+    pub(super) fn reject<'k>(
+        &mut self,
+        fields: &MapFields<'_, '_>,
+        keys: impl IntoIterator<Item = &'k str>,
+        message: impl Fn(&str) -> String,
+        remedy: &str,
+    ) {
+        for key in keys.into_iter().filter(|key| fields.has(key)) {
+            self.wrong(fields, key, message(key), remedy);
+        }
+    }
+
     /// Returns the result of reading a node. `None` for a bad value, which is reported.
     pub(super) fn take<T>(
         &mut self,

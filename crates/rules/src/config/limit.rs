@@ -116,23 +116,15 @@ impl Checker {
             let calendar = Some(LimitKind::CalendarWindow { calendar });
             return Some(Periods { label: format!("calendar-{period}"), length, calendar });
         }
-        self.reject_calendar_settings(fields);
+        let remedy = "remove it, or write period: month instead of unit: month";
+        let message = |key: &str| format!("{key} applies only to a period of the calendar");
+        self.reject(fields, ["time_zone", "starts"], message, remedy);
         let unit = self.unit(fields);
         let every = self.number(fields, "every", 1, u32::MAX).unwrap_or(1);
         let unit = unit?;
         let length = Duration::from_secs(unit.period().as_secs().saturating_mul(u64::from(every)));
         let label = if every == 1 { unit.to_string() } else { format!("{every}-{unit}") };
         Some(Periods { label, length, calendar: None })
-    }
-
-    /// Reports the keys of a calendar in a limit without one.
-    fn reject_calendar_settings(&mut self, fields: &MapFields<'_, '_>) {
-        for key in ["time_zone", "starts"] {
-            if fields.has(key) {
-                let message = format!("{key} applies only to a period of the calendar");
-                self.wrong(fields, key, message, "remove it, or write period: month instead of unit: month");
-            }
-        }
     }
 
     fn unit(&mut self, fields: &MapFields<'_, '_>) -> Option<TimeUnit> {
@@ -260,7 +252,8 @@ impl Checker {
         let shared = self.shared(fields, defaults.shared);
         let store = named.or(defaults.store).or(implied);
         if !matches!(store, Some(Store::Redis(_))) {
-            self.reject_shared_settings(fields);
+            let message = |key: &str| format!("{key} applies only to limits with store: redis");
+            self.reject(fields, settings::SHARED_KEYS, message, "remove it, or write store: redis");
         }
         let memory_given = memory.or(defaults.memory).unwrap_or(MEMORY);
         let store = match store? {

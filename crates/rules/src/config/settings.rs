@@ -12,7 +12,7 @@ use super::scalar::BadValue;
 use crate::rule::{ALGORITHMS, CHARGING, MILLION, MODES, ON_FAILURE, STORES, Shared, Store};
 
 /// The keys that apply only to limits in Redis.
-const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
+pub(super) const SHARED_KEYS: [&str; 4] = ["mode", "on_failure", "processes", "timeout"];
 
 /// The maximum wait for the server: a longer one makes a limit useless.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
@@ -67,14 +67,6 @@ impl Checker {
                 .unwrap_or(default.on_failure),
             processes: self.number(fields, "processes", 1, u32::MAX).unwrap_or(default.processes),
             timeout: self.read(fields, "timeout", timeout).unwrap_or(default.timeout),
-        }
-    }
-
-    /// Reports settings of shared limits on a limit that is not shared.
-    pub(super) fn reject_shared_settings(&mut self, fields: &MapFields<'_, '_>) {
-        for key in SHARED_KEYS.into_iter().filter(|key| fields.has(key)) {
-            let message = format!("{key} applies only to limits with store: redis");
-            self.wrong(fields, key, message, "remove it, or write store: redis");
         }
     }
 
