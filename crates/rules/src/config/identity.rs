@@ -190,58 +190,36 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn path(&self) -> Vec<(String, Option<String>)> {
-        path_of(&self.identity)
+        let mut path: Vec<(String, Option<String>)> = Vec::new();
+        for (separator, text) in split(&self.identity).into_iter().skip(1) {
+            match separator {
+                '|' => path.push((text, None)),
+                '=' => path.last_mut().into_iter().for_each(|(_, value)| *value = Some(text.clone())),
+                _ => break,
+            }
+        }
+        path
     }
 
     /// Returns the tier that the rule belongs to.
     #[must_use]
     pub fn tier(&self) -> Option<String> {
-        tier_of(&self.identity)
+        let mut parts = split(&self.identity).into_iter().skip_while(|(separator, _)| *separator != '#');
+        parts.next().filter(|(_, text)| text == "tier").and_then(|_| parts.next()).map(|(_, tier)| tier)
     }
 }
 
-/// Returns the tier in an identity.
-fn tier_of(identity: &str) -> Option<String> {
-    let mut chars = identity.chars();
-    loop {
-        match chars.next()? {
-            '#' => break,
-            '\\' => _ = chars.next(),
-            _ => {}
-        }
-    }
-    let (mut tier, mut chars) = (String::new(), chars.as_str().strip_prefix("tier=")?.chars());
-    loop {
-        match chars.next() {
-            None | Some('#') => return Some(tier),
-            Some('\\') => tier.extend(chars.next()),
-            Some(c) => tier.push(c),
-        }
-    }
-}
-
-/// Returns the keys on the path of an identity, each with its value if it has one. This is the inverse of
-/// [`RulePath::identity`].
-fn path_of(identity: &str) -> Vec<(String, Option<String>)> {
-    let mut path: Vec<(String, Option<String>)> = Vec::new();
+/// Splits an identity at its separators, and returns each part with the separator before it. The first part is the
+/// domain. This is the inverse of [`RulePath::identity`].
+fn split(identity: &str) -> Vec<(char, String)> {
+    let mut parts = vec![('|', String::new())];
     let mut chars = identity.chars();
     while let Some(c) = chars.next() {
-        match c {
-            '|' => path.push((String::new(), None)),
-            '#' => break,
-            '=' => {
-                if let Some((_, value)) = path.last_mut() {
-                    *value = Some(String::new());
-                }
-            }
-            c => {
-                let c = if c == '\\' { chars.next() } else { Some(c) };
-                // The text of the domain precedes all levels.
-                if let Some((key, value)) = path.last_mut() {
-                    value.as_mut().unwrap_or(key).extend(c);
-                }
-            }
+        match (c, parts.last_mut()) {
+            ('|' | '=' | '#', _) => parts.push((c, String::new())),
+            ('\\', Some((_, text))) => text.extend(chars.next()),
+            (c, last) => last.into_iter().for_each(|(_, text)| text.push(c)),
         }
     }
-    path
+    parts
 }
