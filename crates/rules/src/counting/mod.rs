@@ -7,6 +7,7 @@
 mod operator;
 mod shared;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -34,12 +35,14 @@ pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
 pub(crate) enum NoCounter {
     /// The store cannot hold the quota, or there is not enough memory.
     Quota(QuotaError),
-    /// The rule is shared by processes, and the builder has no store for it.
-    NoServer,
-    /// The rule cannot be counted with the options of the load.
-    Refused(&'static str),
-    /// The store that processes share cannot count the rule.
-    Store(Box<str>),
+    /// The options of the load, or the store that processes share, cannot count the rule.
+    Refused(Cow<'static, str>),
+}
+
+impl NoCounter {
+    pub(crate) const fn refused(why: &'static str) -> Self {
+        Self::Refused(Cow::Borrowed(why))
+    }
 }
 
 impl From<QuotaError> for NoCounter {
@@ -57,12 +60,7 @@ impl fmt::Display for NoCounter {
                  give it more `memory`, or change it again later",
             ),
             Self::Quota(error) => write!(f, "cannot be counted: {error}"),
-            Self::NoServer => f.write_str(
-                "has store: redis, but this program was given no server: pass one to `RulesBuilder::shared` (a client of the \
-                 package `tollgate-redis`, with its feature `rules`), or to `tollgate serve` with --redis, or choose another store",
-            ),
             Self::Refused(why) => f.write_str(why),
-            Self::Store(why) => f.write_str(why),
         }
     }
 }

@@ -272,6 +272,12 @@ impl dyn SharedLimiter {
     }
 }
 
+/// Why a rule that processes share cannot be counted without a store.
+const NO_SERVER: NoCounter = NoCounter::refused(
+    "has store: redis, but this program was given no server: pass one to `RulesBuilder::shared` (a client of the \
+     package `tollgate-redis`, with its feature `rules`), or to `tollgate serve` with --redis, or choose another store",
+);
+
 /// The store of the rules that processes share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Servers {
@@ -302,7 +308,7 @@ impl Servers {
         counts_denials: bool,
         succeeds: bool,
     ) -> Result<Arc<dyn SharedLimiter>, NoCounter> {
-        let store = self.store.as_ref().ok_or(NoCounter::NoServer)?;
+        let store = self.store.as_ref().ok_or(NO_SERVER)?;
         // A limiter may have tasks, but the thread that reloads rules may have no runtime. The runtime in which the caller
         // set the store may have ended.
         #[cfg(feature = "tokio")]
@@ -316,7 +322,7 @@ impl Servers {
         made.unwrap_or_else(|_| Err("cannot be counted: its store panicked".into())).map_err(|error| {
             match error.downcast::<QuotaError>() {
                 Ok(quota) => NoCounter::Quota(*quota),
-                Err(other) => NoCounter::Store(other.to_string().into()),
+                Err(other) => NoCounter::Refused(other.to_string().into()),
             }
         })
     }

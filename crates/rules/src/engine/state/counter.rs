@@ -138,11 +138,11 @@ pub(super) enum Prepared {
 }
 
 /// Why a rule with holds has no counter.
-const NO_HOLDS: NoCounter = NoCounter::Refused(
+const NO_HOLDS: NoCounter = NoCounter::refused(
     "cannot have hold or in_progress: denied requests are charged first; use charging: all-or-nothing or count-denials",
 );
 
-/// Returns the limiter of a class. A store of the program that panics has none.
+/// Returns the limiter of a class. `None` if the store has none, or panics.
 fn class_of(whole: &Arc<dyn SharedLimiter>, share: Class) -> Option<Arc<dyn SharedLimiter>> {
     catch_unwind(AssertUnwindSafe(|| whole.class(share))).unwrap_or_default()
 }
@@ -157,7 +157,7 @@ impl Prepared {
             (Self::Done(Counter::Shared(shared)), Some(class)) => {
                 match class_of(&shared.whole, class.share) {
                     Some(_) => Ok(()),
-                    None => Err(NoCounter::Refused(
+                    None => Err(NoCounter::refused(
                         "cannot have this class: its store does not count it; use store: keyed",
                     )),
                 }
@@ -273,7 +273,7 @@ impl Counter {
         if let Some(rule::Store::Redis(how)) = store {
             let counts_denials = charging == Charging::CountDenials;
             if counts_denials && (limit.block().is_some() || rule.class.is_some()) {
-                return Err(NoCounter::Refused(
+                return Err(NoCounter::refused(
                     "cannot count denied requests: with store: redis, `charging: count-denials` knows no block and no \
                      classes; use another charging, or store: keyed",
                 ));
@@ -283,7 +283,7 @@ impl Counter {
             }
             let whole = servers.limiter(rule.counter(), limit, how, counts_denials, last_shared.is_some())?;
             if counts_denials && !whole.counts_denials() {
-                return Err(NoCounter::Refused(
+                return Err(NoCounter::refused(
                     "cannot count denied requests: its store does not; use another charging, or store: keyed",
                 ));
             }

@@ -28,14 +28,6 @@ enum RuleCounter {
 }
 
 impl RuleCounter {
-    /// Returns the counter, which may be that of an earlier rule among `all`.
-    fn prepared<'a>(&'a self, all: &'a [Self]) -> Option<&'a Prepared> {
-        match self {
-            Self::Own(prepared, _) => Some(prepared),
-            Self::SameAs(earlier) => all.get(*earlier)?.prepared(all),
-        }
-    }
-
     fn close_last(&self) {
         if let Self::Own(prepared, _) = self {
             prepared.close_last();
@@ -67,44 +59,41 @@ impl RuleSet {
             }
             let before = self.domain(domain.name());
             let mut of_classes: HashMap<&str, usize> = HashMap::new();
-            let counters = domain.rules().iter().enumerate().map(|(index, rule)| {
-                if rule.class.is_some() {
-                    let first = *of_classes.entry(rule.counter()).or_insert(index);
-                    if first != index {
-                        return Ok(RuleCounter::SameAs(first));
-                    }
-                }
-                let last = before.and_then(|before| before.by_identity(rule.counter()));
-                let seen = last.and_then(|last| Some((&last.rule, last.values.as_ref()?)));
-                let snapshot = snapshot.filter(|_| last.is_none());
-                let saved = snapshot.and_then(|snapshot| {
-                    snapshot.counter(domain.name(), rule, (hasher, begun), &mut restored)
-                });
-                let last = last.map(|last| &last.counter).or(saved.as_ref());
-                let is_refused = options.quota && !servers.alone && rule.limit.blocks_on_server();
-                let prepared = match is_refused {
-                    true => Err(NoCounter::Refused(
-                        "cannot be a quota: with store: redis, the server would block the key although another rule admits \
-                         the request; remove the block, or use store: keyed",
-                    )),
-                    false => Counter::prepare(rule, charging, last, begun, (hasher, servers), book.as_ref()),
-                };
-                prepared
-                    .and_then(|counter| {
-                        let values = SeenValues::after(rule, charging, seen, hasher)?;
-                        if let (Some(snapshot), Some(values)) = (snapshot, &values) {
-                            snapshot.values(domain.name(), rule, values, begun);
+            let mut counters: Vec<RuleCounter> = Vec::with_capacity(domain.rules().len());
+            for (index, rule) in domain.rules().iter().enumerate() {
+                let mut prepare = || {
+                    if rule.class.is_some() {
+                        let first = *of_classes.entry(rule.counter()).or_insert(index);
+                        if let Some(RuleCounter::Own(prepared, _)) = counters.get(first) {
+                            prepared.check_class(rule)?;
+                            return Ok(RuleCounter::SameAs(first));
                         }
-                        Ok(RuleCounter::Own(Box::new(counter), values))
-                    })
-                    .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))
-            });
-            let counters = counters.collect::<Result<Vec<_>, _>>()?;
-            for (index, (rule, counter)) in domain.rules().iter().zip(&counters).enumerate() {
-                counter
-                    .prepared(&counters)
-                    .map_or(Ok(()), |prepared| prepared.check_class(rule))
-                    .map_err(|error| RulesError::no_counter(domain.files.of(index), rule, error))?;
+                    }
+                    if options.quota && !servers.alone && rule.limit.blocks_on_server() {
+                        return Err(NoCounter::refused(
+                            "cannot be a quota: with store: redis, the server would block the key although another rule \
+                             admits the request; remove the block, or use store: keyed",
+                        ));
+                    }
+                    let last = before.and_then(|before| before.by_identity(rule.counter()));
+                    let seen = last.and_then(|last| Some((&last.rule, last.values.as_ref()?)));
+                    let snapshot = snapshot.filter(|_| last.is_none());
+                    let saved = snapshot.and_then(|snapshot| {
+                        snapshot.counter(domain.name(), rule, (hasher, begun), &mut restored)
+                    });
+                    let last = last.map(|last| &last.counter).or(saved.as_ref());
+                    let counter =
+                        Counter::prepare(rule, charging, last, begun, (hasher, servers), book.as_ref())?;
+                    counter.check_class(rule)?;
+                    let values = SeenValues::after(rule, charging, seen, hasher)?;
+                    if let (Some(snapshot), Some(values)) = (snapshot, &values) {
+                        snapshot.values(domain.name(), rule, values, begun);
+                    }
+                    Ok(RuleCounter::Own(Box::new(counter), values))
+                };
+                let error = |error| RulesError::no_counter(domain.files.of(index), rule, error);
+                let counter = prepare().map_err(error)?;
+                counters.push(counter);
             }
             prepared.push((domain, counters));
         }
