@@ -176,25 +176,18 @@ impl Rule {
     /// Lets requests hold all units of the limit, if it has no `hold` of its own and can give units back. `fits` returns
     /// whether a compact store can hold the debts of holds.
     pub(super) fn hold_by_default(&mut self, fits: impl FnOnce(&Limit) -> bool) {
-        let gives_back = match &self.limit {
-            Amount::Limited { limit, store } => {
-                !self.distinct
-                    && limit.kind() != LimitKind::SlidingLog
-                    && match store {
-                        Some(Store::Redis(_)) => false,
-                        Some(Store::Local(config)) => match config.kind() {
-                            StoreKind::Sketch => false,
-                            StoreKind::Compact => fits(limit),
-                            StoreKind::Keyed | StoreKind::Direct => true,
-                        },
-                        None => true,
-                    }
-            }
-            _ => false,
+        let Amount::Limited { limit, store } = &self.limit else { return };
+        let gives_back = match store {
+            Some(Store::Redis(_)) => false,
+            Some(Store::Local(config)) => match config.kind() {
+                StoreKind::Sketch => false,
+                StoreKind::Compact => fits(limit),
+                StoreKind::Keyed | StoreKind::Direct => true,
+            },
+            None => true,
         };
-        if let (Amount::Limited { limit, .. }, true, None) = (&self.limit, gives_back, &self.hold) {
-            let most = limit.most();
-            self.hold = Some(Box::new(RuleHold { life: LONGEST_HOLD, most, units: None }));
+        if gives_back && !self.distinct && limit.kind() != LimitKind::SlidingLog && self.hold.is_none() {
+            self.hold = Some(Box::new(RuleHold { life: LONGEST_HOLD, most: limit.most(), units: None }));
         }
     }
 
