@@ -229,8 +229,8 @@ impl<C> RulesBuilder<C> {
 
     /// Sets whether loads and watchers keep the rules that they replace, until the program calls [`Rules::free_replaced`].
     /// Default: no. Use it if rules are loaded by a thread of low priority: many allocators free memory under a lock of the
-    /// thread that allocated it, here of a thread that checks, which would wait while a thread of low priority holds the lock
-    /// and has no core.
+    /// thread that allocated it. Here, that is a thread that checks. It would wait while a thread of low priority holds the
+    /// lock and has no core.
     ///
     /// # Examples
     /// ```

@@ -63,8 +63,8 @@ impl<C: Clock> Rules<C> {
     ///
     /// A program may pause while it writes a file, and then `is_written` is false too early. A part of a file has fewer
     /// rules than the whole. So a load that would remove rules is made only if the reading before would
-    /// have removed them, too. More rules may be missing by then: a file that is being written only gains rules, and a
-    /// program that removes some at each change must not wait for ever.
+    /// have removed them, too. If even more rules are missing by then, the load is made as well: a file that is being written
+    /// only gains rules, and a program that removes some at each change must not wait for ever.
     #[cfg(feature = "watch")]
     pub(crate) fn reload_if_changed(&self, is_written: impl Fn(&Path) -> bool) -> FileCheck {
         let mut loading = self.loading();

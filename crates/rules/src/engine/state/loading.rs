@@ -16,8 +16,9 @@ pub(in crate::engine) struct Loading {
     /// The files at the last read.
     #[cfg(feature = "watch")]
     pub(in crate::engine) seen: Vec<ReadFile>,
-    /// The files of the last load that succeeded, if later ones failed. They stand in for files that are being written: a
-    /// later text can be a part of such a file, with which no load succeeds, also not the load of another file.
+    /// The files of the last load that succeeded, if later ones failed. A load uses these texts for files that are being
+    /// written. The last text that was read may be a part of such a file, so the load would fail, and the changes of all
+    /// other files would not take effect.
     #[cfg(feature = "watch")]
     pub(in crate::engine) good: Option<Vec<ReadFile>>,
     /// The rules that the files last read would remove, if they have not been loaded.

@@ -126,7 +126,7 @@ pub(in crate::engine) fn new_seeds() -> [u64; 4] {
 }
 
 fn name_of(domain: &str, identity: &str) -> Box<str> {
-    // A length in front, so that two pairs never have the same name.
+    // The length of the domain comes first, because two pairs could have the same name otherwise.
     format!("{}:{domain}{identity}", domain.len()).into()
 }
 
