@@ -1,14 +1,13 @@
 //! Folders of rule files: what is read, what a removed file does, and how changes are noticed.
 
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 #[cfg(unix)]
 use std::{os::unix::fs::symlink, path::PathBuf};
 
-use tollgate_rules::{Descriptor, Rules, RulesError, Watcher};
+use tollgate_rules::{Descriptor, Rules, RulesError};
+
+use crate::watching::{put, silent, until, watch};
 
 fn text(domain: &str, limit: u32) -> String {
     format!(
@@ -27,36 +26,6 @@ fn domains(rules: &Rules) -> Vec<String> {
     let mut all = Vec::new();
     rules.for_each(|domain, _, _| all.push(domain.to_owned()));
     all
-}
-
-type Loads = Receiver<Result<String, String>>;
-
-fn watch(rules: &Arc<Rules>) -> (Watcher, Loads) {
-    let (tell, told) = channel();
-    let watcher = Rules::watch(rules, move |loaded| {
-        let _ = tell.send(loaded.map(|report| report.to_string()).map_err(|error| error.to_string()));
-    });
-    (watcher.unwrap(), told)
-}
-
-/// Waits until a load has this result. Writing a file can cause more than one load.
-fn until(told: &Loads, wanted: impl Fn(&Result<String, String>) -> bool) {
-    while !wanted(
-        &told
-            .recv_timeout(Duration::from_secs(60))
-            .expect("the watcher did not report the change within 60 s"),
-    ) {}
-}
-
-fn silent(told: &Loads, why: &str) {
-    assert!(told.recv_timeout(Duration::from_millis(800)).is_err(), "{why} must not cause a load");
-}
-
-/// Replaces a file in one step, so that the watcher never sees a partly written file.
-fn put(path: &Path, text: &str) {
-    let other = path.with_extension("new");
-    fs::write(&other, text).unwrap();
-    fs::rename(&other, path).unwrap();
 }
 
 fn error(result: Result<Rules, RulesError>) -> String {
@@ -95,11 +64,14 @@ fn folder_has_files_of_every_format() {
 fn folder_without_files_is_refused_at_start() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("limits.conf"), "").unwrap();
-    let told = error(Rules::read(folder.path()));
-    assert!(told.contains("there are no files with rules; check the path"), "{told}");
+    let message = error(Rules::read(folder.path()));
+    assert!(message.contains("there are no files with rules; check the path"), "{message}");
     let missing = folder.path().join("missing");
-    let told = error(Rules::read(&missing));
-    assert!(told.contains("missing: cannot be read: no such file or directory; check the path"), "{told}");
+    let message = error(Rules::read(&missing));
+    assert!(
+        message.contains("missing: cannot be read: no such file or directory; check the path"),
+        "{message}"
+    );
     let rules = Rules::builder().start_without_rules(true).read([folder.path()]).unwrap();
     assert_eq!((rules.reloads().successes, domains(&rules).len()), (1, 0));
     let rules = Rules::builder().start_without_rules(true).read([&missing]).unwrap();
@@ -168,23 +140,23 @@ fn watcher_follows_files_of_folder() {
     let at = |name: &str| folder.path().join(name);
     fs::write(at("a.yaml"), text("a", 1)).unwrap();
     let rules = Arc::new(Rules::builder().allow_file_removals(true).read([folder.path()]).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
     put(&at("a.yaml"), &text("a", 2));
-    until(&told, |load| load.is_ok() && quota(&rules, "a") == 2);
+    until(&loads, |load| load.is_ok() && quota(&rules, "a") == 2);
     put(&at("b.json"), &text("b", 3));
-    until(&told, |load| load.is_ok() && quota(&rules, "b") == 3);
+    until(&loads, |load| load.is_ok() && quota(&rules, "b") == 3);
     // The new file is watched too, also if it is written in place.
     fs::write(at("b.json"), text("b", 4)).unwrap();
-    until(&told, |load| load.is_ok() && quota(&rules, "b") == 4);
+    until(&loads, |load| load.is_ok() && quota(&rules, "b") == 4);
     fs::write(at(".b.json.swp"), "x").unwrap();
     fs::write(at("notes.txt"), "x").unwrap();
-    silent(&told, "a file without rules");
+    silent(&loads, "a file without rules");
     put(&at("b.json"), "{");
-    until(&told, |load| load.as_ref().is_err_and(|error| error.contains("b.json")));
+    until(&loads, |load| load.as_ref().is_err_and(|error| error.contains("b.json")));
     assert_eq!(quota(&rules, "b"), 4);
-    silent(&told, "a bad file that was reported");
+    silent(&loads, "a bad file that was reported");
     fs::remove_file(at("b.json")).unwrap();
-    until(&told, |load| load.as_ref().is_ok_and(|report| report.contains("removed domain \"b\"")));
+    until(&loads, |load| load.as_ref().is_ok_and(|report| report.contains("removed domain \"b\"")));
     assert_eq!((quota(&rules, "a"), quota(&rules, "b")), (2, 0));
 }
 
@@ -195,10 +167,10 @@ fn late_folder_is_loaded() {
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("config/limits");
     let rules = Arc::new(Rules::builder().start_without_rules(true).read([&folder]).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
     fs::create_dir_all(&folder).unwrap();
     put(&folder.join("a.yaml"), &text("a", 5));
-    until(&told, |load| load.is_ok() && quota(&rules, "a") == 5);
+    until(&loads, |load| load.is_ok() && quota(&rules, "a") == 5);
 }
 
 /// Kubernetes writes a new folder, and replaces the link `..data` in one step. The new rules are in force within a second.
@@ -222,19 +194,19 @@ fn swapped_volume_is_in_force_by_the_first_load() {
     publish("..1", &[("a.yaml", text("a", 1)), ("b.yaml", text("b", 1))]);
     let rules = Arc::new(Rules::builder().allow_file_removals(true).read([folder.path()]).unwrap());
     assert_eq!(domains(&rules), ["a", "b"], "`..data` itself is not read");
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
     publish("..2", &[("a.yaml", text("a", 2)), ("b.yaml", text("b", 2))]);
-    until(&told, |load| {
+    until(&loads, |load| {
         // A load that finds half of a change fails, and is repeated after five seconds.
         assert!(load.is_ok(), "{load:?}");
         quota(&rules, "a") == 2
     });
     fs::remove_dir_all(at("..1")).unwrap();
-    silent(&told, "the removal of the old data");
+    silent(&loads, "the removal of the old data");
     // A key of the ConfigMap disappears, and another one appears.
     publish("..3", &[("a.yaml", text("a", 3)), ("c.yaml", text("c", 3))]);
     fs::remove_file(at("b.yaml")).unwrap();
-    until(&told, |load| load.is_ok() && quota(&rules, "c") == 3 && quota(&rules, "b") == 0);
+    until(&loads, |load| load.is_ok() && quota(&rules, "c") == 3 && quota(&rules, "b") == 0);
     assert_eq!(domains(&rules), ["a", "c"]);
 }
 

@@ -33,6 +33,8 @@ mod source;
 mod stopping;
 #[cfg(feature = "watch")]
 mod watch;
+#[cfg(feature = "watch")]
+mod watching;
 
 /// Asks as the scenarios do.
 async fn ask(

@@ -2,90 +2,59 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use tollgate_rules::{Descriptor, Rules, Watcher};
 
 use crate::one_rule::{quota, text};
+use crate::watching::{next, put, silent, until, watch};
 
-/// Starts a watcher that reports the outcome of each load: `None`, or the error's text.
-fn watch(rules: &Arc<Rules>) -> (Watcher, Receiver<Option<String>>) {
-    let (tell, told) = channel();
-    let watcher = Rules::watch(rules, move |loaded| {
-        let _ = tell.send(loaded.err().map(|error| error.to_string()));
-    });
-    (watcher.unwrap(), told)
-}
-
-/// Waits for a load for which `wanted` is true. Writing a file can cause more than one load.
-fn until(told: &Receiver<Option<String>>, wanted: impl Fn(&Option<String>) -> bool) {
-    // A load takes far less than this. A test that waits so long has failed.
-    while !wanted(
-        &told
-            .recv_timeout(Duration::from_secs(60))
-            .expect("the watcher did not report the change within 60 s"),
-    ) {}
-}
-
-/// Asserts that the watcher reports nothing for a while that is longer than a burst of events.
-fn silent(told: &Receiver<Option<String>>, why: &str) {
-    assert!(told.recv_timeout(Duration::from_millis(800)).is_err(), "{why} must not cause a load");
-}
-
-/// Replaces a file in one step, so that the watcher never sees a partly written file.
-fn put(path: &Path, text: &str) {
-    let other = path.with_extension("new");
-    fs::write(&other, text).unwrap();
-    fs::rename(&other, path).unwrap();
-}
-
-#[test]
-fn changed_file_is_loaded() {
+/// Returns a new folder, and the rules of its file `limits.yaml`, which has one rule with a limit of 5.
+fn one_file() -> (TempDir, PathBuf, Arc<Rules>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.yaml");
     fs::write(&path, text(5)).unwrap();
     let rules = Arc::new(Rules::read(&path).unwrap());
-    let (_watcher, told) = watch(&rules);
+    (folder, path, rules)
+}
+
+#[test]
+fn changed_file_is_loaded() {
+    let (folder, path, rules) = one_file();
+    let (_watcher, loads) = watch(&rules);
 
     // The file is overwritten in place.
     fs::write(&path, text(7)).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 7);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 7);
 
     // Another file is renamed to the same name, as editors do.
     let other = folder.path().join("limits.yaml.new");
     fs::write(&other, text(9)).unwrap();
     fs::rename(&other, &path).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 9);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 9);
 
     // An invalid file changes nothing, and the watcher reports the error.
     fs::write(&path, "domain: [").unwrap();
-    until(&told, |error| error.as_ref().is_some_and(|error| error.contains("limits.yaml")));
+    until(&loads, |load| load.as_ref().is_err_and(|error| error.contains("limits.yaml")));
     assert_eq!(quota(&rules), 9);
     assert!(rules.reloads().errors >= 1 && rules.last_error().is_some());
 
     fs::write(&path, text(11)).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 11);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 11);
 }
 
 /// The callback receives the changes of each load. A load that would remove a domain in use is reported as a failure.
 // G64
 #[test]
 fn callback_receives_load_report() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("limits.yaml");
-    fs::write(&path, text(5)).unwrap();
-    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_folder, path, rules) = one_file();
     assert_eq!(quota(&rules), 5);
-    let (tell, told) = channel();
-    let _watcher = Rules::watch(&rules, move |loaded| {
-        let _ = tell.send(loaded.map(|report| report.to_string()).map_err(|error| error.to_string()));
-    });
-    let next = || {
-        told.recv_timeout(Duration::from_secs(60)).expect("the watcher did not report the change within 60 s")
-    };
+    let (_watcher, loads) = watch(&rules);
+    let next = || next(&loads);
     put(&path, &text(6));
     let changed = "0 added, 1 changed, 0 removed\n  changed rule \"d.a\" (d|a): limit 5/d to 6/d";
     assert_eq!(next(), Ok(changed.to_owned()));
@@ -115,10 +84,10 @@ fn moved_link_is_loaded() {
     symlink("..data/limits.yaml", at("limits.yaml")).unwrap();
     let rules = Arc::new(Rules::read(at("limits.yaml")).unwrap());
     assert_eq!(quota(&rules), 5);
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
     symlink("..2", at("..data_tmp")).unwrap();
     fs::rename(at("..data_tmp"), at("..data")).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 6);
 
     // Kubernetes then removes the old version and adds a third one.
     fs::remove_dir_all(at("..1")).unwrap();
@@ -126,13 +95,13 @@ fn moved_link_is_loaded() {
     fs::write(at("..3").join("limits.yaml"), text(7)).unwrap();
     symlink("..3", at("..data_tmp")).unwrap();
     fs::rename(at("..data_tmp"), at("..data")).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 7);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 7);
 
     // A link to itself leads to no file, and another link replaces it.
     for (target, is_error) in [("limits.yaml", true), ("..data/limits.yaml", false)] {
         symlink(target, at("link_tmp")).unwrap();
         fs::rename(at("link_tmp"), at("limits.yaml")).unwrap();
-        until(&told, |error| error.is_some() == is_error);
+        until(&loads, |load| load.is_err() == is_error);
     }
 }
 
@@ -141,54 +110,48 @@ fn moved_link_is_loaded() {
 #[test]
 #[ignore = "takes several seconds in a debug build; .ci/run runs it"]
 fn only_changed_contents_trigger_loads() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("limits.yaml");
-    fs::write(&path, text(5)).unwrap();
-    let rules = Arc::new(Rules::read(&path).unwrap());
-    let (_watcher, told) = watch(&rules);
-    silent(&told, "starting the watcher");
+    let (folder, path, rules) = one_file();
+    let (_watcher, loads) = watch(&rules);
+    silent(&loads, "starting the watcher");
 
     put(&path, &text(6));
-    until(&told, |error| error.is_none() && quota(&rules) == 6);
-    silent(&told, "a load");
+    until(&loads, |load| load.is_ok() && quota(&rules) == 6);
+    silent(&loads, "a load");
     fs::read(&path).unwrap();
-    silent(&told, "reading");
+    silent(&loads, "reading");
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
     drop(file);
-    silent(&told, "touching");
+    silent(&loads, "touching");
     put(&path, &text(6));
-    silent(&told, "writing the same");
+    silent(&loads, "writing the same");
     put(&folder.path().join("other.yaml"), &text(8));
-    silent(&told, "another file");
+    silent(&loads, "another file");
     assert_eq!(rules.reloads().successes, 2, "the first load and the load after the one change");
 
     // The watcher reports an invalid file once, even if the file is touched again.
     put(&path, "domain: [");
-    until(&told, Option::is_some);
+    until(&loads, Result::is_err);
     put(&path, "domain: [");
-    silent(&told, "writing the same invalid text");
+    silent(&loads, "writing the same invalid text");
 
     // An explicit reload always loads the file.
     put(&path, &text(7));
-    until(&told, |error| error.is_none() && quota(&rules) == 7);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 7);
     let before = rules.reloads().successes;
     rules.reload().unwrap();
     rules.reload().unwrap();
     assert_eq!(rules.reloads().successes, before + 2);
-    silent(&told, "an explicit reload");
+    silent(&loads, "an explicit reload");
 }
 
 /// A change between the first read and the start of the watch stayed unnoticed until the next change.
 #[test]
 fn change_before_watch_is_loaded() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("limits.yaml");
-    fs::write(&path, text(5)).unwrap();
-    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_folder, path, rules) = one_file();
     fs::write(&path, text(6)).unwrap();
-    let (_watcher, told) = watch(&rules);
-    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    let (_watcher, loads) = watch(&rules);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 6);
 }
 
 /// A file behind a link changes in another folder. Earlier, only the link's folder was watched.
@@ -205,32 +168,32 @@ fn file_behind_links_is_watched() {
     symlink(&first, here.path().join("between")).unwrap();
     symlink("between", &link).unwrap();
     let rules = Arc::new(Rules::read(&link).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
     // The watcher's first check is over, so only an event can report the change.
-    silent(&told, "starting the watcher");
+    silent(&loads, "starting the watcher");
     fs::write(&first, text(7)).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 7);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 7);
     put(&first, &text(8));
-    until(&told, |error| error.is_none() && quota(&rules) == 8);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 8);
 
     // The middle link moves to another file. Later that file changes.
     symlink(&second, here.path().join("between.new")).unwrap();
     fs::rename(here.path().join("between.new"), here.path().join("between")).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 6);
     fs::write(&second, text(9)).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 9);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 9);
     put(&first, &text(10));
-    silent(&told, "a file that the link no longer points to");
+    silent(&loads, "a file that the link no longer points to");
 
     // A folder on the path is a link, and the link moves.
     let folder = here.path().join("now");
     symlink(there.path(), &folder).unwrap();
     let rules = Arc::new(Rules::read(folder.join("first.yaml")).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
     fs::write(there.path().join("deep/first.yaml"), text(11)).unwrap();
     symlink(there.path().join("deep"), here.path().join("now.new")).unwrap();
     fs::rename(here.path().join("now.new"), &folder).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 11);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 11);
 }
 
 /// A hard link in another folder changes the same file. Only a watch on the file itself notices that.
@@ -242,27 +205,24 @@ fn hard_linked_file_is_watched() {
     fs::write(&path, text(5)).unwrap();
     fs::hard_link(&path, &other).unwrap();
     let rules = Arc::new(Rules::read(&path).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
     // The watcher's first check is over, so only an event can report the change.
-    silent(&told, "starting the watcher");
+    silent(&loads, "starting the watcher");
     fs::write(&other, text(6)).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 6);
 }
 
 #[test]
 fn recreated_file_is_loaded() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("limits.yaml");
-    fs::write(&path, text(5)).unwrap();
-    let rules = Arc::new(Rules::read(&path).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_folder, path, rules) = one_file();
+    let (_watcher, loads) = watch(&rules);
     for limit in [6, 6] {
         fs::remove_file(&path).unwrap();
-        until(&told, |error| error.as_ref().is_some_and(|error| error.contains("cannot be read")));
+        until(&loads, |load| load.as_ref().is_err_and(|error| error.contains("cannot be read")));
         // The second time the contents are the same as before, and the watcher loads the file again because it ends the
         // error.
         put(&path, &text(limit));
-        until(&told, |error| error.is_none() && quota(&rules) == 6);
+        until(&loads, |load| load.is_ok() && quota(&rules) == 6);
         assert!(rules.last_error().is_none());
     }
 }
@@ -276,14 +236,14 @@ fn recreated_folder_is_watched() {
     fs::create_dir_all(&folder).unwrap();
     fs::write(&path, text(5)).unwrap();
     let rules = Arc::new(Rules::read(&path).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
 
     // The parent folder is removed too.
     fs::remove_dir_all(root.path().join("a")).unwrap();
-    until(&told, Option::is_some);
+    until(&loads, Result::is_err);
     fs::create_dir_all(&folder).unwrap();
     put(&path, &text(6));
-    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 6);
 
     // Another folder replaces this one at once, so the path is never missing for long. Then the file in the new folder
     // changes in place.
@@ -292,29 +252,26 @@ fn recreated_folder_is_watched() {
     fs::write(other.join("limits.yaml"), text(7)).unwrap();
     fs::rename(&folder, root.path().join("a/old")).unwrap();
     fs::rename(&other, &folder).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 7);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 7);
     fs::write(&path, text(8)).unwrap();
-    until(&told, |error| error.is_none() && quota(&rules) == 8);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 8);
 }
 
 /// Cause: a panic in the callback ended the watcher's thread. Symptom: later changes were not loaded.
 #[test]
 fn panicking_callback_is_called_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("limits.yaml");
-    fs::write(&path, text(5)).unwrap();
-    let rules = Arc::new(Rules::read(&path).unwrap());
-    let (tell, told) = channel();
+    let (_folder, path, rules) = one_file();
+    let (sender, loads) = channel();
     let _watcher = Rules::watch(&rules, move |loaded| {
-        tell.send(loaded.as_ref().err().map(ToString::to_string)).unwrap();
+        sender.send(loaded.as_ref().map(ToString::to_string).map_err(ToString::to_string)).unwrap();
         loaded.unwrap();
     })
     .unwrap();
     for limit in [6, 7] {
         put(&path, "domain: [");
-        until(&told, Option::is_some);
+        until(&loads, Result::is_err);
         put(&path, &text(limit));
-        until(&told, |error| error.is_none() && quota(&rules) == u64::from(limit));
+        until(&loads, |load| load.is_ok() && quota(&rules) == u64::from(limit));
     }
 }
 
@@ -333,7 +290,7 @@ fn slowly_written_file_is_loaded_as_a_whole() {
     put(&slow, &text(5));
     put_other(1);
     let rules = Arc::new(Rules::builder().allow_removals(true).read([folder.path()]).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_watcher, loads) = watch(&rules);
     for round in 2..100 {
         put_other(round);
         // Without its last line, the file is complete, and has no rule.
@@ -345,7 +302,7 @@ fn slowly_written_file_is_loaded_as_a_whole() {
             answer.limits().next().map(|limit| limit.quota())
         };
         while other_quota() != Some(u64::from(round)) {
-            let _ = told.recv_timeout(Duration::from_millis(20));
+            let _ = loads.recv_timeout(Duration::from_millis(20));
             file.write_all(b"# the next part\n").unwrap();
             pause = pause.max(last.elapsed());
             last = Instant::now();
@@ -356,11 +313,11 @@ fn slowly_written_file_is_loaded_as_a_whole() {
         drop(file);
         if pause.max(last.elapsed()) < Duration::from_millis(150) {
             assert_eq!(in_force, 5, "a part of the file is in force");
-            until(&told, |error| error.is_none() && quota(&rules) == u64::from(round) + 5);
+            until(&loads, |load| load.is_ok() && quota(&rules) == u64::from(round) + 5);
             return;
         }
         put(&slow, &text(5));
-        until(&told, |error| error.is_none() && quota(&rules) == 5);
+        until(&loads, |load| load.is_ok() && quota(&rules) == 5);
     }
     panic!("the machine was never free for long enough");
 }
@@ -368,40 +325,34 @@ fn slowly_written_file_is_loaded_as_a_whole() {
 /// If the watcher only waited for silence, a file that is written all the time would never be loaded.
 #[test]
 fn constantly_written_file_is_loaded() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("limits.yaml");
-    fs::write(&path, text(5)).unwrap();
-    let rules = Arc::new(Rules::read(&path).unwrap());
-    let (_watcher, told) = watch(&rules);
+    let (_folder, path, rules) = one_file();
+    let (_watcher, loads) = watch(&rules);
     // Writes until the watcher reports a load, for at most a minute.
     let loaded = (6..1_200).find_map(|limit| {
         put(&path, &text(limit));
-        told.recv_timeout(Duration::from_millis(50)).ok()
+        loads.recv_timeout(Duration::from_millis(50)).ok()
     });
-    assert_eq!(loaded, Some(None));
+    assert!(loaded.is_some_and(|load| load.is_ok()));
     assert!(quota(&rules) > 5);
 }
 
 #[test]
 fn dropped_watcher_stops_callbacks() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("limits.yaml");
-    fs::write(&path, text(5)).unwrap();
-    let rules = Arc::new(Rules::read(&path).unwrap());
-    let (watcher, told) = watch(&rules);
+    let (_folder, path, rules) = one_file();
+    let (watcher, loads) = watch(&rules);
     put(&path, &text(6));
-    until(&told, |error| error.is_none() && quota(&rules) == 6);
+    until(&loads, |load| load.is_ok() && quota(&rules) == 6);
     drop(watcher);
     // The thread has ended and has dropped the callback. The last change may have caused several loads.
-    let _ = told.try_iter().count();
-    assert_eq!(told.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
+    let _ = loads.try_iter().count();
+    assert_eq!(loads.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected));
 
     // The rules may be dropped before the watcher.
-    let (watcher, told) = watch(&rules);
+    let (watcher, loads) = watch(&rules);
     drop(rules);
     put(&path, &text(7));
     assert!(
-        told.recv_timeout(Duration::from_secs(60)) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
+        loads.recv_timeout(Duration::from_secs(60)) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
     );
     drop(watcher);
 }
@@ -409,24 +360,21 @@ fn dropped_watcher_stops_callbacks() {
 /// A thread that waits for itself to end would wait forever.
 #[test]
 fn callback_may_drop_its_watcher() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("limits.yaml");
-    fs::write(&path, text(5)).unwrap();
-    let rules = Arc::new(Rules::read(&path).unwrap());
+    let (_folder, path, rules) = one_file();
     let kept: Arc<Mutex<Option<Watcher>>> = Arc::default();
-    let (tell, told) = channel();
+    let (sender, loads) = channel();
     let watcher = Rules::watch(&rules, {
         let kept = Arc::clone(&kept);
         move |loaded| {
             drop(kept.lock().unwrap().take());
-            tell.send(loaded.is_ok()).unwrap();
+            sender.send(loaded.is_ok()).unwrap();
         }
     });
     *kept.lock().unwrap() = Some(watcher.unwrap());
     put(&path, &text(6));
-    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(true));
+    assert_eq!(loads.recv_timeout(Duration::from_secs(60)), Ok(true));
     // The watcher's thread ends.
-    let end = told.recv_timeout(Duration::from_secs(60));
+    let end = loads.recv_timeout(Duration::from_secs(60));
     assert_eq!(end, Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
 }
 
