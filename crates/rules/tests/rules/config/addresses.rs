@@ -2,7 +2,7 @@
 
 use tollgate_rules::{Config, Domain};
 
-use super::support::{bad, good, refused};
+use super::support::{bad, good, problem, refused};
 
 fn descriptor(fields: &str) -> String {
     format!("domain: d\ntollgate: {{}}\ndescriptors:\n  - {{ key: ip, {fields} }}\n")
@@ -35,29 +35,29 @@ fn bad_ranges_are_refused() {
         ("[10.0.0.1, 10.0.0.1/32]", &["the range 10.0.0.1/32 occurs twice"]),
         ("['::ffff:10.0.0.0/104', 10.0.0.0/8]", &["the range 10.0.0.0/8 occurs twice"]),
     ] {
-        refused(&descriptor(&format!("ranges: {ranges}")), &[parts]);
+        problem(&descriptor(&format!("ranges: {ranges}")), parts);
     }
     let both = |other: &str| descriptor(&format!("ranges: [10.0.0.0/8] }}\n  - {{ {other}"));
-    refused(
+    problem(
         &both("key: ip, ranges: [11.0.0.0/8, 10.0.0.0/8]"),
-        &[&[
+        &[
             "5:5: descriptors: the range 10.0.0.0/8 occurs twice; remove it here or in the descriptor in line 4",
-        ]],
+        ],
     );
     good(&both("key: ip, ranges: [10.1.0.0/16, 10.0.0.0/16]"));
     good(&both("key: other, ranges: [10.0.0.0/8]"));
     good(&both("key: ip, value: 10.0.0.0/8"));
-    refused(
+    problem(
         &descriptor("value: a, ranges: [10.0.0.0/8]"),
-        &[&["value and ranges cannot be used together; write two descriptors"]],
+        &["value and ranges cannot be used together; write two descriptors"],
     );
-    refused(
+    problem(
         "domain: d\ntollgate: {}\ndescriptors: [{ key: 'i*', ranges: [10.0.0.0/8] }]",
-        &[&["ranges cannot be used with a `*` in the key"]],
+        &["ranges cannot be used with a `*` in the key"],
     );
-    refused(
+    problem(
         "domain: d\ndescriptors: [{ key: ip, ranges: [10.0.0.0/8] }]",
-        &[&["it is an extra key of a descriptor"]],
+        &["it is an extra key of a descriptor"],
     );
 }
 
@@ -67,21 +67,21 @@ fn bad_ranges_of_tiers_are_refused() {
     let one = |ranges: &str| format!("a: {{ ranges: [{ranges}], rate_limit: {LIMIT} }}");
     good(&tier("", &one("10.0.0.0/8")));
     good(&tier("ranges: [10.0.0.0/8], ", &one("10.0.0.0/8")));
-    refused(
+    problem(
         &tier("value: x, ", &one("10.0.0.0/8")),
-        &[&["tiers.a.ranges[0]: this descriptor matches one value only"]],
+        &["tiers.a.ranges[0]: this descriptor matches one value only"],
     );
-    refused(&tier("value: 'x*', ", &one("10.0.0.0/8")), &[&["cannot be compared with a `*`"]]);
+    problem(&tier("value: 'x*', ", &one("10.0.0.0/8")), &["cannot be compared with a `*`"]);
     for outside in ["11.0.0.0/8", "8.0.0.0/5", "'::/0'"] {
         let refusal = &[&["does not match the descriptor's value; remove it"][..]];
         refused(&tier("ranges: [10.0.0.0/8], ", &one(outside)), refusal);
     }
     let two = format!("{}, b: {{ ranges: [10.0.0.0/8], rate_limit: {LIMIT} }}", one("10.0.0.0/8"));
-    refused(&tier("", &two), &[&["the range 10.0.0.0/8 is a member of \"a\" and of \"b\""]]);
+    problem(&tier("", &two), &["the range 10.0.0.0/8 is a member of \"a\" and of \"b\""]);
     let member = format!("a: {{ members: [11.0.0.1], rate_limit: {LIMIT} }}");
-    refused(
+    problem(
         &tier("ranges: [10.0.0.0/8], ", &member),
-        &[&["\"11.0.0.1\" does not match the descriptor's value"]],
+        &["\"11.0.0.1\" does not match the descriptor's value"],
     );
 }
 
@@ -108,14 +108,14 @@ fn spellings_of_one_address_are_refused_where_they_are_read() {
     };
     let range = "ranges: [10.0.0.0/8]";
     let (one, other) = ("value: '2001:db8::1'", "value: '2001:DB8:0::1'");
-    refused(
+    problem(
         &file(&[one, range, other]),
-        &[&[
+        &[
             "6:5: descriptors: key \"ip\", value \"2001:DB8:0::1\" is the same address as the value in line 4",
             "remove it here or in line 4",
-        ]],
+        ],
     );
-    refused(&file(&["value: '::ffff:10.0.0.1'", "value: 10.0.0.1", range]), &[&["in line 4"]]);
+    problem(&file(&["value: '::ffff:10.0.0.1'", "value: 10.0.0.1", range]), &["in line 4"]);
     // Texts that nothing reads as addresses stay apart.
     good(&file(&[one, other]));
     let tiers = |members: [&str; 2]| {
@@ -124,12 +124,12 @@ fn spellings_of_one_address_are_refused_where_they_are_read() {
         format!("tiers: {{ gold: {gold}, silver: {silver} }}")
     };
     let respelled = tiers(["10.0.0.1", "x, '::ffff:10.0.0.1'"]);
-    refused(
+    problem(
         &file(&[range, &respelled]),
-        &[&[
+        &[
             "5:5: descriptors: \"::ffff:10.0.0.1\", a member of \"silver\", is the same address as \"10.0.0.1\", a member \
              of \"gold\"; remove \"10.0.0.1\" or \"::ffff:10.0.0.1\"",
-        ]],
+        ],
     );
     good(&file(&[&respelled]));
     // Another file can read what this one compares as texts.
@@ -223,17 +223,17 @@ fn bad_prefixes_are_refused() {
             "share_threshold makes one counter for all addresses",
         ),
     ] {
-        refused(&descriptor(&format!("{prefixes}, {more}")), &[&[part]]);
+        problem(&descriptor(&format!("{prefixes}, {more}")), &[part]);
     }
     good(&format!("domain: d\ntollgate: {{}}\ndescriptors: [{{ key: 'i*', {prefixes} }}]"));
-    refused(
+    problem(
         &descriptor(&format!("prefixes: {{ 64: {low}, 48: {high} }}")),
-        &[&[
+        &[
             "4:28: descriptors[0].prefixes: the length 64 is not below a kind of address; write ipv4: { 32: … } and ipv6: { 64: … }",
-        ]],
+        ],
     );
     let only_ipv6 = format!("prefixes: {{ ipv6: {{ {ipv6} }} }}");
-    refused(&descriptor(&only_ipv6), &[&["the addresses of ipv4 have no limit"]]);
+    problem(&descriptor(&only_ipv6), &["the addresses of ipv4 have no limit"]);
     good(&descriptor(&format!("ranges: ['2001:db8::/32'], {only_ipv6}")));
 }
 

@@ -5,7 +5,7 @@ use tollgate::calendar::{CalendarPeriod, Weekday};
 use tollgate::{Calendar, Limit};
 use tollgate_rules::Amount;
 
-use super::support::{good, limit, refused};
+use super::support::{good, limit, problem, refused};
 
 #[track_caller]
 fn calendar_of(fields: &str) -> (Calendar, Limit) {
@@ -135,11 +135,11 @@ fn wrong_calendars_are_refused() {
         } else {
             format!("{fields}, requests_per_unit: 1")
         };
-        refused(&limit(&fields), &[parts]);
+        problem(&limit(&fields), parts);
     }
-    refused(
+    problem(
         &limit("period: month, requests_per_unit: 0"),
-        &[&["rate_limit.period: a limit of 0 denies all requests", "write unit instead of period"]],
+        &["rate_limit.period: a limit of 0 denies all requests", "write unit instead of period"],
     );
     let plain =
         "domain: d\ndescriptors:\n  - { key: a, rate_limit: { period: month, requests_per_unit: 1 } }\n";

@@ -1,6 +1,6 @@
 //! `distinct` in files: what is read, and what is refused.
 
-use super::support::{good, refused};
+use super::support::{good, problem, refused};
 
 fn below(descriptor: &str) -> String {
     format!(
@@ -41,12 +41,12 @@ fn bad_combinations_are_refused() {
             true => format!("rate_limit: {{ unit: hour, requests_per_unit: 10, {more} }}"),
             false => limit(more),
         };
-        refused(&below(&format!("key: user, {limit}")), &[parts]);
+        problem(&below(&format!("key: user, {limit}")), parts);
     }
     let unlimited = "key: user, rate_limit: { unlimited: true, distinct: true }";
-    refused(&below(unlimited), &[&["distinct cannot be used with unlimited: true"]]);
+    problem(&below(unlimited), &["distinct cannot be used with unlimited: true"]);
     let zero = limit("").replace("10", "0");
-    refused(&below(&format!("key: user, {zero}")), &[&["the limit is 0", "remove it"]]);
+    problem(&below(&format!("key: user, {zero}")), &["the limit is 0", "remove it"]);
     let places: &[(&str, &[&str])] = &[
         ("key: user, value: bob,", &["this descriptor has one value"]),
         (
@@ -56,18 +56,18 @@ fn bad_combinations_are_refused() {
         ("key: user, classes: { high: 100%, low: 50% },", &["cannot be used with classes"]),
     ];
     for (place, parts) in places {
-        refused(&below(&format!("{place} {}", limit(""))), &[parts]);
+        problem(&below(&format!("{place} {}", limit(""))), parts);
     }
     let tier = format!("key: user, tiers: {{ vip: {{ members: [ann], {} }} }}", limit(""));
-    refused(&below(&tier), &[&["cannot be used in a tier", "outside tiers"]]);
+    problem(&below(&tier), &["cannot be used in a tier", "outside tiers"]);
     let prefix = "{ unit: hour, requests_per_unit: 10, distinct: true }";
     let prefixes = format!("key: client, prefixes: {{ ipv4: {{ 32: {prefix} }}, ipv6: {{ 64: {prefix} }} }}");
     refused(&below(&prefixes), &[&["cannot be used with prefixes"], &["cannot be used with prefixes"]]);
     for charging in ["count-first", "count-denials"] {
         let text = below(&format!("key: user, {}", limit("")));
         let text = text.replace("tollgate: {}", &format!("tollgate: {{ charging: {charging} }}"));
-        refused(&text, &[&["cannot be used with charging", "use charging: all-or-nothing"]]);
+        problem(&text, &["cannot be used with charging", "use charging: all-or-nothing"]);
     }
     let plain = below(&format!("key: user, {}", limit(""))).replace("tollgate: {}, ", "");
-    refused(&plain, &[&["distinct", "tollgate: {}"]]);
+    problem(&plain, &["distinct", "tollgate: {}"]);
 }

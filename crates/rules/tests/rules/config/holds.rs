@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_rules::{Amount, Config};
 
-use super::support::{good, limit, refused};
+use super::support::{good, limit, problem};
 
 const TEN: &str = "unit: minute, requests_per_unit: 10";
 
@@ -63,11 +63,11 @@ fn bad_holds_are_refused() {
         ("hold: {}, store: redis", &["a limit that processes share has no holds"]),
     ];
     for (text, parts) in rows {
-        refused(&limit(&format!("{TEN}, {text}")), &[parts]);
+        problem(&limit(&format!("{TEN}, {text}")), parts);
     }
     let zero = limit("unit: minute, requests_per_unit: 0, hold: {}");
-    refused(&zero, &[&["the limit is 0, so there is nothing to hold"]]);
-    refused(&limit("unlimited: true, hold: {}"), &[&["hold cannot be used with unlimited: true"]]);
+    problem(&zero, &["the limit is 0, so there is nothing to hold"]);
+    problem(&limit("unlimited: true, hold: {}"), &["hold cannot be used with unlimited: true"]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn requests_in_progress_are_refused_beside_a_rate() {
         ("in_progress: 4, unlimited: true", &["in_progress cannot be used with unlimited: true"]),
     ];
     for (text, parts) in rows {
-        refused(&limit(text), &[parts]);
+        problem(&limit(text), parts);
     }
 }
 
@@ -96,9 +96,9 @@ fn requests_in_progress_are_refused_beside_a_rate() {
 fn classes_share_no_holds() {
     for text in [&format!("{TEN}, hold: {{}}"), "in_progress: 4"] {
         let classes = limit(text).replace("- key: a\n", "- key: a\n    classes: { x: 100%, y: 50% }\n");
-        refused(
+        problem(
             &classes,
-            &[&["descriptors[0].classes: classes cannot share a limit on units that requests hold"]],
+            &["descriptors[0].classes: classes cannot share a limit on units that requests hold"],
         );
     }
 }
@@ -126,6 +126,6 @@ fn remedy_of_hold_in_redis_names_a_type() {
 fn files_that_count_first_have_no_holds() {
     for text in [&format!("{TEN}, hold: {{}}"), "in_progress: 4"] {
         let file = limit(text).replace("tollgate: {}", "tollgate: { charging: count-first }");
-        refused(&file, &[&["cannot be used with charging: count-first", "use charging: all-or-nothing"]]);
+        problem(&file, &["cannot be used with charging: count-first", "use charging: all-or-nothing"]);
     }
 }

@@ -4,7 +4,7 @@
 use tollgate::{Capacity, LimitKind, Quota, StoreConfig, StoreKind, WhenFull};
 use tollgate_rules::{Amount, Charging, Rule, Store};
 
-use super::support::{good, limit, refused};
+use super::support::{good, limit, problem};
 
 fn quota(rule: &Rule) -> (Quota, LimitKind, Option<Store>) {
     match rule.limit {
@@ -23,26 +23,26 @@ fn only(text: &str) -> (Quota, LimitKind, Option<Store>) {
 fn tollgate_keys_need_opt_in() {
     let text =
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, burst: 2 } }]";
-    refused(
+    problem(
         text,
-        &[&[
+        &[
             "descriptors[0].rate_limit.burst: rate_limit has no key \"burst\"",
             "add `tollgate: {}` at the top",
-        ]],
+        ],
     );
-    refused("domain: d\ndescriptors: [{ key: a, tiers: {} }]", &[&["it is an extra key of a descriptor"]]);
+    problem("domain: d\ndescriptors: [{ key: a, tiers: {} }]", &["it is an extra key of a descriptor"]);
     let misplaced = "domain: d\ntollgate: {}\ndescriptors: [{ key: a, burst: 2 }]";
-    refused(misplaced, &[&["a descriptor has no key \"burst\"; move it to rate_limit"]]);
-    refused(
+    problem(misplaced, &["a descriptor has no key \"burst\"; move it to rate_limit"]);
+    problem(
         "domain: d\ntollgate: { algorithm: leaky }",
-        &[&["no algorithm is called \"leaky\"; use fixed-window, gcra,"]],
+        &["no algorithm is called \"leaky\"; use fixed-window, gcra,"],
     );
-    refused("domain: d\ntollgate: { unit: day }", &[&["the `tollgate` map has no key \"unit\""]]);
-    refused(
+    problem("domain: d\ntollgate: { unit: day }", &["the `tollgate` map has no key \"unit\""]);
+    problem(
         "domain: d\ntollgate: { charging: twice }",
-        &[&["use all-or-nothing, count-first or count-denials"]],
+        &["use all-or-nothing, count-first or count-denials"],
     );
-    refused("domain: d\ntollgate: 5", &[&["expected a map, found \"5\""]]);
+    problem("domain: d\ntollgate: 5", &["expected a map, found \"5\""]);
 }
 
 #[test]
@@ -113,20 +113,20 @@ fn incompatible_fields_are_rejected() {
         ("algorithm: gcra, burst: 0", "0 is less than 1"),
         ("algorithm: gcra, burst: 18446744073709551615", "292 years"),
     ] {
-        refused(
+        problem(
             &limit(&format!("unit: day, requests_per_unit: 100, {fields}")),
-            &[&[part, "descriptors[0].rate_limit"]],
+            &[part, "descriptors[0].rate_limit"],
         );
     }
     let word =
         limit("unit: second, requests_per_unit: 100, algorithm: gcra, store: compact, burst: 10000000000");
-    refused(&word, &[&["the burst, in the compact store, can be at most", "but is 10000000000;"]]);
+    problem(&word, &["the burst, in the compact store, can be at most", "but is 10000000000;"]);
     let log = limit("unit: day, requests_per_unit: 65537, algorithm: sliding-log");
-    refused(&log, &[&["can be at most 65536, but is 65537; lower it to 65536, or use another algorithm"]]);
+    problem(&log, &["can be at most 65536, but is 65537; lower it to 65536, or use another algorithm"]);
     // The remedy names the number that is wrong. It was always "choose another limit or algorithm".
     let parts = limit("unit: day, requests_per_unit: 9, algorithm: sub-window, parts: 4097");
-    refused(&parts, &[&["the number of parts can be at most 4096, but is 4097; lower it to 4096,"]]);
-    refused(&limit("unlimited: true, burst: 5"), &[&["burst cannot be used with unlimited: true"]]);
+    problem(&parts, &["the number of parts can be at most 4096, but is 4097; lower it to 4096,"]);
+    problem(&limit("unlimited: true, burst: 5"), &["burst cannot be used with unlimited: true"]);
 }
 
 #[test]
@@ -158,10 +158,10 @@ domain: d
 descriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 10, algorithm: sub-window } }]
 tollgate: { store: compact }
 ";
-    refused(text, &[&["the compact store, the file's default, does not support sub-window"]]);
-    refused(
+    problem(text, &["the compact store, the file's default, does not support sub-window"]);
+    problem(
         "domain: d\ntollgate: { store: keyed, memory: 1MiB }",
-        &[&["tollgate.memory: the keyed store has no fixed size"]],
+        &["tollgate.memory: the keyed store has no fixed size"],
     );
 }
 
@@ -193,17 +193,17 @@ descriptors:
     let names: Vec<&str> = config.rules().iter().map(|rule| &*rule.name).collect();
     assert_eq!(names, ["d.a.second", "d.a.10-second", "hourly", "second"]);
     let same = text.replace("every: 10", "every: 1");
-    refused(
+    problem(
         &same,
-        &[&[
+        &[
             "8:9: descriptors[0].rate_limits[1]: two limits here have the same unit, second",
             "give each a name",
-        ]],
+        ],
     );
     let same = text.replace("name: second", "name: hourly");
-    refused(&same, &[&["two limits here are named \"hourly\""]]);
+    problem(&same, &["two limits here are named \"hourly\""]);
     let both = "domain: d\ntollgate: {}\ndescriptors: [{ key: a, rate_limit: { unlimited: true }, rate_limits: [] }]";
-    refused(both, &[&["rate_limit and rate_limits cannot be used together"]]);
+    problem(both, &["rate_limit and rate_limits cannot be used together"]);
 }
 
 /// A separator in a key, a value or a tier is escaped, and [`Rule::path`] reverses this.
@@ -294,11 +294,11 @@ descriptors:
 fn headers_are_on_by_default() {
     assert!(good(&limit("unit: day, requests_per_unit: 1")).rules()[0].headers);
     assert!(!good(&limit("unit: day, requests_per_unit: 1, headers: false")).rules()[0].headers);
-    refused(
+    problem(
         &limit("unit: day, requests_per_unit: 1, headers: maybe"),
-        &[&["5:61", "descriptors[0].rate_limit.headers", "\"maybe\"", "true or false"]],
+        &["5:61", "descriptors[0].rate_limit.headers", "\"maybe\"", "true or false"],
     );
-    refused(&limit("unlimited: true, headers: false"), &[&["headers cannot be used with unlimited: true"]]);
+    problem(&limit("unlimited: true, headers: false"), &["headers cannot be used with unlimited: true"]);
 }
 
 #[test]
@@ -335,28 +335,28 @@ fn classes_are_checked() {
         assert!(parts.iter().all(|part| said.iter().any(|said| said.contains(part))), "{parts:?}: {said:#?}");
     }
     let limit = |limit: &str| classes("{ x: 50% }", "").replace("requests_per_unit: 10", limit);
-    refused(
+    problem(
         &limit("requests_per_unit: 10, store: redis, mode: lease"),
-        &[&["classes cannot share a limit in the mode lease", "write mode: atomic", "compact"]],
+        &["classes cannot share a limit in the mode lease", "write mode: atomic", "compact"],
     );
-    refused(
+    problem(
         &classes("{ x: 50% }", "").replace("{ unit: day, requests_per_unit: 10 }", "{ unlimited: true }"),
-        &[&["no share"]],
+        &["no share"],
     );
-    refused(
+    problem(
         "domain: d\ntollgate: {}\ndescriptors: [{ key: a, classes: { x: 50% } }]",
-        &[&["no limit to share"]],
+        &["no limit to share"],
     );
-    refused(
+    problem(
         "domain: d\ndescriptors: [{ key: a, classes: { x: 50% }, rate_limit: { unit: day, requests_per_unit: 1 } }]",
-        &[&["add `tollgate: {}`"]],
+        &["add `tollgate: {}`"],
     );
     // A value that another descriptor has already.
     let twice = classes("{ x: 50% }", "")
         + "  - { key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
-    refused(&twice, &[&["occurs twice"]]);
+    problem(&twice, &["occurs twice"]);
     // The problems of a limit are reported once, and not for each class.
-    refused(&limit("requests_per_unit: -1").replace("50%", "50%, y: 60%"), &[&["negative"]]);
+    problem(&limit("requests_per_unit: -1").replace("50%", "50%, y: 60%"), &["negative"]);
 }
 
 /// Millionths of a dollar and bytes need more than the 32 bits of Envoy's service.
@@ -371,9 +371,9 @@ fn limits_beyond_32_bits_need_the_key() {
     let terabyte = only(&limit("unit: day, requests_per_unit: 1_099_511_627_776, store: keyed"));
     assert_eq!(terabyte.0.limit(), 1 << 40);
     let without = format!("domain: d\ndescriptors: [{{ key: a, rate_limit: {{ {month} }} }}]");
-    refused(&without, &[&["5000000000 is more than 4294967295", "add `tollgate: {}`"]]);
-    refused(
+    problem(&without, &["5000000000 is more than 4294967295", "add `tollgate: {}`"]);
+    problem(
         &limit("unit: day, requests_per_unit: 18446744073709551616"),
-        &[&["is more than 18446744073709551615"]],
+        &["is more than 18446744073709551615"],
     );
 }

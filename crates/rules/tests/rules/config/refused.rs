@@ -1,6 +1,6 @@
 //! Texts that Envoy's service rejects, and valid YAML that is ambiguous.
 
-use super::support::{bad, good, refused};
+use super::support::{bad, good, problem, refused};
 
 fn envoy(descriptor: &str) -> String {
     format!("domain: d\ndescriptors:\n  - {descriptor}\n")
@@ -105,19 +105,19 @@ fn envoy_errors_are_rejected() {
         ("{ key: a, replaces: [x] }", &["descriptors[0].replaces[0]: expected a map, found \"x\""]),
     ];
     for (descriptor, parts) in rows {
-        refused(&envoy(descriptor), &[parts]);
+        problem(&envoy(descriptor), parts);
     }
 }
 
 #[test]
 fn file_without_domain_is_rejected() {
-    refused("", &[&["test.yaml:1:1: the file is empty"]]);
-    refused("descriptors: []", &[&["1:1: domain: the domain is missing"]]);
-    refused("domain: ''", &[&["1:9: domain: the domain is missing"]]);
-    refused("domain: ~", &[&["1:1: domain: the domain is missing"]]);
-    refused("domain: [a]", &[&["1:9: domain: expected text, found a list"]]);
-    refused("- a", &[&["1:1: expected a map, found a list; write a map with the keys domain, descriptors"]]);
-    refused("domain: d\ndescriptors: 5", &[&["2:14: descriptors: expected a list, found \"5\""]]);
+    problem("", &["test.yaml:1:1: the file is empty"]);
+    problem("descriptors: []", &["1:1: domain: the domain is missing"]);
+    problem("domain: ''", &["1:9: domain: the domain is missing"]);
+    problem("domain: ~", &["1:1: domain: the domain is missing"]);
+    problem("domain: [a]", &["1:9: domain: expected text, found a list"]);
+    problem("- a", &["1:1: expected a map, found a list; write a map with the keys domain, descriptors"]);
+    problem("domain: d\ndescriptors: 5", &["2:14: descriptors: expected a list, found \"5\""]);
     assert!(good("domain: d").rules().is_empty());
 }
 
@@ -148,13 +148,10 @@ fn problem_list_is_truncated() {
 
 #[test]
 fn ambiguous_yaml_is_rejected() {
-    refused(
-        "domain: d\ndomain: e",
-        &[&["2:1: the key \"domain\" occurs twice; remove it here or in line 1"]],
-    );
-    refused("domain: d\n---\ndomain: e", &[&["a second document begins here"]]);
-    refused("domain: d\ndescriptors: [", &[&["this is not valid YAML"]]);
-    refused("domain: &a d\nname: *b", &[&["this is not valid YAML", "2:"]]);
+    problem("domain: d\ndomain: e", &["2:1: the key \"domain\" occurs twice; remove it here or in line 1"]);
+    problem("domain: d\n---\ndomain: e", &["a second document begins here"]);
+    problem("domain: d\ndescriptors: [", &["this is not valid YAML"]);
+    problem("domain: &a d\nname: *b", &["this is not valid YAML", "2:"]);
     let merge = "domain: d\ndescriptors:\n  - &a { key: a }\n  - { <<: *a, value: b }";
     let said = bad(merge);
     assert!(said.iter().any(|said| said.contains("merge keys are not supported")), "{said:?}");
@@ -179,7 +176,7 @@ descriptors:
         let before = format!("*a{}", level - 1);
         laughs += &format!("  - &a{level} [{}]\n", [&*before; 10].join(", "));
     }
-    refused(&laughs, &[&["the file's aliases expand to too many values"]]);
+    problem(&laughs, &["the file's aliases expand to too many values"]);
 }
 
 #[test]
@@ -193,7 +190,7 @@ fn nesting_depth_is_bounded() {
         text + &"  ".repeat(levels) + "rate_limit: { unit: day, requests_per_unit: 1 }\n"
     };
     assert_eq!(good(&nested(32)).rules()[0].counted_by, u32::MAX);
-    refused(&nested(33), &[&["descriptors may be at most 32 levels deep"]]);
+    problem(&nested(33), &["descriptors may be at most 32 levels deep"]);
     for depth in [99, 1_000, 100_000] {
         let text = format!("domain: d\nmetadata: {}{}", "[".repeat(depth), "]".repeat(depth));
         match depth {
@@ -288,8 +285,8 @@ data:
 ";
     let jsonpath =
         r"kubectl get configmap ratelimit -o jsonpath='{.data.limits\.yaml}' | tollgate rules check -";
-    refused(map, &[&["this is a ConfigMap of Kubernetes, not a file of rules", jsonpath]]);
-    refused(&format!("{map}---\nkind: Secret\n"), &[&["this is a ConfigMap of Kubernetes"]]);
+    problem(map, &["this is a ConfigMap of Kubernetes, not a file of rules", jsonpath]);
+    problem(&format!("{map}---\nkind: Secret\n"), &["this is a ConfigMap of Kubernetes"]);
     let object = |version: &str, kind: &str| format!("apiVersion: {version}\nkind: {kind}\nspec: {{}}\n");
     for (version, kind, parts) in [
         (
@@ -312,7 +309,7 @@ data:
         refused(&object(version, kind), &[&parts[..]]);
     }
     let limits = "- namespace: shop\n  max_value: 10\n  seconds: 60\n  conditions: []\n  variables: []\n";
-    refused(limits, &[&["a list of limits of Limitador", "its variables are keys without a value"]]);
+    problem(limits, &["a list of limits of Limitador", "its variables are keys without a value"]);
     // A file of rules may have such keys in its metadata only.
-    refused("domain: d\nkind: ConfigMap\n", &[&["no key \"kind\""]]);
+    problem("domain: d\nkind: ConfigMap\n", &["no key \"kind\""]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_rules::{Amount, Config, FailurePolicy, Mode, Rule, Rules, Shared, Store};
 
-use super::support::{good, limit, refused};
+use super::support::{good, limit, problem, refused};
 
 fn shared(rule: &Rule) -> Shared {
     match rule.limit {
@@ -95,12 +95,12 @@ fn invalid_redis_options_suggest_remedies() {
         ("store: compact, timeout: 1s", "timeout applies only to limits with store: redis"),
         ("store: redi", "no store is called \"redi\"; use compact, keyed, sketch or redis"),
     ] {
-        refused(
+        problem(
             &limit(&format!("unit: day, requests_per_unit: 100, {fields}")),
-            &[&[part, "descriptors[0].rate_limit", "test.yaml:5"]],
+            &[part, "descriptors[0].rate_limit", "test.yaml:5"],
         );
     }
-    refused(&limit("unlimited: true, mode: lease"), &[&["mode cannot be used with unlimited: true"]]);
+    problem(&limit("unlimited: true, mode: lease"), &["mode cannot be used with unlimited: true"]);
     let file = |settings: &str, limit: &str| {
         format!(
             "domain: d\ntollgate: {{ {settings} }}\ndescriptors:\n  - {{ key: a, rate_limit: {{ unit: day, requests_per_unit: 1{limit} }} }}\n"
@@ -116,22 +116,22 @@ fn invalid_redis_options_suggest_remedies() {
             &["tollgate.mode", "write store: redis, here or in a rate_limit"],
         ],
     );
-    refused(
+    problem(
         &file("store: redis, memory: 1MiB", ""),
-        &[&["tollgate.memory: the redis store uses no memory of this"]],
+        &["tollgate.memory: the redis store uses no memory of this"],
     );
-    refused(
+    problem(
         &file("store: redis", ", algorithm: sliding-log"),
-        &[&["test.yaml:4", "the redis store, the file's default, does not support sliding-log"]],
+        &["test.yaml:4", "the redis store, the file's default, does not support sliding-log"],
     );
     // The reader reports all mistakes in one pass.
     refused(
         &limit("unit: day, requests_per_unit: 1, store: redis, mode: x, timeout: y, processes: z"),
         &[&["mode"], &["timeout"], &["processes"]],
     );
-    refused(
+    problem(
         "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, mode: lease } }]",
-        &[&["it is an extra key of the `tollgate` map"]],
+        &["it is an extra key of the `tollgate` map"],
     );
 }
 

@@ -19,13 +19,24 @@ pub(crate) fn bad(text: &str) -> Vec<String> {
 /// Asserts that the reader reports exactly these problems, and that each message contains all of its parts.
 #[track_caller]
 pub(crate) fn refused(text: &str, problems: &[&[&str]]) {
-    let said = bad(text);
-    assert_eq!(said.len(), problems.len(), "{text}\n{said:#?}");
-    for (said, parts) in said.iter().zip(problems) {
+    contain(&bad(text), problems);
+}
+
+/// Asserts that there are as many messages as lists of parts, and that each message contains all of its parts.
+#[track_caller]
+pub(crate) fn contain(messages: &[String], parts: &[&[&str]]) {
+    assert_eq!(messages.len(), parts.len(), "{messages:#?}");
+    for (message, parts) in messages.iter().zip(parts) {
         for part in *parts {
-            assert!(said.contains(part), "expected {part:?} in the message {said:?}");
+            assert!(message.contains(part), "expected {part:?} in the message {message:?}");
         }
     }
+}
+
+/// Asserts that the reader reports one problem, and that its message contains all of these parts.
+#[track_caller]
+pub(crate) fn problem(text: &str, parts: &[&str]) {
+    refused(text, &[parts]);
 }
 
 /// Returns a file with `tollgate: {}` and one rule, whose `rate_limit` has these fields.
