@@ -110,10 +110,3 @@ descriptors:
         assert_eq!(rule.metadata.as_deref().and_then(|map| map.get("backend")), Some(&text("large")));
     }
 }
-
-#[test]
-fn metadata_must_be_a_map() {
-    let file = "domain: d\ndescriptors: [{ key: a, metadata: [1] }]";
-    let error = Config::from_yaml("a.yaml", file).unwrap_err().to_string();
-    assert!(error.contains("metadata") && error.contains("expected a map"), "{error}");
-}

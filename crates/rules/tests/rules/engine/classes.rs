@@ -35,21 +35,6 @@ fn of<'a>(tenant: &'a str, class: &'a str) -> [(&'a str, &'a str); 2] {
 }
 
 #[test]
-fn figures_are_those_of_the_class() {
-    let scene = Scene::new(&text("", ""));
-    let answer = scene.ask_n(&of("a", "normal"), 3);
-    let limit = answer.limits().next().unwrap();
-    assert_eq!((limit.quota(), limit.remaining(), limit.name()), (8, 5, "d.tenant.priority_normal"));
-    assert_eq!([left(&scene, &of("a", "batch")), left(&scene, &of("a", "critical"))], [2, 7]);
-    let answer = scene.ask_n(&of("a", "batch"), 3);
-    assert!(answer.is_denied() && !answer.is_never());
-    assert!(scene.ask_n(&of("a", "batch"), 6).is_never(), "more than its share");
-    let limit = answer.limits().next().unwrap();
-    let class = limit.rule().class.as_ref().unwrap();
-    assert_eq!((&*class.name, class.share.share(), limit.remaining()), ("batch", 500_000, 2));
-}
-
-#[test]
 fn named_rules_have_names_of_classes() {
     let named = config(&text(", name: calls", ""));
     let names: Vec<&str> = named.rules().iter().map(|rule| &*rule.name).collect();
@@ -74,8 +59,7 @@ descriptors:
     rate_limits:
       - { unit: minute, requests_per_unit: 4 }
       - { unit: hour, requests_per_unit: 10, algorithm: gcra }
-  - key: other
-    rate_limit: { unit: hour, requests_per_unit: 1 }
+  - { key: other, rate_limit: { unit: hour, requests_per_unit: 1 } }
 ",
     );
     let [low, high] = [[("priority", "low")], [("priority", "high")]];

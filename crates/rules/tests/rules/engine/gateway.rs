@@ -18,20 +18,6 @@ fn reset(scene: &Scene, hits: u64) -> Option<Duration> {
     scene.ask_n(A, hits).strictest(0).and_then(|limit| limit.reset_after())
 }
 
-/// A denied cost of 5 with 3 units left reports 0 remaining, because the limit with the fewest units is the one shown.
-#[test]
-fn denied_status_reports_nothing_remaining() {
-    let scene = Scene::new(&rule("unit: minute, requests_per_unit: 10"));
-    assert_eq!(scene.ask_n(A, 7).remaining(0), 3);
-    let denied = scene.ask_n(A, 5);
-    assert_eq!((denied.is_over_limit(0), denied.remaining(0)), (OVER, 0));
-    assert_eq!(
-        denied.limits().next().map(|limit| limit.remaining()),
-        Some(3),
-        "the rule itself still says 3"
-    );
-}
-
 #[test]
 fn dry_run_status_stays_over_limit() {
     let file = rule("unit: minute, requests_per_unit: 0").replace("{}", "{ shadow: true }");
