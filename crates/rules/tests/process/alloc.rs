@@ -17,8 +17,7 @@ descriptors:
   - key: path
     value: /login
     descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1 } } ]
-  - key: tenant
-    descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1 } } ]
+  - { key: tenant, descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1 } } ] }
 ";
 
 /// Returns the smallest count of many calls. The first calls of a thread also allocate what the thread keeps.

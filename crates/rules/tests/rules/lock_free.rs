@@ -13,13 +13,9 @@ fn rules_are_lock_free() {
 domain: d
 tollgate: {}
 descriptors:
-  - key: compact
-    rate_limit: { unit: second, requests_per_unit: 900, algorithm: gcra }
-  - key: keyed
-    rate_limit: { unit: second, requests_per_unit: 900, algorithm: sliding-log }
-  - key: all
-    value: x
-    rate_limit: { unit: second, requests_per_unit: 900 }
+  - { key: compact, rate_limit: { unit: second, requests_per_unit: 900, algorithm: gcra } }
+  - { key: keyed, rate_limit: { unit: second, requests_per_unit: 900, algorithm: sliding-log } }
+  - { key: all, value: x, rate_limit: { unit: second, requests_per_unit: 900 } }
 ";
     let rules = inside(|| Rules::from_yaml(text).unwrap());
     let keys = ["compact", "keyed", "all"];

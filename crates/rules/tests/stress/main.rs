@@ -23,17 +23,11 @@ fn config(load: usize) -> Config {
 domain: d
 tollgate: {{}}
 descriptors:
-  - key: plain
-    rate_limit: {{ unit: day, requests_per_unit: {limit} }}
-  - key: changing
-    rate_limit: {{ unit: day, requests_per_unit: {limit}, algorithm: {algorithm} }}
-  - key: moving
-    rate_limit: {{ unit: day, requests_per_unit: {limit}, store: {store} }}
-  - key: shared
-    value: all
-    rate_limit: {{ unit: day, requests_per_unit: {} }}
-  - key: same
-    rate_limit: {{ unit: day, requests_per_unit: 300 }}
+  - {{ key: plain, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}
+  - {{ key: changing, rate_limit: {{ unit: day, requests_per_unit: {limit}, algorithm: {algorithm} }} }}
+  - {{ key: moving, rate_limit: {{ unit: day, requests_per_unit: {limit}, store: {store} }} }}
+  - {{ key: shared, value: all, rate_limit: {{ unit: day, requests_per_unit: {} }} }}
+  - {{ key: same, rate_limit: {{ unit: day, requests_per_unit: 300 }} }}
 ",
         100 * limit
     );
@@ -107,10 +101,8 @@ fn racing_rules_are_charged_together() {
 domain: d
 tollgate: {{}}
 descriptors:
-  - key: client
-    rate_limit: {{ unit: day, requests_per_unit: {EACH}, store: keyed }}
-  - key: all
-    rate_limit: {{ unit: day, requests_per_unit: {OF_ALL}, store: keyed }}
+  - {{ key: client, rate_limit: {{ unit: day, requests_per_unit: {EACH}, store: keyed }} }}
+  - {{ key: all, rate_limit: {{ unit: day, requests_per_unit: {OF_ALL}, store: keyed }} }}
 "
     );
     let config = Config::from_yaml("stress.yaml", &text).unwrap();
@@ -167,10 +159,8 @@ fn denied_requests_spare_other_rules() {
 domain: d
 tollgate: {{ charging: count-denials, algorithm: {algorithm} }}
 descriptors:
-  - key: scarce
-    rate_limit: {{ unit: day, requests_per_unit: {LIMIT} }}
-  - key: ample
-    rate_limit: {{ unit: day, requests_per_unit: 1000000 }}
+  - {{ key: scarce, rate_limit: {{ unit: day, requests_per_unit: {LIMIT} }} }}
+  - {{ key: ample, rate_limit: {{ unit: day, requests_per_unit: 1000000 }} }}
 "
             );
             let rules = Rules::builder()

@@ -9,10 +9,8 @@ use super::{OK, Scene, left};
 const TWO: &str = "
 domain: d
 descriptors:
-  - key: a
-    rate_limit: { unit: minute, requests_per_unit: 10 }
-  - key: b
-    rate_limit: { unit: hour, requests_per_unit: 2 }
+  - { key: a, rate_limit: { unit: minute, requests_per_unit: 10 } }
+  - { key: b, rate_limit: { unit: hour, requests_per_unit: 2 } }
 ";
 
 /// Envoy's service counts a request before it decides. Denied requests therefore use up the window too.
@@ -128,8 +126,7 @@ domain: d
 descriptors:
   - key: a
     descriptors:
-      - key: b
-        rate_limit: { unit: minute, requests_per_unit: 1 }
+      - { key: b, rate_limit: { unit: minute, requests_per_unit: 1 } }
 ",
     );
     for (a, b) in [("x", "yz"), ("xy", "z"), ("", "xyz"), ("xyz", ""), ("1:x", "y"), ("", "1:x1:y")] {

@@ -11,23 +11,15 @@ const TEXT: &str = "
 domain: d
 tollgate: {}
 descriptors:
-  - key: address
-    rate_limit: { unit: hour, requests_per_unit: 10 }
-  - key: address
-    value: 10.0.0.1
-    rate_limit: { unit: hour, requests_per_unit: 99 }
-  - key: address
-    value: 10.*
-    rate_limit: { unit: hour, requests_per_unit: 50 }
+  - { key: address, rate_limit: { unit: hour, requests_per_unit: 10 } }
+  - { key: address, value: 10.0.0.1, rate_limit: { unit: hour, requests_per_unit: 99 } }
+  - { key: address, value: 10.*, rate_limit: { unit: hour, requests_per_unit: 50 } }
   - key: path
     value: /login
     rate_limit: { unit: hour, requests_per_unit: 7 }
     descriptors:
-      - key: address
-        rate_limit: { unit: minute, requests_per_unit: 5 }
-      - key: user
-        shadow_mode: true
-        rate_limit: { unit: minute, requests_per_unit: 1 }
+      - { key: address, rate_limit: { unit: minute, requests_per_unit: 5 } }
+      - { key: user, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
   - key: tenant
     rate_limit: { unit: hour, requests_per_unit: 1, enforced: 0% }
     tiers:
@@ -117,9 +109,7 @@ descriptors:
       ipv6: { 64: { unit: hour, requests_per_unit: 3 }, 48: { unit: hour, requests_per_unit: 9 } }
     tiers:
       partner: { ranges: [192.0.2.0/24], rate_limit: { unit: hour, requests_per_unit: 50 } }
-  - key: ip
-    ranges: [10.0.0.0/8, 172.16.0.0/12]
-    rate_limit: { unit: hour, requests_per_unit: 7 }
+  - { key: ip, ranges: [10.0.0.0/8, 172.16.0.0/12], rate_limit: { unit: hour, requests_per_unit: 7 } }
   - key: ip
     ranges: [10.1.0.0/16]
     share_threshold: true
@@ -280,8 +270,7 @@ const MIXED: &str = "
 domain: d
 tollgate: { CHARGING }
 descriptors:
-  - key: k
-    rate_limit: { unit: hour, requests_per_unit: 6, name: one }
+  - { key: k, rate_limit: { unit: hour, requests_per_unit: 6, name: one } }
   - key: k
     value: a*
     share_threshold: true
@@ -291,8 +280,7 @@ descriptors:
     quota_mode: true
     rate_limit: { unit: hour, requests_per_unit: 3, replaces: [{ name: one }] }
     descriptors:
-      - key: l
-        rate_limit: { unit: minute, requests_per_unit: 5, algorithm: sliding-log }
+      - { key: l, rate_limit: { unit: minute, requests_per_unit: 5, algorithm: sliding-log } }
       - key: k
         shadow_mode: true
         rate_limit: { unit: minute, requests_per_unit: 2, algorithm: token-bucket }

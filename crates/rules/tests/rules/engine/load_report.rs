@@ -22,8 +22,7 @@ descriptors:
   - key: path
     value: /search
     descriptors:
-      - key: remote_address
-        rate_limit: { name: search, unit: minute, requests_per_unit: 3 }
+      - { key: remote_address, rate_limit: { name: search, unit: minute, requests_per_unit: 3 } }
 ";
 
 /// Cause: a load reported no changes. Trigger: someone renamed a key. Symptom: requests with that key had no limit, and

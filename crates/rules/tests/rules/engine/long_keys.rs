@@ -6,14 +6,11 @@ const RULES: &str = "
 domain: edge
 tollgate: {}
 descriptors:
-  - key: keyed
-    rate_limit: { unit: year, requests_per_unit: LIMIT, store: keyed }
-  - key: compact
-    rate_limit: { unit: year, requests_per_unit: LIMIT }
+  - { key: keyed, rate_limit: { unit: year, requests_per_unit: LIMIT, store: keyed } }
+  - { key: compact, rate_limit: { unit: year, requests_per_unit: LIMIT } }
   - key: one
     descriptors:
-      - key: other
-        rate_limit: { unit: year, requests_per_unit: LIMIT, store: keyed }
+      - { key: other, rate_limit: { unit: year, requests_per_unit: LIMIT, store: keyed } }
 ";
 
 fn config(limit: &str) -> Config {

@@ -38,8 +38,7 @@ fn rule_is_enforced_for_share_of_keys() {
 domain: d
 tollgate: {}
 descriptors:
-  - key: a
-    rate_limit: { unit: hour, requests_per_unit: 1, enforced: 25% }
+  - { key: a, rate_limit: { unit: hour, requests_per_unit: 1, enforced: 25% } }
 ",
     );
     let mut refused = 0;
@@ -65,8 +64,7 @@ fn soft_limit_marks_and_admits() {
 domain: d
 tollgate: {{ charging: {charging} }}
 descriptors:
-  - key: a
-    rate_limit: {{ unit: minute, requests_per_unit: 5, soft: 3 }}
+  - {{ key: a, rate_limit: {{ unit: minute, requests_per_unit: 5, soft: 3 }} }}
 "
         ));
         let a = [("a", "x")];
@@ -93,12 +91,9 @@ fn rule_replaces_named_rule() {
     let text = "
 domain: d
 descriptors:
-  - key: a
-    rate_limit: { unit: minute, requests_per_unit: 1, name: basic }
-  - key: b
-    rate_limit: { unit: minute, requests_per_unit: 3, replaces: [ { name: basic } ] }
-  - key: c
-    rate_limit: { unlimited: true, replaces: [ { name: basic } ] }
+  - { key: a, rate_limit: { unit: minute, requests_per_unit: 1, name: basic } }
+  - { key: b, rate_limit: { unit: minute, requests_per_unit: 3, replaces: [ { name: basic } ] } }
+  - { key: c, rate_limit: { unlimited: true, replaces: [ { name: basic } ] } }
 ";
     let (a, b, c) = ([("a", "x")], [("b", "x")], [("c", "x")]);
     for scene in [Scene::new(text), Scene::counting_first(text)] {

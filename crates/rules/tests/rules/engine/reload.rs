@@ -152,15 +152,10 @@ fn many_reloads_keep_debts() {
 domain: d
 tollgate: {{}}
 descriptors:
-  - key: a
-    rate_limit: {{ unit: day, requests_per_unit: {n} }}
-  - key: b
-    rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: gcra }}
-  - key: c
-    rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: sliding-log }}
-  - key: d
-    value: shared
-    rate_limit: {{ unit: day, requests_per_unit: {n} }}
+  - {{ key: a, rate_limit: {{ unit: day, requests_per_unit: {n} }} }}
+  - {{ key: b, rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: gcra }} }}
+  - {{ key: c, rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: sliding-log }} }}
+  - {{ key: d, value: shared, rate_limit: {{ unit: day, requests_per_unit: {n} }} }}
 "
         )
     };
@@ -192,8 +187,7 @@ fn added_and_removed_rules_start_empty() {
             "
 domain: d
 descriptors:
-  - key: a
-    rate_limit: {{ unit: hour, requests_per_unit: 5 }}
+  - {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: 5 }} }}
 {more}"
         )
     };

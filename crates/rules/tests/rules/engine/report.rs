@@ -9,15 +9,10 @@ const TWO: &str = "
 domain: d
 tollgate: {}
 descriptors:
-  - key: a
-    rate_limit: { unit: minute, requests_per_unit: 10, soft: 5 }
-  - key: b
-    rate_limit: { unit: hour, requests_per_unit: 2 }
-  - key: c
-    shadow_mode: true
-    rate_limit: { unit: hour, requests_per_unit: 1 }
-  - key: free
-    rate_limit: { unlimited: true }
+  - { key: a, rate_limit: { unit: minute, requests_per_unit: 10, soft: 5 } }
+  - { key: b, rate_limit: { unit: hour, requests_per_unit: 2 } }
+  - { key: c, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: free, rate_limit: { unlimited: true } }
 ";
 
 fn counts(scene: &Scene, wanted: &str) -> MeterCounts {
@@ -99,8 +94,7 @@ fn most_denied_keys_are_those_that_are_counted() {
     let text = "
 domain: d
 descriptors:
-  - key: path
-    descriptors: [ { key: ip, rate_limit: { name: login, unit: day, requests_per_unit: 1 } } ]
+  - { key: path, descriptors: [ { key: ip, rate_limit: { name: login, unit: day, requests_per_unit: 1 } } ] }
 ";
     let top = TopDenied::try_new(10, 1).unwrap();
     let rules = Rules::builder().top_denied(top).load([config(text)]).unwrap();

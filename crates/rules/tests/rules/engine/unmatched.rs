@@ -11,10 +11,8 @@ const TEXT: &str = "
 domain: d
 tollgate: {}
 descriptors:
-  - key: a
-    rate_limit: { unit: hour, requests_per_unit: 1 }
-  - key: b
-    rate_limit: { unit: hour, requests_per_unit: 1 }
+  - { key: a, rate_limit: { unit: hour, requests_per_unit: 1 } }
+  - { key: b, rate_limit: { unit: hour, requests_per_unit: 1 } }
   - key: c
     rate_limits:
       - { unit: hour, requests_per_unit: 1, name: hourly, replaces: [{ name: daily }] }
@@ -74,16 +72,12 @@ const STRICT: &str = "
 domain: d
 tollgate: {}
 descriptors:
-  - key: user
-    rate_limit: { unit: hour, requests_per_unit: 10 }
-  - key: free
-    rate_limit: { unlimited: true }
+  - { key: user, rate_limit: { unit: hour, requests_per_unit: 10 } }
+  - { key: free, rate_limit: { unlimited: true } }
   - { key: exempt, value: yes }
-  - key: ip
-    rate_limit: { unit: hour, requests_per_unit: 10 }
+  - { key: ip, rate_limit: { unit: hour, requests_per_unit: 10 } }
   - { key: ip, ranges: [10.0.0.0/8] }
-  - key: path
-    descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 10 } } ]
+  - { key: path, descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 10 } } ] }
   - { key: plan, tiers: { paid: { members: [acme], rate_limit: { unit: hour, requests_per_unit: 10 } } } }
 ";
 

@@ -89,9 +89,7 @@ descriptors:
     value: /login
     descriptors:
       - {{ key: ip, ranges: [10.0.0.0/8], {LIMIT} }}
-  - key: ip
-    ranges: [10.0.0.0/8]
-    descriptors: [{{ key: path, {LIMIT} }}]
+  - {{ key: ip, ranges: [10.0.0.0/8], descriptors: [{{ key: path, {LIMIT} }}] }}
 "
     ));
     assert_eq!(domain.matching(&[("path", "/login"), ("ip", "10.2.3.4")], None).len(), 1);

@@ -74,11 +74,8 @@ descriptors:
         rate_limits:
           - { unit: day, requests_per_unit: 1000 }
           - { unit: hour, requests_per_unit: 100 }
-  - key: tenant
-    value: globex
-    rate_limit: { unit: day, requests_per_unit: 5 }
-  - key: route
-    tiers: { premium: { rate_limit: { unlimited: true } } }
+  - { key: tenant, value: globex, rate_limit: { unit: day, requests_per_unit: 5 } }
+  - { key: route, tiers: { premium: { rate_limit: { unlimited: true } } } }
 ";
 
 #[test]
