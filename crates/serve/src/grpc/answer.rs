@@ -17,8 +17,8 @@ use tower::service_fn;
 use super::read::{self, Call};
 use super::write;
 use crate::answer::{Answerer, Entry};
-#[cfg(feature = "otlp")]
 use crate::connections::HttpBody;
+#[cfg(feature = "otlp")]
 use crate::proto::Code as OverallCode;
 use crate::proto::{CommitRequest, RateLimitRequest, ReserveRequest};
 
