@@ -349,11 +349,8 @@ impl Decision {
             }
             Facts::Batch { used, .. } => self.limit.saturating_sub(used),
             Facts::Blend { previous, current, left_ns, window_ns, ceil, .. } => {
-                let product = u128::from(previous) * u128::from(left_ns);
-                let window = u128::from(window_ns);
-                let weighted = if ceil { product.div_ceil(window) } else { product / window };
-                // The weighted count is at most `previous`, since `left_ns` is at most the window.
-                self.limit.saturating_sub(current).saturating_sub(saturate(weighted))
+                let weighted = weighted(previous, (left_ns, window_ns), ceil);
+                self.limit.saturating_sub(current).saturating_sub(weighted)
             }
             Facts::Plain { remaining, .. } => remaining,
         }
@@ -624,6 +621,14 @@ impl Decision {
             _ => both,
         }
     }
+}
+
+/// Returns the weighted count of a previous window, which is at most `previous`, since `left_ns` is at most the window. Not inlined,
+/// because other figures would save the registers that a division of 128 bits needs.
+#[inline(never)]
+fn weighted(previous: u64, (left_ns, window_ns): (u64, u64), ceil: bool) -> u64 {
+    let (product, window) = (u128::from(previous) * u128::from(left_ns), u128::from(window_ns));
+    saturate(if ceil { product.div_ceil(window) } else { product / window })
 }
 
 impl fmt::Debug for Decision {

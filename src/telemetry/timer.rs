@@ -52,7 +52,7 @@ impl CheckTimer {
 
     /// Returns the start time of a check in the sample, or `None` for other checks. Pass it to [`CheckTimer::stop`]. For a
     /// check that a closure cannot contain, such as one with an `await`.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn start(&self) -> Option<Timestamp> {
         self.sample.start()

@@ -286,7 +286,12 @@ where
         cost: u64,
         decision: &mut Option<Decision>,
     ) {
-        each!(&self.pair, store => check(store, key, at, cost, decision));
+        by_kind!(&self.pair, store =>
+            check(store, key, at, cost, decision),
+            check(store, key, at, cost, decision),
+            check_compact(store, key, at, cost, decision),
+            check(store, key, at, cost, decision),
+        );
     }
 
     /// Decides as [`AnyStore::check`] does, and leaves the charge to the ticket. If it returns no ticket, the request is denied,
@@ -364,6 +369,25 @@ fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
     let operation = if S::BLOCKS { Operation::Check.without_block() } else { Operation::Check };
     // Written here. A caller that copies a decision just after it was written waits for the stores, because it loads wider words.
     *decision = Some(store.apply(key, operation, at, cost));
+}
+
+/// [`check`] in a compact store, which most limits have: without a copy of the decision.
+#[inline(never)]
+fn check_compact<A: CompactAlgorithm, H: BuildHasher + Clone, Q: Hash + ?Sized>(
+    store: &CompactOf<A, H>,
+    key: &Q,
+    at: CheckTime,
+    cost: u64,
+    decision: &mut Option<Decision>,
+) {
+    match store.get() {
+        Some(made) if !<Compact<A, H> as Store<Q>>::BLOCKS => {
+            let key = Store::<Q>::prepare(made, key);
+            Store::<Q>::prefetch(made, key);
+            made.check_into(key, at, cost, decision);
+        }
+        _ => check(store, key, at, cost, decision),
+    }
 }
 
 #[inline(never)]

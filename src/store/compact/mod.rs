@@ -309,6 +309,26 @@ impl<A: CompactAlgorithm, H> Compact<A, H> {
     }
 }
 
+#[cfg(feature = "std")]
+impl<A: CompactAlgorithm, H> Compact<A, H> {
+    /// [`Operation::Check`], with the decision written to its place. The decisions of both branches have memory of their own, so
+    /// that the compiler copies none of them in the first branch, which is the common one.
+    #[inline(always)]
+    pub(crate) fn check_into(
+        &self,
+        key: SlotAddress,
+        at: CheckTime,
+        cost: u64,
+        decision: &mut Option<Decision>,
+    ) {
+        let (table, word) = (&self.table, &self.plan.word);
+        match table.check_at_home(word, key, word.moment(at.ns()), cost) {
+            Some(decided) => *decision = Some(decided),
+            None => *decision = Some(table.check_elsewhere(word, key, at.ns(), cost)),
+        }
+    }
+}
+
 impl<A: CompactAlgorithm, H> ManyKeys for Compact<A, H> {}
 
 impl<A: CompactAlgorithm, H: BuildHasher, Q: Hash + ?Sized> Store<Q> for Compact<A, H> {

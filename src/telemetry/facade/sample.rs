@@ -13,7 +13,7 @@ thread_local!(static RANDOM: Cell<u64> = const { Cell::new(0) });
 /// Returns the thread's next 32 random bits: the upper half of a linear congruential generator with the constants of
 /// MMIX (Knuth). This quality suffices for a sample. All threads have the same sequence, and each thread applies it to
 /// its own checks.
-#[inline]
+#[inline(always)]
 fn random() -> u64 {
     RANDOM.with(|random| {
         let next =
@@ -42,9 +42,16 @@ impl SampleTimer {
     }
 
     /// Returns the start time of a check in the sample, or `None` for other checks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(&self) -> Option<Timestamp> {
-        (random() < self.turns).then(|| self.clock.now())
+        if random() < self.turns { Some(self.now()) } else { None }
+    }
+
+    /// Reads the clock. Not inlined, because few checks are in the sample.
+    #[cold]
+    #[inline(never)]
+    fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Records the duration of a check in the sample.

@@ -224,13 +224,25 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     // Always inlined: see `KeyState::charge`.
     #[inline(always)]
     pub(super) fn check(&self, word: &N, place: SlotAddress, at: Moment, cost: u64) -> Decision {
+        match self.check_at_home(word, place, at, cost) {
+            Some(decision) => decision,
+            None => self.check_elsewhere(word, place, at.now_ns, cost),
+        }
+    }
+
+    /// [`SlotTable::check`] for a key in its home slot. `None` leaves the check to [`SlotTable::check_elsewhere`].
+    #[inline(always)]
+    pub(super) fn check_at_home(
+        &self,
+        word: &N,
+        place: SlotAddress,
+        at: Moment,
+        cost: u64,
+    ) -> Option<Decision> {
         let slot = &self.bucket_of(place)[place.home::<WAYS>()];
         // Ordering: as in `locate`.
         let seen = slot.load(Acquire);
-        if let Some(decision) = self.check_slot(word, place, (slot, seen), at, cost) {
-            return decision;
-        }
-        self.check_elsewhere(word, place, at.now_ns, cost)
+        self.check_slot(word, place, (slot, seen), at, cost)
     }
 
     /// [`SlotTable::check`] for one slot and its word. `None` if the word belongs to another key, or if one exchange is
@@ -295,7 +307,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// [`SlotTable::check`] for a key that is not in its home slot, or that takes more than one exchange. A separate
     /// function, so that the inlined code at each call is short.
     #[inline(never)]
-    fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
+    pub(super) fn check_elsewhere(&self, word: &N, place: SlotAddress, now_ns: u64, cost: u64) -> Decision {
         let (slots, at) = (self.bucket_of(place), word.moment(now_ns));
         for step in 0..WAYS {
             let slot = &slots[place.nth::<WAYS>(step)];
