@@ -58,6 +58,8 @@ pub(super) struct LevelKey {
 /// The nodes with a value, for one key of a level.
 #[derive(Debug)]
 pub(super) enum Exact {
+    /// There are none.
+    None,
     /// The nodes with their values: comparing a request's value with them is faster than hashing it.
     Listed(Vec<(Box<str>, u32)>),
     /// The nodes are in the table of the whole tree.
@@ -126,7 +128,7 @@ impl TreeLevel {
         let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let of = |key| LevelKey { key, exact: Exact::Listed(Vec::new()), bare: None };
+        let of = |key| LevelKey { key, exact: Exact::None, bare: None };
         let listed_keys = (keys.len() <= LONGEST_LIST).then(|| keys.into_iter().map(text).map(of).collect());
         Self { listed_keys, ..Self::default() }
     }
@@ -139,6 +141,7 @@ impl TreeLevel {
             self.has_exact = true;
             let Some(key) = key else { return };
             match &mut key.exact {
+                exact @ Exact::None => *exact = Exact::Listed(vec![(value.clone(), number)]),
                 Exact::Listed(list) if list.len() < LONGEST_LIST => list.push((value.clone(), number)),
                 exact => *exact = Exact::InTable,
             }
@@ -169,7 +172,8 @@ impl FoundRules {
     }
 
     /// Returns their numbers.
-    pub(super) fn numbers(self) -> Range<u32> {
+    #[inline]
+    pub(crate) fn numbers(self) -> Range<u32> {
         self.first..self.end
     }
 

@@ -12,7 +12,7 @@ use super::address::{AddressText, address_of, canonical, pattern_in_lower_case};
 use super::affixes::NONE;
 use super::branch::keys_of_addresses;
 use super::by_address::ByAddress;
-use super::node::{Exact, FoundRules, ReadingBranch, TreeLevel, TreeNode};
+use super::node::{Exact, FoundRules, LevelKey, ReadingBranch, TreeLevel, TreeNode};
 use super::{Branch, Wildcards};
 
 /// The entries of the file, for finding the entry of a request.
@@ -286,27 +286,37 @@ impl Tree {
     /// Returns the number of the node that an entry leads to, whatever its address is.
     #[inline(always)]
     fn entry(&self, here: &TreeLevel, level: u32, key: &str, value: &str) -> Option<u32> {
-        match &here.listed_keys {
-            Some(keys) => {
-                let found = keys.iter().find(|one| *one.key == *key);
-                let bare = found.and_then(|one| one.bare);
-                let exact = match found.map(|one| &one.exact) {
-                    Some(Exact::Listed(list)) => {
-                        list.iter().find(|(one, _)| **one == *value).map(|&(_, at)| at)
-                    }
-                    Some(Exact::InTable) => self.declared(level, key, value),
-                    None => None,
-                };
-                match (exact, &here.wild) {
-                    (None, Some(wild)) => wild.first(key, value).or(bare),
-                    _ => exact.or(bare),
-                }
-            }
-            None => {
-                let has_values = here.has_exact || here.wild.is_some();
-                let valued = if has_values { self.valued(here, level, key, value) } else { None };
-                valued.or_else(|| if here.has_bare { self.bare(level, key) } else { None })
-            }
+        let Some(keys) = &here.listed_keys else {
+            let has_values = here.has_exact || here.wild.is_some();
+            let valued = if has_values { self.valued(here, level, key, value) } else { None };
+            return valued.or_else(|| if here.has_bare { self.bare(level, key) } else { None });
+        };
+        let found = keys.iter().find(|one| *one.key == *key);
+        match (found, &here.wild) {
+            (Some(LevelKey { exact: Exact::None, bare, .. }), None) => *bare,
+            (None, None) => None,
+            _ => self.listed(here, found, (level, key, value)),
+        }
+    }
+
+    /// Returns the node that an entry leads to, on a level that lists its keys and has values or wildcards. Not inlined, because a search
+    /// without them would save more registers.
+    #[inline(never)]
+    fn listed(
+        &self,
+        here: &TreeLevel,
+        found: Option<&LevelKey>,
+        (level, key, value): (u32, &str, &str),
+    ) -> Option<u32> {
+        let exact = match found.map(|one| &one.exact) {
+            Some(Exact::Listed(list)) => list.iter().find(|(one, _)| **one == *value).map(|&(_, at)| at),
+            Some(Exact::InTable) => self.declared(level, key, value),
+            Some(Exact::None) | None => None,
+        };
+        let bare = found.and_then(|one| one.bare);
+        match (exact, &here.wild) {
+            (None, Some(wild)) => wild.first(key, value).or(bare),
+            _ => exact.or(bare),
         }
     }
 

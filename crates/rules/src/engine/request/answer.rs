@@ -76,13 +76,20 @@ pub(in crate::engine) struct JointOutcome {
     pub(super) longest_other_wait: Duration,
 }
 
+impl JointOutcome {
+    /// The outcome of a request before any rule has decided.
+    #[inline(always)]
+    pub(super) const fn new(shadow: bool) -> Self {
+        let (outcome, quota_rules_deny, longest_other_wait) = (Outcome::Allowed, false, Duration::ZERO);
+        Self { outcome, shadow, quota_rules_deny, longest_other_wait }
+    }
+}
+
 impl Answer {
     /// Returns the answer of an admitted request to which no rule applies.
     #[inline(always)]
     pub(super) fn new(rules: Loaded<RuleSet>, domain: Option<u32>, shadow: bool) -> Self {
-        let (outcome, quota_rules_deny, longest_other_wait) = (Outcome::Allowed, false, Duration::ZERO);
-        let joint = JointOutcome { outcome, shadow, quota_rules_deny, longest_other_wait };
-        Self { rules, domain, joint, decided: DecidedList::new() }
+        Self { rules, domain, joint: JointOutcome::new(shadow), decided: DecidedList::new() }
     }
 
     /// Returns whether the request is admitted, and if not, whether it can ever be admitted.

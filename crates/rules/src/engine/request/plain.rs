@@ -2,8 +2,8 @@
 //!
 //! The [route](super::route) takes such a request with a list of [`PlainCheck`]s, whose steps are short, and any other request
 //! with a [`RequestCheck`](super::check::RequestCheck). It chooses once, when it has found the rules, and searches none of them
-//! twice. The most frequent list is a single rule. It is compiled apart, from the same functions: the compiler then knows the length,
-//! so that no list is built and no loop is left.
+//! twice. The most frequent list is a single rule. It is compiled apart, from the same functions: its list is an array of one, so that the
+//! compiler leaves no list and no loop.
 //!
 //! # Protocol
 //! ```text
@@ -261,6 +261,12 @@ impl<'r> PlainCheck<'r> {
         self.store().peek(self.key, when, cost).for_cost(cost)
     }
 
+    /// Whether no load replaces the counter of the charge.
+    #[inline(always)]
+    fn is_open_for(&self, decided: &Decided) -> bool {
+        decided.decision.as_ref().is_some_and(|charge| self.counter.generation.is_open_for(charge))
+    }
+
     #[cold]
     fn refund(&self, decided: &Decided, when: CheckTime) {
         if let Some(charge) = &decided.decision {
@@ -273,24 +279,20 @@ impl<C: Clock> Rules<C> {
     /// Whether the charges do not count, because a load has replaced the rules in the meantime, or a request was the first to set its
     /// own limit, which counts together with one of them.
     #[inline(always)]
-    pub(super) fn is_plain_outdated(
+    pub(super) fn is_plain_outdated<'r>(
         &self,
-        checks: &[PlainCheck<'_>],
-        decided: &[Decided],
+        checks: impl AsRef<[PlainCheck<'r>]> + Copy,
+        decided: &(impl AsRef<[Decided]> + ?Sized),
         (rules, domain): (&RuleSet, &ActiveDomain),
     ) -> bool {
-        let (mut is_open, mut has_override) = (true, false);
         let are_open = || {
-            for (check, decided) in checks.iter().zip(decided) {
-                // Each of them is asked, because each one records its charge.
-                let charge = decided.decision.as_ref();
-                is_open &= charge.is_some_and(|charge| check.counter.generation.is_open_for(charge));
-                has_override |= check.active.counts_with_override(domain);
-            }
-            is_open
+            let both = checks.as_ref().iter().zip(decided.as_ref());
+            // Each of them is asked, because each one records its charge.
+            both.fold(true, |is_open, (check, decided)| is_open & check.is_open_for(decided))
         };
         let still_counts =
-            |now: Option<&ActiveDomain>| checks.iter().all(|check| check.active.still_counts(now));
-        !self.counts_charge(rules, domain, are_open, still_counts) || has_override
+            |now: Option<&ActiveDomain>| checks.as_ref().iter().all(|check| check.active.still_counts(now));
+        !self.counts_charge(rules, domain, are_open, still_counts)
+            || checks.as_ref().iter().any(|check| check.active.counts_with_override(domain))
     }
 }

@@ -24,12 +24,12 @@ use tollgate::{Clock, Outcome, Timestamp};
 
 use super::answer::{Answer, JointOutcome};
 use super::check::{Request, RequestCheck};
-use super::decided::Decided;
+use super::decided::{Decided, DecidedList};
 use super::plain;
 use super::plain::{PlainCheck, PlainChecks, Searched};
 use super::report::Reporting;
 use crate::engine::state::{ActiveDomain, DomainId, Role, RuleSet, Rules, RulesAt, WithoutRule};
-use crate::matching::Descriptor;
+use crate::matching::{Descriptor, FoundRules};
 use crate::rule::Charging;
 use crate::telemetry::request_without_rule;
 
@@ -77,7 +77,9 @@ impl<C: Clock> Rules<C> {
         RulesAt { rules: self, now }
     }
 
-    #[inline(always)]
+    /// Decides a request without waiting. The parts of the answer are variables until the end, because the compiler would copy a whole
+    /// answer.
+    #[inline(never)]
     fn decide_by_name(
         &self,
         name: &str,
@@ -85,7 +87,21 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         when: CheckTime,
     ) -> Answer {
-        self.decide(self.in_force.load(), DomainId::Name(name), descriptors, hits, when)
+        let (rules, request) = (self.in_force.load(), Request::of(descriptors, hits));
+        let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules, name) };
+        domain.note_asked();
+        let mut joint = JointOutcome::new(self.options.shadow || domain.shadow);
+        let mut decided = DecidedList::new();
+        let again = self.attempt((&rules, domain), request, (&mut joint, &mut *decided), when);
+        let domain = Some(domain.index);
+        match again {
+            Again::No => Answer { rules, domain, joint, decided },
+            Again::Yes => {
+                let mut answer = Answer { rules, domain, joint, decided };
+                self.decide_again(&mut answer, request, when);
+                answer
+            }
+        }
     }
 }
 
@@ -128,131 +144,128 @@ impl<C: Clock> Rules<C> {
     /// Returns the answer before any rule has decided, with the rules in force.
     pub(super) fn find_domain(&self, name: &str) -> Answer {
         let rules = self.in_force.load();
-        let index = rules.domain(name).map(|domain| domain.index);
-        let mut answer = self.undecided(rules, index);
-        if index.is_none() {
-            self.unknown_domain(&mut answer, DomainId::Name(name));
+        match rules.domain(name).map(|domain| domain.index) {
+            None => self.unknown_domain(rules, name),
+            index => self.undecided(rules, index),
         }
-        answer
-    }
-
-    /// Decides a request without waiting.
-    #[inline(always)]
-    pub(super) fn decide(
-        &self,
-        rules: Loaded<RuleSet>,
-        domain: DomainId<'_>,
-        descriptors: &[Descriptor<'_>],
-        hits: u64,
-        when: CheckTime,
-    ) -> Answer {
-        let index = rules.domain_of(domain).map(|domain| domain.index);
-        // The only value that this function returns, so that it is written where the caller wants it: it is large.
-        let mut answer = self.undecided(rules, index);
-        match index {
-            Some(_) => self.decide_request(&mut answer, &Request::of(descriptors, hits), when),
-            None => self.unknown_domain(&mut answer, domain),
-        }
-        answer
     }
 
     /// Answers a request with a domain that has no rules.
     #[cold]
     #[inline(never)]
-    fn unknown_domain(&self, answer: &mut Answer, domain: DomainId<'_>) {
+    fn unknown_domain(&self, rules: Loaded<RuleSet>, name: &str) -> Answer {
         self.reloads.unknown_domain();
-        answer.joint.outcome = self.decide_without_rule(&answer.rules, domain, &[]);
+        let mut answer = self.undecided(rules, None);
+        answer.joint.outcome = self.decide_without_rule(&answer.rules, DomainId::Name(name), &[]);
+        answer
     }
 
     /// Takes a request along the route, to the answer.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn decide_request(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) {
-        if self.attempt(answer, request, when) == Again::Yes {
-            self.decide_again(answer, request, when);
+        let Some((asked, written)) = answer.begin() else { return };
+        if self.attempt(asked, *request, written, when) == Again::Yes {
+            self.decide_again(answer, *request, when);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn decide_again(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) {
+    fn decide_again(&self, answer: &mut Answer, request: Request<'_, '_>, when: CheckTime) {
         while let Some(domain) = answer.domain() {
             let next = self.find_domain(&domain.name);
             *answer = next;
-            if self.attempt(answer, request, when) == Again::No {
+            let Some((asked, written)) = answer.begin() else { return };
+            if self.attempt_several(asked, request, written, when) == Again::No {
                 return;
             }
         }
     }
 
+    /// Decides a request. A single rule of one descriptor needs no list.
     #[inline(always)]
-    fn attempt(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) -> Again {
-        match request.descriptors {
-            [_] => self.attempt_one(answer, request, when),
-            _ => self.attempt_several(answer, request, when),
-        }
-    }
-
-    /// Decides a request with one descriptor. Apart from the others, because a single rule needs no list, and fewer registers.
-    #[inline(never)]
-    fn attempt_one(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) -> Again {
-        let [descriptor] = request.descriptors else { return self.attempt_several(answer, request, when) };
-        let Some((asked @ (_, domain), (joint, decided))) = answer.begin() else { return Again::No };
-        let found = domain.search(descriptor);
-        let (first, second) = {
-            let mut applying = domain.rules_of(found);
-            (applying.next(), applying.next())
+    fn attempt<'r>(
+        &self,
+        (rules, domain): (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        request: Request<'_, 'r>,
+        (joint, decided): (&mut JointOutcome, &'r mut Vec<Decided>),
+        when: CheckTime,
+    ) -> Again {
+        let [descriptor] = request.descriptors else {
+            return self.attempt_several((rules, domain), request, (joint, decided), when);
         };
-        if second.is_some() {
-            let request = Request { searched: std::slice::from_ref(&found), ..*request };
-            return self.attempt_several(answer, &request, when);
-        }
-        if plain::is_possible(domain)
-            && let Some((rule, active)) = first
+        let found = domain.search(descriptor);
+        if let [active] = domain.found(found)
+            && plain::is_possible(domain)
             && let Some(cost) = plain::plain_cost(descriptor, request.hits)
             && let Some(check) = PlainCheck::new(domain, descriptor, active, cost, when)
         {
-            decided.push(Decided::not_yet(rule, 0, Role::Enforced));
-            let decided = decided.last_mut().map(std::slice::from_mut).unwrap_or_default();
-            let checks = std::slice::from_ref(&check);
-            return self.take_plain(asked, request.descriptors, checks, (joint, decided), when);
+            decided.push(Decided::not_yet(found.numbers().start, 0, Role::Enforced));
+            let Some(decided) = decided.last_mut().map(std::array::from_mut) else { return Again::No };
+            return self.take_plain((rules, domain), request.descriptors, [check], (joint, decided), when);
         }
-        let request = Request { searched: std::slice::from_ref(&found), ..*request };
-        self.decide_any(asked, &request, (joint, decided), when)
+        self.attempt_found((rules, domain), (request, found), (joint, decided), when)
     }
 
+    /// Decides a request with one descriptor whose rules were found.
     #[inline(never)]
-    fn attempt_several(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) -> Again {
-        let Some((asked @ (_, domain), (joint, decided))) = answer.begin() else { return Again::No };
+    fn attempt_found<'r>(
+        &self,
+        asked: (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        (request, found): (Request<'_, 'r>, FoundRules),
+        written: (&mut JointOutcome, &'r mut Vec<Decided>),
+        when: CheckTime,
+    ) -> Again {
+        let request = Request { searched: std::slice::from_ref(&found), ..request };
+        match found.numbers().len() {
+            0 | 1 => self.decide_any(asked, &request, written, when),
+            _ => self.attempt_several(asked, request, written, when),
+        }
+    }
+
+    /// Decides a request with rules of any number.
+    #[inline(never)]
+    fn attempt_several<'r>(
+        &self,
+        (rules, domain): (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        request: Request<'_, 'r>,
+        (joint, decided): (&mut JointOutcome, &'r mut Vec<Decided>),
+        when: CheckTime,
+    ) -> Again {
         let (mut found, mut searched) = (PlainChecks::new(), Searched::new());
-        if found.find(domain, request, decided, &mut searched, when) {
-            return self.take_plain(asked, request.descriptors, &found, (joint, decided), when);
+        if found.find(domain, &request, decided, &mut searched, when) {
+            let written = (joint, decided.as_mut_slice());
+            return self.take_plain((rules, domain), request.descriptors, &*found, written, when);
         }
         decided.clear();
-        let request = Request { searched: &searched, ..*request };
-        self.decide_any(asked, &request, (joint, decided), when)
+        let request = Request { searched: &searched, ..request };
+        self.decide_any((rules, domain), &request, (joint, decided), when)
     }
 
-    /// Takes a request along the route if all its rules are plain.
+    /// Takes a request along the route if all its rules are plain. The checks and the decisions are slices, or arrays of one.
     #[inline(always)]
-    fn take_plain(
+    fn take_plain<'r>(
         &self,
         (rules, domain): (&Loaded<RuleSet>, &ActiveDomain),
         descriptors: &[Descriptor<'_>],
-        checks: &[PlainCheck<'_>],
-        (joint, decided): (&mut JointOutcome, &mut [Decided]),
+        checks: impl AsRef<[PlainCheck<'r>]> + Copy,
+        (joint, decided): (&mut JointOutcome, &mut (impl AsRef<[Decided]> + AsMut<[Decided]> + ?Sized)),
         when: CheckTime,
     ) -> Again {
         let start = domain.timer.start();
-        joint.outcome = plain::decide(checks, decided, when);
+        joint.outcome = plain::decide(checks.as_ref(), decided.as_mut(), when);
         domain.timer.stop(start);
+        // The calls that are rare get copies, so that the checks themselves need no memory.
         if joint.outcome != Outcome::Allowed {
-            let reporting = Reporting { domain, descriptors, joint: *joint, observers: &self.observers };
-            plain::report_denied(checks, decided, &reporting);
-        } else if self.is_plain_outdated(checks, decided, (rules, domain)) {
-            plain::refund(checks, decided, when);
+            let (joint, checks) = (*joint, checks);
+            let reporting = Reporting { domain, descriptors, joint, observers: &self.observers };
+            plain::report_denied(checks.as_ref(), decided.as_mut(), &reporting);
+        } else if self.is_plain_outdated(checks, &*decided, (rules, domain)) {
+            let (checks, decided) = (checks, decided.as_ref());
+            plain::refund(checks.as_ref(), decided, when);
             return Again::Yes;
         } else {
-            plain::report_admitted(checks, decided);
+            plain::report_admitted(checks.as_ref(), decided.as_ref());
         }
         Again::No
     }

@@ -286,13 +286,16 @@ impl ActiveDomain {
         &self.tree
     }
 
+    /// Returns the rules that were found.
+    #[inline]
+    pub(in crate::engine) fn found(&self, found: FoundRules) -> &[ActiveRule] {
+        self.rules.get(found.rules()).unwrap_or_default()
+    }
+
     /// Returns the rules that were found, with their indices.
     #[inline]
     pub(in crate::engine) fn rules_of(&self, found: FoundRules) -> impl Iterator<Item = (u32, &ActiveRule)> {
-        let found = found.rules();
-        // The number of rules fits in 32 bits.
-        let first = u32::try_from(found.start).unwrap_or(u32::MAX);
-        (first..).zip(self.rules.get(found).unwrap_or_default())
+        (found.numbers().start..).zip(self.found(found))
     }
 
     /// Marks the domain as used by a request.
