@@ -39,6 +39,8 @@ pub(crate) struct Server {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
     start: String,
+    /// Whether a test has the exit code.
+    code_is_taken: bool,
 }
 
 /// The result of a process that has ended.
@@ -123,7 +125,7 @@ impl Server {
                 kept.lock().unwrap().push(line);
             }
         });
-        let mut server = Self { child, lines, start: String::new() };
+        let mut server = Self { child, lines, start: String::new(), code_is_taken: false };
         server.start = server.wait_for_line(part);
         server
     }
@@ -190,7 +192,14 @@ impl Server {
     }
 
     /// Returns the exit code, if the process has ended, and -1 after a signal.
+    /// Returns the exit code if the server has ended. The test then decides whether that is a good end.
     pub(crate) fn try_wait(&mut self) -> Option<i32> {
+        let code = self.ended()?;
+        self.code_is_taken = true;
+        Some(code)
+    }
+
+    fn ended(&mut self) -> Option<i32> {
         Some(self.child.try_wait().unwrap()?.code().unwrap_or(-1))
     }
 
@@ -217,13 +226,15 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Ends the server as an operator does, and asserts that it ended well.
+    /// Ends the server as an operator does, and asserts that it ended well, unless the test has the exit code.
     fn drop(&mut self) {
         let mut code = Some(0);
-        if !thread::panicking() && self.try_wait().is_none() {
-            self.signal("TERM");
+        if !thread::panicking() && !self.code_is_taken {
+            if self.ended().is_none() {
+                self.signal("TERM");
+            }
             eventually(|| {
-                code = self.try_wait();
+                code = self.ended();
                 code.is_some()
             });
         }

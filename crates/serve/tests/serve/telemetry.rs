@@ -157,7 +157,7 @@ fn healthcheck_says_that_the_service_does_not_answer() {
 #[test]
 fn healthcheck_asks_running_service() {
     let place = Place::new();
-    let server = place.start("--drain 1h");
+    let mut server = place.start("--drain 1h");
     let address = server.address("http");
     // The check gives up after a second, which a busy machine may need.
     let check = || run("--healthcheck", &[("TOLLGATE_HTTP", &address), ("TOLLGATE_RULES", "/no/such")]);
@@ -170,7 +170,8 @@ fn healthcheck_asks_running_service() {
     server.signal("TERM");
     let is_refused = |check: &Ended| check.code == 1 && check.stderr.contains("wants no requests");
     assert!(eventually(|| is_refused(&check())), "{:?} {}", check(), server.log());
-    drop(server);
+    server.signal("KILL");
+    server.wait();
     check().fails(1, &["cannot ask", "TOLLGATE_HTTP"]);
     run("--healthcheck --http off", &[]).fails(2, &["--http is off"]);
 }
