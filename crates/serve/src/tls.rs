@@ -172,7 +172,7 @@ fn identity<T>(
 }
 
 /// Returns the TLS of a client that trusts these authorities. Its own certificate and key are in files, if it has them.
-pub fn client(roots: RootCertStore, own: Option<(&Path, &Path)>) -> Result<ClientConfig, String> {
+pub fn client_config(roots: RootCertStore, own: Option<(&Path, &Path)>) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?

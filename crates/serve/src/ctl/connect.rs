@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::ctl::flags::KeyArgs;
-use crate::tls::{authorities, client};
+use crate::tls::{authorities, client_config};
 use tollgate_report::error::{Error, plain, read_file};
 
 /// How long the service may take.
@@ -137,5 +137,5 @@ fn config(key: &KeyArgs) -> Result<Arc<ClientConfig>, Error> {
     let ca = key.ca.as_deref().ok_or_else(|| Error::usage("https:// needs --ca, the authority to trust"))?;
     let roots = authorities(ca, &read(ca)?).map_err(Error::usage)?;
     let own = key.cert.as_deref().zip(key.key.as_deref());
-    client(roots, own).map(Arc::new).map_err(Error::usage)
+    client_config(roots, own).map(Arc::new).map_err(Error::usage)
 }

@@ -23,7 +23,7 @@ use tonic::body::Body;
 use tower::Service;
 
 use crate::listen::{Io, Probes, probe_silent_peer};
-use crate::tls::{authorities, client};
+use crate::tls::{authorities, client_config};
 use crate::xds::flags::{Target, XdsArgs};
 use tollgate_report::error::{Error, plain, read_file};
 
@@ -164,7 +164,7 @@ impl TlsFiles {
             None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
         }
         let own = self.own.as_ref().map(|(cert, key)| (&**cert, &**key));
-        let mut config = client(roots, own)?;
+        let mut config = client_config(roots, own)?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Arc::new(config))
     }
