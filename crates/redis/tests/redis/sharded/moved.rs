@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::{ManualClock, Quota, Timestamp};
-use tollgate_redis::{InProcess, Limit, Shards};
+use tollgate_redis::{AtomicLimiter, Blocking, InProcess, Limit, Shards};
 
 use super::{named, set};
 use crate::all_kinds;
@@ -118,41 +118,56 @@ async fn leases_and_write_back_keep_budgets_of_moved_keys() {
     write_back.close().await;
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+/// What each of some keys is asked, and by which process, with the seconds since the question before.
+type Questions = Vec<(usize, u32, u64)>;
 
-    /// A server joins the set or leaves it. Several processes with the new set, in any order, on one key after another:
-    /// together with the old set, they admit exactly what one server admits.
-    // G97
-    #[test]
-    fn changed_set_admits_as_one_server(
-        kind in 0_usize..13,
-        joins: bool,
-        before in prop::collection::vec((0_u32..8, 0_u64..300), 0..60),
-        after in prop::collection::vec((0_usize..3, 0_u32..8, 0_u64..300), 0..80),
-    ) {
-        let (clock, all) = servers();
-        let limit = all_kinds(Quota::per_hour(LIMIT))[kind];
-        let limiter = |client: InProcess| client.blocking().limiter("api", limit).atomic().unwrap();
-        let (old, new) = if joins { (&all[..2], &all[..]) } else { (&all[..], &all[..2]) };
-        let new = || InProcess::sharded(Shards::new(named(new)).previous(named(old), 3 * HOUR)).unwrap();
-        let (one, old) = (limiter(InProcess::new(clock.clone())), limiter(set(old)));
-        for (key, seconds) in before {
-            clock.advance(Duration::from_secs(seconds));
+/// Several processes with the new set, in any order, on one key after another: together with the old set, they admit exactly what one
+/// server admits.
+fn admits_as_one(
+    limit: Limit,
+    joins: bool,
+    before: &Questions,
+    after: &Questions,
+) -> Result<(), TestCaseError> {
+    let (clock, all) = servers();
+    let limiter = |client: InProcess| client.blocking().limiter("api", limit).atomic().unwrap();
+    let (old, new) = if joins { (&all[..2], &all[..]) } else { (&all[..], &all[..2]) };
+    let new = || InProcess::sharded(Shards::new(named(new)).previous(named(old), 3 * HOUR)).unwrap();
+    let (one, old) = (limiter(InProcess::new(clock.clone())), limiter(set(old)));
+    let ask = |limiters: &[Blocking<AtomicLimiter>], questions: &Questions| {
+        for (process, key, seconds) in questions {
+            clock.advance(Duration::from_secs(*seconds));
             for _ in 0..3 {
-                prop_assert_eq!(old.check(&key).is_allowed(), one.check(&key).is_allowed());
-            }
-        }
-        let new = [(); 3].map(|()| limiter(new()));
-        for (process, key, seconds) in after {
-            clock.advance(Duration::from_secs(seconds));
-            for _ in 0..3 {
-                let (here, there) = (new[process].check(&key), one.check(&key));
+                let (here, there) = (limiters[process % limiters.len()].check(key), one.check(key));
                 prop_assert_eq!(here.is_allowed(), there.is_allowed(), "{:?}, one server: {:?}", here, there);
             }
         }
-        for health in new.map(|limiter| limiter.health()) {
-            prop_assert_eq!((health.uncopied, health.failed()), (0, 0));
+        Ok(())
+    };
+    ask(&[old], before)?;
+    let new = [(); 3].map(|()| limiter(new()));
+    ask(&new, after)?;
+    for health in new.map(|limiter| limiter.health()) {
+        prop_assert_eq!((health.uncopied, health.failed()), (0, 0));
+    }
+    Ok(())
+}
+
+fn questions(most: usize) -> impl Strategy<Value = Questions> {
+    prop::collection::vec((0_usize..3, 0_u32..8, 0_u64..300), 0..most)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    /// A server joins the set or leaves it, for each kind of limit.
+    // G97
+    #[test]
+    fn changed_set_admits_as_one_server(before in questions(60), after in questions(80)) {
+        for limit in all_kinds(Quota::per_hour(LIMIT)) {
+            for joins in [true, false] {
+                admits_as_one(limit, joins, &before, &after)?;
+            }
         }
     }
 }
