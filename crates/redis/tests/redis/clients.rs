@@ -1,4 +1,4 @@
-//! Clients reconnect after a server starts, stops, hangs or loses its data, and they never print a password.
+//! How clients connect, and that they never print a password. `faults/outages.rs` has servers that stop, hang or lose their data.
 
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 

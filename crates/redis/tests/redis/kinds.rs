@@ -379,7 +379,7 @@ fn log_ring_grows_wraps_and_follows_its_limit() {
     assert_eq!(full.check(1, now + 100 * SEC).remaining(), SlidingLog::MAX_LIMIT - 1);
 }
 
-// G75
+// G75, G86
 #[test]
 fn foreign_value_of_any_kind_charges_nothing() {
     let Some(server) = Server::start() else { return };

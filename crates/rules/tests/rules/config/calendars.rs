@@ -127,6 +127,14 @@ fn wrong_calendars_are_refused() {
             &["the compact store does not support calendar-window; use store: keyed"],
         ),
         ("period: month, store: sketch", &["the sketch store does not support calendar-window"]),
+        (
+            "period: month, store: redis, mode: write-back",
+            &["the redis store does not support calendar-window", "or mode: atomic"],
+        ),
+        (
+            "period: month, store: redis, mode: lease",
+            &["the redis store does not support calendar-window", "or mode: atomic"],
+        ),
         ("unlimited: true, period: month", &["period cannot be used with unlimited: true"]),
     ];
     for (fields, parts) in rows {

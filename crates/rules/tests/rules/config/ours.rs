@@ -335,10 +335,13 @@ fn classes_are_checked() {
         assert!(parts.iter().all(|part| said.iter().any(|said| said.contains(part))), "{parts:?}: {said:#?}");
     }
     let limit = |limit: &str| classes("{ x: 50% }", "").replace("requests_per_unit: 10", limit);
-    problem(
-        &limit("requests_per_unit: 10, store: redis, mode: lease"),
-        &["classes cannot share a limit in the mode lease", "write mode: atomic", "compact"],
-    );
+    for mode in ["lease", "write-back"] {
+        let told = format!("classes cannot share a limit in the mode {mode}");
+        problem(
+            &limit(&format!("requests_per_unit: 10, store: redis, mode: {mode}")),
+            &[&told, "write mode: atomic", "compact"],
+        );
+    }
     problem(
         &classes("{ x: 50% }", "").replace("{ unit: day, requests_per_unit: 10 }", "{ unlimited: true }"),
         &["no share"],
