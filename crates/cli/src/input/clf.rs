@@ -93,13 +93,14 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
         |&at: &usize| begins_as(&rest[at + 1..], b"00/") || begins_as(&rest[at + 1..], b"0000-00-00");
     let open = memchr_iter(b'[', rest).find(is_time).ok_or("no time such as [10/Oct/2000:13:55:36 -0700]")?;
     let who = rest[..open].trim_ascii();
-    let beside = if node(host).is_some() { wrapped(who) } else { None };
+    let beside = wrapped(who).filter(|_| node(host).is_some());
     let (front, host, who) = match (beside, virtual_host(host, who)) {
         (Some((list, who)), _) => (list, host, who.trim_ascii()),
         (None, Some((client, who))) => (host, client, who),
         (None, None) => (&b""[..], host, who),
     };
-    if node(last_element(host)).is_none() && may_be_prefix(last_element(host), who) {
+    // In this order, because most lines need only the cheaper question.
+    if may_be_prefix(last_element(host), who) && node(last_element(host)).is_none() {
         return Err("words before the address; cut them, or give --log-format");
     }
     let is_list = beside.is_some()
