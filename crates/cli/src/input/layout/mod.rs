@@ -52,7 +52,7 @@ pub struct Layout {
     lead: Vec<u8>,
     fields: Vec<Field>,
     /// The fields, and then the parts of fields, that have names.
-    columns: Vec<NamedColumn>,
+    columns: Vec<LayoutColumn>,
     /// The number of fields that a line has at least.
     least: usize,
     /// The number of fields that are read.
@@ -76,14 +76,15 @@ enum Part {
 }
 
 /// A field, or a part of it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct LayoutColumn {
+    name: String,
+    /// Its other names, separated by spaces.
+    aliases: String,
+    role: Role,
     field: usize,
     part: Part,
 }
-
-/// The name of a column, its other names, and its role.
-type NamedColumn = (String, String, Role, LayoutColumn);
 
 /// The parts of a request line that have names, as in the common log format.
 const OF_REQUEST: &[(&str, Part)] = &[
@@ -111,12 +112,16 @@ pub type Spans = Vec<(usize, usize)>;
 
 impl Layout {
     /// Lists the fields, and the parts of them that have names of their own.
-    fn named_columns(fields: &[Field]) -> Vec<NamedColumn> {
-        let own = fields.iter().enumerate().map(|(field, Field { name, header, variable, .. })| {
-            let aliases = format!("{} {header}", variable.names);
-            (name.clone(), aliases, variable.role, LayoutColumn { field, part: Part::Whole })
-        });
-        let mut columns: Vec<NamedColumn> = own.collect();
+    fn named_columns(fields: &[Field]) -> Vec<LayoutColumn> {
+        let own =
+            fields.iter().enumerate().map(|(field, Field { name, header, variable, .. })| LayoutColumn {
+                name: name.clone(),
+                aliases: format!("{} {header}", variable.names),
+                role: variable.role,
+                field,
+                part: Part::Whole,
+            });
+        let mut columns: Vec<LayoutColumn> = own.collect();
         for (common, parts) in [("request", OF_REQUEST), ("path", OF_TARGET), ("captured_headers", CAPTURED)]
         {
             let Some(field) = fields.iter().position(|field| field.variable.common() == common) else {
@@ -124,8 +129,14 @@ impl Layout {
             };
             for &(name, part) in parts {
                 let role = if name.contains("path") { Role::Target } else { Role::Other };
-                if !columns.iter().any(|(known, ..)| known == name) {
-                    columns.push((name.to_owned(), String::new(), role, LayoutColumn { field, part }));
+                if !columns.iter().any(|column| column.name == name) {
+                    columns.push(LayoutColumn {
+                        name: name.to_owned(),
+                        aliases: String::new(),
+                        role,
+                        field,
+                        part,
+                    });
                 }
             }
         }
@@ -134,22 +145,20 @@ impl Layout {
 
     /// Returns a sample without records.
     pub fn sample(&self) -> Sample {
-        Sample::named(self.columns.iter().map(|(name, aliases, role, _)| (&**name, &**aliases, *role)))
+        Sample::named(self.columns.iter().map(|column| (&*column.name, &*column.aliases, column.role)))
     }
 
     /// Returns the form of the times in this field, if the format string says it.
     pub fn time_format(&self, name: &str) -> Option<&TimeFormat> {
-        let (.., column) = self.columns.get(self.sample().column(name)?)?;
+        let column = self.columns.get(self.sample().column(name)?)?;
         self.fields.get(column.field)?.time.as_ref()
     }
 
     /// Reads no further than to these columns and to the size of the response, if a line may have more fields anyway.
     pub fn up_to(&self, columns: &Columns<usize>) -> Self {
         let named = columns.time.iter().chain(&columns.key).chain(&columns.cost);
-        let last = named
-            .chain(columns.others.iter().flatten())
-            .map(|&column| self.columns[column].3.field + 1)
-            .max();
+        let last =
+            named.chain(columns.others.iter().flatten()).map(|&column| self.columns[column].field + 1).max();
         let size = self.fields.iter().position(|field| field.variable.common() == "bytes");
         let needed = last.max(size.map(|at| at + 1)).filter(|_| self.open && size.is_some());
         Self { read: needed.unwrap_or(self.fields.len()), ..self.clone() }
@@ -255,7 +264,7 @@ impl Layout {
     }
 
     /// Returns the text of a column in a line; `None` if the line ends before it.
-    fn text<'l>(&self, line: &'l [u8], spans: &Spans, column: LayoutColumn) -> Option<&'l [u8]> {
+    fn text<'l>(&self, line: &'l [u8], spans: &Spans, column: &LayoutColumn) -> Option<&'l [u8]> {
         let &(begin, end) = spans.get(column.field)?;
         let text = line.get(begin..end)?;
         let word = |n| text.split(|&b| b == b' ').nth(n).unwrap_or(b"-");
@@ -278,28 +287,22 @@ impl Layout {
     /// Returns the names and the texts of a line's fields, for a line that fits.
     pub fn fields<'s, 'l>(&'s self, line: &'l [u8], spans: &mut Spans) -> Option<Vec<(&'s str, &'l [u8])>> {
         self.split(line, spans).ok()?;
-        let text = |(name, _, _, column): &'s NamedColumn| Some((&**name, self.text(line, spans, *column)?));
+        let text = |column: &'s LayoutColumn| Some((&*column.name, self.text(line, spans, column)?));
         Some(self.columns.iter().filter_map(text).collect())
     }
 
     /// Whether most lines fit, and every candidate for the client holds addresses.
     pub fn fits_most(&self, lines: &[&[u8]]) -> bool {
         let mut spans = Spans::new();
-        let clients: Vec<usize> = (0..self.fields.len())
-            .filter(|&field| matches!(self.fields[field].variable.role, Role::Client(_)))
-            .collect();
+        let clients = || self.columns.iter().filter(|column| matches!(column.role, Role::Client(_)));
         let mut fits = |line: &&&[u8]| {
             self.split(line, &mut spans).is_ok()
-                && clients.iter().all(|&field| {
-                    let column = LayoutColumn { field, part: Part::Whole };
-                    self.text(line, &spans, column).is_some_and(variables::may_be_addresses)
-                })
+                && clients()
+                    .all(|column| self.text(line, &spans, column).is_some_and(variables::may_be_addresses))
         };
         2 * lines.iter().filter(|line| fits(line)).count() > lines.len()
     }
-}
 
-impl Layout {
     /// Takes the fields of one line.
     ///
     /// # Errors
@@ -314,9 +317,9 @@ impl Layout {
         self.split(line, spans).map_err(|field| {
             format!("the line does not fit the format {}: no {field:?} where it is expected", self.name)
         })?;
-        let text = |&column: &usize| self.text(line, spans, self.columns[column].3);
+        let text = |&column: &usize| self.text(line, spans, &self.columns[column]);
         let get = |column: &usize| {
-            text(column).ok_or_else(|| format!("the line ends before {:?}", self.columns[*column].0))
+            text(column).ok_or_else(|| format!("the line ends before {:?}", self.columns[*column].name))
         };
         columns.take(row, get, text)
     }
