@@ -119,13 +119,16 @@ impl<C: Clock> RulesAt<'_, C> {
     }
 }
 
-/// The rules in force with the request's domain, and what the request writes.
-type Begun<'a> = ((&'a Loaded<RuleSet>, &'a ActiveDomain), (&'a mut JointOutcome, &'a mut Vec<Decided>));
+/// The rules in force, with the request's domain.
+type Asked<'r> = (&'r Loaded<RuleSet>, &'r ActiveDomain);
+
+/// What a request writes.
+type Written<'w, 'r> = (&'w mut JointOutcome, &'r mut Vec<Decided>);
 
 impl Answer {
     /// Notes that a request asks the domain. Returns `None` if the domain has no rules.
     #[inline(always)]
-    fn begin(&mut self) -> Option<Begun<'_>> {
+    fn begin(&mut self) -> Option<(Asked<'_>, Written<'_, '_>)> {
         let Self { rules, domain, joint, decided } = self;
         let domain = domain.and_then(|index| rules.domain_at(index))?;
         domain.note_asked();
@@ -186,9 +189,9 @@ impl<C: Clock> Rules<C> {
     #[inline(always)]
     fn attempt<'r>(
         &self,
-        (rules, domain): (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        (rules, domain): Asked<'r>,
         request: Request<'_, 'r>,
-        (joint, decided): (&mut JointOutcome, &'r mut Vec<Decided>),
+        (joint, decided): Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
         let [descriptor] = request.descriptors else {
@@ -211,9 +214,9 @@ impl<C: Clock> Rules<C> {
     #[inline(never)]
     fn attempt_found<'r>(
         &self,
-        asked: (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        asked: Asked<'r>,
         (request, found): (Request<'_, 'r>, FoundRules),
-        written: (&mut JointOutcome, &'r mut Vec<Decided>),
+        written: Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
         let request = Request { searched: std::slice::from_ref(&found), ..request };
@@ -227,9 +230,9 @@ impl<C: Clock> Rules<C> {
     #[inline(never)]
     fn attempt_several<'r>(
         &self,
-        (rules, domain): (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        (rules, domain): Asked<'r>,
         request: Request<'_, 'r>,
-        (joint, decided): (&mut JointOutcome, &'r mut Vec<Decided>),
+        (joint, decided): Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
         let (mut found, mut searched) = (PlainChecks::new(), Searched::new());
@@ -246,7 +249,7 @@ impl<C: Clock> Rules<C> {
     #[inline(always)]
     fn take_plain<'r>(
         &self,
-        (rules, domain): (&Loaded<RuleSet>, &ActiveDomain),
+        (rules, domain): Asked<'_>,
         descriptors: &[Descriptor<'_>],
         checks: impl AsRef<[PlainCheck<'r>]> + Copy,
         (joint, decided): (&mut JointOutcome, &mut (impl AsRef<[Decided]> + AsMut<[Decided]> + ?Sized)),
@@ -274,9 +277,9 @@ impl<C: Clock> Rules<C> {
     #[inline(never)]
     fn decide_any<'r>(
         &self,
-        (rules, domain): (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        (rules, domain): Asked<'r>,
         request: &Request<'_, 'r>,
-        (joint, decided): (&mut JointOutcome, &'r mut Vec<Decided>),
+        (joint, decided): Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
         let mut check = RequestCheck::new(decided);
@@ -302,7 +305,7 @@ impl<C: Clock> Rules<C> {
     pub(super) fn find<'r>(
         &self,
         check: &mut RequestCheck<'r>,
-        (rules, domain): (&'r Loaded<RuleSet>, &'r ActiveDomain),
+        (rules, domain): Asked<'r>,
         request: &Request<'_, 'r>,
         joint: &mut JointOutcome,
         when: CheckTime,
