@@ -170,7 +170,7 @@ impl PlannedLimit {
     }
 }
 
-/// The figures of used units, of which a batch returns when this period ends, and at the end of each later one.
+/// The figures of used units. A batch of them returns when this period ends, and at the end of each later one.
 const fn batch_facts(used: u64, batch: u64, to_end_us: u64, period_us: u64) -> Facts {
     let (to_boundary_ns, period_ns) = (to_end_us.saturating_mul(NS), period_us.saturating_mul(NS));
     Facts::Batch { used, raised: 0, batch, to_boundary_ns, period_ns }

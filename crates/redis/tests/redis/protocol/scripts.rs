@@ -107,7 +107,7 @@ fn plans(pairs: impl Strategy<Value = Vec<[Limit; 2]>>) -> impl Strategy<Value =
     })
 }
 
-/// Steps of which one in `odds` is asked with the second plan.
+/// Steps. One in `odds` is asked with the second plan.
 fn steps_of(
     time: impl Strategy<Value = Move>,
     odds: usize,

@@ -1,4 +1,4 @@
-//! `ranges` and `prefixes`: what is read, and what is refused.
+//! `ranges` and `prefixes`: forms that are read, and forms that are errors.
 
 use tollgate_rules::{Config, Domain};
 

@@ -1,4 +1,4 @@
-//! `block` in files: what is read, and what is refused.
+//! `block` in files: forms that are read, and forms that are errors.
 
 use std::time::Duration;
 

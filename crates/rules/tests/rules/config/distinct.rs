@@ -1,4 +1,4 @@
-//! `distinct` in files: what is read, and what is refused.
+//! `distinct` in files: forms that are read, and forms that are errors.
 
 use super::support::{good, problem, refused};
 

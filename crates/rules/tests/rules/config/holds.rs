@@ -1,4 +1,4 @@
-//! `hold` and `in_progress` in files: what is read, and what is refused.
+//! `hold` and `in_progress` in files: forms that are read, and forms that are errors.
 
 use std::time::Duration;
 

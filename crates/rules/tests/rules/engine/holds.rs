@@ -569,11 +569,10 @@ fn load_from_a_rate_to_requests_in_progress_counts_no_units() {
     assert!(scene.ask(&A).is_allowed(), "at most one request is in progress");
 }
 
-/// Ended holds of keys that never return must not keep other keys from holding until their window ends. In the tests of the library,
-/// `ended_hold_makes_room_and_gives_its_units_back` is the same for a book of one hold.
+/// Ended holds of keys that never return must not keep other keys from holding until their window ends.
 // G135
 #[test]
-#[ignore = "several seconds unless optimised; .ci/run runs it"]
+#[ignore = "several seconds unless optimised; .ci/run runs it; the core's ended_hold_makes_room_and_gives_its_units_back is the short form"]
 fn ended_holds_take_no_room() {
     let scene =
         Scene::new(&one("{ unit: day, requests_per_unit: 10, store: keyed, hold: { units: 1, life: 1s } }"));
@@ -650,7 +649,7 @@ fn request_of_an_unknown_domain_is_counted_once() {
     assert_eq!(scene.rules.reloads().unknown_domains, 1);
 }
 
-/// The metrics of a rule show what was used, not the estimates.
+/// The metrics of a rule show the units that were used, and not the estimates.
 // G135
 #[test]
 fn metrics_count_what_a_report_used() {
