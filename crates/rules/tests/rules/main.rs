@@ -10,6 +10,7 @@ mod alike_rules;
 mod arena;
 mod config;
 mod engine;
+mod files;
 #[cfg(feature = "watch")]
 mod folders;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]

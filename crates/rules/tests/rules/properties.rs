@@ -179,10 +179,8 @@ fn rules_wait_is_exact() {
                         prop_assert!(wait_ns > 0, "{answer:?}");
                         let then = |ns| replay(ops, ns).is_some_and(|(_, admitted)| admitted);
                         prop_assert!(then(wait_ns), "denied after the reported wait of {wait:?}: {answer:?}");
-                        prop_assert!(
-                            !then(wait_ns - 1),
-                            "admitted before the reported wait of {wait:?}: {answer:?}"
-                        );
+                        let is_early = then(wait_ns - 1);
+                        prop_assert!(!is_early, "admitted before the reported wait of {wait:?}: {answer:?}");
                     }
                     Ok(())
                 },

@@ -209,18 +209,14 @@ fn explanation_shows_a_block_and_starts_none() {
 
 #[test]
 fn denial_of_a_prefix_blocks_that_prefix() {
-    let text = "
-domain: d
-tollgate: {}
-descriptors:
+    let scene = Scene::of(&["
   - key: ip
     prefixes:
       ipv4: { 32: { unit: minute, requests_per_unit: 5 } }
       ipv6:
         64: { unit: minute, requests_per_unit: 2, algorithm: gcra, block: 10m }
         48: { unit: minute, requests_per_unit: 5, algorithm: gcra }
-";
-    let scene = Scene::new(text);
+"]);
     let ask = |address: &str| scene.ask(&[("ip", address)]).retry_after();
     for address in ["2001:db8:0:1::1", "2001:db8:0:1::2"] {
         assert_eq!(ask(address), Some(Duration::ZERO));

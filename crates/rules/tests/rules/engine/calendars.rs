@@ -32,11 +32,8 @@ fn figures_point_to_end_of_period() {
         scene.clock.set(Timestamp::from_secs(NOW));
         let to_end = Some(Duration::from_secs(END - NOW));
         let answer = scene.ask_n(&X, 0);
-        assert_eq!(
-            answer.strictest(0).and_then(|limit| limit.reset_after()),
-            to_end,
-            "also for a key that used nothing"
-        );
+        // Also for a key that used nothing.
+        assert_eq!(answer.strictest(0).and_then(|limit| limit.reset_after()), to_end);
         assert_eq!(scene.admitted(&X, 5), 3);
         let answer = scene.ask(&X);
         assert!(answer.is_over_limit(0));

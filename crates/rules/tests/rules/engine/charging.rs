@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use tollgate_rules::{Descriptor, TimeUnit};
 
-use super::{OK, Scene, left};
+use super::{OK, Scene, file, left};
 
-const TWO: &str = "
-domain: d
-descriptors:
-  - { key: a, rate_limit: { unit: minute, requests_per_unit: 10 } }
-  - { key: b, rate_limit: { unit: hour, requests_per_unit: 2 } }
-";
+const TWO: &[&str] = &[
+    "key: a, rate_limit: { unit: minute, requests_per_unit: 10 }",
+    "key: b, rate_limit: { unit: hour, requests_per_unit: 2 }",
+];
 
 /// Envoy's service counts a request before it decides. Denied requests therefore use up the window too.
 #[test]
 fn count_first_counts_denied_requests() {
-    let scene = Scene::counting_first(TWO);
+    let scene = Scene::counting_first(&file(TWO));
     let a = [("a", "x")];
     assert!(scene.ask_n(&a, 8).is_allowed());
     assert!(scene.ask_n(&a, 5).is_denied());
@@ -33,11 +31,8 @@ fn count_first_counts_denied_requests() {
     scene.advance(60);
     let never = scene.ask_n(&a, 11);
     assert!(never.is_never() && never.retry_after().is_none());
-    assert_eq!(
-        scene.ask(&a).retry_after(),
-        Some(Duration::from_secs(60)),
-        "the impossible request was counted"
-    );
+    let minute = Some(Duration::from_secs(60));
+    assert_eq!(scene.ask(&a).retry_after(), minute, "the impossible request was counted");
 }
 
 /// This holds for every algorithm that a file can name: the limit is admitted, and a denied request is admitted after
@@ -71,10 +66,8 @@ descriptors:
             let wait = refused.retry_after().unwrap();
             assert!(wait > Duration::ZERO && wait <= Duration::from_secs(120), "{algorithm} {wait:?}");
             scene.clock.advance(wait - Duration::from_nanos(1));
-            assert!(
-                scene.ask_n(&x, 0).is_denied() || left(&scene, &x) == 0,
-                "{algorithm}: admitted before the reported wait"
-            );
+            let is_full = scene.ask_n(&x, 0).is_denied() || left(&scene, &x) == 0;
+            assert!(is_full, "{algorithm}: admitted before the reported wait");
             scene.clock.advance(Duration::from_nanos(1) + Duration::from_millis(1));
             assert!(scene.ask(&x).is_allowed(), "{algorithm}: {wait:?}");
         }
@@ -83,7 +76,7 @@ descriptors:
 
 #[test]
 fn equal_descriptors_are_charged_twice() {
-    for scene in [Scene::new(TWO), Scene::counting_first(TWO)] {
+    for scene in [Scene::of(TWO), Scene::counting_first(&file(TWO))] {
         let a = [("a", "x")];
         assert!(scene.ask_both(&a, &a).is_allowed());
         assert_eq!(left(&scene, &a), 8);
@@ -92,7 +85,7 @@ fn equal_descriptors_are_charged_twice() {
 
 #[test]
 fn descriptor_hits_override_request_hits() {
-    let scene = Scene::new(TWO);
+    let scene = Scene::of(TWO);
     let (a, b) = ([("a", "x")], [("b", "x")]);
     let descriptors = [Descriptor::new(&a).hits(4), Descriptor::new(&b)];
     assert!(scene.rules.check_n("d", &descriptors, 2).is_allowed());
@@ -104,7 +97,7 @@ fn descriptor_hits_override_request_hits() {
 
 #[test]
 fn rules_refund_restores_all_counters() {
-    let scene = Scene::new(TWO);
+    let scene = Scene::of(TWO);
     let (a, b) = ([("a", "x")], [("b", "x")]);
     let descriptors = [Descriptor::new(&a).hits(4), Descriptor::new(&b)];
     let answer = scene.rules.check("d", &descriptors);
@@ -120,15 +113,9 @@ fn rules_refund_restores_all_counters() {
 /// A limit on several keys counts each combination of values separately, whatever characters the values contain.
 #[test]
 fn value_combinations_count_separately() {
-    let scene = Scene::new(
-        "
-domain: d
-descriptors:
-  - key: a
-    descriptors:
-      - { key: b, rate_limit: { unit: minute, requests_per_unit: 1 } }
-",
-    );
+    let scene = Scene::of(&[
+        "key: a, descriptors: [ { key: b, rate_limit: { unit: minute, requests_per_unit: 1 } } ]",
+    ]);
     for (a, b) in [("x", "yz"), ("xy", "z"), ("", "xyz"), ("xyz", ""), ("1:x", "y"), ("", "1:x1:y")] {
         assert_eq!(scene.admitted(&[("a", a), ("b", b)], 2), 1, "{a:?} {b:?}");
     }
@@ -137,7 +124,7 @@ descriptors:
 /// A request may carry its own limit, which overrides the limit in the file. It counts by keys, values and unit.
 #[test]
 fn request_limit_overrides_file() {
-    for (scene, left_of_file) in [(Scene::new(TWO), 7), (Scene::counting_first(TWO), 6)] {
+    for (scene, left_of_file) in [(Scene::of(TWO), 7), (Scene::counting_first(&file(TWO)), 6)] {
         let a = [("a", "x")];
         let ask = |requests: u32, unit: TimeUnit| {
             let answer = scene.rules.check("d", &[Descriptor::new(&a).limit(requests, unit)]);
@@ -158,10 +145,10 @@ fn request_limit_overrides_file() {
         assert!(nope.is_allowed(), "an unknown domain ignores the request's limit");
         scene.advance(60);
         assert_eq!(ask(2, TimeUnit::Minute), (true, 1, 2));
-        scene.reload(TWO);
+        scene.reload(&file(TWO));
         assert_eq!(ask(2, TimeUnit::Minute), (true, 0, 2), "a reload keeps the counter");
     }
-    let scene = Scene::new(TWO);
+    let scene = Scene::of(TWO);
     let a = [("a", "x")];
     let own = [Descriptor::new(&a).limit(2, TimeUnit::Minute)];
     let answer = scene.rules.check("d", &own);
@@ -187,7 +174,7 @@ fn first_limit_of_request_charges_other_rules_once() {
 /// alone decide.
 #[test]
 fn request_limit_without_rule_denies_beside_plain_rule() {
-    let scene = Scene::new(TWO);
+    let scene = Scene::of(TWO);
     let (a, unknown) = ([("a", "x")], [("other", "value")]);
     let both = [Descriptor::new(&a), Descriptor::new(&unknown).limit(1, TimeUnit::Day)];
     assert!(scene.rules.check("d", &both).is_allowed());

@@ -49,19 +49,14 @@ fn named_rules_have_names_of_classes() {
 // G120
 #[test]
 fn several_limits_have_shares() {
-    let scene = Scene::new(
-        "
-domain: d
-tollgate: {}
-descriptors:
+    let scene = Scene::of(&["
   - key: priority
     classes: { high: 100%, low: 50% }
     rate_limits:
       - { unit: minute, requests_per_unit: 4 }
       - { unit: hour, requests_per_unit: 10, algorithm: gcra }
   - { key: other, rate_limit: { unit: hour, requests_per_unit: 1 } }
-",
-    );
+"]);
     let [low, high] = [[("priority", "low")], [("priority", "high")]];
     assert_eq!(scene.admitted(&low, 9), 2, "half of a minute's units");
     assert_eq!(scene.admitted(&high, 9), 2);
@@ -82,11 +77,7 @@ descriptors:
 // G120
 #[test]
 fn classes_and_ranges_work_together() {
-    let scene = Scene::new(
-        "
-domain: d
-tollgate: {}
-descriptors:
+    let scene = Scene::of(&["
   - key: ip
     ranges: [10.0.0.0/8]
     descriptors:
@@ -98,8 +89,7 @@ descriptors:
       - { key: priority, classes: { high: 100%, low: 50% }, rate_limit: { unit: hour, requests_per_unit: 6 } }
   - { key: who, classes: { vip: 100%, '*': 50% }, rate_limit: { unit: hour, requests_per_unit: 2 } }
   - { key: who, ranges: [10.0.0.0/8], rate_limit: { unit: hour, requests_per_unit: 5 } }
-",
-    );
+"]);
     let of = |ip, class| [("ip", ip), ("priority", class)];
     assert_eq!(scene.admitted(&of("10.9.0.1", "low"), 9), 2, "each address has a count");
     assert_eq!(scene.admitted(&of("10.9.0.2", "low"), 9), 2);
@@ -107,11 +97,8 @@ descriptors:
     assert_eq!(scene.admitted(&of("10.1.0.1", "low"), 9), 3, "the addresses of the range have one count");
     assert_eq!(scene.admitted(&of("10.1.0.2", "low"), 9), 0);
     assert_eq!(scene.admitted(&of("10.1.0.2", "high"), 9), 3);
-    assert_eq!(
-        scene.admitted(&[("who", "10.0.0.1")], 9),
-        5,
-        "a range comes before the class of all other values"
-    );
+    // A range comes before the class of all other values.
+    assert_eq!(scene.admitted(&[("who", "10.0.0.1")], 9), 5);
     assert_eq!(scene.admitted(&[("who", "11.0.0.1")], 9), 1);
     assert_eq!(scene.admitted(&[("who", "vip")], 9), 1);
 }

@@ -150,10 +150,8 @@ fn shadow_dry_run_and_quota_rules_count_values() {
     assert_eq!(left(&scene, &of("A", "a")), 0);
 
     let scene = Scene::new(&names("").replace("key: user,", "key: user, quota_mode: true,"));
-    assert_eq!(
-        ["a", "b", "c", "d", "a"].map(|user| scene.ask(&of("A", user)).is_allowed()),
-        [true, true, true, false, true]
-    );
+    let admitted = ["a", "b", "c", "d", "a"].map(|user| scene.ask(&of("A", user)).is_allowed());
+    assert_eq!(admitted, [true, true, true, false, true]);
 }
 
 #[test]
@@ -191,10 +189,8 @@ fn other_limits_of_the_descriptor_count_as_always() {
 fn charging_that_counts_denials_is_refused() {
     for charging in [Charging::CountFirst, Charging::CountDenials] {
         let error = Scene::try_new(&names(""), Some(charging)).err().unwrap().to_string();
-        assert!(
-            error.contains("distinct counts no value that is denied; use charging: all-or-nothing"),
-            "{error}"
-        );
+        let part = "distinct counts no value that is denied; use charging: all-or-nothing";
+        assert!(error.contains(part), "{error}");
     }
 }
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tollgate_rules::{Amount, Answer, Descriptor, TimeUnit};
 
-use super::{OK, OVER, Scene, left};
+use super::{OK, OVER, Scene, file, left, one};
 
 /// One scene for each way of charging.
-fn both(text: &str) -> [Scene; 2] {
-    [Scene::new(text), Scene::counting_first(text)]
+fn both(descriptors: &[&str]) -> [Scene; 2] {
+    [Scene::of(descriptors), Scene::counting_first(&file(descriptors))]
 }
 
 /// Returns the overall code, and the code and the remaining units of each descriptor.
@@ -22,13 +22,10 @@ const UNLIMITED: u32 = u32::MAX;
 // G67
 #[test]
 fn exhausted_quota_reports_over_limit() {
-    let text = "
-domain: d
-descriptors:
-  - { key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
-  - { key: large, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 3 } }
-";
-    for scene in both(text) {
+    for scene in both(&[
+        "key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 }",
+        "key: large, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 3 }",
+    ]) {
         let ask = || said(&scene.ask_both(&[("small", "x")], &[("large", "x")]), 2);
         assert_eq!(ask(), (OK, vec![(OK, 0), (OK, 2)]));
         assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 1)]));
@@ -40,13 +37,10 @@ descriptors:
 // G67
 #[test]
 fn unlimited_rule_is_no_quota() {
-    let text = "
-domain: d
-descriptors:
-  - { key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
-  - { key: all, quota_mode: true, rate_limit: { unlimited: true } }
-";
-    for scene in both(text) {
+    for scene in both(&[
+        "key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 }",
+        "key: all, quota_mode: true, rate_limit: { unlimited: true }",
+    ]) {
         let ask = || said(&scene.ask_both(&[("small", "x")], &[("all", "x")]), 2);
         assert_eq!(ask(), (OK, vec![(OK, 0), (OK, UNLIMITED)]));
         assert_eq!(ask(), (OVER, vec![(OVER, 0), (OK, UNLIMITED)]));
@@ -58,34 +52,26 @@ descriptors:
 // G67
 #[test]
 fn shadowed_quota_always_has_room() {
-    let text = "
-domain: d
-descriptors:
-  - { key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 } }
-  - { key: shadow, quota_mode: true, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 3 } }
-";
-    for scene in both(text) {
+    for scene in both(&[
+        "key: small, quota_mode: true, rate_limit: { unit: minute, requests_per_unit: 1 }",
+        "key: shadow, quota_mode: true, shadow_mode: true, rate_limit: { unit: minute, requests_per_unit: 3 }",
+    ]) {
         let ask = || said(&scene.ask_both(&[("small", "x")], &[("shadow", "x")]), 2);
         assert_eq!(ask(), (OK, vec![(OK, 0), (OK, 2)]));
         assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 1)]));
         assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 0)]));
         assert_eq!(ask(), (OK, vec![(OVER, 0), (OK, 0)]));
-        assert!(
-            scene.ask(&[("small", "x")]).is_denied(),
-            "without the shadowed quota, the request is denied"
-        );
+        let small = scene.ask(&[("small", "x")]);
+        assert!(small.is_denied(), "without the shadowed quota, the request is denied");
     }
 }
 
-const FIVE: &str = "
-domain: d
-tollgate: {}
-descriptors:
-  - { key: a, rate_limit: { unit: minute, requests_per_unit: 5 } }
-  - { key: b, rate_limit: { unit: minute, requests_per_unit: 5, algorithm: gcra } }
-  - { key: c, value: 'x*', share_threshold: true, rate_limit: { unit: minute, requests_per_unit: 5 } }
-  - { key: c, rate_limit: { unit: minute, requests_per_unit: 0 } }
-";
+const FIVE: &[&str] = &[
+    "key: a, rate_limit: { unit: minute, requests_per_unit: 5 }",
+    "key: b, rate_limit: { unit: minute, requests_per_unit: 5, algorithm: gcra }",
+    "key: c, value: 'x*', share_threshold: true, rate_limit: { unit: minute, requests_per_unit: 5 }",
+    "key: c, rate_limit: { unit: minute, requests_per_unit: 0 }",
+];
 
 /// Sends a request that carries its own limit.
 fn own(scene: &Scene, entries: &[(&str, &str)], limit: u32, unit: TimeUnit, hits: u64) -> (bool, u32) {
@@ -102,52 +88,37 @@ fn request_limit_shares_counter_with_rule() {
         let a = [("a", "x")];
         scene.advance(20);
         assert!(scene.ask_n(&a, 3).is_allowed());
-        assert_eq!(
-            own(&scene, &a, 4, TimeUnit::Minute, 0),
-            (OK, 1),
-            "a peek sees the units that the rule used"
-        );
+        let peek = own(&scene, &a, 4, TimeUnit::Minute, 0);
+        assert_eq!(peek, (OK, 1), "a peek sees the units that the rule used");
         assert_eq!(own(&scene, &a, 4, TimeUnit::Minute, 1), (OK, 0));
         assert_eq!(left(&scene, &a), 1, "the rule sees the unit of the request's limit");
         assert_eq!(own(&scene, &a, 9, TimeUnit::Hour, 1), (OK, 8), "each unit has its own counter");
-        assert_eq!(
-            own(&scene, &[("a", "y")], 4, TimeUnit::Minute, 1),
-            (OK, 3),
-            "each value has its own counter"
-        );
+        let other = own(&scene, &[("a", "y")], 4, TimeUnit::Minute, 1);
+        assert_eq!(other, (OK, 3), "each value has its own counter");
         assert!(scene.ask(&a).is_allowed());
         let refused = scene.ask(&a);
-        assert_eq!(
-            said(&refused, 1),
-            (OVER, vec![(OVER, 0)]),
-            "the request's own limit has charged two units"
-        );
-        assert_eq!(
-            refused.retry_after(),
-            Some(Duration::from_secs(40)),
-            "the wait lasts until the end of the window"
-        );
+        // The request's own limit has charged two units. The wait lasts until the end of the window.
+        assert_eq!(said(&refused, 1), (OVER, vec![(OVER, 0)]));
+        assert_eq!(refused.retry_after(), Some(Duration::from_secs(40)));
         assert_eq!(own(&scene, &a, 4, TimeUnit::Minute, 1), (OVER, 0));
         assert_eq!(own(&scene, &a, 1, TimeUnit::Minute, 1), (OVER, 0));
         assert_eq!(own(&scene, &a, 20, TimeUnit::Minute, 7).0, OK);
         assert_eq!(own(&scene, &a, 20, TimeUnit::Minute, 21).0, OVER);
         scene.advance(40);
         assert_eq!(own(&scene, &a, 20, TimeUnit::Minute, 9), (OK, 11));
-        assert!(
-            scene.ask(&a).is_denied(),
-            "requests with a higher limit have used more than the rule's limit"
-        );
+        let next = scene.ask(&a);
+        assert!(next.is_denied(), "requests with a higher limit have used more than the rule's limit");
         assert!(!scene.ask(&a).is_never());
     }
     // If requests are counted first, denied requests count too.
-    let scene = Scene::counting_first(FIVE);
+    let scene = Scene::counting_first(&file(FIVE));
     assert_eq!(own(&scene, &[("a", "x")], 2, TimeUnit::Minute, 4), (OVER, 0));
     assert_eq!(left(&scene, &[("a", "x")]), 1);
 }
 
 #[test]
 fn request_limit_refund_restores_rule() {
-    let scene = Scene::new(FIVE);
+    let scene = Scene::of(FIVE);
     let a = [("a", "x")];
     assert!(scene.ask_n(&a, 2).is_allowed());
     let request = [Descriptor::new(&a).limit(9, TimeUnit::Minute).hits(3)];
@@ -164,7 +135,7 @@ fn request_limit_refund_restores_rule() {
 /// A request with both limits charges both of them or neither.
 #[test]
 fn request_limit_and_rule_both_charge() {
-    let scene = Scene::new(FIVE);
+    let scene = Scene::of(FIVE);
     let a = [("a", "x")];
     let request = [Descriptor::new(&a), Descriptor::new(&a).limit(5, TimeUnit::Minute)];
     let ask = || scene.rules.check("d", &request).is_denied();
@@ -180,23 +151,17 @@ fn request_limit_skips_unwindowed_and_shared_rules() {
         assert!(scene.ask_n(&[("b", "x")], 3).is_allowed());
         assert_eq!(own(&scene, &[("b", "x")], 4, TimeUnit::Minute, 1), (OK, 3), "gcra");
         assert!(scene.ask_n(&[("c", "x1")], 3).is_allowed());
-        assert_eq!(
-            own(&scene, &[("c", "x1")], 4, TimeUnit::Minute, 1),
-            (OK, 3),
-            "a shared threshold has its own counter, as in Envoy's service"
-        );
+        // A shared threshold has its own counter, as in Envoy's service.
+        assert_eq!(own(&scene, &[("c", "x1")], 4, TimeUnit::Minute, 1), (OK, 3));
     }
 }
 
 // G67
 #[test]
 fn shared_threshold_counts_per_wildcard_key() {
-    let text = "
-domain: d
-descriptors:
-  - { key: 'header-*', value: 'v*', share_threshold: true, rate_limit: { unit: minute, requests_per_unit: 2 } }
-";
-    for scene in both(text) {
+    for scene in both(&[
+        "key: 'header-*', value: 'v*', share_threshold: true, rate_limit: { unit: minute, requests_per_unit: 2 }",
+    ]) {
         assert_eq!(scene.ask(&[("header-a", "v1")]).remaining(0), 1);
         assert_eq!(scene.ask(&[("header-a", "v2")]).remaining(0), 0, "all values of one key share a counter");
         assert_eq!(scene.ask(&[("header-b", "v1")]).remaining(0), 1, "each key has its own counter");
@@ -207,7 +172,7 @@ descriptors:
 // G67
 #[test]
 fn zero_limit_peek_is_over_after_denial() {
-    let scene = Scene::counting_first(FIVE);
+    let scene = Scene::counting_first(&file(FIVE));
     let c = [("c", "none")];
     assert_eq!(said(&scene.ask_n(&c, 0), 1), (OK, vec![(OK, 0)]));
     let refused = scene.ask(&c);
@@ -219,24 +184,17 @@ fn zero_limit_peek_is_over_after_denial() {
     assert_eq!(said(&scene.ask_n(&c, 0), 1), (OK, vec![(OK, 0)]), "the new window is empty");
     assert_eq!(own(&scene, &c, 0, TimeUnit::Minute, 0), (OK, 0));
     assert_eq!(own(&scene, &c, 0, TimeUnit::Minute, 1), (OVER, 0));
-    assert_eq!(
-        own(&scene, &c, 0, TimeUnit::Minute, 0),
-        (OVER, 0),
-        "the request's own limit behaves the same"
-    );
+    let peek = own(&scene, &c, 0, TimeUnit::Minute, 0);
+    assert_eq!(peek, (OVER, 0), "the request's own limit behaves the same");
     // By default a denied request costs nothing, so a peek finds an unused window.
-    let scene = Scene::new(FIVE);
+    let scene = Scene::of(FIVE);
     assert_eq!((scene.ask(&c).is_denied(), scene.ask_n(&c, 0).is_denied()), (OVER, OK));
 }
 
 #[test]
 fn zero_limit_rule_keeps_usage_over_reloads() {
-    let of = |limit: u32| {
-        format!(
-            "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ] }}"
-        )
-    };
-    for scene in both(&of(5)) {
+    let of = |limit: u32| one(&format!("{{ unit: hour, requests_per_unit: {limit} }}"));
+    for scene in [Scene::new(&of(5)), Scene::counting_first(&of(5))] {
         let a = [("a", "x")];
         assert!(scene.ask_n(&a, 3).is_allowed());
         scene.reload(&of(0));
@@ -250,13 +208,10 @@ fn zero_limit_rule_keeps_usage_over_reloads() {
 // G67
 #[test]
 fn unlimited_rule_is_not_replaced() {
-    let text = "
-domain: d
-descriptors:
-  - { key: a, rate_limit: { unlimited: true, name: free } }
-  - { key: b, rate_limit: { unit: minute, requests_per_unit: 3, replaces: [ { name: free } ] } }
-";
-    for scene in both(text) {
+    for scene in both(&[
+        "key: a, rate_limit: { unlimited: true, name: free }",
+        "key: b, rate_limit: { unit: minute, requests_per_unit: 3, replaces: [ { name: free } ] }",
+    ]) {
         let answer = scene.ask_both(&[("a", "x")], &[("b", "x")]);
         assert_eq!(said(&answer, 2), (OK, vec![(OK, UNLIMITED), (OK, 2)]));
         assert_eq!(answer.strictest(0).map(|limit| limit.rule().limit.clone()), Some(Amount::Unlimited));
@@ -285,11 +240,8 @@ descriptors:
     assert_eq!(name(&[("a", "")]), "dom.a_");
     assert_eq!(name(&[("a", "x")]), "dom.a_x");
     assert_eq!(name(&[("b", "")]), "dom.b");
-    assert_eq!(
-        name(&[("c", "v1"), ("d", "")]),
-        "dom.c_v*.d",
-        "with a shared threshold, the metric does not show the empty value"
-    );
+    // With a shared threshold, the metric does not show the empty value.
+    assert_eq!(name(&[("c", "v1"), ("d", "")]), "dom.c_v*.d");
 }
 
 // G67

@@ -7,10 +7,7 @@ use tollgate_testing::naive::glob;
 
 use super::{Scene, config};
 
-const TEXT: &str = "
-domain: d
-tollgate: {}
-descriptors:
+const TEXT: &[&str] = &["
   - { key: address, rate_limit: { unit: hour, requests_per_unit: 10 } }
   - { key: address, value: 10.0.0.1, rate_limit: { unit: hour, requests_per_unit: 99 } }
   - { key: address, value: 10.*, rate_limit: { unit: hour, requests_per_unit: 50 } }
@@ -28,7 +25,7 @@ descriptors:
     rate_limits:
       - { unit: minute, requests_per_unit: 3, name: strict, replaces: [{ name: loose }] }
       - { unit: hour, requests_per_unit: 30, name: loose }
-";
+"];
 
 type Entries<'a> = &'a [(&'a str, &'a str)];
 
@@ -57,7 +54,7 @@ fn value<'a>(entry: usize, key: &'a str, value: &'a str) -> Reason<'a> {
 // G121
 #[test]
 fn each_reason_is_named() {
-    let scene = Scene::new(TEXT);
+    let scene = Scene::of(TEXT);
     let exact = explain(&scene, &[("address", "10.0.0.1")]);
     assert_eq!(reason(&exact, "d|address=10.0.0.1"), Reason::Enforced);
     let by = FileEntry { key: "address", value: Some("10.0.0.1"), ranges: &[] };
@@ -99,10 +96,7 @@ fn each_reason_is_named() {
 }
 
 /// Ranges inside ranges, beside prefixes, tiers and classes.
-const ADDRESSES: &str = "
-domain: d
-tollgate: {}
-descriptors:
+const ADDRESSES: &[&str] = &["
   - key: ip
     prefixes:
       ipv4: { 32: { unit: hour, requests_per_unit: 3 }, 24: { unit: hour, requests_per_unit: 9 } }
@@ -115,21 +109,16 @@ descriptors:
     share_threshold: true
     descriptors:
       - { key: class, classes: { high: 100%, low: 50% }, rate_limit: { unit: hour, requests_per_unit: 8 } }
-";
+"];
 
 /// A pattern that comes first hides others also if it is in capital letters.
 #[test]
 fn patterns_of_addresses_are_explained_in_any_case() {
-    let scene = Scene::new(
-        "
-domain: d
-tollgate: {}
-descriptors:
-  - { key: ip, value: '2001:db8:a::1', rate_limit: { unit: hour, requests_per_unit: 7 } }
-  - { key: ip, value: '2001:DB8:A:*', rate_limit: { unit: hour, requests_per_unit: 7 } }
-  - { key: ip, ranges: [10.0.0.0/8] }
-",
-    );
+    let scene = Scene::of(&[
+        "key: ip, value: '2001:db8:a::1', rate_limit: { unit: hour, requests_per_unit: 7 }",
+        "key: ip, value: '2001:DB8:A:*', rate_limit: { unit: hour, requests_per_unit: 7 }",
+        "key: ip, ranges: [10.0.0.0/8]",
+    ]);
     let exact = explain(&scene, &[("ip", "2001:db8:a::1")]);
     let said = reason(&exact, "d|ip=2001:DB8:A:*").to_string();
     assert!(said.contains("which comes first"), "{said}");
@@ -138,7 +127,7 @@ descriptors:
 // G121
 #[test]
 fn ranges_and_prefixes_are_explained() {
-    let scene = Scene::new(ADDRESSES);
+    let scene = Scene::of(ADDRESSES);
     let outside = explain(&scene, &[("ip", "198.51.100.7")]);
     assert_eq!(outside.others(), 0);
     let keys: Vec<_> = outside.rules().filter_map(|one| one.key()).collect();
@@ -186,7 +175,7 @@ fn ranges_and_prefixes_are_explained() {
 // G121
 #[test]
 fn explanation_of_addresses_agrees_with_check() {
-    let scene = Scene::new(ADDRESSES);
+    let scene = Scene::of(ADDRESSES);
     let values = ["10.1.2.3", "10.2.2.3", "192.0.2.9", "198.51.100.7", "::ffff:10.1.2.3", "2001:db8::7", "x"];
     for (round, value) in (0..8).flat_map(|round| values.map(|value| (round, value))) {
         let entries = [("ip", value), ("class", if round % 3 == 0 { "low" } else { "high" })];
@@ -224,7 +213,7 @@ fn explanation_of_addresses_agrees_with_check() {
 // G121
 #[test]
 fn explanation_has_figures_and_charges_nothing() {
-    let scene = Scene::new(TEXT);
+    let scene = Scene::of(TEXT);
     let entries = [("address", "192.0.2.1")];
     let _ = scene.ask_n(&entries, 3);
     for _ in 0..20 {
@@ -243,7 +232,7 @@ fn explanation_has_figures_and_charges_nothing() {
 
 #[test]
 fn unknown_domain_is_explained() {
-    let scene = Scene::new(TEXT);
+    let scene = Scene::of(TEXT);
     let explanation = scene.rules.explain("nope", &[Descriptor::new(&[("a", "b")])], 1);
     assert!(!explanation.answer().has_domain() && explanation.answer().is_allowed());
     assert_eq!((explanation.rules().count(), explanation.others()), (0, 0));

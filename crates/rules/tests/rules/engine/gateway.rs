@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
+use tollgate::ManualClock;
 use tollgate::telemetry::NearLimit;
-use tollgate::{ManualClock, Timestamp};
-use tollgate_rules::{Config, Descriptor, Rules, TimeUnit};
+use tollgate_rules::{Descriptor, Rules, TimeUnit};
 
-use super::{OK, OVER, START, Scene, config};
+use super::{OK, OVER, START, Scene, config, one};
 
 const A: &[(&str, &str)] = &[("a", "x")];
-
-fn rule(limit: &str) -> String {
-    format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {{ {limit} }} }} ] }}")
-}
 
 fn reset(scene: &Scene, hits: u64) -> Option<Duration> {
     scene.ask_n(A, hits).strictest(0).and_then(|limit| limit.reset_after())
@@ -20,7 +16,7 @@ fn reset(scene: &Scene, hits: u64) -> Option<Duration> {
 
 #[test]
 fn dry_run_status_stays_over_limit() {
-    let file = rule("unit: minute, requests_per_unit: 0").replace("{}", "{ shadow: true }");
+    let file = one("{ unit: minute, requests_per_unit: 0 }").replace("{}", "{ shadow: true }");
     let answer = Scene::new(&file).ask(A);
     assert_eq!((answer.is_denied(), answer.is_over_limit(0)), (OK, OVER));
 }
@@ -28,14 +24,14 @@ fn dry_run_status_stays_over_limit() {
 #[test]
 fn fixed_window_resets_at_its_end() {
     let seconds = Duration::from_secs;
-    let scene = Scene::new(&rule("unit: minute, requests_per_unit: 2"));
+    let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 2 }"));
     assert_eq!(reset(&scene, 0), Some(seconds(60)), "an unused window ends too");
     scene.advance(1);
     assert_eq!([reset(&scene, 1), reset(&scene, 0), reset(&scene, 9)], [Some(seconds(59)); 3]);
-    let blocked = Scene::new(&rule("unit: hour, requests_per_unit: 0"));
+    let blocked = Scene::new(&one("{ unit: hour, requests_per_unit: 0 }"));
     blocked.advance(600);
     assert_eq!(reset(&blocked, 1), Some(seconds(3_000)));
-    for none in [rule("unlimited: true"), "{ domain: d, descriptors: [] }".to_owned()] {
+    for none in [one("{ unlimited: true }"), "{ domain: d, descriptors: [] }".to_owned()] {
         assert_eq!(reset(&Scene::new(&none), 1), None);
     }
     let own = [Descriptor::new(A).limit(3, TimeUnit::Hour)];
@@ -45,7 +41,7 @@ fn fixed_window_resets_at_its_end() {
 
 #[test]
 fn gcra_resets_when_request_fits_or_all_units_return() {
-    let scene = Scene::new(&rule("unit: minute, requests_per_unit: 6, algorithm: gcra"));
+    let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 6, algorithm: gcra }"));
     assert_eq!(reset(&scene, 5), Some(Duration::from_secs(50)), "all units are available in 50 s");
     assert_eq!(reset(&scene, 2), Some(Duration::from_secs(10)), "two units fit in 10 s");
 }
@@ -58,7 +54,7 @@ fn near_limit_share_is_settable() {
             Some(near) => builder.near_limit(NearLimit::per_million(near)),
             None => builder,
         };
-        let rules = builder.load([config(&rule("unit: hour, requests_per_unit: 10"))]).unwrap();
+        let rules = builder.load([config(&one("{ unit: hour, requests_per_unit: 10 }"))]).unwrap();
         for _ in 0..10 {
             assert!(rules.check("d", &[Descriptor::new(A)]).is_allowed());
         }
@@ -81,16 +77,10 @@ fn period_names_its_unit() {
 /// A service finds the metadata of the rule that applies to a descriptor, also for wildcards.
 #[test]
 fn status_leads_to_metadata_of_its_rule() {
-    let file = "
-domain: d
-descriptors:
-  - { key: a, value: x*, metadata: { backend: large }, rate_limit: { unit: hour, requests_per_unit: 1 } }
-";
-    let rules = Rules::builder()
-        .clock(ManualClock::new(Timestamp::from_secs(0)))
-        .load([Config::from_yaml("a.yaml", file).unwrap()])
-        .unwrap();
-    let answer = rules.check("d", &[Descriptor::new(&[("a", "xy")])]);
+    let scene = Scene::of(&[
+        "key: a, value: x*, metadata: { backend: large }, rate_limit: { unit: hour, requests_per_unit: 1 }",
+    ]);
+    let answer = scene.ask(&[("a", "xy")]);
     let metadata = answer.strictest(0).and_then(|limit| limit.rule().metadata.as_deref());
     assert!(metadata.is_some_and(|metadata| metadata.get("backend").is_some()));
 }

@@ -32,13 +32,9 @@ descriptors:
 fn renamed_key_is_reported() {
     let rules = rules(BEFORE);
     let report = rules.replace([config(&BEFORE.replace("- key: path", "- key: paht"))]).unwrap();
-    assert_eq!(
-        told(&report),
-        [
-            (ChangeKind::Added, "shop", Some("shop|paht=/search|remote_address")),
-            (ChangeKind::Removed, "shop", Some("shop|path=/search|remote_address")),
-        ]
-    );
+    let [old, new] = ["path", "paht"].map(|key| format!("shop|{key}=/search|remote_address"));
+    let changes = [(ChangeKind::Added, "shop", Some(&*new)), (ChangeKind::Removed, "shop", Some(&*old))];
+    assert_eq!(told(&report), changes);
     assert_eq!(
         report.to_string(),
         "1 added, 0 changed, 1 removed

@@ -29,7 +29,9 @@ mod unmatched;
 use std::time::Duration;
 
 use tollgate::{ManualClock, Timestamp};
-use tollgate_rules::{Answer, Charging, Config, Descriptor, Rules, RulesError};
+use tollgate_rules::{Answer, Charging, Descriptor, Rules, RulesError};
+
+pub(crate) use crate::files::{config, file};
 
 /// Rules with a manual clock, which starts at the beginning of an hour.
 pub(crate) struct Scene {
@@ -40,10 +42,6 @@ pub(crate) struct Scene {
 
 pub(crate) const START: Timestamp = Timestamp::from_secs(3_600 * 500_000);
 
-pub(crate) fn config(text: &str) -> Config {
-    Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
-
 /// Returns a file with `tollgate: {}` and one rule.
 pub(crate) fn one(limit: &str) -> String {
     format!("{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}")
@@ -52,6 +50,11 @@ pub(crate) fn one(limit: &str) -> String {
 impl Scene {
     pub(crate) fn new(text: &str) -> Self {
         Self::try_new(text, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The rules of a [`file`] with these descriptors.
+    pub(crate) fn of(descriptors: &[&str]) -> Self {
+        Self::new(&file(descriptors))
     }
 
     /// Counts before it decides, as Envoy's service does.

@@ -2,7 +2,7 @@
 
 use tollgate_rules::{Descriptor, Rules, Verdict};
 
-use super::{Scene, config, left};
+use super::{Scene, config, file, left};
 
 fn verdicts(answer: &tollgate_rules::Answer) -> Vec<Verdict> {
     answer.limits().map(|limit| limit.verdict()).collect()
@@ -33,14 +33,7 @@ fn global_shadow_mode_denies_nothing() {
 /// a denial is only reported.
 #[test]
 fn rule_is_enforced_for_share_of_keys() {
-    let scene = Scene::new(
-        "
-domain: d
-tollgate: {}
-descriptors:
-  - { key: a, rate_limit: { unit: hour, requests_per_unit: 1, enforced: 25% } }
-",
-    );
+    let scene = Scene::of(&["key: a, rate_limit: { unit: hour, requests_per_unit: 1, enforced: 25% }"]);
     let mut refused = 0;
     for client in 0..2_000 {
         let client = client.to_string();
@@ -88,15 +81,13 @@ descriptors:
 /// nor reported.
 #[test]
 fn rule_replaces_named_rule() {
-    let text = "
-domain: d
-descriptors:
-  - { key: a, rate_limit: { unit: minute, requests_per_unit: 1, name: basic } }
-  - { key: b, rate_limit: { unit: minute, requests_per_unit: 3, replaces: [ { name: basic } ] } }
-  - { key: c, rate_limit: { unlimited: true, replaces: [ { name: basic } ] } }
-";
+    let text = file(&[
+        "key: a, rate_limit: { unit: minute, requests_per_unit: 1, name: basic }",
+        "key: b, rate_limit: { unit: minute, requests_per_unit: 3, replaces: [ { name: basic } ] }",
+        "key: c, rate_limit: { unlimited: true, replaces: [ { name: basic } ] }",
+    ]);
     let (a, b, c) = ([("a", "x")], [("b", "x")], [("c", "x")]);
-    for scene in [Scene::new(text), Scene::counting_first(text)] {
+    for scene in [Scene::new(&text), Scene::counting_first(&text)] {
         assert!((0..3).all(|_| scene.ask_both(&a, &b).is_allowed()));
         assert!(scene.ask_both(&a, &b).is_denied());
         assert!((0..3).all(|_| scene.ask_both(&a, &c).is_allowed()), "an unlimited rule replaces others too");
@@ -110,26 +101,15 @@ descriptors:
 /// One descriptor may have several limits. Envoy's language cannot express this.
 #[test]
 fn descriptor_enforces_several_limits() {
-    let scene = Scene::new(
-        "
-domain: d
-tollgate: {}
-descriptors:
-  - key: a
-    rate_limits:
-      - { unit: second, requests_per_unit: 2 }
-      - { unit: hour, requests_per_unit: 3 }
-",
-    );
+    let scene = Scene::of(&[
+        "key: a, rate_limits: [ { unit: second, requests_per_unit: 2 }, { unit: hour, requests_per_unit: 3 } ]",
+    ]);
     let a = [("a", "x")];
     assert_eq!(scene.admitted(&a, 5), 2);
     scene.advance(1);
     assert_eq!(scene.admitted(&a, 5), 1, "one unit of the hour is left, and denials cost nothing");
     let answer = scene.ask(&a);
     assert_eq!(verdicts(&answer), [Verdict::Allowed, Verdict::Denied]);
-    assert_eq!(
-        answer.strictest(0).map(|limit| limit.quota()),
-        Some(3),
-        "the status shows the strictest limit"
-    );
+    let quota = answer.strictest(0).map(|limit| limit.quota());
+    assert_eq!(quota, Some(3), "the status shows the strictest limit");
 }

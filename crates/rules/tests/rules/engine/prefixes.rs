@@ -3,13 +3,12 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use tollgate::{ManualClock, Timestamp};
-use tollgate_rules::{Charging, Config, Descriptor, OperatorAction, Rules, RulesBuilder, TimeUnit, Verdict};
+use tollgate::ManualClock;
+use tollgate_rules::{Descriptor, OperatorAction, Rules, TimeUnit, Verdict};
 
-const LADDER: &str = "
-domain: d
-tollgate: {}
-descriptors:
+use super::{START, Scene, config, file};
+
+const LADDER: &[&str] = &["
   - key: ip
     prefixes:
       ipv4: { 32: { unit: hour, requests_per_unit: 2 }, 24: { unit: hour, requests_per_unit: 3 } }
@@ -17,19 +16,10 @@ descriptors:
         64: { unit: hour, requests_per_unit: 2 }
         56: { unit: hour, requests_per_unit: 4 }
         48: { unit: hour, requests_per_unit: 6 }
-";
+"];
 
-fn rules_by(
-    text: &str,
-    build: impl Fn(RulesBuilder<ManualClock>) -> RulesBuilder<ManualClock>,
-) -> Rules<ManualClock> {
-    let clock = ManualClock::new(Timestamp::from_secs(1_789_999_200));
-    let config = Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    build(Rules::builder().clock(clock)).load([config]).unwrap()
-}
-
-fn rules(text: &str) -> Rules<ManualClock> {
-    rules_by(text, |builder| builder)
+fn rules(descriptors: &[&str]) -> Rules<ManualClock> {
+    Scene::of(descriptors).rules
 }
 
 fn ask(rules: &Rules<ManualClock>, address: &str, hits: u64) -> Vec<(String, u64, bool)> {
@@ -104,8 +94,8 @@ fn spellings_of_an_address_are_one_client() {
     for row in rows {
         let row = row.replace("NONE", "{ unlimited: true }").replace("LIMIT", "rate_limit: ONE");
         let row = row.replace("ONE", "{ unit: day, requests_per_unit: 1 }");
-        let text = format!("domain: d\ntollgate: {{}}\ndescriptors:\n  - {row}\n");
-        let rules = rules(&text);
+        let text = file(&[&format!("\n  - {row}\n")]);
+        let rules = Scene::new(&text).rules;
         for spellings in SPELLINGS {
             let admitted = spellings.iter().map(|address| {
                 let all: [&[(&str, &str)]; 4] = [
@@ -134,17 +124,12 @@ fn spellings_of_an_address_are_one_client() {
 // G123
 #[test]
 fn spellings_of_an_address_are_one_value() {
-    let rules = rules(
-        "
-domain: d
-tollgate: {}
-descriptors:
+    let rules = rules(&["
   - key: user
     descriptors:
       - { key: ip, rate_limit: { unit: day, requests_per_unit: 2, distinct: true } }
       - { key: ip, ranges: [192.0.2.0/24], rate_limit: { unlimited: true } }
-",
-    );
+"]);
     for address in SPELLINGS.into_iter().flatten() {
         let entries = [("user", "u"), ("ip", *address)];
         assert!(rules.check("d", &[Descriptor::new(&entries)]).is_allowed(), "{address}");
@@ -155,8 +140,7 @@ descriptors:
 /// Without ranges and prefixes, no rule reads the value as an address: the texts are values, as in Envoy's service.
 #[test]
 fn texts_that_no_rule_reads_as_addresses_stay_apart() {
-    let rules =
-        rules("{ domain: d, descriptors: [ { key: ip, rate_limit: { unit: day, requests_per_unit: 1 } } ] }");
+    let rules = rules(&["key: ip, rate_limit: { unit: day, requests_per_unit: 1 }"]);
     for address in SPELLINGS.into_iter().flatten() {
         assert!(rules.check("d", &[Descriptor::new(&[("ip", *address)])]).is_allowed(), "{address}");
     }
@@ -165,10 +149,9 @@ fn texts_that_no_rule_reads_as_addresses_stay_apart() {
 /// The verbs find the counter of a spelling too.
 #[test]
 fn refunds_and_counted_networks_read_addresses() {
-    let rules = rules(&format!(
-        "domain: d\ntollgate: {{}}\ndescriptors:\n  - {{ key: ip, ranges: ['10.0.0.0/8', '2001:db8::/32'], {} }}\n",
-        "rate_limit: { unit: day, requests_per_unit: 1, name: r }"
-    ));
+    let rules = rules(&[
+        "key: ip, ranges: ['10.0.0.0/8', '2001:db8::/32'], rate_limit: { unit: day, requests_per_unit: 1, name: r }",
+    ]);
     let [one, other] = ["::ffff:10.0.0.1", "10.0.0.1"].map(|address| [("ip", address)]);
     let answer = rules.check("d", &[Descriptor::new(&one)]);
     assert!(answer.is_allowed() && rules.check("d", &[Descriptor::new(&other)]).is_denied());
@@ -187,11 +170,7 @@ fn refunds_and_counted_networks_read_addresses() {
 // G124
 #[test]
 fn flood_from_one_network_is_held_to_its_limit() {
-    let rules = rules(
-        "
-domain: d
-tollgate: {}
-descriptors:
+    let rules = rules(&["
   - key: ip
     prefixes:
       ipv4: { 32: { unit: hour, requests_per_unit: 100 } }
@@ -199,8 +178,7 @@ descriptors:
         64: { unit: hour, requests_per_unit: 100 }
         56: { unit: hour, requests_per_unit: 400 }
         48: { unit: hour, requests_per_unit: 1000 }
-",
-    );
+"]);
     let network: Ipv6Addr = "2001:db8:7::1".parse().unwrap();
     let admitted = (0..1_u128 << 12).filter(|number| {
         let address = Ipv6Addr::from_bits(network.to_bits() | number << 64);
@@ -214,43 +192,38 @@ descriptors:
 fn reload_that_adds_a_step_keeps_the_others() {
     let rules = rules(LADDER);
     assert_eq!(left(&rules, "2001:db8::1"), (vec![5, 3, 1], true));
-    let more = LADDER.replace("        48:", "        52: { unit: hour, requests_per_unit: 5 }\n        48:");
-    rules.replace([Config::from_yaml("test.yaml", &more).unwrap()]).unwrap();
+    let more =
+        file(LADDER).replace("        48:", "        52: { unit: hour, requests_per_unit: 5 }\n        48:");
+    rules.replace([config(&more)]).unwrap();
     assert_eq!(left(&rules, "2001:db8::2"), (vec![4, 4, 2, 0], true));
 }
 
 #[test]
 fn reporting_and_counting_work_as_for_other_rules() {
-    let shadow = rules(&LADDER.replace("key: ip", "key: ip\n    shadow_mode: true"));
+    let shadow = Scene::new(&file(LADDER).replace("key: ip", "key: ip\n    shadow_mode: true")).rules;
     for _ in 0..3 {
         assert!(shadow.check("d", &[Descriptor::new(&[("ip", "2001:db8::1")])]).is_allowed());
     }
-    let first = rules_by(LADDER, |builder| builder.charging(Charging::CountFirst));
+    let first = Scene::counting_first(&file(LADDER)).rules;
     for _ in 0..3 {
         let _ = ask(&first, "2001:db8::1", 1);
     }
     assert_eq!(left(&first, "2001:db8::1:0:0:0").0[0], 2, "denied requests count");
-    let alone = rules_by(&LADDER.replace("tollgate: {}", "tollgate: { store: redis }"), |builder| {
-        builder.alone(true)
-    });
+    let shared = config(&file(LADDER).replace("tollgate: {}", "tollgate: { store: redis }"));
+    let alone = Rules::builder().clock(ManualClock::new(START)).alone(true).load([shared]).unwrap();
     assert_eq!(left(&alone, "2001:db8::1"), (vec![5, 3, 1], true));
 }
 
 #[test]
 fn prefix_joins_other_entries() {
-    let rules = rules(
-        "
-domain: d
-tollgate: {}
-descriptors:
+    let rules = rules(&["
   - key: path
     descriptors:
       - key: ip
         prefixes:
           ipv4: { 24: { unit: hour, requests_per_unit: 1 } }
           ipv6: { 64: { unit: hour, requests_per_unit: 1 } }
-",
-    );
+"]);
     let ask = |path, ip| rules.check("d", &[Descriptor::new(&[("path", path), ("ip", ip)])]).is_allowed();
     assert!(ask("/a", "203.0.113.1"));
     assert!(!ask("/a", "203.0.113.2"));
@@ -263,11 +236,7 @@ descriptors:
 // G124
 #[test]
 fn entries_above_a_prefix_count_the_network() {
-    let rules = rules(
-        "
-domain: d
-tollgate: {}
-descriptors:
+    let rules = rules(&["
   - key: wide
     descriptors:
       - key: ip
@@ -276,8 +245,7 @@ descriptors:
     descriptors:
       - key: ip
         prefixes: { ipv4: { 32: { unlimited: true } }, ipv6: { 128: { unit: hour, requests_per_unit: 1 } } }
-",
-    );
+"]);
     let ask = |key: &str, address: &str, then: &dyn Fn(Descriptor<'_>) -> bool| {
         let (whole, network) =
             ([(key, address), ("ip", address)], [(key, "2001:db8::"), ("ip", "2001:db8::")]);
@@ -302,15 +270,11 @@ descriptors:
 
 #[test]
 fn ranges_count_each_address_or_all() {
-    let rules = rules(
-        "
-domain: d
-tollgate: {}
-descriptors:
-  - { key: ip, ranges: [10.0.0.0/8], rate_limit: { unit: hour, requests_per_unit: 1 } }
-  - { key: ip, ranges: [11.0.0.0/8, '2001:db8::/32'], share_threshold: true, rate_limit: { unit: hour, requests_per_unit: 2 } }
-",
-    );
+    let rules = rules(&[
+        "key: ip, ranges: [10.0.0.0/8], rate_limit: { unit: hour, requests_per_unit: 1 }",
+        "key: ip, ranges: [11.0.0.0/8, '2001:db8::/32'], share_threshold: true, \
+         rate_limit: { unit: hour, requests_per_unit: 2 }",
+    ]);
     let admitted = |ip| rules.check("d", &[Descriptor::new(&[("ip", ip)])]).is_allowed();
     assert!(admitted("10.0.0.1") && admitted("10.0.0.2") && !admitted("10.0.0.1"));
     assert!(admitted("11.0.0.1") && admitted("2001:db8::1") && !admitted("11.0.0.2"));
@@ -321,15 +285,11 @@ descriptors:
 #[test]
 fn steps_decide_as_single_rules() {
     let steps = rules(LADDER);
-    let single = rules(
-        "
-domain: d
-descriptors:
-  - { key: n48, rate_limit: { unit: hour, requests_per_unit: 6 } }
-  - { key: n56, rate_limit: { unit: hour, requests_per_unit: 4 } }
-  - { key: n64, rate_limit: { unit: hour, requests_per_unit: 2 } }
-",
-    );
+    let single = rules(&[
+        "key: n48, rate_limit: { unit: hour, requests_per_unit: 6 }",
+        "key: n56, rate_limit: { unit: hour, requests_per_unit: 4 }",
+        "key: n64, rate_limit: { unit: hour, requests_per_unit: 2 }",
+    ]);
     let mut state = 7_u64;
     for _ in 0..2_000 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

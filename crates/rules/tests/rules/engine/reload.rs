@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_rules::{Config, Descriptor, Rules};
 
-use super::{OK, OVER, Scene, config, left, one};
+use super::{OK, OVER, Scene, config, file, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
 
@@ -102,11 +102,8 @@ fn usage_above_lowered_limit_becomes_debt() {
     let scene = Scene::new(&one("{ unit: minute, requests_per_unit: 60 }"));
     assert_eq!(scene.admitted(&X, 60), 60);
     scene.reload(&one("{ unit: minute, requests_per_unit: 60, algorithm: gcra, burst: 5 }"));
-    assert_eq!(
-        scene.ask(&X).retry_after(),
-        Some(Duration::from_secs(56)),
-        "56 units above the burst, one second each"
-    );
+    let wait = scene.ask(&X).retry_after();
+    assert_eq!(wait, Some(Duration::from_secs(56)), "56 units above the burst, one second each");
     scene.advance(56);
     assert_eq!(left(&scene, &X), 1);
     scene.advance(9);
@@ -147,17 +144,12 @@ fn store_change_keeps_debts() {
 fn many_reloads_keep_debts() {
     let of = |change: usize| {
         let n = 1_000 + change % 2;
-        format!(
-            "
-domain: d
-tollgate: {{}}
-descriptors:
-  - {{ key: a, rate_limit: {{ unit: day, requests_per_unit: {n} }} }}
-  - {{ key: b, rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: gcra }} }}
-  - {{ key: c, rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: sliding-log }} }}
-  - {{ key: d, value: shared, rate_limit: {{ unit: day, requests_per_unit: {n} }} }}
-"
-        )
+        file(&[
+            &format!("key: a, rate_limit: {{ unit: day, requests_per_unit: {n} }}"),
+            &format!("key: b, rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: gcra }}"),
+            &format!("key: c, rate_limit: {{ unit: day, requests_per_unit: {n}, algorithm: sliding-log }}"),
+            &format!("key: d, value: shared, rate_limit: {{ unit: day, requests_per_unit: {n} }}"),
+        ])
     };
     let scene = Scene::new(&of(0));
     let clients: Vec<String> = (0..20).map(|client| client.to_string()).collect();
@@ -182,21 +174,14 @@ descriptors:
 /// A removed rule loses its state, an added rule starts empty, and the other rules keep their state.
 #[test]
 fn added_and_removed_rules_start_empty() {
-    let with = |more: &str| {
-        format!(
-            "
-domain: d
-descriptors:
-  - {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: 5 }} }}
-{more}"
-        )
-    };
-    let b = "  - key: b\n    rate_limit: { unit: hour, requests_per_unit: 5 }\n";
-    let scene = Scene::new(&with(b));
+    let rules =
+        ["a", "b"].map(|key| format!("key: {key}, rate_limit: {{ unit: hour, requests_per_unit: 5 }}"));
+    let [one, both] = [file(&[&rules[0]]), file(&[&rules[0], &rules[1]])];
+    let scene = Scene::new(&both);
     assert_eq!((scene.admitted(&X, 3), scene.admitted(&[("b", "x")], 3)), (3, 3));
-    scene.reload(&with(""));
+    scene.reload(&one);
     assert!(scene.ask(&[("b", "x")]).limits().count() == 0);
-    scene.reload(&with(b));
+    scene.reload(&both);
     assert_eq!((left(&scene, &X), left(&scene, &[("b", "x")])), (2, 5));
     let other = || config("{ domain: other, descriptors: [] }");
     assert!(scene.rules.replace([other()]).is_err(), "the domain is in use");
@@ -267,7 +252,6 @@ fn domain_in_two_files_needs_merge() {
     }
     let twice = [of("one.yaml", "a"), of("two.yaml", "a")];
     assert!(Rules::builder().merge_domains(true).load(twice).is_err(), "duplicates still fail");
-    let _ = config;
 }
 
 /// A reader of the last error must not wait for a slow load.

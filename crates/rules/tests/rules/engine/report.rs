@@ -3,17 +3,20 @@
 use tollgate::telemetry::{MeterCounts, Reading, TopDenied};
 use tollgate_rules::{Descriptor, Rules};
 
-use super::{Scene, config};
+use super::{Scene, config, file};
 
-const TWO: &str = "
-domain: d
-tollgate: {}
-descriptors:
-  - { key: a, rate_limit: { unit: minute, requests_per_unit: 10, soft: 5 } }
-  - { key: b, rate_limit: { unit: hour, requests_per_unit: 2 } }
-  - { key: c, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 } }
-  - { key: free, rate_limit: { unlimited: true } }
-";
+const TWO: &[&str] = &[
+    "key: a, rate_limit: { unit: minute, requests_per_unit: 10, soft: 5 }",
+    "key: b, rate_limit: { unit: hour, requests_per_unit: 2 }",
+    "key: c, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1 }",
+    "key: free, rate_limit: { unlimited: true }",
+];
+
+/// Rules that keep the most-denied keys.
+fn with_top(descriptors: &[&str]) -> Rules {
+    let top = TopDenied::try_new(10, 1).unwrap();
+    Rules::builder().top_denied(top).load([config(&file(descriptors))]).unwrap()
+}
 
 fn counts(scene: &Scene, wanted: &str) -> MeterCounts {
     let mut found = None;
@@ -27,15 +30,12 @@ fn counts(scene: &Scene, wanted: &str) -> MeterCounts {
 
 #[test]
 fn metrics_count_each_rule() {
-    let scene = Scene::new(TWO);
+    let scene = Scene::of(TWO);
     assert_eq!(scene.admitted(&[("a", "x")], 12), 10);
     let a = counts(&scene, "d.a");
     assert_eq!((a.allowed, a.denied, a.hits, a.soft_limited), (10, 2, 12, 5));
-    assert_eq!(
-        (a.near_limit, a.over_limit),
-        (2, 2),
-        "the ninth and tenth request are above 80% of the limit"
-    );
+    // The ninth and the tenth request are above 80% of the limit.
+    assert_eq!((a.near_limit, a.over_limit), (2, 2));
     assert_eq!(scene.admitted(&[("c", "x")], 3), 3);
     let c = counts(&scene, "d.c");
     assert_eq!((c.allowed, c.denied, c.shadow_denied), (1, 0, 2));
@@ -49,20 +49,20 @@ fn metrics_count_each_rule() {
 #[test]
 fn denial_by_other_rule_is_not_counted() {
     let (a, b) = ([("a", "x")], [("b", "x")]);
-    let scene = Scene::new(TWO);
+    let scene = Scene::of(TWO);
     (0..5).for_each(|_| assert!(!scene.ask_both(&a, &b).is_never()));
     assert_eq!(counts(&scene, "d.a").requests(), 2);
     assert_eq!((counts(&scene, "d.b").allowed, counts(&scene, "d.b").denied), (2, 3));
-    let scene = Scene::counting_first(TWO);
+    let scene = Scene::counting_first(&file(TWO));
     (0..5).for_each(|_| assert!(!scene.ask_both(&a, &b).is_never()));
     assert_eq!(counts(&scene, "d.a").allowed, 5, "with count-first, both rules charge and count the request");
 }
 
 #[test]
 fn metrics_continue_over_reloads() {
-    let scene = Scene::new(TWO);
+    let scene = Scene::of(TWO);
     assert_eq!(scene.admitted(&[("b", "x")], 3), 2);
-    scene.reload(&TWO.replace("requests_per_unit: 2", "requests_per_unit: 3"));
+    scene.reload(&file(TWO).replace("requests_per_unit: 2", "requests_per_unit: 3"));
     assert_eq!(scene.admitted(&[("b", "x")], 3), 1);
     assert_eq!((counts(&scene, "d.b").allowed, counts(&scene, "d.b").denied), (3, 4 - 1));
     assert_eq!(scene.rules.reloads().rules, 4);
@@ -70,15 +70,14 @@ fn metrics_continue_over_reloads() {
 
 #[test]
 fn unknown_domains_are_counted() {
-    let scene = Scene::new(TWO);
+    let scene = Scene::of(TWO);
     assert!(scene.rules.check("nope", &[]).is_allowed());
     assert_eq!(scene.rules.reloads().unknown_domains, 1);
 }
 
 #[test]
 fn most_denied_keys_are_listed() {
-    let top = TopDenied::try_new(10, 1).unwrap();
-    let rules = Rules::builder().top_denied(top).load([config(TWO)]).unwrap();
+    let rules = with_top(TWO);
     for _ in 0..7 {
         let _ = rules.check("d", &[Descriptor::new(&[("b", "alice")])]);
         let _ = rules.check("d", &[Descriptor::new(&[("c", "bob")])]);
@@ -91,13 +90,9 @@ fn most_denied_keys_are_listed() {
 /// A client that changes its address within its network is one key in the counter, and must be one key in the report.
 #[test]
 fn most_denied_keys_are_those_that_are_counted() {
-    let text = "
-domain: d
-descriptors:
-  - { key: path, descriptors: [ { key: ip, rate_limit: { name: login, unit: day, requests_per_unit: 1 } } ] }
-";
-    let top = TopDenied::try_new(10, 1).unwrap();
-    let rules = Rules::builder().top_denied(top).load([config(text)]).unwrap();
+    let rules = with_top(&[
+        "key: path, descriptors: [ { key: ip, rate_limit: { name: login, unit: day, requests_per_unit: 1 } } ]",
+    ]);
     for host in 0..6 {
         let address = format!("2001:db8::{host}");
         let whole = [("path", "/login"), ("ip", &*address)];
@@ -112,10 +107,7 @@ descriptors:
 /// count, so one counter filled the list.
 #[test]
 fn most_denied_keys_are_those_of_counters() {
-    let text = "
-domain: d
-tollgate: {}
-descriptors:
+    let rules = with_top(&["
   - key: ip
     prefixes:
       ipv4: { 32: { unlimited: true } }
@@ -135,9 +127,7 @@ descriptors:
     descriptors:
       - key: zone
         descriptors: [ { key: id, rate_limit: { name: shared, unit: day, requests_per_unit: 1 } } ]
-";
-    let top = TopDenied::try_new(10, 1).unwrap();
-    let rules = Rules::builder().top_denied(top).load([config(text)]).unwrap();
+"]);
     for host in 0..4 {
         let (address, tenant) = (format!("2001:db8:0:{host}::1"), format!("t{host}"));
         let spelled = ["2001:db8::1", "2001:DB8::1", "2001:db8:0::1", "2001:db8::0:1"][host];
@@ -166,16 +156,11 @@ descriptors:
 
 #[test]
 fn stores_report_key_gauges() {
-    let scene = Scene::new(
-        "
-domain: d
-tollgate: {}
-descriptors:
-  - { key: a, rate_limit: { unit: minute, requests_per_unit: 10, store: keyed } }
-  - { key: b, rate_limit: { unit: minute, requests_per_unit: 10 } }
-  - { key: c, rate_limit: { unit: minute, requests_per_unit: 10, store: sketch } }
-",
-    );
+    let scene = Scene::of(&[
+        "key: a, rate_limit: { unit: minute, requests_per_unit: 10, store: keyed }",
+        "key: b, rate_limit: { unit: minute, requests_per_unit: 10 }",
+        "key: c, rate_limit: { unit: minute, requests_per_unit: 10, store: sketch }",
+    ]);
     for value in ["x", "y"] {
         for key in ["a", "b", "c"] {
             assert!(scene.ask(&[(key, value)]).is_allowed());
@@ -190,11 +175,8 @@ descriptors:
     assert_eq!(seen[0], ("d.a".to_owned(), vec![Reading::Gauge("tollgate_keys", 2.0)]));
     assert!(seen[1].1.contains(&Reading::Gauge("tollgate_keys", 2.0)), "{:?}", seen[1]);
     assert!(seen[1].1.contains(&Reading::Counter("tollgate_evictions", 0)), "{:?}", seen[1]);
-    assert!(
-        seen[2].1.iter().any(|reading| reading.name() == "tollgate_sketch_estimated_error"),
-        "{:?}",
-        seen[2]
-    );
+    let is_estimate = |reading: &Reading| reading.name() == "tollgate_sketch_estimated_error";
+    assert!(seen[2].1.iter().any(is_estimate), "{:?}", seen[2]);
 }
 
 /// Regression test. A load with another limit moves no keys, and the number of keys fell to 0 while all of them owed.
@@ -216,10 +198,8 @@ fn number_of_keys_survives_loads() {
         scene.reload(&text(limit));
         let mut rules = 0;
         scene.rules.readings(|_, name, readings| {
-            assert!(
-                readings.contains(&Reading::Gauge("tollgate_keys", 20.0)),
-                "{name}, {limit}: {readings:?}"
-            );
+            let keys = Reading::Gauge("tollgate_keys", 20.0);
+            assert!(readings.contains(&keys), "{name}, {limit}: {readings:?}");
             rules += 1;
         });
         assert_eq!(rules, 2);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_rules::{Descriptor, Rules, Verdict};
 
-use super::{Scene, config, left, one};
+use super::{Scene, config, file, left, one};
 
 const X: [(&str, &str); 1] = [("a", "x")];
 
@@ -99,19 +99,17 @@ fn admitted_request_is_charged_under_contention() {
     });
 }
 
-const QUOTAS: &str = "
-domain: d
-descriptors:
-  - { key: a, quota_mode: true, rate_limit: { unit: second, requests_per_unit: 1, name: a } }
-  - { key: b, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 1, name: b } }
-  - { key: c, rate_limit: { unit: minute, requests_per_unit: 1, name: c } }
-";
+const QUOTAS: &[&str] = &[
+    "key: a, quota_mode: true, rate_limit: { unit: second, requests_per_unit: 1, name: a }",
+    "key: b, quota_mode: true, rate_limit: { unit: hour, requests_per_unit: 1, name: b }",
+    "key: c, rate_limit: { unit: minute, requests_per_unit: 1, name: c }",
+];
 
 /// One quota with room is enough. So the wait ends when the first quota has room again, and a single quota without room
 /// denies nothing.
 #[test]
 fn quota_mode_waits_for_first_quota() {
-    let scene = Scene::new(QUOTAS);
+    let scene = Scene::of(QUOTAS);
     let (a, b, c) = ([("a", "x")], [("b", "x")], [("c", "x")]);
     assert!(scene.ask_both(&a, &b).is_allowed());
     let refused = scene.ask_both(&a, &b);
@@ -119,7 +117,7 @@ fn quota_mode_waits_for_first_quota() {
     scene.advance(1);
     assert!(scene.ask_both(&a, &b).is_allowed());
 
-    let scene = Scene::new(QUOTAS);
+    let scene = Scene::of(QUOTAS);
     assert!(scene.ask(&b).is_allowed() && scene.ask(&c).is_allowed());
     let all = [Descriptor::new(&a), Descriptor::new(&b), Descriptor::new(&c)];
     let refused = scene.rules.check("d", &all);
@@ -127,7 +125,7 @@ fn quota_mode_waits_for_first_quota() {
     let verdicts: Vec<_> = refused.limits().map(|limit| limit.verdict()).collect();
     assert_eq!(verdicts, [Verdict::Allowed, Verdict::ShadowDenied, Verdict::Denied]);
     // A cost above one quota's limit, but not above the other's.
-    let scene = Scene::new(&QUOTAS.replace("hour, requests_per_unit: 1", "hour, requests_per_unit: 5"));
+    let scene = Scene::new(&file(QUOTAS).replace("hour, requests_per_unit: 1", "hour, requests_per_unit: 5"));
     let five = || scene.rules.check_n("d", &[Descriptor::new(&a), Descriptor::new(&b)], 5);
     assert!(five().is_allowed());
     assert_eq!((five().is_never(), five().retry_after()), (false, Some(Duration::from_secs(3_600))));
@@ -151,30 +149,22 @@ fn count_first_wait_covers_all_rules() {
 
 #[test]
 fn report_only_rule_never_affects_enforced() {
-    let scene = Scene::new(
-        "
-domain: d
-tollgate: {}
-descriptors:
+    let scene = Scene::of(&["
   - key: a
     rate_limits:
       - { unit: minute, requests_per_unit: 100, name: real }
       - { unit: hour, requests_per_unit: 1, enforced: 0%, name: trial }
-",
-    );
+"]);
     assert_eq!(scene.admitted(&X, 5), 5);
     let answer = scene.ask(&X);
     assert_eq!(answer.strictest(0).map(|limit| limit.name()), Some("real"));
     assert_eq!(answer.remaining(0), 94);
     // A rule that is not enforced replaces no other rule.
-    let scene = Scene::new(
-        "
-domain: d
-descriptors:
-  - { key: a, rate_limit: { unit: hour, requests_per_unit: 1, name: real } }
-  - { key: b, shadow_mode: true, rate_limit: { unit: hour, requests_per_unit: 1, name: trial, replaces: [ { name: real } ] } }
-",
-    );
+    let scene = Scene::of(&[
+        "key: a, rate_limit: { unit: hour, requests_per_unit: 1, name: real }",
+        "key: b, shadow_mode: true, \
+         rate_limit: { unit: hour, requests_per_unit: 1, name: trial, replaces: [ { name: real } ] }",
+    ]);
     assert_eq!((0..9).filter(|_| scene.ask_both(&X, &[("b", "x")]).is_allowed()).count(), 1);
     // A rule that is not enforced marks no request. If it would deny the request, zero units remain.
     let soft = one("{ unit: hour, requests_per_unit: 10, soft: 0 }");

@@ -5,19 +5,16 @@ use std::time::Duration;
 use tollgate::ManualClock;
 use tollgate_rules::{Charging, Descriptor, Rules, RulesBuilder, WithoutRule};
 
-use super::{START, Scene, config};
+use super::{START, Scene, config, file};
 
-const TEXT: &str = "
-domain: d
-tollgate: {}
-descriptors:
+const TEXT: &[&str] = &["
   - { key: a, rate_limit: { unit: hour, requests_per_unit: 1 } }
   - { key: b, rate_limit: { unit: hour, requests_per_unit: 1 } }
   - key: c
     rate_limits:
       - { unit: hour, requests_per_unit: 1, name: hourly, replaces: [{ name: daily }] }
       - { unit: day, requests_per_unit: 1, name: daily }
-";
+"];
 
 fn unmatched(scene: &Scene) -> Vec<String> {
     scene.rules.unmatched().iter().map(|(_, rule)| rule.identity.to_string()).collect()
@@ -25,7 +22,7 @@ fn unmatched(scene: &Scene) -> Vec<String> {
 
 #[test]
 fn unmatched_rules_are_listed_after_first_request() {
-    let scene = Scene::new(TEXT);
+    let scene = Scene::of(TEXT);
     assert!(unmatched(&scene).is_empty(), "no request has used the domain yet");
     // A request without descriptors uses the domain too.
     let _ = scene.rules.check("d", &[]);
@@ -41,12 +38,12 @@ fn unmatched_rules_are_listed_after_first_request() {
 // G64
 #[test]
 fn unmatched_rules_reset_at_load() {
-    let scene = Scene::new(TEXT);
+    let scene = Scene::of(TEXT);
     for key in ["a", "b", "c"] {
         let _ = scene.ask(&[(key, "x")]);
     }
     assert!(unmatched(&scene).is_empty());
-    scene.reload(&TEXT.replace("key: b", "key: bee"));
+    scene.reload(&file(TEXT).replace("key: b", "key: bee"));
     assert!(unmatched(&scene).is_empty(), "no request has used the domain since the load");
     for key in ["a", "b", "c"] {
         let _ = scene.ask(&[(key, "x")]);
@@ -54,7 +51,7 @@ fn unmatched_rules_reset_at_load() {
     assert_eq!(unmatched(&scene), ["d|bee"]);
     let other =
         "{ domain: other, descriptors: [ { key: a, rate_limit: { unit: hour, requests_per_unit: 1 } } ] }";
-    scene.rules.replace([config(TEXT), config(other)]).unwrap();
+    scene.rules.replace([config(&file(TEXT)), config(other)]).unwrap();
     let _ = scene.rules.check("other", &[]);
     assert_eq!(unmatched(&scene), ["other|a"], "only the domain with requests is listed");
 }
@@ -68,18 +65,15 @@ fn strict(
     build(builder).load([config(text)]).unwrap()
 }
 
-const STRICT: &str = "
-domain: d
-tollgate: {}
-descriptors:
-  - { key: user, rate_limit: { unit: hour, requests_per_unit: 10 } }
-  - { key: free, rate_limit: { unlimited: true } }
-  - { key: exempt, value: yes }
-  - { key: ip, rate_limit: { unit: hour, requests_per_unit: 10 } }
-  - { key: ip, ranges: [10.0.0.0/8] }
-  - { key: path, descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 10 } } ] }
-  - { key: plan, tiers: { paid: { members: [acme], rate_limit: { unit: hour, requests_per_unit: 10 } } } }
-";
+const STRICT: &[&str] = &[
+    "key: user, rate_limit: { unit: hour, requests_per_unit: 10 }",
+    "key: free, rate_limit: { unlimited: true }",
+    "key: exempt, value: yes",
+    "key: ip, rate_limit: { unit: hour, requests_per_unit: 10 }",
+    "key: ip, ranges: [10.0.0.0/8]",
+    "key: path, descriptors: [ { key: user, rate_limit: { unit: hour, requests_per_unit: 10 } } ]",
+    "key: plan, tiers: { paid: { members: [acme], rate_limit: { unit: hour, requests_per_unit: 10 } } }",
+];
 
 /// A key that was renamed in the file left every client without a limit, and no option refused such requests.
 // G64
@@ -105,18 +99,15 @@ fn requests_without_a_rule_are_denied_if_asked_for() {
         (&[&[("plan", "other")]], false),
     ];
     for charging in [Charging::AllOrNothing, Charging::CountFirst, Charging::CountDenials] {
-        let rules = strict(STRICT, |builder| builder.charging(charging));
-        let dry = strict(STRICT, |builder| builder.charging(charging).shadow(true));
+        let rules = strict(&file(STRICT), |builder| builder.charging(charging));
+        let dry = strict(&file(STRICT), |builder| builder.charging(charging).shadow(true));
         for (each, admitted) in rows {
             let descriptors: Vec<_> = each.iter().map(|entries| Descriptor::new(entries)).collect();
             let explained = rules.explain("d", &descriptors, 1);
             let answer = rules.check("d", &descriptors);
             assert_eq!(answer.is_allowed(), admitted, "{each:?}");
-            assert_eq!(
-                (answer.is_never(), answer.retry_after().is_none()),
-                (!admitted, !admitted),
-                "{each:?}"
-            );
+            let never = (answer.is_never(), answer.retry_after().is_none());
+            assert_eq!(never, (!admitted, !admitted), "{each:?}");
             assert_eq!(explained.answer().is_allowed(), admitted, "{each:?}");
             assert_eq!(rules.peek("d", &descriptors).is_allowed(), admitted, "{each:?}");
             let (held, id) = rules.hold("d", &descriptors, 1, Duration::from_secs(1));
@@ -124,14 +115,12 @@ fn requests_without_a_rule_are_denied_if_asked_for() {
             let dry = dry.check("d", &descriptors);
             assert_eq!((dry.is_allowed(), dry.is_shadow_denied()), (true, !admitted), "{each:?}");
             let unknown = rules.check("e", &descriptors);
-            assert!(
-                unknown.is_denied() && rules.explain("e", &descriptors, 1).answer().is_denied(),
-                "{each:?}"
-            );
+            let explained = rules.explain("e", &descriptors, 1);
+            assert!(unknown.is_denied() && explained.answer().is_denied(), "{each:?}");
         }
     }
     // By default, such requests are admitted.
-    assert!(Scene::new(STRICT).ask(&[("usr", "a")]).is_allowed());
+    assert!(Scene::of(STRICT).ask(&[("usr", "a")]).is_allowed());
 }
 
 /// A load that renames the key of the only rule that requests matched said "2 added, 2 removed", and nothing else.
@@ -192,10 +181,7 @@ fn loads_name_domains_whose_requests_lose_their_rules() {
     for ((descriptor, entry, from, to), is_lost) in rows.into_iter().zip([false, true, true]) {
         let scene = Scene::new(&one(&descriptor));
         assert!(scene.ask(&[entry]).limits().count() == 1);
-        assert_eq!(
-            lost(&scene, &one(&descriptor.replace(from, to))).len(),
-            usize::from(is_lost),
-            "{descriptor}"
-        );
+        let lost = lost(&scene, &one(&descriptor.replace(from, to)));
+        assert_eq!(lost.len(), usize::from(is_lost), "{descriptor}");
     }
 }

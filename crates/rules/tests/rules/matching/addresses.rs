@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use tollgate_rules::{Config, Domain};
 
 use super::support::domain;
+use crate::files::file;
 
 const LIMIT: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
 
@@ -18,20 +19,17 @@ fn names<'d>(domain: &'d Domain, value: &str) -> Vec<&'d str> {
 // G123
 #[test]
 fn value_precedes_range_and_range_precedes_the_rest() {
-    let domain = domain(
-        "
-domain: d
-tollgate: {}
-descriptors:
-  - { key: ip, rate_limit: { unit: day, requests_per_unit: 1, name: bare } }
-  - { key: ip, value: '10.*', rate_limit: { unit: day, requests_per_unit: 1, name: wild } }
-  - { key: ip, ranges: [10.0.0.0/8, '2001:db8::/32'], rate_limit: { unit: day, requests_per_unit: 1, name: wide } }
-  - { key: ip, ranges: [10.1.0.0/16, '::ffff:192.0.2.0/120'], rate_limit: { unit: day, requests_per_unit: 1, name: narrow } }
-  - { key: ip, ranges: [10.9.0.0/16] }
-  - { key: ip, value: 10.1.0.7, rate_limit: { unit: day, requests_per_unit: 1, name: exact } }
-  - { key: other, rate_limit: { unit: day, requests_per_unit: 1, name: other } }
-",
-    );
+    let domain = domain(&file(&[
+        "key: ip, rate_limit: { unit: day, requests_per_unit: 1, name: bare }",
+        "key: ip, value: '10.*', rate_limit: { unit: day, requests_per_unit: 1, name: wild }",
+        "key: ip, ranges: [10.0.0.0/8, '2001:db8::/32'], \
+         rate_limit: { unit: day, requests_per_unit: 1, name: wide }",
+        "key: ip, ranges: [10.1.0.0/16, '::ffff:192.0.2.0/120'], \
+         rate_limit: { unit: day, requests_per_unit: 1, name: narrow }",
+        "key: ip, ranges: [10.9.0.0/16]",
+        "key: ip, value: 10.1.0.7, rate_limit: { unit: day, requests_per_unit: 1, name: exact }",
+        "key: other, rate_limit: { unit: day, requests_per_unit: 1, name: other }",
+    ]));
     for (value, name) in [
         ("10.1.0.7", "exact"),
         ("10.1.0.8", "narrow"),
@@ -56,16 +54,11 @@ descriptors:
 #[test]
 fn patterns_of_addresses_match_in_any_case() {
     let text = |range: &str| {
-        format!(
-            "
-domain: d
-tollgate: {{}}
-descriptors:
-  - {{ key: ip, value: '2001:DB8:A*', rate_limit: {{ unit: day, requests_per_unit: 1, name: wild }} }}
-  - {{ key: ip, rate_limit: {{ unit: day, requests_per_unit: 1, name: bare }} }}
-  - {{ key: {range}, ranges: [10.0.0.0/8] }}
-"
-        )
+        file(&[
+            "key: ip, value: '2001:DB8:A*', rate_limit: { unit: day, requests_per_unit: 1, name: wild }",
+            "key: ip, rate_limit: { unit: day, requests_per_unit: 1, name: bare }",
+            &format!("key: {range}, ranges: [10.0.0.0/8]"),
+        ])
     };
     let read = domain(&text("ip"));
     for value in ["2001:db8:a::1", "2001:DB8:A::1", "2001:0db8:abcd::", "2001:DB8:A is no address"] {
@@ -80,18 +73,13 @@ descriptors:
 
 #[test]
 fn descriptors_below_a_range_are_found() {
-    let domain = domain(&format!(
-        "
-domain: d
-tollgate: {{}}
-descriptors:
-  - key: path
-    value: /login
-    descriptors:
-      - {{ key: ip, ranges: [10.0.0.0/8], {LIMIT} }}
-  - {{ key: ip, ranges: [10.0.0.0/8], descriptors: [{{ key: path, {LIMIT} }}] }}
-"
-    ));
+    let domain = domain(
+        &file(&[
+            "key: path, value: /login, descriptors: [ { key: ip, ranges: [10.0.0.0/8], LIMIT } ]",
+            "key: ip, ranges: [10.0.0.0/8], descriptors: [{ key: path, LIMIT }]",
+        ])
+        .replace("LIMIT", LIMIT),
+    );
     assert_eq!(domain.matching(&[("path", "/login"), ("ip", "10.2.3.4")], None).len(), 1);
     assert!(domain.matching(&[("path", "/login"), ("ip", "11.2.3.4")], None).is_empty());
     assert_eq!(domain.matching(&[("ip", "10.2.3.4"), ("path", "/")], None).len(), 1);
@@ -101,19 +89,14 @@ descriptors:
 // G123
 #[test]
 fn ranges_are_members_of_tiers() {
-    let domain = domain(
-        "
-domain: d
-tollgate: {}
-descriptors:
+    let domain = domain(&file(&["
   - key: ip
     rate_limit: { unit: day, requests_per_unit: 1, name: own }
     tiers:
       office: { ranges: [10.0.0.0/8], members: [192.0.2.1], rate_limit: { unit: day, requests_per_unit: 9, name: office } }
       lab: { ranges: [10.1.0.0/16], rate_limit: { unit: day, requests_per_unit: 9, name: lab } }
     descriptors: [{ key: path, rate_limit: { unit: day, requests_per_unit: 1, name: below } }]
-",
-    );
+"]));
     for (value, name) in [
         ("10.0.0.1", "office"),
         ("10.1.0.1", "lab"),

@@ -1,6 +1,7 @@
 //! Differences from Envoy's service, and features that it lacks: tiers, members, and several limits on one descriptor.
 
 use super::support::domain;
+use crate::files::file;
 
 const DAY: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
 
@@ -19,19 +20,16 @@ fn key_and_value_match_separately() {
 
 #[test]
 fn first_declared_wildcard_matches() {
-    let text = format!(
-        "
-domain: d
-descriptors:
-  - {{ key: p, value: '*.png', {DAY} }}
-  - {{ key: p, value: /a/*, {DAY} }}
-  - {{ key: p, value: /a/b*, {DAY} }}
-  - {{ key: p, value: '*x*', {DAY} }}
-  - {{ key: 'q*', value: '*', {DAY} }}
-  - {{ key: 'q*', {DAY} }}
-  - {{ key: p, {DAY} }}
-"
-    );
+    let text = file(&[
+        "key: p, value: '*.png', DAY",
+        "key: p, value: /a/*, DAY",
+        "key: p, value: /a/b*, DAY",
+        "key: p, value: '*x*', DAY",
+        "key: 'q*', value: '*', DAY",
+        "key: 'q*', DAY",
+        "key: p, DAY",
+    ])
+    .replace("DAY", DAY);
     for (entries, found) in [
         (("p", "/a/b.png"), "d|p=*.png"),
         (("p", "/a/bx"), "d|p=/a/*"),
@@ -59,10 +57,7 @@ fn wildcard_keys_match_keys() {
     assert_eq!((rule.counted_by, &*rule.metric_name("d", &[("x-b", "1")])), (1, "d.x-*"));
 }
 
-const TIERS: &str = "
-domain: d
-tollgate: {}
-descriptors:
+const TIERS: &[&str] = &["
   - key: tenant
     rate_limit: { unit: day, requests_per_unit: 1 }
     tiers:
@@ -76,7 +71,7 @@ descriptors:
           - { unit: hour, requests_per_unit: 100 }
   - { key: tenant, value: globex, rate_limit: { unit: day, requests_per_unit: 5 } }
   - { key: route, tiers: { premium: { rate_limit: { unlimited: true } } } }
-";
+"];
 
 #[test]
 fn tier_limits_override_entry_limit() {
@@ -96,15 +91,15 @@ fn tier_limits_override_entry_limit() {
         ("globex", None, &["d|tenant=globex"]),
     ];
     for (tenant, tier, found) in rows {
-        assert_eq!(names(TIERS, &[("tenant", tenant)], tier), found, "{tenant} {tier:?}");
+        assert_eq!(names(&file(TIERS), &[("tenant", tenant)], tier), found, "{tenant} {tier:?}");
     }
-    assert!(names(TIERS, &[("route", "x")], None).is_empty());
-    assert_eq!(names(TIERS, &[("route", "x")], Some("premium")), ["d|route#tier=premium"]);
+    assert!(names(&file(TIERS), &[("route", "x")], None).is_empty());
+    assert_eq!(names(&file(TIERS), &[("route", "x")], Some("premium")), ["d|route#tier=premium"]);
 }
 
 #[test]
 fn tier_and_unit_appear_in_metric_names() {
-    let domain = domain(TIERS);
+    let domain = domain(&file(TIERS));
     let metric = |tier| {
         let entries = [("tenant", "x")];
         let rules = domain.matching(&entries, tier);
@@ -116,10 +111,8 @@ fn tier_and_unit_appear_in_metric_names() {
 
 #[test]
 fn metrics_follow_envoys_rules() {
-    let text = format!(
+    let text = file(&[&format!(
         "
-domain: d
-descriptors:
   - key: route
     value: 'api/*'
     share_threshold: true
@@ -132,7 +125,7 @@ descriptors:
       - {{ key: host, value: '*.example', value_to_metric: true, {DAY} }}
       - {{ key: host, value: a.test, {DAY} }}
 "
-    );
+    )]);
     let domain = domain(&text);
     for (entries, metric) in [
         ([("route", "api/x"), ("method", "PUT")], "d.route_api/*.method"),
