@@ -2,10 +2,10 @@
 
 use tollgate_rules::{Config, Domain};
 
-use super::support::{bad, good, problem, refused};
+use super::support::{file, good, problem, rejected};
 
 fn descriptor(fields: &str) -> String {
-    format!("domain: d\ntollgate: {{}}\ndescriptors:\n  - {{ key: ip, {fields} }}\n")
+    file(&[&format!("key: ip, {fields}")])
 }
 
 const LIMIT: &str = "{ unit: second, requests_per_unit: 10 }";
@@ -13,76 +13,52 @@ const LIMIT: &str = "{ unit: second, requests_per_unit: 10 }";
 // G123
 #[test]
 fn bad_ranges_are_refused() {
-    for (ranges, parts) in [
-        (
-            "[10.0.0.0/33]",
-            &[
-                "4:25: descriptors[0].ranges[0]: \"10.0.0.0/33\" is not a range of addresses",
-                "such as 10.0.0.0/8",
-            ][..],
-        ),
-        ("[10.0.0/8]", &["is not a range of addresses"]),
-        ("[10.0.0.0/08]", &["is not a range of addresses"]),
-        ("[10.0.0.0-10.0.0.9]", &["is not a range of addresses"]),
-        ("[localhost]", &["\"localhost\" is not a range of addresses"]),
-        ("['']", &["is not a range of addresses"]),
-        ("[10.1.0.0/8]", &["\"10.1.0.0/8\" has bits after the first 8; write 10.0.0.0/8"]),
-        ("['2001:db8::1/32']", &["write 2001:db8::/32"]),
-        ("['::ffff:10.0.0.1/104']", &["has bits after the first 8; write 10.0.0.0/8"]),
-        ("10.0.0.0/8", &["expected a list"]),
-        ("[]", &["there are no ranges"]),
-        ("[10.0.0.0/8, 10.0.0.0/8]", &["descriptors: the range 10.0.0.0/8 occurs twice", "line 4"]),
-        ("[10.0.0.1, 10.0.0.1/32]", &["the range 10.0.0.1/32 occurs twice"]),
-        ("['::ffff:10.0.0.0/104', 10.0.0.0/8]", &["the range 10.0.0.0/8 occurs twice"]),
-    ] {
-        problem(&descriptor(&format!("ranges: {ranges}")), parts);
-    }
+    let rows = r#"
+        ranges: [10.0.0.0/33] => 4:25: descriptors[0].ranges[0]: "10.0.0.0/33" is not a range of addresses ... such as 10.0.0.0/8
+        ranges: [10.0.0/8] => is not a range of addresses
+        ranges: [10.0.0.0/08] => is not a range of addresses
+        ranges: [10.0.0.0-10.0.0.9] => is not a range of addresses
+        ranges: [localhost] => "localhost" is not a range of addresses
+        ranges: [''] => is not a range of addresses
+        ranges: [10.1.0.0/8] => "10.1.0.0/8" has bits after the first 8; write 10.0.0.0/8
+        ranges: ['2001:db8::1/32'] => write 2001:db8::/32
+        ranges: ['::ffff:10.0.0.1/104'] => has bits after the first 8; write 10.0.0.0/8
+        ranges: 10.0.0.0/8 => expected a list
+        ranges: [] => there are no ranges
+        ranges: [10.0.0.0/8, 10.0.0.0/8] => descriptors: the range 10.0.0.0/8 occurs twice ... line 4
+        ranges: [10.0.0.1, 10.0.0.1/32] => the range 10.0.0.1/32 occurs twice
+        ranges: ['::ffff:10.0.0.0/104', 10.0.0.0/8] => the range 10.0.0.0/8 occurs twice
+        ranges: [10.0.0.0/8] }\n  - { key: ip, ranges: [11.0.0.0/8, 10.0.0.0/8]
+            => 5:5: descriptors: the range 10.0.0.0/8 occurs twice; remove it here or in the descriptor in line 4
+        value: a, ranges: [10.0.0.0/8] => value and ranges cannot be used together; write two descriptors
+    "#;
+    rejected(rows, descriptor);
     let both = |other: &str| descriptor(&format!("ranges: [10.0.0.0/8] }}\n  - {{ {other}"));
-    problem(
-        &both("key: ip, ranges: [11.0.0.0/8, 10.0.0.0/8]"),
-        &[
-            "5:5: descriptors: the range 10.0.0.0/8 occurs twice; remove it here or in the descriptor in line 4",
-        ],
-    );
     good(&both("key: ip, ranges: [10.1.0.0/16, 10.0.0.0/16]"));
     good(&both("key: other, ranges: [10.0.0.0/8]"));
     good(&both("key: ip, value: 10.0.0.0/8"));
-    problem(
-        &descriptor("value: a, ranges: [10.0.0.0/8]"),
-        &["value and ranges cannot be used together; write two descriptors"],
-    );
-    problem(
-        "domain: d\ntollgate: {}\ndescriptors: [{ key: 'i*', ranges: [10.0.0.0/8] }]",
-        &["ranges cannot be used with a `*` in the key"],
-    );
-    problem(
-        "domain: d\ndescriptors: [{ key: ip, ranges: [10.0.0.0/8] }]",
-        &["it is an extra key of a descriptor"],
-    );
+    let wild = file(&["key: 'i*', ranges: [10.0.0.0/8]"]);
+    problem(&wild, &["ranges cannot be used with a `*` in the key"]);
+    let plain = "domain: d\ndescriptors: [{ key: ip, ranges: [10.0.0.0/8] }]";
+    problem(plain, &["it is an extra key of a descriptor"]);
 }
 
 #[test]
 fn bad_ranges_of_tiers_are_refused() {
-    let tier = |before: &str, tiers: &str| descriptor(&format!("{before}tiers: {{ {tiers} }}"));
-    let one = |ranges: &str| format!("a: {{ ranges: [{ranges}], rate_limit: {LIMIT} }}");
-    good(&tier("", &one("10.0.0.0/8")));
-    good(&tier("ranges: [10.0.0.0/8], ", &one("10.0.0.0/8")));
-    problem(
-        &tier("value: x, ", &one("10.0.0.0/8")),
-        &["tiers.a.ranges[0]: this descriptor matches one value only"],
-    );
-    problem(&tier("value: 'x*', ", &one("10.0.0.0/8")), &["cannot be compared with a `*`"]);
-    for outside in ["11.0.0.0/8", "8.0.0.0/5", "'::/0'"] {
-        let refusal = &[&["does not match the descriptor's value; remove it"][..]];
-        refused(&tier("ranges: [10.0.0.0/8], ", &one(outside)), refusal);
-    }
-    let two = format!("{}, b: {{ ranges: [10.0.0.0/8], rate_limit: {LIMIT} }}", one("10.0.0.0/8"));
-    problem(&tier("", &two), &["the range 10.0.0.0/8 is a member of \"a\" and of \"b\""]);
-    let member = format!("a: {{ members: [11.0.0.1], rate_limit: {LIMIT} }}");
-    problem(
-        &tier("ranges: [10.0.0.0/8], ", &member),
-        &["\"11.0.0.1\" does not match the descriptor's value"],
-    );
+    let tiers = |fields: &str| descriptor(&fields.replace("LIMIT", &format!("rate_limit: {LIMIT}")));
+    good(&tiers("tiers: { a: { ranges: [10.0.0.0/8], LIMIT } }"));
+    good(&tiers("ranges: [10.0.0.0/8], tiers: { a: { ranges: [10.0.0.0/8], LIMIT } }"));
+    let rows = r#"
+        value: x, tiers: { a: { ranges: [10.0.0.0/8], LIMIT } } => tiers.a.ranges[0]: this descriptor matches one value only
+        value: 'x*', tiers: { a: { ranges: [10.0.0.0/8], LIMIT } } => cannot be compared with a `*`
+        ranges: [10.0.0.0/8], tiers: { a: { ranges: [11.0.0.0/8], LIMIT } } => does not match the descriptor's value; remove it
+        ranges: [10.0.0.0/8], tiers: { a: { ranges: [8.0.0.0/5], LIMIT } } => does not match the descriptor's value; remove it
+        ranges: [10.0.0.0/8], tiers: { a: { ranges: ['::/0'], LIMIT } } => does not match the descriptor's value; remove it
+        tiers: { a: { ranges: [10.0.0.0/8], LIMIT }, b: { ranges: [10.0.0.0/8], LIMIT } }
+            => the range 10.0.0.0/8 is a member of "a" and of "b"
+        ranges: [10.0.0.0/8], tiers: { a: { members: [11.0.0.1], LIMIT } } => "11.0.0.1" does not match the descriptor's value
+    "#;
+    rejected(rows, tiers);
 }
 
 // G123
@@ -173,68 +149,46 @@ fn rules_of_ranges_have_identities() {
 
 #[test]
 fn bad_prefixes_are_refused() {
-    let limit = |n: u32| format!("{{ unit: second, requests_per_unit: {n} }}");
-    let (low, high) = (limit(10), limit(100));
-    let both = |ipv4: &str, ipv6: &str| {
-        descriptor(&format!("prefixes: {{ ipv4: {{ {ipv4} }}, ipv6: {{ {ipv6} }} }}"))
+    let units = |text: &str| {
+        let text = text.replace("LOW", "{ unit: second, requests_per_unit: 10 }");
+        descriptor(&text.replace("HIGH", "{ unit: second, requests_per_unit: 100 }"))
     };
-    let (ipv4, ipv6) = (format!("32: {low}"), format!("64: {low}"));
-    good(&both(&ipv4, &ipv6));
-    good(&both("32: { unlimited: true }", &ipv6));
-    good(&both(&ipv4, &format!("48: {high}, 56: {{ unit: minute, requests_per_unit: 600 }}, 64: {low}")));
-    for (ipv4, ipv6, part) in [
-        (
-            format!("33: {low}"),
-            ipv6.clone(),
-            "prefixes.ipv4: \"33\" is not a length of a prefix; write a whole number from 1 to 32",
-        ),
-        (format!("0: {low}"), ipv6.clone(), "\"0\" is not a length"),
-        (format!("032: {low}"), ipv6.clone(), "\"032\" is not a length"),
-        (ipv4.clone(), format!("129: {low}"), "from 1 to 128"),
-        (
-            ipv4.clone(),
-            format!("64: {high}, 48: {low}"),
-            "the limit of /48 is below the limit of /64, and all addresses of a /64 are in one /48; raise it, or remove /64",
-        ),
-        (
-            ipv4.clone(),
-            format!("64: {low}, 48: {{ unit: hour, requests_per_unit: 35999 }}"),
-            "below the limit of /64",
-        ),
-        (ipv4.clone(), format!("64: {{ unlimited: true }}, 48: {low}"), "below the limit of /64"),
-        (
-            String::new(),
-            ipv6.clone(),
-            "prefixes.ipv4: the addresses of ipv4 have no limit; write ipv4: { 32: ",
-        ),
-        (ipv4.clone(), "64: { unit: second, requests_per_unit: 1, burst: 0 }".to_owned(), "prefixes.ipv6.64"),
+    for fields in [
+        "prefixes: { ipv4: { 32: LOW }, ipv6: { 64: LOW } }",
+        "prefixes: { ipv4: { 32: { unlimited: true } }, ipv6: { 64: LOW } }",
+        "prefixes: { ipv4: { 32: LOW }, ipv6: { 48: HIGH, 56: { unit: minute, requests_per_unit: 600 }, 64: LOW } }",
+        "ranges: ['2001:db8::/32'], prefixes: { ipv6: { 64: LOW } }",
     ] {
-        let said = bad(&both(&ipv4, &ipv6));
-        assert!(said[0].contains(part), "{said:#?}");
+        good(&units(fields));
     }
-    let prefixes = format!("prefixes: {{ ipv4: {{ {ipv4} }}, ipv6: {{ {ipv6} }} }}");
-    for (more, part) in [
-        (format!("rate_limit: {low}"), "prefixes and rate_limit cannot be used together; keep one of them"),
-        (format!("rate_limits: [{low}]"), "prefixes and rate_limits cannot be used together"),
-        ("value: 10.0.0.1".to_owned(), "this descriptor matches one value only"),
-        ("value: '10.*'".to_owned(), "write ranges instead"),
-        (
-            "ranges: [10.0.0.0/8], share_threshold: true".to_owned(),
-            "share_threshold makes one counter for all addresses",
-        ),
-    ] {
-        problem(&descriptor(&format!("{prefixes}, {more}")), &[part]);
-    }
-    good(&format!("domain: d\ntollgate: {{}}\ndescriptors: [{{ key: 'i*', {prefixes} }}]"));
-    problem(
-        &descriptor(&format!("prefixes: {{ 64: {low}, 48: {high} }}")),
-        &[
-            "4:28: descriptors[0].prefixes: the length 64 is not below a kind of address; write ipv4: { 32: … } and ipv6: { 64: … }",
-        ],
-    );
-    let only_ipv6 = format!("prefixes: {{ ipv6: {{ {ipv6} }} }}");
-    problem(&descriptor(&only_ipv6), &["the addresses of ipv4 have no limit"]);
-    good(&descriptor(&format!("ranges: ['2001:db8::/32'], {only_ipv6}")));
+    good(&units("prefixes: { ipv4: { 32: LOW }, ipv6: { 64: LOW } }").replace("key: ip", "key: 'i*'"));
+    let rows = r#"
+        ipv4: { 33: LOW }, ipv6: { 64: LOW }
+            => prefixes.ipv4: "33" is not a length of a prefix; write a whole number from 1 to 32 ...
+        ipv4: { 0: LOW }, ipv6: { 64: LOW } => "0" is not a length ...
+        ipv4: { 032: LOW }, ipv6: { 64: LOW } => "032" is not a length ...
+        ipv4: { 32: LOW }, ipv6: { 129: LOW } => from 1 to 128 ...
+        ipv4: { 32: LOW }, ipv6: { 64: HIGH, 48: LOW } => the limit of /48 is below the limit of /64
+            ... , and all addresses of a /64 are in one /48; raise it, or remove /64
+        ipv4: { 32: LOW }, ipv6: { 64: LOW, 48: { unit: hour, requests_per_unit: 35999 } } => below the limit of /64
+        ipv4: { 32: LOW }, ipv6: { 64: { unlimited: true }, 48: LOW } => below the limit of /64
+        ipv4: {}, ipv6: { 64: LOW } => prefixes.ipv4: the addresses of ipv4 have no limit; write ipv4: { 32:
+        ipv6: { 64: LOW } => the addresses of ipv4 have no limit
+        ipv4: { 32: LOW }, ipv6: { 64: { unit: second, requests_per_unit: 1, burst: 0 } } => prefixes.ipv6.64
+        64: LOW, 48: HIGH => 4:28: descriptors[0].prefixes: the length 64 is not below a kind of address
+            ... ; write ipv4: { 32: … } and ipv6: { 64: … }
+    "#;
+    rejected(rows, |kinds| units(&format!("prefixes: {{ {kinds} }}")));
+    let rows = r#"
+        rate_limit: LOW => prefixes and rate_limit cannot be used together; keep one of them
+        rate_limits: [LOW] => prefixes and rate_limits cannot be used together
+        value: 10.0.0.1 => this descriptor matches one value only
+        value: '10.*' => write ranges instead
+        ranges: [10.0.0.0/8], share_threshold: true => share_threshold makes one counter for all addresses
+    "#;
+    rejected(rows, |more| {
+        units(&format!("prefixes: {{ ipv4: {{ 32: LOW }}, ipv6: {{ 64: LOW }} }}, {more}"))
+    });
 }
 
 #[test]

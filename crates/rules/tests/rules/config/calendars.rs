@@ -5,7 +5,7 @@ use tollgate::calendar::{CalendarPeriod, Weekday};
 use tollgate::{Calendar, Limit};
 use tollgate_rules::Amount;
 
-use super::support::{good, limit, problem, refused};
+use super::support::{good, limit, refused, rejected_limits};
 
 #[track_caller]
 fn calendar_of(fields: &str) -> (Calendar, Limit) {
@@ -67,88 +67,46 @@ fn calendar_is_a_choice_of_its_own() {
 
 #[test]
 fn wrong_calendars_are_refused() {
-    let rows: &[(&str, &[&str])] = &[
-        (
-            "period: fortnight",
-            &["rate_limit.period: no period is called \"fortnight\"; use day, week, month or year"],
-        ),
-        ("period: hour", &["no period is called \"hour\""]),
-        (
-            "period: day, time_zone: Europe/Berln",
-            &[
-                "5:",
-                "rate_limit.time_zone: no time zone is called \"Europe/Berln\"",
-                "did you mean Europe/Berlin",
-            ],
-        ),
-        ("period: day, time_zone: ''", &["no time zone is called \"\"", "such as Europe/Berlin or UTC"]),
-        ("period: month, starts: { day: 32 }", &["rate_limit.starts.day: 32 is more than 31"]),
-        ("period: month, starts: { day: 0 }", &["rate_limit.starts.day: 0 is less than 1"]),
-        ("period: month, starts: { hour: 24 }", &["rate_limit.starts.hour: 24 is more than 23"]),
-        ("period: year, starts: { month: 13 }", &["rate_limit.starts.month: 13 is more than 12"]),
-        (
-            "period: year, starts: { month: 2, day: 30 }",
-            &["rate_limit.starts: the day 30 is more than 29; use a whole number from 1 to 29"],
-        ),
-        (
-            "period: day, starts: { day: 3 }",
-            &["rate_limit.starts.day: day does not apply to the period day; remove it; this period has hour"],
-        ),
-        (
-            "period: month, starts: { weekday: monday }",
-            &["starts.weekday: weekday does not apply to the period month", "this period has day or hour"],
-        ),
-        (
-            "period: week, starts: { weekday: funday }",
-            &["rate_limit.starts.weekday: no weekday is called \"funday\"", "use monday, tuesday"],
-        ),
-        ("period: week, starts: { hours: 3 }", &["starts has no key \"hours\"; did you mean hour?"]),
-        ("period: week, starts: monday", &["rate_limit.starts: expected a map, found \"monday\""]),
-        (
-            "unit: month, period: month",
-            &["rate_limit.unit: unit cannot be used with period", "a unit of month is 30 days"],
-        ),
-        ("period: month, every: 3", &["rate_limit.every: every cannot be used with period"]),
-        (
-            "unit: month, starts: { day: 15 }",
-            &["rate_limit.starts: starts applies only to a period of the calendar", "write period: month"],
-        ),
-        ("unit: month, time_zone: UTC", &["rate_limit.time_zone: time_zone applies only to a period"]),
-        (
-            "period: month, algorithm: gcra",
-            &[
-                "rate_limit.algorithm: gcra cannot count periods of the calendar",
-                "use algorithm: fixed-window",
-            ],
-        ),
-        ("period: month, burst: 5", &["calendar-window does not use burst"]),
-        (
-            "period: month, store: compact",
-            &["the compact store does not support calendar-window; use store: keyed"],
-        ),
-        ("period: month, store: sketch", &["the sketch store does not support calendar-window"]),
-        (
-            "period: month, store: redis, mode: write-back",
-            &["the redis store does not support calendar-window", "or mode: atomic"],
-        ),
-        (
-            "period: month, store: redis, mode: lease",
-            &["the redis store does not support calendar-window", "or mode: atomic"],
-        ),
-        ("unlimited: true, period: month", &["period cannot be used with unlimited: true"]),
-    ];
-    for (fields, parts) in rows {
-        let fields = if fields.contains("unlimited") {
-            (*fields).to_owned()
-        } else {
-            format!("{fields}, requests_per_unit: 1")
-        };
-        problem(&limit(&fields), parts);
-    }
-    problem(
-        &limit("period: month, requests_per_unit: 0"),
-        &["rate_limit.period: a limit of 0 denies all requests", "write unit instead of period"],
-    );
+    let rows = r#"
+        period: fortnight => rate_limit.period: no period is called "fortnight"; use day, week, month or year
+        period: hour => no period is called "hour"
+        period: day, time_zone: Europe/Berln
+            => 5: ... rate_limit.time_zone: no time zone is called "Europe/Berln" ... did you mean Europe/Berlin
+        period: day, time_zone: '' => no time zone is called "" ... such as Europe/Berlin or UTC
+        period: month, starts: { day: 32 } => rate_limit.starts.day: 32 is more than 31
+        period: month, starts: { day: 0 } => rate_limit.starts.day: 0 is less than 1
+        period: month, starts: { hour: 24 } => rate_limit.starts.hour: 24 is more than 23
+        period: year, starts: { month: 13 } => rate_limit.starts.month: 13 is more than 12
+        period: year, starts: { month: 2, day: 30 }
+            => rate_limit.starts: the day 30 is more than 29; use a whole number from 1 to 29
+        period: day, starts: { day: 3 }
+            => rate_limit.starts.day: day does not apply to the period day; remove it; this period has hour
+        period: month, starts: { weekday: monday }
+            => starts.weekday: weekday does not apply to the period month ... this period has day or hour
+        period: week, starts: { weekday: funday }
+            => rate_limit.starts.weekday: no weekday is called "funday" ... use monday, tuesday
+        period: week, starts: { hours: 3 } => starts has no key "hours"; did you mean hour?
+        period: week, starts: monday => rate_limit.starts: expected a map, found "monday"
+        unit: month, period: month => rate_limit.unit: unit cannot be used with period ... a unit of month is 30 days
+        period: month, every: 3 => rate_limit.every: every cannot be used with period
+        unit: month, starts: { day: 15 }
+            => rate_limit.starts: starts applies only to a period of the calendar ... write period: month
+        unit: month, time_zone: UTC => rate_limit.time_zone: time_zone applies only to a period
+        period: month, algorithm: gcra
+            => rate_limit.algorithm: gcra cannot count periods of the calendar ... use algorithm: fixed-window
+        period: month, burst: 5 => calendar-window does not use burst
+        period: month, store: compact => the compact store does not support calendar-window; use store: keyed
+        period: month, store: sketch => the sketch store does not support calendar-window
+        period: month, store: redis, mode: write-back => the redis store does not support calendar-window ... or mode: atomic
+        period: month, store: redis, mode: lease => the redis store does not support calendar-window ... or mode: atomic
+    "#;
+    rejected_limits("requests_per_unit: 1, ", rows);
+    let rows = r#"
+        unlimited: true, period: month => period cannot be used with unlimited: true
+        period: month, requests_per_unit: 0
+            => rate_limit.period: a limit of 0 denies all requests ... write unit instead of period
+    "#;
+    rejected_limits("", rows);
     let plain =
         "domain: d\ndescriptors:\n  - { key: a, rate_limit: { period: month, requests_per_unit: 1 } }\n";
     refused(plain, &[&["the unit is missing"], &["it is an extra key of rate_limit", "tollgate: {}"]]);

@@ -1,6 +1,6 @@
 //! `distinct` in files: forms that are read, and forms that are errors.
 
-use super::support::{good, problem, refused};
+use super::support::{good, problem, refused, rejected};
 
 fn below(descriptor: &str) -> String {
     format!(
@@ -28,38 +28,23 @@ fn distinct_is_read() {
 
 #[test]
 fn bad_combinations_are_refused() {
-    let rows: &[(&str, &[&str])] = &[
-        ("algorithm: gcra", &["gcra counts no different values", "algorithm: fixed-window"]),
-        ("algorithm: sliding-window", &["sliding-window counts no different values"]),
-        ("store: sketch", &["the sketch store counts no different values", "store: compact or keyed"]),
-        ("store: redis", &["the redis store counts no different values", "store: compact or keyed"]),
-        ("block: 10m", &["fixed-window does not use block"]),
-        ("distinct: user", &["distinct"]),
-    ];
-    for (more, parts) in rows {
-        let limit = match more.starts_with("distinct") {
-            true => format!("rate_limit: {{ unit: hour, requests_per_unit: 10, {more} }}"),
-            false => limit(more),
-        };
-        problem(&below(&format!("key: user, {limit}")), parts);
-    }
-    let unlimited = "key: user, rate_limit: { unlimited: true, distinct: true }";
-    problem(&below(unlimited), &["distinct cannot be used with unlimited: true"]);
-    let zero = limit("").replace("10", "0");
-    problem(&below(&format!("key: user, {zero}")), &["the limit is 0", "remove it"]);
-    let places: &[(&str, &[&str])] = &[
-        ("key: user, value: bob,", &["this descriptor has one value"]),
-        (
-            "key: user, value: 'b*', share_threshold: true,",
-            &["a count for all of its values", "share_threshold"],
-        ),
-        ("key: user, classes: { high: 100%, low: 50% },", &["cannot be used with classes"]),
-    ];
-    for (place, parts) in places {
-        problem(&below(&format!("{place} {}", limit(""))), parts);
-    }
-    let tier = format!("key: user, tiers: {{ vip: {{ members: [ann], {} }} }}", limit(""));
-    problem(&below(&tier), &["cannot be used in a tier", "outside tiers"]);
+    let rows = r#"
+        key: user, LIMIT algorithm: gcra } => gcra counts no different values ... algorithm: fixed-window
+        key: user, LIMIT algorithm: sliding-window } => sliding-window counts no different values
+        key: user, LIMIT store: sketch } => the sketch store counts no different values ... store: compact or keyed
+        key: user, LIMIT store: redis } => the redis store counts no different values ... store: compact or keyed
+        key: user, LIMIT block: 10m } => fixed-window does not use block
+        key: user, rate_limit: { unit: hour, requests_per_unit: 10, distinct: user } => distinct
+        key: user, rate_limit: { unlimited: true, distinct: true } => distinct cannot be used with unlimited: true
+        key: user, rate_limit: { unit: hour, requests_per_unit: 0, distinct: true } => the limit is 0 ... remove it
+        key: user, value: bob, LIMIT } => this descriptor has one value
+        key: user, value: 'b*', share_threshold: true, LIMIT } => a count for all of its values ... share_threshold
+        key: user, classes: { high: 100%, low: 50% }, LIMIT } => cannot be used with classes
+        key: user, tiers: { vip: { members: [ann], LIMIT } } } => cannot be used in a tier ... outside tiers
+    "#;
+    let open = limit("");
+    let open = open.trim_end_matches([' ', '}']);
+    rejected(rows, |descriptor| below(&descriptor.replace("LIMIT", &format!("{open} "))));
     let prefix = "{ unit: hour, requests_per_unit: 10, distinct: true }";
     let prefixes = format!("key: client, prefixes: {{ ipv4: {{ 32: {prefix} }}, ipv6: {{ 64: {prefix} }} }}");
     refused(&below(&prefixes), &[&["cannot be used with prefixes"], &["cannot be used with prefixes"]]);

@@ -4,7 +4,7 @@
 use tollgate::{Capacity, LimitKind, Quota, StoreConfig, StoreKind, WhenFull};
 use tollgate_rules::{Amount, Charging, Rule, Store};
 
-use super::support::{good, limit, problem};
+use super::support::{file, good, limit, problem, rejected, rejected_limits};
 
 fn quota(rule: &Rule) -> (Quota, LimitKind, Option<Store>) {
     match rule.limit {
@@ -21,28 +21,17 @@ fn only(text: &str) -> (Quota, LimitKind, Option<Store>) {
 
 #[test]
 fn tollgate_keys_need_opt_in() {
-    let text =
-        "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, burst: 2 } }]";
-    problem(
-        text,
-        &[
-            "descriptors[0].rate_limit.burst: rate_limit has no key \"burst\"",
-            "add `tollgate: {}` at the top",
-        ],
-    );
-    problem("domain: d\ndescriptors: [{ key: a, tiers: {} }]", &["it is an extra key of a descriptor"]);
-    let misplaced = "domain: d\ntollgate: {}\ndescriptors: [{ key: a, burst: 2 }]";
-    problem(misplaced, &["a descriptor has no key \"burst\"; move it to rate_limit"]);
-    problem(
-        "domain: d\ntollgate: { algorithm: leaky }",
-        &["no algorithm is called \"leaky\"; use fixed-window, gcra,"],
-    );
-    problem("domain: d\ntollgate: { unit: day }", &["the `tollgate` map has no key \"unit\""]);
-    problem(
-        "domain: d\ntollgate: { charging: twice }",
-        &["use all-or-nothing, count-first or count-denials"],
-    );
-    problem("domain: d\ntollgate: 5", &["expected a map, found \"5\""]);
+    let rows = r#"
+        descriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, burst: 2 } }]
+            => descriptors[0].rate_limit.burst: rate_limit has no key "burst" ... add `tollgate: {}` at the top
+        descriptors: [{ key: a, tiers: {} }] => it is an extra key of a descriptor
+        tollgate: {}\ndescriptors: [{ key: a, burst: 2 }] => a descriptor has no key "burst"; move it to rate_limit
+        tollgate: { algorithm: leaky } => no algorithm is called "leaky"; use fixed-window, gcra,
+        tollgate: { unit: day } => the `tollgate` map has no key "unit"
+        tollgate: { charging: twice } => use all-or-nothing, count-first or count-denials
+        tollgate: 5 => expected a map, found "5"
+    "#;
+    rejected(rows, |rest| format!("domain: d\n{rest}"));
 }
 
 #[test]
@@ -88,45 +77,40 @@ fn store_sizes_are_read() {
 
 #[test]
 fn incompatible_fields_are_rejected() {
-    for (fields, part) in [
-        ("burst: 5", "fixed-window does not use burst; remove it, or use algorithm: gcra"),
-        ("algorithm: gcra, strict: true", "gcra does not use strict"),
-        ("algorithm: sliding-window, parts: 5", "sliding-window does not use parts"),
-        ("algorithm: sub-window, parts: 0", "0 is less than 1"),
-        ("algorithm: sub-window, parts: 1000000", "number of parts"),
-        ("algorithm: gcra, store: sketch", "the sketch store does not support gcra"),
-        (
-            "algorithm: sliding-log, store: compact",
-            "the compact store does not support sliding-log; use store: keyed",
-        ),
-        ("algorithm: sub-window, memory: 1MiB", "the compact store does not support sub-window"),
-        ("store: keyed, memory: 1MiB", "the keyed store has no fixed size"),
-        ("store: compact, max_keys: 5", "max_keys applies only to the keyed store"),
-        ("memory: much", "invalid amount of memory \"much\""),
-        ("memory: 100B", "too little"),
-        ("max_keys: 0", "0 is less than 1"),
-        ("soft: 101", "101 is above the limit of 100"),
-        ("algorithm: gcra, burst: 5, soft: 6", "6 is above the burst of 5"),
-        ("enforced: half", "expected a percentage from 0% to 100%, found \"half\""),
-        ("every: 0", "0 is less than 1"),
-        ("every: 400000", "292 years"),
-        ("algorithm: gcra, burst: 0", "0 is less than 1"),
-        ("algorithm: gcra, burst: 18446744073709551615", "292 years"),
-    ] {
-        problem(
-            &limit(&format!("unit: day, requests_per_unit: 100, {fields}")),
-            &[part, "descriptors[0].rate_limit"],
-        );
-    }
-    let word =
-        limit("unit: second, requests_per_unit: 100, algorithm: gcra, store: compact, burst: 10000000000");
-    problem(&word, &["the burst, in the compact store, can be at most", "but is 10000000000;"]);
-    let log = limit("unit: day, requests_per_unit: 65537, algorithm: sliding-log");
-    problem(&log, &["can be at most 65536, but is 65537; lower it to 65536, or use another algorithm"]);
+    let rows = r#"
+        burst: 5 => fixed-window does not use burst; remove it, or use algorithm: gcra
+        algorithm: gcra, strict: true => gcra does not use strict
+        algorithm: sliding-window, parts: 5 => sliding-window does not use parts
+        algorithm: sub-window, parts: 0 => 0 is less than 1
+        algorithm: sub-window, parts: 1000000 => number of parts
+        algorithm: gcra, store: sketch => the sketch store does not support gcra
+        algorithm: sliding-log, store: compact => the compact store does not support sliding-log; use store: keyed
+        algorithm: sub-window, memory: 1MiB => the compact store does not support sub-window
+        store: keyed, memory: 1MiB => the keyed store has no fixed size
+        store: compact, max_keys: 5 => max_keys applies only to the keyed store
+        memory: much => invalid amount of memory "much"
+        memory: 100B => too little
+        max_keys: 0 => 0 is less than 1
+        soft: 101 => 101 is above the limit of 100
+        algorithm: gcra, burst: 5, soft: 6 => 6 is above the burst of 5
+        enforced: half => expected a percentage from 0% to 100%, found "half"
+        every: 0 => 0 is less than 1
+        every: 400000 => 292 years
+        algorithm: gcra, burst: 0 => 0 is less than 1
+        algorithm: gcra, burst: 18446744073709551615 => 292 years
+    "#;
+    rejected_limits("unit: day, requests_per_unit: 100, ", rows);
     // The remedy names the number that is wrong. It was always "choose another limit or algorithm".
-    let parts = limit("unit: day, requests_per_unit: 9, algorithm: sub-window, parts: 4097");
-    problem(&parts, &["the number of parts can be at most 4096, but is 4097; lower it to 4096,"]);
-    problem(&limit("unlimited: true, burst: 5"), &["burst cannot be used with unlimited: true"]);
+    let rows = r#"
+        unit: second, requests_per_unit: 100, algorithm: gcra, store: compact, burst: 10000000000
+            => the burst, in the compact store, can be at most ... but is 10000000000;
+        unit: day, requests_per_unit: 65537, algorithm: sliding-log
+            => can be at most 65536, but is 65537; lower it to 65536, or use another algorithm
+        unit: day, requests_per_unit: 9, algorithm: sub-window, parts: 4097
+            => the number of parts can be at most 4096, but is 4097; lower it to 4096,
+        unlimited: true, burst: 5 => burst cannot be used with unlimited: true
+    "#;
+    rejected_limits("", rows);
 }
 
 #[test]
@@ -148,10 +132,8 @@ descriptors:
     let compact = StoreConfig::new(StoreKind::Compact).with_capacity(Capacity::memory(2 << 20));
     assert_eq!((quota(b).1, quota(b).2), (LimitKind::Gcra, Some(Store::Local(compact))));
     assert_eq!(quota(c).2, Some(Store::Local(StoreKind::Keyed.into())));
-    assert_eq!(
-        config.rules().iter().map(|rule| rule.enforced_per_million).collect::<Vec<_>>(),
-        [250_000, 1, 250_000]
-    );
+    let shares = config.rules().iter().map(|rule| rule.enforced_per_million);
+    assert_eq!(shares.collect::<Vec<_>>(), [250_000, 1, 250_000]);
     assert_eq!(good("domain: d").charging(), Charging::AllOrNothing);
     let text = "
 domain: d
@@ -176,18 +158,15 @@ fn soft_limits_are_read() {
 
 #[test]
 fn several_limits_get_distinct_identities() {
-    let text = "
-domain: d
-tollgate: {}
-descriptors:
+    let text = file(&["
   - key: a
     rate_limits:
       - { unit: second, requests_per_unit: 10 }
       - { unit: second, every: 10, requests_per_unit: 50 }
       - { unit: hour, requests_per_unit: 1000, name: hourly }
       - { unit: hour, requests_per_unit: 2000, name: second }
-";
-    let config = good(text);
+"]);
+    let config = good(&text);
     let identities: Vec<&str> = config.rules().iter().map(|rule| &*rule.identity).collect();
     assert_eq!(identities, ["d|a#unit=second", "d|a#unit=10-second", "d|a#name=hourly", "d|a#name=second"]);
     let names: Vec<&str> = config.rules().iter().map(|rule| &*rule.name).collect();
@@ -196,7 +175,7 @@ descriptors:
     problem(
         &same,
         &[
-            "8:9: descriptors[0].rate_limits[1]: two limits here have the same unit, second",
+            "7:9: descriptors[0].rate_limits[1]: two limits here have the same unit, second",
             "give each a name",
         ],
     );
@@ -250,10 +229,7 @@ descriptors:
 
 #[test]
 fn tier_limits_and_members_are_read() {
-    let text = "
-domain: d
-tollgate: {}
-descriptors:
+    let text = file(&["
   - key: tenant
     rate_limit: { unit: day, requests_per_unit: 1 }
     tiers:
@@ -264,8 +240,8 @@ descriptors:
         rate_limits:
           - { unit: day, requests_per_unit: 1000 }
           - { unit: hour, requests_per_unit: 100 }
-";
-    let config = good(text);
+"]);
+    let config = good(&text);
     let identities: Vec<&str> = config.rules().iter().map(|rule| &*rule.identity).collect();
     let expected =
         ["d|tenant", "d|tenant#tier=premium", "d|tenant#tier=gold#unit=day", "d|tenant#tier=gold#unit=hour"];
@@ -303,63 +279,50 @@ fn headers_are_on_by_default() {
 
 #[test]
 fn classes_are_checked() {
-    let classes = |map: &str, more: &str| {
-        format!(
-            "domain: d\ntollgate: {{}}\ndescriptors:\n  - key: a\n    classes: {map}\n    {more}\n    rate_limit: {{ unit: day, requests_per_unit: 10 }}\n"
-        )
-    };
-    let config = good(&classes("{ x: 100%, '*': 50% }", ""));
+    let limit = "rate_limit: { unit: day, requests_per_unit: 10 }";
+    let classes = |fields: &str| file(&[&format!("key: a, classes: {fields}, {limit}")]);
+    let config = good(&classes("{ x: 100%, '*': 50% }"));
     let shares: Vec<_> =
         config.rules().iter().map(|rule| rule.class.clone().unwrap().share.share()).collect();
     assert_eq!(shares, [1_000_000, 500_000]);
     assert_eq!(&*config.rules()[0].class.as_ref().unwrap().counter, "d|a#classes");
-    for (map, more, parts) in [
-        ("{}", "", &["5:14", "expected 1 to 16 classes, found 0", "{ critical: 100%"][..]),
-        ("[x]", "", &["expected a map"]),
-        ("{ x: 0% }", "", &["descriptors[0].classes.x", "a class with 0% admits nothing"]),
-        ("{ x: 50 }", "", &["expected a percentage", "25%"]),
-        ("{ x: 101% }", "", &["expected a percentage"]),
-        ("{ 'x*': 50% }", "", &["is not the name of a class", "* for all other values"]),
-        ("{ x: 9% }", "", &["less than one of 10 units is left", "raise its share"]),
-        ("{ x: 50% }", "value: y", &["value and classes cannot be used together"]),
-        ("{ x: 50% }", "tiers: { t: { rate_limit: { unlimited: true } } }", &["tiers and classes"]),
-        ("{ x: 50% }", "ranges: [10.0.0.0/8]", &["ranges and classes", "the classes are the values"]),
-        (
-            "{ x: 50% }",
-            "prefixes: { ipv4: { 24: { unit: day, requests_per_unit: 1 } } }",
-            &["prefixes and classes", "remove one of them"],
-        ),
-        ("{ x: 50% }", "descriptors: [{ key: b }]", &["descriptors and classes", "must be the last one"]),
-    ] {
-        let said = super::support::bad(&classes(map, more));
-        assert!(parts.iter().all(|part| said.iter().any(|said| said.contains(part))), "{parts:?}: {said:#?}");
-    }
-    let limit = |limit: &str| classes("{ x: 50% }", "").replace("requests_per_unit: 10", limit);
-    for mode in ["lease", "write-back"] {
-        let told = format!("classes cannot share a limit in the mode {mode}");
-        problem(
-            &limit(&format!("requests_per_unit: 10, store: redis, mode: {mode}")),
-            &[&told, "write mode: atomic", "compact"],
-        );
-    }
-    problem(
-        &classes("{ x: 50% }", "").replace("{ unit: day, requests_per_unit: 10 }", "{ unlimited: true }"),
-        &["no share"],
-    );
-    problem(
-        "domain: d\ntollgate: {}\ndescriptors: [{ key: a, classes: { x: 50% } }]",
-        &["no limit to share"],
-    );
-    problem(
-        "domain: d\ndescriptors: [{ key: a, classes: { x: 50% }, rate_limit: { unit: day, requests_per_unit: 1 } }]",
-        &["add `tollgate: {}`"],
-    );
-    // A value that another descriptor has already.
-    let twice = classes("{ x: 50% }", "")
-        + "  - { key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
-    problem(&twice, &["occurs twice"]);
+    let rows = r#"
+        {} => 4:24 ... expected 1 to 16 classes, found 0 ... { critical: 100% ...
+        [x] => expected a map ...
+        { x: 0% } => descriptors[0].classes.x ... a class with 0% admits nothing ...
+        { x: 50 } => expected a percentage ... 25% ...
+        { x: 101% } => expected a percentage ...
+        { 'x*': 50% } => is not the name of a class ... * for all other values ...
+        { x: 9% } => less than one of 10 units is left ... raise its share ...
+        { x: 50% }, value: y => value and classes cannot be used together ...
+        { x: 50% }, tiers: { t: { rate_limit: { unlimited: true } } } => tiers and classes ...
+        { x: 50% }, ranges: [10.0.0.0/8] => ranges and classes ... the classes are the values ...
+        { x: 50% }, prefixes: { ipv4: { 24: { unit: day, requests_per_unit: 1 } } }
+            => prefixes and classes ... remove one of them ...
+        { x: 50% }, descriptors: [{ key: b }] => descriptors and classes ... must be the last one ...
+    "#;
+    rejected(rows, classes);
+    let limit =
+        |limit: &str| classes("{ x: 50%, y: 60% }").replace("unit: day, requests_per_unit: 10", limit);
     // The problems of a limit are reported once, and not for each class.
-    problem(&limit("requests_per_unit: -1").replace("50%", "50%, y: 60%"), &["negative"]);
+    let rows = r#"
+        unit: day, requests_per_unit: 10, store: redis, mode: lease
+            => classes cannot share a limit in the mode lease ... write mode: atomic ... compact
+        unit: day, requests_per_unit: 10, store: redis, mode: write-back
+            => classes cannot share a limit in the mode write-back ... write mode: atomic ... compact
+        unlimited: true => no share
+        unit: day, requests_per_unit: -1 => negative
+    "#;
+    rejected(rows, limit);
+    let rows = r#"
+        tollgate: {}\ndescriptors: [{ key: a, classes: { x: 50% } }] => no limit to share
+        descriptors: [{ key: a, classes: { x: 50% }, rate_limit: { unit: day, requests_per_unit: 1 } }] => add `tollgate: {}`
+    "#;
+    rejected(rows, |rest| format!("domain: d\n{rest}"));
+    // A value that another descriptor has already.
+    let twice =
+        classes("{ x: 50% }") + "  - { key: a, value: x, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
+    problem(&twice, &["occurs twice"]);
 }
 
 /// Millionths of a dollar and bytes need more than the 32 bits of Envoy's service.

@@ -1,6 +1,6 @@
 //! Texts that Envoy's service rejects, and valid YAML that is ambiguous.
 
-use super::support::{bad, good, problem, refused};
+use super::support::{bad, good, problem, rejected};
 
 fn envoy(descriptor: &str) -> String {
     format!("domain: d\ndescriptors:\n  - {descriptor}\n")
@@ -8,105 +8,47 @@ fn envoy(descriptor: &str) -> String {
 
 #[test]
 fn envoy_errors_are_rejected() {
-    let rows: &[(&str, &[&str])] = &[
-        (
-            "{ key: a, rate_limit: { unit: fortnight, requests_per_unit: 1 } }",
-            &[
-                "test.yaml:3:35: descriptors[0].rate_limit.unit: no unit is called \"fortnight\"; use second, minute, hour, day, \
-             week, month or year",
-            ],
-        ),
-        (
-            "{ key: a, rate_limit: { requests_per_unit: 1 } }",
-            &["3:27: descriptors[0].rate_limit: the unit is missing"],
-        ),
-        (
-            "{ key: '', rate_limit: { unit: day, requests_per_unit: 1 } }",
-            &["3:12: descriptors[0].key: the key is missing"],
-        ),
-        ("{ value: a }", &["3:5: descriptors[0].key: the key is missing"]),
-        (
-            "{ key: a, requests_per_second: 5 }",
-            &["3:15: descriptors[0].requests_per_second: a descriptor has no key \"requests_per_second\""],
-        ),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_second: 5 } }",
-            &["did you mean requests_per_unit?"],
-        ),
-        ("just a text", &["3:5: descriptors[0]: expected a map, found \"just a text\""]),
-        ("{ key: a, 5: b }", &["3:15: descriptors[0]: keys must be text, found 5"]),
-        (
-            "{ key: a, value: b }\n  - { key: a, value: b }",
-            &[
-                "4:5: descriptors[1]: the descriptor with key \"a\", value \"b\" occurs twice; remove it here or in line 3",
-            ],
-        ),
-        (
-            "{ key: a }\n  - { key: a }",
-            &["4:5: descriptors[1]: the descriptor with key \"a\" without a value occurs twice"],
-        ),
-        (
-            "{ key: a, rate_limit: { unlimited: true, unit: day } }",
-            &["3:52: descriptors[0].rate_limit.unit: unit cannot be used with unlimited: true"],
-        ),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, name: x, replaces: [{ name: x }] } }",
-            &["3:90: descriptors[0].rate_limit.replaces[0].name: a rule cannot replace itself: \"x\""],
-        ),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: '' }] } }",
-            &["the name is missing"],
-        ),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{}] } }",
-            &["the name is missing"],
-        ),
-        (
-            "{ key: a, value: b, share_threshold: true }",
-            &["3:42: descriptors[0].share_threshold: only descriptors with a `*`"],
-        ),
-        ("{ key: a, share_threshold: true }", &["share_threshold"]),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_unit: -1 } }",
-            &["3:59:", "-1 is negative; write a whole number"],
-        ),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_unit: 4294967296 } }",
-            &["is more than 4294967295", "from 0 to 4294967295; for a larger limit, add `tollgate: {}`"],
-        ),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_unit: 99999999999999999999 } }",
-            &["is more than 4294967295"],
-        ),
-        ("{ key: a, value: [b, c] }", &["found a list; write one descriptor for each value"]),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_unit: 1.5 } }",
-            &["expected a whole number, found \"1.5\""],
-        ),
-        (
-            "{ key: a, rate_limit: { unit: day, requests_per_unit: '10' } }",
-            &["found the text \"10\"; remove the quotes"],
-        ),
-        ("{ key: a, rate_limit: { unit: day, requests_per_unit: 010 } }", &["begins with a zero"]),
-        (
-            "{ key: a, value: 1.10 }",
-            &["3:22: descriptors[0].value: expected text, found 1.10; put it in quotes: \"1.10\""],
-        ),
-        ("{ key: a, value: [b] }", &["descriptors[0].value: expected text, found a list"]),
-        ("{ key: a, rate_limit: [] }", &["descriptors[0].rate_limit: expected a map, found a list"]),
-        (
-            "{ key: a, descriptors: { key: b } }",
-            &["3:28: descriptors[0].descriptors: expected a list, found a map"],
-        ),
-        ("{ key: a, shadow_mode: maybe }", &["\"maybe\" is neither true nor false; write true or false"]),
-        ("{ key: a, shadow_mode: 'true' }", &["remove the quotes"]),
-        ("{ key: a, name: { what: 1 } }", &["descriptors[0].name.what: no key is called \"what\""]),
-        ("{ key: a, unit: 1.5 }", &["descriptors[0].unit: expected text or a whole number, found 1.5"]),
-        ("{ key: a, replaces: [x] }", &["descriptors[0].replaces[0]: expected a map, found \"x\""]),
-    ];
-    for (descriptor, parts) in rows {
-        problem(&envoy(descriptor), parts);
-    }
+    let rows = r#"
+        { key: a, rate_limit: { unit: fortnight, requests_per_unit: 1 } }
+            => test.yaml:3:35: descriptors[0].rate_limit.unit: no unit is called "fortnight"; use second, minute, hour, day, week, month or year
+        { key: a, rate_limit: { requests_per_unit: 1 } } => 3:27: descriptors[0].rate_limit: the unit is missing
+        { key: '', rate_limit: { unit: day, requests_per_unit: 1 } } => 3:12: descriptors[0].key: the key is missing
+        { value: a } => 3:5: descriptors[0].key: the key is missing
+        { key: a, requests_per_second: 5 }
+            => 3:15: descriptors[0].requests_per_second: a descriptor has no key "requests_per_second"
+        { key: a, rate_limit: { unit: day, requests_per_second: 5 } } => did you mean requests_per_unit?
+        just a text => 3:5: descriptors[0]: expected a map, found "just a text"
+        { key: a, 5: b } => 3:15: descriptors[0]: keys must be text, found 5
+        { key: a, value: b }\n  - { key: a, value: b }
+            => 4:5: descriptors[1]: the descriptor with key "a", value "b" occurs twice; remove it here or in line 3
+        { key: a }\n  - { key: a } => 4:5: descriptors[1]: the descriptor with key "a" without a value occurs twice
+        { key: a, rate_limit: { unlimited: true, unit: day } }
+            => 3:52: descriptors[0].rate_limit.unit: unit cannot be used with unlimited: true
+        { key: a, rate_limit: { unit: day, requests_per_unit: 1, name: x, replaces: [{ name: x }] } }
+            => 3:90: descriptors[0].rate_limit.replaces[0].name: a rule cannot replace itself: "x"
+        { key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: '' }] } } => the name is missing
+        { key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{}] } } => the name is missing
+        { key: a, value: b, share_threshold: true } => 3:42: descriptors[0].share_threshold: only descriptors with a `*`
+        { key: a, share_threshold: true } => share_threshold
+        { key: a, rate_limit: { unit: day, requests_per_unit: -1 } } => 3:59: ... -1 is negative; write a whole number
+        { key: a, rate_limit: { unit: day, requests_per_unit: 4294967296 } }
+            => is more than 4294967295 ... from 0 to 4294967295; for a larger limit, add `tollgate: {}`
+        { key: a, rate_limit: { unit: day, requests_per_unit: 99999999999999999999 } } => is more than 4294967295
+        { key: a, value: [b, c] } => found a list; write one descriptor for each value
+        { key: a, rate_limit: { unit: day, requests_per_unit: 1.5 } } => expected a whole number, found "1.5"
+        { key: a, rate_limit: { unit: day, requests_per_unit: '10' } } => found the text "10"; remove the quotes
+        { key: a, rate_limit: { unit: day, requests_per_unit: 010 } } => begins with a zero
+        { key: a, value: 1.10 } => 3:22: descriptors[0].value: expected text, found 1.10; put it in quotes: "1.10"
+        { key: a, value: [b] } => descriptors[0].value: expected text, found a list
+        { key: a, rate_limit: [] } => descriptors[0].rate_limit: expected a map, found a list
+        { key: a, descriptors: { key: b } } => 3:28: descriptors[0].descriptors: expected a list, found a map
+        { key: a, shadow_mode: maybe } => "maybe" is neither true nor false; write true or false
+        { key: a, shadow_mode: 'true' } => remove the quotes
+        { key: a, name: { what: 1 } } => descriptors[0].name.what: no key is called "what"
+        { key: a, unit: 1.5 } => descriptors[0].unit: expected text or a whole number, found 1.5
+        { key: a, replaces: [x] } => descriptors[0].replaces[0]: expected a map, found "x"
+    "#;
+    rejected(rows, envoy);
 }
 
 #[test]
@@ -287,27 +229,20 @@ data:
         r"kubectl get configmap ratelimit -o jsonpath='{.data.limits\.yaml}' | tollgate rules check -";
     problem(map, &["this is a ConfigMap of Kubernetes, not a file of rules", jsonpath]);
     problem(&format!("{map}---\nkind: Secret\n"), &["this is a ConfigMap of Kubernetes"]);
-    let object = |version: &str, kind: &str| format!("apiVersion: {version}\nkind: {kind}\nspec: {{}}\n");
-    for (version, kind, parts) in [
-        (
-            "gateway.envoyproxy.io/v1alpha1",
-            "BackendTrafficPolicy",
-            ["a policy of Envoy Gateway", "/rlconfig"],
-        ),
-        (
-            "gateway.envoyproxy.io/v1alpha1",
-            "EnvoyProxy",
-            ["an object of Envoy Gateway (EnvoyProxy)", "--xds"],
-        ),
-        ("limitador.kuadrant.io/v1alpha1", "Limitador", ["an object of Limitador", "max_value"]),
-        ("kuadrant.io/v1", "RateLimitPolicy", ["a policy of Kuadrant", "its namespace is the domain"]),
-        ("ratelimit.solo.io/v1alpha1", "RateLimitConfig", ["a RateLimitConfig of Gloo", "requestsPerUnit"]),
-        ("gloo.solo.io/v1", "Settings", ["an object of Gloo (Settings)", "spec.ratelimit.descriptors"]),
-        ("networking.istio.io/v1alpha3", "EnvoyFilter", ["an object of Istio", "often in a ConfigMap"]),
-        ("apps/v1", "Deployment", ["an object of Kubernetes (Deployment)", "`descriptors:`"]),
-    ] {
-        refused(&object(version, kind), &[&parts[..]]);
-    }
+    let rows = r#"
+        gateway.envoyproxy.io/v1alpha1 BackendTrafficPolicy => a policy of Envoy Gateway ... /rlconfig
+        gateway.envoyproxy.io/v1alpha1 EnvoyProxy => an object of Envoy Gateway (EnvoyProxy) ... --xds
+        limitador.kuadrant.io/v1alpha1 Limitador => an object of Limitador ... max_value
+        kuadrant.io/v1 RateLimitPolicy => a policy of Kuadrant ... its namespace is the domain
+        ratelimit.solo.io/v1alpha1 RateLimitConfig => a RateLimitConfig of Gloo ... requestsPerUnit
+        gloo.solo.io/v1 Settings => an object of Gloo (Settings) ... spec.ratelimit.descriptors
+        networking.istio.io/v1alpha3 EnvoyFilter => an object of Istio ... often in a ConfigMap
+        apps/v1 Deployment => an object of Kubernetes (Deployment) ... `descriptors:`
+    "#;
+    rejected(rows, |object| {
+        let (version, kind) = object.split_once(' ').expect("a version and a kind");
+        format!("apiVersion: {version}\nkind: {kind}\nspec: {{}}\n")
+    });
     let limits = "- namespace: shop\n  max_value: 10\n  seconds: 60\n  conditions: []\n  variables: []\n";
     problem(limits, &["a list of limits of Limitador", "its variables are keys without a value"]);
     // A file of rules may have such keys in its metadata only.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_rules::{Amount, Config, FailurePolicy, Mode, Rule, Rules, Shared, Store};
 
-use super::support::{good, limit, problem, refused};
+use super::support::{good, limit, problem, refused, rejected, rejected_limits};
 
 fn shared(rule: &Rule) -> Shared {
     match rule.limit {
@@ -70,69 +70,39 @@ descriptors:
 
 #[test]
 fn invalid_redis_options_suggest_remedies() {
-    for (fields, part) in [
-        (
-            "store: redis, algorithm: sliding-log",
-            "the redis store does not support sliding-log; use fixed-window, sliding-window, gcra,",
-        ),
-        ("store: redis, algorithm: sub-window", "does not support sub-window"),
-        ("store: redis, mode: fast", "no mode is called \"fast\"; use atomic, lease or write-back"),
-        ("store: redis, on_failure: panic", "use open, closed or local"),
-        ("store: redis, processes: 0", "0 is less than 1"),
-        ("store: redis, processes: 4294967296", "more than 4294967295"),
-        (
-            "store: redis, timeout: 40",
-            "expected a time from 1ms to 60s, found \"40\"; write a whole number with its unit",
-        ),
-        ("store: redis, memory: 1MiB", "the redis store uses no memory of this process; remove memory"),
-        (
-            "store: redis, max_keys: 5",
-            "max_keys applies only to the keyed store; remove it, or use store: keyed",
-        ),
-        ("mode: lease", "mode applies only to limits with store: redis; remove it, or write store: redis"),
-        ("store: keyed, on_failure: open", "on_failure applies only to limits with store: redis"),
-        ("processes: 2", "processes applies only to limits with store: redis"),
-        ("store: compact, timeout: 1s", "timeout applies only to limits with store: redis"),
-        ("store: redi", "no store is called \"redi\"; use compact, keyed, sketch or redis"),
-    ] {
-        problem(
-            &limit(&format!("unit: day, requests_per_unit: 100, {fields}")),
-            &[part, "descriptors[0].rate_limit", "test.yaml:5"],
-        );
-    }
+    let rows = r#"
+        store: redis, algorithm: sliding-log
+            => the redis store does not support sliding-log; use fixed-window, sliding-window, gcra,
+        store: redis, algorithm: sub-window => does not support sub-window
+        store: redis, mode: fast => no mode is called "fast"; use atomic, lease or write-back
+        store: redis, on_failure: panic => use open, closed or local
+        store: redis, processes: 0 => 0 is less than 1
+        store: redis, processes: 4294967296 => more than 4294967295
+        store: redis, timeout: 40 => expected a time from 1ms to 60s, found "40"; write a whole number with its unit
+        store: redis, memory: 1MiB => the redis store uses no memory of this process; remove memory
+        store: redis, max_keys: 5 => max_keys applies only to the keyed store; remove it, or use store: keyed
+        mode: lease => mode applies only to limits with store: redis; remove it, or write store: redis
+        store: keyed, on_failure: open => on_failure applies only to limits with store: redis
+        processes: 2 => processes applies only to limits with store: redis
+        store: compact, timeout: 1s => timeout applies only to limits with store: redis
+        store: redi => no store is called "redi"; use compact, keyed, sketch or redis
+    "#;
+    rejected_limits("unit: day, requests_per_unit: 100, ", rows);
     problem(&limit("unlimited: true, mode: lease"), &["mode cannot be used with unlimited: true"]);
-    let file = |settings: &str, limit: &str| {
-        format!(
-            "domain: d\ntollgate: {{ {settings} }}\ndescriptors:\n  - {{ key: a, rate_limit: {{ unit: day, requests_per_unit: 1{limit} }} }}\n"
-        )
-    };
-    refused(
-        &file("processes: 2, mode: lease", ""),
-        &[
-            &[
-                "test.yaml:2",
-                "tollgate.processes: processes applies only to limits with store: redis, and this file has none",
-            ],
-            &["tollgate.mode", "write store: redis, here or in a rate_limit"],
-        ],
-    );
-    problem(
-        &file("store: redis, memory: 1MiB", ""),
-        &["tollgate.memory: the redis store uses no memory of this"],
-    );
-    problem(
-        &file("store: redis", ", algorithm: sliding-log"),
-        &["test.yaml:4", "the redis store, the file's default, does not support sliding-log"],
-    );
+    let rows = r#"
+        tollgate: { store: redis, memory: 1MiB } => tollgate.memory: the redis store uses no memory of this
+        tollgate: { store: redis }\ndescriptors: [{ key: a, rate_limit: { DAY, algorithm: sliding-log } }]
+            => test.yaml:3 ... the redis store, the file's default, does not support sliding-log
+        descriptors: [{ key: a, rate_limit: { DAY, mode: lease } }] => it is an extra key of the `tollgate` map
+    "#;
+    rejected(rows, |rest| format!("domain: d\n{}", rest.replace("DAY", "unit: day, requests_per_unit: 1")));
+    let unused = limit("unit: day, requests_per_unit: 1").replace("{}", "{ processes: 2, mode: lease }");
+    let none = "processes applies only to limits with store: redis, and this file has none";
+    let mode = ["tollgate.mode", "write store: redis, here or in a rate_limit"];
+    refused(&unused, &[&["test.yaml:2", "tollgate.processes: ", none], &mode]);
     // The reader reports all mistakes in one pass.
-    refused(
-        &limit("unit: day, requests_per_unit: 1, store: redis, mode: x, timeout: y, processes: z"),
-        &[&["mode"], &["timeout"], &["processes"]],
-    );
-    problem(
-        "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 1, mode: lease } }]",
-        &["it is an extra key of the `tollgate` map"],
-    );
+    let three = limit("unit: day, requests_per_unit: 1, store: redis, mode: x, timeout: y, processes: z");
+    refused(&three, &[&["mode"], &["timeout"], &["processes"]]);
 }
 
 #[test]

@@ -2,10 +2,7 @@
 
 use tollgate_rules::Config;
 
-#[track_caller]
-pub(crate) fn good(text: &str) -> Config {
-    Config::from_yaml("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
+pub(crate) use crate::files::{config as good, file};
 
 /// Reads a text that must be rejected, and returns the messages, one string per problem.
 #[track_caller]
@@ -42,4 +39,27 @@ pub(crate) fn problem(text: &str, parts: &[&str]) {
 /// Returns a file with `tollgate: {}` and one rule, whose `rate_limit` has these fields.
 pub(crate) fn limit(fields: &str) -> String {
     format!("domain: d\ntollgate: {{}}\ndescriptors:\n  - key: a\n    rate_limit: {{ {fields} }}\n")
+}
+
+/// Checks each row of a table: `FIELDS => PART ... PART`. The reader reports one problem in the file that `file` makes of the
+/// fields, and its message contains all parts; ` ...` at the end of a row stands for further problems. A row can go on in a
+/// second line, and `\n` in it is a line break.
+#[track_caller]
+pub(crate) fn rejected(rows: &str, file: impl Fn(&str) -> String) {
+    let rows = rows.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+    for row in rows.replace("\n=> ", " => ").replace("\n... ", " ... ").lines() {
+        let (fields, said) = row.split_once(" => ").unwrap_or_else(|| panic!("a row has no message: {row}"));
+        let problems = bad(&file(&fields.replace(r"\n", "\n")));
+        let (parts, more) = said.strip_suffix(" ...").map_or((said, false), |parts| (parts, true));
+        assert!(more || problems.len() == 1, "{row}: {problems:#?}");
+        let has = |part: &str| problems.iter().any(|problem| problem.contains(part));
+        assert!(parts.split(" ... ").all(has), "{row}: {problems:#?}");
+    }
+}
+
+/// Checks rows of fields of a `rate_limit` that follow these ones. Each message has the path of the `rate_limit`.
+#[track_caller]
+pub(crate) fn rejected_limits(before: &str, rows: &str) {
+    let rows = rows.replace(" => ", " => descriptors[0].rate_limit ... ");
+    rejected(&rows, |fields| limit(&format!("{before}{fields}")));
 }

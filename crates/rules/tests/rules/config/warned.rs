@@ -2,7 +2,7 @@
 
 use tollgate_rules::{Config, Domain};
 
-use super::support::{contain, good};
+use super::support::{contain, file, good};
 
 #[track_caller]
 fn warned(text: &str, warnings: &[&[&str]]) {
@@ -57,19 +57,16 @@ descriptors:
 
 #[test]
 fn unreachable_wildcards_are_warned() {
-    let text = format!(
-        "
-domain: d
-descriptors:
-  - {{ key: path, value: /v1/*, {DAY} }}
-  - {{ key: path, value: /v1/admin/*, {DAY} }}
-  - {{ key: path, value: '/v*/x*', {DAY} }}
-  - {{ key: path, value: '*/edit', {DAY} }}
-  - {{ key: path, value: '/v1/*/edit', {DAY} }}
-  - {{ key: 'x-*', {DAY} }}
-  - {{ key: 'x-y-*', value: 'a', {DAY} }}
-"
-    );
+    let text = file(&[
+        "key: path, value: /v1/*, DAY",
+        "key: path, value: /v1/admin/*, DAY",
+        "key: path, value: '/v*/x*', DAY",
+        "key: path, value: '*/edit', DAY",
+        "key: path, value: '/v1/*/edit', DAY",
+        "key: 'x-*', DAY",
+        "key: 'x-y-*', value: 'a', DAY",
+    ])
+    .replace("DAY", DAY);
     warned(
         &text,
         &[
@@ -86,22 +83,15 @@ descriptors:
 
 #[test]
 fn exact_entry_hiding_valueless_limit_is_warned() {
-    let text = format!(
-        "
-domain: d
-descriptors:
-  - key: path
-    {DAY}
-  - key: path
-    value: /login
-    descriptors: [{{ key: a, {DAY} }}]
-  - key: path
-    value: /allowed
-"
-    );
+    let text = file(&[
+        "key: path, DAY",
+        "key: path, value: /login, descriptors: [{ key: a, DAY }]",
+        "key: path, value: /allowed",
+    ])
+    .replace("DAY", DAY);
     warning(
         &text,
-        &["test.yaml:6:5: requests with only key \"path\", value \"/login\" have no limit", "line 4"],
+        &["test.yaml:5:5: requests with only key \"path\", value \"/login\" have no limit", "line 4"],
     );
 }
 
@@ -111,25 +101,21 @@ fn useless_entries_and_names_are_warned() {
         "domain: d\ndescriptors: [{ key: a }]",
         &["2:15: key \"a\" without a value has no limit and no descriptors"],
     );
-    let text = "
-domain: d
-descriptors:
-  - { key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: b }, { name: c }] } }
-  - { key: b, rate_limit: { name: c, unit: day, requests_per_unit: 1 } }
-";
-    warning(text, &["no rule in this file is named \"b\""]);
+    let text = file(&[
+        "key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: b }, { name: c }] }",
+        "key: b, rate_limit: { name: c, unit: day, requests_per_unit: 1 }",
+    ]);
+    warning(&text, &["no rule in this file is named \"b\""]);
 }
 
 #[test]
 fn duplicate_rule_names_are_warned() {
-    let text = "
-domain: d
-descriptors:
-  - { key: a, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
-  - { key: b, rate_limit: { name: y, unit: day, requests_per_unit: 1 } }
-  - { key: c, rate_limit: { name: x, unit: day, requests_per_unit: 1 } }
-";
-    warning(text, &["test.yaml:6:1: this rule and the rule in line 4 are both named \"x\"", "another name"]);
+    let text = file(&[
+        "key: a, rate_limit: { name: x, unit: day, requests_per_unit: 1 }",
+        "key: b, rate_limit: { name: y, unit: day, requests_per_unit: 1 }",
+        "key: c, rate_limit: { name: x, unit: day, requests_per_unit: 1 }",
+    ]);
+    warning(&text, &["test.yaml:6:1: this rule and the rule in line 4 are both named \"x\"", "another name"]);
 }
 
 #[test]
@@ -148,33 +134,25 @@ fn duplicate_names_in_merged_files_are_warned() {
         domains.iter().flat_map(Domain::warnings).map(ToString::to_string).collect()
     };
     let one = || file("one.yaml", &[("a", "x"), ("b", "y"), ("c", "y")]);
-    assert!(
-        said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "z")])]).is_empty(),
-        "merging repeats no warning that a file already has"
-    );
+    let merged = said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "z")])]);
+    assert!(merged.is_empty(), "merging repeats no warning that a file already has");
     let warnings = said(vec![one(), file("two.yaml", &[("d", "z"), ("e", "y"), ("f", "y"), ("g", "x")])]);
     assert_eq!(warnings.len(), 2, "{warnings:#?}");
-    assert!(
-        warnings[0].starts_with("two.yaml:4:1: this rule and the rule in one.yaml:4 are both named \"y\":"),
-        "{warnings:#?}"
-    );
-    assert!(
-        warnings[1].starts_with("two.yaml:6:1: this rule and the rule in one.yaml:3 are both named \"x\":"),
-        "{warnings:#?}"
-    );
+    for (warning, (line, other, name)) in warnings.iter().zip([(4, 4, "y"), (6, 3, "x")]) {
+        let begin =
+            format!("two.yaml:{line}:1: this rule and the rule in one.yaml:{other} are both named {name:?}:");
+        assert!(warning.starts_with(&begin), "{warnings:#?}");
+    }
 }
 
 #[test]
 fn ignored_metric_options_are_warned() {
-    let text = format!(
-        "
-domain: d
-descriptors:
-  - {{ key: a, {DAY} }}
-  - {{ key: b, value_to_metric: true, descriptors: [{{ key: c, {DAY} }}] }}
-  - {{ key: e, detailed_metric: true, {DAY} }}
-"
-    );
+    let text = file(&[
+        "key: a, DAY",
+        "key: b, value_to_metric: true, descriptors: [{ key: c, DAY }]",
+        "key: e, detailed_metric: true, DAY",
+    ])
+    .replace("DAY", DAY);
     warning(&text, &["test.yaml:5:1: value_to_metric and detailed_metric do not change metrics: labels"]);
 }
 
@@ -262,29 +240,46 @@ fn values_that_no_request_has_are_warned() {
 
 #[test]
 fn values_that_requests_have_are_not_warned() {
-    for (key, value) in [
-        ("remote_address", "192.0.2.1"),
-        ("remote_address", "2001:db8::1"),
-        ("remote_address", "::1"),
-        ("remote_address", "10.0.*"),
-        ("remote_address", "2001:db8:*"),
-        ("masked_remote_address", "10.1.0.0/16"),
-        ("masked_remote_address", "2001:db8::/32"),
+    for (key, values) in [
+        ("remote_address", "192.0.2.1 | 2001:db8::1 | ::1 | 10.0.* | 2001:db8:*"),
+        ("masked_remote_address", "10.1.0.0/16 | 2001:db8::/32"),
         ("network", "10.0.0.0/8"),
-        ("host", "shop.example:8080"),
-        ("path", "/v1/*"),
-        ("path", "/odata/$metadata"),
-        ("operation", "$batch"),
-        ("stage", "$default"),
-        ("user", "<anonymous>"),
-        ("path", "/a b,c"),
-        ("user", "CORP\\dave"),
-        ("user", "a,b"),
-        ("user_agent", "*(compatible; bot/1.0)*"),
-        ("route", "/users/{id}"),
+        ("host", "shop.example:8080 | *.example.org | api.* | *.* | [::1]"),
+        (
+            "path",
+            "/v1/* | /odata/$metadata | /a b,c | /.well-known/* | /search?q=a | items[0] | /users/{id} | {id}",
+        ),
+        ("stage", "$default | $batch | $ | $5 | ${}"),
+        ("user", r"<anonymous> | CORP\dave | C:\users | a,b | a+b | 10.0.* | 192.168.*.1 | <> | a<b>c"),
+        ("user_agent", "*(compatible; bot/1.0)* | Mozilla/5.0 (X11; Linux)"),
         ("version", "2001:DB8::1 is not here"),
+        ("price", "price (EUR) | 100% | %20 | %2f%"),
     ] {
-        assert_eq!(of_value(key, value), [] as [String; 0], "{key} {value}");
+        for value in values.split(" | ") {
+            assert_eq!(of_value(key, value), [] as [String; 0], "{key} {value}");
+        }
+    }
+}
+
+#[test]
+fn regular_expressions_and_variables_are_known() {
+    let expressions = r"/part1/.* ^/login /login$ /users/[0-9]+ /users/\d+ (GET|POST) .* /a/.+ 10\.0\..* (?i)bot [^/]+
+                        /api.* /v[1-3]/x \w+@example\.org [a-f]{8}";
+    let variables =
+        "$IP | ${IP} | 10.0.0.${N} | {{ .Values.ip }} | x-{{name}} | <your-ip> | %IP% | %REQ(X-USER)%";
+    let expressions =
+        expressions.split_ascii_whitespace().map(|value| (value, "looks like a regular expression"));
+    let variables = variables.split(" | ").map(|value| (value, "is a variable that nothing filled in"));
+    for (value, message) in expressions.chain(variables) {
+        let said = of_value("x", value);
+        assert!(said.len() == 1 && said[0].contains(message), "{value}: {said:?}");
+    }
+    for (value, remedy) in [
+        (r"10\.0\..*", "write \"10.0.*\""),
+        ("/users/[^/]+/edit", "write \"/users/*/edit\""),
+        ("/users/[0-9]+", "write each value"),
+    ] {
+        assert!(of_value("x", value)[0].contains(remedy), "{value}");
     }
 }
 
@@ -315,14 +310,10 @@ descriptors:
         ],
     );
     // Where a level reads addresses, all spellings are one value.
-    let text = format!(
-        "
-domain: d
-tollgate: {{}}
-descriptors:
-  - {{ key: remote_address, value: '2001:DB8::1', {DAY} }}
-  - {{ key: remote_address, ranges: [10.0.0.0/8], {DAY} }}
-"
-    );
+    let text = file(&[
+        "key: remote_address, value: '2001:DB8::1', DAY",
+        "key: remote_address, ranges: [10.0.0.0/8], DAY",
+    ])
+    .replace("DAY", DAY);
     warned(&text, &[]);
 }
