@@ -410,31 +410,13 @@ mod tests {
     // G123
     #[test]
     fn patterns_that_no_address_has_are_known() {
-        for long in [
-            "2001:0db8:*",
-            "0db8:*",
-            "*:0001",
-            "2001:db8:0:0:*",
-            "2001:db8::0:*",
-            "0::*",
-            "2001:0*:00*",
-            "::ffff:10.*",
-            "2001:12345:*",
-            "a::b::*",
-            "2001:DB8:0DB8:*",
-        ] {
+        let long = "2001:0db8:* 0db8:* *:0001 2001:db8:0:0:* 2001:db8::0:* 0::* 2001:0*:00* ::ffff:10.* \
+                    2001:12345:* a::b::* 2001:DB8:0DB8:*";
+        for long in long.split(' ') {
             assert!(is_longer_than_addresses(long), "{long}");
         }
-        for short in [
-            "2001:db8:*",
-            "2001:DB8::*",
-            "*::1",
-            "2001:db8:0:*",
-            "fe80::*:0",
-            "10.0.*",
-            "x:00*",
-            "2001:0db8::1",
-        ] {
+        let short = "2001:db8:* 2001:DB8::* *::1 2001:db8:0:* fe80::*:0 10.0.* x:00* 2001:0db8::1";
+        for short in short.split(' ') {
             assert!(!is_longer_than_addresses(short), "{short}");
         }
         assert_eq!(pattern_in_lower_case("2001:DB8::*").as_deref(), Some("2001:db8::*"));

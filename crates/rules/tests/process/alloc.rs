@@ -8,10 +8,7 @@
 use crate::counting::{allocations, bytes_held, held, peak_bytes};
 use tollgate_rules::{Config, ConfigError, Descriptor, Domain, Rules};
 
-const TEXT: &str = "
-domain: d
-tollgate: {}
-descriptors:
+const RULES: &str = "
   - { key: many, rate_limit: { unit: second, requests_per_unit: 1000000 } }
   - { key: none, rate_limit: { unit: year, requests_per_unit: 1 } }
   - key: path
@@ -19,6 +16,10 @@ descriptors:
     descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1 } } ]
   - { key: tenant, descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1 } } ] }
 ";
+
+fn rules(descriptors: &str) -> Rules {
+    Rules::builder().load([Config::from_yaml("test.yaml", &yaml(descriptors)).unwrap()]).unwrap()
+}
 
 /// Returns the smallest count of many calls. The first calls of a thread also allocate what the thread keeps.
 fn fewest(what: impl Fn()) -> u64 {
@@ -29,18 +30,12 @@ fn fewest(what: impl Fn()) -> u64 {
 // G68
 #[test]
 fn rule_check_allocates_nothing() {
-    let rules = Rules::builder().load([Config::from_yaml("test.yaml", TEXT).unwrap()]).unwrap();
-    let ask = |entries: &[(&str, &str)]| {
-        let _ = rules.check("d", &[Descriptor::new(entries)]);
-    };
-    assert_eq!(fewest(|| ask(&[("many", "x")])), 0, "admitted");
-    assert_eq!(fewest(|| ask(&[("none", "x")])), 0, "denied");
-    assert_eq!(
-        fewest(|| ask(&[("path", "/login"), ("client", "x")])),
-        0,
-        "denied, counted by one of two values"
-    );
-    assert_eq!(fewest(|| ask(&[("tenant", "t"), ("client", "x")])), 1, "denied, counted by both values");
+    let rules = rules(RULES);
+    let ask = |entries: &[(&str, &str)]| fewest(|| drop(rules.check("d", &[Descriptor::new(entries)])));
+    assert_eq!(ask(&[("many", "x")]), 0, "admitted");
+    assert_eq!(ask(&[("none", "x")]), 0, "denied");
+    assert_eq!(ask(&[("path", "/login"), ("client", "x")]), 0, "denied, counted by one of two values");
+    assert_eq!(ask(&[("tenant", "t"), ("client", "x")]), 1, "denied, counted by both values");
     let (one, other) = ([("many", "x")], [("none", "x")]);
     let both = [Descriptor::new(&one), Descriptor::new(&other)];
     assert_eq!(fewest(|| drop(rules.check("d", &both))), 0, "two rules");
@@ -50,44 +45,38 @@ fn rule_check_allocates_nothing() {
 /// Neither do steps of `prefixes`, ranges, and spellings that are not those of the counter.
 #[test]
 fn address_check_allocates_nothing() {
-    let text = "
-domain: d
-tollgate: {}
-descriptors:
+    let rules = rules(
+        "
   - { key: ip, ranges: [10.0.0.0/8, '2001:db8::/32'], rate_limit: { unit: year, requests_per_unit: 1 } }
   - key: net
     prefixes:
       ipv4: { 32: { unit: year, requests_per_unit: 1 } }
       ipv6: { 64: { unit: year, requests_per_unit: 1 }, 48: { unit: year, requests_per_unit: 1 } }
-";
-    let rules = Rules::builder().load([Config::from_yaml("test.yaml", text).unwrap()]).unwrap();
-    let ask = |entries: &[(&str, &str)]| {
-        let _ = rules.check("d", &[Descriptor::new(entries)]);
-    };
-    assert_eq!(fewest(|| ask(&[("ip", "10.1.2.3")])), 0);
-    assert_eq!(fewest(|| ask(&[("ip", "2001:db8::1")])), 0);
-    assert_eq!(fewest(|| ask(&[("ip", "11.1.2.3")])), 0);
-    assert_eq!(fewest(|| ask(&[("ip", "::ffff:10.1.2.3")])), 0);
-    assert_eq!(fewest(|| ask(&[("ip", "2001:DB8:0:0:0:0:0:2")])), 0);
-    assert_eq!(fewest(|| ask(&[("net", "10.1.2.3")])), 0);
-    assert_eq!(fewest(|| ask(&[("net", "2001:db8::1")])), 0);
-    assert_eq!(fewest(|| ask(&[("net", "text")])), 0);
+",
+    );
+    for (key, values) in [
+        ("ip", "10.1.2.3 2001:db8::1 11.1.2.3 ::ffff:10.1.2.3 2001:DB8:0:0:0:0:0:2"),
+        ("net", "10.1.2.3 2001:db8::1 text"),
+    ] {
+        for value in values.split(' ') {
+            let count = fewest(|| drop(rules.check("d", &[Descriptor::new(&[(key, value)])])));
+            assert_eq!(count, 0, "{key} {value}");
+        }
+    }
 }
 
 /// A client that uses all 65,536 networks of its /48 does not grow the memory.
 // G124
 #[test]
 fn flood_of_prefixes_keeps_memory_flat() {
-    let text = "
-domain: d
-tollgate: {}
-descriptors:
+    let rules = rules(
+        "
   - key: ip
     prefixes:
       ipv4: { 32: { unit: hour, requests_per_unit: 100 } }
       ipv6: { 64: { unit: hour, requests_per_unit: 100 }, 48: { unit: hour, requests_per_unit: 1000 } }
-";
-    let rules = Rules::builder().load([Config::from_yaml("test.yaml", text).unwrap()]).unwrap();
+",
+    );
     let flood = |networks: std::ops::Range<u32>| {
         let ask = |network: u32| {
             let address = format!("2001:db8:7:{network:x}::1");
@@ -207,9 +196,8 @@ fn loads_of_many_rules_do_not_grow() {
         // Each rule was asked once, and keeps its last store.
         for at in 0..1_000 {
             let tenant = format!("t{at}");
-            assert!(
-                rules.check("d", &[Descriptor::new(&[("tenant", &tenant), ("client", "x")])]).is_allowed()
-            );
+            let answer = rules.check("d", &[Descriptor::new(&[("tenant", &tenant), ("client", "x")])]);
+            assert!(answer.is_allowed());
         }
         let (first, last) = (load(2), load(20));
         assert!(last - first < 64 << 10, "from {first} to {last} bytes: {store}");
@@ -233,8 +221,7 @@ fn pattern_search_never_allocates() {
     let text = patterns("path", |at| format!("*/{at}/*"))
         + &patterns("host", |at| format!("*a*{at}-*b*"))
         + &patterns("x-*", |at| format!("v{at}"));
-    let domain =
-        Domain::merge([Config::from_yaml("test.yaml", &yaml(&text)).unwrap()], false).unwrap().remove(0);
+    let domain = domain(&text);
     // This value contains most of the patterns' parts, but the last part of each host pattern is missing.
     let often: String = (0..1_000).map(|at| format!("{at}-")).collect();
     for (key, value, found) in [
@@ -251,6 +238,10 @@ fn pattern_search_never_allocates() {
         });
         assert_eq!(allocated, 0, "{key} {value}");
     }
+}
+
+fn domain(descriptors: &str) -> Domain {
+    Domain::merge([Config::from_yaml("test.yaml", &yaml(descriptors)).unwrap()], false).unwrap().remove(0)
 }
 
 type Read = fn(&str, &str) -> Result<Config, ConfigError>;
@@ -403,34 +394,25 @@ fn expanding_small_file_takes_bounded_memory() {
 // G68
 #[test]
 fn rule_matching_never_allocates() {
-    let day = "rate_limit: { unit: day, requests_per_unit: 1 }";
-    let text = format!(
+    let domain = domain(&format!(
         "
-domain: d
-tollgate: {{}}
-descriptors:
-  - {{ key: a, value: exact, descriptors: [{{ key: b, {day}, tiers: {{ t: {{ members: [m], {day} }} }} }}] }}
-  - {{ key: a, value: '/v*/x*', {day} }}
-  - {{ key: a, value: '*.png', {day} }}
-  - {{ key: a, value: '*mid*', {day} }}
-  - {{ key: 'k*', {day} }}
+  - {{ key: a, value: exact, descriptors: [{{ key: b, {LIMIT}, tiers: {{ t: {{ members: [m], {LIMIT} }} }} }}] }}
+  - {{ key: a, value: '/v*/x*', {LIMIT} }}
+  - {{ key: a, value: '*.png', {LIMIT} }}
+  - {{ key: a, value: '*mid*', {LIMIT} }}
+  - {{ key: 'k*', {LIMIT} }}
 "
-    );
-    let config = Config::from_yaml("test", &text).unwrap();
-    let domain = Domain::merge([config], false).unwrap().remove(0);
-    type Entries<'a> = &'a [(&'a str, &'a str)];
-    let requests: [(Entries<'_>, Option<&str>, usize); 8] = [
-        (&[("a", "exact"), ("b", "x")], None, 1),
-        (&[("a", "exact"), ("b", "x")], Some("t"), 1),
-        (&[("a", "exact"), ("b", "m")], Some("u"), 1),
-        (&[("a", "/v1/xy")], None, 1),
-        (&[("a", "cat.png")], None, 1),
-        (&[("a", "amidst")], None, 1),
-        (&[("key", "")], None, 1),
-        (&[("a", "none")], None, 0),
-    ];
-    for (entries, tier, found) in requests {
+    ));
+    let find = |entries: &[(&str, &str)], tier, found| {
         let count = allocations(|| assert_eq!(domain.matching(entries, tier).len(), found));
         assert_eq!(count, 0, "{entries:?} {tier:?}");
+    };
+    for (b, tier) in [("x", None), ("x", Some("t")), ("m", Some("u"))] {
+        find(&[("a", "exact"), ("b", b)], tier, 1);
+    }
+    for (key, value, found) in
+        [("a", "/v1/xy", 1), ("a", "cat.png", 1), ("a", "amidst", 1), ("key", "", 1), ("a", "none", 0)]
+    {
+        find(&[(key, value)], None, found);
     }
 }

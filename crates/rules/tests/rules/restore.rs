@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::{ManualClock, Timestamp};
-use tollgate_rules::{Answer, Charging, Config, Descriptor, RestoreReport, Rules, RulesSnapshot, TimeUnit};
+use tollgate_rules::{Answer, Charging, Descriptor, RestoreReport, Rules, RulesSnapshot, TimeUnit};
 use tollgate_testing::compact::{Random, seal};
 
-use super::engine::{START, config, one};
+use super::engine::{START, config, file, one};
 
 const A: [(&str, &str); 1] = [("a", "x")];
 
@@ -33,7 +33,8 @@ const KINDS: [&str; 13] = [
     ", algorithm: leaky-bucket",
 ];
 
-type Scene = (Rules<ManualClock>, ManualClock);
+/// The rules of a process, its clock, and its way of charging.
+type Scene = (Rules<ManualClock>, ManualClock, Charging);
 
 fn load(text: &str, charging: Charging, now: Timestamp, snapshot: Option<Vec<u8>>) -> Scene {
     let clock = ManualClock::new(now);
@@ -41,7 +42,12 @@ fn load(text: &str, charging: Charging, now: Timestamp, snapshot: Option<Vec<u8>
     if let Some(snapshot) = snapshot {
         builder = builder.restore(RulesSnapshot::read(snapshot).unwrap());
     }
-    (builder.load([config(text)]).unwrap_or_else(|error| panic!("{error}")), clock)
+    (builder.load([config(text)]).unwrap_or_else(|error| panic!("{error}")), clock, charging)
+}
+
+/// Starts the first process.
+fn start(text: &str) -> Scene {
+    load(text, Charging::AllOrNothing, START, None)
 }
 
 fn saved(rules: &Rules<ManualClock>) -> Vec<u8> {
@@ -51,11 +57,11 @@ fn saved(rules: &Rules<ManualClock>) -> Vec<u8> {
 }
 
 /// Starts the next process with these rules, at the same time.
-fn restart((rules, clock): &Scene, text: &str, charging: Charging) -> Scene {
-    load(text, charging, tollgate::Clock::now(clock), Some(saved(rules)))
+fn restart((rules, clock, charging): &Scene, text: &str) -> Scene {
+    load(text, *charging, tollgate::Clock::now(clock), Some(saved(rules)))
 }
 
-fn ask((rules, _): &Scene, entries: &[(&str, &str)], hits: u64) -> Answer {
+fn ask((rules, ..): &Scene, entries: &[(&str, &str)], hits: u64) -> Answer {
     rules.check_n("d", &[Descriptor::new(entries)], hits)
 }
 
@@ -65,7 +71,7 @@ fn figures(answer: &Answer) -> (bool, u32, Option<Duration>, Option<Duration>) {
     (answer.is_allowed(), answer.remaining(0), reset_after, answer.retry_after())
 }
 
-fn report((rules, _): &Scene) -> RestoreReport {
+fn report((rules, ..): &Scene) -> RestoreReport {
     rules.restored().expect("a snapshot was restored")
 }
 
@@ -76,10 +82,10 @@ fn limit(units: u64, kind: &str) -> String {
 /// One rule with a counter for each key, one for each pair, and one for all requests.
 fn several(units: u64, kind: &str) -> String {
     let limit = format!("rate_limit: {{ unit: minute, requests_per_unit: {units}{kind} }}");
-    format!(
-        "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, {limit}, descriptors: [ {{ key: b, {limit} }} ] }}, \
-         {{ key: c, value: all, {limit} }} ] }}"
-    )
+    file(&[
+        &format!("key: a, {limit}, descriptors: [ {{ key: b, {limit} }} ]"),
+        &format!("key: c, value: all, {limit}"),
+    ])
 }
 
 // G142
@@ -106,7 +112,7 @@ fn restored_rules_decide_like_rules_that_continued() {
             };
             for _ in 0..4 {
                 (0..40).for_each(|_| step(&kept, None, random));
-                let next = restart(&kept, &text, charging);
+                let next = restart(&kept, &text);
                 assert_eq!((report(&next).counters, report(&next).unusable.len()), (3, 0), "{kind}");
                 (0..40).for_each(|_| step(&kept, Some(&next), random));
                 kept = next;
@@ -131,27 +137,22 @@ fn changed_rules_take_usage_over_as_a_reload_does() {
                 }
                 scene.1.advance(Duration::from_secs(3));
                 let text = limit(units, next);
-                let restarted = restart(&scene, &text, charging);
+                let restarted = restart(&scene, &text);
                 scene.0.replace([config(&text)]).unwrap();
                 for wait in [0, 1, 20, 40, 60] {
-                    for (_, clock) in [&scene, &restarted] {
+                    for (_, clock, _) in [&scene, &restarted] {
                         clock.advance(Duration::from_secs(wait));
                     }
                     for hits in [0, 1, 3] {
                         let [ours, theirs] = [&restarted, &scene].map(|scene| figures(&ask(scene, &A, hits)));
-                        assert_eq!(
-                            ours, theirs,
-                            "{charging} {kind:?} to {next:?} {units}, after {wait}, {hits}"
-                        );
+                        let what = format!("{charging} {kind:?} to {next:?} {units}, after {wait}, {hits}");
+                        assert_eq!(ours, theirs, "{what}");
                     }
                 }
                 // The usage that was taken over is in the next snapshot, too.
-                let again = restart(&restarted, &text, charging);
-                assert_eq!(
-                    figures(&ask(&again, &A, 0)),
-                    figures(&ask(&restarted, &A, 0)),
-                    "{kind:?} {next:?}"
-                );
+                let again = restart(&restarted, &text);
+                let [saved, ours] = [&again, &restarted].map(|scene| figures(&ask(scene, &A, 0)));
+                assert_eq!(saved, ours, "{kind:?} {next:?}");
             }
         }
     }
@@ -163,11 +164,10 @@ fn changed_rules_take_usage_over_as_a_reload_does() {
 // G142
 #[test]
 fn usage_that_a_load_has_not_carried_over_yet_is_saved() {
-    let (charging, others) =
-        (Charging::AllOrNothing, ["", ", store: keyed", ", algorithm: gcra, memory: 32KiB"]);
+    let others = ["", ", store: keyed", ", algorithm: gcra, memory: 32KiB"];
     let pairs = others.iter().flat_map(|second| others.map(|third| (second, third)));
     for (kind, (second, third)) in KINDS.iter().flat_map(|kind| pairs.clone().map(move |pair| (kind, pair))) {
-        let scene = load(&limit(12, kind), charging, START, None);
+        let scene = start(&limit(12, kind));
         for _ in 0..7 {
             let _ = ask(&scene, &A, 1);
         }
@@ -178,10 +178,10 @@ fn usage_that_a_load_has_not_carried_over_yet_is_saved() {
         }
         // Two processes, one after the other, and no request of the first key.
         let text = limit(30, third);
-        let again = restart(&restart(&scene, &text, charging), &text, charging);
+        let again = restart(&restart(&scene, &text), &text);
         assert_eq!(report(&again).unusable, [], "{kind:?} to {second:?} to {third:?}");
         for wait in [0, 1, 20, 60] {
-            for (_, clock) in [&scene, &again] {
+            for (_, clock, _) in [&scene, &again] {
                 clock.advance(Duration::from_secs(wait));
             }
             for (key, hits) in [("x", 0), ("x", 1), ("x", 3), ("other", 1)] {
@@ -199,11 +199,11 @@ fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
         let limit = "rate_limit: { unit: day, requests_per_unit: 5 }";
         format!("{{ domain: d, descriptors: [ {{ key: {a}, {limit} }}, {{ key: {b}, {limit} }} ] }}")
     };
-    let scene = load(&two("a", "b"), Charging::AllOrNothing, START, None);
+    let scene = start(&two("a", "b"));
     for key in ["a", "b"] {
         assert!(ask(&scene, &[(key, "x")], 2).is_allowed());
     }
-    let next = restart(&scene, &two("b", "c"), Charging::AllOrNothing);
+    let next = restart(&scene, &two("b", "c"));
     let left = |key| ask(&next, &[(key, "x")], 0).remaining(0);
     assert_eq!((left("b"), left("c")), (3, 5));
     let RestoreReport { made_at, counters, dropped, unusable, holds, .. } = report(&next);
@@ -215,15 +215,15 @@ fn removed_rules_are_dropped_and_new_ones_start_without_usage() {
 // G142
 #[test]
 fn first_load_with_rules_takes_the_snapshot_over() {
-    let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
+    let scene = start(&limit(5, ""));
     assert!(ask(&scene, &A, 3).is_allowed());
     let first = saved(&scene.0);
     let snapshot = RulesSnapshot::read(first.clone()).unwrap();
     let builder = Rules::builder().clock(scene.1.clone()).restore(snapshot);
-    let next = (builder.load([]).unwrap(), scene.1.clone());
+    let next = (builder.load([]).unwrap(), scene.1.clone(), scene.2);
     assert!(next.0.restored().is_none());
-    let broken = Config::from_yaml("test.yaml", &limit(5, ", store: redis")).unwrap();
-    assert!(next.0.replace([broken]).is_err(), "a load that fails takes nothing over");
+    let refused = next.0.replace([config(&limit(5, ", store: redis"))]);
+    assert!(refused.is_err(), "a load that fails takes nothing over");
     // A process that ends before its rules come hands the usage on.
     scene.1.advance(Duration::from_secs(1));
     assert_eq!(saved(&next.0), first);
@@ -234,15 +234,15 @@ fn first_load_with_rules_takes_the_snapshot_over() {
 // G142
 #[test]
 fn holds_and_requests_in_progress_survive() {
-    let text = "{ domain: d, tollgate: {}, descriptors: [ { key: a, rate_limits: [
-        { unit: day, requests_per_unit: 10, hold: { life: 60s } }, { in_progress: 2, hold: { life: 60s } } ] } ] }";
+    let text = file(&["key: a, rate_limits: [ { unit: day, requests_per_unit: 10, hold: { life: 60s } }, \
+                       { in_progress: 2, hold: { life: 60s } } ]"]);
     let descriptors = [Descriptor::new(&A)];
     for algorithm in ["", "algorithm: gcra, ", "algorithm: gcra, store: keyed, ", "algorithm: sub-window, "] {
         let text = text.replace("unit: day", &format!("{algorithm}unit: day"));
-        let scene = load(&text, Charging::AllOrNothing, START, None);
+        let scene = start(&text);
         let [first, second] =
             [6, 2].map(|units| scene.0.hold("d", &descriptors, units, Duration::MAX).1.unwrap());
-        let next = restart(&scene, &text, Charging::AllOrNothing);
+        let next = restart(&scene, &text);
         assert_eq!((next.0.holds(), report(&next).holds), (4, 4));
         assert!(ask(&next, &A, 1).is_denied(), "{algorithm}: two are in progress");
         assert!(next.0.commit("d", &descriptors, first, 1), "{algorithm}");
@@ -250,7 +250,7 @@ fn holds_and_requests_in_progress_survive() {
             |scene: &Scene| scene.0.peek("d", &descriptors).limits().next().map(|limit| limit.remaining());
         assert_eq!((left(&next), next.0.holds()), (Some(7), 2), "{algorithm}");
         // A third process, with another limit. The hold there ends by itself.
-        let third = restart(&next, &text.replace("10", "20"), Charging::AllOrNothing);
+        let third = restart(&next, &text.replace("10", "20"));
         assert_eq!(left(&third), Some(17), "{algorithm}");
         third.1.advance(Duration::from_secs(61));
         assert!(!third.0.commit("d", &descriptors, second, 0), "the hold has ended");
@@ -262,7 +262,7 @@ fn holds_and_requests_in_progress_survive() {
 #[test]
 fn hold_that_is_forged_twice_is_taken_over_once() {
     let text = limit(5, ", hold: { life: 10s }");
-    let scene = load(&text, Charging::AllOrNothing, START, None);
+    let scene = start(&text);
     let request = [Descriptor::new(&A)];
     let id = scene.0.hold("d", &request, 2, Duration::from_secs(9)).1.unwrap();
     let one = saved(&scene.0);
@@ -285,9 +285,9 @@ fn stores_of_other_sizes_keep_their_usage() {
     let sizes = [", memory: 64MiB", ", memory: 40MiB", ", memory: 1MiB", ", store: keyed"];
     let keys: Vec<String> = (0..300).map(|key| format!("k{key}")).collect();
     for (from, to) in sizes.iter().flat_map(|from| sizes.map(|to| (from, to))) {
-        let scene = load(&limit(9, from), Charging::AllOrNothing, START, None);
+        let scene = start(&limit(9, from));
         keys.iter().for_each(|key| assert!(ask(&scene, &[("a", key)], 4).is_allowed()));
-        let next = restart(&scene, &limit(9, to), Charging::AllOrNothing);
+        let next = restart(&scene, &limit(9, to));
         assert_eq!(report(&next).unusable, []);
         for key in &keys {
             assert_eq!(ask(&next, &[("a", key)], 0).remaining(0), 5, "{from} to {to}");
@@ -299,7 +299,7 @@ fn stores_of_other_sizes_keep_their_usage() {
 // G142
 #[test]
 fn forged_sizes_cost_nothing() {
-    let scene = load(&limit(5, ", memory: 64MiB"), Charging::AllOrNothing, START, None);
+    let scene = start(&limit(5, ", memory: 64MiB"));
     assert!(ask(&scene, &A, 3).is_allowed());
     let bytes = saved(&scene.0);
     let size = (64_u64 << 20).to_le_bytes();
@@ -323,20 +323,12 @@ fn usage_that_loads_carry_over_survives() {
             assert!(ask(&scene, &A, 6).is_allowed());
             for units in [8, 20, 12] {
                 scene.0.replace([config(&limit(units, kind))]).unwrap();
-                let next = restart(&scene, &limit(units, kind), charging);
-                assert_eq!(
-                    figures(&ask(&next, &A, 0)).1,
-                    u32::try_from(units).unwrap() - 6,
-                    "{kind}, {charging}, {units}"
-                );
+                let next = restart(&scene, &limit(units, kind));
+                let left = u64::from(ask(&next, &A, 0).remaining(0));
+                assert_eq!(left, units - 6, "{kind}, {charging}, {units}");
             }
-            scene
-                .0
-                .replace([config(
-                    "{ domain: d, descriptors: [ { key: a, rate_limit: { unlimited: true } } ] }",
-                )])
-                .unwrap();
-            let next = restart(&scene, &limit(9, kind), charging);
+            scene.0.replace([config(&one("{ unlimited: true }"))]).unwrap();
+            let next = restart(&scene, &limit(9, kind));
             assert_eq!(figures(&ask(&next, &A, 0)).1, 3, "{kind}, {charging}");
         }
     }
@@ -347,7 +339,7 @@ fn usage_that_loads_carry_over_survives() {
 fn snapshots_beside_loads_lose_no_usage() {
     for kind in ["", ", store: keyed", ", algorithm: gcra, store: keyed"] {
         let text = |units: usize| limit(1_000 + units as u64 % 7, kind);
-        let (rules, _) = load(&text(0), Charging::AllOrNothing, START, None);
+        let (rules, ..) = start(&text(0));
         let keys: Vec<String> = (0..20).map(|key| format!("k{key}")).collect();
         let used = |rules: &Rules<ManualClock>, key: &str| {
             let answer = rules.check_n("d", &[Descriptor::new(&[("a", key)])], 0);
@@ -363,7 +355,7 @@ fn snapshots_beside_loads_lose_no_usage() {
                 });
             }
         });
-        let (next, _) = load(&text(3), Charging::AllOrNothing, START, Some(saved(&rules)));
+        let (next, ..) = load(&text(3), Charging::AllOrNothing, START, Some(saved(&rules)));
         for key in &keys {
             assert!(used(&rules, key) >= 50, "{kind}");
             assert_eq!(used(&next, key), used(&rules, key), "{kind}");
@@ -374,13 +366,13 @@ fn snapshots_beside_loads_lose_no_usage() {
 // G142
 #[test]
 fn limits_that_requests_set_survive() {
-    let scene = load(&limit(5, ""), Charging::AllOrNothing, START, None);
+    let scene = start(&limit(5, ""));
     let own = |scene: &Scene| {
         let answer = scene.0.check("d", &[Descriptor::new(&A).limit(4, TimeUnit::Day)]);
         answer.remaining(0)
     };
     assert_eq!((own(&scene), own(&scene)), (3, 2));
-    let next = restart(&scene, &limit(5, ""), Charging::AllOrNothing);
+    let next = restart(&scene, &limit(5, ""));
     assert_eq!(own(&next), 1);
 }
 
@@ -388,7 +380,7 @@ fn limits_that_requests_set_survive() {
 #[test]
 fn clock_behind_the_snapshot_frees_nothing() {
     for kind in KINDS {
-        let scene = load(&limit(6, kind), Charging::AllOrNothing, START, None);
+        let scene = start(&limit(6, kind));
         assert!((0..6).all(|_| ask(&scene, &A, 1).is_allowed()), "{kind}");
         let blocked = ask(&scene, &A, 1).retry_after();
         for behind in [1, 3_600, 86_400 * 400, START.as_nanos() / 1_000_000_000 - 3_605] {
@@ -435,30 +427,27 @@ fn calendars_continue_and_changed_ones_start_without_usage() {
         one(&format!("{{ period: month, starts: {{ day: {day} }}, requests_per_unit: {units} }}"))
     };
     let month = |day| of(5, day);
-    let scene = load(&month(1), Charging::AllOrNothing, START, None);
+    let scene = start(&month(1));
     assert!(ask(&scene, &A, 3).is_allowed());
-    let same = restart(&scene, &month(1), Charging::AllOrNothing);
+    let same = restart(&scene, &month(1));
     assert_eq!(figures(&ask(&same, &A, 0)), figures(&ask(&scene, &A, 0)));
-    let other = restart(&scene, &month(7), Charging::AllOrNothing);
+    let other = restart(&scene, &month(7));
     assert_eq!(ask(&other, &A, 0).remaining(0), 5);
     let [(rule, why)] = &report(&other).unusable[..] else { panic!("one rule has another calendar") };
     assert_eq!(&**rule, "d|a");
     assert!(why.to_string().contains("calendar"), "{why}");
     // Another number is no other calendar.
     for (units, left) in [(9, 6), (4, 1), (3, 0), (2, 0)] {
-        let changed = restart(&scene, &of(units, 1), Charging::AllOrNothing);
-        assert_eq!(
-            (ask(&changed, &A, 0).remaining(0), report(&changed).unusable.len()),
-            (left, 0),
-            "{units}"
-        );
+        let changed = restart(&scene, &of(units, 1));
+        assert_eq!(report(&changed).unusable, [], "{units}");
+        assert_eq!(ask(&changed, &A, 0).remaining(0), left, "{units}");
     }
 }
 
 // G142
 #[test]
 fn damaged_and_foreign_bytes_are_refused() {
-    let scene = load(&several(5, ", store: keyed"), Charging::AllOrNothing, START, None);
+    let scene = start(&several(5, ", store: keyed"));
     let _ = ask(&scene, &[("a", "secret-name")], 2);
     let bytes = saved(&scene.0);
     let refused = |bytes: &[u8], part: &str| {
@@ -500,7 +489,7 @@ proptest! {
     ) {
         let hold = if kind < 2 { ", hold: {}" } else { "" };
         let text = limit(6, &format!("{}{hold}", KINDS[kind]));
-        let scene = load(&text, Charging::AllOrNothing, START, None);
+        let scene = start(&text);
         let _ = (ask(&scene, &A, 2), ask(&scene, &[("a", "y")], 1));
         let held = scene.0.hold("d", &[Descriptor::new(&A)], 1, Duration::MAX).1;
         let mut bytes = saved(&scene.0);
@@ -535,18 +524,13 @@ fn limits_beyond_32_bits_count_and_are_saved() {
         if ["sliding-log", "block"].iter().any(|one| kind.contains(one)) {
             continue;
         }
-        let text = format!(
-            "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {{ unit: month, requests_per_unit: {MOST}{kind} }} }} ] }}"
-        );
-        let scene = load(&text, Charging::AllOrNothing, START, None);
+        let text = one(&format!("{{ unit: month, requests_per_unit: {MOST}{kind} }}"));
+        let scene = start(&text);
         let first = ask(&scene, &A, MOST - 3);
         let applied = first.limits().next().unwrap();
-        assert_eq!(
-            (first.is_allowed(), applied.remaining(), applied.limit_remaining()),
-            (true, 3, 3),
-            "{kind}"
-        );
-        let next = restart(&scene, &text, Charging::AllOrNothing);
+        let figures = (first.is_allowed(), applied.remaining(), applied.limit_remaining());
+        assert_eq!(figures, (true, 3, 3), "{kind}");
+        let next = restart(&scene, &text);
         assert!(ask(&next, &A, 4).is_denied() && ask(&next, &A, 3).is_allowed(), "{kind}");
         let other = ask(&next, &[("a", "y")], 1);
         let applied = other.limits().next().unwrap();

@@ -157,10 +157,8 @@ fn first_text_must_be_usable() {
     };
     assert!(fails(|| Err("no table".to_owned())).starts_with("no table; to start without the source"));
     assert!(fails(|| Ok(Fetched::Unchanged)).contains("the source gave no text"));
-    assert!(
-        fails(|| Ok(Fetched::Text(RuleText::new(Version::tag("x"), Format::Yaml, [0xff]))))
-            .contains("test source:1:1: this is not UTF-8")
-    );
+    let not_text = || Ok(Fetched::Text(RuleText::new(Version::tag("x"), Format::Yaml, [0xff])));
+    assert!(fails(not_text).contains("test source:1:1: this is not UTF-8"));
 }
 
 // G92
