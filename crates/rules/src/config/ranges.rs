@@ -144,12 +144,7 @@ impl Checker {
         let Some(items) = self.read(fields, "ranges", FileNode::list) else { return Box::default() };
         let path = fields.path.key("ranges");
         if items.is_empty() {
-            self.problems.add(
-                fields.at("ranges"),
-                path,
-                "there are no ranges",
-                "write one, or remove ranges",
-            );
+            self.wrong(fields, "ranges", "there are no ranges", "write one, or remove ranges");
         }
         let mut ranges = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {

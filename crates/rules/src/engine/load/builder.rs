@@ -339,7 +339,7 @@ impl<C: IntoClock> RulesBuilder<C> {
         let hasher = hasher_of(seeds);
         let earlier = snapshot.as_ref().map_or(0, |snapshot| snapshot.load);
         Rules {
-            in_force: Published::new(RuleSet::after_loads(earlier, &hasher)),
+            in_force: Published::new(RuleSet::empty(earlier, &hasher)),
             loading: Mutex::new(Loading::default()),
             restoring: Mutex::new(Restoring { snapshot: snapshot.map(Arc::new), report: None }),
             seeds,

@@ -78,14 +78,14 @@ pub struct Difference {
 }
 
 impl LoadReport {
-    pub(super) fn between(before: &RuleSet, after: &RuleSet) -> Self {
+    pub(super) fn between(before: &RuleSet, after: &RuleSet, warnings: Vec<Problem>) -> Self {
         let lost = before
             .domains
             .iter()
             .filter(|domain| after.domain(&domain.name).is_some_and(|next| domain.loses_requests_in(next)));
         let lost = lost.map(|domain| domain.name.clone()).collect();
         let report = Self::of([before, after].map(|set| set.domains.iter().map(Listed::of_active).collect()));
-        Self { lost, ..report }
+        Self { lost, warnings, ..report }
     }
 
     /// Returns the changes that a load would report, without a load.
@@ -145,10 +145,6 @@ impl LoadReport {
     /// ```
     pub fn lost(&self) -> impl Iterator<Item = &str> {
         self.lost.iter().map(|domain| &**domain)
-    }
-
-    pub(super) fn with_warnings(self, warnings: Vec<Problem>) -> Self {
-        Self { warnings, ..self }
     }
 
     /// Returns the warnings about the rules that the load put in force, as [`Rules::warnings`](crate::Rules::warnings) does.

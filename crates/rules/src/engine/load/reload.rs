@@ -289,7 +289,7 @@ impl<C: Clock> Rules<C> {
                 let is_new = |warning: &&Problem| !loading.warnings.contains(warning);
                 warnings.iter().filter(is_new).for_each(|warning| self.reloads.warned(warning));
                 loading.warnings.clone_from(&warnings);
-                let report = LoadReport::between(&last, &next).with_warnings(warnings);
+                let report = LoadReport::between(&last, &next, warnings);
                 for change in report.of_kind(ChangeKind::Removed).filter(|change| change.rule().is_none()) {
                     self.reloads.removed_domain(change.domain());
                 }
@@ -434,18 +434,24 @@ mod tests {
     use super::*;
     use crate::matching::Descriptor;
 
+    /// Returns a file with one rule. `limit` can have more settings.
+    fn text(domain: &str, key: &str, limit: &str) -> String {
+        let limit = format!("{{ unit: day, requests_per_unit: {limit} }}");
+        format!(
+            "{{ domain: {domain}, tollgate: {{}}, descriptors: [ {{ key: {key}, rate_limit: {limit} }} ] }}"
+        )
+    }
+
+    fn config(domain: &str, key: &str, limit: &str) -> Config {
+        Config::from_yaml("test.yaml", &text(domain, key, limit)).expect("the file is valid")
+    }
+
     /// A hold of a rule that was removed was the last to use its store, and freed all keys when it ended, while other requests waited
     /// for its shard.
     // G108
     #[test]
     fn ended_hold_frees_no_store() {
-        let config = |key: &str| {
-            let limit = "{ unit: hour, requests_per_unit: 9, store: keyed, hold: {} }";
-            let text = format!(
-                "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: {key}, rate_limit: {limit} }} ] }}"
-            );
-            Config::from_yaml("test.yaml", &text).expect("the file is valid")
-        };
+        let config = |key| config("d", key, "9, store: keyed, hold: {}");
         let rules = Rules::builder().load([config("a")]).expect("the rules load");
         let request = [Descriptor::new(&[("a", "x")])];
         let id = rules.hold("d", &request, 1, std::time::Duration::MAX).1;
@@ -468,18 +474,14 @@ mod tests {
     // G108
     #[test]
     fn kept_rules_are_freed_by_the_program_alone() {
-        let config = |limit: u32| {
-            let rule = format!("{{ key: a, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}");
-            Config::from_yaml("test.yaml", &format!("{{ domain: d, descriptors: [ {rule} ] }}"))
-                .expect("the file is valid")
-        };
-        let rules = Rules::builder().keep_replaced(true).load([config(1)]).expect("the rules load");
+        let config = |limit| config("d", "a", limit);
+        let rules = Rules::builder().keep_replaced(true).load([config("1")]).expect("the rules load");
         let first = Arc::downgrade(&*rules.in_force.load());
         let used = rules.in_force.load();
-        rules.replace([config(2)]).expect("the rules load");
+        rules.replace([config("2")]).expect("the rules load");
         assert!(rules.free_replaced(), "an answer uses the first rules");
         drop(used);
-        rules.replace([config(3)]).expect("the rules load");
+        rules.replace([config("3")]).expect("the rules load");
         #[cfg(feature = "watch")]
         rules.note_poll(true, None);
         assert!(first.upgrade().is_some(), "no load frees them");
@@ -491,11 +493,7 @@ mod tests {
     // G64
     #[test]
     fn domain_asked_during_a_load_is_in_use() {
-        let config = |domain: &str| {
-            let limit = "{ unit: hour, requests_per_unit: 1 }";
-            let text = format!("{{ domain: {domain}, descriptors: [ {{ key: a, rate_limit: {limit} }} ] }}");
-            Config::from_yaml("test.yaml", &text).expect("the file is valid")
-        };
+        let config = |domain| config(domain, "a", "1");
         let rules = Rules::builder().load([config("shop")]).expect("the rules load");
         let found = rules.in_force.load();
         rules.replace([config("shop")]).expect("the rules load");
@@ -565,15 +563,13 @@ mod tests {
     #[test]
     fn file_that_is_written_counts_as_before() {
         let folder = tempfile::tempdir().expect("there is a folder");
-        let write = |name: &str, limit: u32| {
-            let rule = format!("{{ key: k, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}");
-            fs::write(folder.path().join(name), format!("{{ domain: {name}, descriptors: [ {rule} ] }}"))
-                .expect("the file is written");
+        let write = |name: &str, limit| {
+            fs::write(folder.path().join(name), text(name, "k", limit)).expect("the file is written");
         };
-        write("a.yaml", 1);
-        write("b.yaml", 1);
+        write("a.yaml", "1");
+        write("b.yaml", "1");
         let rules = Rules::read(folder.path()).expect("the rules load");
-        for (file, limit) in [("a.yaml", 2), ("b.yaml", 3), ("c.yaml", 4)] {
+        for (file, limit) in [("a.yaml", "2"), ("b.yaml", "3"), ("c.yaml", "4")] {
             write(file, limit);
         }
         let is_written = |path: &Path| path.ends_with("a.yaml") || path.ends_with("c.yaml");
@@ -598,10 +594,7 @@ mod tests {
         let write = |name: &str, text: &str| {
             fs::write(folder.path().join(name), text).expect("the file is written");
         };
-        let text = |name: &str, limit: u32| {
-            let rule = format!("{{ key: k, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }}");
-            format!("{{ domain: {name}, descriptors: [ {rule} ] }}")
-        };
+        let text = |name, limit: u32| text(name, "k", &limit.to_string());
         write("a.yaml", &text("a", 1));
         write("b.yaml", &text("b", 1));
         let rules = Rules::read(folder.path()).expect("the rules load");
@@ -609,10 +602,8 @@ mod tests {
         for limit in 2..5 {
             write("a.yaml", "");
             write("b.yaml", &text("b", limit));
-            assert!(
-                matches!(rules.reload_if_changed(|_| false), FileCheck::Loaded(Err(_))),
-                "the file is empty"
-            );
+            let empty = rules.reload_if_changed(|_| false);
+            assert!(matches!(empty, FileCheck::Loaded(Err(_))));
             let is_written = |path: &Path| path.ends_with("a.yaml");
             assert!(is_loaded(rules.reload_if_changed(is_written)), "the other file is loaded");
             assert!(matches!(rules.reload_if_changed(is_written), FileCheck::Unchanged));

@@ -105,7 +105,7 @@ impl RuleSet {
         prepared.iter().flat_map(|(_, counters)| counters).for_each(RuleCounter::close_last);
         let when = now();
         let overrides = Arc::clone(&self.overrides);
-        let mut next = Self { number: self.number + 1, overrides, book, ..Self::empty(hasher) };
+        let mut next = Self { overrides, book, ..Self::empty(self.number + 1, hasher) };
         for (domain, counters) in prepared {
             let before = self.domain(&domain.name);
             let domain = next.activate(domain, before, counters, when, (hasher, options));

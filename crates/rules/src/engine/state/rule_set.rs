@@ -162,12 +162,11 @@ impl Numbered for RuleSet {
 }
 
 impl RuleSet {
-    /// Creates a set without rules.
-    pub(super) fn empty(hasher: &Hasher) -> Self {
-        let names = HashMap::with_hasher(hasher.clone());
+    /// Creates a set without rules, after this number of loads.
+    pub(in crate::engine) fn empty(number: u64, hasher: &Hasher) -> Self {
         Self {
-            number: 0,
-            names,
+            number,
+            names: HashMap::with_hasher(hasher.clone()),
             overrides: Arc::default(),
             book: None,
             domains: Vec::new(),
@@ -178,11 +177,6 @@ impl RuleSet {
     /// Returns the rules of limits that requests have set.
     pub(super) fn overrides(&self) -> impl Iterator<Item = &ActiveRule> {
         self.overrides.iter().filter_map(|place| place.get()?.as_ref())
-    }
-
-    /// Creates a set without rules, after the loads of an earlier process.
-    pub(in crate::engine) fn after_loads(number: u64, hasher: &Hasher) -> Self {
-        Self { number, ..Self::empty(hasher) }
     }
 
     /// Whether rules of this load, or of an earlier one, hold units.
