@@ -131,7 +131,6 @@ fn main() {
         if let Some(model) = model {
             report["model"] = model;
         }
-        std::fs::write(&path, format!("{report:#}\n"))
-            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
+        support::write(&path, &format!("{report:#}\n"));
     }
 }

@@ -280,7 +280,6 @@ fn main() {
     print(&records);
     if let Some(path) = support::option("--json") {
         let report = json!({"keys": keys, "rows": json(&records)});
-        std::fs::write(&path, format!("{report:#}\n"))
-            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
+        support::write(&path, &format!("{report:#}\n"));
     }
 }

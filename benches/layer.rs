@@ -330,7 +330,7 @@ fn main() -> std::io::Result<()> {
     if let Some(path) = support::option("--json") {
         let report =
             json!({ "tables": tables.iter().map(Table::json).collect::<Vec<_>>(), "targets": targets });
-        std::fs::write(&path, format!("{report:#}\n"))?;
+        support::write(&path, &format!("{report:#}\n"));
     }
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())

@@ -109,7 +109,6 @@ fn main() {
             "left_out": left_out.iter().map(charts::LeftOut::json).collect::<Vec<_>>(),
             "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
         });
-        std::fs::write(&path, format!("{report:#}\n"))
-            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
+        support::write(&path, &format!("{report:#}\n"));
     }
 }

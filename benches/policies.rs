@@ -198,7 +198,6 @@ fn main() {
             "rows": tables.iter().flat_map(json_table).collect::<Vec<_>>(),
             "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
         });
-        std::fs::write(&path, format!("{report:#}\n"))
-            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
+        support::write(&path, &format!("{report:#}\n"));
     }
 }

@@ -458,7 +458,7 @@ fn main() -> std::io::Result<()> {
         });
         let targets: Vec<Value> = targets.collect();
         let report = json!({ "tables": tables, "targets": targets });
-        std::fs::write(&path, format!("{report:#}\n"))?;
+        support::write(&path, &format!("{report:#}\n"));
     }
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())

@@ -173,7 +173,6 @@ fn main() {
             .collect();
         let json =
             json!({ "many_rules": many, "few": SIZES[0], "many": SIZES[1], "rows": rows, "checks": checks });
-        std::fs::write(&path, json.to_string())
-            .unwrap_or_else(|error| panic!("cannot write {path}: {error}"));
+        support::write(&path, &json.to_string());
     }
 }

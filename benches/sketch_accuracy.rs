@@ -125,8 +125,7 @@ fn main() {
     }
     if let Some(path) = json {
         let report = serde_json::json!({ "scale": scale, "points": points });
-        std::fs::write(&path, format!("{report:#}\n"))
-            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
+        support::write(&path, &format!("{report:#}\n"));
     }
     if let Some(path) = arguments.next() {
         draw(&path, &lines);

@@ -124,7 +124,6 @@ fn main() {
             "turns": turns.iter().map(turns::Turns::json).collect::<Vec<_>>(),
             "targets": targets.iter().map(Target::json).collect::<Vec<_>>(),
         });
-        std::fs::write(&path, format!("{report:#}\n"))
-            .unwrap_or_else(|error| panic!("writing {path}: {error}"));
+        support::write(&path, &format!("{report:#}\n"));
     }
 }

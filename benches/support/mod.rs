@@ -1,6 +1,8 @@
 //! Keys, streams of keys and the stopwatch, for all benches that need them.
 #![allow(dead_code, reason = "each bench includes this file and uses its own part of it")]
 
+use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 /// Marsaglia's xorshift64, one per thread. The seed is fixed, so every subject gets the same keys in the same order.
@@ -73,4 +75,10 @@ pub(crate) fn option(flag: &str) -> Option<String> {
 /// Returns whether `flag` is among the process's arguments.
 pub(crate) fn has(flag: &str) -> bool {
     std::env::args().any(|argument| argument == flag)
+}
+
+/// Writes the figures of a run, into a folder that need not exist yet.
+pub(crate) fn write(path: &str, text: &str) {
+    let folder = Path::new(path).parent().map_or(Ok(()), fs::create_dir_all);
+    folder.and_then(|()| fs::write(path, text)).unwrap_or_else(|error| panic!("writing {path}: {error}"));
 }
