@@ -6,7 +6,8 @@
 //! that a client composed costs a bounded time.
 //!
 //! A quote that a backslash precedes does not end a quoted field. Some servers write backslashes as they are, so a line
-//! that does not fit is read once more without this rule.
+//! that does not fit is read once more without this rule. Some leave out the quotes of a field that is `-`, as S3 does
+//! for requests that S3 makes itself, so at last a line is read with that in mind.
 
 mod compile;
 mod haproxy;
@@ -107,6 +108,18 @@ const CAPTURED: &[(&str, Part)] = &[
     ("captured_headers[5]", Part::Captured(5)),
 ];
 
+/// What quotes mean in a line. A line that does not fit in the first way is read in the others.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Quotes {
+    /// A quote that a backslash precedes does not end a field.
+    Escaped,
+    /// Backslashes mean nothing.
+    Plain,
+    /// A field in quotes may be a `-` without quotes. While the fields are searched, the first quote belongs to the
+    /// field, because the text before it cannot say whether there is one.
+    Optional,
+}
+
 /// The begin and the end of each field of a line.
 pub type Spans = Vec<(usize, usize)>;
 
@@ -169,14 +182,13 @@ impl Layout {
     /// # Errors
     /// Returns the field whose end was not found.
     pub fn split(&self, line: &[u8], spans: &mut Spans) -> Result<(), &str> {
-        let first = self.split_with(line, spans, true);
-        if first.is_err() && line.contains(&b'\\') && self.split_with(line, spans, false).is_ok() {
-            return Ok(());
-        }
-        first.map_err(|at| self.fields.get(at).map_or("", |field| &field.name))
+        let Err(at) = self.split_with(line, spans, Quotes::Escaped) else { return Ok(()) };
+        let fits = line.contains(&b'\\') && self.split_with(line, spans, Quotes::Plain).is_ok()
+            || find(line, b" -").is_some() && self.split_with(line, spans, Quotes::Optional).is_ok();
+        if fits { Ok(()) } else { Err(self.fields.get(at).map_or("", |field| &field.name)) }
     }
 
-    fn split_with(&self, line: &[u8], spans: &mut Spans, escapes: bool) -> Result<(), usize> {
+    fn split_with(&self, line: &[u8], spans: &mut Spans, quotes: Quotes) -> Result<(), usize> {
         spans.clear();
         if !line.starts_with(&self.lead) {
             return Err(0);
@@ -187,15 +199,16 @@ impl Layout {
             let at = spans.len();
             furthest = furthest.max(at);
             begin += self.padding(at, &line[begin..]);
-            match self.end(at, line, begin, from.max(begin), escapes) {
+            let after = self.after(at, &line[begin..], quotes);
+            match self.end(at, line, begin, from, quotes) {
                 Some(end) if end == line.len() => {
-                    let quote = usize::from(self.fields[at].after.starts_with(b"\"") && end > begin);
+                    let quote = usize::from(after.starts_with(b"\"") && end > begin);
                     spans.push((begin, end - quote));
-                    return Ok(());
+                    break;
                 }
                 Some(end) => {
                     spans.push((begin, end));
-                    begin = end + self.fields[at].after.len();
+                    begin = end + after.len();
                     from = begin;
                 }
                 // The field before is longer than it seemed.
@@ -208,7 +221,26 @@ impl Layout {
                 }
             }
         }
+        if quotes == Quotes::Optional {
+            for (at, span) in spans.iter_mut().enumerate().skip(1) {
+                span.0 += usize::from(self.fields[at].quoted && line[span.0..span.1].starts_with(b"\""));
+            }
+        }
         Ok(())
+    }
+
+    /// Returns the text that follows a field which begins with `text`.
+    fn after(&self, at: usize, text: &[u8], quotes: Quotes) -> &[u8] {
+        let mut after = &self.fields[at].after[..];
+        if quotes == Quotes::Optional {
+            if at > 0 && self.fields[at].quoted && text.starts_with(b"-") {
+                after = &after[1..];
+            }
+            if self.fields.get(at + 1).is_some_and(|next| next.quoted) {
+                after = after.strip_suffix(b"\"").unwrap_or(after);
+            }
+        }
+        after
     }
 
     /// Returns the number of spaces that align a field.
@@ -223,17 +255,26 @@ impl Layout {
 
     /// Returns the first end of a field that is not before `from`. The end of the line is the end of a field that may
     /// be the last one.
-    fn end(&self, at: usize, line: &[u8], begin: usize, from: usize, escapes: bool) -> Option<usize> {
-        let field = &self.fields[at];
-        let (last, mut from) = (at + 1 == self.fields.len(), from);
-        while !field.after.is_empty() {
-            let Some(found) = line.get(from..).and_then(|text| find(text, &field.after)) else { break };
+    fn end(&self, at: usize, line: &[u8], begin: usize, from: usize, quotes: Quotes) -> Option<usize> {
+        let (field, after) = (&self.fields[at], self.after(at, &line[begin..], quotes));
+        let mut begin = begin;
+        if quotes == Quotes::Optional && at > 0 && field.quoted {
+            if let Some(rest) = line[begin..].strip_prefix(b"-") {
+                let fits = rest.starts_with(after) || rest.is_empty() && at + 1 >= self.least;
+                return (fits && from <= begin + 1).then_some(begin + 1);
+            }
+            line[begin..].strip_prefix(b"\"")?;
+            begin += 1;
+        }
+        let (last, mut from) = (at + 1 == self.fields.len(), from.max(begin));
+        while !after.is_empty() {
+            let Some(found) = line.get(from..).and_then(|text| find(text, after)) else { break };
             let end = from + found;
             from = end + 1;
-            if field.quoted && escapes && is_escaped(&line[begin..end]) {
+            if field.quoted && quotes != Quotes::Plain && is_escaped(&line[begin..end]) {
                 continue;
             }
-            let rest = &line[end + field.after.len()..];
+            let rest = &line[end + after.len()..];
             match field.variable.shape.fits(&line[begin..end], rest) {
                 Some(true) if !last || rest.is_empty() || self.open && rest[0] == b' ' => return Some(end),
                 Some(_) => {}

@@ -180,6 +180,18 @@ const FORMATS: &[ServerFormat] = &[
         r#"79a59df900b949e5 bucket1 [{}] {} - 3E57427F3EXAMPLE REST.GET.OBJECT a%2Bb.png "{}" {} - {} 113 7 5 "{}" "{}" - s9lzHYrFp76ZVxRcpX9+5cjAnEH2ROuNkd2BHfIa6UkFVdtjf5mKR3= SigV4 ECDHE-RSA AuthHeader bucket1.s3.us-west-1.amazonaws.com TLSv1.2{}"#,
         r.clf(), r.ip, r.line(), r.status, r.bytes, r.referer, r.agent, [" - -", " arn:aws:s3:us-west-1:1:accesspoint/a Yes extra", ""][r.n % 3]
     )),
+    // Requests that S3 makes itself have no request line, and some have no header fields either.
+    ("s3", "remote_ip", "", |r| {
+        let (request, ends) = if r.n % 3 == 0 {
+            ("-".to_owned(), ["- -", "\"-\" -", "- \"S3 - a\"", "-"][r.n / 3 % 4])
+        } else {
+            (format!("\"{}\"", r.line()), "\"-\" \"a - b\"")
+        };
+        format!(
+            "79a59df900b949e5 bucket1 [{}] {} svc:s3.amazonaws.com 3E57427F3EXAMPLE REST.COPY.OBJECT_GET a/-/b.png {request} 200 - - 113 7 - {ends} - s9lzHYrFp76ZVxR SigV4",
+            r.clf(), r.ip
+        )
+    }),
     // https://wiki.squid-cache.org/Features/LogFormat
     ("squid", "client_address", "", |r| format!(
         "{}.250 {:6} {} TCP_MISS/{:03} {} {} http://shop.example{} {} HIER_DIRECT/192.0.2.9 text/html",
