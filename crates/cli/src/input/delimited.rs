@@ -1,9 +1,14 @@
 //! CSV (RFC 4180, quotes and line ends inside them) and TSV (no quotes), both with a header line.
 
+use std::cell::Cell;
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
+use std::rc::Rc;
 use std::str::FromStr;
 
+use memchr::memchr;
+
+use super::decompress::LONGEST_LINE;
 use super::row::{Columns, Row};
 use tollgate_report::text::printable;
 
@@ -56,6 +61,63 @@ impl FromStr for Delimiter {
 impl fmt::Display for Delimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", char::from(self.0).escape_debug())
+    }
+}
+
+/// The most text that is read for one record. A quote without an end makes one record of all that follows it.
+pub const LONGEST_RECORD: usize = 2 * LONGEST_LINE;
+
+/// The most lines of one record. Fields may have line ends, but a quote without an end would hide all lines after it.
+pub const MOST_LINES: u64 = 100;
+
+/// A text of which one record takes a bounded memory: the end of a line that is longer than [`LONGEST_LINE`] is left out, and
+/// a record that is longer than [`LONGEST_RECORD`] is an error.
+pub struct Bounded<R> {
+    text: R,
+    /// The length of the line, as far as it was read.
+    line: usize,
+    /// The length of all that was read since the record before. Empty lines are no record, so they do not count.
+    record: Rc<Cell<usize>>,
+}
+
+impl<R: Read> Bounded<R> {
+    /// Reads this text. `record` is set to 0 at the end of each record.
+    pub fn new(text: R, record: Rc<Cell<usize>>) -> Self {
+        Self { text, line: 0, record }
+    }
+
+    /// Moves the parts of the lines that are short enough to the front, and returns their length.
+    fn keep(&mut self, text: &mut [u8]) -> usize {
+        let (mut kept, mut from) = (0, 0);
+        while from < text.len() {
+            let end = memchr(b'\n', &text[from..]).map(|at| from + at);
+            let length = end.unwrap_or(text.len()) - from;
+            let short = length.min(LONGEST_LINE.saturating_sub(self.line));
+            text.copy_within(from..from + short, kept);
+            (kept, self.line) = (kept + short, self.line + short);
+            self.record.set(self.record.get() + if length > 1 { short } else { 0 });
+            from += length;
+            if end.is_some() {
+                text[kept] = b'\n';
+                (kept, from, self.line) = (kept + 1, from + 1, 0);
+            }
+        }
+        kept
+    }
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.text.read(into)?;
+            let kept = self.keep(&mut into[..read]);
+            if self.record.get() > LONGEST_RECORD {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            if kept > 0 || read == 0 {
+                return Ok(kept);
+            }
+        }
     }
 }
 

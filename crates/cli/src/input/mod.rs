@@ -22,14 +22,17 @@ pub mod time;
 pub mod w3c;
 pub mod wanted;
 
+use std::cell::Cell;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use clap::Args;
 use indicatif::ProgressBar;
 
 use self::client::{AddressCounts, Clients};
 use self::decompress::{InputSource, Line, Lines, Position, read_error};
-use self::delimited::Delimiter;
+use self::delimited::{Bounded, Delimiter};
 use self::elements::{Elements, RecordPlace};
 use self::fields::{FieldList, Format, head_lines, is_text};
 use self::keys::Keys;
@@ -503,10 +506,11 @@ impl FileReader<'_> {
                 Err(why) => Err(why),
             },
         };
+        let lines = line.number..line.number + 1;
         match extracted {
             Ok(false) => Ok(()),
-            Ok(true) => self.take(Ok(()), line.number, || line.bytes.to_vec()),
-            Err(why) => self.take(Err(why), line.number, || line.bytes.to_vec()),
+            Ok(true) => self.take(Ok(()), lines, || line.bytes.to_vec()),
+            Err(why) => self.take(Err(why), lines, || line.bytes.to_vec()),
         }
     }
 
@@ -519,12 +523,22 @@ impl FileReader<'_> {
         names: &[String],
     ) -> Result<(), Error> {
         let compression = source.compression;
-        let mut reader = delimited::reader(source.reader, delimiter, quotes);
+        let length = Rc::new(Cell::new(0));
+        let text = Bounded::new(source.reader, Rc::clone(&length));
+        let mut reader = delimited::reader(text, delimiter, quotes);
         let mut record = csv::ByteRecord::new();
         loop {
+            length.set(0);
+            let began = reader.position().line();
             match reader.read_byte_record(&mut record) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
+                Err(_) if length.get() > delimited::LONGEST_RECORD => {
+                    return Err(Error::run(format!(
+                        "{}: line {began}: a record that is longer than 2 MiB; does one of its quotes have no end?",
+                        self.name
+                    )));
+                }
                 Err(error) => {
                     let at = Position { line: reader.position().line(), byte: reader.position().byte() };
                     return Err(match error.kind() {
@@ -538,15 +552,18 @@ impl FileReader<'_> {
                 continue;
             }
             self.row.clear();
-            let extracted = match record.as_slice().len() < decompress::LONGEST_LINE {
-                true => {
-                    let field = |column| record.get(column);
-                    delimited::extract(columns, names, field, record.len(), &mut self.row)
-                }
-                false => Err(TOO_LONG.to_owned()),
-            };
+            let length = record.as_slice().len() + record.len();
             let line = record.position().map_or(0, csv::Position::line);
-            self.take(extracted, line, || delimited::shown(&record, delimiter))?;
+            let lines = line..reader.position().line();
+            let extracted = if length >= decompress::LONGEST_LINE {
+                Err(TOO_LONG.to_owned())
+            } else if lines.end - line > delimited::MOST_LINES {
+                Err(format!("a record of {} lines: one of its quotes has no end", lines.end - line))
+            } else {
+                let field = |column| record.get(column);
+                delimited::extract(columns, names, field, record.len(), &mut self.row)
+            };
+            self.take(extracted, lines, || delimited::shown(&record, delimiter))?;
         }
     }
 
@@ -555,18 +572,18 @@ impl FileReader<'_> {
     fn take(
         &mut self,
         extracted: Result<(), String>,
-        line: u64,
+        lines: Range<u64>,
         text: impl FnOnce() -> Vec<u8>,
     ) -> Result<(), Error> {
         let Err(reason) = extracted.and_then(|()| self.record()) else { return Ok(()) };
         if self.strict {
             let text = printable(&text(), 120);
             return Err(Error::run(format!(
-                "{}:{line}: {reason}: {text}\n(--strict stops at the first line that does not parse)",
-                self.name
+                "{}:{}: {reason}: {text}\n(--strict stops at the first line that does not parse)",
+                self.name, lines.start
             )));
         }
-        self.trace.skipped.add(self.name, line, reason, text);
+        self.trace.skipped.add(self.name, lines, reason, text);
         Ok(())
     }
 

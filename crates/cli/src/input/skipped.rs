@@ -1,5 +1,7 @@
 //! The lines that gave no record, grouped by their reason.
 
+use std::ops::Range;
+
 use tollgate_report::human;
 use tollgate_report::text::printable;
 
@@ -44,19 +46,20 @@ impl Skipped {
         &self.reasons
     }
 
-    /// Counts a line, and asks for its text only if its reason is new.
-    pub fn add(&mut self, file: &str, line: u64, reason: String, text: impl FnOnce() -> Vec<u8>) {
-        self.lines += 1;
+    /// Counts the lines of what was no record, and asks for its text only if its reason is new.
+    pub fn add(&mut self, file: &str, lines: Range<u64>, reason: String, text: impl FnOnce() -> Vec<u8>) {
+        let (line, lines) = (lines.start, lines.end.saturating_sub(lines.start).max(1));
+        self.lines += lines;
         let kind = kind_of(&reason);
         let known = self.reasons.iter_mut().find(|known| known.kind == kind && known.file == file);
         if let Some(known) = known {
-            known.lines += 1;
+            known.lines += lines;
             if known.first.len() < FIRST {
                 known.first.push(line);
             }
         } else if self.reasons.len() < REASONS {
             let (file, example) = (file.to_owned(), printable(&text(), 120));
-            self.reasons.push(SkipReason { file, reason, lines: 1, first: vec![line], example, kind });
+            self.reasons.push(SkipReason { file, reason, lines, first: vec![line], example, kind });
         }
     }
 
@@ -110,15 +113,15 @@ mod tests {
         let mut skipped = Skipped::default();
         for line in [3, 9, 14, 20] {
             let reason = format!("the time \"at \\\" {line}\" has no known format");
-            skipped.add("log", line, reason, || format!("line {line}").into_bytes());
+            skipped.add("log", line..line + 1, reason, || format!("line {line}").into_bytes());
         }
-        skipped.add("log", 21, "no field \"ip\"".to_owned(), || b"{}".to_vec());
+        skipped.add("log", 21..22, "no field \"ip\"".to_owned(), || b"{}".to_vec());
         assert_eq!(
             skipped.shown(),
             "  log: 4 lines: the time \"at \\\" 3\" has no known format; first 3, 9, 14: line 3\n  log:21: no field \"ip\": {}\n"
         );
         for (line, reason) in (30..).zip(["a", "b", "c", "d", "e", "e"]) {
-            skipped.add("log", line, reason.to_owned(), Vec::new);
+            skipped.add("log", line..line + 1, reason.to_owned(), Vec::new);
         }
         assert_eq!((skipped.lines(), skipped.reasons().len()), (11, 5));
         assert!(

@@ -167,6 +167,34 @@ fn bad_lines_are_counted_shown_and_skipped() {
     assert_eq!(run.json()["input"]["skipped"], 2);
 }
 
+// G88
+#[test]
+fn long_lines_and_open_quotes_of_tables_are_found() {
+    let place = Place::new();
+    let long = "x".repeat(3 << 20);
+    place.file("a.tsv", format!("ts\tclient\n1498780800\t{long}\n1498780801\tb\n"));
+    let run = place.run(&format!("replay a.tsv {ONE} --json --allow-skipped"));
+    assert!(run.stderr.contains("a.tsv:2: longer than 1 MiB"), "{}", run.stderr);
+    assert_eq!(run.json()["input"]["skipped"], 1);
+
+    let csv = |lines| {
+        "ts,client,agent\n1,192.0.2.1,\"b\nc\"\n2,192.0.2.2,\"b\n".to_owned()
+            + &"3,192.0.2.3,d\n".repeat(lines)
+    };
+    place.file("a.csv", csv(150));
+    let run = place.run(&format!("replay a.csv {ONE} --json --allow-skipped"));
+    assert!(
+        run.stderr.contains("a.csv: 151 lines: a record of 151 lines: one of its quotes"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!((run.code, run.json()["input"]["skipped"].as_u64()), (0, Some(151)));
+    let run = place.run("replay a.csv");
+    assert!(run.code == 3 && run.stderr.contains("151 of 152 lines were skipped"), "{run:?}");
+    place.file("a.csv", csv(400_000));
+    place.run("replay a.csv").fails(1, &["a.csv: line 4: a record that is longer than 2 MiB", "quotes"]);
+}
+
 #[test]
 fn skipped_lines_are_grouped_by_reason() {
     let place = Place::new();
