@@ -1,48 +1,16 @@
 //! An admitted request allocates nothing if clients are identified by address and no header fields are written.
 
-use std::convert::Infallible;
-use std::future::{Ready, ready};
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+
+use http::{HeaderMap, Request, StatusCode};
+use tollgate::{FixedWindow, Gcra, Quota, RateLimiter};
+use tollgate_http::{Dialect, Fields, Policy, Reset};
+use tollgate_tower::{
+    ClientIp, IpNet, KeyExtractor, Missing, PeerAddr, Proxies, RateLimitLayer, RequestLimit,
+};
 
 use crate::counting::allocations;
-use http::{HeaderMap, Request, Response, StatusCode};
-use tollgate::{FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
-use tollgate_http::{Dialect, Fields, Policy, Reset};
-use tollgate_tower::{ClientIp, IpNet, Missing, PeerAddr, Proxies, RateLimitLayer, RequestLimit};
-use tower::{Layer, Service};
-
-#[derive(Clone)]
-struct Inner;
-
-impl Service<Request<()>> for Inner {
-    type Response = Response<()>;
-    type Error = Infallible;
-    type Future = Ready<Result<Response<()>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<()>) -> Self::Future {
-        drop(request);
-        ready(Ok(Response::new(())))
-    }
-}
-
-fn ask<B>(
-    service: &mut impl Service<Request<()>, Response = Response<B>, Error = Infallible>,
-    request: Request<()>,
-) -> StatusCode {
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(service.poll_ready(&mut context).is_ready());
-    let future = pin!(service.call(request));
-    match future.poll(&mut context) {
-        Poll::Ready(Ok(response)) => response.status(),
-        _ => panic!("the inner service must be ready at once and must not fail"),
-    }
-}
+use crate::setup::{ask, compact, manual};
 
 /// Builds requests that came through two proxies. They are built before counting, so their own memory does not count.
 fn requests(count: u16) -> Vec<Request<()>> {
@@ -64,23 +32,17 @@ fn requests(count: u16) -> Vec<Request<()>> {
         .collect()
 }
 
-/// Sends `count` requests of different clients. Returns the number of allocations and the number of admitted
-/// requests.
-fn counted<L: RequestLimit<std::net::IpAddr>>(
-    layer: &RateLimitLayer<L, ClientIp>,
-    count: u16,
+/// Sends requests. Returns the number of allocations and the number of admitted requests.
+fn sent<L: RequestLimit<X::Key>, X: KeyExtractor>(
+    layer: &RateLimitLayer<L, X>,
+    requests: Vec<Request<()>>,
 ) -> (u64, usize) {
-    let mut service = layer.layer(Inner);
-    let requests = requests(count);
     let mut admitted = 0;
     let allocations = allocations(|| {
         for request in requests {
-            let mut service = service.clone();
-            admitted += usize::from(ask(&mut service, request) == StatusCode::OK);
+            admitted += usize::from(ask(layer, request).status() == StatusCode::OK);
         }
     });
-    // The original service must still be usable.
-    assert!(service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready());
     (allocations, admitted)
 }
 
@@ -98,29 +60,22 @@ fn clients() -> [ClientIp; 4] {
 #[test]
 fn admitted_request_allocates_nothing() {
     let quota = Quota::per_hour(5);
-    let clock = ManualClock::new(Timestamp::from_secs(1_000));
     for client in clients() {
-        let compact = RateLimiter::builder(Gcra::new(quota))
-            .clock(clock.clone())
-            .compact()
-            .expect("the quota fits the store");
-        let layer = RateLimitLayer::new(compact, client.clone()).policy("per-client", quota);
+        let layer =
+            RateLimitLayer::new(compact(quota, &manual()), client.clone()).policy("per-client", quota);
         for _ in 0..5 {
-            assert_eq!(counted(&layer, 300), (0, 300), "{client:?}");
+            assert_eq!(sent(&layer, requests(300)), (0, 300), "{client:?}");
         }
-        let (allocations, admitted) = counted(&layer, 300);
+        let (allocations, admitted) = sent(&layer, requests(300));
         assert_eq!(admitted, 0, "{client:?}");
         assert!(
             allocations >= 300,
             "{client:?}: each denied request has a response of its own, but there were {allocations} allocations"
         );
 
-        let sketch = RateLimiter::builder(FixedWindow::new(quota))
-            .clock(clock.clone())
-            .sketch()
-            .expect("the quota fits the store");
-        let layer = RateLimitLayer::new(sketch, client.clone());
-        assert_eq!(counted(&layer, 300), (0, 300), "{client:?}");
+        let sketch = RateLimiter::builder(FixedWindow::new(quota)).clock(manual()).sketch();
+        let layer = RateLimitLayer::new(sketch.expect("the quota fits the store"), client.clone());
+        assert_eq!(sent(&layer, requests(300)), (0, 300), "{client:?}");
     }
 }
 
@@ -128,16 +83,13 @@ fn admitted_request_allocates_nothing() {
 #[test]
 fn layer_options_allocate_nothing() {
     let quota = Quota::per_hour(5);
-    let clock = ManualClock::new(Timestamp::from_secs(1_000));
-    let compact =
-        RateLimiter::builder(Gcra::new(quota)).clock(clock).compact().expect("the quota fits the store");
-    let layer = RateLimitLayer::new(compact, ClientIp::x_forwarded_for(Proxies::hops(3)))
+    let layer = RateLimitLayer::new(compact(quota, &manual()), ClientIp::x_forwarded_for(Proxies::hops(3)))
         .exempt(|head| head.path() == "/health")
         .cost(|head| 1 + u64::from(head.method() == http::Method::POST))
         .missing(Missing::Shared([0, 0, 0, 0].into()))
         .refund(|status| status == StatusCode::OK)
         .refund_errors(true);
-    assert_eq!(counted(&layer, 300), (0, 300));
+    assert_eq!(sent(&layer, requests(300)), (0, 300));
 }
 
 /// Neither does a layer of rules, also if they match the address of an IPv6 client and count its network.
@@ -148,7 +100,6 @@ fn layer_of_rules_allocates_nothing() {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     use std::sync::Arc;
     use tollgate_rules::{Config, Rules};
-    use tollgate_tower::KeyExtractor as _;
 
     let text = "
 domain: edge
@@ -161,9 +112,8 @@ descriptors:
     value: /
     descriptors: [ { key: client, rate_limit: { unit: year, requests_per_unit: 1000 } } ]
 ";
-    let clock = ManualClock::new(Timestamp::from_secs(1_000));
     let config = Config::from_yaml("test.yaml", text).expect("a file of rules");
-    let rules = Rules::builder().clock(clock).load([config]).expect("rules");
+    let rules = Rules::builder().clock(manual()).load([config]).expect("rules");
     let client = ClientIp::peer();
     let layer = RateLimitLayer::rules(Arc::new(rules), "edge", move |head, descriptors| {
         let address = client.key(head)?;
@@ -171,19 +121,12 @@ descriptors:
         descriptors.begin().entry("path", head.path()).entry("client", address);
         Some(())
     });
-    let mut service = layer.expect("a domain with rules").layer(Inner);
+    let layer = layer.expect("a domain with rules");
     let request = |address: IpAddr| {
         Request::builder().extension(PeerAddr((address, 443).into())).body(()).expect("a request")
     };
-    let mut admitted = |address: &dyn Fn(u16) -> IpAddr| {
-        let requests: Vec<_> = (0..300).map(|index| request(address(index))).collect();
-        let mut admitted = 0;
-        let allocations = allocations(|| {
-            for request in requests {
-                admitted += usize::from(ask(&mut service, request) == StatusCode::OK);
-            }
-        });
-        (allocations, admitted)
+    let admitted = |address: &dyn Fn(u16) -> IpAddr| {
+        sent(&layer, (0..300).map(|index| request(address(index))).collect())
     };
     let range = |index| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, index).into();
     // The first requests also allocate what the thread keeps, and the stores.
@@ -205,13 +148,10 @@ descriptors:
 #[test]
 fn header_fields_allocate_little() {
     let quota = Quota::per_hour(5);
-    let clock = ManualClock::new(Timestamp::from_secs(1_000));
-    let compact =
-        RateLimiter::builder(Gcra::new(quota)).clock(clock).compact().expect("the quota fits the store");
     let [client, ..] = clients();
-    let layer = RateLimitLayer::new(compact, client).policy("per-client", quota);
+    let layer = RateLimitLayer::new(compact(quota, &manual()), client).policy("per-client", quota);
     let layer = layer.fields_on_allowed(true).fields(Fields::default());
-    let (allocations, admitted) = counted(&layer, 100);
+    let (allocations, admitted) = sent(&layer, requests(100));
     assert_eq!(admitted, 100);
     assert!((200..=500).contains(&allocations), "{allocations}");
 }

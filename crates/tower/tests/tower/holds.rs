@@ -2,18 +2,21 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use tollgate::holds::Holding;
 use tollgate::{Gcra, Keyed, ManualClock, Quota, RateLimiter};
 use tollgate_tower::{AwaitedLimit, Global, Holds, RateLimitLayer, Ruling, Unsettled};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::setup::now;
 
 const ESTIMATE: u64 = 40;
 const LIFE: Duration = Duration::from_secs(60);
@@ -21,7 +24,7 @@ const FIELD: HeaderName = HeaderName::from_static("x-units-used");
 
 /// What a body does when it is polled.
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Data(&'static str),
     Trailer(&'static str),
     Break,
@@ -30,7 +33,7 @@ enum Step {
 
 /// Data in two parts.
 #[derive(Debug)]
-struct Chain(bytes::buf::Chain<Bytes, Bytes>);
+pub(crate) struct Chain(bytes::buf::Chain<Bytes, Bytes>);
 
 impl From<Bytes> for Chain {
     fn from(mut bytes: Bytes) -> Self {
@@ -56,10 +59,10 @@ impl Buf for Chain {
 /// A body of these steps. If `knows_end`, it says in advance that it has ended; if `knows_length`, that it has no more
 /// data.
 #[derive(Clone, Debug, Default)]
-struct Steps {
-    steps: VecDeque<Step>,
-    knows_end: bool,
-    knows_length: bool,
+pub(crate) struct Steps {
+    pub(crate) steps: VecDeque<Step>,
+    pub(crate) knows_end: bool,
+    pub(crate) knows_length: bool,
 }
 
 impl http_body::Body for Steps {
@@ -132,10 +135,7 @@ impl Limited {
             assert_eq!(self.used(), before + ESTIMATE);
             std::future::ready(answer.clone())
         });
-        match pin!(self.layer.layer(service).oneshot(Request::new(()))).poll(&mut context()) {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => panic!("the service answers at once"),
-        }
+        now(self.layer.layer(service).oneshot(Request::new(())))
     }
 
     /// Returns what a request is charged whose body is read to its end.
@@ -147,23 +147,14 @@ impl Limited {
     }
 }
 
-fn context() -> Context<'static> {
-    Context::from_waker(Waker::noop())
-}
-
 /// Reads at most `most` frames, and returns their data.
 fn read(body: &mut tollgate_tower::Body<Steps>, most: usize) -> String {
     let mut text = String::new();
     for _ in 0..most {
-        match Pin::new(&mut *body).poll_frame(&mut context()) {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Ok(mut data) = frame.into_data() {
-                    let data = data.copy_to_bytes(data.remaining());
-                    text.push_str(str::from_utf8(&data).unwrap());
-                }
-            }
-            Poll::Ready(_) => break,
-            Poll::Pending => panic!("the body is ready"),
+        let Some(Ok(frame)) = now(body.frame()) else { break };
+        if let Ok(mut data) = frame.into_data() {
+            let data = data.copy_to_bytes(data.remaining());
+            text.push_str(str::from_utf8(&data).unwrap());
         }
     }
     text
@@ -292,7 +283,7 @@ fn requests_without_response_stay_charged_unless_refunded() {
     let panics = service_fn(async |_: Request<()>| -> Result<Response<Steps>, &'static str> {
         panic!("the service panicked")
     });
-    let call = || pin!(limited.layer.layer(panics).oneshot(Request::new(()))).poll(&mut context()).is_ready();
+    let call = || now(limited.layer.layer(panics).oneshot(Request::new(())));
     assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
     assert_eq!((limited.used(), limited.limiter.holds()), (ESTIMATE, 0));
 
@@ -302,7 +293,7 @@ fn requests_without_response_stay_charged_unless_refunded() {
         std::future::pending().await
     });
     let mut waiting = Box::pin(limited.layer.layer(never).oneshot(Request::new(())));
-    assert!(waiting.as_mut().poll(&mut context()).is_pending());
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert_eq!((limited.used(), limited.limiter.holds()), (ESTIMATE, 1));
     drop(waiting);
     assert_eq!((limited.used(), limited.limiter.holds()), (ESTIMATE, 0));
@@ -327,10 +318,7 @@ fn denied_requests_hold_nothing_and_fields_show_the_estimate() {
     let layer = limited.layer.clone().policy("units", Quota::per_hour(100)).fields_on_allowed(true);
     let call = || {
         let service = service_fn(async |_: Request<()>| Ok::<_, &str>(answer(&["30"], &[])));
-        match pin!(layer.layer(service).oneshot(Request::new(()))).poll(&mut context()) {
-            Poll::Ready(answer) => answer.unwrap(),
-            Poll::Pending => panic!("the service answers at once"),
-        }
+        now(layer.layer(service).oneshot(Request::new(()))).unwrap()
     };
     let admitted = call();
     assert_eq!(admitted.headers()["ratelimit"], "\"units\";r=60;t=2160");
@@ -437,10 +425,7 @@ fn awaited_requests_also_end_with_their_body() {
             *answer.status_mut() = status;
             std::future::ready(Ok::<_, &str>(answer))
         });
-        let mut body = match pin!(layer.layer(service).oneshot(Request::new(()))).poll(&mut context()) {
-            Poll::Ready(answer) => answer.unwrap().into_body(),
-            Poll::Pending => panic!("the limit and the service answer at once"),
-        };
+        let mut body = now(layer.layer(service).oneshot(Request::new(()))).unwrap().into_body();
         let refunds = if status == StatusCode::OK { &[][..] } else { &["settled 0", "refunded"] };
         assert_eq!(limit.notes(), [&["checked 1"], refunds].concat());
         assert_eq!((read(&mut body, 1).as_str(), limit.notes().len()), ("text", 0));

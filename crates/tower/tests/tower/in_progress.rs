@@ -1,41 +1,24 @@
 //! A limit on requests in progress: a request counts until the body of its response has ended.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use http::{Request, Response, StatusCode};
-use http_body::{Body as _, Frame};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use tollgate::holds::InProgress;
 use tollgate::{ManualClock, Quota};
 use tollgate_tower::{Body, Header, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-/// A body of these frames. An empty text is a failure, and `!` is a panic.
-#[derive(Debug)]
-struct Frames(VecDeque<&'static str>);
+use crate::holds::Step::{self, Break, Data, Panic};
+use crate::holds::Steps;
+use crate::setup::now;
 
-impl http_body::Body for Frames {
-    type Data = Bytes;
-    type Error = &'static str;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        Poll::Ready(self.0.pop_front().map(|text| match text {
-            "" => Err("the connection broke"),
-            "!" => panic!("the body panicked"),
-            text => Ok(Frame::data(Bytes::from_static(text.as_bytes()))),
-        }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_empty()
-    }
+fn body<const N: usize>(steps: [Step; N]) -> Result<Response<Steps>, &'static str> {
+    Ok(Response::new(Steps { steps: steps.into(), knows_end: true, ..Steps::default() }))
 }
 
 fn key() -> Header {
@@ -46,24 +29,20 @@ fn request(path: &str) -> Request<()> {
     Request::builder().uri(path).header("x-key", "alice").body(()).unwrap()
 }
 
-fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
-
 /// Answers at once; `/never` waits, `/error` fails, `/panic` panics, `/broken` breaks off, `/body-panic` panics later.
 fn service() -> impl Service<
     Request<()>,
-    Response = Response<Frames>,
+    Response = Response<Steps>,
     Error = &'static str,
-    Future: Future<Output = Result<Response<Frames>, &'static str>>,
+    Future: Future<Output = Result<Response<Steps>, &'static str>>,
 > + Clone {
     service_fn(async |request: Request<()>| match request.uri().path() {
         "/never" => std::future::pending().await,
         "/error" => Err("the service failed"),
         "/panic" => panic!("the service panicked"),
-        "/broken" => Ok(Response::new(Frames(VecDeque::from(["one", "", "never sent"])))),
-        "/body-panic" => Ok(Response::new(Frames(VecDeque::from(["one", "!"])))),
-        _ => Ok(Response::new(Frames(VecDeque::from(["one", "two"])))),
+        "/broken" => body([Data("one"), Break, Data("never sent")]),
+        "/body-panic" => body([Data("one"), Panic]),
+        _ => body([Data("one"), Data("two")]),
     })
 }
 
@@ -77,12 +56,8 @@ impl Limited {
         Self { layer: RateLimitLayer::new(limit.clone(), key()), limit }
     }
 
-    fn call(&self, path: &str) -> Result<Response<Body<Frames>>, &'static str> {
-        let mut answer = pin!(self.layer.layer(service()).oneshot(request(path)));
-        match poll(answer.as_mut()) {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => panic!("{path} does not answer at once"),
-        }
+    fn call(&self, path: &str) -> Result<Response<Body<Steps>>, &'static str> {
+        now(self.layer.layer(service()).oneshot(request(path)))
     }
 
     fn status(&self, path: &str) -> StatusCode {
@@ -96,11 +71,12 @@ fn two_for_each_key() -> (Limited, ManualClock) {
 }
 
 /// Reads the next frame.
-fn next(body: &mut Body<Frames>) -> Option<Result<Bytes, &'static str>> {
-    match Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(frame) => frame.map(|frame| frame.map(|frame| frame.into_data().unwrap())),
-        Poll::Pending => panic!("the body is ready"),
-    }
+fn next(body: &mut Body<Steps>) -> Option<Result<Bytes, &'static str>> {
+    let frame = now(body.frame())?;
+    Some(frame.map(|frame| {
+        let mut data = frame.into_data().unwrap();
+        data.copy_to_bytes(data.remaining())
+    }))
 }
 
 // G118
@@ -143,7 +119,7 @@ fn broken_requests_end() {
         assert!(panicked.is_err() && limited.limit.is_empty());
         // The client disconnects while the service works.
         let mut waiting = Box::pin(limited.layer.layer(service()).oneshot(request("/never")));
-        assert!(poll(waiting.as_mut()).is_pending());
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(limited.limit.len(), 1);
         drop(waiting);
         assert!(limited.limit.is_empty());
@@ -169,13 +145,7 @@ fn layers_of_permits_and_rates_stack() {
         .layer(RateLimitLayer::new(permits.clone(), key()).policy("permits", Quota::per_second(1)))
         .layer(RateLimitLayer::new(rate.compact().unwrap(), key()))
         .service(service());
-    let call = || {
-        let mut answer = pin!(stack.clone().oneshot(request("/")));
-        match poll(answer.as_mut()) {
-            Poll::Ready(answer) => answer.unwrap(),
-            Poll::Pending => panic!("the service answers at once"),
-        }
-    };
+    let call = || now(stack.clone().oneshot(request("/"))).unwrap();
     let held = call();
     // The permit is asked first, so the rate is not charged.
     assert_eq!(call().status(), StatusCode::TOO_MANY_REQUESTS);

@@ -5,102 +5,39 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use tollgate::{
-    Carry, Decision, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, StdClock, Timestamp, WhenFull,
-};
+use http_body_util::Full;
+use tollgate::{Carry, Decision, FixedWindow, Gcra, Keyed, Quota, RateLimiter, StdClock, WhenFull};
 use tollgate_http::{Dialect, Fields};
 use tollgate_tower::{
-    ClientIp, Global, Head, Header, KeyExtractor, Missing, PeerAddr, Proxies, RateLimitLayer, RequestLimit,
-    Route, key_fn,
+    ClientIp, Global, Head, Header, KeyExtractor, Missing, Proxies, RateLimitLayer, RequestLimit, Route,
+    key_fn,
 };
 use tower::{Layer, Service, ServiceExt};
 
-const QUOTA: Quota = Quota::per_hour(3);
+use crate::setup::{Answer, INNER, Limiter, QUOTA, ask, compact, from, header, manual, now, text, to, with};
 
-fn manual() -> ManualClock {
-    ManualClock::new(Timestamp::from_secs(1_000))
+fn limiter() -> Limiter {
+    compact(QUOTA, &manual())
 }
 
-fn limiter(clock: &ManualClock) -> RateLimiter<tollgate::Compact<Gcra>, ManualClock> {
-    RateLimiter::builder(Gcra::new(QUOTA)).clock(clock.clone()).compact().expect("the configuration is valid")
-}
-
-type Answer = Response<Full<Bytes>>;
-
-/// Answers with the status in the request's `x-status` field.
-#[derive(Clone)]
-struct Inner;
-
-impl Service<Request<()>> for Inner {
-    type Response = Answer;
-    type Error = &'static str;
-    type Future = Ready<Result<Answer, &'static str>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<()>) -> Self::Future {
-        let status =
-            request.headers().get("x-status").map_or("200", |status| status.to_str().expect("ASCII"));
-        let mut response = Response::new(Full::from("inner"));
-        let Ok(status) = status.parse() else { return ready(Err("it failed")) };
-        *response.status_mut() = status;
-        ready(Ok(response))
-    }
-}
-
-fn from(peer: &str) -> Request<()> {
-    let mut request = Request::new(());
-    request.extensions_mut().insert(PeerAddr(format!("{peer}:1").parse().expect("a valid address")));
-    request
-}
-
-fn with(mut request: Request<()>, name: &'static str, value: &str) -> Request<()> {
-    request.headers_mut().append(HeaderName::from_static(name), value.parse().expect("a valid header value"));
-    request
-}
-
-/// Returns the output of a future that is ready at the first poll.
-fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => panic!("the future must be ready at the first poll"),
-    }
-}
-
-fn ask<L: RequestLimit<X::Key>, X: KeyExtractor>(
-    layer: &RateLimitLayer<L, X>,
-    request: Request<()>,
-) -> Response<tollgate_tower::Body<Full<Bytes>>> {
-    now(layer.layer(Inner).oneshot(request)).expect("the service does not fail")
+fn by_peer() -> RateLimitLayer<Limiter, ClientIp> {
+    RateLimitLayer::new(limiter(), ClientIp::peer())
 }
 
 fn status<X: KeyExtractor>(layer: &RateLimitLayer<impl RequestLimit<X::Key>, X>, get: Request<()>) -> u16 {
     ask(layer, get).status().as_u16()
 }
 
-fn text<B: http_body::Body<Data = Bytes, Error: std::fmt::Debug>>(response: Response<B>) -> String {
-    let bytes = now(response.into_body().collect()).expect("the body can be read").to_bytes();
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
-}
-
-fn header<B>(response: &Response<B>, name: &str) -> Option<String> {
-    response.headers().get(name).map(|value| value.to_str().expect("ASCII").to_owned())
-}
-
 #[test]
 fn client_at_limit_gets_retry_after() {
     let clock = manual();
-    let layer = RateLimitLayer::new(limiter(&clock), ClientIp::peer()).policy("per-client", QUOTA);
+    let layer = RateLimitLayer::new(compact(QUOTA, &clock), ClientIp::peer()).policy("per-client", QUOTA);
     for _ in 0..3 {
         let response = ask(&layer, from("203.0.113.7"));
         assert_eq!(response.status(), StatusCode::OK);
@@ -126,8 +63,8 @@ fn client_at_limit_gets_retry_after() {
 
 #[test]
 fn clones_and_services_share_the_limit() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
-    let mut services = [layer.layer(Inner), layer.clone().layer(Inner), layer.layer(Inner).clone()];
+    let layer = by_peer();
+    let mut services = [layer.layer(INNER), layer.clone().layer(INNER), layer.layer(INNER).clone()];
     let mut statuses = Vec::new();
     for _ in 0..2 {
         for service in &mut services {
@@ -143,7 +80,7 @@ fn clones_and_services_share_the_limit() {
 /// too.
 #[test]
 fn clones_keep_layer_options() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
+    let layer = by_peer()
         .missing(Missing::Allow)
         .exempt(|head| head.path() == "/exempt")
         .cost(|_| 2)
@@ -156,14 +93,13 @@ fn clones_keep_layer_options() {
     let _ = layer.missing(Missing::Deny).cost(|_| 9).exempt(|_| false).refund_errors(false);
     let failing = || with(from("203.0.113.7"), "x-status", "-");
     for round in 0..9 {
-        assert!(now(kept.layer(Inner).oneshot(failing())).is_err(), "{round}");
-        assert!(now(changed.layer(Inner).oneshot(failing())).is_err(), "{round}");
+        assert!(now(kept.layer(INNER).oneshot(failing())).is_err(), "{round}");
+        assert!(now(changed.layer(INNER).oneshot(failing())).is_err(), "{round}");
         let missing = || with(from("203.0.113.7"), "x-status", "404");
         assert_eq!((status(&kept, missing()), status(&changed, missing())), (404, 404), "{round}");
         assert_eq!((status(&kept, Request::new(())), status(&changed, Request::new(()))), (200, 200));
     }
-    let exempt = || Request::builder().uri("/exempt").body(()).expect("a valid request");
-    assert_eq!((status(&kept, exempt()), status(&changed, exempt())), (200, 200));
+    assert_eq!((status(&kept, to("/exempt")), status(&changed, to("/exempt"))), (200, 200));
     // Both layers share the limit of three units, and each request costs two.
     assert_eq!(text(ask(&kept, from("203.0.113.7"))), "inner");
     assert_eq!(text(ask(&kept, from("203.0.113.7"))), "0");
@@ -174,7 +110,7 @@ fn clones_keep_layer_options() {
 
 #[test]
 fn fields_on_admitted_requests_are_optional() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("per-client", QUOTA);
+    let layer = by_peer().policy("per-client", QUOTA);
     let layer = layer.fields_on_allowed(true);
     let response = ask(&layer, from("203.0.113.7"));
     assert_eq!(header(&response, "ratelimit").as_deref(), Some("\"per-client\";r=2;t=2400"));
@@ -188,7 +124,7 @@ fn fields_on_admitted_requests_are_optional() {
 
 #[test]
 fn denial_without_policy_has_retry_after() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).cost(|_| 3);
+    let layer = by_peer().cost(|_| 3);
     assert_eq!(status(&layer, from("203.0.113.7")), 200);
     let response = ask(&layer, from("203.0.113.7"));
     assert_eq!(header(&response, "retry-after").as_deref(), Some("3600"));
@@ -202,17 +138,16 @@ fn denial_without_policy_has_retry_after() {
 // G72
 #[test]
 fn requests_without_key_follow_missing_policy() {
-    let layer = || RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
     let five = |layer: RateLimitLayer<_, ClientIp>| [(); 5].map(|()| status(&layer, Request::new(())));
-    assert_eq!(five(layer()), [403; 5]);
-    assert_eq!(five(layer().missing(Missing::Deny)), [403; 5]);
-    assert_eq!(five(layer().missing(Missing::Allow)), [200; 5]);
-    let shared = layer().missing(Missing::Shared(IpAddr::from([0, 0, 0, 0])));
+    assert_eq!(five(by_peer()), [403; 5]);
+    assert_eq!(five(by_peer().missing(Missing::Deny)), [403; 5]);
+    assert_eq!(five(by_peer().missing(Missing::Allow)), [200; 5]);
+    let shared = by_peer().missing(Missing::Shared(IpAddr::from([0, 0, 0, 0])));
     assert_eq!(five(shared.clone()), [200, 200, 200, 429, 429]);
     assert_eq!(status(&shared, from("0.0.0.0")), 429);
     assert_eq!(status(&shared, from("203.0.113.7")), 200);
 
-    let refused = ask(&layer(), Request::new(()));
+    let refused = ask(&by_peer(), Request::new(()));
     assert_eq!(header(&refused, "retry-after"), None);
     assert_eq!(header(&refused, "content-type").as_deref(), Some("application/problem+json"));
     assert!(text(refused).contains("\"status\":403"));
@@ -236,7 +171,7 @@ fn missing_credentials_get_a_challenge() {
         assert!(body.contains(&format!("\"title\":\"{title}\",\"status\":{}", status.as_u16())), "{body}");
         (status.as_u16(), challenge)
     }
-    let by_header = |name| RateLimitLayer::new(limiter(&manual()), Header::new(name));
+    let by_header = |name| RateLimitLayer::new(limiter(), Header::new(name));
     let api_key = HeaderName::from_static("x-api-key");
     let challenge = "ApiKey in=\"header\", name=\"x-api-key\"".to_owned();
     let none = || (403, String::new());
@@ -247,15 +182,14 @@ fn missing_credentials_get_a_challenge() {
     assert_eq!(refused(&by_header(api_key.clone()), twice), none());
 
     // A client without an address does not need credentials.
-    let by_address = || RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
-    assert_eq!(refused(&by_address(), Request::new(())), none());
-    let pair = RateLimitLayer::new(limiter(&manual()), (ClientIp::peer(), Header::new(api_key.clone())));
+    assert_eq!(refused(&by_peer(), Request::new(())), none());
+    let pair = RateLimitLayer::new(limiter(), (ClientIp::peer(), Header::new(api_key.clone())));
     assert_eq!(refused(&pair, Request::new(())), none());
     assert_eq!(refused(&pair, with(Request::new(()), "x-api-key", "a")), none());
     assert_eq!(refused(&pair, from("203.0.113.7")), (401, challenge));
 
     // The layer's own challenge takes precedence, even if the policy is named later.
-    let chosen = by_address().challenge(Some(HeaderValue::from_static("Basic realm=\"x\"")));
+    let chosen = by_peer().challenge(Some(HeaderValue::from_static("Basic realm=\"x\"")));
     let basic = (401, "Basic realm=\"x\"".to_owned());
     assert_eq!(refused(&chosen.policy("calls", QUOTA), Request::new(())), basic);
     assert_eq!(refused(&by_header(api_key).challenge(None), Request::new(())), none());
@@ -272,7 +206,7 @@ fn missing_credentials_get_a_challenge() {
 fn duplicated_key_field_is_always_rejected() {
     let name = HeaderName::from_static("x-key");
     let twice = || with(with(from("203.0.113.7"), "x-key", "a"), "x-key", "b");
-    let layer = || RateLimitLayer::new(limiter(&manual()), Header::new(name.clone()));
+    let layer = || RateLimitLayer::new(limiter(), Header::new(name.clone()));
     let shared = with(Request::new(()), "x-key", "shared");
     let shared =
         Missing::Shared(Header::new(name.clone()).key(Head::of(&shared)).expect("the request has a key"));
@@ -286,11 +220,11 @@ fn duplicated_key_field_is_always_rejected() {
             "a request without the field is a different case"
         );
     }
-    let pair = RateLimitLayer::new(limiter(&manual()), (ClientIp::peer(), Header::new(name)));
+    let pair = RateLimitLayer::new(limiter(), (ClientIp::peer(), Header::new(name)));
     let pair = pair.missing(Missing::Allow);
     assert_eq!([twice(), from("203.0.113.7")].map(|request| status(&pair, request)), [403, 200]);
     let single = ClientIp::header(HeaderName::from_static("x-key"), Proxies::hops(1));
-    let single = RateLimitLayer::new(limiter(&manual()), single).missing(Missing::Allow);
+    let single = RateLimitLayer::new(limiter(), single).missing(Missing::Allow);
     assert_eq!([twice(), from("203.0.113.7")].map(|request| status(&single, request)), [403, 200]);
 }
 
@@ -298,9 +232,9 @@ fn duplicated_key_field_is_always_rejected() {
 fn requests_without_key_are_counted_and_named() {
     fn check<X: KeyExtractor<Key: Clone>>(key: X, shared: X::Key, detail: &str)
     where
-        RateLimiter<tollgate::Compact<Gcra>, ManualClock>: RequestLimit<X::Key>,
+        Limiter: RequestLimit<X::Key>,
     {
-        let layer = RateLimitLayer::new(limiter(&manual()), key);
+        let layer = RateLimitLayer::new(limiter(), key);
         let answer = text(ask(&layer, Request::new(())));
         assert!(answer.contains(&format!("\"detail\":\"This request has no{detail}, so its")), "{answer}");
         let counts = layer.clone().without_key();
@@ -324,20 +258,20 @@ fn requests_without_key_are_counted_and_named() {
     check(|_: Head<'_>| None, 7, " key that identifies its client");
     check((ClientIp::peer(), |_: Head<'_>| Some(7)), (unspecified, 7), peer);
 
-    let header = RateLimitLayer::new(limiter(&manual()), Header::new(HeaderName::from_static("x-key")));
+    let header = RateLimitLayer::new(limiter(), Header::new(HeaderName::from_static("x-key")));
     let answer = text(ask(&header, Request::new(())));
     assert!(
         answer.contains("This request has no header field x-key, or has it several times, so its"),
         "{answer}"
     );
-    let known = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    let known = by_peer();
     assert_eq!(status(&known, from("203.0.113.7")), 200);
     assert_eq!(known.without_key(), Default::default());
 }
 
 #[test]
 fn exempt_and_free_requests_are_not_counted() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
+    let layer = by_peer()
         .exempt(|head| head.method() == Method::OPTIONS)
         .cost(|head| if head.headers().contains_key("x-free") { 0 } else { 2 });
     let options = || {
@@ -355,7 +289,7 @@ fn exempt_and_free_requests_are_not_counted() {
 // G72
 #[test]
 fn charges_are_refunded_by_status() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer())
+    let layer = by_peer()
         .missing(Missing::Shared(IpAddr::from([0, 0, 0, 0])))
         .refund(|status| status.is_server_error());
     for _ in 0..9 {
@@ -372,29 +306,29 @@ fn charges_are_refunded_by_status() {
 fn service_errors_are_charged_by_default() {
     let failing = || with(from("203.0.113.7"), "x-status", "-");
     let fail =
-        |layer: &RateLimitLayer<_, ClientIp>| now(layer.layer(Inner).oneshot(failing())).map(|r| r.status());
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).refund(|_| true);
+        |layer: &RateLimitLayer<_, ClientIp>| now(layer.layer(INNER).oneshot(failing())).map(|r| r.status());
+    let layer = by_peer().refund(|_| true);
     for expected in [Err("it failed"), Err("it failed"), Err("it failed"), Ok(StatusCode::TOO_MANY_REQUESTS)]
     {
         assert_eq!(fail(&layer), expected);
     }
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).refund_errors(true);
+    let layer = by_peer().refund_errors(true);
     assert!((0..9).all(|_| fail(&layer) == Err("it failed")));
 }
 
 #[test]
 fn dropped_response_future_stays_charged() {
-    let layer =
-        RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).refund(|_| true).refund_errors(true);
+    let layer = by_peer().refund(|_| true).refund_errors(true);
     for _ in 0..3 {
-        drop(layer.layer(Inner).call(from("203.0.113.7")));
+        let mut service = layer.layer(INNER);
+        drop(now(service.ready()).expect("it is ready").call(from("203.0.113.7")));
     }
     assert_eq!(status(&layer, from("203.0.113.7")), 429);
 }
 
 #[test]
 fn custom_denial_response() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("per-client", QUOTA);
+    let layer = by_peer().policy("per-client", QUOTA);
     let layer = layer.on_refused(|refused| {
         let names: Vec<&str> = refused.policies().iter().map(|policy| policy.name()).collect();
         let path = refused.head().path();
@@ -416,7 +350,7 @@ fn custom_denial_response() {
 
 #[test]
 fn denied_head_request_has_length_without_body() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    let layer = by_peer();
     let mut request = Request::new(());
     let get = text(ask(&layer, request.clone()));
     *request.method_mut() = Method::HEAD;
@@ -429,7 +363,7 @@ fn denied_head_request_has_length_without_body() {
 // G70
 #[test]
 fn grpc_denial_uses_grpc_status() {
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer()).policy("calls", QUOTA).cost(|_| 3);
+    let layer = by_peer().policy("calls", QUOTA).cost(|_| 3);
     let call = || with(from("203.0.113.7"), "content-type", "application/grpc+proto");
     assert_eq!(status(&layer, call()), 200);
     let refused = ask(&layer, call());
@@ -444,7 +378,7 @@ fn grpc_denial_uses_grpc_status() {
     let refused = ask(&legacy, call());
     assert_eq!(header(&refused, "grpc-status").as_deref(), Some("8"));
     assert_eq!(header(&refused, "x-ratelimit-retry-after").as_deref(), Some("3600"));
-    let by_header = RateLimitLayer::new(limiter(&manual()), Header::new(AUTHORIZATION));
+    let by_header = RateLimitLayer::new(limiter(), Header::new(AUTHORIZATION));
     let unauthenticated = ask(&by_header, call());
     let of = |name| header(&unauthenticated, name).unwrap_or_default();
     assert_eq!((unauthenticated.status().as_u16(), of("grpc-status").as_str()), (200, "16"));
@@ -453,55 +387,40 @@ fn grpc_denial_uses_grpc_status() {
 
 #[test]
 fn keys_of_all_kinds() {
-    let statuses = |layer: &dyn Fn(Request<()>) -> u16, requests: [Request<()>; 4]| requests.map(layer);
-    let one = Quota::per_hour(1);
-    let by = |clock: ManualClock| {
-        RateLimiter::builder(Gcra::new(one)).clock(clock).compact().expect("the configuration is valid")
-    };
-    let path = |path: &str| Request::builder().uri(path).body(()).expect("a valid request");
+    fn told<X: KeyExtractor>(key: X, requests: [Request<()>; 4]) -> [u16; 4]
+    where
+        Limiter: RequestLimit<X::Key>,
+    {
+        let layer = RateLimitLayer::new(compact(Quota::per_hour(1), &manual()), key);
+        requests.map(|request| status(&layer, request))
+    }
+    let paths = |paths: [&str; 4]| paths.map(to);
     let key = |request, key: &str| with(request, "x-api-key", key);
 
     let api_key = Header::new(HeaderName::from_static("x-api-key"));
-    let layer = RateLimitLayer::new(by(manual()), api_key.clone());
-    let request = || Request::new(());
-    let requests =
-        [key(request(), "a"), key(request(), "b"), key(request(), "a"), key(key(request(), "c"), "c")];
-    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 403]);
-
-    let layer = RateLimitLayer::new(by(manual()), Route::new());
-    let requests = ["/a/1", "/a/2", "/a/1?q", "/b"].map(path);
-    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 200]);
-
+    let [a, b, again, c] = ["a", "b", "a", "c"].map(|text| key(Request::new(()), text));
+    assert_eq!(told(api_key.clone(), [a, b, again, key(c, "c")]), [200, 200, 429, 403]);
+    assert_eq!(told(Route::new(), paths(["/a/1", "/a/2", "/a/1?q", "/b"])), [200, 200, 429, 200]);
     let first = Route::new().normalise(|path| path.split('/').nth(1).unwrap_or_default().into());
-    let layer = RateLimitLayer::new(by(manual()), first);
-    let requests = ["/a/1", "/a/2", "/a/1?q", "/b"].map(path);
-    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 429, 429, 200]);
-
-    let layer = RateLimitLayer::new(by(manual()), Global);
-    let requests = ["/a", "/b", "/c", "/d"].map(path);
-    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 429, 429, 429]);
-
-    let layer = RateLimitLayer::new(by(manual()), |head: Head<'_>| head.uri().query().map(str::len));
-    let requests = ["/a?x", "/b?y", "/c?xx", "/d"].map(path);
-    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 429, 200, 403]);
-
-    let layer = RateLimitLayer::new(by(manual()), (ClientIp::peer(), api_key));
+    assert_eq!(told(first, paths(["/a/1", "/a/2", "/a/1?q", "/b"])), [200, 429, 429, 200]);
+    assert_eq!(told(Global, paths(["/a", "/b", "/c", "/d"])), [200, 429, 429, 429]);
+    let by_query = |head: Head<'_>| head.uri().query().map(str::len);
+    assert_eq!(told(by_query, paths(["/a?x", "/b?y", "/c?xx", "/d"])), [200, 429, 200, 403]);
     let (a, b) = ("203.0.113.7", "203.0.113.8");
     let requests = [key(from(a), "k"), key(from(b), "k"), key(from(a), "k"), from(a)];
-    assert_eq!(statuses(&|request| status(&layer, request), requests), [200, 200, 429, 401]);
+    assert_eq!(told((ClientIp::peer(), api_key), requests), [200, 200, 429, 401]);
 }
 
 /// The closures need no type annotations.
 #[test]
 fn closures_are_keys_without_annotations() {
     let by_query = key_fn(|head| Some(head.uri().query()?.len()));
-    let layer = RateLimitLayer::new(limiter(&manual()), by_query).cost(|_| 3);
-    let get = |uri: &str| Request::builder().uri(uri).body(()).expect("a valid request");
-    assert_eq!(["/?a", "/?b", "/?bb", "/"].map(|uri| status(&layer, get(uri))), [200, 429, 200, 403]);
+    let layer = RateLimitLayer::new(limiter(), by_query).cost(|_| 3);
+    assert_eq!(["/?a", "/?b", "/?bb", "/"].map(|uri| status(&layer, to(uri))), [200, 429, 200, 403]);
 
     let pair = (key_fn(|head| Some(head.method().clone())), key_fn(|head| Some(head.path().to_owned())));
-    let layer = RateLimitLayer::new(limiter(&manual()), pair).cost(|_| 3);
-    assert_eq!(["/a", "/b", "/a"].map(|uri| status(&layer, get(uri))), [200, 200, 429]);
+    let layer = RateLimitLayer::new(limiter(), pair).cost(|_| 3);
+    assert_eq!(["/a", "/b", "/a"].map(|uri| status(&layer, to(uri))), [200, 200, 429]);
 }
 
 /// A keyed limiter that stores a header's value does not keep the request's buffer alive.
@@ -576,9 +495,9 @@ impl Service<Request<()>> for Reserving {
 #[test]
 fn layer_preserves_inner_readiness() {
     let is_ready = Arc::new(std::sync::Mutex::new(Cell::new(2)));
-    let layer = RateLimitLayer::new(limiter(&manual()), ClientIp::peer());
+    let layer = by_peer();
     let mut service = layer.layer(Reserving { is_ready, reserved: false });
-    let mut poll = || service.poll_ready(&mut Context::from_waker(std::task::Waker::noop())).is_ready();
+    let mut poll = || service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready();
     assert!(poll() && poll());
     let refused = now(service.call(Request::new(()))).map(|response| response.status().as_u16());
     assert_eq!(refused, Ok(403));
@@ -589,7 +508,7 @@ fn layer_preserves_inner_readiness() {
             Ok(200)
         );
     }
-    assert!(service.poll_ready(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+    assert!(service.poll_ready(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
 /// Servers and frameworks require these bounds of layers and services.
@@ -600,10 +519,10 @@ fn layers_services_and_futures_are_send() {
     let limiter: Arc<RateLimiter<Keyed<IpAddr>, StdClock>> =
         Arc::new(RateLimiter::builder(Gcra::new(QUOTA)).clock(StdClock::new()).keyed());
     let layer = RateLimitLayer::new(limiter, ClientIp::x_forwarded_for(Proxies::hops(1)));
-    let service = layer.layer(Inner);
+    let service = layer.layer(INNER);
     sent(&layer);
     sent(&service);
-    future(service.clone().call(from("203.0.113.7")));
+    future(service.clone().oneshot(from("203.0.113.7")));
     assert!(format!("{layer:?}").contains("x-forwarded-for"));
     let _: &dyn Fn(&Decision) -> bool = &tollgate_tower::Ruling::is_allowed;
 }
@@ -637,11 +556,7 @@ fn fields_show_quota_in_force() {
 #[test]
 fn outer_layer_keeps_fields_of_refusal() {
     let layer = |name, quota: Quota, dialect| {
-        let limiter = RateLimiter::builder(Gcra::new(quota))
-            .clock(manual())
-            .compact()
-            .expect("the configuration is valid");
-        RateLimitLayer::new(limiter, Global)
+        RateLimitLayer::new(compact(quota, &manual()), Global)
             .policy(name, quota)
             .fields(Fields::new(dialect))
             .fields_on_allowed(true)
@@ -659,7 +574,7 @@ fn outer_layer_keeps_fields_of_refusal() {
     ] {
         let wide = layer("wide", Quota::per_minute(10), dialect);
         let narrow = layer("narrow", Quota::per_minute(2), dialect);
-        let service = wide.layer(narrow.layer(Inner));
+        let service = wide.layer(narrow.layer(INNER));
         let answer = |request| {
             let response = now(service.clone().oneshot(request)).expect("the service does not fail");
             (response.status().as_u16(), header(&response, name).unwrap_or_default())
@@ -672,7 +587,7 @@ fn outer_layer_keeps_fields_of_refusal() {
         // With the layers swapped, the smaller numbers replace the larger ones.
         let (wide, narrow) =
             (layer("wide", Quota::per_minute(10), dialect), layer("narrow", Quota::per_minute(2), dialect));
-        let response = now(narrow.layer(wide.layer(Inner)).oneshot(from("203.0.113.7")))
+        let response = now(narrow.layer(wide.layer(INNER)).oneshot(from("203.0.113.7")))
             .expect("the service does not fail");
         assert_eq!(header(&response, name).as_deref(), Some(of_inner), "{dialect:?}");
         let alone = layer("wide", Quota::per_minute(10), dialect);
@@ -680,7 +595,7 @@ fn outer_layer_keeps_fields_of_refusal() {
     }
     // The list fields of draft 11 hold the policies of both layers. A denial lists only the policies that deny.
     let wide = layer("wide", Quota::per_minute(10), Dialect::Draft11);
-    let service = wide.layer(layer("narrow", Quota::per_minute(1), Dialect::Draft11).layer(Inner));
+    let service = wide.layer(layer("narrow", Quota::per_minute(1), Dialect::Draft11).layer(INNER));
     let lines = || {
         let response = now(service.clone().oneshot(from("203.0.113.7"))).expect("the service does not fail");
         response.headers().get_all("ratelimit").iter().count()

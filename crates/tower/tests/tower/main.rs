@@ -30,3 +30,4 @@ mod rules;
 #[cfg(feature = "rules")]
 mod rules_holds;
 mod servers;
+mod setup;

@@ -1,34 +1,25 @@
 //! What the layer counts, and the values that the `metrics` facade receives.
 
-use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use tollgate::telemetry::Meters;
-use tollgate::{FixedWindow, Gcra, ManualClock, Quota, RateLimiter, Timestamp};
+use tollgate::{FixedWindow, Gcra, Quota, RateLimiter};
 use tollgate_tower::{Global, Head, Missing, RateLimitLayer, RequestLimit, Ruling};
-use tower::{Layer as _, Service as _};
 
 use crate::recorded::recorded;
-
-fn clock() -> ManualClock {
-    ManualClock::new(Timestamp::from_secs(1_700_000_000))
-}
+use crate::setup::{ask, manual};
 
 #[test]
 fn requests_without_a_key_are_counted_by_outcome() {
     recorded(|values| {
         let layer = RateLimitLayer::new(RateLimiter::new(Quota::per_minute(1)), |_: Head<'_>| None::<u32>);
-        let ask = |layer: &RateLimitLayer<_, _>| {
-            let service =
-                tower::service_fn(|_: Request<()>| ready(Ok::<_, ()>(Response::new(String::new()))));
-            let _answered = layer.layer(service).call(Request::new(()));
-        };
-        ask(&layer);
-        ask(&layer.clone().missing(Missing::Allow));
-        ask(&layer.clone().missing(Missing::Allow));
-        (0..3).for_each(|_| ask(&layer.clone().missing(Missing::Shared(1))));
+        let [allow, shared] =
+            [Missing::Allow, Missing::Shared(1)].map(|missing| layer.clone().missing(missing));
+        for layer in [&layer, &allow, &allow, &shared, &shared, &shared] {
+            ask(layer, Request::new(()));
+        }
         let values = values();
         for (outcome, expected) in [("refused", 1.0), ("allowed", 2.0), ("shared", 3.0)] {
             let name = format!("tollgate_requests_without_key_total{{outcome={outcome}}}");
@@ -39,14 +30,13 @@ fn requests_without_a_key_are_counted_by_outcome() {
 
 /// Sends a request with this cost through the layer.
 fn send<L: RequestLimit<()>>(layer: &RateLimitLayer<L, Global>, cost: u64) {
-    let service = tower::service_fn(|_: Request<()>| ready(Ok::<_, ()>(Response::new(String::new()))));
-    let _answered = layer.clone().cost(move |_| cost).layer(service).call(Request::new(()));
+    ask(&layer.clone().cost(move |_| cost), Request::new(()));
 }
 
 #[test]
 fn metered_layer_counts_by_outcome() {
     recorded(|values| {
-        let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock()).direct();
+        let limiter = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(manual()).direct();
         let layer = RateLimitLayer::new(limiter, Global).metered(Meters::new("shop", "all"));
         for cost in [7, 2, 3, 0] {
             send(&layer, cost); // below 80 % of the limit, near the limit, denied, exempt
@@ -65,7 +55,7 @@ fn metered_layer_counts_by_outcome() {
 /// An admitted request of a striped limiter sees the units of one stripe, which say nothing about the limit.
 #[test]
 fn metered_layer_counts_no_near_limit_of_stripes() {
-    let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(100))).clock(clock()).striped();
+    let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(100))).clock(manual()).striped();
     let meters = Arc::new(Meters::new("shop", "striped"));
     let layer = RateLimitLayer::new(limiter, Global).metered(Arc::clone(&meters));
     (0..101).for_each(|_| send(&layer, 1));
@@ -104,14 +94,16 @@ fn metered_layer_counts_rulings_without_a_decision() {
 #[tokio::test]
 async fn metered_layer_names_failure_policies() {
     use tollgate_redis::{Client, Limit, OnFailure};
+    use tower::{Layer as _, ServiceExt as _};
+
+    use crate::setup::INNER;
     for (policy, expected) in [(OnFailure::Open, (1, 0)), (OnFailure::Closed, (0, 1))] {
         let client = Client::open("redis://127.0.0.1:1").expect("the URL is valid");
         let builder = client.limiter("down", Limit::gcra(Quota::per_minute(9))).on_failure(policy);
         let limiter = builder.atomic().expect("the limiter can be built");
         let meters = Arc::new(Meters::new("shop", "down"));
         let layer = RateLimitLayer::new(limiter, |_: Head<'_>| Some(7_u32)).metered(Arc::clone(&meters));
-        let service = tower::service_fn(|_: Request<()>| ready(Ok::<_, ()>(Response::new(String::new()))));
-        let _answered = layer.awaited().layer(service).call(Request::new(())).await;
+        let _answered = layer.awaited().layer(INNER).oneshot(Request::new(())).await;
         let counts = meters.counts();
         assert_eq!((counts.error_open, counts.error_closed), expected, "{counts:?}");
     }

@@ -3,14 +3,15 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use http::Request;
-use tollgate::{Gcra, Keyed, ManualClock, Quota, RateLimiter, Timestamp};
-use tollgate_tower::{ClientIp, Head, KeyExtractor, PeerAddr, PrefixLimits, RequestLimit, Ruling};
-use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tollgate::{Gcra, Keyed, ManualClock, Quota, RateLimiter};
+use tollgate_tower::{ClientIp, Head, KeyExtractor, PrefixLimits, RequestLimit, Ruling};
+
+use crate::setup::{ask, from, manual};
 
 type Limits<const N: usize> = PrefixLimits<N, Keyed<IpAddr, Gcra>, ManualClock>;
 
 fn limits<const N: usize>(steps: [(u8, u8, u64); N]) -> Limits<N> {
-    let clock = ManualClock::new(Timestamp::from_secs(1_000));
+    let clock = manual();
     let steps = steps.map(|(ipv4, ipv6, limit)| (ipv4, ipv6, Quota::per_hour(limit)));
     PrefixLimits::with(steps, |quota| RateLimiter::builder(Gcra::new(quota)).clock(clock.clone()).keyed())
         .expect("the steps are in order")
@@ -106,14 +107,8 @@ fn steps_in_the_wrong_order_are_refused() {
 fn layer_counts_prefixes_of_whole_addresses() {
     let client = ClientIp::peer().ipv6_prefix(8).expect("a valid length");
     let layer = client.limit_prefixes(limits([(32, 128, 1), (24, 64, 2)])).fields_on_allowed(true);
-    let service = ServiceBuilder::new().layer(layer).service(service_fn(async |_: Request<()>| {
-        Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
-    }));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let status = |peer: &str| {
-        let mut request = Request::new(());
-        request.extensions_mut().insert(PeerAddr(format!("[{peer}]:1").parse().expect("an address")));
-        let response = runtime.block_on(service.clone().oneshot(request)).expect("an answer");
+        let response = ask(&layer, from(peer));
         let policies =
             response.headers().get_all("ratelimit-policy").iter().map(|line| line.to_str().expect("ASCII"));
         (response.status().as_u16(), policies.collect::<Vec<_>>().join(", "))

@@ -1,13 +1,11 @@
 //! The tower layer with limits that several servers share.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http::{HeaderName, Request, Response};
+use http_body_util::BodyExt;
 use tollgate::{Block, ManualClock, Quota, Timestamp};
 use tollgate_http::Policy;
 use tollgate_redis::{Client, InProcess, Limit, OnFailure};
@@ -15,22 +13,14 @@ use tollgate_rules::{Config, Rules};
 use tollgate_tower::{
     AwaitedLimit, ClientIp, Global, Header, KeyExtractor as _, PeerAddr, RateLimitLayer, Route,
 };
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt};
 
-const QUOTA: Quota = Quota::per_hour(3);
+use crate::setup::{INNER, QUOTA};
+
 const BURST: Quota = Quota::per_day(8);
 
 fn clock() -> ManualClock {
     ManualClock::new(Timestamp::from_secs(3_600 * 1_000))
-}
-
-/// Answers with the status that the request asks for.
-async fn inner(request: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let status =
-        request.headers().get("x-status").map_or(200, |status| status.to_str().unwrap().parse().unwrap());
-    let mut response = Response::new(Full::from("inner"));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap();
-    Ok(response)
 }
 
 fn request(path: &str, status: &str) -> Request<()> {
@@ -40,7 +30,7 @@ fn request(path: &str, status: &str) -> Request<()> {
 
 async fn status<S, R>(service: &S, request: Request<()>) -> (u16, Response<R>)
 where
-    S: Service<Request<()>, Response = Response<R>, Error = Infallible> + Clone,
+    S: Service<Request<()>, Response = Response<R>, Error = &'static str> + Clone,
 {
     let response = service.clone().oneshot(request).await.unwrap();
     (response.status().as_u16(), response)
@@ -61,7 +51,7 @@ async fn two_services_share_limit_and_report_remaining() {
         let limiter = server.limiter("api", Limit::gcra(QUOTA)).atomic().unwrap();
         let layer =
             RateLimitLayer::new(limiter, ClientIp::peer()).policy("api", QUOTA).fields_on_allowed(true);
-        layer.awaited().layer(service_fn(inner))
+        layer.awaited().layer(INNER)
     };
     let (one, other) = (service(), service());
     for (turn, left) in ["2", "1", "0"].into_iter().enumerate() {
@@ -85,7 +75,7 @@ async fn failed_requests_are_refunded_on_server() {
     let server = InProcess::new(clock());
     let limiter = server.limiter("api", Limit::fixed_window(QUOTA)).atomic().unwrap();
     let layer = RateLimitLayer::new(limiter, ClientIp::peer()).refund(|status| status.is_server_error());
-    let service = layer.awaited().layer(service_fn(inner));
+    let service = layer.awaited().layer(INNER);
     for _ in 0..10 {
         assert_eq!(status(&service, request("/", "503")).await.0, 503);
     }
@@ -106,7 +96,7 @@ async fn outage_omits_ratelimit_field() {
         let limiter = builder.timeout(Duration::from_secs(5)).atomic().unwrap();
         let layer =
             RateLimitLayer::new(limiter, ClientIp::peer()).policy("api", QUOTA).fields_on_allowed(true);
-        let (status, response) = status(&layer.awaited().layer(service_fn(inner)), request("/", "200")).await;
+        let (status, response) = status(&layer.awaited().layer(INNER), request("/", "200")).await;
         assert_eq!(status, expected);
         assert_eq!(response.headers().contains_key("ratelimit"), has_figures, "{on_failure:?}");
         assert_eq!(response.headers().contains_key("retry-after"), status == 429);
@@ -118,10 +108,10 @@ async fn every_key_extractor_works_with_shared_limits() {
     let server = InProcess::new(clock());
     let limiter = |name: &str| server.limiter(name, Limit::gcra(QUOTA)).atomic().unwrap();
     let token = Header::new(HeaderName::from_static("x-status"));
-    let by_token = RateLimitLayer::new(limiter("token"), token).awaited().layer(service_fn(inner));
+    let by_token = RateLimitLayer::new(limiter("token"), token).awaited().layer(INNER);
     let by_route = RateLimitLayer::new(limiter("route"), (ClientIp::peer(), Route::new()));
-    let by_route = by_route.awaited().layer(service_fn(inner));
-    let all = RateLimitLayer::new(limiter("all"), Global).awaited().layer(service_fn(inner));
+    let by_route = by_route.awaited().layer(INNER);
+    let all = RateLimitLayer::new(limiter("all"), Global).awaited().layer(INNER);
     for (value, expected) in [("200", 3), ("201", 3)] {
         let mut admitted = 0;
         for _ in 0..9 {
@@ -164,7 +154,7 @@ async fn layer_awaits_shared_rules() {
         })
         .unwrap();
         let layer = layer.fields_on_allowed(true).refund(|status| status.is_server_error());
-        layer.awaited().layer(service_fn(inner))
+        layer.awaited().layer(INNER)
     };
     let (one, other) = (service(), service());
     let (first, response) = status(&one, request("/a", "200")).await;
@@ -200,7 +190,7 @@ async fn outage_of_rules_omits_ratelimit_field() {
         Some(())
     })
     .unwrap();
-    let (refused, response) = status(&layer.awaited().layer(service_fn(inner)), request("/a", "200")).await;
+    let (refused, response) = status(&layer.awaited().layer(INNER), request("/a", "200")).await;
     assert_eq!(refused, 429);
     assert!(response.headers().contains_key("retry-after"));
     assert!(!response.headers().contains_key("ratelimit"), "{:?}", response.headers());
@@ -210,7 +200,7 @@ async fn outage_of_rules_omits_ratelimit_field() {
 /// that remain in total are unknown.
 async fn admitted_without_ratelimit_field<L: AwaitedLimit<IpAddr>>(limit: L) -> u32 {
     let layer = RateLimitLayer::new(limit, ClientIp::peer()).policy("held", BURST).fields_on_allowed(true);
-    let service = layer.awaited().layer(service_fn(inner));
+    let service = layer.awaited().layer(INNER);
     let mut admitted = 0;
     for _ in 0..30 {
         let (code, response) = status(&service, request("/", "200")).await;
@@ -226,7 +216,7 @@ async fn layer_awaits_leases_and_write_back() {
     let leases = server.limiter("leases", Limit::gcra(BURST)).leases().build().unwrap();
     assert_eq!(admitted_without_ratelimit_field(leases.clone()).await, 8);
     // A layer that does not wait uses held units, and there are none.
-    let service = RateLimitLayer::new(leases, ClientIp::peer()).layer(service_fn(inner));
+    let service = RateLimitLayer::new(leases, ClientIp::peer()).layer(INNER);
     assert_eq!(status(&service, request("/", "200")).await.0, 429);
     let write_back = server.limiter("write-back", Limit::gcra(BURST)).write_back().build().unwrap();
     let admitted = admitted_without_ratelimit_field(write_back).await;

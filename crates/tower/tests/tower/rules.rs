@@ -1,18 +1,22 @@
 //! Rules in front of a service: which requests they deny, and what clients receive.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
 use tollgate::{ManualClock, Timestamp};
 use tollgate_http::{Dialect, Fields};
 use tollgate_rules::{Config, Descriptors, Rules, WithoutRule};
-use tollgate_tower::{ClientIp, Head, KeyExtractor as _, Missing, PeerAddr, RateLimitLayer, SoftLimited};
+use tollgate_tower::{
+    Body, ClientIp, Describe, Head, InDomain, KeyExtractor as _, Missing, RateLimitLayer, SoftLimited,
+};
 use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::setup::{ask, from, now, text, to, with};
 
 const START: Timestamp = Timestamp::from_secs(3_600 * 500_000);
 
@@ -37,6 +41,8 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 0, name: closed }
 ";
 
+type DescribeFn = fn(Head<'_>, &mut Descriptors) -> Option<()>;
+
 fn describe(head: Head<'_>, descriptors: &mut Descriptors) -> Option<()> {
     if let Some(client) = head.headers().get("client").and_then(|client| client.to_str().ok()) {
         descriptors.begin().entry("client", client);
@@ -45,32 +51,28 @@ fn describe(head: Head<'_>, descriptors: &mut Descriptors) -> Option<()> {
     Some(())
 }
 
-fn request(client: Option<&str>, path: &str) -> Request<String> {
-    let request = Request::builder().method(Method::GET).uri(path);
-    match client {
-        Some(client) => request.header("client", client),
-        None => request,
-    }
-    .body(String::new())
-    .unwrap()
+fn by(client: &str, path: &str) -> Request<()> {
+    with(to(path), "client", client)
 }
 
-/// Answers 200, or 503 if the request's path asks for it. Reports whether the request was marked.
-async fn serve(request: Request<String>) -> Result<Response<String>, Infallible> {
-    let status = if request.uri().path() == "/down" { 503 } else { 200 };
-    let marked = request.extensions().get::<SoftLimited>().is_some();
-    Ok(Response::builder().status(status).header("marked", marked.to_string()).body(String::new()).unwrap())
+fn api(rules: &Arc<Rules<ManualClock>>) -> RateLimitLayer<InDomain<ManualClock>, Describe<DescribeFn>> {
+    RateLimitLayer::rules(Arc::clone(rules), "api", describe as DescribeFn).unwrap()
 }
 
-#[tokio::test]
-async fn denials_name_the_denying_rules() {
-    let layer = RateLimitLayer::rules(rules(TEXT), "api", describe).unwrap().fields_on_allowed(true);
-    let service = layer.layer(service_fn(serve));
-    let ask = async |client: Option<&str>, path: &str| {
-        service.clone().oneshot(request(client, path)).await.unwrap()
-    };
+/// Returns the problem that the body of an answer reports.
+fn problem(answer: Response<Body<Full<Bytes>>>) -> serde_json::Value {
+    serde_json::from_str(&text(answer)).unwrap()
+}
+
+#[test]
+fn denials_name_the_denying_rules() {
+    let layer = api(&rules(TEXT)).fields_on_allowed(true);
+    let is_marked = service_fn(async |request: Request<()>| {
+        let is_marked = request.extensions().get::<SoftLimited>().is_some();
+        Ok::<_, Infallible>(Response::builder().header("marked", is_marked.to_string()).body(()).unwrap())
+    });
     for (left, marked) in [(3, "false"), (2, "false"), (1, "false"), (0, "true")] {
-        let response = ask(Some("alice"), "/").await;
+        let response = now(layer.layer(is_marked).oneshot(by("alice", "/"))).unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["ratelimit-policy"], r#""per-minute";q=4;w=60, "per-day";q=10;w=8640"#);
         let day = 6 + left;
@@ -78,16 +80,14 @@ async fn denials_name_the_denying_rules() {
         assert_eq!(response.headers()["ratelimit"], expected, "the fields do not mention a dry run");
         assert_eq!(response.headers()["marked"], marked);
     }
-    let response = ask(Some("alice"), "/").await;
+    let response = ask(&layer, by("alice", "/"));
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()["retry-after"], "60");
     assert_eq!(response.headers()["ratelimit"], r#""per-minute";r=0;t=60"#);
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(problem["violated-policies"], serde_json::json!(["per-minute"]));
-    assert_eq!(ask(Some("bob"), "/").await.status(), StatusCode::OK, "another client has its own counter");
+    assert_eq!(problem(response)["violated-policies"], serde_json::json!(["per-minute"]));
+    assert_eq!(ask(&layer, by("bob", "/")).status(), 200, "another client has its own counter");
     for _ in 0..9 {
-        assert_eq!(ask(None, "/").await.status(), StatusCode::OK, "a dry run denies no request");
+        assert_eq!(ask(&layer, to("/")).status(), 200, "a dry run denies no request");
     }
 }
 
@@ -109,18 +109,15 @@ fn layer_of_an_unknown_domain_is_an_error() {
 
 /// The domain is in use as soon as the layer exists, before any request.
 // G64
-#[tokio::test]
-async fn layer_domain_cannot_be_removed() {
+#[test]
+fn layer_domain_cannot_be_removed() {
     let rules = rules(TEXT);
-    let service =
-        RateLimitLayer::rules(Arc::clone(&rules), "api", describe).unwrap().layer(service_fn(serve));
+    let layer = api(&rules);
     let renamed = Config::from_yaml("test.yaml", &TEXT.replace("domain: api", "domain: store")).unwrap();
     let error = rules.replace([renamed]).unwrap_err().to_string();
     assert!(error.contains("test.yaml:2:9") && error.contains("\"api\" is in use"), "{error}");
-    for expected in [200, 200, 200, 200, 429] {
-        let response = service.clone().oneshot(request(Some("alice"), "/")).await.unwrap();
-        assert_eq!(response.status(), expected);
-    }
+    let statuses = [(); 5].map(|()| ask(&layer, by("alice", "/")).status().as_u16());
+    assert_eq!(statuses, [200, 200, 200, 200, 429]);
 }
 
 const HIDDEN: &str = "
@@ -135,35 +132,30 @@ descriptors:
 
 /// A rule with `headers: false` decides, and no field or body mentions it.
 // G122
-#[tokio::test]
-async fn hidden_rule_is_in_no_response() {
-    let layer = RateLimitLayer::rules(rules(HIDDEN), "api", describe)
-        .unwrap()
+#[test]
+fn hidden_rule_is_in_no_response() {
+    let layer = api(&rules(HIDDEN))
         .fields_on_allowed(true)
         .instance(|refused| Some(format!("/why{}", refused.head().path())));
-    let service = layer.layer(service_fn(serve));
-    let ask = async || service.clone().oneshot(request(Some("alice"), "/")).await.unwrap();
     for left in [3, 2] {
-        let response = ask().await;
+        let response = ask(&layer, by("alice", "/"));
         assert_eq!(response.headers()["ratelimit-policy"], r#""shown";q=4;w=60"#);
         assert_eq!(response.headers()["ratelimit"], format!(r#""shown";r={left};t=60"#));
     }
-    let response = ask().await;
+    let response = ask(&layer, by("alice", "/"));
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(response.headers()["retry-after"], "3600", "the client must know when to try again");
     assert_eq!(response.headers()["ratelimit-policy"], r#""shown";q=4;w=60"#);
     assert_eq!(response.headers()["ratelimit"], r#""shown";r=2;t=60"#);
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let problem = problem(response);
     assert_eq!(problem["violated-policies"], serde_json::json!([]));
     assert_eq!(problem["instance"], "/why/");
 }
 
 /// A request that can never be admitted gets no `Retry-After`.
-#[tokio::test]
-async fn zero_limit_rule_gives_no_retry_after() {
-    let service = RateLimitLayer::rules(rules(TEXT), "api", describe).unwrap().layer(service_fn(serve));
-    let response = service.oneshot(request(Some("alice"), "/closed")).await.unwrap();
+#[test]
+fn zero_limit_rule_gives_no_retry_after() {
+    let response = ask(&api(&rules(TEXT)), by("alice", "/closed"));
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(!response.headers().contains_key("retry-after"));
     assert_eq!(
@@ -173,35 +165,29 @@ async fn zero_limit_rule_gives_no_retry_after() {
 }
 
 /// A peek at a rule with a limit of 0 denies no request.
-#[tokio::test]
-async fn zero_limit_peek_denies_nothing() {
+#[test]
+fn zero_limit_peek_denies_nothing() {
     let look = |head: Head<'_>, descriptors: &mut Descriptors| {
         descriptors.begin().entry("path", "/closed").hits(0);
         describe(head, descriptors)
     };
-    let service = RateLimitLayer::rules(rules(TEXT), "api", look).unwrap().layer(service_fn(serve));
+    let layer = RateLimitLayer::rules(rules(TEXT), "api", look).unwrap();
     for _ in 0..4 {
-        let response = service.clone().oneshot(request(Some("alice"), "/")).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(ask(&layer, by("alice", "/")).status(), StatusCode::OK);
     }
-    let response = service.oneshot(request(Some("alice"), "/")).await.unwrap();
+    let response = ask(&layer, by("alice", "/"));
     assert_eq!(response.headers()["retry-after"], "60");
     assert_eq!(response.headers()["ratelimit"], r#""per-minute";r=0;t=60"#);
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(problem["violated-policies"], serde_json::json!(["per-minute"]));
+    assert_eq!(problem(response)["violated-policies"], serde_json::json!(["per-minute"]));
 }
 
 /// A failed request is refunded in every rule, so later requests can use those units.
-#[tokio::test]
-async fn failed_request_is_refunded_in_every_rule() {
+#[test]
+fn failed_request_is_refunded_in_every_rule() {
     let rules = rules(TEXT);
-    let layer = RateLimitLayer::rules(Arc::clone(&rules), "api", describe)
-        .unwrap()
-        .refund(|status| status.is_server_error());
-    let service = layer.layer(service_fn(serve));
+    let layer = api(&rules).refund(|status| status.is_server_error());
     for _ in 0..20 {
-        let response = service.clone().oneshot(request(Some("alice"), "/down")).await.unwrap();
+        let response = ask(&layer, with(by("alice", "/"), "x-status", "503"));
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
     let mut descriptors = Descriptors::new();
@@ -212,65 +198,56 @@ async fn failed_request_is_refunded_in_every_rule() {
     assert_eq!(left, [4, 10]);
 }
 
-#[tokio::test]
-async fn request_cost_sets_rule_hits() {
-    let rules = rules(TEXT);
-    let layer = RateLimitLayer::rules(rules, "api", describe)
-        .unwrap()
+#[test]
+fn request_cost_sets_rule_hits() {
+    let layer = api(&rules(TEXT))
         .cost(|head| if head.path() == "/big" { 3 } else { 1 })
         .fields(Fields::new(Dialect::Draft06))
         .fields_on_allowed(true);
-    let service = layer.layer(service_fn(serve));
-    let ask = async |path: &str| service.clone().oneshot(request(Some("alice"), path)).await.unwrap();
-    assert_eq!(ask("/big").await.headers()["ratelimit-remaining"], "1");
-    assert_eq!(ask("/big").await.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(ask("/").await.status(), StatusCode::OK);
+    assert_eq!(ask(&layer, by("alice", "/big")).headers()["ratelimit-remaining"], "1");
+    assert_eq!(ask(&layer, by("alice", "/big")).status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(ask(&layer, by("alice", "/")).status(), StatusCode::OK);
 }
 
 /// Rules are reloaded while the server handles requests. Every request gets an answer, and only the rules decide it.
 // G64
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_reload_under_requests() {
+#[test]
+fn rules_reload_under_requests() {
     let of = |limit: usize| {
         format!(
             "{{ domain: api, descriptors: [ {{ key: client, rate_limit: {{ unit: day, requests_per_unit: {limit} }} }} ] }}"
         )
     };
     let rules = rules(&of(100));
-    let service =
-        RateLimitLayer::rules(Arc::clone(&rules), "api", describe).unwrap().layer(service_fn(serve));
-    let done = Arc::new(AtomicBool::new(false));
-    let loads = {
-        let (rules, done) = (Arc::clone(&rules), Arc::clone(&done));
-        tokio::task::spawn_blocking(move || {
+    let layer = api(&rules);
+    let is_done = AtomicBool::new(false);
+    let (mut admitted, mut asked) = ([0; 20], 0);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
             for load in 1..=100 {
                 rules.replace([Config::from_yaml("test.yaml", &of(100 + load % 2)).unwrap()]).unwrap();
             }
-            done.store(true, Ordering::Release);
-        })
-    };
-    let mut admitted = [0; 20];
-    let mut asked = 0;
-    while !done.load(Ordering::Acquire) || asked < 20 * 400 {
-        let client = asked % 20;
-        let response = service.clone().oneshot(request(Some(&client.to_string()), "/")).await.unwrap();
-        match response.status() {
-            StatusCode::OK => admitted[client] += 1,
-            StatusCode::TOO_MANY_REQUESTS => {}
-            other => panic!("{other}"),
+            is_done.store(true, Ordering::Release);
+        });
+        while !is_done.load(Ordering::Acquire) || asked < 20 * 400 {
+            let client = asked % 20;
+            match ask(&layer, by(&client.to_string(), "/")).status() {
+                StatusCode::OK => admitted[client] += 1,
+                StatusCode::TOO_MANY_REQUESTS => {}
+                other => panic!("{other}"),
+            }
+            asked += 1;
         }
-        asked += 1;
-    }
-    loads.await.unwrap();
+    });
     assert_eq!(rules.reloads().successes, 101);
     assert!(admitted.iter().all(|&admitted| (95..=101).contains(&admitted)), "{admitted:?}");
     rules.clock().advance(Duration::from_secs(86_400));
-    assert_eq!(service.oneshot(request(Some("0"), "/")).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(ask(&layer, by("0", "/")).status(), StatusCode::OK);
 }
 
 /// A request without a key is denied unless the server configures something else.
-#[tokio::test]
-async fn request_without_client_follows_missing_policy() {
+#[test]
+fn request_without_client_follows_missing_policy() {
     let known = |head: Head<'_>, descriptors: &mut Descriptors| {
         let client = head.headers().get("client")?.to_str().ok()?;
         descriptors.begin().entry("client", client);
@@ -278,28 +255,22 @@ async fn request_without_client_follows_missing_policy() {
     };
     let mut empty = Descriptors::new();
     empty.begin().entry("client", "empty");
-    for (missing, admitted) in [(Missing::Deny, 0), (Missing::Allow, 9), (Missing::Shared(empty), 4)] {
-        let unknown = if matches!(missing, Missing::Deny) { 403 } else { 429 };
-        let service = RateLimitLayer::rules(rules(TEXT), "api", known)
-            .unwrap()
-            .missing(missing)
-            .layer(service_fn(serve));
-        let mut of_empty = 0;
-        for _ in 0..9 {
-            let status = service.clone().oneshot(request(None, "/")).await.unwrap().status();
-            assert!(status == StatusCode::OK || status.as_u16() == unknown, "{status}");
-            of_empty += usize::from(status == StatusCode::OK);
-        }
-        assert_eq!(of_empty, admitted);
-        assert_eq!(service.oneshot(request(Some("alice"), "/")).await.unwrap().status(), StatusCode::OK);
+    for (missing, expected) in [
+        (Missing::Deny, [403; 5]),
+        (Missing::Allow, [200; 5]),
+        (Missing::Shared(empty), [200, 200, 200, 200, 429]),
+    ] {
+        let layer = RateLimitLayer::rules(rules(TEXT), "api", known).unwrap().missing(missing);
+        assert_eq!([(); 5].map(|()| ask(&layer, to("/")).status().as_u16()), expected);
+        assert_eq!(ask(&layer, by("alice", "/")).status(), StatusCode::OK);
     }
 }
 
 /// `ClientIp` cuts addresses to 64 bits, and the layer gave the rules only the network. So rules for one IPv6 address, for
 /// a single address as a range and for a /80 admitted what they deny, without a word, and the same rules for IPv4 worked.
 // G123
-#[tokio::test]
-async fn rules_match_the_whole_address_and_count_its_network() {
+#[test]
+fn rules_match_the_whole_address_and_count_its_network() {
     let rows = [
         "value: '2001:db8::1'",
         "ranges: ['2001:db8::1/128'] ",
@@ -335,28 +306,22 @@ descriptors:
                 Some(())
             };
             let layer = RateLimitLayer::rules(Arc::clone(&rules), "edge", describe).unwrap();
-            let service = layer.layer(service_fn(serve));
-            let ask = async |peer: &str| {
-                let mut request = request(None, "/");
-                request.extensions_mut().insert(PeerAddr((peer.parse::<IpAddr>().unwrap(), 9).into()));
-                service.clone().oneshot(request).await.unwrap().status().as_u16()
-            };
-            assert_eq!(ask("2001:db8::1").await, 429, "{row}: the rule of the address");
-            assert_eq!(ask("2001:db8:0:0:1::1").await, 200, "{row}: another address of the network");
-            assert_eq!(ask("2001:db8:0:0:1::2").await, 200, "{row}");
-            assert_eq!(ask("2001:db8::1").await, 429, "{row}");
+            let ask = |peer: &str| ask(&layer, from(peer)).status().as_u16();
+            assert_eq!(ask("2001:db8::1"), 429, "{row}: the rule of the address");
+            assert_eq!(ask("2001:db8:0:0:1::1"), 200, "{row}: another address of the network");
+            assert_eq!(ask("2001:db8:0:0:1::2"), 200, "{row}");
+            assert_eq!(ask("2001:db8::1"), 429, "{row}");
             let expected = if nested { [200, 200] } else { [200, 429] };
-            let last = [ask("2001:db8:0:0:2::3").await, ask("2001:db8:0:0:3::4").await];
+            let last = [ask("2001:db8:0:0:2::3"), ask("2001:db8:0:0:3::4")];
             assert_eq!(last, expected, "{row}: addresses of a network share a counter");
-            assert_eq!(ask("2001:db8:0:1::1").await, 200, "{row}: another network");
+            assert_eq!(ask("2001:db8:0:1::1"), 200, "{row}: another network");
         }
     }
 }
 
-/// A refund goes to the counter of the network, the lengths of `prefixes` precede that of the layer, and the layer that
-/// awaits its rules counts as the other one does.
-#[tokio::test]
-async fn refunds_and_prefixes_of_cut_addresses() {
+/// A refund goes to the counter of the network, and the lengths of `prefixes` precede that of the layer.
+#[test]
+fn refunds_and_prefixes_of_cut_addresses() {
     let rules = rules(
         "
 domain: edge
@@ -386,47 +351,35 @@ descriptors:
         };
         RateLimitLayer::rules(Arc::clone(&rules), "edge", describe).unwrap()
     };
-    let to = |peer: &str, path: &str| {
-        let mut request = request(None, path);
-        request.extensions_mut().insert(PeerAddr((peer.parse::<IpAddr>().unwrap(), 9).into()));
-        request
-    };
     let refunding = layer_of("ip").refund(|status| status.is_server_error());
-    let service = refunding.layer(service_fn(serve));
-    let codes = [
-        service.clone().oneshot(to("2001:db8::1", "/down")).await.unwrap().status().as_u16(),
-        service.clone().oneshot(to("2001:db8::2", "/")).await.unwrap().status().as_u16(),
-        service.clone().oneshot(to("2001:db8::3", "/down")).await.unwrap().status().as_u16(),
-        service.clone().oneshot(to("2001:db8::4", "/")).await.unwrap().status().as_u16(),
-        service.clone().oneshot(to("2001:db8::5", "/")).await.unwrap().status().as_u16(),
+    let told = |(peer, status)| ask(&refunding, with(from(peer), "x-status", status)).status().as_u16();
+    let requests = [
+        ("2001:db8::1", "503"),
+        ("2001:db8::2", "200"),
+        ("2001:db8::3", "503"),
+        ("2001:db8::4", "200"),
+        ("2001:db8::5", "200"),
     ];
-    assert_eq!(codes, [503, 200, 503, 200, 429]);
-    let service = layer_of("step").layer(service_fn(serve));
-    let mut codes = Vec::new();
-    for peer in ["2001:db8::1", "2001:db8::2", "2001:db8::1", "192.0.2.1", "192.0.3.1", "192.0.2.2"] {
-        codes.push(service.clone().oneshot(to(peer, "/")).await.unwrap().status().as_u16());
-    }
+    assert_eq!(requests.map(told), [503, 200, 503, 200, 429]);
+    let layer = layer_of("step");
+    let peers = ["2001:db8::1", "2001:db8::2", "2001:db8::1", "192.0.2.1", "192.0.3.1", "192.0.2.2"];
+    let codes = peers.map(|peer| ask(&layer, from(peer)).status().as_u16());
     assert_eq!(codes, [200, 200, 429, 200, 200, 429]);
     // The value above the prefix counts as the network.
-    let service = layer_of("above").layer(service_fn(serve));
-    let mut codes = Vec::new();
-    for peer in ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"] {
-        codes.push(service.clone().oneshot(to(peer, "/")).await.unwrap().status().as_u16());
-    }
-    assert_eq!(codes, [200, 429, 200]);
+    let layer = layer_of("above");
+    let peers = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"];
+    assert_eq!(peers.map(|peer| ask(&layer, from(peer)).status().as_u16()), [200, 429, 200]);
 }
 
 /// A layer denies what no rule matches, if its rules are built so. Only a load can change that, so there is no wait.
-#[tokio::test]
-async fn requests_without_a_rule_are_denied_by_the_layer() {
+#[test]
+fn requests_without_a_rule_are_denied_by_the_layer() {
     let text = TEXT.replace("key: path", "key: root");
     let config = Config::from_yaml("test.yaml", &text).unwrap();
     let builder = Rules::builder().clock(ManualClock::new(START)).without_rule(WithoutRule::Deny);
-    let rules = Arc::new(builder.load([config]).unwrap());
-    let layer = RateLimitLayer::rules(Arc::clone(&rules), "api", describe).unwrap();
-    let service = layer.layer(service_fn(serve));
-    let answer = service.clone().oneshot(request(None, "/")).await.unwrap();
+    let layer = api(&Arc::new(builder.load([config]).unwrap()));
+    let answer = ask(&layer, to("/"));
     assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(!answer.headers().contains_key("retry-after"));
-    assert_eq!(service.oneshot(request(Some("alice"), "/")).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(ask(&layer, by("alice", "/")).status(), StatusCode::OK);
 }
