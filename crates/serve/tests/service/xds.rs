@@ -11,6 +11,8 @@ use tollgate_serve::proto::{
 };
 use tollgate_serve::xds::take::{TYPE_URL, Taken, Taker};
 
+use crate::messages::of_hex;
+
 /// What go-control-plane sends for `FILE`.
 const SENT: &str = "0a01371291010a41747970652e676f6f676c65617069732e636f6d2f726174656c696d69742e636f6e6669672e726174656c696d69742e76332e526174654c696d6974436f6e666967124c0a04656467651204656467651a160a0e72656d6f74655f616464726573731a04080210051a260a047061746812062f6c6f67696e22140a04757365721a0c0803100222066c6f67696e7328012241747970652e676f6f676c65617069732e636f6d2f726174656c696d69742e636f6e6669672e726174656c696d69742e76332e526174654c696d6974436f6e6669672a0133";
 
@@ -29,12 +31,6 @@ descriptors:
       - key: user
         rate_limit: { name: logins, unit: hour, requests_per_unit: 2 }
 ";
-
-fn of_hex(hex: &str) -> DiscoveryResponse {
-    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
-    let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
-    DiscoveryResponse::decode(&bytes[..]).expect("the message is valid")
-}
 
 fn taker() -> Taker {
     Taker::new(Rules::builder().allow_removals(true).pushed("test", None), false)
@@ -94,7 +90,7 @@ fn captured_sets_are_the_rules_of_a_file() {
     let file = Rules::from_yaml(FILE).expect("the file is valid");
     for sent in [SENT, SENT_LATER] {
         let mut taker = taker();
-        let taken = taker.take(of_hex(sent));
+        let taken = taker.take(DiscoveryResponse::decode(&of_hex(sent)[..]).expect(sent));
         assert_eq!((&*taken.answer.version_info, &*taken.answer.response_nonce), ("7", "3"));
         assert_eq!(taken.answer.error_detail, None);
         assert_eq!(described(taker.pushed.rules()), described(&file));
@@ -274,21 +270,19 @@ fn many_rules_of_many_domains_are_in_force() {
     }
 }
 
-/// Reads a message by its description alone. `benches/protos` compiles the description from the files `*.proto`.
-fn read_by_files(name: &str, message: &impl Message) -> DynamicMessage {
+/// Reads a message by its description alone, as JSON. `benches/protos` compiles the description from the files `*.proto`.
+#[track_caller]
+fn is_described(name: &str, message: &impl Message, json: &str) {
     let pool = DescriptorPool::decode(&include_bytes!("discovery.bin")[..]).expect("it is compiled");
     let description = pool.get_message_by_name(name).expect("it is described");
     let read = DynamicMessage::decode(description, &message.encode_to_vec()[..]).expect("the types agree");
-    assert_eq!(read.encode_to_vec(), message.encode_to_vec());
-    read
+    assert_eq!(read.encode_to_vec(), message.encode_to_vec(), "{name}");
+    assert_eq!(serde_json::to_string(&read).expect("it is valid"), json, "{name}");
 }
 
 // G138
 #[test]
 fn discovery_matches_its_description() {
-    let json = |name: &str, read: DynamicMessage, json: &str| {
-        assert_eq!(serde_json::to_string(&read).expect("it is valid"), json, "{name}");
-    };
     let fields =
         || Some(Struct { fields: [("k".to_owned(), Value { kind: Some(Kind::BoolValue(true)) })].into() });
     let status = Status { code: 3, message: "m".to_owned(), details: Vec::new() };
@@ -300,24 +294,19 @@ fn discovery_matches_its_description() {
         response_nonce: "o".to_owned(),
         error_detail: Some(status.clone()),
     };
-    let name = "envoy.service.discovery.v3.DiscoveryRequest";
-    json(
-        name,
-        read_by_files(name, &request),
+    is_described(
+        "envoy.service.discovery.v3.DiscoveryRequest",
+        &request,
         r#"{"versionInfo":"1","node":{"id":"n","cluster":"c","metadata":{"k":true}},"resourceNames":["r"],"typeUrl":"t","responseNonce":"o","errorDetail":{"code":3,"message":"m"}}"#,
     );
     let error = ResourceError {
         resource_name: Some(ResourceName { name: "r".to_owned() }),
         error_detail: Some(status),
     };
-    let response = DiscoveryResponse { canary: true, resource_errors: vec![error], ..set("1", &[]) };
-    let name = "envoy.service.discovery.v3.DiscoveryResponse";
-    json(
-        name,
-        read_by_files(name, &response),
-        &format!(
-            r#"{{"versionInfo":"1","canary":true,"typeUrl":"{TYPE_URL}","nonce":"nonce of 1","resourceErrors":[{{"resourceName":{{"name":"r"}},"errorDetail":{{"code":3,"message":"m"}}}}]}}"#
-        ),
+    is_described(
+        "envoy.service.discovery.v3.DiscoveryResponse",
+        &DiscoveryResponse { canary: true, resource_errors: vec![error], ..set("1", &[]) },
+        &r#"{"versionInfo":"1","canary":true,"typeUrl":"TYPE","nonce":"nonce of 1","resourceErrors":[{"resourceName":{"name":"r"},"errorDetail":{"code":3,"message":"m"}}]}"#.replace("TYPE", TYPE_URL),
     );
     let policy = RateLimitPolicy {
         unit: Unit::Week as i32,
@@ -336,11 +325,9 @@ fn discovery_matches_its_description() {
         quota_mode: true,
         metadata: fields(),
     };
-    let config = RateLimitConfig { descriptors: vec![descriptor], ..one("d", 1) };
-    let name = "ratelimit.config.ratelimit.v3.RateLimitConfig";
-    json(
-        name,
-        read_by_files(name, &config),
+    is_described(
+        "ratelimit.config.ratelimit.v3.RateLimitConfig",
+        &RateLimitConfig { descriptors: vec![descriptor], ..one("d", 1) },
         r#"{"name":"d","domain":"d","descriptors":[{"key":"a","value":"b","rateLimit":{"unit":"WEEK","requestsPerUnit":2,"unlimited":true,"name":"p","replaces":[{"name":"q"}]},"descriptors":[{"key":"c"}],"shadowMode":true,"detailedMetric":true,"quotaMode":true,"metadata":{"k":true}}]}"#,
     );
 }

@@ -85,27 +85,31 @@ pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-fn request(descriptors: impl IntoIterator<Item = RateLimitDescriptor>) -> RateLimitRequest {
+pub(crate) fn request(descriptors: impl IntoIterator<Item = RateLimitDescriptor>) -> RateLimitRequest {
     let domain = Bytes::from_static(b"rl");
     RateLimitRequest { domain, descriptors: descriptors.into_iter().collect(), hits_addend: 0 }
 }
 
-fn of<const N: usize>(entries: [(&str, &str); N]) -> RateLimitDescriptor {
+pub(crate) fn of<const N: usize>(entries: [(&str, &str); N]) -> RateLimitDescriptor {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let entries = entries.into_iter().map(|(key, value)| Pair { key: bytes(key), value: bytes(value) });
     RateLimitDescriptor { entries: entries.collect(), ..RateLimitDescriptor::default() }
 }
 
-fn with_hits(descriptor: RateLimitDescriptor, hits: u64) -> RateLimitDescriptor {
+pub(crate) fn with_hits(descriptor: RateLimitDescriptor, hits: u64) -> RateLimitDescriptor {
     RateLimitDescriptor { hits_addend: Some(hits), ..descriptor }
 }
 
-fn with_limit(descriptor: RateLimitDescriptor, requests_per_unit: u32, unit: i32) -> RateLimitDescriptor {
+pub(crate) fn with_limit(
+    descriptor: RateLimitDescriptor,
+    requests_per_unit: u32,
+    unit: i32,
+) -> RateLimitDescriptor {
     RateLimitDescriptor { limit: Some(RateLimitOverride { requests_per_unit, unit }), ..descriptor }
 }
 
 /// Returns an answer in short: `OK: OK 10/MINUTE "name" 9 58s, OK 0`.
-fn shown(response: &RateLimitResponse) -> String {
+pub(crate) fn shown(response: &RateLimitResponse) -> String {
     let code = |code: i32| Code::try_from(code).unwrap().as_str_name();
     let statuses = response.statuses.iter().map(|status| {
         let mut text = code(status.code).to_owned();
