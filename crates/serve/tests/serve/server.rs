@@ -191,8 +191,7 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
-    /// Returns the exit code, if the process has ended, and -1 after a signal.
-    /// Returns the exit code if the server has ended. The test then decides whether that is a good end.
+    /// Returns the exit code if the server has ended, and -1 after a signal. The test then decides whether that is a good end.
     pub(crate) fn try_wait(&mut self) -> Option<i32> {
         let code = self.ended()?;
         self.code_is_taken = true;

@@ -16,6 +16,15 @@ fn start(place: &Place, args: &str) -> Server {
     Server::start_with(&[&place.rules()], &place.fill(&format!("{ENDPOINTS} {args}")), &[])
 }
 
+/// Asserts that the process at the socket answers.
+fn answers(place: &Place) {
+    block_on(async {
+        let mut grpc = Grpc::over(UnixStream::connect(place.path("socket")).await.unwrap()).await;
+        assert_eq!(grpc.health("ratelimit").await, SERVING);
+        grpc.ok(LIMIT, &bytes(ASK)).await;
+    });
+}
+
 // G110
 #[test]
 fn socket_answers_and_is_removed() {
@@ -25,11 +34,7 @@ fn socket_answers_and_is_removed() {
     // The socket replaces the port.
     assert!(!server.start_line().contains("grpc on 0.0.0.0"), "{}", server.start_line());
     assert_eq!(socket.metadata().unwrap().permissions().mode() & 0o777, 0o660);
-    block_on(async {
-        let mut grpc = Grpc::over(UnixStream::connect(&socket).await.unwrap()).await;
-        assert_eq!(grpc.health("ratelimit").await, SERVING);
-        grpc.ok(LIMIT, &bytes(ASK)).await;
-    });
+    answers(&place);
     server.stop();
     assert!(!socket.exists());
 }
@@ -56,10 +61,7 @@ fn socket_in_use_is_an_error() {
     let place = Place::new();
     let _first = start(&place, "");
     place.run(ENDPOINTS).fails(1, &["another process listens there", "--grpc-socket"]);
-    block_on(async {
-        let stream = UnixStream::connect(place.path("socket")).await.unwrap();
-        Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
-    });
+    answers(&place);
 }
 
 // G110
@@ -78,10 +80,7 @@ fn socket_of_a_successor_stays() {
     std::fs::remove_file(place.path("socket")).unwrap();
     let _second = start(&place, "");
     first.stop();
-    block_on(async {
-        let stream = UnixStream::connect(place.path("socket")).await.unwrap();
-        Grpc::over(stream).await.ok(LIMIT, &bytes(ASK)).await;
-    });
+    answers(&place);
 }
 
 /// Cause: the process ended before the tasks that own its sockets.

@@ -8,6 +8,7 @@ use tollgate_serve::resp::answer::FULL;
 use tollgate_serve::resp::transaction::{MOST_BYTES, MOST_COMMANDS};
 use tollgate_testing::redis::Server as Redis;
 
+use super::users::UserFile;
 use super::*;
 
 // G141
@@ -74,19 +75,15 @@ fn spoilt_transactions_charge_nothing() {
 /// A user is checked when a command is queued, and again when it runs.
 #[test]
 fn transactions_follow_permissions() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("users");
-    std::fs::write(&path, "user api on >secret +gcra ~shop\n").unwrap();
-    let endpoint = endpoint_with(8, Some(Users::load(&path).unwrap()));
+    let file = UserFile::new(8, "user api on >secret +gcra ~shop");
+    let endpoint = &file.endpoint;
     assert_eq!(endpoint.say("MULTI\r\nEXEC"), "-NOAUTH Authentication required.|".repeat(2));
     let mut client = endpoint.connect();
     assert_eq!(client.say("AUTH api secret\r\nMULTI\r\nGCRA a 1 1 9"), "+OK|+OK|+QUEUED|");
     assert!(client.say("CL.THROTTLE a 1 1 9").starts_with("-NOPERM"));
     assert!(client.say("EXEC").starts_with("-EXECABORT"));
     assert_eq!(client.say("MULTI\r\nGCRA a 1 1 9"), "+OK|+QUEUED|");
-    std::fs::write(&path, "user api on >secret +cl.throttle ~shop\n").unwrap();
-    let users = endpoint.shared.users.as_ref().unwrap();
-    (0..2).for_each(|_| users.reload_if_changed());
+    file.change("user api on >secret +cl.throttle ~shop");
     assert_eq!(client.say("EXEC"), "*1|-NOPERM User api has no permissions to run the 'gcra' command|");
 }
 

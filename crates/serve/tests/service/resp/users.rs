@@ -1,33 +1,57 @@
 //! Users of a file, and what they may send.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use tempfile::TempDir;
 use tollgate_serve::resp::users::Users;
 
-use super::endpoint_with;
+use super::{TestEndpoint, endpoint_with};
 
 /// SHA-256 of `secret`.
 const HASHED: &str = "#2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
-/// A change has effect at the second reading.
-fn read_twice(users: &Users) {
-    users.reload_if_changed();
-    users.reload_if_changed();
+/// An endpoint with a file of users.
+pub(super) struct UserFile {
+    pub(super) endpoint: TestEndpoint,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl UserFile {
+    pub(super) fn new(quotas: usize, text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.acl");
+        fs::write(&path, format!("{text}\n")).unwrap();
+        Self { endpoint: endpoint_with(quotas, Some(Users::load(&path).unwrap())), path, _folder: folder }
+    }
+
+    fn users(&self) -> &Users {
+        self.endpoint.shared.users.as_ref().unwrap()
+    }
+
+    /// A change has effect at the second reading.
+    fn read_twice(&self) {
+        self.users().reload_if_changed();
+        self.users().reload_if_changed();
+    }
+
+    pub(super) fn change(&self, text: &str) {
+        fs::write(&self.path, format!("{text}\n")).unwrap();
+        self.read_twice();
+    }
 }
 
 // G141
 #[test]
 fn users_need_their_password_and_send_what_they_may() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("users.acl");
-    let write = |text: &str| fs::write(&path, text).unwrap();
-    write(&format!(
+    let text = format!(
         "# users\n\nuser all on >one >two +@all ~*\nuser shop on {HASHED} +tollgate.check ~shop\nuser cl on >x +CL.THROTTLE\n\
-         user off >x +@all ~*\n"
-    ));
-    let endpoint = endpoint_with(8, Some(Users::load(&path).unwrap()));
-    let mut client = endpoint.connect();
+         user off >x +@all ~*"
+    );
+    let file = UserFile::new(8, &text);
+    let mut client = file.endpoint.connect();
     for (line, expected) in [
         ("PING", "-NOAUTH Authentication required.|"),
         ("CL.THROTTLE a 1 1 1", "-NOAUTH"),
@@ -60,47 +84,37 @@ fn users_need_their_password_and_send_what_they_may() {
         let answer = client.say(line);
         assert!(answer.starts_with(expected), "{line}: {answer}");
     }
-    let change = |text: &str| {
-        write(&format!("{text}\n"));
-        read_twice(endpoint.shared.users.as_ref().unwrap());
-    };
     // A file that cannot be used has no effect.
     for unusable in ["user all on >one +@everything", "user all on > +@all ~*"] {
-        change(unusable);
+        file.change(unusable);
         assert_eq!(client.say("PING"), "+PONG|");
     }
     // Fewer permissions have effect at once, and another password ends the permission.
-    change("user all on >one >two +gcra ~*");
+    file.change("user all on >one >two +gcra ~*");
     assert!(client.say("CL.THROTTLE a 1 1 1").starts_with("-NOPERM"));
     // A password beside the present one ends nothing.
-    change("user all on >zero >one >two +gcra ~*");
+    file.change("user all on >zero >one >two +gcra ~*");
     assert!(client.say("GCRA a 1 1 1").starts_with("*5|"));
-    change("user all on >three +@all ~*\nuser default on nopass +gcra");
+    file.change("user all on >three +@all ~*\nuser default on nopass +gcra");
     assert!(client.say("GCRA a 1 1 1").starts_with("-NOAUTH"));
     // The user `default` may need no password.
-    let mut other = endpoint.connect();
+    let mut other = file.endpoint.connect();
     assert!(other.say("GCRA a 1 1 1").starts_with("*5|"));
     assert!(other.say("CL.THROTTLE a 1 1 1").starts_with("-NOPERM"));
     // A password after `nopass` is needed, as in Redis.
     for password in [">one", HASHED] {
-        change(&format!("user default on nopass {password} +@all ~*"));
-        assert!(endpoint.connect().say("PING").starts_with("-NOAUTH"), "{password}");
+        file.change(&format!("user default on nopass {password} +@all ~*"));
+        assert!(file.endpoint.connect().say("PING").starts_with("-NOAUTH"), "{password}");
     }
 }
 
 // G140
 #[test]
 fn users_share_the_places_of_quotas() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("users.acl");
     let greedy = "user greedy on >x +cl.throttle";
     let others = "user other on >x +gcra\nuser rules on >x +tollgate.check ~*\nuser off >x +@all ~*";
-    fs::write(&path, format!("{greedy}\n")).unwrap();
-    let endpoint = endpoint_with(6, Some(Users::load(&path).unwrap()));
-    let change = |text: &str| {
-        fs::write(&path, format!("{text}\n")).unwrap();
-        read_twice(endpoint.shared.users.as_ref().unwrap());
-    };
+    let file = UserFile::new(6, greedy);
+    let endpoint = &file.endpoint;
     let mut client = endpoint.connect();
     assert_eq!(client.say("AUTH greedy x"), "+OK|");
     // Alone, a user has all places.
@@ -109,7 +123,7 @@ fn users_share_the_places_of_quotas() {
     }
     assert!(client.say("CL.THROTTLE a 0 1 9000").starts_with("-ERR 6 other quotas are in use"));
     // Two may send quotas. The first one loses none that is in use, and gets none until it has less than its share.
-    change(&format!("{greedy}\n{others}"));
+    file.change(&format!("{greedy}\n{others}"));
     let mut other = endpoint.connect();
     assert_eq!(other.say("AUTH other x"), "+OK|");
     assert!(other.say("GCRA a 0 1 9000").starts_with("-ERR 6 other quotas are in use"));
@@ -140,7 +154,7 @@ fn users_share_the_places_of_quotas() {
     endpoint.clock.advance(Duration::from_secs(9_000));
     assert!(other.say("GCRA a 0 1 30").starts_with("*5|:0|"));
     // A share that has grown counts at once.
-    change(greedy);
+    file.change(greedy);
     endpoint.clock.advance(Duration::from_secs(60));
     assert!(client.say("CL.THROTTLE a 0 4 90000").starts_with("*5|:0|"));
     assert!(client.say("CL.THROTTLE a 0 1 90000").starts_with("*5|:1|"));
@@ -149,10 +163,7 @@ fn users_share_the_places_of_quotas() {
 // G141
 #[test]
 fn strangers_may_send_little() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("users.acl");
-    fs::write(&path, "user a on >x +@all ~*\n").unwrap();
-    let endpoint = endpoint_with(8, Some(Users::load(&path).unwrap()));
+    let UserFile { endpoint, .. } = &UserFile::new(8, "user a on >x +@all ~*");
     let ends = |bytes: &[u8]| !endpoint.connect().send(bytes).1;
     assert!(ends(b"*11\r\n") && ends(b"*1\r\n$16384\r\n") && ends(&[b'x'; 20_000]));
     assert!(!ends(b"*10\r\n") && !ends(b"*1\r\n$16000\r\n"));
@@ -164,16 +175,14 @@ fn strangers_may_send_little() {
 // G141
 #[test]
 fn files_of_users_that_are_half_written_change_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("users.acl");
-    let whole = "# users\nuser shop on >secret +@all ~*\nuser spät on >one >two +gcra\n";
-    fs::write(&path, whole).unwrap();
-    let endpoint = endpoint_with(8, Some(Users::load(&path).unwrap()));
-    let users = endpoint.shared.users.as_ref().unwrap();
+    let lines = "# users\nuser shop on >secret +@all ~*\nuser spät on >one >two +gcra";
+    let whole = format!("{lines}\n");
+    let file = UserFile::new(8, lines);
+    let (endpoint, users, path) = (&file.endpoint, file.users(), &file.path);
     let mut client = endpoint.connect();
     assert_eq!(client.say("AUTH spät two"), "+OK|");
     for cut in 0..whole.len() {
-        fs::write(&path, &whole.as_bytes()[..cut]).unwrap();
+        fs::write(path, &whole.as_bytes()[..cut]).unwrap();
         users.reload_if_changed();
         // A part with whole lines only is like a file without the other users. It differs at the next reading.
         if cut == 0 || !whole.as_bytes()[..cut].ends_with(b"\n") {
@@ -182,16 +191,14 @@ fn files_of_users_that_are_half_written_change_nothing() {
         assert_eq!(client.say("PING"), "+PONG|", "{cut}");
     }
     assert_eq!(users.changes(), 0);
-    fs::remove_file(&path).unwrap();
-    read_twice(users);
-    fs::write(&path, whole).unwrap();
-    read_twice(users);
+    fs::remove_file(path).unwrap();
+    file.read_twice();
+    file.change(lines);
     assert_eq!(
         (client.say("PING"), endpoint.say("AUTH shop secret")),
         ("+PONG|".to_owned(), "+OK|".to_owned())
     );
-    fs::write(&path, "user shop on >secret +@all ~*\n").unwrap();
-    read_twice(users);
+    file.change("user shop on >secret +@all ~*");
     assert!(client.say("PING").starts_with("-NOAUTH"), "the user is removed");
 }
 
