@@ -161,8 +161,8 @@ fn record_go_rules(rules: &Rules) {
 #[rustfmt::skip]
 fn go_samples(rules: &Rules, counts: &AnswerCounts) -> Vec<Sample> {
     let (counter, loads) = (Sample::counter, rules.reloads());
-    let requests = Entry::ALL.iter().zip(counts.entries).map(|(entry, value)| {
-        counter("ratelimit_service_total_requests", "Requests, by method", value).with("grpc_method", entry.name())
+    let requests = Entry::ALL.iter().zip(counts.entries).map(|((_, name), value)| {
+        counter("ratelimit_service_total_requests", "Requests, by method", value).with("grpc_method", name)
     });
     // The first code is OK.
     let errors = counts.codes.iter().skip(1).sum();

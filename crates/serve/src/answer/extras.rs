@@ -11,8 +11,7 @@ use tollgate_redis::DecidedBy;
 use tollgate_rules::{Answer, Applied, Metadata};
 
 use super::super::proto::{
-    Code, DescriptorStatus, HeaderValue, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
-    RateLimitUnit,
+    Code, DescriptorStatus, HeaderValue, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, Unit,
 };
 use super::settings::{LimitHeaders, Names, Settings};
 use super::text::text;
@@ -137,7 +136,7 @@ fn of_descriptor(descriptor: &RateLimitDescriptor) -> Value {
     let entries = entries.map(|entry| format!("{}={}", text(&entry.key), text(&entry.value)).into());
     let mut all = BTreeMap::from([("entries".to_owned(), list(entries))]);
     if let Some(limit) = descriptor.limit {
-        let unit = RateLimitUnit::try_from(limit.unit).unwrap_or(RateLimitUnit::Unknown).as_str_name();
+        let unit = Unit::try_from(limit.unit).unwrap_or(Unit::Unknown).as_str_name();
         let shown = format!("requests_per_unit:{} unit:{unit}", limit.requests_per_unit);
         all.insert("limit".to_owned(), shown.into());
     }

@@ -40,8 +40,7 @@ pub use self::single::{Nearest, SingleAnswer};
 pub use self::status::unit_of;
 use self::text::Pairs;
 use super::proto::{
-    Code, DescriptorStatus, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
-    RateLimitUnit,
+    Code, DescriptorStatus, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse, Unit,
 };
 
 /// The method that a request came by.
@@ -65,29 +64,16 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// All methods.
-    pub const ALL: [Self; 7] = [
-        Self::ShouldRateLimit,
-        Self::Check,
-        Self::Report,
-        Self::Json,
-        Self::Reserve,
-        Self::Commit,
-        Self::Resp,
+    /// All methods, with their names in metrics.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::ShouldRateLimit, "ShouldRateLimit"),
+        (Self::Check, "CheckRateLimit"),
+        (Self::Report, "Report"),
+        (Self::Json, "json"),
+        (Self::Reserve, "Reserve"),
+        (Self::Commit, "Commit"),
+        (Self::Resp, "TOLLGATE.CHECK"),
     ];
-
-    /// Returns the name of the method, for metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ShouldRateLimit => "ShouldRateLimit",
-            Self::Check => "CheckRateLimit",
-            Self::Report => "Report",
-            Self::Json => "json",
-            Self::Reserve => "Reserve",
-            Self::Commit => "Commit",
-            Self::Resp => "TOLLGATE.CHECK",
-        }
-    }
 }
 
 /// Answers requests by the rules in force. Share it in an [`Arc`].
@@ -254,14 +240,14 @@ impl<C: Clock> Answerer<C> {
             translated = translated.hits(hits.min(self.settings.max_hits));
         }
         if let Some(RateLimitOverride { requests_per_unit, unit }) = descriptor.limit {
-            let unit = match RateLimitUnit::try_from(unit) {
-                Ok(RateLimitUnit::Second) => TimeUnit::Second,
-                Ok(RateLimitUnit::Minute) => TimeUnit::Minute,
-                Ok(RateLimitUnit::Hour) => TimeUnit::Hour,
-                Ok(RateLimitUnit::Day) => TimeUnit::Day,
-                Ok(RateLimitUnit::Month) => TimeUnit::Month,
-                Ok(RateLimitUnit::Year) => TimeUnit::Year,
-                Ok(RateLimitUnit::Unknown) | Err(_) => {
+            let unit = match Unit::try_from(unit) {
+                Ok(Unit::Second) => TimeUnit::Second,
+                Ok(Unit::Minute) => TimeUnit::Minute,
+                Ok(Unit::Hour) => TimeUnit::Hour,
+                Ok(Unit::Day) => TimeUnit::Day,
+                Ok(Unit::Month) => TimeUnit::Month,
+                Ok(Unit::Year) => TimeUnit::Year,
+                Ok(Unit::Unknown | Unit::Week) | Err(_) => {
                     let message = format!("the limit of a descriptor has the unknown unit {unit}");
                     return Err(Status::invalid_argument(message));
                 }

@@ -2,19 +2,6 @@
 
 use prost::Enumeration;
 
-/// `envoy.type.v3.RateLimitUnit`: the units of a descriptor's own limit. It has no week.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Enumeration)]
-#[repr(i32)]
-pub enum RateLimitUnit {
-    Unknown = 0,
-    Second = 1,
-    Minute = 2,
-    Hour = 3,
-    Day = 4,
-    Month = 5,
-    Year = 6,
-}
-
 /// `envoy.service.ratelimit.v3.RateLimitResponse.Code`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Enumeration)]
 #[repr(i32)]
@@ -24,7 +11,15 @@ pub enum Code {
     OverLimit = 2,
 }
 
-/// `envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit`: the units of an answer.
+impl Code {
+    /// Returns the name in the protocol.
+    pub const fn as_str_name(self) -> &'static str {
+        ["UNKNOWN", "OK", "OVER_LIMIT"][self as usize]
+    }
+}
+
+/// `envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit`: the units of an answer. `envoy.type.v3.RateLimitUnit`,
+/// the unit of a descriptor's own limit, has the same values except the week.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Enumeration)]
 #[repr(i32)]
 pub enum Unit {
@@ -38,36 +33,14 @@ pub enum Unit {
     Week = 7,
 }
 
-/// Defines the names of an enumeration's values, with the functions that prost generates.
-macro_rules! names {
-    ($($enumeration:ident = [$($value:ident => $name:literal),+];)+) => {$(
-        impl $enumeration {
-            /// Returns the name in the protocol.
-            pub const fn as_str_name(self) -> &'static str {
-                match self {
-                    $(Self::$value => $name,)+
-                }
-            }
+impl Unit {
+    /// Returns the name in the protocol.
+    pub const fn as_str_name(self) -> &'static str {
+        ["UNKNOWN", "SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR", "WEEK"][self as usize]
+    }
 
-            /// Returns the value with this name.
-            pub fn from_str_name(name: &str) -> Option<Self> {
-                match name {
-                    $($name => Some(Self::$value),)+
-                    _ => None,
-                }
-            }
-        }
-    )+};
-}
-
-names! {
-    RateLimitUnit = [
-        Unknown => "UNKNOWN", Second => "SECOND", Minute => "MINUTE", Hour => "HOUR", Day => "DAY", Month => "MONTH",
-        Year => "YEAR"
-    ];
-    Code = [Unknown => "UNKNOWN", Ok => "OK", OverLimit => "OVER_LIMIT"];
-    Unit = [
-        Unknown => "UNKNOWN", Second => "SECOND", Minute => "MINUTE", Hour => "HOUR", Day => "DAY", Month => "MONTH",
-        Year => "YEAR", Week => "WEEK"
-    ];
+    /// Returns the value with this name that the unit of a descriptor's own limit can have.
+    pub fn of_descriptor(name: &str) -> Option<Self> {
+        (0..Self::Week as i32).flat_map(Self::try_from).find(|unit| unit.as_str_name() == name)
+    }
 }

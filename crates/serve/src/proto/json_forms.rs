@@ -16,7 +16,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use super::enums::{Code, RateLimitUnit, Unit};
+use super::enums::{Code, Unit};
 
 /// A message that is read from an object. What serde derives also reads a message from a list of its fields.
 pub struct Object<T>(pub T);
@@ -96,7 +96,7 @@ pub(super) fn unit<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> 
         }
 
         fn visit_str<E: Error>(self, name: &str) -> Result<i32, E> {
-            let unit = RateLimitUnit::from_str_name(name).map(|unit| unit as i32);
+            let unit = Unit::of_descriptor(name).map(|unit| unit as i32);
             unit.ok_or_else(|| E::invalid_value(Unexpected::Str(name), &self))
         }
 

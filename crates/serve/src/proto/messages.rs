@@ -7,7 +7,7 @@ use prost::Message;
 use prost_types::{Duration, Struct, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::enums::{Code, RateLimitUnit, Unit};
+use super::enums::{Code, Unit};
 use super::json_forms as form;
 
 /// `envoy.service.ratelimit.v3.RateLimitRequest`.
@@ -66,7 +66,7 @@ pub struct RateLimitOverride {
     #[prost(uint32, tag = "1")]
     pub requests_per_unit: u32,
     #[serde(deserialize_with = "form::unit")]
-    #[prost(enumeration = "RateLimitUnit", tag = "2")]
+    #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
 }
 

@@ -244,6 +244,6 @@ fn reservation_that_a_dry_run_would_deny_is_counted() {
                 _ => assert_eq!(service.ask([with_hits(of([("user", "alice")]), 70)]).overall_code, OK),
             }
         }
-        assert_eq!(service.answerer.meters().read().shadow_denied, 1, "{}", entry.name());
+        assert_eq!(service.answerer.meters().read().shadow_denied, 1, "{entry:?}");
     }
 }
