@@ -10,7 +10,6 @@ use tollgate_rules::{Answer, Descriptor};
 use tonic::Status;
 
 use super::decide::is_full;
-use super::text::{self, Pairs};
 use super::{Answerer, Code, Entry, RateLimitRequest};
 use crate::proto::{CommitRequest, CommitResponse, ReserveRequest, ReserveResponse};
 
@@ -44,11 +43,12 @@ impl<C: Clock> Answerer<C> {
         };
         let request = RateLimitRequest { domain, descriptors, hits_addend: 0 };
         let amount = amount.min(self.settings.max_hits);
-        let reserve = async |domain: &str, descriptors: &[Descriptor<'_>]| {
-            if !self.rules.can_hold(domain, descriptors) {
+        let reserve = async |request: &RateLimitRequest, domain: &str, pairs: &[(&str, &str)]| {
+            let descriptors = self.descriptors(request, pairs)?;
+            if !self.rules.can_hold(domain, &descriptors) {
                 return Err(Status::unimplemented(CANNOT_HOLD));
             }
-            let (answer, id) = self.hold(domain, descriptors, (amount, life), deadline).await?;
+            let (answer, id) = self.hold(domain, &descriptors, (amount, life), deadline).await?;
             if answer.is_shadow_denied() {
                 self.meters.shadow_denied();
             }
@@ -77,41 +77,17 @@ impl<C: Clock> Answerer<C> {
         let id = bytes.and_then(|bytes| bytes.try_into().ok()).map_or(nothing(), HoldId::from_bytes);
         let request = RateLimitRequest { domain, descriptors, hits_addend: 0 };
         let actual = actual_amount.min(self.settings.max_hits);
-        let commit = async |domain: &str, descriptors: &[Descriptor<'_>]| {
-            let settled = self.rules.commit(domain, descriptors, id, actual);
+        let commit = async |request: &RateLimitRequest, domain: &str, pairs: &[(&str, &str)]| {
+            let descriptors = self.descriptors(request, pairs)?;
+            let settled = self.rules.commit(domain, &descriptors, id, actual);
             // A hold is settled also if a load has taken `hold` away from its rule.
-            match settled || self.rules.can_hold(domain, descriptors) {
+            match settled || self.rules.can_hold(domain, &descriptors) {
                 true => Ok(settled),
                 false => Err(Status::unimplemented(CANNOT_HOLD)),
             }
         };
         let reservation_released = self.counted(request, Entry::Commit, deadline, commit).await?;
         Ok(CommitResponse { reservation_released })
-    }
-
-    /// Lets `ask` ask about the domain and the descriptors of a request, and counts the answer.
-    async fn counted<T>(
-        &self,
-        mut request: RateLimitRequest,
-        entry: Entry,
-        deadline: Instant,
-        ask: impl AsyncFnOnce(&str, &[Descriptor<'_>]) -> Result<T, Status>,
-    ) -> Result<T, Status> {
-        let in_flight = self.begin(entry)?;
-        let told = async {
-            self.check_form(&request.domain, request.descriptors.iter().map(|one| one.entries.len()))?;
-            loop {
-                let mut pairs = Pairs::new();
-                if let Some(domain) = text::texts(&request, &mut pairs) {
-                    return ask(domain, &self.descriptors(&request, &pairs)?).await;
-                }
-                drop(pairs);
-                text::make_texts(&mut request);
-            }
-        };
-        let told = told.await;
-        in_flight.end(told.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
-        told
     }
 
     /// Holds units. Returns no identity if a rule denies the request, or has no unit left after a query.

@@ -132,9 +132,10 @@ impl<C: Clock> Answerer<C> {
         entry: Entry,
         deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
-        let in_flight = self.begin(entry)?;
-        let answered = self.answer_one(request, entry, deadline).await;
-        in_flight.end(answered.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
+        let answer = async |request: &RateLimitRequest, domain: &str, pairs: &[(&str, &str)]| {
+            self.answer_texts(request, domain, pairs, entry, deadline).await
+        };
+        let answered = self.counted(request, entry, deadline, answer).await;
         if answered.as_ref().is_ok_and(|response| response.overall_code == Code::OverLimit as i32) {
             self.meters.over_limit();
         }
@@ -155,21 +156,29 @@ impl<C: Clock> Answerer<C> {
         text::check(domain, entries, &self.settings)
     }
 
-    async fn answer_one(
+    /// Lets `ask` answer a request by its domain and the entries of all descriptors, and counts the answer.
+    async fn counted<T>(
         &self,
         mut request: RateLimitRequest,
         entry: Entry,
         deadline: Instant,
-    ) -> Result<RateLimitResponse, Status> {
-        self.check_form(&request.domain, request.descriptors.iter().map(|one| one.entries.len()))?;
-        loop {
-            let mut pairs = Pairs::new();
-            if let Some(domain) = text::texts(&request, &mut pairs) {
-                return self.answer_texts(&request, domain, &pairs, entry, deadline).await;
+        ask: impl AsyncFnOnce(&RateLimitRequest, &str, &[(&str, &str)]) -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        let in_flight = self.begin(entry)?;
+        let told = async {
+            self.check_form(&request.domain, request.descriptors.iter().map(|one| one.entries.len()))?;
+            loop {
+                let mut pairs = Pairs::new();
+                if let Some(domain) = text::texts(&request, &mut pairs) {
+                    return ask(&request, domain, &pairs).await;
+                }
+                drop(pairs);
+                text::make_texts(&mut request);
             }
-            drop(pairs);
-            text::make_texts(&mut request);
-        }
+        };
+        let told = told.await;
+        in_flight.end(told.as_ref().map_or_else(Status::code, |_| tonic::Code::Ok), Some(deadline));
+        told
     }
 
     async fn answer_texts(
