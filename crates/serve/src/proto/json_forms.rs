@@ -1,4 +1,4 @@
-//! StructFields in proto3 JSON, where they differ from what serde derives.
+//! Fields in proto3 JSON, where they differ from what serde derives.
 //!
 //! Reading accepts `null` for every field that is not repeated, numbers as text, whole numbers with a fraction of zero or an
 //! exponent, and values of enumerations by name or by number. Writing leaves out the fields that are zero.
@@ -13,8 +13,8 @@ use prost_types::value::Kind;
 use prost_types::{Duration, Struct, Value};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
-use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
 
 use super::enums::{Code, Unit};
 
@@ -202,45 +202,21 @@ pub(super) fn duration<S: Serializer>(duration: &Option<Duration>, to: S) -> Res
 
 /// Writes metadata.
 pub(super) fn metadata<S: Serializer>(metadata: &Option<Struct>, to: S) -> Result<S::Ok, S::Error> {
-    match metadata {
-        Some(all) => StructFields(all).serialize(to),
-        None => to.serialize_none(),
-    }
+    metadata.as_ref().map(object).serialize(to)
 }
 
-struct StructFields<'a>(&'a Struct);
-
-impl Serialize for StructFields<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(self.0.fields.len()))?;
-        for (name, value) in &self.0.fields {
-            map.serialize_entry(name, &Any(value))?;
-        }
-        map.end()
-    }
+fn object(all: &Struct) -> Json {
+    all.fields.iter().map(|(name, value)| (name.as_str(), json(value))).collect()
 }
 
-struct Any<'a>(&'a Value);
-
-impl Serialize for Any<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match &self.0.kind {
-            None | Some(Kind::NullValue(_)) => to.serialize_none(),
-            // JSON has no whole numbers, so one has no fraction here.
-            Some(Kind::NumberValue(number)) => match whole(*number) {
-                Some(whole) => to.serialize_u64(whole),
-                None => to.serialize_f64(*number),
-            },
-            Some(Kind::StringValue(text)) => to.serialize_str(text),
-            Some(Kind::BoolValue(value)) => to.serialize_bool(*value),
-            Some(Kind::StructValue(object)) => StructFields(object).serialize(to),
-            Some(Kind::ListValue(list)) => {
-                let mut all = to.serialize_seq(Some(list.values.len()))?;
-                for value in &list.values {
-                    all.serialize_element(&Any(value))?;
-                }
-                all.end()
-            }
-        }
+fn json(value: &Value) -> Json {
+    match &value.kind {
+        None | Some(Kind::NullValue(_)) => Json::Null,
+        // JSON has no whole numbers, so one has no fraction here.
+        Some(Kind::NumberValue(number)) => whole(*number).map_or_else(|| Json::from(*number), Json::from),
+        Some(Kind::StringValue(text)) => Json::from(text.as_str()),
+        Some(Kind::BoolValue(value)) => Json::from(*value),
+        Some(Kind::StructValue(all)) => object(all),
+        Some(Kind::ListValue(list)) => list.values.iter().map(json).collect(),
     }
 }
