@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tollgate::{Clock, Decision, DefaultClock};
 use tonic::{Code as Grpc, Status};
 
-use super::commands::{self, Known, Name};
+use super::commands::{self, Known, Limit, Name};
 use super::connect;
 pub use super::peer::RespShared;
 use super::peer::{NO_USER, Problem, RespPeer};
@@ -192,15 +192,13 @@ impl<C: Clock + Clone> RespPeer<C> {
 
     /// Runs a command. Returns whether the connection goes on.
     async fn run(&mut self, known: &Known, args: Args<'_>) -> Result<bool, Problem> {
-        if known.is_limit() {
-            match known.command {
-                Name::Throttle => self.throttle(args)?,
-                Name::Gcra => self.gcra(args)?,
-                other => self.ask_rules(other, args).await?,
-            }
-            return Ok(true);
+        match known.command {
+            Name::Limit(Limit::Throttle) => self.throttle(args)?,
+            Name::Limit(Limit::Gcra) => self.gcra(args)?,
+            Name::Limit(of_rules) => self.ask_rules(of_rules, args).await?,
+            other => return connect::run(self, other, args),
         }
-        connect::run(self, known.command, args)
+        Ok(true)
     }
 
     /// `CL.THROTTLE key max_burst count period [quantity]`.
@@ -263,7 +261,7 @@ impl<C: Clock + Clone> RespPeer<C> {
     }
 
     /// The commands that rules of the file answer.
-    async fn ask_rules(&mut self, name: Name, args: Args<'_>) -> Result<(), Problem> {
+    async fn ask_rules(&mut self, command: Limit, args: Args<'_>) -> Result<(), Problem> {
         let Self { shared, replies, user, .. } = self;
         let (answerer, domain) = (&*shared.answerer, args.get(1).unwrap_or_default());
         if !user.as_ref().is_some_and(|user| user.may_ask(domain)) {
@@ -272,11 +270,11 @@ impl<C: Clock + Clone> RespPeer<C> {
         #[expect(clippy::disallowed_methods, reason = "the client waits in real time")]
         let deadline = || Instant::now() + shared.deadline;
         let failed = |status: Status| problem_of(&status);
-        match name {
-            Name::TollgateHold | Name::TollgateCommit if answerer.lacks_domain(domain) => {
+        match command {
+            Limit::TollgateHold | Limit::TollgateCommit if answerer.lacks_domain(domain) => {
                 return Err(format!("ERR no rules have the domain {}", Shown(domain)).into());
             }
-            Name::TollgateHold => {
+            Limit::TollgateHold => {
                 let query = RuleQuery::of(args, &[HITS, TTL], 2)?;
                 let request = ReserveRequest {
                     domain: Bytes::copy_from_slice(domain),
@@ -293,7 +291,7 @@ impl<C: Clock + Clone> RespPeer<C> {
                     false => replies.bulk(reserved.reservation_id.as_bytes()),
                 }
             }
-            Name::TollgateCommit => {
+            Limit::TollgateCommit => {
                 let actual_amount = whole(args, 3, "actual", 0)?;
                 let request = CommitRequest {
                     domain: Bytes::copy_from_slice(domain),
@@ -305,8 +303,8 @@ impl<C: Clock + Clone> RespPeer<C> {
                 replies.integer(committed.reservation_released.into());
             }
             _ => {
-                let (entry, options): (_, &[_]) = match name {
-                    Name::TollgatePeek => (Entry::Check, &[]),
+                let (entry, options): (_, &[_]) = match command {
+                    Limit::TollgatePeek => (Entry::Check, &[]),
                     _ => (Entry::Resp, &[HITS]),
                 };
                 let query = RuleQuery::of(args, options, 2)?;

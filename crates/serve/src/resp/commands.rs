@@ -6,12 +6,7 @@ use super::write::{Replies, Shown};
 /// A command.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Name {
-    Throttle,
-    Gcra,
-    TollgateCheck,
-    TollgatePeek,
-    TollgateHold,
-    TollgateCommit,
+    Limit(Limit),
     Auth,
     Client,
     Command,
@@ -30,6 +25,17 @@ pub enum Name {
     Watch,
 }
 
+/// A command that asks for a limit. Users can be denied it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Limit {
+    Throttle,
+    Gcra,
+    TollgateCheck,
+    TollgatePeek,
+    TollgateHold,
+    TollgateCommit,
+}
+
 /// What is known about a command.
 #[derive(Debug)]
 pub struct Known {
@@ -46,12 +52,12 @@ const fn known(name: &'static str, command: Name, arity: i8) -> Known {
 
 /// All commands. Those that clients send most are first.
 pub const KNOWN: [Known; 22] = [
-    known("cl.throttle", Name::Throttle, -5),
-    known("gcra", Name::Gcra, -5),
-    known("tollgate.check", Name::TollgateCheck, -4),
-    known("tollgate.peek", Name::TollgatePeek, -4),
-    known("tollgate.hold", Name::TollgateHold, -4),
-    known("tollgate.commit", Name::TollgateCommit, -6),
+    known("cl.throttle", Name::Limit(Limit::Throttle), -5),
+    known("gcra", Name::Limit(Limit::Gcra), -5),
+    known("tollgate.check", Name::Limit(Limit::TollgateCheck), -4),
+    known("tollgate.peek", Name::Limit(Limit::TollgatePeek), -4),
+    known("tollgate.hold", Name::Limit(Limit::TollgateHold), -4),
+    known("tollgate.commit", Name::Limit(Limit::TollgateCommit), -6),
     known("auth", Name::Auth, -2),
     known("client", Name::Client, -2),
     known("command", Name::Command, -1),
@@ -71,17 +77,9 @@ pub const KNOWN: [Known; 22] = [
 ];
 
 impl Known {
-    /// Whether users can be denied the command: it asks for a limit.
+    /// Whether the command asks for a limit.
     pub const fn is_limit(&self) -> bool {
-        matches!(
-            self.command,
-            Name::Throttle
-                | Name::Gcra
-                | Name::TollgateCheck
-                | Name::TollgatePeek
-                | Name::TollgateHold
-                | Name::TollgateCommit
-        )
+        matches!(self.command, Name::Limit(_))
     }
 
     /// Whether a transaction does not queue the command.
@@ -110,7 +108,7 @@ impl Known {
         to.integer(self.arity.into());
         to.array(1);
         to.simple("fast");
-        let has_key = matches!(self.command, Name::Throttle | Name::Gcra);
+        let has_key = matches!(self.command, Name::Limit(Limit::Throttle | Limit::Gcra));
         for _ in 0..3 {
             to.integer(has_key.into());
         }

@@ -94,12 +94,7 @@ pub fn run<C: Clock + Clone>(peer: &mut RespPeer<C>, name: Name, args: Args<'_>)
             Some(b"0") => peer.replies.ok(),
             _ => return Err("ERR DB index is out of range; there is only 0".into()),
         },
-        Name::Throttle
-        | Name::Gcra
-        | Name::TollgateCheck
-        | Name::TollgatePeek
-        | Name::TollgateHold
-        | Name::TollgateCommit => {}
+        Name::Limit(_) => {}
     }
     Ok(true)
 }
