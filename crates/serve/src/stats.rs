@@ -210,37 +210,33 @@ impl Stats {
     /// Returns all counts. Those with the same name follow each other.
     #[rustfmt::skip]
     pub fn samples(&self) -> Vec<Sample> {
-        let Self { open, accepted, too_many, accept_errors, not_http2, handshakes_failed, handshakes_late, .. } = self;
-        let Self { protocol_errors, aged, cut_after_grace, cut, tls_loads, tls_errors, .. } = self;
-        let Self { spans_waiting, spans_sent, spans_dropped, .. } = self;
-        let Self { resp_commands, resp_errors, resp_denied, resp_quotas_refused, resp_wrong_passwords, resp_slow, .. } = self;
         let gauge = |name, help, count: &Count| Sample::gauge(name, help, count.get());
         let counter = |name, help, count: &Count| Sample::counter(name, help, count.get());
         let xds = self.xds.get().map(XdsStats::samples).into_iter().flatten();
         let state = self.state.get().into_iter().flat_map(|state| state.samples());
         let own = [
-            gauge("tollgate_service_connections", "Open connections to the gRPC, HTTP and Redis endpoints", open),
-            counter("tollgate_service_connections_total", "Accepted connections", accepted),
-            counter("tollgate_service_connections_refused_total", "Connections closed at once because there were too many", too_many),
-            counter("tollgate_service_accept_errors_total", "Failed accepts", accept_errors),
-            counter("tollgate_service_not_http2_total", "Connections to the gRPC endpoint whose first bytes were not HTTP/2", not_http2),
-            counter("tollgate_service_handshakes_failed_total", "TLS handshakes that failed, and clients without an allowed name", handshakes_failed),
-            counter("tollgate_service_handshakes_late_total", "Connections that took too long to begin", handshakes_late),
-            counter("tollgate_service_connection_errors_total", "Connections that ended with an error of the protocol", protocol_errors),
-            counter("tollgate_service_connections_aged_total", "Connections that were asked to end because of their age", aged),
-            counter("tollgate_service_connections_cut_after_grace_total", "Connections cut off at the end of their grace", cut_after_grace),
-            counter("tollgate_service_connections_cut_total", "Connections cut off at the end of the drain", cut),
-            counter("tollgate_service_tls_reload_total", "Changed certificates that took effect", tls_loads),
-            counter("tollgate_service_tls_reload_errors_total", "Changed certificates that cannot be used", tls_errors),
-            gauge("tollgate_service_spans_waiting", "Spans that wait to be sent", spans_waiting),
-            counter("tollgate_service_spans_sent_total", "Spans that a collector took", spans_sent),
-            counter("tollgate_service_spans_dropped_total", "Spans that were dropped", spans_dropped),
-            counter("tollgate_resp_commands_total", "Commands of Redis clients", resp_commands),
-            counter("tollgate_resp_errors_total", "Commands of Redis clients that were answered with an error", resp_errors),
-            counter("tollgate_resp_denied_total", "Denials by quotas that Redis clients send", resp_denied),
-            counter("tollgate_resp_quotas_refused_total", "Commands whose quota was not put in force", resp_quotas_refused),
-            counter("tollgate_resp_wrong_passwords_total", "Wrong passwords of Redis clients", resp_wrong_passwords),
-            counter("tollgate_resp_slow_total", "Redis clients cut off because they did not take their answers", resp_slow),
+            gauge("tollgate_service_connections", "Open connections to the gRPC, HTTP and Redis endpoints", &self.open),
+            counter("tollgate_service_connections_total", "Accepted connections", &self.accepted),
+            counter("tollgate_service_connections_refused_total", "Connections closed at once because there were too many", &self.too_many),
+            counter("tollgate_service_accept_errors_total", "Failed accepts", &self.accept_errors),
+            counter("tollgate_service_not_http2_total", "Connections to the gRPC endpoint whose first bytes were not HTTP/2", &self.not_http2),
+            counter("tollgate_service_handshakes_failed_total", "TLS handshakes that failed, and clients without an allowed name", &self.handshakes_failed),
+            counter("tollgate_service_handshakes_late_total", "Connections that took too long to begin", &self.handshakes_late),
+            counter("tollgate_service_connection_errors_total", "Connections that ended with an error of the protocol", &self.protocol_errors),
+            counter("tollgate_service_connections_aged_total", "Connections that were asked to end because of their age", &self.aged),
+            counter("tollgate_service_connections_cut_after_grace_total", "Connections cut off at the end of their grace", &self.cut_after_grace),
+            counter("tollgate_service_connections_cut_total", "Connections cut off at the end of the drain", &self.cut),
+            counter("tollgate_service_tls_reload_total", "Changed certificates that took effect", &self.tls_loads),
+            counter("tollgate_service_tls_reload_errors_total", "Changed certificates that cannot be used", &self.tls_errors),
+            gauge("tollgate_service_spans_waiting", "Spans that wait to be sent", &self.spans_waiting),
+            counter("tollgate_service_spans_sent_total", "Spans that a collector took", &self.spans_sent),
+            counter("tollgate_service_spans_dropped_total", "Spans that were dropped", &self.spans_dropped),
+            counter("tollgate_resp_commands_total", "Commands of Redis clients", &self.resp_commands),
+            counter("tollgate_resp_errors_total", "Commands of Redis clients that were answered with an error", &self.resp_errors),
+            counter("tollgate_resp_denied_total", "Denials by quotas that Redis clients send", &self.resp_denied),
+            counter("tollgate_resp_quotas_refused_total", "Commands whose quota was not put in force", &self.resp_quotas_refused),
+            counter("tollgate_resp_wrong_passwords_total", "Wrong passwords of Redis clients", &self.resp_wrong_passwords),
+            counter("tollgate_resp_slow_total", "Redis clients cut off because they did not take their answers", &self.resp_slow),
         ];
         let redis = self.redis.get().map(|redis| {
             let help = "Whether the Redis server can be used; while it is 0, on_failure decides";
