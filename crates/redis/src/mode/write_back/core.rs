@@ -11,7 +11,7 @@ use tollgate::{Clock, Timestamp};
 use super::basis::{Basis, WriteBackCheck};
 use super::book::{BookSettings, WriteBackBook};
 use super::options::WriteBackOptions;
-use super::regions::{Prepared, Regions, prepare};
+use super::regions::{self, Regions};
 use crate::client::{BuildError, OnFailure, Settings, Tasks};
 use crate::mode::background::{Background, can_decide_here};
 use crate::mode::dispatch::Dispatch;
@@ -49,19 +49,17 @@ impl<C: Clock> WriteBackCore<C> {
         let in_parts = client.in_parts();
         let interval_ns = saturating_nanos(options.interval);
         let has_regions = !options.own.is_empty() || !options.others.is_empty();
-        let prepare = || prepare(options, &client, &settings);
-        let prepared = has_regions.then(prepare).transpose()?;
+        let start = || regions::start(options, client.clone(), &settings, &tasks.runtime);
+        let started = has_regions.then(start).transpose()?;
         settings.limits.iter().try_for_each(|limit| can_decide_here("write_back()", limit))?;
-        let (dispatch, regions) = match prepared {
+        let (dispatch, regions) = match started {
             None => (Dispatch::new(client, None, &settings, clock)?, None),
-            Some(Prepared { regions, own_server, exchanger, reporter }) => {
+            Some((regions, own_server)) => {
                 if let OnFailure::Local { processes } = &mut settings.on_failure {
                     // While the own server is unavailable, a process has a part of this region's share.
                     *processes =
                         processes.saturating_mul(u32::try_from(regions.portion.of).unwrap_or(u32::MAX));
                 }
-                tasks.runtime.spawn(exchanger.run());
-                tasks.runtime.spawn(reporter.run());
                 (Dispatch::new(own_server, None, &settings, clock)?, Some(regions))
             }
         };

@@ -12,6 +12,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -58,11 +59,9 @@ pub struct RegionHealth {
 /// The gauges `tollgate_region_cut_off` (0 or 1) and `tollgate_region_last_answer_seconds`, if there was an answer.
 impl Readings for RegionHealth {
     fn readings(&self) -> Vec<Reading> {
-        let age = self.last_answer.map(|age| Reading::Gauge(REGION_LAST_ANSWER, age.as_secs_f64()));
-        [Reading::Gauge(REGION_CUT_OFF, f64::from(u8::from(self.is_cut_off)))]
-            .into_iter()
-            .chain(age)
-            .collect()
+        let mut readings = vec![Reading::Gauge(REGION_CUT_OFF, f64::from(u8::from(self.is_cut_off)))];
+        readings.extend(self.last_answer.map(|age| Reading::Gauge(REGION_LAST_ANSWER, age.as_secs_f64())));
+        readings
     }
 }
 
@@ -104,36 +103,16 @@ pub(super) struct OwnServer<T> {
     calls: AtomicU64,
 }
 
-/// Reports the calls to other regions to the own server.
-pub(super) struct Reporter<T> {
-    /// The key of the reports in Redis.
-    name: Vec<u8>,
+/// What the tasks of a limiter share.
+struct Exchange<T> {
+    own: Box<str>,
     server: T,
-    /// No longer there when the limiter is dropped.
-    peers: Weak<[Peer]>,
+    /// The servers of the peers.
+    others: Vec<T>,
+    peers: Arc<[Peer]>,
     interval: Duration,
     timeout: Duration,
     clock: TokioClock,
-}
-
-/// Carries out claims.
-pub(super) struct Exchanger<T> {
-    own: Box<str>,
-    server: T,
-    servers: Vec<T>,
-    peers: Arc<[Peer]>,
-    claims: mpsc::Receiver<Claim>,
-    interval_ns: u64,
-    timeouts: [Duration; 2],
-    clock: TokioClock,
-}
-
-/// The parts of a limiter of several regions. The last two are tasks.
-pub(super) struct Prepared<T> {
-    pub(super) regions: Regions,
-    pub(super) own_server: OwnServer<T>,
-    pub(super) exchanger: Exchanger<T>,
-    pub(super) reporter: Reporter<T>,
 }
 
 fn refused<T>(why: String) -> Result<T, BuildError> {
@@ -199,54 +178,43 @@ fn shared_windows(part: &PlannedLimit, interval: Duration, regions: u64) -> Resu
     Ok(windows)
 }
 
-/// Prepares a limiter of several regions.
-pub(super) fn prepare<T: Transport + Clone>(
+/// Starts the tasks of a limiter of several regions.
+pub(super) fn start<T: Transport + Clone>(
     options: WriteBackOptions<T>,
-    server: &T,
+    server: T,
     settings: &Settings,
-) -> Result<Prepared<T>, BuildError> {
-    let portion = check_regions(&options, server)?;
+    runtime: &Handle,
+) -> Result<(Regions, OwnServer<T>), BuildError> {
+    let portion = check_regions(&options, &server)?;
     let WriteBackOptions { own, others, policy, exchange_interval: interval, .. } = options;
-    let (names, servers): (Vec<Box<str>>, Vec<T>) = others.into_iter().unzip();
+    let (names, others): (Vec<Box<str>>, Vec<T>) = others.into_iter().unzip();
     let plan = Plan::new(&settings.limits)?;
     let terms = plan.parts().iter().map(|part| {
         let windows = shared_windows(part, interval, portion.of)?;
         Ok(Arc::new(RegionTerms { windows, policy, portion, others: names.clone().into() }))
     });
     let terms = terms.collect::<Result<Box<[_]>, BuildError>>()?;
-    let (sender, receiver) = mpsc::channel(CLAIMS[0]);
+    let (sender, claims) = mpsc::channel(CLAIMS[0]);
     let peer =
         |name: &str| Peer { name: name.into(), link: RegionLink::default(), in_flight: AtomicU64::new(0) };
     let peers: Arc<[Peer]> = names.iter().map(|name| peer(name)).collect();
     let (interval_ns, clock) = (saturating_nanos(interval), TokioClock::new());
+    let regions = Regions { portion, peers: Arc::clone(&peers), interval_ns, clock: clock.clone() };
+    let timeout = settings.timeout;
+    let exchange =
+        Arc::new(Exchange { own, server: server.clone(), others, peers, interval, timeout, clock });
+    let name = [&*settings.places.tag(b""), b":links"].concat();
+    runtime.spawn(report(Arc::downgrade(&exchange), name, interval));
+    runtime.spawn(exchange.run(claims));
     let own_server = OwnServer {
-        server: server.clone(),
+        server,
         terms,
         interval_us: interval_ns / 1_000,
         claims: sender,
         random: ahash::RandomState::new(),
         calls: AtomicU64::new(0),
     };
-    let reporter = Reporter {
-        name: [&*settings.places.tag(b""), b":links"].concat(),
-        server: server.clone(),
-        peers: Arc::downgrade(&peers),
-        interval,
-        timeout: settings.timeout,
-        clock: clock.clone(),
-    };
-    let exchanger = Exchanger {
-        own,
-        server: server.clone(),
-        servers,
-        peers: Arc::clone(&peers),
-        claims: receiver,
-        interval_ns,
-        timeouts: [settings.timeout, interval.min(TIMEOUT)],
-        clock: clock.clone(),
-    };
-    let regions = Regions { portion, peers, interval_ns, clock };
-    Ok(Prepared { regions, own_server, exchanger, reporter })
+    Ok((regions, own_server))
 }
 
 impl<T: Transport> Transport for OwnServer<T> {
@@ -282,56 +250,57 @@ impl<T: Transport> Transport for OwnServer<T> {
     }
 }
 
-impl<T: Transport + Clone> Exchanger<T> {
+impl<T: Transport> Exchange<T> {
     /// Carries out claims until the limiter is dropped.
-    pub(super) async fn run(mut self) {
-        let mut exchanges = JoinSet::new();
-        while let Some(claim) = self.claims.recv().await {
-            while exchanges.len() >= CLAIMS[1] * self.servers.len().max(1) {
+    async fn run(self: Arc<Self>, mut claims: mpsc::Receiver<Claim>) {
+        let (mut exchanges, interval_ns) = (JoinSet::new(), saturating_nanos(self.interval));
+        while let Some(claim) = claims.recv().await {
+            while exchanges.len() >= CLAIMS[1] * self.peers.len().max(1) {
                 let _ = exchanges.join_next().await;
             }
             while exchanges.try_join_next().is_some() {}
             let now_ns = self.clock.now().as_nanos();
-            for (at, (other, peer)) in self.servers.iter().zip(&*self.peers).enumerate() {
+            for (at, peer) in self.peers.iter().enumerate() {
                 // Ordering: Relaxed, here and below. The number only limits how often a silent region is called.
                 let is_busy = peer.in_flight.load(Ordering::Relaxed) > 0;
-                if is_busy && peer.link.is_cut_off(self.interval_ns) {
+                if is_busy && peer.link.is_cut_off(interval_ns) {
                     continue;
                 }
                 peer.in_flight.fetch_add(1, Ordering::Relaxed);
-                let tell = claim.tell(&self.own);
-                let (server, other, claim) = (self.server.clone(), other.clone(), claim.clone());
-                let (peers, timeouts, clock) = (Arc::clone(&self.peers), self.timeouts, self.clock.clone());
-                exchanges.spawn(async move {
-                    let peer = &peers[at];
-                    let told = timeout(timeouts[1], other.call(&tell)).await;
-                    peer.in_flight.fetch_sub(1, Ordering::Relaxed);
-                    let Ok(Ok(Reply { region: Some(theirs), .. })) = told else {
-                        return peer.link.failed(now_ns);
-                    };
-                    peer.link.answered(clock.now().as_nanos());
-                    // If the own server does not answer, the next exchange reports again.
-                    let _ = timeout(timeouts[0], server.call(&claim.hear(&peer.name, &theirs))).await;
-                });
+                exchanges.spawn(Arc::clone(&self).carry_out(claim.clone(), at, now_ns));
             }
         }
     }
+
+    /// Tells a peer of a claim, and tells the own server what the peer answers.
+    async fn carry_out(self: Arc<Self>, claim: Claim, at: usize, now_ns: u64) {
+        let peer = &self.peers[at];
+        let tell = claim.tell(&self.own);
+        let told = timeout(self.interval.min(TIMEOUT), self.others[at].call(&tell)).await;
+        peer.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let Ok(Ok(Reply { region: Some(theirs), .. })) = told else {
+            return peer.link.failed(now_ns);
+        };
+        peer.link.answered(self.clock.now().as_nanos());
+        // If the own server does not answer, the next exchange reports again.
+        let _ = timeout(self.timeout, self.server.call(&claim.hear(&peer.name, &theirs))).await;
+    }
 }
 
-impl<T: Transport> Reporter<T> {
-    /// Reports once in each interval, until the limiter is dropped.
-    pub(super) async fn run(self) {
-        loop {
-            tokio::time::sleep(self.interval.clamp(REPORT[0], REPORT[1])).await;
-            let Some(peers) = self.peers.upgrade() else { return };
-            let sent_ns = self.clock.now().as_nanos();
-            let links = peers.iter().map(|peer| (Box::from(&*peer.name), peer.link.report(sent_ns)));
-            let life_us = saturating_nanos(self.interval) / 1_000 * REMEMBERED;
-            let report = LinkReport { name: self.name.clone(), life_us, links: links.collect() };
-            // If the own server does not answer, this process knows what it saw itself.
-            if let Ok(Ok(known)) = timeout(self.timeout, self.server.report_links(&report)).await {
-                peers.iter().zip(known).for_each(|(peer, ages)| peer.link.learn(ages, sent_ns));
-            }
+/// Reports the calls to other regions to the own server, under this key. Reports once in each interval, until the limiter is
+/// dropped.
+async fn report<T: Transport>(exchange: Weak<Exchange<T>>, name: Vec<u8>, interval: Duration) {
+    loop {
+        tokio::time::sleep(interval.clamp(REPORT[0], REPORT[1])).await;
+        let Some(exchange) = exchange.upgrade() else { return };
+        let Exchange { server, peers, timeout: most, clock, .. } = &*exchange;
+        let sent_ns = clock.now().as_nanos();
+        let links = peers.iter().map(|peer| (Box::from(&*peer.name), peer.link.report(sent_ns)));
+        let life_us = saturating_nanos(interval) / 1_000 * REMEMBERED;
+        let report = LinkReport { name: name.clone(), life_us, links: links.collect() };
+        // If the own server does not answer, this process knows what it saw itself.
+        if let Ok(Ok(known)) = timeout(*most, server.report_links(&report)).await {
+            peers.iter().zip(known).for_each(|(peer, ages)| peer.link.learn(ages, sent_ns));
         }
     }
 }
