@@ -107,30 +107,39 @@ impl<C: Clock> LeaseCore<C> {
     /// for the cost alone.
     pub(super) fn check_now(&self, key: KeyRef<'_>, cost: u64) -> Result<SharedDecision, usize> {
         let now = self.dispatch.now();
-        match self.book.check(key, cost, now.as_nanos()) {
+        let answer = self.decided(self.book.check(key, cost, now.as_nanos()), key, cost, now);
+        answer.map_err(|undecided| if matches!(undecided, LeaseCheck::Full) { 0 } else { ROUNDS })
+    }
+
+    /// The answer of a check that this process decides. Otherwise returns the check.
+    #[inline]
+    pub(super) fn decided(
+        &self,
+        checked: LeaseCheck,
+        key: KeyRef<'_>,
+        cost: u64,
+        now: Timestamp,
+    ) -> Result<SharedDecision, LeaseCheck> {
+        match checked {
             LeaseCheck::Decided(decision, until_ns) => {
                 Ok(SharedDecision::new(decision, DecidedBy::Held).with_mark(until_ns))
             }
             LeaseCheck::Failing => Ok(self.dispatch.guard.fallback(&key.bytes(), cost, now)),
-            LeaseCheck::Missing(..) => Err(ROUNDS),
-            LeaseCheck::Full => Err(0),
+            undecided => Err(undecided),
         }
     }
 
     #[cold]
     #[inline(never)]
     fn check_slow(&self, key: KeyRef<'_>, cost: u64, now: Timestamp) -> SharedDecision {
-        match self.book.check_slow(key, cost, now.as_nanos()) {
-            LeaseCheck::Decided(decision, until_ns) => {
-                SharedDecision::new(decision, DecidedBy::Held).with_mark(until_ns)
+        let now_ns = now.as_nanos();
+        let answer = self.decided(self.book.check_slow(key, cost, now_ns), key, cost, now);
+        answer.unwrap_or_else(|undecided| {
+            if let LeaseCheck::Missing(_, holding) = undecided {
+                self.book.want(key, &holding, cost, now_ns);
             }
-            LeaseCheck::Missing(decision, holding) => {
-                self.book.want(key, &holding, cost, now.as_nanos());
-                SharedDecision::new(decision, DecidedBy::Held)
-            }
-            LeaseCheck::Failing => self.dispatch.guard.fallback(&key.bytes(), cost, now),
-            LeaseCheck::Full => SharedDecision::new(self.book.soon(cost, now.as_nanos()), DecidedBy::Held),
-        }
+            SharedDecision::new(self.book.soon(cost, now_ns), DecidedBy::Held)
+        })
     }
 
     /// Processes an answer of the server, and returns its result for the caller.

@@ -18,7 +18,7 @@ use crate::client::{BuildError, Connected, Tasks};
 use crate::guard::Health;
 use crate::mode::LimiterAt;
 use crate::mode::background::StopOnDrop;
-use crate::protocol::{DecidedBy, Key, KeyRef, SharedDecision};
+use crate::protocol::{Key, KeyRef, SharedDecision};
 
 /// A limiter that fetches units from the server in blocks, and spends them in this process. [`LimiterBuilder::leases`] creates
 /// its builder.
@@ -264,7 +264,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         rounds: usize,
         began: Instant,
     ) -> SharedDecision {
-        let (core, guard) = (self, &self.dispatch.guard);
+        let core = self;
         let bytes = key.bytes();
         let notifier = self.background.notifiers.of(&bytes);
         let mut asked = 0;
@@ -274,13 +274,10 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
             notified.as_mut().enable();
             let now = core.dispatch.now();
             let now_ns = now.as_nanos();
-            let holding = match core.book.check(key, cost, now_ns) {
-                LeaseCheck::Decided(decision, until_ns) => {
-                    return SharedDecision::new(decision, DecidedBy::Held).with_mark(until_ns);
-                }
-                LeaseCheck::Failing => return guard.fallback(&bytes, cost, now),
-                LeaseCheck::Missing(_, holding) if core.book.keeps(cost) => holding,
-                LeaseCheck::Full | LeaseCheck::Missing(..) => break,
+            let holding = match core.decided(core.book.check(key, cost, now_ns), key, cost, now) {
+                Ok(answer) => return answer,
+                Err(LeaseCheck::Missing(_, holding)) if core.book.keeps(cost) => holding,
+                Err(_) => break,
             };
             if let Some(due) = core.book.claim(key, &holding, cost, now_ns) {
                 asked += 1;
@@ -289,7 +286,7 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
                     Some(BlockOutcome::Again) => {}
                     // `None` means that the runtime is shutting down.
                     Some(BlockOutcome::Failed) | None => {
-                        return guard.fallback(&bytes, cost, core.dispatch.now());
+                        return core.dispatch.guard.fallback(&bytes, cost, core.dispatch.now());
                     }
                 }
             } else {
