@@ -28,8 +28,8 @@ pub const fn hold_until(end_us: u64, identity: u128) -> HoldId {
 
 /// Replaces the client of a builder. The new client carries the calls of the limiter that is built.
 pub fn with_client<A, B>(builder: LimiterBuilder<A>, client: B) -> LimiterBuilder<B> {
-    let LimiterBuilder { client: _, prefix, settings } = builder;
-    LimiterBuilder { client, prefix, settings }
+    let LimiterBuilder { client: _, prefix, settings, options } = builder;
+    LimiterBuilder { client, prefix, settings, options }
 }
 
 /// The servers that hold the keys of a limiter.

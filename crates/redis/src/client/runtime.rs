@@ -148,7 +148,7 @@ impl<T: Routed> Blocking<T> {
     /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
     /// share their state, in every process.
     pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
-        InProgressBuilder::new(self.clone(), self.inner.routes(), name, limit)
+        InProgressBuilder::in_progress(self.clone(), self.inner.routes(), name, limit)
     }
 }
 

@@ -112,10 +112,12 @@ pub(crate) struct Settings {
 /// [`Blocking<Client>`](crate::Blocking) for threads, whose limiters are `Blocking` too.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it builds a limiter"]
-pub struct LimiterBuilder<T> {
+pub struct LimiterBuilder<T, O = ()> {
     pub(crate) client: T,
     pub(crate) prefix: String,
     pub(crate) settings: Settings,
+    /// What only a limit on [requests in progress](InProgressBuilder) has.
+    pub(crate) options: O,
 }
 
 impl<T> LimiterBuilder<T> {
@@ -129,7 +131,7 @@ impl<T> LimiterBuilder<T> {
             max_keys: 100_000,
             name: name.into(),
         };
-        Self { client, prefix: "tollgate".to_owned(), settings }
+        Self { client, prefix: "tollgate".to_owned(), settings, options: () }
     }
 
     /// Adds a limit on the same key. Each request is charged to all limits, or to none.
@@ -138,6 +140,15 @@ impl<T> LimiterBuilder<T> {
         self
     }
 
+    /// Sets the maximum number of keys held in this process. The maximum applies to leases, to keys that wait to be
+    /// posted, and to keys that this process decides while the server is unavailable. Default: 100,000.
+    pub fn max_keys(mut self, max_keys: usize) -> Self {
+        self.settings.max_keys = max_keys.max(1);
+        self
+    }
+}
+
+impl<T, O> LimiterBuilder<T, O> {
     /// Sets the prefix of all keys in Redis. Default: `tollgate`.
     ///
     /// The prefix is escaped in the same way as names and keys: ASCII letters, digits and `.`, `_`, `-`, `:`, `/`, `@`
@@ -168,13 +179,6 @@ impl<T> LimiterBuilder<T> {
         self
     }
 
-    /// Sets the maximum number of keys held in this process. The maximum applies to leases, to keys that wait to be
-    /// posted, and to keys that this process decides while the server is unavailable. Default: 100,000.
-    pub fn max_keys(mut self, max_keys: usize) -> Self {
-        self.settings.max_keys = max_keys.max(1);
-        self
-    }
-
     pub(crate) fn settings(&self) -> Settings {
         let settings = &self.settings;
         let places = KeyPlaces::new(&head(&self.prefix, &settings.name), &settings.places.routes);
@@ -183,55 +187,28 @@ impl<T> LimiterBuilder<T> {
 }
 
 /// Sets the options of a limit on requests in progress. Then build it.
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until it builds a limiter"]
-pub struct InProgressBuilder<T> {
-    /// Its limiter has no limits.
-    pub(crate) builder: LimiterBuilder<T>,
+pub type InProgressBuilder<T> = LimiterBuilder<T, InProgressOptions>;
+
+/// The options of a limit on requests in progress.
+#[derive(Copy, Clone, Debug)]
+pub struct InProgressOptions {
     pub(crate) limit: u64,
     pub(crate) life: Duration,
 }
 
 impl<T> InProgressBuilder<T> {
-    pub(crate) fn new(client: T, routes: &Arc<Routes>, name: &str, limit: u64) -> Self {
-        Self {
-            builder: LimiterBuilder::new(client, routes, name, &[]),
-            limit,
-            life: Duration::from_secs(600),
-        }
-    }
-
-    fn with(self, set: impl FnOnce(LimiterBuilder<T>) -> LimiterBuilder<T>) -> Self {
-        Self { builder: set(self.builder), ..self }
+    pub(crate) fn in_progress(client: T, routes: &Arc<Routes>, name: &str, limit: u64) -> Self {
+        let LimiterBuilder { client, prefix, settings, .. } = LimiterBuilder::new(client, routes, name, &[]);
+        let options = InProgressOptions { limit, life: Duration::from_secs(600) };
+        Self { client, prefix, settings, options }
     }
 
     /// Sets how long a request can be in progress. Afterwards it does not count any more. Default: ten minutes.
     ///
     /// Choose a time that no request of a working server takes.
     pub fn life(mut self, life: Duration) -> Self {
-        self.life = life;
+        self.options.life = life;
         self
-    }
-
-    /// Sets the prefix of all keys in Redis. See [`LimiterBuilder::prefix`].
-    pub fn prefix(self, prefix: &str) -> Self {
-        self.with(|builder| builder.prefix(prefix))
-    }
-
-    /// Sets how long a call waits for the server. Default: 40 ms.
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.with(|builder| builder.timeout(timeout))
-    }
-
-    /// Sets when the limiter stops asking a server that fails. See [`LimiterBuilder::breaker`].
-    pub fn breaker(self, breaker: Breaker) -> Self {
-        self.with(|builder| builder.breaker(breaker))
-    }
-
-    /// Sets what decides a request while the server is unavailable. Default: this process decides, as if it were the
-    /// only process.
-    pub fn on_failure(self, on_failure: OnFailure) -> Self {
-        self.with(|builder| builder.on_failure(on_failure))
     }
 }
 

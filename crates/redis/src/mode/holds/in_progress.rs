@@ -10,7 +10,7 @@ use tollgate::{QuotaError, StdClock};
 
 use super::holding::{LocalLimit, SharedHold};
 use super::remote::HoldingLimiter;
-use crate::client::{Connected, InProgressBuilder};
+use crate::client::{Connected, InProgressBuilder, InProgressOptions};
 use crate::guard::{Guard, Health, Passage};
 use crate::protocol::{Error, Key, Plan, SharedDecision};
 
@@ -72,15 +72,15 @@ impl<T: Connected> InProgressBuilder<T> {
     /// # Errors
     /// Returns an error if the life is zero, because no request would count.
     pub fn build(self) -> Result<T::Form<InProgressLimiter>, QuotaError> {
-        let Self { builder, limit, life } = self;
+        let (settings, InProgressOptions { limit, life }) = (self.settings(), self.options);
         if life.is_zero() {
             return Err(quota_error(
                 "the life of a request in progress is zero, so no request would count; set a longer life"
                     .to_owned(),
             ));
         }
-        let guard = Guard::of(&builder.settings(), limit);
-        let (client, thread) = builder.client.split();
+        let guard = Guard::of(&settings, limit);
+        let (client, thread) = self.client.split();
         let holding = HoldingLimiter::new(client, thread.clone(), Plan::new(&[])?, guard, Some(limit));
         Ok(T::form(InProgressLimiter { holding, life, local: Arc::default() }, thread))
     }
