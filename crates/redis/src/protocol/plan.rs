@@ -24,15 +24,15 @@ use super::kinds::{Batches, Blocks, CalendarPeriods, KindPair, KindSet, Log, Pac
 pub struct Plan {
     parts: Box<[PlannedLimit]>,
     /// The kinds of the limits, which select the script.
-    kinds: KindSet,
+    pub(super) kinds: KindSet,
     /// The ends of the names of their states, as texts.
-    names: Box<[Box<str>]>,
+    pub(super) names: Box<[Box<str>]>,
     /// The arguments of each limit.
-    arguments: Box<[Arguments]>,
+    pub(super) arguments: Box<[Arguments]>,
     /// The kinds, if there are one or two limits and no calendar.
-    pair: Option<KindPair>,
+    pub(super) pair: Option<KindPair>,
     /// Whether a limit has a calendar, so that the arguments of a call depend on its time.
-    needs_time: bool,
+    pub(super) needs_time: bool,
 }
 
 /// The name of a limit's kind in the arguments of a script, and its numbers as texts. They are written once, and not for
@@ -133,34 +133,9 @@ impl Plan {
         Self { parts, kinds, names, arguments, pair, needs_time: false }
     }
 
-    /// The kinds of the limits.
-    pub(super) const fn kinds(&self) -> KindSet {
-        self.kinds
-    }
-
-    /// The ends of the names of their states, in order.
-    pub(super) fn names(&self) -> &[Box<str>] {
-        &self.names
-    }
-
     /// The limits, with the ends of the names of their states.
     pub(super) fn named(&self) -> impl Iterator<Item = (&PlannedLimit, &str)> {
         self.parts.iter().zip(self.names.iter().map(|name| &**name))
-    }
-
-    /// The arguments of each limit, in order.
-    pub(super) fn arguments(&self) -> &[Arguments] {
-        &self.arguments
-    }
-
-    /// The kinds, if there are one or two limits and no calendar.
-    pub(super) const fn pair(&self) -> Option<KindPair> {
-        self.pair
-    }
-
-    /// Whether a command needs [`Plan::with_time`].
-    pub(super) const fn needs_time(&self) -> bool {
-        self.needs_time
     }
 
     /// Returns the plan of calls at this time: the arguments have the periods of calendars.

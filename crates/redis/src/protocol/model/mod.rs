@@ -180,7 +180,7 @@ pub(crate) fn answer(plan: &Plan, held: &mut KeyState, now_us: u64, ask: &Questi
         // A peek changes nothing. The others are about holds and regions, which have models of their own.
         _ => {}
     }
-    for (name, view) in plan.names().iter().zip(&views) {
+    for (name, view) in plan.names.iter().zip(&views) {
         if view.writes(granted) || (view.healed && !matches!(ask, Question::Peek { .. })) {
             held.make(name).state = Some(view.state(now_us));
         }
@@ -220,18 +220,18 @@ impl KeyState {
 
     /// Returns whether each limit has a state.
     pub(crate) fn is_complete(&self, plan: &Plan) -> bool {
-        plan.names().iter().all(|name| self.find(name).is_some_and(|limit| limit.state.is_some()))
+        plan.names.iter().all(|name| self.find(name).is_some_and(|limit| limit.state.is_some()))
     }
 
     /// Returns the states of the limits, without the posts.
     pub(crate) fn states(&self, plan: &Plan) -> Self {
         let state = |name: &str| Some(KeptState { posts: Vec::new(), ..self.find(name)?.clone() });
-        Self { limits: plan.names().iter().filter_map(|name| state(name)).collect() }
+        Self { limits: plan.names.iter().filter_map(|name| state(name)).collect() }
     }
 
     /// Takes these states for the limits that have none.
     pub(crate) fn adopt(&mut self, plan: &Plan, states: &Self) {
-        for name in plan.names() {
+        for name in &plan.names {
             if let Some(KeptState { state: Some(state), .. }) = states.find(name) {
                 self.make(name).state.get_or_insert_with(|| state.clone());
             }
@@ -240,7 +240,7 @@ impl KeyState {
 
     /// Removes the states of the limits. Returns their number.
     fn forget(&mut self, plan: &Plan) -> u64 {
-        let limits = self.limits.iter_mut().filter(|limit| plan.names().contains(&limit.name));
+        let limits = self.limits.iter_mut().filter(|limit| plan.names.contains(&limit.name));
         limits.filter_map(|limit| limit.state.take()).count() as u64
     }
 

@@ -15,7 +15,7 @@ use crate::protocol::kinds::Form;
 /// Builds the command that calls the script, for a key that can hold `most_units`.
 pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
     let plan = &*call.plan;
-    if plan.needs_time() {
+    if plan.needs_time {
         return command(&at_its_time(call), most_units, by);
     }
     let of = |hold: HoldId| (hold.random(), hold.end_ns() / 1_000);
@@ -30,7 +30,7 @@ pub(super) fn command(call: &Call, most_units: u64, by: By) -> Cmd {
         _ => ("peek", 0, (0, 0)),
     };
     let letter = if plan.parts().is_empty() { "n" } else { "h" };
-    let mut command = ScriptText::of(plan.kinds(), Form::Holds).call(by, plan.parts().len() + 1);
+    let mut command = ScriptText::of(plan.kinds, Form::Holds).call(by, plan.parts().len() + 1);
     add_keys(&mut command, call, &[""]);
     command.arg([&*call.tag, b":", letter.as_bytes()].concat());
     add_time(&mut command, time_us(call));

@@ -109,7 +109,7 @@ fn limits_command(call: &Call, by: By) -> Cmd {
         add_keys(&mut command, call, &[""]);
         return command;
     }
-    let pair = plan.pair().filter(|_| !matches!(call.ask, Question::Post { .. }));
+    let pair = plan.pair.filter(|_| !matches!(call.ask, Question::Post { .. }));
     if let (Some(kinds), &Question::Check { cost }, None) = (pair, &call.ask, call.now) {
         let mut command = ScriptText::of_pair(kinds, Questions::Check).call(by, parts.len());
         add_keys(&mut command, call, &[""]);
@@ -117,14 +117,14 @@ fn limits_command(call: &Call, by: By) -> Cmd {
         add_numbers(&mut command, plan);
         return command;
     }
-    if plan.needs_time() {
+    if plan.needs_time {
         return limits_command(&at_its_time(call), by);
     }
     let posts = matches!(call.ask, Question::Post { .. });
     let letters: &[&str] = if posts { &["", "p"] } else { &[""] };
     let script = match pair {
         Some(kinds) => ScriptText::of_pair(kinds, Questions::Any),
-        None => ScriptText::of(call.plan.kinds(), if posts { Form::Post } else { Form::All }),
+        None => ScriptText::of(call.plan.kinds, if posts { Form::Post } else { Form::All }),
     };
     let mut command = script.call(by, letters.len() * parts.len());
     add_keys(&mut command, call, letters);
@@ -154,7 +154,7 @@ fn time_us(call: &Call) -> Option<u64> {
 
 /// Adds the kind and the numbers of each limit.
 fn add_kinds(command: &mut Cmd, plan: &Plan) {
-    for (kind, numbers) in plan.arguments() {
+    for (kind, numbers) in &plan.arguments {
         command.arg(*kind);
         add_texts(command, numbers, NUMBERS);
     }
@@ -162,7 +162,7 @@ fn add_kinds(command: &mut Cmd, plan: &Plan) {
 
 /// Adds the numbers of one or two limits. Those of the second begin after [`NUMBERS`].
 fn add_numbers(command: &mut Cmd, plan: &Plan) {
-    for (index, (_, numbers)) in plan.arguments().iter().enumerate() {
+    for (index, (_, numbers)) in plan.arguments.iter().enumerate() {
         let least = if index + 1 < plan.parts().len() { NUMBERS } else { 0 };
         add_texts(command, numbers, least);
     }
@@ -231,7 +231,7 @@ pub(crate) fn copy(call: &Call, step: CopyStep<'_>, by: By) -> Cmd {
 /// Adds the names of the keys of each limit, first with the first of these letters.
 fn add_keys(command: &mut Cmd, call: &Call, letters: &[&str]) {
     for letter in letters {
-        for end in call.plan.names() {
+        for end in &call.plan.names {
             let mut name = command.writer_for_next_arg();
             // Writing to memory does not fail.
             for part in [&*call.tag, b":", letter.as_bytes(), end.as_bytes()] {

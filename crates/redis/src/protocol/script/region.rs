@@ -17,7 +17,7 @@ const MOST: u64 = (1 << 53) - 1;
 
 /// Returns the name of the key in Redis.
 pub(crate) fn name(call: &Call) -> Vec<u8> {
-    let part = call.plan.names().first().map(|name| name.as_bytes());
+    let part = call.plan.names.first().map(|name| name.as_bytes());
     [&*call.tag, b":r", part.unwrap_or_default()].concat()
 }
 
