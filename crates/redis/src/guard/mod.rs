@@ -54,7 +54,7 @@ pub use self::breaker::BreakerState;
 use self::breaker::{BreakerChange, Circuit, Permit};
 pub use self::health::Health;
 use self::health::{GuardCount, Tallies};
-use self::local::Local;
+pub(crate) use self::local::Local;
 use crate::client::{KeyPlaces, OnFailure, Settings};
 use crate::protocol::slot::PARTS;
 use crate::protocol::{Call, DecidedBy, Error, ErrorKind, Reply, SharedDecision, Transport};
@@ -67,7 +67,7 @@ const A_SECOND_NS: u64 = 1_000_000_000;
 const LONGEST_PROBE: Duration = Duration::from_secs(60);
 
 /// Applies an operation to this process's share, for a key, a cost and a class.
-type LocalVerb = fn(&Local, &[u8], u64, Class, Timestamp) -> Option<Decision>;
+pub(crate) type LocalVerb = fn(&Local, &[u8], u64, Class, Timestamp) -> Option<Decision>;
 
 /// The guard of one limiter; see the module docs.
 pub(crate) struct Guard {
@@ -232,17 +232,6 @@ impl Guard {
         self.without_server((key, cost, class), now, Local::check)
     }
 
-    /// Like `fallback_of`, but charges nothing.
-    pub(crate) fn fallback_peek(
-        &self,
-        class: Class,
-        key: &[u8],
-        cost: u64,
-        now: Timestamp,
-    ) -> SharedDecision {
-        self.without_server((key, cost, class), now, Local::peek)
-    }
-
     /// Takes back what a [`fallback`](Self::fallback) charged to this process's share. Returns the units taken back.
     pub(crate) fn refund(&self, key: &[u8], charge: &Decision, now: Timestamp) -> u64 {
         let local = self.local.get().and_then(Option::as_ref).filter(|_| charge.charged() > 0);
@@ -260,7 +249,8 @@ impl Guard {
         self.local.get().and_then(Option::as_ref)?.settle(key, charge, actual, now)
     }
 
-    fn without_server(
+    /// Decides a request of a class while the server is unavailable. This process's share checks it or peeks.
+    pub(crate) fn without_server(
         &self,
         (key, cost, class): (&[u8], u64, Class),
         now: Timestamp,

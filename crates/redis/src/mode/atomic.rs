@@ -11,7 +11,7 @@ use tollgate::{Class, Decision, QuotaError, StdClock, Timestamp};
 
 use super::dispatch::{AsksServer, Dispatch};
 use crate::client::{Blocking, Connected, LimiterBuilder};
-use crate::guard::{Guard, Health};
+use crate::guard::{Health, Local, LocalVerb};
 use crate::mode::LimiterAt;
 use crate::protocol::{DecidedBy, Error, Key, Plan, Question, Reply, SharedDecision};
 
@@ -63,9 +63,6 @@ pub struct AtomicLimiter {
     plan: Arc<Plan>,
     class: Class,
 }
-
-/// Decides a request while the server is unavailable.
-type Fallback = fn(&Guard, Class, &[u8], u64, Timestamp) -> SharedDecision;
 
 impl fmt::Debug for AtomicLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,7 +167,7 @@ impl AtomicLimiter {
 
     async fn check_bytes(&self, key: &[u8], cost: u64, now: Option<Timestamp>) -> SharedDecision {
         if cost == 0 {
-            return self.peek_bytes(key, cost, now, Guard::fallback_of).await;
+            return self.peek_bytes(key, cost, now, Local::check).await;
         }
         self.charge_bytes(key, cost, Question::Check { cost }, now).await
     }
@@ -194,11 +191,11 @@ impl AtomicLimiter {
         key: &[u8],
         cost: u64,
         now: Option<Timestamp>,
-        fallback: Fallback,
+        fallback: LocalVerb,
     ) -> SharedDecision {
         match self.peek_server(key, cost, now).await {
             Ok(decision) => SharedDecision::new(decision, DecidedBy::Server),
-            Err(_) => fallback(&self.dispatch.guard, self.class, key, cost, self.time(now)),
+            Err(_) => self.dispatch.guard.without_server((key, cost, self.class), self.time(now), fallback),
         }
     }
 
@@ -246,13 +243,13 @@ impl AtomicLimiter {
     /// Returns whether [`check`](Self::check) would admit the request now, and the state of the limits. Charges
     /// nothing.
     pub async fn peek<K: Key + ?Sized>(&self, key: &K) -> SharedDecision {
-        self.peek_bytes(&key.bytes(), 1, None, Guard::fallback_peek).await
+        self.peek_bytes(&key.bytes(), 1, None, Local::peek).await
     }
 
     /// Returns whether [`check_n`](Self::check_n) would admit the request now, and the state of the limits.
     /// Charges nothing.
     pub async fn peek_n<K: Key + ?Sized>(&self, key: &K, cost: u64) -> SharedDecision {
-        self.peek_bytes(&key.bytes(), cost, None, Guard::fallback_peek).await
+        self.peek_bytes(&key.bytes(), cost, None, Local::peek).await
     }
 
     /// Charges `cost` units for `key` now, even if they exceed a limit. Use it for work that has already

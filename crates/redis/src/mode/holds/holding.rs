@@ -11,7 +11,7 @@ use tollgate::{Class, Decision, Limit, LimitKind, Outcome, QuotaError, StdClock}
 
 use super::remote::{HoldingLimiter, hold_id, micros};
 use crate::client::{Connected, LimiterBuilder, OnDrop};
-use crate::guard::{Guard, Health, Passage};
+use crate::guard::{Guard, Health, Local, Passage};
 use crate::mode::dispatch::AsksServer;
 use crate::protocol::{DecidedBy, Error, ErrorKind, Key, Plan, Question, SharedDecision, identity_of};
 
@@ -108,7 +108,7 @@ impl HoldingLimiter {
                 let outcome = if cost <= left { Outcome::Allowed } else { self.denial(cost) };
                 SharedDecision::new(self.decision(&reply, outcome, cost).uncharged(), DecidedBy::Server)
             }
-            Err(_) => dispatch.guard.fallback_peek(Class::ALL, key, cost, dispatch.now()),
+            Err(_) => dispatch.guard.without_server((key, cost, Class::ALL), dispatch.now(), Local::peek),
         }
     }
 
