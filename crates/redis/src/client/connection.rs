@@ -162,12 +162,8 @@ impl ServerConnection {
     async fn watch_eviction(server: Weak<Self>, number: u64) {
         loop {
             let Some(server) = server.upgrade() else { return };
-            let connection = match &*server.state() {
-                ConnectionState { phase: Phase::Ready(calls), number: current, .. } if *current == number => {
-                    calls.connection()
-                }
-                _ => return,
-            };
+            let current = server.current().filter(|(_, current)| *current == number);
+            let Some(connection) = current.map(|(calls, _)| calls.connection()) else { return };
             if !server.learn_eviction(connection).await {
                 return;
             }
