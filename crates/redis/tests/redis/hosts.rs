@@ -1,10 +1,10 @@
 //! Where processes share limits: a model of a server, or a server.
 
-use std::time::Duration;
-
 use tollgate::ManualClock;
-use tollgate_redis::{AtomicLimiter, Blocking, Client, InProcess, Limit, OnFailure};
+use tollgate_redis::{AtomicLimiter, Blocking, Client, InProcess, Limit};
 use tollgate_testing::redis::Server;
+
+use crate::{client, strict};
 
 /// A model of a server, or a server and a client of it.
 pub(crate) enum Host {
@@ -14,9 +14,8 @@ pub(crate) enum Host {
 
 macro_rules! limiter {
     ($client:expr, $name:expr, $limits:expr) => {{
-        let (builder, limits): (_, &[Limit]) = ($client.limiter($name, $limits[0]), $limits);
-        let builder = limits[1..].iter().fold(builder, |builder, limit| builder.and(*limit));
-        builder.timeout(Duration::from_secs(20)).on_failure(OnFailure::Closed).atomic().unwrap()
+        let limits: &[Limit] = $limits;
+        strict($client.limiter($name, limits[0]), &limits[1..]).atomic().unwrap()
     }};
 }
 
@@ -25,7 +24,7 @@ impl Host {
     pub(crate) fn process(&self, limits: &[Limit]) -> Blocking<AtomicLimiter> {
         match self {
             Self::Model(model) => limiter!(model, "api", limits),
-            Self::Real(server, _) => limiter!(Client::open(&server.url()).unwrap().blocking(), "api", limits),
+            Self::Real(server, _) => limiter!(client(server).blocking(), "api", limits),
         }
     }
 
@@ -42,7 +41,7 @@ impl Host {
 pub(crate) fn on_each(test: impl Fn(&Host)) {
     test(&Host::Model(InProcess::new(ManualClock::default()).blocking()));
     if let Some(server) = Server::start() {
-        let client = Client::open(&server.url()).unwrap().blocking();
+        let client = client(&server).blocking();
         test(&Host::Real(server, client));
     }
 }

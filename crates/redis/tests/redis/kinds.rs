@@ -19,11 +19,12 @@ use tollgate::{
 };
 #[cfg(feature = "calendar")]
 use tollgate::{Calendar, CalendarWindow};
-use tollgate_redis::{
-    AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure, SharedDecision,
-};
+use tollgate_redis::{AtomicLimiter, Blocking, DecidedBy, ErrorKind, InProcess, Limit, SharedDecision};
 use tollgate_testing::operations::config;
 use tollgate_testing::redis::Server;
+
+use crate::hosts::on_each;
+use crate::{client, strict};
 
 const SEC: u64 = 1_000_000;
 /// A multiple of an hour, so that tests know where aligned periods begin.
@@ -35,40 +36,38 @@ fn own(limit: Limit) -> AnyLimiter<(), ManualClock> {
 }
 
 /// Returns a limit by the number of its algorithm, with these parameters.
-fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Limit {
+pub(crate) fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Limit {
     let at = Timestamp::from_nanos(at_us * 1_000);
     let few = quota.limit() % 31 + 1;
+    // Most of these intervals are not whole numbers of microseconds.
+    let odd = |of: fn(u64) -> Quota| of(few).burst(quota.burst_size());
     let in_parts = SubWindow::new(Quota::new(quota.limit(), quota.period() * parts), parts);
     match kind {
-        0 | 1 => Limit::from(SlidingLog::new(quota)),
-        2 => Limit::from(in_parts),
-        3 => Limit::from(in_parts.strict()),
-        4 => Limit::from(MinimumSpacing::new(quota.period())),
-        5 => Limit::from(FixedWindow::from_first_use(quota)),
-        6 => Limit::from(TokenBucket::interval(quota)),
-        7 => Limit::from(TokenBucket::aligned(quota, at)),
-        8 => Limit::from(TokenBucket::aligned_adaptive(quota, at)),
-        // Most of these intervals are not whole numbers of microseconds.
-        9 => Limit::from(LeakyBucketQueue::new(Quota::per_second(few).burst(quota.burst_size()))),
-        10 => Limit::from(TokenBucket::new(Quota::per_minute(few).burst(quota.burst_size()))),
+        0 | 1 => SlidingLog::new(quota).into(),
+        2 => in_parts.into(),
+        3 => in_parts.strict().into(),
+        4 => MinimumSpacing::new(quota.period()).into(),
+        5 => FixedWindow::from_first_use(quota).into(),
+        6 => TokenBucket::interval(quota).into(),
+        7 => TokenBucket::aligned(quota, at).into(),
+        8 => TokenBucket::aligned_adaptive(quota, at).into(),
+        9 => LeakyBucketQueue::new(odd(Quota::per_second)).into(),
+        10 => TokenBucket::new(odd(Quota::per_minute)).into(),
         // The model of this process rounds intervals that are no multiple of a quarter of a nanosecond.
         12 => {
-            let quota = Quota::new(1, quota.period()).burst(quota.burst_size());
             let first = Duration::from_micros(1 + at_us % 3_000_000);
-            Limit::from(Blocked::new(
-                quota,
-                Block::of(first).at_most(first * u32::from(parts != 1) * parts + first),
-            ))
+            let block = Block::of(first).at_most(first * u32::from(parts != 1) * parts + first);
+            Blocked::new(Quota::new(1, quota.period()).burst(quota.burst_size()), block).into()
         }
-        13 => Limit::from(Gcra::new(Quota::per_hour(few).burst(quota.burst_size()))),
-        14 => Limit::from(FixedWindow::new(quota)),
-        15 if parts == 1 => Limit::from(SlidingWindow::new(quota).strict()),
-        15 => Limit::from(SlidingWindow::new(quota)),
+        13 => Gcra::new(odd(Quota::per_hour)).into(),
+        14 => FixedWindow::new(quota).into(),
+        15 if parts == 1 => SlidingWindow::new(quota).strict().into(),
+        15 => SlidingWindow::new(quota).into(),
         #[cfg(feature = "calendar")]
-        16 => Limit::from(of_berlin(CalendarPeriod::Day, few)),
+        16 => of_berlin(CalendarPeriod::Day, few).into(),
         #[cfg(feature = "calendar")]
-        17 => Limit::from(of_berlin(CalendarPeriod::Month { day: 31 }, few)),
-        _ => Limit::from(LeakyBucketMeter::new(Quota::per_hour(few).burst(quota.burst_size()))),
+        17 => of_berlin(CalendarPeriod::Month { day: 31 }, few).into(),
+        _ => LeakyBucketMeter::new(odd(Quota::per_hour)).into(),
     }
 }
 
@@ -214,22 +213,13 @@ fn alike(
                     continue;
                 }
                 let answer = model.block_on(|l| l.at(now).check_n(key, cost));
-                prop_assert_eq!(answer.by(), DecidedBy::Server);
-                prop_assert_eq!(
-                    figures(&answer.decision()),
-                    figures(&decision),
-                    "{:?}: {:?} at {}: {:?} {:?}",
-                    limit,
-                    step,
-                    now_us,
-                    answer.decision(),
-                    decision
-                );
                 let real = server
                     .map(|server| server.class(class).unwrap().block_on(|l| l.at(now).check_n(key, cost)));
-                if let Some(real) = real {
-                    prop_assert_eq!(real.by(), DecidedBy::Server);
-                    prop_assert_eq!(figures(&real.decision()), figures(&decision), "{:?}: {:?}", limit, step);
+                for answer in [answer].into_iter().chain(real) {
+                    prop_assert_eq!(answer.by(), DecidedBy::Server);
+                    let (theirs, ours) = (answer.decision(), decision);
+                    let what = format!("{limit:?}: {step:?} at {now_us}: {theirs:?} {ours:?}");
+                    prop_assert_eq!(figures(&theirs), figures(&ours), "{}", what);
                 }
                 if decision.is_allowed() && checks && cost > 0 {
                     full_us = now_us + u64::try_from(figures(&decision)[4].unwrap()).unwrap();
@@ -255,15 +245,9 @@ fn alike(
                 }
                 let units = if decision.is_allowed() { ours.at(now).refund(&(), &decision) } else { 0 };
                 let units = if units >= 1 << 53 { (1 << 53) - 1 } else { units };
-                prop_assert_eq!(
-                    model.block_on(|l| l.at(now).refund(key, &answer)).unwrap(),
-                    units,
-                    "{:?}: {:?}",
-                    limit,
-                    decision
-                );
-                if let (Some(server), Some(real)) = (server, real) {
-                    prop_assert_eq!(server.block_on(|l| l.at(now).refund(key, &real)).unwrap(), units);
+                for (limiter, answer) in [(model, answer)].into_iter().chain(server.zip(real)) {
+                    let back = limiter.block_on(|l| l.at(now).refund(key, &answer)).unwrap();
+                    prop_assert_eq!(back, units, "{:?}: {:?}", limit, decision);
                 }
                 if let LimitKind::AlignedBucket { at, .. } = limit.kind() {
                     let reset_us = u64::try_from(figures(&ours.at(now).peek_n(&(), 0))[4].unwrap()).unwrap();
@@ -280,7 +264,7 @@ fn alike(
 #[test]
 fn every_algorithm_agrees_with_local_limiter_and_server() {
     let server = Server::start();
-    let client = server.as_ref().map(|server| Client::open(&server.url()).unwrap().blocking());
+    let client = server.as_ref().map(|server| client(server).blocking());
     let quota = (1_u64..=40, select(vec![16_u64, 1_600, SEC, 60 * SEC, 3_600 * SEC]), 1_u64..=40).prop_map(
         |(limit, period_us, burst)| Quota::new(limit, Duration::from_micros(period_us)).burst(burst),
     );
@@ -293,97 +277,68 @@ fn every_algorithm_agrees_with_local_limiter_and_server() {
             let limit = made(kind, quota, parts, at);
             let model = InProcess::new(ManualClock::default()).blocking();
             let model = model.limiter("api", limit).atomic().unwrap();
-            let real = client.as_ref().map(|client| {
-                let builder = client.limiter("api", limit).timeout(Duration::from_secs(20));
-                builder.on_failure(OnFailure::Closed).atomic().unwrap()
-            });
+            let real =
+                client.as_ref().map(|client| strict(client.limiter("api", limit), &[]).atomic().unwrap());
             alike(&model, real.as_ref(), &case.get().to_string(), limit, &steps)
         })
         .unwrap();
 }
 
-/// A limiter on a server, and the same limiter on a model. Both answer at a time that the test passes.
-struct Both {
-    server: Blocking<AtomicLimiter>,
-    model: Blocking<AtomicLimiter>,
-}
-
-impl Both {
-    fn new(server: &Server, name: &str, limits: &[Limit], model: &Blocking<InProcess>) -> Self {
-        let client = Client::open(&server.url()).unwrap().blocking();
-        let mut there = client.limiter(name, limits[0]).timeout(Duration::from_secs(20));
-        let mut here = model.limiter(name, limits[0]);
-        for limit in &limits[1..] {
-            (there, here) = (there.and(*limit), here.and(*limit));
-        }
-        Self { server: there.on_failure(OnFailure::Closed).atomic().unwrap(), model: here.atomic().unwrap() }
-    }
-
-    /// Checks both, and returns the decision that they share.
-    fn check(&self, cost: u64, now_us: u64) -> Decision {
-        let now = Timestamp::from_nanos(now_us * 1_000);
-        let answers = (
-            self.server.block_on(|l| l.at(now).check_n("k", cost)),
-            self.model.block_on(|l| l.at(now).check_n("k", cost)),
-        );
-        assert_eq!((answers.0.by(), answers.1.by()), (DecidedBy::Server, DecidedBy::Server));
-        assert_eq!(figures(&answers.0.decision()), figures(&answers.1.decision()), "at {now_us}");
-        answers.0.decision()
-    }
+fn check(limiter: &Blocking<AtomicLimiter>, cost: u64, now_us: u64) -> Decision {
+    let answer = limiter.block_on(|l| l.at(Timestamp::from_nanos(now_us * 1_000)).check_n("k", cost));
+    assert_eq!(answer.by(), DecidedBy::Server);
+    answer.decision()
 }
 
 // G75
 #[test]
 fn ten_a_minute_with_two_seconds_between() {
-    let Some(server) = Server::start() else { return };
-    let model = InProcess::new(ManualClock::default()).blocking();
     let limits =
         [SlidingLog::new(Quota::per_minute(10)).into(), MinimumSpacing::new(Duration::from_secs(2)).into()];
-    let limiter = Both::new(&server, "posts", &limits, &model);
-    let mut admitted = 0;
-    for tenth in 0..600_u64 {
-        let decision = limiter.check(1, START + tenth * SEC / 10);
-        admitted += u64::from(decision.is_allowed());
-        assert_eq!(decision.is_allowed(), tenth % 20 == 0 && tenth < 200, "tenth {tenth}");
-    }
-    assert_eq!(admitted, 10, "a request that the spacing denied is not in the log");
-    assert!(limiter.check(1, START + 60 * SEC).is_allowed());
+    on_each(|host| {
+        let limiter = host.process(&limits);
+        for tenth in 0..600_u64 {
+            // A request that the spacing denied is not in the log.
+            let is_allowed = tenth % 20 == 0 && tenth < 200;
+            let decision = check(&limiter, 1, START + tenth * SEC / 10);
+            assert_eq!(decision.is_allowed(), is_allowed, "tenth {tenth}");
+        }
+        assert!(check(&limiter, 1, START + 60 * SEC).is_allowed());
+    });
 }
 
 // G77
 #[test]
 fn log_ring_grows_wraps_and_follows_its_limit() {
-    let Some(server) = Server::start() else { return };
-    let model = InProcess::new(ManualClock::default()).blocking();
     let log = |limit| [SlidingLog::new(Quota::new(limit, Duration::from_secs(100))).into()];
-    let small = Both::new(&server, "ring", &log(40), &model);
-    let large = Both::new(&server, "ring", &log(300), &model);
-    let full = Both::new(&server, "full", &log(SlidingLog::MAX_LIMIT), &model);
-    let mut now = START;
-    // The ring holds 16 times, then 32 and 40, and wraps many times.
-    for _ in 0..400 {
-        now += 2 * SEC + 500_001;
-        assert!(small.check(1, now).is_allowed());
-    }
-    assert!(small.check(1, now).remaining() == 0 && small.check(1, now).is_denied());
-    // A raised limit knows all units inside; a lowered one also.
-    assert_eq!(large.check(200, now).remaining(), 60);
-    let denied = small.check(1, now + 99 * SEC);
-    assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
-    assert!(
-        small.check(40, now + 100 * SEC - 1).is_denied() && small.check(40, now + 100 * SEC).is_allowed()
-    );
-    assert_eq!(large.check(300, now + 199 * SEC).retry_after(), Some(Duration::from_secs(1)));
-    assert_eq!(full.check(SlidingLog::MAX_LIMIT, now).remaining(), 0);
-    assert!(full.check(1, now + 100 * SEC - 1).is_denied());
-    assert_eq!(full.check(1, now + 100 * SEC).remaining(), SlidingLog::MAX_LIMIT - 1);
+    on_each(|host| {
+        let [small, large] = [40, 300].map(|limit| host.named("ring", &log(limit)));
+        let full = host.named("full", &log(SlidingLog::MAX_LIMIT));
+        let mut now = START;
+        // The ring holds 16 times, then 32 and 40, and wraps many times.
+        for _ in 0..400 {
+            now += 2 * SEC + 500_001;
+            assert!(check(&small, 1, now).is_allowed());
+        }
+        assert!(check(&small, 1, now).remaining() == 0 && check(&small, 1, now).is_denied());
+        // A raised limit knows all units inside; a lowered one also.
+        assert_eq!(check(&large, 200, now).remaining(), 60);
+        let denied = check(&small, 1, now + 99 * SEC);
+        assert_eq!(denied.retry_after(), Some(Duration::from_secs(1)));
+        assert!(check(&small, 40, now + 100 * SEC - 1).is_denied());
+        assert!(check(&small, 40, now + 100 * SEC).is_allowed());
+        assert_eq!(check(&large, 300, now + 199 * SEC).retry_after(), Some(Duration::from_secs(1)));
+        assert_eq!(check(&full, SlidingLog::MAX_LIMIT, now).remaining(), 0);
+        assert!(check(&full, 1, now + 100 * SEC - 1).is_denied());
+        assert_eq!(check(&full, 1, now + 100 * SEC).remaining(), SlidingLog::MAX_LIMIT - 1);
+    });
 }
 
 // G75, G86
 #[test]
 fn foreign_value_of_any_kind_charges_nothing() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap().blocking();
+    let client = client(&server).blocking();
     let minute = Quota::per_minute(5);
     let limits: [(Limit, &str); 5] = [
         (Limit::gcra(minute), "g1"),
@@ -393,21 +348,15 @@ fn foreign_value_of_any_kind_charges_nothing() {
         (TokenBucket::aligned(minute, Timestamp::from_secs(15)).into(), "a1:1m+15s"),
     ];
     for (limit, name) in limits {
-        let limiter = client.limiter("api", FixedWindow::from_first_use(minute)).and(limit);
-        let limiter =
-            limiter.timeout(Duration::from_secs(20)).on_failure(OnFailure::Closed).atomic().unwrap();
+        let limiter = strict(client.limiter("api", FixedWindow::from_first_use(minute)), &[limit]);
+        let limiter = limiter.atomic().unwrap();
         let good = limiter.block_on(|l| l.charge_unchecked("good", 1)).unwrap();
         assert_eq!(good.by(), DecidedBy::Server);
         let key = format!("tollgate:v1:{{api|s3cret}}:{name}");
-        let cut = "\0".repeat(40);
-        for foreign in [
-            &["SET", &key, "x"][..],
-            &["SET", &key, &"7".repeat(80)],
-            &["SET", &key, &cut],
-            &["LPUSH", &key, "x"],
-        ] {
+        let (long, cut) = ("7".repeat(80), "\0".repeat(40));
+        for (command, value) in [("SET", "x"), ("SET", &*long), ("SET", &*cut), ("LPUSH", "x")] {
             server.command::<()>(&["DEL", &key]);
-            server.command::<()>(foreign);
+            server.command::<()>(&[command, &key, value]);
             let told = limiter.block_on(|l| l.charge_unchecked("s3cret", 1)).unwrap_err();
             assert_eq!(told.kind(), ErrorKind::Reply, "{name}: {told}");
             assert!(!told.to_string().contains("s3cret"), "{told}");

@@ -29,6 +29,7 @@ mod listener;
 mod lost_holds;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod modes;
 #[cfg(feature = "watch")]
 #[path = "../../../../tests/common/one_rule.rs"]
 mod one_rule;
@@ -51,10 +52,14 @@ mod write_back;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 use tollgate::{
     FixedWindow, LeakyBucketQueue, Limit, MinimumSpacing, Quota, SlidingLog, SubWindow, Timestamp,
     TokenBucket,
 };
+use tollgate_redis::{Client, LimiterBuilder, OnFailure};
+use tollgate_testing::redis::{Cluster, Server};
 
 /// The longest wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,6 +82,61 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(began.elapsed() < PATIENCE, "still waiting until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A runtime with two threads.
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// A runtime of the calling thread.
+fn one_thread() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Runs this many tasks at the same time. Returns their results.
+async fn in_tasks<F>(count: usize, task: impl Fn(usize) -> F) -> Vec<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    (0..count).for_each(|number| _ = tasks.spawn(task(number)));
+    tasks.join_all().await
+}
+
+/// Runs this many threads at the same time. Returns their results.
+fn in_threads<R: Send>(count: usize, run: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || run(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn client(server: &Server) -> Client {
+    Client::open(&server.url()).unwrap()
+}
+
+fn client_of(cluster: &Cluster) -> Client {
+    Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap()
+}
+
+/// The number of writes that a server has made.
+fn writes(server: &Server) -> u64 {
+    let info: String = server.command(&["INFO", "persistence"]);
+    let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// A client of an address where no server listens.
+fn absent() -> Client {
+    Client::open("redis://127.0.0.1:1/").unwrap()
+}
+
+/// Adds limits. The limiter waits longer than a busy machine delays an answer, and denies what no server decides.
+fn strict<T>(builder: LimiterBuilder<T>, more: &[Limit]) -> LimiterBuilder<T> {
+    let builder = builder.timeout(PATIENCE).on_failure(OnFailure::Closed);
+    more.iter().fold(builder, |builder, limit| builder.and(*limit))
 }
 
 /// Limits of all algorithms. Units of the first ten can be held.
