@@ -13,12 +13,10 @@ struct World {
     proxy: Proxy,
 }
 
-/// A fault: how it begins, and how it ends.
 struct Outage {
-    begin: fn(&mut World),
-    end: fn(&mut World),
-    /// Whether the server loses its data.
-    forgets: bool,
+    name: &'static str,
+    /// Begins the fault, or ends it.
+    set: fn(&mut World, bool),
     /// The errors that calls may return.
     kinds: &'static [ErrorKind],
 }
@@ -49,23 +47,19 @@ fn run(outage: &Outage) {
 }
 
 fn story(outage: &Outage, world: &mut World, subject: &Subject, policy: OnFailure, key: &str) {
-    let name = subject.name();
+    let name = format!("{}, {}", outage.name, subject.name());
     subject.until_server();
     let before = subject.check_times(key, 3);
     let began = subject.health();
 
-    (outage.begin)(world);
+    (outage.set)(world, true);
     // These calls open the breaker. Many more calls follow.
     let first = subject.check_times(key, u64::from(FAILURES) + 1);
     subject.until_open();
     let opened = subject.health();
     let rest = subject.check_times(key, 200);
     let during = subject.health();
-    assert_eq!(
-        first.by_server + rest.by_server,
-        0,
-        "{name}: the server decided during its outage: {during:?}"
-    );
+    assert_eq!(first.by_server + rest.by_server, 0, "{name}: the server decided: {during:?}");
     verify(policy, first.by_policy + rest.by_policy, first.let_through + rest.let_through, &name);
     // While the breaker is open, only probes reach the server.
     assert_eq!(during.asked - opened.asked, during.probes - opened.probes, "{name}: {opened:?} {during:?}");
@@ -83,17 +77,17 @@ fn story(outage: &Outage, world: &mut World, subject: &Subject, policy: OnFailur
     assert!(fallbacks(&during) - fallbacks(&began) >= 200, "{name}: {during:?}");
     assert_eq!(during.answered, began.answered, "{name}");
 
-    (outage.end)(world);
+    (outage.set)(world, false);
     subject.until_server();
     let after = subject.check_times(key, 2 * LIMIT);
-    let all = [before, first, rest, after];
-    verify_bound(outage, policy, &all, &name);
+    verify_bound(outage, policy, &[before, first, rest, after], &name);
     assert!(after.by_server > 0 || after.by_policy > 0);
 }
 
 fn verify_bound(outage: &Outage, policy: OnFailure, all: &[Tally], name: &str) {
     let admitted: u64 = all.iter().map(|tally| tally.admitted).sum();
-    let limit = if outage.forgets { 2 * LIMIT } else { LIMIT };
+    // Only a server that is killed loses its data.
+    let limit = if outage.name == KILLED { 2 * LIMIT } else { LIMIT };
     // Ten units refill in an hour, so at most one refills during the test.
     assert!(admitted <= limit + 1, "{name}: {admitted} admitted by the server");
     if !matches!(policy, OnFailure::Open) {
@@ -102,85 +96,33 @@ fn verify_bound(outage: &Outage, policy: OnFailure, all: &[Tally], name: &str) {
     }
 }
 
-// G82
-#[test]
-fn outage_by_killed_server() {
-    run(&Outage {
-        begin: |world| world.server.kill(),
-        end: |world| world.server.restart(),
-        forgets: true,
-        kinds: &[ErrorKind::Unreachable, ErrorKind::Timeout],
-    });
-}
+const KILLED: &str = "killed server";
+/// The errors of a server that does not answer, or not in time.
+const AWAY: &[ErrorKind] = &[ErrorKind::Timeout, ErrorKind::Unreachable];
 
 // G82
 #[test]
-fn outage_by_paused_server() {
-    run(&Outage {
-        begin: |world| world.server.pause(),
-        end: |world| world.server.resume(),
-        forgets: false,
-        kinds: &[ErrorKind::Timeout, ErrorKind::Unreachable],
-    });
-}
-
-// G82
-#[test]
-fn outage_by_silent_network() {
-    run(&Outage {
-        begin: |world| world.proxy.silence(true),
-        // Dropped bytes leave old connections out of step, so the proxy cuts them, as a real network would.
-        end: |world| {
+fn policy_decides_during_each_outage() {
+    let outage = |name, kinds, set: fn(&mut World, bool)| run(&Outage { name, set, kinds });
+    outage(KILLED, AWAY, |world, on| if on { world.server.kill() } else { world.server.restart() });
+    outage("paused server", AWAY, |world, on| if on { world.server.pause() } else { world.server.resume() });
+    outage("silent network", AWAY, |world, on| {
+        if !on {
+            // Dropped bytes leave old connections out of step, so the proxy cuts them, as a real network would.
             world.proxy.cut();
-            world.proxy.silence(false);
-        },
-        forgets: false,
-        kinds: &[ErrorKind::Timeout, ErrorKind::Unreachable],
+        }
+        world.proxy.silence(on);
     });
-}
-
-#[test]
-fn outage_by_refused_connections() {
-    run(&Outage {
-        begin: |world| world.proxy.refuse(true),
-        end: |world| world.proxy.refuse(false),
-        forgets: false,
-        kinds: &[ErrorKind::Unreachable, ErrorKind::Timeout],
+    outage("refused connections", AWAY, |world, on| world.proxy.refuse(on));
+    outage("slow network", AWAY, |world, on| {
+        world.proxy.delay(if on { 2 * TIMEOUT } else { Duration::ZERO });
     });
-}
-
-#[test]
-fn outage_by_slow_network() {
-    run(&Outage {
-        begin: |world| world.proxy.delay(2 * TIMEOUT),
-        end: |world| world.proxy.delay(Duration::ZERO),
-        forgets: false,
-        kinds: &[ErrorKind::Timeout, ErrorKind::Unreachable],
+    outage("full memory", &[ErrorKind::Refused], |world, on| {
+        told(world, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        told(world, &["CONFIG", "SET", "maxmemory", if on { "1" } else { "0" }]);
     });
-}
-
-// G82
-#[test]
-fn memory_full() {
-    run(&Outage {
-        begin: |world| {
-            told(world, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-            told(world, &["CONFIG", "SET", "maxmemory", "1"]);
-        },
-        end: |world| told(world, &["CONFIG", "SET", "maxmemory", "0"]),
-        forgets: false,
-        kinds: &[ErrorKind::Refused],
-    });
-}
-
-// G82
-#[test]
-fn read_only() {
-    run(&Outage {
+    outage("read-only server", &[ErrorKind::Refused], |world, on| {
         // The server becomes a replica of an address where nothing listens.
-        begin: |world| told(world, &["REPLICAOF", "127.0.0.1", "1"]),
-        end: |world| told(world, &["REPLICAOF", "NO", "ONE"]),
-        forgets: false,
-        kinds: &[ErrorKind::Refused],
+        told(world, &if on { ["REPLICAOF", "127.0.0.1", "1"] } else { ["REPLICAOF", "NO", "ONE"] });
     });
 }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate_redis::{AtomicLimiter, Client, DecidedBy, LeaseLimiter, Limit, OnFailure, WriteBackLimiter};
+use tollgate_redis::{Client, DecidedBy, Limit, OnFailure};
 
-use crate::until;
-use tollgate_testing::redis::{Cluster, Server};
+use crate::modes::AnyMode;
+use crate::{client, client_of, until};
+use tollgate_testing::redis::{Cluster, NO_END, Server};
 
 /// The longest time from a server's return to its next decision, on a machine that is not busy.
 const TARGET: Duration = Duration::from_secs(2);
@@ -14,79 +15,59 @@ const TARGET: Duration = Duration::from_secs(2);
 const OUTAGE: Duration = Duration::from_secs(8);
 
 /// One limiter of each mode. All of them deny requests without a server.
-struct Modes {
-    atomic: AtomicLimiter,
-    leases: LeaseLimiter,
-    write_back: WriteBackLimiter,
+fn modes(client: &Client) -> [AnyMode; 3] {
+    AnyMode::all(|name| {
+        // The outage uses up this window. The policy denies first, and later the server's count does.
+        let window = Limit::fixed_window(Quota::new(50, NO_END));
+        let limit = if name == "write-back" { window } else { Limit::gcra(Quota::per_second(1_000)) };
+        client.limiter(name, limit).on_failure(OnFailure::Closed)
+    })
 }
 
-impl Modes {
-    fn new(client: &Client) -> Self {
-        let limiter = |name, limit| client.limiter(name, limit).on_failure(OnFailure::Closed);
-        let gcra = Limit::gcra(Quota::per_second(1_000));
-        // The outage uses up this window. The policy denies first, and later the server's count does.
-        let window = Limit::fixed_window(Quota::new(50, Duration::from_secs(365 * 86_400)));
-        Self {
-            atomic: limiter("atomic", gcra).atomic().unwrap(),
-            leases: limiter("leases", gcra).leases().build().unwrap(),
-            write_back: limiter("write_back", window).write_back().build().unwrap(),
+/// Returns for each mode whether the policy decided a key.
+async fn closed(modes: &[AnyMode; 3], keys: &[String]) -> [bool; 3] {
+    let mut closed = [false; 3];
+    for (closed, mode) in closed.iter_mut().zip(modes) {
+        for key in keys {
+            *closed |= mode.check(key).await.by() == DecidedBy::Closed;
         }
     }
+    closed
+}
 
-    /// Returns which part decided a check, in each mode.
-    async fn by(&self, key: &str) -> [DecidedBy; 3] {
-        [
-            self.atomic.check(key).await.by(),
-            self.leases.check_async(key).await.by(),
-            self.write_back.check(key).by(),
-        ]
-    }
-
-    /// Checks all keys for `lasts`. Returns whether the policy decided the last key in every mode.
-    async fn hammer(&self, keys: &[String], lasts: Duration) -> bool {
-        let began = Instant::now();
-        loop {
-            let mut last = [DecidedBy::Server; 3];
-            for key in keys {
-                last = self.by(key).await;
-            }
-            if began.elapsed() >= lasts {
-                return last == [DecidedBy::Closed; 3];
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+/// Checks all keys for `lasts`. Returns what the last checks found.
+async fn hammer(modes: &[AnyMode; 3], keys: &[String], lasts: Duration) -> [bool; 3] {
+    let began = Instant::now();
+    loop {
+        let closed = closed(modes, keys).await;
+        if began.elapsed() >= lasts {
+            return closed;
         }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
 
-    /// Returns the time in each mode until the policy decides no key.
-    async fn until_back(&self, keys: &[String]) -> [Duration; 3] {
-        let (began, mut took) = (Instant::now(), [None; 3]);
-        while took.contains(&None) {
-            assert!(began.elapsed() < Duration::from_secs(30), "{took:?}");
-            let mut closed = [false; 3];
-            for key in keys {
-                let by = self.by(key).await;
-                for (closed, by) in closed.iter_mut().zip(by) {
-                    *closed |= by == DecidedBy::Closed;
-                }
-            }
-            for (took, closed) in took.iter_mut().zip(closed) {
-                *took = if closed { None } else { took.or(Some(began.elapsed())) };
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+/// Asserts that soon the policy decides no key, in every mode.
+async fn assert_back(modes: &[AnyMode; 3], keys: &[String]) {
+    let (began, mut took) = (Instant::now(), [None; 3]);
+    until("the policy decides no key", async || {
+        for (took, closed) in took.iter_mut().zip(closed(modes, keys).await) {
+            *took = if closed { None } else { took.or(Some(began.elapsed())) };
         }
-        took.map(Option::unwrap)
-    }
+        !took.contains(&None)
+    })
+    .await;
+    assert!(took.iter().all(|took| *took < Some(TARGET)), "{took:?}");
 }
 
 async fn assert_used_soon_after(stop: fn(&mut Server), start: fn(&mut Server)) {
     let Some(mut server) = Server::start() else { return };
-    let modes = Modes::new(&Client::open(&server.url()).unwrap());
+    let modes = modes(&client(&server));
     let keys = ["a".to_owned()];
     stop(&mut server);
-    assert!(modes.hammer(&keys, OUTAGE).await, "the policy decides in every mode");
+    assert_eq!(hammer(&modes, &keys, OUTAGE).await, [true; 3], "the policy decides in every mode");
     start(&mut server);
-    let took = modes.until_back(&keys).await;
-    assert!(took.iter().all(|took| *took < TARGET), "{took:?}");
+    assert_back(&modes, &keys).await;
 }
 
 // G85
@@ -108,10 +89,9 @@ async fn resumed_server_is_used_within_two_seconds() {
 #[ignore = "needs a machine that is not busy; .ci/run runs it"]
 async fn promoted_replica_is_used_within_two_seconds() {
     let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
-    let urls = cluster.urls();
-    let modes = Modes::new(&Client::cluster(urls.iter().map(String::as_str)).unwrap());
+    let modes = modes(&client_of(&cluster));
     let keys: Vec<String> = (0..12).map(|key| format!("key{key}")).collect();
-    modes.hammer(&keys, Duration::from_millis(200)).await;
+    hammer(&modes, &keys, Duration::from_millis(200)).await;
     cluster.nodes[0].kill();
     // The killed node held slot 0. Wait until another node reports a new holder.
     let dead = cluster.nodes[0].port();
@@ -123,10 +103,9 @@ async fn promoted_replica_is_used_within_two_seconds() {
         !format!("{:?}", range[2]).contains(&format!("int({dead})"))
     };
     until("the replica is promoted", async || {
-        modes.hammer(&keys, Duration::ZERO).await;
+        hammer(&modes, &keys, Duration::ZERO).await;
         promoted()
     })
     .await;
-    let took = modes.until_back(&keys).await;
-    assert!(took.iter().all(|took| *took < TARGET), "{took:?}");
+    assert_back(&modes, &keys).await;
 }

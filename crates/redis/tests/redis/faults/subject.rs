@@ -1,13 +1,12 @@
 //! One type for async and blocking limiters.
 
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::wait_until;
+use crate::{runtime, wait_until};
 use tokio::runtime::Runtime;
 use tollgate::Quota;
 use tollgate_redis::{
-    AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Health, Limit, OnFailure, SharedDecision,
+    AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Error, Health, Limit, OnFailure, SharedDecision,
 };
 
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
@@ -32,7 +31,6 @@ enum Kind {
 pub(crate) struct Subject {
     kind: Kind,
     policy: OnFailure,
-    longest: Cell<Duration>,
 }
 
 /// The counts of several answers.
@@ -46,14 +44,10 @@ pub(crate) struct Tally {
     pub(crate) let_through: u64,
 }
 
-fn limit() -> Limit {
-    Limit::gcra(Quota::per_hour(LIMIT))
-}
-
 macro_rules! build {
     ($client:expr, $policy:expr, $timeout:expr) => {
         $client
-            .limiter("faults", limit())
+            .limiter("faults", Limit::gcra(Quota::per_hour(LIMIT)))
             .timeout($timeout)
             .breaker(Breaker::new(FAILURES, PAUSE))
             .on_failure($policy)
@@ -63,42 +57,26 @@ macro_rules! build {
 }
 
 impl Subject {
-    fn of(kind: Kind, policy: OnFailure) -> Self {
-        Self { kind, policy, longest: Cell::default() }
-    }
-
     /// Returns one limiter of each kind for a server.
     pub(crate) fn both(url: &str, policy: OnFailure) -> [Self; 2] {
-        let client = Client::open(url).expect("the address is valid");
-        let blocking = Client::open(url).expect("the address is valid").blocking();
-        [Self::of_async(&client, policy, TIMEOUT), Self::of_blocking(&blocking, policy, TIMEOUT)]
+        Self::within(|| Client::open(url), policy, TIMEOUT)
     }
 
     /// Returns one limiter of each kind for a cluster.
     pub(crate) fn both_of_cluster(urls: &[String], policy: OnFailure) -> [Self; 2] {
-        Self::both_within(urls, policy, TIMEOUT)
+        Self::within(|| Client::cluster(urls.iter().map(String::as_str)), policy, TIMEOUT)
     }
 
     /// Returns limiters for a cluster that wait longer than a busy machine delays them.
     pub(crate) fn both_patient(urls: &[String], policy: OnFailure) -> [Self; 2] {
-        Self::both_within(urls, policy, SLACK)
+        Self::within(|| Client::cluster(urls.iter().map(String::as_str)), policy, SLACK)
     }
 
-    fn both_within(urls: &[String], policy: OnFailure, timeout: Duration) -> [Self; 2] {
-        let urls = || urls.iter().map(String::as_str);
-        let client = Client::cluster(urls()).expect("the addresses are valid");
-        let blocking = Client::cluster(urls()).expect("the addresses are valid").blocking();
-        [Self::of_async(&client, policy, timeout), Self::of_blocking(&blocking, policy, timeout)]
-    }
-
-    fn of_async(client: &Client, policy: OnFailure, timeout: Duration) -> Self {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).enable_all().build().expect("tokio builds a runtime");
-        Self::of(Kind::Async(runtime, build!(client, policy, timeout)), policy)
-    }
-
-    fn of_blocking(client: &Blocking<Client>, policy: OnFailure, timeout: Duration) -> Self {
-        Self::of(Kind::Blocking(build!(client, policy, timeout)), policy)
+    fn within(client: impl Fn() -> Result<Client, Error>, policy: OnFailure, timeout: Duration) -> [Self; 2] {
+        let client = || client().expect("the addresses are valid");
+        let kind = Kind::Async(runtime(), build!(client(), policy, timeout));
+        let blocking = Kind::Blocking(build!(client().blocking(), policy, timeout));
+        [kind, blocking].map(|kind| Self { kind, policy })
     }
 
     pub(crate) fn name(&self) -> String {
@@ -117,7 +95,6 @@ impl Subject {
             Kind::Blocking(limiter) => limiter.check(key),
         };
         let took = began.elapsed();
-        self.longest.set(self.longest.get().max(took));
         assert!(took < TIMEOUT + SLACK, "{}: a call took {took:?}", self.name());
         self.verify(&answer);
         answer
