@@ -15,8 +15,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const START: Timestamp = Timestamp::from_secs(1_699_999_200 + 1_000);
 
 fn servers() -> (ManualClock, [InProcess; 3]) {
-    let clock = ManualClock::default();
-    clock.set(START);
+    let clock = ManualClock::new(START);
     let servers = std::array::from_fn(|_| InProcess::new(clock.clone()));
     (clock, servers)
 }
@@ -58,13 +57,8 @@ fn moved_key_gets_one_more_budget_without_previous_set() {
 fn key_with_two_limits_keeps_both_budgets() {
     let (clock, all) = servers();
     let both = |client: InProcess| {
-        let gcra = Limit::gcra(Quota::per_second(1).burst(5));
-        client
-            .blocking()
-            .limiter("api", gcra)
-            .and(Limit::sliding_window(Quota::per_hour(7)))
-            .atomic()
-            .unwrap()
+        let builder = client.blocking().limiter("api", Limit::gcra(Quota::per_second(1).burst(5)));
+        builder.and(Limit::sliding_window(Quota::per_hour(7))).atomic().unwrap()
     };
     let old = both(set(&all[..2]));
     for key in 0..100_u32 {

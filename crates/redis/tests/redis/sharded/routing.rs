@@ -5,6 +5,7 @@ use tollgate_redis::{Client, InProcess, Limit, Shard, ShardError, Shards};
 use tollgate_testing::redis::NO_END;
 
 use super::{named, set};
+use crate::absent;
 
 const KEYS: u32 = 3_000;
 
@@ -25,29 +26,21 @@ fn invalid_server_set_is_an_error_when_built() {
         assert!(error.to_string().contains("ASCII letters, digits"), "{error}");
     }
     let nested = set(&servers::<2>());
-    assert_eq!(
-        error(vec![shard("a"), Shard::new("both", nested.clone())]),
-        ShardError::Nested("both".into())
-    );
+    assert_eq!(error(vec![shard("a"), Shard::new("both", nested)]), ShardError::Nested("both".into()));
     assert_eq!(error((0..129).map(|at| shard(&at.to_string())).collect()), ShardError::TooMany);
     let second = std::time::Duration::from_secs(1);
     let empty_previous = Shards::new([shard("a")]).previous([], second);
     assert_eq!(InProcess::sharded(empty_previous).unwrap_err(), ShardError::Empty);
     let same = Shards::new([shard("a")]).previous([shard("b"), shard("b")], second);
-    assert_eq!(
-        InProcess::sharded(same).unwrap_err().to_string(),
-        "two servers have the name \"b\"; give each server its own name"
-    );
-    let url = "redis://127.0.0.1:1";
-    let clients =
-        || [Shard::new("a", Client::open(url).unwrap()), Shard::new("a", Client::open(url).unwrap())];
-    assert_eq!(Client::sharded(clients()).unwrap_err(), ShardError::Duplicate("a".into()));
-    assert_eq!(Client::sharded(clients()).unwrap_err(), ShardError::Duplicate("a".into()));
+    let told = InProcess::sharded(same).unwrap_err().to_string();
+    assert_eq!(told, "two servers have the name \"b\"; give each server its own name");
+    let clients = [(); 2].map(|()| Shard::new("a", absent()));
+    assert_eq!(Client::sharded(clients).unwrap_err(), ShardError::Duplicate("a".into()));
 }
 
 #[test]
 fn client_debug_names_servers_and_function() {
-    let shards = [Shard::new("one", Client::open("redis://127.0.0.1:7").unwrap())];
+    let shards = [Shard::new("one", absent())];
     let client = Client::sharded(Shards::new(shards).by("whole key", |key| key)).unwrap();
     let text = format!("{client:?}");
     assert!(text.contains("one") && text.contains("whole key"), "{text}");
@@ -57,21 +50,19 @@ fn client_debug_names_servers_and_function() {
 // G95
 #[test]
 fn each_key_is_on_one_server_in_all_processes() {
-    let [a, b, c] = servers();
-    let there = InProcess::sharded(named(&[a.clone(), b.clone(), c.clone()])).unwrap().blocking();
-    let mut reversed = named(&[a.clone(), b.clone(), c.clone()]);
+    let all = servers::<3>();
+    let mut reversed = named(&all);
     reversed.reverse();
-    let here = InProcess::sharded(reversed).unwrap().blocking();
-    let limit = || Limit::gcra(Quota::per_hour(2));
-    let build = |client: &tollgate_redis::Blocking<InProcess>| {
-        client.limiter("api", limit()).and(Limit::fixed_window(Quota::new(9, NO_END))).atomic().unwrap()
-    };
-    let (there, here) = (build(&there), build(&here));
+    let [there, here] = [named(&all), reversed].map(|set| {
+        let client = InProcess::sharded(set).unwrap().blocking();
+        let builder = client.limiter("api", Limit::gcra(Quota::per_hour(2)));
+        builder.and(Limit::fixed_window(Quota::new(9, NO_END))).atomic().unwrap()
+    });
     for key in 0..KEYS {
         assert!(there.check(&key).is_allowed() && here.check(&key).is_allowed());
         assert!(there.check(&key).is_denied() && here.check(&key).is_denied(), "both use the same state");
     }
-    let counts = [a, b, c].map(|server| server.keys());
+    let counts = all.map(|server| server.keys());
     assert_eq!(counts.iter().sum::<usize>(), 3_000, "both limits of a key are on one server: {counts:?}");
     // 1,000 keys are expected on each server, and the standard deviation is 26.
     assert!(counts.iter().all(|count| (896..=1_104).contains(count)), "{counts:?}");
@@ -96,9 +87,8 @@ fn shard_function_keeps_a_tenant_on_one_server() {
     }
     let all = servers::<3>();
     let client = InProcess::sharded(Shards::new(named(&all)).by("tenant", tenant)).unwrap();
-    let limit = || Limit::gcra(Quota::per_hour(2));
-    let [one, other] =
-        ["one", "other"].map(|name| client.blocking().limiter(name, limit()).atomic().unwrap());
+    let limit = Limit::gcra(Quota::per_hour(2));
+    let [one, other] = ["one", "other"].map(|name| client.blocking().limiter(name, limit).atomic().unwrap());
     let mut last = [0; 3];
     let mut holders = [0; 3];
     for tenant in 0..60 {
@@ -118,8 +108,8 @@ fn shard_function_keeps_a_tenant_on_one_server() {
 #[test]
 fn peeks_refunds_and_charges_use_the_owner() {
     let all = servers::<3>();
-    let limiter =
-        set(&all).blocking().limiter("api", Limit::fixed_window(Quota::new(3, NO_END))).atomic().unwrap();
+    let builder = set(&all).blocking().limiter("api", Limit::fixed_window(Quota::new(3, NO_END)));
+    let limiter = builder.atomic().unwrap();
     for key in 0..50_u32 {
         let answer = limiter.check_n(&key, 2);
         assert_eq!(limiter.block_on(|l| l.peek(&key)).decision().remaining(), 1);
@@ -128,13 +118,11 @@ fn peeks_refunds_and_charges_use_the_owner() {
         assert!(limiter.check(&key).is_denied());
     }
     assert_eq!(all.iter().map(InProcess::keys).sum::<usize>(), 50);
-    let names: Vec<_> =
-        limiter.health_by_server().into_iter().map(|(name, health)| (name, health.answered)).collect();
-    assert_eq!(names.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["a", "b", "c"]);
-    assert_eq!(names.iter().map(|(_, answered)| answered).sum::<u64>(), limiter.health().answered);
-    assert!(names.iter().all(|(_, answered)| *answered > 0), "{names:?}");
-    let one =
-        InProcess::default().blocking().limiter("api", Limit::gcra(Quota::per_day(3))).atomic().unwrap();
+    let (names, healths): (Vec<_>, Vec<_>) = limiter.health_by_server().into_iter().unzip();
+    assert!(names.iter().map(|name| &**name).eq(["a", "b", "c"]));
+    assert_eq!(healths.iter().map(|health| health.answered).sum::<u64>(), limiter.health().answered);
+    assert!(healths.iter().all(|health| health.answered > 0), "{healths:?}");
+    let one = InProcess::default().limiter("api", Limit::gcra(Quota::per_day(3))).atomic().unwrap();
     assert!(one.health_by_server().is_empty());
 }
 

@@ -14,7 +14,7 @@ use tollgate::Quota;
 use tollgate_redis::{Client, DecidedBy, Limit};
 
 use super::named;
-use crate::busy;
+use crate::{busy, one_thread};
 use tollgate_testing::redis::Server;
 
 /// The time that a proxy takes for each call.
@@ -87,9 +87,8 @@ async fn rate(client: Client) -> f64 {
 fn three_servers_decide_more_than_one() {
     let _busy = busy();
     let Some(servers) = (0..3).map(|_| Server::start()).collect::<Option<Vec<_>>>() else { return };
-    let clients: Vec<_> =
-        servers.iter().map(|server| Client::open(&slow_proxy(server.port())).unwrap()).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = |server: &Server| Client::open(&slow_proxy(server.port())).unwrap();
+    let (clients, runtime) = (servers.iter().map(client).collect::<Vec<_>>(), one_thread());
     let one = runtime.block_on(rate(clients[0].clone()));
     let three = runtime.block_on(rate(Client::sharded(named(&clients)).unwrap()));
     println!("one server: {one:.0} calls a second, three servers: {three:.0}");
