@@ -30,36 +30,31 @@ pub(super) fn options(processes: u32, max_keys: usize, in_flight: usize) -> Book
     }
 }
 
-fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (WriteBackBook, InProcess) {
-    let options = options(processes, max_keys, in_flight);
+pub(super) fn book_of(limit: Limit, options: BookSettings) -> WriteBackBook {
     let plan = Plan::new(&[limit]).expect("the script can count the limit");
-    (WriteBackBook::new(Arc::new(plan), options, || {}), InProcess::new(ManualClock::default()))
+    WriteBackBook::new(Arc::new(plan), options, || {})
 }
 
-/// Posts due calls once. Returns the charged units and the number of calls.
-fn post(book: &WriteBackBook, server: &InProcess, local_ns: u64, server_ns: u64) -> (u64, usize) {
-    let posts = book.due(local_ns);
-    let mut charged = 0;
-    for post in &posts {
+fn book(limit: Limit, processes: u32, max_keys: usize, in_flight: usize) -> (WriteBackBook, InProcess) {
+    (book_of(limit, options(processes, max_keys, in_flight)), InProcess::new(ManualClock::default()))
+}
+
+/// The server answers these calls. Returns the charged units.
+fn answer(book: &WriteBackBook, posts: &[Post], server: &InProcess, local_ns: u64, server_ns: u64) -> u64 {
+    let charge = |post: &Post| {
         let reply = server.answer_at(&post.call, server_ns / 1_000);
-        charged += reply.granted;
         book.posted(post, &reply, local_ns);
-    }
-    (charged, posts.len())
+        reply.granted
+    };
+    posts.iter().map(charge).sum()
 }
 
 /// Posts everything. Returns the charged units.
 fn drain(book: &WriteBackBook, server: &InProcess, local_ns: u64, server_ns: u64) -> u64 {
     book.hurry();
-    let mut sum = 0;
-    for _ in 0..10_000 {
-        let (charged, calls) = post(book, server, local_ns, server_ns);
-        sum += charged;
-        if calls == 0 {
-            break;
-        }
-    }
-    sum
+    let posts = std::iter::repeat_with(|| book.due(local_ns)).take(10_000);
+    let sent = posts.take_while(|posts| !posts.is_empty());
+    sent.map(|posts| answer(book, &posts, server, local_ns, server_ns)).sum()
 }
 
 /// Makes `requests` requests of one unit. Returns how many are admitted.
@@ -72,9 +67,8 @@ fn units_of_keys_returning_during_removal_are_counted() {
     const KEYS: u32 = 3_000;
     let (book, server) = book(Limit::fixed_window(Quota::per_hour(100)), 2, 4_000, 1_024);
     let spend_all = |now_ns| {
-        let units =
-            |key: u32| 10 * u64::from(book.check(&key.to_le_bytes(), 10, now_ns).decision.is_allowed());
-        (0..KEYS).map(units).sum::<u64>()
+        let check = |key: u32| book.check(&key.to_le_bytes(), 10, now_ns).decision;
+        (0..KEYS).map(|key| if check(key).is_allowed() { 10 } else { 0 }).sum::<u64>()
     };
     let mut admitted = spend_all(START);
     let mut charged = drain(&book, &server, START, START);
@@ -92,11 +86,7 @@ fn units_of_keys_returning_during_removal_are_counted() {
         admitted += requests.join().expect("checks do not panic");
         posts
     });
-    for post in posts {
-        let reply = server.answer_at(&post.call, now_ns / 1_000);
-        charged += reply.granted;
-        book.posted(&post, &reply, now_ns);
-    }
+    charged += answer(&book, &posts, &server, now_ns, now_ns);
     charged += drain(&book, &server, now_ns, now_ns);
     let counted = book.counted(now_ns);
     assert_eq!(charged + counted.evicted_pending + counted.pending, admitted);
@@ -149,11 +139,7 @@ fn clock_forward_and_back_gives_no_second_window() {
     assert_eq!(spend(&book, b"a", 500, START), 100);
     assert_eq!(drain(&book, &server, START, START), 100);
     let ahead = START + 2 * 3_600 * SEC;
-    assert_eq!(
-        spend(&book, b"a", 500, ahead),
-        100,
-        "the process admits the window that its local clock shows"
-    );
+    assert_eq!(spend(&book, b"a", 500, ahead), 100, "the window that the local clock shows");
     for at in 0..20 {
         drain(&book, &server, ahead + at * SEC, START + at * SEC);
         assert_eq!(spend(&book, b"a", 500, ahead + at * SEC), 0);
@@ -186,11 +172,10 @@ fn longest_waiting_keys_are_posted_first() {
         now_ns += SEC;
         assert!(all(now_ns));
         for _ in 0..3 {
-            post(&book, &server, now_ns, now_ns);
+            answer(&book, &book.due(now_ns), &server, now_ns, now_ns);
         }
-        let oldest =
-            book.counted(now_ns).oldest_pending.map(|oldest| u64::try_from(oldest.as_nanos()).unwrap());
-        assert!(oldest <= Some(4 * SEC), "{oldest:?}");
+        let oldest = book.counted(now_ns).oldest_pending;
+        assert!(oldest <= Some(Duration::from_secs(4)), "{oldest:?}");
     }
 }
 
@@ -205,33 +190,25 @@ fn due_waits_for_a_free_call() {
     assert!(book.next_ns() > START);
     book.failed(&posts[0], ErrorKind::Timeout, START);
     assert_eq!(book.next_ns(), 0, "a failed call makes room for another call");
-    let reply = server.answer_at(&posts[1].call, START / 1_000);
-    book.posted(&posts[1], &reply, START);
+    answer(&book, &posts[1..2], &server, START, START);
     assert_eq!(book.due(START).len(), 2);
 }
 
 #[test]
 fn unanswered_gcra_post_is_not_charged_twice() {
-    let (book, server) = book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 1_000, 4);
-    assert_eq!(spend(&book, b"a", 20, START), 20);
-    let mut charged = 0;
-    for post in book.due(START) {
-        charged += server.answer_at(&post.call, START / 1_000).granted;
-        book.failed(&post, ErrorKind::Timeout, START);
-    }
-    assert_eq!(charged, 20, "the server charged the units although the answer was lost");
+    let unanswered = || {
+        let (book, server) = book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 1_000, 4);
+        assert_eq!(spend(&book, b"a", 20, START), 20);
+        for post in book.due(START) {
+            assert_eq!(server.answer_at(&post.call, START / 1_000).granted, 20, "the answer is lost");
+            book.failed(&post, ErrorKind::Timeout, START);
+        }
+        (book, server)
+    };
+    let (book, server) = unanswered();
     let soon = START + 60 * SEC;
-    assert_eq!(
-        drain(&book, &server, soon, soon),
-        0,
-        "the server remembers the post and charges nothing twice"
-    );
-    let (book, server) = self::book(Limit::gcra(Quota::per_second(10).burst(20)), 1, 1_000, 4);
-    assert_eq!(spend(&book, b"a", 20, START), 20);
-    for post in book.due(START) {
-        let _ = server.answer_at(&post.call, START / 1_000);
-        book.failed(&post, ErrorKind::Timeout, START);
-    }
+    assert_eq!(drain(&book, &server, soon, soon), 0, "the server remembers the post");
+    let (book, server) = unanswered();
     let late = START + 2 * 3_600 * SEC;
     assert_eq!(drain(&book, &server, late, late), 0);
     assert_eq!((book.counted(late).evicted_pending, book.counted(late).pending), (20, 0));
@@ -249,17 +226,15 @@ fn drifting_clocks_share_one_allowance_at_window_end() {
     }
     // One hour later, the local clock may be 360 ms behind: the server is in the window that begins at the local end.
     let end = START + 3_600 * SEC;
-    let admitted = spend(&book, b"a", 500, end - SEC / 10) + spend(&book, b"a", 500, end + SEC / 100);
-    assert_eq!(admitted, 100);
+    assert_eq!(spend(&book, b"a", 500, end - SEC / 10) + spend(&book, b"a", 500, end + SEC / 100), 100);
 }
 
 /// A limit of 20 among four processes; this book is one of them. Returns the units that each window admits for a
 /// constantly used key, while another key's calls fail.
 fn windows_while_another_key_fails(policy: OnFailure, why: ErrorKind, bad: &[u8]) -> Vec<u64> {
     let options = BookSettings { on_failure: policy, in_parts: true, ..options(4, 100, 64) };
-    let plan = Plan::new(&[Limit::fixed_window(Quota::new(20, Duration::from_secs(2)))]);
-    let (book, server) =
-        (WriteBackBook::new(Arc::new(plan.unwrap()), options, || {}), InProcess::new(ManualClock::default()));
+    let book = book_of(Limit::fixed_window(Quota::new(20, Duration::from_secs(2))), options);
+    let server = InProcess::new(ManualClock::default());
     let mut windows = vec![0; 3];
     for ms in 0..6_000 {
         let now_ns = START + ms * SEC / 1_000;
@@ -271,7 +246,7 @@ fn windows_while_another_key_fails(policy: OnFailure, why: ErrorKind, bad: &[u8]
             if post.key() == bad {
                 book.failed(&post, why, now_ns);
             } else {
-                book.posted(&post, &server.answer_at(&post.call, now_ns / 1_000), now_ns);
+                answer(&book, &[post], &server, now_ns, now_ns);
             }
         }
     }
@@ -285,9 +260,7 @@ fn full_server_does_not_delay_the_others() {
     let set = InProcess::sharded(servers).expect("the set is valid");
     let limit = Limit::fixed_window(Quota::per_hour(100));
     let places = places_of(&set.limiter("api", limit));
-    let options = BookSettings { places: places.clone(), ..options(1, 100, 2) };
-    let plan = Plan::new(&[limit]).expect("the script can count the limit");
-    let book = WriteBackBook::new(Arc::new(plan), options, || {});
+    let book = book_of(limit, BookSettings { places: places.clone(), ..options(1, 100, 2) });
     // Five keys of one server, and then three keys of the other.
     let places = &places;
     let keys = |server| (0..100_u8).map(|key| [key]).filter(move |key| places.server(key) == server);
@@ -300,9 +273,7 @@ fn full_server_does_not_delay_the_others() {
     assert_eq!((book.in_flight(), book.due(START).len()), (4, 0));
     assert!(book.next_ns() > 0, "nothing is due until a call ends");
     // The first server does not answer. The other one does.
-    for post in &posts[2..] {
-        book.posted(post, &set.answer_at(&post.call, START / 1_000), START);
-    }
+    answer(&book, &posts[2..], &set, START, START);
     assert_eq!((book.next_ns(), sent(&book.due(START))), (0, vec![1]));
     book.failed(&posts[0], ErrorKind::Timeout, START);
     assert_eq!(sent(&book.due(START)), [0]);
@@ -310,8 +281,7 @@ fn full_server_does_not_delay_the_others() {
     let (other, own) = cold.next().expect("more keys exist");
     assert!(book.check(&other, 1, START).decision.is_allowed(), "the failure is known for one server only");
     let _ = book.check(&own, 1, START);
-    let failures = book.counted(START).failures;
-    assert_eq!(failures, 1);
+    assert_eq!(book.counted(START).failures, 1);
 }
 
 // G84
@@ -322,24 +292,20 @@ fn failure_affects_only_its_key_or_part() {
     let elsewhere = (0..100_u8).map(|key| [key]).find(|key| part(key) != part(b"good")).unwrap();
     let beside = (0..100_u8).map(|key| [key]).find(|key| part(key) == part(b"good")).unwrap();
     for policy in [OnFailure::Open, OnFailure::Closed, OnFailure::Local { processes: 4 }] {
-        for (why, bad) in [
-            (ErrorKind::Reply, elsewhere),
-            (ErrorKind::Reply, beside),
-            (ErrorKind::Unreachable, elsewhere),
-            (ErrorKind::Unreachable, beside),
-        ] {
-            let windows = windows_while_another_key_fails(policy, why, &bad);
-            assert_eq!(windows, [20; 3], "{policy:?}, {why:?}");
+        for why in [ErrorKind::Reply, ErrorKind::Unreachable] {
+            for bad in [elsewhere, beside] {
+                let windows = windows_while_another_key_fails(policy, why, &bad);
+                assert_eq!(windows, [20; 3], "{policy:?}, {why:?}, {bad:?}");
+            }
         }
     }
 }
 
 #[test]
 fn key_asks_again_soon_after_a_failure() {
-    let options = |on_failure| BookSettings { on_failure, ..options(1, 100, 64) };
     for policy in [OnFailure::Open, OnFailure::Closed] {
-        let plan = Plan::new(&[Limit::fixed_window(Quota::per_hour(100))]).unwrap();
-        let book = WriteBackBook::new(Arc::new(plan), options(policy), || {});
+        let options = BookSettings { on_failure: policy, ..options(1, 100, 64) };
+        let book = book_of(Limit::fixed_window(Quota::per_hour(100)), options);
         let server = InProcess::new(ManualClock::default());
         let mut calls = 0;
         for ms in 0..2_000 {
@@ -357,9 +323,7 @@ fn key_asks_again_soon_after_a_failure() {
         // The server is back: each key is asked about when 100 ms have passed since its failure.
         let now_ns = START + 3 * SEC;
         let _ = book.check(b"a", 100, now_ns);
-        for post in book.due(now_ns) {
-            book.posted(&post, &server.answer_at(&post.call, now_ns / 1_000), now_ns);
-        }
+        answer(&book, &book.due(now_ns), &server, now_ns, now_ns);
         for key in [b"a", b"b", b"c"] {
             let checked = book.check(key, 100, now_ns);
             let asks = book.due(now_ns).len();
@@ -372,13 +336,9 @@ fn key_asks_again_soon_after_a_failure() {
 /// The server's clock is stepped once. One of `fails` calls is not answered.
 fn windows_by_the_server(limit: u64, at_ms: u64, step_ms: i64, fails: Option<u64>) -> BTreeMap<u64, u64> {
     const PERIOD_MS: u64 = 2_000;
-    let quota = Quota::new(limit, Duration::from_millis(PERIOD_MS));
-    let plan = Arc::new(Plan::new(&[Limit::fixed_window(quota)]).unwrap());
-    let book = |number: u64| {
-        let options = BookSettings { process: (number + 1) << 20, ..options(4, 100, 64) };
-        WriteBackBook::new(Arc::clone(&plan), options, || {})
-    };
-    let books = [0, 1, 2, 3].map(book);
+    let limit = Limit::fixed_window(Quota::new(limit, Duration::from_millis(PERIOD_MS)));
+    let options = |process| BookSettings { process, ..options(4, 100, 64) };
+    let books = [1, 2, 3, 4].map(|number| book_of(limit, options(number << 20)));
     let server = InProcess::new(ManualClock::default());
     let mut windows = BTreeMap::new();
     let (mut posts, mut calls) = (Vec::<(&WriteBackBook, Post)>::new(), 0_u64);

@@ -17,46 +17,36 @@ fn in_time<R>(future: impl Future<Output = R>) -> Option<R> {
     runtime().block_on(async { timeout(Duration::from_secs(3_600), future).await.ok() })
 }
 
-fn limiter(of: &Runtime) -> WriteBackLimiter<ManualClock> {
-    let clock = ManualClock::default();
-    let server = InProcess::new(clock.clone());
-    let limit = Limit::fixed_window(Quota::per_hour(100));
-    let limiter = of.block_on(async { server.limiter("api", limit).write_back().clock(clock).build() });
-    limiter.expect("a limiter")
+/// A limiter that has admitted a unit, and its runtime.
+fn used() -> (Runtime, WriteBackLimiter<ManualClock>) {
+    let (runtime, clock) = (runtime(), ManualClock::default());
+    let builder = InProcess::new(clock.clone()).limiter("api", Limit::fixed_window(Quota::per_hour(100)));
+    let limiter = runtime.block_on(async { builder.write_back().clock(clock).build().unwrap() });
+    assert!(limiter.check("a").is_allowed());
+    (runtime, limiter)
 }
 
 #[test]
 fn limiter_closes_after_its_runtime_is_gone() {
-    let first = runtime();
-    let limiter = limiter(&first);
-    assert!(limiter.check("a").is_allowed());
+    let (first, limiter) = used();
     drop(first);
-    let closed = in_time(limiter.clone().close());
-    assert_eq!(closed, Some(0), "close posts the admitted unit");
+    assert_eq!(in_time(limiter.clone().close()), Some(0), "close posts the admitted unit");
     assert_eq!(limiter.stats().posts, 1);
-    let again = in_time(limiter.close());
-    assert_eq!(again, Some(0));
+    assert_eq!(in_time(limiter.close()), Some(0));
 }
 
 #[test]
 fn limiter_closes_while_its_runtime_is_idle() {
-    let first = runtime();
-    let limiter = limiter(&first);
-    assert!(limiter.check("a").is_allowed());
-    let closed = in_time(limiter.close());
-    assert_eq!(closed, Some(0));
-    drop(first);
+    let (_idle, limiter) = used();
+    assert_eq!(in_time(limiter.close()), Some(0));
 }
 
 #[test]
 fn posts_dropped_with_their_runtime_are_resent() {
-    let first = runtime();
-    let limiter = limiter(&first);
-    assert!(limiter.check("a").is_allowed());
+    let (first, limiter) = used();
     // The task runs once: its posts are spawned, but not carried.
     first.block_on(tokio::task::yield_now());
     drop(first);
-    let left = in_time(limiter.flush());
-    assert_eq!(left, Some(0));
+    assert_eq!(in_time(limiter.flush()), Some(0));
     assert!(limiter.stats().posts >= 1);
 }

@@ -3,21 +3,18 @@
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::until;
+use crate::{PATIENCE, client, client_of, until};
 use tollgate::Quota;
 use tollgate_redis::internals::over_at_most;
-use tollgate_redis::{Breaker, Client, ErrorKind, Limit, OnFailure, WriteBackLimiter};
-use tollgate_testing::redis::{Cluster, Proxy, Server};
+use tollgate_redis::{Breaker, Client, ErrorKind, Limit, OnFailure, SharedDecision, WriteBackLimiter};
+use tollgate_testing::redis::{Cluster, NO_END, Proxy, Server};
 
 const PROCESSES: u32 = 4;
 
-/// A limit with a window of a year, which almost never ends during a test.
 fn limit() -> Limit {
-    Limit::fixed_window(Quota::new(2_000, Duration::from_secs(365 * 86_400)))
+    Limit::fixed_window(Quota::new(2_000, NO_END))
 }
 
 fn limiter(url: &str) -> WriteBackLimiter {
@@ -35,29 +32,16 @@ async fn hammer<R: Send + 'static>(
     urls: Vec<String>,
     happens: impl FnOnce() -> R + Send + 'static,
 ) -> (u64, Vec<WriteBackLimiter>, R) {
-    let (over, admitted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let limiters: Vec<_> = urls.iter().map(|url| limiter(url)).collect();
-    let tasks: Vec<_> = limiters
-        .iter()
-        .map(|limiter| {
-            let (limiter, over, admitted) = (limiter.clone(), Arc::clone(&over), Arc::clone(&admitted));
-            tokio::spawn(async move {
-                while !over.load(Ordering::Relaxed) {
-                    for _ in 0..5 {
-                        admitted.fetch_add(u64::from(limiter.check("a").is_allowed()), Ordering::Relaxed);
-                    }
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-            })
-        })
-        .collect();
-    let happened = tokio::task::spawn_blocking(happens).await.unwrap();
-    until("the limit is used up", async || admitted.load(Ordering::Relaxed) >= limit().most()).await;
-    over.store(true, Ordering::Relaxed);
-    for task in tasks {
-        task.await.unwrap();
-    }
-    (admitted.load(Ordering::Relaxed), limiters, happened)
+    let happens = tokio::task::spawn_blocking(happens);
+    let mut admitted = 0;
+    until("the limit is used up", async || {
+        let checks = limiters.iter().flat_map(|limiter| (0..12).map(|_| limiter.check("a")));
+        admitted += checks.filter(SharedDecision::is_allowed).count() as u64;
+        happens.is_finished() && admitted >= limit().most()
+    })
+    .await;
+    (admitted, limiters, happens.await.unwrap())
 }
 
 /// Flushes the limiters until they have posted all units.
@@ -71,7 +55,7 @@ async fn settle(limiters: &[WriteBackLimiter]) {
 /// Returns the units that are left by the server's count, plus at most one. As one of a million processes, this
 /// limiter gets one unit before it asks the server, and all remaining units after that.
 async fn left(url: &str) -> u64 {
-    let builder = Client::open(url).unwrap().limiter("api", limit()).timeout(Duration::from_secs(60));
+    let builder = Client::open(url).unwrap().limiter("api", limit()).timeout(PATIENCE);
     let limiter = builder.write_back().processes(1_000_000).build().unwrap();
     let mut left = 0;
     while limiter.check_async("a").await.is_allowed() {
@@ -149,32 +133,19 @@ type ByWindow = BTreeMap<(String, u64), (u64, u64)>;
 
 /// Checks all keys on all limiters for `lasts`.
 async fn by_window(limiters: &[WriteBackLimiter], keys: &[String], lasts: Duration) -> ByWindow {
-    let tasks = limiters.iter().map(|limiter| {
-        let (limiter, keys) = (limiter.clone(), keys.to_vec());
-        tokio::spawn(async move {
-            let (began, mut admitted) = (Instant::now(), ByWindow::new());
-            while began.elapsed() < lasts {
-                for key in &keys {
-                    let window = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-                    let units = u64::from(limiter.check(key.as_str()).is_allowed());
-                    let (asked, admitted) = admitted.entry((key.clone(), window)).or_default();
-                    (*asked, *admitted) = (*asked + 1, *admitted + units);
-                }
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-            admitted
-        })
-    });
-    let mut sum = ByWindow::new();
-    for task in tasks.collect::<Vec<_>>() {
-        for (place, (more_asked, more_admitted)) in task.await.unwrap() {
-            let (asked, admitted) = sum.entry(place).or_default();
-            (*asked, *admitted) = (*asked + more_asked, *admitted + more_admitted);
+    let (began, mut sum) = (Instant::now(), ByWindow::new());
+    while began.elapsed() < lasts {
+        for (limiter, key) in limiters.iter().flat_map(|limiter| keys.iter().map(move |key| (limiter, key))) {
+            let window = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+            let units = u64::from(limiter.check(key.as_str()).is_allowed());
+            let (asked, admitted) = sum.entry((key.clone(), window)).or_default();
+            (*asked, *admitted) = (*asked + 1, *admitted + units);
         }
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let windows = |sum: &ByWindow| sum.keys().map(|(_, window)| *window).collect::<Vec<_>>();
-    let (first, last) = (windows(&sum).into_iter().min().unwrap(), windows(&sum).into_iter().max().unwrap());
-    sum.retain(|(_, window), _| *window > first && *window < last);
+    let mut windows: Vec<_> = sum.keys().map(|(_, window)| *window).collect();
+    windows.sort_unstable();
+    sum.retain(|(_, window), _| *window > windows[0] && Some(window) < windows.last());
     sum
 }
 
@@ -204,7 +175,7 @@ async fn wrong_type_key_affects_no_other_key() {
     let Some(server) = Server::start() else { return };
     for (name, policy) in [("open", OnFailure::Open), ("closed", OnFailure::Closed)] {
         server.command::<()>(&["LPUSH", &format!("tollgate:v1:{{{name}|bad}}:f0:1s"), "x"]);
-        let limiters = four(|| Client::open(&server.url()).unwrap(), name, 200, policy);
+        let limiters = four(|| client(&server), name, 200, policy);
         let admitted = by_window(&limiters, &["bad".into(), "good".into()], Duration::from_secs(4)).await;
         for limiter in &limiters {
             assert!(limiter.health().errors(ErrorKind::Reply) > 0, "{:?}", limiter.health());
@@ -226,23 +197,11 @@ async fn killed_master_affects_only_its_keys() {
             cluster.nodes[1].command(&["CLUSTER", "KEYSLOT", &format!("{{{name}|{key}}}")])
         };
         // Three groups of keys: those of the killed node, those of slots that share a breaker with it, and all others.
-        let mut keys: [Vec<String>; 3] = Default::default();
-        for key in (0..2_000).map(|key| format!("key{key}")) {
-            let group = &mut keys[match slot(&key) {
-                0..=5_460 => 0,
-                5_461..=6_143 => 1,
-                _ => 2,
-            }];
-            if group.len() < 3 {
-                group.push(key);
-            }
-            if keys.iter().all(|group| group.len() == 3) {
-                break;
-            }
-        }
-        let urls = cluster.urls();
-        let client = || Client::cluster(urls.iter().map(String::as_str)).unwrap();
-        let limiters = four(client, name, 20, policy);
+        let keys = [0..=5_460, 5_461..=6_143, 6_144..=16_383].map(|slots| {
+            let keys = (0..).map(|key| format!("key{key}")).filter(|key| slots.contains(&slot(key)));
+            keys.take(3).collect::<Vec<_>>()
+        });
+        let limiters = four(|| client_of(&cluster), name, 20, policy);
         by_window(&limiters, &keys.concat(), Duration::from_millis(300)).await;
         cluster.nodes[0].kill();
         let admitted = by_window(&limiters, &keys.concat(), Duration::from_secs(4)).await;

@@ -1,13 +1,12 @@
 //! Write-back, step by step in any order, for tests that search for unexpected orders.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tollgate::ManualClock;
-use tollgate_redis::internals::{BookSettings, Plan, Post, Reply, WriteBackBook};
+use tollgate_redis::internals::{BookSettings, Post, Reply, WriteBackBook};
 use tollgate_redis::{ErrorKind, InProcess, Limit};
 
-use super::books::options;
+use super::books::{book_of, options};
 
 /// Processes, their server, and messages between them. A message moves only when a test moves it.
 #[derive(Debug)]
@@ -57,14 +56,9 @@ impl Steps {
     /// Panics if the shared state cannot keep the limit.
     #[track_caller]
     pub(super) fn new(limit: Limit, nodes: u32, max_keys: usize) -> Self {
-        let plan = Arc::new(Plan::new(&[limit]).expect("the script can count the limit"));
-        let book = |number: u32| {
-            let process = (u64::from(number) + 1) << 20;
-            let options = BookSettings { process, ..options(nodes, max_keys, 64) };
-            WriteBackBook::new(Arc::clone(&plan), options, || {})
-        };
+        let options = |process| BookSettings { process, ..options(nodes, max_keys, 64) };
         Self {
-            books: (0..nodes).map(book).collect(),
+            books: (1..=nodes).map(|number| book_of(limit, options(u64::from(number) << 20))).collect(),
             server: InProcess::new(ManualClock::default()),
             sent: Vec::new(),
             late: Vec::new(),
@@ -81,14 +75,13 @@ impl Steps {
         self.now_ns += ns;
     }
 
-    /// Makes a request. Returns whether it is admitted.
-    pub(super) fn check(&mut self, node: usize, key: u8, cost: u64) -> bool {
-        let index = node % self.books.len();
-        let admitted = self.books[index].check(&[key], cost, self.now_ns).decision.is_allowed();
-        if admitted {
-            *self.admitted.entry((key, self.now_ns / self.window_ns)).or_default() += cost;
-        }
-        admitted
+    /// Makes this many requests of one unit. Returns how many are admitted.
+    pub(super) fn check(&mut self, node: usize, key: u8, times: u8) -> u64 {
+        let book = &self.books[node % self.books.len()];
+        let is_allowed = |_: &u8| book.check(&[key], 1, self.now_ns).decision.is_allowed();
+        let units = (0..times).filter(is_allowed).count() as u64;
+        *self.admitted.entry((key, self.now_ns / self.window_ns)).or_default() += units;
+        units
     }
 
     /// A node sends its due calls.
@@ -158,16 +151,13 @@ impl Steps {
     /// Returns the totals.
     #[must_use]
     pub(super) fn sum(&self) -> Sum {
-        let counted = self.books.iter().map(|book| book.counted(self.now_ns));
-        let (pending, dropped) = counted.fold((0, 0), |(pending, dropped), counted| {
-            (pending + counted.pending, dropped + counted.evicted_pending)
-        });
+        let counted = || self.books.iter().map(|book| book.counted(self.now_ns));
         Sum {
             admitted: self.admitted.values().sum(),
             most: self.admitted.values().copied().max().unwrap_or(0),
             charged: self.charged,
-            pending,
-            dropped,
+            pending: counted().map(|counted| counted.pending).sum(),
+            dropped: counted().map(|counted| counted.evicted_pending).sum(),
             unheard: self.lost,
         }
     }
