@@ -3,22 +3,22 @@
 #![allow(clippy::disallowed_methods, reason = "real servers take real time")]
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::modes::AnyMode;
 use crate::operations::newer;
-use crate::until;
+use crate::{absent, strict, until};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 use redis::{BasicAuth, ErrorKind, RedisResult, StreamingCredentialsProvider};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::Quota;
-use tollgate_redis::{AtomicLimiter, Client, CredentialsFile, DecidedBy, Limit, OnFailure};
+use tollgate_redis::{AtomicLimiter, Client, CredentialsFile, DecidedBy, Limit};
 use tollgate_testing::redis::{Cluster, Server};
 
-const MINUTE: Duration = Duration::from_secs(60);
 /// The rights of a user of limiters, and the two with which the tests look at connections.
 const RIGHTS: [&str; 8] = ["on", "resetpass", "~*", "&*", "+@all", "-@dangerous", "+info", "+cluster|slots"];
 
@@ -59,59 +59,70 @@ fn guarded() -> Option<Server> {
     Some(server)
 }
 
-fn limiter(client: &Client, name: &str) -> AtomicLimiter {
-    let builder = client.limiter(name, Limit::gcra(Quota::per_day(10_000_000)));
-    builder.timeout(MINUTE).on_failure(OnFailure::Closed).atomic().unwrap()
+fn limiter(client: &Client) -> AtomicLimiter {
+    strict(client.limiter("api", Limit::gcra(Quota::per_day(10_000_000))), &[]).atomic().unwrap()
 }
 
 /// Checks all the time, until it is stopped.
 struct Load {
-    done: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
-    tasks: Vec<JoinHandle<u64>>,
+    tasks: JoinSet<()>,
 }
 
 impl Load {
-    fn start(client: &Client, name: &str) -> Self {
-        let (done, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let tasks = (0..4).map(|task| {
-            let (limiter, done, asked) = (limiter(client, name), Arc::clone(&done), Arc::clone(&asked));
-            tokio::spawn(async move {
-                let mut others = 0;
-                while !done.load(Ordering::SeqCst) {
+    fn start(client: &Client) -> Self {
+        let (asked, mut tasks) = (Arc::<AtomicU64>::default(), JoinSet::new());
+        for task in 0..4 {
+            let (limiter, asked) = (limiter(client), Arc::clone(&asked));
+            tasks.spawn(async move {
+                loop {
                     let turn = asked.fetch_add(1, Ordering::SeqCst);
                     let answer = limiter.check(&format!("{task}-{}", turn % 40)).await;
-                    others += u64::from(answer.by() != DecidedBy::Server || answer.is_denied());
+                    assert!(answer.by() == DecidedBy::Server && answer.is_allowed(), "{turn}: {answer:?}");
                     sleep(Duration::from_millis(1)).await;
                 }
-                others
-            })
-        });
-        Self { tasks: tasks.collect(), done, asked }
+            });
+        }
+        Self { tasks, asked }
     }
 
-    /// Returns the checks, and those that the server did not decide or that were denied.
-    async fn stop(self) -> (u64, u64) {
-        self.done.store(true, Ordering::SeqCst);
-        let mut others = 0;
-        for task in self.tasks {
-            others += task.await.unwrap();
-        }
-        (self.asked.load(Ordering::SeqCst), others)
+    /// Waits for a hundred more checks of what was changed.
+    async fn goes_on(&self) {
+        let before = self.asked.load(Ordering::SeqCst);
+        until("the load asks", async || self.asked.load(Ordering::SeqCst) >= before + 100).await;
+    }
+
+    /// Asserts that the server decided and admitted each check.
+    async fn stop(mut self) {
+        self.goes_on().await;
+        assert!(self.tasks.try_join_next().is_none(), "a check failed");
+        self.tasks.shutdown().await;
     }
 }
 
 /// Checks until the server decides: an attempt to connect has one second.
 async fn connect(client: &Client) {
-    let limiter = limiter(client, "api");
+    let limiter = limiter(client);
     until("the server decides", async || limiter.check("a").await.by() == DecidedBy::Server).await;
 }
 
 /// The ids of the connections of a user that have sent calls.
 fn connections(server: &Server, user: &str) -> Vec<String> {
-    let list: String = server.command(&["CLIENT", "LIST"]);
-    let of_user = list.lines().filter(|line| line.contains(&format!(" user={user} ")));
-    of_user.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    connections_of(server, &["CLIENT", "LIST"], &format!(" user={user} "))
+}
+
+/// The ids of the connections in a list whose lines have this part.
+fn connections_of(server: &Server, list: &[&str], part: &str) -> Vec<String> {
+    let list: String = server.command(list);
+    let found = list.lines().filter(|line| line.contains(part));
+    found.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+/// The number of times that clients have sent credentials after they connected.
+fn auths(server: &Server) -> Option<u64> {
+    let stats: String = server.command(&["INFO", "commandstats"]);
+    let auth = stats.lines().find_map(|line| line.strip_prefix("cmdstat_auth:calls="))?;
+    auth.split(',').next()?.parse().ok()
 }
 
 // G144
@@ -122,22 +133,20 @@ async fn rotation_under_load_fails_no_request() {
     let client = Client::open(&server.url()).unwrap().credentials(secret.file());
     connect(&client).await;
     let before = connections(&server, "one");
-    let load = Load::start(&client, "api");
-    sleep(Duration::from_millis(100)).await;
+    let load = Load::start(&client);
+    load.goes_on().await;
     // Another password of the same user.
     set_user(&server, "one", &[">next-secret"]);
+    let calls = auths(&server);
     secret.set("one\r\nnext-secret\r\n");
-    sleep(Duration::from_millis(200)).await;
+    until("the new password is sent", async || auths(&server) > calls).await;
     set_user(&server, "one", &["<one-secret"]);
-    sleep(Duration::from_millis(100)).await;
+    load.goes_on().await;
     // Another user, on the same connection.
     secret.set("two\ntwo-secret");
     until("the connection becomes the other user's", async || connections(&server, "two") == before).await;
     set_user(&server, "one", &["off"]);
-    sleep(Duration::from_millis(100)).await;
-    until("the load asks", async || load.asked.load(Ordering::SeqCst) > 100).await;
-    let (asked, others) = load.stop().await;
-    assert_eq!(others, 0, "of {asked}");
+    load.stop().await;
     assert_eq!(client.refused_credentials(), 0);
     // A new connection uses the present credentials.
     let () = server.command(&["CLIENT", "KILL", "USER", "two"]);
@@ -155,7 +164,7 @@ async fn refused_credentials_leave_the_connection_in_use() {
     let client = client.on_refused_credentials(move |error| heard.lock().unwrap().push(error.to_string()));
     connect(&client).await;
     let before = connections(&server, "one");
-    let load = Load::start(&client, "api");
+    let load = Load::start(&client);
     secret.set("two\nfuture-secret");
     until("the refusal is counted", async || client.refused_credentials() > 1).await;
     assert_eq!(connections(&server, "one"), before);
@@ -163,15 +172,15 @@ async fn refused_credentials_leave_the_connection_in_use() {
     let counted = client.refused_credentials();
     secret.set("");
     until("the empty file is counted", async || client.refused_credentials() > counted).await;
+    let counted = client.refused_credentials();
     fs::remove_file(secret.0.path().join("secret")).unwrap();
-    sleep(Duration::from_millis(100)).await;
+    until("the absent file is counted", async || client.refused_credentials() > counted).await;
     secret.set("two\nfuture-secret");
     assert_eq!(connections(&server, "one"), before);
     // The server learns the password later than the file.
     set_user(&server, "two", &[">future-secret"]);
     until("AUTH is sent again", async || connections(&server, "two") == before).await;
-    let (asked, others) = load.stop().await;
-    assert_eq!(others, 0, "of {asked}");
+    load.stop().await;
     let told = told.lock().unwrap();
     assert!(told[0].contains("WRONGPASS") || told[0].contains("refused"), "{told:?}");
     assert!(!told.iter().any(|report| report.contains("secret")), "{told:?}");
@@ -184,7 +193,7 @@ async fn wrong_credentials_at_first_are_an_error() {
     let Some(server) = guarded() else { return };
     let secret = Secret::new("one\nwrong-secret");
     let client = Client::open(&server.url()).unwrap().credentials(secret.file());
-    let limiter = limiter(&client, "api");
+    let limiter = limiter(&client);
     let answer = limiter.check("a").await;
     assert_eq!(answer.by(), DecidedBy::Closed);
     let text = format!("{answer:?} {limiter:?} {client:?}");
@@ -215,8 +224,8 @@ impl StreamingCredentialsProvider for Nothing {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attempt_without_credentials_is_counted_once() {
     let provider = Nothing::default();
-    let client = Client::open("redis://127.0.0.1:1").unwrap().credentials(provider.clone());
-    assert_eq!(limiter(&client, "api").check("a").await.by(), DecidedBy::Closed);
+    let client = absent().credentials(provider.clone());
+    assert_eq!(limiter(&client).check("a").await.by(), DecidedBy::Closed);
     assert_eq!((provider.0.load(Ordering::SeqCst), client.refused_credentials()), (1, 1));
 }
 
@@ -227,15 +236,14 @@ async fn connection_that_reaches_its_age_is_replaced_without_a_failure() {
     let secret = Secret::new("one-secret");
     let client = Client::open(&server.url()).unwrap().credentials(secret.file().user("one"));
     let client = client.max_connection_age(Duration::from_millis(500));
-    let load = Load::start(&client, "api");
+    let load = Load::start(&client);
     let mut seen = std::collections::BTreeSet::new();
     until("the connection is replaced twice", async || {
         seen.extend(connections(&server, "one"));
         seen.len() >= 3
     })
     .await;
-    let (asked, others) = load.stop().await;
-    assert_eq!(others, 0, "of {asked}");
+    load.stop().await;
     until("the old connections are closed", async || connections(&server, "one").len() == 1).await;
 }
 
@@ -250,24 +258,16 @@ async fn rotation_reaches_every_node_of_a_cluster() {
         set_user(node, "default", &["-evalsha", "-eval"]);
     }
     let secret = Secret::new("one\none-secret");
-    let urls = cluster.urls();
     // The other nodes are found by the first one.
-    let client = Client::cluster([&*urls[0]]).unwrap().credentials(secret.file());
-    let load = Load::start(&client, "api");
-    until("all nodes are called", async || {
-        cluster.nodes.iter().all(|node| !connections(node, "one").is_empty())
-    })
-    .await;
+    let client = Client::cluster([&*cluster.nodes[0].url()]).unwrap().credentials(secret.file());
+    let load = Load::start(&client);
+    let all_called_by = |user| cluster.nodes.iter().all(|node| !connections(node, user).is_empty());
+    until("all nodes are called", async || all_called_by("one")).await;
     secret.set("two\ntwo-secret");
-    until("all nodes are called as the other user", async || {
-        cluster
-            .nodes
-            .iter()
-            .all(|node| connections(node, "one").is_empty() && !connections(node, "two").is_empty())
-    })
-    .await;
-    let (asked, others) = load.stop().await;
-    assert_eq!(others, 0, "of {asked}");
+    until("all nodes are called as the other user", async || all_called_by("two")).await;
+    let none = |node| connections(node, "one").is_empty();
+    until("no node is called as the first user", async || cluster.nodes.iter().all(none)).await;
+    load.stop().await;
 }
 
 // G144
@@ -277,29 +277,20 @@ async fn every_mode_uses_the_provider() {
     let secret = Secret::new("one\none-secret");
     let client = Client::open(&server.url()).unwrap().credentials(secret.file());
     connect(&client).await;
-    let builder = |name: &str| {
-        let builder = client.limiter(name, Limit::fixed_window(Quota::per_day(1_000)));
-        builder.timeout(MINUTE).on_failure(OnFailure::Closed)
-    };
-    let leases = builder("leases").leases().build().unwrap();
-    let write_back = builder("write-back").write_back().build().unwrap();
+    let limit = Limit::fixed_window(Quota::per_day(1_000));
+    let builder = |name: &str| strict(client.limiter(name, limit), &[]);
+    let regional = builder("regions").write_back().regions("eu", [("us", client.clone())]);
+    let regional = AnyMode::WriteBack(regional.build().unwrap());
+    for mode in AnyMode::all(builder).into_iter().chain([regional]) {
+        assert!(mode.check("a").await.is_allowed());
+        until("the server answers", async || mode.health().answered > 0).await;
+        assert_eq!(mode.health().failed(), 0, "{}: {:?}", mode.name(), mode.health());
+    }
     let peer = client.blocking();
-    let regional = builder("regions").write_back();
-    let regional = regional.regions("eu", [("us", client.clone())]).build().unwrap();
-    assert!(leases.check_async("a").await.is_allowed());
-    assert!(write_back.check("a").is_allowed() && regional.check("a").is_allowed());
     let decided = tokio::task::spawn_blocking(move || {
-        let limiter = peer.limiter("threads", Limit::gcra(Quota::per_day(10))).timeout(MINUTE);
-        limiter.on_failure(OnFailure::Closed).atomic().unwrap().check("a").by()
+        strict(peer.limiter("threads", limit), &[]).atomic().unwrap().check("a").by()
     });
     assert_eq!(decided.await.unwrap(), DecidedBy::Server);
-    until("the limiters post", async || write_back.health().answered > 0 && regional.health().answered > 0)
-        .await;
-    let healths =
-        [("leases", leases.health()), ("write-back", write_back.health()), ("regions", regional.health())];
-    for (name, health) in healths {
-        assert!(health.answered > 0 && health.failed() == 0, "{name}: {health:?}");
-    }
     assert_eq!(client.refused_credentials(), 0);
 }
 
@@ -324,17 +315,17 @@ fn rules_source_uses_the_provider() {
         .unwrap();
     assert_eq!(told.recv_timeout(PATIENCE), Ok(1));
     // An error of the provider ends no subscription.
-    let subscribed = || -> Vec<String> {
-        let list: String = server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
-        list.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
-    };
+    let subscribed = || connections_of(&server, &["CLIENT", "LIST", "TYPE", "pubsub"], "");
     wait_until("the reader subscribes", || !subscribed().is_empty());
     let before = subscribed();
-    secret.set("");
-    std::thread::sleep(Duration::from_millis(300));
+    for text in ["", "three\nlines\n.", ""] {
+        let counted = client.refused_credentials();
+        secret.set(text);
+        wait_until("the mistake is counted", || client.refused_credentials() > counted);
+    }
     assert_eq!(subscribed(), before);
     secret.set("two\ntwo-secret");
-    std::thread::sleep(Duration::from_millis(1_500));
+    wait_until("the reader subscribes again", || !subscribed().is_empty() && subscribed() != before);
     set_user(&server, "one", &["off"]);
     push(2);
     assert_eq!(told.recv_timeout(PATIENCE), Ok(2), "the message of the push arrives");
