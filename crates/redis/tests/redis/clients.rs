@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::operations::newer;
-use crate::{PATIENCE, wait_until};
+use crate::{PATIENCE, absent, client, in_tasks, in_threads, one_thread, runtime, strict, wait_until};
 use futures_util::FutureExt as _;
 use tollgate::{Clock, Quota, Timestamp};
 use tollgate_redis::{
@@ -33,10 +33,6 @@ macro_rules! limiter {
 
 const SOON: Duration = Duration::from_millis(100);
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
-}
-
 /// Repeats a check until the server decides it.
 fn until_answered(mut ask: impl FnMut() -> DecidedBy) {
     wait_until("the server decides", || ask() == DecidedBy::Server);
@@ -45,7 +41,7 @@ fn until_answered(mut ask: impl FnMut() -> DecidedBy) {
 #[test]
 fn client_survives_runtime_shutdown() {
     let Some(server) = Server::start() else { return };
-    let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
+    let limiter = limiter!(client(&server), SOON);
     for _ in 0..3 {
         let runtime = runtime();
         until_answered(|| runtime.block_on(limiter.check("k")).by());
@@ -55,16 +51,12 @@ fn client_survives_runtime_shutdown() {
 /// Returns the address of a listener that accepts connections and never replies, and a count of those connections.
 fn silent_listener() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (url, taken) =
-        (format!("redis://{}/", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
-    let counts = Arc::clone(&taken);
+    let (url, taken) = (format!("redis://{}/", listener.local_addr().unwrap()), Arc::default());
+    let counts: Arc<AtomicUsize> = Arc::clone(&taken);
     thread::spawn(move || {
-        // This thread ends with the test process.
-        let mut kept = Vec::new();
-        for connection in listener.incoming().flatten() {
-            counts.fetch_add(1, Ordering::SeqCst);
-            kept.push(connection);
-        }
+        // This thread ends with the test process, and keeps the connections until then.
+        let count = |_: &_| _ = counts.fetch_add(1, Ordering::SeqCst);
+        listener.incoming().flatten().inspect(count).collect::<Vec<_>>()
     });
     (url, taken)
 }
@@ -74,26 +66,16 @@ fn silent_listener() -> (String, Arc<AtomicUsize>) {
 fn concurrent_callers_share_connection_attempt() {
     let (url, taken) = silent_listener();
     let blocking = limiter!(Client::open(&url).unwrap().blocking(), SOON);
-    thread::scope(|scope| {
-        for _ in 0..32 {
-            scope.spawn(|| assert_eq!(blocking.check("k").by(), DecidedBy::Closed));
-        }
-    });
+    assert_eq!(in_threads(32, |_| blocking.check("k").by()), [DecidedBy::Closed; 32]);
     assert_eq!(taken.load(Ordering::SeqCst), 1, "connections that the threads opened");
 
     let (url, taken) = silent_listener();
     let limiter = limiter!(Client::open(&url).unwrap(), SOON);
-    runtime().block_on(async {
-        let calls: Vec<_> = (0..32)
-            .map(|_| {
-                let limiter = limiter.clone();
-                tokio::spawn(async move { limiter.check("k").await.by() })
-            })
-            .collect();
-        for call in calls {
-            assert_eq!(call.await.unwrap(), DecidedBy::Closed);
-        }
-    });
+    let decided = runtime().block_on(in_tasks(32, |_| {
+        let limiter = limiter.clone();
+        async move { limiter.check("k").await.by() }
+    }));
+    assert_eq!(decided, [DecidedBy::Closed; 32]);
     assert_eq!(taken.load(Ordering::SeqCst), 1, "connections that the tasks opened");
 }
 
@@ -102,37 +84,20 @@ fn threads_call_server_in_parallel() {
     let Some(server) = Server::start() else { return };
     let network = Proxy::start(server.port());
     let limiter = limiter!(Client::open(&network.url()).unwrap().blocking(), PATIENCE);
-    let round = |threads: usize| {
+    let round = || {
         let began = Instant::now();
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
-            }
-        });
+        assert_eq!(in_threads(100, |_| limiter.check("k").by()), [DecidedBy::Server; 100]);
         began.elapsed()
     };
-    round(16);
+    round();
     let delay = Duration::from_millis(200);
     network.delay(delay);
-    round(16);
-    // Each thread has a connection by now. Calls that wait for each other take sixteen delays in each direction at least.
-    let took = round(16);
-    assert!(took < delay * 32, "{took:?}");
-}
-
-/// All 200 threads use one connection, and no call fails.
-#[test]
-fn many_threads_share_one_connection() {
-    let Some(server) = Server::start() else { return };
-    let limiter = limiter!(Client::open(&server.url()).unwrap().blocking(), PATIENCE);
-    thread::scope(|scope| {
-        for _ in 0..200 {
-            scope.spawn(|| assert_eq!(limiter.check("k").by(), DecidedBy::Server));
-        }
-    });
+    // Calls that wait for each other take a hundred delays in each direction at least.
+    let took = round();
+    assert!(took < delay * 200, "{took:?}");
     let health = limiter.health();
     assert_eq!((health.answered, health.failed(), health.opened), (200, 0, 0), "{health:?}");
-    assert_eq!(connections(&server), 1);
+    assert_eq!(connections(&server), 1, "all threads use one connection");
 }
 
 /// Calls that wait at the same moment are sent together. Each receives its own answer, and calls that are dropped do not
@@ -141,36 +106,27 @@ fn many_threads_share_one_connection() {
 fn joined_calls_receive_their_own_answers() {
     let Some(server) = Server::start() else { return };
     let _busy = crate::busy();
-    let client = Client::open(&server.url()).unwrap();
     let limit = 1 << 40;
-    let limiter = client
-        .limiter("joined", Limit::fixed_window(Quota::new(limit, NO_END)))
-        .timeout(PATIENCE)
-        .atomic()
-        .unwrap();
-    let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for (name, runtime) in [("one", one), ("several", runtime()), ("last", runtime())] {
+    let builder = client(&server).limiter("joined", Limit::fixed_window(Quota::new(limit, NO_END)));
+    let limiter = strict(builder, &[]).atomic().unwrap();
+    for (name, runtime) in [("one", one_thread()), ("several", runtime()), ("last", runtime())] {
         until_answered(|| runtime.block_on(limiter.check("first")).by());
         runtime.block_on(async {
-            let tasks: Vec<_> = (1..=300_u64)
-                .map(|cost| {
-                    let limiter = limiter.clone();
-                    tokio::spawn(async move {
-                        let key = format!("{name}-{cost}");
-                        for number in 1..=20 {
-                            if (cost + number) % 3 == 0 {
-                                let _ = limiter.check("dropped").now_or_never();
-                            }
-                            let answer = limiter.check_n(&key, cost).await;
-                            assert_eq!(answer.by(), DecidedBy::Server);
-                            assert_eq!(answer.decision().remaining(), limit - number * cost);
+            in_tasks(300, |cost| {
+                let (limiter, cost) = (limiter.clone(), 1 + cost as u64);
+                async move {
+                    let key = format!("{name}-{cost}");
+                    for number in 1..=20 {
+                        if (cost + number) % 3 == 0 {
+                            let _ = limiter.check("dropped").now_or_never();
                         }
-                    })
-                })
-                .collect();
-            for task in tasks {
-                task.await.unwrap();
-            }
+                        let answer = limiter.check_n(&key, cost).await;
+                        assert_eq!(answer.by(), DecidedBy::Server);
+                        assert_eq!(answer.decision().remaining(), limit - number * cost);
+                    }
+                }
+            })
+            .await;
             // The runtime ends while calls wait.
             for _ in 0..100 {
                 let limiter = limiter.clone();
@@ -218,7 +174,7 @@ fn dead_connection_is_replaced() {
 #[test]
 fn slow_reply_keeps_connection_open() {
     let Some(server) = Server::start() else { return };
-    let limiter = limiter!(Client::open(&server.url()).unwrap(), SOON);
+    let limiter = limiter!(client(&server), SOON);
     let runtime = runtime();
     let ask = || runtime.block_on(limiter.check("k")).by();
     // The time after which a silent connection counts as dead.
@@ -245,8 +201,7 @@ fn slow_reply_keeps_connection_open() {
 #[test]
 fn cancelled_probe_does_not_block_breaker() {
     let Some(mut server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let limiter = client.limiter("api", Limit::gcra(Quota::per_day(1_000_000)));
+    let limiter = client(&server).limiter("api", Limit::gcra(Quota::per_day(1_000_000)));
     let limiter = limiter.timeout(Duration::MAX).breaker(Breaker::new(1, Duration::from_millis(10)));
     let limiter = limiter.atomic().unwrap();
     let runtime = runtime();
@@ -280,18 +235,17 @@ fn address_errors_hide_passwords() {
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::Address, "{url}");
             assert!(error.to_string().contains(names), "{error}");
-            assert!(!format!("{error:?} {error}").contains("hunter2"));
+            assert!(!error.to_string().contains("hunter2"));
+            // A program whose `main` returns an error prints its `Debug`.
+            assert_eq!(format!("{error:?}"), error.to_string());
         }
     }
     assert_eq!(Client::cluster([]).unwrap_err().kind(), ErrorKind::Address);
     let url = "redis://user:hunter2@127.0.0.1:1/";
     let client = Client::open(url).unwrap();
-    let limiter = client.limiter("api", Limit::gcra(Quota::per_second(1)));
-    let blocking = Client::open(url).unwrap().blocking();
-    assert!(
-        !format!("{client:?} {limiter:?} {blocking:?} {:?}", limiter.clone().atomic().unwrap())
-            .contains("hunter2")
-    );
+    let builder = client.limiter("api", Limit::gcra(Quota::per_second(1)));
+    let (blocking, limiter) = (client.blocking(), builder.clone().atomic().unwrap());
+    assert!(!format!("{client:?} {builder:?} {blocking:?} {limiter:?}").contains("hunter2"));
 }
 
 // G86
@@ -322,10 +276,8 @@ fn reply_in_other_protocol_is_an_error() {
     let limiter = limiter!(Client::open(&url).unwrap().blocking(), PATIENCE);
     assert_eq!(limiter.check("k").by(), DecidedBy::Closed);
     let health = limiter.health();
-    let seen = health.errors(ErrorKind::Reply)
-        + health.errors(ErrorKind::Unreachable)
-        + health.errors(ErrorKind::Refused);
-    assert_eq!(seen, 1, "{health:?}");
+    let kinds = [ErrorKind::Reply, ErrorKind::Unreachable, ErrorKind::Refused];
+    assert_eq!(kinds.map(|kind| health.errors(kind)).iter().sum::<u64>(), 1, "{health:?}");
     other.join().unwrap();
 }
 
@@ -347,7 +299,7 @@ fn eviction_gauge_and_warnings(
     let limiter = limiter!(client, PATIENCE);
     let events = crate::listener::events(|| {
         // The runtime stays in this thread, where the subscriber is set.
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        one_thread().block_on(async {
             for _ in 0..3 {
                 while limiter.check("a").await.by() != DecidedBy::Server {}
                 let mut turns = 0;
@@ -373,27 +325,22 @@ fn eviction_gauge_and_warnings(
 #[cfg(feature = "tracing")]
 #[test]
 fn evicting_server_is_reported_once() {
-    let full = ["--maxmemory", "100mb", "--maxmemory-policy"];
-    for policy in ["allkeys-random", "volatile-ttl"] {
-        let options = [&full[..], &[policy]].concat();
-        let Some(learnt) = eviction_gauge_and_warnings(&options, &[], "", true) else {
-            return;
-        };
-        assert_eq!(learnt, (true, vec![format!("\"{policy}\"")]));
-    }
-    let safe = eviction_gauge_and_warnings(&[&full[..], &["noeviction"]].concat(), &[], "", false).unwrap();
-    assert_eq!(safe, (false, vec![]));
-    let unbounded = eviction_gauge_and_warnings(
-        &["--maxmemory", "0", "--maxmemory-policy", "allkeys-lru"],
-        &[],
-        "",
-        false,
-    );
-    assert_eq!(unbounded.unwrap(), (false, vec![]), "a server without a memory limit evicts nothing");
     let user = ["ACL", "SETUSER", "limits", "on", ">pass", "~tollgate:*", "+@all", "-info"];
-    let evicting = [&full[..], &["allkeys-lru"]].concat();
-    let Some(unasked) = eviction_gauge_and_warnings(&evicting, &user, "limits:pass@", false) else { return };
-    assert_eq!(unasked, (false, vec![]), "a user without the INFO permission gets no warning");
+    for (memory, policy, prepare, credentials, evicts) in [
+        ("100mb", "allkeys-random", &[][..], "", true),
+        ("100mb", "volatile-ttl", &[], "", true),
+        ("100mb", "noeviction", &[], "", false),
+        // A server without a memory limit evicts nothing.
+        ("0", "allkeys-lru", &[], "", false),
+        // A user without the INFO permission gets no warning.
+        ("100mb", "allkeys-lru", &user, "limits:pass@", false),
+    ] {
+        let options = ["--maxmemory", memory, "--maxmemory-policy", policy];
+        let learnt = eviction_gauge_and_warnings(&options, prepare, credentials, evicts);
+        let Some(learnt) = learnt else { return };
+        let warnings = if evicts { vec![format!("\"{policy}\"")] } else { vec![] };
+        assert_eq!(learnt, (evicts, warnings), "{memory} {policy} {credentials}");
+    }
 }
 
 /// A policy that is set while the server runs is found without a new connection.
@@ -403,7 +350,7 @@ fn evicting_server_is_reported_once() {
 fn eviction_that_is_set_later_is_found() {
     let safe = ["--maxmemory", "100mb", "--maxmemory-policy", "noeviction"];
     let Some(server) = Server::start_with(&safe) else { return };
-    let limiter = limiter!(Client::open(&server.url()).unwrap().blocking(), PATIENCE);
+    let limiter = limiter!(client(&server).blocking(), PATIENCE);
     for (policy, evicts) in [("noeviction", false), ("allkeys-random", true), ("noeviction", false)] {
         server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", policy]);
         let is_found = (0..1_200).any(|_| {
@@ -421,8 +368,7 @@ fn blocking_types_print_what_they_run() {
     let builder = server.limiter("api", Limit::gcra(Quota::per_second(1)));
     let lease = builder.clone().leases().build().unwrap();
     let write_back = builder.write_back().build().unwrap();
-    let client = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
-    assert_eq!(format!("{client:?}"), "Blocking(Client { cluster: false, .. })");
+    assert_eq!(format!("{:?}", absent().blocking()), "Blocking(Client { cluster: false, .. })");
     assert_eq!(format!("{server:?}"), "Blocking(InProcess { keys: 0, .. })");
     assert_eq!(format!("{lease:?}"), "Blocking(LeaseLimiter { keys: 0, .. })");
     assert!(format!("{write_back:#?}").starts_with("Blocking(\n    WriteBackLimiter {\n"));
@@ -459,18 +405,6 @@ fn calls_in_process_read_the_clock_one_at_a_time() {
     let clock = Meeting::default();
     let server = InProcess::new(clock.clone()).blocking();
     let limiter = server.limiter("api", Limit::gcra(Quota::per_second(10))).atomic().unwrap();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| limiter.check("one"));
-        }
-    });
+    in_threads(2, |_| limiter.check("one"));
     assert_eq!(clock.met.load(Ordering::SeqCst), 0, "two calls read the clock at the same time");
-}
-
-/// A program whose `main` returns an error prints its `Debug`.
-#[test]
-fn debug_of_errors_is_message() {
-    let error = Client::open("redis:/").map(drop).unwrap_err();
-    assert_eq!(format!("{error:?}"), error.to_string());
-    assert!(!error.to_string().is_empty());
 }
