@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{ManualClock, Timestamp};
-use tollgate_redis::{Client, InProcess};
-use tollgate_rules::{Config, Descriptor, Rules};
-
-use super::{ask, ask_now, clock, config, file, in_process, load, process, run};
+use super::*;
+use crate::client;
 
 const MINUTES: Duration = Duration::from_secs(600);
 const ATOMIC: &str = "store: redis, mode: atomic";
@@ -20,9 +17,13 @@ fn login(keys: &str, block: &str) -> String {
 /// The wait of a request that a block denies.
 fn blocked(rules: &Rules<ManualClock>) -> Option<Duration> {
     let answer = run(ask(rules, &[("a", "x")]));
-    let decision = answer.limits().next().and_then(|limit| limit.decision());
-    assert_eq!(answer.is_denied(), decision.is_some_and(|decision| decision.is_block()));
+    assert_eq!(answer.is_denied(), is_block(&answer));
     answer.retry_after().filter(|_| answer.is_denied())
+}
+
+fn is_block(answer: &Answer) -> bool {
+    let decision = answer.limits().next().and_then(|limit| limit.decision());
+    decision.is_some_and(|decision| decision.is_block())
 }
 
 // G132
@@ -56,19 +57,15 @@ fn rule_that_only_reports_blocks_nothing() {
 #[test]
 fn server_starts_no_block_for_a_dry_run() {
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
-    let client = || Client::open(&server.url()).unwrap().blocking();
     let settings = format!("{ATOMIC}, timeout: 20s, on_failure: closed");
     let rules = |shadow| {
-        let builder = Rules::builder().clock(clock()).shared(client()).shadow(shadow);
+        let builder = Rules::builder().clock(clock()).shared(client(&server).blocking()).shadow(shadow);
         builder.load([config(&file(&settings, &[login("", "10m"), classes()]))]).unwrap()
     };
     let (dry, enforcing) = (rules(true), rules(false));
-    let is_block = |rules: &Rules<ManualClock>| {
-        let answer = run(ask(rules, &[("a", "x")]));
-        answer.limits().next().and_then(|limit| limit.decision()).is_some_and(|decision| decision.is_block())
-    };
-    assert!((0..6).all(|_| !is_block(&dry)));
-    assert!(is_block(&enforcing) && is_block(&dry));
+    let is_blocked = |rules| is_block(&run(ask(rules, &[("a", "x")])));
+    assert!((0..6).all(|_| !is_blocked(&dry)));
+    assert!(is_blocked(&enforcing) && is_blocked(&dry));
     assert_eq!([admitted(&enforcing, "batch"), admitted(&enforcing, "critical")], [5, 5]);
 }
 
@@ -101,10 +98,8 @@ fn loads_that_a_server_cannot_count_are_refused() {
         assert!(told.contains(&part) && told.contains("mode: atomic, or store: keyed"), "{told}");
     }
     let told = of_file(&file(ATOMIC, &[login(", quota_mode: true", "10m")]));
-    assert!(
-        told.contains("test.yaml:4") && told.contains("quota_mode cannot be used with a block"),
-        "{told}"
-    );
+    assert!(told.contains("test.yaml:4"), "{told}");
+    assert!(told.contains("quota_mode cannot be used with a block"), "{told}");
     let count_denials = format!("{ATOMIC}, charging: count-denials");
     for rule in [login("", "10m"), classes()] {
         let text = file(&count_denials, &[rule]);

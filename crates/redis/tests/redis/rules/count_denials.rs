@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use tollgate_redis::{Client, DecidedBy};
-use tollgate_rules::{Descriptor, Verdict};
+use tollgate_redis::Client;
+use tollgate_rules::Verdict;
 
 use super::*;
+use crate::{absent, client};
 
 const MODES: [&str; 3] = ["atomic", "lease", "write-back"];
 const ALGORITHMS: [&str; 5] = ["fixed-window", "gcra", "sliding-window", "sub-window", "sliding-log"];
@@ -16,10 +17,8 @@ fn limits(settings: &str, a: u32, b: u32) -> String {
     let rule = |key: &str, limit: u32| {
         format!("  - {{ key: {key}, rate_limit: {{ unit: year, requests_per_unit: {limit} }} }}\n")
     };
-    file(
-        &format!("charging: count-denials, timeout: 5s, store: redis, {settings}"),
-        &[rule("a", a), rule("b", b)],
-    )
+    let settings = format!("charging: count-denials, timeout: 5s, store: redis, {settings}");
+    file(&settings, &[rule("a", a), rule("b", b)])
 }
 
 /// Runs the test on the model for async code and for threads, and on a real server for both.
@@ -51,13 +50,8 @@ fn shared_rules_follow_every_scenario() {
     });
 }
 
-async fn ask_n(rules: &Rules<ManualClock>, key: &str, hits: u64) -> Answer {
-    let entries = [(key, "x")];
-    rules.check_n_async("d", &[Descriptor::new(&entries)], hits).await
-}
-
 async fn look(rules: &Rules<ManualClock>, key: &str) -> bool {
-    let answer = ask_n(rules, key, 0).await;
+    let answer = ask_n(rules, &[(key, "x")], 0).await;
     assert_ne!(answer.limits().next().unwrap().verdict(), Verdict::NotAsked);
     answer.is_over_limit(0)
 }
@@ -66,15 +60,11 @@ async fn look(rules: &Rules<ManualClock>, key: &str) -> bool {
 // G102
 #[test]
 fn query_of_other_process_sees_denial() {
-    let server = InProcess::default();
     for mode in ["atomic", "lease"] {
-        let text = limits(&format!("mode: {mode}"), 10, 9).replace("domain: d", &format!("domain: {mode}"));
+        let (server, text) = (InProcess::default(), limits(&format!("mode: {mode}"), 10, 9));
         run(async {
             let [one, other] = [(); 2].map(|()| process(server.clone(), &clock(), &text));
-            let entries = [("a", "x")];
-            let ask = async |rules: &Rules<_>, hits| {
-                rules.check_n_async(mode, &[Descriptor::new(&entries)], hits).await.is_allowed()
-            };
+            let ask = async |rules, hits| ask_n(rules, &[("a", "x")], hits).await.is_allowed();
             assert!(ask(&one, 0).await && ask(&other, 0).await);
             assert!(!ask(&one, 11).await);
             assert!(!ask(&other, 0).await, "{mode}");
@@ -90,15 +80,12 @@ fn concurrent_requests_admit_exactly_the_limit() {
     on_each_server(|server| {
         run(async {
             let rules = process(server(), &clock(), &limits("mode: atomic", 10, 1_000));
-            let request = || async {
-                let (a, b) = ([("a", "x")], [("b", "x")]);
-                rules.check_async("d", &[Descriptor::new(&a), Descriptor::new(&b)]).await.is_allowed()
-            };
-            let admitted = futures_util::future::join_all((0..100).map(|_| request())).await;
-            assert_eq!(admitted.into_iter().filter(|admitted| *admitted).count(), 10);
+            let requests = (0..100).map(|_| ask(&rules, &[("a", "x"), ("b", "x")]));
+            let answers = futures_util::future::join_all(requests).await;
+            assert_eq!(answers.iter().filter(|answer| answer.is_allowed()).count(), 10);
             assert!(look(&rules, "a").await);
-            assert!(ask_n(&rules, "b", 990).await.is_allowed());
-            assert!(ask_n(&rules, "b", 1).await.is_denied());
+            assert!(ask_n(&rules, &[("b", "x")], 990).await.is_allowed());
+            assert!(ask(&rules, &[("b", "x")]).await.is_denied());
         });
     });
 }
@@ -111,10 +98,9 @@ fn query_without_server_follows_policy() {
         for mode in ["atomic", "lease"] {
             let text = limits(&format!("mode: {mode}, on_failure: {policy}"), 10, 9).replace("5s", "100ms");
             run(async {
-                let rules = process(Client::open(&nowhere()).unwrap(), &clock(), &text);
-                let answer = ask_n(&rules, "a", 0).await;
+                let answer = ask_n(&process(absent(), &clock(), &text), &[("a", "x")], 0).await;
                 assert_eq!(answer.is_over_limit(0), expected, "{mode} {policy}");
-                let by = answer.limits().next().unwrap().decided_by();
+                let by = decided_by(&answer);
                 assert!(by.is_some_and(DecidedBy::is_failure), "{mode} {policy}: {by:?}");
             });
         }
@@ -128,23 +114,17 @@ fn query_without_server_follows_policy() {
 fn hung_server_answers_by_deadline() {
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
     for charging in ["all-or-nothing", "count-first", "count-denials"] {
-        let rules: String = MODES
-            .iter()
-            .flat_map(|mode| [(mode, "enforced: 100%"), (mode, "enforced: 0%")])
-            .enumerate()
-            .map(|(at, (mode, enforced))| {
-                rule(&format!("k{at}"), &format!("requests_per_unit: 100, mode: {mode}, {enforced}"))
-            })
-            .collect();
-        let text =
-            file(&format!("charging: {charging}, timeout: 60s, store: redis, on_failure: closed"), &[rules]);
+        let keys = ["k0", "k1", "k2", "k3", "k4", "k5"];
+        let rules = keys.iter().enumerate().map(|(at, key)| {
+            let (mode, enforced) = (MODES[at / 2], [100, 0][at % 2]);
+            rule(key, &format!("requests_per_unit: 100, mode: {mode}, enforced: {enforced}%"))
+        });
+        let settings = format!("charging: {charging}, timeout: 60s, store: redis, on_failure: closed");
+        let text = file(&settings, &rules.collect::<Vec<_>>());
         run(async {
-            let rules = process(Client::open(&server.url()).unwrap(), &clock(), &text);
-            let entries: Vec<[(String, String); 1]> =
-                (0..6).map(|at| [(format!("k{at}"), "x".into())]).collect();
-            let entries: Vec<[(&str, &str); 1]> =
-                entries.iter().map(|[(key, value)]| [(key.as_str(), value.as_str())]).collect();
-            let all: Vec<Descriptor<'_>> = entries.iter().map(|entries| Descriptor::new(entries)).collect();
+            let rules = process(client(&server), &clock(), &text);
+            let entries = keys.map(|key| (key, "x"));
+            let all = each(&entries);
             let within = Duration::from_secs(50);
             assert!(rules.check_until("d", &all, 1, Instant::now() + within).await.is_allowed());
             server.pause();
@@ -169,19 +149,17 @@ fn late_charge_is_refunded() {
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
     let text = limits("mode: atomic, on_failure: open", 10, 9);
     run(async {
-        let rules = process(Client::open(&server.url()).unwrap(), &clock(), &text);
-        assert!(ask_n(&rules, "a", 1).await.is_allowed());
+        let rules = process(client(&server), &clock(), &text);
+        let a = [("a", "x")];
+        assert!(ask(&rules, &a).await.is_allowed());
         server.pause();
-        let entries = [("a", "x")];
-        let request = [Descriptor::new(&entries)];
         for _ in 0..5 {
             let deadline = Instant::now() + Duration::from_millis(20);
-            let answer = rules.check_until("d", &request, 2, deadline).await;
-            let by = answer.limits().next().unwrap().decided_by();
-            assert_eq!((answer.is_allowed(), by), (true, Some(DecidedBy::Open)));
+            let answer = rules.check_until("d", &each(&a), 2, deadline).await;
+            assert_eq!((answer.is_allowed(), decided_by(&answer)), (true, Some(DecidedBy::Open)));
         }
         server.resume();
-        let left = async || ask_n(&rules, "a", 0).await.remaining(0);
+        let left = async || ask_n(&rules, &a, 0).await.remaining(0);
         crate::until("the late charges are refunded", async || left().await == 9).await;
     });
 }

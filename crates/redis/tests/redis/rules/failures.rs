@@ -1,18 +1,15 @@
 //! Rules while the server cannot be reached.
 
 use tollgate::telemetry::Reading;
-use tollgate_redis::{Client, DecidedBy};
 use tollgate_rules::Verdict;
 
 use super::*;
+use crate::absent;
 
-fn three(mode: &str) -> String {
+fn three() -> String {
     let each = ["open", "closed", "local, processes: 2"];
-    let rules = each.map(|on_failure| {
-        let key = &on_failure[..1];
-        rule(key, &format!("requests_per_unit: 4, on_failure: {on_failure}"))
-    });
-    file(&format!("store: redis, mode: {mode}, timeout: 500ms"), &rules)
+    let rules = each.map(|policy| rule(&policy[..1], &format!("requests_per_unit: 4, on_failure: {policy}")));
+    file("store: redis, mode: atomic, timeout: 500ms", &rules)
 }
 
 /// Returns the counts of each rule: allowed, denied, and failures by policy (open, closed, local).
@@ -32,8 +29,7 @@ async fn assert_failure_policies_apply(rules: &Rules<ManualClock>) {
     assert_eq!(counts(rules), [[0, 0, 9, 0, 0], [0, 0, 0, 9, 0], [0, 0, 0, 0, 9]]);
     let by = [("o", DecidedBy::Open), ("c", DecidedBy::Closed), ("l", DecidedBy::Local)];
     for (key, by) in by {
-        let answer = ask(rules, &[(key, "y")]).await;
-        assert_eq!(answer.limits().next().unwrap().decided_by(), Some(by));
+        assert_eq!(decided_by(&ask(rules, &[(key, "y")]).await), Some(by));
     }
     let answer = ask(rules, &[("c", "x")]).await;
     assert!(answer.retry_after().is_some_and(|wait| !wait.is_zero()), "the client may try again later");
@@ -44,10 +40,9 @@ async fn assert_failure_policies_apply(rules: &Rules<ManualClock>) {
 #[test]
 fn each_rule_follows_its_failure_policy() {
     let clock = clock();
-    let rules = process(Client::open(&nowhere()).unwrap(), &clock, &three("atomic"));
+    let rules = process(absent(), &clock, &three());
     run(assert_failure_policies_apply(&rules));
-    let threads = process(Client::open(&nowhere()).unwrap().blocking(), &clock, &three("atomic"));
-    run(assert_failure_policies_apply(&threads));
+    run(assert_failure_policies_apply(&process(absent().blocking(), &clock, &three())));
     // After five failures the breaker of each rule is open.
     let mut partitioned = 0;
     rules.readings(|_, _, readings| {
@@ -59,15 +54,10 @@ fn each_rule_follows_its_failure_policy() {
 #[test]
 fn closed_policy_denies_whole_request() {
     let clock = clock();
-    let text = file(
-        "store: redis, mode: atomic, timeout: 500ms",
-        &[
-            rule("c", "requests_per_unit: 4, on_failure: closed"),
-            rule("o", "requests_per_unit: 4, on_failure: open"),
-            rule("near", "requests_per_unit: 4, store: keyed"),
-        ],
-    );
-    let rules = process(Client::open(&nowhere()).unwrap(), &clock, &text);
+    let rules = [("c", "on_failure: closed"), ("o", "on_failure: open"), ("near", "store: keyed")];
+    let rules = rules.map(|(key, more)| rule(key, &format!("requests_per_unit: 4, {more}")));
+    let text = file("store: redis, mode: atomic, timeout: 500ms", &rules);
+    let rules = process(absent(), &clock, &text);
     run(async {
         assert_eq!(admitted(&rules, &[("c", "x"), ("o", "x"), ("near", "x")], 9).await, 0);
         assert_eq!(admitted(&rules, &[("near", "x")], 9).await, 4, "the local rule charged nothing");
@@ -81,7 +71,7 @@ fn closed_policy_denies_whole_request() {
 fn non_waiting_check_follows_failure_policy() {
     let clock = clock();
     let (server, _) = in_process(&clock);
-    let rules = process(server.clone(), &clock, &three("atomic"));
+    let rules = process(server.clone(), &clock, &three());
     let admitted = |key: &str| (0..9).filter(|_| ask_now(&rules, &[(key, "x")]).is_allowed()).count();
     assert_eq!(["o", "c", "l"].map(admitted), [9, 0, 2]);
     assert_eq!(counts(&rules), [[0, 0, 9, 0, 0], [0, 0, 0, 9, 0], [0, 0, 0, 0, 9]]);

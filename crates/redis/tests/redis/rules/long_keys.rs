@@ -1,11 +1,8 @@
 //! The keys of shared rules on the server: joined values, and values that are longer than a server or a table of this
 //! process should hold.
 
-use std::time::Duration;
-
-use tollgate_redis::Client;
-
 use super::*;
+use crate::{client, until};
 
 // G107
 #[test]
@@ -17,15 +14,15 @@ fn long_values_are_shared_as_hashes() {
         let settings = format!("store: redis, mode: {mode}, charging: count-denials, timeout: 5s");
         let text = file(&settings, &[rule("a", &format!("requests_per_unit: 4, name: {mode}"))]);
         run(async {
-            let process = || process(Client::open(&server.url()).unwrap(), &clock(), &text);
-            let (one, other) = (process(), process());
+            let [one, other] = [(); 2].map(|()| process(client(&server), &clock(), &text));
             assert_eq!(admitted(&one, &[("a", &long)], 3).await, 3, "{mode}");
             one.close().await;
             assert_eq!(admitted(&other, &[("a", &long)], 1).await, 1, "{mode}");
             // In the mode `write-back`, a process learns of other processes' units after its first post.
-            while mode == "write-back" && left(&other, &long).await > 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            until("no unit is left", async || {
+                mode != "write-back" || ask_n(&other, &[("a", &long)], 0).await.remaining(0) == 0
+            })
+            .await;
             assert_eq!(admitted(&other, &[("a", &long)], 3).await, 0, "{mode}: the processes share a key");
             assert_eq!(admitted(&other, &[("a", &longer)], 4).await, 4, "{mode}: another key");
             other.close().await;
@@ -35,11 +32,6 @@ fn long_values_are_shared_as_hashes() {
         assert!((1..400).contains(&longest), "{mode}: {longest} bytes");
         server.command::<()>(&["FLUSHALL"]);
     }
-}
-
-/// Returns the units that are left, and charges none.
-async fn left(rules: &Rules<ManualClock>, value: &str) -> u32 {
-    rules.check_n_async("d", &[Descriptor::new(&[("a", value)])], 0).await.remaining(0)
 }
 
 /// Processes of different builds share a limit only if they use the same keys.
@@ -63,7 +55,7 @@ descriptors:
     share_threshold: true
     descriptors: [ { key: b, rate_limit: { unit: hour, requests_per_unit: 9 } } ]
 ";
-    let rules = process(Client::open(&server.url()).unwrap(), &clock(), text);
+    let rules = process(client(&server), &clock(), text);
     let (many, long) = ("x".repeat(257), "€".repeat(100));
     let nines = [9, 10, 42, 84].map(|length| "x".repeat(length));
     // The server has a hash of a stored key that is longer than 96 bytes.
@@ -82,11 +74,8 @@ descriptors:
         (vec![("all", "x"), ("b", &long)], shortened(&long[..63], &long)),
         (vec![("one", &many[..100]), ("b", ""), ("c", "z")], hashed(&format!("100:{}0:1:z", &many[..100]))),
     ];
-    cases.extend(
-        nines.iter().map(|text| {
-            (vec![("one", &**text), ("b", ""), ("c", "z")], format!("{}:{text}0:1:z", text.len()))
-        }),
-    );
+    let stored = |text: &str| format!("{}:{text}0:1:z", text.len());
+    cases.extend(nines.iter().map(|text| (vec![("one", &**text), ("b", ""), ("c", "z")], stored(text))));
     run(async {
         for (entries, stored) in &cases {
             assert!(rules.check_async("d", &[Descriptor::new(entries)]).await.is_allowed());

@@ -8,19 +8,19 @@ mod failures;
 mod long_keys;
 mod modes;
 mod operate;
-mod real;
 #[cfg(feature = "watch")]
 mod source;
 mod together;
 mod undone;
 
 use std::future::Future;
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
 use tollgate::{Clock, ManualClock, Timestamp};
-use tollgate_redis::{Blocking, InProcess};
+use tollgate_redis::{Blocking, DecidedBy, InProcess};
 use tollgate_rules::{Answer, Config, Descriptor, Rules, RulesError, SharedStore};
+
+use crate::one_thread;
 
 /// A client of any kind.
 type Server = Arc<dyn SharedStore>;
@@ -46,36 +46,36 @@ fn load(server: impl SharedStore, clock: &ManualClock, text: &str) -> Result<Rul
     Rules::builder().clock(clock.clone()).shared(server).load([config(text)])
 }
 
-/// Returns an address where nothing listens.
-fn nowhere() -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the system has a free port");
-    format!("redis://127.0.0.1:{}/", listener.local_addr().expect("a bound listener has an address").port())
-}
-
 fn in_process(clock: &ManualClock) -> (InProcess, Blocking<InProcess>) {
     let server = InProcess::new(clock.clone());
     (server.clone(), server.blocking())
 }
 
 fn run<R>(future: impl Future<Output = R>) -> R {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("tokio builds a runtime")
-        .block_on(future)
+    one_thread().block_on(future)
+}
+
+/// One descriptor for each entry.
+fn each<'e>(entries: &'e [(&'e str, &'e str)]) -> Vec<Descriptor<'e>> {
+    entries.iter().map(|entry| Descriptor::new(std::slice::from_ref(entry))).collect()
 }
 
 /// Checks one request with one descriptor for each entry.
 async fn ask<C: Clock>(rules: &Rules<C>, entries: &[(&str, &str)]) -> Answer {
-    let each: Vec<[(&str, &str); 1]> = entries.iter().map(|entry| [*entry]).collect();
-    let descriptors: Vec<Descriptor<'_>> = each.iter().map(|entries| Descriptor::new(entries)).collect();
-    rules.check_async("d", &descriptors).await
+    ask_n(rules, entries, 1).await
 }
 
-fn ask_now(rules: &Rules<ManualClock>, entries: &[(&str, &str)]) -> Answer {
-    let each: Vec<[(&str, &str); 1]> = entries.iter().map(|entry| [*entry]).collect();
-    let descriptors: Vec<Descriptor<'_>> = each.iter().map(|entries| Descriptor::new(entries)).collect();
-    rules.check("d", &descriptors)
+async fn ask_n<C: Clock>(rules: &Rules<C>, entries: &[(&str, &str)], hits: u64) -> Answer {
+    rules.check_n_async("d", &each(entries), hits).await
+}
+
+fn ask_now<C: Clock>(rules: &Rules<C>, entries: &[(&str, &str)]) -> Answer {
+    rules.check("d", &each(entries))
+}
+
+/// Returns what decided a request of one rule.
+fn decided_by(answer: &Answer) -> Option<DecidedBy> {
+    answer.limits().next().unwrap().decided_by()
 }
 
 /// Returns how many of `of` requests are admitted.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate_redis::Client;
 use tollgate_rules::{OperatorAction, Refusal};
 
 use super::*;
+use crate::{absent, client};
 
 const A: [(&str, &str); 1] = [("a", "x")];
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -18,56 +18,45 @@ fn text(more: &str) -> String {
 }
 
 async fn act(rules: &Rules<ManualClock>, verb: OperatorAction) -> Result<u64, Refusal> {
-    let reports = rules.operate_async("d", &[Descriptor::new(&A)], None, verb).await.unwrap();
+    let reports = rules.operate_async("d", &each(&A), None, verb).await.unwrap();
     assert_eq!((reports.len(), reports[0].is_shared), (1, true));
     reports[0].result.clone()
 }
 
 async fn used(rules: &Rules<ManualClock>) -> Option<u64> {
-    let reports =
-        rules.operate_async("d", &[Descriptor::new(&A)], None, OperatorAction::Inspect).await.unwrap();
+    let reports = rules.operate_async("d", &each(&A), None, OperatorAction::Inspect).await.unwrap();
     reports[0].figures.map(|figures| figures.used)
 }
 
-async fn admitted(rules: &Rules<ManualClock>, times: usize) -> usize {
-    let mut admitted = 0;
-    for _ in 0..times {
-        admitted += usize::from(rules.check_async("d", &[Descriptor::new(&A)]).await.is_allowed());
-    }
-    admitted
+async fn admitted(rules: &Rules<ManualClock>, times: u32) -> u32 {
+    super::admitted(rules, &A, times).await
 }
 
 /// Two processes and the server that they share. The last one is a real server, if there is one.
-fn each(with: impl AsyncFn(&str, &Rules<ManualClock>, &Rules<ManualClock>), more: &str) {
-    let clock = clock();
+fn on_each(with: impl AsyncFn(&str, &Rules<ManualClock>, &Rules<ManualClock>), more: &str) {
+    let (clock, file) = (clock(), text(more));
+    let on = async |name: &str, server: &dyn Fn() -> Server| {
+        let [one, other] = [(); 2].map(|()| process(server(), &clock, &file));
+        with(name, &one, &other).await;
+    };
     let (one, other) = in_process(&clock);
-    let file = text(more);
     run(async {
-        with("in process", &process(one.clone(), &clock, &file), &process(one, &clock, &file)).await;
-        with("blocking", &process(other.clone(), &clock, &file), &process(other, &clock, &file)).await;
+        on("in process", &|| Arc::new(one.clone())).await;
+        on("blocking", &|| Arc::new(other.clone())).await;
     });
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
     run(async {
-        let client = || Client::open(&server.url()).unwrap();
-        with("a server", &process(client(), &clock, &file), &process(client(), &clock, &file)).await;
+        on("a server", &|| Arc::new(client(&server))).await;
         server.command::<()>(&["FLUSHALL"]);
-        let client = || Client::open(&server.url()).unwrap().blocking();
-        with("a server, blocking", &process(client(), &clock, &file), &process(client(), &clock, &file))
-            .await;
+        on("a server, blocking", &|| Arc::new(client(&server).blocking())).await;
     });
 }
 
 // G146
 #[test]
 fn verbs_act_for_all_processes() {
-    for more in [
-        "",
-        "algorithm: gcra",
-        "algorithm: sliding-window",
-        "algorithm: sub-window",
-        "algorithm: token-bucket",
-    ] {
-        each(
+    for more in ["fixed-window", "gcra", "sliding-window", "sub-window", "token-bucket"] {
+        on_each(
             async |server, one, other| {
                 assert_eq!(admitted(one, 8).await, 8, "{server}: {more}");
                 assert_eq!(used(other).await, Some(8), "{server}: {more}");
@@ -81,7 +70,7 @@ fn verbs_act_for_all_processes() {
                 assert_eq!(act(one, OperatorAction::Unblock).await, Err(Refusal::HasNoBlock));
                 assert_eq!(act(one, OperatorAction::Reset).await, Ok(0), "{server}: {more}");
             },
-            &format!("mode: atomic, {more}"),
+            &format!("mode: atomic, algorithm: {more}"),
         );
     }
 }
@@ -106,11 +95,11 @@ fn grant_counts_from_the_limit_if_denials_are_counted() {
 // G146
 #[test]
 fn blocks_of_operators_hold_in_all_processes() {
-    each(
+    on_each(
         async |server, one, other| {
             let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
             assert_eq!(act(one, OperatorAction::Block(minutes(20))).await, Ok(0), "{server}");
-            let answer = other.check_async("d", &[Descriptor::new(&A)]).await;
+            let answer = ask(other, &A).await;
             let wait = answer.retry_after().unwrap();
             assert!(answer.is_denied() && wait > minutes(19) && wait <= minutes(20), "{server}: {wait:?}");
             assert_eq!(act(other, OperatorAction::Block(HOUR)).await, Err(Refusal::InBlock), "{server}");
@@ -151,7 +140,7 @@ fn block_lasts_to_its_end() {
 #[test]
 fn modes_that_hold_units_refuse() {
     for mode in ["lease", "write-back"] {
-        each(
+        on_each(
             async |server, one, _| {
                 assert_eq!(admitted(one, 2).await, 2, "{server} {mode}");
                 for verb in [OperatorAction::Reset, OperatorAction::Grant(1)] {
@@ -168,21 +157,20 @@ fn modes_that_hold_units_refuse() {
 fn call_that_cannot_wait_refuses() {
     let clock = clock();
     let (one, other) = in_process(&clock);
-    let operate = |rules: &Rules<ManualClock>, verb| {
-        rules.operate("d", &[Descriptor::new(&A)], None, verb).unwrap().remove(0)
+    let reset = |rules: &Rules<ManualClock>| {
+        rules.operate("d", &each(&A), None, OperatorAction::Reset).unwrap().remove(0)
     };
-    let rules = process(one, &clock, &text("mode: atomic"));
-    let report = operate(&rules, OperatorAction::Reset);
+    let report = reset(&process(one, &clock, &text("mode: atomic")));
     assert_eq!((report.result, report.figures), (Err(Refusal::CannotWait), None));
-    let rules = process(other, &clock, &text("mode: atomic"));
-    assert_eq!(operate(&rules, OperatorAction::Reset).result, Ok(0), "with a blocking client, it waits");
+    let report = reset(&process(other, &clock, &text("mode: atomic")));
+    assert_eq!(report.result, Ok(0), "with a blocking client, it waits");
 }
 
 // G146
 #[test]
 fn server_that_is_away_is_an_error() {
     let clock = clock();
-    let rules = process(Client::open(&nowhere()).unwrap(), &clock, &text("mode: atomic"));
+    let rules = process(absent(), &clock, &text("mode: atomic"));
     run(async {
         for verb in [OperatorAction::Reset, OperatorAction::Grant(1)] {
             let result = act(&rules, verb).await;

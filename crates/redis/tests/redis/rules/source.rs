@@ -12,7 +12,7 @@ use tollgate_rules::{Follow, Followed, Format, Rules, Watcher};
 
 use super::sha256;
 use crate::one_rule::{quota, text};
-use crate::{PATIENCE, wait_until};
+use crate::{PATIENCE, in_threads, wait_until};
 use tollgate_testing::redis::Server;
 
 const KEY: &str = "tollgate:rules:{limits}";
@@ -62,9 +62,7 @@ impl Reader {
     #[track_caller]
     fn fails(&self, parts: &[&str]) {
         let error = self.next().unwrap_err();
-        for part in parts {
-            assert!(error.contains(part), "{part:?} is not in {error:?}");
-        }
+        assert_names(&error, parts);
         assert_eq!(self.rules.last_error().unwrap().to_string(), error);
         assert!(self.rules.reloads().source_fails);
     }
@@ -74,6 +72,15 @@ impl Reader {
     fn silent(&self) {
         let told = self.told.recv_timeout(Duration::from_millis(700));
         assert!(told.is_err(), "{told:?}");
+    }
+}
+
+/// Asserts that a text has these parts.
+#[track_caller]
+fn assert_names(text: impl ToString, parts: &[&str]) {
+    let text = text.to_string();
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
     }
 }
 
@@ -151,20 +158,22 @@ fn lost_message_is_replaced_by_poll() {
 #[test]
 fn reader_without_channel_permission_polls() {
     let Some(server) = Server::start() else { return };
-    let acl = ["~tollgate:rules:*", "resetchannels", "+hmget", "+hstrlen", "+ping", "+info", "+subscribe"];
-    let () = server.command(&[&["ACL", "SETUSER", "reader", "on", ">sekret"], &acl[..]].concat());
-    let acl = ["~tollgate:rules:*", "resetchannels", "+@all"];
-    let () = server.command(&[&["ACL", "SETUSER", "writer", "on", ">sekret"], &acl[..]].concat());
-    let url = |user| server.url().replace("redis://", &format!("redis://{user}:sekret@"));
+    let open = |user: &str, rights: &[&str]| {
+        let acl = ["ACL", "SETUSER", user, "on", ">sekret", "~tollgate:rules:*", "resetchannels"];
+        let () = server.command(&[&acl[..], rights].concat());
+        let url = server.url().replace("redis://", &format!("redis://{user}:sekret@"));
+        RedisRules::open(&url, "limits").unwrap()
+    };
+    let reads = ["+hmget", "+hstrlen", "+ping", "+info", "+subscribe"];
     // The writer has no permission for the message. It writes the rules anyway.
-    let writer = RedisRules::open(&url("writer"), "limits").unwrap();
+    let writer = open("writer", &["+@all"]);
     assert_eq!(writer.push(Format::Yaml, &text(5), "test", Some(0)).unwrap(), 1);
-    let reader = Reader::start(RedisRules::open(&url("reader"), "limits").unwrap());
+    let reader = Reader::start(open("reader", &reads));
     assert_eq!(reader.version(), 1);
     assert_eq!(writer.push(Format::Yaml, &text(6), "test", Some(1)).unwrap(), 2);
     assert_eq!((reader.version(), quota(&reader.rules)), (2, 6));
-    let error = RedisRules::open(&url("reader"), "limits").unwrap();
-    let error = error.push(Format::Yaml, &text(7), "test", Some(2)).unwrap_err().to_string();
+    let error = open("reader", &reads).push(Format::Yaml, &text(7), "test", Some(2));
+    let error = error.unwrap_err().to_string();
     assert!(error.contains("NOPERM") && !error.contains("sekret"), "{error}");
 }
 
@@ -180,8 +189,7 @@ fn bad_push_writes_nothing() {
         ("", "domain"),
         (&*long, "the maximum is 1048576"),
     ] {
-        let error = rules.push(Format::Yaml, text, "test", None).unwrap_err().to_string();
-        assert!(error.contains(part), "{part:?} is not in {error:?}");
+        assert_names(rules.push(Format::Yaml, text, "test", None).unwrap_err(), &[part]);
     }
     assert_eq!(server.command::<Vec<String>>(&["KEYS", "*"]), Vec::<String>::new());
     // The format is part of the push.
@@ -194,25 +202,23 @@ fn bad_push_writes_nothing() {
 fn push_over_unseen_version_fails() {
     let Some(server) = Server::start() else { return };
     let rules = open(&server);
+    let push = |limit, by, seen| rules.push(Format::Yaml, &text(limit), by, seen);
     assert!(rules.pull().unwrap().is_none());
-    assert_eq!(rules.push(Format::Yaml, &text(1), "ann", Some(0)).unwrap(), 1);
-    let error = rules.push(Format::Yaml, &text(2), "bob", Some(0)).unwrap_err().to_string();
-    assert!(error.contains("there are rules already: version 1, pushed by \"ann\""), "{error}");
-    assert_eq!(rules.push(Format::Yaml, &text(2), "bob", Some(1)).unwrap(), 2);
-    let error = rules.push(Format::Yaml, &text(3), "ann", Some(1)).unwrap_err().to_string();
-    assert!(error.contains("\"bob\" pushed version 2") && error.contains("version 1"), "{error}");
+    assert_eq!(push(1, "ann", Some(0)).unwrap(), 1);
+    let already = "there are rules already: version 1, pushed by \"ann\"";
+    assert_names(push(2, "bob", Some(0)).unwrap_err(), &[already]);
+    assert_eq!(push(2, "bob", Some(1)).unwrap(), 2);
+    assert_names(push(3, "ann", Some(1)).unwrap_err(), &["\"bob\" pushed version 2", "version 1"]);
     assert_eq!(rules.pull().unwrap().unwrap().text(), text(2));
-    assert_eq!(rules.push(Format::Yaml, &text(3), "ann\n", None).unwrap(), 3);
+    assert_eq!(push(3, "ann\n", None).unwrap(), 3);
     let pulled = rules.pull().unwrap().unwrap();
     assert_eq!((pulled.by(), pulled.format(), pulled.version().as_number()), ("ann ", Format::Yaml, 3));
     assert!(pulled.pushed_at().elapsed().unwrap() < Duration::from_secs(60));
     // The store stays the same as long as the data do.
-    let stores: Vec<String> =
-        (1..=3).map(|at| rules.pull_version(at).unwrap().unwrap().version().store().to_owned()).collect();
+    let stores = [1, 2, 3].map(|at| rules.pull_version(at).unwrap().unwrap().version().store().to_owned());
     assert!(stores.iter().all(|store| store.len() == 32 && *store == stores[0]), "{stores:?}");
     let () = server.command(&["DEL", KEY]);
-    let error = rules.push(Format::Yaml, &text(4), "ann", Some(3)).unwrap_err().to_string();
-    assert!(error.contains("version 3 is gone"), "{error}");
+    assert_names(push(4, "ann", Some(3)).unwrap_err(), &["version 3 is gone"]);
 }
 
 // G94
@@ -220,12 +226,9 @@ fn push_over_unseen_version_fails() {
 fn racing_pushes_have_one_winner() {
     let Some(server) = Server::start() else { return };
     push(&server, 1);
-    let won: Vec<bool> = std::thread::scope(|scope| {
-        let server = &server;
-        let threads = (0..8).map(|at| {
-            scope.spawn(move || open(server).push(Format::Yaml, &text(100 + at), "test", Some(1)).is_ok())
-        });
-        threads.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
+    let won = in_threads(8, |at| {
+        let text = text(100 + u32::try_from(at).unwrap());
+        open(&server).push(Format::Yaml, &text, "test", Some(1)).is_ok()
     });
     assert_eq!(won.iter().filter(|won| **won).count(), 1);
     assert_eq!(open(&server).pull().unwrap().unwrap().version().as_number(), 2);
@@ -270,13 +273,9 @@ fn bad_text_on_server_is_refused_once() {
     let () = server.command(&["HSET", KEY, "version", "5", "format", "xml", "text", ""]);
     write(&server, 6, &store, &text(6).replace("domain: d", "domain: e"));
     // Version 5 may be skipped, because polls are apart.
-    let error = loop {
-        let error = reader.next().unwrap_err();
-        if !error.contains("version 5") && !error.contains("SHA-256") {
-            break error;
-        }
-    };
-    assert!(error.contains("\"d\" is in use"), "{error}");
+    let errors = std::iter::repeat_with(|| reader.next().unwrap_err());
+    let error = errors.into_iter().find(|error| !error.contains("version 5") && !error.contains("SHA-256"));
+    assert_names(error.unwrap(), &["\"d\" is in use"]);
     assert_eq!((quota(&reader.rules), reader.rules.reloads().version), (5, 1));
 
     // A push replaces all of this.
@@ -395,8 +394,7 @@ fn copy_replaces_absent_server_at_start() {
     server.kill();
     let reader = Reader::try_start(with_copy(&server.url(), &copy)).unwrap();
     let first = reader.next().unwrap();
-    assert!(first.warnings()[0].contains(" s old, because"), "{first}");
-    assert!(first.warnings()[0].contains("the server cannot be reached"), "{first}");
+    assert_names(&first.warnings()[0], &[" s old, because", "the server cannot be reached"]);
     let counts = reader.rules.reloads();
     assert_eq!((counts.version, counts.source_fails, counts.source_answer), (2, true, None));
     // The warning has reported this error.
@@ -416,17 +414,15 @@ fn start_without_server_or_copy_fails() {
     let url = "redis://user:sekret@127.0.0.1:1/";
     let began = Instant::now();
     let error = Reader::try_start(Follow::new(RedisRules::open(url, "limits").unwrap())).err().unwrap();
-    for part in ["127.0.0.1:1", KEY, "the server cannot be reached", "Follow::copy"] {
-        assert!(error.contains(part), "{part:?} is not in {error:?}");
-    }
+    assert_names(&error, &["127.0.0.1:1", KEY, "the server cannot be reached", "Follow::copy"]);
     assert!(!error.contains("sekret") && !error.contains("user"), "{error}");
     let error = Reader::try_start(with_copy(url, &copy)).err().unwrap();
     assert!(error.contains("limits.copy does not exist") && !error.contains("sekret"), "{error}");
     assert!(began.elapsed() < PATIENCE);
 
     let Some(server) = Server::start() else { return };
-    let error = Reader::try_start(with_copy(&server.url(), &copy)).err().unwrap();
-    assert!(error.contains("there are no rules; write them with `tollgate rules push`"), "{error}");
+    let none = "there are no rules; write them with `tollgate rules push`";
+    assert_names(Reader::try_start(with_copy(&server.url(), &copy)).err().unwrap(), &[none]);
 }
 
 // G93
@@ -439,7 +435,8 @@ fn unusable_copies_are_refused() {
     drop(Reader::try_start(with_copy(&server.url(), &copy)).unwrap());
     server.kill();
     let good = std::fs::read_to_string(&copy).unwrap();
-    assert!(Reader::try_start(with_copy(&server.url(), &copy)).is_ok());
+    let try_start = || Reader::try_start(with_copy(&server.url(), &copy));
+    assert!(try_start().is_ok());
     for (from, to, part) in [
         ("requests_per_unit: 5", "requests_per_unit: 6", "the SHA-256 does not match"),
         ("\nformat: yaml", "\nformat: xml", "its format is invalid"),
@@ -453,20 +450,18 @@ fn unusable_copies_are_refused() {
     ] {
         assert!(good.contains(from), "{from:?} is not in {good:?}");
         std::fs::write(&copy, good.replacen(from, to, 1)).unwrap();
-        let error = Reader::try_start(with_copy(&server.url(), &copy)).err().unwrap();
-        assert!(error.contains(part) && error.contains("limits.copy"), "{part:?} is not in {error:?}");
+        assert_names(try_start().err().unwrap(), &[part, "limits.copy"]);
     }
     for end in (0..good.len()).step_by(11) {
         std::fs::write(&copy, &good[..end]).unwrap();
-        assert!(Reader::try_start(with_copy(&server.url(), &copy)).is_err(), "{end}");
+        assert!(try_start().is_err(), "{end}");
     }
     std::fs::write(&copy, &good).unwrap();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o620)).unwrap();
-        let error = Reader::try_start(with_copy(&server.url(), &copy)).err().unwrap();
-        assert!(error.contains("other users can write it: use `chmod 600`"), "{error}");
+        assert_names(try_start().err().unwrap(), &["other users can write it: use `chmod 600`"]);
     }
 }
 
@@ -486,8 +481,7 @@ fn unwritable_copy_is_a_warning() {
 #[test]
 fn invalid_names_are_refused() {
     for name in ["", "a b", "{a}", "ü", "a:history", &"x".repeat(101)] {
-        let error = RedisRules::open("redis://127.0.0.1/", name).unwrap_err().to_string();
-        assert!(error.contains("cannot be used"), "{error}");
+        assert_names(RedisRules::open("redis://127.0.0.1/", name).unwrap_err(), &["cannot be used"]);
     }
     let error = RedisRules::open("http://:sekret@host/", "limits").unwrap_err().to_string();
     assert!(error.contains("invalid server address") && !error.contains("sekret"), "{error}");

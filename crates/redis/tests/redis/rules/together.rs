@@ -1,6 +1,6 @@
 //! Local and shared rules decide one request together, in one process or two.
 
-use tollgate_rules::{Descriptor, Verdict};
+use tollgate_rules::Verdict;
 
 use super::*;
 
@@ -16,8 +16,7 @@ fn domains_and_rules_count_separately() {
     run(async {
         assert_eq!(admitted(&one, &[("a", "x")], 3).await, 1);
         assert_eq!(admitted(&one, &[("b", "x")], 3).await, 1);
-        let entries = [("a", "x")];
-        assert!(other.check_async("d2", &[Descriptor::new(&entries)]).await.is_allowed());
+        assert!(other.check_async("d2", &each(&[("a", "x")])).await.is_allowed());
         assert_eq!(server.keys(), 3);
     });
 }
@@ -53,8 +52,8 @@ fn refund_restores_local_and_shared_units() {
     let text = file(ATOMIC, &rules);
     let one = process(server.clone(), &clock, &text);
     let other = process(blocking, &clock, &text);
-    let (a, near) = ([("a", "x")], [("near", "x")]);
-    let descriptors = [Descriptor::new(&a), Descriptor::new(&near)];
+    let both = [("a", "x"), ("near", "x")];
+    let descriptors = each(&both);
     run(async {
         for _ in 0..20 {
             let answer = one.check_async("d", &descriptors).await;
@@ -64,12 +63,12 @@ fn refund_restores_local_and_shared_units() {
             assert!(answer.is_allowed());
             other.refund(&descriptors, &answer);
         }
-        assert_eq!(admitted(&one, &[("a", "x"), ("near", "x")], 9).await, 2);
+        assert_eq!(admitted(&one, &both, 9).await, 2);
         // A denied request has no units to refund.
         let answer = one.check_async("d", &descriptors).await;
         assert!(answer.is_denied());
         one.refund_async(&descriptors, &answer).await;
-        assert_eq!(admitted(&one, &a, 9).await, 0);
+        assert_eq!(admitted(&one, &both[..1], 9).await, 0);
     });
 }
 
@@ -80,13 +79,12 @@ fn zero_cost_and_unknown_domain_skip_server() {
     let one = process(server.clone(), &clock, &file(ATOMIC, &[rule("a", "requests_per_unit: 1")]));
     run(async {
         let entries = [("a", "x")];
-        let look = one.check_n_async("d", &[Descriptor::new(&entries)], 0).await;
+        let look = ask_n(&one, &entries, 0).await;
         assert!(look.is_allowed());
         assert_eq!(look.limits().next().unwrap().verdict(), Verdict::NotAsked);
-        assert!(!one.check_async("other", &[Descriptor::new(&entries)]).await.has_domain());
+        assert!(!one.check_async("other", &each(&entries)).await.has_domain());
         assert_eq!(server.keys(), 0);
-        let costly = one.check_n_async("d", &[Descriptor::new(&entries)], 2).await;
-        assert!(costly.is_never());
+        assert!(ask_n(&one, &entries, 2).await.is_never());
         assert_eq!(admitted(&one, &entries, 9).await, 1);
     });
 }
@@ -99,20 +97,18 @@ fn rule_moves_between_local_and_shared_store() {
     let one = process(server.clone(), &clock, &text("keyed"));
     run(async {
         assert_eq!(admitted(&one, &[("a", "x")], 2).await, 2);
-        // The local store and the server do not share counts.
-        one.replace([config(&text("redis, mode: atomic"))]).unwrap();
-        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 3);
-        one.replace([config(&text("keyed"))]).unwrap();
-        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 3);
-        one.replace([config(&text("redis, mode: atomic"))]).unwrap();
-        assert_eq!(admitted(&one, &[("a", "x")], 9).await, 0, "the server kept its count");
+        // The local store and the server do not share counts, and the server keeps its count.
+        for (store, more) in [("redis, mode: atomic", 3), ("keyed", 3), ("redis, mode: atomic", 0)] {
+            one.replace([config(&text(store))]).unwrap();
+            assert_eq!(admitted(&one, &[("a", "x")], 9).await, more, "{store}");
+        }
     });
 }
 
 #[test]
 fn limit_beyond_script_range_names_line() {
-    let text =
-        file("store: redis", &[rule("a", "requests_per_unit: 1, every: 700000, algorithm: gcra, burst: 3")]);
+    let limit = "requests_per_unit: 1, every: 700000, algorithm: gcra, burst: 3";
+    let text = file("store: redis", &[rule("a", limit)]);
     let checked = tollgate_redis::check_config(&config(&text)).unwrap_err().to_string();
     let loaded = run(async { load(InProcess::default(), &clock(), &text).unwrap_err().to_string() });
     for error in [checked, loaded] {

@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use tollgate::ManualClock;
-use tollgate_redis::{Client, InProcess};
-use tollgate_rules::{Descriptor, Rules};
+use tollgate_redis::Client;
 
 use super::*;
+use crate::absent;
 
 fn two(settings: &str) -> String {
     file(settings, &[rule("a", "requests_per_unit: 10"), rule("g", "requests_per_unit: 2")])
@@ -15,12 +14,16 @@ fn two(settings: &str) -> String {
 
 const BOTH: [(&str, &str); 2] = [("a", "x"), ("g", "x")];
 
+fn admitted_now(rules: &Rules<ManualClock>, entries: &[(&str, &str)], of: u32) -> usize {
+    (0..of).filter(|_| ask_now(rules, entries).is_allowed()).count()
+}
+
 #[test]
 fn denied_request_charges_no_local_share() {
     for mode in ["atomic", "lease"] {
         run(async {
             let text = two(&format!("store: redis, mode: {mode}, timeout: 500ms"));
-            let rules = process(Client::open(&nowhere()).unwrap(), &clock(), &text);
+            let rules = process(absent(), &clock(), &text);
             assert_eq!(admitted(&rules, &BOTH, 9).await, 2, "{mode}");
             assert_eq!(admitted(&rules, &[("a", "x")], 20).await, 8, "{mode}");
         });
@@ -30,13 +33,10 @@ fn denied_request_charges_no_local_share() {
 #[test]
 fn non_waiting_denial_refunds_local_share() {
     let text = two("store: redis, mode: atomic, timeout: 500ms");
-    let servers: [Server; 2] =
-        [Arc::new(Client::open(&nowhere()).unwrap().blocking()), Arc::new(Client::open(&nowhere()).unwrap())];
+    let servers: [Server; 2] = [Arc::new(absent().blocking()), Arc::new(absent())];
     for server in servers {
         let rules = process(server, &clock(), &text);
-        let of =
-            |entries: &[(&str, &str)], of| (0..of).filter(|_| ask_now(&rules, entries).is_allowed()).count();
-        assert_eq!((of(&BOTH, 9), of(&[("a", "x")], 20)), (2, 8));
+        assert_eq!((admitted_now(&rules, &BOTH, 9), admitted_now(&rules, &[("a", "x")], 20)), (2, 8));
     }
 }
 
@@ -44,13 +44,11 @@ fn non_waiting_denial_refunds_local_share() {
 fn refund_returns_to_local_share() {
     for mode in ["atomic", "lease"] {
         run(async {
-            let text = file(
-                &format!("store: redis, mode: {mode}, timeout: 500ms"),
-                &[rule("a", "requests_per_unit: 2")],
-            );
-            let rules = process(Client::open(&nowhere()).unwrap(), &clock(), &text);
+            let settings = format!("store: redis, mode: {mode}, timeout: 500ms");
+            let text = file(&settings, &[rule("a", "requests_per_unit: 2")]);
+            let rules = process(absent(), &clock(), &text);
             let entries = [("a", "x")];
-            let descriptors = [Descriptor::new(&entries)];
+            let descriptors = each(&entries);
             for turn in 0..6 {
                 let answer = rules.check_async("d", &descriptors).await;
                 assert!(answer.is_allowed(), "{mode} {turn}");
@@ -87,8 +85,7 @@ descriptors:
         assert_eq!(admitted(&rules, &[("a", "x")], 30).await, 7);
     });
     let rules = rules(Arc::new(InProcess::default().blocking()));
-    let of = |entries: &[(&str, &str)]| (0..30).filter(|_| ask_now(&rules, entries).is_allowed()).count();
-    assert_eq!((of(&BOTH), of(&[("a", "x")])), (3, 7));
+    assert_eq!((admitted_now(&rules, &BOTH, 30), admitted_now(&rules, &[("a", "x")], 30)), (3, 7));
 }
 
 /// A client over its own limit cancels its requests after many different delays. No units of other clients are spent.
@@ -97,15 +94,13 @@ fn cancelled_requests_spend_no_shared_units() {
     let Some(server) = tollgate_testing::redis::Server::start() else { return };
     let proxy = tollgate_testing::redis::Proxy::start(server.port());
     for mode in ["atomic", "lease"] {
-        let text = file(
-            "store: redis, mode: atomic, timeout: 5s",
-            &[
-                rule("all", &format!("requests_per_unit: 50, mode: {mode}, name: {mode}")),
-                rule(&format!("client-{mode}"), "requests_per_unit: 1"),
-                rule("near", "requests_per_unit: 1000, store: keyed"),
-            ],
-        );
         let client = format!("client-{mode}");
+        let rules = [
+            rule("all", &format!("requests_per_unit: 50, mode: {mode}, name: {mode}")),
+            rule(&client, "requests_per_unit: 1"),
+            rule("near", "requests_per_unit: 1000, store: keyed"),
+        ];
+        let text = file("store: redis, mode: atomic, timeout: 5s", &rules);
         let all = [("all", mode), (&*client, "bad"), ("near", mode)];
         run(async {
             let rules = process(Client::open(&proxy.url()).unwrap(), &clock(), &text);
@@ -143,10 +138,10 @@ fn dropped_refund_continues_in_task() {
     run(async {
         let rules = process(Client::open(&proxy.url()).unwrap(), &clock(), &text);
         let entries = [("a", "x")];
-        let descriptors = [Descriptor::new(&entries)];
-        let answer = rules.check_async("d", &descriptors).await;
+        let answer = ask(&rules, &entries).await;
         assert!(answer.is_allowed());
         proxy.delay(Duration::from_millis(20));
+        let descriptors = each(&entries);
         let refund = rules.refund_async(&descriptors, &answer);
         assert!(tokio::time::timeout(Duration::ZERO, refund).await.is_err());
         proxy.delay(Duration::ZERO);
@@ -158,19 +153,14 @@ fn dropped_refund_continues_in_task() {
 #[test]
 fn reload_moves_rules_to_current_runtime() {
     for mode in ["lease", "write-back"] {
-        let text = |limit: u32| {
-            file(
-                &format!("store: redis, mode: {mode}, timeout: 1s"),
-                &[rule("a", &format!("requests_per_unit: {limit}"))],
-            )
-        };
+        let settings = format!("store: redis, mode: {mode}, timeout: 1s");
+        let text = |limit: u32| file(&settings, &[rule("a", &format!("requests_per_unit: {limit}"))]);
         let clock = clock();
         let rules = run(async { process(InProcess::new(clock.clone()), &clock, &text(20)) });
         run(async {
             rules.replace([config(&text(30))]).unwrap();
             let answer = ask(&rules, &[("a", "x")]).await;
-            let by = answer.limits().next().unwrap().decided_by().unwrap();
-            assert!(answer.is_allowed() && !by.is_failure(), "{mode}: {answer:?}");
+            assert!(answer.is_allowed() && !decided_by(&answer).unwrap().is_failure(), "{mode}: {answer:?}");
         });
     }
 }
