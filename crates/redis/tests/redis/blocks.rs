@@ -5,10 +5,11 @@
 use std::time::Duration;
 
 use tollgate::{Block, FixedWindow, ManualClock, Quota, Timestamp};
-use tollgate_redis::{AtomicLimiter, Blocking, Client, DecidedBy, ErrorKind, InProcess, Limit};
+use tollgate_redis::{AtomicLimiter, Blocking, DecidedBy, ErrorKind, InProcess, Limit};
 use tollgate_testing::redis::Server;
 
 use crate::hosts::on_each;
+use crate::{absent, client, in_threads, strict, writes};
 
 const START: u64 = 1_800_000_000;
 const MINUTE: u64 = 60;
@@ -24,9 +25,11 @@ fn at(seconds: u64) -> Timestamp {
 
 /// Five a minute; the first block has ten minutes, the longest an hour.
 fn logins() -> Limit {
-    Limit::gcra(Quota::per_minute(5))
-        .with_block(Block::of(secs(10 * MINUTE)).at_most(secs(60 * MINUTE)))
-        .unwrap()
+    with(Quota::per_minute(5), 10 * MINUTE, 60 * MINUTE)[0]
+}
+
+fn with(quota: Quota, first: u64, most: u64) -> [Limit; 1] {
+    [Limit::gcra(quota).with_block(Block::of(secs(first)).at_most(secs(most))).unwrap()]
 }
 
 /// The wait of a check of one unit, if it is denied by a block.
@@ -42,12 +45,9 @@ fn blocked_for(limiter: &Blocking<AtomicLimiter>, seconds: u64) -> Option<Durati
 fn denials_that_race_start_one_block() {
     on_each(|host| {
         let processes: Vec<_> = (0..4).map(|_| host.process(&[logins()])).collect();
-        let waits = std::thread::scope(|scope| {
-            let race = |limiter| move || (0..20).filter_map(|_| blocked_for(limiter, 0)).collect::<Vec<_>>();
-            let threads: Vec<_> = processes.iter().map(|limiter| scope.spawn(race(limiter))).collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        });
-        assert_eq!(waits, [secs(600); 75], "five units were free");
+        let race = |process: usize| (0..20).filter_map(|_| blocked_for(&processes[process], 0)).collect();
+        let waits: Vec<Vec<_>> = in_threads(4, race);
+        assert_eq!(waits.concat(), [secs(600); 75], "five units were free");
         assert_eq!(blocked_for(&processes[0], 600), None);
         assert_eq!(blocked_for(&processes[1], 600), Some(secs(1_200)), "the second block");
     });
@@ -57,22 +57,16 @@ fn denials_that_race_start_one_block() {
 #[test]
 fn first_denial_writes_once_and_later_ones_write_nothing() {
     let Some(server) = Server::start() else { return };
-    let dirty = || -> u64 {
-        let info: String = server.command(&["INFO", "persistence"]);
-        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
-        line.unwrap().trim().parse().unwrap()
-    };
-    let limiter = Client::open(&server.url()).unwrap().blocking();
-    let limiter = limiter.limiter("login", logins()).timeout(secs(20)).atomic().unwrap();
+    let limiter = strict(client(&server).blocking().limiter("login", logins()), &[]).atomic().unwrap();
     assert!(limiter.check_n("a", 5).is_allowed());
-    let before = dirty();
+    let before = writes(&server);
     assert!(limiter.check("a").decision().is_block());
-    assert_eq!(dirty(), before + 1);
+    assert_eq!(writes(&server), before + 1);
     for cost in [1, 2, 5, 6] {
         assert!(limiter.check_n("a", cost).is_denied());
     }
     assert!(limiter.block_on(|l| l.peek("a")).decision().is_block());
-    assert_eq!(dirty(), before + 1);
+    assert_eq!(writes(&server), before + 1);
     let life_ms: u64 = server.command(&["PTTL", "tollgate:v1:{login|a}:b0"]);
     // The block, the rest of the burst, and the quiet time.
     let whole_ms = 1_000 * (600 + 48 + 600);
@@ -88,10 +82,8 @@ fn peek_and_refund_start_and_end_no_block() {
     let clock = ManualClock::new(at(0));
     let limiter = InProcess::new(clock.clone()).blocking().limiter("login", logins()).atomic().unwrap();
     let charge = limiter.check_n("a", 5);
-    assert!(
-        limiter.block_on(|l| l.peek("a")).is_denied()
-            && !limiter.block_on(|l| l.peek("a")).decision().is_block()
-    );
+    let peeked = limiter.block_on(|l| l.peek("a")).decision();
+    assert!(peeked.is_denied() && !peeked.is_block());
     clock.advance(secs(1));
     assert_eq!(limiter.block_on(|l| l.refund("a", &charge)).unwrap(), 5, "a part of a unit counts as one");
     let charge = limiter.check_n("a", 5);
@@ -99,9 +91,8 @@ fn peek_and_refund_start_and_end_no_block() {
     assert_eq!(limiter.block_on(|l| l.refund("a", &charge)).unwrap(), 0);
     assert_eq!(limiter.block_on(|l| l.peek("a")).retry_after(), Some(secs(600)));
     clock.advance(secs(600));
-    assert!(
-        limiter.block_on(|l| l.peek("a")).is_allowed() && limiter.block_on(|l| l.peek_n("a", 2)).is_denied()
-    );
+    assert!(limiter.block_on(|l| l.peek("a")).is_allowed());
+    assert!(limiter.block_on(|l| l.peek_n("a", 2)).is_denied());
     assert!(limiter.check("a").is_allowed());
     // Each unit that is charged without a check is paid after the block.
     assert!(limiter.check("a").decision().is_block());
@@ -112,9 +103,6 @@ fn peek_and_refund_start_and_end_no_block() {
 // G132
 #[test]
 fn changed_limits_keep_the_end_of_a_block() {
-    let with = |quota: Quota, first: u64, most: u64| {
-        [Limit::gcra(quota).with_block(Block::of(secs(first)).at_most(secs(most))).unwrap()]
-    };
     on_each(|host| {
         let old = host.process(&with(Quota::per_minute(5), 600, 3_600));
         assert!(old.block_on(|l| l.at(at(0)).check_n("mallory", 5)).is_allowed());
@@ -144,10 +132,8 @@ fn limit_blocks_only_keys_that_it_denies() {
             let by_hour = limiter.block_on(|l| l.at(at(MINUTE)).check("mallory")).decision();
             assert!(by_hour.is_denied() && !by_hour.is_block(), "the hour denied it, and blocks nothing");
             let next_hour = 3_600 - START % 3_600;
-            assert!(
-                limiter.block_on(|l| l.at(at(next_hour)).check_n("mallory", 5)).is_allowed(),
-                "no block began"
-            );
+            let next = limiter.block_on(|l| l.at(at(next_hour)).check_n("mallory", 5));
+            assert!(next.is_allowed(), "no block began");
             let charged = limiter.block_on(|l| l.at(at(next_hour)).check("mallory")).decision();
             assert_eq!((charged.is_block(), charged.retry_after()), (true, Some(secs(600))));
             let later = limiter.block_on(|l| l.at(at(next_hour + 600)).check_n("mallory", 1)).decision();
@@ -159,8 +145,7 @@ fn limit_blocks_only_keys_that_it_denies() {
 /// Without the server, the process's share limits the key, and blocks nothing.
 #[test]
 fn local_policy_has_no_blocks() {
-    let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
-    let limiter = client.limiter("login", logins()).timeout(Duration::from_millis(200)).atomic().unwrap();
+    let limiter = absent().blocking().limiter("login", logins()).atomic().unwrap();
     assert!(limiter.block_on(|l| l.at(at(0)).check_n("a", 5)).is_allowed());
     let denied = limiter.block_on(|l| l.at(at(0)).check("a"));
     assert_eq!((denied.by(), denied.decision().is_block()), (DecidedBy::Local, false));
@@ -196,13 +181,11 @@ fn step_back_prolongs_a_block_by_at_most_its_past_and_the_burst() {
 // G132
 #[test]
 fn shorter_longest_block_counts_from_the_beginning() {
-    let with = |first: u64, most: u64| {
-        [Limit::gcra(Quota::per_minute(5)).with_block(Block::of(secs(first)).at_most(secs(most))).unwrap()]
-    };
+    let with = |first, most| with(Quota::per_minute(5), first, most)[0];
     let clock = ManualClock::new(at(0));
     let server = InProcess::new(clock.clone()).blocking();
-    let old = server.limiter("login", with(3_600, 3_600)[0]).atomic().unwrap();
-    let shorter = server.limiter("login", with(120, 1_200)[0]).atomic().unwrap();
+    let old = server.limiter("login", with(3_600, 3_600)).atomic().unwrap();
+    let shorter = server.limiter("login", with(120, 1_200)).atomic().unwrap();
     assert!(old.check_n("mallory", 5).is_allowed());
     assert_eq!(old.check("mallory").retry_after(), Some(secs(3_600)));
     clock.advance(secs(1_140));
@@ -216,9 +199,8 @@ fn shorter_longest_block_counts_from_the_beginning() {
 // G132
 #[test]
 fn another_quota_moves_no_end_of_a_long_wait() {
-    let with = |quota, length| [Limit::gcra(quota).with_block(Block::of(secs(length))).unwrap()];
     on_each(|host| {
-        let process = |quota, length| host.process(&with(quota, length));
+        let process = |quota, length| host.process(&with(quota, length, length));
         let (hourly, daily) = (process(Quota::per_hour(1), 60), process(Quota::per_day(1), 60));
         assert_eq!(blocked_for(&hourly, 0), None);
         assert_eq!(blocked_for(&hourly, 0), Some(secs(3_600)), "the wait without a block");

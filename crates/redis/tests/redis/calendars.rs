@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tollgate::calendar::CalendarPeriod;
 use tollgate::{Calendar, CalendarWindow, FixedWindow, ManualClock, Quota, Timestamp};
-use tollgate_redis::{Client, DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
+use tollgate_redis::{DecidedBy, ErrorKind, InProcess, Limit, OnFailure};
 use tollgate_testing::redis::Server;
 
 use crate::hosts::on_each;
+use crate::{absent, client, strict};
 
 /// The month that begins on 2026-11-15 at 06:00 in Berlin, in seconds.
 const START: u64 = 1_794_718_800;
@@ -61,8 +62,7 @@ fn state_belongs_to_its_calendar() {
     let other = of(CalendarWindow::new(other, 10).into());
     assert_eq!(other.block_on(|l| l.at(at(START)).check_n("a", 1)).decision().remaining(), 9);
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap().blocking();
-    let limiter = client.limiter("api", monthly(10)).timeout(Duration::from_secs(20)).atomic().unwrap();
+    let limiter = strict(client(&server).blocking().limiter("api", monthly(10)), &[]).atomic().unwrap();
     assert!(limiter.check("a").is_allowed());
     let key = "tollgate:v1:{api|a}:c0:month from day 15 at 06:00 in Europe/Berlin";
     let life_ms: u64 = server.command(&["PTTL", key]);
@@ -78,16 +78,13 @@ fn state_belongs_to_its_calendar() {
 fn a_wrong_clock_selects_no_other_period() {
     let Some(server) = Server::start() else { return };
     server.command::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
-    let client = Client::open(&server.url()).unwrap().blocking();
-    let limiter = client.limiter("api", monthly(10)).timeout(Duration::from_secs(20)).atomic().unwrap();
+    let limiter = strict(client(&server).blocking().limiter("api", monthly(10)), &[]).atomic().unwrap();
     assert!(limiter.check("a").is_allowed() && limiter.check("a").is_allowed());
     type Entry = (u64, u64, u64, Vec<Vec<u8>>, String, String);
     let log: Vec<Entry> = server.command(&["SLOWLOG", "GET", "20"]);
-    let words = log.into_iter().map(|(_, _, _, words, _, _)| words);
-    let mut sent =
-        words.map(|words| words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect());
-    let sent: Vec<String> =
-        sent.find(|words: &Vec<String>| words[0] == "EVALSHA").expect("the second check sends a hash");
+    let sent = log.into_iter().map(|entry| entry.3).find(|words| words[0] == b"EVALSHA");
+    let sent = sent.expect("the second check sends a hash").into_iter().map(String::from_utf8);
+    let sent: Vec<String> = sent.map(Result::unwrap).collect();
     let time: (u64, u64) = server.command(&["TIME"]);
     // The beginnings of the present period, of the two before it, and of the four after it.
     let present = months().period_at(at(time.0));
@@ -125,14 +122,11 @@ fn a_wrong_clock_selects_no_other_period() {
 #[test]
 fn local_policy_divides_the_month() {
     for (limit, part) in [(10, 2), (3, 1)] {
-        let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
-        let builder = client.limiter("api", monthly(limit)).timeout(Duration::from_millis(200));
+        let builder = absent().blocking().limiter("api", monthly(limit));
         let limiter = builder.on_failure(OnFailure::Local { processes: 5 }).atomic().unwrap();
-        let admitted = |seconds| {
+        let admitted = [START, END - 1, END].map(|seconds| {
             (0..9).filter(|_| limiter.block_on(|l| l.at(at(seconds)).check("a")).is_allowed()).count()
-        };
-        assert_eq!(admitted(START), part, "{limit}");
-        assert_eq!(admitted(END - 1), 0, "{limit}");
-        assert_eq!(admitted(END), part, "{limit}");
+        });
+        assert_eq!(admitted, [part, 0, part], "{limit}");
     }
 }

@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use tollgate::{Block, Class, FixedWindow, ManualClock, Quota, SlidingLog, Timestamp, TokenBucket};
-use tollgate_redis::{AtomicLimiter, Blocking, Client, DecidedBy, InProcess, Limit, OnFailure};
+use tollgate_redis::{AtomicLimiter, Blocking, DecidedBy, InProcess, Limit, OnFailure};
 
 use crate::hosts::on_each;
+use crate::{absent, strict};
 
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const BATCH: Class = Class::percent(50);
@@ -24,10 +25,8 @@ fn classes_of_all_processes_share_one_count() {
         on_each(|host| {
             let [one, two] = [host.process(limits), host.process(limits)];
             let batch = [one.class(BATCH).unwrap(), two.class(BATCH).unwrap()];
-            let admitted = (0..99)
-                .filter(|turn| batch[turn % 2].block_on(|l| l.at(NOW).check("a")).is_allowed())
-                .count();
-            assert_eq!(admitted, 50, "{limits:?}");
+            let check = |turn: usize| batch[turn % 2].block_on(|l| l.at(NOW).check("a"));
+            assert_eq!((0..99).filter(|turn| check(*turn).is_allowed()).count(), 50, "{limits:?}");
             let denied = batch[0].block_on(|l| l.at(NOW).check_n("a", 1)).decision();
             assert_eq!((denied.limit(), denied.remaining()), (50, 0));
             let normal = two.class(NORMAL).unwrap();
@@ -90,12 +89,9 @@ fn classes_without_a_unit_and_adaptive_starts_are_refused() {
 // G133
 #[test]
 fn local_policy_keeps_the_headroom() {
-    let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
-    for limits in [&[Limit::gcra(Quota::per_hour(40))][..], &[Limit::gcra(Quota::per_hour(40)); 2]] {
-        let mut builder = client.limiter("api", limits[0]).timeout(Duration::from_millis(200));
-        for limit in &limits[1..] {
-            builder = builder.and(*limit);
-        }
+    let (client, limit) = (absent().blocking(), Limit::gcra(Quota::per_hour(40)));
+    for more in [&[][..], &[limit]] {
+        let builder = strict(client.limiter("api", limit), more);
         let limiter = builder.on_failure(OnFailure::Local { processes: 4 }).atomic().unwrap();
         let batch = limiter.class(BATCH).unwrap();
         let admitted = |limiter: &Blocking<AtomicLimiter>| {
@@ -105,7 +101,6 @@ fn local_policy_keeps_the_headroom() {
         let denied = batch.block_on(|l| l.at(NOW).check("a"));
         assert_eq!((denied.by(), denied.decision().limit()), (DecidedBy::Local, 5));
     }
-    let builder = client.limiter("api", Limit::gcra(Quota::per_hour(40))).on_failure(OnFailure::Closed);
-    let batch = builder.timeout(Duration::from_millis(200)).atomic().unwrap().class(BATCH).unwrap();
+    let batch = strict(client.limiter("api", limit), &[]).atomic().unwrap().class(BATCH).unwrap();
     assert!(batch.check_n("a", 21).decision().is_never() && !batch.check_n("a", 20).decision().is_never());
 }

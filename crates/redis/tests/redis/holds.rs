@@ -10,16 +10,16 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{PATIENCE, all_kinds, until, wait_until};
+use crate::{PATIENCE, absent, all_kinds, client, client_of, in_tasks, strict, until, wait_until};
 use proptest::prelude::*;
 use tollgate::holds::HoldId;
 use tollgate::{LeakyBucketQueue, ManualClock, MinimumSpacing, Quota, Timestamp, TokenBucket};
 use tollgate_redis::{
     Blocking, Breaker, Client, DecidedBy, HoldingLimiter, InProcess, InProgressLimiter, Limit, OnFailure,
-    Shard, Shards, SharedHold,
+    Shard, Shards, SharedDecision, SharedHold,
 };
 use tollgate_testing::holds::HoldOp as Op;
-use tollgate_testing::redis::{Cluster, Server};
+use tollgate_testing::redis::{Cluster, NO_END, Server};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -80,22 +80,21 @@ fn same_as_by_hand(limit: Limit, ops: &[(u64, Op)], within: bool) -> Result<(), 
                     prop_assert!(plain.check_n(&key, cost).is_allowed());
                 }
             }
-            Op::Hold { units, life_s } => match limiter
-                .block_on(|l| l.hold(&key, units, seconds(life_s.into())))
-            {
-                Ok(hold) => {
-                    prop_assert!(fits(units));
-                    prop_assert_eq!(hold.answer().decision().remaining(), left.saturating_sub(held + units));
+            Op::Hold { units, life_s } => {
+                let life = seconds(life_s.into());
+                let answer = limiter.block_on(|l| l.hold(&key, units, life));
+                let decision =
+                    answer.as_ref().map_or_else(SharedDecision::decision, |hold| hold.answer().decision());
+                prop_assert_eq!(answer.is_ok(), fits(units));
+                let taken = if answer.is_ok() { units } else { 0 };
+                prop_assert_eq!(decision.remaining(), left.saturating_sub(held + taken));
+                prop_assert_eq!(decision.is_never(), units > limit.most());
+                if let Ok(hold) = answer {
                     let id = hold.detach();
-                    prop_assert_eq!(id.end(), now + seconds(life_s.into()));
+                    prop_assert_eq!(id.end(), now + life);
                     noted.push(Noted { key, id, units, is_there: true });
                 }
-                Err(denied) => {
-                    prop_assert!(!fits(units) && denied.is_denied());
-                    prop_assert_eq!(denied.decision().remaining(), left.saturating_sub(held));
-                    prop_assert_eq!(denied.decision().is_never(), units > limit.most());
-                }
-            },
+            }
             Op::Commit { which, actual } if !noted.is_empty() => {
                 let which = usize::from(which) % noted.len();
                 let of = &mut noted[which];
@@ -106,9 +105,8 @@ fn same_as_by_hand(limit: Limit, ops: &[(u64, Op)], within: bool) -> Result<(), 
                 let actual = if within { actual.min(of.units) } else { actual };
                 limiter.block_on(|l| l.commit(&of.key, of.id, actual)).unwrap();
                 if has_ended || of.is_there {
-                    prop_assert!(
-                        !within || actual <= plain.block_on(|l| l.peek(&of.key)).decision().remaining()
-                    );
+                    let left = plain.block_on(|l| l.peek(&of.key)).decision().remaining();
+                    prop_assert!(!within || actual <= left);
                     let _ = plain.block_on(|l| l.charge_unchecked(&of.key, actual)).unwrap();
                 }
                 of.is_there = false;
@@ -247,12 +245,8 @@ async fn denial_beside_shared_holds_tells_when_to_retry() {
 // G137
 #[tokio::test]
 async fn several_limits_share_a_hold() {
-    let server = InProcess::new(start());
-    let limiter = server
-        .limiter("tokens", Limit::gcra(Quota::per_hour(100)))
-        .and(Limit::fixed_window(Quota::per_day(120)))
-        .holding()
-        .unwrap();
+    let builder = InProcess::new(start()).limiter("tokens", Limit::gcra(Quota::per_hour(100)));
+    let limiter = builder.and(Limit::fixed_window(Quota::per_day(120))).holding().unwrap();
     let hold = limiter.hold("a", 80, seconds(60)).await.unwrap();
     assert!(limiter.check_n("a", 21).await.is_denied() && limiter.check_n("a", 20).await.is_allowed());
     let id = hold.detach();
@@ -284,8 +278,8 @@ async fn dropped_permits_and_holds_are_released() {
     let server = InProcess::new(start());
     let exports = server.in_progress("exports", 2).build().unwrap();
     let tokens = server.limiter("tokens", Limit::gcra(Quota::per_hour(100))).holding().unwrap();
-    let (first, second) =
-        (exports.try_enter("a", 1).await.unwrap(), exports.try_enter("a", 1).await.unwrap());
+    let first = exports.try_enter("a", 1).await.unwrap();
+    let second = exports.try_enter("a", 1).await.unwrap();
     assert_eq!((first.by(), first.answer().decision().remaining()), (DecidedBy::Server, 1));
     assert!(exports.try_enter("a", 1).await.is_err() && exports.try_enter("b", 2).await.is_ok());
     drop(first);
@@ -325,50 +319,44 @@ async fn renewed_permit_ends_later() {
     assert!(!stream.renew().await.unwrap() && exports.try_enter("a", 1).await.is_ok());
 }
 
-fn in_progress_without_server(on_failure: OnFailure) -> Blocking<InProgressLimiter> {
-    let absent = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
-    absent.in_progress("exports", 4).on_failure(on_failure).build().unwrap()
-}
-
-fn holding_without_server(on_failure: OnFailure) -> Blocking<HoldingLimiter> {
-    let absent = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
-    absent.limiter("tokens", Limit::gcra(Quota::per_hour(100))).on_failure(on_failure).holding().unwrap()
-}
-
 // G136
 #[test]
-fn holds_without_a_server_follow_on_failure() {
-    let closed = in_progress_without_server(OnFailure::Closed);
-    assert_eq!(closed.block_on(|l| l.try_enter("a", 1)).unwrap_err().by(), DecidedBy::Closed);
-    assert_eq!(closed.block_on(|l| l.try_enter("a", 5)).unwrap_err().retry_after(), None);
+fn requests_in_progress_without_a_server_follow_on_failure() {
+    let without_server =
+        |policy| absent().blocking().in_progress("exports", 4).on_failure(policy).build().unwrap();
+    let enter = |of: &Blocking<InProgressLimiter>, units| of.block_on(|l| l.try_enter("a", units));
+    let closed = without_server(OnFailure::Closed);
+    assert_eq!(enter(&closed, 1).unwrap_err().by(), DecidedBy::Closed);
+    assert_eq!(enter(&closed, 5).unwrap_err().retry_after(), None);
     assert!(closed.block_on(|l| l.current("a")).is_err());
-    let open = in_progress_without_server(OnFailure::Open);
-    assert_eq!([(); 9].map(|()| open.block_on(|l| l.try_enter("a", 1)).unwrap().by()), [DecidedBy::Open; 9]);
-    let local = in_progress_without_server(OnFailure::Local { processes: 2 });
-    let (first, second) =
-        (local.block_on(|l| l.try_enter("a", 1)).unwrap(), local.block_on(|l| l.try_enter("a", 1)).unwrap());
-    assert_eq!(
-        (first.by(), local.block_on(|l| l.try_enter("a", 1)).unwrap_err().by()),
-        (DecidedBy::Local, DecidedBy::Local)
-    );
+    let open = without_server(OnFailure::Open);
+    assert_eq!([(); 9].map(|()| enter(&open, 1).unwrap().by()), [DecidedBy::Open; 9]);
+    let local = without_server(OnFailure::Local { processes: 2 });
+    let (first, second) = (enter(&local, 1).unwrap(), enter(&local, 1).unwrap());
+    assert_eq!([first.by(), enter(&local, 1).unwrap_err().by()], [DecidedBy::Local; 2]);
     assert!(local.block_on(|l| l.leave("a", first.id())).unwrap(), "a call to the server is not needed");
     drop((first, second));
-    assert!(local.block_on(|l| l.try_enter("a", 2)).is_ok());
+    assert!(enter(&local, 2).is_ok());
+}
 
-    let closed = holding_without_server(OnFailure::Closed);
-    assert_eq!(closed.block_on(|l| l.hold("a", 1, seconds(60))).unwrap_err().by(), DecidedBy::Closed);
-    assert_eq!(closed.check("a").by(), DecidedBy::Closed);
-    let local = holding_without_server(OnFailure::Local { processes: 2 });
-    let hold = local.block_on(|l| l.hold("a", 30, seconds(60))).unwrap();
-    assert_eq!(
-        (hold.by(), local.block_on(|l| l.hold("a", 30, seconds(60))).unwrap_err().by()),
-        (DecidedBy::Local, DecidedBy::Local)
-    );
-    assert_eq!(local.block_on(|_| hold.commit(10)).unwrap().remaining(), 40);
-    drop(local.block_on(|l| l.hold("a", 40, seconds(60))).unwrap());
+// G137
+#[test]
+fn holds_without_a_server_follow_on_failure() {
+    let without_server = |policy| {
+        let builder = absent().blocking().limiter("tokens", Limit::gcra(Quota::per_hour(100)));
+        builder.on_failure(policy).holding().unwrap()
+    };
+    let hold = |of: &Blocking<HoldingLimiter>, units| of.block_on(|l| l.hold("a", units, seconds(60)));
+    let closed = without_server(OnFailure::Closed);
+    assert_eq!([hold(&closed, 1).unwrap_err().by(), closed.check("a").by()], [DecidedBy::Closed; 2]);
+    let local = without_server(OnFailure::Local { processes: 2 });
+    let held = hold(&local, 30).unwrap();
+    assert_eq!([held.by(), hold(&local, 30).unwrap_err().by()], [DecidedBy::Local; 2]);
+    assert_eq!(local.block_on(|_| held.commit(10)).unwrap().remaining(), 40);
+    drop(hold(&local, 40).unwrap());
     assert!(local.check_n("a", 40).is_allowed());
     // A commit of work that was admitted without a count needs the server.
-    let open = holding_without_server(OnFailure::Open);
+    let open = without_server(OnFailure::Open);
     let id = open.block_on(|l| l.hold("a", 1_000, seconds(60))).unwrap().detach();
     assert!(open.block_on(|l| l.commit("a", id, 1_000)).is_err());
 }
@@ -377,51 +365,41 @@ fn holds_without_a_server_follow_on_failure() {
 fn of_server(url: &str) -> (InProgressLimiter, HoldingLimiter) {
     let client = Client::open(url).unwrap();
     let exports = client.in_progress("exports", 3).life(seconds(2)).timeout(PATIENCE);
-    let tokens = client.limiter("tokens", Limit::fixed_window(Quota::new(100, seconds(365 * 86_400))));
-    (
-        exports.on_failure(OnFailure::Closed).build().unwrap(),
-        tokens.timeout(PATIENCE).on_failure(OnFailure::Closed).holding().unwrap(),
-    )
+    let tokens = strict(client.limiter("tokens", Limit::fixed_window(Quota::new(100, NO_END))), &[]);
+    (exports.on_failure(OnFailure::Closed).build().unwrap(), tokens.holding().unwrap())
 }
 
 // G136, G137
 #[tokio::test(flavor = "multi_thread")]
 async fn two_clients_share_holds() {
     let Some(server) = Server::start() else { return };
-    let (exports, tokens) = of_server(&server.url());
-    let (others, other_tokens) = of_server(&server.url());
-    let enter = |limiter: &InProgressLimiter| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move {
+    let clients = [of_server(&server.url()), of_server(&server.url())];
+    let most = in_tasks(16, |task| {
+        let exports = clients[task % 2].0.clone();
+        async move {
             let mut most = 0;
             for _ in 0..50 {
-                if let Ok(permit) = limiter.try_enter("a", 1).await {
-                    most = most.max(limiter.current("a").await.unwrap());
+                if let Ok(permit) = exports.try_enter("a", 1).await {
+                    most = most.max(exports.current("a").await.unwrap());
                     permit.release().await.unwrap();
                 }
             }
             most
-        })
-    };
-    let tasks: Vec<_> = (0..8).flat_map(|_| [enter(&exports), enter(&others)]).collect();
-    for task in tasks {
-        assert!(task.await.unwrap() <= 3);
-    }
+        }
+    });
+    assert!(most.await.into_iter().all(|most| most <= 3));
+    let [(exports, tokens), (_, others)] = &clients;
     assert_eq!(exports.current("a").await.unwrap(), 0);
     // Of 16 tasks that hold 30 of 100 units, three can; all of them commit ten.
-    let hold = |limiter: &HoldingLimiter| {
-        let limiter = limiter.clone();
-        tokio::spawn(async move { limiter.hold("a", 30, seconds(60)).await.map(SharedHold::detach).ok() })
-    };
-    let tasks: Vec<_> = (0..8).flat_map(|_| [hold(&tokens), hold(&other_tokens)]).collect();
-    let mut ids = Vec::new();
-    for task in tasks {
-        ids.extend(task.await.unwrap());
-    }
+    let ids = in_tasks(16, |task| {
+        let tokens = clients[task % 2].1.clone();
+        async move { tokens.hold("a", 30, seconds(60)).await.map(SharedHold::detach).ok() }
+    });
+    let ids: Vec<HoldId> = ids.await.into_iter().flatten().collect();
     assert_eq!((ids.len(), tokens.held("a").await.unwrap()), (3, 90));
     for id in ids {
         // Both processes commit the hold, and one of them settles it.
-        let (one, two) = tokio::join!(tokens.commit("a", id, 10), other_tokens.commit("a", id, 10));
+        let (one, two) = tokio::join!(tokens.commit("a", id, 10), others.commit("a", id, 10));
         assert!(one.is_ok() && two.is_ok());
     }
     assert_eq!((tokens.held("a").await.unwrap(), tokens.peek("a").await.decision().remaining()), (0, 70));
@@ -485,10 +463,9 @@ async fn killed_holder_counts_until_its_life_ends() {
 #[tokio::test]
 async fn server_that_dies_loses_holds() {
     let Some(mut server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let limiter = client.limiter("tokens", Limit::gcra(Quota::per_hour(100)));
-    let limiter = limiter.breaker(Breaker::new(u32::MAX, Duration::ZERO)).timeout(Duration::from_secs(1));
-    let limiter = limiter.on_failure(OnFailure::Closed).holding().unwrap();
+    let builder = client(&server).limiter("tokens", Limit::gcra(Quota::per_hour(100)));
+    let builder = builder.breaker(Breaker::new(u32::MAX, Duration::ZERO)).timeout(Duration::from_secs(1));
+    let limiter = builder.on_failure(OnFailure::Closed).holding().unwrap();
     let mut hold = None;
     until("the server holds units", async || {
         hold = limiter.hold("a", 80, seconds(600)).await.ok();
@@ -513,10 +490,9 @@ async fn server_that_dies_loses_holds() {
 #[tokio::test]
 async fn holds_of_a_key_are_in_one_slot() {
     let Some(cluster) = Cluster::start() else { return };
-    let client = Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap();
+    let client = client_of(&cluster);
     let limiter = client.limiter("tokens", Limit::gcra(Quota::per_hour(10)));
-    let limiter = limiter.and(Limit::sliding_window(Quota::per_day(20))).timeout(PATIENCE);
-    let tokens = limiter.on_failure(OnFailure::Closed).holding().unwrap();
+    let tokens = strict(limiter, &[Limit::sliding_window(Quota::per_day(20))]).holding().unwrap();
     let exports = client.in_progress("exports", 2).timeout(PATIENCE).on_failure(OnFailure::Closed);
     let exports = exports.build().unwrap();
     for key in 0..60_u64 {
@@ -536,8 +512,8 @@ async fn holds_of_a_key_are_in_one_slot() {
 #[tokio::test]
 async fn keys_of_holds_expire() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let exports = client.in_progress("exports", 4).life(seconds(600)).timeout(PATIENCE).build().unwrap();
+    let exports = client(&server).in_progress("exports", 4).life(seconds(600));
+    let exports = exports.timeout(PATIENCE).build().unwrap();
     let permit = exports.try_enter("s", 1).await.unwrap();
     let name = "tollgate:v1:{exports|s}:n";
     let left: i64 = server.command(&["PTTL", name]);
@@ -557,17 +533,13 @@ async fn holds_of_a_moved_key_stay_behind() {
     let (old, new) = (InProcess::new(start()), InProcess::new(start()));
     let build = |servers: Shards<InProcess>| {
         let client = InProcess::sharded(servers).unwrap();
-        let tokens =
-            client.limiter("tokens", Limit::gcra(Quota::per_hour(100))).on_failure(OnFailure::Closed);
-        let exports = client.in_progress("exports", 1).on_failure(OnFailure::Closed);
-        (tokens.holding().unwrap(), exports.build().unwrap())
+        let tokens = client.limiter("tokens", Limit::gcra(Quota::per_hour(100))).holding().unwrap();
+        (tokens, client.in_progress("exports", 1).build().unwrap())
     };
     let (tokens, exports) = build([Shard::new("old", old.clone())].into());
     let id = tokens.hold("a", 60, seconds(60)).await.unwrap().detach();
-    assert!(
-        tokens.check_n("a", 10).await.is_allowed()
-            && exports.try_enter("a", 1).await.map(SharedHold::detach).is_ok()
-    );
+    assert!(tokens.check_n("a", 10).await.is_allowed());
+    assert!(exports.try_enter("a", 1).await.map(SharedHold::detach).is_ok());
     let moved = Shards::new([Shard::new("new", new)]).previous([Shard::new("old", old)], seconds(3_600));
     let (tokens, exports) = build(moved);
     assert_eq!((tokens.held("a").await.unwrap(), tokens.peek("a").await.decision().remaining()), (0, 90));
@@ -590,9 +562,8 @@ async fn full_key_without_units_tells_when_to_retry() {
 #[tokio::test]
 async fn released_hold_does_not_keep_the_key_for_its_life() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let limiter = client.limiter("tokens", Limit::gcra(Quota::per_hour(100))).timeout(PATIENCE);
-    let limiter = limiter.on_failure(OnFailure::Closed).holding().unwrap();
+    let builder = client(&server).limiter("tokens", Limit::gcra(Quota::per_hour(100)));
+    let limiter = strict(builder, &[]).holding().unwrap();
     let long = limiter.hold("a", 1, seconds(30 * 86_400)).await.unwrap().detach();
     let _ = limiter.hold("a", 1, seconds(600)).await.unwrap().detach();
     assert!(limiter.release("a", long).await.unwrap());
@@ -603,9 +574,7 @@ async fn released_hold_does_not_keep_the_key_for_its_life() {
 /// A renewal of a request that this process admitted alone lets it end later.
 #[test]
 fn renewed_permit_without_a_server_ends_later() {
-    let absent = Client::open("redis://127.0.0.1:1/").unwrap().blocking();
-    let limiter = absent.in_progress("exports", 1).on_failure(OnFailure::Local { processes: 1 });
-    let limiter = limiter.build().unwrap();
+    let limiter = absent().blocking().in_progress("exports", 1).build().unwrap();
     let mut permit = limiter.block_on(|l| l.try_enter("a", 1)).unwrap();
     let first = permit.id();
     wait_until("the request ends later", || {

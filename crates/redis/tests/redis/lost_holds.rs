@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::{PATIENCE, until};
-use tollgate_redis::{Breaker, Client, DecidedBy, InProgressLimiter, OnFailure, SharedHold};
+use crate::{PATIENCE, client, until};
+use tollgate_redis::{Breaker, DecidedBy, InProgressLimiter, OnFailure, SharedHold};
 use tollgate_testing::redis::Server;
 
 fn seconds(seconds: u64) -> Duration {
@@ -15,16 +15,18 @@ fn seconds(seconds: u64) -> Duration {
 
 /// Waits until no unit of the key is in progress, long before any life ends.
 async fn all_end(exports: &InProgressLimiter, key: &str) {
-    until("no unit is in progress", async || exports.current(key).await.unwrap() == 0).await;
+    until("no unit is in progress", async || exports.current(key).await.is_ok_and(|units| units == 0)).await;
 }
 
-/// Two limiters of the same requests: one that waits for a server which is slow, and one with a short time-out.
-fn patient_and_hasty(server: &Server, breaker: Breaker) -> [InProgressLimiter; 2] {
-    let client = Client::open(&server.url()).unwrap();
-    [PATIENCE, Duration::from_millis(300)].map(|timeout| {
-        let exports = client.in_progress("exports", 20).life(seconds(600)).timeout(timeout);
+/// A server, and two limiters of the same requests: one that waits for a server which is slow, and one with a short time-out.
+async fn patient_and_hasty(breaker: Breaker) -> Option<(Server, [InProgressLimiter; 2])> {
+    let server = Server::start()?;
+    let limiters = [PATIENCE, Duration::from_millis(300)].map(|timeout| {
+        let exports = client(&server).in_progress("exports", 20).life(seconds(600)).timeout(timeout);
         exports.breaker(breaker).on_failure(OnFailure::Closed).build().unwrap()
-    })
+    });
+    assert!(limiters[0].try_enter("a", 1).await.unwrap().release().await.unwrap());
+    Some((server, limiters))
 }
 
 /// Enters. On a busy machine the reply may come after the time-out, so this asks again.
@@ -40,21 +42,16 @@ async fn entered(exports: &InProgressLimiter, key: &str) -> SharedHold {
 // G136
 #[tokio::test]
 async fn lost_answers_are_withdrawn() {
-    let Some(server) = Server::start() else { return };
-    let [patient, hasty] = patient_and_hasty(&server, Breaker::new(u32::MAX, Duration::ZERO));
-    assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
+    let never = Breaker::new(u32::MAX, Duration::ZERO);
+    let Some((server, [patient, hasty])) = patient_and_hasty(never).await else { return };
     for _ in 0..3 {
         server.pause();
         let stopped = tokio::time::timeout(Duration::from_millis(100), patient.try_enter("a", 1)).await;
         assert!(stopped.is_err());
         assert_eq!(hasty.try_enter("b", 1).await.unwrap_err().by(), DecidedBy::Closed);
         server.resume();
-        for key in ["a", "b"] {
-            until("no unit is in progress", async || {
-                patient.current(key).await.is_ok_and(|units| units == 0)
-            })
-            .await;
-        }
+        all_end(&patient, "a").await;
+        all_end(&patient, "b").await;
     }
 }
 
@@ -62,23 +59,16 @@ async fn lost_answers_are_withdrawn() {
 // G136
 #[tokio::test]
 async fn lost_renewal_does_not_outlive_its_permit() {
-    let Some(server) = Server::start() else { return };
-    let [patient, hasty] = patient_and_hasty(&server, Breaker::new(u32::MAX, Duration::ZERO));
-    assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
+    let never = Breaker::new(u32::MAX, Duration::ZERO);
+    let Some((server, [patient, hasty])) = patient_and_hasty(never).await else { return };
     let mut permit = entered(&hasty, "a").await;
-    tokio::time::sleep(Duration::from_millis(5)).await;
     server.pause();
     assert!(permit.renew().await.is_err(), "no answer in time");
     server.resume();
     // On a busy machine an earlier try may have entered as well, and is withdrawn.
     until("one unit is in progress", async || patient.current("a").await.unwrap() == 1).await;
-    let is_renewed = loop {
-        // The reply may come after the time-out.
-        if let Ok(is_renewed) = permit.renew().await {
-            break is_renewed;
-        }
-    };
-    assert!(is_renewed, "the request is in progress");
+    // The reply may come after the time-out.
+    until("the renewal is answered", async || permit.renew().await.is_ok_and(|is_there| is_there)).await;
     drop(permit);
     all_end(&patient, "a").await;
 }
@@ -87,14 +77,11 @@ async fn lost_renewal_does_not_outlive_its_permit() {
 // G136
 #[tokio::test]
 async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
-    let Some(server) = Server::start() else { return };
-    let [patient, hasty] = patient_and_hasty(&server, Breaker::default());
-    assert!(patient.try_enter("a", 1).await.unwrap().release().await.unwrap());
+    let Some((server, [patient, hasty])) = patient_and_hasty(Breaker::default()).await else { return };
     drop(entered(&hasty, "a").await);
     server.pause();
     let enters = (0..20).map(|_| hasty.try_enter("a", 1));
-    let entered = futures_util::future::join_all(enters).await;
-    assert!(entered.iter().all(Result::is_err));
+    assert!(futures_util::future::join_all(enters).await.iter().all(Result::is_err));
     server.resume();
     all_end(&patient, "a").await;
 }
@@ -103,8 +90,7 @@ async fn lost_answers_are_withdrawn_although_the_breaker_is_open() {
 // G136
 #[tokio::test]
 async fn permits_dropped_while_the_breaker_is_open_end() {
-    let Some(server) = Server::start() else { return };
-    let [patient, hasty] = patient_and_hasty(&server, Breaker::default());
+    let Some((server, [patient, hasty])) = patient_and_hasty(Breaker::default()).await else { return };
     let mut permits = Vec::new();
     for _ in 0..5 {
         permits.push(entered(&hasty, "a").await);
@@ -124,8 +110,8 @@ async fn permits_dropped_while_the_breaker_is_open_end() {
 #[tokio::test]
 async fn releases_without_an_answer_stop_with_the_life() {
     let Some(server) = Server::start() else { return };
-    let client = Client::open(&server.url()).unwrap();
-    let exports = client.in_progress("exports", 1).life(seconds(1)).timeout(Duration::from_millis(300));
+    let exports = client(&server).in_progress("exports", 1).life(seconds(1));
+    let exports = exports.timeout(Duration::from_millis(300));
     let exports = exports.on_failure(OnFailure::Closed).build().unwrap();
     let permit = entered(&exports, "a").await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();

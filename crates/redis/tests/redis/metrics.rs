@@ -19,7 +19,7 @@ fn shared_metrics_name_the_server() {
             assert!(limiter.check(&key).is_allowed());
         }
         publish_servers("api", &limiter.health_by_server());
-        let down = ["one", "two"].map(|name| Shard::new(name, Client::open("redis://127.0.0.1:1").unwrap()));
+        let down = ["one", "two"].map(|name| Shard::new(name, crate::absent()));
         let down = Client::sharded(down).expect("the set is valid").blocking();
         let down = down.limiter("down", limit).on_failure(OnFailure::Closed).atomic().unwrap();
         for key in 0..20_u32 {
@@ -46,14 +46,10 @@ fn gauges_of_regions_name_the_region() {
         let began = std::time::Instant::now();
         let servers = [(); 2].map(|()| InProcess::default().blocking());
         let builder = servers[0].limiter("api", Limit::fixed_window(Quota::per_day(100))).write_back();
-        let limiter = builder
-            .regions("east", [("west", servers[1].clone())])
-            .build()
-            .expect("the limiter can be built");
+        let limiter = builder.regions("east", [("west", servers[1].clone())]).build().unwrap();
         assert!(limiter.block_on(|l| l.check_async("a")).is_allowed());
-        crate::wait_until("the other region answers", || {
-            limiter.health_by_region()[0].1.last_answer.is_some()
-        });
+        let region = || limiter.health_by_region()[0].1;
+        crate::wait_until("the other region answers", || region().last_answer.is_some());
         publish_regions("api", &limiter.health_by_region());
         let values = values();
         assert_eq!(values["tollgate_region_cut_off{limiter=api,region=west}"], 0.0);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tollgate::Quota;
 use tollgate::Timestamp;
 use tollgate_redis::internals::{
-    By, Call, LinkReport, Place, Plan, PlannedLimit, Portion, Question, RegionLinks, RegionScope,
-    RegionState, RegionTerms, Scope, script,
+    By, Call, LinkReport, Place, Plan, Portion, Question, RegionLinks, RegionScope, RegionState, RegionTerms,
+    Scope, script,
 };
 use tollgate_redis::{InProcess, Limit, RegionPolicy};
 use tollgate_testing::accuracy::random::Random;
@@ -15,24 +15,12 @@ use tollgate_testing::redis::Server;
 const SECOND: u64 = 1_000_000;
 
 /// Asks the script and its model the same random questions about one key.
-fn compare_region_script(
-    url: &str,
-    limit: Limit,
-    policy: RegionPolicy,
-    seed: u64,
-    questions: u64,
-) -> Result<(), String> {
-    let text = |error: redis::RedisError| error.to_string();
-    let mut connection = redis::Client::open(url).and_then(|client| client.get_connection()).map_err(text)?;
-    let plan = Arc::new(Plan::new(&[limit]).map_err(|error| error.to_string())?);
-    let windows = plan.parts().first().and_then(PlannedLimit::windows).ok_or("the limit has no windows")?;
-    let others = ["east", "south pole"].map(Box::<str>::from);
-    let terms = Arc::new(RegionTerms {
-        windows,
-        policy,
-        portion: Portion { from: 1, to: 3, of: 4 },
-        others: others.into_iter().collect(),
-    });
+fn compare_region_script(server: &Server, limit: Limit, policy: RegionPolicy, seed: u64, questions: u64) {
+    let (mut connection, plan) = (server.connection(), Arc::new(Plan::new(&[limit]).unwrap()));
+    let windows = plan.parts()[0].windows().expect("the limit has windows");
+    let others = ["east", "south pole"].map(Box::<str>::from).into();
+    let portion = Portion { from: 1, to: 3, of: 4 };
+    let terms = Arc::new(RegionTerms { windows, policy, portion, others });
     let mut random = Random::new(seed);
     let mut state = RegionState::default();
     let tag = format!("compare:{{{seed}}}").into_bytes();
@@ -69,23 +57,16 @@ fn compare_region_script(
             place: Place::default(),
             scope: Scope::Region(scope),
         };
-        let value = script::command(&call, By::Text).query(&mut connection).map_err(text)?;
-        let found = script::reply(&call, &value).map_err(|error| error.to_string())?;
-        if expected != found {
-            return Err(format!(
-                "{call:?} at {now_us}: the model answers {expected:?}, the script {found:?}"
-            ));
-        }
+        let value = script::command(&call, By::Text).query(&mut connection).unwrap();
+        let found = script::reply(&call, &value).unwrap();
+        assert_eq!(found, expected, "{call:?} at {now_us}");
         round = round.max(found.region.map_or(0, |region| region.round));
     }
-    Ok(())
 }
 
 /// Makes the same random reports of calls to other regions to the script and its model.
-fn compare_link_script(url: &str, seed: u64, reports: u64) -> Result<(), String> {
-    let text = |error: redis::RedisError| error.to_string();
-    let mut connection = redis::Client::open(url).and_then(|client| client.get_connection()).map_err(text)?;
-    let mut random = Random::new(seed);
+fn compare_link_script(server: &Server, seed: u64, reports: u64) {
+    let (mut connection, mut random) = (server.connection(), Random::new(seed));
     let mut model = RegionLinks::default();
     let mut now_us = 1_700_000_000 * SECOND;
     for _ in 0..reports {
@@ -97,25 +78,16 @@ fn compare_link_script(url: &str, seed: u64, reports: u64) -> Result<(), String>
             let failed = first.zip(last).map(|(first, last)| (first.max(last), first.min(last)));
             (name.into(), [failed.map(|failed| failed.0), failed.map(|failed| failed.1), age()])
         });
-        let report = LinkReport {
-            name: format!("links:{{{seed}}}").into_bytes(),
-            life_us: u64::from(u32::MAX),
-            links: links.collect(),
-        };
+        let (name, links) = (format!("links:{{{seed}}}").into_bytes(), links.collect());
+        let report = LinkReport { name, life_us: u64::from(u32::MAX), links };
         if report.links.is_empty() {
             continue;
         }
         let expected = model.merge(&report, now_us);
-        let value =
-            script::region::links(&report, Some(now_us), By::Text).query(&mut connection).map_err(text)?;
-        let found = script::region::link_ages(&report, &value).map_err(|error| error.to_string())?;
-        if expected != found {
-            return Err(format!(
-                "{report:?} at {now_us}: the model answers {expected:?}, the script {found:?}"
-            ));
-        }
+        let value = script::region::links(&report, Some(now_us), By::Text).query(&mut connection).unwrap();
+        let found = script::region::link_ages(&report, &value).unwrap();
+        assert_eq!(found, expected, "{report:?} at {now_us}");
     }
-    Ok(())
 }
 
 // G101
@@ -123,7 +95,7 @@ fn compare_link_script(url: &str, seed: u64, reports: u64) -> Result<(), String>
 fn link_script_matches_model() {
     let Some(server) = Server::start() else { return };
     for seed in 30..34 {
-        assert_eq!(compare_link_script(&server.url(), seed, 500), Ok(()));
+        compare_link_script(&server, seed, 500);
     }
 }
 
@@ -131,17 +103,15 @@ fn link_script_matches_model() {
 #[test]
 fn region_script_matches_model() {
     let Some(server) = Server::start() else { return };
-    let minute = |limit| Quota::per_minute(limit);
     let limits = [
-        Limit::fixed_window(minute(7)),
-        Limit::fixed_window(minute(10_000)),
-        Limit::sliding_window(minute(100)),
-        Limit::sliding_window(minute(1_000)).strict(),
+        Limit::fixed_window(Quota::per_minute(7)),
+        Limit::fixed_window(Quota::per_minute(10_000)),
+        Limit::sliding_window(Quota::per_minute(100)),
+        Limit::sliding_window(Quota::per_minute(1_000)).strict(),
     ];
     for (number, limit) in (0..).zip(limits) {
         for (policy, seed) in [(RegionPolicy::Share, 10), (RegionPolicy::AsLastKnown, 20)] {
-            let compared = compare_region_script(&server.url(), limit, policy, seed + number, 400);
-            assert_eq!(compared, Ok(()), "{limit:?}");
+            compare_region_script(&server, limit, policy, seed + number, 400);
         }
     }
 }

@@ -4,12 +4,15 @@
 //! - At one fixed time, eight processes on one key admit exactly the limit. In real time, by the server's clock, they
 //!   never admit more than burst and rate allow.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use tollgate::{LimitKind, ManualClock, Quota, Timestamp};
-use tollgate_redis::{Client, DecidedBy, InProcess, Limit, OnFailure};
+use tollgate_redis::{Client, DecidedBy, InProcess, Limit};
 use tollgate_testing::redis::Server;
+
+use crate::{in_threads, strict};
+
 // G74
 #[test]
 fn retry_after_is_tight() {
@@ -50,11 +53,8 @@ fn retry_after_is_tight() {
 fn units_come_back_without_the_answer() {
     let clock = ManualClock::new(Timestamp::from_secs(86_400 * 10_000));
     let server = InProcess::new(clock).blocking();
-    for limit in [
-        Limit::gcra(Quota::per_hour(60)),
-        Limit::fixed_window(Quota::per_hour(60)),
-        Limit::sliding_window(Quota::per_hour(60)),
-    ] {
+    for kind in [Limit::gcra, Limit::fixed_window, Limit::sliding_window] {
+        let limit = kind(Quota::per_hour(60));
         let limiter = server.limiter(&format!("{limit:?}"), limit).atomic().unwrap();
         let back = |units| limiter.block_on(|l| l.give_back("a", units)).unwrap();
         assert_eq!(back(5), 0, "a new key owes nothing");
@@ -73,11 +73,8 @@ fn unchecked_charge_ignores_the_limit() {
     let limiter = server.limiter("tokens", Limit::gcra(Quota::per_minute(60))).atomic().unwrap();
     let answer = limiter.block_on(|l| l.charge_unchecked("a", 90)).unwrap();
     assert!(answer.is_allowed() && answer.decision().remaining() == 0);
-    assert_eq!(
-        limiter.check("a").retry_after(),
-        Some(Duration::from_secs(31)),
-        "30 seconds of debt, and one second for the new unit"
-    );
+    // 30 seconds of debt, and one second for the new unit.
+    assert_eq!(limiter.check("a").retry_after(), Some(Duration::from_secs(31)));
     assert_eq!(limiter.block_on(|l| l.refund("a", &answer)).unwrap(), 90);
     assert!(limiter.check_n("a", 60).is_allowed());
     assert_eq!(limiter.block_on(|l| l.charge_unchecked("b", 0)).unwrap().decision().remaining(), 60);
@@ -88,11 +85,8 @@ fn unchecked_charge_ignores_the_limit() {
 fn shared_limits_charge_all_or_none() {
     let clock = ManualClock::new(Timestamp::from_secs(86_400 * 20_000));
     let server = InProcess::new(clock.clone()).blocking();
-    let limiter = server
-        .limiter("api", Limit::gcra(Quota::per_second(2)))
-        .and(Limit::fixed_window(Quota::per_day(3)))
-        .atomic()
-        .unwrap();
+    let builder = server.limiter("api", Limit::gcra(Quota::per_second(2)));
+    let limiter = builder.and(Limit::fixed_window(Quota::per_day(3))).atomic().unwrap();
     assert_eq!(limiter.check_n("k", 2).decision().remaining(), 0);
     let second = limiter.check("k");
     assert_eq!(second.retry_after(), Some(Duration::from_millis(500)));
@@ -125,14 +119,8 @@ fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let (url, which) = told.split_once(' ').unwrap();
     let (which, fixed) = which.split_once(' ').unwrap();
-    let limiter = Client::open(url)
-        .unwrap()
-        .blocking()
-        .limiter("hammer", hammered(which))
-        .timeout(Duration::from_secs(20))
-        .on_failure(OnFailure::Closed)
-        .atomic()
-        .unwrap();
+    let client = Client::open(url).unwrap().blocking();
+    let limiter = strict(client.limiter("hammer", hammered(which)), &[]).atomic().unwrap();
     let mut admitted = 0;
     for _ in 0..1_500 {
         let answer = match fixed {
@@ -147,21 +135,16 @@ fn child() {
 
 fn hammer(server: &Server, which: &str, time: &str) -> u64 {
     let told = format!("{} {which} {time}", server.url());
-    let binary = std::env::current_exe().unwrap();
-    let start = || {
-        let mut command = Command::new(&binary);
+    let admitted = in_threads(PROCESSES, |_| -> u64 {
+        let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "script::child", "--nocapture", "--test-threads=1"]).env(CHILD, &told);
-        command.stdout(Stdio::piped()).spawn().unwrap()
-    };
-    let children: Vec<Child> = (0..PROCESSES).map(|_| start()).collect();
-    let admitted = |child: Child| -> u64 {
-        let output = child.wait_with_output().unwrap();
+        let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text}");
         let said = text.split("admitted ").nth(1).and_then(|rest| rest.split('.').next());
         said.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
-    };
-    children.into_iter().map(admitted).sum()
+    });
+    admitted.into_iter().sum()
 }
 
 fn server_us(server: &Server) -> u64 {

@@ -1,9 +1,10 @@
 //! Calls to several servers, without a runtime and from threads, and what the guard reports of them.
 
 use futures_util::FutureExt as _;
-use tollgate_redis::{BreakerState, Client, Shard, Shards};
+use tollgate_redis::{BreakerState, Shard, Shards};
 
 use super::*;
+use crate::absent;
 
 /// Returns keys for which `is_wanted` accepts the place.
 async fn keys_at(set: &InProcess, count: usize, is_wanted: impl Fn(Place) -> bool) -> Vec<String> {
@@ -42,10 +43,7 @@ async fn each_server_has_its_own_breaker_and_counts() {
             *wait = limiter.check(key).await.retry_after().expect("the request can be admitted later");
         }
     }
-    assert!(
-        waits[0] < SECOND && waits[1] == SECOND,
-        "each answer has the pause of its own server: {waits:?}"
-    );
+    assert!(waits[0] < SECOND && waits[1] == SECOND, "the pause of its own server: {waits:?}");
     let health = limiter.health_by_server();
     let [(a, down), (b, up)] = &health[..] else { panic!("there are two servers") };
     assert_eq!((&**a, &**b), ("a", "b"));
@@ -98,15 +96,13 @@ async fn hung_previous_server_delays_a_call_by_half_a_timeout() {
 fn missing_runtime_does_not_panic() {
     let answering = limiter(&Fake::that(Does::Answer), OnFailure::Open);
     assert_eq!(ask(&answering).now_or_never(), Some(Ok(())));
-    let client = Client::open("redis://127.0.0.1:1").unwrap();
-    let limiter = client.limiter("api", Limit::gcra(Quota::per_second(1))).atomic().unwrap();
+    let limiter = absent().limiter("api", Limit::gcra(Quota::per_second(1))).atomic().unwrap();
     assert_eq!(ask(&limiter).now_or_never(), Some(Err(ErrorKind::Unreachable)));
 }
 
 #[test]
 fn blocking_calls_use_the_breaker() {
-    let client = Client::open("redis://127.0.0.1:1").unwrap().blocking();
-    let builder = client.limiter("api", Limit::gcra(Quota::per_second(1)));
+    let builder = absent().blocking().limiter("api", Limit::gcra(Quota::per_second(1)));
     let limiter = builder.breaker(Breaker::new(3, 3_600 * SECOND)).timeout(20 * SECOND).atomic().unwrap();
     let ask = || limiter.block_on(|l| l.charge_unchecked("a", 1)).unwrap_err();
     for _ in 0..3 {

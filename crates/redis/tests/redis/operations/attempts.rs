@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate::Quota;
-use tollgate_redis::{Breaker, Client, DecidedBy, Limit, OnFailure};
+use tollgate_redis::{Breaker, DecidedBy, Limit};
+
+use crate::{PATIENCE, absent, strict};
 
 /// A runtime without I/O makes the attempt panic. A pause follows each attempt, as after any failure.
 #[test]
@@ -21,19 +23,13 @@ fn panicking_connection_attempts_are_paused() {
             others(info);
         }
     }));
-    let client = Client::open("redis://127.0.0.1:1/").unwrap();
-    let limiter = client
-        .limiter("api", Limit::gcra(Quota::per_second(1)))
-        .timeout(Duration::from_secs(60))
-        .breaker(Breaker::new(u32::MAX, Duration::ZERO))
-        .on_failure(OnFailure::Closed)
-        .atomic()
-        .unwrap();
+    let builder = strict(absent().limiter("api", Limit::gcra(Quota::per_second(1))), &[]);
+    let limiter = builder.breaker(Breaker::new(u32::MAX, Duration::ZERO)).atomic().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let began = Instant::now();
     let error = runtime.block_on(limiter.charge_unchecked("k", 1)).unwrap_err();
     assert!(error.to_string().contains("provider"), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(60), "the call does not wait for its time-out");
+    assert!(began.elapsed() < PATIENCE, "the call does not wait for its time-out");
     for _ in 0..1_000 {
         assert_eq!(runtime.block_on(limiter.check("k")).by(), DecidedBy::Closed);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::newer;
 use crate::faults::cluster::assert_moved_slots_are_charged_once;
 use crate::faults::subject::{LOCAL, Subject};
-use crate::{PATIENCE, wait_until};
+use crate::{strict, wait_until};
 use tollgate::Quota;
 use tollgate_redis::{Client, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::{Cluster, Proxy};
@@ -47,8 +47,8 @@ fn until_announced(cluster: &Cluster, is_so: impl Fn(Option<&str>, u16) -> bool)
 #[cfg(target_os = "linux")]
 fn assert_called_at(cluster: &Cluster, seed: &str, host: &str) {
     let client = Client::cluster([seed]).expect("the address is valid").blocking();
-    let limiter = client.limiter("endpoints", Limit::gcra(Quota::per_hour(10)));
-    let limiter = limiter.timeout(PATIENCE).on_failure(OnFailure::Closed).atomic().expect("a valid limit");
+    let builder = client.limiter("endpoints", Limit::gcra(Quota::per_hour(10)));
+    let limiter = strict(builder, &[]).atomic().expect("a valid limit");
     for key in 0..50_u64 {
         // A node has a quarter of a second to send the map, which a busy machine may need.
         wait_until("the server decides", || limiter.check(&key).by() == DecidedBy::Server);
@@ -128,12 +128,8 @@ fn cluster_with_announced_ports_is_called_there() {
     };
     until_announced(&cluster, |_, port| proxies.iter().any(|proxy| proxy.port() == port));
     let client = Client::cluster([&*cluster.nodes[0].url()]).expect("the address is valid").blocking();
-    let limiter = client.limiter("ports", Limit::gcra(Quota::per_hour(10)));
-    let limiter = limiter
-        .timeout(Duration::from_secs(2))
-        .on_failure(OnFailure::Closed)
-        .atomic()
-        .expect("a valid limit");
+    let builder = client.limiter("ports", Limit::gcra(Quota::per_hour(10))).timeout(Duration::from_secs(2));
+    let limiter = builder.on_failure(OnFailure::Closed).atomic().expect("a valid limit");
     let by_server = || (0..50_u64).filter(|key| limiter.check(key).by() == DecidedBy::Server).count();
     wait_until("the servers decide all keys", || by_server() == 50);
     // The seed itself holds slots too. The client calls it at the announced port only.

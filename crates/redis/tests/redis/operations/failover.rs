@@ -2,19 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{PATIENCE, wait_until};
+use crate::{client_of, strict, wait_until};
 use tollgate::Quota;
-use tollgate_redis::{Blocking, Client, DecidedBy, Limit, LimiterBuilder, OnFailure};
-use tollgate_testing::redis::{Cluster, Server};
+use tollgate_redis::{Blocking, Client, DecidedBy, Limit, LimiterBuilder};
+use tollgate_testing::redis::{Cluster, NO_END, Server};
 
 const LIMIT: u64 = 10;
 
 /// Returns a limiter's builder. Only the server admits anything, and a call waits for its answer: one that comes too late was counted.
 fn builder(cluster: &Cluster) -> LimiterBuilder<Blocking<Client>> {
-    let client = Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap().blocking();
-    // A window of a year, which almost never ends during a test.
-    let limit = Limit::fixed_window(Quota::new(LIMIT, Duration::from_secs(365 * 86_400)));
-    client.limiter("failover", limit).timeout(PATIENCE).on_failure(OnFailure::Closed)
+    let limit = Limit::fixed_window(Quota::new(LIMIT, NO_END));
+    strict(client_of(cluster).blocking().limiter("failover", limit), &[])
 }
 
 /// Returns a key that the first node holds, and that node's replica.

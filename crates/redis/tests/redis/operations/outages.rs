@@ -10,6 +10,7 @@ use tollgate_redis::{Breaker, Client, DecidedBy, Limit, OnFailure};
 use tollgate_testing::redis::Server;
 
 use crate::listener::events;
+use crate::one_thread;
 
 // G148
 #[test]
@@ -17,15 +18,12 @@ fn outage_is_one_event_with_its_facts() {
     let Some(mut server) = Server::start() else { return };
     let client = Client::open(&server.url().replace("redis://", "redis://default:secret@")).unwrap();
     server.command::<()>(&["ACL", "SETUSER", "default", "on", ">secret", "nopass"]);
-    let limiter = client
-        .limiter("api", Limit::gcra(Quota::per_second(1_000_000)))
-        .on_failure(OnFailure::Open)
-        .timeout(Duration::from_secs(5))
-        .breaker(Breaker::new(2, Duration::from_millis(1)))
-        .atomic()
-        .unwrap();
+    let builder =
+        client.limiter("api", Limit::gcra(Quota::per_second(1_000_000))).on_failure(OnFailure::Open);
+    let builder = builder.timeout(Duration::from_secs(5)).breaker(Breaker::new(2, Duration::from_millis(1)));
+    let limiter = builder.atomic().unwrap();
     // The runtime stays in this thread, where the subscriber is set.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = one_thread();
     let check_until = |decided: DecidedBy, opened: u64| {
         runtime.block_on(async {
             while limiter.check("a").await.by() != decided || limiter.health().opened < opened {

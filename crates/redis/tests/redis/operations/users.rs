@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::newer;
-use crate::PATIENCE;
+use crate::{PATIENCE, strict};
 use tollgate::Quota;
-use tollgate_redis::{Blocking, Client, ErrorKind, Health, Limit, LimiterBuilder, OnFailure, Shard, Shards};
+use tollgate_redis::{Blocking, Client, ErrorKind, Health, Limit, LimiterBuilder, Shard, Shards, SharedHold};
 use tollgate_testing::redis::{Cluster, Server};
 
 /// The commands that every mode needs.
@@ -21,11 +21,9 @@ const CLUSTER: [&str; 2] = ["cluster|slots", "asking"];
 /// Gives the user `limits` these rights and no others: no other keys, and no channels.
 #[track_caller]
 fn grant(server: &Server, commands: &[&str]) -> Option<()> {
+    let words = ["ACL", "SETUSER", "limits", "reset", "on", ">secret", "resetchannels", "~tollgate:*"];
     let rights: Vec<_> = commands.iter().map(|command| format!("+{command}")).collect();
-    let mut words =
-        vec!["ACL", "SETUSER", "limits", "reset", "on", ">secret", "resetchannels", "~tollgate:*"];
-    words.extend(rights.iter().map(String::as_str));
-    newer(server, &words)
+    newer(server, &words.into_iter().chain(rights.iter().map(String::as_str)).collect::<Vec<_>>())
 }
 
 fn url(server: &Server) -> String {
@@ -33,7 +31,7 @@ fn url(server: &Server) -> String {
 }
 
 fn builder(client: &Blocking<Client>, limit: Limit) -> LimiterBuilder<Blocking<Client>> {
-    client.limiter("acl", limit).timeout(PATIENCE).on_failure(OnFailure::Closed)
+    strict(client.limiter("acl", limit), &[])
 }
 
 /// Asserts that the server answered every call.
@@ -76,8 +74,7 @@ fn ask_write_back(client: &Blocking<Client>, limit: Limit) -> Health {
 /// Asks the server every question about holds.
 fn ask_holds(client: &Blocking<Client>, limit: Limit) -> Health {
     let limiter = builder(client, limit).holding().unwrap();
-    let hold =
-        |units, life| limiter.block_on(|l| l.hold("a", units, life)).map(tollgate_redis::SharedHold::detach);
+    let hold = |units, life| limiter.block_on(|l| l.hold("a", units, life)).map(SharedHold::detach);
     if let (Ok(id), Ok(_ended)) = (hold(2, PATIENCE), hold(1, Duration::from_micros(1))) {
         let _ = limiter.check("a");
         let _ = limiter.block_on(|l| l.commit("a", id, 1));
@@ -86,8 +83,7 @@ fn ask_holds(client: &Blocking<Client>, limit: Limit) -> Health {
 }
 
 fn limits() -> [Limit; 3] {
-    let quota = || Quota::per_hour(1_000);
-    [Limit::gcra(quota()), Limit::fixed_window(quota()), Limit::sliding_window(quota())]
+    [Limit::gcra, Limit::fixed_window, Limit::sliding_window].map(|kind| kind(Quota::per_hour(1_000)))
 }
 
 #[test]
@@ -128,11 +124,9 @@ fn user_with_least_rights_copies_moved_keys() {
     for limit in limits() {
         let old = Client::open(&url(&one)).unwrap().blocking();
         let (old, new) = (builder(&old, limit).atomic().unwrap(), builder(&moved, limit).atomic().unwrap());
-        let left = old.check_n("a", 600).decision().remaining();
-        assert!(
-            (400..=401).contains(&left)
-                && (400..=401).contains(&new.block_on(|l| l.peek("a")).decision().remaining())
-        );
+        for answer in [old.check_n("a", 600), new.block_on(|l| l.peek("a"))] {
+            assert!((400..=401).contains(&answer.decision().remaining()), "{answer:?}");
+        }
         assert!(new.check_n("a", 500).is_denied() && new.check_n("a", 300).is_allowed());
         assert_eq!(new.health().uncopied, 0);
         assert_answered(&new.health());
@@ -154,9 +148,9 @@ fn user_with_least_rights_suffices_in_cluster() {
 }
 
 /// Returns the error that a client without one of its rights gets.
-fn error_without(server: &Server, rights: &[&str], missing: &str, client: &Blocking<Client>) -> String {
-    let rest: Vec<_> = rights.iter().copied().filter(|right| *right != missing).collect();
-    grant(server, &rest).unwrap();
+fn error_without(server: &Server, missing: &str, client: &Blocking<Client>) -> String {
+    let rest = EVERY_MODE.into_iter().filter(|right| *right != missing);
+    grant(server, &rest.collect::<Vec<_>>()).unwrap();
     // The script is known only if the first call may send it.
     let _: redis::Value = server.command(&["SCRIPT", "FLUSH"]);
     let limiter = builder(client, limits()[0]).atomic().unwrap();
@@ -173,28 +167,21 @@ fn user_with_fewer_rights_gets_clear_error() {
     let Some(()) = grant(&server, &EVERY_MODE) else { return };
     let client = Client::open(&url(&server)).unwrap().blocking();
     for missing in EVERY_MODE {
-        let error = error_without(&server, &EVERY_MODE, missing, &client);
+        let error = error_without(&server, missing, &client);
         println!("{missing}: {error}");
-        assert!(
-            error.contains("permission") || error.contains("can't run this command"),
-            "{missing}: {error}"
-        );
+        let is_clear = error.contains("permission") || error.contains("can't run this command");
+        assert!(is_clear, "{missing}: {error}");
     }
-    for missing in WRITE_BACK {
-        let rights: Vec<_> =
-            EVERY_MODE.into_iter().chain(WRITE_BACK).filter(|right| *right != missing).collect();
-        grant(&server, &rights).unwrap();
-        server.command::<()>(&["FLUSHALL"]);
-        server.command::<()>(&["HSET", "tollgate:v1:{acl|a}:pg0", "7", "1 1 1 - -"]);
-        let health = ask_write_back(&client, limits()[0]);
-        assert!(health.errors(ErrorKind::Refused) > 0, "{missing}: {health:?}");
-    }
-    for missing in HOLDS {
-        let rights: Vec<_> = EVERY_MODE.into_iter().chain(HOLDS).filter(|right| *right != missing).collect();
-        grant(&server, &rights).unwrap();
-        server.command::<()>(&["FLUSHALL"]);
-        let health = ask_holds(&client, limits()[0]);
-        assert!(health.errors(ErrorKind::Refused) > 0, "{missing}: {health:?}");
+    type Ask = fn(&Blocking<Client>, Limit) -> Health;
+    for (more, ask) in [(&WRITE_BACK[..], ask_write_back as Ask), (&HOLDS, ask_holds)] {
+        for missing in more {
+            let rights = EVERY_MODE.iter().chain(more).copied().filter(|right| right != missing);
+            grant(&server, &rights.collect::<Vec<_>>()).unwrap();
+            server.command::<()>(&["FLUSHALL"]);
+            server.command::<()>(&["HSET", "tollgate:v1:{acl|a}:pg0", "7", "1 1 1 - -"]);
+            let health = ask(&client, limits()[0]);
+            assert!(health.errors(ErrorKind::Refused) > 0, "{missing}: {health:?}");
+        }
     }
     // A user that may not touch the keys. The error does not contain the key.
     grant(&server, &EVERY_MODE).unwrap();
@@ -224,15 +211,13 @@ fn user_without_cluster_rights_gets_clear_error() {
 #[cfg(feature = "tracing")]
 #[test]
 fn breaker_event_names_the_missing_right() {
-    use tollgate_redis::Client;
-
     let Some(server) = Server::start() else { return };
     let Some(()) = grant(&server, &["eval"]) else { return };
     let client = Client::open(&url(&server)).unwrap();
-    let limiter = client.limiter("acl", limits()[0]).timeout(PATIENCE).atomic().unwrap();
+    let limiter = strict(client.limiter("acl", limits()[0]), &[]).atomic().unwrap();
     let events = crate::listener::events(|| {
         // The runtime stays in this thread, where the subscriber is set.
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        crate::one_thread().block_on(async {
             for _ in 0..10 {
                 let _ = limiter.check("a").await;
             }

@@ -179,18 +179,15 @@ fn withdrawal_does_not_search_all_holds() {
         let life_us = 1_000_000 + u64::try_from(identity).unwrap();
         assert!(ask(Question::Hold { units: 1, life_us, identity: identity_of(identity, 1) }).done);
     }
-    let mut connection = server.connection();
-    redis::cmd("CONFIG")
-        .arg(&["SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000"])
-        .query::<()>(&mut connection)
-        .unwrap();
+    let set = ["CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000"];
+    let () = server.command(&set);
     // The shortest of many steps says how much work a step is. A longer one may include the work of other processes.
-    let mut least_us = |hold: HoldId| {
-        redis::cmd("SLOWLOG").arg("RESET").query::<()>(&mut connection).unwrap();
+    let least_us = |hold: HoldId| {
+        let () = server.command(&["SLOWLOG", "RESET"]);
         for _ in 0..100 {
             assert!(!ask(Question::Release { hold }).done);
         }
-        let log: Vec<Logged> = redis::cmd("SLOWLOG").arg(&["GET", "1000"]).query(&mut connection).unwrap();
+        let log: Vec<Logged> = server.command(&["SLOWLOG", "GET", "1000"]);
         let script = redis::Value::BulkString(b"EVALSHA".to_vec());
         let of_scripts = log.iter().filter(|call| call.3.first() == Some(&script)).map(|call| call.2);
         of_scripts.min().expect("the server logs the calls")
@@ -214,17 +211,14 @@ fn peeks_do_not_search_ended_holds_again() {
         let identity = identity_of(identity, 1);
         assert!(ask(Question::Hold { units: 1, life_us, identity }, START_US).done);
     }
-    let mut connection = server.connection();
-    let keys = redis_keys(&mut connection);
-    let members = |connection: &mut redis::Connection| {
-        redis::cmd("ZCARD").arg(&keys[0]).query::<u64>(connection).unwrap()
-    };
-    assert_eq!((keys.len(), members(&mut connection)), (1, MOST_HOLDS + 1), "all holds, and their sum");
-    redis::cmd("CONFIG").arg("RESETSTAT").query::<()>(&mut connection).unwrap();
+    let keys: Vec<String> = server.command(&["KEYS", "*"]);
+    let members = || server.command::<u64>(&["ZCARD", &keys[0]]);
+    assert_eq!((keys.len(), members()), (1, MOST_HOLDS + 1), "all holds, and their sum");
+    let () = server.command(&["CONFIG", "RESETSTAT"]);
     for _ in 0..100 {
         assert_eq!(ask(Question::Peek { cost: 0 }, START_US + 2_000_000).held.units, 1);
-        assert_eq!(members(&mut connection), 2, "only the hold that has not ended is searched again");
+        assert_eq!(members(), 2, "only the hold that has not ended is searched again");
     }
-    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut connection).unwrap();
+    let stats: String = server.command(&["INFO", "commandstats"]);
     assert!(stats.contains("cmdstat_zremrangebyscore:calls=1,"), "ended holds are removed once: {stats}");
 }

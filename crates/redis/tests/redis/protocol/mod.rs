@@ -25,11 +25,11 @@ struct Direct(Client, tokio::runtime::Runtime);
 
 impl Direct {
     fn new(client: Client) -> Self {
-        Self(client, tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
+        Self(client, crate::one_thread())
     }
 
     fn of(server: &Server) -> Self {
-        Self::new(Client::open(&server.url()).unwrap())
+        Self::new(crate::client(server))
     }
 
     #[allow(clippy::disallowed_methods, reason = "real servers take real time")]
@@ -71,14 +71,8 @@ fn run_cases<S: Strategy>(
 /// A call about the key `tag`. Without a time, the server's time decides.
 fn call(tag: &str, plan: &Arc<Plan>, ask: Question, now_us: Option<u64>) -> Call {
     let now = now_us.map(|now_us| Timestamp::from_nanos(now_us.saturating_mul(1_000)));
-    Call {
-        tag: tag.as_bytes().to_vec(),
-        plan: Arc::clone(plan),
-        ask,
-        now,
-        place: Place::default(),
-        scope: Scope::Limits,
-    }
+    let (tag, plan) = (tag.as_bytes().to_vec(), Arc::clone(plan));
+    Call { tag, plan, ask, now, place: Place::default(), scope: Scope::Limits }
 }
 
 fn plan(limits: &[Limit]) -> Arc<Plan> {

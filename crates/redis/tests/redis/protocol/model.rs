@@ -60,10 +60,7 @@ fn large_clock_step_back_is_corrected() {
     assert!(key.check(1, back + SEC));
     for limit in [Limit::fixed_window(Quota::per_minute(5)), Limit::sliding_window(Quota::per_minute(5))] {
         let (key, start) = (Key::new(limit), NOW / (60 * SEC) * 60 * SEC);
-        assert!(
-            key.check(5, start) && !key.check(1, start - 1),
-            "the state's window counts as the current window"
-        );
+        assert!(key.check(5, start) && !key.check(1, start - 1), "the state's window is the current one");
         assert!(!key.check(1, start - 7_200 * SEC), "the window is moved back and keeps its units");
         assert!(key.check(1, start - 7_000 * SEC), "the moved window ends");
     }
@@ -189,25 +186,15 @@ fn posts_count_once_in_any_order() {
     let key = Key::new(Limit::gcra(Quota::per_day(10)));
     assert_eq!((key.post(1, 5, 4, NOW), key.post(1, 5, 4, NOW), key.post(1, 5, 3, NOW)), (4, 0, 0));
     assert_eq!((key.post(2, 5, 1, NOW), key.post(1, 5, 6, NOW)), (1, 2));
-    assert_eq!(
-        (key.post(1, 7, 2, NOW), key.post(1, 5, 8, NOW)),
-        (2, 2),
-        "the previous epoch still accepts posts"
-    );
-    assert_eq!(
-        (key.post(1, 6, 1, NOW), key.post(1, 6, 1, NOW)),
-        (1, 0),
-        "a late post of an epoch between the two counts once"
-    );
-    assert_eq!(
-        (key.post(1, 5, 9, NOW), key.post(1, 7, 2, NOW)),
-        (0, 0),
-        "an epoch before the last two is forgotten"
-    );
+    // The previous epoch still accepts posts.
+    assert_eq!((key.post(1, 7, 2, NOW), key.post(1, 5, 8, NOW)), (2, 2));
+    // A late post of an epoch between the two counts once.
+    assert_eq!((key.post(1, 6, 1, NOW), key.post(1, 6, 1, NOW)), (1, 0));
+    // An epoch before the last two is forgotten.
+    assert_eq!((key.post(1, 5, 9, NOW), key.post(1, 7, 2, NOW)), (0, 0));
     assert_eq!(key.remaining(NOW), 0, "posts may exceed the limit");
-    for (limit, previous) in
-        [(Limit::fixed_window(Quota::per_minute(10)), 0), (Limit::sliding_window(Quota::per_minute(10)), 3)]
-    {
+    let minute = Quota::per_minute(10);
+    for (limit, previous) in [(Limit::fixed_window(minute), 0), (Limit::sliding_window(minute), 3)] {
         let key = Key::new(limit);
         let window = NOW / (60 * SEC);
         let start = window * 60 * SEC;
@@ -269,10 +256,8 @@ fn nothing_overflows() {
                         Question::Force { cost: more },
                     ] {
                         key.ask(ask, now_us);
-                        assert!(
-                            key.remaining(now_us) <= first.most().max(limit.most()),
-                            "{ask:?} of {limit:?}"
-                        );
+                        let most = first.most().max(limit.most());
+                        assert!(key.remaining(now_us) <= most, "{ask:?} of {limit:?}");
                     }
                     key.under(limit);
                 }
