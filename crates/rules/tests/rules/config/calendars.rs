@@ -5,7 +5,7 @@ use tollgate::calendar::{CalendarPeriod, Weekday};
 use tollgate::{Calendar, Limit};
 use tollgate_rules::Amount;
 
-use super::support::{good, limit, refused, rejected_limits};
+use super::support::{good, limit, problem, rejected_limits};
 
 #[track_caller]
 fn calendar_of(fields: &str) -> (Calendar, Limit) {
@@ -18,28 +18,21 @@ fn calendar_of(fields: &str) -> (Calendar, Limit) {
 #[test]
 fn calendars_are_read() {
     let berlin = "Europe/Berlin";
+    let month = |day| CalendarPeriod::Month { day };
+    let week = |from| CalendarPeriod::Week { from };
+    let year = |month, day| CalendarPeriod::Year { month, day };
     for (fields, zone, period, hour) in [
-        ("period: month", "UTC", CalendarPeriod::Month { day: 1 }, 0),
+        ("period: month", "UTC", month(1), 0),
         ("period: day, time_zone: Europe/Berlin", berlin, CalendarPeriod::Day, 0),
         ("period: day, time_zone: europe/berlin, starts: { hour: 23 }", berlin, CalendarPeriod::Day, 23),
-        (
-            "period: month, time_zone: Europe/Berlin, starts: { day: 15, hour: 6 }",
-            berlin,
-            CalendarPeriod::Month { day: 15 },
-            6,
-        ),
-        ("period: month, starts: {}", "UTC", CalendarPeriod::Month { day: 1 }, 0),
-        ("period: week", "UTC", CalendarPeriod::Week { from: Weekday::Monday }, 0),
-        (
-            "period: week, starts: { weekday: sunday }",
-            "UTC",
-            CalendarPeriod::Week { from: Weekday::Sunday },
-            0,
-        ),
-        ("period: year", "UTC", CalendarPeriod::Year { month: 1, day: 1 }, 0),
-        ("period: year, starts: { month: 4, day: 6 }", "UTC", CalendarPeriod::Year { month: 4, day: 6 }, 0),
-        ("period: year, starts: { month: 2, day: 29 }", "UTC", CalendarPeriod::Year { month: 2, day: 29 }, 0),
-        ("period: month, algorithm: fixed-window", "UTC", CalendarPeriod::Month { day: 1 }, 0),
+        ("period: month, time_zone: Europe/Berlin, starts: { day: 15, hour: 6 }", berlin, month(15), 6),
+        ("period: month, starts: {}", "UTC", month(1), 0),
+        ("period: week", "UTC", week(Weekday::Monday), 0),
+        ("period: week, starts: { weekday: sunday }", "UTC", week(Weekday::Sunday), 0),
+        ("period: year", "UTC", year(1, 1), 0),
+        ("period: year, starts: { month: 4, day: 6 }", "UTC", year(4, 6), 0),
+        ("period: year, starts: { month: 2, day: 29 }", "UTC", year(2, 29), 0),
+        ("period: month, algorithm: fixed-window", "UTC", month(1), 0),
     ] {
         let (calendar, limit) = calendar_of(&format!("{fields}, requests_per_unit: 1000"));
         assert_eq!(calendar, Calendar::at_hour(zone, period, hour).unwrap(), "{fields}");
@@ -109,5 +102,9 @@ fn wrong_calendars_are_refused() {
     rejected_limits("", rows);
     let plain =
         "domain: d\ndescriptors:\n  - { key: a, rate_limit: { period: month, requests_per_unit: 1 } }\n";
-    refused(plain, &[&["the unit is missing"], &["it is an extra key of rate_limit", "tollgate: {}"]]);
+    let said = r#"
+            the unit is missing
+            it is an extra key of rate_limit ... tollgate: {}
+    "#;
+    problem(plain, said);
 }

@@ -47,6 +47,7 @@ fn metadata_keeps_deep_values_and_types() {
         Metadata::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
     };
     let list = |items: Vec<Metadata>| Metadata::List(items.into());
+    let deep = map(vec![("deep", Metadata::Null)]);
     let expected = map(vec![
         ("null_value", Metadata::Null),
         ("truth", Metadata::Bool(true)),
@@ -56,15 +57,7 @@ fn metadata_keeps_deep_values_and_types() {
         ("large", Metadata::Number(1e300)),
         ("words", text("large")),
         ("quoted", text("42")),
-        (
-            "list",
-            list(vec![
-                Metadata::Number(1.0),
-                text("two"),
-                list(vec![Metadata::Bool(false)]),
-                map(vec![("deep", Metadata::Null)]),
-            ]),
-        ),
+        ("list", list(vec![Metadata::Number(1.0), text("two"), list(vec![Metadata::Bool(false)]), deep])),
         ("map", map(vec![("one", map(vec![("two", map(vec![("three", Metadata::Number(3.0))]))]))])),
         ("empty_map", map(vec![])),
         ("empty_list", list(vec![])),

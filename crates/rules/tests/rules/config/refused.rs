@@ -53,13 +53,13 @@ fn envoy_errors_are_rejected() {
 
 #[test]
 fn file_without_domain_is_rejected() {
-    problem("", &["test.yaml:1:1: the file is empty"]);
-    problem("descriptors: []", &["1:1: domain: the domain is missing"]);
-    problem("domain: ''", &["1:9: domain: the domain is missing"]);
-    problem("domain: ~", &["1:1: domain: the domain is missing"]);
-    problem("domain: [a]", &["1:9: domain: expected text, found a list"]);
-    problem("- a", &["1:1: expected a map, found a list; write a map with the keys domain, descriptors"]);
-    problem("domain: d\ndescriptors: 5", &["2:14: descriptors: expected a list, found \"5\""]);
+    problem("", "test.yaml:1:1: the file is empty");
+    problem("descriptors: []", "1:1: domain: the domain is missing");
+    problem("domain: ''", "1:9: domain: the domain is missing");
+    problem("domain: ~", "1:1: domain: the domain is missing");
+    problem("domain: [a]", "1:9: domain: expected text, found a list");
+    problem("- a", "1:1: expected a map, found a list; write a map with the keys domain, descriptors");
+    problem("domain: d\ndescriptors: 5", r#"2:14: descriptors: expected a list, found "5""#);
     assert!(good("domain: d").rules().is_empty());
 }
 
@@ -90,10 +90,10 @@ fn problem_list_is_truncated() {
 
 #[test]
 fn ambiguous_yaml_is_rejected() {
-    problem("domain: d\ndomain: e", &["2:1: the key \"domain\" occurs twice; remove it here or in line 1"]);
-    problem("domain: d\n---\ndomain: e", &["a second document begins here"]);
-    problem("domain: d\ndescriptors: [", &["this is not valid YAML"]);
-    problem("domain: &a d\nname: *b", &["this is not valid YAML", "2:"]);
+    problem("domain: d\ndomain: e", r#"2:1: the key "domain" occurs twice; remove it here or in line 1"#);
+    problem("domain: d\n---\ndomain: e", "a second document begins here");
+    problem("domain: d\ndescriptors: [", "this is not valid YAML");
+    problem("domain: &a d\nname: *b", "this is not valid YAML ... 2:");
     let merge = "domain: d\ndescriptors:\n  - &a { key: a }\n  - { <<: *a, value: b }";
     let said = bad(merge);
     assert!(said.iter().any(|said| said.contains("merge keys are not supported")), "{said:?}");
@@ -118,7 +118,7 @@ descriptors:
         let before = format!("*a{}", level - 1);
         laughs += &format!("  - &a{level} [{}]\n", [&*before; 10].join(", "));
     }
-    problem(&laughs, &["the file's aliases expand to too many values"]);
+    problem(&laughs, "the file's aliases expand to too many values");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn nesting_depth_is_bounded() {
         text + &"  ".repeat(levels) + "rate_limit: { unit: day, requests_per_unit: 1 }\n"
     };
     assert_eq!(good(&nested(32)).rules()[0].counted_by, u32::MAX);
-    problem(&nested(33), &["descriptors may be at most 32 levels deep"]);
+    problem(&nested(33), "descriptors may be at most 32 levels deep");
     for depth in [99, 1_000, 100_000] {
         let text = format!("domain: d\nmetadata: {}{}", "[".repeat(depth), "]".repeat(depth));
         match depth {
@@ -227,8 +227,8 @@ data:
 ";
     let jsonpath =
         r"kubectl get configmap ratelimit -o jsonpath='{.data.limits\.yaml}' | tollgate rules check -";
-    problem(map, &["this is a ConfigMap of Kubernetes, not a file of rules", jsonpath]);
-    problem(&format!("{map}---\nkind: Secret\n"), &["this is a ConfigMap of Kubernetes"]);
+    problem(map, &format!("this is a ConfigMap of Kubernetes, not a file of rules ... {jsonpath}"));
+    problem(&format!("{map}---\nkind: Secret\n"), "this is a ConfigMap of Kubernetes");
     let rows = r#"
         gateway.envoyproxy.io/v1alpha1 BackendTrafficPolicy => a policy of Envoy Gateway ... /rlconfig
         gateway.envoyproxy.io/v1alpha1 EnvoyProxy => an object of Envoy Gateway (EnvoyProxy) ... --xds
@@ -244,7 +244,7 @@ data:
         format!("apiVersion: {version}\nkind: {kind}\nspec: {{}}\n")
     });
     let limits = "- namespace: shop\n  max_value: 10\n  seconds: 60\n  conditions: []\n  variables: []\n";
-    problem(limits, &["a list of limits of Limitador", "its variables are keys without a value"]);
+    problem(limits, "a list of limits of Limitador ... its variables are keys without a value");
     // A file of rules may have such keys in its metadata only.
-    problem("domain: d\nkind: ConfigMap\n", &["no key \"kind\""]);
+    problem("domain: d\nkind: ConfigMap\n", r#"no key "kind""#);
 }

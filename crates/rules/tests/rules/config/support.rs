@@ -13,27 +13,22 @@ pub(crate) fn bad(text: &str) -> Vec<String> {
     }
 }
 
-/// Asserts that the reader reports exactly these problems, and that each message contains all of its parts.
+/// Asserts that the reader reports one problem for each line, whose message contains all parts of the line: see [`contain`].
 #[track_caller]
-pub(crate) fn refused(text: &str, problems: &[&[&str]]) {
-    contain(&bad(text), problems);
+pub(crate) fn problem(text: &str, said: &str) {
+    contain(&bad(text), said);
 }
 
-/// Asserts that there are as many messages as lists of parts, and that each message contains all of its parts.
+/// Asserts that there are as many messages as lines `PART ... PART`, and that each message contains all of its parts.
 #[track_caller]
-pub(crate) fn contain(messages: &[String], parts: &[&[&str]]) {
-    assert_eq!(messages.len(), parts.len(), "{messages:#?}");
-    for (message, parts) in messages.iter().zip(parts) {
-        for part in *parts {
+pub(crate) fn contain(messages: &[String], said: &str) {
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    assert_eq!(messages.len(), lines.len(), "{messages:#?}");
+    for (message, line) in messages.iter().zip(lines) {
+        for part in line.split(" ... ") {
             assert!(message.contains(part), "expected {part:?} in the message {message:?}");
         }
     }
-}
-
-/// Asserts that the reader reports one problem, and that its message contains all of these parts.
-#[track_caller]
-pub(crate) fn problem(text: &str, parts: &[&str]) {
-    refused(text, &[parts]);
 }
 
 /// Returns a file with `tollgate: {}` and one rule, whose `rate_limit` has these fields.

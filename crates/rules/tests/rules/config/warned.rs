@@ -4,34 +4,26 @@ use tollgate_rules::{Config, Domain};
 
 use super::support::{contain, file, good};
 
+/// Asserts that a text loads with a warning for each line, which contains all parts of the line.
 #[track_caller]
-fn warned(text: &str, warnings: &[&[&str]]) {
+fn warned(text: &str, said: &str) {
     let messages: Vec<String> = good(text).warnings().iter().map(ToString::to_string).collect();
-    contain(&messages, warnings);
-}
-
-#[track_caller]
-fn warning(text: &str, parts: &[&str]) {
-    warned(text, &[parts]);
+    contain(&messages, said);
 }
 
 const DAY: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
 
 #[test]
 fn missing_requests_per_unit_denies_all() {
-    warning(
-        "domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day } }]",
-        &[
-            "test.yaml:2:37: descriptors[0].rate_limit: without requests_per_unit, this limit denies all requests",
-            "requests_per_unit: 0",
-        ],
-    );
-    warned("domain: d\ndescriptors: [{ key: a, rate_limit: { unit: day, requests_per_unit: 0 } }]", &[]);
-    warned("domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true } }]", &[]);
-    warning(
-        "domain: d\ndescriptors: [{ key: a, rate_limit: { unlimited: true, requests_per_unit: 1 } }]",
-        &["no effect together with unlimited"],
-    );
+    let denies = "test.yaml:2:37: descriptors[0].rate_limit: without requests_per_unit, this limit denies all requests";
+    for (fields, said) in [
+        ("unit: day", &*format!("{denies} ... requests_per_unit: 0")),
+        ("unit: day, requests_per_unit: 0", ""),
+        ("unlimited: true", ""),
+        ("unlimited: true, requests_per_unit: 1", "no effect together with unlimited"),
+    ] {
+        warned(&format!("domain: d\ndescriptors: [{{ key: a, rate_limit: {{ {fields} }} }}]"), said);
+    }
 }
 
 #[test]
@@ -44,15 +36,13 @@ descriptors:
     rate_limit:
     unit: day
 ";
-    warned(
-        text,
-        &[
-            &["3:1: key: key has no effect in the file's top-level map; move it to a descriptor"],
-            &["5:5: key \"a\" without a value has no limit and no descriptors"],
-            &["descriptors[0].rate_limit: this is empty, so there is no limit; indent its lines"],
-            &["7:5: descriptors[0].unit: unit has no effect in a descriptor; move it to rate_limit"],
-        ],
-    );
+    let said = r#"
+            3:1: key: key has no effect in the file's top-level map; move it to a descriptor
+            5:5: key "a" without a value has no limit and no descriptors
+            descriptors[0].rate_limit: this is empty, so there is no limit; indent its lines
+            7:5: descriptors[0].unit: unit has no effect in a descriptor; move it to rate_limit
+    "#;
+    warned(text, said);
 }
 
 #[test]
@@ -67,18 +57,12 @@ fn unreachable_wildcards_are_warned() {
         "key: 'x-y-*', value: 'a', DAY",
     ])
     .replace("DAY", DAY);
-    warned(
-        &text,
-        &[
-            &[
-                "test.yaml:5:5:",
-                "\"/v1/admin/*\" is never used",
-                "\"/v1/*\" in line 4 matches the same requests",
-            ],
-            &["test.yaml:8:5:", "\"/v1/*/edit\"", "line 4"],
-            &["test.yaml:10:5:", "key \"x-y-*\", value \"a\"", "line 9"],
-        ],
-    );
+    let said = r#"
+            test.yaml:5:5: ... "/v1/admin/*" is never used ... "/v1/*" in line 4 matches the same requests
+            test.yaml:8:5: ... "/v1/*/edit" ... line 4
+            test.yaml:10:5: ... key "x-y-*", value "a" ... line 9
+    "#;
+    warned(&text, said);
 }
 
 #[test]
@@ -89,23 +73,18 @@ fn exact_entry_hiding_valueless_limit_is_warned() {
         "key: path, value: /allowed",
     ])
     .replace("DAY", DAY);
-    warning(
-        &text,
-        &["test.yaml:5:5: requests with only key \"path\", value \"/login\" have no limit", "line 4"],
-    );
+    warned(&text, r#"test.yaml:5:5: requests with only key "path", value "/login" have no limit ... line 4"#);
 }
 
 #[test]
 fn useless_entries_and_names_are_warned() {
-    warning(
-        "domain: d\ndescriptors: [{ key: a }]",
-        &["2:15: key \"a\" without a value has no limit and no descriptors"],
-    );
+    let said = r#"2:15: key "a" without a value has no limit and no descriptors"#;
+    warned("domain: d\ndescriptors: [{ key: a }]", said);
     let text = file(&[
         "key: a, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: b }, { name: c }] }",
         "key: b, rate_limit: { name: c, unit: day, requests_per_unit: 1 }",
     ]);
-    warning(&text, &["no rule in this file is named \"b\""]);
+    warned(&text, r#"no rule in this file is named "b""#);
 }
 
 #[test]
@@ -115,7 +94,7 @@ fn duplicate_rule_names_are_warned() {
         "key: b, rate_limit: { name: y, unit: day, requests_per_unit: 1 }",
         "key: c, rate_limit: { name: x, unit: day, requests_per_unit: 1 }",
     ]);
-    warning(&text, &["test.yaml:6:1: this rule and the rule in line 4 are both named \"x\"", "another name"]);
+    warned(&text, r#"test.yaml:6:1: this rule and the rule in line 4 are both named "x" ... another name"#);
 }
 
 #[test]
@@ -153,7 +132,7 @@ fn ignored_metric_options_are_warned() {
         "key: e, detailed_metric: true, DAY",
     ])
     .replace("DAY", DAY);
-    warning(&text, &["test.yaml:5:1: value_to_metric and detailed_metric do not change metrics: labels"]);
+    warned(&text, "test.yaml:5:1: value_to_metric and detailed_metric do not change metrics: labels");
 }
 
 #[test]
@@ -163,22 +142,18 @@ fn redis_soft_limit_needs_atomic_mode() {
             "domain: d\ntollgate: {{}}\ndescriptors: [{{ key: a, rate_limit: {{ unit: day, requests_per_unit: 9, soft: 5, store: redis{mode} }} }}]"
         )
     };
-    warned(&soft(", mode: atomic"), &[]);
-    warning(
-        &soft(", mode: write-back"),
-        &["rate_limit.soft: has no effect in the mode write-back", "write mode: atomic"],
-    );
-    warning(&soft(""), &["has no effect in the mode lease"]);
+    warned(&soft(", mode: atomic"), "");
+    let said = "rate_limit.soft: has no effect in the mode write-back ... write mode: atomic";
+    warned(&soft(", mode: write-back"), said);
+    warned(&soft(""), "has no effect in the mode lease");
 }
 
 #[test]
 fn range_as_value_is_warned() {
     let text = |key: &str| format!("domain: d\ndescriptors: [{{ key: {key}, value: 10.0.0.0/8, {DAY} }}]");
-    warning(
-        &text("remote_address"),
-        &["\"10.0.0.0/8\" is compared as a text", "write ranges: [\"10.0.0.0/8\"] instead of value"],
-    );
-    warned(&text("masked_remote_address"), &[]);
+    let said = r#""10.0.0.0/8" is compared as a text ... write ranges: ["10.0.0.0/8"] instead of value"#;
+    warned(&text("remote_address"), said);
+    warned(&text("masked_remote_address"), "");
 }
 
 /// Returns the warnings about one descriptor.
@@ -210,25 +185,16 @@ fn values_that_no_request_has_are_warned() {
         ("remote_address", "10.0.0.0/8", ["compared as a text", "ranges: [\"10.0.0.0/8\"]"]),
         ("ip", "10.0.0.1-10.0.0.9", ["is a range", "10.0.0.0/24"]),
         ("ip", "10.0.0.0/255.0.0.0", ["is a range", "write ranges"]),
-        (
-            "remote_address",
-            "192.0.2.1, 192.0.2.2",
-            ["a list in one text", "ranges: [\"192.0.2.1\", \"192.0.2.2\"]"],
-        ),
+        ("ip", "192.0.2.1, 192.0.2.2", ["a list in one text", "ranges: [\"192.0.2.1\", \"192.0.2.2\"]"]),
         ("remote_address", "192.0.2.1 192.0.2.2", ["a list in one text", "one descriptor for each"]),
         ("method", "GET|POST", ["a list in one text", "one descriptor for each"]),
         ("path", "/a,/b", ["a list in one text", "one descriptor for each"]),
         // Variables that nothing filled in.
         ("remote_address", "$IP_ADDRESS", ["a variable that nothing filled in", "envsubst"]),
-        ("user", "${USER}", ["a variable", "write its value"]),
         ("tenant", "{{ .Values.tenant }}", ["a variable", "helm template"]),
-        ("remote_address", "<your-ip>", ["a variable", "write its value"]),
-        ("user", "%REQ(X-USER)%", ["a variable", "write its value"]),
         // Regular expressions.
         ("path", "/part1/.*", ["begin with \"/part1/.\"", "write \"/part1/*\""]),
         ("path", "^/login$", ["only this text itself matches", "write \"/login\""]),
-        ("path", r"/users/\d+", ["a regular expression", "write each value"]),
-        ("method", "(GET|POST)", ["a regular expression", "write each value"]),
     ] {
         let said = of_value(key, value);
         assert_eq!(said.len(), 1, "{key} {value}: {said:#?}");
@@ -300,20 +266,18 @@ descriptors:
         {DAY}
 "
     );
-    warned(
-        &text,
-        &[
-            &["2:9: domain: \"$DOMAIN\" is a variable"],
-            &["5:5: \"{{ .Values.key }}\" is a variable"],
-            &["7:5: \"192.0.2.2:80\" has a port"],
-            &["7:5: \"10.0.0.0/8\" is compared as a text"],
-        ],
-    );
+    let said = r#"
+            2:9: domain: "$DOMAIN" is a variable
+            5:5: "{{ .Values.key }}" is a variable
+            7:5: "192.0.2.2:80" has a port
+            7:5: "10.0.0.0/8" is compared as a text
+    "#;
+    warned(&text, said);
     // Where a level reads addresses, all spellings are one value.
     let text = file(&[
         "key: remote_address, value: '2001:DB8::1', DAY",
         "key: remote_address, ranges: [10.0.0.0/8], DAY",
     ])
     .replace("DAY", DAY);
-    warned(&text, &[]);
+    warned(&text, "");
 }
