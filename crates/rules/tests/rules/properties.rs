@@ -87,6 +87,7 @@ fn count_first_matches_exact_counter() {
     }
 }
 
+// G65
 #[test]
 fn reloads_at_one_instant_admit_exact_limit() {
     let op = prop_oneof![

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_rules::{Amount, Answer, Descriptor, TimeUnit};
 
-use super::{OK, OVER, Scene, file, left, one};
+use super::{OK, OVER, Scene, file, left};
 
 /// One scene for each way of charging.
 fn both(descriptors: &[&str]) -> [Scene; 2] {
@@ -189,20 +189,6 @@ fn zero_limit_peek_is_over_after_denial() {
     // By default a denied request costs nothing, so a peek finds an unused window.
     let scene = Scene::of(FIVE);
     assert_eq!((scene.ask(&c).is_denied(), scene.ask_n(&c, 0).is_denied()), (OVER, OK));
-}
-
-#[test]
-fn zero_limit_rule_keeps_usage_over_reloads() {
-    let of = |limit: u32| one(&format!("{{ unit: hour, requests_per_unit: {limit} }}"));
-    for scene in [Scene::new(&of(5)), Scene::counting_first(&of(5))] {
-        let a = [("a", "x")];
-        assert!(scene.ask_n(&a, 3).is_allowed());
-        scene.reload(&of(0));
-        assert!(scene.ask(&a).is_denied());
-        scene.reload(&of(5));
-        assert!(left(&scene, &a) <= 2);
-        assert!(scene.ask(&[("a", "y")]).is_allowed());
-    }
 }
 
 // G67

@@ -12,10 +12,9 @@ fn verdicts(answer: &tollgate_rules::Answer) -> Vec<Verdict> {
 // G67
 #[test]
 fn global_shadow_mode_denies_nothing() {
-    let text =
-        "{ domain: d, descriptors: [ { key: a, rate_limit: { unit: minute, requests_per_unit: 1 } } ] }";
-    let rules = Rules::builder().shadow(true).load([config(text)]).unwrap();
-    let of_file = text.replace("domain: d,", "domain: d, tollgate: { shadow: true },");
+    let text = file(&["key: a, rate_limit: { unit: minute, requests_per_unit: 1 }"]);
+    let rules = Rules::builder().shadow(true).load([config(&text)]).unwrap();
+    let of_file = text.replace("tollgate: {}", "tollgate: { shadow: true }");
     let of_file = Rules::builder().load([config(&of_file)]).unwrap();
     for rules in [rules, of_file] {
         let ask = || rules.check("d", &[Descriptor::new(&[("a", "x")])]);
@@ -35,11 +34,11 @@ fn global_shadow_mode_denies_nothing() {
 fn rule_is_enforced_for_share_of_keys() {
     let scene = Scene::of(&["key: a, rate_limit: { unit: hour, requests_per_unit: 1, enforced: 25% }"]);
     let mut refused = 0;
-    for client in 0..2_000 {
-        let client = client.to_string();
+    for client in (1..2_000).map(|client| client.to_string()).chain([String::new()]) {
         let ask = || scene.ask(&[("a", &client)]);
         assert!(ask().is_allowed());
         let denied = ask().is_denied();
+        scene.clock.advance(std::time::Duration::from_nanos(12_345));
         assert!((0..3).all(|_| ask().is_denied() == denied), "a key is always enforced, or never");
         refused += u32::from(denied);
         let verdict = if denied { Verdict::Denied } else { Verdict::ShadowDenied };
@@ -52,28 +51,16 @@ fn rule_is_enforced_for_share_of_keys() {
 #[test]
 fn soft_limit_marks_and_admits() {
     for charging in ["all-or-nothing", "count-first"] {
-        let scene = Scene::new(&format!(
-            "
-domain: d
-tollgate: {{ charging: {charging} }}
-descriptors:
-  - {{ key: a, rate_limit: {{ unit: minute, requests_per_unit: 5, soft: 3 }} }}
-"
-        ));
+        let text = file(&["key: a, rate_limit: { unit: minute, requests_per_unit: 5, soft: 3 }"]);
+        let scene = Scene::new(&text.replace("{}", &format!("{{ charging: {charging} }}")));
         let a = [("a", "x")];
-        let seen: Vec<_> = (0..6)
-            .map(|_| scene.ask(&a))
-            .map(|answer| (answer.is_soft_limited(), verdicts(&answer)[0]))
-            .collect();
-        let expected = [
-            (false, Verdict::Allowed),
-            (false, Verdict::Allowed),
-            (false, Verdict::Allowed),
-            (true, Verdict::SoftLimited),
-            (true, Verdict::SoftLimited),
-            (false, Verdict::Denied),
-        ];
-        assert_eq!(seen, expected, "{charging}");
+        let seen: Vec<_> = (0..6).map(|_| scene.ask(&a)).collect();
+        let marked = seen.iter().map(|answer| answer.is_soft_limited());
+        assert_eq!(marked.collect::<Vec<_>>(), [false, false, false, true, true, false], "{charging}");
+        let verdicts: Vec<_> = seen.iter().flat_map(verdicts).collect();
+        let (first, last) =
+            ([Verdict::Allowed; 3], [Verdict::SoftLimited, Verdict::SoftLimited, Verdict::Denied]);
+        assert_eq!(verdicts, [first, last].concat(), "{charging}");
     }
 }
 

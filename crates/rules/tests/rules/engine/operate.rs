@@ -120,18 +120,6 @@ fn limits_beyond_32_bits_are_shown_and_given_back() {
     }
 }
 
-// G146
-#[test]
-fn grant_gives_back_at_most_what_is_used() {
-    let scene = ten("algorithm: gcra");
-    assert_eq!(scene.admitted(&A, 11), 10);
-    assert_eq!(result(&scene, Grant(2)), Ok(2));
-    assert_eq!(scene.admitted(&A, 5), 2);
-    assert_eq!(result(&scene, Grant(u64::MAX)), Ok(10));
-    assert_eq!(result(&scene, Grant(u64::MAX)), Ok(0));
-    assert_eq!(scene.admitted(&A, 20), 10, "never more than the limit");
-}
-
 /// A denied request takes a unit beyond the limit. A grant does not go into that unit.
 // G146
 #[test]

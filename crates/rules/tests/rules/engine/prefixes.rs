@@ -167,27 +167,6 @@ fn refunds_and_counted_networks_read_addresses() {
     assert_eq!(admitted.next(), None);
 }
 
-// G124
-#[test]
-fn flood_from_one_network_is_held_to_its_limit() {
-    let rules = rules(&["
-  - key: ip
-    prefixes:
-      ipv4: { 32: { unit: hour, requests_per_unit: 100 } }
-      ipv6:
-        64: { unit: hour, requests_per_unit: 100 }
-        56: { unit: hour, requests_per_unit: 400 }
-        48: { unit: hour, requests_per_unit: 1000 }
-"]);
-    let network: Ipv6Addr = "2001:db8:7::1".parse().unwrap();
-    let admitted = (0..1_u128 << 12).filter(|number| {
-        let address = Ipv6Addr::from_bits(network.to_bits() | number << 64);
-        left(&rules, &address.to_string()).1
-    });
-    assert_eq!(admitted.count(), 1_000);
-    assert!(left(&rules, "2001:db8:8::1").1, "another network is not affected");
-}
-
 #[test]
 fn reload_that_adds_a_step_keeps_the_others() {
     let rules = rules(LADDER);

@@ -155,30 +155,3 @@ fn longest_of_many_nested_patterns_matches() {
     }
     assert_eq!((found("p", "xa"), found("s", "bx"), found("p", "")), (None, None, None));
 }
-
-#[test]
-fn patterns_sharing_prefixes_match_in_order() {
-    let patterns =
-        ["a*x*", "ab*y*", "abc*z*", "abc*zz", "ab*", "*x*e", "*y*fe", "*z*gfe", "*fe", "*m*", "*n*", "**"];
-    let mut text = "domain: d\ndescriptors:\n".to_owned();
-    patterns.iter().for_each(|pattern| text += &format!("  - {{ key: p, value: '{pattern}', {DAY} }}\n"));
-    let domain = domain(&text);
-    for (value, pattern) in [
-        ("abcx", "a*x*"),
-        ("abcyz", "ab*y*"),
-        ("abczz", "abc*z*"),
-        ("abc", "ab*"),
-        ("ab", "ab*"),
-        ("xgfe", "*x*e"),
-        ("yzgfe", "*y*fe"),
-        ("zgfe", "*z*gfe"),
-        ("gfe", "*fe"),
-        ("abcxgfe", "a*x*"),
-        ("nm", "*m*"),
-        ("n", "*n*"),
-        ("", "**"),
-    ] {
-        let found = domain.matching(&[("p", value)], None);
-        assert_eq!(&*found[0].identity, format!("d|p={pattern}"), "{value}");
-    }
-}

@@ -21,35 +21,15 @@ fn first(domain: &Domain, key: &str, value: &str) -> Option<usize> {
 
 #[test]
 fn stars_match_any_characters() {
-    let matches = |pattern: &str, text| first(&values([pattern.to_owned()]), "k", text).is_some();
-    for (pattern, text) in [
-        ("*", ""),
-        ("*", "x"),
-        ("**", ""),
-        ("/v1/*", "/v1/"),
-        ("/v1/*", "/v1/a/b"),
-        ("/*/export/*", "/v2/export/a"),
-        ("/*/export/*", "//export/"),
-        ("*.png", "a.png"),
-        ("a*b*c", "abc"),
-        ("a*b*c", "aXbYbZc"),
-        ("*é*", "café au lait"),
-        ("a*a", "aa"),
-    ] {
-        assert!(matches(pattern, text), "{pattern} {text}");
-    }
-    for (pattern, text) in [
-        ("/v1/*", "/v1"),
-        ("/*/export/*", "/export/a"),
-        ("a*a", "a"),
-        ("a*b*c", "acb"),
-        ("ab*bc", "abc"),
-        ("*x*x*", "x"),
-        ("A*", "a"),
-        ("/v1/", "/v1/a"),
-    ] {
-        assert!(!matches(pattern, text), "{pattern} {text}");
-    }
+    let matches = |row: &&str| {
+        let (pattern, text) = row.split_once('=').expect("a pattern and a text");
+        first(&values([pattern.to_owned()]), "k", text).is_some()
+    };
+    let like = "*= *=x **= /v1/*=/v1/ /v1/*=/v1/a/b /*/export/*=/v2/export/a /*/export/*=//export/ *.png=a.png \
+                a*b*c=abc a*b*c=aXbYbZc *é*=café-au-lait a*a=aa";
+    let unlike = "/v1/*=/v1 /*/export/*=/export/a a*a=a a*b*c=acb ab*bc=abc *x*x*=x A*=a /v1/=/v1/a";
+    assert_eq!(like.split(' ').find(|row| !matches(row)), None);
+    assert_eq!(unlike.split(' ').find(matches), None);
 }
 
 #[test]
@@ -78,16 +58,6 @@ fn frequent_literals_fall_back_to_linear_search() {
     assert_eq!(first(&domain, "k", &text), None);
     assert_eq!(first(&domain, "k", &("c".to_owned() + &text)), Some(200));
     assert_eq!(first(&domain, "k", &(text + "b")), Some(0));
-}
-
-/// Few patterns are tried in order, and many by the literal in their middle.
-#[test]
-fn patterns_with_shared_ends_match_by_their_middle() {
-    for many in [8, 100] {
-        let domain = values((0..many).map(|n| format!("/*/{n:02}/*.png")));
-        assert_eq!(first(&domain, "k", "/a/07/b.png"), Some(7));
-        assert_eq!(first(&domain, "k", "/a/07/b.jpg"), None);
-    }
 }
 
 /// Texts from literals that contain each other, share their starts and ends, or are cut, with or without a `*`.

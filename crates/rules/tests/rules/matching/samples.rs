@@ -1,7 +1,5 @@
 //! The two sample files, and the rules that Envoy's service finds in them.
 
-use std::time::Duration;
-
 use tollgate_rules::{Amount, Domain, Rule};
 
 use super::support::domain;
@@ -101,20 +99,12 @@ fn second_envoy_sample_matches() {
 
 #[test]
 fn unit_lengths_match_envoy() {
-    let seconds = [
-        ("second", 1),
-        ("Minute", 60),
-        ("HOUR", 3_600),
-        ("day", 86_400),
-        ("week", 604_800),
-        ("month", 2_592_000),
-        ("year", 31_536_000),
-    ];
-    for (unit, seconds) in seconds {
-        let text = format!(
-            "domain: d\ndescriptors: [{{ key: a, rate_limit: {{ unit: {unit}, requests_per_unit: 3 }} }}]"
-        );
-        let domain = domain(&text);
-        assert_eq!(limit(&domain.rules()[0]), (3, Duration::from_secs(seconds).as_secs()));
+    for (unit, seconds) in [("second", 1), ("Minute", 60), ("HOUR", 3_600)] {
+        let domain = domain(&EDGE.replace("HOUR", unit));
+        assert_eq!(limit(&domain.rules()[4]), (1_000, seconds));
+    }
+    for (unit, days) in [("day", 1), ("week", 7), ("month", 30), ("year", 365)] {
+        let domain = domain(&EDGE.replace("HOUR", unit));
+        assert_eq!(limit(&domain.rules()[4]), (1_000, days * 86_400));
     }
 }
