@@ -277,56 +277,50 @@ fn yaml_files() -> Vec<(&'static str, String)> {
     let members = lines(150_000, |at| format!("        - m{at}\n"));
     let open = lines(40, |level| format!("{}&a{level} x:\n", " ".repeat(level + 4)));
     let anchors =
-        yaml(&format!("- key: a\n  metadata:\n{open}{}", format!("{}- a\n", " ".repeat(44)).repeat(30_000)));
-    let in_lines = |at| {
+        format!("- key: a\n  metadata:\n{open}{}", format!("{}- a\n", " ".repeat(44)).repeat(30_000));
+    let rule = |at| format!("  - {{ key: k, value: v{at}, {LIMIT} }}\n");
+    let rule_in_lines = |at| {
         format!(
             "  - key: k\n    value: v{at}\n    rate_limit:\n      unit: day\n      requests_per_unit: 1\n"
         )
     };
-    vec![
+    let replaced = |at| {
+        let replaces = format!("replaces: [ {{ name: n{} }} ]", at + 1);
+        format!("  - {{ unit: day, requests_per_unit: 1, name: n{at}, {replaces} }}\n")
+    };
+    let wrong_key = |at| format!("  k{at:05}: x\n");
+    let a = |fields: &str, more: String| format!("- key: a\n  {fields}:\n{more}");
+    let descriptors = [
+        ("many rules", lines(20_000, rule)),
+        ("many rules in lines", lines(20_000, rule_in_lines)),
+        ("many keys", lines(120_000, |at| format!("- key: k{at}\n"))),
+        ("many patterns", patterns(20_000, 6)),
+        ("patterns of twelve bytes", patterns(20_000, 12)),
+        ("many long patterns", patterns(8_000, 100)),
+        ("many members", a("tiers", format!("    t:\n      {LIMIT}\n      members:\n{members}"))),
+        ("many wrong keys", format!("- key: a\n{}", lines(100_000, wrong_key))),
+        ("many descriptors with a wrong key", lines(100_000, |at| format!("- k{at:05}: x\n"))),
+        ("many descriptors without a key", lines(100_000, |_| "- value: xy\n".to_owned())),
+        ("many empty descriptors", lines(100_000, |_| "- ~         \n".to_owned())),
+        ("many misplaced keys", lines(60_000, |_| "- { key: k, unit: x }\n".to_owned())),
+        ("many rules that replace others", a("rate_limits", lines(20_000, replaced))),
+        ("many texts in lines", a("metadata", format!("    x:\n{}", "    - a\n".repeat(200_000)))),
+        ("anchors in anchors", anchors),
+    ];
+    let wrong_keys_of_file = lines(100_000, |at| format!("k{at:05}: x\n"));
+    let mut files = vec![
         ("a long value above many rules", below(100_000, 20_000)),
         ("a value of a thousand bytes above many rules", below(1_000, 20_000)),
         ("a value of a hundred bytes above many rules", below(100, 20_000)),
-        ("many rules", yaml(&lines(20_000, |at| format!("  - {{ key: k, value: v{at}, {LIMIT} }}\n")))),
-        ("many rules in lines", yaml(&lines(20_000, in_lines))),
-        ("many keys", yaml(&lines(120_000, |at| format!("- key: k{at}\n")))),
-        ("many patterns", yaml(&patterns(20_000, 6))),
-        ("patterns of twelve bytes", yaml(&patterns(20_000, 12))),
-        ("many long patterns", yaml(&patterns(8_000, 100))),
-        (
-            "many members",
-            yaml(&format!("- key: a\n  tiers:\n    t:\n      {LIMIT}\n      members:\n{members}")),
-        ),
-        (
-            "many wrong keys of the file",
-            format!("{}{}", yaml(""), lines(100_000, |at| format!("k{at:05}: x\n"))),
-        ),
-        ("many wrong keys", yaml(&format!("- key: a\n{}", lines(100_000, |at| format!("  k{at:05}: x\n"))))),
-        ("many descriptors with a wrong key", yaml(&lines(100_000, |at| format!("- k{at:05}: x\n")))),
-        ("many descriptors without a key", yaml(&lines(100_000, |_| "- value: xy\n".to_owned()))),
-        ("many empty descriptors", yaml(&lines(100_000, |_| "- ~         \n".to_owned()))),
-        ("many misplaced keys", yaml(&lines(60_000, |_| "- { key: k, unit: x }\n".to_owned()))),
-        (
-            "many rules that replace others",
-            yaml(&format!(
-                "- key: a\n  rate_limits:\n{}",
-                lines(20_000, |at| format!(
-                    "  - {{ unit: day, requests_per_unit: 1, name: n{at}, replaces: [ {{ name: n{} }} ] }}\n",
-                    at + 1
-                ))
-            )),
-        ),
+        ("many wrong keys of the file", yaml("") + &wrong_keys_of_file),
         ("many texts", metadata(&format!("[{}]", "a,".repeat(700_000)))),
-        (
-            "many texts in lines",
-            yaml(&format!("- key: a\n  metadata:\n    x:\n{}", "    - a\n".repeat(200_000))),
-        ),
         ("many empty maps", metadata(&format!("[{}]", "{},".repeat(700_000)))),
         ("many maps", metadata(&format!("[{}]", "a: b,".repeat(300_000)))),
         ("many keys of a map", metadata(&format!("{{ {} }}", lines(120_000, |at| format!("k{at}: x,"))))),
         ("many anchors", metadata(&format!("[{}]", "&a ".repeat(400_000)))),
-        ("anchors in anchors", anchors),
-    ]
+    ];
+    files.extend(descriptors.map(|(name, descriptors)| (name, yaml(&descriptors))));
+    files
 }
 
 fn json_files() -> Vec<(&'static str, String)> {

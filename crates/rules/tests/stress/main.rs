@@ -34,23 +34,31 @@ descriptors:
     Config::from_yaml("stress.yaml", &text).unwrap()
 }
 
+/// Rules whose clock does not advance.
+fn at_noon(config: Config) -> Rules<ManualClock> {
+    let clock = ManualClock::new(Timestamp::from_secs(86_400 * 20_000));
+    Rules::builder().clock(clock).load([config]).unwrap()
+}
+
+/// Returns the sum of each place.
+fn sums<const N: usize>(each: &[[usize; N]]) -> [usize; N] {
+    std::array::from_fn(|at| each.iter().map(|one| one[at]).sum())
+}
+
 /// The clock does not advance, so no charge is paid back. Whatever is loaded and when, no client is admitted more than
 /// the highest limit that was in force. A client that checks often enough is admitted at least the lowest limit.
 // G13, G65
 #[test]
 fn hundred_loads_lose_no_charge() {
     for key in ["plain", "changing", "moving", "same", "shared"] {
-        let rules = Rules::builder()
-            .clock(ManualClock::new(Timestamp::from_secs(86_400 * 20_000)))
-            .load([config(0)])
-            .unwrap();
+        let rules = at_noon(config(0));
         let clients: Vec<String> = (0..KEYS).map(|client| client.to_string()).collect();
         let value = |client: usize| if key == "shared" { "all" } else { &*clients[client] };
         let barrier = Barrier::new(THREADS + 1);
         let per_thread = CHECKS / 5 / THREADS;
         let admitted = thread::scope(|scope| {
             let ask = |thread: usize| {
-                let mut admitted = vec![0_usize; KEYS];
+                let mut admitted = [0_usize; KEYS];
                 barrier.wait();
                 for check in 0..per_thread {
                     let client = (check * 7 + thread * 31) % KEYS;
@@ -65,10 +73,8 @@ fn hundred_loads_lose_no_charge() {
             for load in 1..=LOADS {
                 rules.replace([config(load)]).unwrap();
             }
-            let each: Vec<Vec<usize>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-            (0..KEYS)
-                .map(|client| each.iter().map(|admitted| admitted[client]).sum::<usize>())
-                .collect::<Vec<_>>()
+            let each: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            sums(&each)
         });
         assert_eq!(rules.reloads().successes, 1 + LOADS as u64);
         if key == "shared" {
@@ -105,8 +111,7 @@ descriptors:
     );
     let config = Config::from_yaml("stress.yaml", &text).unwrap();
     let clients: Vec<String> = (0..CLIENTS).map(|client| client.to_string()).collect();
-    let noon = Timestamp::from_secs(86_400 * 20_000);
-    let rules = Rules::builder().clock(ManualClock::new(noon)).load([config.clone()]).unwrap();
+    let rules = at_noon(config.clone());
     let both = |client: usize, round: &str| {
         let (client, round) = ([("client", &*clients[client])], [("all", round)]);
         rules.check("d", &[Descriptor::new(&client), Descriptor::new(&round)]).is_allowed()
@@ -130,9 +135,7 @@ descriptors:
         };
         let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || ask(thread))).collect();
         let each: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-        (0..CLIENTS)
-            .map(|client| each.iter().map(|admitted| admitted[client]).sum::<usize>())
-            .collect::<Vec<_>>()
+        sums(&each)
     });
     let all: usize = admitted.iter().sum();
     assert!((1..=OF_ALL * ROUNDS).contains(&all), "{all} of at most {OF_ALL} in each of {ROUNDS} rounds");
@@ -161,10 +164,7 @@ descriptors:
   - {{ key: ample, rate_limit: {{ unit: day, requests_per_unit: 1000000 }} }}
 "
             );
-            let rules = Rules::builder()
-                .clock(ManualClock::new(Timestamp::from_secs(86_400 * 20_000)))
-                .load([Config::from_yaml("stress.yaml", &text).unwrap()])
-                .unwrap();
+            let rules = at_noon(Config::from_yaml("stress.yaml", &text).unwrap());
             let entries = order.map(|key| [(key, "x")]);
             let request = entries.each_ref().map(|entries| Descriptor::new(entries));
             let barrier = Barrier::new(THREADS);

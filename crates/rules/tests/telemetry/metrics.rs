@@ -8,6 +8,12 @@ use tollgate::{ManualClock, Timestamp};
 use tollgate_rules::telemetry::{Reloads, describe};
 use tollgate_rules::{Config, Descriptor, Rules};
 
+/// Returns a file with `tollgate: {}` and one rule.
+fn text(domain: &str, limit: &str) -> String {
+    let rule = format!("{{ key: a, rate_limit: {{ unit: hour, {limit} }} }}");
+    format!("{{ domain: {domain}, tollgate: {{}}, descriptors: [ {rule} ] }}")
+}
+
 fn clock() -> ManualClock {
     ManualClock::new(Timestamp::from_secs(1_700_000_000))
 }
@@ -41,13 +47,10 @@ fn config_hash_identifies_loaded_rules() {
     /// FNV-1a of the file's FNV-1a, in the first 48 bits, by another program.
     const FIRST: u64 = 0x7482_ea70_e6f5;
     recorded(|values| {
-        let text = |limit: u32| {
-            format!(
-                "{{ domain: d, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ] }}"
-            )
+        let config = |name: &str, limit: u32| {
+            let text = text("d", &format!("requests_per_unit: {limit}")).replace(" tollgate: {},", "");
+            Config::from_yaml(name, &text).expect("the rules are valid")
         };
-        let config =
-            |name: &str, limit: u32| Config::from_yaml(name, &text(limit)).expect("the rules are valid");
         let hash = |rules: &Rules<ManualClock>| rules.reloads().config_hash;
         let load = |config| Rules::builder().clock(clock()).load([config]).expect("the rules load");
         let (one, other) = (load(config("one.yaml", 1)), load(config("other.yaml", 1)));
@@ -148,9 +151,9 @@ fn unmatched_rules_gauge_is_per_domain() {
         assert_eq!(unmatched(), [1.0, 0.0]);
         assert!(rules.check("one", &[Descriptor::new(&[("b", "x")])]).is_allowed());
         assert_eq!(unmatched(), [0.0, 0.0]);
-        rules
-            .replace([Config::from_yaml("one.yaml", &text("one")).expect("the rules are valid")])
-            .expect("domain two is not in use, so the load may remove it");
+        // Domain two is not in use, so the load may remove it.
+        let one = Config::from_yaml("one.yaml", &text("one")).expect("the rules are valid");
+        rules.replace([one]).expect("the rules load");
         let _ = rules.check("one", &[]);
         assert!(unmatched()[0] > 1.0, "rules without a request since the load are unmatched");
     });
@@ -167,12 +170,8 @@ fn rules(texts: &[&str]) -> (Rules<ManualClock>, ManualClock) {
 #[test]
 fn rule_gauges_are_separate_per_domain() {
     recorded(|values| {
-        let text = |domain: &str| {
-            format!(
-                "{{ domain: {domain}, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: 20, name: r }} }} ] }}"
-            )
-        };
-        let (rules, _) = rules(&[&text("one"), &text("two")]);
+        let [one, two] = ["one", "two"].map(|domain| text(domain, "requests_per_unit: 20, name: r"));
+        let (rules, _) = rules(&[&one, &two]);
         for client in ["x", "y"] {
             assert!(rules.check("one", &[Descriptor::new(&[("a", client)])]).is_allowed());
         }
@@ -189,17 +188,15 @@ fn rule_gauges_are_separate_per_domain() {
 fn new_store_evictions_are_published() {
     recorded(|values| {
         let text = |algorithm: &str| {
-            format!(
-                "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: 20, algorithm: {algorithm}, store: compact, memory: 4KiB, name: r }} }} ] }}"
-            )
+            let store = format!("algorithm: {algorithm}, store: compact, memory: 4KiB");
+            text("d", &format!("requests_per_unit: 20, name: r, {store}"))
         };
         let (rules, clock) = rules(&[&text("gcra")]);
         let mut seen = Vec::new();
         for (algorithm, keys) in [("gcra", 5_000), ("fixed-window", 3_000), ("gcra", 4_000)] {
             clock.advance(Duration::from_secs(7_200));
-            rules
-                .replace([Config::from_yaml("test.yaml", &text(algorithm)).expect("the rules are valid")])
-                .expect("the rules load");
+            let next = Config::from_yaml("test.yaml", &text(algorithm)).expect("the rules are valid");
+            rules.replace([next]).expect("the rules load");
             for key in 0..keys {
                 let _ = rules.check("d", &[Descriptor::new(&[("a", &*key.to_string())])]);
             }

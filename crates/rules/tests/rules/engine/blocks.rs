@@ -25,11 +25,8 @@ fn minutes(minutes: u64) -> Option<Duration> {
 #[test]
 fn constant_block_and_one_counter_for_all() {
     for (descriptor, more) in [("key: a, value: x", ""), ("key: a", ", memory: 64KiB")] {
-        let text = format!(
-            "{{ domain: d, tollgate: {{}}, descriptors: [ {{ {descriptor}, rate_limit: {} }} ] }}",
-            five(&format!("block: 600s{more}"))
-        );
-        let scene = Scene::new(&text);
+        let limit = five(&format!("block: 600s{more}"));
+        let scene = Scene::of(&[&format!("{descriptor}, rate_limit: {limit}")]);
         assert_eq!(scene.admitted(&A, 6), 5);
         scene.advance(599);
         assert_eq!(scene.admitted(&A, 1), 0);
@@ -58,10 +55,8 @@ fn block_without_store_is_in_a_keyed_store() {
 // G129
 #[test]
 fn only_rules_that_deny_block() {
-    let scene = Scene::new(&two(
-        &format!("rate_limit: {}", five("block: 10m")),
-        &format!("rate_limit: {}", five("block: 10m")),
-    ));
+    let blocking = format!("rate_limit: {}", five("block: 10m"));
+    let scene = Scene::new(&two(&blocking, &blocking));
     assert_eq!(scene.admitted(&A, 5), 5);
     for _ in 0..2 {
         let denied = scene.ask_both(&A, &B);
@@ -139,10 +134,7 @@ fn tiers_have_their_own_blocks() {
     let tiers = "tiers: { premium: { members: [vip], rate_limit: { unit: minute, requests_per_unit: 9, algorithm: gcra, \
                  block: 1m } } }";
     let limit = five("block: 10m");
-    let text = format!(
-        "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {limit}, {tiers} }} ] }}"
-    );
-    let scene = Scene::new(&text);
+    let scene = Scene::of(&[&format!("key: a, rate_limit: {limit}, {tiers}")]);
     assert_eq!(scene.admitted(&A, 6), 5);
     assert_eq!(scene.admitted(&[("a", "vip")], 10), 9);
     assert_eq!(scene.ask(&A).retry_after(), minutes(10));
@@ -152,12 +144,8 @@ fn tiers_have_their_own_blocks() {
 /// With `charging` modes that count denied requests, the block stands for the denied request.
 #[test]
 fn denied_request_blocks_instead_of_being_counted() {
-    for (charging, store) in [
-        (Charging::CountFirst, "keyed"),
-        (Charging::CountDenials, "keyed"),
-        (Charging::CountFirst, "compact"),
-        (Charging::CountDenials, "compact"),
-    ] {
+    let both = |store| [(Charging::CountFirst, store), (Charging::CountDenials, store)];
+    for (charging, store) in ["keyed", "compact"].into_iter().flat_map(both) {
         let block = format!("block: 10m, store: {store}");
         let text = two(&format!("rate_limit: {}", five(&block)), &format!("rate_limit: {}", five("")));
         let scene = Scene::try_new(&text, Some(charging)).unwrap();

@@ -39,26 +39,12 @@ fn count_first_counts_denied_requests() {
 /// the reported wait.
 #[test]
 fn count_first_works_with_every_algorithm() {
-    for algorithm in [
-        "fixed-window",
-        "gcra",
-        "token-bucket",
-        "leaky-bucket",
-        "sliding-window",
-        "sub-window",
-        "sliding-log",
-    ] {
+    let algorithms = "fixed-window gcra token-bucket leaky-bucket sliding-window sub-window sliding-log";
+    for algorithm in algorithms.split(' ') {
         for shared in ["*", "x*"] {
-            let scene = Scene::counting_first(&format!(
-                "
-domain: d
-tollgate: {{}}
-descriptors:
-  - key: a
-    value: \"{shared}\"
-    rate_limit: {{ unit: minute, requests_per_unit: 10, algorithm: {algorithm} }}
-"
-            ));
+            let limit = format!("{{ unit: minute, requests_per_unit: 10, algorithm: {algorithm} }}");
+            let rule = format!("key: a, value: '{shared}', rate_limit: {limit}");
+            let scene = Scene::counting_first(&file(&[&rule]));
             let x = [("a", "x1")];
             assert_eq!(scene.admitted(&x, 10), 10, "{algorithm}");
             let refused = scene.ask(&x);
@@ -160,10 +146,7 @@ fn request_limit_overrides_file() {
 /// would otherwise be charged again, and a sketch cannot refund the first charge.
 #[test]
 fn first_limit_of_request_charges_other_rules_once() {
-    let scene = Scene::new(
-        "{ domain: d, tollgate: {}, descriptors: [ \
-         { key: a, rate_limit: { unit: minute, requests_per_unit: 10, store: sketch } } ] }",
-    );
+    let scene = Scene::of(&["key: a, rate_limit: { unit: minute, requests_per_unit: 10, store: sketch }"]);
     let (a, b) = ([("a", "x")], [("b", "y")]);
     let both = [Descriptor::new(&a), Descriptor::new(&b).limit(5, TimeUnit::Minute)];
     assert!(scene.rules.check("d", &both).is_allowed());

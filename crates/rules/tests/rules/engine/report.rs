@@ -183,10 +183,8 @@ fn stores_report_key_gauges() {
 #[test]
 fn number_of_keys_survives_loads() {
     let text = |limit| {
-        format!(
-            "{{ domain: d, tollgate: {{}}, descriptors: [ {{ key: a, rate_limit: {{ unit: hour, requests_per_unit: \
-             {limit}, store: keyed }} }}, {{ key: b, rate_limit: {{ unit: hour, requests_per_unit: {limit} }} }} ] }}"
-        )
+        let rate = format!("rate_limit: {{ unit: hour, requests_per_unit: {limit}");
+        file(&[&format!("key: a, {rate}, store: keyed }}"), &format!("key: b, {rate} }}")])
     };
     let scene = Scene::new(&text(10));
     for value in 0..20 {
