@@ -71,22 +71,23 @@ impl Health {
         sent.fold(0, |sum, kind| sum.wrapping_add(self.errors(kind)))
     }
 
+    /// The counts other than errors, in the order of [`GuardCount`].
+    const fn counts(&mut self) -> [&mut u64; TALLIES] {
+        let Self { asked, answered, abandoned, probes, opened, open, closed, local, uncopied, .. } = self;
+        [asked, answered, abandoned, probes, opened, open, closed, local, uncopied]
+    }
+
     /// Adds the counts of another server. The worse state counts.
-    pub(crate) fn plus(self, other: &Self) -> Self {
+    pub(crate) fn plus(mut self, mut other: Self) -> Self {
+        for (count, more) in self.counts().into_iter().zip(other.counts()) {
+            *count = count.wrapping_add(*more);
+        }
         Self {
-            asked: self.asked.wrapping_add(other.asked),
-            answered: self.answered.wrapping_add(other.answered),
-            abandoned: self.abandoned.wrapping_add(other.abandoned),
-            probes: self.probes.wrapping_add(other.probes),
-            opened: self.opened.wrapping_add(other.opened),
-            open: self.open.wrapping_add(other.open),
-            closed: self.closed.wrapping_add(other.closed),
-            local: self.local.wrapping_add(other.local),
-            uncopied: self.uncopied.wrapping_add(other.uncopied),
             breaker: self.breaker.max(other.breaker),
             evicts: self.evicts || other.evicts,
             turns_away: self.turns_away || other.turns_away,
             errors: std::array::from_fn(|kind| self.errors[kind].wrapping_add(other.errors[kind])),
+            ..self
         }
     }
 
@@ -181,21 +182,11 @@ impl Tallies {
     }
 
     pub(crate) fn health(&self, breaker: BreakerState, turns_away: bool) -> Health {
-        let tally = |tally: GuardCount| self.stripes.sum(tally as usize);
-        Health {
-            asked: tally(GuardCount::Asked),
-            answered: tally(GuardCount::Answered),
-            abandoned: tally(GuardCount::Abandoned),
-            probes: tally(GuardCount::Probe),
-            opened: tally(GuardCount::Opened),
-            open: tally(GuardCount::Open),
-            closed: tally(GuardCount::Closed),
-            local: tally(GuardCount::Local),
-            uncopied: tally(GuardCount::Uncopied),
-            breaker,
-            evicts: false,
-            turns_away,
-            errors: std::array::from_fn(|kind| self.stripes.sum(TALLIES + kind)),
+        let errors = std::array::from_fn(|kind| self.stripes.sum(TALLIES + kind));
+        let mut health = Health { breaker, turns_away, errors, ..Health::default() };
+        for (tally, count) in health.counts().into_iter().enumerate() {
+            *count = self.stripes.sum(tally);
         }
+        health
     }
 }

@@ -310,7 +310,7 @@ impl Guard {
     /// Returns the health of the server, or of all servers together.
     pub(crate) fn health(&self) -> Health {
         let now_ns = self.clock.now().as_nanos();
-        self.servers.iter().fold(Health::default(), |sum, server| sum.plus(&server.health(now_ns)))
+        self.servers.iter().fold(Health::default(), |sum, server| sum.plus(server.health(now_ns)))
     }
 
     /// Returns the health of each server of a set, by name.

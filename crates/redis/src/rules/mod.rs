@@ -91,7 +91,7 @@ pub fn health_by_server<C: Clock>(rules: &Rules<C>) -> Vec<(Arc<str>, Health)> {
         let health = any.downcast_ref().map(RuleLimiter::health_by_server);
         for (name, health) in health.into_iter().flatten() {
             match servers.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum = sum.plus(&health),
+                Some((_, sum)) => *sum = sum.plus(health),
                 None => servers.push((name, health)),
             }
         }
