@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::{runtime, wait_until};
-use tokio::runtime::Runtime;
 use tollgate::Quota;
 use tollgate_redis::{
-    AtomicLimiter, Blocking, Breaker, Client, DecidedBy, Error, Health, Limit, OnFailure, SharedDecision,
+    AtomicLimiter, Breaker, Client, DecidedBy, Error, Health, Limit, LimiterBuilder, OnFailure,
+    SharedDecision,
 };
 
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
@@ -23,14 +23,12 @@ pub(crate) const SHARE: u64 = LIMIT / 2;
 pub(crate) const LOCAL: OnFailure = OnFailure::Local { processes: 2 };
 pub(crate) const POLICIES: [OnFailure; 3] = [OnFailure::Open, OnFailure::Closed, LOCAL];
 
-enum Kind {
-    Async(Runtime, AtomicLimiter),
-    Blocking(Blocking<AtomicLimiter>),
-}
-
+/// An async or a blocking limiter.
 pub(crate) struct Subject {
-    kind: Kind,
+    kind: &'static str,
     policy: OnFailure,
+    limiter: AtomicLimiter,
+    ask: Box<dyn Fn(&str) -> SharedDecision>,
 }
 
 /// The counts of several answers.
@@ -44,16 +42,8 @@ pub(crate) struct Tally {
     pub(crate) let_through: u64,
 }
 
-macro_rules! build {
-    ($client:expr, $policy:expr, $timeout:expr) => {
-        $client
-            .limiter("faults", Limit::gcra(Quota::per_hour(LIMIT)))
-            .timeout($timeout)
-            .breaker(Breaker::new(FAILURES, PAUSE))
-            .on_failure($policy)
-            .atomic()
-            .expect("the script can count this limit")
-    };
+fn set<T>(builder: LimiterBuilder<T>, policy: OnFailure, timeout: Duration) -> LimiterBuilder<T> {
+    builder.timeout(timeout).breaker(Breaker::new(FAILURES, PAUSE)).on_failure(policy)
 }
 
 impl Subject {
@@ -74,26 +64,26 @@ impl Subject {
 
     fn within(client: impl Fn() -> Result<Client, Error>, policy: OnFailure, timeout: Duration) -> [Self; 2] {
         let client = || client().expect("the addresses are valid");
-        let kind = Kind::Async(runtime(), build!(client(), policy, timeout));
-        let blocking = Kind::Blocking(build!(client().blocking(), policy, timeout));
-        [kind, blocking].map(|kind| Self { kind, policy })
+        let (runtime, limit) = (runtime(), Limit::gcra(Quota::per_hour(LIMIT)));
+        let limiter = set(client().limiter("faults", limit), policy, timeout).atomic().unwrap();
+        let blocking = set(client().blocking().limiter("faults", limit), policy, timeout).atomic().unwrap();
+        let (asked, inside) = (limiter.clone(), AtomicLimiter::clone(&blocking));
+        let ask = Box::new(move |key: &str| runtime.block_on(asked.check(key)));
+        let ask_blocking = Box::new(move |key: &str| blocking.check(key));
+        [
+            Self { kind: "async", policy, limiter, ask },
+            Self { kind: "blocking", policy, limiter: inside, ask: ask_blocking },
+        ]
     }
 
     pub(crate) fn name(&self) -> String {
-        let kind = match self.kind {
-            Kind::Async(..) => "async",
-            Kind::Blocking(_) => "blocking",
-        };
-        format!("{kind}, {:?}", self.policy)
+        format!("{}, {:?}", self.kind, self.policy)
     }
 
     /// Checks one key, and asserts that the call does not hang.
     pub(crate) fn check(&self, key: &str) -> SharedDecision {
         let began = Instant::now();
-        let answer = match &self.kind {
-            Kind::Async(runtime, limiter) => runtime.block_on(limiter.check(key)),
-            Kind::Blocking(limiter) => limiter.check(key),
-        };
+        let answer = (self.ask)(key);
         let took = began.elapsed();
         assert!(took < TIMEOUT + SLACK, "{}: a call took {took:?}", self.name());
         self.verify(&answer);
@@ -133,10 +123,7 @@ impl Subject {
     }
 
     pub(crate) fn health(&self) -> Health {
-        match &self.kind {
-            Kind::Async(_, limiter) => limiter.health(),
-            Kind::Blocking(limiter) => limiter.health(),
-        }
+        self.limiter.health()
     }
 
     /// Checks new keys, which no other check uses, until the server decides.
