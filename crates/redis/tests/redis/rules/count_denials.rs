@@ -1,9 +1,7 @@
 //! `charging: count-denials` for rules on a server: on the model and on a real Redis, in every mode.
 
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use tollgate_redis::Client;
 use tollgate_rules::Verdict;
 
 use super::*;
@@ -21,24 +19,11 @@ fn limits(settings: &str, a: u32, b: u32) -> String {
     file(&settings, &[rule("a", a), rule("b", b)])
 }
 
-/// Runs the test on the model for async code and for threads, and on a real server for both.
-fn on_each_server(test: impl Fn(&dyn Fn() -> Server)) {
-    let in_process = || InProcess::default();
-    test(&|| Arc::new(in_process()));
-    test(&|| Arc::new(in_process().blocking()));
-    let Some(server) = tollgate_testing::redis::Server::start() else { return };
-    // Each round has a database of its own: a process of the round before may still post what it counted.
-    let databases = Cell::new(0);
-    let fresh = || format!("{}{}", server.url(), databases.replace(databases.get() + 1));
-    test(&|| Arc::new(Client::open(&fresh()).unwrap()));
-    test(&|| Arc::new(Client::open(&fresh()).unwrap().blocking()));
-}
-
 /// In the mode `atomic`, with every algorithm. The other modes hold units, or admit before they have asked.
 // G102
 #[test]
 fn shared_rules_follow_every_scenario() {
-    on_each_server(|server| {
+    on_each_server(|_, server| {
         let modes = MODES.map(|mode| (format!("mode: {mode}"), mode == "atomic"));
         let algorithms = ALGORITHMS.map(|name| (format!("mode: atomic, algorithm: {name}"), true));
         for (settings, is_exact) in modes.into_iter().chain(algorithms) {
@@ -77,7 +62,7 @@ fn query_of_other_process_sees_denial() {
 // G102
 #[test]
 fn concurrent_requests_admit_exactly_the_limit() {
-    on_each_server(|server| {
+    on_each_server(|_, server| {
         run(async {
             let rules = process(server(), &clock(), &limits("mode: atomic", 10, 1_000));
             let requests = (0..100).map(|_| ask(&rules, &[("a", "x"), ("b", "x")]));

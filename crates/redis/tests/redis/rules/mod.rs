@@ -13,11 +13,12 @@ mod source;
 mod together;
 mod undone;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::sync::Arc;
 
 use tollgate::{Clock, ManualClock, Timestamp};
-use tollgate_redis::{Blocking, DecidedBy, InProcess};
+use tollgate_redis::{Blocking, Client, DecidedBy, InProcess};
 use tollgate_rules::{Answer, Config, Descriptor, Rules, RulesError, SharedStore};
 
 use crate::one_thread;
@@ -53,6 +54,22 @@ fn in_process(clock: &ManualClock) -> (InProcess, Blocking<InProcess>) {
 
 fn run<R>(future: impl Future<Output = R>) -> R {
     one_thread().block_on(future)
+}
+
+/// Runs a test on the model for async code and for threads, and on a real server for both. The test receives a name, and makes
+/// empty servers.
+fn on_each_server(test: impl Fn(&str, &dyn Fn() -> Server)) {
+    test("in process", &|| Arc::new(InProcess::default()));
+    test("in process, blocking", &|| Arc::new(InProcess::default().blocking()));
+    let Some(server) = tollgate_testing::redis::Server::start() else { return };
+    // Each has a database of its own: a process of an earlier one may still post what it counted.
+    let databases = Cell::new(0);
+    let empty = || {
+        let database = databases.replace(databases.get() + 1);
+        Client::open(&format!("{}{database}", server.url())).unwrap()
+    };
+    test("a server", &|| Arc::new(empty()));
+    test("a server, blocking", &|| Arc::new(empty().blocking()));
 }
 
 /// One descriptor for each entry.

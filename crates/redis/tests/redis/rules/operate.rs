@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_rules::{OperatorAction, Refusal};
 
 use super::*;
-use crate::{absent, client};
+use crate::absent;
 
 const A: [(&str, &str); 1] = [("a", "x")];
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -32,23 +32,15 @@ async fn admitted(rules: &Rules<ManualClock>, times: u32) -> u32 {
     super::admitted(rules, &A, times).await
 }
 
-/// Two processes and the server that they share. The last one is a real server, if there is one.
+/// Runs a test with two processes and the server that they share.
 fn on_each(with: impl AsyncFn(&str, &Rules<ManualClock>, &Rules<ManualClock>), more: &str) {
     let (clock, file) = (clock(), text(more));
-    let on = async |name: &str, server: &dyn Fn() -> Server| {
-        let [one, other] = [(); 2].map(|()| process(server(), &clock, &file));
-        with(name, &one, &other).await;
-    };
-    let (one, other) = in_process(&clock);
-    run(async {
-        on("in process", &|| Arc::new(one.clone())).await;
-        on("blocking", &|| Arc::new(other.clone())).await;
-    });
-    let Some(server) = tollgate_testing::redis::Server::start() else { return };
-    run(async {
-        on("a server", &|| Arc::new(client(&server))).await;
-        server.command::<()>(&["FLUSHALL"]);
-        on("a server, blocking", &|| Arc::new(client(&server).blocking())).await;
+    on_each_server(|name, server| {
+        run(async {
+            let server = server();
+            let [one, other] = [(); 2].map(|()| process(server.clone(), &clock, &file));
+            with(name, &one, &other).await;
+        });
     });
 }
 

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use tollgate_redis::Client;
-
 use super::*;
 use crate::absent;
 
