@@ -38,16 +38,6 @@ fn until_answered(mut ask: impl FnMut() -> DecidedBy) {
     wait_until("the server decides", || ask() == DecidedBy::Server);
 }
 
-#[test]
-fn client_survives_runtime_shutdown() {
-    let Some(server) = Server::start() else { return };
-    let limiter = limiter!(client(&server), SOON);
-    for _ in 0..3 {
-        let runtime = runtime();
-        until_answered(|| runtime.block_on(limiter.check("k")).by());
-    }
-}
-
 /// Returns the address of a listener that accepts connections and never replies, and a count of those connections.
 fn silent_listener() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -290,23 +290,6 @@ fn check(limiter: &Blocking<AtomicLimiter>, cost: u64, now_us: u64) -> Decision 
     answer.decision()
 }
 
-// G75
-#[test]
-fn ten_a_minute_with_two_seconds_between() {
-    let limits =
-        [SlidingLog::new(Quota::per_minute(10)).into(), MinimumSpacing::new(Duration::from_secs(2)).into()];
-    on_each(|host| {
-        let limiter = host.process(&limits);
-        for tenth in 0..600_u64 {
-            // A request that the spacing denied is not in the log.
-            let is_allowed = tenth % 20 == 0 && tenth < 200;
-            let decision = check(&limiter, 1, START + tenth * SEC / 10);
-            assert_eq!(decision.is_allowed(), is_allowed, "tenth {tenth}");
-        }
-        assert!(check(&limiter, 1, START + 60 * SEC).is_allowed());
-    });
-}
-
 // G77
 #[test]
 fn log_ring_grows_wraps_and_follows_its_limit() {

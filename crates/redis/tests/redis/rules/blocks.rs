@@ -122,16 +122,3 @@ fn admitted(rules: &Rules<ManualClock>, class: &str) -> usize {
     let descriptors = [Descriptor::new(&entries)];
     (0..20).filter(|_| run(rules.check_async("d", &descriptors)).is_allowed()).count()
 }
-
-/// A server that is away has no blocks, and the share of a class is that of this process.
-// G133
-#[test]
-fn classes_have_a_share_without_the_server() {
-    let clock = ManualClock::new(Timestamp::from_secs(super::START));
-    let text = file(ATOMIC, &[classes()]);
-    let rules = Rules::builder().clock(clock).shared(InProcess::default()).load([config(&text)]).unwrap();
-    let ask = |class| rules.check("d", &[Descriptor::new(&[("tenant", "acme"), ("class", class)])]);
-    // This call cannot wait for the server.
-    assert_eq!((0..20).filter(|_| ask("batch").is_allowed()).count(), 5);
-    assert_eq!((0..20).filter(|_| ask("critical").is_allowed()).count(), 5);
-}

@@ -72,18 +72,6 @@ fn key_with_two_limits_keeps_both_budgets() {
     }
 }
 
-#[test]
-fn previous_set_is_not_used_after_its_time() {
-    let (_, all) = servers();
-    let limit = Limit::fixed_window(Quota::per_hour(LIMIT));
-    let old = set(&all[..2]).blocking().limiter("api", limit).atomic().unwrap();
-    let new = grown(&all, Duration::ZERO).blocking().limiter("api", limit).atomic().unwrap();
-    let twice =
-        (0..100_u32).filter(|key| admitted!(old, key, LIMIT) + admitted!(new, key, LIMIT) > LIMIT).count();
-    assert_eq!(twice, all[2].keys());
-    assert!(twice > 0);
-}
-
 // G97
 #[tokio::test]
 async fn leases_and_write_back_keep_budgets_of_moved_keys() {

@@ -170,26 +170,6 @@ async fn write_back_key_beyond_capacity_asks_server() {
 }
 
 #[test]
-fn blocking_write_back_limiter_works() {
-    let (clock, limit) = (clock(), Limit::fixed_window(Quota::per_minute(100)));
-    let server = InProcess::new(clock.clone()).blocking();
-    let make = || {
-        let builder = server.limiter("api", limit).write_back().processes(10);
-        builder.clock(clock.clone()).build().unwrap()
-    };
-    let (one, two) = (make(), make());
-    let allowed = (0..150).filter(|_| one.block_on(|l| l.check_async("a")).is_allowed()).count();
-    assert_eq!(allowed, 100, "no request is denied while units are left");
-    assert_eq!(one.block_on(|l| l.flush()), 0);
-    assert!((0..20).filter(|_| two.check("a").is_allowed()).count() <= 10);
-    assert_eq!(two.block_on(|l| l.flush()), 0);
-    assert!(two.check("a").is_denied());
-    let stats = two.stats();
-    assert!(stats.pending == 0 && stats.overshoot > 0, "{stats:?}");
-    assert_eq!([&one, &two, &one].map(|limiter| limiter.block_on(|l| l.clone().close())), [0; 3]);
-}
-
-#[test]
 fn endless_timeout_is_accepted() {
     let limit = Limit::fixed_window(Quota::per_day(3));
     let server = InProcess::default().blocking();
