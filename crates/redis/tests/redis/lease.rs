@@ -346,7 +346,8 @@ fn eight_lease_limiters_share_one_window() {
     let limit = 5_000;
     let limiters: [Blocking<LeaseLimiter>; 8] = std::array::from_fn(|_| {
         let limit = Limit::fixed_window(Quota::new(limit, NO_END));
-        strict(client(&server).blocking().limiter("api", limit), &[]).leases().build().unwrap()
+        let builder = strict(client(&server).blocking().limiter("api", limit), &[]);
+        builder.leases().stripes(2).build().unwrap()
     });
     let admitted: u64 = in_threads(8, |number| {
         let limiter = &limiters[number];
@@ -367,32 +368,6 @@ fn eight_lease_limiters_share_one_window() {
     assert!(admitted <= limit, "{admitted}");
     assert_eq!(admitted + left, limit, "each unit is admitted, held or stranded");
     assert!(left <= limit / 50, "{left} are stranded");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lease_tasks_share_one_key() {
-    let Some(server) = Server::start() else { return };
-    let limit = 3_000;
-    let builder = client(&server).limiter("api", Limit::fixed_window(Quota::new(limit, NO_END)));
-    let limiter = strict(builder, &[]).leases().stripes(2).build().unwrap();
-    let admitted = in_tasks(8, |_| {
-        let limiter = limiter.clone();
-        async move {
-            let mut allowed = 0;
-            for _ in 0..1_000 {
-                let answer = limiter.check_async(&()).await;
-                assert!(!answer.by().is_failure(), "{answer:?}");
-                allowed += u64::from(answer.is_allowed());
-            }
-            allowed
-        }
-    });
-    let admitted = admitted.await.into_iter().sum::<u64>();
-    let stats = limiter.stats();
-    assert!(admitted <= limit);
-    assert_eq!(admitted + stats.held + stats.stranded, limit, "{stats:?}");
-    assert!(stats.asked < 1_000, "{stats:?}");
-    limiter.close().await;
 }
 
 #[test]
