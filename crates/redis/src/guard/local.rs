@@ -163,10 +163,8 @@ mod tests {
         let one = Quota::per_second(1);
         assert_eq!(share(Limit::fixed_window(one), 4), Quota::new(1, Duration::from_secs(4)));
         assert_eq!(share(Limit::gcra(one), 4), Quota::new(1, Duration::from_secs(4)));
-        assert_eq!(
-            share(Limit::fixed_window(Quota::per_second(3)), 4),
-            Quota::new(1, Duration::from_secs(2))
-        );
+        let three = Limit::fixed_window(Quota::per_second(3));
+        assert_eq!(share(three, 4), Quota::new(1, Duration::from_secs(2)));
     }
 
     // G83

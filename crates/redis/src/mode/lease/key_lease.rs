@@ -476,19 +476,17 @@ mod tests {
         assert_eq!(holding.pause(&terms, 1, from), None);
         holding.pause_refused(5, from, from + 9_000 * MS);
         let refused = Some(Pause::Refused { until_ns: from + 9_000 * MS });
-        assert_eq!(holding.pause(&terms, 5, from), refused);
-        assert_eq!(holding.pause(&terms, 4, from), None, "the server did not deny 4 units");
-        assert_eq!(
-            holding.pause(&terms, 5, from - 1_000 * MS),
-            refused,
-            "the pause began at most a life ahead"
-        );
-        assert_eq!(
-            holding.pause(&terms, 5, from - 1_001 * MS),
-            None,
-            "the pause comes from before a step back of the clock"
-        );
-        assert_eq!(holding.pause(&terms, 5, from + 9_000 * MS), None);
+        for (units, at_ns, expected) in [
+            (5, from, refused),
+            // The server did not deny 4 units.
+            (4, from, None),
+            // The pause began at most a life ahead, or comes from before a step back of the clock.
+            (5, from - 1_000 * MS, refused),
+            (5, from - 1_001 * MS, None),
+            (5, from + 9_000 * MS, None),
+        ] {
+            assert_eq!(holding.pause(&terms, units, at_ns), expected, "{units} units at {at_ns}");
+        }
         holding.pause_failing(from, from + MS);
         assert_eq!(holding.pause(&terms, 1, from), Some(Pause::Failing));
     }

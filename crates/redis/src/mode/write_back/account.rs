@@ -605,11 +605,8 @@ mod tests {
         account.spend(3);
         assert!(account.ask(false, 0).is_some());
         account.spend(2);
-        assert_eq!(
-            account.turn(1, 10, true),
-            2,
-            "only unsent units are dropped; the post in flight may arrive in time"
-        );
+        // Only unsent units are dropped. The post in flight may arrive in time.
+        assert_eq!(account.turn(1, 10, true), 2);
         assert_eq!((account.left(), account.pending()), (10, 3));
         assert_eq!(account.failed(), 3);
         assert_eq!(account.ask(false, 0), None);

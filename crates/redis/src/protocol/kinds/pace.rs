@@ -103,10 +103,6 @@ mod tests {
 
     use super::*;
 
-    fn pace(quota: Quota) -> Pace {
-        Pace::new(&quota).unwrap()
-    }
-
     #[test]
     fn smallest_scale_makes_interval_exact() {
         for (quota, interval, scale) in [
@@ -119,11 +115,8 @@ mod tests {
             (Quota::per_hour(19_541), 3_600_000_000, 19_541),
             (Quota::per_second(3_000_000), 1, 3),
         ] {
-            assert_eq!(
-                pace(quota),
-                Pace { interval, scale, capacity: interval * quota.burst_size() },
-                "{quota}"
-            );
+            let expected = Pace { interval, scale, capacity: interval * quota.burst_size() };
+            assert_eq!(Pace::new(&quota).unwrap(), expected, "{quota}");
         }
     }
 

@@ -35,11 +35,8 @@ fn fifth_of_eight_failures_opens_the_breaker() {
             spawn(&circuit, move |circuit| circuit.failed(&permit, 0, 0) != BreakerChange::Nothing)
         });
         let opened = threads.map(|thread| thread.join().unwrap());
-        assert_eq!(
-            opened.iter().filter(|&&opened| opened).count(),
-            1,
-            "exactly one failure reports that it opened the circuit"
-        );
+        let opened = opened.iter().filter(|&&opened| opened).count();
+        assert_eq!(opened, 1, "exactly one failure reports that it opened the circuit");
         assert_eq!(circuit.state(0).0, BreakerState::Open, "every failure counts");
     });
 }

@@ -124,16 +124,11 @@ fn success(fail: fn(&Circuit, &Permit, u64)) {
         let mine = probe(&circuit, 2 * TICK).expect("the pause is over");
         let failing = spawn(&circuit, move |circuit| fail(circuit, &late, 2 * TICK));
         let asking = spawn(&circuit, |circuit| probe(circuit, 2 * TICK).is_some());
-        assert_eq!(
-            circuit.succeeded(&mine),
-            BreakerChange::Closed,
-            "no other report replaces the probe's word"
-        );
+        let change = circuit.succeeded(&mine);
+        assert_eq!(change, BreakerChange::Closed, "no other report replaces the probe's word");
         failing.join().unwrap();
-        assert!(
-            !asking.join().unwrap(),
-            "no second probe while the first is in flight or after it succeeded"
-        );
+        let is_second = asking.join().unwrap();
+        assert!(!is_second, "no second probe while the first is in flight or after it succeeded");
         assert_eq!(circuit.state(2 * TICK).0, BreakerState::Closed, "the probe's success is not lost");
     });
 }
