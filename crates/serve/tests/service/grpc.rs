@@ -17,10 +17,11 @@ use tollgate_serve::grpc::{
     BODY, CHECK_RATE_LIMIT, COMMIT, ENVOY, KUADRANT, Options, RESERVE, SHOULD_RATE_LIMIT, Services,
     time_to_answer,
 };
-use tollgate_serve::proto::{Entry as Pair, RateLimitDescriptor, RateLimitRequest};
 use tonic::service::Routes;
 use tonic::{Code, Status};
 use tower::ServiceExt;
+
+use crate::answer::{of, request};
 
 const RULES: &str = "
 domain: rl
@@ -39,10 +40,7 @@ fn services(answerer: &Arc<Answerer>, options: &Options) -> Services<DefaultCloc
 }
 
 fn question() -> Vec<u8> {
-    let pair = Pair { key: Bytes::from_static(b"generic_key"), value: Bytes::from_static(b"v") };
-    let descriptor = RateLimitDescriptor { entries: vec![pair], ..RateLimitDescriptor::default() };
-    let domain = Bytes::from_static(b"rl");
-    RateLimitRequest { domain, descriptors: vec![descriptor], hits_addend: 0 }.encode_to_vec()
+    request([of([("generic_key", "v")])]).encode_to_vec()
 }
 
 /// Puts the prefix of a gRPC message in front: whether it is compressed, and its length.

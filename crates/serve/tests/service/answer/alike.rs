@@ -6,13 +6,8 @@ use crate::alike_rules::Process;
 use tollgate_serve::http::json;
 use tollgate_serve::proto::{CommitRequest, ReserveRequest};
 
-fn pairs(entries: Entries) -> RateLimitDescriptor {
-    let entries = entries.iter().map(|(key, value)| Pair { key: bytes(key), value: bytes(value) });
-    RateLimitDescriptor { entries: entries.collect(), ..RateLimitDescriptor::default() }
-}
-
-fn bytes(text: &str) -> Bytes {
-    Bytes::copy_from_slice(text.as_bytes())
+fn descriptors(entries: Entries) -> Vec<RateLimitDescriptor> {
+    vec![of(entries.iter().copied())]
 }
 
 /// The service in front of the rules of a process.
@@ -29,8 +24,8 @@ impl Answers {
 
     fn message(&self, now: u64, entries: Entries, units: u64) -> Seen {
         let request = RateLimitRequest {
-            domain: bytes("alike"),
-            descriptors: vec![pairs(entries)],
+            domain: "alike".into(),
+            descriptors: descriptors(entries),
             hits_addend: u32::try_from(units).unwrap(),
         };
         let answer = run(self.at(now).answer(request, Entry::ShouldRateLimit, deadline())).unwrap();
@@ -83,7 +78,7 @@ impl Surface for Answers {
     fn hold(&mut self, now: u64, entries: Entries, amount: u64, life: u64) -> Seen {
         let ttl = Some(prost_types::Duration { seconds: i64::try_from(life).unwrap(), nanos: 0 });
         let request =
-            ReserveRequest { domain: bytes("alike"), descriptors: vec![pairs(entries)], amount, ttl };
+            ReserveRequest { domain: "alike".into(), descriptors: descriptors(entries), amount, ttl };
         let answer = run(self.at(now).reserve(request, deadline())).unwrap();
         let is_allowed = answer.code == Code::Ok as i32;
         self.ids.extend(is_allowed.then_some(answer.reservation_id));
@@ -91,9 +86,9 @@ impl Surface for Answers {
     }
 
     fn commit(&mut self, now: u64, entries: Entries, hold: usize, actual_amount: u64) -> Option<bool> {
-        let (domain, reservation_id) = (bytes("alike"), bytes(&self.ids[hold]));
+        let (domain, reservation_id) = ("alike".into(), Bytes::copy_from_slice(self.ids[hold].as_bytes()));
         let request =
-            CommitRequest { domain, descriptors: vec![pairs(entries)], reservation_id, actual_amount };
+            CommitRequest { domain, descriptors: descriptors(entries), reservation_id, actual_amount };
         Some(run(self.at(now).commit(request, deadline())).unwrap().reservation_released)
     }
 }

@@ -19,7 +19,7 @@ fn with(settings: Settings) -> Service {
 
 /// Asks for these keys, and returns the header fields of the answer.
 fn headers(service: &Service, keys: &[&str]) -> Vec<String> {
-    let response = service.ask(keys.iter().map(|key| of([(key, "")])));
+    let response = service.ask(keys.iter().map(|&key| of([(key, "")])));
     assert_eq!(response.request_headers_to_add, []);
     response
         .response_headers_to_add

@@ -10,7 +10,7 @@ descriptors:
 ";
 
 fn code(service: &Service, entry: Entry, hits: u32, keys: &[&str]) -> i32 {
-    let descriptors = keys.iter().map(|key| of([(key, "")]));
+    let descriptors = keys.iter().map(|&key| of([(key, "")]));
     let request = RateLimitRequest { hits_addend: hits, ..request(descriptors) };
     service.call(request, entry).unwrap().overall_code
 }

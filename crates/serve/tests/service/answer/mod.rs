@@ -90,7 +90,7 @@ pub(crate) fn request(descriptors: impl IntoIterator<Item = RateLimitDescriptor>
     RateLimitRequest { domain, descriptors: descriptors.into_iter().collect(), hits_addend: 0 }
 }
 
-pub(crate) fn of<const N: usize>(entries: [(&str, &str); N]) -> RateLimitDescriptor {
+pub(crate) fn of<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> RateLimitDescriptor {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let entries = entries.into_iter().map(|(key, value)| Pair { key: bytes(key), value: bytes(value) });
     RateLimitDescriptor { entries: entries.collect(), ..RateLimitDescriptor::default() }

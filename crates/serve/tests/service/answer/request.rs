@@ -226,31 +226,3 @@ fn bytes_that_are_not_text_are_counted() {
         assert_eq!(service.told([odd(value)]), format!("OK: OK 10/MINUTE {left} 58s"), "{value:?}");
     }
 }
-
-/// Ranges and prefixes take the same route as other rules.
-#[test]
-fn ranges_and_prefixes_apply() {
-    let service = service(
-        r"
-tollgate: {}
-descriptors:
-  - key: remote_address
-    prefixes:
-      ipv4: { 32: { unit: minute, requests_per_unit: 2 }, 24: { unit: minute, requests_per_unit: 3 } }
-      ipv6: { 64: { unit: minute, requests_per_unit: 2, name: home } }
-  - key: remote_address
-    ranges: [10.0.0.0/8]
-    share_threshold: true
-    rate_limit: { unit: minute, requests_per_unit: 5 }
-",
-    );
-    let ask = |address| service.told([of([("remote_address", address)])]);
-    assert_eq!(ask("192.0.2.1"), "OK: OK 2/MINUTE 1 58s");
-    assert_eq!(ask("192.0.2.2"), "OK: OK 2/MINUTE 1 58s");
-    assert_eq!(ask("192.0.2.3"), "OK: OK 3/MINUTE 0 58s");
-    assert_eq!(ask("192.0.2.4"), "OVER_LIMIT: OVER_LIMIT 3/MINUTE 0 58s");
-    assert_eq!(ask("2001:db8::1"), "OK: OK 2/MINUTE \"home\" 1 58s");
-    assert_eq!(ask("2001:db8::2"), "OK: OK 2/MINUTE \"home\" 0 58s");
-    assert_eq!(ask("10.1.1.1"), "OK: OK 5/MINUTE 4 58s");
-    assert_eq!(ask("10.2.2.2"), "OK: OK 5/MINUTE 3 58s");
-}

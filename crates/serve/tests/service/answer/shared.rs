@@ -55,7 +55,7 @@ fn rule_that_denies_nothing_needs_no_server() {
     let settings = Settings { unavailable_without_store: true, ..Settings::default() };
     let service = away(settings);
     let ask = |keys: &[&str]| {
-        let descriptors = keys.iter().map(|key| of([(key, "")]));
+        let descriptors = keys.iter().map(|&key| of([(key, "")]));
         service.call(request(descriptors), Entry::ShouldRateLimit).map(|answer| answer.overall_code)
     };
     for key in ["open", "closed", "local"] {
