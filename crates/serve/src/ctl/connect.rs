@@ -12,12 +12,12 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::ctl::flags::KeyArgs;
+use crate::listen::Io;
 use crate::tls::{authorities, client_config};
 use tollgate_report::error::{Error, plain, read_file};
 
@@ -55,30 +55,28 @@ impl<'a> ServicePlace<'a> {
 pub async fn ask(key: &KeyArgs, verb: &str, body: String) -> Result<(u16, Value), Error> {
     let token = key.token_file.as_deref().map(token).transpose()?;
     let asked = async {
-        match ServicePlace::of(&key.at)? {
+        let failed = |error| unreached(key, &plain(&error));
+        let (stream, host) = match ServicePlace::of(&key.at)? {
             ServicePlace::Unix(path) => {
-                let stream =
-                    UnixStream::connect(path).await.map_err(|error| unreached(key, &plain(&error)))?;
-                send(key, stream, (verb, "localhost"), token, body).await
+                (Io::new(UnixStream::connect(path).await.map_err(failed)?), "localhost")
             }
-            ServicePlace::Tcp(address, has_tls) => {
-                let stream =
-                    TcpStream::connect(address).await.map_err(|error| unreached(key, &plain(&error)))?;
-                let is_here = stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
-                if !has_tls && !is_here {
-                    return Err(Error::usage("--at http:// is for this machine only; use https://"));
-                }
-                if !has_tls {
-                    return send(key, stream, (verb, address), token, body).await;
-                }
+            ServicePlace::Tcp(address, true) => {
+                let stream = TcpStream::connect(address).await.map_err(failed)?;
                 let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
                 let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
                     .map_err(|_| Error::usage(format!("--at: {host:?} is no name of a host")))?;
                 let secured = TlsConnector::from(config(key)?).connect(name, stream).await;
-                let secured = secured.map_err(|error| unreached(key, &error.to_string()))?;
-                send(key, secured, (verb, address), token, body).await
+                (Io::new(secured.map_err(|error| unreached(key, &error.to_string()))?), address)
             }
-        }
+            ServicePlace::Tcp(address, false) => {
+                let stream = TcpStream::connect(address).await.map_err(failed)?;
+                if !stream.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
+                    return Err(Error::usage("--at http:// is for this machine only; use https://"));
+                }
+                (Io::new(stream), address)
+            }
+        };
+        send(key, stream, (verb, host), token, body).await
     };
     timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(unreached(key, "no answer in 30 seconds")))
 }
@@ -90,9 +88,9 @@ fn unreached(key: &KeyArgs, why: &str) -> Error {
     ))
 }
 
-async fn send<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+async fn send(
     key: &KeyArgs,
-    stream: S,
+    stream: Io,
     (verb, host): (&str, &str),
     token: Option<String>,
     body: String,
