@@ -16,14 +16,6 @@ const PERIODS: &[(&str, &[&str])] = &[
     ("year", &["month", "day", "hour"]),
 ];
 
-/// The beginning of a period. A period uses the parts that apply to it.
-struct Start {
-    month: u8,
-    day: u8,
-    weekday: Weekday,
-    hour: u8,
-}
-
 impl Checker {
     /// Reads the calendar of a limit, and the name of its period. `None` for an error, which is reported.
     pub(super) fn calendar(&mut self, fields: &MapFields<'_, '_>) -> Option<(&'static str, Calendar)> {
@@ -38,7 +30,7 @@ impl Checker {
         };
         let keys = keys?;
         let (name, _) = *PERIODS.iter().find(|(_, of)| *of == keys)?;
-        let Start { month, day, weekday, hour } = self.start(fields, name, keys);
+        let (month, day, weekday, hour) = self.start(fields, name, keys);
         if self.problems.len() > before {
             return None;
         }
@@ -62,18 +54,17 @@ impl Checker {
         }
     }
 
-    fn start(&mut self, fields: &MapFields<'_, '_>, period: &str, keys: &[&str]) -> Start {
-        let mut start = Start { month: 1, day: 1, weekday: Weekday::Monday, hour: 0 };
+    /// Reads the month, the day, the weekday and the hour at which a period begins. A period uses those that apply to it.
+    fn start(&mut self, fields: &MapFields<'_, '_>, period: &str, keys: &[&str]) -> (u8, u8, Weekday, u8) {
         let path = fields.path.key("starts");
         let starts = fields.get("starts").and_then(|node| self.fields(node, MapKind::STARTS, &path));
-        let Some(starts) = starts else { return start };
+        let Some(starts) = starts else { return (1, 1, Weekday::Monday, 0) };
         let others = MapKind::STARTS.ours().filter(|key| !keys.contains(key));
         let message = |key: &str| format!("{key} does not apply to the period {period}");
         self.reject(&starts, others, message, &format!("remove it; this period has {}", one_of(keys)));
-        start.month = self.number(&starts, "month", 1, 12).unwrap_or(start.month);
-        start.day = self.number(&starts, "day", 1, 31).unwrap_or(start.day);
-        start.weekday = self.word(&starts, "weekday", "weekday", &Weekday::ALL).unwrap_or(start.weekday);
-        start.hour = self.number(&starts, "hour", 0, 23).unwrap_or(start.hour);
-        start
+        let month = self.number(&starts, "month", 1, 12).unwrap_or(1);
+        let day = self.number(&starts, "day", 1, 31).unwrap_or(1);
+        let weekday = self.word(&starts, "weekday", "weekday", &Weekday::ALL).unwrap_or(Weekday::Monday);
+        (month, day, weekday, self.number(&starts, "hour", 0, 23).unwrap_or(0))
     }
 }

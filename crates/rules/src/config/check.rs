@@ -229,16 +229,10 @@ impl Checker {
     fn share_threshold(&mut self, fields: &MapFields<'_, '_>, can_share: bool) -> bool {
         let share_threshold = self.flag(fields, "share_threshold");
         if share_threshold && !can_share {
-            let (message, remedy) = match self.extended {
-                true => (
-                    "only descriptors with a `*` or with ranges can share a counter",
-                    "remove it, or write a `*` in the value or the key, or write ranges",
-                ),
-                false => (
-                    "only descriptors with a `*` can share a counter",
-                    "remove it, or write a `*` in the value or the key",
-                ),
-            };
+            let [with, write] =
+                if self.extended { [" or with ranges", ", or write ranges"] } else { [""; 2] };
+            let message = format!("only descriptors with a `*`{with} can share a counter");
+            let remedy = format!("remove it, or write a `*` in the value or the key{write}");
             self.wrong(fields, "share_threshold", message, remedy);
         }
         share_threshold
@@ -316,12 +310,10 @@ impl Checker {
             let label = draft.label.clone();
             if !seen.insert(label.clone()) {
                 let (same, remedy) = match &label {
-                    LimitLabel::Name(name) => {
-                        (format!("are named {}", quoted(name)), "give one of them another name")
+                    LimitLabel { kind: "name", text } => {
+                        (format!("are named {}", quoted(text)), "give one of them another name")
                     }
-                    LimitLabel::Unit(unit) | LimitLabel::Prefix(unit) => {
-                        (format!("have the same unit, {unit}"), "give each a name")
-                    }
+                    LimitLabel { text, .. } => (format!("have the same unit, {text}"), "give each a name"),
                 };
                 self.problems.add(item.at, path, format!("two limits here {same}"), remedy);
             }
@@ -385,9 +377,8 @@ impl Checker {
 
     /// Reads `tiers`.
     fn tiers(&mut self, fields: &MapFields<'_, '_>, way: &RulePath, place: RulePlace<'_>) -> Vec<Tier> {
-        let entries = self
-            .read(fields, "tiers", |node| node.map("write a map from the names of tiers to their limits"));
-        let entries = entries.unwrap_or_default();
+        let remedy = "write a map from the names of tiers to their limits";
+        let entries = self.read(fields, "tiers", |node| node.map(remedy)).unwrap_or_default();
         let path = fields.path.key("tiers");
         let mut tiers = Vec::with_capacity(entries.len());
         let mut whose: HashMap<&str, &str> = HashMap::new();

@@ -10,7 +10,7 @@ use super::limit::Labelled;
 use super::node::{FileNode, quoted};
 use super::scalar::BadValue;
 use crate::matching::Position;
-use crate::rule::{Amount, Mode, Store};
+use crate::rule::{Amount, Mode, Shared, Store};
 
 /// The maximum number of classes of a descriptor.
 const MOST: usize = 16;
@@ -94,31 +94,26 @@ impl Checker {
                 self.wrong(fields, "classes", message, "remove the classes, or hold and in_progress");
                 continue;
             }
-            let most = match &draft.rule.limit {
-                Amount::Limited { limit, store } => {
-                    if let Some(Store::Redis(how)) = store
-                        && how.mode != Mode::Atomic
-                    {
-                        let message = format!(
-                            "classes cannot share a limit in the mode {}: units that a process holds belong to no class",
-                            how.mode
-                        );
-                        let remedy = "write mode: atomic, use store: compact or keyed, or remove the classes";
-                        self.wrong(fields, "classes", message, remedy);
-                    }
-                    if limit.block().is_some() {
-                        let message = "classes cannot share a limit with block: a denial of one class would block them all";
-                        self.wrong(fields, "classes", message, "remove the block or the classes");
-                    }
-                    limit.most()
-                }
-                Amount::Unlimited => {
-                    let message = "classes have no share of unlimited: true";
-                    self.wrong(fields, "classes", message, "remove one of them");
-                    continue;
-                }
-                Amount::Blocked { .. } | Amount::InProgress { .. } => continue,
-            };
+            if draft.rule.limit == Amount::Unlimited {
+                let message = "classes have no share of unlimited: true";
+                self.wrong(fields, "classes", message, "remove one of them");
+            }
+            let Amount::Limited { limit, store } = &draft.rule.limit else { continue };
+            if let Some(Store::Redis(Shared { mode, .. })) = store
+                && *mode != Mode::Atomic
+            {
+                let message = format!(
+                    "classes cannot share a limit in the mode {mode}: units that a process holds belong to no class"
+                );
+                let remedy = "write mode: atomic, use store: compact or keyed, or remove the classes";
+                self.wrong(fields, "classes", message, remedy);
+            }
+            if limit.block().is_some() {
+                let message =
+                    "classes cannot share a limit with block: a denial of one class would block them all";
+                self.wrong(fields, "classes", message, "remove the block or the classes");
+            }
+            let most = limit.most();
             for one in classes.iter().filter(|one| one.class.headroom(most) == most) {
                 let message = format!("less than one of {most} units is left for this class");
                 let path = path.key(one.name());

@@ -38,14 +38,10 @@ pub(super) fn most_in_window(quota: &Quota) -> Option<u64> {
     if fits(quota.limit()) {
         return None;
     }
-    let (mut below, mut above) = (0, quota.limit());
-    while above - below > 1 {
-        let middle = below + (above - below) / 2;
-        if fits(middle) {
-            below = middle;
-        } else {
-            above = middle;
-        }
-    }
-    (below > 0).then_some(below)
+    // Bit by bit, from the highest.
+    let most = (0..u64::BITS)
+        .rev()
+        .map(|bit| 1 << bit)
+        .fold(0, |most, bit| if fits(most | bit) { most | bit } else { most });
+    (most > 0).then_some(most)
 }

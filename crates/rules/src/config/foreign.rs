@@ -5,7 +5,7 @@ use super::scalar::BadValue;
 
 /// The kinds of objects that hold limits, or texts with rules: the beginning of their `apiVersion`, their `kind`, what they
 /// are, and how to get the rules.
-const KINDS: [(&str, &str, &str, &str); 10] = [
+const KINDS: [(&str, &str, &str, &str); 11] = [
     ("gateway.envoyproxy.io/", "BackendTrafficPolicy", "a policy of Envoy Gateway", ENVOY_GATEWAY),
     ("gateway.envoyproxy.io/", "", "an object of Envoy Gateway", ENVOY_GATEWAY),
     ("limitador.kuadrant.io/", "", "an object of Limitador", LIMITADOR),
@@ -16,6 +16,7 @@ const KINDS: [(&str, &str, &str, &str); 10] = [
     ("ratelimit.policy.gloo.solo.io/", "", "an object of Gloo", GLOO),
     ("admin.gloo.solo.io/", "", "an object of Gloo", GLOO),
     ("networking.istio.io/", "", "an object of Istio", ISTIO),
+    ("", "", "an object of Kubernetes", KUBERNETES),
 ];
 
 const ENVOY_GATEWAY: &str = "Envoy Gateway makes rules of it, which `tollgate serve --xds` follows; to check them, save \
@@ -24,6 +25,7 @@ const LIMITADOR: &str = "write each of its limits as a descriptor: its namespace
     a value, its conditions are keys with one, and max_value in seconds is requests_per_unit in a unit";
 const GLOO: &str = "copy its descriptors (spec.raw.descriptors, or spec.ratelimit.descriptors of the settings) below \
     `domain: NAME`, and write rate_limit, unit and requests_per_unit for rateLimit, unit and requestsPerUnit";
+const KUBERNETES: &str = "save the text with `domain:` and `descriptors:` as a file of its own";
 const ISTIO: &str = "it says which descriptors Envoy sends; the rules are in the configuration of the rate limit service, often \
     in a ConfigMap";
 
@@ -42,21 +44,10 @@ pub(super) fn foreign(root: &FileNode) -> Option<BadValue> {
             if kind == "ConfigMap" {
                 return Some(config_map(root));
             }
-            let known = KINDS.iter().find(|(versions, kinds, ..)| {
+            let (_, _, what, remedy) = KINDS.iter().find(|(versions, kinds, ..)| {
                 version.starts_with(versions) && (kinds.is_empty() || *kinds == kind)
-            });
-            Some(match known {
-                Some((_, _, what, remedy)) => {
-                    BadValue::new(format!("this is {what} ({kind}), not a file of rules"), *remedy)
-                }
-                None => {
-                    let message = format!("this is an object of Kubernetes ({kind}), not a file of rules");
-                    BadValue::new(
-                        message,
-                        "save the text with `domain:` and `descriptors:` as a file of its own",
-                    )
-                }
-            })
+            })?;
+            Some(BadValue::new(format!("this is {what} ({kind}), not a file of rules"), *remedy))
         }
         _ => None,
     }

@@ -106,13 +106,10 @@ impl Config {
     ) -> Result<Vec<Self>, ConfigError> {
         let text = String::from_utf8(bytes).map_err(|error| problem::no_utf8(name, &error))?;
         let is_list = format == Format::Json && text.trim_start().starts_with('[');
+        let read =
+            |(at, item): (usize, &RawValue)| Self::from_text(&format!("{name}[{at}]"), item.get(), format);
         match is_list.then(|| serde_json::from_str::<Vec<&RawValue>>(&text)) {
-            Some(Ok(items)) => ConfigError::of_all(
-                items
-                    .iter()
-                    .enumerate()
-                    .map(|(at, item)| Self::from_text(&format!("{name}[{at}]"), item.get(), format)),
-            ),
+            Some(Ok(items)) => ConfigError::of_all(items.into_iter().enumerate().map(read)),
             // Another text, or one that is not valid, which has a message of its own.
             _ => Ok(vec![Self::from_text(name, &text, format)?]),
         }

@@ -20,23 +20,21 @@ impl Checker {
     pub(super) fn hold(&mut self, fields: &MapFields<'_, '_>, limit: &Amount) -> Option<Box<RuleHold>> {
         let node = fields.get("hold")?;
         self.reject_count_first(fields, "hold");
-        let refused = match limit {
-            Amount::Limited { store: Some(Store::Redis(_)), .. } => Some((
+        let (message, remedy) = match limit {
+            Amount::Limited { store: Some(Store::Redis(_)), .. } => (
                 "a limit that processes share has no holds in rules",
                 "use another store, or redis::HoldingLimiter in code",
-            )),
+            ),
             Amount::Limited { store: Some(store), .. } if store.kind() == Some(StoreKind::Sketch) => {
-                Some(("a sketch cannot give units back", "use store: compact or keyed"))
+                ("a sketch cannot give units back", "use store: compact or keyed")
             }
             Amount::Limited { limit, .. } if limit.kind() == LimitKind::SlidingLog => {
-                Some(("a log cannot give units back", "use another algorithm, such as sliding-window"))
+                ("a log cannot give units back", "use another algorithm, such as sliding-window")
             }
             Amount::Limited { limit, .. } => return self.hold_of(node, fields, limit.most()),
-            _ => Some(("the limit is 0, so there is nothing to hold", "remove it")),
+            _ => ("the limit is 0, so there is nothing to hold", "remove it"),
         };
-        if let Some((message, remedy)) = refused {
-            self.wrong(fields, "hold", message, remedy);
-        }
+        self.wrong(fields, "hold", message, remedy);
         None
     }
 

@@ -128,7 +128,7 @@ impl RulePath {
     pub(super) fn metric(&self, detailed: bool, tier: Option<&str>, label: Option<&LimitLabel>) -> Metric {
         let mut levels: Vec<Arc<str>> = self.steps.iter().map(|step| step.metric.clone()).collect();
         levels.extend(tier.map(|tier| format!("tier_{tier}").into()));
-        levels.extend(label.map(|label| Arc::from(label.text())));
+        levels.extend(label.map(|label| Arc::from(&*label.text)));
         let with_value = self.bits(|step| if detailed { !step.shared } else { step.with_value });
         let with_empty_value = detailed && !self.steps.iter().any(|step| step.shared);
         Metric { levels, with_value, with_empty_value }
@@ -140,13 +140,9 @@ impl RulePath {
             identity.push_str("#tier=");
             escape(&mut identity, tier);
         }
-        if let Some(label) = label {
-            identity.push_str(match label {
-                LimitLabel::Name(_) => "#name=",
-                LimitLabel::Unit(_) => "#unit=",
-                LimitLabel::Prefix(_) => "#prefix=",
-            });
-            escape(&mut identity, label.text());
+        if let Some(LimitLabel { kind, text }) = label {
+            identity.extend(["#", kind, "="]);
+            escape(&mut identity, text);
         }
         identity.into()
     }
@@ -154,18 +150,11 @@ impl RulePath {
 
 /// Identifies a limit among the limits of one descriptor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum LimitLabel {
-    Name(Box<str>),
-    Unit(Box<str>),
-    /// The kind of addresses, and the length of the prefix.
-    Prefix(Box<str>),
-}
-
-impl LimitLabel {
-    fn text(&self) -> &str {
-        let (Self::Name(text) | Self::Unit(text) | Self::Prefix(text)) = self;
-        text
-    }
+pub(super) struct LimitLabel {
+    /// `name`, `unit` or `prefix`.
+    pub(super) kind: &'static str,
+    /// The name, the unit, or the kind of addresses and the length of the prefix.
+    pub(super) text: Box<str>,
 }
 
 impl Rule {

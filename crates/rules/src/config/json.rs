@@ -30,10 +30,7 @@ pub(super) fn is_json(text: &str) -> bool {
 /// Removes the line and column, because the problem already contains them.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
+    text.rsplit_once(" at line ").map_or(&*text, |(reason, _)| reason).to_owned()
 }
 
 /// Reads a text that is valid JSON.

@@ -258,6 +258,7 @@ impl Checker {
             return;
         }
         let message = format!("{} has no key {}", kind.called, quoted(name));
+        let keys = self.keys(kind);
         let remedy = match MapKind::of_ours(name) {
             Some(right) if !self.extended => format!(
                 "it is an extra key of {}; to use extra keys, add `tollgate: {{}}` at the top of the file",
@@ -265,13 +266,10 @@ impl Checker {
             ),
             Some(right) => format!("move it to {}", right.called),
             None if name == "<<" => "merge keys are not supported; write the keys out".to_owned(),
-            None => {
-                let keys = self.keys(kind);
-                match nearest(name, &keys) {
-                    Some(meant) => format!("did you mean {meant}?"),
-                    None => format!("use {}", keys.join(", ")),
-                }
-            }
+            None => match nearest(name, &keys) {
+                Some(meant) => format!("did you mean {meant}?"),
+                None => format!("use {}", keys.join(", ")),
+            },
         };
         self.problems.add(key.at, path.key(name), message, remedy);
     }

@@ -51,7 +51,10 @@ impl Checker {
             self.read(&fields, "enforced", FileNode::share).unwrap_or(self.settings.enforced);
         let headers = self.read(&fields, "headers", FileNode::yes).unwrap_or(true);
         let line = node.at.line as usize;
-        let label = |unit: &str| name.clone().map_or_else(|| LimitLabel::Unit(unit.into()), LimitLabel::Name);
+        let label = |unit: &str| match &name {
+            Some(name) => LimitLabel { kind: "name", text: name.clone() },
+            None => LimitLabel { kind: "unit", text: unit.into() },
+        };
         let rule = |limit| {
             let (is_named, name) = (name.is_some(), name.clone().unwrap_or_default());
             Rule { name, is_named, enforced_per_million, headers, replaces, ..Rule::of(limit, line) }
@@ -95,15 +98,10 @@ impl Checker {
             return self.number(fields, "requests_per_unit", 0, u64::MAX);
         }
         self.read(fields, "requests_per_unit", |node| {
-            node.number(0, u32::MAX.into()).map_err(|bad| match node.number(0, u64::MAX) {
-                Ok(_) => {
-                    let more = format!(
-                        "{}; for a larger limit, add `tollgate: {{}}` at the top of the file",
-                        bad.remedy
-                    );
-                    BadValue::new(bad.message, more)
-                }
-                Err(_) => bad,
+            node.number(0, u32::MAX.into()).map_err(|BadValue { message, remedy }| {
+                let is_large = node.number(0, u64::MAX).is_ok();
+                let more = "; for a larger limit, add `tollgate: {}` at the top of the file";
+                BadValue::new(message, format!("{remedy}{}", if is_large { more } else { "" }))
             })
         })
     }

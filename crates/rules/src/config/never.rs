@@ -9,18 +9,8 @@ use super::node::quoted;
 use crate::matching::{is_longer_than_addresses, pattern_in_lower_case};
 
 /// The keys whose values are addresses, as gateways and programs usually name them.
-const ADDRESS_KEYS: [&str; 10] = [
-    "remote_address",
-    "remote_addr",
-    "client_ip",
-    "client_address",
-    "client_addr",
-    "ip",
-    "ip_address",
-    "source_ip",
-    "src_ip",
-    "x-real-ip",
-];
+const ADDRESS_KEYS: &str = "remote_address remote_addr client_ip client_address client_addr ip ip_address source_ip \
+                            src_ip x-real-ip";
 
 /// Envoy's key of a client's address. It has no other values.
 const REMOTE_ADDRESS: &str = "remote_address";
@@ -118,13 +108,8 @@ fn regular_expression(value: &str, is_pattern: bool) -> Option<Finding> {
         Some(pattern) => format!("write {}", quoted(&pattern)),
         None => "write each value, or one text with a * for each part that may be any text".to_owned(),
     };
-    finding(
-        format!(
-            "{} looks like a regular expression, and in values only * is special: {matched}",
-            quoted(value)
-        ),
-        remedy,
-    )
+    let looks = format!("{} looks like a regular expression", quoted(value));
+    finding(format!("{looks}, and in values only * is special: {matched}"), remedy)
 }
 
 /// Whether a text has a part that regular expressions have and usual values lack. `10.0.*` and `*.example.org` have none.
@@ -223,15 +208,13 @@ fn masked(value: &str, is_pattern: bool) -> Option<Finding> {
     if right == value {
         return None;
     }
-    finding(
-        format!("{} is not the text of a network that Envoy sends", quoted(value)),
-        format!("write {right:?}"),
-    )
+    let message = format!("{} is not the text of a network that Envoy sends", quoted(value));
+    finding(message, format!("write {right:?}"))
 }
 
 /// Returns the problem of a text that should be one address.
 fn address(key: &str, value: &str, as_addresses: bool) -> Option<Finding> {
-    if !as_addresses && !ADDRESS_KEYS.contains(&key) {
+    if !as_addresses && ADDRESS_KEYS.split(' ').all(|one| one != key) {
         return None;
     }
     let shown = quoted(value);
@@ -268,10 +251,8 @@ fn address(key: &str, value: &str, as_addresses: bool) -> Option<Finding> {
     if let Some(address) = without_port(value) {
         let what = if value.ends_with(']') { "has brackets" } else { "has a port" };
         let right = address.to_canonical().to_string();
-        return finding(
-            format!("{shown} {what}, and {key} has the address alone, so no request matches"),
-            format!("write {right:?}"),
-        );
+        let message = format!("{shown} {what}, and {key} has the address alone, so no request matches");
+        return finding(message, format!("write {right:?}"));
     }
     if key != REMOTE_ADDRESS {
         return None;

@@ -58,7 +58,7 @@ impl Checker {
         let steps =
             ipv6.into_iter().map(|step| ("ipv6", step)).chain(ipv4.into_iter().map(|step| ("ipv4", step)));
         for (kind, PrefixDraft { bits, draft, .. }) in steps {
-            let label = LimitLabel::Prefix(format!("{kind}/{bits}").into());
+            let label = LimitLabel { kind: "prefix", text: format!("{kind}/{bits}").into() };
             let place = RulePlace { prefix: Some(bits), ..place };
             self.check_distinct(&draft, way, &place, false);
             self.rule(draft, way, place, Some(&label), None);

@@ -83,11 +83,8 @@ impl fmt::Display for Problem {
     /// Writes `limits.yaml:7:13: descriptors[2].rate_limit.unit: no unit is called "fortnight"; use …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file)?;
-        if self.at.line > 0 {
-            write!(f, "{}:", self.at.line)?;
-        }
-        if self.at.column > 0 {
-            write!(f, "{}:", self.at.column)?;
+        for place in [self.at.line, self.at.column].into_iter().filter(|place| *place > 0) {
+            write!(f, "{place}:")?;
         }
         if !self.path.is_empty() {
             write!(f, " {}:", self.path)?;
@@ -161,13 +158,8 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            if index > 0 {
-                writeln!(f)?;
-            }
-            write!(f, "{problem}")?;
-        }
-        Ok(())
+        let problems: Vec<String> = self.problems.iter().map(Problem::to_string).collect();
+        f.write_str(&problems.join("\n"))
     }
 }
 

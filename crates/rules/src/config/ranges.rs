@@ -94,20 +94,17 @@ impl MatchedValues {
 
 /// Reads a range: an address with the number of its leading bits, or a single address.
 fn range_of(text: &str) -> Result<IpNet, BadValue> {
-    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-    let address = address.parse::<IpAddr>().ok();
-    let bits = bits.map(|bits| length_of(bits, 128));
-    let range = match (address, bits) {
-        (Some(address), None) => Some(IpNet::from(address)),
-        (Some(address), Some(Some(bits))) => IpNet::new(address, bits).ok(),
-        _ => None,
+    let range = match text.split_once('/') {
+        None => text.parse::<IpAddr>().ok().map(IpNet::from),
+        Some((address, bits)) => {
+            address.parse().ok().zip(length_of(bits, 128)).and_then(|(ip, bits)| IpNet::new(ip, bits).ok())
+        }
     };
     let range = range.map(without_mapping).ok_or_else(|| {
         let message = format!("{} is not a range of addresses", quoted(text));
-        BadValue::new(
-            message,
-            "write an address and the number of its leading bits, such as 10.0.0.0/8 or 2001:db8::/32",
-        )
+        let remedy =
+            "write an address and the number of its leading bits, such as 10.0.0.0/8 or 2001:db8::/32";
+        BadValue::new(message, remedy)
     })?;
     if range != range.trunc() {
         let message = format!("{} has bits after the first {}", quoted(text), range.prefix_len());
@@ -118,14 +115,9 @@ fn range_of(text: &str) -> Result<IpNet, BadValue> {
 
 /// Converts a range of IPv4 addresses in the form of IPv6 addresses. Requests' addresses are converted in the same way.
 fn without_mapping(range: IpNet) -> IpNet {
-    match range {
-        IpNet::V6(v6) => {
-            let bits = v6.prefix_len().checked_sub(96);
-            let ipv4 = v6.addr().to_ipv4_mapped().zip(bits);
-            ipv4.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(range, IpNet::V4)
-        }
-        IpNet::V4(_) => range,
-    }
+    let IpNet::V6(v6) = range else { return range };
+    let ipv4 = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96));
+    ipv4.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(range, IpNet::V4)
 }
 
 /// Reads the number of leading bits.

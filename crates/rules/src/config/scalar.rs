@@ -129,12 +129,9 @@ impl FileNode {
         match &self.kind {
             Value::Null => Metadata::Null,
             Value::Scalar(Scalar::Bool, _) => Metadata::Bool(self.yes().unwrap_or(false)),
-            Value::Scalar(Scalar::Integer | Scalar::Float, text) => match number(text) {
-                Some(number) => Metadata::Number(number),
-                None => Metadata::Text((&**text).into()),
-            },
-            Value::Scalar(Scalar::Quoted | Scalar::Text | Scalar::Time, text) => {
-                Metadata::Text((&**text).into())
+            Value::Scalar(kind, text) => {
+                let number = number(text).filter(|_| matches!(kind, Scalar::Integer | Scalar::Float));
+                number.map_or_else(|| Metadata::Text((&**text).into()), Metadata::Number)
             }
             Value::List(items) => Metadata::List(items.iter().map(Self::metadata).collect()),
             Value::Map(entries) => {
