@@ -231,7 +231,7 @@ pub(crate) struct Ranges {
 }
 
 /// The intervals of one kind of addresses, in order. Each ends where the next one begins.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Intervals<T> {
     /// The last level has the first address of each interval. A level above has the first address of each block of the
     /// level below. A block is one cache line for IPv4. Without these levels, the steps of a binary search would read as
@@ -244,24 +244,14 @@ struct Intervals<T> {
 /// The number of addresses in a block.
 const BLOCK: usize = 16;
 
-impl<T> Default for Intervals<T> {
-    fn default() -> Self {
-        Self { levels: Vec::new(), nodes: Box::default() }
-    }
-}
-
 impl Ranges {
     /// Builds the search. No range may occur twice.
     pub(crate) fn new(ranges: impl IntoIterator<Item = (IpNet, u32)>) -> Self {
         let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
         for (range, node) in ranges {
             match range {
-                IpNet::V4(range) => {
-                    ipv4.push((range.network().to_bits(), range.broadcast().to_bits(), node));
-                }
-                IpNet::V6(range) => {
-                    ipv6.push((range.network().to_bits(), range.broadcast().to_bits(), node));
-                }
+                IpNet::V4(v4) => ipv4.push((v4.network().to_bits(), v4.broadcast().to_bits(), node)),
+                IpNet::V6(v6) => ipv6.push((v6.network().to_bits(), v6.broadcast().to_bits(), node)),
             }
         }
         Self {

@@ -32,10 +32,7 @@ const MAX_HEAD: usize = 4096;
 
 /// Writes a copy.
 pub(super) fn write(path: &Path, name: &str, text: &RuleText) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file_name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let mut temporary = std::ffi::OsString::from(".");
     temporary.push(file_name);

@@ -34,7 +34,7 @@ use crate::telemetry::Reloads;
 /// assert!(ask().is_shadow_denied() && ask().is_allowed());
 /// # Ok::<(), tollgate_rules::RulesError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "a builder does nothing until rules are loaded"]
 pub struct RulesBuilder<C = ()> {
     pub(super) options: LoadOptions,
@@ -67,13 +67,7 @@ impl Rules {
 
     /// Returns a builder, for another clock, several files, a dry run and other options.
     pub fn builder() -> RulesBuilder {
-        RulesBuilder {
-            options: LoadOptions::default(),
-            observers: Observers::default(),
-            servers: Servers::default(),
-            clock: (),
-            snapshot: None,
-        }
+        RulesBuilder::default()
     }
 }
 

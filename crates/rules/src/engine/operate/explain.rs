@@ -1,8 +1,7 @@
 //! Explains what the rules do with a request: [`Rules::explain`].
 //!
-//! The rules are found and decided by the steps of the [route](super::super::request), with peeks instead of charges, also under
-//! `charging: count-first`. The rules
-//! that do not apply come from the same search ([`Tree::missed`]).
+//! The rules are found and decided by the steps of the [route](super::super::request), with peeks instead of charges, also
+//! under `charging: count-first`. The rules that do not apply come from the same search ([`Tree::missed`]).
 //!
 //! [`Tree::missed`]: crate::matching::Tree::missed
 

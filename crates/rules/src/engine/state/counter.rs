@@ -153,17 +153,13 @@ const CARRY: Carry = Carry::Used;
 impl Prepared {
     /// Checks that the store of a rule counts its class.
     pub(super) fn check_class(&self, rule: &Rule) -> Result<(), NoCounter> {
-        match (self, &rule.class) {
-            (Self::Done(Counter::Shared(shared)), Some(class)) => {
-                match class_of(&shared.whole, class.share) {
-                    Some(_) => Ok(()),
-                    None => Err(NoCounter::refused(
-                        "cannot have this class: its store does not count it; use store: keyed",
-                    )),
-                }
-            }
-            _ => Ok(()),
+        if let (Self::Done(Counter::Shared(shared)), Some(class)) = (self, &rule.class)
+            && class_of(&shared.whole, class.share).is_none()
+        {
+            let why = "cannot have this class: its store does not count it; use store: keyed";
+            return Err(NoCounter::refused(why));
         }
+        Ok(())
     }
 
     /// Closes the previous counter, before the time of the load is read.
@@ -197,15 +193,16 @@ impl Counter {
                 }
             }
             Self::Shared(shared) => {
-                shared.limiter = match &rule.class {
-                    None => Arc::clone(&shared.whole),
-                    Some(class) => match class_of(&shared.whole, class.share) {
-                        Some(limiter) => limiter,
-                        // The load has asked before, and refused a class without a limiter.
-                        None => return Self::Blocked { period: Duration::ZERO, last: None },
-                    },
+                let whole = &shared.whole;
+                let limiter = match &rule.class {
+                    None => Some(Arc::clone(whole)),
+                    Some(class) => class_of(whole, class.share),
                 };
-                shared.is_dry_run = in_dry_run;
+                // The load has asked before, and refused a class without a limiter.
+                let Some(limiter) = limiter else {
+                    return Self::Blocked { period: Duration::ZERO, last: None };
+                };
+                (shared.limiter, shared.is_dry_run) = (limiter, in_dry_run);
             }
             Self::Unlimited(_) | Self::Blocked { .. } | Self::InProgress(_) => {}
         }

@@ -27,14 +27,6 @@ enum RuleCounter {
     SameAs(usize),
 }
 
-impl RuleCounter {
-    fn close_last(&self) {
-        if let Self::Own(prepared, _) = self {
-            prepared.close_last();
-        }
-    }
-}
-
 impl RuleSet {
     /// Creates the rules of these domains, with the clients' usage under the rules in force now. If one rule fails, the
     /// whole load fails.
@@ -102,7 +94,11 @@ impl RuleSet {
             snapshot.finish(restored, book.as_deref(), begun)
         });
         // All slow steps are finished at this point, and no later step can fail.
-        prepared.iter().flat_map(|(_, counters)| counters).for_each(RuleCounter::close_last);
+        for counter in prepared.iter().flat_map(|(_, counters)| counters) {
+            if let RuleCounter::Own(prepared, _) = counter {
+                prepared.close_last();
+            }
+        }
         let when = now();
         let overrides = Arc::clone(&self.overrides);
         let mut next = Self { overrides, book, ..Self::empty(self.number + 1, hasher) };
