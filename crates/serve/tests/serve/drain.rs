@@ -66,9 +66,7 @@ fn health_fails_before_requests_do() {
 
 #[test]
 fn watches_of_health_end_with_the_server() {
-    let place = Place::new();
-    let mut server = place.start("--drain 200ms");
-    block_on(async {
+    Place::new().start("--drain 200ms").until_its_end(async |server| {
         let mut grpc = Grpc::connect(&server.address("grpc")).await;
         let watch = grpc.open("/grpc.health.v1.Health/Watch", &[]).await.unwrap();
         let mut watch = watch.into_body();
@@ -80,7 +78,6 @@ fn watches_of_health_end_with_the_server() {
         while timeout(PATIENCE, watch.frame()).await.unwrap().is_some() {}
         assert!(comes_true(async || grpc.is_closed()).await);
     });
-    assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
 /// Opens a request whose body never ends, and waits until the server has it.
@@ -163,9 +160,7 @@ fn end_beside_idle_connections(flags: &str, signal: &str) -> String {
 // G108
 #[test]
 fn interrupt_answers_requests_in_flight() {
-    let place = Place::new();
-    let mut server = place.start("--drain 1h");
-    block_on(async {
+    Place::new().start("--drain 1h").until_its_end(async |server| {
         let mut stream = TcpStream::connect(server.address("grpc")).await.unwrap();
         // The first call has no message yet. The server has it when it answers the second one.
         let ask = bytes(ASK);
@@ -178,7 +173,6 @@ fn interrupt_answers_requests_in_flight() {
         stream.write_all(&message(1, &ask)).await.unwrap();
         assert!(is_answered(&mut stream, 1).await, "{}", server.log());
     });
-    assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
 #[test]
@@ -189,9 +183,7 @@ fn idle_connections_do_not_delay_the_end() {
 // G108
 #[test]
 fn connections_that_begin_late_are_answered() {
-    let place = Place::new();
-    let mut server = place.start("--log info");
-    block_on(async {
+    Place::new().start("--log info").until_its_end(async |server| {
         let mut late = TcpStream::connect(server.address("grpc")).await.unwrap();
         late.write_all(&BEGIN[..7]).await.unwrap();
         wait_for_stat(&server.address("debug"), CONNECTIONS, 1).await;
@@ -200,15 +192,12 @@ fn connections_that_begin_late_are_answered() {
         late.write_all(&[&BEGIN[7..], &call(1, &bytes(ASK))].concat()).await.unwrap();
         assert!(is_answered(&mut late, 1).await, "{}", server.log());
     });
-    assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
 // G108
 #[test]
 fn connections_in_the_backlog_are_answered() {
-    let place = Place::new();
-    let mut server = place.start("");
-    block_on(async {
+    Place::new().start("").until_its_end(async |server| {
         // The system accepts connections also for a process that does not run.
         server.signal("STOP");
         let mut waiting = Vec::new();
@@ -225,7 +214,6 @@ fn connections_in_the_backlog_are_answered() {
         }
         assert_eq!(answered, 100, "{}", server.log());
     });
-    assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
 /// Connects, and writes these parts without end or reading, until the server reads no more or ends the connection.

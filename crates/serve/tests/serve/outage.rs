@@ -55,6 +55,12 @@ fn reports(server: &mut Server, address: &str, why: &str) {
     assert!(!log.contains("secret"), "{log}");
 }
 
+/// Asserts that the health pages say that the server can be used.
+async fn is_usable(server: &Server) {
+    assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
+    assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
+}
+
 // G148
 #[test]
 fn refused_passwords_are_reported() {
@@ -67,10 +73,7 @@ fn refused_passwords_are_reported() {
     // The right password.
     let (_place, server) = serve(&format!("redis://:true-secret@{address}/"));
     assert_eq!(block_on(admitted(&server, 20)), 20);
-    block_on(async {
-        assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
-        assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
-    });
+    block_on(is_usable(&server));
     assert!(!server.log().contains("cannot be used"), "{}", server.log());
 }
 
@@ -97,11 +100,8 @@ fn death_and_return_of_the_server_are_reported() {
     redis.restart();
     let line = server.wait_for_line("can be used again");
     assert!(line.contains(" WARN ") && line.contains(&redis.url()) && line.contains("second"), "{line}");
-    block_on(async {
-        assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
-        assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
-        assert_eq!(admitted(&server, 20).await, 20);
-    });
+    block_on(is_usable(&server));
+    assert_eq!(block_on(admitted(&server, 20)), 20);
 }
 
 /// The answers came after `--deadline`, and long before the rule's `timeout`, so no breaker opened and no test failed:
@@ -128,10 +128,7 @@ fn server_that_is_too_slow_is_reported() {
     reports(&mut server, &proxy.url(), "--deadline (100ms)");
     proxy.delay(Duration::ZERO);
     ask_until(&server, &|_| server.log().contains("can be used again"));
-    block_on(async {
-        assert_eq!(get(&server.address("http"), "/healthcheck").await.body, "OK");
-        assert_eq!(stat(&server.address("debug"), GAUGE).await, 1);
-    });
+    block_on(is_usable(&server));
 }
 
 /// A server that nothing uses is not called.

@@ -219,6 +219,13 @@ impl Server {
         block_on(test(&mut self));
     }
 
+    /// Lets a test use the server until it ends by itself, and asserts that it ended well.
+    #[track_caller]
+    pub(crate) fn until_its_end(mut self, test: impl AsyncFnOnce(&mut Self)) {
+        block_on(test(&mut self));
+        assert_eq!(self.wait(), 0, "{}", self.log());
+    }
+
     /// Ends the server before the test ends.
     #[track_caller]
     pub(crate) fn stop(self) {}
