@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::num::NonZero;
 
 use clap::Args;
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
 use tollgate_http::forwarded::{FromRight, Syntax, node};
 
@@ -99,13 +99,13 @@ impl Clients {
         let text = without_quotes(text.trim_ascii());
         let place = self.proxies.saturating_sub(1);
         let Some(syntax) = list_syntax(text) else {
-            return match node(text) {
+            let found = node(text).map(|address| (address, has_port(text)));
+            return match found.or_else(|| unusual(text)) {
                 None => Client::Text,
                 // A list of one is too short for several proxies.
                 Some(_) if place > 0 => Client::Unknown,
-                Some(address) => {
-                    let ports = has_port(text).into();
-                    self.cut(address, AddressCounts { ports, ..AddressCounts::default() })
+                Some((address, has_port)) => {
+                    self.cut(address, AddressCounts { ports: has_port.into(), ..AddressCounts::default() })
                 }
             };
         };
@@ -180,6 +180,19 @@ pub fn last_element(list: &[u8]) -> &[u8] {
 /// Whether an address has a port.
 pub fn has_port(address: &[u8]) -> bool {
     !address.ends_with(b"]") && str::from_utf8(address).is_ok_and(|text| text.parse::<IpAddr>().is_err())
+}
+
+/// Returns the address in a text of a form that header fields do not have, and whether it has a port: with a zone, as Go writes
+/// `[fe80::1%eth0]:4000`, or without the brackets before a port, if the last number cannot be a part of the address.
+fn unusual(text: &[u8]) -> Option<(IpAddr, bool)> {
+    if let Some(zone) = memchr(b'%', text) {
+        let end = memchr(b']', &text[zone..]).map_or(text.len(), |end| zone + end);
+        let text = [&text[..zone], &text[end..]].concat();
+        return node(&text).filter(IpAddr::is_ipv6).map(|address| (address, has_port(&text)));
+    }
+    let colon = memrchr(b':', text).filter(|&colon| memchr(b':', &text[..colon]).is_some())?;
+    let (address, port) = text.split_at(colon);
+    node(&[b"[", address, b"]", port].concat()).map(|address| (address, true))
 }
 
 /// Returns the form of a text that may be a list of addresses. The right end, which a proxy wrote, decides. Paths and

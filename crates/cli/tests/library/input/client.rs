@@ -18,6 +18,16 @@ fn ports_are_cut() {
         ("[2001:db8::1]:443", "2001:db8::"),
         ("[2001:db8::1]", "2001:db8::"),
         ("::ffff:192.0.2.1", "192.0.2.1"),
+        // A number that cannot be a group of the address, because it is too long, or because there are eight before it.
+        ("2001:db8::1:50000", "2001:db8::"),
+        ("2001:db8:1:2:3:4:5:6:4000", "2001:db8:1:2::"),
+        ("::ffff:192.0.2.1:4000", "192.0.2.1"),
+        // A zone, as Go writes it.
+        ("[fe80::1%eth0]:4000", "fe80::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("[fe80::1%eth0]", "fe80::"),
+        ("192.0.2.1%eth0", "text"),
+        ("a:b:1", "text"),
         ("192.0.2.1:port", "text"),
         ("example.org:443", "text"),
         ("alice", "text"),
@@ -34,6 +44,9 @@ fn ports_are_cut() {
     assert_eq!(seen("[2001:db8::1]"), (true, false, false));
     assert_eq!(seen("[2001:db8::1]:5"), (true, true, false));
     assert_eq!(seen("1.1.1.1, 2001:db8::1"), (true, false, true));
+    assert_eq!(seen("2001:db8::1:50000"), (true, true, false));
+    assert_eq!(seen("[fe80::1%eth0]:4000"), (true, true, false));
+    assert_eq!(seen("fe80::1%eth0"), (true, false, false));
 }
 
 #[test]
