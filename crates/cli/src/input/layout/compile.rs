@@ -5,6 +5,7 @@ use super::haproxy;
 use super::token::{Named, Token, header, wrong};
 use super::variables::{Shape, Variable};
 use super::{Field, Layout};
+use crate::input::sample::Role;
 use crate::input::time::TimeFormat;
 
 /// The names that are shown in errors.
@@ -71,6 +72,15 @@ impl Layout {
                 field.variable.shape = Shape::Text;
             }
             before = field.after.last().copied();
+        }
+        // Of `$remote_addr:$remote_port`, the last colon separates the two, because IPv6 addresses have colons.
+        for at in 1..fields.len() {
+            let follows_client =
+                fields[at - 1].after == b":" && matches!(fields[at - 1].variable.role, Role::Client(_));
+            let variable = &mut fields[at].variable;
+            if follows_client && variable.shape == Shape::Word && variable.names.is_empty() {
+                variable.shape = Shape::Part;
+            }
         }
         let (least, read, columns) = (fields.len(), fields.len(), Self::named_columns(&fields));
         Ok(Self { name: name.to_owned(), lead, fields, columns, least, read, open: false })

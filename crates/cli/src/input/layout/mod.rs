@@ -246,7 +246,7 @@ impl Layout {
     /// Returns the number of spaces that align a field.
     fn padding(&self, at: usize, text: &[u8]) -> usize {
         match self.fields[at].variable.shape {
-            Shape::Number | Shape::Word if !self.fields[at].quoted => {
+            Shape::Number | Shape::Word | Shape::Part if !self.fields[at].quoted => {
                 text.iter().take_while(|&&b| b == b' ').count()
             }
             _ => 0,
@@ -296,7 +296,9 @@ impl Layout {
             return None;
         }
         let words = match field.variable.shape {
-            Shape::Word | Shape::Number | Shape::Status if field.after.is_empty() && self.open => {
+            Shape::Word | Shape::Part | Shape::Number | Shape::Status
+                if field.after.is_empty() && self.open =>
+            {
                 text.iter().position(|&b| b == b' ').unwrap_or(text.len())
             }
             _ => text.len(),

@@ -1,6 +1,6 @@
 //! What is known of the variables of format strings: their common names, their roles, and the shapes of their texts.
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use crate::input::sample::Role;
 use tollgate_http::forwarded::node;
@@ -12,6 +12,8 @@ pub enum Shape {
     Text,
     /// A text without spaces.
     Word,
+    /// A text without spaces and colons.
+    Part,
     /// A list, whose elements are separated by `, ` or ` : `.
     List,
     /// Digits with a sign or a point, or `-`.
@@ -34,6 +36,7 @@ impl Shape {
         match self {
             Self::Text => Some(true),
             Self::Word => memchr(b' ', text).is_none().then_some(true),
+            Self::Part => memchr2(b' ', b':', text).is_none().then_some(true),
             Self::List => {
                 let continues = text.ends_with(b",") || text.ends_with(b" :") || rest.starts_with(b": ");
                 Some(!continues)

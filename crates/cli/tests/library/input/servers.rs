@@ -363,6 +363,10 @@ fn format_strings_of_servers() {
             |r| format!("{} {} {} \"{}\" {} %", r.ip, r.time("%Y-%m-%d %H:%M:%S +0000"), r.n, r.line(), r.agent)),
         (r#""%{X-Forwarded-For}i" %{%s}t "%{User-Agent}i""#, "forwarded", "time", |r| format!("\"{}\" {} \"{}\"", r.list(), r.at.as_second(), r.agent)),
         (r#""%a %{sec}t \"%r\"""#, "ip", "time", |r| format!("{} {} \"{}\"", r.ip, r.at.as_second(), r.line())),
+        // IPv6 addresses have colons too.
+        ("$remote_addr:$remote_port [$time_local] $status", "ip", "time", |r| format!("{}:{} [{}] {}", r.ip, 5_000 + r.n, r.clf(), r.status)),
+        ("%{sec}t %a:%{remote}p", "ip", "time", |r| format!("{} {}:{}", r.at.as_second(), r.ip, 50_000 + r.n)),
+        ("%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%:%DOWNSTREAM_REMOTE_PORT% %START_TIME(%s.%3f)%", "ip", "time", |r| format!("{}:{} {}.250", r.ip, r.n, r.at.as_second())),
         ("%{usec}t %{c}a %D", "ip", "%{usec}t", |r| format!("{} {} 17", r.at.as_microsecond(), r.ip)),
         // https://docs.haproxy.org/3.0/configuration.html#8.2.6
         (r#"log-format "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r""#, "%ci", "%tr",
