@@ -10,6 +10,7 @@ use super::foreign::foreign;
 use super::identity::{LevelFlags, LimitLabel, RulePath};
 use super::keys::{FieldPath, MapFields, MapKind};
 use super::limit::{Draft, Labelled};
+use super::never;
 use super::node::{FileNode, SMALL, Value, quoted};
 use super::problem::{ConfigError, Problems};
 use super::ranges::MatchedValues;
@@ -54,7 +55,7 @@ pub(super) fn check(
     drop(root);
     let Checker { problems, mut warnings, settings, domain, rules, .. } = context;
     let Some((domain_at, branches)) = read.filter(|_| problems.is_empty()) else {
-        return Err(problems.into_error());
+        return Err(problems.into_error(|problem| never::fill_in(problem, text)));
     };
     super::warnings::find((&domain, domain_at), &branches, &rules, &mut warnings);
     Ok(Config {

@@ -64,16 +64,28 @@ fn text_of<'n>(node: &'n FileNode, name: &str) -> Option<&'n str> {
 
 /// Returns the problem of a ConfigMap, with the command that prints its text.
 fn config_map(root: &FileNode) -> BadValue {
-    let texts = value_of(root, "data").map(|data| &data.kind);
-    let key = match texts {
-        Some(Value::Map(entries)) => entries.iter().find_map(|(key, _)| key.as_key()),
-        _ => None,
+    // The first text with a domain, or else the first one.
+    let texts = |data: &'static str| {
+        let entries = match value_of(root, data).map(|data| &data.kind) {
+            Some(Value::Map(entries)) => &entries[..],
+            _ => &[],
+        };
+        entries
+            .iter()
+            .filter_map(move |(key, text)| Some((data, key.as_key()?, text.as_key().unwrap_or_default())))
     };
-    let name = value_of(root, "metadata").and_then(|metadata| text_of(metadata, "name")).unwrap_or("NAME");
-    let key = key.unwrap_or("KEY");
+    let is_rules = |text: &str| text.lines().any(|line| line.trim_start().starts_with("domain:"));
+    let plain = || texts("data");
+    let found =
+        plain().find(|&(.., text)| is_rules(text)).or_else(|| plain().chain(texts("binaryData")).next());
+    let (data, key, _) = found.unwrap_or(("data", "KEY", ""));
+    let metadata = |name| value_of(root, "metadata").and_then(|metadata| text_of(metadata, name));
+    let name = metadata("name").unwrap_or("NAME");
+    let namespace = metadata("namespace").map_or_else(String::new, |namespace| format!(" -n {namespace}"));
+    let decode = if data == "data" { "" } else { " | base64 -d" };
     let remedy = format!(
-        "the rules are the text of {key:?} in its data: kubectl get configmap {name} -o jsonpath='{{.data.{}}}' | tollgate \
-         rules check -",
+        "the rules are the text of {key:?} in its data: kubectl get configmap {name}{namespace} -o \
+         jsonpath='{{.{data}.{}}}'{decode} | tollgate rules check -",
         key.replace('.', r"\.")
     );
     BadValue::new("this is a ConfigMap of Kubernetes, not a file of rules", remedy)

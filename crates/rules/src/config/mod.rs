@@ -154,7 +154,7 @@ impl Config {
         // Some editors write a byte order mark at the start of a file.
         match format.read(text.strip_prefix('\u{feff}').unwrap_or(text), &mut problems) {
             Some(root) => check::check(name, root, text, problems),
-            None => Err(problems.into_error()),
+            None => Err(problems.into_error(|problem| never::fill_in(problem, text))),
         }
     }
 

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 
 use super::node::quoted;
+use super::problem::Problem;
 use crate::matching::{is_longer_than_addresses, pattern_in_lower_case};
 
 /// The keys whose values are addresses, as gateways and programs usually name them.
@@ -55,7 +56,21 @@ const WITH_DOLLAR: [&str; 6] = ["batch", "count", "default", "metadata", "ref", 
 /// Texts that programs write in angle brackets where a value is missing.
 const IN_ANGLES: [&str; 6] = ["BADREQ", "anonymous", "empty", "none", "null", "unknown"];
 
-/// Returns the problem of a text that a program should have replaced: `$IP`, `${IP}`, `{{ .Values.ip }}`, `<your-ip>`, `%IP%`.
+/// The remedy for a variable that nothing filled in.
+pub(super) const FILL_IN: &str = "write its value, or run the file first through the program that fills variables in, such as \
+    envsubst or helm template";
+
+/// Returns the remedy of a problem on a line with a variable that nothing filled in, or of a text that cannot be read after
+/// such a line.
+pub(super) fn fill_in(problem: &Problem, text: &str) -> Option<&'static str> {
+    let is_unread = problem.message().starts_with("this is not valid");
+    let before = if is_unread { 0 } else { problem.line().saturating_sub(1) };
+    let mut lines = text.lines().take(problem.line()).skip(before);
+    lines.any(|line| !line.trim_start().starts_with('#') && unfilled(line).is_some()).then_some(FILL_IN)
+}
+
+/// Returns the problem of a text that a program should have replaced: `$IP`, `${IP}`, `$(IP)`, `#{ip}`, `%(ip)s`,
+/// `{{ .Values.ip }}`, `<your-ip>`, `%IP%`.
 pub(super) fn unfilled(text: &str) -> Option<Finding> {
     let trimmed = text.trim();
     let between = |open: &str, close: &str| {
@@ -79,8 +94,9 @@ pub(super) fn unfilled(text: &str) -> Option<Finding> {
     let is_variable = trimmed
         .strip_prefix('$')
         .is_some_and(|name| is_name(name) && !WITH_DOLLAR.contains(&name))
-        || between("${", "}").is_some()
-        || between("{{", "}}").is_some()
+        || [("${", "}"), ("$(", ")"), ("#{", "}"), ("%(", ")s"), ("{{", "}}")]
+            .into_iter()
+            .any(|(open, close)| between(open, close).is_some())
         || whole('<', '>').is_some_and(|inside| !inside.contains(['<', '>']) && !IN_ANGLES.contains(&inside))
         || whole('%', '%').is_some_and(is_command);
     if !is_variable {
@@ -88,7 +104,7 @@ pub(super) fn unfilled(text: &str) -> Option<Finding> {
     }
     finding(
         format!("{} is a variable that nothing filled in, so only this text itself matches", quoted(text)),
-        "write its value, or run the file first through the program that fills variables in, such as envsubst or helm template",
+        FILL_IN,
     )
 }
 

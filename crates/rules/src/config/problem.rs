@@ -232,8 +232,15 @@ impl Problems {
         self.found
     }
 
-    pub(super) fn into_error(self) -> ConfigError {
-        ConfigError { problems: self.into_sorted() }
+    /// Returns the error of a text. `better` may know another remedy for a problem.
+    pub(super) fn into_error(self, better: impl Fn(&Problem) -> Option<&'static str>) -> ConfigError {
+        let mut problems = self.into_sorted();
+        for problem in &mut problems {
+            if let Some(remedy) = better(problem) {
+                problem.remedy = remedy.into();
+            }
+        }
+        ConfigError { problems }
     }
 }
 

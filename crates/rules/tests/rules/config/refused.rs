@@ -217,6 +217,27 @@ fn names_that_break_headers_are_rejected() {
 }
 
 #[test]
+fn templates_that_nothing_filled_in_are_named() {
+    let rule = |number: &str| {
+        format!(
+            "domain: d\ndescriptors:\n- key: k\n  rate_limit: {{ unit: day, requests_per_unit: {number} }}\n"
+        )
+    };
+    for text in [
+        rule("{{ .Values.n }}"),
+        rule("${N}"),
+        rule("$(N)"),
+        format!("{{{{- if .Values.on }}}}\n{}{{{{- end }}}}\n", rule("1")),
+    ] {
+        problem(&text, "write its value, or run the file first through the program that fills variables in");
+    }
+    problem(
+        &format!("# {{{{ a }}}}\n{}", rule("x")),
+        "expected a whole number, found \"x\"; write a whole number",
+    );
+}
+
+#[test]
 fn objects_of_other_programs_are_named() {
     let map = "apiVersion: v1
 kind: ConfigMap
@@ -229,6 +250,15 @@ data:
         r"kubectl get configmap ratelimit -o jsonpath='{.data.limits\.yaml}' | tollgate rules check -";
     problem(map, &format!("this is a ConfigMap of Kubernetes, not a file of rules ... {jsonpath}"));
     problem(&format!("{map}---\nkind: Secret\n"), "this is a ConfigMap of Kubernetes");
+    let two = map
+        .replace("ratelimit }", "ratelimit, namespace: edge }")
+        .replace("data:\n", "data:\n  envoy.json: |\n    {}\n");
+    problem(&two, r"configmap ratelimit -n edge -o jsonpath='{.data.limits\.yaml}' |");
+    let binary = "apiVersion: v1\nkind: ConfigMap\nbinaryData: { a: ZA== }\n";
+    problem(
+        binary,
+        "kubectl get configmap NAME -o jsonpath='{.binaryData.a}' | base64 -d | tollgate rules check -",
+    );
     let rows = r#"
         gateway.envoyproxy.io/v1alpha1 BackendTrafficPolicy => a policy of Envoy Gateway ... /rlconfig
         gateway.envoyproxy.io/v1alpha1 EnvoyProxy => an object of Envoy Gateway (EnvoyProxy) ... --xds

@@ -231,8 +231,7 @@ fn values_that_requests_have_are_not_warned() {
 fn regular_expressions_and_variables_are_known() {
     let expressions = r"/part1/.* ^/login /login$ /users/[0-9]+ /users/\d+ (GET|POST) .* /a/.+ 10\.0\..* (?i)bot [^/]+
                         /api.* /v[1-3]/x \w+@example\.org [a-f]{8}";
-    let variables =
-        "$IP | ${IP} | 10.0.0.${N} | {{ .Values.ip }} | x-{{name}} | <your-ip> | %IP% | %REQ(X-USER)%";
+    let variables = "$IP | ${IP} | 10.0.0.${N} | {{ .Values.ip }} | x-{{name}} | <your-ip> | %IP% | %REQ(X-USER)% | $(IP) | %(ip)s | #{ip}";
     let expressions =
         expressions.split_ascii_whitespace().map(|value| (value, "looks like a regular expression"));
     let variables = variables.split(" | ").map(|value| (value, "is a variable that nothing filled in"));
