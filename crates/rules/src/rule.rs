@@ -177,14 +177,11 @@ impl Rule {
     /// whether a compact store can hold the debts of holds.
     pub(super) fn hold_by_default(&mut self, fits: impl FnOnce(&Limit) -> bool) {
         let Amount::Limited { limit, store } = &self.limit else { return };
-        let gives_back = match store {
-            Some(Store::Redis(_)) => false,
-            Some(Store::Local(config)) => match config.kind() {
-                StoreKind::Sketch => false,
-                StoreKind::Compact => fits(limit),
-                StoreKind::Keyed | StoreKind::Direct => true,
-            },
-            None => true,
+        let gives_back = match store.as_ref().map(Store::kind) {
+            // A store that processes share has no kind.
+            Some(None | Some(StoreKind::Sketch)) => false,
+            Some(Some(StoreKind::Compact)) => fits(limit),
+            Some(Some(StoreKind::Keyed | StoreKind::Direct)) | None => true,
         };
         if gives_back && !self.distinct && limit.kind() != LimitKind::SlidingLog && self.hold.is_none() {
             self.hold = Some(Box::new(RuleHold { life: LONGEST_HOLD, most: limit.most(), units: None }));

@@ -25,33 +25,32 @@ impl Checker {
                 format!("cannot be used with charging: {charging}: a value that is denied is not counted");
             self.wrong(fields, "distinct", message, format!("use charging: {}", Charging::AllOrNothing));
         }
-        let problem = match limit {
+        let at = fields.at("distinct");
+        let (message, remedy) = match limit {
             _ if fields.has("hold") => {
-                Some(("cannot be used with hold: a known value stays known".to_owned(), "remove one of them"))
+                ("cannot be used with hold: a known value stays known".to_owned(), "remove one of them")
             }
-            Amount::Limited { limit, .. } if limit.kind() != LimitKind::FixedWindow => Some((
-                format!("{} counts no different values: they are known for one window", limit.kind().name()),
-                "use algorithm: fixed-window with a unit",
-            )),
+            Amount::Limited { limit, .. } if limit.kind() != LimitKind::FixedWindow => {
+                let name = limit.kind().name();
+                let message = format!("{name} counts no different values: they are known for one window");
+                (message, "use algorithm: fixed-window with a unit")
+            }
             Amount::Limited { store: Some(store), .. }
                 if matches!(store.kind(), None | Some(StoreKind::Sketch)) =>
             {
-                Some((
-                    format!(
-                        "the {store} store counts no different values: this process keeps them beside an exact count"
-                    ),
+                let why = "this process keeps them beside an exact count";
+                (
+                    format!("the {store} store counts no different values: {why}"),
                     "use store: compact or keyed",
-                ))
+                )
             }
             Amount::Blocked { .. } => {
-                Some(("has no effect: the limit is 0, so all requests are denied".to_owned(), "remove it"))
+                ("has no effect: the limit is 0, so all requests are denied".to_owned(), "remove it")
             }
-            Amount::Limited { .. } | Amount::Unlimited | Amount::InProgress { .. } => None,
+            Amount::Limited { .. } | Amount::Unlimited | Amount::InProgress { .. } => return Some(at),
         };
-        if let Some((message, remedy)) = problem {
-            self.wrong(fields, "distinct", message, remedy);
-        }
-        Some(fields.at("distinct"))
+        self.wrong(fields, "distinct", message, remedy);
+        Some(at)
     }
 
     /// Reports a limit on different values at a place without different values.

@@ -73,19 +73,16 @@ impl Domain {
         let mut problems = Vec::new();
         for config in configs {
             let place = *places.entry(config.domain.clone()).or_insert(by_domain.len());
-            match by_domain.get_mut(place) {
-                None => by_domain.push(vec![config]),
-                Some(files) => {
-                    if let (false, Some(first)) = (merge_domains, files.first()) {
-                        let message =
-                            format!("{} already has the domain {:?}", at_domain(first), &*config.domain);
-                        let remedy = "rename one of them, or merge the files with --merge-domains (RulesBuilder::merge_domains)";
-                        let at = config.domain_at;
-                        problems.push(Problem::new(&config.file, at, "domain", message, remedy));
-                    }
-                    files.push(config);
-                }
+            let Some(files) = by_domain.get_mut(place) else {
+                by_domain.push(vec![config]);
+                continue;
+            };
+            if let (false, Some(first)) = (merge_domains, files.first()) {
+                let message = format!("{} already has the domain {:?}", at_domain(first), &*config.domain);
+                let remedy = "rename one of them, or merge the files with --merge-domains (RulesBuilder::merge_domains)";
+                problems.push(Problem::new(&config.file, config.domain_at, "domain", message, remedy));
             }
+            files.push(config);
         }
         if merge_domains {
             by_domain.iter().for_each(|files| problems.extend(clashes(files)));

@@ -38,14 +38,10 @@ pub(crate) fn rule_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ConfigError>
 
 /// Returns the files with rules in a folder, but not those in folders below it.
 fn in_folder(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let file = entry?.path();
-        // A link without a target is kept, so that reading it gives the error.
-        if has_rules(&file) && !file.is_dir() {
-            files.push(file);
-        }
-    }
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut files: Vec<PathBuf> = entries.collect::<std::io::Result<_>>()?;
+    // A link without a target is kept, so that reading it gives the error.
+    files.retain(|file| has_rules(file) && !file.is_dir());
     files.sort();
     Ok(files)
 }

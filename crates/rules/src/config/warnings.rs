@@ -22,15 +22,12 @@ pub(super) fn find(
     }
     let names: HashSet<&str> = rules.iter().filter(|rule| rule.is_named).map(|rule| &*rule.name).collect();
     let mut reported = HashSet::new();
-    for rule in rules {
-        for name in rule.replaces.iter().filter(|name| !names.contains(&***name)) {
-            if reported.insert(&**name) {
-                let at = Position::new(rule.line, 1);
-                let message =
-                    format!("no rule in this file is named {}, but this rule replaces it", quoted(name));
-                let remedy = "correct the name in replaces, or give a rule this name";
-                warnings.add(at, "", message, remedy);
-            }
+    for (rule, name) in rules.iter().flat_map(|rule| rule.replaces.iter().map(move |name| (rule, &**name))) {
+        if !names.contains(name) && reported.insert(name) {
+            let message =
+                format!("no rule in this file is named {}, but this rule replaces it", quoted(name));
+            let remedy = "correct the name in replaces, or give a rule this name";
+            warnings.add(Position::new(rule.line, 1), "", message, remedy);
         }
     }
     same_names(rules, warnings);

@@ -164,13 +164,11 @@ struct Levels<'t> {
 
 impl<'t> Levels<'t> {
     fn of(tree: &'t Tree) -> Self {
-        let declared = tree.descriptors();
-        let count = declared.iter().map(|node| node.level as usize + 1).max().unwrap_or_default();
-        let mut nodes = vec![Vec::new(); count];
-        for (at, node) in (0..).zip(declared) {
-            if let Some(level) = nodes.get_mut(node.level as usize) {
-                level.push(at);
-            }
+        let mut nodes: Vec<Vec<u32>> = Vec::new();
+        for (at, node) in (0..).zip(tree.descriptors()) {
+            let level = node.level as usize;
+            nodes.resize(nodes.len().max(level + 1), Vec::new());
+            nodes[level].push(at);
         }
         Self { tree, nodes }
     }

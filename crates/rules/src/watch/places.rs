@@ -58,28 +58,29 @@ impl Places {
                 Some(Component::Normal(name)) => {
                     let here = at.join(name);
                     let kind = fs::symlink_metadata(&here).map(|metadata| metadata.file_type());
+                    if kind.as_ref().is_ok_and(fs::FileType::is_dir) && !rest.is_empty() {
+                        at = here;
+                        continue;
+                    }
+                    self.search_in(&at, name);
                     match kind {
                         Ok(kind) if kind.is_symlink() => {
-                            self.search_in(&at, name);
                             links += 1;
                             match fs::read_link(&here) {
                                 Ok(target) if links <= MAX_LINKS => rest.extend(backwards(&target)),
                                 _ => return,
                             }
                         }
-                        Ok(kind) if kind.is_dir() && !rest.is_empty() => at = here,
                         Ok(kind) if kind.is_dir() => {
-                            self.search_in(&at, name);
                             self.folders.insert(here.clone());
                             self.whole.insert(here);
                             return;
                         }
                         Ok(_) => {
-                            self.search_in(&at, name);
                             self.files.insert(here);
                             return;
                         }
-                        Err(_) => return self.search_in(&at, name),
+                        Err(_) => return,
                     }
                 }
                 Some(Component::ParentDir) => {

@@ -127,9 +127,7 @@ impl RuleSet {
     fn save(&self, when: CheckTime, put: &mut PutBytes<'_>) -> io::Result<()> {
         let mut before = HashSet::new();
         if let Some(book) = &self.book {
-            book.for_each(|_, id, _| {
-                before.insert(id);
-            });
+            book.for_each(|_, id, _| _ = before.insert(id));
         }
         let mut numbers = HashMap::new();
         for (domain, active, counter) in self.counters() {
