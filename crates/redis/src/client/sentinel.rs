@@ -32,56 +32,28 @@ pub(crate) struct Sentinels {
     sentinels: Box<[Arc<ServerConnection>]>,
 }
 
-/// The parts of an address with Sentinels.
-pub(super) struct SentinelAddress {
-    name: String,
-    /// An address with the user, the password and the database of the master. Its host is the first Sentinel's.
-    master: String,
-    sentinels: Vec<String>,
-}
-
-impl SentinelAddress {
-    /// Splits `redis-sentinel://[[user]:password@]host[:port][,host[:port]…]/name[/database][?auth=[user:]password]`.
-    /// Returns `None` if the address has another scheme.
-    pub(super) fn parse(url: &str) -> Option<Result<Self, Error>> {
-        let (scheme, rest) = url.split_once("://")?;
-        let plain = match scheme {
-            "redis-sentinel" => "redis",
-            "rediss-sentinel" => "rediss",
-            _ => return None,
-        };
-        Some(Self::parts(plain, rest).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Address,
-                "expected redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/database]",
-            )
-        }))
+/// Splits `[[user]:password@]host[:port][,host[:port]…]/name[/database][?auth=[user:]password]`. Returns the name, an address with
+/// the user, the password and the database of the master, whose host is the first Sentinel's, and the addresses of the Sentinels.
+fn parts<'a>(scheme: &str, rest: &'a str) -> Option<(&'a str, String, Vec<String>)> {
+    let (rest, auth) = match rest.split_once("?auth=") {
+        Some((rest, auth)) if auth.contains(':') => (rest, format!("{auth}@")),
+        Some((rest, auth)) => (rest, format!(":{auth}@")),
+        None => (rest, String::new()),
+    };
+    let (hosts, path) = rest.split_once('/')?;
+    let (user, hosts) = hosts.rsplit_once('@').map_or(("", hosts), |(user, hosts)| (user, hosts));
+    let (name, database) = path.split_once('/').unwrap_or((path, "0"));
+    if name.is_empty() || name.contains('?') || hosts.split(',').any(str::is_empty) {
+        return None;
     }
-
-    fn parts(scheme: &str, rest: &str) -> Option<Self> {
-        let (rest, auth) = match rest.split_once("?auth=") {
-            Some((rest, auth)) if auth.contains(':') => (rest, format!("{auth}@")),
-            Some((rest, auth)) => (rest, format!(":{auth}@")),
-            None => (rest, String::new()),
-        };
-        let (hosts, path) = rest.split_once('/')?;
-        let (user, hosts) = hosts.rsplit_once('@').map_or(("", hosts), |(user, hosts)| (user, hosts));
-        let (name, database) = path.split_once('/').unwrap_or((path, "0"));
-        if name.is_empty() || name.contains('?') || hosts.split(',').any(str::is_empty) {
-            return None;
-        }
-        let address = |host: &str| {
-            let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-            if has_port { host.to_owned() } else { format!("{host}:{PORT}") }
-        };
-        let hosts: Vec<String> = hosts.split(',').map(|host| address(host.trim())).collect();
-        let at = if user.is_empty() { "" } else { "@" };
-        Some(Self {
-            name: name.to_owned(),
-            master: format!("{scheme}://{user}{at}{}/{database}", hosts[0]),
-            sentinels: hosts.iter().map(|host| format!("{scheme}://{auth}{host}")).collect(),
-        })
-    }
+    let address = |host: &str| {
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        if has_port { host.to_owned() } else { format!("{host}:{PORT}") }
+    };
+    let hosts: Vec<String> = hosts.split(',').map(|host| address(host.trim())).collect();
+    let at = if user.is_empty() { "" } else { "@" };
+    let master = format!("{scheme}://{user}{at}{}/{database}", hosts[0]);
+    Some((name, master, hosts.iter().map(|host| format!("{scheme}://{auth}{host}")).collect()))
 }
 
 /// Creates a connection to the server at this address, or to the master that its Sentinels name. `open` creates the
@@ -93,8 +65,12 @@ pub(super) fn open(
     let connection =
         |url: &str, options| ServerConnection::of(&open(url).map_err(|error| address(&error))?, options);
     let plain = |url: &str| connection(url, ConnectionOptions::default());
-    let Some(parts) = SentinelAddress::parse(url) else { return plain(url) };
-    let SentinelAddress { name, master, sentinels } = parts?;
+    let Some((scheme @ ("redis" | "rediss"), rest)) = url.split_once("-sentinel://") else {
+        return plain(url);
+    };
+    let expected = "expected redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/database]";
+    let invalid = || Error::new(ErrorKind::Address, expected);
+    let (name, master, sentinels) = parts(scheme, rest).ok_or_else(invalid)?;
     let sentinels = sentinels.iter().map(|url| plain(url)).collect::<Result<_, _>>()?;
     let locate = Arc::new(Sentinels { name: name.into(), sentinels });
     connection(&master, ConnectionOptions { locate: Some(locate), ..ConnectionOptions::default() })
