@@ -14,7 +14,7 @@ use super::book::{BlockRequest, LeaseCheck};
 use super::core::{BlockOutcome, LeaseCore};
 use super::options::LeaseBuilder;
 use super::stats::LeaseStats;
-use crate::client::{BuildError, Connected, Tasks};
+use crate::client::{BuildError, Connected, OnDrop, Tasks};
 use crate::guard::Health;
 use crate::mode::LimiterAt;
 use crate::mode::background::StopOnDrop;
@@ -131,23 +131,16 @@ impl<T: Connected, C: IntoClock<Clock: Send + Sync + 'static>> LeaseBuilder<T, C
         let (client, thread) = builder.client.split();
         let tasks = Tasks::on(thread.as_ref())?;
         let core = Arc::new(LeaseCore::new(client, settings, options, clock.into_clock(), tasks)?);
-        core.background.tasks.runtime.spawn(fetch(Fetching(Arc::clone(&core))));
+        // When the task ends, by itself or with its runtime, nothing processes the queue any more.
+        let own = Arc::clone(&core);
+        let stops = OnDrop::new(move || own.stop());
+        core.background.tasks.runtime.spawn(fetch(Arc::clone(&core), stops));
         Ok(T::form(LeaseLimiter { _owner: core.background.owner(), core }, thread))
     }
 }
 
-/// The state of the task. When the task ends, by itself or with its runtime, nothing processes the queue any more.
-struct Fetching<C>(Arc<LeaseCore<C>>);
-
-impl<C> Drop for Fetching<C> {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
 /// Fetches due keys until the limiter stops.
-async fn fetch<C: Clock + Send + Sync + 'static>(fetching: Fetching<C>) {
-    let core = &fetching.0;
+async fn fetch<C: Clock + Send + Sync + 'static>(core: Arc<LeaseCore<C>>, _stops: OnDrop<impl FnOnce()>) {
     let dispatch = &core.dispatch;
     let mut swept_ns = dispatch.now_ns();
     while !core.background.signal.is_stopped() {

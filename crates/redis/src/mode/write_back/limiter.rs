@@ -15,7 +15,7 @@ use super::core::WriteBackCore;
 use super::options::WriteBackBuilder;
 use super::regions::{RegionHealth, Regions};
 use super::stats::WriteBackStats;
-use crate::client::{BuildError, Connected, Tasks};
+use crate::client::{BuildError, Connected, OnDrop, Tasks};
 use crate::guard::Health;
 use crate::mode::background::StopOnDrop;
 use crate::protocol::{Error, ErrorKind, Key, Reply, SharedDecision};
@@ -164,15 +164,6 @@ pub struct WriteBackLimiter<C: Clock + Send + Sync + 'static = DefaultClock> {
     _owner: Arc<StopOnDrop>,
 }
 
-/// The task. It is also dropped when its runtime shuts down.
-struct Task<C: Clock>(Arc<WriteBackCore<C>>);
-
-impl<C: Clock> Drop for Task<C> {
-    fn drop(&mut self) {
-        self.0.ended.notify_one();
-    }
-}
-
 /// A post in flight. If it is dropped with its runtime before its answer arrives, it has failed.
 struct PostInFlight<C: Clock> {
     core: Arc<WriteBackCore<C>>,
@@ -232,25 +223,25 @@ where
         let tasks = Tasks::on(thread.as_ref())?;
         let core = WriteBackCore::new(client, settings, options.split(), clock.into_clock(), tasks)?;
         let core = Arc::new(core);
-        core.background.tasks.runtime.spawn(Task(Arc::clone(&core)).run());
+        // The task also ends when its runtime shuts down.
+        let own = Arc::clone(&core);
+        let ends = OnDrop::new(move || own.ended.notify_one());
+        core.background.tasks.runtime.spawn(run(Arc::clone(&core), ends));
         Ok(T::form(WriteBackLimiter { _owner: core.background.owner(), core }, thread))
     }
 }
 
-impl<C: Clock + Send + Sync + 'static> Task<C> {
-    /// Posts due keys until the limiter stops, and then posts once more.
-    async fn run(self) {
-        let core = &self.0;
-        while !core.background.signal.is_stopped() {
-            for flight in core.due() {
-                core.background.tasks.runtime.spawn(flight.carry());
-            }
-            core.background.signal.wait(core.rest()).await;
+/// Posts due keys until the limiter stops, and then posts once more.
+async fn run<C: Clock + Send + Sync + 'static>(core: Arc<WriteBackCore<C>>, _ends: OnDrop<impl FnOnce()>) {
+    while !core.background.signal.is_stopped() {
+        for flight in core.due() {
+            core.background.tasks.runtime.spawn(flight.carry());
         }
-        core.flush().await;
-        // Ordering: Release, and Acquire in `close`: a thread that sees the flag sees the result of the posts.
-        core.flushed.store(1, Ordering::Release);
+        core.background.signal.wait(core.rest()).await;
     }
+    core.flush().await;
+    // Ordering: Release, and Acquire in `close`: a thread that sees the flag sees the result of the posts.
+    core.flushed.store(1, Ordering::Release);
 }
 
 impl<C: Clock + Send + Sync + 'static> PostInFlight<C> {
@@ -385,7 +376,7 @@ impl<C: Clock + Send + Sync + 'static> WriteBackLimiter<C> {
         }
         // Wakes other callers of `close`.
         core.ended.notify_one();
-        // Ordering: Acquire; see `Task::run`.
+        // Ordering: Acquire; see `run`.
         if core.flushed.load(Ordering::Acquire) == 0 {
             core.flush().await;
         }
