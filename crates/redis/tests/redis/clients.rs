@@ -134,10 +134,10 @@ fn connections(server: &Server) -> u64 {
     list.lines().count() as u64 - 1
 }
 
-/// Returns the id of the connection that carried the limiter's last call.
+/// Returns the id of the limiter's connection, which may have sent a PING after its last call.
 fn connection_id(server: &Server) -> Option<u64> {
     let list: String = server.command(&["CLIENT", "LIST"]);
-    let ours = list.lines().find(|line| line.contains("cmd=evalsha") || line.contains("cmd=eval"))?;
+    let ours = list.lines().find(|line| !line.contains("cmd=client"))?;
     ours.split_whitespace().find_map(|word| word.strip_prefix("id=")).and_then(|id| id.parse().ok())
 }
 
