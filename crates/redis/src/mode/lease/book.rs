@@ -77,7 +77,7 @@ pub struct BlockRequest {
     pub key: Box<[u8]>,
     /// When the call was sent.
     pub(crate) asked_ns: u64,
-    holding: Arc<KeyLease>,
+    pub(super) holding: Arc<KeyLease>,
     pub(super) wish: Wish,
     /// The units that the caller takes from the answer, before other checks can take them.
     pub cost: u64,
@@ -449,22 +449,12 @@ impl LeaseBook {
 
     /// Puts units where checks find them: units of a refunded check, or of a caller that is gone. They keep their
     /// expiry time. Returns the number of units that could be kept.
-    pub(crate) fn refund<'k>(
-        &self,
-        key: impl Into<KeyRef<'k>>,
-        units: u64,
-        until_ns: u64,
-        now_ns: u64,
-    ) -> u64 {
-        self.keys.get(key.into(), |holding| self.refund_to(holding, units, until_ns, now_ns)).unwrap_or(0)
+    pub(crate) fn refund(&self, key: KeyRef<'_>, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+        self.keys.get(key, |holding| self.refund_to(holding, units, until_ns, now_ns)).unwrap_or(0)
     }
 
-    /// Like `refund`, for a caller whose call was answered.
-    pub(crate) fn refund_due(&self, due: &BlockRequest, units: u64, until_ns: u64, now_ns: u64) -> u64 {
-        self.refund_to(&due.holding, units, until_ns, now_ns)
-    }
-
-    fn refund_to(&self, holding: &KeyLease, units: u64, until_ns: u64, now_ns: u64) -> u64 {
+    /// Puts units back whose life ends at this time. Returns the units that the key keeps.
+    pub(super) fn refund_to(&self, holding: &KeyLease, units: u64, until_ns: u64, now_ns: u64) -> u64 {
         let Some(left_ns) = until_ns.checked_sub(now_ns) else { return 0 };
         let lease = Lease::new(units, std::time::Duration::from_nanos(left_ns));
         let kept = holding.deposit(&self.terms, lease, now_ns, now_ns);

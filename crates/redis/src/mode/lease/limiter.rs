@@ -186,7 +186,7 @@ impl<C: Clock> Drop for BlockInFlight<C> {
         if let Some(BlockOutcome::Answered(answer)) = self.asked.take() {
             let (core, due) = (&self.core, &self.due);
             let units = answer.decision().charged();
-            core.book.refund_due(due, units, answer.mark(), core.dispatch.now_ns());
+            core.book.refund_to(&due.holding, units, answer.mark(), core.dispatch.now_ns());
         }
     }
 }
@@ -231,18 +231,11 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
     }
 
     /// Asks for units to hold, up to `rounds` times, and then for the cost alone.
-    pub(super) async fn check_by_asking(
-        self: &Arc<Self>,
-        key: KeyRef<'_>,
-        cost: u64,
-        rounds: usize,
-    ) -> SharedDecision {
-        let began = Instant::now();
-        let asking = self.ask(key, cost, rounds, began);
+    async fn check_by_asking(self: &Arc<Self>, key: KeyRef<'_>, cost: u64, rounds: usize) -> SharedDecision {
         // Without a runtime in this thread, the timer of the limiter's runtime is used.
         let timed = {
             let _entered = Handle::try_current().is_err().then(|| self.background.tasks.runtime.enter());
-            timeout(self.timeout.saturating_mul(2), asking)
+            timeout(self.timeout.saturating_mul(2), self.ask(key, cost, rounds))
         };
         match timed.await {
             Ok(answer) => answer,
@@ -250,40 +243,33 @@ impl<C: Clock + Send + Sync + 'static> LeaseCore<C> {
         }
     }
 
-    async fn ask(
-        self: &Arc<Self>,
-        key: KeyRef<'_>,
-        cost: u64,
-        rounds: usize,
-        began: Instant,
-    ) -> SharedDecision {
-        let core = self;
-        let bytes = key.bytes();
+    async fn ask(self: &Arc<Self>, key: KeyRef<'_>, cost: u64, rounds: usize) -> SharedDecision {
+        let (began, bytes) = (Instant::now(), key.bytes());
         let notifier = self.background.notifiers.of(&bytes);
         let mut asked = 0;
         while asked < rounds {
             let mut notified = pin!(notifier.notified());
             // From here on, no notification is missed. The check below sees every answer that arrived before.
             notified.as_mut().enable();
-            let now = core.dispatch.now();
+            let now = self.dispatch.now();
             let now_ns = now.as_nanos();
-            let holding = match core.decided(core.book.check(key, cost, now_ns), key, cost, now) {
+            let holding = match self.decided(self.book.check(key, cost, now_ns), key, cost, now) {
                 Ok(answer) => return answer,
-                Err(LeaseCheck::Missing(_, holding)) if core.book.keeps(cost) => holding,
+                Err(LeaseCheck::Missing(_, holding)) if self.book.keeps(cost) => holding,
                 Err(_) => break,
             };
-            if let Some(due) = core.book.claim(key, &holding, cost, now_ns) {
+            if let Some(due) = self.book.claim(key, &holding, cost, now_ns) {
                 asked += 1;
                 match self.request(due, None).await.ok().and_then(|mut told| told.asked.take()) {
                     Some(BlockOutcome::Answered(answer)) => return answer,
                     Some(BlockOutcome::Again) => {}
                     // `None` means that the runtime is shutting down.
                     Some(BlockOutcome::Failed) | None => {
-                        return core.dispatch.guard.fallback(&bytes, cost, core.dispatch.now());
+                        return self.dispatch.guard.fallback(&bytes, cost, self.dispatch.now());
                     }
                 }
             } else {
-                let waiting = core.book.wait(holding, cost, now_ns);
+                let waiting = self.book.wait(holding, cost, now_ns);
                 let most = self.timeout.saturating_sub(began.elapsed());
                 if most.is_zero() {
                     break;
