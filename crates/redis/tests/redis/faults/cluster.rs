@@ -62,15 +62,6 @@ fn killed_node_affects_only_its_keys() {
     }
 }
 
-/// A replica is promoted, and requests go to it.
-#[test]
-fn promoted_replica_serves_requests() {
-    let Some(mut cluster) = Cluster::start_with_replicas(1) else { return };
-    let subjects = known(&cluster, LOCAL);
-    cluster.nodes[0].kill();
-    subjects.iter().for_each(until_server_decides_all_keys);
-}
-
 /// Repeats checks until the server decides all keys.
 fn until_server_decides_all_keys(subject: &Subject) {
     wait_until(&format!("the server decides for {}", subject.name()), || {
