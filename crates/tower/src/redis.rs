@@ -71,6 +71,25 @@ macro_rules! held {
                 false
             }
         }
+
+        /// Decides from the units that this process holds, and waits for the server if they do not suffice. An admitted
+        /// request does not know the remaining quota.
+        impl<K: Key + Sync + ?Sized, C: Clock + Send + Sync + 'static> AwaitedLimit<K> for $limiter<C> {
+            type Ruling = SharedDecision;
+
+            async fn check(&self, key: &K, cost: u64) -> SharedDecision {
+                self.check_n_async(key, cost).await
+            }
+
+            async fn refund(&self, $key: &K, $ruling: &SharedDecision) {
+                let $held = self;
+                let _: u64 = $refund;
+            }
+
+            fn knows_remaining(&self) -> bool {
+                false
+            }
+        }
     };
 }
 
@@ -99,32 +118,6 @@ impl<K: ?Sized, L: RequestLimit<K>> RequestLimit<K> for Blocking<L> {
         L::knows_remaining(self)
     }
 }
-
-macro_rules! held_awaited {
-    ($limiter:ident, |$held:ident, $key:ident, $ruling:ident| $refund:expr) => {
-        /// Decides from the units that this process holds, and waits for the server if they do not suffice. An admitted
-        /// request does not know the remaining quota.
-        impl<K: Key + Sync + ?Sized, C: Clock + Send + Sync + 'static> AwaitedLimit<K> for $limiter<C> {
-            type Ruling = SharedDecision;
-
-            async fn check(&self, key: &K, cost: u64) -> SharedDecision {
-                self.check_n_async(key, cost).await
-            }
-
-            async fn refund(&self, $key: &K, $ruling: &SharedDecision) {
-                let $held = self;
-                let _: u64 = $refund;
-            }
-
-            fn knows_remaining(&self) -> bool {
-                false
-            }
-        }
-    };
-}
-
-held_awaited!(LeaseLimiter, |held, key, ruling| held.refund(key, ruling));
-held_awaited!(WriteBackLimiter, |_held, _key, _ruling| 0);
 
 impl Key for HeaderKey {
     fn bytes(&self) -> Cow<'_, [u8]> {
