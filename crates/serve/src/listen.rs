@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{fs, process};
 
+use bytes::Bytes;
 use rustix::net::{SendFlags, send, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -243,9 +244,7 @@ pub struct Io {
     /// Who the client is, as far as the connection tells.
     client: Option<Box<Peer>>,
     /// Bytes that were read already, and are read again.
-    first: Vec<u8>,
-    /// How many of them were read again.
-    given: usize,
+    first: Bytes,
     /// How long the peer may take no bytes.
     patience: Option<Duration>,
     /// Runs while a write waits.
@@ -256,8 +255,8 @@ impl Io {
     /// Creates the bytes of a stream.
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let stream: Box<dyn Stream> = Box::new(stream);
-        let (first, given) = (Vec::new(), 0);
-        Self { stream: Some(stream), back: None, client: None, first, given, patience: None, waiting: None }
+        let first = Bytes::new();
+        Self { stream: Some(stream), back: None, client: None, first, patience: None, waiting: None }
     }
 
     /// Sets who the client is.
@@ -303,7 +302,7 @@ impl Io {
 
     /// Lets these bytes, which were the first, be read again.
     pub fn again(mut self, first: Vec<u8>) -> Self {
-        (self.first, self.given) = (first, 0);
+        self.first = first.into();
         self
     }
 }
@@ -322,14 +321,11 @@ impl AsyncRead for Io {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let left = &this.first[this.given..];
-        if left.is_empty() {
-            return this.stream().poll_read(cx, into);
+        if self.first.is_empty() {
+            return self.stream().poll_read(cx, into);
         }
-        let taken = left.len().min(into.remaining());
-        into.put_slice(&left[..taken]);
-        this.given += taken;
+        let taken = self.first.len().min(into.remaining());
+        into.put_slice(&self.first.split_to(taken));
         Poll::Ready(Ok(()))
     }
 }
