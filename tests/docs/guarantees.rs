@@ -4,25 +4,11 @@
 //! such as `G12`, with commas between them.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+
+use super::{files, read};
 
 /// Rows with models that need no control. `docs/models.md` gives the reasons.
 const WITHOUT_CONTROL: [&str; 2] = ["G46", "G57"];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() && !path.ends_with("target") {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
-}
 
 fn is_id(word: &str) -> bool {
     word.strip_prefix('G')
@@ -86,14 +72,10 @@ fn add_tags(path: &str, text: &str, rows: &mut Evidence) -> Result<(), String> {
 
 #[test]
 fn each_promise_has_evidence() {
-    let page = fs::read_to_string(root().join("GUARANTEES.md")).unwrap();
-    let ids = rows(&page).unwrap_or_else(|wrong| panic!("GUARANTEES.md: {wrong}"));
+    let ids = rows(&read("GUARANTEES.md")).unwrap_or_else(|wrong| panic!("GUARANTEES.md: {wrong}"));
     let mut rows: Evidence = ids.into_iter().map(|id| (id, [0; 3])).collect();
-    let mut files = Vec::new();
-    ["src", "crates", "tests", "fuzz"].iter().for_each(|folder| sources(&root().join(folder), &mut files));
-    for file in files {
-        let (path, text) = (file.to_str().unwrap(), fs::read_to_string(&file).unwrap());
-        add_tags(path, &text, &mut rows).unwrap_or_else(|wrong| panic!("{wrong}"));
+    for file in ["src", "crates", "tests", "fuzz"].iter().flat_map(|folder| files(folder, "rs")) {
+        add_tags(file.to_str().unwrap(), &read(&file), &mut rows).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
     for (id, [tests, models, controls]) in rows {
         assert!(tests + models > 0, "no test has the tag {id}");

@@ -3,29 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use super::{files, read, root};
 
 /// The types of the shim that threads share, and its locks.
 const SHARED: [&str; 9] =
     ["AtomicPtr", "AtomicU16", "AtomicU32", "AtomicU64", "AtomicUsize", "Mutex", "RwLock", "Condvar", "Swap"];
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 fn table() -> String {
-    fs::read_to_string(root().join("docs/models.md")).unwrap()
-}
-
-fn sources(under: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(under).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
+    read("docs/models.md")
 }
 
 /// Returns the code without comments and without the tests at its foot.
@@ -46,21 +32,10 @@ fn is_word(code: &str, word: &str) -> bool {
 
 #[test]
 fn sharing_files_are_in_models_table() {
-    let (table, mut files) = (table(), Vec::new());
-    for folder in [
-        "src",
-        "crates/cli/src",
-        "crates/http/src",
-        "crates/io/src",
-        "crates/redis/src",
-        "crates/rules/src",
-        "crates/serve/src",
-        "crates/tower/src",
-    ] {
-        sources(&root().join(folder), &mut files);
-    }
-    let mut sharing = 0;
-    for file in files {
+    let packages = ["cli", "http", "io", "redis", "rules", "serve", "tower"];
+    let folders = packages.iter().map(|package| format!("crates/{package}/src")).chain(["src".to_owned()]);
+    let (table, mut sharing) = (table(), 0);
+    for file in folders.flat_map(|folder| files(folder, "rs")) {
         let name = file.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
         let name = name.strip_prefix("src/").unwrap_or(&name);
         // Skips the shim itself, models, and tests in files of their own.
@@ -70,7 +45,7 @@ fn sharing_files_are_in_models_table() {
         {
             continue;
         }
-        let code = code(&fs::read_to_string(&file).unwrap());
+        let code = code(&read(&file));
         if SHARED.iter().any(|shared| is_word(&code, shared)) {
             sharing += 1;
             let named = [format!("`{name}`"), format!("`src/{name}`")];
@@ -145,11 +120,9 @@ fn every_models_module_is_listed() {
     for (source, package) in
         [("src", ""), ("crates/redis/src", "tollgate_redis::"), ("crates/rules/src", "tollgate_rules::")]
     {
-        let mut files = Vec::new();
-        sources(&root().join(source), &mut files);
-        let modules = files.iter().filter(|file| {
+        let modules = files(source, "rs").into_iter().filter(|file| {
             ["models.rs", "many.rs", "models/mod.rs"].iter().any(|name| file.ends_with(name))
-                && fs::read_to_string(file).unwrap().contains("#[test]")
+                && read(file).contains("#[test]")
         });
         for file in modules {
             let name = file.strip_prefix(root().join(source)).unwrap().with_extension("");

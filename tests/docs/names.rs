@@ -1,23 +1,12 @@
 //! Counts the methods of `RateLimiter`. A user finds a verb in its list, so a new method should replace or join an old one.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+
+use super::{files, read};
 
 const MOST: usize = 65;
 
 /// Adds the names of the public methods in blocks `impl … RateLimiter<…> {`, for any store.
-fn collect(folder: &Path, names: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, names);
-        } else {
-            in_file(&fs::read_to_string(path).unwrap(), names);
-        }
-    }
-}
-
 fn in_file(text: &str, names: &mut BTreeSet<String>) {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -50,7 +39,7 @@ fn in_file(text: &str, names: &mut BTreeSet<String>) {
 #[test]
 fn limiter_has_few_methods() {
     let mut names = BTreeSet::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut names);
+    files("src", "rs").iter().for_each(|file| in_file(&read(file), &mut names));
     for name in ["check", "peek", "set_quota", "until_ready", "len", "fill", "hold", "give_back"] {
         assert!(names.contains(name), "the search misses `{name}`: {names:?}");
     }

@@ -1,31 +1,16 @@
 //! Checks all Markdown pages: their links lead to files and headings, their code has a language, and lists name all guides.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::{files, read, root};
 
 /// The address of a file of the published package. Documentation in the code links the guides so.
 const PACKAGE: &str = "https://docs.rs/crate/tollgate/latest/source/";
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 /// Returns the paths and the texts of all files with this ending.
-fn files(ending: &str) -> BTreeMap<PathBuf, String> {
-    fn collect(folder: &Path, ending: &str, found: &mut BTreeMap<PathBuf, String>) {
-        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() && !path.ends_with("target") && !path.ends_with(".git") {
-                collect(&path, ending, found);
-            } else if path.extension().is_some_and(|it| it == ending) {
-                let text = fs::read_to_string(&path).unwrap();
-                found.insert(path, text);
-            }
-        }
-    }
-    let mut found = BTreeMap::new();
-    collect(root(), ending, &mut found);
-    found
+fn texts(ending: &str) -> BTreeMap<PathBuf, String> {
+    files("", ending).into_iter().map(|path| (path.clone(), read(path))).collect()
 }
 
 /// Returns a page without its blocks of code, and what is wrong with these blocks. In spans of code, no bracket begins or
@@ -85,7 +70,7 @@ fn leads(from: &Path, link: &str, pages: &BTreeMap<PathBuf, String>) -> bool {
 
 #[test]
 fn links_lead_to_files_and_headings() {
-    let (pages, mut links, mut bad) = (files("md"), 0, Vec::new());
+    let (pages, mut links, mut bad) = (texts("md"), 0, Vec::new());
     for (path, page) in &pages {
         let (page_text, wrong) = split(page);
         let definitions: BTreeMap<_, _> = page_text.lines().filter_map(definition).collect();
@@ -109,7 +94,7 @@ fn links_lead_to_files_and_headings() {
             }
         }
     }
-    for (path, code) in files("rs").iter().filter(|(path, _)| !path.ends_with(file!())) {
+    for (path, code) in texts("rs").iter().filter(|(path, _)| !path.ends_with(file!())) {
         for link in code.split(PACKAGE).skip(1).filter_map(|rest| rest.split([')', '\n']).next()) {
             links += 1;
             if !leads(&root().join("Cargo.toml"), link, &pages) {
@@ -124,7 +109,6 @@ fn links_lead_to_files_and_headings() {
 /// Checks that the index and the crate page name each guide, and that the examples of each guide are tests.
 #[test]
 fn guides_are_listed_and_tested() {
-    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let (index, library) = (read("docs/README.md"), read("src/lib.rs"));
     let tested = library.clone()
         + &read("crates/io/src/lib.rs")
@@ -132,7 +116,7 @@ fn guides_are_listed_and_tested() {
         + &read("crates/rules/src/lib.rs")
         + &read("crates/tower/src/lib.rs")
         + &read("benches/guides/lib.rs");
-    for (path, page) in files("md").iter().filter(|(path, _)| path.parent() == Some(&root().join("docs"))) {
+    for (path, page) in texts("md").iter().filter(|(path, _)| path.parent() == Some(&root().join("docs"))) {
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(
             name == "README.md" || index.contains(&format!("]({name})")),

@@ -1,25 +1,16 @@
 //! Checks that the files and the functions that documents name exist.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use super::{below, read, root};
 
 const DOCUMENTS: [&str; 6] =
     ["docs/design.md", "tests/README.md", "ci/README.md", "README.md", "CONTRIBUTING.md", "SECURITY.md"];
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Collects the paths of all files and folders, relative to the root.
-fn collect(folder: &Path, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
-        if path.is_dir() && name != ".git" && !name.ends_with("target") {
-            collect(&path, found);
-        }
-        found.push(name);
-    }
+/// Returns the paths of all files and folders, relative to the root.
+fn all_paths() -> Vec<String> {
+    let relative = |path: PathBuf| path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
+    below("").into_iter().map(relative).collect()
 }
 
 /// Returns the texts between back-ticks on one line.
@@ -53,10 +44,9 @@ fn resolve<'a>(paths: &'a [String], text: &str) -> Vec<&'a String> {
 
 #[test]
 fn named_paths_exist() {
-    let (mut paths, mut named, mut bad) = (Vec::new(), 0, Vec::new());
-    collect(root(), &mut paths);
+    let (paths, mut named, mut bad) = (all_paths(), 0, Vec::new());
     for document in DOCUMENTS {
-        let text = fs::read_to_string(root().join(document)).unwrap();
+        let text = read(document);
         // `x` stands for any name.
         for path in text.lines().flat_map(quoted).filter(|text| is_path(text) && !text.starts_with("x/")) {
             named += 1;
@@ -73,9 +63,7 @@ fn named_paths_exist() {
 /// The lists under "The path of a check" name the file of each function, or have named it before.
 #[test]
 fn paths_of_checks_name_functions_and_their_files() {
-    let mut paths = Vec::new();
-    collect(root(), &mut paths);
-    let design = fs::read_to_string(root().join("docs/design.md")).unwrap();
+    let (paths, design) = (all_paths(), read("docs/design.md"));
     let (_, section) = design.split_once("\n## The path of a check\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let (mut files, mut functions, mut bad) = (Vec::<PathBuf>::new(), 0, Vec::new());
@@ -91,7 +79,7 @@ fn paths_of_checks_name_functions_and_their_files() {
                 .filter(|text| is_path(text))
                 .map(|path| root().join(resolve(&paths, path).pop().unwrap_or_else(|| panic!("{path}")))),
         );
-        let texts: Vec<String> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        let texts: Vec<String> = files.iter().map(read).collect();
         for name in quoted(line).filter(|text| !is_path(text) && !text.starts_with("Operation::")) {
             let (owner, function) = name.rsplit_once("::").unwrap_or(("", name));
             let owner = owner.rsplit("::").next().unwrap();

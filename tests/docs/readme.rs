@@ -1,17 +1,9 @@
 //! Checks the pages that a newcomer reads first: the README, CONTRIBUTING.md and SECURITY.md.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn read(page: &str) -> String {
-    fs::read_to_string(root().join(page)).unwrap()
-}
+use super::read;
 
 #[test]
 fn readme_is_short() {
@@ -76,8 +68,11 @@ fn readme_counts_dependencies() {
     let text = read("README.md");
     for (package, words) in [("tollgate", "Tollgate"), ("tollgate-tower", "`tollgate-tower`")] {
         let arguments = "tree --offline --edges normal --prefix none --format {p} --package";
-        let output =
-            Command::new(env!("CARGO")).current_dir(root()).args(arguments.split(' ')).arg(package).output();
+        let output = Command::new(env!("CARGO"))
+            .current_dir(super::root())
+            .args(arguments.split(' '))
+            .arg(package)
+            .output();
         let output = output.expect("cargo runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let tree = String::from_utf8(output.stdout).expect("UTF-8");
