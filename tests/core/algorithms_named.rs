@@ -41,65 +41,102 @@ fn per(limit: u64, period_ns: u64) -> Quota {
     Quota::new(limit, Duration::from_nanos(period_ns))
 }
 
-#[test]
-fn interval_bucket_refills_3_every_10_minutes() {
-    let bucket = Story::new(TokenBucket::interval(per(3, 10 * MINUTE).burst(5)));
-    assert_eq!(bucket.admitted(0, 6), 5, "a full bucket holds five tokens");
-    assert_eq!(bucket.admitted(599, 1), 0, "no token is added before the period ends");
-    assert_eq!(bucket.admitted(600, 4), 3, "then three tokens come at once");
-    assert_eq!(bucket.admitted(1_200, 1), 1);
-    assert_eq!(bucket.remaining(1_800), 5, "two left and three new");
-    assert_eq!(bucket.remaining(86_400), 5, "the bucket never holds more than five");
-}
-
-#[test]
-fn greedy_bucket_refills_each_200_seconds() {
-    let bucket = Story::new(TokenBucket::new(per(3, 10 * MINUTE).burst(5)));
-    assert_eq!(bucket.admitted(0, 6), 5);
-    assert_eq!(bucket.offer(0, 1).retry_after(), Some(Duration::from_secs(200)));
-    assert!(!bucket.offer_ns(200 * SEC - 1, 1).is_allowed());
-    assert_eq!(bucket.admitted(200, 2), 1);
-    assert_eq!(bucket.admitted(600, 3), 2);
-    assert_eq!(bucket.remaining(86_400), 5);
-}
-
-#[test]
-fn aligned_bucket_refills_each_tenth_minute() {
-    let bucket = Story::new(TokenBucket::aligned(per(3, 10 * MINUTE).burst(5), Timestamp::from_secs(30)));
-    assert_eq!(bucket.admitted(600, 6), 5);
-    assert_eq!(bucket.admitted(629, 1), 0);
-    assert_eq!(bucket.admitted(630, 4), 3, "the refill comes thirty seconds after the bucket's first use");
-    assert_eq!(bucket.admitted(1_229, 1), 0);
-    assert_eq!(bucket.admitted(1_230, 4), 3);
-}
-
-#[test]
-fn adaptive_bucket_starts_with_partial_batch() {
-    for (refill, start) in [(400, 266), (300, 300), (200, 333), (100, 366)] {
-        let quota = per(refill, HOUR).burst(400);
-        let bucket = Story::new(TokenBucket::aligned_adaptive(quota, Timestamp::ZERO));
-        let twenty_past = 20 * 60;
-        assert_eq!(bucket.remaining(twenty_past), start, "refill {refill}");
-        assert_eq!(bucket.admitted(twenty_past, 500), start, "refill {refill}");
-        assert_eq!(bucket.remaining(3_599), 0);
-        assert_eq!(bucket.remaining(3_600), refill);
+/// Offers single units. Each step: the second, how many are offered, and how many are admitted. A negative second is one
+/// nanosecond before it.
+fn play<A: Algorithm>(what: &str, algorithm: A, steps: &[(i64, u64, u64)]) {
+    let story = Story::new(algorithm);
+    for (step, &(second, offered, admitted)) in steps.iter().enumerate() {
+        let nanos = second.unsigned_abs() * SEC - u64::from(second < 0);
+        let found = (0..offered).filter(|_| story.offer_ns(nanos, 1).is_allowed()).count() as u64;
+        assert_eq!(found, admitted, "{what}: step {step}, {second} s");
     }
 }
 
+// G1
 #[test]
-fn leaky_bucket_drains_one_each_second() {
-    let bucket = Story::new(LeakyBucketMeter::new(Quota::per_second(1).burst(10)));
-    assert_eq!(bucket.offer(0, 8).remaining(), 2);
-    assert_eq!(bucket.remaining(1), 3, "level 7 of 10");
+fn textbook_examples_of_buckets() {
+    let bucket = per(3, 10 * MINUTE).burst(5);
+    play(
+        "three tokens come at once, and the bucket never holds more than five",
+        TokenBucket::interval(bucket),
+        &[(0, 6, 5), (599, 1, 0), (600, 4, 3), (1_200, 1, 1), (1_800, 6, 5), (86_400, 6, 5)],
+    );
+    play(
+        "a token comes every 200 seconds",
+        TokenBucket::new(bucket),
+        &[(0, 6, 5), (-200, 1, 0), (200, 2, 1), (600, 3, 2), (86_400, 6, 5)],
+    );
+    play(
+        "the refill comes at each tenth minute and thirty seconds",
+        TokenBucket::aligned(bucket, Timestamp::from_secs(30)),
+        &[(600, 6, 5), (629, 1, 0), (630, 4, 3), (1_229, 1, 0), (1_230, 4, 3)],
+    );
+    for (refill, start) in [(400, 266), (300, 300), (200, 333), (100, 366)] {
+        play(
+            "at twenty past, a new bucket has a part of the next batch",
+            TokenBucket::aligned_adaptive(per(refill, HOUR).burst(400), Timestamp::ZERO),
+            &[(1_200, 500, start), (3_599, 1, 0), (3_600, 500, refill)],
+        );
+    }
+    let meter = LeakyBucketMeter::new(Quota::per_second(1).burst(10));
+    play("level 7 of 10 after a second", meter, &[(0, 8, 8), (1, 4, 3)]);
+    play("level 6 of 10 after two seconds", meter, &[(0, 8, 8), (2, 5, 4), (-3, 1, 0), (3, 2, 1)]);
+    play(
+        "one unit an interval after the burst",
+        Gcra::new(Quota::per_minute(10)),
+        &[(0, 11, 10), (-6, 1, 0), (6, 2, 1), (-12, 1, 0), (12, 2, 1), (-18, 1, 0), (18, 2, 1)],
+    );
+    play(
+        "an event every two seconds",
+        MinimumSpacing::new(Duration::from_secs(2)),
+        &[(5, 1, 1), (-7, 1, 0), (7, 1, 1), (8, 1, 0)],
+    );
 }
 
+// G1
 #[test]
-fn leaky_bucket_at_level_6_admits_4() {
-    let bucket = Story::new(LeakyBucketMeter::new(Quota::per_second(1).burst(10)));
-    assert!(bucket.admits(0, 8));
-    assert_eq!(bucket.remaining(2), 4, "level 6 of 10");
-    assert_eq!(bucket.admitted(2, 5), 4);
-    assert_eq!(bucket.offer(2, 1).retry_after(), Some(Duration::from_secs(1)));
+fn textbook_examples_of_windows() {
+    let ten = Quota::per_minute(10);
+    play(
+        "ten in each minute of the clock",
+        FixedWindow::new(ten),
+        &[(0, 5, 5), (10, 3, 3), (30, 2, 2), (40, 1, 0), (-60, 1, 0), (60, 11, 10)],
+    );
+    play(
+        "twenty within two seconds, around a boundary",
+        FixedWindow::new(ten),
+        &[(59, 11, 10), (60, 11, 10)],
+    );
+    play(
+        "a new window opens one minute after the first opened",
+        FixedWindow::from_first_use(ten),
+        &[(59, 11, 10), (60, 1, 0), (-119, 1, 0), (119, 1, 1), (130, 10, 9), (178, 1, 0), (179, 1, 1)],
+    );
+    play(
+        "three in ten seconds",
+        SlidingLog::new(per(3, 10 * SEC)),
+        &[(0, 1, 1), (4, 1, 1), (8, 1, 1), (9, 1, 0), (11, 1, 1), (15, 1, 1), (15, 1, 0)],
+    );
+    let log = SlidingLog::new(per(1, 10 * SEC));
+    play("a unit leaves the log after the window", log, &[(3, 1, 1), (-13, 1, 0), (13, 1, 1)]);
+    let parts = SubWindow::new(Quota::per_hour(500), 60);
+    play(
+        "minute 0 is not among the last 60, so the limit is admitted twice",
+        parts,
+        &[(-60, 500, 500), (-3_600, 1, 0), (3_600, 501, 500)],
+    );
+    play(
+        "minute 0 still counts in part",
+        parts.strict(),
+        &[(-60, 500, 500), (3_600, 1, 0), (3_660, 501, 500)],
+    );
+    play(
+        "5 × 0.7 + 3 = 6.5 is below 7, and 7.5 is above",
+        SlidingWindow::new(Quota::per_minute(7)),
+        &[(30, 5, 5), (70, 3, 3), (78, 1, 1), (78, 1, 0)],
+    );
+    play("8 × 0.9 = 7.2 counts as 7", SlidingWindow::new(ten), &[(59, 8, 8), (66, 3, 3)]);
+    play("8 × 0.9 = 7.2 counts as 8", SlidingWindow::new(ten).strict(), &[(59, 8, 8), (66, 3, 2)]);
 }
 
 #[test]
@@ -137,112 +174,6 @@ fn queue_length_follows_longest_wait() {
         let units = Story::new(queue).remaining(0);
         assert!(last_waits(units) <= wait, "{units} of {quota} in {wait:?}");
         assert!(last_waits(units + 1) > wait, "{units} of {quota} in {wait:?}");
-    }
-}
-
-#[test]
-fn fixed_window_admits_10_per_minute() {
-    let window = Story::new(FixedWindow::new(Quota::per_minute(10)));
-    assert_eq!(window.admitted(0, 5), 5);
-    assert_eq!(window.admitted(10, 3), 3);
-    assert_eq!(window.admitted(30, 2), 2);
-    let refused = window.offer(40, 1);
-    assert!(refused.is_denied());
-    assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
-    assert_eq!(window.remaining(60), 10, "a new window starts with the new minute");
-    assert_eq!(window.admitted(60, 11), 10);
-}
-
-// G1
-#[test]
-fn fixed_window_admits_double_at_boundary() {
-    let window = Story::new(FixedWindow::new(Quota::per_minute(10)));
-    assert_eq!(window.admitted(59, 11), 10);
-    assert_eq!(window.admitted(60, 11), 10, "the two windows admit twenty units within two seconds");
-}
-
-#[test]
-fn first_use_window_ignores_clock_minutes() {
-    let window = Story::new(FixedWindow::from_first_use(Quota::per_minute(10)));
-    assert_eq!(window.admitted(59, 11), 10);
-    assert_eq!(window.admitted(60, 1), 0);
-    assert!(!window.offer_ns(119 * SEC - 1, 1).is_allowed());
-    assert_eq!(window.admitted(119, 1), 1, "a new window opens one minute after the first opened");
-    assert_eq!(window.admitted(130, 10), 9);
-    assert_eq!(window.admitted(178, 1), 0);
-    assert_eq!(window.admitted(179, 1), 1);
-}
-
-#[test]
-fn sliding_log_admits_3_in_10_seconds() {
-    let log = Story::new(SlidingLog::new(per(3, 10 * SEC)));
-    for secs in [0, 4, 8] {
-        assert!(log.admits(secs, 1), "{secs} s");
-    }
-    let refused = log.offer(9, 1);
-    assert!(refused.is_denied());
-    assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)), "the first unit leaves the log at 10 s");
-    assert!(log.admits(11, 1));
-    assert!(log.admits(15, 1));
-    assert!(!log.admits(15, 1), "the units of 8, 11 and 15 s are still in the log");
-}
-
-#[test]
-fn sliding_log_unit_leaves_after_window() {
-    let log = Story::new(SlidingLog::new(per(1, 10 * SEC)));
-    assert!(log.admits(3, 1));
-    assert!(!log.offer_ns(13 * SEC - 1, 1).is_allowed());
-    assert!(log.admits(13, 1));
-}
-
-#[test]
-fn lenient_sub_windows_admit_double_limit() {
-    let counter = Story::new(SubWindow::new(Quota::per_hour(500), 60));
-    assert!(counter.offer_ns(MINUTE - 1, 500).is_allowed(), "at the last nanosecond of minute 0");
-    assert!(counter.offer_ns(HOUR - 1, 1).is_denied());
-    assert!(counter.offer_ns(HOUR, 500).is_allowed(), "minute 0 is not among the last 60");
-    let strict = Story::new(SubWindow::new(Quota::per_hour(500), 60).strict());
-    assert!(strict.offer_ns(MINUTE - 1, 500).is_allowed());
-    assert!(strict.offer_ns(HOUR, 1).is_denied());
-    assert!(strict.offer_ns(HOUR + MINUTE, 500).is_allowed());
-}
-
-#[test]
-fn sliding_window_weighs_previous_window() {
-    let counter = Story::new(SlidingWindow::new(Quota::per_minute(7)));
-    assert_eq!(counter.admitted(30, 5), 5);
-    assert_eq!(counter.admitted(60 + 10, 3), 3);
-    assert!(counter.admits(60 + 18, 1), "5 × 0.7 + 3 = 6.5 is below 7");
-    assert!(!counter.admits(60 + 18, 1), "7.5 is above 7");
-}
-
-#[test]
-fn strict_sliding_window_admits_2_of_3() {
-    let strict = Story::new(SlidingWindow::new(Quota::per_minute(10)).strict());
-    assert_eq!(strict.admitted(59, 8), 8);
-    assert_eq!(strict.admitted(66, 3), 2, "8 × 0.9 = 7.2 counts as 8");
-    let rounding_down = Story::new(SlidingWindow::new(Quota::per_minute(10)));
-    assert_eq!(rounding_down.admitted(59, 8), 8);
-    assert_eq!(rounding_down.admitted(66, 3), 3, "8 × 0.9 = 7.2 counts as 7");
-}
-
-#[test]
-fn minimum_spacing_admits_every_2_seconds() {
-    let spacing = Story::new(MinimumSpacing::new(Duration::from_secs(2)));
-    assert!(spacing.admits(5, 1));
-    assert!(spacing.offer_ns(7 * SEC - 1, 1).is_denied());
-    assert_eq!(spacing.offer(6, 1).retry_after(), Some(Duration::from_secs(1)));
-    assert!(spacing.admits(7, 1_000), "the cost of an event does not matter");
-    assert!(spacing.offer(8, 1).is_denied());
-}
-
-#[test]
-fn gcra_admits_one_per_interval_after_burst() {
-    let limiter = Story::new(Gcra::new(Quota::per_minute(10)));
-    assert_eq!(limiter.admitted(0, 11), 10);
-    for unit in 1..100 {
-        assert!(limiter.offer_ns(unit * 6 * SEC - 1, 1).is_denied());
-        assert!(limiter.offer_ns(unit * 6 * SEC, 1).is_allowed());
     }
 }
 
