@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 use tollgate::{
-    Algorithm, Builder, Carry, Clock, Decision, FixedWindow, Gcra, LeakyBucketMeter, ManualClock,
-    MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
-    TokenBucket, check_all,
+    Algorithm, Builder, Carry, Clock, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Quota,
+    RateLimiter, SlidingLog, SlidingWindow, Timestamp, TokenBucket, check_all,
 };
+use tollgate_testing::HOUR;
+use tollgate_testing::compact::{COMPACT, policies};
+use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::oracle::Spec;
 
 /// The start of a day, so that no window ends during a test.
 const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
@@ -46,54 +49,33 @@ macro_rules! left {
 // G49
 #[test]
 fn carry_table_holds_for_all_limiters() {
-    let day = Quota::per_day;
-    for (carry, of_200, of_20) in VECTORS {
-        for (to, expected) in [(200, of_200), (20, of_20)] {
-            let clock = clock();
-            let keyed = |name: &str, left: u64| assert_eq!(left, expected, "{name} {carry:?} to {to}");
-            keyed("gcra", left!(build(Gcra::new(day(100)), &clock).keyed::<String>(), carry, to));
-            keyed("bucket", left!(build(TokenBucket::new(day(100)), &clock).keyed::<String>(), carry, to));
-            keyed(
-                "interval",
-                left!(build(TokenBucket::interval(day(100)), &clock).keyed::<String>(), carry, to),
-            );
-            let aligned = TokenBucket::aligned(day(100), Timestamp::from_secs(3_600));
-            keyed("aligned", left!(build(aligned, &clock).keyed::<String>(), carry, to));
-            keyed(
-                "meter",
-                left!(build(LeakyBucketMeter::new(day(100)), &clock).keyed::<String>(), carry, to),
-            );
-            keyed("fixed", left!(build(FixedWindow::new(day(100)), &clock).keyed::<String>(), carry, to));
-            let first_use = FixedWindow::from_first_use(day(100));
-            keyed("first use", left!(build(first_use, &clock).keyed::<String>(), carry, to));
-            keyed("sliding", left!(build(SlidingWindow::new(day(100)), &clock).keyed::<String>(), carry, to));
-            keyed(
-                "strict",
-                left!(build(SlidingWindow::new(day(100)).strict(), &clock).keyed::<String>(), carry, to),
-            );
-            keyed(
-                "sub",
-                left!(build(SubWindow::new(day(100), 6).strict(), &clock).keyed::<String>(), carry, to),
-            );
-            keyed("log", left!(build(SlidingLog::new(day(100)), &clock).keyed::<String>(), carry, to));
-            keyed("compact", left!(build(Gcra::new(day(100)), &clock).compact().unwrap(), carry, to));
-            keyed("windows", left!(build(FixedWindow::new(day(100)), &clock).compact().unwrap(), carry, to));
-            let sliding = SlidingWindow::new(day(100));
-            keyed("compact sliding", left!(build(sliding, &clock).compact().unwrap(), carry, to));
-            let inherit = build(Gcra::new(day(100)), &clock).overflow(Overflow::Inherit);
-            keyed("inherit", left!(inherit.compact().unwrap(), carry, to));
+    let spec = Spec::new(100, 24 * HOUR);
+    // The turns of a queue and of a spacing, and the first units of an adaptive bucket, are no debts of units.
+    let has_units = |kind: &Kind| !matches!(kind, Kind::Queue | Kind::Spacing | Kind::Adaptive(_));
+    let changes =
+        VECTORS.into_iter().flat_map(|(carry, of_200, of_20)| [(carry, 200, of_200), (carry, 20, of_20)]);
+    for (carry, to, expected) in changes {
+        let clock = clock();
+        let check =
+            |store: &str, kind: Kind, left| assert_eq!(left, expected, "{store} {kind:?} {carry:?} to {to}");
+        for kind in ALL.into_iter().filter(has_units) {
+            with_algorithm!(kind, spec, algorithm => {
+                check("keyed", kind, left!(build(algorithm, &clock).keyed::<String>(), carry, to));
+                let direct = build(algorithm, &clock).direct().adjustable();
+                assert!(direct.check_n(60).is_allowed());
+                direct.set_quota(&Quota::per_day(to), carry).unwrap();
+                check("direct", kind, direct.peek_n(1).remaining());
+            })
+            .expect("an ordinary quota");
         }
-    }
-}
-
-#[test]
-fn direct_quota_change_carries_state() {
-    for (carry, of_200, of_20) in VECTORS {
-        for (to, expected) in [(200, of_200), (20, of_20)] {
-            let limiter = build(Gcra::new(Quota::per_day(100)), &clock()).direct().adjustable();
-            assert!(limiter.check_n(60).is_allowed());
-            limiter.set_quota(&Quota::per_day(to), carry).unwrap();
-            assert_eq!(limiter.peek_n(1).remaining(), expected, "{carry:?} to {to}");
+        for kind in COMPACT.into_iter().filter(has_units) {
+            for &overflow in policies(kind) {
+                with_compact!(kind, spec, algorithm => {
+                    let build = build(algorithm, &clock).overflow(overflow);
+                    check("compact", kind, left!(build.compact().unwrap(), carry, to));
+                })
+                .expect("an ordinary quota");
+            }
         }
     }
 }
@@ -467,42 +449,26 @@ mod regressions {
         assert_eq!(limiter.check("a").retry_after(), Some(Duration::from_secs(1_000 - 61 - 60 + 1)));
     }
 
-    #[test]
-    fn quota_change_keeps_spacing_turns() {
-        for compact in [false, true] {
-            let clock = clock();
-            let build = build(MinimumSpacing::new(Duration::from_secs(2)), &clock);
-            let hour = Duration::from_secs(3_600);
-            let delay = if compact {
-                let limiter = build.overdraft(10).compact().unwrap().adjustable();
-                (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
-                limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
-                limiter.reserve("a", 1, hour).delay()
-            } else {
-                let limiter = build.keyed::<String>().adjustable();
-                (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
-                limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
-                limiter.reserve("a", 1, hour).delay()
-            };
-            assert_eq!(delay, Duration::from_secs(10), "compact: {compact}");
-        }
-    }
-
     /// Cause: the old state was read only for the time of one spacing, as if five turns were one.
     #[test]
-    fn late_lookup_keeps_spacing_turns() {
-        let clock = clock();
-        let limiter =
-            build(MinimumSpacing::new(Duration::from_secs(2)), &clock).keyed::<String>().adjustable();
-        let hour = Duration::from_secs(3_600);
-        (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
-        limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
-        clock.advance(Duration::from_secs(9));
-        assert_eq!(
-            limiter.reserve("a", 1, hour).delay(),
-            Duration::from_secs(1),
-            "five turns of two seconds each end at 10 s, and it is 9 s now"
-        );
+    fn quota_change_keeps_spacing_turns() {
+        macro_rules! delays {
+            ($make:expr) => {
+                [0, 9].map(|later| {
+                    let (clock, hour) = (clock(), Duration::from_secs(3_600));
+                    let limiter =
+                        $make(build(MinimumSpacing::new(Duration::from_secs(2)), &clock)).adjustable();
+                    (0..5).for_each(|_| assert!(limiter.reserve("a", 1, hour).is_allowed()));
+                    limiter.set_quota(&Quota::per_minute(30), Carry::AsIs).unwrap();
+                    clock.advance(Duration::from_secs(later));
+                    limiter.reserve("a", 1, hour).delay().as_secs()
+                })
+            };
+        }
+        // Five turns of two seconds each end at 10 s.
+        type Build = Builder<MinimumSpacing, ManualClock>;
+        assert_eq!(delays!(|build: Build| build.keyed::<String>()), [10, 1]);
+        assert_eq!(delays!(|build: Build| build.overdraft(10).compact().unwrap()), [10, 1]);
     }
 
     #[test]

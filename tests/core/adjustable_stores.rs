@@ -35,59 +35,45 @@ fn debt_from_before_adjustable_is_paid_at_new_rate() {
         (1_000, Carry::Used, 1),
     ] {
         let quota = Quota::per_second(rate);
-        let after_change = |what: &str, wait: &dyn Fn() -> Duration, advance: &dyn Fn(u64)| {
-            let ns = wait().as_nanos();
-            let s = u64::try_from(ns.div_ceil(1_000_000_000)).unwrap();
-            assert_eq!(s, left_s, "{what}: {rate}/s, {carry:?}, {ns} ns");
-            advance(left_s);
-            assert_eq!(wait(), Duration::ZERO, "{what}: {rate}/s, {carry:?}");
-        };
-        let advance = |s| clock.advance(Duration::from_secs(s));
-
-        let direct = start().direct();
-        direct.charge_unchecked(3_450);
-        let direct = direct.adjustable();
-        direct.set_quota(&quota, carry).unwrap();
-        after_change("direct", &|| direct.peek().retry_after().unwrap(), &advance);
-
-        let keyed = start().keyed::<u64>();
-        let _ = keyed.charge_unchecked(&7, 3_450);
-        assert!(keyed.check_n(&8, 100).is_allowed(), "another key owes a burst");
-        let keyed = keyed.adjustable();
-        keyed.set_quota(&quota, carry).unwrap();
-        after_change("keyed", &|| keyed.peek(&7).retry_after().unwrap(), &advance);
-
-        let premium = start().keyed::<u64>();
-        let plan = premium.algorithm().requota(&Quota::per_second(100).burst(3_450)).unwrap();
-        assert!(premium.check_with(&7, 3_450, &plan).is_allowed());
-        let premium = premium.adjustable();
-        premium.set_quota(&quota, carry).unwrap();
-        after_change("keyed with a quota for one key", &|| premium.peek(&7).retry_after().unwrap(), &advance);
-
+        macro_rules! paid {
+            ($what:literal, $limiter:expr, [$($key:expr)?], |$it:ident| $charge:expr) => {{
+                let $it = $limiter;
+                $charge;
+                let limiter = $it.adjustable();
+                limiter.set_quota(&quota, carry).unwrap();
+                let wait = || limiter.peek($($key)?).retry_after().unwrap();
+                let first = wait();
+                let seconds = u64::try_from(first.as_nanos().div_ceil(1_000_000_000)).unwrap();
+                assert_eq!(seconds, left_s, "{}: {rate}/s, {carry:?}, {first:?}", $what);
+                clock.advance(Duration::from_secs(left_s));
+                assert_eq!(wait(), Duration::ZERO, "{}: {rate}/s, {carry:?}", $what);
+            }};
+        }
+        paid!("direct", start().direct(), [], |it| it.charge_unchecked(3_450));
+        paid!("keyed", start().keyed::<u64>(), [&7], |it| {
+            it.charge_unchecked(&7, 3_450);
+            assert!(it.check_n(&8, 100).is_allowed(), "another key owes a burst");
+        });
+        paid!("keyed with a quota for one key", start().keyed::<u64>(), [&7], |it| {
+            let plan = it.algorithm().requota(&Quota::per_second(100).burst(3_450)).unwrap();
+            assert!(it.check_with(&7, 3_450, &plan).is_allowed());
+        });
         // In its own units, this debt is less than the limiter's burst.
-        let slow = start().keyed::<u64>();
-        let plan = slow.algorithm().requota(&Quota::per_second(2).burst(69)).unwrap();
-        assert!(slow.check_with(&7, 69, &plan).is_allowed());
-        let slow = slow.adjustable();
-        slow.set_quota(&quota, carry).unwrap();
-        after_change(
-            "keyed with a slower quota for one key",
-            &|| slow.peek(&7).retry_after().unwrap(),
-            &advance,
-        );
-
+        let slow = Quota::per_second(2).burst(69);
+        paid!("keyed with a slower quota for one key", start().keyed::<u64>(), [&7], |it| {
+            let plan = it.algorithm().requota(&slow).unwrap();
+            assert!(it.check_with(&7, 69, &plan).is_allowed());
+        });
         let bucket = build(TokenBucket::new(Quota::per_second(100)), &clock).direct();
-        let plan = bucket.algorithm().requota(&Quota::per_second(2).burst(69)).unwrap();
-        assert!(bucket.check_with(69, &plan).is_allowed());
-        let bucket = bucket.adjustable();
-        bucket.set_quota(&quota, carry).unwrap();
-        after_change("direct with a slower quota", &|| bucket.peek().retry_after().unwrap(), &advance);
-
+        paid!("direct with a slower quota", bucket, [], |it| {
+            let plan = it.algorithm().requota(&slow).unwrap();
+            assert!(it.check_with(69, &plan).is_allowed());
+        });
         let compact = start().capacity(4_096).overdraft(4_000).compact().unwrap();
-        let _ = compact.charge_unchecked(&7, 3_450);
-        let compact = compact.adjustable();
-        compact.set_quota(&quota, carry).unwrap();
-        after_change("compact", &|| compact.peek(&7).retry_after().unwrap(), &advance);
+        paid!("compact", compact, [&7], |it| it.charge_unchecked(&7, 3_450));
+        let saved = start().keyed::<u64>();
+        saved.charge_unchecked(&7, 3_450);
+        paid!("restored", start().keyed::<u64>(), [&7], |it| it.restore(&saved.snapshot()).unwrap());
     }
 }
 
@@ -109,20 +95,6 @@ fn spaced_debt_from_before_adjustable_is_paid_at_new_rate() {
         limiter.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
         assert_eq!(limiter.peek().retry_after(), Some(Duration::from_secs(3)));
     }
-}
-
-/// The same for a limiter that was restored before it became adjustable.
-// G49
-#[test]
-fn restored_debt_from_before_adjustable_is_paid_at_new_rate() {
-    let clock = clock();
-    let limiter = || build(Gcra::new(Quota::per_second(100)), &clock).keyed::<u64>();
-    let (before, after) = (limiter(), limiter());
-    let _ = before.charge_unchecked(&7, 3_450);
-    after.restore(&before.snapshot()).unwrap();
-    let after = after.adjustable();
-    after.set_quota(&Quota::per_second(10), Carry::AsIs).unwrap();
-    assert_eq!(after.peek(&7).retry_after().unwrap().as_secs_f64().ceil(), 336.0);
 }
 
 /// A change moves no keys. The figures still have all keys that owe.
