@@ -41,20 +41,15 @@ fn in_both_stores<A: CompactAlgorithm>(algorithm: &A, ops: &[(u64, Op)], most: u
 proptest! {
     // G117
     #[test]
-    fn gcra_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
-        in_both_stores(&Gcra::new(Quota::per_minute(20)), &ops, 1_000);
-    }
-
-    // G117
-    #[test]
-    fn bucket_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
+    fn holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
+        let quota = Quota::per_minute(20);
+        in_both_stores(&Gcra::new(quota), &ops, 1_000);
         in_both_stores(&TokenBucket::new(Quota::per_minute(12).burst(18)), &ops, 1_000);
-    }
-
-    // G117
-    #[test]
-    fn window_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
-        in_both_stores(&FixedWindow::new(Quota::per_minute(20)), &ops, 1_000);
+        in_both_stores(&FixedWindow::new(quota), &ops, 1_000);
+        let keyed = || {
+            RateLimiter::builder(SubWindow::new(quota, 6)).clock(ManualClock::default()).keyed::<u64>()
+        };
+        same_as_by_hand(&keyed().with_holds(1_000).unwrap(), &keyed(), &ops, 1_000);
     }
 
     /// Ended holds make room for new ones, and give their units back to whichever key had them.
@@ -78,18 +73,6 @@ proptest! {
             RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::default()).hasher(hasher).keyed::<u64>()
         };
         same_as_by_hand(&crowded().with_holds(most).unwrap(), &crowded(), &ops, most);
-    }
-}
-
-proptest! {
-    // G117
-    #[test]
-    fn sub_window_holds_equal_charges_by_hand(ops in prop::collection::vec(op(), 1..60)) {
-        let keyed = || {
-            let algorithm = SubWindow::new(Quota::per_minute(20), 6);
-            RateLimiter::builder(algorithm).clock(ManualClock::default()).keyed::<u64>()
-        };
-        same_as_by_hand(&keyed().with_holds(1_000).unwrap(), &keyed(), &ops, 1_000);
     }
 
     /// The units in progress are those of the holds that are not released and have not ended.

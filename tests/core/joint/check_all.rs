@@ -198,8 +198,7 @@ mod random {
     fn run<D: AsRef<[Decision]>>(
         asks: &[Ask],
         mut oracles: [[Box<dyn Oracle>; 2]; 3],
-        check: impl Fn(&Ask, Timestamp) -> JointDecision<D>,
-        peek: impl Fn(&Ask, Timestamp) -> JointDecision<D>,
+        peek_and_check: impl Fn(&Ask, Timestamp) -> [JointDecision<D>; 2],
     ) -> Result<(), TestCaseError> {
         let mut now = 1_700_000_000 * SEC;
         for ask in asks {
@@ -211,8 +210,7 @@ mod random {
             let waits: Vec<Option<u128>> =
                 (0..3).map(|index| each(index).retry_after(now, ask.costs[index])).collect();
             let allowed = verdicts.iter().all(|verdict| *verdict == Verdict::Allowed);
-            let peeked = peek(ask, time);
-            let decision = check(ask, time);
+            let [peeked, decision] = peek_and_check(ask, time);
             for answer in [&peeked, &decision] {
                 prop_assert_eq!(answer.is_allowed(), allowed, "{:?} {:?}", answer, verdicts);
                 prop_assert_eq!(answer.is_never(), verdicts.contains(&Verdict::Never));
@@ -253,21 +251,13 @@ mod random {
             let gcra = RateLimiter::builder(Gcra::new(quota(a).unwrap())).clock(clock()).compact().unwrap();
             let log = RateLimiter::builder(SlidingLog::new(quota(b).unwrap())).clock(clock()).keyed::<u64>();
             let fixed = RateLimiter::builder(FixedWindow::new(quota(c).unwrap())).clock(clock()).compact().unwrap();
-            let on = |ask: &Ask| {
-                let [x, y, z] = ask.costs;
-                let [k, l, m] = ask.keys;
-                (x, y, z, k, l, m)
-            };
             run(
                 &asks,
                 [two(|| GcraOracle::new(a)), two(|| Log::new(b)), two(|| Fixed::new(c))],
-                |ask, now| {
-                    let (x, y, z, k, l, m) = on(ask);
-                    AllOf::new((gcra.on(&k).cost(x), log.on(&l).cost(y), fixed.on(&m).cost(z))).at(now).check()
-                },
-                |ask, now| {
-                    let (x, y, z, k, l, m) = on(ask);
-                    AllOf::new((gcra.on(&k).cost(x), log.on(&l).cost(y), fixed.on(&m).cost(z))).at(now).peek()
+                |Ask { costs: [x, y, z], keys: [k, l, m], .. }, now| {
+                    let limits = (gcra.on(k).cost(*x), log.on(l).cost(*y), fixed.on(m).cost(*z));
+                    let all = AllOf::new(limits).at(now);
+                    [all.peek(), all.check()]
                 },
             )?;
         }
@@ -279,17 +269,13 @@ mod random {
             let spacing = RateLimiter::builder(spacing).clock(clock()).keyed::<u64>();
             let interval = RateLimiter::builder(TokenBucket::interval(quota(b).unwrap())).clock(clock()).keyed::<u64>();
             let gcra = RateLimiter::builder(Gcra::new(quota(c).unwrap())).clock(clock()).keyed::<u64>();
-            let all = |ask: &Ask| (ask.costs, ask.keys);
             run(
                 &asks,
                 [two(|| Spacing::new(a.period_ns / 10)), two(|| Interval::new(b)), two(|| GcraOracle::new(c))],
-                |ask, now| {
-                    let ([x, y, z], [k, l, m]) = all(ask);
-                    AllOf::new((spacing.on(&k).cost(x), interval.on(&l).cost(y), gcra.on(&m).cost(z))).at(now).check()
-                },
-                |ask, now| {
-                    let ([x, y, z], [k, l, m]) = all(ask);
-                    AllOf::new((spacing.on(&k).cost(x), interval.on(&l).cost(y), gcra.on(&m).cost(z))).at(now).peek()
+                |Ask { costs: [x, y, z], keys: [k, l, m], .. }, now| {
+                    let limits = (spacing.on(k).cost(*x), interval.on(l).cost(*y), gcra.on(m).cost(*z));
+                    let all = AllOf::new(limits).at(now);
+                    [all.peek(), all.check()]
                 },
             )?;
         }

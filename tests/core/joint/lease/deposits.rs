@@ -2,13 +2,22 @@
 
 use super::*;
 
+/// Deposits units that were requested at a time.
+fn deposit(limiter: &Limiter<Fake>, units: u64, life: Duration, asked: Timestamp) -> u64 {
+    limiter.leases().deposit(Lease::new(units, life), asked, limiter.clock().now())
+}
+
+fn wanted(limiter: &Limiter<Fake>) -> u64 {
+    limiter.leases().wanted(limiter.clock().now())
+}
+
 // G53
 #[test]
 fn all_stripes_find_deposits_until_expiry() {
     let limiter = leasing(Fake::new(0, 16), 4, 64);
     let clock = limiter.clock().clone();
-    assert_eq!(limiter.leases().wanted(limiter.clock().now()), 0, "no unit has been used, so none is wanted");
-    limiter.leases().deposit(Lease::new(100, Duration::from_millis(4)), clock.now(), limiter.clock().now());
+    assert_eq!(wanted(&limiter), 0, "no unit has been used, so none is wanted");
+    deposit(&limiter, 100, Duration::from_millis(4), clock.now());
     for thread in 0..4 {
         assert!(limiter.leases().check_on(thread, 10, clock.now()).is_allowed());
     }
@@ -16,13 +25,13 @@ fn all_stripes_find_deposits_until_expiry() {
     assert!(limiter.leases().check_on(3, 61, clock.now()).is_denied());
     // A second deposit, with its own life.
     clock.advance(Duration::from_millis(3));
-    limiter.leases().deposit(Lease::new(100, Duration::from_secs(1)), clock.now(), limiter.clock().now());
+    deposit(&limiter, 100, Duration::from_secs(1), clock.now());
     assert_eq!(limiter.peek().remaining(), 160);
     clock.advance(Duration::from_millis(1));
     assert_eq!(limiter.peek().remaining(), 100, "the first deposit has expired");
     clock.advance(Duration::from_nanos(LIFE));
     assert!(limiter.check().is_denied(), "no deposit lives longer than the limiter's lease life");
-    limiter.leases().deposit(Lease::new(100, Duration::from_millis(4)), at(START), limiter.clock().now());
+    deposit(&limiter, 100, Duration::from_millis(4), at(START));
     assert!(limiter.check().is_denied(), "the deposit was requested too long ago");
 }
 
@@ -33,11 +42,7 @@ const SLOTS: u64 = 16;
 
 /// Deposits `units` that expire `ticks` ticks after `WHOLE`.
 fn deposit_for(limiter: &Limiter<Fake>, units: u64, ticks: u64) -> u64 {
-    limiter.leases().deposit(
-        Lease::new(units, Duration::from_nanos(ticks * TICK)),
-        at(WHOLE),
-        limiter.clock().now(),
-    )
+    deposit(limiter, units, Duration::from_nanos(ticks * TICK), at(WHOLE))
 }
 
 /// Returns the expiry ticks, counted from `WHOLE`, and the units that expire at each.
@@ -122,13 +127,9 @@ fn wanted_units_fit_deposit_room() {
     let clock = limiter.clock().clone();
     let (mut most, mut denied) = (0, 0);
     for step in 0..100 {
-        let wanted = limiter.leases().wanted(limiter.clock().now()).max(if step < 4 { 64 } else { 0 });
+        let wanted = wanted(&limiter).max(if step < 4 { 64 } else { 0 });
         most = most.max(wanted);
-        assert_eq!(
-            limiter.leases().deposit(Lease::new(wanted, Duration::MAX), clock.now(), limiter.clock().now()),
-            wanted,
-            "{step}"
-        );
+        assert_eq!(deposit(&limiter, wanted, Duration::MAX, clock.now()), wanted, "{step}");
         for thread in 0..64 {
             denied +=
                 (0..400).filter(|_| limiter.leases().check_on(thread, 1, clock.now()).is_denied()).count();
@@ -145,12 +146,12 @@ fn no_units_wanted_at_time_zero() {
     let limiter = leasing(Fake::new(0, 16), 8, 64);
     for now in [0, 1, LIFE - 1, LIFE, 3 * LIFE] {
         limiter.clock().set(at(now));
-        assert_eq!(limiter.leases().wanted(limiter.clock().now()), 0, "{now}");
+        assert_eq!(wanted(&limiter), 0, "{now}");
     }
     limiter.clock().set(at(0));
-    limiter.leases().deposit(Lease::new(100, Duration::MAX), at(0), limiter.clock().now());
+    deposit(&limiter, 100, Duration::MAX, at(0));
     assert!(limiter.leases().check_on(0, 1, at(0)).is_allowed());
-    assert!(limiter.leases().deposit(Lease::new(1, Duration::MAX), at(0), limiter.clock().now()) == 1);
+    assert!(deposit(&limiter, 1, Duration::MAX, at(0)) == 1);
 }
 
 /// A request time in the future does not make the life of a deposit longer.
@@ -158,14 +159,7 @@ fn no_units_wanted_at_time_zero() {
 fn future_refill_request_counts_as_now() {
     let limiter = deposited(2);
     let ahead = Duration::from_nanos(LIFE - 1);
-    assert_eq!(
-        limiter.leases().deposit(
-            Lease::new(100, Duration::MAX),
-            limiter.clock().now() + ahead,
-            limiter.clock().now()
-        ),
-        100
-    );
+    assert_eq!(deposit(&limiter, 100, Duration::MAX, limiter.clock().now() + ahead), 100);
     limiter.clock().advance(Duration::from_nanos(LIFE));
     assert_eq!(limiter.peek().remaining(), 0);
 }
@@ -182,7 +176,7 @@ fn rare_checks_need_long_lease_life() {
             admitted += u32::from(limiter.leases().check_on(check % 2, 1, clock.now()).is_allowed());
             let asked = clock.now();
             clock.advance(Duration::from_millis(1));
-            limiter.leases().deposit(Lease::new(10, Duration::MAX), asked, limiter.clock().now());
+            deposit(&limiter, 10, Duration::MAX, asked);
             clock.advance(Duration::from_millis(gap_ms - 1));
         }
         admitted
@@ -200,19 +194,14 @@ fn prefetched_units_keep_up_with_spending() {
     for tick in 0..2_000_u64 {
         // There are 100 checks a millisecond. Every fourth millisecond the task fetches what was wanted a millisecond
         // ago.
-        let wanted =
-            limiter.leases().wanted(limiter.clock().now()).max(u64::from(limiter.peek().remaining() == 0));
+        let wanted = wanted(&limiter).max(u64::from(limiter.peek().remaining() == 0));
         let asked = clock.now();
         for check in 0..100 {
             admitted += u64::from(limiter.leases().check_on(check % 2, 1, clock.now()).is_allowed());
         }
         clock.advance(Duration::from_millis(1));
         if tick % 4 == 0 {
-            limiter.leases().deposit(
-                Lease::new(wanted, Duration::from_millis(10)),
-                asked,
-                limiter.clock().now(),
-            );
+            deposit(&limiter, wanted, Duration::from_millis(10), asked);
             fetched += wanted;
         }
         if tick == 1_000 {
@@ -222,5 +211,5 @@ fn prefetched_units_keep_up_with_spending() {
     assert_eq!(admitted, 99_900, "nothing is denied after the first 1,000 ms");
     assert!(fetched < 2 * admitted, "too many units were fetched in vain: {fetched}");
     clock.advance(Duration::from_secs(1));
-    assert_eq!(limiter.leases().wanted(limiter.clock().now()), 0, "an idle limiter wants no units");
+    assert_eq!(wanted(&limiter), 0, "an idle limiter wants no units");
 }
