@@ -13,7 +13,7 @@ use tollgate::{
     RateLimiter, StoreKind, Timestamp, check_all,
 };
 use tollgate_testing::blocks::{BlockOp, BlockSpec, play};
-use tollgate_testing::operations::{config, ops, spec, start};
+use tollgate_testing::operations::{config, ops_with, spec, start};
 use tollgate_testing::{HOUR, MINUTE, SEC};
 
 const MINUTES: fn(u64) -> Duration = |minutes| Duration::from_secs(60 * minutes);
@@ -53,30 +53,17 @@ fn specs() -> impl Strategy<Value = BlockSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 100_000, ..config(512) })]
 
+    /// The times of direct limiters also step back.
     // G127, G129
     #[test]
     fn decisions_equal_those_of_the_model(
         spec in specs(),
         start in start(),
-        ops in ops(1, 60, true),
-        verbs in prop::collection::vec(verbs(), 60),
+        backward in ops_with(1, 60, true, verbs()),
+        forward in ops_with(1, 60, false, verbs()),
     ) {
-        let ops: Vec<_> = ops.into_iter().zip(verbs).collect();
-        let limiter = spec.direct().expect("the numbers are small");
-        play(spec, start, &ops, &limiter);
-    }
-
-    // G127
-    #[test]
-    fn keyed_decisions_equal_those_of_the_model(
-        spec in specs(),
-        start in start(),
-        ops in ops(1, 60, false),
-        verbs in prop::collection::vec(verbs(), 60),
-    ) {
-        let ops: Vec<_> = ops.into_iter().zip(verbs).collect();
-        let limiter = spec.keyed().expect("the numbers are small");
-        play(spec, start, &ops, &limiter);
+        play(spec, start, &backward, &spec.direct().expect("the numbers are small"));
+        play(spec, start, &forward, &spec.keyed().expect("the numbers are small"));
     }
 }
 

@@ -7,6 +7,8 @@ use tollgate::{
     Adjustable, Algorithm, Carry, Clock, Compact, CompactAlgorithm, Direct, FixedWindow, Gcra, Keyed,
     Overflow, Quota, RateLimiter, SlidingWindow, Timestamp,
 };
+use tollgate_testing::compact::Random;
+use tollgate_testing::laws::all_are_within;
 use tollgate_testing::stopping::Stopping;
 
 const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
@@ -34,33 +36,15 @@ trait Changing: Send + Sync {
     }
 }
 
-impl<A: Algorithm> Changing for RateLimiter<Adjustable<Direct<A>>, Stopping> {
-    fn check(&self, _key: u64) -> bool {
-        self.check().is_allowed()
-    }
-
-    fn check_at(&self, _key: u64, now: Timestamp) -> bool {
-        self.at(now).check().is_allowed()
-    }
-
-    fn change(&self, quota: &Quota, carry: Carry) {
-        self.set_quota(quota, carry).unwrap();
-    }
-
-    fn change_at(&self, quota: &Quota, carry: Carry, now: Timestamp) {
-        self.at(now).set_quota(quota, carry).unwrap();
-    }
-}
-
-macro_rules! changing_by_key {
-    ($store:ident, $($bound:tt)+) => {
-        impl<A: $($bound)+> Changing for RateLimiter<Adjustable<$store<A>>, Stopping> {
-            fn check(&self, key: u64) -> bool {
-                self.check(&key).is_allowed()
+macro_rules! changing {
+    ($store:ident, $bound:ident, $key:ident => $($argument:expr)?) => {
+        impl<A: $bound> Changing for RateLimiter<Adjustable<$store<A>>, Stopping> {
+            fn check(&self, $key: u64) -> bool {
+                self.check($($argument)?).is_allowed()
             }
 
-            fn check_at(&self, key: u64, now: Timestamp) -> bool {
-                self.at(now).check(&key).is_allowed()
+            fn check_at(&self, $key: u64, now: Timestamp) -> bool {
+                self.at(now).check($($argument)?).is_allowed()
             }
 
             fn change(&self, quota: &Quota, carry: Carry) {
@@ -75,8 +59,9 @@ macro_rules! changing_by_key {
 }
 
 type ByNumber<A> = Keyed<u64, A>;
-changing_by_key!(ByNumber, Algorithm);
-changing_by_key!(Compact, CompactAlgorithm);
+changing!(Direct, Algorithm, _key =>);
+changing!(ByNumber, Algorithm, key => &key);
+changing!(Compact, CompactAlgorithm, key => &key);
 
 /// A limiter of each store.
 fn store<A: CompactAlgorithm>(name: &str, algorithm: &A, clock: &Stopping) -> Arc<dyn Changing> {
@@ -173,24 +158,20 @@ fn charge_after_given_time_of_change_counts() {
 #[test]
 fn late_charge_is_not_paid_before_it_was_made() {
     let (slow, fast) = (Quota::per_second(10).burst(20), Quota::per_second(10_000).burst(20));
-    for_all(&Gcra::new(slow), |what, limiter, clock, carry| {
-        let (other, time) = (Arc::clone(&limiter), clock.time.clone());
-        clock.stop_after(0, move || {
-            time.advance(ms(50));
-            assert!((0..10).all(|_| other.check(1)));
+    for (before, after, why) in [
+        (slow, fast, "ten of twenty units are used at this instant"),
+        (fast, slow, "the time before the charge is no debt"),
+    ] {
+        for_all(&Gcra::new(before), |what, limiter, clock, carry| {
+            let (other, time) = (Arc::clone(&limiter), clock.time.clone());
+            clock.stop_after(0, move || {
+                time.advance(ms(50));
+                assert!((0..10).all(|_| other.check(1)));
+            });
+            limiter.change(&after, carry);
+            assert_eq!(limiter.drain(1), 10, "{what}: {why}");
         });
-        limiter.change(&fast, carry);
-        assert_eq!(limiter.drain(1), 10, "{what}: ten of twenty units are used at this instant");
-    });
-    for_all(&Gcra::new(fast), |what, limiter, clock, carry| {
-        let (other, time) = (Arc::clone(&limiter), clock.time.clone());
-        clock.stop_after(0, move || {
-            time.advance(ms(50));
-            assert!((0..10).all(|_| other.check(1)));
-        });
-        limiter.change(&slow, carry);
-        assert_eq!(limiter.drain(1), 10, "{what}: the time before the charge is no debt");
-    });
+    }
 }
 
 /// With debts in more keys than there are slots, a store cannot list its debts, and a chain of stores remains.
@@ -242,13 +223,8 @@ fn wrong_time_of_another_key_loses_no_debt() {
 #[test]
 fn no_interval_admits_more_than_largest_quota() {
     const PERIOD: Duration = Duration::from_secs(1);
-    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut below = move |bound: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % bound
-    };
+    let mut random = Random(1);
+    let mut below = move |bound: u64| random.below(bound);
     for round in 0..40 {
         let clock = Stopping::new(START);
         let mut limit = 20 + below(20);
@@ -262,7 +238,7 @@ fn no_interval_admits_more_than_largest_quota() {
                 for _ in 0..checks {
                     time.advance(Duration::from_micros(step_us));
                     if limiter.check(1) {
-                        admitted.lock().unwrap().push(time.now());
+                        admitted.lock().unwrap().push((time.now().as_nanos(), 1));
                     }
                 }
             }
@@ -282,16 +258,10 @@ fn no_interval_admits_more_than_largest_quota() {
                 }
             }
         }
-        let admitted = admitted.lock().unwrap();
-        for (first, from) in admitted.iter().enumerate() {
-            for (last, to) in admitted.iter().enumerate().skip(first) {
-                let (ns, units) = (to.as_nanos() - from.as_nanos(), (last - first + 1) as u64);
-                // A tick of a compact store is at most 1/256 of an interval.
-                let ns = u128::from(ns) + PERIOD.as_nanos() / 256;
-                let most = u128::from(limit) + ns * u128::from(limit) / PERIOD.as_nanos();
-                assert!(u128::from(units) <= most, "round {round}, {name}: {units} of {most} in {ns} ns");
-            }
-        }
+        // A tick of a compact store is at most 1/256 of an interval.
+        let refilled = |ns| (ns + PERIOD.as_nanos() / 256) * u128::from(limit) / PERIOD.as_nanos();
+        let most_in = |ns| u128::from(limit) + refilled(ns);
+        all_are_within(&admitted.lock().unwrap(), most_in, (round, name));
     }
 }
 

@@ -21,8 +21,9 @@ use tollgate::{
 };
 use tollgate_testing::compact::{COMPACT, Layout, Ticks, compact};
 use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::laws::all_are_within;
 use tollgate_testing::ledger::{Charge, Operation, check_no_units_created, chosen, make};
-use tollgate_testing::operations::{ops, run_cases, short_spec, start};
+use tollgate_testing::operations::{ops_with, run_cases, short_spec, start};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::steps::{Op, within_reach};
 use tollgate_testing::subjects::{Subject, direct, keyed};
@@ -40,11 +41,7 @@ fn verb() -> impl Strategy<Value = Operation> {
 }
 
 fn verbs(keys: u32, backward: bool) -> impl Strategy<Value = Vec<(Op, Operation)>> {
-    ops(keys, 60, backward).prop_flat_map(|ops| {
-        let length = ops.len();
-        (Just(ops), prop::collection::vec(verb(), length))
-            .prop_map(|(ops, verbs)| ops.into_iter().zip(verbs).collect())
-    })
+    ops_with(keys, 60, backward, verb())
 }
 
 /// Checks that in no interval the charges without their refunds exceed the bound.
@@ -66,19 +63,8 @@ fn within_the_bound(kind: Kind, spec: Spec, start: u64, ops: &[(Op, Operation)],
                 ledger.push(Charge { decision, now, back: 0, refunded: false });
             }
         }
-        for (index, first) in ledger.iter().enumerate() {
-            let mut sum = 0;
-            for charge in &ledger[index..] {
-                sum += u128::from(charge.decision.cost() - charge.back);
-                let bound = oracle.most_in(u128::from(charge.now - first.now));
-                assert!(
-                    sum <= bound,
-                    "{sum} units, more than the bound of {bound}, from {} to {}: {ledger:?}",
-                    first.now,
-                    charge.now
-                );
-            }
-        }
+        let kept = |charge: &Charge| (charge.now, charge.decision.cost() - charge.back);
+        all_are_within(&ledger.iter().map(kept).collect::<Vec<_>>(), |t| oracle.most_in(t), &ledger);
     }
 }
 

@@ -9,10 +9,11 @@ use tollgate::{
     RateLimiter, SlidingLog, Timestamp, check_all, joint::AllOf,
 };
 use tollgate_testing::HOUR;
-use tollgate_testing::compact::COMPACT;
-use tollgate_testing::kinds::ALL;
+use tollgate_testing::compact::{COMPACT, POLICIES, compact_of};
+use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::sketch::WINDOWS;
+use tollgate_testing::sketch::{WINDOWS, sketch_of};
+use tollgate_testing::subjects::{Subject, direct, keyed};
 
 const SPEC: Spec = Spec { limit: 2, period_ns: HOUR, burst: 2 };
 /// A time well before the end of any window or sub-window.
@@ -62,43 +63,28 @@ fn writes_nothing(name: &str, clock: &ManualClock, make: impl FnOnce() -> Box<dy
 #[test]
 fn denial_writes_nothing_in_any_store() {
     let (_alone, clock) = (alone(), clock());
+    let check = |name: &str, kind, make: fn(Kind) -> Box<dyn Subject>| {
+        writes_nothing(&format!("{name}, {kind:?}"), &clock, || {
+            let (limiter, clock) = (make(kind), clock.clone());
+            Box::new(move |cost| limiter.at(clock.now().as_nanos()).check_n(0, cost).outcome())
+        });
+    };
     for kind in ALL {
+        check("direct", kind, |kind| direct(kind, SPEC).unwrap());
+        check("keyed", kind, |kind| keyed(kind, SPEC).unwrap());
         with_algorithm!(kind, SPEC, algorithm => {
-            let build = || RateLimiter::builder(algorithm).clock(clock.clone());
-            writes_nothing(&format!("direct, {kind:?}"), &clock, || {
-                let limiter = build().direct();
-                Box::new(move |cost| limiter.check_n(cost).outcome())
-            });
-            writes_nothing(&format!("keyed, {kind:?}"), &clock, || {
-                let limiter = build().keyed::<String>();
-                Box::new(move |cost| limiter.check_n("alice", cost).outcome())
-            });
             writes_nothing(&format!("direct and adjustable, {kind:?}"), &clock, || {
-                let limiter = build().direct().adjustable();
+                let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct().adjustable();
                 Box::new(move |cost| limiter.check_n(cost).outcome())
             });
         })
         .expect("every algorithm supports this quota");
     }
     for kind in COMPACT {
-        with_compact!(kind, SPEC, algorithm => {
-            let build = || RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::slots(64));
-            writes_nothing(&format!("compact, {kind:?}"), &clock, || {
-                let limiter = build().compact().unwrap();
-                Box::new(move |cost| limiter.check_n("alice", cost).outcome())
-            });
-        })
-        .expect("every algorithm supports this quota");
+        check("compact", kind, |kind| compact_of(kind, SPEC, Capacity::slots(64), 0).unwrap().unwrap().0);
     }
     for kind in WINDOWS {
-        with_windows!(kind, SPEC, algorithm => {
-            let build = || RateLimiter::builder(algorithm).clock(clock.clone()).capacity(Capacity::memory(4096));
-            writes_nothing(&format!("sketch, {kind:?}"), &clock, || {
-                let limiter = build().sketch().unwrap();
-                Box::new(move |cost| limiter.check_n("alice", cost).outcome())
-            });
-        })
-        .expect("every algorithm supports this quota");
+        check("sketch", kind, |kind| sketch_of(kind, SPEC, 4096).unwrap().unwrap());
     }
 }
 
@@ -126,7 +112,7 @@ fn denial_writes_nothing_after_changes_and_evictions() {
         let clock = clock.clone();
         Box::new(move |cost| limiter.at(clock.now()).check_n("alice", cost).outcome())
     });
-    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+    for overflow in POLICIES {
         writes_nothing(&format!("a full table, {overflow:?}"), &clock, || {
             let limiter = build().overflow(overflow).capacity(Capacity::slots(16)).compact().unwrap();
             let came_in: Vec<u64> = (0..200).filter(|key| limiter.check_n(key, 2).is_allowed()).collect();

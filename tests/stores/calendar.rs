@@ -6,28 +6,25 @@
 
 use tollgate::sketch::{Rate, TatSketch};
 use tollgate::{
-    Capacity, Compact, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter, SlidingWindow, Timestamp,
+    Capacity, Compact, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter, SlidingWindow,
 };
-use tollgate_testing::compact::{Layout, Random, Seeded};
+use tollgate_testing::compact::{self, Layout, POLICIES, Random, Seeded};
 use tollgate_testing::sketch::{build, round};
-use tollgate_testing::{HOUR, MINUTE, SEC};
+use tollgate_testing::{HOUR, MINUTE, SEC, START, at};
 
-const START: u64 = 1_700_000_000 * SEC;
 const PHASES: u64 = if cfg!(miri) { 2 } else { 16 };
 
 type Spilling = RateLimiter<Compact<Gcra, Seeded>, ManualClock>;
 
-fn at(ns: u64) -> Timestamp {
-    Timestamp::from_nanos(ns)
+/// A limiter of ten a minute.
+fn compact(overflow: Overflow, bytes: usize, start: u64) -> Spilling {
+    let gcra = Gcra::new(Quota::per_minute(10));
+    compact::build(gcra, overflow, Capacity::memory(bytes), ManualClock::new(at(start)))
 }
 
-/// A limiter of ten a minute in 64 KiB. A flood has written all cells of its sketch within one second.
+/// A limiter in 64 KiB. A flood has written all cells of its sketch within one second.
 fn flooded(start: u64) -> Spilling {
-    let builder = RateLimiter::builder(Gcra::new(Quota::per_minute(10)))
-        .clock(ManualClock::new(at(start)))
-        .hasher(Seeded(7));
-    let limiter = builder.capacity(Capacity::memory(64 << 10)).overflow(Overflow::Spill).compact();
-    let limiter = limiter.expect("an ordinary quota");
+    let limiter = compact(Overflow::Spill, 64 << 10, start);
     let mut random = Random(start);
     for number in 0..20_000 {
         let _ = limiter.at(at(start + number * 50_000)).check_hash(random.next(), 10);
@@ -96,13 +93,7 @@ fn snapshot_restores_no_paid_debt() {
     for step in 1..=20 {
         let now = START + step * 97 * SEC;
         let evicted = evict(&limiter, step * 1_003, now);
-        let restored = RateLimiter::builder(Gcra::new(Quota::per_minute(10)))
-            .clock(ManualClock::new(at(now + 1)))
-            .hasher(Seeded(7))
-            .capacity(Capacity::memory(64 << 10))
-            .overflow(Overflow::Spill)
-            .compact()
-            .expect("an ordinary quota");
+        let restored = compact(Overflow::Spill, 64 << 10, now + 1);
         limiter.clock().set(at(now + 1));
         restored.restore(&limiter.snapshot()).expect("a limiter like it");
         assert!(
@@ -138,20 +129,14 @@ fn spill_keeps_debts_after_a_wrong_time() {
 // G42
 #[test]
 fn wrapped_compact_state_decides_correctly() {
-    let builder = || RateLimiter::builder(Gcra::new(Quota::per_minute(10))).hasher(Seeded(7));
-    let probe = builder().clock(ManualClock::new(at(START))).compact().expect("an ordinary quota");
-    let Layout::Ticks(ticks) = Layout::read(&probe.snapshot()) else { panic!("GCRA counts ticks") };
+    let layout = Layout::read(&compact(Overflow::Spill, 1 << 10, START).snapshot());
+    let ticks = layout.ticks().expect("GCRA counts ticks");
     let round = u64::try_from(ticks.nanos(1 << 40)).expect("a few years");
     for phase in 0..PHASES {
         // Around each multiple of a sixteenth of the range, among them zero and a half.
         let start = START / round * round + round + phase * (round / 16) - 90 * SEC;
-        for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
-            let limiter = builder()
-                .clock(ManualClock::new(at(start)))
-                .capacity(Capacity::memory(1 << 10))
-                .overflow(overflow)
-                .compact();
-            let limiter = limiter.expect("an ordinary quota");
+        for overflow in POLICIES {
+            let limiter = compact(overflow, 1 << 10, start);
             for second in 0..180 {
                 let now = at(start + second * SEC);
                 if second % 6 == 0 {

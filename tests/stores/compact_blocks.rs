@@ -13,7 +13,7 @@ use tollgate::{
     RateLimiter, StoreKind, Timestamp,
 };
 use tollgate_testing::blocks::{BlockOp, BlockSpec, play_at};
-use tollgate_testing::operations::{config, ops, run_cases, start};
+use tollgate_testing::operations::{config, ops_with, run_cases, start};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::{HOUR, MINUTE, SEC};
 
@@ -60,20 +60,15 @@ fn verbs() -> impl Strategy<Value = BlockOp> {
 // G131
 #[test]
 fn compact_decisions_equal_those_of_the_model() {
-    let cases = (
-        specs().prop_filter("exact", BlockSpec::is_exact),
-        start(),
-        ops(1, 60, false),
-        prop::collection::vec(verbs(), 60),
-    );
-    let held = run_cases("blocks", 512, &cases, |(spec, start, ops, verbs)| {
+    let specs = specs().prop_filter("exact", BlockSpec::is_exact);
+    let cases = (specs, start(), ops_with(1, 60, false, verbs()));
+    let held = run_cases("blocks", 512, &cases, |(spec, start, ops)| {
         let Some(Ok(limiter)) = spec.compact() else { return false };
         let Some(layout) = spec.layout(&limiter.snapshot()) else { return false };
         let reach = layout.reach() / 4;
         let exact = |now: u64| {
             layout.whole(now.clamp(start.saturating_sub(reach), start.saturating_add(reach).min(1 << 62)))
         };
-        let ops: Vec<_> = ops.into_iter().zip(verbs).collect();
         play_at(spec, start, &ops, &limiter, exact);
         true
     });

@@ -13,7 +13,7 @@ use tollgate::{
     ManualClock, MinimumSpacing, Overflow, Quota, RateLimiter, SlidingWindow, Timestamp, TokenBucket,
 };
 use tollgate_testing::SEC;
-use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded, policies, seal};
+use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded, build, policies, seal};
 use tollgate_testing::oracle::Spec;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -29,10 +29,7 @@ fn limiter<A: CompactAlgorithm>(
     start: Timestamp,
 ) -> (Limiter<A>, ManualClock) {
     let clock = ManualClock::new(start);
-    let builder = RateLimiter::builder(algorithm).clock(clock.clone()).hasher(Seeded(8));
-    let limiter =
-        builder.capacity(Capacity::memory(bytes)).overflow(overflow).compact().expect("an ordinary quota");
-    (limiter, clock)
+    (build(algorithm, overflow, Capacity::memory(bytes), clock.clone()), clock)
 }
 
 /// Sends requests of many keys for a while.
@@ -254,22 +251,22 @@ fn snapshots_of_other_limiters_are_refused() {
         let builder = builder.tiers(tiers.iter().copied()).overflow(overflow);
         builder.capacity(Capacity::memory(bytes)).compact().expect("an ordinary quota")
     };
-    let tiers = build(&[Quota::per_hour(60)], 8, Overflow::Spill, 1 << 12);
+    let tiers = build(&[Quota::per_hour(60)], 5, Overflow::Spill, 1 << 12);
     refused(&own, &tiers.snapshot(), "other tiers or another overdraft");
     refused(&own, &build(&[], 9, Overflow::Spill, 1 << 12).snapshot(), "with another hasher");
     for bytes in [1 << 11, 1 << 13] {
-        refused(&own, &build(&[], 8, Overflow::Spill, bytes).snapshot(), "slots");
+        refused(&own, &build(&[], 5, Overflow::Spill, bytes).snapshot(), "slots");
     }
     for overflow in [Overflow::Forget, Overflow::Inherit] {
         for bytes in [1 << 11, 1 << 12] {
-            refused(&own, &build(&[], 8, overflow, bytes).snapshot(), "same capacity and overflow");
-            refused(&build(&[], 8, overflow, bytes), &own.snapshot(), "same capacity and overflow");
+            refused(&own, &build(&[], 5, overflow, bytes).snapshot(), "same capacity and overflow");
+            refused(&build(&[], 5, overflow, bytes), &own.snapshot(), "same capacity and overflow");
         }
     }
-    let forgets = build(&[], 8, Overflow::Forget, 1 << 12);
-    refused(&build(&[], 8, Overflow::Inherit, 1 << 12), &forgets.snapshot(), "same capacity and overflow");
+    let forgets = build(&[], 5, Overflow::Forget, 1 << 12);
+    refused(&build(&[], 5, Overflow::Inherit, 1 << 12), &forgets.snapshot(), "same capacity and overflow");
     // A limiter with the same settings is accepted.
-    own.restore(&build(&[], 8, Overflow::Spill, 1 << 12).snapshot())
+    own.restore(&build(&[], 5, Overflow::Spill, 1 << 12).snapshot())
         .expect("a snapshot of a limiter like it");
 
     refused(&own, b"TOLLGAT", "are not a tollgate snapshot");

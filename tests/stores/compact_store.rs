@@ -7,8 +7,7 @@ use tollgate::{
     Overflow, Quota, QuotaError, RateLimiter, SlidingWindow, Timestamp, TokenBucket, stores::Gauges,
 };
 use tollgate_testing::SEC;
-use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded};
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded, build, policies};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::subjects::Constant;
 
@@ -16,19 +15,9 @@ const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 type Limiter<A = Gcra, H = Seeded> = RateLimiter<Compact<A, H>, ManualClock>;
 
-fn of_size<A: CompactAlgorithm>(
-    algorithm: A,
-    overflow: Overflow,
-    capacity: Capacity,
-    clock: &ManualClock,
-) -> Limiter<A> {
-    let builder = RateLimiter::builder(algorithm).clock(clock.clone()).hasher(Seeded(3));
-    builder.capacity(capacity).overflow(overflow).compact().expect("an ordinary quota")
-}
-
 fn per_minute(limit: u64, overflow: Overflow, slots: usize) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(START);
-    (of_size(Gcra::new(Quota::per_minute(limit)), overflow, Capacity::slots(slots), &clock), clock)
+    (build(Gcra::new(Quota::per_minute(limit)), overflow, Capacity::slots(slots), clock.clone()), clock)
 }
 
 fn secs(secs: u64) -> Duration {
@@ -52,7 +41,7 @@ mod batches {
     /// Compares batches of all lengths with the same single calls on a twin limiter.
     fn law<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, capacity: Capacity, seed: u64) {
         let clock = ManualClock::new(START);
-        let twins = || of_size(algorithm.clone(), overflow, capacity, &clock);
+        let twins = || build(algorithm.clone(), overflow, capacity, clock.clone());
         let (single, batched, hashed, many) = (twins(), twins(), twins(), twins());
         let mut random = Random(seed);
         for len in (0..70).chain([128, 200]) {
@@ -89,11 +78,7 @@ mod batches {
         for (kind, seed) in COMPACT.into_iter().zip(0..) {
             with_compact!(kind, spec, algorithm => {
                 for capacity in [Capacity::memory(1 << 16), Capacity::memory(512)] {
-                    law(algorithm, Overflow::Forget, capacity, seed);
-                    if !matches!(kind, Kind::Sliding | Kind::SlidingStrict) {
-                        law(algorithm, Overflow::Inherit, capacity, seed);
-                        law(algorithm, Overflow::Spill, capacity, seed);
-                    }
+                    policies(kind).iter().for_each(|overflow| law(algorithm, *overflow, capacity, seed));
                 }
             })
             .expect("an ordinary quota");
@@ -185,7 +170,7 @@ fn clear_also_empties_spill_sketch() {
     for overflow in POLICIES {
         for capacity in [Capacity::slots(8), Capacity::memory(1 << 16)] {
             let clock = ManualClock::new(START);
-            let limiter = of_size(Gcra::new(Quota::per_hour(2)), overflow, capacity, &clock);
+            let limiter = build(Gcra::new(Quota::per_hour(2)), overflow, capacity, clock.clone());
             for round in 0..3 {
                 for key in 0..500 {
                     let _ = limiter.check_n(&key, 2);
@@ -228,7 +213,7 @@ fn full_bucket_events_are_counted() {
     // In one bucket, all keys owe. Each new key takes a slot, or is denied for the debt that it inherits.
     let one_bucket = |limit, overflow| {
         let clock = ManualClock::new(START);
-        of_size(Gcra::new(Quota::per_minute(limit)), overflow, Capacity::memory(1), &clock)
+        build(Gcra::new(Quota::per_minute(limit)), overflow, Capacity::memory(1), clock.clone())
     };
     for overflow in POLICIES {
         let limiter = one_bucket(1, overflow);
@@ -285,7 +270,7 @@ fn live_slots_are_rate_times_interval() {
     let quota = Quota::per_second(1).burst(5);
     let interval = 1.0;
     let clock = ManualClock::new(START);
-    let limiter = of_size(Gcra::new(quota), Overflow::Spill, Capacity::slots(40_000), &clock);
+    let limiter = build(Gcra::new(quota), Overflow::Spill, Capacity::slots(40_000), clock.clone());
     let mut random = Random(9);
     let (mut admitted, mut seen, mut looks) = (0_u64, 0, 0_u64);
     let (step, steps) = (Duration::from_micros(250), 144_000_u64);
@@ -317,7 +302,7 @@ fn requested_memory_is_kept_and_never_grows() {
     let clock = ManualClock::new(START);
     for overflow in POLICIES {
         let bytes_of =
-            |capacity| of_size(Gcra::new(Quota::per_hour(9)), overflow, capacity, &clock).state_bytes();
+            |capacity| build(Gcra::new(Quota::per_hour(9)), overflow, capacity, clock.clone()).state_bytes();
         let least = bytes_of(Capacity::memory(1));
         assert!(least <= 512, "{least} bytes");
         for bytes in (least..4_096).step_by(8) {
@@ -328,7 +313,7 @@ fn requested_memory_is_kept_and_never_grows() {
     for (text, bytes) in [("1KiB", 1 << 10), ("64 kB", 64_000), ("1.5MiB", 3 << 19)] {
         let capacity: Capacity = text.parse().expect("an amount of memory");
         for overflow in POLICIES {
-            let limiter = of_size(Gcra::new(Quota::per_hour(9)), overflow, capacity, &clock);
+            let limiter = build(Gcra::new(Quota::per_hour(9)), overflow, capacity, clock.clone());
             let state = limiter.state_bytes();
             assert!(state <= bytes, "{state} bytes of {text}, {overflow:?}");
             assert!(state * 10 > bytes * 9 || bytes < 4_096, "{state} bytes of {text}, {overflow:?}");
@@ -479,13 +464,9 @@ mod time {
         let spec = Spec::new(1_000, 60 * SEC);
         for kind in COMPACT {
             with_compact!(kind, spec, algorithm => {
-                let overflow = if matches!(kind, Kind::Sliding | Kind::SlidingStrict) {
-                    Overflow::Forget
-                } else {
-                    Overflow::Spill
-                };
+                let overflow = policies(kind)[0];
                 let clock = ManualClock::new(Timestamp::ZERO);
-                let limiter = of_size(algorithm, overflow, Capacity::slots(8), &clock);
+                let limiter = build(algorithm, overflow, Capacity::slots(8), clock.clone());
                 for now in [0, u64::MAX, 1, 1 << 63, u64::MAX - 1, 1_700_000_000 * SEC, 0] {
                     clock.set(Timestamp::from_nanos(now));
                     for cost in [0, 1, 500, 1_000, 1_001, u64::MAX] {
@@ -509,15 +490,12 @@ mod refusals {
     use super::*;
 
     fn refusal<A: CompactAlgorithm>(algorithm: A) -> String {
-        RateLimiter::builder(algorithm).compact().map(|_| ()).unwrap_err().to_string()
+        built(algorithm).unwrap_err().to_string()
     }
 
     fn number_after(text: &str, words: &str) -> u64 {
         let rest = text.split_once(words).unwrap_or_else(|| panic!("{words:?} is not in {text:?}")).1;
-        rest.split(|c: char| !c.is_ascii_digit())
-            .next()
-            .and_then(|digits| digits.parse().ok())
-            .expect("a number")
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().expect("a number")
     }
 
     /// Asserts that the largest value that the error names is accepted, and that the next value is refused.
@@ -532,16 +510,16 @@ mod refusals {
         most
     }
 
-    fn build<A: CompactAlgorithm>(algorithm: A) -> Result<(), QuotaError> {
+    fn built<A: CompactAlgorithm>(algorithm: A) -> Result<(), QuotaError> {
         RateLimiter::builder(algorithm).compact().map(|_| ())
     }
 
     #[test]
     fn large_burst_error_names_largest() {
-        let gcra = most("burst", |burst| build(Gcra::new(Quota::per_second(1_000).burst(burst))));
+        let gcra = most("burst", |burst| built(Gcra::new(Quota::per_second(1_000).burst(burst))));
         assert_eq!(gcra, 1 << 33);
         assert_eq!(
-            most("burst", |burst| build(TokenBucket::new(Quota::per_second(5_000).burst(burst)))),
+            most("burst", |burst| built(TokenBucket::new(Quota::per_second(5_000).burst(burst)))),
             1 << 33
         );
     }
@@ -549,7 +527,7 @@ mod refusals {
     #[test]
     fn high_rate_error_names_highest() {
         // The highest rate of a quota.
-        assert!(build(Gcra::new(Quota::per_second(32_000_000_000).burst(1))).is_ok());
+        assert!(built(Gcra::new(Quota::per_second(32_000_000_000).burst(1))).is_ok());
         // With another quota in the same table, there is less room.
         let tiers = |rate| {
             let builder = RateLimiter::builder(Gcra::new(Quota::per_second(rate).burst(1)));
@@ -580,9 +558,9 @@ mod refusals {
 
     #[test]
     fn large_limit_error_names_largest() {
-        let sliding = most("limit", |limit| build(SlidingWindow::new(Quota::per_hour(limit))));
+        let sliding = most("limit", |limit| built(SlidingWindow::new(Quota::per_hour(limit))));
         assert!((65_000..65_535).contains(&sliding), "{sliding}");
-        let fixed = most("limit", |limit| build(FixedWindow::new(Quota::per_hour(limit))));
+        let fixed = most("limit", |limit| built(FixedWindow::new(Quota::per_hour(limit))));
         assert!(fixed > 1 << 32, "{fixed}");
     }
 
@@ -590,7 +568,7 @@ mod refusals {
     fn short_window_error_names_shortest() {
         for limit in [5_000, 60_000] {
             let window =
-                |ns| SlidingWindow::try_new(Quota::new(limit, Duration::from_nanos(ns))).and_then(build);
+                |ns| SlidingWindow::try_new(Quota::new(limit, Duration::from_nanos(ns))).and_then(built);
             let error = window(20 * limit).unwrap_err().to_string();
             let least = number_after(&error, "at least ");
             assert!(window(least).is_ok(), "{least} ns is named as the shortest for {limit}, but is refused");
@@ -635,6 +613,6 @@ mod refusals {
             let error = builder.compact().map(|_| ()).unwrap_err().to_string();
             assert!(error.contains("use Overflow::Forget"), "{error}");
         }
-        assert!(build(SlidingWindow::new(Quota::per_minute(5))).is_ok(), "the default policy is Forget");
+        assert!(built(SlidingWindow::new(Quota::per_minute(5))).is_ok(), "the default policy is Forget");
     }
 }

@@ -15,7 +15,8 @@ use tollgate::{
     Timestamp, stores::Tier,
 };
 use tollgate_testing::compact::{Layout, Seeded, Ticks};
-use tollgate_testing::operations::{config, ops, start};
+use tollgate_testing::laws::newest_is_within;
+use tollgate_testing::operations::{config, ops_with, start};
 use tollgate_testing::oracle::{Fixed, Gcra, Oracle, Sliding, Spec};
 use tollgate_testing::steps::Op;
 use tollgate_testing::subjects::{quota, verdict};
@@ -51,11 +52,7 @@ fn quotas() -> impl Strategy<Value = Vec<Spec>> {
 
 /// Operations, each with an index that selects its quota.
 fn ops_under() -> impl Strategy<Value = Vec<(Op, Index)>> {
-    ops(KEYS, 60, false).prop_flat_map(|ops| {
-        let length = ops.len();
-        (Just(ops), prop::collection::vec(any::<Index>(), length))
-            .prop_map(|(ops, places)| ops.into_iter().zip(places).collect())
-    })
+    ops_with(KEYS, 60, false, any::<Index>())
 }
 
 /// The time and cost of each request that one key was admitted under one quota.
@@ -71,7 +68,7 @@ fn arrival_times(specs: &[Spec], start: u64, ops: &[(Op, Index)]) -> bool {
         }
     };
     let layout = Layout::read(&limiter.snapshot());
-    let Layout::Ticks(ticks) = layout else { panic!("GCRA has ticks") };
+    let ticks = *layout.ticks().expect("GCRA has ticks");
     let tiers: Vec<Tier> = quotas
         .iter()
         .map(|quota| limiter.tier(quota).expect("a declared quota, or the limiter's own"))
@@ -105,12 +102,7 @@ fn arrival_times(specs: &[Spec], start: u64, ops: &[(Op, Index)]) -> bool {
             let own = &mut admitted[op.key as usize][place];
             own.push((now, cost));
             let bound = Gcra::new(specs[place]);
-            let mut sum = 0;
-            for &(from, cost) in own.iter().rev() {
-                sum += u128::from(cost);
-                let most = bound.most_in(u128::from(now - from) + ticks.nanos(1));
-                assert!(sum <= most, "{sum} > {most} from {from} to {now} under {:?}", specs[place]);
-            }
+            newest_is_within(own, |t| bound.most_in(t + ticks.nanos(1)), specs[place]);
         }
     }
     true

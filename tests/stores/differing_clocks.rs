@@ -13,8 +13,9 @@ use tollgate::{
     Capacity, Clock, Compact, CompactAlgorithm, FixedWindow, Gcra, ManualClock, Overflow, Quota, RateLimiter,
     Sketch, SlidingWindow, Timestamp, check_all,
 };
-use tollgate_testing::SEC;
-use tollgate_testing::compact::Seeded;
+use tollgate_testing::compact::{POLICIES, Seeded, build};
+use tollgate_testing::laws::newest_is_within;
+use tollgate_testing::{MS, SEC, START, at};
 
 /// Units per second, and the burst.
 #[derive(Copy, Clone)]
@@ -35,23 +36,14 @@ impl Rate {
     }
 }
 
-const START: u64 = 1_700_000_000 * SEC;
-const MS: u64 = 1_000_000;
-const OVERFLOWS: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
-
 type Limiter<A = Gcra> = RateLimiter<Compact<A, Seeded>, ManualClock>;
-
-fn at(ns: u64) -> Timestamp {
-    Timestamp::from_nanos(ns)
-}
 
 fn clock() -> ManualClock {
     ManualClock::new(at(START))
 }
 
 fn compact<A: CompactAlgorithm>(algorithm: A, clock: &ManualClock, overflow: Overflow) -> Limiter<A> {
-    let builder = RateLimiter::builder(algorithm).clock(clock.clone()).hasher(Seeded(5));
-    builder.capacity(Capacity::memory(1 << 16)).overflow(overflow).compact().expect("an ordinary quota")
+    build(algorithm, overflow, Capacity::memory(1 << 16), clock.clone())
 }
 
 fn admitted(count: u64, mut check: impl FnMut() -> bool) -> u64 {
@@ -65,7 +57,7 @@ fn far_ahead_given_times_admit_no_more() {
     let quota = Quota::per_minute(10);
     let bound = |ns: u64| 10 + ns.min(120 * SEC) / (6 * SEC);
     for ahead_ns in [SEC, 61 * SEC, 119 * SEC, 3_600 * SEC, 400 * 86_400 * SEC] {
-        for overflow in OVERFLOWS {
+        for overflow in POLICIES {
             let limiter = compact(Gcra::new(quota), &clock(), overflow);
             let both = admitted(1_000, || {
                 limiter.at(at(START + ahead_ns)).check("a").is_allowed() | limiter.check("a").is_allowed()
@@ -93,7 +85,7 @@ fn far_ahead_given_times_admit_no_more() {
 #[test]
 fn thread_clocks_admit_at_most_their_difference() {
     let rate = Rate { per_second: 1_000, burst: 1 };
-    for overflow in OVERFLOWS {
+    for overflow in POLICIES {
         let limiter = compact(Gcra::new(rate.quota()), &clock(), overflow);
         let (both, length) = (&std::sync::atomic::AtomicU64::new(0), 200 * MS);
         std::thread::scope(|scope| {
@@ -118,7 +110,7 @@ fn thread_clocks_admit_at_most_their_difference() {
 fn limiters_with_different_clocks_are_checked_together() {
     let quota = Quota::per_second(10);
     for (first_ns, second_ns) in [(0, 3 * SEC), (3 * SEC, 0), (0, 400 * 86_400 * SEC)] {
-        for overflow in OVERFLOWS {
+        for overflow in POLICIES {
             let of = |ns| compact(Gcra::new(quota), &ManualClock::new(at(START + ns)), overflow);
             let (a, b) = (of(first_ns), of(second_ns));
             let mut key = 0_u32;
@@ -138,7 +130,7 @@ fn limiters_with_different_clocks_are_checked_together() {
 fn clock_stepping_back_seconds_admits_no_more() {
     let quota = Quota::per_second(1_000_000_000).burst(30_000_000);
     for back_ms in (100..4_000).step_by(7) {
-        for overflow in OVERFLOWS {
+        for overflow in POLICIES {
             let clock = clock();
             let limiter = compact(Gcra::new(quota), &clock, overflow);
             assert!(limiter.check_n("a", 30_000_000).is_allowed());
@@ -164,20 +156,10 @@ fn lagging_key_is_admitted_no_more() {
             for key in others.by_ref().take(1_000) {
                 let _ = limiter.at(at(now)).check(&key);
             }
-            units += limiter.at(at(now - lag)).check_n("lags", 5).charged_units();
+            units += limiter.at(at(now - lag)).check_n("lags", 5).charged();
             now += 200 * MS;
         }
         assert!(units <= rate.bound(now - START), "{lag} ns: {units}");
-    }
-}
-
-trait Charged {
-    fn charged_units(&self) -> u64;
-}
-
-impl Charged for tollgate::Decision {
-    fn charged_units(&self) -> u64 {
-        if self.is_allowed() { self.cost() } else { 0 }
     }
 }
 
@@ -186,7 +168,7 @@ impl Charged for tollgate::Decision {
 fn wrong_time_locks_out_no_key_for_long() {
     let rate = Rate { per_second: 10, burst: 5 };
     for wrong in [u64::MAX, u64::MAX - 1, START + 30 * 365 * 86_400 * SEC, 1 << 63] {
-        for overflow in OVERFLOWS {
+        for overflow in POLICIES {
             let clock = clock();
             let limiter = compact(Gcra::new(rate.quota()), &clock, overflow);
             let _ = limiter.check("before");
@@ -248,7 +230,7 @@ proptest! {
         start in prop_oneof![Just(0), Just(START), 0..u64::MAX / 4],
     ) {
         let rate = Rate { per_second: rate, burst };
-        for overflow in OVERFLOWS {
+        for overflow in POLICIES {
             let clock = clock();
             let limiter = compact(Gcra::new(rate.quota()), &clock, overflow);
             let mut admitted = Vec::new();
@@ -267,13 +249,10 @@ proptest! {
                     continue;
                 }
                 admitted.push((now, cost));
-                let mut sum = 0;
-                for &(from, cost) in admitted.iter().rev() {
-                    sum += cost;
-                    // A bound on one tick, which is a millionth of a burst's time.
-                    let tick = 1 + burst * SEC / rate.per_second / 500_000;
-                    prop_assert!(sum <= rate.bound(now - from + differ * MS + tick), "{overflow:?}: {sum}");
-                }
+                // A bound on one tick, which is a millionth of a burst's time.
+                let more_ns = differ * MS + 1 + burst * SEC / rate.per_second / 500_000;
+                let most_in = |t| rate.bound(u64::try_from(t).unwrap() + more_ns).into();
+                newest_is_within(&admitted, most_in, overflow);
             }
         }
     }
@@ -287,7 +266,7 @@ proptest! {
         burst in 1..8_u64,
     ) {
         let rate = Rate { per_second: rate, burst };
-        for overflow in OVERFLOWS {
+        for overflow in POLICIES {
             let limiter = compact(Gcra::new(rate.quota()), &clock(), overflow);
             let (mut now, mut units, mut absurd) = (START, 0, 0);
             for &(which, step_ms) in &steps {
@@ -363,8 +342,7 @@ fn clocks_of_a_process_agree() {
 }
 
 fn of_size<A: CompactAlgorithm>(algorithm: A, bytes: usize, overflow: Overflow) -> Limiter<A> {
-    let builder = RateLimiter::builder(algorithm).clock(clock()).hasher(Seeded(5));
-    builder.capacity(Capacity::memory(bytes)).overflow(overflow).compact().expect("an ordinary quota")
+    build(algorithm, overflow, Capacity::memory(bytes), clock())
 }
 
 /// The debts are paid at the newest time, but not yet at the times of their keys. In the past eviction dropped them.
@@ -378,7 +356,7 @@ fn evicted_debts_of_lagging_keys_are_kept() {
         let mut units = [0; 40];
         for _ in 0..50 {
             for (key, units) in (0_u32..).zip(&mut units) {
-                *units += limiter.at(at(START)).check_n(&key, cost).charged_units();
+                *units += limiter.at(at(START)).check_n(&key, cost).charged();
             }
         }
         let most = units.into_iter().max().unwrap();
@@ -391,7 +369,7 @@ fn evicted_debts_of_lagging_keys_are_kept() {
     let mut units = [0; 40];
     for _ in 0..50 {
         for (key, units) in (0_u32..).zip(&mut units) {
-            *units += limiter.at(at(turn - 2)).check_n(&key, 10).charged_units();
+            *units += limiter.at(at(turn - 2)).check_n(&key, 10).charged();
         }
     }
     assert!(units.into_iter().all(|units| units <= 20), "more than two windows: {units:?}");
@@ -401,7 +379,7 @@ fn evicted_debts_of_lagging_keys_are_kept() {
 // G40
 #[test]
 fn time_ahead_locks_out_no_new_key() {
-    for overflow in OVERFLOWS {
+    for overflow in POLICIES {
         let limiter = of_size(Gcra::new(Quota::per_second(10).burst(5)), 1 << 14, overflow);
         for key in 0..20_000_u32 {
             let _ = limiter.at(at(START)).check(&key);
@@ -412,7 +390,7 @@ fn time_ahead_locks_out_no_new_key() {
         for _ in 0..100 {
             now += 100 * MS;
             for (key, units) in (1_000_000_u32..).zip(&mut units) {
-                *units += limiter.at(at(now)).check(&key).charged_units();
+                *units += limiter.at(at(now)).check(&key).charged();
             }
         }
         let locked_out = units.into_iter().filter(|units| *units < 50).count();
@@ -430,8 +408,8 @@ fn times_one_range_apart_admit_no_more() {
     let apart = (1 << 40) / 286 - rate.burst + 1_000;
     let units: u64 = (0..200)
         .map(|_| {
-            let newest = limiter.at(at(START)).check_n("a", rate.burst).charged_units();
-            newest + limiter.at(at(START - apart)).check_n("a", rate.burst - 2_000).charged_units()
+            let newest = limiter.at(at(START)).check_n("a", rate.burst).charged();
+            newest + limiter.at(at(START - apart)).check_n("a", rate.burst - 2_000).charged()
         })
         .sum();
     assert!(units <= rate.bound(apart), "{units}");
@@ -445,10 +423,10 @@ fn peeks_do_not_move_the_newest_time() {
     let quarter = (1 << 38) / 286;
     let mut units = 0;
     for _ in 0..100 {
-        units += limiter.at(at(START)).check_n("a", rate.burst).charged_units();
+        units += limiter.at(at(START)).check_n("a", rate.burst).charged();
         let _ = limiter.at(at(START - quarter - 1_200 * MS)).peek("b");
         let _ = limiter.at(at(START - quarter - 100 * MS)).peek("b");
-        units += limiter.at(at(START - 500 * MS)).check_n("a", rate.burst).charged_units();
+        units += limiter.at(at(START - 500 * MS)).check_n("a", rate.burst).charged();
     }
     assert!(units <= rate.bound(500 * MS), "{units}");
 }
@@ -493,7 +471,7 @@ fn snapshots_keep_debts_of_callers_ahead() {
 #[test]
 fn reset_frees_a_key_whose_times_lag() {
     for later_ns in [55 * SEC, 61 * SEC, 3_600 * SEC] {
-        for overflow in OVERFLOWS {
+        for overflow in POLICIES {
             let limiter = compact(Gcra::new(Quota::per_minute(10)), &clock(), overflow);
             assert!(limiter.at(at(START)).check_n("b", 10).is_allowed());
             let _ = limiter.at(at(START + later_ns)).check("a");

@@ -14,13 +14,12 @@ use tollgate::{
     Algorithm, Block, Blocked, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, SlidingLog,
     Timestamp, WhenFull,
 };
-use tollgate_testing::SEC;
 use tollgate_testing::compact::{Random, seal};
 use tollgate_testing::kinds::ALL;
 use tollgate_testing::operations::config;
 use tollgate_testing::oracle::Spec;
+use tollgate_testing::{SEC, START};
 
-const START: u64 = 1_700_000_000 * SEC;
 const KEYS: u64 = 24;
 
 type Limiter<A> = RateLimiter<Keyed<u32, A>, ManualClock>;

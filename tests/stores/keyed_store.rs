@@ -18,7 +18,7 @@ use tollgate::{
     WhenFull, stores::Lookup,
 };
 use tollgate_testing::kinds::{ALL, Kind};
-use tollgate_testing::operations::{config, ops, spec, start};
+use tollgate_testing::operations::{config, ops_with, spec, start};
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
 use tollgate_testing::steps::{Op, within_reach};
 use tollgate_testing::subjects::{Constant, verdict};
@@ -44,12 +44,7 @@ fn acts() -> impl Strategy<Value = Vec<(Op, Act)>> {
         3 => Just(Act::Look),
         1 => Just(Act::RetainActive),
     ];
-    ops(KEYS, 80, false)
-        .prop_flat_map(move |ops| {
-            let length = ops.len();
-            (Just(ops), prop::collection::vec(act.clone(), length))
-        })
-        .prop_map(|(ops, acts)| ops.into_iter().zip(acts).collect())
+    ops_with(KEYS, 80, false, act)
 }
 
 /// The expected content of the store: an oracle for each key that was ever charged.

@@ -8,25 +8,19 @@
 use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{Capacity, Compact, Gcra, ManualClock, Overflow, Quota, RateLimiter, Timestamp};
-use tollgate_testing::SEC;
-use tollgate_testing::compact::Seeded;
+use tollgate_testing::compact::{POLICIES, Seeded, build};
+use tollgate_testing::{SEC, START, at};
 
 const QUARTER: usize = 250_000_000;
 const HALF: usize = 500_000_000;
-const START: u64 = 1_700_000_000 * SEC;
 
 type Limiter = RateLimiter<Compact<Gcra, Seeded>, ManualClock>;
-
-fn at(ns: u64) -> Timestamp {
-    Timestamp::from_nanos(ns)
-}
 
 /// One unit a second with a burst of four, in a table of one bucket. A burst takes four seconds to refill.
 fn of_one_bucket(overflow: Overflow) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(at(START));
-    let builder = RateLimiter::builder(Gcra::new(Quota::per_second(1).burst(4))).clock(clock.clone());
-    let builder = builder.hasher(Seeded(5)).capacity(Capacity::memory(1)).overflow(overflow);
-    (builder.compact().expect("an ordinary quota"), clock)
+    let quota = Quota::per_second(1).burst(4);
+    (build(Gcra::new(quota), overflow, Capacity::memory(1), clock.clone()), clock)
 }
 
 /// The sketch stores the newest time only now and then. Here the newest time is close to the stored one.
@@ -48,7 +42,7 @@ fn tat_sketch_denies_late_times() {
 // G12
 #[test]
 fn given_times_and_clock_share_usage() {
-    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+    for overflow in POLICIES {
         for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, clock) = of_one_bucket(overflow);
             assert!(limiter.check_n("key", 4).is_allowed());
@@ -65,7 +59,7 @@ fn given_times_and_clock_share_usage() {
 // G40
 #[test]
 fn absurd_time_does_not_become_newest() {
-    for overflow in [Overflow::Spill, Overflow::Forget, Overflow::Inherit] {
+    for overflow in POLICIES {
         for back in (0..=20 * SEC).step_by(QUARTER) {
             let (limiter, _clock) = of_one_bucket(overflow);
             let _ = limiter.at(Timestamp::MAX).check("mad");

@@ -9,9 +9,10 @@
 //!   Then σ is the longest time between two refreshes.
 
 use proptest::prelude::*;
-use tollgate_testing::compact::{COMPACT, Layout, compact};
+use tollgate_testing::compact::{COMPACT, compact};
 use tollgate_testing::kinds::{ALL, Kind};
-use tollgate_testing::operations::{exact_spec, ops, run_cases, start};
+use tollgate_testing::laws::newest_is_within;
+use tollgate_testing::operations::{exact_spec, ops_with, run_cases, start};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::sketch::{WINDOWS, reach, sketch_of};
 use tollgate_testing::steps::{Op, within_reach};
@@ -34,12 +35,10 @@ struct Case {
 }
 
 fn cases(kind: Kind) -> impl Strategy<Value = Case> {
-    let ops = prop::collection::vec((ops(KEYS, 2, false), 0_u64..=16), 1..60);
+    let ops = ops_with(KEYS, 60, false, 0_u64..=16);
     let sigma = prop_oneof![0_u64..=4, 0_u64..=40, Just(160)];
-    (exact_spec(kind), start(), sigma, any::<bool>(), ops).prop_map(|(spec, start, sigma, coarse, ops)| {
-        let ops = ops.into_iter().filter_map(|(mut op, late)| Some((op.pop()?, late))).collect();
-        Case { spec, start, sigma, coarse, ops }
-    })
+    (exact_spec(kind), start(), sigma, any::<bool>(), ops)
+        .prop_map(|(spec, start, sigma, coarse, ops)| Case { spec, start, sigma, coarse, ops })
 }
 
 /// `slack_ns`: how much earlier than exact arithmetic the store may admit. `far`: how far apart times may be.
@@ -66,12 +65,8 @@ fn holds(kind: Kind, case: &Case, slack_ns: u128, far: u64, limiter: &dyn Subjec
         // The oracle only helps to choose costs and times near the edge.
         oracles[key].force(read.into(), cost);
         admitted[key].push((now, if kind == Kind::Spacing { 1 } else { cost }));
-        let mut sum = 0;
-        for &(from, cost) in admitted[key].iter().rev() {
-            sum += u128::from(cost);
-            let bound = oracles[key].most_in(u128::from(now - from) + u128::from(sigma) + slack_ns);
-            assert!(sum <= bound, "{kind:?}: {sum} > {bound} from {from} to {now} with σ = {sigma}");
-        }
+        let more_ns = u128::from(sigma) + slack_ns;
+        newest_is_within(&admitted[key], |t| oracles[key].most_in(t + more_ns), (kind, sigma));
     }
 }
 
@@ -106,11 +101,7 @@ fn compact_bound_grows_by_staleness_and_tick() {
     for kind in COMPACT {
         check(kind, |case| {
             let Some(Ok((limiter, layout))) = compact(kind, case.spec) else { return false };
-            let tick = match layout {
-                Layout::Ticks(ticks) => ticks.nanos(1),
-                Layout::Windows { .. } => 0,
-            };
-            holds(kind, case, tick, layout.reach(), &*limiter);
+            holds(kind, case, layout.tick_ns(), layout.reach(), &*limiter);
             true
         });
     }

@@ -5,23 +5,17 @@ use super::*;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use tollgate::Capacity;
-use tollgate_testing::compact::{COMPACT, Layout, Seeded};
-use tollgate_testing::subjects::Subject;
+use tollgate_testing::compact::{COMPACT, Held, Layout, compact_of};
+use tollgate_testing::reading::Reading;
+use tollgate_testing::subjects::{Subject, direct, keyed};
 
 const KEYS: u32 = 3;
 const SPEC: Spec = Spec { limit: 1_000, period_ns: 1_000 * SEC, burst: 1_000 };
 
 /// Threads charge and refund units. Afterwards each key has the state of its oracle.
-fn charge_and_refund(
-    limiter: &dyn Subject,
-    kind: Kind,
-    keys: u32,
-    rounds: u64,
-    oracle: impl Fn() -> Box<dyn Oracle>,
-    at: impl Fn(u64) -> u64,
-    wait: impl Fn(u64, u128) -> u128,
-) {
+fn charge_and_refund(limiter: &dyn Subject, kind: Kind, layout: Option<Layout>, keys: u32, rounds: u64) {
     let times = times(SPEC, rounds);
+    let reading = Reading::new(layout, kind, SPEC, times[0]);
     let stays: Vec<_> = (0..rounds * u64::from(keys)).map(|_| AtomicU64::new(0)).collect();
     let cell = |round: u64, key: u32| index(round * u64::from(keys) + u64::from(key));
     in_rounds(
@@ -53,16 +47,16 @@ fn charge_and_refund(
         },
     );
     for key in 0..keys {
-        let mut oracle = oracle();
+        let mut oracle = reading.oracle();
         for round in 0..rounds {
             let units = stays[cell(round, key)].load(Ordering::Relaxed);
-            let charged = oracle.force(at(times[index(round)]).into(), units);
+            let charged = oracle.force(reading.at(times[index(round)]).into(), units);
             assert_eq!(charged, units);
         }
         let now = times[index(rounds - 1)];
-        let state = limiter.at(now).peek_n(key, 0);
-        let reset = wait(now, oracle.reset_after(at(now)));
-        assert_eq!(state.remaining(), oracle.remaining(at(now)), "{kind:?} {oracle:?}");
+        let (state, at) = (limiter.at(now).peek_n(key, 0), reading.at(now));
+        let reset = reading.wait(now, oracle.reset_after(at));
+        assert_eq!(state.remaining(), oracle.remaining(at), "{kind:?} {oracle:?}");
         assert!(state.reset_after().as_nanos() == reset || kind == Kind::Sliding, "{kind:?} {oracle:?}");
     }
 }
@@ -76,35 +70,17 @@ fn charges_add_up(kind: Kind) -> bool {
 
 fn all_charge_and_refund(rounds: u64) {
     for kind in ALL.into_iter().filter(|kind| charges_add_up(*kind)) {
-        let oracle = || kind.oracle(SPEC);
-        let direct = tollgate_testing::subjects::direct(kind, SPEC).unwrap();
-        charge_and_refund(&*direct, kind, 1, rounds, oracle, |now| now, |_, wait| wait);
-        let keyed = tollgate_testing::subjects::keyed(kind, SPEC).unwrap();
-        charge_and_refund(&*keyed, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
+        charge_and_refund(&*direct(kind, SPEC).unwrap(), kind, None, 1, rounds);
+        charge_and_refund(&*keyed(kind, SPEC).unwrap(), kind, None, KEYS, rounds);
     }
     for kind in COMPACT.into_iter().filter(|kind| charges_add_up(*kind)) {
-        with_compact!(kind, SPEC, algorithm => {
-            let clock = ManualClock::new(Timestamp::ZERO);
-            let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(3)).overdraft(50_000);
-            let limiter = builder.capacity(Capacity::memory(1 << 16)).compact().expect("an ordinary quota");
-            match Layout::read(&limiter.snapshot()) {
-                Layout::Ticks(ticks) => charge_and_refund(
-                    &limiter,
-                    kind,
-                    KEYS,
-                    rounds,
-                    || ticks.oracle(kind, SPEC),
-                    |now| u64::try_from(ticks.floor(now)).expect("few ticks"),
-                    |now, wait| if wait == 0 { 0 } else { ticks.until(now, ticks.floor(now) + wait) },
-                ),
-                Layout::Windows { .. } => {
-                    let oracle = || kind.oracle(SPEC);
-                    charge_and_refund(&limiter, kind, KEYS, rounds, oracle, |now| now, |_, wait| wait);
-                }
-            }
-        })
-        .unwrap();
+        let (limiter, layout) = with_overdraft(kind, SPEC, 50_000);
+        charge_and_refund(&*limiter, kind, Some(layout), KEYS, rounds);
     }
+}
+
+fn with_overdraft(kind: Kind, spec: Spec, units: u64) -> Held {
+    compact_of(kind, spec, Capacity::memory(1 << 16), units).unwrap().expect("an ordinary quota")
 }
 
 /// All threads reserve turns. Some refund theirs at once, which frees a turn only if it is the last.
@@ -138,19 +114,12 @@ fn turns_are_distinct(limiter: &dyn Subject, turn: Duration, kind: Kind) {
 fn all_turns_are_distinct() {
     let spec = Spec::new(1, SEC);
     for kind in [Kind::Gcra, Kind::Greedy, Kind::Interval, Kind::Spacing] {
-        let direct = tollgate_testing::subjects::direct(kind, spec).unwrap();
-        turns_are_distinct(&*direct, Duration::from_secs(1), kind);
+        turns_are_distinct(&*direct(kind, spec).unwrap(), Duration::from_secs(1), kind);
     }
-    let queue = tollgate_testing::subjects::keyed(Kind::Queue, spec.with_burst(10_000)).unwrap();
+    let queue = keyed(Kind::Queue, spec.with_burst(10_000)).unwrap();
     turns_are_distinct(&*queue, Duration::from_secs(1), Kind::Queue);
     for kind in [Kind::Gcra, Kind::Spacing] {
-        with_compact!(kind, spec, algorithm => {
-            let clock = ManualClock::new(Timestamp::ZERO);
-            let limiter =
-                RateLimiter::builder(algorithm).clock(clock).overdraft(1_000).compact().expect("an ordinary quota");
-            turns_are_distinct(&limiter, Duration::from_secs(1), kind);
-        })
-        .unwrap();
+        turns_are_distinct(&*with_overdraft(kind, spec, 1_000).0, Duration::from_secs(1), kind);
     }
 }
 

@@ -3,67 +3,28 @@
 
 use super::*;
 use tollgate::{Capacity, Compact, CompactAlgorithm, Gcra, Overflow, Quota};
-use tollgate_testing::compact::{COMPACT, Layout, POLICIES, Seeded, policies};
+use tollgate_testing::compact::{COMPACT, Layout, POLICIES, Seeded, build, policies};
+use tollgate_testing::reading::Reading;
 
 const ROOMY: Capacity = Capacity::memory(1 << 18);
 
 type Limiter<A, C = ManualClock> = RateLimiter<Compact<A, Seeded>, C>;
 
-fn limiter<A: CompactAlgorithm, C: Clock>(
-    algorithm: A,
-    overflow: Overflow,
-    capacity: Capacity,
-    clock: C,
-) -> Limiter<A, C> {
-    let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(1));
-    builder.capacity(capacity).overflow(overflow).compact().expect("an ordinary quota")
-}
-
-/// How a limiter reads times.
-struct Reading(Layout);
-
-impl Reading {
-    fn of<A: CompactAlgorithm, C: Clock>(limiter: &Limiter<A, C>) -> Self {
-        Self(Layout::read(&limiter.snapshot()))
-    }
-
-    fn oracle(&self, kind: Kind, spec: Spec) -> Box<dyn Oracle> {
-        match &self.0 {
-            Layout::Ticks(ticks) => ticks.oracle(kind, spec),
-            Layout::Windows { .. } => kind.oracle(spec),
-        }
-    }
-
-    /// Converts a time to the unit of that oracle.
-    fn at(&self, now: u64, start: u64) -> u64 {
-        match &self.0 {
-            Layout::Ticks(ticks) => {
-                u64::try_from(ticks.floor(now) - ticks.floor(start)).expect("a time soon after the start")
-            }
-            Layout::Windows { .. } => now,
-        }
-    }
-
-    fn tick_ns(&self) -> u128 {
-        match &self.0 {
-            Layout::Ticks(ticks) => ticks.nanos(1),
-            Layout::Windows { .. } => 0,
-        }
-    }
+fn layout<A: CompactAlgorithm, C: Clock>(limiter: &Limiter<A, C>) -> Layout {
+    Layout::read(&limiter.snapshot())
 }
 
 /// The threads walk the keys of each round until every key is denied. A new key comes on all threads at the same time.
 fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {
     let clock = ManualClock::new(Timestamp::ZERO);
-    let limiter = limiter(algorithm, overflow, ROOMY, clock.clone());
-    let reading = Reading::of(&limiter);
+    let limiter = build(algorithm, overflow, ROOMY, clock.clone());
     let check = |order: &[u64], batch, admit: &dyn Fn(u64)| offer(&limiter, order, batch, admit);
     let (times, admitted) = walked(&clock, spec, size, check, |_, _| ());
-    let start = times[0];
+    let reading = Reading::new(Some(layout(&limiter)), kind, spec, times[0]);
     for key in 0..size.keys {
-        let mut oracle = reading.oracle(kind, spec);
+        let mut oracle = reading.oracle();
         for round in (0..size.rounds).filter(|round| present(*round, key)) {
-            let expected = admissions(&mut *oracle, reading.at(times[index(round)], start));
+            let expected = oracle.take_all(reading.at(times[index(round)]));
             let ours = admitted(round, key);
             assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}, {overflow:?}");
         }
@@ -75,8 +36,8 @@ fn with_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, 
 fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kind, spec: Spec, size: Size) {
     let times = times(spec, size.rounds);
     let clock = ManualClock::new(Timestamp::ZERO);
-    let limiter = limiter(algorithm, overflow, Capacity::memory(600), clock.clone());
-    let (tick_ns, keys) = (Reading::of(&limiter).tick_ns(), 3 * limiter.gauges().slots as u64);
+    let limiter = build(algorithm, overflow, Capacity::memory(600), clock.clone());
+    let (tick_ns, keys) = (layout(&limiter).tick_ns(), 3 * limiter.gauges().slots as u64);
     let cell = |round: u64, key: u64| index(round * keys + key);
     let admitted: Vec<_> = (0..size.rounds * keys).map(|_| AtomicU64::new(0)).collect();
     in_rounds(
@@ -86,7 +47,7 @@ fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kin
             let mut random = Random(thread * 1_000 + round);
             // All threads begin with the same few keys, so that they race to insert them.
             let mut order: Vec<u64> = (0..4).map(|key| (key * 11 + round) % keys).collect();
-            order.extend((0..2 * keys).map(|_| random.hot_and_cold(keys)));
+            order.extend((0..2 * keys).map(|_| hot_and_cold(&mut random, keys)));
             for chunk in order.chunks(20) {
                 offer(&limiter, chunk, random.below(3) == 0, |key| {
                     admitted[cell(round, key)].fetch_add(1, Ordering::Relaxed);
@@ -121,7 +82,7 @@ fn without_room<A: CompactAlgorithm>(algorithm: A, overflow: Overflow, kind: Kin
     );
 }
 
-/// The clock runs while threads check, also with times read before others' times. The whole run stays within the bound.
+/// The clock runs while threads check. The whole run stays within the bound.
 fn while_time_runs<A: CompactAlgorithm>(
     algorithm: A,
     overflow: Overflow,
@@ -129,33 +90,19 @@ fn while_time_runs<A: CompactAlgorithm>(
     spec: Spec,
     size: Size,
 ) {
-    let start = 1_700_000_000 * SEC;
-    let clock = ManualClock::new(Timestamp::from_nanos(start));
-    let limiter = limiter(algorithm, overflow, ROOMY, clock.clone());
-    let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
-    in_rounds(
-        1,
-        |_| (),
-        |thread, _| {
-            let mut random = Random(thread);
-            for _ in 0..size.rounds * 50 {
-                let key = random.below(size.keys);
-                let now = clock.now();
-                if random.below(8) == 0 {
-                    clock.advance(Duration::from_nanos(random.below(spec.period_ns / 16)));
-                }
-                let decision = match random.below(3) {
-                    0 => limiter.check(&key),
-                    1 => limiter.check_hash(limiter.hash(&key), 1),
-                    _ => limiter.at(now).check(&key),
-                };
-                admitted[index(key)].fetch_add(u64::from(decision.is_allowed()), Ordering::Relaxed);
-            }
-        },
-    );
-    let elapsed = u128::from(clock.now().as_nanos() - start);
-    let bound = kind.oracle(spec).most_in(elapsed + Reading::of(&limiter).tick_ns());
-    within(&admitted, bound, &limiter);
+    let clock = ManualClock::new(Timestamp::from_nanos(START));
+    let limiter = build(algorithm, overflow, ROOMY, clock.clone());
+    let check = |random: &mut Random, key, now| {
+        let decision = match random.below(3) {
+            0 => limiter.check(&key),
+            1 => limiter.check_hash(limiter.hash(&key), 1),
+            _ => limiter.at(now).check(&key),
+        };
+        u64::from(decision.is_allowed())
+    };
+    let most = Duration::from_nanos(spec.period_ns / 16);
+    let (admitted, elapsed) = in_running_time(&clock, size, most, check);
+    within(&admitted, kind.oracle(spec).most_in(elapsed + layout(&limiter).tick_ns()), &limiter);
 }
 
 /// Checks by a real clock with periods of microseconds, so that keys become idle between one check and the next.
@@ -166,12 +113,12 @@ fn by_a_real_clock<A: CompactAlgorithm, C: Clock + Sync>(
     bound: impl Fn(u128) -> u128,
     size: Size,
 ) {
-    let limiter = limiter(algorithm, overflow, ROOMY, clock);
+    let limiter = build(algorithm, overflow, ROOMY, clock);
     let (admitted, elapsed) = in_real_time(size, size.keys, |random| {
-        let key = random.hot_and_cold(size.keys);
+        let key = hot_and_cold(random, size.keys);
         limiter.check(&key).is_allowed().then_some((key, 1))
     });
-    within(&admitted, bound(elapsed + Reading::of(&limiter).tick_ns()), &"a real clock");
+    within(&admitted, bound(elapsed + layout(&limiter).tick_ns()), &"a real clock");
 }
 
 /// Half of the threads charge keys while the others take snapshots, reset keys and read the gauges.
@@ -183,8 +130,8 @@ fn read_while_charged(overflow: Overflow, rounds: u64) {
     const BURST: u64 = 50;
     let quota = Quota::per_hour(BURST);
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
-    let build = || limiter(Gcra::new(quota), overflow, ROOMY, clock.clone());
-    let limiter = build();
+    let make = || build(Gcra::new(quota), overflow, ROOMY, clock.clone());
+    let limiter = make();
     let faults = AtomicU64::new(0);
     let check = |sound: bool| {
         faults.fetch_add(u64::from(!sound), Ordering::Relaxed);
@@ -203,7 +150,7 @@ fn read_while_charged(overflow: Overflow, rounds: u64) {
             let before: Vec<u64> = (0..KEYS).map(|key| limiter.peek(&key).remaining()).collect();
             let snapshot = limiter.snapshot();
             let after: Vec<u64> = (0..KEYS).map(|key| limiter.peek(&key).remaining()).collect();
-            let restored = build();
+            let restored = make();
             check(restored.restore(&snapshot).is_ok());
             for key in 0..KEYS {
                 let remaining = restored.peek(&key).remaining();
@@ -299,33 +246,13 @@ fn concurrent_snapshots_and_resets_are_sound() {
     POLICIES.into_iter().for_each(|overflow| read_while_charged(overflow, if cfg!(miri) { 2 } else { 60 }));
 }
 
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_with_room() {
-    all_with_room(MANY);
-}
-
 // G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
-fn heavy_without_room() {
+fn heavy() {
+    all_with_room(MANY);
     all_without_room(MANY);
-}
-
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_while_time_runs() {
     all_while_time_runs(MANY);
-}
-
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_by_real_clocks() {
     all_by_real_clocks(MANY);
-}
-
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_snapshots_and_resets() {
     POLICIES.into_iter().for_each(|overflow| read_while_charged(overflow, 200));
 }

@@ -33,30 +33,15 @@ fn while_leases_expire<A: LeaseAlgorithm>(
     stripes: usize,
     size: Size,
 ) {
-    let start = 1_700_000_000 * SEC;
-    let clock = ManualClock::new(Timestamp::from_nanos(start));
+    let clock = ManualClock::new(Timestamp::from_nanos(START));
     let builder = RateLimiter::builder(algorithm).clock(clock.clone());
     let limiter = builder.stripes(stripes).lease_life(LIFE).striped();
-    let admitted = [AtomicU64::new(0)];
-    in_rounds(
-        1,
-        |_| (),
-        |thread, _| {
-            let mut random = Random(thread);
-            for _ in 0..size.rounds * 50 {
-                let now = clock.now();
-                if random.below(16) == 0 {
-                    clock.advance(LIFE / 5);
-                }
-                let cost = 1 + random.below(4) * random.below(2);
-                if limiter.at(now).check_n(cost).is_allowed() {
-                    admitted[0].fetch_add(cost, Ordering::Relaxed);
-                }
-            }
-        },
-    );
+    let check = |random: &mut Random, _, now| {
+        let cost = 1 + random.below(4) * random.below(2);
+        if limiter.at(now).check_n(cost).is_allowed() { cost } else { 0 }
+    };
     // All leases were taken within this time.
-    let elapsed = u128::from(clock.now().as_nanos() - start);
+    let (admitted, elapsed) = in_running_time(&clock, Size { keys: 1, ..size }, LIFE / 5, check);
     within(&admitted, oracle.most_in(elapsed), &(limiter, spec));
 }
 
@@ -136,21 +121,11 @@ fn real_clock_leases_stay_within_bound() {
     all_leases_by_a_real_clock(Size { real_time: QUICK.real_time / 4, ..QUICK });
 }
 
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_one_limit_in_stripes() {
-    all_one_limit(HEAVY);
-}
-
 // G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
-fn heavy_leases_while_they_expire() {
+fn heavy() {
+    all_one_limit(HEAVY);
     all_while_leases_expire(HEAVY);
-}
-
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_leases_by_a_real_clock() {
     all_leases_by_a_real_clock(HEAVY);
 }

@@ -25,9 +25,10 @@ use std::time::{Duration, Instant};
 use tollgate::{
     Algorithm, Clock, DefaultClock, ManualClock, RateLimiter, StdClock, Timestamp, stores::HashedStore,
 };
-use tollgate_testing::SEC;
+use tollgate_testing::compact::Random;
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::oracle::{Oracle, Spec};
+use tollgate_testing::{SEC, START};
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 
@@ -53,19 +54,9 @@ const SPECS: [Spec; 3] = [
     Spec { limit: 1, period_ns: SEC, burst: 1 },
 ];
 
-/// A small random number generator, one for each thread.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    /// Returns one of `keys` keys. Some are hot; the others are mostly idle, so they expire and return.
-    fn hot_and_cold(&mut self, keys: u64) -> u64 {
-        self.below(keys).min(self.below(keys))
-    }
+/// Returns one of `keys` keys. Some are hot; the others are mostly idle, so they expire and return.
+fn hot_and_cold(random: &mut Random, keys: u64) -> u64 {
+    random.below(keys).min(random.below(keys))
 }
 
 fn index(n: u64) -> usize {
@@ -95,7 +86,7 @@ fn offer<S: HashedStore>(
 /// The times of the rounds: a few equal, most a fraction of the period apart, some far apart.
 fn times(spec: Spec, rounds: u64) -> Vec<u64> {
     let mut random = Random(spec.limit + rounds);
-    let mut now = 1_700_000_000 * SEC;
+    let mut now = START;
     (0..rounds)
         .map(|_| {
             now += match random.below(10) {
@@ -157,19 +148,9 @@ fn until_denied(
         },
     );
     for (round, now) in times.iter().enumerate() {
-        let expected = admissions(oracle, *now);
+        let expected = oracle.take_all(*now);
         assert_eq!(admitted[round].load(Ordering::Relaxed), expected, "round {round}, {what:?}");
     }
-}
-
-/// Returns how many single units the oracle admits at one instant.
-fn admissions(oracle: &mut dyn Oracle, now: u64) -> u64 {
-    let mut admitted = 0;
-    while oracle.admits(now.into(), 1) {
-        oracle.charge(now.into(), 1);
-        admitted += 1;
-    }
-    admitted
 }
 
 /// Whether a round uses a key.
@@ -230,7 +211,7 @@ fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, s
     for key in 0..size.keys {
         let mut oracle = oracle();
         for round in (0..size.rounds).filter(|round| present(*round, key)) {
-            let expected = admissions(&mut *oracle, times[index(round)]);
+            let expected = oracle.take_all(times[index(round)]);
             let ours = admitted(round, key);
             assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");
         }
@@ -241,7 +222,7 @@ fn many_keys<A: Algorithm>(algorithm: A, oracle: impl Fn() -> Box<dyn Oracle>, s
 /// No charge may be lost in a state that is being removed.
 fn charged_while_removed<A: Algorithm>(algorithm: A, spec: Spec, rounds: u64) {
     const KEYS: u64 = 3;
-    let clock = ManualClock::new(Timestamp::from_nanos(1_700_000_000 * SEC));
+    let clock = ManualClock::new(Timestamp::from_nanos(START));
     let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
     let admitted: Vec<_> = (0..rounds).map(|_| AtomicU64::new(0)).collect();
     in_rounds(
@@ -265,11 +246,17 @@ fn charged_while_removed<A: Algorithm>(algorithm: A, spec: Spec, rounds: u64) {
     }
 }
 
-/// The clock runs while threads check, also with times read before others' times. The whole run stays within the bound.
-fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, size: Size) {
-    let start = 1_700_000_000 * SEC;
-    let clock = ManualClock::new(Timestamp::from_nanos(start));
-    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+/// Threads charge keys while they advance the clock now and then, by up to a time, so that some use a time from before
+/// others' times. `charge` gets the key and the time, and returns the charged units.
+///
+/// Returns the units that each key was charged, and the time that passed.
+fn in_running_time(
+    clock: &ManualClock,
+    size: Size,
+    most: Duration,
+    charge: impl Fn(&mut Random, u64, Timestamp) -> u64 + Sync,
+) -> (Vec<AtomicU64>, u128) {
+    let start = clock.now();
     let admitted: Vec<_> = (0..size.keys).map(|_| AtomicU64::new(0)).collect();
     in_rounds(
         1,
@@ -280,14 +267,22 @@ fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, 
                 let key = random.below(size.keys);
                 let now = clock.now();
                 if random.below(8) == 0 {
-                    clock.advance(Duration::from_nanos(random.below(spec.period_ns / 16)));
+                    let most_ns = u64::try_from(most.as_nanos()).expect("a short time");
+                    clock.advance(Duration::from_nanos(random.below(most_ns)));
                 }
-                let allowed = u64::from(limiter.at(now).check(&key).is_allowed());
-                admitted[index(key)].fetch_add(allowed, Ordering::Relaxed);
+                admitted[index(key)].fetch_add(charge(&mut random, key, now), Ordering::Relaxed);
             }
         },
     );
-    let elapsed = u128::from(clock.now().as_nanos() - start);
+    (admitted, clock.now().duration_since(start).as_nanos())
+}
+
+/// The clock runs while threads check. The whole run stays within the bound.
+fn while_time_runs<A: Algorithm>(algorithm: A, oracle: &dyn Oracle, spec: Spec, size: Size) {
+    let clock = ManualClock::new(Timestamp::from_nanos(START));
+    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u64>();
+    let check = |_: &mut Random, key, now| u64::from(limiter.at(now).check(&key).is_allowed());
+    let (admitted, elapsed) = in_running_time(&clock, size, Duration::from_nanos(spec.period_ns / 16), check);
     within(&admitted, oracle.most_in(elapsed), &limiter);
 }
 
@@ -329,7 +324,7 @@ fn by_a_real_clock<A: Algorithm, C: Clock + Sync + std::fmt::Debug>(
 ) {
     let limiter = RateLimiter::builder(algorithm).clock(clock).keyed::<u64>();
     let (admitted, elapsed) = in_real_time(size, size.keys, |random| {
-        let key = random.hot_and_cold(size.keys);
+        let key = hot_and_cold(random, size.keys);
         limiter.check(&key).is_allowed().then_some((key, 1))
     });
     within(&admitted, oracle.most_in(elapsed), &"a real clock");
@@ -421,34 +416,13 @@ fn bound_holds_with_real_clocks() {
     all_by_real_clocks(QUICK);
 }
 
+// G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
-fn heavy_one_stream() {
+fn heavy() {
     all_one_stream(HEAVY);
-}
-
-// G13
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_many_keys() {
     all_many_keys(HEAVY);
-}
-
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_charged_while_removed() {
     all_charged_while_removed(10_000);
-}
-
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_while_time_runs() {
     all_while_time_runs(HEAVY);
-}
-
-// G13
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_by_real_clocks() {
     all_by_real_clocks(HEAVY);
 }

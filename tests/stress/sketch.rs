@@ -7,7 +7,6 @@ use tollgate_testing::compact::Seeded;
 use tollgate_testing::sketch::{LEAST, WINDOWS, build};
 
 const ROOMY: usize = 1 << 18;
-const START: u64 = 1_700_000_000 * SEC;
 
 type Limiter<A, C = ManualClock> = RateLimiter<Sketch<A, Seeded>, C>;
 
@@ -28,7 +27,7 @@ fn in_still_rounds<A: WindowAlgorithm>(algorithm: A, bytes: usize, kind: Kind, s
         for round in (0..size.rounds).filter(|round| present(*round, key)) {
             let ours = admitted(round, key);
             if bytes == ROOMY {
-                let expected = admissions(&mut *oracle, times[index(round)]);
+                let expected = oracle.take_all(times[index(round)]);
                 assert_eq!(ours, expected, "key {key}, round {round}, {oracle:?}");
                 continue;
             }
@@ -306,27 +305,12 @@ fn concurrent_clearing_is_sound() {
     cleared_while_charged(if cfg!(miri) { 2 } else { 60 });
 }
 
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_in_still_rounds() {
-    all_in_still_rounds(MANY);
-}
-
 // G13
 #[test]
 #[ignore = "minutes long; for sanitizers"]
-fn heavy_while_windows_turn() {
+fn heavy() {
+    all_in_still_rounds(MANY);
     all_while_windows_turn(MANY);
-}
-
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_by_real_clocks() {
     all_by_real_clocks(Size { real_time: Duration::from_millis(150), ..MANY });
-}
-
-#[test]
-#[ignore = "minutes long; for sanitizers"]
-fn heavy_around_a_window_end() {
     all_around_a_window_end(4_000);
 }

@@ -2,17 +2,18 @@
 //! While the clock does not advance, all threads together are admitted exactly as many units as one thread would be.
 
 use super::draw;
-use super::gate::{self, Built, Reading, Store, Time};
+use super::gate::{self, Built, Store, Time};
 use super::judge::Bound;
 use super::{Found, MS, Round, SEC, START, ensure};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate::{DefaultClock, ManualClock, StdClock, Timestamp};
-use tollgate_testing::compact::COMPACT;
+use tollgate_testing::compact::{COMPACT, policies};
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::lease::LEASABLE;
-use tollgate_testing::oracle::{Oracle, Spec};
+use tollgate_testing::oracle::Spec;
+use tollgate_testing::reading::Reading;
 use tollgate_testing::sketch::WINDOWS;
 
 const ROOMY: usize = 1 << 17;
@@ -33,7 +34,7 @@ fn subject(round: &mut Round<'_>) -> (Kind, Store) {
         3 => (round.pick(&WINDOWS), Store::Sketch(ROOMY)),
         _ => {
             let kind = round.pick(&COMPACT);
-            (kind, Store::Compact(round.pick(gate::policies(kind)), ROOMY))
+            (kind, Store::Compact(round.pick(policies(kind)), ROOMY))
         }
     }
 }
@@ -128,10 +129,8 @@ fn standing(round: &mut Round<'_>) -> Found {
     };
     let (gate, keys) = (&*built.gate, keys_of(store));
     let back = matches!(store, Store::Direct);
-    let reading = built.layout.map(|layout| Reading::new(layout, kind, spec, START));
-    let oracle = || reading.as_ref().map_or_else(|| kind.oracle(spec), Reading::oracle);
-    let at = |now| reading.as_ref().map_or(now, |reading| reading.at(now));
-    let mut oracles: Vec<_> = (0..keys).map(|_| oracle()).collect();
+    let reading = Reading::new(built.layout, kind, spec, START);
+    let mut oracles: Vec<_> = (0..keys).map(|_| reading.oracle()).collect();
     let mut now = START + round.random.below(spec.period_ns);
     for turn in 0..4 {
         manual.set(Timestamp::from_nanos(now));
@@ -148,7 +147,7 @@ fn standing(round: &mut Round<'_>) -> Found {
             }
         });
         for (key, (oracle, admitted)) in (0..).zip(oracles.iter_mut().zip(&admitted)) {
-            let due = due(&mut **oracle, at(now));
+            let due = oracle.take_all(reading.at(now));
             let mut admitted = admitted.load(Ordering::Relaxed);
             if store == Store::Striped {
                 // Units that another thread was returning when the last request was denied.
@@ -171,14 +170,4 @@ fn standing(round: &mut Round<'_>) -> Found {
         };
     }
     Ok(())
-}
-
-/// Returns the number of single units that the oracle admits at one instant.
-fn due(oracle: &mut dyn Oracle, now: u64) -> u64 {
-    let mut due = 0;
-    while oracle.admits(now.into(), 1) {
-        oracle.charge(now.into(), 1);
-        due += 1;
-    }
-    due
 }

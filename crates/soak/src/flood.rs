@@ -9,15 +9,16 @@
 //! - The memory keeps its initial size. After the round, a store holds no more keys than its cap.
 
 use super::draw;
-use super::gate::{self, Gate, Reading, Store, Time};
+use super::gate::{self, Gate, Store, Time};
 use super::judge::Bound;
 use super::{Found, Round, SEC, START, ensure};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{ManualClock, Overflow, Timestamp, WhenFull};
-use tollgate_testing::compact::COMPACT;
+use tollgate_testing::compact::{COMPACT, policies};
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::{Oracle, Spec};
+use tollgate_testing::reading::Reading;
 use tollgate_testing::sketch::WINDOWS;
 
 /// For each thread.
@@ -29,7 +30,7 @@ pub fn play(round: &mut Round<'_>) -> Found {
     let (kind, store) = match round.random.below(8) {
         0..5 => {
             let kind = round.pick(&COMPACT);
-            let overflow = round.pick(gate::policies(kind));
+            let overflow = round.pick(policies(kind));
             (kind, Store::Compact(overflow, draw::pick(&mut round.random, &[1_024, 4_096, 1 << 14])))
         }
         5 => (round.pick(&WINDOWS), Store::Sketch(draw::pick(&mut round.random, &[1_024, 1 << 14]))),
@@ -51,16 +52,14 @@ pub fn play(round: &mut Round<'_>) -> Found {
     // interval.
     let step = spec.period_ns / spec.limit / draw::between(random, 50, 2_000);
     let is_forgetting = matches!(store, Store::Compact(Overflow::Forget, _));
-    let reading = built.layout.as_ref().filter(|_| is_forgetting);
-    let reading = reading.map(|layout| Reading::new(*layout, kind, spec, START));
+    let reading = Reading::new(built.layout.filter(|_| is_forgetting), kind, spec, START);
     // A flood key with the number of an honest key is taken for that key.
     let fingerprints: Vec<u64> = (0..HONEST * 64).map(|key| gate.fingerprint(key)).collect();
     let (honest_of, threads) =
         (|thread: usize| u32::try_from(thread).expect("few threads") * HONEST, round.threads);
     let found = round.on_threads(|hand| {
         let first = honest_of(hand.number);
-        let oracle = || reading.as_ref().map_or_else(|| kind.oracle(spec), Reading::oracle);
-        let mut honest: Vec<Box<dyn Oracle>> = (0..HONEST).map(|_| oracle()).collect();
+        let mut honest: Vec<Box<dyn Oracle>> = (0..HONEST).map(|_| reading.oracle()).collect();
         let mut newcomer = FLOOD + u32::try_from(hand.number).expect("few threads");
         while hand.goes_on() {
             for _ in 0..24 {
@@ -75,8 +74,8 @@ pub fn play(round: &mut Round<'_>) -> Found {
             let place = super::below(&mut hand.random, honest.len());
             let key = first + u32::try_from(place).expect("few keys");
             let cost = 1 + hand.random.below(2) * hand.random.below(spec.limit);
-            if let Some(reading) = &reading {
-                deserving(hand, gate, &time, (key, cost), reading, &mut *honest[place])?;
+            if is_forgetting {
+                deserving(hand, gate, &time, (key, cost), &reading, &mut *honest[place])?;
             } else {
                 let units = if kind == Kind::Spacing { 1 } else { cost };
                 gate::ask(hand, gate, &time, (key, cost, units));

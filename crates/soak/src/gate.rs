@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{
     Algorithm, Capacity, Clock, Compact, CompactAlgorithm, Decision, Direct, Keyed, Overflow, RateLimiter,
-    Sketch, Timestamp, WhenFull, WindowAlgorithm, leases::LeaseAlgorithm, leases::Striped, stores::Gauges,
+    Sketch, WhenFull, WindowAlgorithm, leases::LeaseAlgorithm, leases::Striped, stores::Gauges,
 };
+use tollgate_testing::at;
 use tollgate_testing::compact::{Layout, Seeded};
 use tollgate_testing::kinds::Kind;
-use tollgate_testing::oracle::{Oracle, Spec};
+use tollgate_testing::oracle::Spec;
 
 /// Any clock.
 pub type Time = Arc<dyn Clock + Send + Sync>;
@@ -94,11 +95,7 @@ pub fn build(kind: Kind, spec: Spec, store: Store, time: Time, seed: u64) -> Opt
             let builder = RateLimiter::builder(algorithm).clock(time).hasher(hasher).overflow(overflow);
             builder.capacity(Capacity::memory(bytes)).compact().ok().map(|limiter| {
                 let layout = Layout::read(&limiter.snapshot());
-                let more_ns = match &layout {
-                    Layout::Ticks(ticks) => ticks.nanos(1),
-                    Layout::Windows { .. } => 0,
-                };
-                Built { gate: Box::new(limiter), layout: Some(layout), more_ns, forgets: true }
+                Built { gate: Box::new(limiter), layout: Some(layout), more_ns: layout.tick_ns(), forgets: true }
             })
         })
         .flatten(),
@@ -107,55 +104,6 @@ pub fn build(kind: Kind, spec: Spec, store: Store, time: Time, seed: u64) -> Opt
             builder.capacity(Capacity::memory(bytes)).sketch().ok().map(|limiter| plain(Box::new(limiter), false))
         })
         .flatten(),
-    }
-}
-
-/// The policies with which a compact store can hold an algorithm.
-pub fn policies(kind: Kind) -> &'static [Overflow] {
-    if matches!(kind, Kind::Sliding | Kind::SlidingStrict) {
-        &[Overflow::Forget]
-    } else {
-        &[Overflow::Spill, Overflow::Forget, Overflow::Inherit]
-    }
-}
-
-/// How a compact store reads times.
-pub struct Reading {
-    layout: Layout,
-    kind: Kind,
-    spec: Spec,
-    first: u128,
-}
-
-impl Reading {
-    /// For times that are not before `earliest`.
-    pub fn new(layout: Layout, kind: Kind, spec: Spec, earliest: u64) -> Self {
-        let first = match &layout {
-            Layout::Ticks(ticks) => ticks.floor(earliest),
-            Layout::Windows { .. } => 0,
-        };
-        Self { layout, kind, spec, first }
-    }
-
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    pub fn oracle(&self) -> Box<dyn Oracle> {
-        match &self.layout {
-            Layout::Ticks(ticks) => ticks.oracle(self.kind, self.spec),
-            Layout::Windows { .. } => self.kind.oracle(self.spec),
-        }
-    }
-
-    /// Returns a time as that oracle counts it.
-    pub fn at(&self, now: u64) -> u64 {
-        match &self.layout {
-            Layout::Ticks(ticks) => {
-                u64::try_from(ticks.floor(now) - self.first).expect("the time is within half the range")
-            }
-            Layout::Windows { .. } => now,
-        }
     }
 }
 
@@ -171,10 +119,6 @@ pub fn ask(hand: &mut Hand<'_>, gate: &dyn Gate, time: &Time, (key, cost, units)
         hand.note(key, units, before, after.max(before));
     }
     told
-}
-
-fn at(ns: u64) -> Timestamp {
-    Timestamp::from_nanos(ns)
 }
 
 impl<A: Algorithm> Gate for RateLimiter<Direct<A>, Time> {

@@ -11,10 +11,11 @@ use tollgate::{
     Capacity, Clock, DefaultClock, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, SlidingWindow,
     Timestamp, TokenBucket, check_all, joint::AllOf,
 };
-use tollgate_testing::compact::{COMPACT, Layout, Seeded};
+use tollgate_testing::compact::{COMPACT, compact_of};
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::subjects::{Subject, direct, keyed};
+use tollgate_testing::reading::Reading;
+use tollgate_testing::subjects::{direct, keyed};
 
 pub fn play(round: &mut Round<'_>) -> Found {
     for _ in 0..4 {
@@ -115,24 +116,15 @@ fn given_back(round: &mut Round<'_>) -> Found {
             (direct(kind, SPEC), None)
         }
         1 if COMPACT.contains(&kind) => {
-            let built = with_compact!(kind, SPEC, algorithm => {
-                let clock = ManualClock::new(Timestamp::ZERO);
-                let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(3)).overdraft(50_000);
-                builder.capacity(Capacity::memory(1 << 15)).compact().map(|limiter| {
-                    let layout = Layout::read(&limiter.snapshot());
-                    (Box::new(limiter) as Box<dyn Subject>, layout)
-                })
-            });
+            let built = compact_of(kind, SPEC, Capacity::memory(1 << 15), 50_000);
             let Some(Ok((limiter, layout))) = built else { return Ok(()) };
             (Some(limiter), Some(layout))
         }
         _ => (keyed(kind, SPEC), None),
     };
     let Some(limiter) = limiter else { return Ok(()) };
-    let reading = layout.map(|layout| super::gate::Reading::new(layout, kind, SPEC, START));
-    let oracle = || reading.as_ref().map_or_else(|| kind.oracle(SPEC), super::gate::Reading::oracle);
-    let at = |now| reading.as_ref().map_or(now, |reading| reading.at(now));
-    let mut oracles: Vec<_> = (0..keys).map(|_| oracle()).collect();
+    let reading = Reading::new(layout, kind, SPEC, START);
+    let mut oracles: Vec<_> = (0..keys).map(|_| reading.oracle()).collect();
     let mut now = START;
     for turn in 0..3 {
         let kept: Vec<_> = (0..keys).map(|_| AtomicU64::new(0)).collect();
@@ -174,8 +166,9 @@ fn given_back(round: &mut Round<'_>) -> Found {
             let kept = kept.load(Ordering::Relaxed);
             // A false answer may leave less than the refunded amount.
             ensure!(kept < 1 << 40, "{kind:?} {limiter:?}: turn {turn} refunded more than was charged");
-            oracle.force(at(now).into(), kept);
-            let (ours, due) = (limiter.at(now).peek_n(key, 0).remaining(), oracle.remaining(at(now)));
+            let at = reading.at(now);
+            oracle.force(at.into(), kept);
+            let (ours, due) = (limiter.at(now).peek_n(key, 0).remaining(), oracle.remaining(at));
             ensure!(
                 ours == due,
                 "{kind:?} {limiter:?}: key {key} has {ours} left in turn {turn} at {now}; with {kept} units kept, the oracle has {due}\n{oracle:?}"

@@ -305,8 +305,7 @@ pub fn below(random: &mut Random, len: usize) -> usize {
     usize::try_from(random.below(len as u64)).expect("an index below a length")
 }
 
-pub const MS: u64 = 1_000_000;
-pub const SEC: u64 = 1_000_000_000;
-pub const HOUR: u64 = 3_600 * SEC;
+pub use tollgate_testing::{HOUR, MS, SEC};
+
 /// A present-day time, at the beginning of a day.
 pub const START: u64 = 19_700 * 24 * HOUR;

@@ -169,10 +169,6 @@ impl BlockOracle {
 }
 
 impl Oracle for BlockOracle {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         self.spec.spec.burst
     }

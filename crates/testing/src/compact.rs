@@ -6,8 +6,7 @@ use super::subjects::Subject;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher};
 use tollgate::{
-    Capacity, Clock, Compact, CompactAlgorithm, Decision, ManualClock, Overflow, QuotaError, RateLimiter,
-    Timestamp,
+    Capacity, Clock, Compact, CompactAlgorithm, ManualClock, Overflow, QuotaError, RateLimiter, Timestamp,
 };
 
 /// The algorithms that the compact store can hold.
@@ -30,27 +29,15 @@ pub fn policies(kind: Kind) -> &'static [Overflow] {
     if matches!(kind, Kind::Sliding | Kind::SlidingStrict) { &[Overflow::Forget] } else { &POLICIES }
 }
 
-/// Evaluates the body with `$algorithm` bound to an algorithm that the compact store can hold. Returns `Some` of the
-/// body's value, or `None` if the algorithm itself refuses the quota.
+/// [`with_one_of`](crate::with_one_of) for the kinds of [`COMPACT`].
 #[macro_export]
 macro_rules! with_compact {
-    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
-        use $crate::kinds::Kind as Choice;
-        $crate::subjects::quota($spec).and_then(|quota| match $kind {
-            Choice::Gcra => Some(tollgate::Gcra::new(quota)).map(|$algorithm| $body),
-            Choice::Greedy => Some(tollgate::TokenBucket::new(quota)).map(|$algorithm| $body),
-            Choice::Meter => Some(tollgate::LeakyBucketMeter::new(quota)).map(|$algorithm| $body),
-            Choice::Queue => Some(tollgate::LeakyBucketQueue::new(quota)).map(|$algorithm| $body),
-            Choice::Spacing => Some(tollgate::MinimumSpacing::new(quota.period())).map(|$algorithm| $body),
-            Choice::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
-            Choice::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
-            Choice::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
-                .ok()
-                .map(tollgate::SlidingWindow::strict)
-                .map(|$algorithm| $body),
-            other => unreachable!("the compact store cannot hold {other:?}"),
-        })
-    }};
+    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {
+        $crate::with_one_of!(
+            [Gcra, Greedy, Meter, Queue, Spacing, Fixed, Sliding, SlidingStrict],
+            $kind, $spec, $algorithm => $body
+        )
+    };
 }
 
 /// A hasher of 64-bit quality that is the same in every run.
@@ -226,12 +213,29 @@ impl Layout {
         u64::try_from(reach).unwrap_or(u64::MAX)
     }
 
+    pub fn ticks(&self) -> Option<&Ticks> {
+        match self {
+            Self::Ticks(ticks) => Some(ticks),
+            Self::Windows { .. } => None,
+        }
+    }
+
     /// Returns the latest time, not after `ns`, that is decided exactly.
     pub fn whole(&self, ns: u64) -> u64 {
+        self.ticks().map_or(ns, |ticks| ticks.whole(ns))
+    }
+
+    /// Converts a wait in the unit of the states to nanoseconds.
+    pub fn wait(&self, now: u64, wait: u128) -> u128 {
         match self {
-            Self::Ticks(ticks) => ticks.whole(ns),
-            Self::Windows { .. } => ns,
+            Self::Ticks(ticks) if wait > 0 => ticks.until(now, ticks.floor(now) + wait),
+            _ => wait,
         }
+    }
+
+    /// Returns the length of a tick, rounded up, or 0 for states that count nanoseconds.
+    pub fn tick_ns(&self) -> u128 {
+        self.ticks().map_or(0, |ticks| ticks.nanos(1))
     }
 }
 
@@ -250,24 +254,40 @@ pub fn seal(snapshot: &mut Vec<u8>) {
     snapshot.extend_from_slice(&sum.to_le_bytes());
 }
 
+/// Builds a compact limiter.
+pub fn build<A: CompactAlgorithm, C: Clock>(
+    algorithm: A,
+    overflow: Overflow,
+    capacity: Capacity,
+    clock: C,
+) -> RateLimiter<Compact<A, Seeded>, C> {
+    let builder = RateLimiter::builder(algorithm).clock(clock).hasher(Seeded(5));
+    builder.capacity(capacity).overflow(overflow).compact().expect("an ordinary quota")
+}
+
 /// A limiter and the layout of its states.
 pub type Held = (Box<dyn Subject>, Layout);
 
 /// Builds a compact limiter with far more room than a few keys need, and reads its layout. Returns `None` if the
 /// algorithm itself refuses the quota.
 pub fn compact(kind: Kind, spec: Spec) -> Option<Result<Held, QuotaError>> {
-    compact_of(kind, spec, Capacity::memory(1 << 16))
+    compact_of(kind, spec, Capacity::memory(1 << 16), 0)
 }
 
-/// Builds a compact limiter of the given capacity, as [`compact`] does.
-pub fn compact_of(kind: Kind, spec: Spec, capacity: Capacity) -> Option<Result<Held, QuotaError>> {
+/// Builds a compact limiter of the given capacity and overdraft, as [`compact`] does.
+pub fn compact_of(
+    kind: Kind,
+    spec: Spec,
+    capacity: Capacity,
+    overdraft: u64,
+) -> Option<Result<Held, QuotaError>> {
     fn boxed<A: CompactAlgorithm + 'static>(limiter: RateLimiter<Compact<A, Seeded>, ManualClock>) -> Held {
         let layout = Layout::read(&limiter.snapshot());
         (Box::new(limiter), layout)
     }
     with_compact!(kind, spec, algorithm => {
         let builder = RateLimiter::builder(algorithm).clock(ManualClock::new(Timestamp::ZERO)).hasher(Seeded(7));
-        builder.capacity(capacity).compact().map(boxed)
+        builder.capacity(capacity).overdraft(overdraft).compact().map(boxed)
     })
 }
 
@@ -277,15 +297,7 @@ where
     H: BuildHasher + Send + Sync,
     C: Clock + Debug + Send + Sync,
 {
-    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).check_n(&key, cost)
-    }
-
-    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).peek_n(&key, cost)
-    }
-
-    keyed_verbs!();
+    verbs!(key => &key);
 
     fn holds(&self, _key: u32) -> bool {
         true

@@ -5,6 +5,7 @@ use super::kinds::Kind;
 use super::oracle::{Oracle, Spec, Verdict};
 use super::steps::Op;
 use super::subjects::{Subject, verdict};
+use std::fmt::Debug;
 use std::time::Duration;
 use tollgate::Decision;
 
@@ -22,10 +23,7 @@ pub struct Request<'l> {
 impl Request<'_> {
     /// Converts a wait of the oracle to nanoseconds.
     fn wait(&self, wait: u128) -> Duration {
-        let wait = match self.layout {
-            Some(Layout::Ticks(ticks)) if wait > 0 => ticks.until(self.now, ticks.floor(self.now) + wait),
-            _ => wait,
-        };
+        let wait = self.layout.map_or(wait, |layout| layout.wait(self.now, wait));
         Duration::from_nanos(u64::try_from(wait).expect("a wait of less than 584 years"))
     }
 }
@@ -109,6 +107,22 @@ pub fn figures_are_tight(
     }
 }
 
+/// Asserts that no interval that ends at the last of these admissions, each with its time and cost, holds more than the bound
+/// of its length.
+pub fn newest_is_within(admitted: &[(u64, u64)], most_in: impl Fn(u128) -> u128, what: impl Debug) {
+    let (mut sum, newest) = (0, admitted.last().map_or(0, |&(newest, _)| newest));
+    for &(from, cost) in admitted.iter().rev() {
+        sum += u128::from(cost);
+        let most = most_in(u128::from(newest - from));
+        assert!(sum <= most, "{what:?}: {sum} units, above the bound of {most}, from {from} to {newest}");
+    }
+}
+
+/// [`newest_is_within`] for every interval.
+pub fn all_are_within(admitted: &[(u64, u64)], most_in: impl Fn(u128) -> u128, what: impl Debug) {
+    (1..=admitted.len()).for_each(|end| newest_is_within(&admitted[..end], &most_in, &what));
+}
+
 /// An oracle that is charged with what a limiter admits. Its time is never before the newest admission.
 #[derive(Debug)]
 pub struct Exact {
@@ -139,14 +153,6 @@ impl Exact {
             oracle.charge(now.into(), cost);
         }
         admitted.push((held, if *kind == Kind::Spacing { 1 } else { cost }));
-        let mut sum = 0;
-        for &(from, cost) in admitted.iter().rev() {
-            sum += u128::from(cost);
-            let bound = oracle.most_in(u128::from(held - from) + more_ns);
-            assert!(
-                sum <= bound,
-                "{kind:?}: {sum} units, more than the bound of {bound}, from {from} to {held}"
-            );
-        }
+        newest_is_within(admitted, |t| oracle.most_in(t + more_ns), kind);
     }
 }

@@ -29,6 +29,7 @@ pub mod naive;
 pub mod operations;
 pub mod oracle;
 pub mod reader;
+pub mod reading;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[macro_use]
@@ -44,3 +45,11 @@ pub const MS: u64 = 1_000_000;
 pub const SEC: u64 = 1_000_000_000;
 pub const MINUTE: u64 = 60 * SEC;
 pub const HOUR: u64 = 60 * MINUTE;
+
+/// A time in November 2023, at which many tests begin.
+pub const START: u64 = 1_700_000_000 * SEC;
+
+/// Returns the time this number of nanoseconds after the epoch.
+pub fn at(ns: u64) -> tollgate::Timestamp {
+    tollgate::Timestamp::from_nanos(ns)
+}

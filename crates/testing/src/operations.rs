@@ -5,9 +5,7 @@ use super::compact::Random;
 use super::kinds::Kind;
 use super::oracle::Spec;
 use super::steps::{Cost, Op, Step};
-const SEC: u64 = 1_000_000_000;
-const MINUTE: u64 = 60 * SEC;
-const HOUR: u64 = 60 * MINUTE;
+use super::{HOUR, MINUTE, SEC, START};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
@@ -51,9 +49,22 @@ pub fn draw<S: Strategy>(strategy: &S, random: &mut Random) -> S::Value {
     drawn.expect("some value passes each filter").current()
 }
 
+fn op(keys: u32, backward: bool) -> impl Strategy<Value = Op> {
+    (0..keys, step(backward), cost()).prop_map(|(key, step, cost)| Op { key, step, cost })
+}
+
 pub fn ops(keys: u32, length: usize, backward: bool) -> impl Strategy<Value = Vec<Op>> {
-    let op = (0..keys, step(backward), cost()).prop_map(|(key, step, cost)| Op { key, step, cost });
-    prop::collection::vec(op, 1..length)
+    prop::collection::vec(op(keys, backward), 1..length)
+}
+
+/// [`ops`], each with something more, such as a verb.
+pub fn ops_with<V: Strategy>(
+    keys: u32,
+    length: usize,
+    backward: bool,
+    more: V,
+) -> impl Strategy<Value = Vec<(Op, V::Value)>> {
+    prop::collection::vec((op(keys, backward), more), 1..length)
 }
 
 fn step(backward: bool) -> impl Strategy<Value = Step> {
@@ -124,11 +135,5 @@ pub fn short_spec(kind: Kind) -> impl Strategy<Value = Spec> {
 
 /// Draws start times: zero, just after zero, and present-day times.
 pub fn start() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        Just(0),
-        1_u64..=10,
-        0_u64..=10 * HOUR,
-        Just(1_700_000_000 * SEC),
-        1_700_000_000 * SEC..=1_700_010_000 * SEC,
-    ]
+    prop_oneof![Just(0), 1_u64..=10, 0_u64..=10 * HOUR, Just(START), START..=START + 10_000 * SEC,]
 }

@@ -6,9 +6,7 @@ use super::oracle::Spec;
 use super::subjects::Subject;
 use std::fmt::Debug;
 use std::hash::BuildHasher;
-use tollgate::{
-    Capacity, Clock, Decision, ManualClock, QuotaError, RateLimiter, Sketch, Timestamp, WindowAlgorithm,
-};
+use tollgate::{Capacity, Clock, ManualClock, QuotaError, RateLimiter, Sketch, Timestamp, WindowAlgorithm};
 
 /// The algorithms that the sketch store can hold.
 pub const WINDOWS: [Kind; 3] = [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict];
@@ -16,22 +14,15 @@ pub const WINDOWS: [Kind; 3] = [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict]
 /// The least memory that the sketch store accepts, in bytes.
 pub const LEAST: usize = 256;
 
-/// Evaluates the body with `$algorithm` bound to an algorithm that the sketch store can hold. Returns `Some` of the
-/// body's value, or `None` if the algorithm itself refuses the quota.
+/// [`with_one_of`](crate::with_one_of) for the kinds of [`WINDOWS`].
 #[macro_export]
 macro_rules! with_windows {
-    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
-        use $crate::kinds::Kind as Choice;
-        $crate::subjects::quota($spec).and_then(|quota| match $kind {
-            Choice::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
-            Choice::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
-            Choice::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
-                .ok()
-                .map(tollgate::SlidingWindow::strict)
-                .map(|$algorithm| $body),
-            other => unreachable!("the sketch store cannot hold {other:?}"),
-        })
-    }};
+    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {
+        $crate::with_one_of!(
+            [Fixed, Sliding, SlidingStrict],
+            $kind, $spec, $algorithm => $body
+        )
+    };
 }
 
 /// Returns the number of windows after which tags repeat, so a word that was not written since then looks current.
@@ -69,15 +60,7 @@ where
     H: BuildHasher + Send + Sync,
     C: Clock + Debug + Send + Sync,
 {
-    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).check_n(&key, cost)
-    }
-
-    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).peek_n(&key, cost)
-    }
-
-    keyed_verbs!();
+    verbs!(key => &key);
 
     fn holds(&self, _key: u32) -> bool {
         true

@@ -9,44 +9,83 @@ use tollgate::{
     Algorithm, Clock, Decision, Direct, Keyed, ManualClock, Outcome, Quota, RateLimiter, Timestamp,
 };
 
-/// Evaluates the body with `$algorithm` bound to the algorithm. Returns `Some` of the body's value, or `None` if the
-/// algorithm refuses the quota.
+/// Returns the algorithm of a kind, or `None` if it refuses the quota.
+#[macro_export]
+macro_rules! algorithm_of {
+    (Gcra, $quota:expr) => {
+        Some(tollgate::Gcra::new($quota))
+    };
+    (Greedy, $quota:expr) => {
+        Some(tollgate::TokenBucket::new($quota))
+    };
+    (Meter, $quota:expr) => {
+        Some(tollgate::LeakyBucketMeter::new($quota))
+    };
+    (Queue, $quota:expr) => {
+        Some(tollgate::LeakyBucketQueue::new($quota))
+    };
+    (Interval, $quota:expr) => {
+        tollgate::TokenBucket::try_interval($quota).ok()
+    };
+    (Aligned($origin:ident), $quota:expr) => {
+        tollgate::TokenBucket::try_aligned($quota, $crate::at($origin)).ok()
+    };
+    (Adaptive($origin:ident), $quota:expr) => {
+        tollgate::TokenBucket::try_aligned_adaptive($quota, $crate::at($origin)).ok()
+    };
+    (Fixed, $quota:expr) => {
+        tollgate::FixedWindow::try_new($quota).ok()
+    };
+    (FirstUse, $quota:expr) => {
+        tollgate::FixedWindow::try_from_first_use($quota).ok()
+    };
+    (Sliding, $quota:expr) => {
+        tollgate::SlidingWindow::try_new($quota).ok()
+    };
+    (SlidingStrict, $quota:expr) => {
+        $crate::algorithm_of!(Sliding, $quota).map(tollgate::SlidingWindow::strict)
+    };
+    (Sub($parts:ident), $quota:expr) => {
+        tollgate::SubWindow::try_new($quota, $parts).ok()
+    };
+    (SubStrict($parts:ident), $quota:expr) => {
+        $crate::algorithm_of!(Sub($parts), $quota).map(tollgate::SubWindow::strict)
+    };
+    (Log, $quota:expr) => {
+        tollgate::SlidingLog::try_new($quota).ok()
+    };
+    (Spacing, $quota:expr) => {
+        Some(tollgate::MinimumSpacing::new($quota.period()))
+    };
+}
+
+/// Evaluates the body with `$algorithm` bound to the algorithm, which is of one of these kinds. Returns `Some` of the body's
+/// value, or `None` if the algorithm refuses the quota.
+#[macro_export]
+macro_rules! with_one_of {
+    ([$($name:ident $(($option:ident))?),+], $kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {
+        $crate::subjects::quota($spec).and_then(|quota| match $kind {
+            $($crate::kinds::Kind::$name $(($option))? => {
+                $crate::algorithm_of!($name $(($option))?, quota).map(|$algorithm| $body)
+            })+
+            #[allow(unreachable_patterns, reason = "the list may have all kinds")]
+            other => unreachable!("the store cannot hold {other:?}"),
+        })
+    };
+}
+
+/// [`with_one_of`] for all kinds.
 #[macro_export]
 macro_rules! with_algorithm {
-    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {{
-        use $crate::kinds::Kind as Choice;
-        $crate::subjects::quota($spec).and_then(|quota| match $kind {
-            Choice::Gcra => Some(tollgate::Gcra::new(quota)).map(|$algorithm| $body),
-            Choice::Greedy => Some(tollgate::TokenBucket::new(quota)).map(|$algorithm| $body),
-            Choice::Meter => Some(tollgate::LeakyBucketMeter::new(quota)).map(|$algorithm| $body),
-            Choice::Queue => Some(tollgate::LeakyBucketQueue::new(quota)).map(|$algorithm| $body),
-            Choice::Interval => tollgate::TokenBucket::try_interval(quota).ok().map(|$algorithm| $body),
-            Choice::Aligned(origin) => {
-                tollgate::TokenBucket::try_aligned(quota, tollgate::Timestamp::from_nanos(origin))
-                    .ok()
-                    .map(|$algorithm| $body)
-            }
-            Choice::Adaptive(origin) => {
-                tollgate::TokenBucket::try_aligned_adaptive(quota, tollgate::Timestamp::from_nanos(origin))
-                    .ok()
-                    .map(|$algorithm| $body)
-            }
-            Choice::Fixed => tollgate::FixedWindow::try_new(quota).ok().map(|$algorithm| $body),
-            Choice::FirstUse => tollgate::FixedWindow::try_from_first_use(quota).ok().map(|$algorithm| $body),
-            Choice::Sliding => tollgate::SlidingWindow::try_new(quota).ok().map(|$algorithm| $body),
-            Choice::SlidingStrict => tollgate::SlidingWindow::try_new(quota)
-                .ok()
-                .map(tollgate::SlidingWindow::strict)
-                .map(|$algorithm| $body),
-            Choice::Sub(parts) => tollgate::SubWindow::try_new(quota, parts).ok().map(|$algorithm| $body),
-            Choice::SubStrict(parts) => tollgate::SubWindow::try_new(quota, parts)
-                .ok()
-                .map(tollgate::SubWindow::strict)
-                .map(|$algorithm| $body),
-            Choice::Log => tollgate::SlidingLog::try_new(quota).ok().map(|$algorithm| $body),
-            Choice::Spacing => Some(tollgate::MinimumSpacing::new(quota.period())).map(|$algorithm| $body),
-        })
-    }};
+    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {
+        $crate::with_one_of!(
+            [
+                Gcra, Greedy, Meter, Queue, Interval, Aligned(origin), Adaptive(origin), Fixed, FirstUse, Sliding,
+                SlidingStrict, Sub(parts), SubStrict(parts), Log, Spacing
+            ],
+            $kind, $spec, $algorithm => $body
+        )
+    };
 }
 
 /// Builds a direct limiter, or returns `None` if the algorithm refuses the quota.
@@ -165,43 +204,7 @@ impl SubjectAt<'_> {
 }
 
 impl<A: Algorithm, C: Clock + Debug + Send + Sync> Subject for RateLimiter<Direct<A>, C> {
-    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        assert_eq!(key, 0, "a direct limiter has only key 0");
-        self.at(Timestamp::from_nanos(now)).check_n(cost)
-    }
-
-    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        assert_eq!(key, 0, "a direct limiter has only key 0");
-        self.at(Timestamp::from_nanos(now)).peek_n(cost)
-    }
-
-    fn take_at(&self, _key: u32, most: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).take(most)
-    }
-
-    fn charge_unchecked_at(&self, _key: u32, cost: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).charge_unchecked(cost)
-    }
-
-    fn reserve_at(&self, _key: u32, cost: u64, wait: Duration, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).reserve(cost, wait)
-    }
-
-    fn refund_n_at(&self, _key: u32, charge: &Decision, units: u64, now: u64) -> u64 {
-        self.at(Timestamp::from_nanos(now)).refund_n(charge, units)
-    }
-
-    fn check_oversized_at(&self, _key: u32, cost: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).check_oversized(cost)
-    }
-
-    fn give_back_at(&self, _key: u32, units: u64, now: u64) -> u64 {
-        self.at(Timestamp::from_nanos(now)).give_back(units)
-    }
-
-    fn settle_at(&self, _key: u32, charge: &Decision, actual: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).settle(charge, actual)
-    }
+    verbs!(_key =>);
 
     fn holds(&self, _key: u32) -> bool {
         true
@@ -214,15 +217,7 @@ where
     H: BuildHasher + Send + Sync,
     C: Clock + Debug + Send + Sync,
 {
-    fn check_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).check_n(&key, cost)
-    }
-
-    fn peek_at(&self, key: u32, cost: u64, now: u64) -> Decision {
-        self.at(Timestamp::from_nanos(now)).peek_n(&key, cost)
-    }
-
-    keyed_verbs!();
+    verbs!(key => &key);
 
     fn holds(&self, key: u32) -> bool {
         self.contains(&key)

@@ -13,17 +13,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::sketch::{Rate, RateBuilder, RateComponents};
-use tollgate::{Clock, DefaultClock, ManualClock, Timestamp};
-use tollgate_testing::SEC;
+use tollgate::{Clock, DefaultClock, ManualClock};
 use tollgate_testing::operations::config;
+use tollgate_testing::{SEC, at};
 
 const CENTURY: u64 = 36_525 * 86_400 * SEC;
 /// The counters of even and of odd windows have two halves of 64 bytes each, so all keys share their lines.
 const LEAST: usize = 256;
-
-fn at(ns: u64) -> Timestamp {
-    Timestamp::from_nanos(ns)
-}
 
 /// A builder whose keys use the same counters in every run.
 fn builder(window_ns: u64) -> RateBuilder<(), ahash::RandomState> {
@@ -199,26 +195,18 @@ proptest! {
         with_room(window, start, largest, &ops);
     }
 
+    /// By clocks that step back a little or far, and with given times that lag.
     // G61
     #[test]
     fn full_rate_never_undercounts(
-        window in windows(), start in start(), largest in largest(), ops in ops(40, 100)
+        window in windows(),
+        start in start(),
+        largest in largest(),
+        (little, far, lagging) in (ops(40, 100), ops(40, 1 << 20), ops(40, 100_000)),
     ) {
-        by_a_clock(window, start, largest, &ops);
-    }
-
-    #[test]
-    fn full_rate_never_undercounts_after_steps_back(
-        window in windows(), start in start(), largest in largest(), ops in ops(40, 1 << 20)
-    ) {
-        by_a_clock(window, start, largest, &ops);
-    }
-
-    #[test]
-    fn lagging_given_times_are_counted(
-        window in windows(), start in start(), largest in largest(), ops in ops(40, 100_000)
-    ) {
-        by_given_times(window, start, largest, &ops);
+        by_a_clock(window, start, largest, &little);
+        by_a_clock(window, start, largest, &far);
+        by_given_times(window, start, largest, &lagging);
     }
 }
 

@@ -25,7 +25,7 @@ use tollgate_testing::oracle::{Spec, Verdict};
 use tollgate_testing::sketch::{LEAST, WINDOWS, build, reach, sketch_of};
 use tollgate_testing::steps::Op;
 use tollgate_testing::subjects::{Subject, verdict};
-use tollgate_testing::{HOUR, MINUTE, SEC};
+use tollgate_testing::{HOUR, MINUTE, SEC, START};
 
 const KEYS: u32 = 3;
 const ROOMY: usize = 64 << 10;
@@ -140,8 +140,6 @@ fn crowded_spec() -> impl Strategy<Value = Spec> {
 fn small() -> impl Strategy<Value = usize> {
     select(vec![LEAST, 400, 1_024])
 }
-
-const START: u64 = 1_700_000_000 * SEC;
 
 /// The times of requests. The first time is in the middle of a window.
 fn times(spec: Spec, requests: &[Request]) -> Vec<u64> {

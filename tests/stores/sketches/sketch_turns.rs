@@ -7,16 +7,11 @@ use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::sketch::{LEAST, WINDOWS, build, round, sketch_of};
 use tollgate_testing::subjects::Subject;
-use tollgate_testing::{HOUR, MINUTE, SEC};
+use tollgate_testing::{HOUR, MINUTE, SEC, START, at};
 
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
-const START: u64 = 1_700_000_000 * SEC;
 const ROOMY: usize = 64 << 10;
-
-fn at(ns: u64) -> Timestamp {
-    Timestamp::from_nanos(ns)
-}
 
 fn limiter(kind: Kind, limit: u64, window_ns: u64, bytes: usize) -> Box<dyn Subject> {
     sketch_of(kind, Spec::new(limit, window_ns), bytes)

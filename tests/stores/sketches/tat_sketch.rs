@@ -13,9 +13,7 @@ use tollgate_testing::compact::Random;
 use tollgate_testing::operations::config;
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::subjects::quota;
-use tollgate_testing::{HOUR, MINUTE, SEC};
-
-const START: u64 = 1_700_000_000 * SEC;
+use tollgate_testing::{HOUR, MINUTE, SEC, START};
 
 /// Start times over all phases of a cell. A cell's range is the time of 64 to 128 bursts.
 fn start() -> impl Strategy<Value = u64> {

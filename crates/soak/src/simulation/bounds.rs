@@ -37,11 +37,12 @@ pub(super) fn bound(setup: &Setup) -> u64 {
     }
 }
 
-/// The largest number of requests in any interval of this length.
-pub(super) fn most_within(load: &[Arrival], interval: u64) -> u64 {
+/// The largest number of these times, which are in order, in any interval of this length.
+pub(super) fn most_within(times: impl Iterator<Item = u64>, interval: u64) -> u64 {
+    let times: Vec<u64> = times.collect();
     let (mut first, mut most) = (0, 0);
-    for (last, one) in load.iter().enumerate() {
-        while load.get(first).is_some_and(|from| from.at + interval < one.at) {
+    for (last, at) in times.iter().enumerate() {
+        while times[first] + interval < *at {
             first += 1;
         }
         most = most.max(last + 1 - first);
@@ -61,7 +62,8 @@ pub(super) fn stranded(setup: &Setup, load: &[Arrival]) -> u64 {
     }
     let of = |load: &Vec<Arrival>| {
         // Six times the one-way delay is the longest time of two round trips.
-        let use_of = most_within(load, life / 4 + 6 * setup.network.way_ns()).min(setup.max_block);
+        let use_of = most_within(load.iter().map(|one| one.at), life / 4 + 6 * setup.network.way_ns())
+            .min(setup.max_block);
         let mut falls = std::collections::HashMap::<u64, u64>::new();
         for pair in load.windows(2) {
             if let [before, after] = pair {

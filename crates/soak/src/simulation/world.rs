@@ -99,7 +99,8 @@ pub fn run(setup: &Setup) -> Outcome {
     world.outcome.seconds = seconds;
     world.outcome.stranded_bound = stranded(setup, &load);
     let interval_ns = setup.interval_ns();
-    world.outcome.offered_between = most_within(&load, interval_ns + 3 * setup.network.way_ns());
+    world.outcome.offered_between =
+        most_within(load.iter().map(|one| one.at), interval_ns + 3 * setup.network.way_ns());
     world.begin();
     for Arrival { at, node } in load {
         let request = Request { node, key: 0, cost: 1, waits: setup.mode == Mode::Awaited };

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 use tollgate::{Capacity, ManualClock, RateLimiter, Timestamp};
-use tollgate_testing::compact::{COMPACT, Held, Layout, compact_of};
+use tollgate_testing::compact::{COMPACT, Held, compact_of};
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
+use tollgate_testing::reading::Reading;
 use tollgate_testing::subjects::{keyed, verdict};
 use tollgate_testing::trace::{Record, TRACES, Trace, directory, normalized, source};
 use tollgate_testing::{HOUR, MINUTE, SEC};
@@ -70,7 +71,7 @@ fn replay(kind: Kind, spec: Spec, records: &[Record], clients: usize, steps_back
 
 /// Returns a compact limiter with room for all clients, if the compact store supports this kind.
 fn roomy(kind: Kind, spec: Spec, clients: usize) -> Option<Held> {
-    let held = || compact_of(kind, spec, Capacity::slots(16 * clients)).expect("a valid quota");
+    let held = || compact_of(kind, spec, Capacity::slots(16 * clients), 0).expect("a valid quota");
     COMPACT.contains(&kind).then(|| held().expect("the quota fits the store"))
 }
 
@@ -93,22 +94,14 @@ fn replay_compact(kind: Kind, spec: Spec, records: &[Record], clients: usize) ->
     let mut unlike = Unlike::default();
     let Some((limiter, layout)) = roomy(kind, spec, clients) else { return unlike };
     let first = records.iter().map(|record| record.at_ns).min().unwrap_or_default();
-    let (mut rounded, range) = match &layout {
-        Layout::Ticks(ticks) => {
-            let oracles: Oracles = (0..clients).map(|_| ticks.oracle(kind, spec)).collect();
-            (oracles, (1 << 40) - ticks.horizon)
-        }
-        Layout::Windows { .. } => (oracles(kind, spec, clients), u128::MAX),
-    };
+    let reading = Reading::new(Some(layout), kind, spec, first);
+    let mut rounded: Oracles = (0..clients).map(|_| reading.oracle()).collect();
+    let range = layout.ticks().map_or(u128::MAX, |ticks| (1 << 40) - ticks.horizon);
     let mut exact = oracles(kind, spec, clients);
     let mut last = vec![u64::MAX; clients];
     for (number, record) in records.iter().enumerate() {
         let client = record.client as usize;
-        let at = match &layout {
-            Layout::Ticks(ticks) => ticks.floor(record.at_ns) - ticks.floor(first),
-            Layout::Windows { .. } => record.at_ns.into(),
-        };
-        let at = u64::try_from(at).expect("the ticks fit in 64 bits");
+        let at = reading.at(record.at_ns);
         let decision = limiter.at(record.at_ns).check(record.client);
         let expected = rounded[client].peek(at, 1);
         if decision.is_denied() && u128::from(at.saturating_sub(last[client])) >= range {

@@ -38,10 +38,6 @@ impl Gcra {
 }
 
 impl Oracle for Gcra {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         self.burst
     }
@@ -91,10 +87,6 @@ impl Bucket {
 }
 
 impl Oracle for Bucket {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         self.burst
     }
@@ -144,10 +136,6 @@ impl Meter {
 }
 
 impl Oracle for Meter {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         self.burst
     }
@@ -209,10 +197,6 @@ impl Queue {
 }
 
 impl Oracle for Queue {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         self.places
     }

@@ -22,10 +22,6 @@ impl Log {
 }
 
 impl Oracle for Log {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         self.limit
     }
@@ -73,10 +69,6 @@ impl Spacing {
 }
 
 impl Oracle for Spacing {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         u64::MAX
     }

@@ -62,11 +62,20 @@ pub enum Verdict {
     Never,
 }
 
-/// A limit on one key.
-pub trait Oracle: std::fmt::Debug + Send {
+/// Every oracle can be cloned.
+pub trait Copied {
     /// Returns a copy of the current state.
     fn copy(&self) -> Box<dyn Oracle>;
+}
 
+impl<O: Oracle + Clone + 'static> Copied for O {
+    fn copy(&self) -> Box<dyn Oracle> {
+        Box::new(self.clone())
+    }
+}
+
+/// A limit on one key.
+pub trait Oracle: Copied + std::fmt::Debug + Send {
     /// Returns the largest cost that is ever admitted.
     fn capacity(&self) -> u64;
 
@@ -134,19 +143,31 @@ pub trait Oracle: std::fmt::Debug + Send {
     /// Returns the smallest whole number of nanoseconds after which `cost` is admitted without other requests, or
     /// `None` if it never is.
     fn retry_after(&self, now: u64, cost: u64) -> Option<u128> {
-        let now = u128::from(now);
         match cost {
             0 => Some(0),
             _ if cost > self.capacity() => None,
-            _ => {
-                let admitted = |wait| self.admits(now + wait, cost);
-                let mut horizon = 1;
-                while !admitted(horizon) {
-                    horizon *= 2;
-                }
-                first(0, horizon, &admitted)
-            }
+            _ => Some(self.conforms_after(now, cost)),
         }
+    }
+
+    /// [`Oracle::retry_after`] for a cost up to the capacity. A cost of 0 conforms when no more than the capacity is owed.
+    fn conforms_after(&self, now: u64, cost: u64) -> u128 {
+        let admitted = |wait| self.admits(u128::from(now) + wait, cost);
+        let mut horizon = 1;
+        while !admitted(horizon) {
+            horizon *= 2;
+        }
+        first(0, horizon, &admitted).expect("the horizon is admitted")
+    }
+
+    /// Charges single units until one is denied. Returns their number.
+    fn take_all(&mut self, now: u64) -> u64 {
+        let mut taken = 0;
+        while self.admits(now.into(), 1) {
+            self.charge(now.into(), 1);
+            taken += 1;
+        }
+        taken
     }
 
     /// Returns the smallest wait after which the whole capacity is available again.

@@ -42,10 +42,6 @@ fn reserved(tokens: i128, cost: u64, batch: u128, capacity: i128) -> i128 {
 }
 
 impl Oracle for Interval {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         super::narrow(self.capacity.unsigned_abs())
     }
@@ -146,10 +142,6 @@ impl Aligned {
 }
 
 impl Oracle for Aligned {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         super::narrow(self.capacity.unsigned_abs())
     }

@@ -39,10 +39,6 @@ impl Fixed {
 }
 
 impl Oracle for Fixed {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         super::narrow(self.limit)
     }
@@ -109,10 +105,6 @@ impl Sliding {
 }
 
 impl Oracle for Sliding {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         super::narrow(self.limit)
     }
@@ -178,10 +170,6 @@ impl Sub {
 }
 
 impl Oracle for Sub {
-    fn copy(&self) -> Box<dyn Oracle> {
-        Box::new(self.clone())
-    }
-
     fn capacity(&self) -> u64 {
         super::narrow(self.limit)
     }

@@ -23,21 +23,16 @@ use tollgate::{
     Clock, Decision, Gcra, ManualClock, Quota, RateLimiter, Timestamp, leases::Lease, leases::LeaseAlgorithm,
     leases::LeaseRequest, leases::LeaseSource, leases::Leases, leases::Striped,
 };
-use tollgate_testing::SEC;
 use tollgate_testing::kinds::Kind;
+use tollgate_testing::laws::all_are_within;
 use tollgate_testing::lease::LEASABLE;
 use tollgate_testing::operations::{config, exact_spec, ops, run_cases, start};
 use tollgate_testing::oracle::{Oracle, Spec};
 use tollgate_testing::steps::within_reach;
 use tollgate_testing::subjects::Subject;
+use tollgate_testing::{MS, SEC, START, at};
 
-const MS: u64 = 1_000_000;
 const LIFE: u64 = 10 * MS;
-const START: u64 = 1_700_000_000 * SEC;
-
-fn at(ns: u64) -> Timestamp {
-    Timestamp::from_nanos(ns)
-}
 
 /// Checks by one thread: `times` checks of `cost` each, `step` nanoseconds after the last ones (before them if
 /// negative).
@@ -251,14 +246,7 @@ fn stays_within<A: LeaseAlgorithm>(
     }
     spent.sort_unstable();
     let slack = LIFE + lag.min(LIFE + LIFE / 16);
-    for (first, &(from, _)) in spent.iter().enumerate() {
-        let mut units = 0;
-        for &(to, cost) in &spent[first..] {
-            units += u128::from(cost);
-            let bound = oracle.most_in(u128::from(to - from + slack));
-            assert!(units <= bound, "{units} units, more than the bound of {bound}, from {from} to {to}");
-        }
-    }
+    all_are_within(&spent, |t| oracle.most_in(t + u128::from(slack)), oracle);
 }
 
 // G50

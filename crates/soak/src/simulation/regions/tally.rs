@@ -8,6 +8,7 @@ use tollgate_redis::internals::{Windows, over_at_most, quantum};
 
 use super::bound::RegionBound;
 use super::setup::RegionSetup;
+use crate::simulation::bounds::most_within;
 use crate::simulation::setup::nanos;
 
 /// The admissions of each key.
@@ -177,13 +178,5 @@ impl Admissions {
 
 /// The most of these admissions in any interval of this length.
 fn within(all: &[Admission], is_counted: impl Fn(&Admission) -> bool, interval: u64) -> u64 {
-    let times: Vec<u64> = all.iter().filter(|one| is_counted(one)).map(|one| one.at).collect();
-    let (mut first, mut most) = (0, 0);
-    for (last, at) in times.iter().enumerate() {
-        while times[first] + interval < *at {
-            first += 1;
-        }
-        most = most.max(last + 1 - first);
-    }
-    most as u64
+    most_within(all.iter().filter(|one| is_counted(one)).map(|one| one.at), interval)
 }
