@@ -286,6 +286,37 @@ fn control_unfrozen_copy_loses_insert() {
     insert_racing_rebuild(|store, hash, guard| store.table.rebuild_unfrozen(hash, guard));
 }
 
+/// An insert that races with a rebuild of its index, which has a tombstone.
+fn insert_beside_tombstone(insert: fn(&Store, u64)) {
+    model(3, move || {
+        let store = store(1);
+        assert!(check(&store, 0, 100) && store.remove(&0));
+        let hash = store.prepare(&0).1;
+        both(&store, move |s| insert(s, 1), move |s| s.table.rebuild_now(hash, &reclaim::pin()));
+        assert!(store.contains(&1), "a key that was inserted while its index was copied is found");
+    });
+}
+
+// G3
+#[test]
+fn insert_beside_tombstone_racing_growth_is_kept() {
+    insert_beside_tombstone(|store, key| assert!(check(store, key, 100), "a new key is admitted"));
+}
+
+/// The control: fills a tombstone, which no thread freezes.
+// G3
+#[test]
+#[should_panic(expected = "inserted while its index was copied")]
+fn control_filled_tombstone_is_lost() {
+    insert_beside_tombstone(|store, key| {
+        let (guard, hash) = (reclaim::pin(), store.prepare(&key).1);
+        let node = store.table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
+        if store.table.fill_tombstone(hash, node, &guard).is_err() {
+            assert!(check(store, key, 100));
+        }
+    });
+}
+
 /// A removal that races with two rebuilds, each by one thread.
 fn removal_racing_rebuild(unlink: fn(&Store, &Held<'_, u64, ()>, &Pinned)) {
     model(3, move || {

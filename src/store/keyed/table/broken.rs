@@ -31,6 +31,26 @@ impl<K, T: Tail> NodeTable<K, T> {
         slot.unwrap().store(TOMBSTONE, Ordering::Relaxed);
     }
 
+    /// Publishes a node in the place of a tombstone, if there is one.
+    pub(in super::super) fn fill_tombstone<'g>(
+        &self,
+        hash: u64,
+        node: NewNode<'g, K, T>,
+        guard: &'g Pinned,
+    ) -> Result<(), NewNode<'g, K, T>> {
+        let word = word_of(hash, node.number());
+        let fill = |slot: &AtomicU64| {
+            slot.compare_exchange(TOMBSTONE, word, Ordering::Release, Ordering::Relaxed).is_ok()
+        };
+        let shard = Self::shard(hash);
+        if self.lines(shard, guard).1.iter().flat_map(|line| &line.0).any(fill) {
+            node.published();
+            self.counts[shard].add(1, 0);
+            return Ok(());
+        }
+        Err(node)
+    }
+
     /// Frees the node while other threads may still look at it.
     pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
         self.unlink_once(held, guard);

@@ -112,18 +112,20 @@ pub(super) fn new_lines(len: usize, word: u64) -> Box<[Line]> {
     (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
 }
 
-/// Freezes all words of an index. Returns the number of filled words and the number of non-empty words.
+/// Freezes all words of an index that may still change. Returns the number of filled words and the number of non-empty
+/// words.
 pub(super) fn freeze(lines: &[Line]) -> (usize, usize) {
     let (mut filled, mut used) = (0, 0);
-    for slot in lines.iter().flat_map(|line| &line.0) {
-        // Ordering: Acquire, so that the copy passes the nodes on. Release, so that a thread that reads the frozen word
-        // also sees the node that another thread published with it.
-        let word = match slot.load(Ordering::Acquire) {
-            frozen if frozen & FROZEN != 0 => frozen,
-            _ => slot.fetch_or(FROZEN, Ordering::AcqRel),
-        };
-        filled += usize::from(is_filled(word));
-        used += usize::from(word & !FROZEN != EMPTY);
+    for Line(line) in lines {
+        // Ordering: Acquire, so that the copy passes the nodes on. Release below, so that a thread that reads the frozen
+        // word also sees the node that another thread published with it.
+        let mut words = line.each_ref().map(|slot| slot.load(Ordering::Acquire));
+        // A tombstone never changes. In a full store, half of the words are tombstones, and each exchange takes time.
+        for place in places(&words, |word| word & FROZEN == 0 && word != TOMBSTONE) {
+            words[place] = line[place].fetch_or(FROZEN, Ordering::AcqRel);
+        }
+        filled += places(&words, is_filled).len();
+        used += places(&words, |word| word & !FROZEN != EMPTY).len();
     }
     (filled, used)
 }
@@ -131,18 +133,45 @@ pub(super) fn freeze(lines: &[Line]) -> (usize, usize) {
 /// Copies the filled words of a frozen index into `len` lines.
 pub(super) fn copy(lines: &[Line], len: usize) -> Box<[Line]> {
     let copy = new_lines(len, EMPTY);
-    for slot in lines.iter().flat_map(|line| &line.0) {
+    for Line(line) in lines {
         // Ordering: Relaxed, here and in the copy: `freeze` has acquired the words, and an exchange will publish them.
-        let word = slot.load(Ordering::Relaxed) & !FROZEN;
-        if is_filled(word) {
-            let mut places = search(&copy, tag(word));
-            if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == EMPTY) {
-                place.store(word, Ordering::Relaxed);
+        let words = line.each_ref().map(|slot| slot.load(Ordering::Relaxed) & !FROZEN);
+        for place in places(&words, is_filled) {
+            let mut slots = search(&copy, tag(words[place]));
+            if let Some(slot) = slots.find(|slot| slot.load(Ordering::Relaxed) == EMPTY) {
+                slot.store(words[place], Ordering::Relaxed);
             }
         }
     }
     copy
 }
+
+/// The places of the words that satisfy a condition. It is collected as bits, without a branch for each word, because a
+/// processor cannot predict which words are filled.
+fn places(words: &[u64; SLOTS], condition: impl Fn(u64) -> bool) -> Places {
+    Places(words.iter().enumerate().map(|(place, word)| u32::from(condition(*word)) << place).sum())
+}
+
+/// The places of the bits that are set.
+struct Places(u32);
+
+impl Iterator for Places {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let place = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (place < u32::BITS).then_some(place as usize)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.0.count_ones() as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Places {}
 
 /// The slots that a search for a tag visits, in order.
 pub(super) fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {

@@ -27,7 +27,7 @@
 //! *Growth* replaces an index by a copy of another size, to make room or to remove tombstones:
 //!
 //! 1. A thread sets the *frozen* bit of each word, including empty words. A frozen word never changes again, because
-//!    every exchange expects a word without that bit.
+//!    every exchange expects a word without that bit. A tombstone needs no such bit, because no exchange expects one.
 //! 2. The thread makes a new index from the filled words. A word contains its own home, so the thread reads no node.
 //! 3. One exchange of the shard's word publishes the new index. The thread retires the old one.
 //!
@@ -332,7 +332,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         let bury = |slot: &AtomicU64| {
             slot.compare_exchange(word, TOMBSTONE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
-        // All words of an index that was replaced are frozen, so if the exchange succeeds, the slot is in the current index.
+        // All filled words of an index that was replaced are frozen, so if the exchange succeeds, the slot is in the current index.
         let mut is_buried = bury(held.slot);
         while !is_buried {
             let (index, lines) = self.lines(shard, guard);
