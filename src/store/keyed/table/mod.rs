@@ -98,17 +98,10 @@ const SWEPT: usize = if cfg!(tollgate_loom) { 1 } else { 4 };
 const TOGETHER_SWEPT: usize = 8;
 /// The maximum number of words that are swept together.
 const TOGETHER: usize = SWEPT * TOGETHER_SWEPT;
+/// The number of words whose nodes a search visits together: those of its policy with the longest search, and a line.
+const SEARCHED_TOGETHER: usize = 12 + SLOTS;
 /// The maximum number of lines that a search visits.
 const MOST_LINES_SEARCHED: usize = 4 * SHARDS;
-
-/// The places of the bits that are set.
-fn places(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let place = bits.trailing_zeros();
-        bits &= bits.wrapping_sub(1);
-        (place < u32::BITS).then_some(place as usize)
-    })
-}
 
 /// The number of inserts into an index of this many lines whose words one of them sweeps.
 fn swept_together(lines: usize) -> usize {
@@ -145,6 +138,34 @@ pub(super) struct Vacant<'g, K, T> {
     index: Option<(Index, &'g [Line])>,
     /// `None` if the index is full.
     slot: Option<&'g AtomicU64>,
+}
+
+/// A filled word, and its slot.
+type FoundWord<'g> = (u64, &'g AtomicU64);
+
+/// The filled words among up to `MOST` words of a shard.
+struct Found<'g, const MOST: usize> {
+    words: [FoundWord<'g>; MOST],
+    len: usize,
+}
+
+impl<'g, const MOST: usize> Found<'g, MOST> {
+    fn new(lines: &'g [Line]) -> Self {
+        Self { words: [(EMPTY, &lines[0].0[0]); MOST], len: 0 }
+    }
+
+    /// Adds the word of this slot if it is filled. There is no branch, because a processor cannot predict which words are filled.
+    #[inline(always)]
+    fn look_at(&mut self, slot: &'g AtomicU64) {
+        // Ordering: Acquire pairs with `fill`: the node is written.
+        let word = slot.load(Ordering::Acquire);
+        self.words[self.len] = (word, slot);
+        self.len += usize::from(is_filled(word));
+    }
+
+    fn words(&self) -> &[FoundWord<'g>] {
+        &self.words[..self.len]
+    }
 }
 
 /// Whether the insertion filled the shard so far that a sweep is due.
@@ -350,33 +371,22 @@ impl<K, T: Tail> NodeTable<K, T> {
         unsafe { self.nodes.retire(number(word), held.node.state.tail_bytes(), guard) };
     }
 
-    /// Visits at most `most` of the nodes of the first `len` slots, until `visit` breaks. Passes over dead nodes. The nodes are
-    /// prefetched, so that they come from memory at the same time.
-    fn visit_nodes<'g, const MOST: usize>(
+    /// Visits the nodes of some words of a shard, until `visit` breaks. Passes over dead nodes. The nodes are prefetched, so that
+    /// they come from memory at the same time.
+    fn visit_nodes<'g>(
         &'g self,
-        (shard, slot): (usize, impl Fn(usize) -> &'g AtomicU64),
-        (len, most): (usize, usize),
+        shard: usize,
+        words: &[FoundWord<'g>],
         guard: &'g Pinned,
         mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        // Which words are filled cannot be predicted, so there is no branch for each.
-        let (mut words, mut filled) = ([EMPTY; MOST], 0);
-        for (place, word) in words.iter_mut().enumerate().take(len) {
-            // Ordering: Acquire pairs with `fill`: the node is written.
-            *word = slot(place).load(Ordering::Acquire);
-            filled |= u32::from(is_filled(*word)) << place;
+        for (word, _) in words {
+            prefetch(self.node(*word, guard));
         }
-        let mut nodes = [None; MOST];
-        for place in places(filled).take(most) {
-            let node = self.node(words[place], guard);
-            prefetch(node);
-            nodes[place] = Some(node);
-        }
-        for place in places(filled).take(most) {
-            if let Some(node) = nodes[place]
-                && !node.state.is_dead()
-            {
-                visit(Held { node, shard, word: words[place], slot: slot(place) })?;
+        for &(word, slot) in words {
+            let node = self.node(word, guard);
+            if !node.state.is_dead() {
+                visit(Held { node, shard, word, slot })?;
             }
         }
         ControlFlow::Continue(())
@@ -389,13 +399,13 @@ impl<K, T: Tail> NodeTable<K, T> {
         let words = SWEPT * swept_together(lines.len());
         #[expect(clippy::cast_possible_truncation, reason = "a few")]
         let hand = self.counts[shard].advance(words as u32);
-        let slot = |step: usize| {
-            let place = hand.wrapping_add(step);
+        let mut found = Found::<TOGETHER>::new(lines);
+        for place in (0..words).map(|step| hand.wrapping_add(step)) {
             // The number of lines is a power of two.
-            &lines[(place / SLOTS) & (lines.len() - 1)].0[place % SLOTS]
-        };
+            found.look_at(&lines[(place / SLOTS) & (lines.len() - 1)].0[place % SLOTS]);
+        }
         let mut removed = 0;
-        let _ = self.visit_nodes::<TOGETHER>((shard, slot), (words, TOGETHER), guard, |held| {
+        let _ = self.visit_nodes(shard, found.words(), guard, |held| {
             if kill(held.node) {
                 self.take_out(&held, guard);
                 removed += 1;
@@ -431,13 +441,22 @@ impl<K, T: Tail> NodeTable<K, T> {
             }
             let (_, lines) = self.lines(shard, guard);
             // The number of lines is a power of two.
-            for line in (0..lines.len()).map(|step| &lines[line.wrapping_add(step) & (lines.len() - 1)]) {
-                let slot = |place: usize| &line.0[place];
-                let seen = self.visit_nodes::<SLOTS>((shard, slot), (SLOTS, left), guard, |held| {
+            let mut places =
+                (0..lines.len()).map(|step| line.wrapping_add(step) & (lines.len() - 1)).peekable();
+            while places.peek().is_some() {
+                let mut found = Found::<SEARCHED_TOGETHER>::new(lines);
+                while found.len < left.min(SEARCHED_TOGETHER - SLOTS)
+                    && passed < MOST_LINES_SEARCHED
+                    && let Some(place) = places.next()
+                {
+                    lines[place].0.iter().for_each(|slot| found.look_at(slot));
+                    passed += 1;
+                }
+                let words = found.words();
+                let seen = self.visit_nodes(shard, &words[..words.len().min(left)], guard, |held| {
                     left -= 1;
                     visit(held)
                 });
-                passed += 1;
                 if seen.is_break() || left == 0 || passed == MOST_LINES_SEARCHED {
                     return;
                 }
