@@ -148,7 +148,7 @@ where
         Self {
             algorithm,
             hasher,
-            table: NodeTable::new(keys, processors().unwrap_or(4).min(64)),
+            table: NodeTable::new(keys, layout.cap.map(|(max, _)| max), processors().unwrap_or(4).min(64)),
             cap: layout.cap.map(|(max, when_full)| Cap {
                 max,
                 when_full,

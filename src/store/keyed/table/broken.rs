@@ -12,14 +12,14 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// Copies an index without a freeze, so its words may change during the copy.
     pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Pinned) {
-        let shard = Self::shard(hash);
+        let shard = self.shard(hash);
         let (old, lines) = self.lines(shard, guard);
         self.publish(shard, old, Index::of(copy(lines, 2 * lines.len())), 0, guard);
     }
 
     /// Runs a complete rebuild.
     pub(in super::super) fn rebuild_now(&self, hash: u64, guard: &Pinned) {
-        let shard = Self::shard(hash);
+        let shard = self.shard(hash);
         self.rebuild(shard, self.lines(shard, guard), guard);
     }
 
@@ -42,7 +42,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         let fill = |slot: &AtomicU64| {
             slot.compare_exchange(TOMBSTONE, word, Ordering::Release, Ordering::Relaxed).is_ok()
         };
-        let shard = Self::shard(hash);
+        let shard = self.shard(hash);
         if self.lines(shard, guard).1.iter().flat_map(|line| &line.0).any(fill) {
             node.published();
             self.counts[shard].add(1, 0);
@@ -65,6 +65,6 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
         let word = word_of(self.hash, node.number());
         self.slot.unwrap().store(word, Ordering::Release);
         node.published();
-        self.table.counts[NodeTable::<K, T>::shard(self.hash)].add(1, 0);
+        self.table.counts[self.table.shard(self.hash)].add(1, 0);
     }
 }

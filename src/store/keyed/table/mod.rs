@@ -1,6 +1,6 @@
 //! The table that finds the node of a key.
 //!
-//! The top bits of a hash choose a *shard*. A shard is one word: the address of its *index*, with the size of the index
+//! The top bits of a hash choose a *shard*: one of 512, or fewer if the store has a small cap. A shard is one word: the address of its *index*, with the size of the index
 //! in the low bits of that address. An index is an array of words in lines of eight. It is filled to at most three
 //! quarters:
 //!
@@ -89,6 +89,8 @@ pub(super) const GRACE_NS: u64 = 1_000_000_000;
 /// With this number of shards, a rebuild at ten million keys takes well below a millisecond.
 pub(super) const SHARD_BITS: u32 = if cfg!(tollgate_loom) { 1 } else { 9 };
 pub(super) const SHARDS: usize = 1 << SHARD_BITS;
+/// The number of keys of a shard, if the store has a cap and uses fewer shards.
+const KEYS_OF_SHARD: usize = 32;
 /// The maximum number of lines of a shard's first index. With this limit, the insert that creates the index takes no
 /// longer than an insert that rebuilds one.
 const MAX_FIRST_LINES: usize = 1 << 12;
@@ -108,6 +110,12 @@ fn swept_together(lines: usize) -> usize {
     lines.min(TOGETHER_SWEPT)
 }
 
+/// The number of shards of a store that never has more than this number of keys: a power of two. A search for room finds
+/// [`KEYS_OF_SHARD`] keys or more in one shard, and a rebuild of an index is shared by as many insertions.
+fn shards_for(keys: usize) -> usize {
+    if cfg!(tollgate_loom) { SHARDS } else { (keys / KEYS_OF_SHARD).clamp(1, SHARDS).next_power_of_two() }
+}
+
 pub(super) struct NodeTable<K, T> {
     /// Every check reads this array. A write happens only when an index is replaced.
     shards: Box<[AtomicPtr<Line>; SHARDS]>,
@@ -116,6 +124,8 @@ pub(super) struct NodeTable<K, T> {
     vacant: AtomicPtr<Line>,
     /// The number of lines of the smallest index.
     least: usize,
+    /// The bits of a shard's number that are used. A store for few keys uses fewer shards, so that a shard has several keys.
+    used_shards: usize,
     nodes: Nodes<K, T>,
     /// `Some` if the processor has a prefetch-to-write instruction.
     to_write: Option<PrefetchToWrite>,
@@ -177,18 +187,22 @@ pub(super) enum Filling {
 }
 
 impl<K, T: Tail> NodeTable<K, T> {
-    /// An empty table that does not grow up to `keys` keys, for `threads` threads that insert at the same time.
-    pub(super) fn new(keys: usize, threads: usize) -> Self {
+    /// An empty table that does not grow up to `keys` keys, for `threads` threads that insert at the same time. It never has more
+    /// than `most` keys, if this is known.
+    pub(super) fn new(keys: usize, most: Option<usize>, threads: usize) -> Self {
         // The processor is asked once, because a virtual machine may take long to answer.
         static TO_WRITE: OnceLock<Option<PrefetchToWrite>> = OnceLock::new();
         // At most half full, because hashes are not spread perfectly evenly.
-        let slots = (keys.min(1 << 40) / SHARDS * 2).max(SLOTS).next_power_of_two();
+        let shards = most.map_or(SHARDS, shards_for);
+        let slots = (keys.min(1 << 40) / shards * 2).max(SLOTS).next_power_of_two();
         let vacant = Index::vacant();
         Self {
             shards: Box::new(std::array::from_fn(|_| AtomicPtr::new(vacant.0))),
             counts: Box::new(std::array::from_fn(|_| ShardCounts::new())),
             vacant: AtomicPtr::new(vacant.0),
             least: (slots / SLOTS).min(MAX_FIRST_LINES),
+            // The first bits of the number, so that the words of used shards are far apart.
+            used_shards: SHARDS - SHARDS / shards,
             nodes: Nodes::new(threads),
             to_write: *TO_WRITE.get_or_init(PrefetchToWrite::detect),
         }
@@ -206,8 +220,8 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     #[inline(always)]
-    fn shard(hash: u64) -> usize {
-        (hash >> (64 - SHARD_BITS)) as usize
+    fn shard(&self, hash: u64) -> usize {
+        (hash >> (64 - SHARD_BITS)) as usize & self.used_shards
     }
 
     #[inline(always)]
@@ -232,7 +246,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         _guard: &'g Pinned,
     ) -> impl Iterator<Item = (&'g AtomicU64, u64)> + use<'g, K, T> {
         let tag = tag_of(hash);
-        let index = self.index(Self::shard(hash));
+        let index = self.index(self.shard(hash));
         // SAFETY: as in `lines`. A tag's home is in bounds, because tags have TAG_BITS bits.
         let Line(line) = unsafe { &*index.home(tag) };
         #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
@@ -278,7 +292,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         guard: &'g Pinned,
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Result<Held<'g, K, T>, Vacant<'g, K, T>> {
-        let (shard, tag) = (Self::shard(hash), tag_of(hash));
+        let (shard, tag) = (self.shard(hash), tag_of(hash));
         let (index, lines) = self.lines(shard, guard);
         let vacant = |slot| Vacant { table: self, guard, hash, index: Some((index, lines)), slot };
         for slot in search(lines, tag) {
@@ -394,7 +408,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
     pub(super) fn sweep(&self, hash: u64, guard: &Pinned, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
-        let shard = Self::shard(hash);
+        let shard = self.shard(hash);
         let (_, lines) = self.lines(shard, guard);
         let words = SWEPT * swept_together(lines.len());
         #[expect(clippy::cast_possible_truncation, reason = "a few")]
@@ -427,16 +441,18 @@ impl<K, T: Tail> NodeTable<K, T> {
         mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
     ) {
         #[expect(clippy::cast_possible_truncation, reason = "takes some bits")]
-        let (first, line) = (Self::shard(place), place as usize);
+        let (first, line) = (self.shard(place), place as usize);
         let (mut left, mut passed) = (most, 0);
-        for step in 0..2 * SHARDS {
+        let stride = SHARDS - self.used_shards;
+        let shards = SHARDS / stride;
+        for step in 0..2 * shards {
             // A key is counted after it is in the table, so a second round looks at all shards, if the first found nothing.
-            if step == SHARDS && left < most {
+            if step == shards && left < most {
                 return;
             }
-            let shard = (first + step) % SHARDS;
+            let shard = (first + step * stride) % SHARDS;
             // A small store has keys in few of its shards.
-            if step < SHARDS && self.counts[shard].get().live <= 0 {
+            if step < shards && self.counts[shard].get().live <= 0 {
                 continue;
             }
             let (_, lines) = self.lines(shard, guard);
@@ -497,7 +513,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Prefetches the cache line that a check of this hash reads.
     #[inline(always)]
     pub(super) fn prefetch_line(&self, hash: u64) {
-        prefetch(self.index(Self::shard(hash)).home(tag_of(hash)));
+        prefetch(self.index(self.shard(hash)).home(tag_of(hash)));
     }
 
     /// Prefetches the node that is probably the one of this hash's key.
@@ -515,7 +531,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     #[inline]
     pub(super) fn prefetch_insertion(&self, hash: u64, slot: Option<&AtomicU64>) {
         if let Some(hint) = self.to_write {
-            hint.prefetch(&raw const self.counts[Self::shard(hash)]);
+            hint.prefetch(&raw const self.counts[self.shard(hash)]);
             if let Some(slot) = slot {
                 hint.prefetch(slot);
             }
@@ -542,7 +558,7 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
     /// Publishes a node in this place at `now_ns`, if the place is still empty. Otherwise the caller must search again.
     pub(super) fn fill(self, node: NewNode<'g, K, T>, now_ns: u64) -> Result<Filling, NewNode<'g, K, T>> {
         let Self { table, guard, hash, index, slot } = self;
-        let shard = NodeTable::<K, T>::shard(hash);
+        let shard = table.shard(hash);
         let word = word_of(hash, node.number());
         // Ordering: Release publishes the node.
         let exchange =

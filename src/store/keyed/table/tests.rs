@@ -53,7 +53,7 @@ fn search_looks_at_as_many_nodes_as_told_wherever_it_starts() {
     let guard = reclaim::pin();
     // In a table of few keys, most shards have none. In one of many, a shard has several lines.
     for keys in [5_u64, 300, 50_000] {
-        let table = NodeTable::<u64, ()>::new(0, 1);
+        let table = NodeTable::<u64, ()>::new(0, None, 1);
         (0..keys).for_each(|key| insert(&table, key, &guard));
         for place in (0..200).map(hash) {
             let mut seen = Vec::new();
@@ -104,7 +104,7 @@ fn remove(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
 #[test]
 fn indices_grow_and_shrink_with_the_keys() {
     let guard = reclaim::pin();
-    let table = NodeTable::<u64, ()>::new(0, 1);
+    let table = NodeTable::<u64, ()>::new(0, None, 1);
     let insert = |key| insert(&table, key, &guard);
     (0..100_000).for_each(insert);
     assert_eq!(table.len(), 100_000);
@@ -124,7 +124,7 @@ fn indices_grow_and_shrink_with_the_keys() {
 #[test]
 fn emptied_indices_shrink_at_a_visit() {
     let guard = reclaim::pin();
-    let table = NodeTable::<u64, ()>::new(0, 1);
+    let table = NodeTable::<u64, ()>::new(0, None, 1);
     (0..100_000).for_each(|key| insert(&table, key, &guard));
     (0..100_000).for_each(|key| remove(&table, key, &guard));
     assert!(lines(&table) > SHARDS, "removals alone do not shrink an index");
@@ -135,7 +135,7 @@ fn emptied_indices_shrink_at_a_visit() {
 #[test]
 fn grown_shard_rests_from_sweeps_for_the_grace_period() {
     let guard = reclaim::pin();
-    let table = NodeTable::<u64, ()>::new(0, 1);
+    let table = NodeTable::<u64, ()>::new(0, None, 1);
     let insert = |key: u64, now_ns: u64| {
         let hash = key << 47;
         let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
@@ -174,7 +174,7 @@ fn sweeps_visit_each_word_once_before_a_rebuild() {
 #[test]
 fn sweep_removes_the_nodes_of_its_words() {
     let guard = reclaim::pin();
-    let table = NodeTable::<u64, ()>::new(0, 1);
+    let table = NodeTable::<u64, ()>::new(0, None, 1);
     // All keys are in one shard, whose index has eight lines.
     let hash_of = |key: u64| key << 48;
     let insert = |key: u64| {
