@@ -290,7 +290,7 @@ where
         ask: &Request<'_, A>,
         &Absent { key, hash, slot, guard }: &Absent<'_, Q>,
         first: &Admission,
-        room: Room<'_>,
+        mut room: Room<'_>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -311,10 +311,11 @@ where
                 let state = KeyState::admitted(ask.algorithm, self.algorithm.tail_len(), first);
                 self.table.place(KeyNode { state, key: key.to_key() }, guard)
             });
-            match place.fill(new, ask.now_ns) {
+            // The table does not fill up if the new key replaces another one.
+            let fills = room.replaced.is_none();
+            match place.fill(new, ask.now_ns, &mut room.replaced) {
                 Ok(filling) => {
-                    // The table does not fill up if the new key replaces another one.
-                    let sweeps = filling == Filling::Yes && !room.replaces;
+                    let sweeps = fills && filling == Filling::Yes;
                     room.taken();
                     if sweeps {
                         let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
@@ -340,14 +341,14 @@ where
         guard: &'s Pinned,
     ) -> Result<Room<'s>, Option<Victim<'s, K, A::Tail>>> {
         let Some(cap) = &self.cap else {
-            return Ok(Room { cap: None, replaces: false });
+            return Ok(Room { cap: None, replaced: None });
         };
         // Ordering: Relaxed, here and where room is given back. This is only a count; one node or one call owns each
         // unit of it.
         let more = |held| if held < cap.max { Some(held + 1) } else { None };
         let take = || {
             let taken = cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-            taken.ok().map(|_| Room { cap: Some(cap), replaces: false })
+            taken.ok().map(|_| Room { cap: Some(cap), replaced: None })
         };
         if let Some(room) = take() {
             return Ok(room);
@@ -363,9 +364,8 @@ where
         let place = hash ^ if cap.when_full == WhenFull::Forget { by_time >> SHARD_BITS } else { by_time };
         self.table.search(place, cap.searched(), guard, |held| {
             if held.node.state.kill_if_idle(&self.algorithm, idle_since_ns) == Kill::Done {
-                self.table.unlink(&held, guard);
                 // The room passes from the removed node to this call. The count stays the same.
-                room = Some(Room { cap: Some(cap), replaces: true });
+                room = Some(Room { cap: Some(cap), replaced: Some(self.table.replace(&held, guard)) });
                 return ControlFlow::Break(());
             }
             if cap.when_full != WhenFull::Admit
@@ -401,9 +401,9 @@ where
                     return decision;
                 }
             } else if victim.node.state.kill() == Kill::Done {
-                self.table.unlink(victim, guard);
+                let replaced = Some(self.table.replace(victim, guard));
                 // The room passes from the removed node to this call. The count stays the same.
-                return self.insert(ask, absent, first, Room { cap: self.cap.as_ref(), replaces: true });
+                return self.insert(ask, absent, first, Room { cap: self.cap.as_ref(), replaced });
             }
             soonest = match self.make_room(hash, now_ns, guard) {
                 Ok(room) => return self.insert(ask, absent, first, room),

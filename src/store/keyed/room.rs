@@ -3,6 +3,7 @@
 use crossbeam_utils::CachePadded;
 
 use super::WhenFull;
+use super::table::Replaced;
 use crate::base::sync::{AtomicUsize, Ordering};
 
 /// The number of keys that a full store looks at to forget one of them.
@@ -36,8 +37,8 @@ impl Cap {
 /// happens if the key's own code panics.
 pub(super) struct Room<'s> {
     pub(super) cap: Option<&'s Cap>,
-    /// Whether the room is that of a key that was just removed.
-    pub(super) replaces: bool,
+    /// The key that was just removed to make this room.
+    pub(super) replaced: Option<Replaced<'s>>,
 }
 
 impl Room<'_> {

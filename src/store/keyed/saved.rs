@@ -95,7 +95,7 @@ where
                         return self.beyond.note(&decision, &self.algorithm);
                     }
                 }
-                Err(place) => match place.fill(new, now_ns) {
+                Err(place) => match place.fill(new, now_ns, &mut None) {
                     Ok(_) => return room.taken(),
                     Err(back) => new = back,
                 },

@@ -476,8 +476,7 @@ fn control_new_key_replaces_itself() {
         if victim.node.state.kill() == Kill::NotDone {
             return check(store, key, 0);
         }
-        store.table.unlink(&victim, &guard);
-        let room = Room { cap: store.cap.as_ref(), replaces: true };
+        let room = Room { cap: store.cap.as_ref(), replaced: Some(store.table.replace(&victim, &guard)) };
         store.insert(&ask, &absent, &ask.fresh(), room).is_allowed()
     });
 }

@@ -68,6 +68,7 @@ mod index;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
+use std::mem::forget;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
@@ -148,6 +149,27 @@ pub(super) struct Vacant<'g, K, T> {
     index: Option<(Index, &'g [Line])>,
     /// `None` if the index is full.
     slot: Option<&'g AtomicU64>,
+}
+
+/// A key that was removed to make room for another one. It is counted until this value is dropped, so that one addition to the
+/// counts of a shard suffices for a key that replaces another one there.
+pub(super) struct Replaced<'g>(&'g ShardCounts);
+
+impl Replaced<'_> {
+    /// Passes the count of the removed key to the key that replaces it, if that is in a shard with these counts.
+    fn passes_to(self, counts: &ShardCounts) -> bool {
+        let is_same = std::ptr::eq(self.0, counts);
+        if is_same {
+            forget(self);
+        }
+        is_same
+    }
+}
+
+impl Drop for Replaced<'_> {
+    fn drop(&mut self) {
+        self.0.add(-1, 0);
+    }
 }
 
 /// A filled word, and its slot.
@@ -355,8 +377,13 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// Unpublishes and retires a node. The caller has killed its state.
     pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Pinned) {
-        self.counts[held.shard].add(-1, 0);
+        drop(self.replace(held, guard));
+    }
+
+    /// Like [`NodeTable::unlink`], for another key to take the node's place.
+    pub(super) fn replace(&self, held: &Held<'_, K, T>, guard: &Pinned) -> Replaced<'_> {
         self.take_out(held, guard);
+        Replaced(&self.counts[held.shard])
     }
 
     /// Exchanges the word of a node in the current index for a tombstone, and retires the node. The caller has killed its
@@ -555,8 +582,14 @@ impl<K, T: Tail> NodeTable<K, T> {
 }
 
 impl<'g, K, T: Tail> Vacant<'g, K, T> {
-    /// Publishes a node in this place at `now_ns`, if the place is still empty. Otherwise the caller must search again.
-    pub(super) fn fill(self, node: NewNode<'g, K, T>, now_ns: u64) -> Result<Filling, NewNode<'g, K, T>> {
+    /// Publishes a node in this place at `now_ns`, if the place is still empty. Otherwise the caller must search again. A key
+    /// that the node replaces is counted until then.
+    pub(super) fn fill(
+        self,
+        node: NewNode<'g, K, T>,
+        now_ns: u64,
+        replaced: &mut Option<Replaced<'_>>,
+    ) -> Result<Filling, NewNode<'g, K, T>> {
         let Self { table, guard, hash, index, slot } = self;
         let shard = table.shard(hash);
         let word = word_of(hash, node.number());
@@ -576,7 +609,8 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
         }
         node.published();
         let counts = &table.counts[shard];
-        let used = counts.add(1, 1).used as isize;
+        let is_counted = replaced.take().is_some_and(|replaced| replaced.passes_to(counts));
+        let used = counts.add(i32::from(!is_counted), 1).used as isize;
         let (index, lines) = table.lines(shard, guard);
         let slots = (lines.len() * SLOTS).cast_signed();
         if 4 * used > 3 * slots {

@@ -87,7 +87,7 @@ fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
     let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, guard);
     loop {
         let Err(place) = table.find(hash(key), guard, |held| *held == key) else { panic!("{key} is new") };
-        match place.fill(new, 0) {
+        match place.fill(new, 0, &mut None) {
             Ok(_) => return,
             Err(again) => new = again,
         }
@@ -141,7 +141,7 @@ fn grown_shard_rests_from_sweeps_for_the_grace_period() {
         let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
         loop {
             let Err(place) = table.find(hash, &guard, |held| *held == key) else { panic!("{key} is new") };
-            match place.fill(new, now_ns) {
+            match place.fill(new, now_ns, &mut None) {
                 Ok(filling) => return filling,
                 Err(again) => new = again,
             }
@@ -183,7 +183,7 @@ fn sweep_removes_the_nodes_of_its_words() {
             let Err(place) = table.find(hash_of(key), &guard, |held| *held == key) else {
                 panic!("{key} is new")
             };
-            match place.fill(new, 0) {
+            match place.fill(new, 0, &mut None) {
                 Ok(_) => return,
                 Err(again) => new = again,
             }
