@@ -352,8 +352,9 @@ impl<K, T: Tail> NodeTable<K, T> {
     #[cold]
     fn rebuild(&self, shard: usize, (old, lines): (Index, &[Line]), guard: &Pinned) {
         let (filled, used) = freeze(lines);
-        // Between a quarter and half full, so that enough inserts share the cost before the next rebuild.
-        let len = (2 * filled).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
+        // At most four ninths full, so that enough inserts share the cost before the next rebuild.
+        let len =
+            (2 * filled + filled / 4).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
         self.publish(shard, old, Index::of(copy(lines, len)), used - filled, guard);
     }
 

@@ -52,8 +52,10 @@ fn search_visits_each_slot_once() {
 fn search_looks_at_as_many_nodes_as_told_wherever_it_starts() {
     let guard = reclaim::pin();
     // In a table of few keys, most shards have none. In one of many, a shard has several lines.
-    for keys in [5_u64, 300, 50_000] {
-        let table = NodeTable::<u64, ()>::new(0, None, 1);
+    for (keys, most) in
+        [(5_u64, None), (300, None), (50_000, None), (5, Some(5)), (64, Some(64)), (300, Some(1_000))]
+    {
+        let table = NodeTable::<u64, ()>::new(0, most, 1);
         (0..keys).for_each(|key| insert(&table, key, &guard));
         for place in (0..200).map(hash) {
             let mut seen = Vec::new();
@@ -72,6 +74,20 @@ fn search_looks_at_as_many_nodes_as_told_wherever_it_starts() {
             ControlFlow::Break(())
         });
         assert_eq!(looked, 1);
+    }
+}
+
+/// A shard of a store with a cap has some keys, so that a search for room finds them in one shard.
+#[test]
+fn stores_with_small_caps_use_few_shards() {
+    for (most, shards) in
+        [(1, 1), (63, 1), (64, 2), (1_000, 32), (1_024, 32), (16_384, SHARDS), (1 << 40, SHARDS)]
+    {
+        let table = NodeTable::<u64, ()>::new(0, Some(most), 1);
+        let mut used: Vec<_> = (0..1_u64 << 20).map(|key| table.shard(hash(key))).collect();
+        used.sort_unstable();
+        used.dedup();
+        assert_eq!(used.len(), shards, "a cap of {most}");
     }
 }
 
