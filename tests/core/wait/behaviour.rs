@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
     Block, Blocked, Carry, Clock, Direct, FixedWindow, Gcra, LeakyBucketQueue, MinimumSpacing, Quota,
@@ -49,19 +50,17 @@ async fn thousand_waiters_keep_order() {
     let limiter = gcra(1);
     let start = Instant::now();
     let ends = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for n in 0..1_000 {
         let (limiter, ends) = (Arc::clone(&limiter), Arc::clone(&ends));
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             admitted(limiter.until_ready().await);
             ends.lock().unwrap().push((n, start.elapsed()));
-        }));
+        });
     }
     sleep(ms(1)).await;
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (999, 1));
-    for task in tasks {
-        task.await.unwrap();
-    }
+    tasks.join_all().await;
     let expected: Vec<_> = (0..1_000).map(|n| (n, ms(10 * n))).collect();
     assert_eq!(*ends.lock().unwrap(), expected);
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
@@ -73,19 +72,17 @@ async fn lines_of_keys_are_independent() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(100).burst(1)));
     let limiter = Arc::new(build.clock(TokioClock::new()).keyed::<u64>());
     let start = Instant::now();
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for n in 0..600_u64 {
         let limiter = Arc::clone(&limiter);
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             admitted(limiter.until_ready(&(n % 200)).await);
             assert_eq!(start.elapsed(), ms(10 * (n / 200)));
-        }));
+        });
     }
     sleep(ms(1)).await;
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (400, 200));
-    for task in tasks {
-        task.await.unwrap();
-    }
+    tasks.join_all().await;
     assert_eq!((limiter.waiting(), limiter.waiting_lines()), (0, 0));
 }
 
@@ -253,21 +250,17 @@ async fn jitter_adds_to_wait_within_deadline() {
     let start = Instant::now();
     admitted(limiter.until_ready().jitter(Jitter::between(ms(5), ms(7))).await);
     assert_eq!(start.elapsed(), Duration::ZERO, "a wait with free capacity returns at once");
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for n in 1..=200 {
         let limiter = Arc::clone(&limiter);
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             admitted(limiter.until_ready().jitter(Jitter::between(ms(50), ms(70))).await);
             let late = start.elapsed() - ms(10 * n);
             assert!((ms(50)..=ms(71)).contains(&late), "{late:?}");
             late
-        }));
+        });
     }
-    let mut late = Vec::new();
-    for task in tasks {
-        late.push(task.await.unwrap());
-    }
-    let mean = late.iter().sum::<Duration>() / 200;
+    let mean = tasks.join_all().await.iter().sum::<Duration>() / 200;
     assert!((ms(57)..ms(64)).contains(&mean), "the jitter is not even: {mean:?}");
 
     let start = Instant::now();
@@ -296,21 +289,19 @@ async fn submillisecond_intervals_do_not_drift() {
     let build = RateLimiter::builder(Gcra::new(Quota::per_second(10_000).burst(1)));
     let limiter = Arc::new(build.clock(TokioClock::new()).direct());
     let start = Instant::now();
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for n in 0..2_000_u32 {
         let limiter = Arc::clone(&limiter);
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             admitted(limiter.until_ready().await);
             let late = start
                 .elapsed()
                 .checked_sub(Duration::from_micros(100) * n)
                 .expect("a wait ends before its turn");
             assert!(late < ms(1), "{n}: {late:?} late");
-        }));
+        });
     }
-    for task in tasks {
-        task.await.unwrap();
-    }
+    tasks.join_all().await;
 }
 
 // G55
@@ -320,20 +311,18 @@ async fn missed_turns_are_not_caught_up() {
     let limiter = Arc::new(build.clock(TokioClock::new()).direct());
     let start = Instant::now();
     let ends = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..100 {
         let (limiter, ends) = (Arc::clone(&limiter), Arc::clone(&ends));
-        tasks.push(tokio::spawn(async move {
+        tasks.spawn(async move {
             admitted(limiter.until_ready().await);
             ends.lock().unwrap().push(start.elapsed());
-        }));
+        });
     }
     tokio::task::yield_now().await;
     // No task is polled for half a second.
     advance(ms(500)).await;
-    for task in tasks {
-        task.await.unwrap();
-    }
+    tasks.join_all().await;
     let ends = ends.lock().unwrap();
     // The head goes, and three more waiters: the next head asks as of 2 ms ago at the earliest, so units of 498, 499
     // and 500 ms are available.
