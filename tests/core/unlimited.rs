@@ -17,8 +17,11 @@ fn limiter_of(limit: Limit, store: StoreKind, clock: &ManualClock) -> AnyLimiter
     RateLimiter::any(limit).clock(clock.clone()).seeds([1; 4]).build(store).unwrap()
 }
 
-fn limits() -> [Limit; 2] {
-    [Limit::gcra(Quota::per_hour(4)), Limit::fixed_window(Quota::per_hour(4))]
+/// Two limits, each with the stores that support it.
+fn pairs() -> impl Iterator<Item = (Limit, StoreKind)> {
+    let limits = [Limit::gcra(Quota::per_hour(4)), Limit::fixed_window(Quota::per_hour(4))];
+    let all = limits.into_iter().flat_map(|limit| STORES.map(|store| (limit, store)));
+    all.filter(|(limit, store)| store.supports(limit.kind()))
 }
 
 fn is_unlimited(decision: &Decision, cost: u64) -> bool {
@@ -32,10 +35,7 @@ fn is_unlimited(decision: &Decision, cost: u64) -> bool {
 #[test]
 fn limiter_that_is_off_admits_everything() {
     let clock = ManualClock::new(START);
-    for (limit, store) in limits().into_iter().flat_map(|limit| STORES.map(|store| (limit, store))) {
-        if !store.supports(limit.kind()) {
-            continue;
-        }
+    for (limit, store) in pairs() {
         let limiter = limiter_of(limit, store, &clock);
         let before = limiter.check_n(&1, 4);
         assert!(before.is_allowed() && limiter.check(&1).is_denied() && !limiter.is_off());
@@ -67,10 +67,7 @@ fn limiter_that_is_off_admits_everything() {
 fn limiter_begins_with_a_full_burst_when_it_is_turned_on() {
     let clock = ManualClock::new(START);
     for carry in [Carry::AsIs, Carry::Proportional, Carry::Additive, Carry::Reset, Carry::Used] {
-        for (limit, store) in limits().into_iter().flat_map(|limit| STORES.map(|store| (limit, store))) {
-            if !store.supports(limit.kind()) {
-                continue;
-            }
+        for (limit, store) in pairs() {
             let limiter = limiter_of(limit, store, &clock);
             let before = limiter.check_n(&1, 4);
             limiter.turn_off();
