@@ -110,27 +110,17 @@ fn while_windows_turn<A: WindowAlgorithm>(algorithm: A, limit: u64, bytes: usize
     let limiter = limiter(algorithm, bytes, clock.clone());
     let window = || clock.now().as_nanos() / SHORT;
     let admitted = Admissions::new(4, START / SHORT, size.rounds * 400);
-    in_rounds(
-        1,
-        |_| (),
-        |thread, _| {
-            let mut random = Random(thread);
-            for _ in 0..size.rounds * 100 {
-                let (key, cost) = (random.below(4), 1 + random.below(limit.min(2)));
-                let (before, now) = (window(), clock.now());
-                match random.below(16) {
-                    0 => clock.advance(Duration::from_nanos(random.below(SHORT / 2))),
-                    1 if random.below(16) == 0 => {
-                        clock.advance(Duration::from_nanos(random.below(4 * SHORT)));
-                    }
-                    _ => {}
-                }
-                if one_way(&limiter, random.below(4), key, cost, now) {
-                    admitted.add(key, before, window(), cost);
-                }
-            }
-        },
-    );
+    let check = |random: &mut Random, key, now: Timestamp| {
+        if random.below(256) == 0 {
+            clock.advance(Duration::from_nanos(random.below(4 * SHORT)));
+        }
+        let cost = 1 + random.below(limit.min(2));
+        if one_way(&limiter, random.below(4), key, cost, now) {
+            admitted.add(key, now.as_nanos() / SHORT, window(), cost);
+        }
+        0
+    };
+    in_running_time(&clock, Size { keys: 4, ..size }, Duration::from_nanos(SHORT / 2), check);
     admitted.judge(limit, window());
 }
 
@@ -146,23 +136,14 @@ fn by_a_real_clock<A: WindowAlgorithm, C: Clock + Sync>(
     let window = || clock.now().as_nanos() / SHORT;
     let first = window();
     let admitted = Admissions::new(4, first, u64::try_from(size.real_time.as_millis()).expect("short") + 100);
-    in_rounds(
-        1,
-        |_| (),
-        |thread, _| {
-            let mut random = Random(thread);
-            let end = clock.now() + size.real_time;
-            while clock.now() < end {
-                for _ in 0..64 {
-                    let (key, cost) = (random.below(4), 1 + random.below(limit.min(2)));
-                    let (before, now) = (window(), clock.now());
-                    if one_way(&limiter, random.below(4), key, cost, now) {
-                        admitted.add(key, before, window(), cost);
-                    }
-                }
-            }
-        },
-    );
+    in_real_time(size, 1, |random| {
+        let (key, cost) = (random.below(4), 1 + random.below(limit.min(2)));
+        let (before, now) = (window(), clock.now());
+        if one_way(&limiter, random.below(4), key, cost, now) {
+            admitted.add(key, before, window(), cost);
+        }
+        None
+    });
     admitted.judge(limit, window());
 }
 
