@@ -243,17 +243,10 @@ impl Model {
 
     fn all<const N: usize>(&self, threads: &[[u8; N]], ends: &[[u8; 2]], values: &[u8]) -> Found {
         let mut found = Found::default();
-        for &keys in threads {
-            for &ends in ends {
-                for &a in values {
-                    for &b in values {
-                        for &c in values {
-                            for &d in values {
-                                self.run(keys, [ends, [a, b], [c, d]], &mut found);
-                            }
-                        }
-                    }
-                }
+        let pairs = || values.iter().flat_map(|&a| values.iter().map(move |&b| [a, b]));
+        for (&keys, &ends) in threads.iter().flat_map(|keys| ends.iter().map(move |ends| (keys, ends))) {
+            for (one, other) in pairs().flat_map(|one| pairs().map(move |other| (one, other))) {
+                self.run(keys, [ends, one, other], &mut found);
             }
         }
         found
