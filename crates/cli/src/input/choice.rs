@@ -20,8 +20,14 @@ const KEY_NAMES: &str = "\
 /// Names among them whose field may hold the name of a server.
 const MAY_BE_SERVERS: [&str; 3] = ["host", "source", "src"];
 
-/// Words in the names of fields that hold the address of another machine than the client.
-const OTHERS: [&str; 19] = [
+/// Words in the names of fields that hold the address of another machine than the client, or numbers that look like an address.
+const OTHERS: [&str; 25] = [
+    "version",
+    "build",
+    "oid",
+    "fingerprint",
+    "answer",
+    "answers",
     "server",
     "upstream",
     "backend",
@@ -60,9 +66,10 @@ pub fn client(sample: &Sample, clients: Clients, file: &str) -> Result<ChosenCli
     let all = ClientField::all(sample, clients);
     let named = by_name(&all, sample);
     let question = |one: &ClientField<'_>, other: &ClientField<'_>| which(file, "--key ", one, other);
-    match by_addresses(&all, named.as_ref(), sample, question)? {
+    let chooser = Chooser { all: &all, named: &named, sample, clients, question };
+    match chooser.by_addresses(true)? {
         Some(chosen) => Ok(chosen),
-        None => without_addresses(&all, named, sample, file),
+        None => chooser.without_addresses(file),
     }
 }
 
@@ -79,11 +86,16 @@ pub fn address(
 ) -> Result<Option<ChosenClient>, Error> {
     let all = ClientField::all(sample, clients);
     let flag = format!("--descriptor {key}=");
-    by_addresses(&all, None, sample, |one, other| which(file, &flag, one, other))
+    let named = by_name(&all, sample);
+    let question = |one: &ClientField<'_>, other: &ClientField<'_>| which(file, &flag, one, other);
+    Chooser { all: &all, named: &named, sample, clients, question }.by_addresses(false)
 }
 
 /// Returns the question which of two fields is the client, with the flag that answers it.
 fn which(file: &str, flag: &str, one: &ClientField<'_>, other: &ClientField<'_>) -> Error {
+    if let Some(mixed) = [one, other].into_iter().find(|field| field.field.is_mixed) {
+        return several_columns(file, mixed.name());
+    }
     Error::run(format!(
         "{file}: which field is the client? {} and {} would do. Name it with {flag}{} or {flag}{}",
         one.shown(),
@@ -93,59 +105,141 @@ fn which(file: &str, flag: &str, one: &ClientField<'_>, other: &ClientField<'_>)
     ))
 }
 
-/// Chooses among the fields with addresses; `named` is a field without them that would do by its name.
-fn by_addresses(
-    all: &[ClientField<'_>],
-    named: Option<&ClientField<'_>>,
-    sample: &Sample,
-    question: impl Fn(&ClientField<'_>, &ClientField<'_>) -> Error,
-) -> Result<Option<ChosenClient>, Error> {
-    let by_format = all.iter().any(|field| matches!(field.field.role, Role::Client(_)));
-    let mut addresses: Vec<&ClientField<'_>> = all
-        .iter()
-        .filter(|field| field.may_be_client(!by_format) && field.has_addresses() && field.is_in_most(sample))
-        .collect();
-    addresses.sort_by_key(|field| field.rank());
-    // A proxy's address is the same in all records.
-    let (vary, constant): (Vec<&ClientField<'_>>, Vec<&ClientField<'_>>) =
-        addresses.iter().copied().partition(|field| field.distinct > 1);
-    let good = if vary.is_empty() { &constant } else { &vary };
-    let Some(&first) = good.first() else { return Ok(None) };
-    let rivals = good.iter().skip(1).filter(|other| !other.is_same_client(first));
-    let named = named.filter(|named| first.distinct == 1 && named.distinct > 1);
-    // But so is a client's if the log has only one, and then the address that varies may be a server's.
-    let only = constant
-        .iter()
-        .find(|field| first.distinct > 1 && !first.is_certain() && field.has_usual_name())
-        .filter(|field| !field.name().eq_ignore_ascii_case("host"));
-    if let Some(other) = rivals.copied().chain(named).chain(only.copied()).next() {
-        return Err(question(first, other));
-    }
-    let unseen: Vec<&ClientField<'_>> = all
-        .iter()
-        .filter(|field| first.distinct == 1 && field.may_be_hidden(sample) && !field.is_same_client(first))
-        .filter(|field| !addresses.iter().any(|known| known.name() == field.name()))
-        .collect();
-    let certain = unseen.iter().copied().find(|field| field.is_certain() && field.is_in_most(sample));
-    let mut first = first;
-    match (certain, unseen.first()) {
-        (Some(field), _) if field.distinct > 1 => {
-            let other = unseen.iter().find(|other| other.is_certain() && !other.is_same_client(field));
-            if let Some(other) = other {
-                return Err(question(field, other));
-            }
-            first = field;
+/// Returns the error for a field of a format without names that has the addresses of several columns.
+pub fn several_columns(file: &str, name: &str) -> Error {
+    Error::run(format!(
+        "{file}: which column is the client? Addresses are in several columns of these lines, and {name:?} would mix them. Give \
+         the server's own format string with --log-format, and name the field with --key"
+    ))
+}
+
+/// The candidates, and how to ask which of two is the client.
+struct Chooser<'a, 's, Q> {
+    all: &'a [ClientField<'s>],
+    /// The fields that would do by their names, if there were no addresses.
+    named: &'a [&'a ClientField<'s>],
+    sample: &'s Sample,
+    clients: Clients,
+    question: Q,
+}
+
+impl<'a, 's, Q: Fn(&ClientField<'s>, &ClientField<'s>) -> Error> Chooser<'a, 's, Q> {
+    /// Chooses among the fields with addresses. `users`: a field without them may be the client too, if the address is the same
+    /// in all records.
+    fn by_addresses(&self, users: bool) -> Result<Option<ChosenClient>, Error> {
+        let (all, sample, question) = (self.all, self.sample, &self.question);
+        let by_format = all.iter().any(|field| matches!(field.field.role, Role::Client(_)));
+        let mut addresses: Vec<&ClientField<'_>> = all
+            .iter()
+            .filter(|field| {
+                field.may_be_client(!by_format) && field.has_addresses() && field.is_in_most(sample)
+            })
+            .collect();
+        // The requested host varies more than the client behind a proxy does.
+        if addresses.iter().any(|field| !field.is_requested_host()) {
+            addresses.retain(|field| !field.is_requested_host());
         }
-        (_, Some(other)) => return Err(question(first, certain.unwrap_or(other))),
-        (_, None) => {}
+        addresses.sort_by_key(|field| field.rank());
+        // A proxy's address is the same in all records.
+        let (vary, constant): (Vec<&ClientField<'_>>, Vec<&ClientField<'_>>) =
+            addresses.iter().copied().partition(|field| field.distinct > 1);
+        let good = if vary.is_empty() { &constant } else { &vary };
+        let Some(&first) = good.first() else { return Ok(None) };
+        let rivals = good.iter().skip(1).filter(|other| !other.is_same_client(first));
+        // A version number looks like an address too, so an address needs a name that says it if another field has a usual one.
+        let is_doubtful = users && first.distinct == 1 || !first.says_address();
+        let named = self.named.iter().filter(|named| {
+            is_doubtful && named.distinct > 1 && !named.is_requested_host() && !named.is_same_client(first)
+        });
+        // But so is a client's if the log has only one, and then the address that varies may be a server's.
+        let only = constant
+            .iter()
+            .filter(|field| field.distinct == 1 && first.distinct > 1)
+            .filter(|field| !first.is_certain() && field.has_usual_name());
+        if let Some(other) = rivals.chain(named).chain(only).next() {
+            return Err(question(first, other));
+        }
+        let may_be_proxy = first.distinct == 1 || first.is_requested_host();
+        let unseen: Vec<&ClientField<'_>> = all
+            .iter()
+            .filter(|field| may_be_proxy && field.may_be_hidden(sample) && !field.is_same_client(first))
+            .filter(|field| !addresses.iter().any(|known| known.name() == field.name()))
+            .collect();
+        let certain = unseen.iter().copied().find(|field| field.is_certain() && field.is_in_most(sample));
+        let mut first = first;
+        match (certain, unseen.first()) {
+            (Some(field), _) if field.distinct > 1 => {
+                let other = unseen.iter().find(|other| other.is_certain() && !other.is_same_client(field));
+                if let Some(other) = other {
+                    return Err(question(field, other));
+                }
+                first = field;
+            }
+            (_, Some(other)) => return Err(question(first, certain.unwrap_or(other))),
+            (_, None) => {}
+        }
+        let mut why = format!("from {:?}, whose values are addresses", first.name());
+        if let Some(same) = addresses.iter().find(|field| field.distinct == 1 && first.distinct > 1) {
+            why += &format!("; {:?} is {} in all of the first records", same.name(), same.example());
+        } else if let Some(list) = good.iter().skip(1).find(|field| field.lists > first.lists) {
+            let (name, proxies) = (argument(list.name()), self.clients.proxies + 1);
+            why += &format!(
+                "; the list {:?} ends with the same ones, and --key {name} --proxies {proxies} takes the address before",
+                list.name()
+            );
+        } else if let Some(same) = good.get(1) {
+            why += &format!("; {:?} has the same ones", same.name());
+        }
+        Ok(Some(ChosenClient { fields: vec![first.name().to_owned()], why: Some(why) }))
     }
-    let mut why = format!("from {:?}, whose values are addresses", first.name());
-    if let Some(same) = addresses.iter().find(|field| field.distinct == 1 && first.distinct > 1) {
-        why += &format!("; {:?} is {} in all of the first records", same.name(), same.example());
-    } else if let Some(same) = good.get(1) {
-        why += &format!("; {:?} has the same ones", same.name());
+
+    /// Chooses among fields without addresses: the one of the format, or else the one of a usual name.
+    fn without_addresses(&self, file: &str) -> Result<ChosenClient, Error> {
+        let (all, sample) = (self.all, self.sample);
+        let chosen = |field: &ClientField<'_>, why: String| {
+            let why = format!("from {:?}, {why}", field.name());
+            Ok(ChosenClient { fields: vec![field.name().to_owned()], why: Some(why) })
+        };
+        let of_format = all
+            .iter()
+            .filter(|field| matches!(field.field.role, Role::Client(_)) && field.is_in_most(sample));
+        if let Some(field) = of_format.min_by_key(|field| field.rank()) {
+            return chosen(field, "the client in this format".to_owned());
+        }
+        let mut partly = all.iter().filter(|field| {
+            field.may_be_client(true) && field.is_in_most(sample) && 2 * field.addresses > field.present
+        });
+        if let [field, others @ ..] = self.named {
+            let mut others = others.iter().copied().filter(|other| other.distinct > 1).chain(partly);
+            if let Some(other) = others.find(|other| !other.is_same_client(field)) {
+                return Err((self.question)(field, other));
+            }
+            return chosen(
+                field,
+                match field.addresses {
+                    0 => "by its name; no field has addresses".to_owned(),
+                    some => format!("by its name; {some} of its {} values are addresses", field.present),
+                },
+            );
+        }
+        let list = sample.shown_names();
+        let not: String = named(all)
+            .filter_map(|field| {
+                Some(format!("; {:?} {}", field.name(), why_not(field, others(field, all, sample), sample)?))
+            })
+            .chain(partly.next().map(|field| {
+                format!(
+                    "; {} of {} values of {:?} are addresses",
+                    field.addresses,
+                    field.present,
+                    field.name()
+                )
+            }))
+            .collect();
+        Err(Error::run(format!(
+            "{file}: which field is the client? Name it with --key; the fields are: {list}{not}"
+        )))
     }
-    Ok(Some(ChosenClient { fields: vec![first.name().to_owned()], why: Some(why) }))
 }
 
 /// A field, and what its values are.
@@ -159,17 +253,20 @@ struct ClientField<'s> {
     addresses: usize,
     /// The number of values that are one address with a port.
     ports: usize,
+    /// The number of values that are lists of addresses.
+    lists: usize,
     /// The number of different clients.
     distinct: usize,
 }
 
 impl<'s> ClientField<'s> {
     fn of(field: &'s SampleField, clients: Clients) -> Self {
-        let (mut addresses, mut ports) = (0, 0);
+        let (mut addresses, mut ports, mut lists) = (0, 0, 0);
         let mut read = |value: &Vec<u8>| match clients.read_whole(value) {
             Client::Address(address, seen) => {
                 addresses += 1;
-                ports += usize::try_from(seen.ports).unwrap_or(0);
+                ports += usize::from(seen.ports > 0);
+                lists += usize::from(seen.lists > 0);
                 Some(address.to_string().into_bytes())
             }
             // A list that is too short for the proxies.
@@ -186,7 +283,7 @@ impl<'s> ClientField<'s> {
         different.dedup();
         let distinct = different.len();
         let present = field.values.iter().flatten().count();
-        Self { field, clients, present, addresses, ports, distinct }
+        Self { field, clients, present, addresses, ports, lists, distinct }
     }
 
     fn all(sample: &'s Sample, clients: Clients) -> Vec<Self> {
@@ -202,8 +299,16 @@ impl<'s> ClientField<'s> {
         match self.field.role {
             Role::Client(_) => true,
             Role::Time | Role::Target => false,
-            Role::Other => others && !is_target(self.name()) && !is_of_another_machine(self.name()),
+            Role::Other => {
+                let is_host = self.is_requested_host() && !self.name().eq_ignore_ascii_case("host");
+                others && !is_host && !is_target(self.name()) && !is_of_another_machine(self.name())
+            }
         }
+    }
+
+    /// Whether the name says that it is the host to which the request was sent. Some logs call the client `host` too.
+    fn is_requested_host(&self) -> bool {
+        self.field.role == Role::Other && is_of_requested_host(self.name())
     }
 
     /// Whether nearly all values are addresses.
@@ -233,8 +338,7 @@ impl<'s> ClientField<'s> {
             _ => u8::MAX,
         };
         let last = self.name().rsplit('.').next().unwrap_or_default();
-        let is_named =
-            |known: &str| known.eq_ignore_ascii_case(self.name()) || known.eq_ignore_ascii_case(last);
+        let is_named = |known: &str| is_alike(known, self.name()) || is_alike(known, last);
         (of_format, KEY_NAMES.split(' ').position(is_named).unwrap_or(usize::MAX))
     }
 
@@ -247,19 +351,26 @@ impl<'s> ClientField<'s> {
     fn is_certain(&self) -> bool {
         let lower = self.name().to_ascii_lowercase();
         // In the common log format, an address with a port may be that of an upstream server.
-        if lower == "forwarded" && self.ports == self.present {
+        if lower == "forwarded" && self.ports == self.present || may_be_server(&lower) {
             return false;
         }
         self.has_usual_name() || ["forwarded", "client", "real"].iter().any(|word| lower.contains(word))
     }
 
+    /// Whether the name says at least that it is an address, or whose.
+    fn says_address(&self) -> bool {
+        let lower = self.name().to_ascii_lowercase();
+        let is_ip = |word: &str| word.starts_with("ip") || word.ends_with("ip");
+        self.is_certain()
+            || ["addr", "remote", "peer", "src", "source", "fwd", "xff"]
+                .iter()
+                .any(|part| lower.contains(part))
+            || words(self.name()).iter().any(|word| is_ip(word))
+    }
+
     /// Whether the client may be here although the format does not say so, or most records lack the field.
     fn may_be_hidden(&self, sample: &Sample) -> bool {
-        let lower = self.name().to_ascii_lowercase();
-        let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-        let is_requested = words.any(|word| matches!(word, "host" | "vhost" | "authority" | "domain" | "v"))
-            && !lower.starts_with("remote");
-        self.may_be_client(!is_requested)
+        self.may_be_client(!self.is_requested_host())
             && self.has_addresses()
             && (self.is_certain() || self.is_in_most(sample))
     }
@@ -302,6 +413,46 @@ pub fn argument(name: &str) -> String {
     if name.bytes().all(is_plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }
 
+/// Whether two names differ only in case and in what divides their words: `user_id`, `user.id` and `userId`.
+fn is_alike(one: &str, other: &str) -> bool {
+    let letters = |name: &str| {
+        name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| b.to_ascii_lowercase()).collect::<Vec<_>>()
+    };
+    letters(one) == letters(other)
+}
+
+/// Returns the words of a name in lower case. A capital letter after another one begins a word.
+fn words(name: &str) -> Vec<String> {
+    let (mut spaced, mut before) = (String::new(), ' ');
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !before.is_ascii_uppercase() {
+            spaced.push(' ');
+        }
+        spaced.push(if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { ' ' });
+        before = letter;
+    }
+    spaced.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether a name is usual for a client, and for a server too.
+fn may_be_server(name: &str) -> bool {
+    MAY_BE_SERVERS.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Whether the last part of a field's name says that it holds the requested host: `host`, `headers.Host`, `ClientRequestHost`,
+/// `x_forwarded_host`, `:authority`, `RequestAddr`; but not `ClientHost` and `remote_host`.
+fn is_of_requested_host(name: &str) -> bool {
+    let all = words(name);
+    let last = words(name.rsplit('.').next().unwrap_or(name)).len();
+    let is_of = |at: usize, whose: &[&str]| at > 0 && whose.contains(&&*all[at - 1]);
+    (all.len() - last..all.len()).any(|at| match &*all[at] {
+        "host" | "hostname" => !is_of(at, &["client", "remote", "source", "src", "peer"]),
+        "vhost" | "authority" | "domain" | "v" => true,
+        "addr" => is_of(at, &["request"]),
+        _ => false,
+    })
+}
+
 /// Whether a field's name says that it holds the address of another machine than the client: `upstream_addr`,
 /// `destination.ip`, `id.resp_h`, `s-ip`, `host.ip`.
 fn is_of_another_machine(name: &str) -> bool {
@@ -326,10 +477,9 @@ fn is_of_another_machine(name: &str) -> bool {
 
 /// Returns why a name does not suffice for a field.
 fn why_not(field: &ClientField<'_>, others: usize, sample: &Sample) -> Option<&'static str> {
-    let may_be_server = MAY_BE_SERVERS.iter().any(|name| name.eq_ignore_ascii_case(field.name()));
     if !field.is_in_most(sample) {
         Some("is empty in most records")
-    } else if may_be_server && field.has_host_names() {
+    } else if may_be_server(field.name()) && field.has_host_names() {
         Some("has the names of hosts")
     } else if field.distinct == 1 && sample.records > 1 && others > 0 {
         Some("is the same in all of the first records")
@@ -348,41 +498,12 @@ fn others(field: &ClientField<'_>, all: &[ClientField<'_>], sample: &Sample) -> 
     all.iter().filter(is_other).count()
 }
 
-/// Returns the field with a usual name whose values can be clients.
-fn by_name<'s>(all: &[ClientField<'s>], sample: &Sample) -> Option<ClientField<'s>> {
-    let found = named(all).find(|field| why_not(field, others(field, all, sample), sample).is_none())?;
-    Some(ClientField { field: found.field, clients: Vec::new(), ..*found })
+/// Returns the fields with usual names whose values can be clients.
+fn by_name<'a, 's>(all: &'a [ClientField<'s>], sample: &Sample) -> Vec<&'a ClientField<'s>> {
+    named(all).filter(|field| why_not(field, others(field, all, sample), sample).is_none()).collect()
 }
 
 /// Returns the fields with usual names, the most certain name first.
 fn named<'a, 's>(all: &'a [ClientField<'s>]) -> impl Iterator<Item = &'a ClientField<'s>> {
-    KEY_NAMES.split(' ').filter_map(|name| all.iter().find(|field| field.name().eq_ignore_ascii_case(name)))
-}
-
-/// Chooses among fields without addresses: the one of the format, or else the one of a usual name.
-fn without_addresses(
-    all: &[ClientField<'_>],
-    by_name: Option<ClientField<'_>>,
-    sample: &Sample,
-    file: &str,
-) -> Result<ChosenClient, Error> {
-    let of_format =
-        all.iter().filter(|field| matches!(field.field.role, Role::Client(_)) && field.is_in_most(sample));
-    if let Some(field) = of_format.min_by_key(|field| field.rank()) {
-        let why = format!("from {:?}, the client in this format", field.name());
-        return Ok(ChosenClient { fields: vec![field.name().to_owned()], why: Some(why) });
-    }
-    if let Some(field) = by_name {
-        let why = format!("from {:?}, by its name; no field has addresses", field.name());
-        return Ok(ChosenClient { fields: vec![field.name().to_owned()], why: Some(why) });
-    }
-    let list = sample.shown_names();
-    let not: String = named(all)
-        .filter_map(|field| {
-            Some(format!("; {:?} {}", field.name(), why_not(field, others(field, all, sample), sample)?))
-        })
-        .collect();
-    Err(Error::run(format!(
-        "{file}: which field is the client? Name it with --key; the fields are: {list}{not}"
-    )))
+    KEY_NAMES.split(' ').filter_map(|name| all.iter().find(|field| is_alike(field.name(), name)))
 }

@@ -27,6 +27,8 @@ pub struct SampleField {
     pub aliases: String,
     /// Its role in the format.
     pub role: Role,
+    /// Whether the values are from several columns of the lines, because the format has no names for these columns.
+    pub is_mixed: bool,
     /// One value for each record; `None` if it is missing, empty or `-`. A list is one value.
     pub values: Vec<Option<Vec<u8>>>,
 }
@@ -61,7 +63,7 @@ impl Sample {
             name: name.to_owned(),
             aliases: aliases.to_owned(),
             role,
-            values: Vec::new(),
+            ..SampleField::default()
         };
         Self { fields: fields.into_iter().map(field).collect(), ..Self::default() }
     }

@@ -39,7 +39,6 @@ fn addresses_win_over_names() {
             "client_ip",
         ),
         ("ts|remote_addr|user|code\n1|192.0.2.1|-|200\n2|192.0.2.1|-|200", "remote_addr"),
-        ("ts|client|edge\n1|api|2001:db8::1\n2|web|2001:db8::2", "edge"),
         // Lists, ports and quotes are addresses too.
         ("ts|user|fwd\n1|a|\"203.0.113.9, 198.51.100.1\"\n2|b|198.51.100.2:4711", "fwd"),
         // The addresses of other machines.
@@ -55,8 +54,27 @@ fn addresses_win_over_names() {
             "ClientHost",
         ),
         ("ts|client_ip|$upstream_addr\n1|192.0.2.1|10.0.0.1:80\n2|192.0.2.1|10.0.0.2:80", "client_ip"),
+        // One client, which requests several hosts.
+        ("ts|remote_addr|host\n1|192.0.2.1|198.51.100.1\n2|192.0.2.1|198.51.100.2", "remote_addr"),
+        ("ts|Remote|Host\n1|192.0.2.1|198.51.100.1\n2|192.0.2.1|198.51.100.2", "Remote"),
+        (
+            "ts|request.remote_ip|request.client_ip|request.host\n1|192.0.2.1|192.0.2.1|198.51.100.1\n2|192.0.2.1|192.0.2.1|198.51.100.2",
+            "request.client_ip",
+        ),
+        (
+            "ts|ClientHost|RequestAddr|req.headers.Host[0]|http_x_forwarded_host|ClientRequestHost|:authority\n\
+             1|192.0.2.1|198.51.100.1|198.51.100.1|198.51.100.1|198.51.100.1|198.51.100.1\n\
+             2|192.0.2.1|198.51.100.2|198.51.100.2|198.51.100.2|198.51.100.2|198.51.100.2",
+            "ClientHost",
+        ),
+        ("ts|remote_host|host_ip\n1|192.0.2.1|10.0.0.1\n2|192.0.2.1|10.0.0.2", "remote_host"),
+        // The only addresses are those of a field that many logs call so.
+        ("ts|host|code\n1|192.0.2.1|200\n2|192.0.2.2|200", "host"),
+        // Numbers that look like addresses.
+        ("ts|user.id|user_agent.version\n1|a|120.0.0.0\n2|b|120.0.0.0", "user.id"),
+        ("ts|user|browser_version|oid\n1|a|119.0.0.0|1.3.6.1\n2|b|120.0.0.0|1.3.6.2", "user"),
         // Two fields with the same client: the more certain name.
-        ("ts|ClientAddr|ip\n1|192.0.2.1:99|192.0.2.1\n2|192.0.2.2:98|192.0.2.2", "ip"),
+        ("ts|visitor|ip\n1|192.0.2.1:99|192.0.2.1\n2|192.0.2.2:98|192.0.2.2", "ip"),
         // A forwarded list that most records lack.
         ("ts|ip|http_x_forwarded_for\n1|192.0.2.1|-\n2|192.0.2.2|-\n3|192.0.2.3|198.51.100.1", "ip"),
         // Without addresses, a name decides.
@@ -82,6 +100,31 @@ fn doubts_are_questions() {
         (
             "ts|remote_addr|edge\n1|10.0.0.1|198.51.100.1\n2|10.0.0.1|198.51.100.2",
             &["--key edge or --key remote_addr"],
+        ),
+        // Names that say nothing of addresses, beside usual ones.
+        ("ts|client|edge\n1|api|2001:db8::1\n2|web|2001:db8::2", &["--key edge or --key client"]),
+        ("ts|user|kernel\n1|a|5.15.0.91\n2|b|5.15.0.92", &["--key kernel or --key user"]),
+        ("ts|user|kernel\n1|a|5.15.0.91\n2|b|5.15.0.91", &["--key kernel or --key user"]),
+        ("ts|host|user\n1|192.0.2.1|a\n2|192.0.2.2|b", &["--key host or --key user"]),
+        // The machine that wrote the record, or the client.
+        (
+            "ts|remote_addr|source\n1|10.0.0.1|198.51.100.1\n2|10.0.0.1|198.51.100.2",
+            &["--key source or --key remote_addr"],
+        ),
+        // The requested host, and a client that most records lack.
+        (
+            "ts|host|x_forwarded_for\n1|10.0.0.1|-\n2|10.0.0.2|198.51.100.2\n3|10.0.0.1|-",
+            &["--key host or --key x_forwarded_for"],
+        ),
+        ("ts|http_host|code\n1|10.0.0.1|200\n2|10.0.0.2|200", &["Name it with --key"]),
+        // Two usual names without addresses.
+        ("ts|user|api_key\n1|a|k1\n2|b|k1\n3|b|k2", &["--key user or --key api_key"]),
+        ("ts|tenant|account\n1|a|k1\n2|b|k1\n3|b|k2", &["--key account or --key tenant"]),
+        // Some of the values are addresses.
+        ("ts|peer|user\n1|192.0.2.1|a\n2|192.0.2.2|b\n3|unix|a", &["--key user or --key peer"]),
+        (
+            "ts|peer|code\n1|192.0.2.1|200\n2|192.0.2.2|200\n3|unix|200",
+            &["; 2 of 3 values of \"peer\" are addresses"],
         ),
         // A forwarded list that most records lack, and one address otherwise.
         (
@@ -113,6 +156,26 @@ fn doubts_are_questions() {
         let said = chosen(table).unwrap_err();
         parts.iter().for_each(|part| assert!(said.contains(part), "{table}: {part:?} is not in {said}"));
     }
+}
+
+#[test]
+fn reasons_are_true() {
+    let why = |table: &str, proxies: usize| {
+        client(&sample(table), Clients { proxies, ..Clients::default() }, "log").unwrap().why.unwrap()
+    };
+    assert_eq!(
+        why("ts|ip|code\n1|192.0.2.1|200\n2|192.0.2.2|200\n3|unix|200", 1),
+        "from \"ip\", by its name; 2 of its 3 values are addresses"
+    );
+    assert!(why("ts|user|code\n1|a|200\n2|b|200", 1).ends_with("by its name; no field has addresses"));
+    // The proxy is the last one that the list names.
+    let table = "ts|remote_addr|xff\n1|10.0.0.1|203.0.113.9, 10.0.0.1\n2|10.0.0.1|203.0.113.8, 10.0.0.1";
+    assert_eq!(
+        why(table, 1),
+        "from \"remote_addr\", whose values are addresses; the list \"xff\" ends with the same ones, and --key xff --proxies 2 \
+         takes the address before"
+    );
+    assert!(why(table, 2).starts_with("from \"xff\""));
 }
 
 #[test]
