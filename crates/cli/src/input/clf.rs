@@ -20,9 +20,9 @@
 //! the first unescaped quote that a status and a size follow. If there is none, it ends at the first such quote of any
 //! kind.
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memchr3_iter};
 
-use super::client::{has_port, last_element, unwrapped};
+use super::client::{Client, Clients, has_port, last_element, unwrapped};
 use super::row::{Columns, Row};
 use super::sample::{Role, Sample};
 use tollgate_http::forwarded::node;
@@ -64,22 +64,49 @@ impl<'a> ClfLine<'a> {
         if !self.forwarded.is_empty() {
             return self.forwarded;
         }
-        let (mut rest, mut first_with_port) = (self.rest.trim_ascii(), &b"-"[..]);
-        while let Some(&first) = rest.first() {
-            let is_quoted = first == b'"';
-            let (text, after) = if is_quoted { quoted(rest) } else { listed(rest).unwrap_or((rest, b"")) };
-            let last = last_element(text);
-            let is_list = is_quoted && last.len() < text.len();
-            if node(last).is_some() && (is_list || !has_port(last)) {
-                return text;
-            }
-            if node(last).is_some() && is_quoted && rest.len() == self.rest.trim_ascii().len() {
-                first_with_port = text;
-            }
-            rest = after.trim_ascii_start();
-        }
-        first_with_port
+        let with_port = || {
+            let (text, is_quoted) = self.texts().next()?;
+            (is_quoted && node(last_element(text)).is_some()).then_some(text)
+        };
+        self.lists().next().map(|(_, list)| list).or_else(with_port).unwrap_or(b"-")
     }
+
+    /// Returns the lists after the client's program, each with its column there.
+    fn lists(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
+        let lists = self.texts().enumerate().filter(|&(_, (text, is_quoted))| {
+            let last = last_element(text);
+            node(last).is_some() && (is_quoted && last.len() < text.len() || !has_port(last))
+        });
+        lists.map(|(column, (text, _))| (column, text))
+    }
+
+    /// Returns the texts after the client's program, each with whether it was in quotes. A list may be in brackets, or after
+    /// a name such as `xff=`.
+    fn texts(&self) -> impl Iterator<Item = (&'a [u8], bool)> {
+        let mut rest = self.rest.trim_ascii();
+        std::iter::from_fn(move || {
+            let is_quoted = *rest.first()? == b'"';
+            let (text, after) = if is_quoted { quoted(rest) } else { listed(rest).unwrap_or((rest, b"")) };
+            rest = after.trim_ascii_start();
+            if is_quoted {
+                return Some((text, true));
+            }
+            let value =
+                memchr(b'=', text).filter(|&end| is_of_client(&text[..end])).map(|end| &text[end + 1..]);
+            let value = value
+                .map(|value| value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value));
+            let text = value.unwrap_or(text);
+            Some((unwrapped(text).unwrap_or(text), false))
+        })
+    }
+}
+
+/// Whether a name before a value is that of a forwarded list or a client: `xff`, `client_ip`.
+fn is_of_client(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["xff", "forwarded", "client", "real"]
+        .iter()
+        .any(|part| memchr::memmem::find(&name, part.as_bytes()).is_some())
 }
 
 /// Splits a line.
@@ -100,7 +127,9 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
         (None, None) => (&b""[..], host, who),
     };
     // In this order, because most lines need only the cheaper question.
-    if may_be_prefix(last_element(host), who) && node(last_element(host)).is_none() {
+    let client = last_element(host);
+    if may_be_prefix(client, who) && node(client).is_none() && Clients::default().read(client) == Client::Text
+    {
         return Err("words before the address; cut them, or give --log-format");
     }
     let is_list = beside.is_some()
@@ -120,15 +149,16 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     Ok(ClfLine { vhost, forwarded, host, ident, user, time, request, status, bytes, referer, agent, rest })
 }
 
-/// Whether a first word that is no address may belong to a prefix that is not known: it has no form of a host name, or an
-/// address follows before the identity or before the last two words.
+/// Whether a first word that is no address may belong to a prefix that is not known: it has no form of a host name, an address
+/// is a part of it, as in `access.log:192.0.2.1`, or one follows before the identity or before the last two words.
 fn may_be_prefix(host: &[u8], who: &[u8]) -> bool {
     let is_of_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:%=;".contains(b) || *b >= 0x80;
     let is_number = host.iter().all(u8::is_ascii_digit) || begins_as(host, b"0000-00-00");
     let is_name = host.iter().all(is_of_name) && !is_number;
     let words = || who.split(|b| b" \"'(),".contains(b)).filter(|word| !word.is_empty());
     let mut before = words().take_while(|&word| word != b"-").chain(words().rev().skip(2));
-    who.is_empty() || !is_name || before.any(|word| node(word).is_some())
+    let ends_in_address = || memchr3_iter(b':', b';', b'=', host).any(|at| node(&host[at + 1..]).is_some());
+    who.is_empty() || !is_name || ends_in_address() || before.any(|word| node(word).is_some())
 }
 
 /// Returns the first field, which is a word, a list or a text in quotes, and the rest after the space.
@@ -224,9 +254,9 @@ fn status_and_size(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     (status_fits && is_number(bytes)).then_some((status, bytes, rest))
 }
 
-/// Returns the next quoted part and the rest; empty if there is none.
+/// Returns the next quoted part, which is empty if there is none, and the rest.
 fn quoted(text: &[u8]) -> (&[u8], &[u8]) {
-    let Some(text) = text.trim_ascii_start().strip_prefix(b"\"") else { return (b"", b"") };
+    let Some(text) = text.trim_ascii_start().strip_prefix(b"\"") else { return (b"", text) };
     match unescaped_quotes(text).next() {
         Some(end) => (&text[..end], &text[end + 1..]),
         None => (text, b""),
@@ -238,7 +268,7 @@ type NamedField = (&'static str, for<'a> fn(&ClfLine<'a>) -> &'a [u8]);
 
 /// In the order of the line; the field that few lines have comes last.
 const FIELDS: [NamedField; 15] = [
-    ("ip host client client_ip remote_addr remote_host", |line| line.host),
+    ("ip client_ip client remote_addr remote_host host", |line| line.host),
     ("ident", |line| line.ident),
     ("user remote_user", |line| line.user),
     ("time timestamp time_local", |line| line.time),
@@ -293,6 +323,25 @@ pub fn sample() -> Sample {
         };
         (name, aliases, role)
     }))
+}
+
+/// Returns the first records of these lines, without those that do not parse.
+pub fn first_records(lines: &[Vec<u8>]) -> Sample {
+    let mut sample = sample();
+    let mut columns = Vec::new();
+    for line in lines.iter().filter_map(|line| parse(line).ok()) {
+        sample.add(fields(&line));
+        if line.forwarded.is_empty() {
+            columns.extend(line.lists().map(|(column, _)| column));
+        }
+    }
+    let is_mixed = columns.iter().any(|column| *column != columns[0]);
+    sample
+        .fields
+        .iter_mut()
+        .filter(|field| field.name == "forwarded")
+        .for_each(|field| field.is_mixed = is_mixed);
+    sample
 }
 
 /// Returns the text of every field of a line, with the field's own name.

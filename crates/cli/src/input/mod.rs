@@ -282,6 +282,11 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
         Some(fields) => fields.resolve(&sample, client.as_deref(), &name)?,
         None => Vec::new(),
     };
+    let read = chosen.key.iter().chain(others.iter().flatten());
+    let mut columns = read.filter_map(|name| Some(&sample.fields[sample.column(name)?]));
+    if let Some(mixed) = columns.find(|field| field.is_mixed) {
+        return Err(choice::several_columns(&name, &mixed.name));
+    }
     let missing = |field: String| no_field(&name, &field, &sample.names());
     let ChosenFields { time, key, .. } = &chosen;
     let no_client = |name: &String| {
@@ -425,10 +430,7 @@ fn first_records(source: &InputSource, plan: &ReadPlan, delimiter: Delimiter) ->
     let mut sample;
     match (plan.format, &plan.layout) {
         (Format::Clf, _) => {
-            sample = clf::sample();
-            let lines = lines();
-            let lines = lines.iter().filter_map(|line| clf::parse(line).ok());
-            lines.for_each(|line| sample.add(clf::fields(&line)));
+            sample = clf::first_records(&lines());
         }
         (Format::Jsonl, _) => sample = fields::json_sample(&lines(), &source.name)?,
         (Format::W3c, _) => sample = w3c::first_records(&source.head),

@@ -12,12 +12,13 @@ const CONSTANT: [&str; 2] = ["generic_key", "header_match"];
 /// Usual names of the field with a key's value, if the field does not have the key's name; the most certain name first.
 ///
 /// Gateways send the path with its query, so a field without the query comes last.
-const USUAL: [(&str, &str); 6] = [
+const USUAL: [(&str, &str); 7] = [
     ("remote_address masked_remote_address client_ip ip", ADDRESSES),
     ("path :path", "path url request_uri uri request_path resource cs-uri-stem bare_path"),
     ("route", "bare_path path cs-uri-stem uri url request_path resource"),
     ("method :method", "method request_method http_method cs-method verb"),
     ("user user_id", "user user_id username remote_user account actor"),
+    ("host :authority authority", "vhost virtual_host server_name http_host host_header"),
     ("user_agent user-agent", "agent user_agent http_user_agent"),
 ];
 

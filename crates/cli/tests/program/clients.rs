@@ -203,6 +203,60 @@ fn client_is_chosen_by_values() {
     assert_eq!(place.decisions(&format!("doubt.jsonl {ONE} --key for")), "11");
 }
 
+/// The first address after the agent was the client of each line, although it was in one column here and in another there.
+#[test]
+fn columns_with_addresses_are_not_mixed() {
+    let place = Place::new();
+    let line = |ip: &str, end: &str| format!("{ip} - - {TIME} \"-\" \"x\" {end}\n");
+    let proxied = |ends: [&str; 2]| ends.map(|end| line("10.0.0.1", end)).concat();
+    place
+        .file("two", proxied(["\"203.0.113.9\" \"203.0.113.5\"", "\"-\" \"203.0.113.5\""]))
+        .file("one", proxied(["\"-\" \"203.0.113.9\"", "\"-\" \"203.0.113.5\""]))
+        .file(
+            "direct",
+            line("192.0.2.1", "\"-\" \"-\"").repeat(3) + &line("192.0.2.2", "\"1.1.1.1\" \"2.2.2.2\""),
+        );
+    for args in ["replay two", "replay two --key forwarded", "suggest two", "replay two --key ip+forwarded"] {
+        place
+            .run(args)
+            .fails(1, &["which column is the client?", "\"forwarded\" would mix them", "--log-format"]);
+    }
+    assert_eq!(place.decisions(&format!("two {ONE} --key ip")), "10");
+    assert_eq!(place.decisions(&format!("one {ONE}")), "11");
+    assert_eq!(place.decisions(&format!("direct {ONE}")), "1001");
+}
+
+/// A rule's key `host` took the client's address, because the common log format calls it `host` too.
+#[test]
+fn host_of_rules_is_the_virtual_host() {
+    let place =
+        log(&["www.example:443 192.0.2.1", "www.example:443 192.0.2.2", "shop.example:443 192.0.2.1"]);
+    place.file(
+        "rules.yaml",
+        "domain: d\ndescriptors:\n  - key: host\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n",
+    );
+    assert_eq!(place.decisions("log --rules rules.yaml"), "101");
+    let run = place.run("replay log --rules rules.yaml").ok();
+    assert!(run.stdout.contains("host=vhost"), "{}", run.stdout);
+}
+
+/// The requested host varied, and the client did not.
+#[test]
+fn requested_host_is_no_address_for_rules() {
+    let place = Place::new();
+    let line = |n: u32| {
+        format!(
+            "{{\"ts\":{},\"remote_addr\":\"192.0.2.1\",\"host\":\"198.51.100.{n}\"}}\n",
+            1_700_000_000 + n
+        )
+    };
+    place.file("log", line(1) + &line(2));
+    place.file("rules.yaml", "domain: d\ndescriptors:\n  - key: remote_address\n    rate_limit: { unit: hour, requests_per_unit: 1 }\n");
+    for args in ["log --rules rules.yaml", &format!("log {ONE}")] {
+        assert_eq!(place.decisions(args), "10", "{args}");
+    }
+}
+
 #[test]
 fn json_list_gives_trusted_client() {
     let place = Place::new();
