@@ -19,7 +19,7 @@ pub const LONGEST_LINE: usize = 1024 * 1024;
 pub struct InputSource {
     /// The name in messages.
     pub name: String,
-    /// Up to [`HEAD`] bytes from the start; `reader` returns them too.
+    /// The first [`HEAD`] bytes, or the whole first line if it is longer; `reader` returns them too.
     pub head: Vec<u8>,
     /// The compression.
     pub compression: Compression,
@@ -109,13 +109,26 @@ impl InputSource {
             }
         };
         let mut head = Vec::new();
-        let read = text.by_ref().take(HEAD as u64).read_to_end(&mut head);
+        let mut read = text.by_ref().take(HEAD as u64).read_to_end(&mut head);
+        if read.is_ok() && !head.contains(&b'\n') {
+            // The fields are chosen by whole records.
+            read = text.by_ref().take((LONGEST_LINE - HEAD) as u64).read_until(b'\n', &mut head);
+        }
         read.map_err(|error| read_error(name, compression, Position::after(&head), &error))?;
         if head.is_empty() {
             return Err(Error::run(format!(
                 "{name} is empty after decompression ({})",
                 compression.as_str()
             )));
+        }
+        if let Some(encoding) = utf_16(&head) {
+            return Err(Error::run(format!(
+                "{name} is {encoding} text; tollgate reads UTF-8: convert it with iconv -f {encoding} -t UTF-8"
+            )));
+        }
+        if has_cr_ends(&head) {
+            head.iter_mut().for_each(as_lf);
+            text = Box::new(BufReader::with_capacity(BUFFER, CrLines(text)));
         }
         let reader = Cursor::new(head.clone()).chain(text);
         Ok(Self { name: name.to_owned(), head, compression, reader })
@@ -132,6 +145,40 @@ impl InputSource {
             _ => return None,
         };
         (self.compression == Compression::Plain).then(|| named.as_str())
+    }
+}
+
+/// Returns the encoding of a text with two bytes for each letter, by its mark or by the zeros of its first letters.
+fn utf_16(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+        [b' '..=b'~', 0, b' '..=b'~', 0, b' '..=b'~', 0, ..] => Some("UTF-16LE"),
+        [0, b' '..=b'~', 0, b' '..=b'~', 0, b' '..=b'~', ..] => Some("UTF-16BE"),
+        _ => None,
+    }
+}
+
+/// Returns whether lines end in CR only, as those of old programs for Macintosh.
+fn has_cr_ends(head: &[u8]) -> bool {
+    let lines = head.trim_ascii();
+    lines.contains(&b'\r') && !lines.contains(&b'\n')
+}
+
+fn as_lf(byte: &mut u8) {
+    if *byte == b'\r' {
+        *byte = b'\n';
+    }
+}
+
+/// A text whose lines end in CR only, with LF instead.
+struct CrLines<R>(R);
+
+impl<R: Read> Read for CrLines<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(into)?;
+        into[..read].iter_mut().for_each(as_lf);
+        Ok(read)
     }
 }
 

@@ -118,7 +118,19 @@ fn mixed_or_missing_line_ends_are_accepted() {
         let mixed = format!("\u{feff}{}{}", text[..half].replace('\n', "\r\n"), text[half..].trim_end());
         place.file("log", mixed);
         assert_eq!(place.decisions(&format!("log {ONE}")), EXPECTED, "{format}");
+        // CR only, as old programs for Macintosh write.
+        place.file("log", text.replace('\n', "\r"));
+        assert_eq!(place.decisions(&format!("log {ONE}")), EXPECTED, "{format}");
     }
+}
+
+/// The fields of a record longer than the part that is inspected were "none".
+#[test]
+fn first_record_may_be_long() {
+    let place = Place::new();
+    let long = "x".repeat(70_000);
+    place.file("log", JSONL.replacen('{', &format!("{{\"note\":\"{long}\","), 1));
+    assert_eq!(place.decisions(&format!("log {ONE}")), EXPECTED);
 }
 
 #[test]
