@@ -485,10 +485,19 @@ impl FileReader<'_> {
             return Ok(());
         }
         let mut lines = Lines::new(source);
+        let mut last = 0;
         while let Some(line) = lines.next_line()? {
+            last = line.number;
             if !line.bytes.is_empty() {
                 self.read_record(line, peel, &mut extract)?;
             }
+        }
+        for part in peel.unfinished() {
+            self.take(
+                Err("the line was divided, and its last part is missing".to_owned()),
+                last..last + 1,
+                || part,
+            )?;
         }
         Ok(())
     }

@@ -26,8 +26,10 @@ pub enum Prefix {
 pub struct Cut<'l> {
     /// The line without its prefix.
     pub rest: &'l [u8],
-    /// Whether the line continues in the next one.
+    /// Whether the line continues in the next one of its stream.
     pub continues: bool,
+    /// The stream: 1 is the standard error of a container. Lines of the two may be mixed.
+    pub stream: usize,
 }
 
 impl Prefix {
@@ -60,12 +62,13 @@ impl Prefix {
 
     /// Cuts the prefix off, if the line has it.
     pub fn cut(self, line: &[u8]) -> Option<Cut<'_>> {
-        let mut continues = false;
+        let (mut continues, mut of) = (false, 0);
         let rest = match self {
             Self::Cri => {
                 let (stream, rest) = word(iso_time(line)?)?;
                 let (tag, rest) = word(rest)?;
                 continues = tag.starts_with(b"P");
+                of = usize::from(stream == b"stderr");
                 let is_tag = continues || tag.starts_with(b"F");
                 (matches!(stream, b"stdout" | b"stderr") && is_tag).then_some(rest)
             }
@@ -119,7 +122,7 @@ impl Prefix {
                 (is_date && begins_as(clock, b"00:00:00")).then_some(rest)
             }),
         };
-        rest.map(|rest| Cut { rest, continues })
+        rest.map(|rest| Cut { rest, continues, stream: of })
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Cursor, Read};
 use std::str::FromStr;
 
-use super::decompress::{BYTE_ORDER_MARK, Compression, InputSource};
+use super::decompress::{BYTE_ORDER_MARK, Compression, InputSource, LONGEST_LINE};
 use super::elements::{Elements, RecordPlace};
 use super::fields::{Format, head_lines, is_time_name};
 use super::layout::{Layout, known};
@@ -171,12 +171,12 @@ fn recognise(lines: &[&[u8]], chosen: &Selection, depth: usize) -> Option<ReadPl
     };
     let cut = |prefix: Prefix| {
         let cuts: Vec<Cut<'_>> = lines.iter().filter_map(|line| prefix.cut(line)).collect();
-        // Parts of a line that a container runtime divided are one line.
-        let parts: Vec<Vec<u8>> = cuts
-            .split_inclusive(|cut| !cut.continues)
-            .map(|parts| parts.iter().flat_map(|part| part.rest.iter().copied()).collect())
+        let mut parts = Parts::default();
+        let whole: Vec<Cow<'_, [u8]>> = cuts
+            .iter()
+            .filter_map(|cut| parts.join(cut.stream, cut.continues, Cow::Borrowed(cut.rest)))
             .collect();
-        let rest: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let rest: Vec<&[u8]> = whole.iter().map(AsRef::as_ref).collect();
         if 2 * cuts.len() > lines.len() { after(PeelStep::Cut(prefix), &rest) } else { None }
     };
     let (strong, weak): (Vec<Prefix>, Vec<Prefix>) = Prefix::ALL.into_iter().partition(|one| !one.is_weak());
@@ -249,12 +249,31 @@ impl LogFormat {
     }
 }
 
+/// The first parts of lines that a container runtime divided, by stream.
+#[derive(Debug, Default)]
+struct Parts([Vec<u8>; 2]);
+
+impl Parts {
+    /// Returns the whole line of which this is the last part; `None` if it is not the last.
+    fn join<'l>(&mut self, stream: usize, continues: bool, part: Cow<'l, [u8]>) -> Option<Cow<'l, [u8]>> {
+        let before = &mut self.0[stream.min(1)];
+        if continues && before.len() < LONGEST_LINE {
+            before.extend_from_slice(&part);
+            None
+        } else if before.is_empty() {
+            Some(part)
+        } else {
+            before.extend_from_slice(&part);
+            Some(Cow::Owned(std::mem::take(before)))
+        }
+    }
+}
+
 /// Removes what is around lines.
 #[derive(Debug)]
 pub struct Peel {
     steps: Vec<PeelStep>,
-    /// The first parts of a line that a container runtime divided.
-    parts: Vec<u8>,
+    parts: Parts,
     /// The number of lines whose prefix was cut off.
     pub cut: u64,
 }
@@ -262,7 +281,7 @@ pub struct Peel {
 impl Peel {
     /// Removes what this plan names.
     pub fn new(plan: &ReadPlan) -> Self {
-        Self { steps: plan.steps.clone(), parts: Vec::new(), cut: 0 }
+        Self { steps: plan.steps.clone(), parts: Parts::default(), cut: 0 }
     }
 
     /// Returns the line without what is around it; `None` if it continues in the next one.
@@ -276,22 +295,17 @@ impl Peel {
                 PeelStep::Cut(prefix) => {
                     let Some(cut) = prefix.cut(&line) else { continue };
                     self.cut += 1;
-                    let (length, continues) = (cut.rest.len(), cut.continues);
-                    if continues && self.parts.len() < super::decompress::LONGEST_LINE {
-                        self.parts.extend_from_slice(cut.rest);
-                        return Ok(None);
-                    }
-                    line = match line {
+                    let Cut { rest, continues, stream } = cut;
+                    let length = rest.len();
+                    let part = match line {
                         Cow::Borrowed(whole) => Cow::Borrowed(&whole[whole.len() - length..]),
                         Cow::Owned(mut whole) => {
                             whole.drain(..whole.len() - length);
                             Cow::Owned(whole)
                         }
                     };
-                    if !self.parts.is_empty() {
-                        self.parts.extend_from_slice(&line);
-                        line = Cow::Owned(std::mem::take(&mut self.parts));
-                    }
+                    let Some(whole) = self.parts.join(stream, continues, part) else { return Ok(None) };
+                    line = whole;
                 }
                 PeelStep::Open(field) => {
                     let text = jsonl::text(&line, field)?.trim_ascii_end().to_vec();
@@ -300,5 +314,10 @@ impl Peel {
             }
         }
         Ok(Some(line))
+    }
+
+    /// Returns the lines whose last part is missing.
+    pub fn unfinished(&mut self) -> impl Iterator<Item = Vec<u8>> {
+        std::mem::take(&mut self.parts).0.into_iter().filter(|part| !part.is_empty())
     }
 }

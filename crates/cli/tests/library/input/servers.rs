@@ -394,6 +394,27 @@ fn format_strings_of_servers() {
     }
 }
 
+/// Parts of two lines are mixed, and a line has no last part.
+#[test]
+fn divided_lines_are_joined_by_stream() {
+    let line = |n| format!("{} {}", request(n).ip, request(n).combined());
+    let time = "2024-10-10T13:55:36.1Z";
+    let two = |n| {
+        let (one, other) = (line(n), line(n + 1));
+        let (begin, end) = (&one[..9], &one[9..]);
+        format!("{time} stdout P {begin}\n{time} stderr P {}\n{time} stdout F {end}\n", &other[..9])
+            + &format!("{time} stderr F {}\n", &other[9..])
+    };
+    let text: String = (0..100).step_by(2).map(two).collect();
+    assert_read(&load(text.as_bytes(), &["--ipv6-prefix", "128"]).unwrap(), "two streams");
+    let trace = load(format!("{text}{time} stdout P 192.0.2.1\n").as_bytes(), &[]).unwrap();
+    let shown = trace.skipped.shown();
+    assert!(
+        shown.contains("log:201: the line was divided, and its last part is missing: 192.0.2.1"),
+        "{shown}"
+    );
+}
+
 #[test]
 fn lines_that_do_not_fit_are_skipped_with_the_field() {
     let text = "2024-10-10T13:55:36Z 192.0.2.1 200\n2024-10-10T13:55:37Z 192.0.2.1 OK\n2024-10-10T13:55:38Z 192.0.2.1 200 x\n";
