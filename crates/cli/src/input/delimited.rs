@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::str::FromStr;
 
@@ -10,6 +11,8 @@ use memchr::memchr;
 
 use super::decompress::LONGEST_LINE;
 use super::row::{Columns, Row};
+use super::time::{is_day, is_moment};
+use tollgate_report::error::Error;
 use tollgate_report::text::printable;
 
 /// The byte between two columns of CSV.
@@ -150,6 +153,26 @@ pub fn extract<'a>(
 /// Returns a header's names; bytes that are not text are escaped.
 pub fn header<'a>(fields: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     fields.map(|field| printable(field.trim_ascii(), 200)).collect()
+}
+
+/// Refuses a header that is a record: with its values as names, the first request would be lost.
+///
+/// # Errors
+/// Returns an error if a name is a time or an address.
+pub fn check_header(names: &[String], file: &str) -> Result<(), Error> {
+    let is_value = |name: &&String| {
+        is_moment(name.as_bytes()) || is_day(name.as_bytes()) || name.parse::<IpAddr>().is_ok()
+    };
+    if names.first().is_some_and(|name| name.starts_with("sep=")) {
+        return Err(Error::run(format!(
+            "{file}: the first line names the separator for Excel instead of the columns; remove it: tail -n +2 {file}"
+        )));
+    }
+    let Some(value) = names.iter().find(is_value) else { return Ok(()) };
+    Err(Error::run(format!(
+        "{file}: what are the names of the columns? The first line seems to be a record, because {value:?} is a value. Put a line \
+         with their names before it, such as time,ip; or name the format of the lines with --log-format"
+    )))
 }
 
 /// Returns the first 20 fields of a CSV record as text, for a message.

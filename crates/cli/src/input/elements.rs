@@ -6,7 +6,7 @@ use std::io::BufRead;
 
 use super::decompress::{InputSource, LONGEST_LINE, Line, Position, read_error};
 use super::jsonl;
-use super::time::is_late;
+use super::time::is_moment;
 use tollgate_report::error::Error;
 
 /// Where the records of a file are.
@@ -44,7 +44,7 @@ impl RecordPlace {
                 // One of several objects has the time of a record under any name.
                 let several = rest.trim_ascii_start().starts_with(b"{") && end.is_some();
                 let is_of_record = |(name, value): &(String, Cow<'_, [u8]>)| {
-                    is_time(name) || several && !name.contains(['.', '[']) && is_late(value)
+                    is_time(name) || several && !name.contains(['.', '[']) && is_moment(value)
                 };
                 let of_record = jsonl::fields(object).is_ok_and(|fields| fields.iter().any(is_of_record));
                 let named = Scanner::default().array_name(head).filter(|_| !of_record).map(Self::Named);

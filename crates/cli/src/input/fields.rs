@@ -9,7 +9,7 @@ use super::choice::argument;
 use super::decompress::BYTE_ORDER_MARK;
 use super::delimited::Delimiter;
 use super::sample::{RECORDS, Role, Sample, SampleField};
-use super::time::{EARLIEST, TimeFormat, TimeParser, may_be_time};
+use super::time::{PLAUSIBLE, TimeFormat, TimeParser, is_clock, is_day, may_be_time};
 use super::{Error, clf, jsonl};
 use tollgate_report::text::printable;
 
@@ -103,9 +103,77 @@ pub fn is_time_name(name: &str) -> bool {
 /// Returns whether most values of a field are times by themselves.
 fn is_moment(field: &SampleField, format: &TimeFormat) -> bool {
     let mut parser = TimeParser::new(format.clone(), slice::from_ref(&field.name));
+    most(field, |value| parser.parse(value).is_ok_and(|at| PLAUSIBLE.contains(&at)))
+}
+
+/// Returns whether this holds for most values of a field.
+fn most(field: &SampleField, mut is: impl FnMut(&[u8]) -> bool) -> bool {
     let values = || field.values.iter().flatten();
-    let is_late = |value: &&Vec<u8>| parser.parse(value).is_ok_and(|at| at >= EARLIEST);
-    2 * values().filter(is_late).count() > values().count()
+    2 * values().filter(|value| is(value)).count() > values().count()
+}
+
+/// Returns whether the values of a time field are numbers that count from another origin than 1970.
+pub fn has_own_origin(field: &SampleField, format: &TimeFormat) -> bool {
+    let is_number = |value: &[u8]| value.iter().all(|b| b.is_ascii_digit() || b"+-.eE".contains(b));
+    *format == TimeFormat::Auto && most(field, is_number) && !is_moment(field, format)
+}
+
+/// Returns whether the values of a time field are dates without a time of day.
+pub fn has_days(field: &SampleField) -> bool {
+    most(field, is_day)
+}
+
+/// Returns whether most values of two fields, joined, are a time.
+fn is_joined(date: &SampleField, clock: &SampleField, format: &TimeFormat) -> bool {
+    let mut parser = TimeParser::new(format.clone(), &[]);
+    let pairs = || {
+        date.values.iter().zip(&clock.values).filter_map(|(date, clock)| date.as_ref().zip(clock.as_ref()))
+    };
+    let is_time =
+        |(date, clock): &(&Vec<u8>, &Vec<u8>)| parser.parse(&[&date[..], clock].join(&b' ')).is_ok();
+    2 * pairs().filter(is_time).count() > pairs().count()
+}
+
+/// Adds the field of the time of day to a field that has dates without it: at midnight, all requests of a day would be a burst.
+fn with_clock(
+    date: &SampleField,
+    sample: &Sample,
+    format: &TimeFormat,
+    file: &str,
+) -> Result<Vec<String>, Error> {
+    if *format != TimeFormat::Auto || !has_days(date) {
+        return Ok(vec![date.name.clone()]);
+    }
+    let others = || sample.fields.iter().filter(|field| field.name != date.name);
+    let clocks: Vec<&SampleField> =
+        others().filter(|field| most(field, is_clock) && is_joined(date, field, format)).collect();
+    let last_word = |name: &str| {
+        let lower = name.to_ascii_lowercase();
+        lower.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default().to_owned()
+    };
+    let by_name = others().find(|field| {
+        let name = last_word(&field.name);
+        ["time", "clock", "hour"].iter().any(|end| name.ends_with(end))
+    });
+    match (&clocks[..], by_name) {
+        ([clock], _) => Ok(vec![date.name.clone(), clock.name.clone()]),
+        ([], None) => Ok(vec![date.name.clone()]),
+        (found, named) => {
+            let names = found
+                .iter()
+                .copied()
+                .chain(named)
+                .map(|clock| format!("--time {}", argument(&format!("{}+{}", date.name, clock.name))));
+            let mut names: Vec<String> = names.collect();
+            names.dedup();
+            names.push(format!("--time {} --time-format rfc3339", argument(&date.name)));
+            Err(Error::run(format!(
+                "{file}: which field is the time of day? {:?} has only the date. Name it with {}",
+                date.name,
+                names.join(" or ")
+            )))
+        }
+    }
 }
 
 /// Selects the field of the time, or the fields that make one time, in a file with these first records: one of a usual
@@ -114,7 +182,7 @@ fn is_moment(field: &SampleField, format: &TimeFormat) -> bool {
 /// # Errors
 /// Returns an error if no field is the time; the message lists the fields.
 pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<Vec<String>, Error> {
-    let own = |field: &SampleField| vec![field.name.clone()];
+    let own = |field: &SampleField| with_clock(field, sample, format, file);
     let by_role = || sample.fields.iter().filter(|field| field.role == Role::Time);
     let by_name = || TIME_NAMES.split(' ').filter_map(|name| sample.field(name));
     let by_path = || sample.fields.iter().filter(|field| is_time_name(&field.name));
@@ -126,12 +194,16 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
     if let (Some(date), Some(time)) = (sample.field("date"), sample.field("time"))
         && !moment(&time)
         && date.values.iter().flatten().all(|date| date.len() <= 10)
-        && (*format != TimeFormat::Auto || sample.records == 0 || has(date, b"-/") || has(time, b":"))
+        && (*format != TimeFormat::Auto
+            || sample.records == 0
+            || has(date, b"-/")
+            || has(time, b":")
+            || is_joined(date, time, format))
     {
         return Ok(vec![date.name.clone(), time.name.clone()]);
     }
     if let Some(field) = by_role().chain(by_name()).chain(by_path()).find(moment) {
-        return Ok(own(field));
+        return own(field);
     }
     // A small number in a field such as time_ms is a duration, if another field has dates.
     let is_text = |field: &&SampleField| {
@@ -141,26 +213,27 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
     let moments: Vec<&SampleField> = sample.fields.iter().filter(moment).collect();
     let dates: Vec<&SampleField> = moments.iter().copied().filter(is_text).collect();
     if let [only] = dates[..] {
-        return Ok(own(only));
+        return own(only);
     }
     // A large number that does not grow is the number of something.
-    let grow = |field: &&SampleField| {
+    let grow = |field: &SampleField, least: usize| {
         let numbers: Vec<f64> = field
             .values
             .iter()
             .flatten()
             .filter_map(|value| str::from_utf8(value).ok()?.parse().ok())
             .collect();
-        10 * numbers.windows(2).filter(|pair| pair[0] > pair[1]).count() <= numbers.len()
+        let falls = numbers.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        falls < least || 10 * falls <= numbers.len()
     };
-    let numbers: Vec<&SampleField> = moments.into_iter().filter(grow).collect();
+    let numbers: Vec<&SampleField> = moments.into_iter().filter(|field| grow(field, 1)).collect();
     let with_name: Vec<&SampleField> =
         numbers.iter().copied().filter(|field| may_be_time(&field.name)).collect();
     let named = by_role().chain(by_name()).next();
     let unsure = match (&dates[..], &numbers[..], named, &with_name[..]) {
         ([one, other, ..], ..) | ([], _, None, [one, other, ..]) => Some((&one.name, &other.name)),
         ([], [number, ..], Some(named), _) if named.role != Role::Time => Some((&named.name, &number.name)),
-        ([], _, None, [only]) => return Ok(own(only)),
+        ([], _, None, [only]) => return own(only),
         _ => None,
     };
     if let Some((one, other)) = unsure {
@@ -170,11 +243,18 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
             argument(other),
         )));
     }
-    // Without any values that are times, a usual name is the best choice. It may be a number from any origin.
-    named.map(own).ok_or_else(|| {
-        let list = sample.shown_names();
-        Error::run(format!("{file}: which field is the time? Name it with --time; the fields are: {list}"))
-    })
+    // Without any values that are times, a usual name is the best choice. It may be a number from any origin, but a duration
+    // does not grow.
+    let named = named.filter(|field| !has_own_origin(field, format) || grow(field, 2));
+    named.map_or_else(
+        || {
+            let list = sample.shown_names();
+            Err(Error::run(format!(
+                "{file}: which field is the time? Name it with --time; the fields are: {list}"
+            )))
+        },
+        own,
+    )
 }
 
 /// Reads the first objects of a JSON file.

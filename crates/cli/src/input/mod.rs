@@ -305,8 +305,27 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     };
     let plain_key = key.iter().map(no_client).collect();
     let plain_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::plain);
+    let of_time = |name: &String| sample.column(name).map(|at| &sample.fields[at]);
+    let time_field = of_time(&time[0]).filter(|_| time.len() == 1);
+    let mut times = TimeParser::new(time_format.clone(), time);
+    if time_field.is_some_and(|field| fields::has_own_origin(field, time_format)) {
+        trace.warnings.push(format!(
+            "{name}: the times in {:?} are numbers before 1990; if they do not count from another origin, name the field with \
+             --time, or the unit with --time-format",
+            time[0]
+        ));
+    } else {
+        times = times.plausible();
+    }
+    if time_field.is_some_and(|field| fields::has_days(field) && *time_format == TimeFormat::Auto) {
+        trace.warnings.push(format!(
+            "{name}: the times in {:?} are dates without a time of day, so all requests of a day are at midnight; name the \
+             field of the time of day too, as in --time date+time",
+            time[0]
+        ));
+    }
     let mut reader = FileReader {
-        time: TimeParser::new(time_format.clone(), time),
+        time: times,
         row: Row::new(Some(selection.clients)).with_plain(plain_key, plain_fields),
         name: &name,
         strict: selection.strict,
@@ -449,6 +468,7 @@ fn first_records(source: &InputSource, plan: &ReadPlan, delimiter: Delimiter) ->
             let header =
                 reader.byte_headers().map_err(|error| Error::run(format!("{}: {error}", source.name)))?;
             let names = delimited::header(header.iter());
+            delimited::check_header(&names, &source.name)?;
             sample = Sample::of_header(&names);
             for record in reader.byte_records().flatten().take(RECORDS) {
                 sample.add(names.iter().zip(&record).map(|(name, value)| (&**name, value)));

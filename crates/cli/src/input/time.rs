@@ -2,6 +2,7 @@
 //! numbers.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use jiff::civil::DateTime;
@@ -41,14 +42,16 @@ fn unit_by_name(field: &str) -> Option<EpochUnit> {
 }
 
 /// Returns the unit in which `digits` whole digits are a date near the present: seconds have ten digits from 2001 to
-/// 2286.
-const fn unit_by_size(digits: usize) -> EpochUnit {
-    match digits {
-        0..=11 => UNITS[0],
+/// 2286. With 18 digits there is none, because no clock had nanoseconds before 2001: such numbers are ticks of 100 ns since
+/// year 1 or 1601.
+const fn unit_by_size(digits: i64) -> Option<EpochUnit> {
+    Some(match digits {
+        ..=11 => UNITS[0],
         12..=14 => UNITS[1],
         15..=17 => UNITS[2],
+        18 => return None,
         _ => UNITS[3],
-    }
+    })
 }
 
 impl FromStr for TimeFormat {
@@ -92,14 +95,33 @@ pub enum TimeError {
     NoSuchTime,
     /// It is before 1970 or after 2554, where nanoseconds in 64 bits begin and end.
     OutOfRange,
+    /// It is a number in no usual unit, or not in [`PLAUSIBLE`] although other times of the file are.
+    Implausible,
 }
 
 impl TimeError {
     /// Returns the error message for a text in this format.
     pub fn of(self, text: &str, format: &TimeFormat) -> String {
         let what = match (self, format) {
+            (Self::Syntax, TimeFormat::Auto) if is_clock(text.as_bytes()) => {
+                "is a time of day without a date; name the field of the date too, as in --time date+time, or add the date to \
+                 each line"
+            }
             (Self::Syntax, TimeFormat::Auto) => "has no known format; name the format with --time-format",
+            (Self::Syntax, TimeFormat::Pattern(pattern)) => {
+                // The reason tells a pattern that cannot be read from a text that does not fit.
+                let why =
+                    strtime::parse(pattern, inner(text.as_bytes())).map_err(|error| format!(" ({error})"));
+                &format!("is not in the format {format}{}; see --time-format", why.err().unwrap_or_default())
+            }
             (Self::Syntax, _) => &format!("is not in the format {format}; see --time-format"),
+            (Self::Implausible, TimeFormat::Auto) => {
+                "is not from 1990 to 2099 in any unit since 1970; convert it, or name its format with --time-format"
+            }
+            (Self::Implausible, _) => &format!(
+                "is not from 1990 to 2099 ({format}), as other times of the file are; if it is right, add --time-format {:?}",
+                format.to_string()
+            ),
             (Self::NoSuchTime, _) => "is a date or time of day that does not exist",
             (Self::OutOfRange, _) => "is before 1970 or after 2554",
         };
@@ -112,13 +134,22 @@ impl TimeError {
 pub struct TimeParser {
     format: TimeFormat,
     unit: Option<EpochUnit>,
+    /// The times that are accepted.
+    range: RangeInclusive<u64>,
 }
 
 impl TimeParser {
     /// Creates a parser for times in `format`, in fields of these names.
     pub fn new(format: TimeFormat, fields: &[String]) -> Self {
         let unit = if let [field] = fields { unit_by_name(field) } else { None };
-        Self { format, unit }
+        Self { format, unit, range: 0..=u64::MAX }
+    }
+
+    /// Rejects times that are not [`PLAUSIBLE`], if the format is a guess. This is for fields that mostly have plausible times,
+    /// because times may also count from another origin than 1970.
+    pub fn plausible(self) -> Self {
+        let range = if self.format == TimeFormat::Auto { PLAUSIBLE } else { self.range };
+        Self { range, ..self }
     }
 
     /// Returns the format in use; [`TimeFormat::Auto`] until a value was read.
@@ -133,21 +164,45 @@ impl TimeParser {
     pub fn parse(&mut self, text: &[u8]) -> Result<u64, TimeError> {
         let text = inner(text);
         if self.format == TimeFormat::Auto {
-            let format = guess(text, self.unit).ok_or(TimeError::Syntax)?;
-            let nanos = parse_as(&format, text)?;
+            let format = guess(text, self.unit)?;
+            // A value that is no plausible time says nothing of the format of the others.
+            let nanos = self.in_range(parse_as(&format, text)?)?;
             self.format = format;
             return Ok(nanos);
         }
-        parse_as(&self.format, text)
+        self.in_range(parse_as(&self.format, text)?)
+    }
+
+    fn in_range(&self, nanos: u64) -> Result<u64, TimeError> {
+        self.range.contains(&nanos).then_some(nanos).ok_or(TimeError::Implausible)
     }
 }
 
-/// The earliest time of a number that is a time by itself, and no duration: 1 January 1990, in nanoseconds.
-pub const EARLIEST: u64 = 631_152_000_000_000_000;
+/// The times of a log, in nanoseconds: 1 January 1990 to 1 January 2100. Smaller numbers are durations, or are in a larger
+/// unit than is assumed. The units differ by factors of 1,000, so a number in the wrong one is in 1970, or long after 2100.
+pub const PLAUSIBLE: RangeInclusive<u64> = 631_152_000_000_000_000..=4_102_444_799_999_999_999;
 
 /// Returns whether a text is a time by itself.
-pub fn is_late(text: &[u8]) -> bool {
-    TimeParser::new(TimeFormat::Auto, &[]).parse(text).is_ok_and(|at| at >= EARLIEST)
+pub fn is_moment(text: &[u8]) -> bool {
+    TimeParser::new(TimeFormat::Auto, &[]).plausible().parse(text).is_ok()
+}
+
+/// Returns whether a text begins as a time of day does, `13:55`.
+pub fn is_clock(text: &[u8]) -> bool {
+    matches!(inner(text), [b'0'..=b'2', b'0'..=b'9', b':', b'0'..=b'5', b'0'..=b'9', ..])
+}
+
+/// Returns whether a text is a date without a time of day: `2024-10-10`, `2024/10/10` or `20241010`.
+pub fn is_day(text: &[u8]) -> bool {
+    let text = inner(text);
+    matches!(text.len(), 8 | 10) && (text.len() == 8) == compact_day(text).is_some() && rfc3339(text).is_ok()
+}
+
+/// Returns the date `20241010` at the begin of a text, and what follows it.
+fn compact_day(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (day, rest) = text.split_at_checked(8)?;
+    let is_day = day.iter().all(u8::is_ascii_digit) && matches!(&day[..2], b"19" | b"20");
+    (is_day && matches!(rest.first(), None | Some(b' ' | b'T' | b'_'))).then_some((day, rest))
 }
 
 /// Returns whether a name is probably that of a time.
@@ -181,17 +236,26 @@ fn inner(text: &[u8]) -> &[u8] {
     }
 }
 
-fn guess(text: &[u8], unit: Option<EpochUnit>) -> Option<TimeFormat> {
+fn guess(text: &[u8], unit: Option<EpochUnit>) -> Result<TimeFormat, TimeError> {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     match text.get(digits) {
-        Some(b'/') if digits == 2 => Some(TimeFormat::Clf),
-        Some(b'-' | b'/') if digits == 4 => Some(TimeFormat::Rfc3339),
+        Some(b'/') if digits == 2 => Ok(TimeFormat::Clf),
+        Some(b'-' | b'/') if digits == 4 => Ok(TimeFormat::Rfc3339),
+        _ if unit.is_none() && compact_day(text).is_some() && rfc3339(text).is_ok() => {
+            Ok(TimeFormat::Rfc3339)
+        }
         None | Some(b'.' | b'e' | b'E') if digits > 0 => {
-            Some(TimeFormat::Epoch(unit.unwrap_or(unit_by_size(digits))))
+            let mut parts = text.split(|b| matches!(b, b'e' | b'E')).skip(1);
+            let exponent: Option<i64> =
+                parts.next().and_then(|power| str::from_utf8(power).ok()?.parse().ok());
+            let whole = i64::try_from(digits).unwrap_or(i64::MAX).saturating_add(exponent.unwrap_or(0));
+            unit.or(unit_by_size(whole)).map(TimeFormat::Epoch).ok_or(TimeError::Implausible)
         }
         _ => {
-            let pattern = BY_NAME.into_iter().find(|pattern| by_pattern(pattern, text).is_ok())?;
-            Some(TimeFormat::Pattern(pattern.to_owned()))
+            let mut patterns = BY_NAME.into_iter();
+            let pattern =
+                patterns.find(|pattern| by_pattern(pattern, text).is_ok()).ok_or(TimeError::Syntax)?;
+            Ok(TimeFormat::Pattern(pattern.to_owned()))
         }
     }
 }
@@ -223,7 +287,8 @@ fn rfc3339(text: &[u8]) -> Result<u64, TimeError> {
         Err(TimeError::Syntax) => {}
         done => return done,
     }
-    let (date, time) = text.split_at_checked(10).ok_or(TimeError::Syntax)?;
+    let parts = compact_day(text).or_else(|| text.split_at_checked(10));
+    let (date, time) = parts.ok_or(TimeError::Syntax)?;
     let mut plain: Vec<u8> = date.iter().map(|&b| if b == b'/' { b'-' } else { b }).collect();
     let time =
         [&b" UTC"[..], b" GMT", b" Z"].iter().find_map(|zone| time.strip_suffix(*zone)).unwrap_or(time);
@@ -232,7 +297,7 @@ fn rfc3339(text: &[u8]) -> Result<u64, TimeError> {
     plain.push(b'T');
     let clock = time.get(1..).ok_or(TimeError::Syntax)?;
     plain.extend(clock.iter().filter(|&&b| b != b' '));
-    let has_offset = plain[10..].iter().any(|b| matches!(b, b'Z' | b'z' | b'+' | b'-'));
+    let has_offset = plain[date.len()..].iter().any(|b| matches!(b, b'Z' | b'z' | b'+' | b'-'));
     if is_utc && !has_offset {
         plain.push(b'Z');
     }

@@ -340,6 +340,43 @@ fn invalid_time_error_names_format() {
         .fails(1, &["a.csv:2: the time \"noon\" is not in the format %H:%M"]);
 }
 
+/// The first record was the header, all requests were at midnight, or the message named no remedy.
+// G88
+#[test]
+fn doubtful_inputs_are_questions() {
+    let place = Place::new();
+    for (text, parts) in [
+        ("2024-10-10T13:55:30Z,192.0.2.1\n", &["The first line seems to be a record"][..]),
+        ("2024-10-10\t192.0.2.1\n", &["\"2024-10-10\" is a value", "--log-format"]),
+        ("a|192.0.2.1\n", &["\"192.0.2.1\" is a value", "such as time,ip"]),
+        ("sep=;\nts;ip\n1;a\n", &["separator for Excel", "tail -n +2 log"]),
+        ("\u{feff}a", &["UTF-16 text", "iconv -f UTF-16 -t UTF-8"]),
+        ("a,b\n", &["UTF-16LE text", "iconv -f UTF-16LE -t UTF-8"]),
+        ("#Date: 2024-10-10\n#Fields: time c-ip\n13:55:30 192.0.2.1\n", &["a time of day without a date"]),
+        ("date,hour,ip\n2024-10-10,13,a\n", &["which field is the time of day?", "--time 'date+hour'"]),
+        ("ts,ip\n638641653360000000,a\n", &["not from 1990 to 2099 in any unit", "--time-format"]),
+    ] {
+        let utf_16 = parts[0].starts_with("UTF-16");
+        let two_bytes = || text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        place.file("log", if utf_16 { two_bytes() } else { text.as_bytes().to_vec() });
+        place.run("replay log").fails(1, parts);
+    }
+    for (text, skipped, part) in [
+        ("{\"date\":\"2024-10-10\",\"ip\":\"a\"}\n", 0, "dates without a time of day"),
+        ("ts,ip\n12,a\n13,a\n", 0, "are numbers before 1990"),
+        ("ts,ip\n1728568536000,a\n1728568537,a\n1728568538000,a\n", 1, "not from 1990 to 2099 (ms)"),
+    ] {
+        place.file("log", text);
+        let run = place.run(&format!("replay log {ONE} --json --allow-skipped"));
+        let json = serde_json::from_str::<serde_json::Value>(&run.stdout).unwrap();
+        assert_eq!(json["input"]["skipped"], skipped, "{text}");
+        assert!(
+            run.stderr.contains(part) || json["input"]["warnings"][0].as_str().unwrap().contains(part),
+            "{json}"
+        );
+    }
+}
+
 #[test]
 fn unknown_bytes_are_shown_escaped() {
     let place = Place::new();

@@ -32,13 +32,18 @@ fn usual_field_names_are_found() {
 
 #[test]
 fn time_is_chosen_by_values() {
-    let cases: [(&[(&str, &str)], &str); 12] = [
+    let cases: [(&[(&str, &str)], &str); 17] = [
         (&[("date", "1710256948.123"), ("time", "2024-03-12T15:22:28Z")], "time"),
         (&[("date", "2024-03-12"), ("time", "15:22:28")], "date+time"),
         (&[("date", "2024-03-12"), ("time_ms", "12")], "date"),
         (&[("time_ms", "12"), ("when", "2024-03-12 15:22:28")], "when"),
         (&[("date", "20240312"), ("time", "15:22:28")], "date+time"),
         (&[("date", "2024/03/12"), ("time", "152228")], "date+time"),
+        (&[("date", "20240312"), ("time", "152228")], "date+time"),
+        (&[("log_date", "2024-03-12"), ("log_time", "15:22:28")], "log_date+log_time"),
+        (&[("x-date", "2024-03-12"), ("ip", "192.0.2.1"), ("x-time", "15:22:28.5")], "x-date+x-time"),
+        (&[("time", "15:22:28"), ("day", "2024-03-12")], "day+time"),
+        (&[("clock", "15:22"), ("date", "20240312")], "date+clock"),
         (&[("date", "1710256948"), ("time", "12")], "date"),
         (&[("time", "0.003"), ("@timestamp", "2024-03-12T15:22:28Z")], "@timestamp"),
         (&[("ts", "100"), ("ip", "192.0.2.1")], "ts"),
@@ -77,12 +82,20 @@ fn format_is_detected_by_content() {
 /// A duration with a usual name was the time, in 1970.
 #[test]
 fn doubts_about_time_are_questions() {
-    let cases: [(&[(&str, &str)], &str); 3] = [
+    let cases: [(&[(&str, &str)], &str); 5] = [
         (
             &[("time_ms", "12"), ("began", "2024-03-12 15:22:28"), ("the end", "2024-03-12 15:22:29")],
             "\"began\" and \"the end\" would do. Name it with --time began or --time 'the end'",
         ),
         (&[("time_ms", "12"), ("logged", "1710256948")], "--time time_ms or --time logged"),
+        (
+            &[("date", "2024-03-12"), ("hour", "15")],
+            "\"date\" has only the date. Name it with --time 'date+hour' or --time date --time-format rfc3339",
+        ),
+        (
+            &[("day", "2024-03-12"), ("began", "15:22:28"), ("ended", "15:22:29")],
+            "--time 'day+began' or --time 'day+ended' or",
+        ),
         (
             &[("StartTime_", "1710256948"), ("EndTime_", "1710256948")],
             "\"StartTime_\" and \"EndTime_\" would do",
@@ -94,6 +107,10 @@ fn doubts_about_time_are_questions() {
         let said = choose_time(&sample, &TimeFormat::Auto, "f").unwrap_err().to_string();
         assert!(said.contains(part), "{said}");
     }
+    // Durations do not grow.
+    let mut sample = Sample::default();
+    ["0.3", "0.1", "0.2", "0.1"].iter().for_each(|time| sample.add([("time", time.as_bytes())]));
+    assert!(choose_time(&sample, &TimeFormat::Auto, "f").unwrap_err().to_string().contains("--time"));
     // Large numbers that are no times.
     let mut sample = Sample::default();
     for (ts, id) in [("100", "3710256948"), ("101", "1710256948"), ("102", "2710256948")] {

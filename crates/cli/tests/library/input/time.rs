@@ -41,8 +41,12 @@ fn all_time_formats_agree() {
         "30 Jun 2017 00:00:01.000",
         "30-Jun-2017 00:00:01.000",
         "Jun 30, 2017 @ 00:00:01.000",
+        "20170630 000001",
+        "20170630T00:00:01Z",
         "1498780801",
         "1498780801.0000000009",
+        "1.498780801E9",
+        "1.498780801E+12",
         "1498780801000",
         "1498780801000000",
         "1498780801000000000",
@@ -68,6 +72,24 @@ fn field_name_determines_unit() {
     assert_eq!(parser.parse(b"5000"), Ok(5_000_000_000));
     assert_eq!(parser.format().to_string(), "ms");
     assert_eq!(parser.parse(b"2017-06-30T00:00:01Z"), Err(TimeError::Syntax));
+}
+
+/// A second in milliseconds is in 1970, and ticks since year 1 are in 1990 as nanoseconds.
+#[test]
+fn implausible_numbers_are_rejected() {
+    let auto = || TimeParser::new(TimeFormat::Auto, &["ts".to_owned()]);
+    for ticks in ["638641653360000000", "133730421360000000"] {
+        assert_eq!(auto().parse(ticks.as_bytes()), Err(TimeError::Implausible));
+    }
+    let mut parser = auto().plausible();
+    assert_eq!(parser.parse(b"12"), Err(TimeError::Implausible));
+    assert_eq!(parser.parse(b"1498780801000"), Ok(T));
+    for wrong in [&b"1498780801"[..], b"0", b"4102444800000"] {
+        assert_eq!(parser.parse(wrong), Err(TimeError::Implausible));
+    }
+    assert_eq!(parser.parse(b"631152000000"), Ok(631_152_000_000_000_000));
+    // A format that the user names is no guess.
+    assert_eq!(TimeParser::new("s".parse().unwrap(), &[]).plausible().parse(b"12"), Ok(12_000_000_000));
 }
 
 #[test]
