@@ -13,7 +13,7 @@ use super::affixes::NONE;
 use super::branch::keys_of_addresses;
 use super::by_address::ByAddress;
 use super::node::{Exact, FoundRules, LevelKey, ReadingBranch, TreeLevel, TreeNode};
-use super::{Branch, Wildcards};
+use super::{Branch, Wildcards, is_same};
 
 /// The entries of the file, for finding the entry of a request.
 #[derive(Debug)]
@@ -291,7 +291,7 @@ impl Tree {
             let valued = if has_values { self.valued(here, level, key, value) } else { None };
             return valued.or_else(|| if here.has_bare { self.bare(level, key) } else { None });
         };
-        let found = keys.iter().find(|one| *one.key == *key);
+        let found = keys.iter().find(|one| is_same(&one.key, key));
         match (found, &here.wild) {
             (Some(LevelKey { exact: Exact::None, bare, .. }), None) => *bare,
             (None, None) => None,
@@ -309,7 +309,7 @@ impl Tree {
         (level, key, value): (u32, &str, &str),
     ) -> Option<u32> {
         let exact = match found.map(|one| &one.exact) {
-            Some(Exact::Listed(list)) => list.iter().find(|(one, _)| **one == *value).map(|&(_, at)| at),
+            Some(Exact::Listed(list)) => list.iter().find(|(one, _)| is_same(one, value)).map(|&(_, at)| at),
             Some(Exact::InTable) => self.declared(level, key, value),
             Some(Exact::None) | None => None,
         };

@@ -19,7 +19,7 @@ use super::role::Role;
 use super::values::SeenValues;
 use crate::config::RuleFiles;
 use crate::counting::{Hasher, Servers};
-use crate::matching::{AddressText, CounterKey, Descriptor, FoundRules, LONGEST, Tree};
+use crate::matching::{AddressText, CounterKey, Descriptor, FoundRules, LONGEST, Tree, is_same};
 use crate::rule::{Amount, Charging, Rule, TimeUnit};
 
 /// Each thread times one in this number of checks, on average.
@@ -212,7 +212,7 @@ impl RuleSet {
     pub(in crate::engine) fn domain(&self, name: &str) -> Option<&ActiveDomain> {
         match &self.domains[..] {
             // Comparing with a single name is faster than hashing it, and needs no call.
-            [only] => (*only.name == *name).then_some(only),
+            [only] => is_same(&only.name, name).then_some(only),
             _ => self.domain_by_hash(name),
         }
     }
