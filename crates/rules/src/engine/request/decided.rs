@@ -12,17 +12,27 @@ use crate::engine::state::Role;
 /// Things of which most requests have one or two.
 pub(in crate::engine) type ShortList<T> = SmallVec<[T; 2]>;
 
-/// The decisions of one request. An answer is moved often, so they have memory of their own. The thread uses that memory again
-/// for its next answer.
+/// The decisions of one request. An answer is moved often, so they have memory of their own, and the list is one pointer. The thread
+/// uses that memory again for its next answer.
 #[derive(Debug)]
-pub(in crate::engine) struct DecidedList(Vec<Decided>);
+pub(in crate::engine) struct DecidedList(Option<OwnList>);
+
+/// A list behind one pointer.
+#[allow(
+    clippy::box_collection,
+    reason = "an answer moves the pointer, and its thread keeps both blocks of memory"
+)]
+type OwnList = Box<Vec<Decided>>;
 
 /// The longest list whose memory is used again. It takes 7 KB.
 const LONGEST_SPARE: usize = 64;
 
+/// The list of an answer that has no memory yet.
+static EMPTY: Vec<Decided> = Vec::new();
+
 thread_local! {
     /// The memory of an answer that this thread has dropped.
-    static SPARE: Cell<Vec<Decided>> = const { Cell::new(Vec::new()) };
+    static SPARE: Cell<Option<OwnList>> = const { Cell::new(None) };
 }
 
 impl DecidedList {
@@ -37,10 +47,11 @@ impl DecidedList {
 impl Drop for DecidedList {
     #[inline]
     fn drop(&mut self) {
-        let mut list = std::mem::take(&mut self.0);
-        if (1..=LONGEST_SPARE).contains(&list.capacity()) {
+        if let Some(mut list) = self.0.take()
+            && list.capacity() <= LONGEST_SPARE
+        {
             list.clear();
-            let _ = SPARE.try_with(|spare| spare.set(list));
+            let _ = SPARE.try_with(|spare| spare.set(Some(list)));
         }
     }
 }
@@ -50,15 +61,20 @@ impl Deref for DecidedList {
 
     #[inline(always)]
     fn deref(&self) -> &Vec<Decided> {
-        &self.0
+        self.0.as_deref().unwrap_or(&EMPTY)
     }
 }
 
 impl DerefMut for DecidedList {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Vec<Decided> {
-        &mut self.0
+        self.0.get_or_insert_with(new_list)
     }
+}
+
+#[cold]
+fn new_list() -> OwnList {
+    Box::default()
 }
 
 /// What made the decision of a shared rule, and the store's mark of it.
