@@ -36,6 +36,8 @@ pub use crate::store::{holding, migrate, op, snapshot};
 pub use crate::telemetry::facade;
 // The counter of a rule has the readings of its store.
 pub use crate::telemetry::gauges::readings_of;
+// A request of rules looks up the counters of its thread once for each rule.
+pub use crate::telemetry::meters::OwnTallies;
 // `tollgate-tower` reports requests without a key to the `metrics` facade, under the names of this crate.
 pub use crate::telemetry::keyless::KeylessCounts;
 // Shared limiters count calls and failures as meters count requests.

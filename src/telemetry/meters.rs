@@ -6,8 +6,9 @@ use super::event::Event;
 use super::facade::RuleHandles;
 use super::shares::{NearLimit, Shares};
 use super::stripes::Stripes;
-use crate::base::decision::{Decision, Outcome};
+use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::memory::prefetch::prefetch;
+use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::Relaxed;
 
 /// How often each [`Event`] was recorded since the [`Meters`] were created. The counts wrap on overflow.
@@ -97,6 +98,38 @@ pub struct Meters {
     handles: RuleHandles,
 }
 
+/// The counters of one thread in some [`Meters`]. A request looks them up once, because it requests their memory before it is decided.
+#[derive(Copy, Clone, Debug)]
+#[doc(hidden)]
+pub struct OwnTallies<'m>(&'m [AtomicU64; SHADOW_DENIED_HITS + 1]);
+
+impl OwnTallies<'_> {
+    /// Requests the counter of an admitted request in advance. With thousands of rules, it is in no cache, and the exchange
+    /// of the charge would let the processor wait for it afterwards.
+    #[inline(always)]
+    pub fn prefetch(self) {
+        prefetch(&raw const self.0[Event::Allowed.index()]);
+    }
+}
+
+/// Whether at most the half of a decision's limit is in use, rounded down. Also `false` if this takes as long to compute as
+/// [`Decision::remaining`] does.
+#[inline(always)]
+fn uses_at_most_half(decision: &Decision) -> bool {
+    let half = decision.limit() / 2;
+    let rest = decision.limit() - half;
+    match *decision.facts() {
+        // The quotient of a number is at least `rest` exactly if the number is at least `rest` times the divisor.
+        Facts::Pace { ahead, interval, capacity, .. } => {
+            capacity.saturating_sub(ahead) >= interval.saturating_mul(rest)
+        }
+        Facts::Ticks { ahead, interval, .. } => ahead <= interval.saturating_mul(half),
+        Facts::Batch { used, .. } => used <= half,
+        Facts::Blend { .. } => false,
+        Facts::Plain { remaining, .. } => remaining >= rest,
+    }
+}
+
 impl fmt::Debug for Meters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Meters").field("counts", &self.counts()).finish_non_exhaustive()
@@ -123,7 +156,14 @@ impl Meters {
     /// Records an event. An outcome counts one request and its `hits`; a mark counts `hits` units.
     #[inline]
     pub fn record(&self, event: Event, hits: u64) {
-        let Some(tallies) = self.tallies.get() else { return self.record_first(event, hits) };
+        match self.own() {
+            Some(own) => self.record_in(own, event, hits),
+            None => self.record_first(event, hits),
+        }
+    }
+
+    #[inline(always)]
+    fn record_in(&self, OwnTallies(tallies): OwnTallies<'_>, event: Event, hits: u64) {
         let is_decision = event.is_decision();
         // Ordering: Relaxed; see `Stripes`.
         tallies[event.index()].fetch_add(if is_decision { 1 } else { hits }, Relaxed);
@@ -174,7 +214,7 @@ impl Meters {
     #[inline]
     pub fn observe(&self, decision: &Decision, shadow: bool) {
         match decision.outcome() {
-            Outcome::Allowed => self.observe_allowed(decision),
+            Outcome::Allowed => self.observe_allowed(self.own(), decision),
             Outcome::Denied | Outcome::Never => {
                 let cost = decision.cost();
                 self.record(if shadow { Event::ShadowDenied } else { Event::Denied }, cost);
@@ -186,26 +226,36 @@ impl Meters {
         }
     }
 
-    /// Records a decision that admitted its request, as [`Meters::observe`] does. It is shorter if the caller knows the outcome.
+    /// Records a decision that admitted its request, as [`Meters::observe`] does. It is shorter if the caller knows the outcome, and
+    /// has looked up the counters of its thread.
     #[inline(always)]
-    pub fn observe_allowed(&self, decision: &Decision) {
-        let (cost, limit) = (decision.cost(), decision.limit());
-        self.record(Event::Allowed, cost);
-        let used = limit.saturating_sub(decision.remaining());
+    #[doc(hidden)]
+    pub fn observe_allowed(&self, own: Option<OwnTallies<'_>>, decision: &Decision) {
+        match own {
+            Some(own) => self.record_in(own, Event::Allowed, decision.cost()),
+            None => self.record_first(Event::Allowed, decision.cost()),
+        }
         // The half of the limit is cheaper to compute than most lines.
-        if self.near.may_be_near(limit, used) && self.near.is_above(limit, used) {
-            self.record_shares(Shares::of_line(self.near, limit, used, cost));
+        if !uses_at_most_half(decision) || self.near.is_below_half() {
+            self.observe_near(decision);
         }
     }
 
-    /// Requests the counter of an admitted request in advance. With thousands of rules, it is in no cache, and the exchange
-    /// of the charge would let the processor wait for it afterwards.
+    /// Records the units of an admitted request that are near the limit.
+    #[inline(never)]
+    fn observe_near(&self, decision: &Decision) {
+        let limit = decision.limit();
+        let used = limit.saturating_sub(decision.remaining());
+        if self.near.is_above(limit, used) {
+            self.record_shares(Shares::of_line(self.near, limit, used, decision.cost()));
+        }
+    }
+
+    /// Returns the counters of this thread. `None` before the first event.
     #[inline(always)]
     #[doc(hidden)]
-    pub fn prefetch(&self) {
-        if let Some(own) = self.tallies.get() {
-            prefetch(&raw const own[Event::Allowed.index()]);
-        }
+    pub fn own(&self) -> Option<OwnTallies<'_>> {
+        self.tallies.get().map(OwnTallies)
     }
 
     /// Returns the counts so far.

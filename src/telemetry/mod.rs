@@ -43,7 +43,7 @@ pub mod facade;
 pub(crate) mod gauges;
 pub(crate) mod keyless;
 mod log;
-mod meters;
+pub(crate) mod meters;
 #[cfg(not(feature = "metrics"))]
 mod no_facade;
 #[cfg(not(feature = "tracing"))]

@@ -73,10 +73,10 @@ impl NearLimit {
         line
     }
 
-    /// Whether `used` units may be above the line. This is cheaper than the line itself.
+    /// Whether the line is below the half of every limit. Then more than the units above the half can be near.
     #[inline(always)]
-    pub(super) const fn may_be_near(self, limit: u64, used: u64) -> bool {
-        used > limit / 2 || self.0 < MILLION / 2
+    pub(super) const fn is_below_half(self) -> bool {
+        self.0 < MILLION / 2
     }
 
     #[inline]

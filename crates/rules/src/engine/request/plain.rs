@@ -16,7 +16,7 @@
 use std::ops::Deref;
 
 use smallvec::SmallVec;
-use tollgate::internals::CheckTime;
+use tollgate::internals::{CheckTime, OwnTallies};
 use tollgate::internals::op::{Exchange, Store, WordTicket};
 use tollgate::stores::AnyStore;
 use tollgate::{Clock, Decision, Outcome};
@@ -44,6 +44,8 @@ pub(super) struct PlainCheck<'r> {
     cost: u64,
     /// What charges to the same key cost before this one.
     earlier: u64,
+    /// The thread's counters of the rule's outcomes.
+    own: Option<OwnTallies<'r>>,
 }
 
 /// The rules of a request that are all plain.
@@ -164,7 +166,7 @@ pub(super) fn refund(checks: &[PlainCheck<'_>], decided: &[Decided], when: Check
 pub(super) fn report_admitted(checks: &[PlainCheck<'_>], decided: &[Decided]) {
     for (check, decided) in checks.iter().zip(decided) {
         if let Some(decision) = &decided.decision {
-            check.active.meters.observe_allowed(decision);
+            check.active.meters.observe_allowed(check.own, decision);
         }
     }
 }
@@ -230,7 +232,11 @@ impl<'r> PlainCheck<'r> {
             return None;
         }
         active.matched.set();
-        Some(Self { active, counter, key, cost, earlier: 0 })
+        let own = active.meters.own();
+        if let Some(own) = own {
+            own.prefetch();
+        }
+        Some(Self { active, counter, key, cost, earlier: 0, own })
     }
 
     #[inline(always)]

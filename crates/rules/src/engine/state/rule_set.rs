@@ -415,7 +415,6 @@ impl ActiveRule {
                 .filter(|(_, value)| AddressText::instead_of(value).is_none())?,
             _ => return None,
         };
-        self.meters.prefetch();
         (value.len() <= LONGEST && !self.counts_with_override(domain)).then_some((counter, value))
     }
 
