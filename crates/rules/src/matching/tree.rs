@@ -187,9 +187,7 @@ impl Tree {
         let level = if before.is_empty() { Some(0) } else { self.level_below(before) };
         let Some(level) = level else { return FoundRules::default() };
         match self.step(level, key, value) {
-            Some((at, node)) if tier.is_some() || !node.tiers.is_empty() => {
-                self.of_tier(at, node, value, tier)
-            }
+            Some((at, node)) if !node.tiers.is_empty() => self.of_tier(at, node, value, tier),
             Some((_, node)) => node.own,
             None => FoundRules::default(),
         }

@@ -16,8 +16,8 @@
 use std::ops::Deref;
 
 use smallvec::SmallVec;
-use tollgate::internals::{CheckTime, OwnTallies};
 use tollgate::internals::op::{Exchange, Store, WordTicket};
+use tollgate::internals::{CheckTime, OwnTallies};
 use tollgate::stores::AnyStore;
 use tollgate::{Clock, Decision, Outcome};
 
@@ -27,7 +27,6 @@ use super::report::Reporting;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::engine::state::{ActiveDomain, ActiveRule, LocalCounter, Role, RuleSet, Rules};
 use crate::matching::{CounterKey, Descriptor, FoundRules};
-use crate::rule::Charging;
 
 /// A list on the stack. Of a longer one, the memory is allocated.
 type Several<T> = SmallVec<[T; 16]>;
@@ -78,7 +77,7 @@ impl<'r> PlainChecks<'r> {
         searched: &mut Searched,
         when: CheckTime,
     ) -> bool {
-        if !is_possible(domain) {
+        if !domain.has_plain {
             return false;
         }
         decided.reserve(request.descriptors.len());
@@ -109,12 +108,6 @@ impl<'r> PlainChecks<'r> {
         let same = self.0.iter().filter(|check| std::ptr::eq(check.active, active) && check.key == key);
         same.fold(0, |sum, check| sum.saturating_add(check.cost))
     }
-}
-
-/// Whether the stores alone may decide the requests of a domain.
-#[inline(always)]
-pub(super) fn is_possible(domain: &ActiveDomain) -> bool {
-    domain.charging == Charging::AllOrNothing && !domain.quota
 }
 
 /// Returns the cost of a descriptor. `None` if it sets its own limit, also if no rule applies to it, or if it only peeks.

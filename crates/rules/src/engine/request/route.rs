@@ -199,7 +199,7 @@ impl<C: Clock> Rules<C> {
         };
         let found = domain.search(descriptor);
         if let [active] = domain.found(found)
-            && plain::is_possible(domain)
+            && domain.has_plain
             && let Some(cost) = plain::plain_cost(descriptor, request.hits)
             && let Some(check) = PlainCheck::new(domain, descriptor, active, cost, when)
         {

@@ -174,6 +174,7 @@ impl RuleSet {
             charging,
             shadow,
             quota: options.quota,
+            has_plain: charging == Charging::AllOrNothing && !options.quota,
             files,
             asked: OnceFlag::default(),
             ever_asked: before.map(|before| Arc::clone(&before.ever_asked)).unwrap_or_default(),

@@ -57,6 +57,8 @@ pub(in crate::engine) struct ActiveDomain {
     pub(in crate::engine) shadow: bool,
     /// Whether all its rules are quotas.
     pub(in crate::engine) quota: bool,
+    /// Whether the stores of its rules may decide a request alone, if all rules of the request are plain.
+    pub(in crate::engine) has_plain: bool,
     /// The files of its rules.
     pub(in crate::engine) files: RuleFiles,
     /// Set by the domain's first request since this load.
@@ -96,6 +98,9 @@ pub(in crate::engine) struct ActiveRule {
     key_from: KeyFrom,
     /// The entries whose values are read as addresses, one bit for each.
     addresses: u32,
+    /// The index of the entry whose value is the key, if the rule is plain and needs nothing else. Otherwise [`u32::MAX`], so that no
+    /// request has this entry: one comparison then tells both.
+    plain_entry: u32,
     pub(in crate::engine) meters: Arc<Meters>,
     pub(in crate::engine) counter: Counter,
     pub(in crate::engine) rule: Rule,
@@ -370,6 +375,10 @@ impl ActiveRule {
             && !is_rare
             && matches!(key_from, KeyFrom::Nothing | KeyFrom::Entry(_) | KeyFrom::Address(_))
             && counter.local().is_some_and(LocalCounter::is_plain);
+        let plain_entry = match key_from {
+            KeyFrom::Entry(entry) if is_plain => entry,
+            _ => u32::MAX,
+        };
         let values = None;
         Self {
             rule,
@@ -384,6 +393,7 @@ impl ActiveRule {
             keys_vary,
             key_from,
             addresses,
+            plain_entry,
             meters,
             matched,
             matched_before: false,
@@ -404,18 +414,27 @@ impl ActiveRule {
         domain: &ActiveDomain,
         descriptor: &Descriptor<'r>,
     ) -> Option<(&LocalCounter, &'r str)> {
-        let (Counter::Local(counter), true) = (&self.counter, self.is_plain) else { return None };
-        let (_, value) = match self.key_from {
-            KeyFrom::Nothing => return (!self.counts_with_override(domain)).then_some((counter, "")),
-            KeyFrom::Entry(entry) => descriptor.counted().get(entry as usize)?,
-            // Other spellings of an address have a key that the request does not have.
-            KeyFrom::Address(entry) => descriptor
-                .counted()
-                .get(entry as usize)
-                .filter(|(_, value)| AddressText::instead_of(value).is_none())?,
-            _ => return None,
+        let Counter::Local(counter) = &self.counter else { return None };
+        let key = match descriptor.counted().get(self.plain_entry as usize) {
+            Some(&(_, value)) => value,
+            None => self.other_plain_key(descriptor)?,
         };
-        (value.len() <= LONGEST && !self.counts_with_override(domain)).then_some((counter, value))
+        (key.len() <= LONGEST && !self.counts_with_override(domain)).then_some((counter, key))
+    }
+
+    /// Returns the key of a request under a plain rule whose key needs more than an entry. `None` if the rule is not plain.
+    #[inline(never)]
+    fn other_plain_key<'r>(&self, descriptor: &Descriptor<'r>) -> Option<&'r str> {
+        match self.key_from {
+            _ if !self.is_plain => None,
+            KeyFrom::Nothing => Some(""),
+            // Other spellings of an address have a key that the request does not have.
+            KeyFrom::Address(entry) => {
+                let &(_, value) = descriptor.counted().get(entry as usize)?;
+                AddressText::instead_of(value).is_none().then_some(value)
+            }
+            _ => None,
+        }
     }
 
     /// Whether limits that requests set count together with this rule. True only after a request has set one.
