@@ -74,9 +74,14 @@ impl Meters {
 
     /// Counts a request until it is answered or dropped. Returns `None` if too many others are waiting.
     pub fn begin(&self, entry: Entry, most: usize) -> Option<InFlightRequest<'_>> {
+        self.begin_at(entry, most, now())
+    }
+
+    /// Counts a request that began at this time.
+    pub fn begin_at(&self, entry: Entry, most: usize, began: Instant) -> Option<InFlightRequest<'_>> {
         add(&self.entries, entry as usize);
         let before = self.in_flight.fetch_add(1, Relaxed);
-        let request = InFlightRequest { meters: self, began: now(), code: Code::Cancelled };
+        let request = InFlightRequest { meters: self, began, code: Code::Cancelled };
         if before >= most as u64 {
             self.overloads.fetch_add(1, Relaxed);
             request.end(Code::Unavailable, None);
@@ -140,6 +145,6 @@ fn add(counts: &[AtomicU64], index: usize) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a gateway waits in real time")]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }

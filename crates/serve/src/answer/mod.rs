@@ -36,7 +36,7 @@ use self::meters::InFlightRequest;
 pub use self::meters::{AnswerCounts, BOUNDS_US, Meters};
 pub use self::near::{NearKeys, NearView};
 pub use self::settings::{LimitHeaders, Names, Settings};
-pub use self::single::{Nearest, SingleAnswer};
+pub use self::single::{Nearest, SingleAnswer, SingleRequest};
 pub use self::status::unit_of;
 use self::text::Pairs;
 use super::proto::{
@@ -144,7 +144,12 @@ impl<C: Clock> Answerer<C> {
 
     #[inline]
     fn begin(&self, entry: Entry) -> Result<InFlightRequest<'_>, Status> {
-        let in_flight = self.meters.begin(entry, self.settings.max_in_flight);
+        self.begin_at(entry, meters::now())
+    }
+
+    #[inline]
+    fn begin_at(&self, entry: Entry, began: Instant) -> Result<InFlightRequest<'_>, Status> {
+        let in_flight = self.meters.begin_at(entry, self.settings.max_in_flight, began);
         in_flight.ok_or_else(|| Status::unavailable("too many requests wait for an answer"))
     }
 

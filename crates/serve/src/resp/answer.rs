@@ -15,7 +15,7 @@ use super::quotas::ClientQuota;
 use super::read::{Args, Reader, integer, nanos};
 use super::transaction::Transaction;
 use super::write::{Replies, Shown};
-use crate::answer::{Entry, Nearest, SingleAnswer};
+use crate::answer::{Entry, Nearest, SingleAnswer, SingleRequest};
 use crate::proto::{self, Code, CommitRequest, RateLimitDescriptor, ReserveRequest};
 
 /// The most commands before other connections have their turn.
@@ -85,6 +85,7 @@ impl<C: Clock + Clone> Session<C> {
     pub async fn answer(&mut self, input: &mut Vec<u8>) -> Step {
         let Self { reader, running, peer } = self;
         peer.find_user_again();
+        peer.answered_at = None;
         let (mut used, mut commands, mut ran, mut refused) = (0, 0, 0, 0);
         let step = loop {
             if commands + ran >= TURN || peer.replies.bytes().len() >= FULL {
@@ -192,10 +193,11 @@ impl<C: Clock + Clone> RespPeer<C> {
 
     /// Runs a command. Returns whether the connection goes on.
     async fn run(&mut self, known: &Known, args: Args<'_>) -> Result<bool, Problem> {
+        let began = self.answered_at.take();
         match known.command {
             Name::Limit(Limit::Throttle) => self.throttle(args)?,
             Name::Limit(Limit::Gcra) => self.gcra(args)?,
-            Name::Limit(of_rules) => self.ask_rules(of_rules, args).await?,
+            Name::Limit(of_rules) => self.ask_rules(of_rules, args, began).await?,
             other => return connect::run(self, other, args),
         }
         Ok(true)
@@ -260,9 +262,14 @@ impl<C: Clock + Clone> RespPeer<C> {
         self.replies.count(decision.remaining());
     }
 
-    /// The commands that rules of the file answer.
-    async fn ask_rules(&mut self, command: Limit, args: Args<'_>) -> Result<(), Problem> {
-        let Self { shared, replies, user, .. } = self;
+    /// The commands that rules of the file answer. A check begins at the time that is given.
+    async fn ask_rules(
+        &mut self,
+        command: Limit,
+        args: Args<'_>,
+        began: Option<Instant>,
+    ) -> Result<(), Problem> {
+        let Self { shared, replies, user, answered_at, .. } = self;
         let (answerer, domain) = (&*shared.answerer, args.get(1).unwrap_or_default());
         if !user.as_ref().is_some_and(|user| user.may_ask(domain)) {
             return Err(format!("NOPERM No permissions to ask about the domain {}", Shown(domain)).into());
@@ -308,9 +315,12 @@ impl<C: Clock + Clone> RespPeer<C> {
                     _ => (Entry::Resp, &[HITS]),
                 };
                 let query = RuleQuery::of(args, options, 2)?;
-                let told =
-                    answerer.answer_single(domain, query.entries(), query.hits, entry, shared.deadline);
-                put_answer(replies, &told.await.map_err(failed)?);
+                let (entries, hits, patience) = (query.entries(), query.hits, shared.deadline);
+                let request = SingleRequest { domain, entries, hits, entry, patience };
+                let told = |answer: &SingleAnswer<'_>| put_answer(replies, answer);
+                let (answered, ended) = answerer.answer_single(request, began, told).await;
+                *answered_at = Some(ended);
+                answered.map_err(failed)?;
             }
         }
         Ok(())
@@ -318,7 +328,7 @@ impl<C: Clock + Clone> RespPeer<C> {
 }
 
 /// Writes the five numbers of an answer by rules, and the name of the nearest rule.
-fn put_answer(to: &mut Replies, answer: &SingleAnswer) {
+fn put_answer(to: &mut Replies, answer: &SingleAnswer<'_>) {
     to.array(6);
     to.integer(answer.is_over.into());
     match &answer.limit {
@@ -383,7 +393,7 @@ impl<'a> RuleQuery<'a> {
         }
     }
 
-    fn entries(&self) -> impl ExactSizeIterator<Item = [&'a [u8]; 2]> + use<'a> {
+    fn entries(&self) -> impl ExactSizeIterator<Item = [&'a [u8]; 2]> + Clone + use<'a> {
         let pairs = self.pairs;
         let text = move |at| pairs.get(at).unwrap_or_default();
         (0..pairs.len()).step_by(2).map(move |at| [text(at), text(at + 1)])

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate::{Clock, DefaultClock};
 
@@ -63,6 +63,9 @@ pub struct RespPeer<C> {
     pub running: Option<Transaction>,
     /// Wrong passwords.
     pub failures: u32,
+    /// When the last command that rules answered was answered. `None` at the first command of those that arrived together, and after
+    /// other commands.
+    pub answered_at: Option<Instant>,
 }
 
 impl<C: Clock + Clone> RespPeer<C> {
@@ -80,6 +83,7 @@ impl<C: Clock + Clone> RespPeer<C> {
             queue: None,
             running: None,
             failures: 0,
+            answered_at: None,
         };
         peer.forget_user();
         peer
