@@ -12,6 +12,7 @@ use ipnet::IpNet;
 
 use super::address::Ranges;
 use super::branch::AddressKind;
+use super::is_same;
 use super::node::{ReadingBranch, TreeLevel, TreeNode};
 
 /// The levels of a tree that reads addresses.
@@ -72,9 +73,14 @@ impl ByAddress {
 
     /// Returns the ranges of a key, which may be none. `None` if values of the key are not read as addresses.
     pub(super) fn ranges(&self, level: u32, key: &str) -> Option<&Ranges> {
-        let keys = self.ranges.get(level as usize)?;
-        let at = keys.binary_search_by(|(one, _)| (**one).cmp(key)).ok()?;
-        keys.get(at).map(|(_, ranges)| ranges)
+        match &**self.ranges.get(level as usize)? {
+            // Most levels with ranges have them for one key.
+            [(only, ranges)] => is_same(only, key).then_some(ranges),
+            keys => {
+                let at = keys.binary_search_by(|(one, _)| (**one).cmp(key)).ok()?;
+                keys.get(at).map(|(_, ranges)| ranges)
+            }
+        }
     }
 
     /// Returns the ranges of a node's descriptor.
