@@ -254,9 +254,11 @@ impl Answer {
         let own = self.decided.get(first..).unwrap_or_default().iter();
         let applied = self.applied(own.take_while(|decided| decided.descriptor as usize == descriptor));
         let applied = applied.filter(|limit| limit.decided.role != Role::Replaced && counts(limit));
-        applied.min_by_key(|limit| {
+        let rank = |limit: &Applied<'_>| {
             (!limit.is_over_limit(), limit.decided.role == Role::Shadow, limit.remaining())
-        })
+        };
+        // Compares instead of ranking each limit, because most descriptors have a single one.
+        applied.min_by(|one, other| rank(one).cmp(&rank(other)))
     }
 }
 
