@@ -22,6 +22,9 @@ pub(crate) struct Tree {
     /// The keys of all nodes, each once.
     keys: HashSet<Arc<str>, RandomState>,
     pub(super) nodes: Vec<TreeNode>,
+    /// The keys of the first level of which all values have the same rules for all tiers, with these rules. A request with one entry often
+    /// ends here, without a look at a node.
+    alike: Box<[(Arc<str>, FoundRules)]>,
     /// Empty if the tree reads addresses.
     levels: Vec<TreeLevel>,
     /// The levels of a tree that reads addresses. They are apart, so that a search in other trees does not ask for
@@ -50,6 +53,7 @@ impl Tree {
             hasher: RandomState::new(),
             keys: HashSet::default(),
             nodes: Vec::new(),
+            alike: Box::default(),
             levels: Vec::new(),
             by_address: None,
             by_entry: HashTable::new(),
@@ -64,7 +68,19 @@ impl Tree {
             let levels = std::mem::take(&mut tree.levels);
             tree.by_address = Some(Box::new(ByAddress::new(levels, &mut tree.nodes, &reading)));
         }
+        tree.alike = tree.keys_alike();
         tree
+    }
+
+    /// Returns the keys of the first level of which all values have the same rules.
+    fn keys_alike(&self) -> Box<[(Arc<str>, FoundRules)]> {
+        let level = self.levels.first().filter(|level| level.wild.is_none());
+        let keys = level.and_then(|level| level.listed_keys.as_deref()).unwrap_or_default();
+        let rules_of = |key: &LevelKey| match (&key.exact, self.nodes.get(key.bare? as usize)?) {
+            (Exact::None, node) if node.tiers.is_empty() => Some((Arc::clone(&key.key), node.own)),
+            _ => None,
+        };
+        keys.iter().filter_map(rules_of).collect()
     }
 
     /// Adds a level with these branches, and returns its number. Adds the branches that read addresses to `reading`.
@@ -182,7 +198,19 @@ impl Tree {
     ///
     /// The tier that the request names comes first, if the entry has it. Next comes a tier that contains the value, and
     /// then the entry's own limit.
+    #[inline]
     pub(crate) fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
+        if let [(key, _)] = entries
+            && let Some((_, found)) = self.alike.iter().find(|(one, _)| is_same(one, key))
+        {
+            return *found;
+        }
+        self.search(entries, tier)
+    }
+
+    /// Returns the rules for a request's entries, of any number and under any key.
+    #[inline(never)]
+    fn search(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         let Some((&(key, value), before)) = entries.split_last() else { return FoundRules::default() };
         let level = if before.is_empty() { Some(0) } else { self.level_below(before) };
         let Some(level) = level else { return FoundRules::default() };
