@@ -214,13 +214,16 @@ impl<'a, 's, Q: Fn(&ClientField<'s>, &ClientField<'s>) -> Error> Chooser<'a, 's,
             if let Some(other) = others.find(|other| !other.is_same_client(field)) {
                 return Err((self.question)(field, other));
             }
-            return chosen(
-                field,
-                match field.addresses {
-                    0 => "by its name; no field has addresses".to_owned(),
-                    some => format!("by its name; {some} of its {} values are addresses", field.present),
-                },
-            );
+            let known = all.iter().find(|field| field.has_addresses());
+            let why = match (field.addresses, known) {
+                (0, None) => "no field has addresses".to_owned(),
+                (0, Some(other)) => format!(
+                    "{:?} has addresses, but in few records, or by its name not those of a client",
+                    other.name()
+                ),
+                (some, _) => format!("{some} of its {} values are addresses", field.present),
+            };
+            return chosen(field, format!("by its name; {why}"));
         }
         let list = sample.shown_names();
         let not: String = named(all)
@@ -457,7 +460,9 @@ fn is_of_requested_host(name: &str) -> bool {
 /// `destination.ip`, `id.resp_h`, `s-ip`, `host.ip`.
 fn is_of_another_machine(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_other = |word: &str| OTHERS.contains(&word);
+    // Not the s of `sIP`, which flow records call the source.
+    let of_capitals = words(name).iter().any(|word| word.len() > 1 && is_other(word));
     // Without the capital letters that divide these words.
     let undivided = [
         "serverip",
@@ -471,7 +476,8 @@ fn is_of_another_machine(name: &str) -> bool {
         "backendaddr",
     ];
     lower.starts_with("host.")
-        || words.any(|word| OTHERS.contains(&word))
+        || of_capitals
+        || lower.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_other)
         || undivided.iter().any(|word| lower.contains(word))
 }
 

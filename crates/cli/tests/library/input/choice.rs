@@ -72,7 +72,8 @@ fn addresses_win_over_names() {
         ("ts|host|code\n1|192.0.2.1|200\n2|192.0.2.2|200", "host"),
         // Numbers that look like addresses.
         ("ts|user.id|user_agent.version\n1|a|120.0.0.0\n2|b|120.0.0.0", "user.id"),
-        ("ts|user|browser_version|oid\n1|a|119.0.0.0|1.3.6.1\n2|b|120.0.0.0|1.3.6.2", "user"),
+        ("ts|user|browserVersion|oid\n1|a|119.0.0.0|1.3.6.1\n2|b|120.0.0.0|1.3.6.2", "user"),
+        ("ts|sIP|dIP|OriginIP\n1|192.0.2.1|10.0.0.1|10.0.0.3\n2|192.0.2.2|10.0.0.2|10.0.0.4", "sIP"),
         // Two fields with the same client: the more certain name.
         ("ts|visitor|ip\n1|192.0.2.1:99|192.0.2.1\n2|192.0.2.2:98|192.0.2.2", "ip"),
         // A forwarded list that most records lack.
@@ -168,6 +169,10 @@ fn reasons_are_true() {
         "from \"ip\", by its name; 2 of its 3 values are addresses"
     );
     assert!(why("ts|user|code\n1|a|200\n2|b|200", 1).ends_with("by its name; no field has addresses"));
+    assert!(
+        why("ts|user|os_version\n1|a|10.0.0.1\n2|b|10.0.0.2", 1)
+            .contains("\"os_version\" has addresses, but")
+    );
     // The proxy is the last one that the list names.
     let table = "ts|remote_addr|xff\n1|10.0.0.1|203.0.113.9, 10.0.0.1\n2|10.0.0.1|203.0.113.8, 10.0.0.1";
     assert_eq!(
