@@ -27,6 +27,9 @@ use super::row::{Columns, Row};
 use super::sample::{Role, Sample};
 use tollgate_http::forwarded::node;
 
+/// The error for a line whose first word is no client.
+pub const PREFIX: &str = "words before the address; cut them, or give --log-format";
+
 /// The parts of a line. Missing values are `-`, as in the log.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ClfLine<'a> {
@@ -130,7 +133,7 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     let client = last_element(host);
     if may_be_prefix(client, who) && node(client).is_none() && Clients::default().read(client) == Client::Text
     {
-        return Err("words before the address; cut them, or give --log-format");
+        return Err(PREFIX);
     }
     let is_list = beside.is_some()
         || front.contains(&b',')
@@ -149,16 +152,26 @@ pub fn parse(line: &[u8]) -> Result<ClfLine<'_>, &'static str> {
     Ok(ClfLine { vhost, forwarded, host, ident, user, time, request, status, bytes, referer, agent, rest })
 }
 
-/// Whether a first word that is no address may belong to a prefix that is not known: it has no form of a host name, an address
-/// is a part of it, as in `access.log:192.0.2.1`, or one follows before the identity or before the last two words.
+/// Whether a first word that is no address may belong to a prefix that is not known: it has no form of a host name, or an
+/// address follows before the identity or before the last two words.
 fn may_be_prefix(host: &[u8], who: &[u8]) -> bool {
-    let is_of_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:%=;".contains(b) || *b >= 0x80;
+    let is_plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | 0x80..);
     let is_number = host.iter().all(u8::is_ascii_digit) || begins_as(host, b"0000-00-00");
-    let is_name = host.iter().all(is_of_name) && !is_number;
+    let is_name = !is_number && (host.iter().all(is_plain) || is_marked_name(host));
     let words = || who.split(|b| b" \"'(),".contains(b)).filter(|word| !word.is_empty());
     let mut before = words().take_while(|&word| word != b"-").chain(words().rev().skip(2));
-    let ends_in_address = || memchr3_iter(b':', b';', b'=', host).any(|at| node(&host[at + 1..]).is_some());
-    who.is_empty() || !is_name || ends_in_address() || before.any(|word| node(word).is_some())
+    who.is_empty() || !is_name || before.any(|word| node(word).is_some())
+}
+
+/// Whether a text may be a name with a port, or an address. One that only ends in an address has a prefix without a space, as
+/// in `access.log:192.0.2.1`.
+fn is_marked_name(host: &[u8]) -> bool {
+    let is_of_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:%=;".contains(b) || *b >= 0x80;
+    let is_of_ipv6 = |b: &u8| b.is_ascii_hexdigit() || *b == b':';
+    let is_address = |text: &[u8]| text.iter().any(|b| b".:".contains(b)) && node(text).is_some();
+    let mut marks = memchr3_iter(b':', b';', b'=', host);
+    host.iter().all(is_of_ipv6)
+        || host.iter().all(is_of_name) && !marks.any(|mark| is_address(&host[mark + 1..]))
 }
 
 /// Returns the first field, which is a word, a list or a text in quotes, and the rest after the space.

@@ -429,6 +429,9 @@ fn plan_of(source: &InputSource, chosen: &Selection) -> Result<ReadPlan, Error> 
         (None, None, format) => Some(ReadPlan::of(format)),
     };
     guessed.ok_or_else(|| {
+        if clf::parse(header_of(&source.head)) == Err(clf::PREFIX) {
+            return Error::run(format!("{name}: {} (it begins \"{}\")", clf::PREFIX, start()));
+        }
         Error::run(format!(
             "{name}: cannot detect the format: neither log lines of a known server, JSON, nor a header with commas, \
              semicolons, bars or tabs (it begins \"{}\"); name the format with --format, give the server's own format \

@@ -226,6 +226,15 @@ fn columns_with_addresses_are_not_mixed() {
     assert_eq!(place.decisions(&format!("direct {ONE}")), "1001");
 }
 
+/// What grep writes before a line was a part of the client.
+#[test]
+fn prefix_of_grep_is_named() {
+    log(&["access.log:192.0.2.1", "access.log:192.0.2.2"]).run("replay log").fails(
+        1,
+        &["log: words before the address; cut them, or give --log-format", "begins \"access.log:192.0.2.1"],
+    );
+}
+
 /// A rule's key `host` took the client's address, because the common log format calls it `host` too.
 #[test]
 fn host_of_rules_is_the_virtual_host() {
