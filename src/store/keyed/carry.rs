@@ -68,7 +68,7 @@ where
     /// Makes room under the cap as of `when`, the time of the call.
     fn seed(&self, key: &Q, when: CheckTime, Debt { at_ns, units, block }: Debt) -> Option<Decision> {
         self.beyond.note_debt(units, self.algorithm.burst(), at_ns);
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         let guard = reclaim::pin();
         let ask =
             Request { algorithm: &self.algorithm, action: Action::Seed(block), now_ns: at_ns, cost: units };
@@ -85,7 +85,7 @@ where
     }
 
     fn block_for(&self, key: &Q, when: CheckTime, block_ns: u64) -> bool {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         self.act_rarely(key, hash, Action::Block(block_ns), when.ns(), 1).block_ns() > 0
     }
 }

@@ -168,6 +168,12 @@ where
         &self.algorithm
     }
 
+    /// The hash of a key, as the table expects it.
+    #[inline(always)]
+    fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
+        self.table.hash(self.hasher.hash_one(key))
+    }
+
     /// Returns the live node of a key.
     #[inline]
     fn live<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Pinned) -> Option<&'g KeyNode<K, A::Tail>>
@@ -439,7 +445,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         self.live(key, hash, &reclaim::pin()).is_some()
     }
 
@@ -447,7 +453,7 @@ where
     where
         Q: Lookup<K> + ?Sized,
     {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         let guard = reclaim::pin();
         let Some(held) = self.held(key, hash, &guard) else {
             return false;
@@ -504,7 +510,7 @@ where
 
     #[inline(always)]
     fn prepare<'k>(&self, key: &'k Q) -> (&'k Q, u64) {
-        (key, self.hasher.hash_one(key))
+        (key, self.hash(key))
     }
 
     #[inline(always)]
@@ -608,7 +614,7 @@ where
     fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
         let (guard, units) = (reclaim::pin(), charge.charged());
         let refund = Refund { charge: Some(charge), units, now_ns: at.ns() };
-        let found = self.table.find(key.hash, &guard, |held| key.is(held)).ok();
+        let found = self.table.find(self.table.hash(key.hash), &guard, |held| key.is(held)).ok();
         found.and_then(|held| held.node.state.refund(&self.algorithm, &refund).ok()).unwrap_or(0)
     }
 }

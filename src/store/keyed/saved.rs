@@ -72,9 +72,9 @@ where
     /// Inserts a key with its state. Without room under the cap, forgets the key. If another thread has charged the key in
     /// the meantime, charges the debt as well.
     pub(crate) fn put(&self, key: K, state: KeyState<A::Tail>, now_ns: u64) {
-        let hash = self.hasher.hash_one(&key);
+        let hash = self.hash(&key);
         let guard = reclaim::pin();
-        let Ok(room) = self.make_room(hash, now_ns, &guard) else { return };
+        let Ok(mut room) = self.make_room(hash, now_ns, &guard) else { return };
         let owed = state.owed(&self.algorithm, now_ns);
         self.beyond.note_debt(owed, self.algorithm.burst(), now_ns);
         // The node takes the key, so the search compares bytes.
@@ -95,7 +95,7 @@ where
                         return self.beyond.note(&decision, &self.algorithm);
                     }
                 }
-                Err(place) => match place.fill(new, now_ns, &mut None) {
+                Err(place) => match place.fill(new, now_ns, &mut room.replaced) {
                     Ok(_) => return room.taken(),
                     Err(back) => new = back,
                 },

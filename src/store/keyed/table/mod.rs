@@ -125,8 +125,8 @@ pub(super) struct NodeTable<K, T> {
     vacant: AtomicPtr<Line>,
     /// The number of lines of the smallest index.
     least: usize,
-    /// The bits of a shard's number that are used. A store for few keys uses fewer shards, so that a shard has several keys.
-    used_shards: usize,
+    /// The bits of a hash that are used. A store for few keys uses fewer shards, so that a shard has several keys.
+    used_bits: u64,
     nodes: Nodes<K, T>,
     /// `Some` if the processor has a prefetch-to-write instruction.
     to_write: Option<PrefetchToWrite>,
@@ -223,8 +223,8 @@ impl<K, T: Tail> NodeTable<K, T> {
             counts: Box::new(std::array::from_fn(|_| ShardCounts::new())),
             vacant: AtomicPtr::new(vacant.0),
             least: (slots / SLOTS).min(MAX_FIRST_LINES),
-            // The first bits of the number, so that the words of used shards are far apart.
-            used_shards: SHARDS - SHARDS / shards,
+            // The first bits of a shard's number, so that the words of used shards are far apart.
+            used_bits: !(((SHARDS / shards - 1) as u64) << (64 - SHARD_BITS)),
             nodes: Nodes::new(threads),
             to_write: *TO_WRITE.get_or_init(PrefetchToWrite::detect),
         }
@@ -241,9 +241,17 @@ impl<K, T: Tail> NodeTable<K, T> {
         Nodes::<K, T>::bytes(self.len()) + self.len() * 2 * size_of::<u64>()
     }
 
+    /// Clears the bits of a hash that this table does not use. The other functions expect such a hash, because a check computes
+    /// the shard of its key twice.
+    #[inline(always)]
+    pub(super) fn hash(&self, hash: u64) -> u64 {
+        hash & self.used_bits
+    }
+
     #[inline(always)]
     fn shard(&self, hash: u64) -> usize {
-        (hash >> (64 - SHARD_BITS)) as usize & self.used_shards
+        debug_assert_eq!(hash, self.hash(hash), "the hash was not prepared");
+        (hash >> (64 - SHARD_BITS)) as usize
     }
 
     #[inline(always)]
@@ -469,10 +477,11 @@ impl<K, T: Tail> NodeTable<K, T> {
         mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
     ) {
         #[expect(clippy::cast_possible_truncation, reason = "takes some bits")]
-        let (first, line) = (self.shard(place), place as usize);
+        let (first, line) = (self.shard(self.hash(place)), place as usize);
         let (mut left, mut passed) = (most, 0);
-        let stride = SHARDS - self.used_shards;
-        let shards = SHARDS / stride;
+        let shards = 1_usize << self.used_bits.leading_ones().min(SHARD_BITS);
+        // The numbers of used shards are multiples of this number.
+        let stride = SHARDS / shards;
         for step in 0..2 * shards {
             // A key is counted after it is in the table, so a second round looks at all shards, if the first found nothing.
             if step == shards && left < most {

@@ -84,7 +84,7 @@ fn stores_with_small_caps_use_few_shards() {
         [(1, 1), (63, 1), (64, 2), (1_000, 32), (1_024, 32), (16_384, SHARDS), (1 << 40, SHARDS)]
     {
         let table = NodeTable::<u64, ()>::new(0, Some(most), 1);
-        let mut used: Vec<_> = (0..1_u64 << 20).map(|key| table.shard(hash(key))).collect();
+        let mut used: Vec<_> = (0..1_u64 << 20).map(|key| table.shard(table.hash(hash(key)))).collect();
         used.sort_unstable();
         used.dedup();
         assert_eq!(used.len(), shards, "a cap of {most}");
@@ -102,7 +102,9 @@ fn hash(key: u64) -> u64 {
 fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
     let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, guard);
     loop {
-        let Err(place) = table.find(hash(key), guard, |held| *held == key) else { panic!("{key} is new") };
+        let Err(place) = table.find(table.hash(hash(key)), guard, |held| *held == key) else {
+            panic!("{key} is new")
+        };
         match place.fill(new, 0, &mut None) {
             Ok(_) => return,
             Err(again) => new = again,
@@ -111,7 +113,9 @@ fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
 }
 
 fn remove(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
-    let Ok(held) = table.find(hash(key), guard, |held| *held == key) else { panic!("{key} is there") };
+    let Ok(held) = table.find(table.hash(hash(key)), guard, |held| *held == key) else {
+        panic!("{key} is there")
+    };
     assert!(held.node.state.kill() == Kill::Done);
     table.unlink(&held, guard);
 }
