@@ -83,6 +83,8 @@ fn classes_and_calendars_have_no_blocks() {
     let said = "descriptors[0].classes: classes cannot share a limit with block ... remove the block or";
     problem(&classes, said);
     #[cfg(feature = "calendar")]
-    let said = "calendar-window does not use block ... write unit instead of period";
-    problem(&limit("period: month, requests_per_unit: 5, block: 10m"), said);
+    {
+        let said = "calendar-window does not use block ... write unit instead of period";
+        problem(&limit("period: month, requests_per_unit: 5, block: 10m"), said);
+    }
 }
