@@ -32,6 +32,11 @@ impl Layout {
         let mut lead = Vec::new();
         let mut fields: Vec<Field> = Vec::new();
         for token in tokens(text, language)? {
+            if let (Token::Variable(part), Some(last)) = (&token, fields.last_mut())
+                && last.add_time(part)
+            {
+                continue;
+            }
             match (token, fields.last_mut()) {
                 (Token::Text(text), None) => lead.extend_from_slice(text.as_bytes()),
                 (Token::Text(text), Some(last)) => last.after.extend_from_slice(text.as_bytes()),
@@ -69,7 +74,11 @@ impl Layout {
                 field.variable.shape = Shape::Text;
             }
             if field.time.is_some() && !matches!(field.variable.shape, Shape::Number) {
-                field.variable.shape = Shape::Text;
+                let spaces = |pattern: &str| pattern.matches(' ').count();
+                field.variable.shape = match &field.time {
+                    Some(TimeFormat::Pattern(pattern)) => Shape::Spaces(spaces(pattern)),
+                    _ => Shape::Text,
+                };
             }
             before = field.after.last().copied();
         }
@@ -93,6 +102,36 @@ impl Layout {
         self.open = true;
         self
     }
+}
+
+impl Field {
+    /// Adds a part of the same time that follows it, such as its fraction or its offset, which Apache writes by directives of
+    /// their own. Returns whether the variable is such a part.
+    fn add_time(&mut self, part: &Named) -> bool {
+        let (Some(time), Some(TimeFormat::Pattern(more))) = (&self.time, &part.time) else { return false };
+        let Ok(between) = str::from_utf8(&self.after) else { return false };
+        let both = match time {
+            // A second time has the same directives again.
+            TimeFormat::Pattern(first)
+                if directives(first).all(|one| directives(more).all(|other| one != other)) =>
+            {
+                TimeFormat::Pattern(format!("{first}{}{more}", between.replace('%', "%%")))
+            }
+            // Seconds and their fraction are one number.
+            TimeFormat::Epoch(("s", ..)) if between == "." && more == "%f" => time.clone(),
+            _ => return false,
+        };
+        self.name = format!("{}{between}{}", self.name, part.name);
+        self.time = Some(both);
+        self.header.clear();
+        self.after.clear();
+        true
+    }
+}
+
+/// Returns the letters of a pattern's directives.
+fn directives(pattern: &str) -> impl Iterator<Item = char> {
+    pattern.split('%').skip(1).filter_map(|directive| directive.chars().find(char::is_ascii_alphabetic))
 }
 
 /// Returns the string of a directive: `log_format main '…' '…';`, `LogFormat "…" combined` or `log-format "…"`.
@@ -280,7 +319,7 @@ fn apache(text: &str, at: usize) -> Result<(Token, usize), String> {
                 "sec" => Some("s"),
                 "msec" => Some("ms"),
                 "usec" => Some("us"),
-                _ if format.ends_with("_frac") => None,
+                _ if format.ends_with("_frac") => Some("%f"),
                 pattern => Some(pattern),
             };
             time = unit.and_then(|unit| unit.parse().ok());

@@ -14,6 +14,8 @@ pub enum Shape {
     Word,
     /// A text without spaces and colons.
     Part,
+    /// A text with at least this number of spaces, such as a time whose pattern has spaces.
+    Spaces(usize),
     /// A list, whose elements are separated by `, ` or ` : `.
     List,
     /// Digits with a sign or a point, or `-`.
@@ -37,6 +39,7 @@ impl Shape {
             Self::Text => Some(true),
             Self::Word => memchr(b' ', text).is_none().then_some(true),
             Self::Part => memchr2(b' ', b':', text).is_none().then_some(true),
+            Self::Spaces(least) => Some(text.iter().filter(|&&b| b == b' ').count() >= least),
             Self::List => {
                 let continues = text.ends_with(b",") || text.ends_with(b" :") || rest.starts_with(b": ");
                 Some(!continues)

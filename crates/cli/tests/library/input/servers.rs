@@ -361,6 +361,15 @@ fn format_strings_of_servers() {
             |r| format!("shop.example:443 {} 10.0.0.9 {}", r.list(), r.combined())),
         (r#"%a %{%Y-%m-%d %H:%M:%S %z}t %{ms}T "%m %U%q %H" %!200,304{User-agent}i %%"#, "%a", "%{%Y-%m-%d %H:%M:%S %z}t",
             |r| format!("{} {} {} \"{}\" {} %", r.ip, r.time("%Y-%m-%d %H:%M:%S +0000"), r.n, r.line(), r.agent)),
+        // The fraction and the offset of a time are directives of their own.
+        ("%h [%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t] %{end:%F %T}t", "ip", "time",
+            |r| format!("{} [{}.000 +0200] {}", r.ip, (r.at + jiff::SignedDuration::from_hours(2)).strftime("%d/%b/%Y:%H:%M:%S"), r.time("%F %T"))),
+        ("%h %{%F}t,%{%T}t%{%z}t %{sec}t.%{usec_frac}t", "ip", "time",
+            |r| format!("{} {}+0000 {}.000000", r.ip, r.time("%F,%T"), r.at.as_second())),
+        ("%{sec}t.%{usec_frac}t %h", "ip", "%{sec}t.%{usec_frac}t", |r| format!("{}.000000 {}", r.at.as_second(), r.ip)),
+        // A time may have spaces without brackets around it.
+        ("%START_TIME(%d.%m.%Y %H:%M:%S)% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%", "ip", "time",
+            |r| format!("{} {}", r.time("%d.%m.%Y %H:%M:%S"), r.ip)),
         (r#""%{X-Forwarded-For}i" %{%s}t "%{User-Agent}i""#, "forwarded", "time", |r| format!("\"{}\" {} \"{}\"", r.list(), r.at.as_second(), r.agent)),
         (r#""%a %{sec}t \"%r\"""#, "ip", "time", |r| format!("{} {} \"{}\"", r.ip, r.at.as_second(), r.line())),
         // IPv6 addresses have colons too.
