@@ -140,8 +140,8 @@ pub struct Selection {
     /// Field that identifies the client to limit; several fields make one key [default: the field that has addresses, or
     /// else a usual name such as user]
     ///
-    /// The first records decide. A field that is mostly empty, has one value only, or has the names of hosts is not chosen by its
-    /// name. If two fields would do, the program names both and stops.
+    /// The first records decide. A field that is mostly empty or has one value only is not chosen by its name, and the requested
+    /// host is not chosen beside another field with addresses. If two fields would do, the program names both and stops.
     #[arg(long, value_name = "FIELD[+FIELD…]", help_heading = "Input")]
     pub key: Option<FieldList>,
 
