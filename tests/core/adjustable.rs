@@ -2,23 +2,19 @@
 
 use std::time::Duration;
 use tollgate::{
-    Algorithm, Builder, Carry, Clock, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Quota,
-    RateLimiter, SlidingLog, SlidingWindow, Timestamp, TokenBucket, check_all,
+    Builder, Carry, Clock, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Quota, SlidingLog,
+    SlidingWindow, Timestamp, TokenBucket, check_all,
 };
-use tollgate_testing::HOUR;
 use tollgate_testing::compact::{COMPACT, policies};
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::oracle::Spec;
+use tollgate_testing::{HOUR, build};
 
 /// The start of a day, so that no window ends during a test.
 const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
 
 fn clock() -> ManualClock {
     ManualClock::new(START)
-}
-
-fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualClock> {
-    RateLimiter::builder(algorithm).clock(clock.clone())
 }
 
 /// For each policy: the units that remain in a new burst of 200 and in a new burst of 20, when 40 of 100 remained

@@ -5,19 +5,16 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use tollgate::{
-    Algorithm, AnyLimiter, Builder, Carry, Clock, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter,
+    Algorithm as _, AnyLimiter, Carry, Clock, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter,
     StoreKind, Timestamp, TokenBucket, WhenFull,
 };
+use tollgate_testing::build;
 
 /// The start of a day.
 const START: Timestamp = Timestamp::from_secs(19_700 * 86_400);
 
 fn clock() -> ManualClock {
     ManualClock::new(START)
-}
-
-fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualClock> {
-    RateLimiter::builder(algorithm).clock(clock.clone())
 }
 
 /// Regression test. A debt beyond the burst from before the limiter became adjustable was paid at the old rate until it

@@ -5,14 +5,14 @@ use tollgate::{
     Algorithm, Decision, Direct, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, ManualClock,
     MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket,
 };
-use tollgate_testing::{HOUR, MINUTE, SEC};
+use tollgate_testing::{HOUR, MINUTE, SEC, build};
 
 /// A limiter of one stream. The test gives the time of each call.
 struct Story<A: Algorithm>(RateLimiter<Direct<A>, ManualClock>);
 
 impl<A: Algorithm> Story<A> {
     fn new(algorithm: A) -> Self {
-        Self(RateLimiter::builder(algorithm).clock(ManualClock::new(Timestamp::ZERO)).direct())
+        Self(build(algorithm, &ManualClock::new(Timestamp::ZERO)).direct())
     }
 
     fn offer_ns(&self, nanos: u64, cost: u64) -> Decision {

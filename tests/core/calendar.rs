@@ -14,7 +14,7 @@ use tollgate::{
     Outcome, Quota, RateLimiter, StoreKind, Timestamp, check_all,
 };
 use tollgate_testing::operations::config;
-use tollgate_testing::{HOUR, SEC};
+use tollgate_testing::{HOUR, SEC, build};
 
 const ZONES: [&str; 15] = [
     "UTC",
@@ -220,8 +220,7 @@ fn last_period_never_ends() {
         let last = calendar.period_at(Timestamp::MAX);
         assert!((at(LAST - 31 * 86_400)..=at(LAST)).contains(&last.start), "{last:?}");
         assert_eq!(last.end, Timestamp::MAX);
-        let limiter =
-            RateLimiter::builder(CalendarWindow::new(calendar, 2)).clock(ManualClock::default()).direct();
+        let limiter = build(CalendarWindow::new(calendar, 2), &ManualClock::default()).direct();
         assert!(limiter.at(Timestamp::ZERO).check_n(2).is_allowed());
         assert!(limiter.at(last.start).check_n(2).is_allowed());
         let later = at(2 * LAST);
@@ -255,8 +254,7 @@ fn calendar_window_agrees_with_plain_model() {
     TestRunner::new(config(400))
         .run(&case, |(zone, (period, hour), start, ops)| {
             let calendar = calendar(zone, period, hour);
-            let limiter =
-                RateLimiter::builder(CalendarWindow::new(calendar, 5)).clock(ManualClock::default());
+            let limiter = build(CalendarWindow::new(calendar, 5), &ManualClock::default());
             let limiter = limiter.direct();
             let (mut model, mut now) = (Plain::default(), start * SEC);
             let mut last: Option<(Decision, u64)> = None;
@@ -315,16 +313,14 @@ fn calendar_window_agrees_with_plain_model() {
 #[test]
 fn calendars_work_in_joint_checks() {
     let now = at(START + 5);
-    let monthly =
-        RateLimiter::builder(CalendarWindow::new(months(), 3)).clock(ManualClock::new(now)).direct();
-    let hourly =
-        RateLimiter::builder(FixedWindow::new(Quota::per_hour(2))).clock(ManualClock::new(now)).direct();
+    let monthly = build(CalendarWindow::new(months(), 3), &ManualClock::new(now)).direct();
+    let hourly = build(FixedWindow::new(Quota::per_hour(2)), &ManualClock::new(now)).direct();
     assert!(check_all((monthly.on(), hourly.on())).is_allowed());
     assert!(check_all((monthly.on(), hourly.on())).is_allowed());
     assert!(check_all((monthly.on(), hourly.on())).is_denied());
     assert_eq!(monthly.peek().remaining(), 1, "a joint denial charges nothing");
 
-    let keyed = RateLimiter::builder(CalendarWindow::new(months(), 10)).clock(ManualClock::new(now));
+    let keyed = build(CalendarWindow::new(months(), 10), &ManualClock::new(now));
     let keyed = keyed.keyed::<u64>().adjustable();
     keyed.set_quota(&months().quota(8).unwrap(), Carry::Used).unwrap();
     let error = keyed.set_quota(&Quota::per_minute(8), Carry::Used).unwrap_err();

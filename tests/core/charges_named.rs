@@ -7,6 +7,7 @@ use tollgate::{
     MinimumSpacing, Overflow, Quota, RateLimiter, SlidingLog, SlidingWindow, SubWindow, Timestamp,
     TokenBucket, WhenFull, check_all, joint::AllOf,
 };
+use tollgate_testing::build;
 
 const SEC: Duration = Duration::from_secs(1);
 
@@ -16,11 +17,11 @@ fn clock() -> ManualClock {
 
 fn direct<A: Algorithm>(algorithm: A) -> (RateLimiter<Direct<A>, ManualClock>, ManualClock) {
     let clock = clock();
-    (RateLimiter::builder(algorithm).clock(clock.clone()).direct(), clock)
+    (build(algorithm, &clock).direct(), clock)
 }
 
 fn compact(overflow: Overflow, overdraft: u64, slots: usize) -> RateLimiter<Compact<Gcra>, ManualClock> {
-    let builder = RateLimiter::builder(Gcra::new(Quota::per_minute(6))).clock(clock());
+    let builder = build(Gcra::new(Quota::per_minute(6)), &clock());
     builder
         .overflow(overflow)
         .overdraft(overdraft)
@@ -37,12 +38,12 @@ fn remaining<A: Algorithm>(limiter: &RateLimiter<Direct<A>, ManualClock>) -> u64
 #[test]
 fn denied_take_has_charged_nothing() {
     let quota = Quota::per_hour(3);
-    let keyed = RateLimiter::builder(Gcra::new(quota)).clock(clock()).keyed::<String>();
-    let full = RateLimiter::builder(Gcra::new(quota)).clock(clock()).max_keys(1, WhenFull::Deny);
+    let keyed = build(Gcra::new(quota), &clock()).keyed::<String>();
+    let full = build(Gcra::new(quota), &clock()).max_keys(1, WhenFull::Deny);
     let full = full.keyed::<String>();
     assert!(full.check("bob").is_allowed());
     let compact = compact(Overflow::Spill, 0, 16);
-    let windows = RateLimiter::builder(SlidingWindow::new(quota)).clock(clock()).direct();
+    let windows = build(SlidingWindow::new(quota), &clock()).direct();
     let taken: [Box<dyn Fn() -> Decision>; 4] = [
         Box::new(|| keyed.take("alice", 2)),
         Box::new(|| windows.at(Timestamp::from_secs(1_700_000_000)).take(2)),
@@ -81,7 +82,7 @@ fn charge_paid_by_time_is_not_refunded() {
 fn window_refunds_only_in_same_window() {
     fn story<A: Algorithm>(algorithm: A, window: Duration) {
         let clock = ManualClock::new(Timestamp::from_secs(600));
-        let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).direct();
+        let limiter = build(algorithm, &clock).direct();
         let charges = [limiter.check_n(2), limiter.check_n(3)];
         clock.advance(window - Duration::from_nanos(1));
         assert_eq!(limiter.refund(&charges[0]), 2);
@@ -105,7 +106,7 @@ fn log_sketch_and_inherit_refund_nothing() {
     let (log, _) = direct(SlidingLog::new(Quota::per_minute(10)));
     assert_eq!(log.refund(&log.check_n(4)), 0);
     let window = FixedWindow::new(Quota::per_minute(10));
-    let sketch = RateLimiter::builder(window).clock(clock()).sketch().expect("the quota fits the store");
+    let sketch = build(window, &clock()).sketch().expect("the quota fits the store");
     assert_eq!(sketch.refund("alice", &sketch.check_n("alice", 4)), 0);
     assert_eq!(
         sketch.settle("alice", &sketch.check_n("alice", 2), 3).remaining(),
@@ -160,7 +161,7 @@ fn peeks_and_denials_refund_nothing() {
     story(SubWindow::new(quota, 6));
     story(TokenBucket::interval(quota));
 
-    let builder = RateLimiter::builder(FixedWindow::new(Quota::per_minute(10))).clock(clock());
+    let builder = build(FixedWindow::new(Quota::per_minute(10)), &clock());
     let capped = builder.max_keys(1, WhenFull::Admit).keyed::<u64>();
     assert!(capped.check(&1).is_allowed());
     let beyond = capped.check_n(&2, 5);

@@ -7,6 +7,7 @@ use proptest::sample::select;
 use tollgate::{
     AnyLimiter, Class, Gcra, Limit, ManualClock, Outcome, Quota, RateLimiter, StoreKind, Timestamp,
 };
+use tollgate_testing::build;
 use tollgate_testing::kinds::Kind;
 use tollgate_testing::oracle::{Spec, Verdict};
 
@@ -141,7 +142,7 @@ fn cost_of_zero_does_not_wait() {
 #[test]
 fn charge_of_a_class_is_refunded() {
     let quota = Quota::per_hour(10);
-    let limiter = RateLimiter::builder(Gcra::new(quota)).clock(ManualClock::new(START)).keyed::<String>();
+    let limiter = build(Gcra::new(quota), &ManualClock::new(START)).keyed::<String>();
     let charge = limiter.check_class("k", 5, Class::percent(50));
     assert_eq!(limiter.refund("k", &charge), 5);
     assert_eq!(limiter.peek("k").remaining(), 10);

@@ -6,20 +6,16 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::joint::AllOf;
 use tollgate::{
-    Algorithm, Block, Blocked, Builder, CalendarWindow, Carry, Class, Clock, FirstFill, Gcra,
-    LeakyBucketMeter, LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Quota, RateLimiter, Timestamp,
-    WhenFull,
+    Algorithm, Block, Blocked, CalendarWindow, Carry, Class, Clock, FirstFill, Gcra, LeakyBucketMeter,
+    LeakyBucketQueue, ManualClock, MinimumSpacing, Outcome, Quota, Timestamp, WhenFull,
 };
+use tollgate_testing::build;
 use tollgate_testing::operations::run_cases;
 
 const START: Timestamp = Timestamp::from_secs(3_600 * 500_000);
 /// One unit in ten seconds.
 const QUOTA: Quota = Quota::per_minute(6);
 const UNIT_MS: u64 = 10_000;
-
-fn build<A: Algorithm>(algorithm: A, clock: &ManualClock) -> Builder<A, ManualClock> {
-    RateLimiter::builder(algorithm).clock(clock.clone())
-}
 
 #[derive(Copy, Clone, Debug)]
 enum Act {

@@ -10,6 +10,7 @@ use tollgate::{
     AnyLimiter, Carry, Decision, Distinct, FixedWindow, Keyed, ManualClock, Quota, RateLimiter, StoreKind,
     Timestamp,
 };
+use tollgate_testing::build;
 
 use crate::alike::{Between, Entries, Kind, Seen, Surface, cases};
 use crate::alike_limits::{class, limit};
@@ -123,14 +124,12 @@ fn library_decides_each_kind_alike() {
             Kind::Ranges | Kind::Prefixes => &[],
             Kind::Distinct => {
                 let window = FixedWindow::new(Quota::per_hour(2));
-                let limiter = RateLimiter::builder(window).clock(ManualClock::default()).compact().unwrap();
+                let limiter = build(window, &ManualClock::default()).compact().unwrap();
                 case.play(&mut Values(Distinct::new(limiter, 1_000).unwrap()), Between::Nothing);
                 &[]
             }
             Kind::Holds => {
-                let limiter = RateLimiter::builder(FixedWindow::new(TEN))
-                    .clock(ManualClock::default())
-                    .keyed::<String>();
+                let limiter = build(FixedWindow::new(TEN), &ManualClock::default()).keyed::<String>();
                 let limiter = limiter.with_holds(10).unwrap();
                 case.play(&mut Holds { limiter, ids: Vec::new() }, Between::Nothing);
                 &[]

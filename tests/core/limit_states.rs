@@ -13,6 +13,7 @@ use tollgate::{
     LeakyBucketQueue, LimitState, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow,
     Timestamp, TokenBucket,
 };
+use tollgate_testing::build;
 use tollgate_testing::operations::config;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -52,7 +53,7 @@ macro_rules! call {
 macro_rules! alike {
     ($calls:expr, $($algorithm:expr),+) => {$({
         let algorithm = $algorithm;
-        let limiter = RateLimiter::builder(algorithm.clone()).clock(ManualClock::new(START)).direct();
+        let limiter = build(algorithm.clone(), &ManualClock::new(START)).direct();
         let (shared, mut owned) = (LimitState::new(), LimitState::new());
         let mut now = START;
         let mut last = limiter.at(now).peek();

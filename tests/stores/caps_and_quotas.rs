@@ -6,6 +6,7 @@ use tollgate::{
     Algorithm, FixedWindow, Gcra, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SubWindow,
     Timestamp, TokenBucket, WhenFull,
 };
+use tollgate_testing::build;
 
 const START: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -15,8 +16,7 @@ fn capped(
     overflow: WhenFull,
     clock: &ManualClock,
 ) -> impl Fn(u64) -> bool + use<> {
-    let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(1)))
-        .clock(clock.clone())
+    let limiter = build(Gcra::new(Quota::per_minute(1)), clock)
         .capacity(capacity)
         .max_keys(max, overflow)
         .keyed::<u64>();
@@ -75,10 +75,7 @@ fn max_keys_refuses_zero() {
 #[test]
 fn key_denied_for_room_learns_expiry() {
     let clock = ManualClock::new(START);
-    let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(1)))
-        .clock(clock.clone())
-        .max_keys(1, WhenFull::Deny)
-        .keyed::<u64>();
+    let limiter = build(Gcra::new(Quota::per_minute(1)), &clock).max_keys(1, WhenFull::Deny).keyed::<u64>();
     assert!(limiter.check(&1).is_allowed());
     clock.advance(Duration::from_secs(20));
     let decision = limiter.check(&2);
@@ -119,7 +116,7 @@ fn window_end_clears_usage_of_every_quota() {
     for window in
         [FixedWindow::new(Quota::per_minute(10)), FixedWindow::from_first_use(Quota::per_minute(10))]
     {
-        let limiter = RateLimiter::builder(window).clock(ManualClock::new(START)).keyed::<u64>();
+        let limiter = build(window, &ManualClock::new(START)).keyed::<u64>();
         // START is 40 s into a minute.
         let premium = window.requota(&Quota::per_minute(9)).unwrap();
         let end = START + Duration::from_secs(60);
@@ -130,7 +127,7 @@ fn window_end_clears_usage_of_every_quota() {
         assert!(limiter.at(end).check(&1).is_denied());
     }
     let window = FixedWindow::new(Quota::per_minute(10));
-    let limiter = RateLimiter::builder(window).clock(ManualClock::new(START)).keyed::<u64>();
+    let limiter = build(window, &ManualClock::new(START)).keyed::<u64>();
     let premium = window.requota(&Quota::per_minute(100)).unwrap();
     assert!(limiter.at(START).check_with(&1, 100, &premium).is_allowed());
     assert!(limiter.at(START + Duration::from_secs(19)).check(&1).is_denied());
@@ -155,17 +152,14 @@ fn requota_refuses_incompatible_quotas() {
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "requota"))]
 fn incompatible_algorithm_never_admits() {
-    let limiter = RateLimiter::builder(SlidingLog::new(Quota::per_minute(2)))
-        .clock(ManualClock::new(START))
-        .keyed::<u64>();
+    let limiter = build(SlidingLog::new(Quota::per_minute(2)), &ManualClock::new(START)).keyed::<u64>();
     let foreign = SlidingLog::new(Quota::per_minute(100));
     assert!(limiter.at(START).check_with(&1, 100, &foreign).is_never());
 }
 
 #[test]
 fn zero_spacing_limits_nothing() {
-    let limiter =
-        RateLimiter::builder(MinimumSpacing::new(Duration::ZERO)).clock(ManualClock::default()).direct();
+    let limiter = build(MinimumSpacing::new(Duration::ZERO), &ManualClock::default()).direct();
     for _ in 0..3 {
         assert!(limiter.check().is_allowed());
     }
@@ -173,8 +167,7 @@ fn zero_spacing_limits_nothing() {
 
 #[test]
 fn keys_can_be_removed_while_visiting() {
-    let limiter =
-        RateLimiter::builder(Gcra::new(Quota::per_hour(1))).clock(ManualClock::new(START)).keyed::<u64>();
+    let limiter = build(Gcra::new(Quota::per_hour(1)), &ManualClock::new(START)).keyed::<u64>();
     for key in 0..20_000 {
         assert!(limiter.check(&key).is_allowed());
     }

@@ -20,7 +20,7 @@ use tollgate_testing::operations::{config, ops_with, start};
 use tollgate_testing::oracle::{Fixed, Gcra, Oracle, Sliding, Spec};
 use tollgate_testing::steps::Op;
 use tollgate_testing::subjects::{quota, verdict};
-use tollgate_testing::{HOUR, MINUTE, SEC};
+use tollgate_testing::{HOUR, MINUTE, SEC, build};
 
 const KEYS: u32 = 3;
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -31,8 +31,7 @@ fn limiter<A: CompactAlgorithm>(
     algorithm: A,
     declared: &[Quota],
 ) -> Result<Limiter<A>, tollgate::QuotaError> {
-    RateLimiter::builder(algorithm)
-        .clock(ManualClock::new(START))
+    build(algorithm, &ManualClock::new(START))
         .hasher(Seeded(11))
         .capacity(Capacity::memory(1 << 14))
         .tiers(declared.iter().copied())

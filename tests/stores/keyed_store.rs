@@ -17,6 +17,7 @@ use tollgate::{
     Algorithm, Clock, Gcra, Keyed, ManualClock, Quota, RateLimiter, SlidingWindow, StdClock, Timestamp,
     WhenFull, stores::Lookup,
 };
+use tollgate_testing::build;
 use tollgate_testing::kinds::{ALL, Kind};
 use tollgate_testing::operations::{config, ops_with, spec, start};
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
@@ -82,7 +83,7 @@ impl Model {
 
 fn play<A: Algorithm>(algorithm: A, mut model: Model, start: u64, acts: &[(Op, Act)]) {
     let clock = ManualClock::new(Timestamp::from_nanos(start));
-    let limiter = RateLimiter::builder(algorithm).clock(clock.clone()).keyed::<u32>();
+    let limiter = build(algorithm, &clock).keyed::<u32>();
     let mut now = start;
     for (op, act) in acts {
         let (kind, spec) = (model.kind, model.spec);
@@ -198,8 +199,7 @@ where
     BuildHasherDefault<H>: Send + Sync,
 {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
-    let limiter = RateLimiter::builder(Gcra::new(Quota::per_minute(2)))
-        .clock(clock.clone())
+    let limiter = build(Gcra::new(Quota::per_minute(2)), &clock)
         .hasher(BuildHasherDefault::<H>::default())
         .keyed::<u32>();
     for _ in 0..2 {
@@ -243,8 +243,7 @@ fn keys_with_equal_low_bits_stay_separate() {
 
 #[test]
 fn growing_store_loses_no_key() {
-    let limiter = RateLimiter::builder(Gcra::new(Quota::per_day(1)))
-        .clock(ManualClock::new(Timestamp::from_secs(1_000_000)))
+    let limiter = build(Gcra::new(Quota::per_day(1)), &ManualClock::new(Timestamp::from_secs(1_000_000)))
         .capacity(16)
         .keyed::<u32>();
     for key in 0..50_000 {
@@ -259,7 +258,7 @@ fn growing_store_loses_no_key() {
 #[test]
 fn checks_remove_idle_keys() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
-    let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(clock.clone()).keyed::<u32>();
+    let limiter = build(Gcra::new(Quota::per_second(1)), &clock).keyed::<u32>();
     let mut most = 0;
     for key in 0..100_000 {
         assert!(limiter.check(&key).is_allowed());
@@ -272,10 +271,7 @@ fn checks_remove_idle_keys() {
 #[test]
 fn full_store_serves_known_keys() {
     let clock = ManualClock::new(Timestamp::from_secs(1_000));
-    let limiter = RateLimiter::builder(Gcra::new(Quota::per_second(2)))
-        .clock(clock.clone())
-        .max_keys(100, WhenFull::Deny)
-        .keyed::<u32>();
+    let limiter = build(Gcra::new(Quota::per_second(2)), &clock).max_keys(100, WhenFull::Deny).keyed::<u32>();
     let admitted = (0..1_000).filter(|key| limiter.check(key).is_allowed()).count();
     assert_eq!(admitted, 100);
     assert_eq!(limiter.len(), 100);
@@ -294,9 +290,7 @@ fn full_store_serves_known_keys() {
 // G24
 #[test]
 fn peek_inserts_no_unknown_key() {
-    let limiter = RateLimiter::builder(SlidingWindow::new(Quota::per_second(1)))
-        .clock(ManualClock::default())
-        .keyed::<String>();
+    let limiter = build(SlidingWindow::new(Quota::per_second(1)), &ManualClock::default()).keyed::<String>();
     assert!(limiter.peek("who").is_allowed());
     assert!(limiter.check_n("who", 0).is_allowed());
     assert!(limiter.check_n("who", 2).is_never());
@@ -306,8 +300,7 @@ fn peek_inserts_no_unknown_key() {
 
 #[test]
 fn removed_key_has_full_quota() {
-    let limiter =
-        RateLimiter::builder(Gcra::new(Quota::per_day(1))).clock(ManualClock::default()).keyed::<String>();
+    let limiter = build(Gcra::new(Quota::per_day(1)), &ManualClock::default()).keyed::<String>();
     assert!(limiter.check("a").is_allowed());
     assert!(limiter.check("a").is_denied());
     assert!(limiter.reset("a"));

@@ -53,3 +53,11 @@ pub const START: u64 = 1_700_000_000 * SEC;
 pub fn at(ns: u64) -> tollgate::Timestamp {
     tollgate::Timestamp::from_nanos(ns)
 }
+
+/// Returns a builder of limiters with this clock.
+pub fn build<A: tollgate::Algorithm>(
+    algorithm: A,
+    clock: &tollgate::ManualClock,
+) -> tollgate::Builder<A, tollgate::ManualClock> {
+    tollgate::RateLimiter::builder(algorithm).clock(clock.clone())
+}

@@ -9,7 +9,7 @@ use tollgate::{
 };
 use tollgate_testing::oracle::{Fixed, Gcra as GcraOracle, Interval, Log, Oracle, Spacing, Spec, Verdict};
 use tollgate_testing::subjects::{quota, verdict};
-use tollgate_testing::{MS, SEC};
+use tollgate_testing::{MS, SEC, build};
 
 /// The start of a minute.
 const START: Timestamp = Timestamp::from_secs(1_000_020);
@@ -24,11 +24,8 @@ mod stories {
     #[test]
     fn each_limit_has_own_cost() {
         let clock = clock();
-        let posts =
-            RateLimiter::builder(Gcra::new(Quota::per_second(1))).clock(clock.clone()).keyed::<String>();
-        let friends = RateLimiter::builder(FixedWindow::new(Quota::per_day(150)))
-            .clock(clock.clone())
-            .keyed::<String>();
+        let posts = build(Gcra::new(Quota::per_second(1)), &clock).keyed::<String>();
+        let friends = build(FixedWindow::new(Quota::per_day(150)), &clock).keyed::<String>();
         // A post costs one unit of the posts' limit, and one unit of the friends' limit for each friend that it tags.
         let tag = |count| check_all((posts.on("alice"), friends.on("alice").cost(count)));
         assert!(tag(100).is_allowed());
@@ -52,8 +49,7 @@ mod stories {
     #[test]
     fn each_limit_has_own_key() {
         let clock = clock();
-        let limiter =
-            |n| RateLimiter::builder(Gcra::new(Quota::per_hour(n))).clock(clock.clone()).compact().unwrap();
+        let limiter = |n| build(Gcra::new(Quota::per_hour(n)), &clock).compact().unwrap();
         let (by_user, by_route) = (limiter(2), limiter(3));
         let ask = |user: &str, route: (&str, u16)| check_all((by_user.on(user), by_route.on(&route)));
         assert!(ask("alice", ("GET", 1)).is_allowed());
@@ -66,7 +62,7 @@ mod stories {
 
     #[test]
     fn repeated_limiter_is_charged_twice() {
-        let limiter = RateLimiter::builder(Gcra::new(Quota::per_hour(3))).clock(clock()).compact().unwrap();
+        let limiter = build(Gcra::new(Quota::per_hour(3)), &clock()).compact().unwrap();
         assert!(check_all((limiter.on("from"), limiter.on("to"))).is_allowed());
         assert!(check_all((limiter.on("alice"), limiter.on("alice"))).is_allowed());
         assert_eq!(limiter.peek("alice").remaining(), 1);
@@ -78,10 +74,8 @@ mod stories {
     #[test]
     fn joint_peek_and_refund_leave_no_charge() {
         let clock = clock();
-        let hour =
-            RateLimiter::builder(Gcra::new(Quota::per_hour(5))).clock(clock.clone()).compact().unwrap();
-        let day =
-            RateLimiter::builder(FixedWindow::new(Quota::per_day(9))).clock(clock.clone()).keyed::<u64>();
+        let hour = build(Gcra::new(Quota::per_hour(5)), &clock).compact().unwrap();
+        let day = build(FixedWindow::new(Quota::per_day(9)), &clock).keyed::<u64>();
         let limits = (hour.on(&1).cost(3), day.on(&1));
         assert!(AllOf::new(limits).peek().is_allowed());
         assert_eq!(AllOf::new(limits).at(START).peek().remaining(), 5);
@@ -113,8 +107,8 @@ mod stories {
     fn joint_decision_reports_queue_delay() {
         let clock = clock();
         let queue = tollgate::LeakyBucketQueue::new(Quota::per_second(10).burst(3));
-        let queue = RateLimiter::builder(queue).clock(clock.clone()).direct();
-        let day = RateLimiter::builder(FixedWindow::new(Quota::per_day(2))).clock(clock).direct();
+        let queue = build(queue, &clock).direct();
+        let day = build(FixedWindow::new(Quota::per_day(2)), &clock).direct();
         let ask = || check_all((queue.on(), day.on()));
         assert_eq!(ask().delay(), Duration::ZERO);
         assert_eq!(ask().delay(), Duration::from_millis(100));
@@ -127,20 +121,12 @@ mod stories {
     #[test]
     fn joint_check_mixes_all_stores() {
         let clock = clock();
-        let sketch = RateLimiter::builder(FixedWindow::new(Quota::per_minute(5)))
-            .clock(clock.clone())
-            .sketch()
-            .unwrap();
-        let log = RateLimiter::builder(SlidingLog::new(Quota::per_minute(4))).clock(clock.clone()).direct();
-        let inherit = RateLimiter::builder(Gcra::new(Quota::per_minute(6)))
-            .clock(clock.clone())
-            .overflow(Overflow::Inherit)
-            .compact()
-            .unwrap();
-        let adjustable =
-            RateLimiter::builder(Gcra::new(Quota::per_minute(3))).clock(clock.clone()).direct().adjustable();
-        let sub =
-            RateLimiter::builder(SubWindow::new(Quota::per_minute(9), 6)).clock(clock).keyed::<String>();
+        let sketch = build(FixedWindow::new(Quota::per_minute(5)), &clock).sketch().unwrap();
+        let log = build(SlidingLog::new(Quota::per_minute(4)), &clock).direct();
+        let inherit =
+            build(Gcra::new(Quota::per_minute(6)), &clock).overflow(Overflow::Inherit).compact().unwrap();
+        let adjustable = build(Gcra::new(Quota::per_minute(3)), &clock).direct().adjustable();
+        let sub = build(SubWindow::new(Quota::per_minute(9), 6), &clock).keyed::<String>();
         let ask = |n: u64| {
             check_all((
                 sketch.on("k").cost(n),
@@ -248,9 +234,9 @@ mod random {
         #[test]
         fn joint_gcra_log_and_window_match_oracles(asks in asks()) {
             let [a, b, c] = SPECS;
-            let gcra = RateLimiter::builder(Gcra::new(quota(a).unwrap())).clock(clock()).compact().unwrap();
-            let log = RateLimiter::builder(SlidingLog::new(quota(b).unwrap())).clock(clock()).keyed::<u64>();
-            let fixed = RateLimiter::builder(FixedWindow::new(quota(c).unwrap())).clock(clock()).compact().unwrap();
+            let gcra = build(Gcra::new(quota(a).unwrap()), &clock()).compact().unwrap();
+            let log = build(SlidingLog::new(quota(b).unwrap()), &clock()).keyed::<u64>();
+            let fixed = build(FixedWindow::new(quota(c).unwrap()), &clock()).compact().unwrap();
             run(
                 &asks,
                 [two(|| GcraOracle::new(a)), two(|| Log::new(b)), two(|| Fixed::new(c))],
@@ -266,9 +252,9 @@ mod random {
         fn joint_spacing_interval_and_gcra_match_oracles(asks in asks()) {
             let [a, b, c] = SPECS;
             let spacing = MinimumSpacing::new(Duration::from_nanos(a.period_ns / 10));
-            let spacing = RateLimiter::builder(spacing).clock(clock()).keyed::<u64>();
-            let interval = RateLimiter::builder(TokenBucket::interval(quota(b).unwrap())).clock(clock()).keyed::<u64>();
-            let gcra = RateLimiter::builder(Gcra::new(quota(c).unwrap())).clock(clock()).keyed::<u64>();
+            let spacing = build(spacing, &clock()).keyed::<u64>();
+            let interval = build(TokenBucket::interval(quota(b).unwrap()), &clock()).keyed::<u64>();
+            let gcra = build(Gcra::new(quota(c).unwrap()), &clock()).keyed::<u64>();
             run(
                 &asks,
                 [two(|| Spacing::new(a.period_ns / 10)), two(|| Interval::new(b)), two(|| GcraOracle::new(c))],
@@ -285,10 +271,10 @@ mod random {
         #[test]
         #[ignore = "several seconds unless optimised; .ci/run runs it"]
         fn tuples_arrays_and_slices_decide_alike(asks in asks()) {
-            let build = || SPECS.map(|spec| {
-                RateLimiter::builder(Gcra::new(quota(spec).unwrap())).clock(clock()).compact().unwrap()
+            let make = || SPECS.map(|spec| {
+                build(Gcra::new(quota(spec).unwrap()), &clock()).compact().unwrap()
             });
-            let (tuple, array, slice) = (build(), build(), build());
+            let (tuple, array, slice) = (make(), make(), make());
             let mut now = 1_700_000_000 * SEC;
             for ask in &asks {
                 now += ask.after_ms * MS;
@@ -328,8 +314,7 @@ mod random {
 /// models.
 #[test]
 fn sliding_window_joins_rollback() {
-    let limiter =
-        RateLimiter::builder(SlidingWindow::new(Quota::per_minute(5))).clock(clock()).compact().unwrap();
+    let limiter = build(SlidingWindow::new(Quota::per_minute(5)), &clock()).compact().unwrap();
     let charge = check_all((limiter.on("alice").cost(5),));
     AllOf::new((limiter.on("alice").cost(5),)).refund(&charge);
     assert_eq!(limiter.peek("alice").remaining(), 5);
