@@ -132,13 +132,28 @@ pub struct Elements {
     position: Position,
     /// The line where the last record begins.
     last: u64,
+    /// The name of another array with objects.
+    other: Option<Vec<u8>>,
 }
 
 impl Elements {
     /// Returns the records of `source`.
     pub fn new(source: InputSource, place: RecordPlace) -> Self {
         let position = Position { line: 1, byte: 0 };
-        Self { source, place, scanner: Scanner::default(), record: Vec::new(), position, last: 1 }
+        Self {
+            source,
+            place,
+            scanner: Scanner::default(),
+            record: Vec::new(),
+            position,
+            last: 1,
+            other: None,
+        }
+    }
+
+    /// Returns the name of another array with objects, which are not read.
+    pub fn other(&self) -> Option<&[u8]> {
+        self.other.as_deref()
     }
 
     /// Returns the next record, with the number of its first line, or `None` at the end.
@@ -169,13 +184,13 @@ impl Elements {
             let mut used = 0;
             for &b in buffer {
                 used += 1;
-                if b == b'{'
-                    && outside.is_none()
-                    && !self.scanner.quoted
-                    && self.scanner.is_record(&self.place)
-                {
-                    outside = Some((self.scanner.stack.len(), self.position.line));
-                    self.last = self.position.line;
+                if b == b'{' && outside.is_none() && !self.scanner.quoted {
+                    if self.scanner.is_record(&self.place) {
+                        outside = Some((self.scanner.stack.len(), self.position.line));
+                        self.last = self.position.line;
+                    } else if self.scanner.stack == b"{[" && self.other.is_none() {
+                        self.other = Some(self.scanner.array.clone());
+                    }
                 }
                 self.scanner.step(b);
                 self.position.line += u64::from(b == b'\n');

@@ -249,8 +249,12 @@ pub fn choose_time(sample: &Sample, format: &TimeFormat, file: &str) -> Result<V
     named.map_or_else(
         || {
             let list = sample.shown_names();
+            let nested = match sample.open {
+                true => "; if the records are in an inner array, write them on lines first, as jq -c '.data.items[]' does",
+                false => "",
+            };
             Err(Error::run(format!(
-                "{file}: which field is the time? Name it with --time; the fields are: {list}"
+                "{file}: which field is the time? Name it with --time; the fields are: {list}{nested}"
             )))
         },
         own,

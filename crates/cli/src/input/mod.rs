@@ -419,7 +419,7 @@ fn plan_of(source: &InputSource, chosen: &Selection) -> Result<ReadPlan, Error> 
         && !plan.as_ref().is_some_and(is_open)
     {
         return Err(Error::run(format!(
-            "{name}: no field {inner:?} with lines of a known format (--inner); name their format with --log-format"
+            "{name}: no JSON field {inner:?} with lines of a known format (--inner); name their format with --log-format"
         )));
     }
     let guessed = match (plan, &chosen.log_format, chosen.format) {
@@ -505,6 +505,11 @@ impl FileReader<'_> {
             while let Some(record) = elements.next_record()? {
                 self.read_record(record, peel, &mut extract)?;
             }
+            let unread = elements.other().map(|other| {
+                let (name, other) = (self.name, printable(other, 60));
+                format!("{name}: only one array is read, and not \"{other}\"; if it has records, write them on lines with jq -c '.{other}[]'")
+            });
+            self.trace.warnings.extend(unread);
             return Ok(());
         }
         let mut lines = Lines::new(source);

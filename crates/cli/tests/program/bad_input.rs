@@ -354,6 +354,10 @@ fn doubtful_inputs_are_questions() {
         ("a,b\n", &["UTF-16LE text", "iconv -f UTF-16LE -t UTF-8"]),
         ("#Date: 2024-10-10\n#Fields: time c-ip\n13:55:30 192.0.2.1\n", &["a time of day without a date"]),
         ("date,hour,ip\n2024-10-10,13,a\n", &["which field is the time of day?", "--time 'date+hour'"]),
+        (
+            "{\"data\":{\"items\":[{\"ts\":1728568536,\"ip\":\"a\"}]}}\n",
+            &["in an inner array", "jq -c '.data.items[]'"],
+        ),
         ("ts,ip\n638641653360000000,a\n", &["not from 1990 to 2099 in any unit", "--time-format"]),
     ] {
         let utf_16 = parts[0].starts_with("UTF-16");
@@ -363,6 +367,7 @@ fn doubtful_inputs_are_questions() {
     }
     for (text, skipped, part) in [
         ("{\"date\":\"2024-10-10\",\"ip\":\"a\"}\n", 0, "dates without a time of day"),
+        ("{\"a\":[{\"ts\":1728568536,\"ip\":\"a\"}],\"b\":[{\"ts\":1}]}", 0, "and not \"b\""),
         ("ts,ip\n12,a\n13,a\n", 0, "are numbers before 1990"),
         ("ts,ip\n1728568536000,a\n1728568537,a\n1728568538000,a\n", 1, "not from 1990 to 2099 (ms)"),
     ] {

@@ -358,7 +358,7 @@ impl Layout {
         row: &mut Row,
     ) -> Result<(), String> {
         self.split(line, spans).map_err(|field| {
-            format!("the line does not fit the format {}: no {field:?} where it is expected", self.name)
+            format!("the line does not fit the format {}: no {field:?} where it is expected, or another text after it", self.name)
         })?;
         let text = |&column: &usize| self.text(line, spans, &self.columns[column]);
         let get = |column: &usize| {
