@@ -284,3 +284,33 @@ impl Meters {
         counts
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use super::*;
+
+    /// The units in use are compared without a division, and must compare as the quotient does.
+    #[test]
+    fn half_of_limit_is_exact() {
+        let decision = |limit, facts| Decision::new(Outcome::Allowed, 1, limit, 0, facts);
+        for limit in 0..8_u64 {
+            for interval in 1..4_u64 {
+                for ahead in 0..=limit * interval + 2 {
+                    let capacity = limit * interval;
+                    let all = [
+                        Facts::Pace { ahead, interval, capacity, scale: 1, queued: false, mark: 0 },
+                        Facts::Ticks { ahead, interval, remainder: 0, num: 1, den: 1, queued: false },
+                        Facts::Batch { used: ahead, raised: 0, batch: 1, to_boundary_ns: 1, period_ns: 1 },
+                        Facts::Plain { remaining: ahead, retry_ns: 0, reset_ns: 0, delay_ns: 0 },
+                    ];
+                    for facts in all {
+                        let decision = decision(limit, facts);
+                        let used = limit.saturating_sub(decision.remaining());
+                        let is_exact = uses_at_most_half(&decision) == (used <= limit / 2);
+                        assert!(is_exact || limit == 0, "{facts:?} of {limit}");
+                    }
+                }
+            }
+        }
+    }
+}
