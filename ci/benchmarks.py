@@ -207,12 +207,16 @@ def contests(data, builds, name):
 
 
 def theirs_tables(theirs):
-    times = {(row["keys"], row["threads"], row["subject"]): figure(ns_of(row)) for row in theirs["rows"]}
+    times, new = ({(row["keys"], row["threads"], row["subject"]): figure(ns_of(row)) for row in theirs["rows"] if ("-cap-" in row["scenario"]) == is_new}
+                  for is_new in (False, True))
     bytes_of = {(row["keys"], row["subject"]): figure(row["bytes_per_key"]) for row in theirs["resident"]}
     subjects = [row["subject"] for row in theirs["forgetful"]]
     head = "check, ns || " + " | ".join(f"{words}, {threads}" for words in ("2,048 addresses", "100,000", "1 M") for threads in ("1 thread", "2"))
     yield "theirs-time", head, [
         [subject, *(times[keys, threads, subject] for keys in (2048, 100_000, 1_000_000) for threads in (1, 2))] for subject in subjects]
+    caps = sorted({(keys, threads) for keys, threads, _ in new})
+    yield "theirs-caps", "a new address, ns || " + " | ".join(f"cap {keys:,}, {threads:,}" for keys, threads in caps), [
+        [subject, *(new[keys, threads, subject] for keys, threads in caps)] for subject in ("tollgate keyed, Forget", "a validator's map")]
     cap, floods = theirs["forgetful"][0]["cap"], theirs["forgetful"][0]["floods"]
     head = f"cap {cap:,} || B an address, 100,000 | B an address, 1 M | units too many, {floods:,} floods | newcomers denied | a newcomer, ns"
     yield "theirs-full", head, [
