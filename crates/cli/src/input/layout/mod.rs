@@ -200,7 +200,7 @@ impl Layout {
             furthest = furthest.max(at);
             begin += self.padding(at, &line[begin..]);
             let after = self.after(at, &line[begin..], quotes);
-            match self.end(at, line, begin, from, quotes) {
+            match self.end(at, line, begin, from, (after, quotes)) {
                 Some(end) if end == line.len() => {
                     let quote = usize::from(after.starts_with(b"\"") && end > begin);
                     spans.push((begin, end - quote));
@@ -253,11 +253,17 @@ impl Layout {
         }
     }
 
-    /// Returns the first end of a field that is not before `from`. The end of the line is the end of a field that may
-    /// be the last one.
-    fn end(&self, at: usize, line: &[u8], begin: usize, from: usize, quotes: Quotes) -> Option<usize> {
-        let (field, after) = (&self.fields[at], self.after(at, &line[begin..], quotes));
-        let mut begin = begin;
+    /// Returns the first end of a field that is not before `from`, where `after` follows. The end of the line is the end of a
+    /// field that may be the last one.
+    fn end(
+        &self,
+        at: usize,
+        line: &[u8],
+        mut begin: usize,
+        from: usize,
+        (after, quotes): (&[u8], Quotes),
+    ) -> Option<usize> {
+        let field = &self.fields[at];
         if quotes == Quotes::Optional && at > 0 && field.quoted {
             if let Some(rest) = line[begin..].strip_prefix(b"-") {
                 let fits = rest.starts_with(after) || rest.is_empty() && at + 1 >= self.least;
