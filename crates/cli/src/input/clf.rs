@@ -22,7 +22,7 @@
 
 use memchr::{memchr, memchr_iter, memchr3_iter};
 
-use super::client::{Client, Clients, has_port, last_element, unwrapped};
+use super::client::{Client, Clients, has_port, last_element, unwrapped, without_quotes};
 use super::row::{Columns, Row};
 use super::sample::{Role, Sample};
 use tollgate_http::forwarded::node;
@@ -96,9 +96,7 @@ impl<'a> ClfLine<'a> {
             }
             let value =
                 memchr(b'=', text).filter(|&end| is_of_client(&text[..end])).map(|end| &text[end + 1..]);
-            let value = value
-                .map(|value| value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value));
-            let text = value.unwrap_or(text);
+            let text = value.map_or(text, without_quotes);
             Some((unwrapped(text).unwrap_or(text), false))
         })
     }

@@ -150,7 +150,7 @@ pub fn is_target(field: &str) -> bool {
 }
 
 /// Removes quotes around a whole text, as some formats write them around a list. `for="[2001:db8::1]"` keeps its own.
-fn without_quotes(text: &[u8]) -> &[u8] {
+pub fn without_quotes(text: &[u8]) -> &[u8] {
     match text {
         [b'"', inner @ .., b'"'] if !inner.contains(&b'"') => inner.trim_ascii(),
         _ => unwrapped(text).unwrap_or(text),
@@ -182,8 +182,8 @@ pub fn has_port(address: &[u8]) -> bool {
     !address.ends_with(b"]") && str::from_utf8(address).is_ok_and(|text| text.parse::<IpAddr>().is_err())
 }
 
-/// Returns the address in a text of a form that header fields do not have, and whether it has a port: with a zone, as Go writes
-/// `[fe80::1%eth0]:4000`, or without the brackets before a port, if the last number cannot be a part of the address.
+/// Returns the address in a text of a form that header fields do not have, and whether it has a port. The address has a zone,
+/// as Go writes `[fe80::1%eth0]:4000`, or no brackets before a port that cannot be a part of it.
 fn unusual(text: &[u8]) -> Option<(IpAddr, bool)> {
     if let Some(zone) = memchr(b'%', text) {
         let end = memchr(b']', &text[zone..]).map_or(text.len(), |end| zone + end);
