@@ -73,8 +73,8 @@ pub const LONGEST_RECORD: usize = 2 * LONGEST_LINE;
 /// The most lines of one record. Fields may have line ends, but a quote without an end would hide all lines after it.
 pub const MOST_LINES: u64 = 100;
 
-/// A text of which one record takes a bounded memory: the end of a line that is longer than [`LONGEST_LINE`] is left out, and
-/// a record that is longer than [`LONGEST_RECORD`] is an error.
+/// A text whose records take a bounded memory each: the end of a line that is longer than [`LONGEST_LINE`] is left out, and a
+/// record that is longer than [`LONGEST_RECORD`] is an error.
 pub struct Bounded<R> {
     text: R,
     /// The length of the line, as far as it was read.

@@ -336,7 +336,7 @@ impl<'a> Applied<'a> {
             None | Some(DecidedBy::Server) => true,
             // If the server did not answer, no limiter decided.
             Some(DecidedBy::Open | DecidedBy::Closed) => false,
-            // An admission by a part of the limit does not show what is left of the rest.
+            // An admission by a part of the limit does not show how much of the rest is used.
             Some(_) => decision.is_denied(),
         };
         is_known.then_some(decision)
