@@ -84,6 +84,37 @@ fn json(points: &[Point]) -> Vec<Value> {
     points.iter().map(row).collect()
 }
 
+/// Returns the figures that have bounds: rules beside governor, and calls of several descriptors beside calls of one.
+fn targets(points: &[Point]) -> Vec<Value> {
+    let find = |chart, subject: &str, x| {
+        points.iter().find(|point| point.chart == chart && point.subject.starts_with(subject) && point.x == x)
+    };
+    let target = |text: String, bound: f64, own: Option<&Point>, other: Option<&Point>, times: f64| {
+        let ratios = own?.ns.iter().zip(&other?.ns).map(|(own, other)| own / (other * times));
+        let Summary { min, q1, median, q3, max } = Summary::of(ratios);
+        let value = json!({ "min": min, "q1": q1, "median": median, "q3": q3, "max": max });
+        Some(json!({ "target": text, "bound": bound, "value": value, "holds": median <= bound }))
+    };
+    let one = find("descriptors", "tollgate", 1);
+    let text = "rules, one descriptor: against governor with String keys".to_owned();
+    let mut found = vec![target(text, 1.5, one, find("descriptors", "governor", 1), 1.0)];
+    for n in [2_u32, 3, 4, 8, 16] {
+        let text = format!("rules, {n} descriptors: against {n} times one descriptor");
+        found.push(target(text, 1.2, find("descriptors", "tollgate", n.into()), one, n.into()));
+    }
+    for (count, words, bound) in [(1_000, "1,000", 1.5), (10_000, "10,000", 2.0)] {
+        let text = format!("rules, {words} rules with one key each: against a map of governors");
+        found.push(target(
+            text,
+            bound,
+            find("rules", "tollgate", count),
+            find("rules", "governor", count),
+            1.0,
+        ));
+    }
+    found.into_iter().flatten().collect()
+}
+
 fn print(rows: &[Value]) {
     for row in rows {
         println!("{row}");
@@ -104,11 +135,13 @@ fn main() {
     };
     let parts = support::option("--parts");
     let wanted = |part: &str| parts.as_deref().is_none_or(|parts| parts.split(',').any(|one| one == part));
-    let (mut rows, mut model) = (Vec::new(), None);
+    let (mut rows, mut bounded, mut model) = (Vec::new(), Vec::new(), None);
     let mut keep = |points: Vec<Point>| {
-        let more = json(&points);
+        let (more, targets) = (json(&points), targets(&points));
         print(&more);
+        print(&targets);
         rows.extend(more);
+        bounded.extend(targets);
     };
     if wanted("keys") {
         keep(child::keys(scale));
@@ -127,7 +160,7 @@ fn main() {
         model = Some(parts);
     }
     if let Some(path) = support::option("--json") {
-        let mut report = json!({ "rows": rows });
+        let mut report = json!({ "rows": rows, "targets": bounded });
         if let Some(model) = model {
             report["model"] = model;
         }

@@ -11,6 +11,7 @@
 //!                                                        `=text` the name itself, `!text` names that do not contain it
 //! cargo bench --profile server --bench peers             the build that servers should use: thin LTO, one codegen unit
 //! cargo bench --bench peers -- --scenario theirs         maps of addresses that servers wrote for themselves
+//! cargo bench --bench peers -- --beside                  one thread, beside a fixed load on the other core
 //! ```
 //! `TOLLGATE_BENCH_JSON=FILE` and `TOLLGATE_BENCH_LARGE=1` have the same effect as the flags.
 //!
@@ -49,6 +50,8 @@ mod harness;
 mod keys;
 #[path = "peers/memory.rs"]
 mod memory;
+#[path = "peers/neighbour.rs"]
+mod neighbour;
 #[path = "peers/ours.rs"]
 mod ours;
 #[path = "peers/plan.rs"]
@@ -76,7 +79,7 @@ use serde_json::json;
 use targets::{Measured, Target};
 
 fn main() {
-    if plan::answer_parent() {
+    if neighbour::answer_parent() || plan::answer_parent() {
         return;
     }
     // Cargo passes `--bench` for a bench run. Without it (as in `cargo test --benches`), this is only a short test run
@@ -88,7 +91,9 @@ fn main() {
     let (machine, versions) = (report::machine(), report::versions());
     println!("{machine:#}\n{versions:#}");
 
-    let measured = plan::Plan { smoke, quick, large, charts }.run();
+    let neighbour = support::has("--beside").then(neighbour::Neighbour::start);
+    let measured = plan::Plan { smoke, quick, large, charts, beside: neighbour.is_some() }.run();
+    drop(neighbour);
 
     report::print_counts(&measured);
     println!("\n## Targets");

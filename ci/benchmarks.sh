@@ -46,6 +46,8 @@ bench peers theirs --charts --scenario theirs
 # The build that servers should use. The figures of the targets come from this build.
 profile='--profile server'
 bench peers peers_server --charts --scenario '!threads,!theirs,!denials,!100m,!memory,!pieces,!ip-,!idle,!strings,!1m-denied,!eviction'
+# The same build, one thread, beside a load on the other core.
+bench peers peers_beside --beside --scenario '=hot,=hot-denied,=word,=word-denied,=100k,=1m,=strings-1m,=first-sight,=first-sight-idle'
 profile=''
 bench sketches sketches
 bench policies policies

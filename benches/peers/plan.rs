@@ -94,6 +94,8 @@ pub(crate) struct Plan {
     pub(crate) large: bool,
     /// Also measures the data of the charts.
     pub(crate) charts: bool,
+    /// A load has the other core, so each scenario has one thread.
+    pub(crate) beside: bool,
 }
 
 /// The scenarios whose figures have targets.
@@ -168,6 +170,9 @@ impl Plan {
             return;
         }
         let started = crate::support::stopwatch();
+        if self.beside {
+            scenario.threads = &[1];
+        }
         if self.quick {
             scenario.checks /= 4;
             scenario.rounds = scenario.rounds.min(7);

@@ -12,10 +12,12 @@ use crate::theirs::forget::Forgetful;
 /// Returns the machine and the software of a run.
 pub(crate) fn machine() -> Value {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cpu = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map_or("unknown", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let field = |name: &str| {
+        let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| field.trim_end() == name).map_or("unknown", |(_, value)| value.trim())
+    };
+    // A virtual machine often hides the product's number, but not which design it is.
+    let cpu = format!("{}, family {}, model {}", field("model name"), field("cpu family"), field("model"));
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let clock = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
         .unwrap_or_default();

@@ -176,7 +176,7 @@ impl Measured {
             ),
             (
                 "compact, half full, against governor + ahash, 1,000 keys, allowed, 1 thread",
-                0.8,
+                0.75,
                 self.ratio("hot", 1, compact::HALF_FULL, governor),
             ),
             (
