@@ -71,8 +71,8 @@ pub mod telemetry;
 
 #[cfg(not(tollgate_loom))]
 pub use self::client::{
-    Blocking, Breaker, BuildError, Client, CredentialsFile, InProcess, InProgressBuilder, InProgressOptions,
-    LimiterBuilder, OnFailure, Shard, ShardError, Shards,
+    Blocking, Breaker, BuildError, Client, CredentialsFile, InProcess, InProgressOptions, LimiterBuilder,
+    OnFailure, Shard, ShardError, Shards,
 };
 #[cfg(not(tollgate_loom))]
 pub use self::guard::{BreakerState, Health};

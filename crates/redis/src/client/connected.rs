@@ -14,7 +14,7 @@ use super::connection::{ServerConnection, address};
 use super::options::ConnectionOptions;
 use super::runtime::{Blocking, Routed};
 use super::sentinel;
-use super::settings::{InProgressBuilder, LimiterBuilder};
+use super::settings::{InProgressOptions, LimiterBuilder};
 use super::sharded::{Routes, ShardError, Shards};
 use crate::protocol::script::{By, CopyStep, StoredStates};
 use crate::protocol::{Call, Error, ErrorKind, LinkAges, LinkReport, Reply, Transport, script};
@@ -349,8 +349,8 @@ impl Client {
 
     /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
     /// share their state, in every process.
-    pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
-        InProgressBuilder::in_progress(self.clone(), &self.routes, name, limit)
+    pub fn in_progress(&self, name: &str, limit: u64) -> LimiterBuilder<Self, InProgressOptions> {
+        LimiterBuilder::in_progress(self.clone(), &self.routes, name, limit)
     }
 }
 

@@ -8,7 +8,7 @@ use tollgate::holds::HoldId;
 use tollgate::{Clock, Limit, StdClock};
 
 use super::runtime::{Blocking, Routed};
-use super::settings::{InProgressBuilder, LimiterBuilder};
+use super::settings::{InProgressOptions, LimiterBuilder};
 use super::sharded::{Routes, ShardError, Shards};
 use crate::protocol::model::{KeyState, MARGINS_US, answer_holds, holds_are_over};
 use crate::protocol::script::region;
@@ -197,8 +197,8 @@ impl InProcess {
 
     /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
     /// share their state.
-    pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
-        InProgressBuilder::in_progress(self.clone(), &self.routes, name, limit)
+    pub fn in_progress(&self, name: &str, limit: u64) -> LimiterBuilder<Self, InProgressOptions> {
+        LimiterBuilder::in_progress(self.clone(), &self.routes, name, limit)
     }
 
     /// Returns the same server, for threads that block.

@@ -38,7 +38,5 @@ pub use self::runtime::Blocking;
 pub(crate) use self::runtime::Connected;
 pub(crate) use self::runtime::{OnDrop, RuntimeThread, Tasks};
 pub(crate) use self::settings::Settings;
-pub use self::settings::{
-    Breaker, BuildError, InProgressBuilder, InProgressOptions, LimiterBuilder, OnFailure,
-};
+pub use self::settings::{Breaker, BuildError, InProgressOptions, LimiterBuilder, OnFailure};
 pub use self::sharded::{KeyPlaces, Shard, ShardError, Shards};

@@ -15,7 +15,7 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tollgate::Limit;
 
-use super::settings::{BuildError, InProgressBuilder, LimiterBuilder};
+use super::settings::{BuildError, InProgressOptions, LimiterBuilder};
 use super::sharded::Routes;
 use crate::protocol::{Error, ErrorKind, Transport};
 
@@ -147,8 +147,8 @@ impl<T: Routed> Blocking<T> {
 
     /// Returns a builder for a limit of `limit` units in progress for each key. All limits with the same name and prefix
     /// share their state, in every process.
-    pub fn in_progress(&self, name: &str, limit: u64) -> InProgressBuilder<Self> {
-        InProgressBuilder::in_progress(self.clone(), self.inner.routes(), name, limit)
+    pub fn in_progress(&self, name: &str, limit: u64) -> LimiterBuilder<Self, InProgressOptions> {
+        LimiterBuilder::in_progress(self.clone(), self.inner.routes(), name, limit)
     }
 }
 

@@ -116,7 +116,7 @@ pub struct LimiterBuilder<T, O = ()> {
     pub(crate) client: T,
     pub(crate) prefix: String,
     pub(crate) settings: Settings,
-    /// What only a limit on [requests in progress](InProgressBuilder) has.
+    /// What only a limit on [requests in progress](InProgressOptions) has.
     pub(crate) options: O,
 }
 
@@ -186,17 +186,15 @@ impl<T, O> LimiterBuilder<T, O> {
     }
 }
 
-/// Sets the options of a limit on requests in progress. Then build it.
-pub type InProgressBuilder<T> = LimiterBuilder<T, InProgressOptions>;
-
-/// The options of a limit on requests in progress.
+/// The options of a limit on requests in progress. [`LimiterBuilder::life`] sets the life, and [`LimiterBuilder::build`] builds the
+/// limiter.
 #[derive(Copy, Clone, Debug)]
 pub struct InProgressOptions {
     pub(crate) limit: u64,
     pub(crate) life: Duration,
 }
 
-impl<T> InProgressBuilder<T> {
+impl<T> LimiterBuilder<T, InProgressOptions> {
     pub(crate) fn in_progress(client: T, routes: &Arc<Routes>, name: &str, limit: u64) -> Self {
         let LimiterBuilder { client, prefix, settings, .. } = LimiterBuilder::new(client, routes, name, &[]);
         let options = InProgressOptions { limit, life: Duration::from_secs(600) };

@@ -10,7 +10,7 @@ use tollgate::{QuotaError, StdClock};
 
 use super::holding::{LocalLimit, SharedHold};
 use super::remote::HoldingLimiter;
-use crate::client::{Connected, InProgressBuilder, InProgressOptions};
+use crate::client::{Connected, InProgressOptions, LimiterBuilder};
 use crate::guard::{Guard, Health, Passage};
 use crate::protocol::{Error, Key, Plan, SharedDecision};
 
@@ -32,7 +32,7 @@ use crate::protocol::{Error, Key, Plan, SharedDecision};
 /// counts the request until the end of its life.
 ///
 /// # If the server does not answer
-/// [`on_failure`](InProgressBuilder::on_failure) decides, as for other limiters. With
+/// [`on_failure`](LimiterBuilder::on_failure) decides, as for other limiters. With
 /// [`OnFailure::Local`](crate::OnFailure::Local), this process admits its share of the limit, and at least one
 /// unit, in addition to the requests that the server counts. [`SharedHold::by`] names what decided.
 ///
@@ -66,7 +66,7 @@ pub struct InProgressLimiter {
     local: LocalLimit,
 }
 
-impl<T: Connected> InProgressBuilder<T> {
+impl<T: Connected> LimiterBuilder<T, InProgressOptions> {
     /// Builds the limiter. Sends nothing.
     ///
     /// # Errors
