@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::holds::{HoldId, Holding};
+use tollgate::holds::Holding;
 use tollgate::stores::{ManyKeys, Store};
 use tollgate::{Clock, RateLimiter};
 
@@ -82,14 +82,17 @@ where
     S: ManyKeys + Store<K> + Send + Sync + 'static,
     C: Clock + Send + Sync + 'static,
 {
-    type Ruling = Entered<HeldCost<K, S, C>>;
+    type Ruling = Entered<HeldCost>;
 
     fn check(&self, key: &K, cost: u64) -> Self::Ruling {
         match self.limiter.hold(key, cost, self.life) {
             Ok(hold) => {
-                let (decision, id) = (hold.decision(), Some(hold.detach()));
+                let (decision, id) = (hold.decision(), hold.detach());
                 let (limiter, key) = (Arc::clone(&self.limiter), key.clone());
-                Entered { decision, unsettled: Some(HeldCost { limiter, key, id, units: cost }) }
+                let commit = move |actual: Option<u64>| {
+                    limiter.commit(&key, id, actual.unwrap_or(cost));
+                };
+                Entered { decision, unsettled: Some(HeldCost::new(cost, SettledAt::Once, commit)) }
             }
             Err(denied) => Entered { decision: denied.decision(), unsettled: None },
         }
@@ -99,54 +102,64 @@ where
     fn refund(&self, _key: &K, _ruling: &Self::Ruling) {}
 }
 
-/// The held cost of an admitted request. If nothing settles it, it stays charged.
-pub struct HeldCost<K: Hash, S: ManyKeys + Store<K>, C: Clock> {
-    limiter: Arc<RateLimiter<Holding<S>, C>>,
-    key: K,
-    /// `None` once the hold is settled.
-    id: Option<HoldId>,
-    units: u64,
+/// When a hold is settled whose actual cost is known.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum SettledAt {
+    /// At once, so that other requests can use the rest.
+    Once,
+    /// At the end of the response, because the request is in progress until then.
+    End,
 }
 
-impl<K: Hash, S: ManyKeys + Store<K>, C: Clock> HeldCost<K, S, C> {
-    fn commit(&mut self, actual: u64) {
-        if let Some(id) = self.id.take() {
-            self.limiter.commit(&self.key, id, actual);
+/// The held cost of an admitted request. If nothing settles it, it stays charged.
+pub struct HeldCost {
+    units: u64,
+    actual: Option<u64>,
+    at: SettledAt,
+    /// Settles the hold for the cost that the response told. `None` once it is settled.
+    commit: Option<Box<dyn FnOnce(Option<u64>) + Send + Sync>>,
+}
+
+impl HeldCost {
+    pub(crate) fn new(
+        units: u64,
+        at: SettledAt,
+        commit: impl FnOnce(Option<u64>) + Send + Sync + 'static,
+    ) -> Self {
+        Self { units, actual: None, at, commit: Some(Box::new(commit)) }
+    }
+
+    fn commit(&mut self) {
+        if let Some(commit) = self.commit.take() {
+            commit(self.actual);
         }
     }
 }
 
-impl<K: Hash, S: ManyKeys + Store<K>, C: Clock> Drop for HeldCost<K, S, C> {
+impl Drop for HeldCost {
     fn drop(&mut self) {
-        self.commit(self.units);
+        self.commit();
     }
 }
 
-impl<K: Hash, S: ManyKeys + Store<K>, C: Clock> fmt::Debug for HeldCost<K, S, C> {
+impl fmt::Debug for HeldCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldCost").field("id", &self.id).field("units", &self.units).finish_non_exhaustive()
+        let mut shown = f.debug_struct("HeldCost");
+        shown.field("units", &self.units).field("actual", &self.actual).finish_non_exhaustive()
     }
 }
 
-impl<K, S, C> Unsettled for HeldCost<K, S, C>
-where
-    K: Hash + Send + Sync + 'static,
-    S: ManyKeys + Store<K> + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
+impl Unsettled for HeldCost {
     fn units(&self) -> u64 {
         self.units
     }
 
     fn settle(&mut self, actual: u64) {
-        self.commit(actual);
+        self.actual = Some(actual);
+        if self.at == SettledAt::Once {
+            self.commit();
+        }
     }
 }
 
-impl<K, S, C> Settles for Entered<HeldCost<K, S, C>>
-where
-    K: Hash + Send + Sync + 'static,
-    S: ManyKeys + Store<K> + Send + Sync + 'static,
-    C: Clock + Send + Sync + 'static,
-{
-}
+impl Settles for Entered<HeldCost> {}

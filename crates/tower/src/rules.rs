@@ -13,6 +13,7 @@ use tollgate_rules::{Answer, Descriptor, Descriptors, Rules, RulesError};
 
 use crate::awaited::AwaitedLimit;
 use crate::head::{CutAddress, Head};
+use crate::holds::{HeldCost, SettledAt};
 use crate::key::KeyExtractor;
 use crate::layer::RateLimitLayer;
 use crate::limit::{RequestLimit, Ruling, Settles};
@@ -34,9 +35,9 @@ impl<C> fmt::Debug for InDomain<C> {
 }
 
 impl<C: Clock + Send + Sync + 'static> RequestLimit<Descriptors> for InDomain<C> {
-    type Ruling = Ruled<C>;
+    type Ruling = Ruled;
 
-    fn check(&self, key: &Descriptors, cost: u64) -> Ruled<C> {
+    fn check(&self, key: &Descriptors, cost: u64) -> Ruled {
         if self.rules.has_holds() {
             let of = |descriptors: &[Descriptor<'_>]| {
                 self.rules.hold(&self.domain, descriptors, cost, Duration::MAX)
@@ -50,69 +51,42 @@ impl<C: Clock + Send + Sync + 'static> RequestLimit<Descriptors> for InDomain<C>
     }
 
     /// The units that the request holds are settled in another way.
-    fn refund(&self, key: &Descriptors, ruling: &Ruled<C>) {
+    fn refund(&self, key: &Descriptors, ruling: &Ruled) {
         key.with(|descriptors| self.rules.refund(descriptors, &ruling.answer));
     }
 
-    fn policies(&self, ruling: &Ruled<C>, tell: &mut dyn FnMut(&[Policy<'_>])) {
+    fn policies(&self, ruling: &Ruled, tell: &mut dyn FnMut(&[Policy<'_>])) {
         tell_policies(&ruling.answer, tell);
     }
 }
 
 impl<C> InDomain<C> {
     #[cold]
-    fn ruled(&self, (answer, id): (Answer, Option<HoldId>), key: &Descriptors, units: u64) -> Ruled<C>
+    fn ruled(&self, (answer, id): (Answer, Option<HoldId>), key: &Descriptors, units: u64) -> Ruled
     where
-        C: Clock,
+        C: Clock + Send + Sync + 'static,
     {
         let held = id.map(|id| {
-            let (rules, domain) = (Arc::clone(&self.rules), Arc::clone(&self.domain));
-            Box::new(HeldByRules { rules, domain, key: key.clone(), id, units, actual: None })
+            let (rules, domain, key) = (Arc::clone(&self.rules), Arc::clone(&self.domain), key.clone());
+            let commit = move |actual: Option<u64>| {
+                let cost = |descriptor: &Descriptor<'_>| actual.unwrap_or_else(|| descriptor.cost(units));
+                key.with(|descriptors| rules.commit_each(&domain, descriptors, id, cost));
+            };
+            Box::new(HeldCost::new(units, SettledAt::End, commit))
         });
         Ruled { answer, held }
     }
 }
 
 /// The answer of rules, and the units that an admitted request holds.
-pub struct Ruled<C: Clock> {
+pub struct Ruled {
     answer: Answer,
-    held: Option<Box<HeldByRules<C>>>,
+    held: Option<Box<HeldCost>>,
 }
 
-/// The units that a request holds. They are settled when the body of the response has ended, because the request is in
-/// progress until then.
-struct HeldByRules<C: Clock> {
-    rules: Arc<Rules<C>>,
-    domain: Arc<str>,
-    key: Descriptors,
-    id: HoldId,
-    /// The cost of the request.
-    units: u64,
-    /// The cost that the response told.
-    actual: Option<u64>,
-}
+impl Settles for Ruled {}
 
-impl<C: Clock> Drop for HeldByRules<C> {
-    fn drop(&mut self) {
-        let Self { rules, domain, key, id, units, actual } = self;
-        let actual = |descriptor: &Descriptor<'_>| actual.unwrap_or_else(|| descriptor.cost(*units));
-        key.with(|descriptors| rules.commit_each(domain, descriptors, *id, actual));
-    }
-}
-
-impl<C: Clock + Send + Sync + 'static> Unsettled for HeldByRules<C> {
-    fn units(&self) -> u64 {
-        self.units
-    }
-
-    fn settle(&mut self, actual: u64) {
-        self.actual = Some(actual);
-    }
-}
-
-impl<C: Clock + Send + Sync + 'static> Settles for Ruled<C> {}
-
-impl<C: Clock> fmt::Debug for Ruled<C> {
+impl fmt::Debug for Ruled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let holds = self.held.is_some();
         f.debug_struct("Ruled").field("answer", &self.answer).field("holds", &holds).finish()
@@ -127,9 +101,9 @@ fn tell_policies(ruling: &Answer, tell: &mut dyn FnMut(&[Policy<'_>])) {
 
 /// Rules that processes share ask their server, so the layer awaits them: [`RateLimitLayer::awaited`].
 impl<C: Clock + Send + Sync + 'static> AwaitedLimit<Descriptors> for InDomain<C> {
-    type Ruling = Ruled<C>;
+    type Ruling = Ruled;
 
-    async fn check(&self, key: &Descriptors, cost: u64) -> Ruled<C> {
+    async fn check(&self, key: &Descriptors, cost: u64) -> Ruled {
         let pairs = Pairs::of(key);
         let (rules, domain, descriptors) = (&self.rules, &*self.domain, pairs.each());
         if rules.has_holds() {
@@ -139,17 +113,17 @@ impl<C: Clock + Send + Sync + 'static> AwaitedLimit<Descriptors> for InDomain<C>
         Ruled { answer: rules.check_n_async(domain, &descriptors, cost).await, held: None }
     }
 
-    async fn refund(&self, key: &Descriptors, ruling: &Ruled<C>) {
+    async fn refund(&self, key: &Descriptors, ruling: &Ruled) {
         let pairs = Pairs::of(key);
         self.rules.refund_async(&pairs.each(), &ruling.answer).await;
     }
 
-    fn policies(&self, ruling: &Ruled<C>, tell: &mut dyn FnMut(&[Policy<'_>])) {
+    fn policies(&self, ruling: &Ruled, tell: &mut dyn FnMut(&[Policy<'_>])) {
         tell_policies(&ruling.answer, tell);
     }
 }
 
-impl<C: Clock + Send + Sync + 'static> Ruling for Ruled<C> {
+impl Ruling for Ruled {
     fn is_allowed(&self) -> bool {
         self.answer.is_allowed()
     }
