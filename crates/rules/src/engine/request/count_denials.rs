@@ -64,7 +64,7 @@ impl<'r> RequestCheck<'r> {
         };
         let rules = self.each(is_concerned);
         // Units that a request wanted to hold are not in use.
-        let is_charged = |check: &RuleCheck<'_>| check.cost > 0 && check.held().is_none();
+        let is_charged = |check: &RuleCheck<'_>| check.cost > 0 && !check.uses_holds();
         rules.filter(move |(check, decided)| is_charged(check) && decided.outcome() != Outcome::Allowed)
     }
 }

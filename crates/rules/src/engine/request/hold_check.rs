@@ -13,9 +13,9 @@ use tollgate::{Decision, Outcome};
 use super::check::{HoldUse, RequestCheck};
 use super::decided::Decided;
 use super::refund::refund_in_use;
-use super::rule_check::{CountedBy, HeldUnits, HoldStep, LinkedState, RuleCheck};
+use super::rule_check::{CountedBy, LinkedState, RuleCheck};
 use crate::engine::state::{
-    ActiveDomain, HeldCharge, LocalCounter, ProgressCounter, Role, RuleBook, RuleSet,
+    ActiveDomain, CounterCharge, LocalCounter, ProgressCounter, Role, RuleBook, RuleSet,
 };
 
 impl<'r> RequestCheck<'r> {
@@ -53,9 +53,9 @@ impl<'r> RequestCheck<'r> {
             };
             if is_first
                 && check.linked.is_none()
-                && let Some(held) = check.hold_step((rules, book), hash, given.is_some(), id)
+                && let Some(linked) = check.hold_step((rules, book), hash, given.is_some(), id)
             {
-                check.linked = Some(Box::new(LinkedState::Held(held)));
+                check.linked = Some(Box::new(linked));
                 has_holds = true;
             }
         }
@@ -92,23 +92,20 @@ impl<'r> RuleCheck<'r> {
         hash: u64,
         is_given: bool,
         id: impl FnOnce() -> HoldId,
-    ) -> Option<HeldUnits<'r>> {
+    ) -> Option<LinkedState<'r>> {
         let units = self.active.rule.hold.as_ref().and_then(|hold| hold.units);
         let takes_all = is_given || (self.is_in_progress() && units.is_none());
-        let step = match (units, self.cost) {
-            (Some(_), cost @ 1..) if !takes_all => {
+        match (units, self.cost) {
+            (Some(_), actual @ 1..) if !takes_all => {
                 book.standing(hash).ends_ns?;
                 self.cost = 0;
-                HoldStep::Settle(cost)
+                return Some(LinkedState::Settles { book, hash, actual });
             }
-            (Some(units), 0) => {
-                self.cost = units;
-                HoldStep::Take(id())
-            }
-            (_, 1..) if takes_all => HoldStep::Take(id()),
+            (Some(units), 0) => self.cost = units,
+            (_, 1..) if takes_all => {}
             _ => return None,
-        };
-        Some(HeldUnits { rules, book, hash, step, is_given, is_kept: false })
+        }
+        Some(LinkedState::Takes { rules, book, hash, id: id(), is_given, is_kept: false })
     }
 
     pub(in crate::engine) fn release_ended(&self, book: &RuleBook, hash: u64, when: CheckTime) {
@@ -122,17 +119,17 @@ impl<'r> RuleCheck<'r> {
         }
     }
 
-    /// Returns what the request does with the holds of the rule.
-    pub(super) fn held(&self) -> Option<&HeldUnits<'r>> {
-        if let Some(LinkedState::Held(held)) = self.linked.as_deref() { Some(held) } else { None }
+    /// Whether the request takes or settles units of the rule.
+    pub(super) fn uses_holds(&self) -> bool {
+        matches!(self.linked.as_deref(), Some(LinkedState::Takes { .. } | LinkedState::Settles { .. }))
     }
 
     /// Returns the identity under which the rule holds units of the request.
     fn taken(&self) -> Option<((&'r RuleSet, &'r RuleBook), u64, HoldId)> {
-        match self.held()? {
-            &HeldUnits { rules, book, hash, step: HoldStep::Take(id), .. } => Some(((rules, book), hash, id)),
-            HeldUnits { step: HoldStep::Settle(_), .. } => None,
-        }
+        let Some(&LinkedState::Takes { rules, book, hash, id, .. }) = self.linked.as_deref() else {
+            return None;
+        };
+        Some(((rules, book), hash, id))
     }
 
     fn keep_hold(&mut self, decided: &mut Decided, when: CheckTime) -> bool {
@@ -146,7 +143,7 @@ impl<'r> RuleCheck<'r> {
         }
         let (generation, lineage) = (Arc::clone(&counter.generation), counter.lineage);
         let (key, name) = (self.key.as_str().into(), Arc::clone(name));
-        let held = HeldCharge { key, name, generation, lineage, charge };
+        let held = CounterCharge { key, name, generation, lineage, charge };
         let (units, most) = (self.cost, (hold.most, when.ns()));
         let held = Held { units, charge: Some(held) };
         let release = |_, held: &_| release_replaced(rules, held, when);
@@ -164,16 +161,16 @@ impl<'r> RuleCheck<'r> {
     }
 
     fn note_kept(&mut self) {
-        if let Some(LinkedState::Held(held)) = self.linked.as_deref_mut() {
-            held.is_kept = true;
+        if let Some(LinkedState::Takes { is_kept, .. }) = self.linked.as_deref_mut() {
+            *is_kept = true;
         }
     }
 
     /// Forgets the hold of a request whose charges are refunded. Returns `false` if the hold is settled already, so that
     /// the charge is not the request's any more.
     pub(super) fn give_up_hold(&self) -> bool {
-        match (self.taken(), self.held()) {
-            (Some(((_, book), hash, id)), Some(HeldUnits { is_kept: true, .. })) => {
+        match self.linked.as_deref() {
+            Some(&LinkedState::Takes { book, hash, id, is_kept: true, .. }) => {
                 book.take(hash, id, |_, _| ()).is_some()
             }
             _ => true,
@@ -224,8 +221,8 @@ impl<'r> RuleCheck<'r> {
 /// Gives back the units of a hold of any rule and key that has ended, because another hold takes over its place. The caller
 /// has locked the shard of the hold, so this takes constant time.
 #[cold]
-pub(super) fn release_replaced(rules: &RuleSet, held: &Held<Option<HeldCharge>>, when: CheckTime) {
-    let Some(HeldCharge { key, name, generation, charge, .. }) = &held.charge else { return };
+pub(super) fn release_replaced(rules: &RuleSet, held: &Held<Option<CounterCharge>>, when: CheckTime) {
+    let Some(CounterCharge { key, name, generation, charge, .. }) = &held.charge else { return };
     if generation.is_open_for(charge) {
         generation.store().refund(&**key, when, charge, held.units);
     } else if let Some(counter) = rules.counter(name) {
@@ -238,11 +235,11 @@ pub(super) fn release_replaced(rules: &RuleSet, held: &Held<Option<HeldCharge>>,
 pub(super) fn refund_hold(
     counter: &LocalCounter,
     key: &str,
-    held: &Held<Option<HeldCharge>>,
+    held: &Held<Option<CounterCharge>>,
     units: u64,
     when: CheckTime,
 ) {
-    let Some(HeldCharge { generation, lineage, charge, .. }) = held.charge.as_ref().filter(|_| units > 0)
+    let Some(CounterCharge { generation, lineage, charge, .. }) = held.charge.as_ref().filter(|_| units > 0)
     else {
         return;
     };

@@ -20,13 +20,13 @@ use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
 use super::decided::{DecidedList, ShortList};
 use super::hold_check::{ends_ns, refund_hold};
-use super::rule_check::{CountedBy, HeldUnits, HoldStep, RuleCheck};
-use crate::engine::state::{ActiveDomain, ActiveRule, Counter, HeldCharge, LocalCounter, Role, Rules};
+use super::rule_check::{CountedBy, LinkedState, RuleCheck};
+use crate::engine::state::{ActiveDomain, ActiveRule, Counter, CounterCharge, LocalCounter, Role, Rules};
 use crate::matching::Descriptor;
 use crate::rule::{Amount, Rule};
 
 /// Whether a rule is the first with its key in a request, and its hold.
-type Settled = (bool, Option<(HoldId, Held<Option<HeldCharge>>)>);
+type Settled = (bool, Option<(HoldId, Held<Option<CounterCharge>>)>);
 
 impl<C: Clock> Rules<C> {
     /// Decides a request whose cost is known later: takes `units` now, and returns the identity by which
@@ -154,7 +154,7 @@ impl<C: Clock> Rules<C> {
             let hash = check.hash_in(book, false);
             let is_first = seen.insert(hash);
             // All later decisions find the units of a hold that has ended.
-            let settle = |id: HoldId, held: Held<Option<HeldCharge>>| {
+            let settle = |id: HoldId, held: Held<Option<CounterCharge>>| {
                 if when.ns() < id.end_ns() {
                     return (id, held);
                 }
@@ -212,18 +212,19 @@ impl<C: Clock> Rules<C> {
     ) {
         let mut was_late = false;
         for (check, decided) in found.each(|role| role != Role::Replaced) {
-            let Some(&HeldUnits { book, hash, step, is_given, .. }) = check.held() else { continue };
-            match step {
-                HoldStep::Take(_) if !check.effect.is_charged => {}
-                HoldStep::Take(_) if is_given => decided.decision = decided.decision.map(Decision::uncharged),
-                HoldStep::Take(_) => {
+            match check.linked.as_deref() {
+                Some(LinkedState::Takes { .. }) if !check.effect.is_charged => {}
+                Some(LinkedState::Takes { is_given: true, .. }) => {
+                    decided.decision = decided.decision.map(Decision::uncharged);
+                }
+                Some(LinkedState::Takes { .. }) => {
                     decided.decision = decided.decision.map(|decision| decision.as_charge_of(check.cost));
                     // The report counts, not the query.
                     if check.active.rule.hold.is_some() {
                         check.cost = 0;
                     }
                 }
-                HoldStep::Settle(actual) => {
+                Some(&LinkedState::Settles { book, hash, actual }) => {
                     let Some(taken) = book.take_first(hash) else {
                         // Another report was first, so this one is an ordinary request.
                         check.cost = actual;
@@ -239,6 +240,7 @@ impl<C: Clock> Rules<C> {
                         (decided.decision, check.cost) = (Some(state.for_cost(actual)), actual);
                     }
                 }
+                _ => {}
             }
         }
         if was_late {
@@ -271,7 +273,7 @@ impl<C: Clock> Rules<C> {
         &self,
         domain: &str,
         check: &RuleCheck<'_>,
-        taken: Option<(HoldId, Held<Option<HeldCharge>>)>,
+        taken: Option<(HoldId, Held<Option<CounterCharge>>)>,
         actual: u64,
         when: CheckTime,
     ) {

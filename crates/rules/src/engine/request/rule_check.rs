@@ -32,27 +32,6 @@ pub(in crate::engine) struct RuleCheck<'r> {
     pub(super) effect: Effect,
 }
 
-#[derive(Copy, Clone, Debug)]
-pub(super) enum HoldStep {
-    /// It takes units.
-    Take(HoldId),
-    /// It settles the hold that ends first, for this cost.
-    Settle(u64),
-}
-
-/// What a request does with the holds of a rule.
-#[derive(Debug)]
-pub(super) struct HeldUnits<'r> {
-    pub(super) rules: &'r RuleSet,
-    pub(super) book: &'r RuleBook,
-    pub(super) hash: u64,
-    pub(super) step: HoldStep,
-    /// Whether the request has the identity, and settles the hold by it.
-    pub(super) is_given: bool,
-    /// Whether the book has the hold.
-    pub(super) is_kept: bool,
-}
-
 /// What decides together with the counter of a rule.
 #[derive(Debug)]
 pub(super) enum LinkedState<'r> {
@@ -61,8 +40,19 @@ pub(super) enum LinkedState<'r> {
     Counter { counter: &'r LocalCounter, key: CounterKey<'r> },
     /// The values that were admitted, and the hash of the request's key and value: the rule counts different values.
     Value { seen: &'r SeenValues, pair: u64 },
-    /// What the request does with the holds of the rule.
-    Held(HeldUnits<'r>),
+    /// The request holds units of the rule, under this identity.
+    Takes {
+        rules: &'r RuleSet,
+        book: &'r RuleBook,
+        hash: u64,
+        id: HoldId,
+        /// Whether the request has the identity, and settles the hold by it.
+        is_given: bool,
+        /// Whether the book has the hold.
+        is_kept: bool,
+    },
+    /// The request settles the hold of its key that ends first, for the cost `actual`.
+    Settles { book: &'r RuleBook, hash: u64, actual: u64 },
 }
 
 /// The counter of a rule in one request.
@@ -202,7 +192,7 @@ impl<'r> RuleCheck<'r> {
             return self.charge_value((seen, pair), (counter, headroom), when);
         }
         let key = self.key.as_str();
-        if self.held().is_some() {
+        if self.uses_holds() {
             return counter.charge(key, self.cost, headroom, when);
         }
         let peeked = counter.peek(key, self.cost, headroom, when).with_other_units(self.elsewhere(when));

@@ -15,7 +15,7 @@ use crate::rule::{Amount, Rule};
 const MOST_HOLDS: usize = 1 << 18;
 
 /// The holds of all rules. A request in progress has no charge.
-pub(in crate::engine) type RuleBook = HoldBook<Option<HeldCharge>>;
+pub(in crate::engine) type RuleBook = HoldBook<Option<CounterCharge>>;
 
 pub(super) fn new_book(hasher: &Hasher) -> Arc<RuleBook> {
     Arc::new(HoldBook::with_hasher(MOST_HOLDS, hasher.clone()))
@@ -38,7 +38,7 @@ impl CounterName {
 
 /// The charge of a hold, and the counter that it was made in.
 #[derive(Debug)]
-pub(in crate::engine) struct HeldCharge {
+pub(in crate::engine) struct CounterCharge {
     /// The key in the counter. Once the hold has ended, a request of another key may take its place in the book, and then gives
     /// the units back to this key.
     pub(in crate::engine) key: Box<str>,

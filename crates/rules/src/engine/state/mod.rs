@@ -24,7 +24,7 @@ use tollgate::{Clock, DefaultClock, Timestamp};
 
 pub(super) use self::counter::{Counter, Effect, LocalCounter, ProgressCounter, SharedCounter, blocked};
 pub use self::error::RulesError;
-pub(super) use self::held::{HeldCharge, RuleBook};
+pub(super) use self::held::{CounterCharge, RuleBook};
 pub(super) use self::loading::{Loading, ReadFile};
 pub(super) use self::options::LoadOptions;
 pub use self::options::WithoutRule;

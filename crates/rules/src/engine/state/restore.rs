@@ -14,7 +14,7 @@ use tollgate::stores::SnapshotError;
 use tollgate::{Decision, Limit, StoreConfig, Timestamp};
 
 use super::counter::{Counter, LocalCounter, OlderStore, Parameters};
-use super::held::{CounterName, HeldCharge, RuleBook};
+use super::held::{CounterCharge, CounterName, RuleBook};
 use super::values::SeenValues;
 use crate::counting::Hasher;
 use crate::rule::{Amount, Charging, Rule, Store};
@@ -276,8 +276,8 @@ impl RulesSnapshot {
             if !known.insert((hash, id.random())) {
                 continue;
             }
-            let release = |_, held: &Held<Option<HeldCharge>>| {
-                if let Some(HeldCharge { key, generation, charge, .. }) = &held.charge {
+            let release = |_, held: &Held<Option<CounterCharge>>| {
+                if let Some(CounterCharge { key, generation, charge, .. }) = &held.charge {
                     generation.store().refund(&**key, now, charge, held.units);
                 }
             };
@@ -301,7 +301,7 @@ fn read_hold(
     reader: &mut SnapshotReader<'_>,
     counters: &Counters,
     back_ns: u64,
-) -> Result<(u64, HoldId, Held<Option<HeldCharge>>), SnapshotError> {
+) -> Result<(u64, HoldId, Held<Option<CounterCharge>>), SnapshotError> {
     let [counter, hash] = [reader.u64()?, reader.u64()?];
     let id = HoldId::from_bytes(reader.take()?);
     let id = HoldId::new(id.end_ns().saturating_sub(back_ns), id.random());
@@ -310,7 +310,7 @@ fn read_hold(
         u64::MAX => None,
         _ => Some((reader.text()?.into(), read_charge(reader, back_ns)?)),
     };
-    let charge = saved.zip(counters.get(&counter)).map(|((key, charge), (name, counter))| HeldCharge {
+    let charge = saved.zip(counters.get(&counter)).map(|((key, charge), (name, counter))| CounterCharge {
         key,
         name: Arc::clone(name),
         generation: Arc::clone(&counter.generation),

@@ -34,7 +34,7 @@ use tollgate::stores::AnyStore;
 
 use super::Rules;
 use super::counter::{LocalCounter, Parameters};
-use super::held::HeldCharge;
+use super::held::CounterCharge;
 use super::restore::{COUNTER, END, HOLD, MAGIC, OLDER, RestoreReport, VALUES, VERSION};
 use super::rule_set::{ActiveRule, RuleSet};
 use super::values::SeenValues;
@@ -200,7 +200,7 @@ type CounterNumbers = HashMap<*const Generation<AnyStore>, u64>;
 
 fn save_hold(
     (hash, id): (u64, HoldId),
-    held: &Held<Option<HeldCharge>>,
+    held: &Held<Option<CounterCharge>>,
     numbers: &CounterNumbers,
     into: &mut Vec<u8>,
 ) {
