@@ -58,12 +58,12 @@ pub struct HoldBook<C> {
     /// all else. Together, because each new hold reads all of them.
     first_ends_ns: [AtomicU64; SHARDS],
     // Padded: holds of different keys write different shards.
-    shards: Box<[CachePadded<Mutex<HoldShard<C>>>]>,
+    shards: Box<[CachePadded<Mutex<BookShard<C>>>]>,
 }
 
 /// The holds of some keys. A key is known by its hash.
 #[derive(Debug)]
-struct HoldShard<C> {
+struct BookShard<C> {
     /// The holds of each key in the order of their ends. One map for all keys, because a map for each would allocate room for
     /// eleven holds when most keys have one.
     holds: BTreeMap<(u64, HoldId), Held<C>>,
@@ -130,7 +130,7 @@ impl<C> HoldBook<C> {
             len: AtomicUsize::new(0),
             lens: (0..SHARDS).map(|_| CachePadded::default()).collect(),
             first_ends_ns: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
-            shards: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(HoldShard::new()))).collect(),
+            shards: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(BookShard::new()))).collect(),
         }
     }
 
@@ -235,7 +235,7 @@ impl<C> HoldBook<C> {
     /// Removes the hold with these random bits, and lets `settle` settle it, given its own end. Returns `None` if it is
     /// settled, or was never here. What `settle` refunds is there for every decision that finds the hold gone.
     pub fn take<T>(&self, hash: u64, id: HoldId, settle: impl FnOnce(HoldId, Held<C>) -> T) -> Option<T> {
-        let choose = |shard: &HoldShard<C>| {
+        let choose = |shard: &BookShard<C>| {
             let end_ns = *shard.ends.get(&(hash, id.random()))?;
             Some(HoldId::new(end_ns, id.random()))
         };
@@ -245,7 +245,7 @@ impl<C> HoldBook<C> {
     fn remove<T>(
         &self,
         hash: u64,
-        choose: impl FnOnce(&HoldShard<C>) -> Option<HoldId>,
+        choose: impl FnOnce(&BookShard<C>) -> Option<HoldId>,
         settle: impl FnOnce(HoldId, Held<C>) -> T,
     ) -> Option<T> {
         self.with(hash, |len, shard| {
@@ -295,12 +295,12 @@ impl<C> HoldBook<C> {
         usize::from((hash >> 48) as u16) % SHARDS
     }
 
-    fn with<T>(&self, hash: u64, work: impl FnOnce(&AtomicUsize, &mut HoldShard<C>) -> T) -> T {
+    fn with<T>(&self, hash: u64, work: impl FnOnce(&AtomicUsize, &mut BookShard<C>) -> T) -> T {
         self.with_shard(Self::shard(hash), work)
     }
 
     /// Calls `work` with the number of holds of a shard, and with its holds.
-    fn with_shard<T>(&self, number: usize, work: impl FnOnce(&AtomicUsize, &mut HoldShard<C>) -> T) -> T {
+    fn with_shard<T>(&self, number: usize, work: impl FnOnce(&AtomicUsize, &mut BookShard<C>) -> T) -> T {
         let first_end_ns = &self.first_ends_ns[number];
         // A refund can run the caller's `Eq`, which can panic. The hold is removed by then, and the rest is as before. The
         // first end is too early until the next call.
@@ -320,7 +320,7 @@ impl<C> HoldBook<C> {
     }
 }
 
-impl<C> HoldShard<C> {
+impl<C> BookShard<C> {
     const fn new() -> Self {
         Self {
             holds: BTreeMap::new(),

@@ -170,8 +170,6 @@ fn other_key(limiter: &Holding<Pair>) -> u64 {
     (1..).step_by(2).find(|key| shard(*key) != shard(0)).expect("half of the keys are there")
 }
 
-type Hold = fn(&Holding<Pair>) -> bool;
-
 fn hold(limiter: &Holding<Pair>) -> bool {
     limiter.hold(&other_key(limiter), END, 1, 2 * END.ns()).is_ok()
 }
@@ -186,7 +184,7 @@ fn hold_without_refund(limiter: &Holding<Pair>) -> bool {
 }
 
 /// A request needs the units of a hold that has ended, while a hold of another key needs its place.
-fn units_and_place(hold: Hold) {
+fn units_and_place(hold: fn(&Holding<Pair>) -> bool) {
     explore(3, move || {
         let limiter = Arc::new(full_of_ended(1));
         let (held, admitted) = both(&limiter, hold, |limiter| {
@@ -218,7 +216,7 @@ fn hold_in_free_place_first(limiter: &Holding<Pair>) -> bool {
 }
 
 /// Two new holds need the places of two holds that have ended.
-fn two_places(other: Hold) {
+fn two_places(other: fn(&Holding<Pair>) -> bool) {
     explore(3, move || {
         let limiter = Arc::new(full_of_ended(2));
         let (one, other) = both(&limiter, hold, other);

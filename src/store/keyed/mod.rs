@@ -40,7 +40,7 @@ use crossbeam_utils::CachePadded;
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
 use self::room::{Cap, Room};
-use self::table::{Filling, GRACE_NS, Held, NodeTable, SHARD_BITS};
+use self::table::{Filling, GRACE_NS, NodeTable, Occupied, SHARD_BITS};
 use self::ticket::KeyedTicket;
 use super::beyond::BeyondBurst;
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request, peek_fresh};
@@ -181,11 +181,11 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let node = self.table.get(hash, guard, |held| key.is(held)).ok()?;
-        if node.state.is_dead() { self.held(key, hash, guard).map(|held| held.node) } else { Some(node) }
+        if node.state.is_dead() { self.occupied(key, hash, guard).map(|held| held.node) } else { Some(node) }
     }
 
     /// Returns the live node of a key, with its word in the table.
-    fn held<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Pinned) -> Option<Held<'g, K, A::Tail>>
+    fn occupied<'g, Q>(&'g self, key: &Q, hash: u64, guard: &'g Pinned) -> Option<Occupied<'g, K, A::Tail>>
     where
         Q: Lookup<K> + ?Sized,
     {
@@ -455,7 +455,7 @@ where
     {
         let hash = self.hash(key);
         let guard = reclaim::pin();
-        let Some(held) = self.held(key, hash, &guard) else {
+        let Some(held) = self.occupied(key, hash, &guard) else {
             return false;
         };
         let removed = held.node.state.kill() == Kill::Done;
@@ -687,7 +687,7 @@ struct Absent<'g, Q: ?Sized> {
 }
 
 /// A held key, with the nanoseconds until it may be removed.
-type Victim<'g, K, T> = (u64, Held<'g, K, T>);
+type Victim<'g, K, T> = (u64, Occupied<'g, K, T>);
 
 impl<K, A: Algorithm, H> fmt::Debug for Keyed<K, A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

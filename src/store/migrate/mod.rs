@@ -78,7 +78,7 @@ const MOST_PENDING: u32 = 64;
 /// A store under one quota, and the store before it, which knows the older debts.
 #[derive(Debug)]
 pub struct Generation<S> {
-    held: Arc<HeldStore<S>>,
+    padded: Arc<PaddedStore<S>>,
     from: Before<S>,
 }
 
@@ -95,7 +95,7 @@ enum Before<S> {
 /// A store, behind what each check reads: one cache line, for thousands of stores.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct HeldStore<S> {
+struct PaddedStore<S> {
     latest: LatestCharge,
     number: u64,
     /// The time of the change that put the store in force, in nanoseconds.
@@ -125,7 +125,7 @@ impl<S: Migrate> Past<S> {
     /// The time as of which debts are carried over: the time of the change, or the latest charge if that is later. The
     /// caller has seen the next generation, and has issued a fence afterwards.
     fn as_of_ns(&self) -> u64 {
-        let HeldStore { latest, store, .. } = &*self.last.held;
+        let PaddedStore { latest, store, .. } = &*self.last.padded;
         self.at_ns.max(latest.ns().min(store.newest_ns()))
     }
 }
@@ -134,7 +134,7 @@ impl<S: Migrate> Generation<S> {
     /// The first generation of a store, which may have been charged before.
     pub fn first(store: S) -> Self {
         let first = Self::new((0, 0), store, Before::Nothing);
-        let HeldStore { store, latest, .. } = &*first.held;
+        let PaddedStore { store, latest, .. } = &*first.padded;
         let newest_ns = if store.is_known() { Some(store.newest_ns()) } else { store.beyond_ns() };
         if let Some(newest_ns) = newest_ns.filter(|newest_ns| *newest_ns != u64::MAX) {
             latest.cover(newest_ns);
@@ -167,12 +167,12 @@ impl<S: Migrate> Generation<S> {
 
     /// Makes each further charge in this generation record its time. Call this before the time of a change is read.
     pub fn close(&self) {
-        self.held.latest.close();
+        self.padded.latest.close();
     }
 
     /// The generation after this one, in force from `when` on. It carries the debts of the keys over.
     pub fn next(self: Arc<Self>, store: S, carry: Carry, when: CheckTime) -> Self {
-        let (number, at_ns) = (self.held.number + 1, when.ns());
+        let (number, at_ns) = (self.padded.number + 1, when.ns());
         let (paid_until_ns, is_listed) = (AtomicU64::new(UNKNOWN), AtomicU64::new(0));
         let from = match carry {
             Carry::Reset => Before::Nothing,
@@ -188,14 +188,14 @@ impl<S: Migrate> Generation<S> {
 
     /// The store of this generation.
     pub fn store(&self) -> &S {
-        &self.held.store
+        &self.padded.store
     }
 
     fn new((number, since_ns): (u64, u64), store: S, from: Before<S>) -> Self {
         // Debts beyond the burst from before this store became adjustable can have any size.
         let largest_debt = AtomicU64::new(if store.is_known() { 0 } else { u64::MAX });
         let latest = LatestCharge::new();
-        Self { held: Arc::new(HeldStore { number, since_ns, latest, store, largest_debt }), from }
+        Self { padded: Arc::new(PaddedStore { number, since_ns, latest, store, largest_debt }), from }
     }
 
     /// The store before, in which keys may still have debts.
@@ -208,7 +208,7 @@ impl<S: Migrate> Generation<S> {
 
     /// A copy of this generation without its past.
     fn without_past(&self) -> Self {
-        Self { held: Arc::clone(&self.held), from: Before::Nothing }
+        Self { padded: Arc::clone(&self.padded), from: Before::Nothing }
     }
 
     /// A copy of this generation without the older generations in which no look-up is necessary from `now_ns` on.
@@ -227,7 +227,7 @@ impl<S: Migrate> Generation<S> {
         let is_listed = AtomicU64::new(past.is_listed.load(Ordering::Acquire));
         let from =
             Before::Past(Past { last, carry: past.carry, at_ns: past.at_ns, paid_until_ns, is_listed });
-        Arc::new(Self { held: Arc::clone(&self.held), from })
+        Arc::new(Self { padded: Arc::clone(&self.padded), from })
     }
 
     /// The number of older generations in this one's chain.
@@ -244,8 +244,8 @@ impl<S: Migrate> Generation<S> {
     /// Records a key that owes more than its burst.
     fn owes(&self, owed: u64, burst: u64) {
         // Ordering: AcqRel, before the fence that precedes the second look at the generation.
-        if owed > burst && self.held.largest_debt.load(Ordering::Relaxed) < owed {
-            self.held.largest_debt.fetch_max(owed, Ordering::AcqRel);
+        if owed > burst && self.padded.largest_debt.load(Ordering::Relaxed) < owed {
+            self.padded.largest_debt.fetch_max(owed, Ordering::AcqRel);
         }
     }
 
@@ -256,18 +256,18 @@ impl<S: Migrate> Generation<S> {
     fn inherit_debts(&self, past: &Past<S>, now_ns: u64) {
         // A charge of the last generation that this thread does not see will see this generation, and is made again.
         full_fence();
-        let (debts, as_of_ns) = (self.held.store.debts(), past.as_of_ns());
-        self.held.latest.cover(as_of_ns);
+        let (debts, as_of_ns) = (self.padded.store.debts(), past.as_of_ns());
+        self.padded.latest.cover(as_of_ns);
         self.owes(debts.left(as_of_ns, self.most_carried(past), now_ns), debts.burst());
     }
 
     /// The largest debt beyond the burst that any key carries over, or `u64::MAX` if it is not known.
     fn most_carried(&self, past: &Past<S>) -> u64 {
-        let last = &past.last.held;
+        let last = &past.last.padded;
         // Ordering: Acquire; pairs with `owes`.
         match last.largest_debt.load(Ordering::Acquire) {
             u64::MAX => u64::MAX,
-            most => past.carry.owed(most, last.store.debts().burst(), self.held.store.debts().burst()),
+            most => past.carry.owed(most, last.store.debts().burst(), self.padded.store.debts().burst()),
         }
     }
 
@@ -285,12 +285,12 @@ impl<S: Migrate> Generation<S> {
         // This thread has seen this generation. After the fence, it sees the records of all charges that count in the
         // last one: see the module docs. So the value is final.
         full_fence();
-        let debts = self.held.store.debts();
+        let debts = self.padded.store.debts();
         let as_of_ns = past.as_of_ns().saturating_add(SLACK_NS);
         let paid = |at_ns: u64, owed: u64| at_ns.saturating_add(debts.paid_in_ns(at_ns, owed));
         // Twice the time, because a charge at the moment of the change may belong to the next window.
         let full_ns = paid(paid(as_of_ns, debts.burst()), debts.burst());
-        let blocked_ns = as_of_ns.saturating_add(past.last.held.store.debts().longest_block_ns());
+        let blocked_ns = as_of_ns.saturating_add(past.last.padded.store.debts().longest_block_ns());
         let until_ns = match self.most_carried(past) {
             u64::MAX => u64::MAX,
             most => full_ns.max(paid(as_of_ns, most)).max(blocked_ns),
@@ -305,7 +305,7 @@ impl<S: Migrate> Generation<S> {
     /// change. It is decided as of the change, since debts that were paid by then are not carried over.
     #[inline]
     fn time_here(&self, when: CheckTime) -> CheckTime {
-        let since_ns = self.held.since_ns;
+        let since_ns = self.padded.since_ns;
         let lag_ns = since_ns.saturating_sub(when.ns());
         if lag_ns == 0 || lag_ns > MOST_LAG_NS { when } else { CheckTime::from_ns(since_ns) }
     }
@@ -319,7 +319,7 @@ impl<S: Migrate> Generation<S> {
     {
         match &self.from {
             Before::Nothing => None,
-            Before::Past(past) if self.asks(past, when.ns()) && !self.held.store.holds(key) => {
+            Before::Past(past) if self.asks(past, when.ns()) && !self.padded.store.holds(key) => {
                 self.seed(past, key, when)
             }
             Before::Past(_) => None,
@@ -337,7 +337,7 @@ impl<S: Migrate> Generation<S> {
         if let Some(refusal) = self.take_over(key, when) {
             return refusal.for_cost(cost);
         }
-        let HeldStore { number, store, .. } = &*self.held;
+        let PaddedStore { number, store, .. } = &*self.padded;
         let decision =
             store.apply(store.prepare(key), operation, when, cost).of_generation(truncated(*number));
         if operation.goes_beyond() && decision.is_allowed() && decision.cost() > 0 {
@@ -355,7 +355,7 @@ impl<S: Migrate> Generation<S> {
         if let Some(refusal) = self.take_over(key, when) {
             return refusal.for_cost(cost);
         }
-        let HeldStore { number, store, .. } = &*self.held;
+        let PaddedStore { number, store, .. } = &*self.padded;
         let prepared = store.prepare(key);
         let decision = match store.readable_quota(quota) {
             Some(quota) => store.check_with(prepared, &quota, when, cost),
@@ -377,7 +377,7 @@ impl<S: Migrate> Generation<S> {
         let when = self.time_here(when);
         match self.take_over(key, when) {
             Some(refusal) => refusal.for_cost(cost),
-            None => self.held.store.peek(self.held.store.prepare(key), when, cost),
+            None => self.padded.store.peek(self.padded.store.prepare(key), when, cost),
         }
     }
 
@@ -387,7 +387,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
-        let store = &self.held.store;
+        let store = &self.padded.store;
         store.block(store.prepare(key), self.time_here(when), denial)
     }
 
@@ -396,7 +396,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
-        let (when, store) = (self.time_here(when), &self.held.store);
+        let (when, store) = (self.time_here(when), &self.padded.store);
         if self.take_over(key, when).is_some() {
             return 0;
         }
@@ -420,7 +420,7 @@ impl<S: Migrate> Generation<S> {
         let past = self.past().filter(|past| self.asks(past, when.ns()));
         // The recursion is at most `MOST_PENDING` deep. The older store comes first, or a request could carry its debt over.
         past.is_none_or(|past| past.last.forget(key, CheckTime::from_ns(past.at_ns)))
-            && self.held.store.forget(key)
+            && self.padded.store.forget(key)
     }
 
     /// Blocks a key for this number of nanoseconds. Returns `false` if the store has no blocks, or no room for the key.
@@ -429,7 +429,7 @@ impl<S: Migrate> Generation<S> {
         S: Inherit<Q>,
     {
         let when = self.time_here(when);
-        self.take_over(key, when).is_none() && self.held.store.block_for(key, when, block_ns)
+        self.take_over(key, when).is_none() && self.padded.store.block_for(key, when, block_ns)
     }
 
     fn is_off(&self) -> bool {
@@ -441,7 +441,7 @@ impl<S: Migrate> Generation<S> {
     /// published one.
     #[inline(always)]
     pub fn is_open_for(&self, charge: &Decision) -> bool {
-        self.held.latest.is_open_for(charge.at_ns())
+        self.padded.latest.is_open_for(charge.at_ns())
     }
 }
 
@@ -489,7 +489,7 @@ pub struct Adjustable<S> {
 
 impl<S> Numbered for Generation<S> {
     fn number(&self) -> u64 {
-        self.held.number
+        self.padded.number
     }
 }
 
@@ -529,9 +529,9 @@ impl<S: Migrate> Adjustable<S> {
         let carry = if present.is_off() { Carry::Reset } else { carry };
         let keeps = carry != Carry::Reset;
         // The next store would keep the old one without a use.
-        let carry = if present.held.store.migrates() { carry } else { Carry::Reset };
+        let carry = if present.padded.store.migrates() { carry } else { Carry::Reset };
         let last = present.settled(carry, &now)?;
-        let store = make(&last.held.store, keeps)?;
+        let store = make(&last.padded.store, keeps)?;
         // All slow work is finished before this point.
         last.close();
         self.publish(last.next(store, carry, now()), &mut replaced);
@@ -563,7 +563,7 @@ impl<S: Migrate> Adjustable<S> {
             }
             // Without this refund, the new store would take this charge over, although the charge is made again.
             if !generation.is_off() {
-                let store = &generation.held.store;
+                let store = &generation.padded.store;
                 let _ = store.refund(store.prepare(key), at, &decision, decision.cost());
             }
         }
@@ -581,7 +581,7 @@ impl<S: Migrate> Adjustable<S> {
         if present.past().is_some() {
             self.publish(present.without_past(), &mut replaced);
         }
-        change(&present.held.store);
+        change(&present.padded.store);
         drop(present);
         replaced.free_unused();
     }
@@ -648,7 +648,7 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
 
     fn refund(&self, key: &Q, at: CheckTime, charge: &Decision, units: u64) -> u64 {
         let present = self.present.load();
-        let HeldStore { number, store, .. } = &*present.held;
+        let PaddedStore { number, store, .. } = &*present.padded;
         // The next store forgets the charges of a limiter that is off.
         if charge.generation() != truncated(*number) || present.is_off() || charge.is_unlimited() {
             return 0;
@@ -664,22 +664,22 @@ impl<S: Migrate + Inherit<Q>, Q: ?Sized> Store<Q> for Adjustable<S> {
     }
 
     fn key_hash(&self, key: &Q) -> u64 {
-        self.present.load().held.store.key_hash(key)
+        self.present.load().padded.store.key_hash(key)
     }
 
     fn refund_traced<B: BuildHasher>(&self, key: KeyTrace<'_, B>, at: CheckTime, charge: &Decision) -> u64 {
-        let HeldStore { number, store, .. } = &*self.present.load().held;
+        let PaddedStore { number, store, .. } = &*self.present.load().padded;
         if charge.generation() == truncated(*number) { store.refund_traced(key, at, charge) } else { 0 }
     }
 }
 
 impl<S: StoreBase> StoreBase for Adjustable<S> {
     fn can_refund(&self) -> bool {
-        self.present.load().held.store.can_refund()
+        self.present.load().padded.store.can_refund()
     }
 
     fn burst(&self) -> u64 {
-        self.present.load().held.store.burst()
+        self.present.load().padded.store.burst()
     }
 }
 
@@ -693,8 +693,8 @@ impl<S: fmt::Debug> fmt::Debug for Adjustable<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let present = self.present.load();
         f.debug_struct("Adjustable")
-            .field("store", &present.held.store)
-            .field("changes", &present.held.number)
+            .field("store", &present.padded.store)
+            .field("changes", &present.padded.number)
             .finish_non_exhaustive()
     }
 }

@@ -21,7 +21,7 @@ impl<S: Migrate> Adjustable<S> {
         let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let present = Arc::clone(&*self.present.load());
         // The store stays, because the next one is made from it.
-        let off = Generation { held: Arc::clone(&present.held), from: Before::Off };
+        let off = Generation { padded: Arc::clone(&present.padded), from: Before::Off };
         self.publish(off, &mut replaced);
         drop(present);
         replaced.free_unused();
@@ -48,13 +48,13 @@ impl<S: Migrate> PresentStore for Adjustable<S> {
     type Store = S;
 
     fn present<T>(&self, property: impl FnOnce(&S) -> T) -> T {
-        property(&self.present.load().held.store)
+        property(&self.present.load().padded.store)
     }
 
     fn with_all_keys<T>(&self, when: impl FnOnce() -> CheckTime, property: impl FnOnce(&S) -> T) -> T {
         let present = self.present.load();
         present.take_over_rest(when());
-        property(&present.held.store)
+        property(&present.padded.store)
     }
 
     fn change(&self, change: impl FnOnce(&S)) {

@@ -11,7 +11,7 @@ impl<S: Migrate> Generation<S> {
     pub fn restored(store: S, largest_debt: u64) -> Self {
         let first = Self::first(store);
         // Ordering: Relaxed. No other thread has the generation yet.
-        first.held.largest_debt.store(largest_debt, Ordering::Relaxed);
+        first.padded.largest_debt.store(largest_debt, Ordering::Relaxed);
         first
     }
 
@@ -21,7 +21,7 @@ impl<S: Migrate> Generation<S> {
         let (mut stores, mut generation) = (Vec::new(), self);
         while let Some(past) = generation.past().filter(|past| generation.asks(past, now_ns)) {
             (generation, now_ns) = (&*past.last, past.at_ns);
-            stores.push((&generation.held.store, now_ns));
+            stores.push((&generation.padded.store, now_ns));
         }
         stores
     }
@@ -30,6 +30,6 @@ impl<S: Migrate> Generation<S> {
     pub fn after(self, last: Self, carry: Carry, at_ns: u64) -> Self {
         let (paid_until_ns, is_listed) = (AtomicU64::new(UNKNOWN), AtomicU64::new(0));
         let past = Past { last: Arc::new(last), carry, at_ns, paid_until_ns, is_listed };
-        Self { held: self.held, from: Before::Past(past) }
+        Self { padded: self.padded, from: Before::Past(past) }
     }
 }

@@ -21,7 +21,7 @@ impl<S: Migrate> Generation<S> {
         // has not seen the new generation: see the module docs.
         full_fence();
         let debt = self.debt(past, key, when.ns());
-        if debt.units == 0 { None } else { self.held.store.seed(key, when, debt) }
+        if debt.units == 0 { None } else { self.padded.store.seed(key, when, debt) }
     }
 
     /// The debt that a key has in this generation by the states of the older ones, for a caller with the time `when_ns`. The
@@ -30,7 +30,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
-        let last = &past.last.held.store;
+        let last = &past.last.padded.store;
         if last.knew(key) {
             let debt = self.carried(past, when_ns, &|at| last.peek(last.prepare(key), at, 0));
             if debt.units > 0 {
@@ -48,7 +48,7 @@ impl<S: Migrate> Generation<S> {
 
     /// The debt in this generation of a key that would have `debt` in the generation before.
     fn carried_on(&self, past: &Past<S>, Debt { at_ns, units, block }: Debt) -> Debt {
-        let (last, burst) = (past.last.held.store.debts(), self.held.store.debts().burst());
+        let (last, burst) = (past.last.padded.store.debts(), self.padded.store.debts().burst());
         let at_ns = at_ns.max(past.at_ns);
         let left = last.left(at_ns, units, past.at_ns);
         self.carrying(Debt { at_ns, units: past.carry.owed(left, last.burst(), burst), block })
@@ -57,8 +57,8 @@ impl<S: Migrate> Generation<S> {
     /// Records a debt that is carried over into this generation.
     fn carrying(&self, debt: Debt) -> Debt {
         if debt.units > 0 {
-            self.held.latest.cover(debt.at_ns);
-            self.owes(debt.units, self.held.store.debts().burst());
+            self.padded.latest.cover(debt.at_ns);
+            self.owes(debt.units, self.padded.store.debts().burst());
         }
         debt
     }
@@ -68,7 +68,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
-        let (when, store) = (self.time_here(when), &self.held.store);
+        let (when, store) = (self.time_here(when), &self.padded.store);
         // A key without a state may owe what a first fill withholds.
         let owes = || store.knew(key) && store.peek(store.prepare(key), when, 0).owed() > 0;
         self.is_here_or_owed(key, when, owes)
@@ -79,7 +79,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
-        self.is_here_or_owed(key, self.time_here(when), || self.held.store.holds(key))
+        self.is_here_or_owed(key, self.time_here(when), || self.padded.store.holds(key))
     }
 
     /// Whether a key `is_here`, or owes anything by the older generations.
@@ -87,7 +87,7 @@ impl<S: Migrate> Generation<S> {
     where
         S: Inherit<Q>,
     {
-        let store = &self.held.store;
+        let store = &self.padded.store;
         is_here()
             || self.past().is_some_and(|past| {
                 if !self.asks(past, when.ns()) || store.holds(key) {
@@ -103,7 +103,7 @@ impl<S: Migrate> Generation<S> {
     /// The debt that a key has in this generation, for a caller with the time `when_ns`. `peek` returns the key's decision in
     /// the generation before.
     fn carried(&self, past: &Past<S>, when_ns: u64, peek: &PeekAt<'_>) -> Debt {
-        let (last, debts) = (&past.last.held, past.last.held.store.debts());
+        let (last, debts) = (&past.last.padded, past.last.padded.store.debts());
         let mut at_ns = past.as_of_ns();
         let mut before = peek(CheckTime::from_ns(at_ns));
         let is_too_late = debts.owed(&before) == 0 && at_ns > past.at_ns;
@@ -128,7 +128,7 @@ impl<S: Migrate> Generation<S> {
             at_ns = owes_burst_ns;
             before = peek(CheckTime::from_ns(at_ns));
         }
-        let (at_ns, burst) = (before.owed_as_of_ns(), self.held.store.debts().burst());
+        let (at_ns, burst) = (before.owed_as_of_ns(), self.padded.store.debts().burst());
         let units = past.carry.owed(debts.owed(&before), before.limit(), burst);
         self.carrying(Debt { at_ns, units, block: BlockRest::of(&before) })
     }
@@ -164,6 +164,6 @@ impl<S: Migrate> Generation<S> {
         }
         full_fence();
         let owed = &|peek: &PeekAt<'_>| self.carried(past, past.at_ns, peek);
-        past.last.held.store.carry_all(&self.held.store, CarryOver { when, at_ns: past.at_ns, owed })
+        past.last.padded.store.carry_all(&self.padded.store, CarryOver { when, at_ns: past.at_ns, owed })
     }
 }

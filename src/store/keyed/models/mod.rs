@@ -318,14 +318,14 @@ fn control_filled_tombstone_is_lost() {
 }
 
 /// A removal that races with two rebuilds, each by one thread.
-fn removal_racing_rebuild(unlink: fn(&Store, &Held<'_, u64, ()>, &Pinned)) {
+fn removal_racing_rebuild(unlink: fn(&Store, &Occupied<'_, u64, ()>, &Pinned)) {
     model(3, move || {
         let store = store(1);
         assert!(check(&store, 0, 100));
         let hash = store.prepare(&0).1;
         let remove = move |store: &Store| {
             let guard = reclaim::pin();
-            let held = store.held(&0, hash, &guard).expect("no other thread removes it");
+            let held = store.occupied(&0, hash, &guard).expect("no other thread removes it");
             assert!(held.node.state.kill() == Kill::Done);
             unlink(store, &held, &guard);
         };
@@ -386,7 +386,7 @@ fn node_memory_is_reused_after_readers_unpin() {
 fn control_immediate_reuse_charges_other_key() {
     reuse_racing_a_reader(|store| {
         let guard = reclaim::pin();
-        let held = store.held(&0, store.prepare(&0).1, &guard).expect("no other thread removes it");
+        let held = store.occupied(&0, store.prepare(&0).1, &guard).expect("no other thread removes it");
         assert!(held.node.state.kill() == Kill::Done);
         store.table.free_at_once(&held, &guard);
     });

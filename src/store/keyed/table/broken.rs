@@ -24,7 +24,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Exchanges the word in one index, frozen or not.
-    pub(in super::super) fn unlink_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
+    pub(in super::super) fn unlink_once(&self, held: &Occupied<'_, K, T>, guard: &Pinned) {
         self.counts[held.shard].add(-1, 0);
         let mut slots = search(self.lines(held.shard, guard).1, tag(held.word));
         let slot = slots.find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == held.word & !FROZEN);
@@ -52,7 +52,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Frees the node while other threads may still look at it.
-    pub(in super::super) fn free_at_once(&self, held: &Held<'_, K, T>, guard: &Pinned) {
+    pub(in super::super) fn free_at_once(&self, held: &Occupied<'_, K, T>, guard: &Pinned) {
         self.unlink_once(held, guard);
         // SAFETY: violated on purpose. The control exists to show this error.
         drop(unsafe { self.nodes.own(number(held.word), guard) });

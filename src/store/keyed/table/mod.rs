@@ -133,7 +133,7 @@ pub(super) struct NodeTable<K, T> {
 }
 
 /// A live node, with its word in the index, and the slot in which a search found the word.
-pub(super) struct Held<'g, K, T> {
+pub(super) struct Occupied<'g, K, T> {
     pub(super) node: &'g KeyNode<K, T>,
     shard: usize,
     word: u64,
@@ -321,7 +321,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         hash: u64,
         guard: &'g Pinned,
         mut is_key: impl FnMut(&K) -> bool,
-    ) -> Result<Held<'g, K, T>, Vacant<'g, K, T>> {
+    ) -> Result<Occupied<'g, K, T>, Vacant<'g, K, T>> {
         let (shard, tag) = (self.shard(hash), tag_of(hash));
         let (index, lines) = self.lines(shard, guard);
         let vacant = |slot| Vacant { table: self, guard, hash, index: Some((index, lines)), slot };
@@ -330,7 +330,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             if has_tag(word, tag) {
                 let node = self.node(word, guard);
                 if is_key(&node.key) && !node.state.is_dead() {
-                    return Ok(Held { node, shard, word, slot });
+                    return Ok(Occupied { node, shard, word, slot });
                 }
             } else if word & !FROZEN == EMPTY {
                 return Err(vacant(Some(slot)));
@@ -349,10 +349,15 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Returns the live node of a word, if it has one.
-    fn held<'g>(&'g self, shard: usize, slot: &'g AtomicU64, guard: &'g Pinned) -> Option<Held<'g, K, T>> {
+    fn occupied<'g>(
+        &'g self,
+        shard: usize,
+        slot: &'g AtomicU64,
+        guard: &'g Pinned,
+    ) -> Option<Occupied<'g, K, T>> {
         let word = slot.load(Ordering::Acquire);
         let node = is_filled(word).then(|| self.node(word, guard))?;
-        (!node.state.is_dead()).then_some(Held { node, shard, word, slot })
+        (!node.state.is_dead()).then_some(Occupied { node, shard, word, slot })
     }
 
     /// Replaces an index by a copy with the size that its filled words need. The first thread to finish publishes its
@@ -385,19 +390,19 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Unpublishes and retires a node. The caller has killed its state.
-    pub(super) fn unlink(&self, held: &Held<'_, K, T>, guard: &Pinned) {
+    pub(super) fn unlink(&self, held: &Occupied<'_, K, T>, guard: &Pinned) {
         drop(self.replace(held, guard));
     }
 
     /// Like [`NodeTable::unlink`], for another key to take the node's place.
-    pub(super) fn replace(&self, held: &Held<'_, K, T>, guard: &Pinned) -> Replaced<'_> {
+    pub(super) fn replace(&self, held: &Occupied<'_, K, T>, guard: &Pinned) -> Replaced<'_> {
         self.take_out(held, guard);
         Replaced(&self.counts[held.shard])
     }
 
     /// Exchanges the word of a node in the current index for a tombstone, and retires the node. The caller has killed its
     /// state, and counts it.
-    fn take_out(&self, held: &Held<'_, K, T>, guard: &Pinned) {
+    fn take_out(&self, held: &Occupied<'_, K, T>, guard: &Pinned) {
         let (shard, word) = (held.shard, held.word & !FROZEN);
         // Ordering: Relaxed, here and below. The node died earlier, by an exchange of its own.
         let bury = |slot: &AtomicU64| {
@@ -428,7 +433,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         shard: usize,
         words: &[FoundWord<'g>],
         guard: &'g Pinned,
-        mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
+        mut visit: impl FnMut(Occupied<'g, K, T>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         for (word, _) in words {
             prefetch(self.node(*word, guard));
@@ -436,7 +441,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         for &(word, slot) in words {
             let node = self.node(word, guard);
             if !node.state.is_dead() {
-                visit(Held { node, shard, word, slot })?;
+                visit(Occupied { node, shard, word, slot })?;
             }
         }
         ControlFlow::Continue(())
@@ -474,7 +479,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         place: u64,
         most: usize,
         guard: &'g Pinned,
-        mut visit: impl FnMut(Held<'g, K, T>) -> ControlFlow<()>,
+        mut visit: impl FnMut(Occupied<'g, K, T>) -> ControlFlow<()>,
     ) {
         #[expect(clippy::cast_possible_truncation, reason = "takes some bits")]
         let (first, line) = (self.shard(self.hash(place)), place as usize);
@@ -524,7 +529,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         for shard in 0..SHARDS {
             let guard = &reclaim::pin();
             for slot in self.lines(shard, guard).1.iter().flat_map(|line| &line.0) {
-                if let Some(held) = self.held(shard, slot, guard)
+                if let Some(held) = self.occupied(shard, slot, guard)
                     && kill(held.node)
                 {
                     self.counts[shard].add(-1, 0);
@@ -544,7 +549,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(super) fn visit_shard(&self, shard: usize, mut visit: impl FnMut(&KeyNode<K, T>)) {
         let guard = &reclaim::pin();
         let slots = self.lines(shard, guard).1.iter().flat_map(|line| &line.0);
-        slots.filter_map(|slot| self.held(shard, slot, guard)).for_each(|held| visit(held.node));
+        slots.filter_map(|slot| self.occupied(shard, slot, guard)).for_each(|held| visit(held.node));
     }
 
     /// Prefetches the cache line that a check of this hash reads.

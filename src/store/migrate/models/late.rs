@@ -33,7 +33,7 @@ impl Timed {
             if self.store.present.counts_charge(&generation, || false, |_| false) {
                 return Some(when.ns());
             }
-            let store = &generation.held.store;
+            let store = &generation.padded.store;
             let _ = Store::<()>::refund(store, (), when, &decision, 1);
         }
     }
@@ -52,7 +52,7 @@ impl Timed {
         let when = CheckTime::read(&self.clock);
         let last = self.store.present.load().settled(Carry::Used, || when).unwrap();
         last.close();
-        let store = last.held.store.rebuild(&of_one()).unwrap();
+        let store = last.padded.store.rebuild(&of_one()).unwrap();
         let next = std::sync::Arc::new(last.next(store, Carry::Used, when));
         self.store.present.publish(next, &mut Replaced::default());
     }
@@ -60,7 +60,7 @@ impl Timed {
     /// A change that does not close the generation.
     fn change_without_close(&self) {
         let last = self.store.present.load().settled(Carry::Used, || CheckTime::read(&self.clock)).unwrap();
-        let store = last.held.store.rebuild(&of_one()).unwrap();
+        let store = last.padded.store.rebuild(&of_one()).unwrap();
         let when = CheckTime::read(&self.clock);
         let next = std::sync::Arc::new(last.next(store, Carry::Used, when));
         self.store.present.publish(next, &mut Replaced::default());
@@ -72,7 +72,7 @@ impl Timed {
 fn one_unit_at_one_time(is_slack_wide: bool, check: fn(&Timed) -> Option<u64>, change: fn(&Timed)) {
     let store = Shared::new(Direct::new(Gcra::new(of_one())));
     if is_slack_wide {
-        store.present.load().held.latest.open_until(LATER_NS + 1);
+        store.present.load().padded.latest.open_until(LATER_NS + 1);
     }
     let timed = Arc::new(Timed { store, clock: SharedTime::new(100) });
     let checker = spawn(&timed, move |timed| {

@@ -30,7 +30,7 @@ fn check_carelessly(store: &Shared) -> bool {
     let when = CheckTime::read(&NOW);
     let generation = store.present.load();
     let _ = generation.take_over(&(), when);
-    Store::<()>::apply(&generation.held.store, (), Operation::Check, when, 1).is_allowed()
+    Store::<()>::apply(&generation.padded.store, (), Operation::Check, when, 1).is_allowed()
 }
 
 /// A check that decides again after a change of the quota, but does not refund its first charge.
@@ -147,7 +147,7 @@ fn figure_marking_first(store: &Shared) -> bool {
     {
         let _ = present.take_over_all(past, CheckTime::read(&NOW));
     }
-    Inherit::<()>::holds(&present.held.store, &())
+    Inherit::<()>::holds(&present.padded.store, &())
 }
 
 /// After a change, two threads read a figure at the same time, and one of them takes the debts over.
@@ -203,9 +203,9 @@ fn key_is_found_during_first_check(has_key: fn(&Shared) -> bool) {
 /// A look at the new store, and then at the old one, unless the new store has the key by then.
 fn has_key_by_one_look_at_each(store: &Shared) -> bool {
     let (present, when) = (store.present.load(), CheckTime::read(&NOW));
-    let holds = || Inherit::<()>::holds(&present.held.store, &());
+    let holds = || Inherit::<()>::holds(&present.padded.store, &());
     let past = present.past().filter(|past| present.asks(past, when.ns()));
-    holds() || past.is_some_and(|past| !holds() && Inherit::<()>::knew(&past.last.held.store, &()))
+    holds() || past.is_some_and(|past| !holds() && Inherit::<()>::knew(&past.last.padded.store, &()))
 }
 
 // G49

@@ -78,7 +78,7 @@ fn old_debt_is_given_back_beside_first_check() {
 fn control_give_back_without_old_debt_returns_nothing() {
     explore(3, || {
         give_back_beside_first_check(|store| {
-            Store::<()>::give_back(&store.present.load().held.store, (), CheckTime::read(&NOW), 1)
+            Store::<()>::give_back(&store.present.load().padded.store, (), CheckTime::read(&NOW), 1)
         });
     });
 }
@@ -116,7 +116,7 @@ fn switch_with_debts(store: &Shared) {
     let last = std::sync::Arc::clone(&*store.present.load());
     store.turn_off();
     last.close();
-    let next = last.held.store.rebuild(&of_one()).unwrap();
+    let next = last.padded.store.rebuild(&of_one()).unwrap();
     let next = last.next(next, Carry::AsIs, CheckTime::read(&NOW));
     store.present.publish(std::sync::Arc::new(next), &mut Replaced::default());
 }
@@ -154,7 +154,7 @@ fn control_switch_without_lock_loses_a_change() {
     explore(3, || {
         switch_beside_change(|store| {
             let present = std::sync::Arc::clone(&*store.present.load());
-            let off = Generation { held: std::sync::Arc::clone(&present.held), from: Before::Off };
+            let off = Generation { padded: std::sync::Arc::clone(&present.padded), from: Before::Off };
             store.present.publish(std::sync::Arc::new(off), &mut Replaced::default());
         });
     });
