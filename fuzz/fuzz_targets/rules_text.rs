@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use tollgate_rules::{Config, Domain};
+use tollgate_config::{Config, Domain};
 
 // G64, G68, G90, G123
 fuzz_target!(|data: &[u8]| -> Corpus {

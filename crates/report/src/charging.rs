@@ -1,7 +1,7 @@
 //! How denied requests are charged, as an argument.
 
 use clap::ValueEnum;
-use tollgate_rules::Charging;
+use tollgate_config::Charging;
 
 /// How denied requests are charged.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]

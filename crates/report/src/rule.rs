@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate::{LimitKind, StoreConfig, StoreKind};
-use tollgate_rules::{Amount, Rule, RuleClass, SettingValue, Shared, Store};
+use tollgate_config::{Amount, Rule, RuleClass, SettingValue, Shared, Store};
 
 use crate::human::{self, nanos};
 use crate::output::merged;
@@ -146,7 +146,6 @@ pub fn limit_texts(rule: &Rule) -> [String; 3] {
             let values = if rule.distinct { " different values" } else { "" };
             [format!("{share}{quota}{block}{values}{hold}"), limit.kind().name().to_owned(), store]
         }
-        _ => without_store("?"),
     }
 }
 
@@ -171,6 +170,5 @@ fn store_text(store: &Store) -> String {
             };
             format!("redis, {}, {of}", shared.mode)
         }
-        _ => store.to_string(),
     }
 }

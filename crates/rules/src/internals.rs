@@ -2,4 +2,4 @@
 //! release may change it, so these packages depend on one exact version.
 
 // `tollgate-tower` keeps the descriptors of a request while it waits for a server.
-pub use crate::matching::Pairs;
+pub use crate::descriptor::Pairs;

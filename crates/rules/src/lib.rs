@@ -33,38 +33,40 @@
 //!
 //! # Modules
 //! ```text
-//! matching/  a request's descriptors ──► the rules that apply, and the key that each rule uses
-//! counting/  the stores of this process, and what a store that processes share must do
-//! config/    files in YAML, JSON or TOML ──► rules, and all problems in the files
-//! engine/    checks, refunds and reloads
-//! source/    other places than files: a type of the program, or of another module
-//! watch/     reloads when the files or the source change
+//! descriptor/  what describes a request, and the key under which each rule counts it
+//! counting/    the stores of this process, and what a store that processes share must do
+//! engine/      checks, refunds and reloads
+//! source/      other places than files: a type of the program, or of another module
+//! watch/       reloads when the files or the source change
 //! ```
-//! The module `rule` defines the content of a rule. Modules import only from modules above them in this list, and all
-//! of them use `rule`.
+//! Modules import only from modules above them in this list. The package [`tollgate_config`] is below all of them: it reads and
+//! checks files, and finds the rules that apply to a request.
 
 // The published docs show which feature each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
-mod config;
 mod counting;
+mod descriptor;
 mod engine;
 #[doc(hidden)]
 pub mod internals;
-pub(crate) mod matching;
-mod rule;
 mod source;
 pub mod telemetry;
 #[cfg(feature = "watch")]
 mod watch;
 
 pub use ipnet::IpNet;
+// The types of `tollgate-config` that functions of this package take or return, and those of their fields.
+pub use tollgate_config::{
+    Amount, Charging, Config, ConfigError, Domain, FailurePolicy, FileEntry, Format, Metadata, Metric,
+    Mismatch, Mode, Problem, Rule, RuleClass, RuleHold, SettingValue, Shared, Store, TimeUnit,
+};
 
-pub use self::config::{Config, ConfigError, Domain, Format, Problem, UnknownFormat};
 pub use self::counting::{
     MayWait, OperatorAction, Refusal, SharedLimiter, SharedReply, SharedRule, SharedStore,
 };
+pub use self::descriptor::{Added, Descriptor, Descriptors};
 #[cfg(feature = "metrics")]
 pub use self::engine::publish_rules;
 pub use self::engine::{
@@ -72,11 +74,6 @@ pub use self::engine::{
     RestoreReport, Rules, RulesAt, RulesBuilder, RulesError, RulesSnapshot, Verdict, WithoutRule,
 };
 pub use self::engine::{KeyFigures, KeyReport};
-pub use self::matching::{Added, Descriptor, Descriptors, FileEntry, Mismatch};
-pub use self::rule::{
-    Amount, Charging, FailurePolicy, Metadata, Metric, Mode, Rule, RuleClass, RuleHold, SettingValue, Shared,
-    Store, TimeUnit,
-};
 pub use self::source::{Fetched, Hint, RuleText, Source, Version};
 #[cfg(feature = "watch")]
 pub use self::watch::{Follow, Followed, Pushed, Watcher};

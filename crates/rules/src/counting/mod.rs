@@ -2,7 +2,7 @@
 //!
 //! A rule names its algorithm and its store at run time. [`AnyStore`](tollgate::stores::AnyStore) is a store of this process. A
 //! [`SharedLimiter`] counts in a store that processes share, for example one of the package `tollgate-redis`. Both take the texts
-//! of [keys](super::matching::CounterKey).
+//! of [keys](super::descriptor::CounterKey).
 
 mod operator;
 mod shared;

@@ -18,9 +18,9 @@ use std::task::{Context, Poll};
 use sha2::{Digest, Sha256};
 use tollgate::telemetry::Reading;
 use tollgate::{Class, DecidedBy, Decision, Limit, Outcome, QuotaError, SharedDecision, Timestamp};
+use tollgate_config::Shared;
 
 use super::{NoCounter, OperatorAction, Refusal};
-use crate::rule::Shared;
 
 /// A store in which several processes count the same rules: those with `store: redis`.
 ///

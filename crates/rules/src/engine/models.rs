@@ -10,13 +10,12 @@ use tollgate::internals::sync::{Arc, explore, explore_heavy, thread};
 use tollgate::internals::{CheckTime, SharedTime};
 use tollgate::stores::AnyStore;
 use tollgate::{Clock, Decision, Outcome, Timestamp};
+use tollgate_config::{Charging, Config, TimeUnit};
 
 use super::request::{DecidedList, Request, RequestCheck};
 use super::state::{ActiveRule, RuleSet, Rules};
-use crate::config::Config;
 use crate::counting::Hasher;
-use crate::matching::Descriptor;
-use crate::rule::{Charging, TimeUnit};
+use crate::descriptor::Descriptor;
 
 /// A clock that does not advance.
 struct Still;

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::SystemTime;
 
-use super::config::Format;
+use tollgate_config::Format;
 
 /// A place that rules come from, other than files: for example a database or a web server.
 /// `tollgate_redis::RedisRules` (feature `rules`) is a source.

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tollgate::Clock;
+use tollgate_config::Config;
 
 use super::copy::{self, hex_sha256};
-use crate::config::Config;
 use crate::engine::{LoadReport, Rules, RulesError};
 use crate::source::{Fetched, Order, RuleText, Version};
 

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
-
-use crate::config::{has_rules, rule_files};
+use tollgate_config::{has_rules, rule_files};
 
 /// The maximum number of links on the path to a file. Linux has the same limit.
 const MAX_LINKS: usize = 40;

@@ -1,4 +1,4 @@
-//! Rules: reading, matching, deciding and reloading.
+//! Rules: deciding and reloading.
 
 #[path = "../../../../tests/common/alike.rs"]
 mod alike;
@@ -8,14 +8,14 @@ mod alike_rules;
 #[path = "../../../../tests/common/arena.rs"]
 #[allow(dead_code, reason = "no test looks at the writes of rules")]
 mod arena;
-mod config;
+mod descriptors;
 mod engine;
+#[path = "../../../config/tests/config/files.rs"]
 mod files;
 #[cfg(feature = "watch")]
 mod folders;
 #[cfg(all(target_os = "linux", not(miri), not(tollgate_tsan)))]
 mod lock_free;
-mod matching;
 #[cfg(feature = "watch")]
 #[path = "../../../../tests/common/one_rule.rs"]
 mod one_rule;
@@ -32,6 +32,8 @@ mod source;
 #[path = "../../../../tests/common/stopped.rs"]
 #[allow(dead_code, reason = "the control of this test is in another program")]
 mod stopping;
+#[path = "../../../config/tests/config/matching/texts.rs"]
+mod texts;
 #[cfg(feature = "watch")]
 mod watch;
 #[cfg(feature = "watch")]

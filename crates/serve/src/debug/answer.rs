@@ -193,7 +193,7 @@ fn envoy_limit(amount: &Amount) -> String {
         Amount::Limited { limit, .. } => (limit.quota().limit(), limit.quota().period()),
         Amount::Blocked { period } => (0, *period),
         Amount::InProgress { most, .. } => return format!("in_progress={most}"),
-        _ => return "unlimited: true".to_owned(),
+        Amount::Unlimited => return "unlimited: true".to_owned(),
     };
     format!("unit={} requests_per_unit={units}", unit_of(period).as_str_name())
 }

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex};
 use tollgate::IntoClock;
 use tollgate::internals::migrate::Published;
 use tollgate::telemetry::{DenialLog, NearLimit, TopDenied};
+use tollgate_config::{Charging, Config};
 
-use crate::config::Config;
 use crate::counting::{Servers, SharedStore};
 use crate::engine::state::{
     LoadOptions, Loading, Observers, OnceFlag, Restoring, RuleSet, Rules, RulesError, RulesSnapshot,
     WithoutRule, hasher_of, new_seeds,
 };
-use crate::rule::Charging;
 use crate::telemetry::Reloads;
 
 /// Sets the options of rules. Created by [`Rules::builder`].

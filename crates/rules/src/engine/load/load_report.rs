@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 
 use ipnet::IpNet;
+use tollgate_config::{Amount, Charging, Domain, Problem, Rule};
 
-use crate::config::{Domain, Problem};
 use crate::engine::state::{ActiveDomain, RuleSet};
-use crate::rule::{Amount, Charging, Rule};
 
 /// The changes of a load: the domains and rules that it added, changed and removed. Unchanged rules are not listed.
 ///
@@ -351,7 +350,9 @@ fn difference((what, before, after): (&'static str, String, String)) -> Option<D
 
 fn compare(before: &Rule, after: &Rule) -> Vec<Difference> {
     // The position of a rule is not a setting.
-    if (Rule { line: after.line, ..before.clone() }) == *after {
+    let mut same = before.clone();
+    same.line = after.line;
+    if same == *after {
         return Vec::new();
     }
     let each = before.settings().into_iter().zip(after.settings());

@@ -15,9 +15,11 @@ use std::time::SystemTime;
 
 use tollgate::Clock;
 use tollgate::internals::CheckTime;
+use tollgate_config::internals::bytes_of;
+use tollgate_config::{Config, ConfigError, Domain, Format, Problem, rule_files};
 
 use super::load_report::{ChangeKind, LoadReport};
-use crate::config::{Config, ConfigError, Domain, Problem, are_files_gone, bytes_of, removed, rule_files};
+use super::removed::{are_files_gone, removed};
 use crate::engine::state::{Loading, ReadFile, Restoring, RuleSet, Rules, RulesAt, RulesError};
 use crate::telemetry::ReloadCounts;
 
@@ -29,7 +31,13 @@ impl ReadFile {
     }
 
     fn config(&self) -> Result<Config, ConfigError> {
-        Config::read_once(&self.path, self.text.clone())
+        match (&self.text, Format::of_path(&self.path)) {
+            (Some(text), Some(format)) => {
+                Config::from_bytes(&self.path.display().to_string(), format, text.clone())
+            }
+            // The error says why the file has no text, or no format.
+            _ => Config::read(&self.path),
+        }
     }
 }
 
@@ -432,7 +440,7 @@ impl<C: Clock> RulesAt<'_, C> {
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
     use super::*;
-    use crate::matching::Descriptor;
+    use crate::descriptor::Descriptor;
 
     /// Returns a file with one rule. `limit` can have more settings.
     fn text(domain: &str, key: &str, limit: &str) -> String {

@@ -12,11 +12,11 @@ use tollgate::internals::{CheckTime, saturating_nanos};
 use tollgate::{Clock, Decision};
 
 use crate::counting::{MayWait, OperatorAction, Refusal, ready};
+use crate::descriptor::Descriptor;
 use crate::engine::request::{
     CountedBy, Decided, DecidedList, HoldUse, Request, RequestCheck, RuleCheck, refund_in_use,
 };
 use crate::engine::state::{ActiveDomain, LocalCounter, Role, Rules, RulesAt, SharedCounter};
-use crate::matching::Descriptor;
 
 /// How often an action is repeated because loads replaced the rules.
 const MOST_LOADS: usize = 4;

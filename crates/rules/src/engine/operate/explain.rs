@@ -3,19 +3,20 @@
 //! The rules are found and decided by the steps of the [route](super::super::request), with peeks instead of charges, also
 //! under `charging: count-first`. The rules that do not apply come from the same search ([`Tree::missed`]).
 //!
-//! [`Tree::missed`]: crate::matching::Tree::missed
+//! [`Tree::missed`]: tollgate_config::internals::Tree::missed
 
 use std::collections::HashSet;
 use std::fmt;
 
 use tollgate::Clock;
 use tollgate::internals::CheckTime;
+use tollgate_config::internals::MILLION;
+use tollgate_config::{FileEntry, Mismatch, Rule};
 
 use crate::counting::MayWait;
+use crate::descriptor::Descriptor;
 use crate::engine::request::{Answer, Applied, CountedBy, Request, RequestCheck};
 use crate::engine::state::{ActiveDomain, DomainId, Role, Rules, RulesAt};
-use crate::matching::{Descriptor, FileEntry, Mismatch};
-use crate::rule::{MILLION, Rule};
 
 /// The number of rules that are listed for each descriptor although they do not apply.
 const MOST_MISSED: usize = 20;

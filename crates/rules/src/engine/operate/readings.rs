@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tollgate::Clock;
 use tollgate::telemetry::{DeniedKey, MeterCounts, Reading};
+use tollgate_config::Rule;
 
 use crate::counting::SharedLimiter;
 use crate::engine::state::{Counter, Rules};
-use crate::rule::Rule;
 #[cfg(feature = "metrics")]
 use crate::telemetry::{publish_rule, publish_unmatched};
 

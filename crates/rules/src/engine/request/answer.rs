@@ -6,10 +6,10 @@ use std::time::Duration;
 use tollgate::internals::saturating_nanos;
 use tollgate::internals::sync::Loaded;
 use tollgate::{DecidedBy, Decision, LimitKind, Outcome};
+use tollgate_config::{Amount, Rule};
 
 use super::decided::{Decided, DecidedList};
 use crate::engine::state::{ActiveDomain, ActiveRule, Counter, Role, RuleSet, overrides};
-use crate::rule::{Amount, Rule};
 
 /// The outcome of one rule.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]

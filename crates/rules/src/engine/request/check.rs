@@ -10,6 +10,8 @@ use tollgate::Outcome;
 use tollgate::holds::HoldId;
 use tollgate::internals::CheckTime;
 use tollgate::internals::op::Store as _;
+use tollgate_config::internals::{FoundRules, MILLION};
+use tollgate_config::{Amount, Charging};
 
 use super::decided::{Decided, ShortList};
 use super::report::Reporting;
@@ -17,8 +19,7 @@ use crate::engine::state::{ActiveDomain, ActiveRule, Role, RuleSet, overrides};
 
 use super::rule_check::{CountedBy, LinkedState, RuleCheck};
 use crate::counting::{Hasher, MayWait};
-use crate::matching::{CounterKey, Descriptor, FoundRules};
-use crate::rule::{Amount, Charging, MILLION};
+use crate::descriptor::{CounterKey, Descriptor};
 
 /// The rules that apply to a request, decided together. It holds their keys and costs, and writes their results
 /// directly into the answer, because the answer is large.

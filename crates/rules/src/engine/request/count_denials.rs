@@ -25,12 +25,12 @@
 
 use tollgate::Outcome;
 use tollgate::internals::CheckTime;
+use tollgate_config::Charging;
 
 use super::check::RequestCheck;
 use super::decided::Decided;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::engine::state::{Effect, Role, SharedCounter};
-use crate::rule::Charging;
 
 impl<'r> RequestCheck<'r> {
     /// Charges the rules of this process that deny the request. If the request is admitted, charges the rules that

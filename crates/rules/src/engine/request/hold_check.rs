@@ -264,9 +264,9 @@ pub(super) fn ends_ns(when: CheckTime, life: Duration) -> u64 {
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
-    use crate::config::Config;
     use crate::engine::Rules;
     use tollgate::internals::migrate::Generation;
+    use tollgate_config::Config;
 
     /// A hold searched its rule among all rules while the shard of the hold was locked. Its name leads to the same counter, also if
     /// the rule has another limit, other classes or no limit by then.

@@ -15,15 +15,15 @@ use tollgate::internals::CheckTime;
 use tollgate::internals::holding::Held;
 use tollgate::internals::op::{Operation, Store};
 use tollgate::{Clock, Decision, Outcome};
+use tollgate_config::{Amount, Rule};
 
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
 use super::decided::{DecidedList, ShortList};
 use super::hold_check::{ends_ns, refund_hold};
 use super::rule_check::{CountedBy, LinkedState, RuleCheck};
+use crate::descriptor::Descriptor;
 use crate::engine::state::{ActiveDomain, ActiveRule, Counter, CounterCharge, LocalCounter, Role, Rules};
-use crate::matching::Descriptor;
-use crate::rule::{Amount, Rule};
 
 /// Whether a rule is the first with its key in a request, and its hold.
 type Settled = (bool, Option<(HoldId, Held<Option<CounterCharge>>)>);

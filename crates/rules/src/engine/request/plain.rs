@@ -20,13 +20,14 @@ use tollgate::internals::op::{Exchange, Store, WordTicket};
 use tollgate::internals::{CheckTime, OwnTallies};
 use tollgate::stores::AnyStore;
 use tollgate::{Clock, Decision, Outcome};
+use tollgate_config::internals::FoundRules;
 
 use super::check::{Request, worse};
 use super::decided::Decided;
 use super::report::Reporting;
 use super::rule_check::{CountedBy, RuleCheck};
+use crate::descriptor::{CounterKey, Descriptor};
 use crate::engine::state::{ActiveDomain, ActiveRule, LocalCounter, Role, RuleSet, Rules};
-use crate::matching::{CounterKey, Descriptor, FoundRules};
 
 /// A list on the stack. Of a longer one, the memory is allocated.
 type Several<T> = SmallVec<[T; 16]>;

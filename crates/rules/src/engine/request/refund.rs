@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use tollgate::internals::CheckTime;
 use tollgate::{Clock, Outcome};
+use tollgate_config::Charging;
 
 use super::answer::Answer;
 use super::check::{HoldUse, Request, RequestCheck};
 use super::decided::{Decided, DecidedList, ShortList};
 use super::rule_check;
 use super::rule_check::{CountedBy, RuleCheck};
+use crate::descriptor::{CounterKey, Descriptor};
 use crate::engine::state::{ActiveDomain, LocalCounter, Role, Rules};
-use crate::matching::{CounterKey, Descriptor};
-use crate::rule::Charging;
 
 /// A charge that can be refunded.
 pub(super) struct Refund<'a> {

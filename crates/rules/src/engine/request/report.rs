@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use tollgate::internals::op::Migrate;
 use tollgate::telemetry::{Denial, Event};
 use tollgate::{Decision, Outcome};
+use tollgate_config::Charging;
 
 use super::answer::JointOutcome;
 use super::decided::{Decided, SharedOrigin};
 use super::rule_check::{CountedBy, RuleCheck};
+use crate::descriptor::{CounterKey, Descriptor};
 use crate::engine::state::{ActiveDomain, Observers, Role};
-use crate::matching::{CounterKey, Descriptor};
-use crate::rule::Charging;
 
 /// How the outcomes of a request's rules are reported.
 pub(super) struct Reporting<'a> {

@@ -21,6 +21,8 @@
 use tollgate::internals::CheckTime;
 use tollgate::internals::sync::Loaded;
 use tollgate::{Clock, Outcome, Timestamp};
+use tollgate_config::Charging;
+use tollgate_config::internals::FoundRules;
 
 use super::answer::{Answer, JointOutcome};
 use super::check::{Request, RequestCheck};
@@ -28,9 +30,8 @@ use super::decided::{Decided, DecidedList};
 use super::plain;
 use super::plain::{PlainCheck, PlainChecks, Searched};
 use super::report::Reporting;
+use crate::descriptor::Descriptor;
 use crate::engine::state::{ActiveDomain, DomainId, Role, RuleSet, Rules, RulesAt, WithoutRule};
-use crate::matching::{Descriptor, FoundRules};
-use crate::rule::Charging;
 use crate::telemetry::request_without_rule;
 
 /// Whether a request begins again with the rules in force, because a load has replaced the counters that it charged.

@@ -7,15 +7,15 @@ use tollgate::internals::CheckTime;
 use tollgate::internals::op::Store;
 use tollgate::internals::sync::fence_after_rmw;
 use tollgate::{Decision, SharedDecision};
+use tollgate_config::Charging;
 
 use super::decided::{Decided, SharedOrigin};
 use crate::counting::MayWait;
+use crate::descriptor::{CounterKey, Descriptor};
 use crate::engine::state::{
     ActiveDomain, ActiveRule, Counter, Effect, LocalCounter, ProgressCounter, RuleBook, RuleSet, SeenValues,
     SharedCounter, blocked,
 };
-use crate::matching::{CounterKey, Descriptor};
-use crate::rule::Charging;
 
 /// A rule that applies to a request, with its key and cost.
 #[derive(Debug)]

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use tollgate::holds::HoldId;
 use tollgate::internals::CheckTime;
 use tollgate::{Clock, Outcome, SharedDecision};
+use tollgate_config::Charging;
 
 use super::answer::Answer;
 use super::check::{HoldUse, Peek, Request, RequestCheck};
@@ -26,9 +27,8 @@ use super::refund::Refund;
 use super::rule_check;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::counting::{MayWait, SharedLimiter, SharedReply};
+use crate::descriptor::Descriptor;
 use crate::engine::state::{Role, Rules};
-use crate::matching::Descriptor;
-use crate::rule::Charging;
 
 impl<C: Clock> Rules<C> {
     /// Does what [`Rules::check`] does, and waits for the server of shared rules (`store: redis`). It asks all shared

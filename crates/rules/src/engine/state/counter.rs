@@ -22,12 +22,12 @@ use tollgate::{
     Block, Carry, Class, Decision, Limit, LimitKind, Outcome, Quota, QuotaError, SlidingLog, StoreConfig,
     StoreKind, WhenFull,
 };
+use tollgate_config::internals::store_kind_of;
+use tollgate_config::{Amount, Charging, Rule};
 
 use super::held::RuleBook;
 use super::role::Role;
 use crate::counting::{Hasher, NoCounter, Servers, SharedLimiter};
-use crate::rule;
-use crate::rule::{Amount, Charging, MEMORY, Rule};
 
 /// The capacity of a keyed store that replaces a compact one because the compact one cannot hold the limit.
 const MAX_KEYS: usize = 100_000;
@@ -115,7 +115,7 @@ pub(in crate::engine) struct Parameters {
     /// The maximum number of units in use: the limit of windows, or the burst of other algorithms. It is 0 for a limit
     /// of 0, which has no quota.
     pub(in crate::engine) most: u64,
-    pub(super) store: Option<rule::Store>,
+    pub(super) store: Option<tollgate_config::Store>,
     pub(super) charging: Charging,
     /// Whether a compact store has room for a debt beyond the limit: a hold may have used more than it took.
     pub(super) has_overdraft: bool,
@@ -264,10 +264,11 @@ impl Counter {
         if rule.hold.is_some() && charging == Charging::CountFirst {
             return Err(NO_HOLDS);
         }
-        let store = store.filter(|store| !matches!(store, rule::Store::Redis(_)) || !servers.alone);
+        let store =
+            store.filter(|store| !matches!(store, tollgate_config::Store::Redis(_)) || !servers.alone);
         let has_overdraft = rule.hold.is_some();
         let parameters = Parameters { limit, most, store, charging, has_overdraft, counted_by };
-        if let Some(rule::Store::Redis(how)) = store {
+        if let Some(tollgate_config::Store::Redis(how)) = store {
             let counts_denials = charging == Charging::CountDenials;
             if counts_denials && (limit.block().is_some() || rule.class.is_some()) {
                 return Err(NoCounter::refused(
@@ -343,69 +344,17 @@ impl Parameters {
     pub(super) fn store(&self, headroom: u64, hasher: &Hasher) -> Result<AnyStore, NoCounter> {
         let limit = self.with_headroom(headroom)?;
         let overdraft = if self.has_overdraft { self.most } else { 0 };
-        let kind = kind_of(self.store, self.counted_by == [0; 2], &limit, overdraft);
+        let kind = store_kind_of(self.store, self.counted_by == [0; 2], &limit, overdraft);
         let config = match (kind, self.store) {
             (StoreKind::Direct, _) => StoreConfig::new(kind),
-            (_, Some(rule::Store::Local(config))) => config,
+            (_, Some(tollgate_config::Store::Local(config))) => config,
             (StoreKind::Keyed, _) => StoreConfig::new(kind).with_max_keys(MAX_KEYS, WhenFull::Forget),
-            (StoreKind::Compact | StoreKind::Sketch, _) => StoreConfig::new(kind).with_capacity(MEMORY),
+            (StoreKind::Compact | StoreKind::Sketch, _) => {
+                StoreConfig::new(kind).with_capacity(tollgate_config::Store::MEMORY)
+            }
         };
         Ok(AnyStore::new(config.with_overdraft(overdraft), limit, hasher)?)
     }
-}
-
-/// Returns the kind of the store in which a process counts a limit: the file's, or the one that is chosen if the file has
-/// none. A rule that all requests share (`is_one`) has one state.
-fn kind_of(store: Option<rule::Store>, is_one: bool, limit: &Limit, overdraft: u64) -> StoreKind {
-    match store {
-        _ if is_one => StoreKind::Direct,
-        Some(rule::Store::Local(config)) => config.kind(),
-        // A keyed store forgets no block before it ends, as long as it has room.
-        None if limit.block().is_some() => StoreKind::Keyed,
-        // A shared rule has a store in this process if the process decides alone.
-        None | Some(rule::Store::Redis(_)) if fits_compact(limit, overdraft) => StoreKind::Compact,
-        None | Some(rule::Store::Redis(_)) => StoreKind::Keyed,
-    }
-}
-
-impl Rule {
-    /// Returns the store in which a process counts the rule: the file's, or the one that is chosen if the file has none. A
-    /// rule that all requests share counts in a direct one. Returns `None` for a rule that needs no store, and for one that
-    /// a server counts.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate::StoreKind;
-    /// use tollgate_rules::Config;
-    ///
-    /// let config = Config::from_yaml("limits.yaml", "
-    /// domain: shop
-    /// descriptors:
-    ///   - { key: user, rate_limit: { unit: day, requests_per_unit: 100 } }
-    ///   - { key: path, value: /login, rate_limit: { unit: day, requests_per_unit: 100 } }
-    /// ")?;
-    /// let kinds: Vec<_> = config.rules().iter().map(|rule| rule.store_kind()).collect();
-    /// assert_eq!(kinds, [Some(StoreKind::Compact), Some(StoreKind::Direct)]);
-    /// # Ok::<(), tollgate_rules::ConfigError>(())
-    /// ```
-    #[must_use]
-    pub fn store_kind(&self) -> Option<StoreKind> {
-        let Amount::Limited { limit, store } = &self.limit else { return None };
-        let overdraft = if self.hold.is_some() { limit.most() } else { 0 };
-        let is_shared = matches!(store, Some(rule::Store::Redis(_)));
-        (!is_shared).then(|| kind_of(*store, self.has_one_counter(), limit, overdraft))
-    }
-}
-
-/// Whether a compact store has room for a debt of one limit.
-pub(super) fn holds_debts(limit: &Limit) -> bool {
-    fits_compact(limit, limit.most())
-}
-
-/// Whether a compact store can hold the limit, and debts of this many units beyond it.
-fn fits_compact(limit: &Limit, overdraft: u64) -> bool {
-    let config = StoreConfig::new(StoreKind::Compact).with_capacity(MEMORY).with_overdraft(overdraft);
-    AnyStore::<String>::new(config, *limit, &Hasher::new()).is_ok()
 }
 
 fn one_window(quota: Quota) -> Result<Limit, QuotaError> {

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use tollgate::QuotaError;
+use tollgate_config::{ConfigError, Rule};
 
-use crate::config::ConfigError;
 use crate::counting::NoCounter;
-use crate::rule::Rule;
 
 /// The reason why rules could not be loaded. The previous rules stay in force.
 ///

@@ -1,15 +1,14 @@
 //! The holds of all rules: the book, and the charge of each hold.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tollgate::Decision;
 use tollgate::internals::holding::HoldBook;
 use tollgate::internals::migrate::Generation;
 use tollgate::stores::AnyStore;
+use tollgate_config::Rule;
 
 use crate::counting::Hasher;
-use crate::rule::{Amount, Rule};
 
 /// The most holds, and requests in progress, of all keys. Each takes about 300 bytes.
 const MOST_HOLDS: usize = 1 << 18;
@@ -47,14 +46,4 @@ pub(in crate::engine) struct CounterCharge {
     /// A number that all counters share that take over each other's usage.
     pub(in crate::engine) lineage: u64,
     pub(in crate::engine) charge: Decision,
-}
-
-impl Rule {
-    /// How long a request holds units of the rule at most, if it does.
-    pub(in crate::engine) fn hold_life(&self) -> Option<Duration> {
-        match (&self.limit, &self.hold) {
-            (Amount::InProgress { life, .. }, _) => Some(*life),
-            (_, hold) => hold.as_ref().map(|hold| hold.life),
-        }
-    }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tollgate::internals::migrate::{Generation, Replaced};
 use tollgate::stores::AnyStore;
+use tollgate_config::Problem;
 
 use super::rule_set::RuleSet;
-use crate::config::Problem;
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Loading {

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use tollgate::internals::CheckTime;
 use tollgate::telemetry::{CheckTimer, Meters};
+use tollgate_config::internals::DomainParts;
+use tollgate_config::{Charging, Domain, Rule, TimeUnit};
 
-use super::counter::{Counter, Prepared, holds_debts};
+use super::counter::{Counter, Prepared};
 use super::error::RulesError;
 use super::held::CounterName;
 use super::options::LoadOptions;
@@ -16,9 +18,7 @@ use super::restore::{RestoreReport, Restored, RulesSnapshot};
 use super::rule_set::{ActiveDomain, ActiveRule, OnceFlag, RuleSet, TIMED, holds_units};
 use super::values::SeenValues;
 use super::{held, overrides};
-use crate::config::Domain;
 use crate::counting::{Hasher, NoCounter, Servers};
-use crate::rule::{Charging, UNITS};
 
 /// The counter of a rule, before its load is in force.
 enum RuleCounter {
@@ -43,16 +43,17 @@ impl RuleSet {
             options.hold_all || domains.iter().any(|domain| domain.rules().iter().any(holds_units));
         let book = self.book.clone().or_else(|| has_holds.then(|| held::new_book(hasher)));
         let mut prepared = Vec::with_capacity(domains.len());
-        for mut domain in domains {
+        for domain in domains {
+            let mut domain = domain.into_parts();
             let charging = options.charging(domain.charging);
             domain.charging = Some(charging);
             if options.hold_all && charging != Charging::CountFirst {
-                domain.rules.iter_mut().for_each(|rule| rule.hold_by_default(holds_debts));
+                domain.rules.iter_mut().for_each(Rule::hold_by_default);
             }
-            let before = self.domain(domain.name());
+            let before = self.domain(&domain.name);
             let mut of_classes: HashMap<&str, usize> = HashMap::new();
-            let mut counters: Vec<RuleCounter> = Vec::with_capacity(domain.rules().len());
-            for (index, rule) in domain.rules().iter().enumerate() {
+            let mut counters: Vec<RuleCounter> = Vec::with_capacity(domain.rules.len());
+            for (index, rule) in domain.rules.iter().enumerate() {
                 let mut prepare = || {
                     if rule.class.is_some() {
                         let first = *of_classes.entry(rule.counter()).or_insert(index);
@@ -71,7 +72,7 @@ impl RuleSet {
                     let seen = last.and_then(|last| Some((&last.rule, last.values.as_ref()?)));
                     let snapshot = snapshot.filter(|_| last.is_none());
                     let saved = snapshot.and_then(|snapshot| {
-                        snapshot.counter(domain.name(), rule, (hasher, begun), &mut restored)
+                        snapshot.counter(&domain.name, rule, (hasher, begun), &mut restored)
                     });
                     let last = last.map(|last| &last.counter).or(saved.as_ref());
                     let counter =
@@ -79,7 +80,7 @@ impl RuleSet {
                     counter.check_class(rule)?;
                     let values = SeenValues::after(rule, charging, seen, hasher)?;
                     if let (Some(snapshot), Some(values)) = (snapshot, &values) {
-                        snapshot.values(domain.name(), rule, values, begun);
+                        snapshot.values(&domain.name, rule, values, begun);
                     }
                     Ok(RuleCounter::Own(Box::new(counter), values))
                 };
@@ -118,7 +119,7 @@ impl RuleSet {
         (hasher, now): (&Hasher, CheckTime),
         restored: &mut Restored,
     ) {
-        for (place, &(_, unit)) in self.overrides.iter().zip(UNITS) {
+        for (place, unit) in self.overrides.iter().zip(TimeUnit::ALL) {
             let Some(mut active) =
                 overrides::rule(unit).and_then(|rule| ActiveRule::new_override(rule, hasher))
             else {
@@ -134,14 +135,14 @@ impl RuleSet {
 
     fn activate(
         &self,
-        domain: Domain,
+        domain: DomainParts,
         before: Option<&ActiveDomain>,
         counters: Vec<RuleCounter>,
         when: CheckTime,
         (hasher, options): (&Hasher, &LoadOptions),
     ) -> ActiveDomain {
-        let charging = domain.charging();
-        let Domain { name, shadow, rules, tree, files, .. } = domain;
+        let DomainParts { name, charging, shadow, rules, tree, files } = domain;
+        let charging = charging.unwrap_or_default();
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
         // The next load finds the counter of classes, whatever classes it has.

@@ -1,8 +1,7 @@
 //! The options of every load of one set of rules.
 
 use tollgate::telemetry::NearLimit;
-
-use crate::rule::Charging;
+use tollgate_config::Charging;
 
 /// What happens to a request to which no rule applies: its domain has no rules, or its descriptors match none. A key
 /// that was renamed in the file, and not in the program, has this effect on every request.

@@ -8,8 +8,7 @@
 //! file's rule counts by all values in windows of the same unit, each side also reads the other's counter.
 
 use tollgate::{Limit, LimitKind, Quota, StoreConfig, StoreKind, WhenFull};
-
-use crate::rule::{Amount, Metric, Rule, Store, TimeUnit};
+use tollgate_config::{Amount, Metric, Rule, Store, TimeUnit};
 
 /// The first index of these rules, after all rules of any file.
 pub(super) const FIRST: u32 = u32::MAX - 7;
@@ -35,11 +34,10 @@ pub(super) fn rule(unit: TimeUnit) -> Option<Rule> {
     let name = format!("requested per {unit}");
     let store = StoreConfig::new(StoreKind::Keyed).with_max_keys(MAX_KEYS, WhenFull::Forget);
     let limit = Amount::Limited { limit, store: Some(Store::Local(store)) };
-    Some(Rule {
-        identity: name.clone().into(),
-        name: name.clone().into(),
-        counted_by: u32::MAX,
-        metric: Metric { levels: vec![name.into()], ..Metric::default() },
-        ..Rule::of(limit, 0)
-    })
+    let mut rule = Rule::of(limit, 0);
+    rule.identity = name.clone().into();
+    rule.name = name.clone().into();
+    rule.counted_by = u32::MAX;
+    rule.metric = Metric { levels: vec![name.into()], ..Metric::default() };
+    Some(rule)
 }

@@ -12,12 +12,12 @@ use tollgate::internals::snapshot::{PROBE, Problem, SnapshotReader, SnapshotTime
 use tollgate::internals::{CheckTime, saved};
 use tollgate::stores::SnapshotError;
 use tollgate::{Decision, Limit, StoreConfig, Timestamp};
+use tollgate_config::{Amount, Charging, Rule, Store};
 
 use super::counter::{Counter, LocalCounter, OlderStore, Parameters};
 use super::held::{CounterCharge, CounterName, RuleBook};
 use super::values::SeenValues;
 use crate::counting::Hasher;
-use crate::rule::{Amount, Charging, Rule, Store};
 
 pub(super) const MAGIC: &[u8; 8] = b"TOLLRULE";
 pub(super) const VERSION: u32 = 2;

@@ -1,6 +1,7 @@
 //! The role of a rule in a request.
 
-use crate::rule::{Amount, MILLION, Rule};
+use tollgate_config::internals::MILLION;
+use tollgate_config::{Amount, Rule};
 
 /// The role of a rule in a request: whether it can deny it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

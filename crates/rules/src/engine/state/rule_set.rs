@@ -11,16 +11,16 @@ use tollgate::internals::sync::Ordering::Relaxed;
 use tollgate::stores::AnyStore;
 use tollgate::telemetry::{CheckTimer, Meters};
 use tollgate::{LimitKind, Quota};
+use tollgate_config::internals::{AddressText, FoundRules, RuleFiles, Tree, is_same};
+use tollgate_config::{Amount, Charging, Rule, TimeUnit};
 
 use super::counter::{Counter, LocalCounter};
 use super::held::{CounterName, RuleBook};
 use super::overrides;
 use super::role::Role;
 use super::values::SeenValues;
-use crate::config::RuleFiles;
 use crate::counting::{Hasher, Servers};
-use crate::matching::{AddressText, CounterKey, Descriptor, FoundRules, LONGEST, Tree, is_same};
-use crate::rule::{Amount, Charging, Rule, TimeUnit};
+use crate::descriptor::{CounterKey, Descriptor, LONGEST};
 
 /// Each thread times one in this number of checks, on average.
 pub(super) const TIMED: u32 = 128;

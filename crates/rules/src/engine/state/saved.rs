@@ -31,6 +31,7 @@ use tollgate::internals::holding::saved::put_charge;
 use tollgate::internals::migrate::{Generation, Numbered as _};
 use tollgate::internals::snapshot::{PROBE, PutBytes, put_text, put_u64, write_snapshot};
 use tollgate::stores::AnyStore;
+use tollgate_config::{Charging, Rule, Store};
 
 use super::Rules;
 use super::counter::{LocalCounter, Parameters};
@@ -38,7 +39,6 @@ use super::held::CounterCharge;
 use super::restore::{COUNTER, END, HOLD, MAGIC, OLDER, RestoreReport, VALUES, VERSION};
 use super::rule_set::{ActiveRule, RuleSet};
 use super::values::SeenValues;
-use crate::rule::{Charging, Rule, Store};
 
 impl<C: Clock> Rules<C> {
     /// Writes the state of all rules that this process counts, for

@@ -15,9 +15,9 @@ use tollgate::internals::snapshot::{SnapshotReader, SnapshotTimes, put_u64};
 use tollgate::internals::{CheckTime, KnownPairs, quota_error, saturating_nanos};
 use tollgate::stores::SnapshotError;
 use tollgate::{Decision, StoreKind};
+use tollgate_config::{Amount, Charging, Rule, Store};
 
 use crate::counting::{Hasher, NoCounter};
-use crate::rule::{Amount, Charging, MEMORY, Rule, Store};
 
 /// The values that a rule has admitted in the window.
 #[derive(Debug)]
@@ -50,7 +50,8 @@ impl SeenValues {
             Some(Store::Local(config)) if config.kind() == StoreKind::Compact => config.capacity(),
             _ => None,
         };
-        let bytes = memory.and_then(|memory| memory.bytes()).or_else(|| MEMORY.bytes()).unwrap_or_default();
+        let bytes =
+            memory.and_then(|memory| memory.bytes()).or_else(|| Store::MEMORY.bytes()).unwrap_or_default();
         let window_ns = saturating_nanos(limit.quota().period());
         let same = last.filter(|(last, seen)| {
             (last.counted_by, last.counted_by_key) == (rule.counted_by, rule.counted_by_key)

@@ -14,6 +14,7 @@ mod gateway;
 mod holds;
 mod in_use;
 mod late_charges;
+mod load_errors;
 mod load_report;
 mod long_keys;
 mod modes;

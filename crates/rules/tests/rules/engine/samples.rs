@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_rules::{Amount, Verdict};
 
 use super::{OK, OVER, Scene, left};
-use crate::matching::texts::{EDGE as A, FILES as B};
+use crate::texts::{EDGE as A, FILES as B};
 
 /// Both ways of charging give the same decisions in these rows.
 fn both(text: &str) -> [Scene; 2] {

@@ -1,0 +1,185 @@
+//! The parts of a tree: its nodes, and its levels.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::affixes::NONE;
+use super::branch::AddressKind;
+use super::{Branch, BranchRules, Wildcards};
+
+/// A node. It fills one cache line, because a search among many nodes waits for each line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct TreeNode {
+    /// The level of the node.
+    pub(super) level: u32,
+    /// All nodes with this key share the text.
+    pub(super) key: Arc<str>,
+    pub(super) value: Option<Box<str>>,
+    pub(super) own: FoundRules,
+    pub(super) tiers: Box<[NodeTier]>,
+    /// The level of the node's children.
+    pub(super) below: u32,
+}
+
+const _: () = assert!(size_of::<TreeNode>() == 64, "one line");
+
+/// A tier of a node.
+#[derive(Debug)]
+pub(super) struct NodeTier {
+    pub(super) name: Box<str>,
+    pub(super) rules: FoundRules,
+    /// Whether values belong to it.
+    pub(super) has_members: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct TreeLevel {
+    pub(super) has_exact: bool,
+    pub(super) has_bare: bool,
+    /// The keys of the level, if they are few: comparing a request's key with them is faster than hashing it. Most levels have
+    /// one key, which then stands here.
+    pub(super) listed_keys: Option<SmallVec<[LevelKey; 1]>>,
+    pub(super) wild: Option<Box<Wildcards>>,
+}
+
+/// A key on a level.
+#[derive(Debug)]
+pub(super) struct LevelKey {
+    pub(super) key: Arc<str>,
+    /// Its nodes with a value.
+    pub(super) exact: Exact,
+    /// Its node without a value.
+    pub(super) bare: Option<u32>,
+}
+
+/// The nodes with a value, for one key of a level.
+#[derive(Debug)]
+pub(super) enum Exact {
+    /// There are none.
+    None,
+    /// The nodes with their values: comparing a request's value with them is faster than hashing it.
+    Listed(Vec<(Box<str>, u32)>),
+    /// The nodes are in the table of the whole tree.
+    InTable,
+}
+
+/// A branch that reads addresses, with its node.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct ReadingBranch<'b> {
+    pub(super) branch: &'b Branch,
+    /// The index of the file's first rule.
+    pub(super) offset: usize,
+    pub(super) node: u32,
+    pub(super) level: u32,
+}
+
+impl TreeNode {
+    /// Whether it has a limit for some requests: its own, or that of a tier.
+    pub(super) fn limits(&self) -> bool {
+        !self.own.rules().is_empty() || !self.tiers.is_empty()
+    }
+
+    /// Creates the node of a branch for one kind of values, with these rules as its own. `None`: the node has the rules for
+    /// all kinds.
+    pub(super) fn new(
+        (level, key): (u32, Arc<str>),
+        (branch, offset): (&Branch, usize),
+        own: &BranchRules,
+        kind: Option<AddressKind>,
+        below: u32,
+    ) -> Self {
+        let rules = |rules: &BranchRules| {
+            let range = kind.map_or_else(|| rules.all(), |kind| rules.of(kind));
+            FoundRules::of(&range, offset)
+        };
+        Self {
+            level,
+            key,
+            value: branch.value.clone(),
+            own: rules(own),
+            tiers: branch
+                .tiers
+                .iter()
+                .map(|tier| NodeTier {
+                    name: tier.name.clone(),
+                    rules: rules(&tier.rules),
+                    has_members: !tier.members.is_empty(),
+                })
+                .collect(),
+            below,
+        }
+    }
+
+    /// Returns this node for one kind of values, with these rules as its own.
+    pub(super) fn form(&self, of: &ReadingBranch<'_>, own: &BranchRules, kind: AddressKind) -> Self {
+        Self::new((self.level, Arc::clone(&self.key)), (of.branch, of.offset), own, Some(kind), self.below)
+    }
+}
+
+/// The maximum number of keys, or of values of a key, that are compared in order instead of hashed.
+const LONGEST_LIST: usize = 4;
+
+impl TreeLevel {
+    /// Creates a level without nodes. `text` returns the shared text of a key.
+    pub(super) fn new(branches: &[(&Branch, usize)], text: impl FnMut(&str) -> Arc<str>) -> Self {
+        let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let of = |key| LevelKey { key, exact: Exact::None, bare: None };
+        let listed_keys = (keys.len() <= LONGEST_LIST).then(|| keys.into_iter().map(text).map(of).collect());
+        Self { listed_keys, ..Self::default() }
+    }
+
+    /// Adds a node.
+    pub(super) fn add(&mut self, number: u32, node: &TreeNode) {
+        let keys = self.listed_keys.iter_mut().flatten();
+        let key = keys.into_iter().find(|one| one.key == node.key);
+        if let Some(value) = &node.value {
+            self.has_exact = true;
+            let Some(key) = key else { return };
+            match &mut key.exact {
+                exact @ Exact::None => *exact = Exact::Listed(vec![(value.clone(), number)]),
+                Exact::Listed(list) if list.len() < LONGEST_LIST => list.push((value.clone(), number)),
+                exact => *exact = Exact::InTable,
+            }
+        } else {
+            self.has_bare = true;
+            key.into_iter().for_each(|key| key.bare = key.bare.or(Some(number)));
+        }
+    }
+}
+
+/// The rules that limit a request: a range of the domain's rules. An empty range means that nothing limits the request.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct FoundRules {
+    first: u32,
+    end: u32,
+}
+
+impl FoundRules {
+    pub(super) fn of(rules: &Range<usize>, offset: usize) -> Self {
+        let index = |at: usize| u32::try_from(at.saturating_add(offset)).unwrap_or(NONE);
+        Self { first: index(rules.start), end: index(rules.end) }
+    }
+
+    /// Returns the rules before and after some of these rules. `None` if those are not among these.
+    pub(super) fn around(self, some: Self) -> Option<[Self; 2]> {
+        let contains = self.first <= some.first && some.first < some.end && some.end <= self.end;
+        contains.then_some([Self { end: some.first, ..self }, Self { first: some.end, ..self }])
+    }
+
+    /// Returns their numbers.
+    #[inline]
+    pub fn numbers(self) -> Range<u32> {
+        self.first..self.end
+    }
+
+    /// Returns their indices in the domain's rules.
+    #[inline]
+    pub fn rules(self) -> Range<usize> {
+        self.first as usize..self.end as usize
+    }
+}

@@ -1,0 +1,383 @@
+//! The tree of one domain's descriptors.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+use ipnet::IpNet;
+
+use super::address::{AddressText, address_of, canonical, pattern_in_lower_case};
+use super::affixes::NONE;
+use super::branch::keys_of_addresses;
+use super::by_address::ByAddress;
+use super::node::{Exact, FoundRules, LevelKey, ReadingBranch, TreeLevel, TreeNode};
+use super::{Branch, Wildcards, is_same};
+
+/// The entries of the file, for finding the entry of a request.
+#[derive(Debug)]
+pub struct Tree {
+    hasher: RandomState,
+    /// The keys of all nodes, each once.
+    keys: HashSet<Arc<str>, RandomState>,
+    pub(super) nodes: Vec<TreeNode>,
+    /// The keys of the first level of which all values have the same rules for all tiers, with these rules. A request with one entry often
+    /// ends here, without a look at a node.
+    alike: Box<[(Arc<str>, FoundRules)]>,
+    /// Empty if the tree reads addresses.
+    levels: Vec<TreeLevel>,
+    /// The levels of a tree that reads addresses. They are apart, so that a search in other trees does not ask for
+    /// addresses.
+    by_address: Option<Box<ByAddress>>,
+    /// The nodes by level, key and value; nodes without a value by level and key.
+    by_entry: HashTable<u32>,
+    /// The values that belong to a tier, by node.
+    members: HashTable<Member>,
+    /// The entries that are read as addresses, for each rule below such an entry.
+    addresses: HashMap<u32, u32, RandomState>,
+}
+
+#[derive(Debug)]
+struct Member {
+    node: u32,
+    value: Box<str>,
+    rules: FoundRules,
+}
+
+impl Tree {
+    /// Builds a tree from the entries of several files. Each file comes with the index of its first rule in the
+    /// domain's rules.
+    pub(crate) fn new<'b>(files: impl IntoIterator<Item = (&'b [Branch], usize)>) -> Self {
+        let mut tree = Self {
+            hasher: RandomState::new(),
+            keys: HashSet::default(),
+            nodes: Vec::new(),
+            alike: Box::default(),
+            levels: Vec::new(),
+            by_address: None,
+            by_entry: HashTable::new(),
+            members: HashTable::new(),
+            addresses: HashMap::default(),
+        };
+        let of_file =
+            |(branches, offset): (&'b [Branch], usize)| branches.iter().map(move |branch| (branch, offset));
+        let mut reading = Vec::new();
+        tree.fill(&files.into_iter().flat_map(of_file).collect::<Vec<_>>(), (1, 0), &mut reading);
+        if !reading.is_empty() {
+            let levels = std::mem::take(&mut tree.levels);
+            tree.by_address = Some(Box::new(ByAddress::new(levels, &mut tree.nodes, &reading)));
+        }
+        tree.alike = tree.keys_alike();
+        tree
+    }
+
+    /// Returns the keys of the first level of which all values have the same rules.
+    fn keys_alike(&self) -> Box<[(Arc<str>, FoundRules)]> {
+        let level = self.levels.first().filter(|level| level.wild.is_none());
+        let keys = level.and_then(|level| level.listed_keys.as_deref()).unwrap_or_default();
+        let rules_of = |key: &LevelKey| match (&key.exact, self.nodes.get(key.bare? as usize)?) {
+            (Exact::None, node) if node.tiers.is_empty() => Some((Arc::clone(&key.key), node.own)),
+            _ => None,
+        };
+        keys.iter().filter_map(rules_of).collect()
+    }
+
+    /// Adds a level with these branches, and returns its number. Adds the branches that read addresses to `reading`.
+    /// `entry` is the bit of the request's entry, and `above` has the bits of those above it that are read as addresses.
+    fn fill<'b>(
+        &mut self,
+        branches: &[(&'b Branch, usize)],
+        (entry, above): (u32, u32),
+        reading: &mut Vec<ReadingBranch<'b>>,
+    ) -> u32 {
+        let read = keys_of_addresses(branches.iter().map(|(branch, _)| *branch));
+        let addresses = |branch: &Branch| if read.contains(&*branch.key) { above | entry } else { above };
+        let level = u32::try_from(self.levels.len()).unwrap_or(NONE);
+        let here = TreeLevel::new(branches, |key| self.key(key));
+        self.levels.push(here);
+        let mut wild = Vec::new();
+        let mut nodes = Vec::with_capacity(branches.len());
+        for &(branch, offset) in branches {
+            let node = self.add(level, branch, offset, addresses(branch) & entry != 0);
+            nodes.push(node);
+            self.note_addresses(branch, offset, addresses(branch));
+            if branch.is_wildcard() {
+                let value = branch.value.as_deref();
+                wild.push((&*branch.key, value.map(Cow::Borrowed), node));
+                let in_lower_case =
+                    value.filter(|_| read.contains(&*branch.key)).and_then(pattern_in_lower_case);
+                wild.extend(in_lower_case.map(|value| (&*branch.key, Some(Cow::Owned(value)), node)));
+            }
+            if branch.reads_addresses() {
+                reading.push(ReadingBranch { branch, offset, node, level });
+            }
+        }
+        if let Some(here) = self.levels.get_mut(level as usize).filter(|_| !wild.is_empty()) {
+            let entries = wild.iter().map(|(key, value, node)| (*key, value.as_deref(), *node));
+            here.wild = Some(Box::new(Wildcards::new(entries)));
+        }
+        for (&(branch, offset), node) in branches.iter().zip(nodes) {
+            if !branch.children.is_empty() {
+                let children: Vec<_> = branch.children.iter().map(|child| (child, offset)).collect();
+                let below = (entry.wrapping_shl(1), addresses(branch));
+                self.nodes[node as usize].below = self.fill(&children, below, reading);
+            }
+        }
+        level
+    }
+
+    /// Notes which entries the rules of a descriptor read as addresses.
+    fn note_addresses(&mut self, branch: &Branch, offset: usize, addresses: u32) {
+        if addresses == 0 {
+            return;
+        }
+        for rules in std::iter::once(&branch.own).chain(branch.tiers.iter().map(|tier| &tier.rules)) {
+            self.addresses
+                .extend(FoundRules::of(&rules.all(), offset).numbers().map(|rule| (rule, addresses)));
+        }
+    }
+
+    /// Returns the entries that a rule reads as addresses, one bit for each.
+    pub fn addresses(&self, rule: u32) -> u32 {
+        self.addresses.get(&rule).copied().unwrap_or_default()
+    }
+
+    /// Returns the text of a key, which all its nodes share.
+    fn key(&mut self, key: &str) -> Arc<str> {
+        if let Some(known) = self.keys.get(key) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = key.into();
+        self.keys.insert(Arc::clone(&new));
+        new
+    }
+
+    /// Adds a descriptor. `is_address`: values of its key are read as addresses.
+    fn add(&mut self, level: u32, branch: &Branch, offset: usize, is_address: bool) -> u32 {
+        let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
+        let text = |value: &str| if is_address { canonical(value).into() } else { Box::from(value) };
+        for tier in &branch.tiers {
+            for value in &tier.members {
+                let rules = FoundRules::of(&tier.rules.of_value(value), offset);
+                let value: Box<str> = text(value);
+                let hash = self.hasher.hash_one((number, &*value));
+                let again = |member: &Member| self.hasher.hash_one((member.node, &*member.value));
+                self.members.insert_unique(hash, Member { node: number, value, rules }, again);
+            }
+        }
+        let mut node =
+            TreeNode::new((level, self.key(&branch.key)), (branch, offset), &branch.own, None, NONE);
+        node.value = branch.value.as_deref().map(text);
+        self.nodes.push(node);
+        let (hasher, nodes) = (&self.hasher, &self.nodes);
+        let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
+        // A search finds the ranges of a branch by the address alone.
+        if branch.ranges.is_empty()
+            && let (Some(here), Some(node)) = (self.levels.get_mut(level as usize), nodes.last())
+        {
+            // A text equal to the wildcard itself also finds it here, because the first look-up compares texts only.
+            here.add(number, node);
+            self.by_entry.insert_unique(hash(node), number, |&at| hash(&nodes[at as usize]));
+        }
+        number
+    }
+
+    /// Returns the nodes of the file's descriptors, without their forms. They have the rules for all kinds of values.
+    pub(super) fn descriptors(&self) -> &[TreeNode] {
+        let forms_from = self.by_address.as_ref().map(|by_address| by_address.forms_from);
+        forms_from.and_then(|end| self.nodes.get(..end)).unwrap_or(&self.nodes)
+    }
+
+    /// Returns the ranges of a descriptor.
+    pub(super) fn ranges_of(&self, node: u32) -> &[IpNet] {
+        self.by_address.as_deref().map(|by_address| by_address.ranges_of(node)).unwrap_or_default()
+    }
+
+    /// Returns the rules for a request's entries, in order. Does not allocate.
+    ///
+    /// The tier that the request names comes first, if the entry has it. Next comes a tier that contains the value, and
+    /// then the entry's own limit.
+    #[inline]
+    pub fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
+        if let [(key, _)] = entries
+            && let Some((_, found)) = self.alike.iter().find(|(one, _)| is_same(one, key))
+        {
+            return *found;
+        }
+        self.search(entries, tier)
+    }
+
+    /// Returns the rules for a request's entries, of any number and under any key.
+    #[inline(never)]
+    fn search(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
+        let Some((&(key, value), before)) = entries.split_last() else { return FoundRules::default() };
+        let level = if before.is_empty() { Some(0) } else { self.level_below(before) };
+        let Some(level) = level else { return FoundRules::default() };
+        match self.step(level, key, value) {
+            Some((at, node)) if !node.tiers.is_empty() => self.of_tier(at, node, value, tier),
+            Some((_, node)) => node.own,
+            None => FoundRules::default(),
+        }
+    }
+
+    /// Whether a descriptor of the file matches these entries and exempts them: it has no limit, no tiers and no further
+    /// descriptors.
+    pub fn exempts(&self, entries: &[(&str, &str)]) -> bool {
+        self.node_of(entries).is_some_and(|node| !node.limits() && node.below == NONE)
+    }
+
+    /// Whether a descriptor of the file matches these entries, and limits or exempts them.
+    pub fn matches(&self, entries: &[(&str, &str)]) -> bool {
+        self.node_of(entries).is_some_and(|node| node.limits() || node.below == NONE)
+    }
+
+    fn node_of(&self, entries: &[(&str, &str)]) -> Option<&TreeNode> {
+        let (&(key, value), before) = entries.split_last()?;
+        let level = if before.is_empty() { 0 } else { self.level_below(before)? };
+        self.step(level, key, value).map(|(_, node)| node)
+    }
+
+    /// Returns the level that entries lead to. It is a separate function, so that a search of one entry saves no
+    /// registers for the loop.
+    #[inline(never)]
+    fn level_below(&self, entries: &[(&str, &str)]) -> Option<u32> {
+        let mut level = 0;
+        for &(key, value) in entries {
+            level = self.step(level, key, value)?.1.below;
+        }
+        Some(level)
+    }
+
+    #[inline(never)]
+    fn of_tier(&self, at: u32, node: &TreeNode, value: &str, tier: Option<&str>) -> FoundRules {
+        let named = tier.and_then(|tier| node.tiers.iter().find(|one| *one.name == *tier));
+        if let Some(named) = named {
+            return named.rules;
+        }
+        let of_member = if node.tiers.iter().any(|one| one.has_members) {
+            let text = self.text_instead_of(node.level, &node.key, value);
+            self.of_member(at, text.as_ref().map_or(value, AddressText::as_str))
+        } else {
+            None
+        };
+        of_member.unwrap_or(node.own)
+    }
+
+    /// Returns the text that a search of this key reads instead of a value: that of an address in another spelling.
+    pub(super) fn text_instead_of(&self, level: u32, key: &str, value: &str) -> Option<AddressText> {
+        if self.reads_addresses(level, key) { AddressText::instead_of(value) } else { None }
+    }
+
+    /// Whether the values of a key are read as addresses.
+    pub(super) fn reads_addresses(&self, level: u32, key: &str) -> bool {
+        self.by_address.as_deref().is_some_and(|by_address| by_address.ranges(level, key).is_some())
+    }
+
+    /// Returns the rules of the tier that contains a value.
+    fn of_member(&self, node: u32, value: &str) -> Option<FoundRules> {
+        let same = |one: &Member| one.node == node && *one.value == *value;
+        self.members.find(self.hasher.hash_one((node, value)), same).map(|member| member.rules)
+    }
+
+    /// Returns the node that an entry leads to.
+    #[inline(always)]
+    pub(super) fn step(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
+        let Some(here) = self.levels.get(level as usize) else {
+            return self.step_by_address(level, key, value);
+        };
+        let at = self.entry(here, level, key, value)?;
+        Some((at, self.nodes.get(at as usize)?))
+    }
+
+    /// Returns the node that an entry leads to, in a tree that reads addresses.
+    #[inline(never)]
+    fn step_by_address(&self, level: u32, key: &str, value: &str) -> Option<(u32, &TreeNode)> {
+        let by_address = self.by_address.as_deref()?;
+        let here = by_address.level(level)?;
+        let Some(ranges) = by_address.ranges(level, key) else {
+            let at = self.entry(here, level, key, value)?;
+            return Some((at, self.nodes.get(by_address.form(at, || address_of(value)) as usize)?));
+        };
+        let address = address_of(value);
+        // The client chose the spelling, and the exact value may have another one.
+        let text = if here.has_exact || here.wild.is_some() { AddressText::instead_of(value) } else { None };
+        let value = text.as_ref().map_or(value, AddressText::as_str);
+        let exact = if here.has_exact { self.declared(level, key, value) } else { None };
+        let ranged = exact.or_else(|| ranges.find(address?));
+        let at = ranged.or_else(|| self.entry(here, level, key, value))?;
+        Some((at, self.nodes.get(by_address.form(at, || address) as usize)?))
+    }
+
+    /// Returns the number of the node that an entry leads to, whatever its address is.
+    #[inline(always)]
+    fn entry(&self, here: &TreeLevel, level: u32, key: &str, value: &str) -> Option<u32> {
+        let Some(keys) = &here.listed_keys else {
+            let has_values = here.has_exact || here.wild.is_some();
+            let valued = if has_values { self.valued(here, level, key, value) } else { None };
+            return valued.or_else(|| if here.has_bare { self.bare(level, key) } else { None });
+        };
+        let found = keys.iter().find(|one| is_same(&one.key, key));
+        match (found, &here.wild) {
+            (Some(LevelKey { exact: Exact::None, bare, .. }), None) => *bare,
+            (None, None) => None,
+            _ => self.listed(here, found, (level, key, value)),
+        }
+    }
+
+    /// Returns the node that an entry leads to, on a level that lists its keys and has values or wildcards. Not inlined, because a search
+    /// without them would save more registers.
+    #[inline(never)]
+    fn listed(
+        &self,
+        here: &TreeLevel,
+        found: Option<&LevelKey>,
+        (level, key, value): (u32, &str, &str),
+    ) -> Option<u32> {
+        let exact = match found.map(|one| &one.exact) {
+            Some(Exact::Listed(list)) => list.iter().find(|(one, _)| is_same(one, value)).map(|&(_, at)| at),
+            Some(Exact::InTable) => self.declared(level, key, value),
+            Some(Exact::None) | None => None,
+        };
+        let bare = found.and_then(|one| one.bare);
+        match (exact, &here.wild) {
+            (None, Some(wild)) => wild.first(key, value).or(bare),
+            _ => exact.or(bare),
+        }
+    }
+
+    /// Returns the node with this exact key and value, or the first declared wildcard that matches them.
+    #[inline(never)]
+    fn valued(&self, here: &TreeLevel, level: u32, key: &str, value: &str) -> Option<u32> {
+        let exact = here.has_exact.then(|| self.declared(level, key, value)).flatten();
+        exact.or_else(|| here.wild.as_ref()?.first(key, value))
+    }
+
+    /// Returns the node with this exact key and value.
+    #[inline(never)]
+    fn declared(&self, level: u32, key: &str, value: &str) -> Option<u32> {
+        let same = |&at: &u32| {
+            let node = &self.nodes[at as usize];
+            node.level == level && node.value.as_deref() == Some(value) && *node.key == *key
+        };
+        self.by_entry.find(hash_of(&self.hasher, level, key, Some(value)), same).copied()
+    }
+
+    /// Returns the node of this key without a value.
+    #[inline(never)]
+    fn bare(&self, level: u32, key: &str) -> Option<u32> {
+        let same = |&at: &u32| {
+            let node = &self.nodes[at as usize];
+            node.level == level && node.value.is_none() && *node.key == *key
+        };
+        self.by_entry.find(hash_of(&self.hasher, level, key, None), same).copied()
+    }
+}
+
+#[inline]
+fn hash_of(hasher: &RandomState, level: u32, key: &str, value: Option<&str>) -> u64 {
+    match value {
+        Some(value) => hasher.hash_one((level, key, value)),
+        None => hasher.hash_one((level, key)),
+    }
+}

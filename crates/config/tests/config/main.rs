@@ -1,0 +1,5 @@
+//! Reading, checking and matching rules.
+
+mod files;
+mod matching;
+mod read;
