@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tollgate_rules::{Config, ConfigError, Domain, Format, Problem};
+use tollgate_config::{Config, ConfigError, Domain, Format, Problem, rule_files};
 
 use crate::error::{Error, plain, read_file};
 use crate::human;
@@ -140,14 +140,7 @@ fn format_of(text: &[u8]) -> Format {
 
 /// Returns the files of rules in a folder, in the order of their names, or the path itself.
 pub fn in_folder(path: &PathBuf) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(path) else { return vec![path.clone()] };
-    let is_hidden =
-        |path: &Path| path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut files: Vec<PathBuf> =
-        files.filter(|file| Format::of_path(file).is_some() && !is_hidden(file) && !file.is_dir()).collect();
-    files.sort();
-    files
+    rule_files(&[path]).unwrap_or_else(|_| vec![path.clone()])
 }
 
 /// Prints warnings, each with its place.
