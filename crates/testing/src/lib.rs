@@ -2,6 +2,7 @@
 //! traces, Redis servers, and reports of skipped tests.
 
 #![allow(
+    clippy::new_without_default,
     clippy::should_implement_trait,
     missing_debug_implementations,
     missing_docs,
@@ -32,6 +33,8 @@ pub mod reader;
 pub mod reading;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "service")]
+pub mod service;
 #[macro_use]
 pub mod sketch;
 pub mod skipped;

@@ -1,9 +1,8 @@
 //! A flood of new values. A client controls values, so they must not make the process grow.
 
 use futures_util::future::join_all;
-use prost::Message as _;
 
-use crate::client::{Grpc, LIMIT, descriptor, question};
+use crate::client::{Grpc, LIMIT, new_values};
 use crate::server::Place;
 
 const STORES: &str = "
@@ -25,18 +24,6 @@ const CALLS: u64 = 16;
 /// The second half may exceed the first by this amount, because the allocator returns memory late.
 const SLACK: u64 = 4 << 20;
 
-/// Returns a request with a new value for each store. Some values are long, and some are not UTF-8.
-pub(crate) fn request(number: u64) -> Vec<u8> {
-    let mut value = number.to_string().into_bytes();
-    match number % 64 {
-        0 => value.resize(8_192, b'x'),
-        1 => value.extend([0xff, 0xfe]),
-        _ => {}
-    }
-    let keys = ["compact", "keyed", "sketch"];
-    question(keys.map(|key| descriptor(&[(key, &value)])).to_vec()).encode_to_vec()
-}
-
 // G114
 #[test]
 #[ignore = "takes a minute; ci/release.sh runs it"]
@@ -53,7 +40,7 @@ fn flood_of_new_values_keeps_memory_flat() {
             number += CONNECTIONS * CALLS;
             let calls = (first..number).map(|number| {
                 let mut grpc = connections[usize::try_from(number % CONNECTIONS).unwrap()].clone();
-                async move { grpc.ok(LIMIT, &request(number)).await }
+                async move { grpc.ok(LIMIT, &new_values(number)).await }
             });
             for answer in join_all(calls).await {
                 // Three statuses, and a code in front of them.

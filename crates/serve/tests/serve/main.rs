@@ -8,7 +8,6 @@ mod drain;
 mod endpoints;
 mod envoy;
 mod flood;
-mod frames;
 mod log;
 mod many;
 mod outage;
@@ -26,3 +25,5 @@ mod state;
 mod telemetry;
 mod tls;
 mod xds;
+
+use tollgate_testing::service::frames;

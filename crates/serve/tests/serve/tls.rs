@@ -1,74 +1,20 @@
 //! TLS, client certificates, and certificates that change.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    SanType,
-};
+use rcgen::SanType;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+pub(crate) use tollgate_testing::service::tls::{Authority, Pair, dns, install};
 
 use crate::client::{ASK, Grpc, LIMIT, bytes, comes_true, get, http, wait_for_stat};
 use crate::server::{Place, Server};
 
-/// An authority that signs certificates.
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// A certificate and its key, as PEM.
-#[derive(Clone)]
-pub(crate) struct Pair {
-    pub(crate) cert: String,
-    pub(crate) key: String,
-}
-
-impl Authority {
-    pub(crate) fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(1);
-        let mut params = CertificateParams::new([]).unwrap();
-        // Clients that trust two authorities need two names.
-        params
-            .distinguished_name
-            .push(DnType::CommonName, format!("authority {}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    pub(crate) fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    pub(crate) fn issue(&self, names: &[SanType]) -> Pair {
-        let mut params = CertificateParams::new([]).unwrap();
-        params.subject_alt_names = names.to_vec();
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let cert = params.signed_by(&key, &self.0).unwrap();
-        Pair { cert: cert.pem(), key: key.serialize_pem() }
-    }
-
-    pub(crate) fn server(&self) -> Pair {
-        self.issue(&[dns("localhost")])
-    }
-}
-
-pub(crate) fn dns(name: &str) -> SanType {
-    SanType::DnsName(name.try_into().unwrap())
-}
-
 fn uri(name: &str) -> SanType {
     SanType::URI(name.try_into().unwrap())
-}
-
-/// Writes the certificate and the key of the server.
-pub(crate) fn install(place: &Place, pair: &Pair) {
-    place.write("tls.crt", &pair.cert);
-    place.write("tls.key", &pair.key);
 }
 
 /// The flags of these files.

@@ -7,8 +7,7 @@ use tokio::time::sleep;
 
 use super::resp::Resp;
 use super::{Life, MS};
-use crate::client::{Grpc, LIMIT};
-use crate::flood;
+use crate::client::{Grpc, LIMIT, new_values};
 use crate::frames::{BEGIN, RST_STREAM, call, frame, head};
 
 /// The beginnings of requests of each protocol, whole and broken.
@@ -83,7 +82,7 @@ pub(super) async fn attack(life: &Life<'_>) -> io::Result<()> {
         7 => {
             let mut grpc = Grpc::try_over(life.port("grpc").await?).await.map_err(io::Error::other)?;
             for _ in 0..100 {
-                let request = flood::request(life.next());
+                let request = new_values(life.next());
                 grpc.try_call(LIMIT, &request).await.map_err(io::Error::other)?;
             }
             Ok(())
