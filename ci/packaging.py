@@ -4,7 +4,7 @@
   ci/packaging.py                 the unit, the alerts, the Containerfile, the chart, the composition (seconds)
   ci/packaging.py --image FILE    also builds and runs the image around a static program FILE, with buildah
 
-tests/serve/packaging.rs of the program checks what these files say about the program.
+crates/resp/tests/serve/packaging.rs checks what these files say about the program.
 """
 import json
 import re

@@ -68,7 +68,7 @@ cargo bench --quiet --all-features --bench peers -- --quick
 
 # The service with everything that it does, and everything that goes wrong, at once. The gate runs a minute of it.
 step 'service on a hostile day, for half an hour'
-TOLLGATE_SOAK_SECONDS=1800 cargo test --quiet --all-features --test serve -- --ignored --nocapture soak::
+TOLLGATE_SOAK_SECONDS=1800 cargo test --quiet --all-features --test hostile -- --ignored --nocapture
 
 step 'soak for an hour'
 cargo run --quiet --release -p tollgate-soak -- 60

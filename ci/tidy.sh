@@ -38,7 +38,7 @@ layout=$(find src crates -name '*.rs' | while read -r file; do [ ! -d "${file%.r
 
 # One name for one thing. At most MOST_SHARED_NAMES names may belong to three types or more.
 MOST_SHARED_NAMES=3
-shared=$({ code src; code crates/cli/src; code crates/config/src; code crates/http/src; code crates/io/src; code crates/redis/src; code crates/report/src; code crates/rules/src; code crates/serve/src; code crates/tower/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
+shared=$({ code src; code crates/cli/src; code crates/config/src; code crates/http/src; code crates/io/src; code crates/redis/src; code crates/report/src; code crates/resp/src; code crates/rules/src; code crates/serve/src; code crates/tower/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
     | awk '{ count[$NF]++ } END { for (name in count) if (count[name] > 2) print "  " name ": " count[name] }' | sort)
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
@@ -49,7 +49,7 @@ retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates t
 [ -z "$retired" ] || complain 'Retired names (docs/design.md has the glossary):' "$retired"
 
 # Functions for an operation that has another word: peek, refund, can_refund.
-verbs=$(grep -rnE '\bfn (look|looks|undo|undoes|gives_back)\b' src crates/cli crates/config crates/http crates/io crates/redis/src crates/report crates/rules/src crates/serve crates/tower --include='*.rs' || true)
+verbs=$(grep -rnE '\bfn (look|looks|undo|undoes|gives_back)\b' src crates/cli crates/config crates/http crates/io crates/redis/src crates/report crates/resp crates/rules/src crates/serve crates/tower --include='*.rs' || true)
 [ -z "$verbs" ] || complain 'Say peek, refund, can_refund:' "$verbs"
 
 # Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.

@@ -11,8 +11,8 @@
 //! | `shell` | scripts that complete the command line, and manual pages |
 //! | `output/` | charts, pages, files, progress |
 //!
-//! With the feature `serve`, the package `tollgate-serve` adds the service and the client of operators. `tollgate-report` writes numbers,
-//! errors, tables and rules for both.
+//! With the feature `serve`, the package `tollgate-serve` adds the service and the client of operators, and `tollgate-resp` its endpoint for
+//! Redis clients. `tollgate-report` writes numbers, errors, tables and rules for all of them.
 //!
 //! The program uses public names of `tollgate` only. The modules that are public here are those that tests, fuzz targets
 //! and benches use. Other crates must not use them, because they change without notice.

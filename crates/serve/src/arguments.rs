@@ -7,11 +7,12 @@ use std::iter;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{CommandFactory as _, Parser as _};
+use clap::{Args, CommandFactory as _, Parser as _};
 use tollgate_http::Fields;
 
 use super::answer::{LimitHeaders, Names, Settings};
 use super::variables::{Translation, is_of_kubernetes};
+use crate::endpoint::EndpointFlags;
 use crate::flags::{LimitHeadersArg, ServeArgs, StoreAway};
 use crate::{Command, Program};
 use tollgate_report::error::Error;
@@ -23,8 +24,8 @@ use tollgate_report::output::print;
 ///
 /// # Errors
 /// If a variable cannot be used.
-pub fn read(mut line: Vec<OsString>) -> Result<(ServeArgs, Translation), Error> {
-    let command = Program::command();
+pub fn read<E: Args + EndpointFlags>(mut line: Vec<OsString>) -> Result<(ServeArgs<E>, Translation), Error> {
+    let command = Program::<E>::command();
     let matches = command.clone().get_matches_from(&line);
     let given = matches.subcommand_matches("serve");
     let is_set = |id: &str| {
@@ -61,7 +62,7 @@ pub fn read(mut line: Vec<OsString>) -> Result<(ServeArgs, Translation), Error> 
         line.extend(own_paths.into_iter().map(PathBuf::into_os_string));
         line.extend(paths.iter().flat_map(|flag| flag.args.iter().map(OsString::from)));
     }
-    let parsed = Program::try_parse_from(line).map_err(|error| {
+    let parsed = Program::<E>::try_parse_from(line).map_err(|error| {
         // The lines up to the first empty one have the reason; the others show flags that the user did not type.
         let text = error.to_string();
         let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);

@@ -34,7 +34,8 @@ use super::tls::Tls;
 /// The first bytes of each HTTP/2 connection (RFC 9113, section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How long a client may take to begin: TLS, and the first bytes of HTTP.
+/// How long a client may take to begin: TLS, and the first bytes of HTTP. Also how long a client of another protocol may take for what it
+/// must send first, such as a password.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long the server waits before it accepts again after an error, such as too many open files.
@@ -58,9 +59,6 @@ const STALLED: Duration = Duration::from_secs(10);
 
 /// The longest list of header fields, in bytes.
 const HEADERS: u32 = 16 << 10;
-
-/// The error that a Redis client receives if all connections are in use.
-const NO_PLACE: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// An error of a body or a service.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -137,8 +135,12 @@ pub enum Protocol {
     /// HTTP/1, for pages. A client that takes no bytes for ten seconds is cut off. With HTTP/2, a client could keep many pages
     /// waiting although it takes all bytes of the connection.
     Pages,
-    /// The protocol of Redis clients.
-    Resp,
+    /// Another protocol, over a stream of bytes: see [`Listening::serve_streams`].
+    Stream {
+        /// What a client reads if all connections are in use, such as an error of the protocol. It may be empty. A client of TLS reads
+        /// nothing, because its handshake would come first.
+        full: &'static [u8],
+    },
 }
 
 /// An endpoint: where it listens and how.
@@ -274,9 +276,11 @@ impl Listening {
                         bounds.connections
                     ),
                 );
-                // The other protocols have no answer to a client that has asked nothing.
-                if protocol == Protocol::Resp && shared.tls.is_none() {
-                    accepted.close_with(NO_PLACE);
+                // HTTP has no answer to a client that has asked nothing.
+                if let Protocol::Stream { full } = protocol
+                    && shared.tls.is_none()
+                {
+                    accepted.close_with(full);
                 }
                 continue;
             };
@@ -375,7 +379,7 @@ impl ConnectionContext {
                 }
             }
         }
-        if self.protocol == Protocol::Resp {
+        if matches!(self.protocol, Protocol::Stream { .. }) {
             return Some(stream);
         }
         let mut first = Vec::with_capacity(PREFACE.len());
@@ -486,7 +490,7 @@ fn builder(protocol: Protocol, bounds: Bounds) -> auto::Builder<TokioExecutor> {
     match protocol {
         Protocol::Http2 => builder.http2_only(),
         Protocol::Pages => builder.http1_only(),
-        Protocol::Http | Protocol::Resp => builder,
+        Protocol::Http | Protocol::Stream { .. } => builder,
     }
 }
 
@@ -610,7 +614,7 @@ mod tests {
     // G108
     #[tokio::test]
     async fn connections_learn_of_the_end_after_the_listener_is_closed() {
-        let (listening, endpoint) = listen(Protocol::Resp).await;
+        let (listening, endpoint) = listen(Protocol::Stream { full: b"" }).await;
         let (address, (again, mut came)) = (endpoint.address.clone(), mpsc::channel(10));
         tokio::spawn(listening.serve_streams(move |_, _, mut phase| {
             let (address, again) = (address.clone(), again.clone());

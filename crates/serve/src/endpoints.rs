@@ -4,36 +4,43 @@ use std::sync::Arc;
 
 use tollgate_report::error::Error;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EndpointFlags};
 use crate::flags::ServeArgs;
+use crate::stats::Stats;
 use crate::tls::Tls;
 use crate::variables::Translation;
-use crate::{admin, debug, grpc, http, metrics, resp};
+use crate::{admin, debug, grpc, http, metrics};
 
 /// The endpoints of a protocol that the flags ask for. The certificates are those of `--tls-cert`.
 type Asked = fn(&ServeArgs, Option<&Arc<Tls>>) -> Result<Vec<Endpoint>, Error>;
 
-/// All protocols, in the order of the line at the start.
-pub const ENDPOINTS: &[Asked] = &[
-    grpc::endpoints,
-    http::endpoints,
-    debug::endpoints,
-    metrics::endpoints,
-    admin::endpoints,
-    resp::endpoints,
-];
+/// All protocols of this package, in the order of the line at the start. Those that a program adds follow.
+pub const ENDPOINTS: &[Asked] =
+    &[grpc::endpoints, http::endpoints, debug::endpoints, metrics::endpoints, admin::endpoints];
 
-/// Returns the endpoints that the flags ask for.
+/// Returns the endpoints that the flags ask for, and those that the flags of the program add.
 ///
 /// # Errors
 /// If no client could ask, if two endpoints have one address, or if the example would be open to others.
-pub fn asked(args: &ServeArgs, tls: Option<&Arc<Tls>>, taken: &Translation) -> Result<Vec<Endpoint>, Error> {
+pub fn asked(
+    args: &ServeArgs,
+    added: &dyn EndpointFlags,
+    tls: Option<&Arc<Tls>>,
+    taken: &Translation,
+    stats: &Arc<Stats>,
+) -> Result<Vec<Endpoint>, Error> {
     let mut all: Vec<Endpoint> = Vec::new();
     for asked in ENDPOINTS {
         all.extend(asked(args, tls)?);
     }
+    all.extend(added.endpoints(args, tls, stats)?);
     if !all.iter().any(|endpoint| endpoint.decides) {
-        return Err(Error::usage("--grpc, --http and --resp are off, so no client could ask"));
+        let flags = [&["--grpc", "--http"][..], added.deciding()].concat();
+        let (last, others) = flags.split_last().unwrap_or((&"", &[]));
+        return Err(Error::usage(format!(
+            "{} and {last} are off, so no client could ask",
+            others.join(", ")
+        )));
     }
     let ports =
         all.iter().filter_map(|endpoint| Some((format!("--{}", endpoint.name), endpoint.place.addr()?)));

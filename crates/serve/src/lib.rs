@@ -6,11 +6,11 @@
 //! | `load`, `redis`, `outage` | rules: files, folders, the built-in example; the client of the Redis server, and whether the server can be used |
 //! | `xds/` | rules from a control plane |
 //! | `proto/`, `answer/` | the messages; from a request to its answer |
-//! | `grpc/`, `http/`, `resp/`, `debug/`, `admin/` | the endpoints, each with the same files: `listen`, `read`, `answer`, `write` |
+//! | `grpc/`, `http/`, `debug/`, `admin/` | the endpoints, each with the same files: `listen`, `read`, `answer`, `write` |
 //! | `ctl/` | the client of operators |
 //! | `health`, `metrics`, `recorder` | the health of all endpoints; the page of metrics; the series on it |
 //! | `read_twice` | changes of files that are read again |
-//! | `endpoint`, `endpoints` | what an endpoint is; the list of all |
+//! | `endpoint`, `endpoints` | what an endpoint is, also for other packages; the list of all |
 //! | `listen`, `tls`, `connections`, `peer`, `secret` | from a listener to requests, and who sends them |
 //! | `run` | the order of the start and of the end |
 //! | `state` | the file from which the next process takes the usage over |
@@ -18,7 +18,7 @@
 //! | `process`, `traces` | health checks of containers, systemd, metrics of the process; spans |
 //!
 //! # Threads
-//! The gRPC, HTTP and Redis endpoints run on one runtime with a thread for each core. The debug and metrics endpoints, and the reading of
+//! The gRPC and HTTP endpoints, and those that a program adds, run on one runtime with a thread for each core. The debug and metrics endpoints, and the reading of
 //! certificates, have a thread of their own, so they never delay an answer. Rules are loaded by their watcher's thread, or
 //! at SIGHUP by a thread for that. On Linux, these threads have a lower priority than those that answer. Log lines are
 //! written by one more.
@@ -29,7 +29,7 @@
     missing_docs,
     rustdoc::private_intra_doc_links,
     unreachable_pub,
-    reason = "`pub` is for the program, and for tests, fuzz targets and benches"
+    reason = "`pub` is for programs and their endpoints, and for tests, fuzz targets and benches"
 )]
 
 pub mod admin;
@@ -40,7 +40,7 @@ pub mod ctl;
 pub mod debug;
 mod denials;
 pub mod duration;
-mod endpoint;
+pub mod endpoint;
 mod endpoints;
 #[expect(rustdoc::broken_intra_doc_links, reason = "brackets in a text of `--help`")]
 pub mod flags;
@@ -58,7 +58,6 @@ pub mod proto;
 mod read_twice;
 pub mod recorder;
 mod redis;
-pub mod resp;
 mod run;
 mod secret;
 mod state;
@@ -72,12 +71,14 @@ pub mod xds;
 use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use tokio::runtime::Builder;
 
 use self::ctl::flags::CtlCommand;
-use self::flags::{ServeArgs, ServeRules};
+use self::endpoint::{EndpointFlags, ShortHelp};
+use self::flags::{NoFlags, SHORT_HELP, ServeArgs, ServeRules};
 use self::variables::Translation;
 use tollgate_report::error::Error;
 use tollgate_report::files::{RuleFiles, in_folder};
@@ -85,12 +86,12 @@ use tollgate_report::human;
 use tollgate_report::line::line;
 use tollgate_report::output::{print, say_error};
 
-/// The commands of the service.
+/// The commands of the service, with the flags `E` of endpoints that a program adds.
 #[derive(Subcommand, Debug)]
-pub enum Command {
+pub enum Command<E: Args + EndpointFlags = NoFlags> {
     /// Answer the questions of gateways: the rate limit service of Envoy's protocol
-    #[command(help_template = flags::TEMPLATE, after_help = flags::SHORT_HELP, after_long_help = flags::EXAMPLES)]
-    Serve(Box<ServeArgs>),
+    #[command(help_template = flags::TEMPLATE, after_help = short_help(E::short_help()), after_long_help = flags::EXAMPLES)]
+    Serve(Box<ServeArgs<E>>),
     /// Inspect and change single keys of a running service: reset, grant, block, unblock
     #[command(arg_required_else_help = true, after_help = ctl::flags::EXAMPLES)]
     Ctl {
@@ -100,7 +101,7 @@ pub enum Command {
     },
 }
 
-/// The service alone, as a program. `tollgate` has the same commands, beside others.
+/// The service alone, as a program, with the flags `E` of endpoints that it adds. `tollgate` has the same commands, beside others.
 #[derive(Parser, Debug)]
 #[command(
     name = "tollgate",
@@ -110,20 +111,20 @@ pub enum Command {
     arg_required_else_help = true,
     max_term_width = 80
 )]
-pub struct Program {
+pub struct Program<E: Args + EndpointFlags = NoFlags> {
     /// The command.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Command<E>,
 }
 
 /// Serves until the service is stopped, or asks a service that runs.
 ///
 /// # Errors
 /// If a flag, a file or an address cannot be used, or if connections were cut off at the end.
-pub fn run(command: &Command) -> Result<(), Error> {
+pub fn run<E: Args + EndpointFlags>(command: &Command<E>) -> Result<(), Error> {
     match command {
         Command::Serve(_) => {
-            let ended = start();
+            let ended = start::<E>();
             log::flush();
             ended
         }
@@ -131,8 +132,14 @@ pub fn run(command: &Command) -> Result<(), Error> {
     }
 }
 
-fn start() -> Result<(), Error> {
-    let (args, taken) = arguments::read(line())?;
+/// Returns the short help, with the lines of added flags.
+fn short_help(added: ShortHelp) -> String {
+    SHORT_HELP.replace("{endpoints}", added.endpoints).replace("{security}", added.security)
+}
+
+fn start<E: Args + EndpointFlags>() -> Result<(), Error> {
+    let (args, taken) = arguments::read::<E>(line())?;
+    let (added, args) = args.split();
     if args.rules.explain_env {
         return arguments::explain(&taken);
     }
@@ -140,14 +147,14 @@ fn start() -> Result<(), Error> {
         return process::check_health(http::address(&args));
     }
     log::set(args.logs.log, args.logs.log_format);
-    // Redis clients take the process's provider.
+    // The connections to Redis servers take the process's provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     taken.warnings.iter().for_each(log::warn);
     if args.rules.check {
-        return check(&args, &taken);
+        return check(&args, &added, &taken);
     }
     warn_of_rules(&args.rules);
-    run::run(&args, &taken)
+    run::run(&args, &added, &taken)
 }
 
 /// Returns the files that a load reads: each file once, even if it is reached in several ways.
@@ -168,13 +175,14 @@ fn warn_of_rules(rules: &ServeRules) {
 }
 
 /// Checks everything that the start would use, and prints all problems.
-fn check(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
+fn check(args: &ServeArgs, added: &dyn EndpointFlags, taken: &Translation) -> Result<(), Error> {
     let paths = files_of(&args.rules);
     let files = RuleFiles::read(&paths, args.rules.merge_domains);
     let tls = run::tls(args);
     let mut checks = vec![
         arguments::settings(args).map(drop),
-        endpoints::asked(args, tls.as_ref().ok().and_then(Option::as_ref), taken).map(drop),
+        endpoints::asked(args, added, tls.as_ref().ok().and_then(Option::as_ref), taken, &Arc::default())
+            .map(drop),
         tls.map(drop),
         traces::check(&args.process).map(drop),
         xds::prepare(args, None, &mut None).map(drop),

@@ -382,7 +382,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn silent_peers_are_probed_after_a_minute() {
-        let listener = Listener::tcp("resp", ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let listener = Listener::tcp("grpc", ([127, 0, 0, 1], 0).into()).await.unwrap();
         let address: SocketAddr = listener.to_string().parse().unwrap();
         let _client = TcpStream::connect(address).await.unwrap();
         let _accepted = listener.accept().await.unwrap().open();

@@ -1,4 +1,4 @@
-//! The service alone: `tollgate-serve serve` and `tollgate-serve ctl`, as `tollgate` has them.
+//! The service alone: `tollgate-serve serve` and `tollgate-serve ctl`, as `tollgate` has them, without the endpoint for Redis clients.
 
 use std::process::ExitCode;
 

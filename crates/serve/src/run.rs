@@ -28,7 +28,7 @@ use super::answer::Answerer;
 use super::arguments;
 use super::connections::{Bounds, Protocol, ServerContext, ServerPhase};
 use super::denials::Denials;
-use super::endpoint::{Backend, Endpoint};
+use super::endpoint::{Backend, Endpoint, EndpointFlags};
 use super::endpoints;
 use super::health::Health;
 use super::listen::Listener;
@@ -67,7 +67,7 @@ const CUT: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// If something cannot be used at the start, or if connections were cut off at the end.
-pub fn run(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
+pub fn run(args: &ServeArgs, added: &dyn EndpointFlags, taken: &Translation) -> Result<(), Error> {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(args.process.threads.map_or_else(cores, usize::from))
@@ -75,7 +75,7 @@ pub fn run(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         .enable_all()
         .build()
         .map_err(|error| Error::run(format!("cannot start threads: {error}")))?;
-    let ended = runtime.block_on(serve(args, taken));
+    let ended = runtime.block_on(serve(args, added, taken));
     match &ended {
         // Nothing that is left matters: all connections have ended or were cut off.
         Ok(()) | Err(Error::CutOff(_)) => runtime.shutdown_background(),
@@ -106,9 +106,9 @@ pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
     Tls::load(files, args.tls.client_san.clone()).map(|tls| Some(Arc::new(tls)))
 }
 
-async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
+async fn serve(args: &ServeArgs, added: &dyn EndpointFlags, taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
-    let (mut service, opened) = Service::start(args, taken).await?;
+    let (mut service, opened) = Service::start(args, added, taken).await?;
     let ended = tokio::select! {
         closing = signals.wait_for_end(service.read_again()) => closing,
         Err(error) = service.report(args, taken, opened) => Err(error),
@@ -121,7 +121,7 @@ async fn serve(args: &ServeArgs, taken: &Translation) -> Result<(), Error> {
         Err(error) => {
             service.phase.send_replace(ServerPhase::Cutting);
             let _ = timeout(CUT, service.ended.recv()).await;
-            // Redis clients need no rules.
+            // An endpoint with limits of its own needs no rules.
             finish(service.state, &mut signals).await;
             Err(error)
         }
@@ -155,9 +155,14 @@ struct Service {
 
 impl Service {
     /// Opens all endpoints.
-    async fn start(args: &ServeArgs, taken: &Translation) -> Result<(Self, Opened), Error> {
+    async fn start(
+        args: &ServeArgs,
+        added: &dyn EndpointFlags,
+        taken: &Translation,
+    ) -> Result<(Self, Opened), Error> {
         let tls = tls(args)?;
-        let mut endpoints = endpoints::asked(args, tls.as_ref(), taken)?;
+        let stats = Arc::new(Stats::default());
+        let mut endpoints = endpoints::asked(args, added, tls.as_ref(), taken, &stats)?;
         let health = Health::new().await;
         let (loads, loaded) = mpsc::unbounded_channel();
         let state = StateFile::open(&args.state)?;
@@ -183,7 +188,6 @@ impl Service {
         let watcher = if args.rules.paths.is_empty() { None } else { Some(quietly(watch)) };
         let watcher = watcher.transpose().map_err(|error| Error::run(error.to_string()))?;
         let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
-        let stats = Arc::new(Stats::default());
         let traces = Traces::start(&args.process, &stats)?;
         if let Some(client) = &redis {
             let watch = RedisWatch::new(client, args, &rules)?;
@@ -213,8 +217,8 @@ impl Service {
             example: open.iter().find_map(|(listener, endpoint)| Some(endpoint.example?(listener))),
             loaded,
         };
-        let quotas = open.iter().find_map(|(_, endpoint)| endpoint.service.quotas());
-        let state = state.map(|state| state.keep(&rules, quotas, &stats)).transpose()?;
+        let kept = open.iter().filter_map(|(_, endpoint)| endpoint.service.state()).collect();
+        let state = state.map(|state| state.keep(&rules, kept, &stats)).transpose()?;
         let backend = Backend { rules, answerer, stats, health, traces };
         let mut read_again = Vec::from_iter(tls.map(|tls| tls.read_again(&backend.stats)));
         let is_page = |(_, endpoint): &(_, Endpoint)| endpoint.protocol == Protocol::Pages;

@@ -5,14 +5,16 @@
 //! serve   every minute, on a thread that gives way:  FILE.new, synced ──► FILE
 //! end     after the last answer, once more
 //! ```
-//! FILE.resp, with the limits that Redis clients send, is read and written in the same way.
+//! What an endpoint keeps has a file of its own next to it, such as FILE.resp with the limits that Redis clients send. It is read and
+//! written in the same way.
 //!
 //! A crash leaves the file of the last write, because a new file replaces it in one step. If a file cannot be written, answers go on
 //! as before: the log has the reason, and the next write tries again.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Write as _};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::iter;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -24,7 +26,6 @@ use rustix::io::Errno;
 use tollgate::Clock as _;
 use tollgate_rules::{RestoreReport, Rules, RulesSnapshot};
 
-use super::resp::quotas::Quotas;
 use super::stats::{StateCounts, Stats, now};
 use super::{log, process};
 use crate::flags::state::ServeState;
@@ -34,16 +35,25 @@ use tollgate_report::human;
 /// The bytes that a write hands to the system at a time.
 const BUFFER: usize = 1 << 16;
 
-/// The end of the name of the file that has the limits of Redis clients.
-const QUOTAS: &str = ".resp";
-
 /// The most rules without usage that the log names, of those that should have some.
 const NAMED: usize = 10;
 
 /// How the names of files of rules end.
 const RULES: [&str; 4] = ["yaml", "yml", "json", "toml"];
 
-/// A file that this process alone uses.
+/// What an endpoint keeps for the next process, in a file of its own beside the one of the rules.
+pub trait EndpointState: Send + Sync {
+    /// Returns the end of the name of its file, such as `.resp`.
+    fn suffix(&self) -> &'static str;
+
+    /// Writes all of it. A thread that gives way calls this each minute, and once more after the last answer.
+    ///
+    /// # Errors
+    /// If `to` returns an error. The file of the last write then stays.
+    fn save(&self, to: &mut dyn Write) -> io::Result<()>;
+}
+
+/// The file of `--state`, which this process alone uses, and those of endpoints next to it.
 pub struct StateFile {
     path: PathBuf,
     every: Duration,
@@ -61,7 +71,7 @@ pub struct StateWriter {
 struct Run {
     file: StateFile,
     rules: Arc<Rules>,
-    quotas: Option<Arc<Quotas>>,
+    endpoints: Vec<Arc<dyn EndpointState>>,
     counts: Arc<StateCounts>,
 }
 
@@ -143,38 +153,44 @@ impl StateFile {
         }
     }
 
-    /// Takes over the limits that Redis clients send. A file that cannot be used is kept under another name.
+    /// Takes over what an endpoint has kept in the file with this suffix, and does nothing if there is none. `restore` reads the file, and
+    /// returns a text for the log, such as `2 limits of Redis clients`. If it returns an error of the kind
+    /// [`InvalidData`](io::ErrorKind::InvalidData), the file is kept under another name, and the log says that all of `what`, such as
+    /// `limits of Redis clients`, start without usage.
     ///
     /// # Errors
-    /// As [`StateFile::read`].
-    pub fn read_quotas(&self, quotas: &mut Quotas) -> Result<(), Error> {
-        let path = beside(&self.path, QUOTAS);
+    /// If the file cannot be read, or cannot be kept, because this process must not write over it then.
+    pub fn restore(
+        &self,
+        suffix: &str,
+        what: &str,
+        restore: impl FnOnce(&mut dyn Read) -> io::Result<String>,
+    ) -> Result<(), Error> {
+        let path = beside(&self.path, suffix);
         let mut from = match File::open(&path) {
             Ok(file) => BufReader::with_capacity(BUFFER, file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(unreadable(&path, &error)),
         };
-        let why = match quotas.restore(&mut from) {
-            Ok(count) => {
-                let limits = human::counted(count as u64, "limit");
-                let path = path.display();
-                log::info(format_args!("took over the usage of {limits} of Redis clients from {path}"));
+        let why = match restore(&mut from) {
+            Ok(restored) => {
+                log::info(format_args!("took over the usage of {restored} from {}", path.display()));
                 return Ok(());
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
             Err(error) => return Err(unreadable(&path, &error)),
         };
-        set_aside(&path, "limits of Redis clients", &why)
+        set_aside(&path, what, &why)
     }
 
-    /// Starts the thread that writes the state of the rules.
+    /// Starts the thread that writes the state of the rules, and that of endpoints.
     ///
     /// # Errors
     /// If the thread cannot be started.
     pub fn keep(
         self,
         rules: &Arc<Rules>,
-        quotas: Option<Arc<Quotas>>,
+        endpoints: Vec<Arc<dyn EndpointState>>,
         stats: &Stats,
     ) -> Result<StateWriter, Error> {
         let counts = Arc::new(StateCounts::default());
@@ -182,7 +198,7 @@ impl StateFile {
         // Set only here.
         let _ = stats.state.set(Arc::clone(&counts));
         let every = if self.every.is_zero() { Duration::MAX } else { self.every };
-        let run = Arc::new(Run { file: self, rules: Arc::clone(rules), quotas, counts });
+        let run = Arc::new(Run { file: self, rules: Arc::clone(rules), endpoints, counts });
         let (stop, stopped) = mpsc::channel();
         let writing = Arc::clone(&run);
         let thread = process::spawn("tollgate-state", move || {
@@ -290,13 +306,14 @@ impl Run {
     /// in the others.
     fn write(&self) {
         let rules = self.write_file(&self.file.path, |to| self.rules.snapshot(to));
-        let quotas = self.quotas.as_ref().map_or(Some(0), |quotas| {
-            self.write_file(&beside(&self.file.path, QUOTAS), |to| quotas.save(to))
-        });
+        let write_endpoint = |endpoint: &Arc<dyn EndpointState>| {
+            self.write_file(&beside(&self.file.path, endpoint.suffix()), |to| endpoint.save(to))
+        };
+        let endpoints = Vec::from_iter(self.endpoints.iter().map(write_endpoint));
         let counts = &self.counts;
-        if let Some((rules, quotas)) = rules.zip(quotas) {
+        if let Some(bytes) = iter::once(rules).chain(endpoints).sum::<Option<u64>>() {
             counts.writes.add();
-            counts.bytes.set(rules + quotas);
+            counts.bytes.set(bytes);
             counts.written_at.set(now());
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use metrics::Label;
@@ -55,18 +55,16 @@ pub struct Stats {
     pub state: OnceLock<Arc<StateCounts>>,
     /// What operators did.
     pub operators: OperatorCounts,
-    /// Commands of Redis clients.
-    pub resp_commands: Count,
-    /// Commands that were answered with an error.
-    pub resp_errors: Count,
-    /// Denials by quotas that Redis clients send.
-    pub resp_denied: Count,
-    /// Commands whose quota was not put in force.
-    pub resp_quotas_refused: Count,
-    /// Wrong passwords of Redis clients.
-    pub resp_wrong_passwords: Count,
-    /// Redis clients that were cut off because they did not take their answers.
-    pub resp_slow: Count,
+    /// The counts of endpoints that a program adds: see [`Stats::counter`].
+    added: Mutex<Vec<AddedCount>>,
+}
+
+/// A count of an endpoint that a program adds.
+#[derive(Debug)]
+struct AddedCount {
+    name: &'static str,
+    help: &'static str,
+    count: Arc<Count>,
 }
 
 /// What is counted about the control plane.
@@ -207,6 +205,18 @@ impl Sample {
 }
 
 impl Stats {
+    /// Returns a count of an endpoint that a program adds. The page of metrics shows it as a counter with this name and this help, and the
+    /// page `/stats` too. A name that is there already returns its count.
+    pub fn counter(&self, name: &'static str, help: &'static str) -> Arc<Count> {
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = added.iter().find(|known| known.name == name) {
+            return Arc::clone(&known.count);
+        }
+        let count = Arc::new(Count::default());
+        added.push(AddedCount { name, help, count: Arc::clone(&count) });
+        count
+    }
+
     /// Returns all counts. Those with the same name follow each other.
     #[rustfmt::skip]
     pub fn samples(&self) -> Vec<Sample> {
@@ -231,18 +241,14 @@ impl Stats {
             gauge("tollgate_service_spans_waiting", "Spans that wait to be sent", &self.spans_waiting),
             counter("tollgate_service_spans_sent_total", "Spans that a collector took", &self.spans_sent),
             counter("tollgate_service_spans_dropped_total", "Spans that were dropped", &self.spans_dropped),
-            counter("tollgate_resp_commands_total", "Commands of Redis clients", &self.resp_commands),
-            counter("tollgate_resp_errors_total", "Commands of Redis clients that were answered with an error", &self.resp_errors),
-            counter("tollgate_resp_denied_total", "Denials by quotas that Redis clients send", &self.resp_denied),
-            counter("tollgate_resp_quotas_refused_total", "Commands whose quota was not put in force", &self.resp_quotas_refused),
-            counter("tollgate_resp_wrong_passwords_total", "Wrong passwords of Redis clients", &self.resp_wrong_passwords),
-            counter("tollgate_resp_slow_total", "Redis clients cut off because they did not take their answers", &self.resp_slow),
         ];
+        let added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let added = Vec::from_iter(added.iter().map(|added| counter(added.name, added.help, &added.count)));
         let redis = self.redis.get().map(|redis| {
             let help = "Whether the Redis server can be used; while it is 0, on_failure decides";
             Sample::gauge("tollgate_service_redis_usable", help, redis.outage().is_none().into())
         });
-        own.into_iter().chain(redis).chain(xds).chain(state).chain(self.operators.samples()).collect()
+        own.into_iter().chain(added).chain(redis).chain(xds).chain(state).chain(self.operators.samples()).collect()
     }
 }
 

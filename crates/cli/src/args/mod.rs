@@ -61,7 +61,7 @@ pub enum Command {
     /// The service, and its client.
     #[cfg(feature = "serve")]
     #[command(flatten)]
-    Service(tollgate_serve::Command),
+    Service(tollgate_serve::Command<tollgate_resp::ServeResp>),
     /// Answer the questions of gateways: the rate limit service of Envoy's protocol (not in this build)
     #[cfg(not(feature = "serve"))]
     #[command(disable_help_flag = true, disable_version_flag = true)]

@@ -59,8 +59,8 @@ pub enum Entry {
     Reserve,
     /// `Commit` of Kuadrant's service, `POST /json/commit` and `TOLLGATE.COMMIT`: settles units that were held.
     Commit,
-    /// `TOLLGATE.CHECK` of a Redis client.
-    Resp,
+    /// The check of an endpoint that a program adds. Metrics name all of them as the check of Redis clients, `TOLLGATE.CHECK`.
+    Added,
 }
 
 impl Entry {
@@ -72,7 +72,7 @@ impl Entry {
         (Self::Json, "json"),
         (Self::Reserve, "Reserve"),
         (Self::Commit, "Commit"),
-        (Self::Resp, "TOLLGATE.CHECK"),
+        (Self::Added, "TOLLGATE.CHECK"),
     ];
 }
 

@@ -28,7 +28,8 @@ use tollgate_report::decimal::{self, Scaled};
 /// Examples and forms of addresses before all flags.
 pub const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}";
 
-/// The help of `-h`, which is one screen. `--help` has all flags.
+/// The help of `-h`, which is one screen. `--help` has all flags. `{endpoints}` and `{security}` stand for the lines of flags that a program
+/// adds.
 pub const SHORT_HELP: &str = "\
 Examples:
   tollgate serve                               An example on this machine
@@ -43,16 +44,14 @@ Endpoints:
   --http ADDRESS     /json and /healthcheck [default: :8080]
   --debug ADDRESS    Debug pages, for a browser or curl [default: 6070]
   --metrics ADDRESS  Metrics for Prometheus [default: off]
-  --resp ADDRESS     Redis clients: CL.THROTTLE, GCRA, ... [default: off]
-  --admin ADDRESS    Operators, for tollgate ctl; or unix:PATH [default: off]
+{endpoints}  --admin ADDRESS    Operators, for tollgate ctl; or unix:PATH [default: off]
   ADDRESS is HOST:PORT, PORT (on loopback), :PORT (on all interfaces), or off.
   The built-in example is on loopback only.
 
 Security:
   --tls-cert FILE --tls-key FILE   TLS of the gRPC and Redis endpoints
   --client-ca FILE                 Authorities of certificates of clients
-  --resp-users FILE                Users and passwords of Redis clients
-
+{security}
 Rules:
   --redis URL        Server for rules with `store: redis`
   --xds HOST:PORT    Control plane that sends the rules, instead of files
@@ -105,17 +104,21 @@ SIGUSR2 logs as --log says again.
 Exit codes: 0 after a drain or a check, 1 a file or an address cannot be used,
 2 a flag or a variable is wrong, 3 connections were cut off.";
 
-/// `tollgate serve`.
+/// No more flags than those of the service.
+#[derive(Args, Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct NoFlags {}
+
+/// `tollgate serve`, with the flags `E` of endpoints that a program adds.
 #[derive(Args, Debug)]
 #[command(next_line_help = true, mut_args(|arg| with_variable(arg).hide_short_help(true)))]
-pub struct ServeArgs {
+pub struct ServeArgs<E: Args = NoFlags> {
     /// Where the service listens, and what it offers there.
     #[command(flatten)]
     pub endpoints: ServeEndpoints,
 
-    /// Where Redis clients ask, and what they may do.
+    /// The endpoints that a program adds.
     #[command(flatten)]
-    pub resp: crate::resp::flags::ServeResp,
+    pub added: E,
 
     /// Where operators connect.
     #[command(flatten)]
@@ -168,7 +171,28 @@ fn with_variable(arg: Arg) -> Arg {
     arg.env(name)
 }
 
-impl ServeArgs {
+impl<E: Args> ServeArgs<E> {
+    /// Returns the flags of added endpoints, and all others.
+    pub fn split(self) -> (E, ServeArgs) {
+        let Self { endpoints, added, admin, tls, rules, xds, state, answers, bounds, process, end, logs } =
+            self;
+        let args = ServeArgs {
+            endpoints,
+            added: NoFlags {},
+            admin,
+            tls,
+            rules,
+            xds,
+            state,
+            answers,
+            bounds,
+            process,
+            end,
+            logs,
+        };
+        (added, args)
+    }
+
     /// Whether the rules are the built-in example.
     pub fn is_example(&self) -> bool {
         self.rules.paths.is_empty() && self.xds.xds.is_none()

@@ -1,5 +1,6 @@
 //! `tollgate serve`. Every test starts the program on free ports, asks it as gateways do, and stops it.
 
+mod added;
 mod admin;
 mod browser;
 mod client;
@@ -11,14 +12,11 @@ mod flood;
 mod log;
 mod many;
 mod outage;
-mod packaging;
 mod page;
 mod redis;
 mod reload;
-mod resp;
 mod server;
 mod shared;
-mod soak;
 mod sockets;
 mod start;
 mod state;

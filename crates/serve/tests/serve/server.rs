@@ -5,7 +5,7 @@ use std::process::Command;
 use tollgate_testing::service::{self, Program};
 pub(crate) use tollgate_testing::service::{Ended, FREE, PATIENCE, RULES, SHARED, eventually, limit};
 
-/// The service.
+/// The service without endpoints of other packages.
 pub(crate) struct Plain;
 
 impl Program for Plain {

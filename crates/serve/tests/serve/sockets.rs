@@ -88,10 +88,12 @@ fn socket_of_a_successor_stays() {
 fn start_that_fails_leaves_no_socket() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let resp = taken.local_addr().unwrap();
+    let admin = taken.local_addr().unwrap();
+    place.write("token", "ops:0123456789abcdef\n");
     for _ in 0..10 {
-        let args = format!("{FREE} --grpc-socket $/grpc --admin unix:$/admin --resp {resp}");
-        place.run(&args).fails(1, &["another process listens there", "--resp"]);
+        let token = "--admin-token-file $/token";
+        let args = format!("{FREE} --grpc-socket $/grpc --admin unix:$/admin --admin {admin} {token}");
+        place.run(&args).fails(1, &["another process listens there", "--admin"]);
         assert!(!place.path("grpc").exists() && !place.path("admin").exists());
     }
 }

@@ -40,13 +40,12 @@ fn port_alone_is_on_loopback_for_every_flag() {
     let place = Place::new();
     place.write("token", "ops:0123456789abcdef\n");
     let all = |port: &str| {
-        let endpoints = ["grpc", "http", "debug", "metrics", "resp"]
-            .map(|endpoint| format!("--{endpoint} {port}"))
-            .join(" ");
+        let endpoints =
+            ["grpc", "http", "debug", "metrics"].map(|endpoint| format!("--{endpoint} {port}")).join(" ");
         place.fill(&format!("{endpoints} --admin {port} --admin-token-file $/token"))
     };
     let server = Server::start_with(&[&place.rules()], &all("0"), &[]);
-    for endpoint in ["grpc", "http", "debug", "metrics", "resp", "admin"] {
+    for endpoint in ["grpc", "http", "debug", "metrics", "admin"] {
         assert!(
             server.start_line().contains(&format!("{endpoint} on 127.0.0.1:")),
             "{}",

@@ -116,7 +116,7 @@ fn raised_level_shows_lines() {
 #[test]
 fn every_series_has_help_and_type() {
     let place = Place::new();
-    let args = "--metrics 127.0.0.1:0 --go-metrics --resp 0 --state";
+    let args = "--metrics 127.0.0.1:0 --go-metrics --state";
     let args = format!("{args} {}", place.path("state").display());
     let server = place.start(&args);
     block_on(async { Grpc::connect(&server.address("grpc")).await.ok(LIMIT, &bytes(ASK)).await });

@@ -5,14 +5,11 @@ mod alike;
 #[path = "../../../../tests/common/alike_rules.rs"]
 mod alike_rules;
 mod answer;
-#[path = "../../../../tests/common/counting.rs"]
-mod counting;
 mod debug;
 mod duration;
 mod grpc;
 mod json;
 mod messages;
 mod recorder;
-mod resp;
 mod variables;
 mod xds;

@@ -1,13 +1,27 @@
 //! Redis clients get the answers of these tests, too: each request with one descriptor is sent as a command to the same rules.
 
-use super::*;
-use crate::resp::{TestEndpoint, command};
+use tollgate::Capacity;
+use tollgate_resp::internals::{Limits, Quotas, RespCounts, RespShared, Session};
+use tollgate_serve::endpoint::Stats;
 
-pub(super) struct Twin(TestEndpoint);
+use super::*;
+
+pub(super) struct Twin(Arc<RespShared<ManualClock>>);
 
 impl Twin {
     pub(super) fn new(rules: Rules<ManualClock>, clock: ManualClock, settings: Settings) -> Self {
-        Self(TestEndpoint::new(rules, clock, settings))
+        let stats = Arc::new(Stats::default());
+        Self(Arc::new(RespShared {
+            answerer: Arc::new(Answerer::new(Arc::new(rules), settings)),
+            quotas: Quotas::new(clock, 8, Capacity::memory(64 << 10)).into(),
+            users: None,
+            limits: Limits { args: 100, bytes: 2 << 20 },
+            deadline: Duration::from_secs(60),
+            counts: RespCounts::of(&stats),
+            stats,
+            queues: Default::default(),
+            last_id: 0.into(),
+        }))
     }
 
     /// Asks the same. Compares the answers, if a command can ask it.
@@ -22,11 +36,12 @@ impl Twin {
             _ => None,
         };
         let Some(texts) = texts else {
-            let _ = self.0.shared.answerer.answer(request, entry, deadline()).await;
+            let _ = self.0.answerer.answer(request, entry, deadline()).await;
             return;
         };
-        let (replies, _) = self.0.connect().ask(&command(&texts)).await;
-        let told = String::from_utf8_lossy(&replies);
+        let mut session = Session::new(Arc::clone(&self.0), "127.0.0.1:1".to_owned());
+        let _ = session.answer(&mut command(&texts)).await;
+        let told = String::from_utf8_lossy(session.replies());
         let Ok(expected) = expected else {
             assert!(told.starts_with('-'), "{told}");
             return;
@@ -47,6 +62,16 @@ impl Twin {
             assert_eq!(lines[7], limit.name, "{told} {expected:?}");
         }
     }
+}
+
+/// Returns the bytes of a command.
+fn command(texts: &[Bytes]) -> Vec<u8> {
+    let text = |text: &Bytes| [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat();
+    [format!("*{}\r\n", texts.len()).into_bytes()]
+        .into_iter()
+        .chain(texts.iter().map(text))
+        .flatten()
+        .collect()
 }
 
 /// Returns the command that asks the same.

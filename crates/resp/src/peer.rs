@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use tollgate::{Clock, DefaultClock};
 
 use super::commands::Known;
+use super::counts::RespCounts;
 use super::quotas::Quotas;
 use super::read::Limits;
 use super::transaction::{QueueRoom, Transaction};
 use super::users::{User, Users};
 use super::write::Replies;
-use crate::answer::Answerer;
-use crate::stats::Stats;
+use tollgate_serve::answer::Answerer;
+use tollgate_serve::endpoint::Stats;
 
 /// The reason why a command has no answer, with its code.
 pub type Problem = Cow<'static, str>;
@@ -38,8 +39,10 @@ pub struct RespShared<C = DefaultClock> {
     pub deadline: Duration,
     /// The memory for long transactions.
     pub queues: QueueRoom,
-    /// The counts.
+    /// The counts of the service.
     pub stats: Arc<Stats>,
+    /// The counts of this endpoint.
+    pub counts: RespCounts,
     /// The number of the last connection. Ordering: Relaxed. It publishes no other data.
     pub last_id: AtomicU64,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tollgate_serve::resp::users::Users;
+use tollgate_resp::internals::Users;
 
 use super::{TestEndpoint, endpoint_with};
 
@@ -168,7 +168,7 @@ fn strangers_may_send_little() {
     assert!(ends(b"*11\r\n") && ends(b"*1\r\n$16384\r\n") && ends(&[b'x'; 20_000]));
     assert!(!ends(b"*10\r\n") && !ends(b"*1\r\n$16000\r\n"));
     assert!(ends(&b"AUTH a y\r\n".repeat(8)) && !ends(&b"AUTH a y\r\n".repeat(7)));
-    assert_eq!(endpoint.shared.stats.resp_wrong_passwords.get(), 15);
+    assert_eq!(endpoint.shared.counts.wrong_passwords.get(), 15);
 }
 
 /// Every part of a file, as a reader can see it while another program writes the file.

@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use tollgate_testing::service::client::{block_on, stat};
 use tollgate_testing::skipped::skip;
 
-use super::start;
-use crate::client::{block_on, stat};
-use crate::server::{Place, Server};
+use super::{Place, Server, start};
 
 /// The root of the repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

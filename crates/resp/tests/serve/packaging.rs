@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::client::{ASK, Grpc, LIMIT, block_on, bytes, get};
-use crate::server::{Place, Server, run};
 use tollgate_testing::redis::Server as Redis;
+use tollgate_testing::service::client::{ASK, Grpc, LIMIT, block_on, bytes, get};
+
+use super::{Place, Server, run};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 

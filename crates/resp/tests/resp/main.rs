@@ -1,5 +1,11 @@
-//! Redis clients: bytes to bytes, without a socket.
+//! Redis clients: bytes to bytes, without a socket. These tests start no process.
 
+#[path = "../../../../tests/common/alike.rs"]
+mod alike;
+#[path = "../../../../tests/common/alike_rules.rs"]
+mod alike_rules;
+#[path = "../../../../tests/common/counting.rs"]
+mod counting;
 mod forms;
 mod quotas;
 mod transactions;
@@ -10,16 +16,15 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tollgate::{Capacity, ManualClock, Timestamp};
+use tollgate_resp::internals::{
+    ClientQuota, Limits, Quotas, RespCounts, RespShared, Session, Step, TURN, User, Users,
+};
 use tollgate_rules::{Config, Rules};
 use tollgate_serve::answer::{Answerer, Settings};
-use tollgate_serve::resp::Limits;
-use tollgate_serve::resp::answer::{RespShared, Session, Step, TURN};
-use tollgate_serve::resp::quotas::{ClientQuota, Quotas};
-use tollgate_serve::resp::users::{User, Users};
+use tollgate_serve::endpoint::Stats;
 
-use crate::alike::{self, ALL, Entries, Seen, Surface, cases};
+use crate::alike::{ALL, Entries, Seen, Surface, cases};
 use crate::alike_rules::Process;
-use crate::answer::run;
 
 const RULES: &str = "
 domain: shop
@@ -31,24 +36,25 @@ descriptors:
   - { key: tokens, rate_limit: { name: tokens, unit: hour, requests_per_unit: 100, hold: { life: 60s } } }
 ";
 
+/// Runs a call to its end.
+fn run<T>(call: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(call)
+}
+
 /// What the connections of a test share, and its clock.
-pub(crate) struct TestEndpoint {
-    pub(crate) shared: Arc<RespShared<ManualClock>>,
-    pub(crate) clock: ManualClock,
+struct TestEndpoint {
+    shared: Arc<RespShared<ManualClock>>,
+    clock: ManualClock,
 }
 
 /// A connection.
-pub(crate) struct Client {
+struct Client {
     session: Session<ManualClock>,
     input: Vec<u8>,
 }
 
 impl TestEndpoint {
-    pub(crate) fn new(
-        rules: impl Into<Arc<Rules<ManualClock>>>,
-        clock: ManualClock,
-        settings: Settings,
-    ) -> Self {
+    fn new(rules: impl Into<Arc<Rules<ManualClock>>>, clock: ManualClock, settings: Settings) -> Self {
         Self::with(rules.into(), clock, settings, 8, None)
     }
 
@@ -59,20 +65,22 @@ impl TestEndpoint {
         most: usize,
         users: Option<Users>,
     ) -> Self {
+        let stats = Arc::new(Stats::default());
         let shared = RespShared {
             answerer: Arc::new(Answerer::new(rules, settings)),
             quotas: Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)).into(),
             users,
             limits: Limits { args: 100, bytes: 2 << 20 },
             deadline: Duration::from_secs(60),
-            stats: Arc::default(),
+            counts: RespCounts::of(&stats),
+            stats,
             queues: Default::default(),
             last_id: 0.into(),
         };
         Self { shared: Arc::new(shared), clock }
     }
 
-    pub(crate) fn connect(&self) -> Client {
+    fn connect(&self) -> Client {
         let session = Session::new(Arc::clone(&self.shared), "127.0.0.1:1".to_owned());
         Client { session, input: Vec::new() }
     }
@@ -85,11 +93,11 @@ impl TestEndpoint {
 
 impl Client {
     /// Sends bytes. Returns the answers, and whether the connection goes on.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
+    fn send(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
         run(self.ask(bytes))
     }
 
-    pub(crate) async fn ask(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
+    async fn ask(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
         self.input.extend_from_slice(bytes);
         let mut replies = Vec::new();
         loop {
@@ -110,7 +118,7 @@ impl Client {
 }
 
 /// Returns the bytes of a command.
-pub(crate) fn command<T: AsRef<[u8]>>(texts: &[T]) -> Vec<u8> {
+fn command<T: AsRef<[u8]>>(texts: &[T]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", texts.len()).into_bytes();
     for text in texts.iter().map(AsRef::as_ref) {
         bytes.extend(format!("${}\r\n", text.len()).bytes());
@@ -170,7 +178,7 @@ fn limits_of_clients_have_five_numbers() {
     assert!(client.say("HELLO 3").starts_with("%7|"));
     assert_eq!(client.say("GCRA d 0 1 1.25"), "*5|:1|:1|:0|,1.25|,1.25|");
     assert_eq!(client.say("CL.THROTTLE d 0 1 9"), "*5|:0|:1|:0|:-1|:9|");
-    assert_eq!(endpoint.shared.stats.resp_denied.get(), 7);
+    assert_eq!(endpoint.shared.counts.denied.get(), 7);
 }
 
 // G140

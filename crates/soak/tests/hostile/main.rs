@@ -23,12 +23,22 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tollgate_testing::compact::Random;
+use tollgate_testing::service::client::block_on;
+use tollgate_testing::service::{self, FREE, Program};
 
-use crate::client::block_on;
-use crate::server::{FREE, Place, Server};
 use clients::Holds;
 use ledger::{Ledger, MOVED, RULES};
 use resp::Resp;
+
+/// The service with all of its endpoints.
+struct Whole;
+
+impl Program for Whole {
+    const PATH: &'static str = env!("CARGO_BIN_EXE_tollgate-soak-service");
+}
+
+type Server = service::Server<Whole>;
+type Place = service::Place<Whole>;
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -15,8 +15,8 @@ use super::quotas::ClientQuota;
 use super::read::{Args, Reader, integer, nanos};
 use super::transaction::Transaction;
 use super::write::{Replies, Shown};
-use crate::answer::{Entry, Nearest, SingleAnswer, SingleRequest};
-use crate::proto::{self, Code, CommitRequest, RateLimitDescriptor, ReserveRequest};
+use tollgate_serve::answer::{Entry, Nearest, SingleAnswer, SingleRequest};
+use tollgate_serve::proto::{self, Code, CommitRequest, RateLimitDescriptor, ReserveRequest};
 
 /// The most commands before other connections have their turn.
 pub const TURN: usize = 256;
@@ -129,8 +129,8 @@ impl<C: Clock + Clone> Session<C> {
             }
         };
         input.drain(..used);
-        peer.shared.stats.resp_commands.add_n(commands as u64);
-        peer.shared.stats.resp_errors.add_n(refused);
+        peer.shared.counts.commands.add_n(commands as u64);
+        peer.shared.counts.errors.add_n(refused);
         step
     }
 }
@@ -245,11 +245,11 @@ impl<C: Clock + Clone> RespPeer<C> {
         let user = self.user.as_ref().ok_or(NO_USER)?;
         let decided = self.shared.quotas.check(ClientQuota { burst, count, period_ns }, key, units, user);
         let decision = decided.map_err(|refused| {
-            self.shared.stats.resp_quotas_refused.add();
+            self.shared.counts.quotas_refused.add();
             Problem::from(format!("ERR {refused}"))
         })?;
         if decision.is_denied() {
-            self.shared.stats.resp_denied.add();
+            self.shared.counts.denied.add();
         }
         Ok(decision)
     }
@@ -312,7 +312,7 @@ impl<C: Clock + Clone> RespPeer<C> {
             _ => {
                 let (entry, options): (_, &[_]) = match command {
                     Limit::TollgatePeek => (Entry::Check, &[]),
-                    _ => (Entry::Resp, &[HITS]),
+                    _ => (Entry::Added, &[HITS]),
                 };
                 let query = RuleQuery::of(args, options, 2)?;
                 let (entries, hits, patience) = (query.entries(), query.hits, shared.deadline);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use super::{Client, start};
-use crate::client::{block_on, stat, wait_for_stat};
-use crate::server::{Place, RULES, Server, eventually, run};
-use crate::tls::{Authority, install};
+use tollgate_testing::service::client::{block_on, stat, wait_for_stat};
+use tollgate_testing::service::tls::{Authority, install};
+use tollgate_testing::service::{RULES, eventually};
+
+use super::{Client, Place, Server, run, start};
 
 /// A pipeline of ten questions, whose answers have 60 lines.
 fn ten() -> Vec<u8> {

@@ -109,7 +109,7 @@ fn log_in<C: Clock + Clone>(peer: &mut RespPeer<C>, name: &[u8], password: &[u8]
         Some(user) => peer.user = Some(user),
         None => {
             peer.failures += 1;
-            peer.shared.stats.resp_wrong_passwords.add();
+            peer.shared.counts.wrong_passwords.add();
             return Err(WRONG_PASSWORD);
         }
     }

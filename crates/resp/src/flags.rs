@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tollgate::Capacity;
-
-use crate::flags::values::{Address, some_count, truth};
+use tollgate_serve::flags::values::{Address, some_count, truth};
 
 /// Where Redis clients ask, and what they may do.
 #[derive(Args, Debug)]

@@ -17,10 +17,9 @@ use std::{fmt, fs};
 use ring::digest::{SHA256, digest};
 
 use super::commands::{self, KNOWN};
-use crate::log;
-use crate::read_twice::ReadTwice;
-use crate::secret::is_same;
 use tollgate_report::error::{Error, plain};
+use tollgate_serve::endpoint::{ReadTwice, is_same};
+use tollgate_serve::log;
 
 type Secret = [u8; 32];
 

@@ -12,6 +12,7 @@
 //! lost.
 
 use std::future::pending;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,20 +25,20 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tollgate::{Clock, DefaultClock};
 
 use super::answer::{RespShared, Session, Step};
+use super::counts::RespCounts;
+use super::flags::ServeResp;
 use super::quotas::Quotas;
 use super::read::Limits;
 use super::transaction::QueueRoom;
 use super::users::Users;
-use crate::connections::{HANDSHAKE, Listening, Protocol, ServerPhase, is_closing, linger, patience};
-use crate::endpoint::{Backend, Endpoint, EndpointService, Place};
-use crate::flags::ServeArgs;
-use crate::listen::Io;
-use crate::log;
-use crate::process::ReadAgain;
-use crate::state::StateFile;
-use crate::stats::Stats;
-use crate::tls::Tls;
 use tollgate_report::error::Error;
+use tollgate_report::human;
+use tollgate_serve::endpoint::{
+    Backend, Count, Endpoint, EndpointFlags, EndpointService, EndpointState, HANDSHAKE, Io, Listening, Place,
+    Protocol, ReadAgain, ServeArgs, ServerPhase, ShortHelp, StateFile, Stats, Tls, is_closing, linger,
+    patience,
+};
+use tollgate_serve::log;
 
 /// How long a client may take to read its answers.
 const SLOW: Duration = Duration::from_secs(10);
@@ -55,6 +56,12 @@ const LONG: usize = 4_096;
 /// The most texts of a command.
 const MOST_ARGS: usize = 1_024;
 
+/// The error that a client receives if all connections are in use.
+const NO_PLACE: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// The end of the name of the file that has the limits of clients.
+const SUFFIX: &str = ".resp";
+
 struct Resp {
     users: Option<Users>,
     /// The address, if everyone in the network may ask there.
@@ -62,24 +69,52 @@ struct Resp {
     quotas: Arc<Quotas>,
     limits: Limits,
     deadline: Duration,
+    counts: RespCounts,
 }
 
-/// Returns the endpoint that the flags ask for.
-///
-/// # Errors
-/// If the file of users cannot be used.
-pub fn endpoints(args: &ServeArgs, tls: Option<&Arc<Tls>>) -> Result<Vec<Endpoint>, Error> {
-    let users = args.resp.resp_users.as_deref().map(Users::load).transpose()?;
-    let Some(addr) = args.resp.resp.addr() else { return Ok(Vec::new()) };
-    let tls = tls.filter(|_| !args.resp.resp_plain).cloned();
-    // Without one of these, the flags name no client.
-    let has_lock = users.is_some() || args.tls.client_ca.is_some() && tls.is_some();
-    let open_at = Some(addr).filter(|addr| !has_lock && !addr.ip().is_loopback());
-    let quotas = Quotas::new(DefaultClock::default(), args.resp.resp_quotas, args.resp.resp_quota_memory);
-    let limits = Limits { args: MOST_ARGS, bytes: args.bounds.max_message };
-    let resp = Resp { users, open_at, quotas: Arc::new(quotas), limits, deadline: args.bounds.deadline };
-    let endpoint = Endpoint::new("resp", Place::Port(addr), Protocol::Resp, resp);
-    Ok(vec![Endpoint { tls, decides: true, ..endpoint }])
+impl EndpointFlags for ServeResp {
+    fn endpoints(
+        &self,
+        args: &ServeArgs,
+        tls: Option<&Arc<Tls>>,
+        stats: &Arc<Stats>,
+    ) -> Result<Vec<Endpoint>, Error> {
+        // The counts are on the pages without an endpoint, too.
+        let counts = RespCounts::of(stats);
+        let users = self.resp_users.as_deref().map(Users::load).transpose()?;
+        let Some(addr) = self.resp.addr() else { return Ok(Vec::new()) };
+        let tls = tls.filter(|_| !self.resp_plain).cloned();
+        // Without one of these, the flags name no client.
+        let has_lock = users.is_some() || args.tls.client_ca.is_some() && tls.is_some();
+        let open_at = Some(addr).filter(|addr| !has_lock && !addr.ip().is_loopback());
+        let quotas = Quotas::new(DefaultClock::default(), self.resp_quotas, self.resp_quota_memory);
+        let limits = Limits { args: MOST_ARGS, bytes: args.bounds.max_message };
+        let deadline = args.bounds.deadline;
+        let resp = Resp { users, open_at, quotas: Arc::new(quotas), limits, deadline, counts };
+        let endpoint = Endpoint::new("resp", Place::Port(addr), Protocol::Stream { full: NO_PLACE }, resp);
+        Ok(vec![Endpoint { tls, decides: true, ..endpoint }])
+    }
+
+    fn deciding(&self) -> &'static [&'static str] {
+        &["--resp"]
+    }
+
+    fn short_help() -> ShortHelp {
+        ShortHelp {
+            endpoints: "  --resp ADDRESS     Redis clients: CL.THROTTLE, GCRA, ... [default: off]\n",
+            security: "  --resp-users FILE                Users and passwords of Redis clients\n",
+        }
+    }
+}
+
+impl EndpointState for Quotas {
+    fn suffix(&self) -> &'static str {
+        SUFFIX
+    }
+
+    fn save(&self, mut to: &mut dyn Write) -> io::Result<()> {
+        Self::save(self, &mut to)
+    }
 }
 
 impl EndpointService for Resp {
@@ -89,11 +124,14 @@ impl EndpointService for Resp {
         let quotas = Arc::get_mut(&mut self.quotas);
         let quotas = quotas
             .ok_or_else(|| Error::run("the limits of Redis clients are in use before their state is read"))?;
-        state.read_quotas(quotas)
+        state.restore(SUFFIX, "limits of Redis clients", |mut from| {
+            let limits = human::counted(quotas.restore(&mut from)? as u64, "limit");
+            Ok(format!("{limits} of Redis clients"))
+        })
     }
 
-    fn quotas(&self) -> Option<Arc<Quotas>> {
-        Some(Arc::clone(&self.quotas))
+    fn state(&self) -> Option<Arc<dyn EndpointState>> {
+        Some(Arc::<Quotas>::clone(&self.quotas))
     }
 
     fn start(self: Box<Self>, listening: Listening, backend: &Backend) -> Result<Option<ReadAgain>, Error> {
@@ -110,6 +148,7 @@ impl EndpointService for Resp {
             limits: self.limits,
             deadline: self.deadline,
             stats: Arc::clone(&backend.stats),
+            counts: self.counts,
             queues: QueueRoom::default(),
             last_id: 0.into(),
         });
@@ -133,7 +172,7 @@ pub async fn talk<C: Clock + Clone>(
     peer: String,
     phase: watch::Receiver<ServerPhase>,
 ) {
-    let stats = Arc::clone(&shared.stats);
+    let (stats, slow) = (Arc::clone(&shared.stats), Arc::clone(&shared.counts.slow));
     let mut talk = RespConnection {
         session: Session::new(shared, peer),
         stream,
@@ -141,6 +180,7 @@ pub async fn talk<C: Clock + Clone>(
         long,
         held: None,
         stats,
+        slow,
     };
     let mut watched = phase.clone();
     let mut closing = pin!(async move {
@@ -198,6 +238,8 @@ struct RespConnection<C> {
     long: Arc<Semaphore>,
     held: Option<OwnedSemaphorePermit>,
     stats: Arc<Stats>,
+    /// Counts clients that do not take their answers.
+    slow: Arc<Count>,
 }
 
 impl<C: Clock + Clone> RespConnection<C> {
@@ -262,7 +304,7 @@ impl<C: Clock + Clone> RespConnection<C> {
         });
         let sent = sent.await;
         if sent.is_err() {
-            self.stats.resp_slow.add();
+            self.slow.add();
         }
         self.session.sent();
         matches!(sent, Ok(Ok(())))
@@ -286,8 +328,8 @@ mod tests {
     use tollgate_rules::Rules;
 
     use super::*;
-    use crate::answer::{Answerer, Settings};
-    use crate::listen::Listener;
+    use tollgate_serve::answer::{Answerer, Settings};
+    use tollgate_serve::endpoint::Listener;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -295,6 +337,7 @@ mod tests {
     struct Waiting<S = DuplexStream> {
         client: S,
         stats: Arc<Stats>,
+        slow: Arc<Count>,
         phase: watch::Sender<ServerPhase>,
         long: Arc<Semaphore>,
     }
@@ -318,20 +361,22 @@ mod tests {
         let rules = Rules::builder()
             .clock(clock.clone())
             .load([tollgate_rules::Config::from_yaml("r", RULES).unwrap()]);
+        let stats = Arc::new(Stats::default());
         let shared = RespShared {
             answerer: Arc::new(Answerer::new(Arc::new(rules.unwrap()), Settings::default())),
             quotas: Quotas::new(clock, 8, Capacity::memory(1 << 12)).into(),
             users,
             limits: Limits { args: 100, bytes: 1 << 20 },
             deadline: SECOND,
-            stats: Arc::default(),
+            counts: RespCounts::of(&stats),
+            stats: Arc::clone(&stats),
             queues: QueueRoom::default(),
             last_id: 0.into(),
         };
         let (phase, watched) = watch::channel(ServerPhase::Serving);
-        let (stats, long) = (Arc::clone(&shared.stats), Arc::new(Semaphore::new(2)));
+        let (slow, long) = (Arc::clone(&shared.counts.slow), Arc::new(Semaphore::new(2)));
         tokio::spawn(talk(Arc::new(shared), Arc::clone(&long), server, "a test".to_owned(), watched));
-        Waiting { client, stats, phase, long }
+        Waiting { client, stats, slow, phase, long }
     }
 
     impl Waiting {
@@ -474,9 +519,9 @@ mod tests {
         let pings = b"PING\r\n".repeat(100);
         while timeout(SECOND, deaf.client.write_all(&pings)).await.is_ok() {}
         tokio::time::sleep(8 * SECOND).await;
-        assert_eq!(deaf.stats.resp_slow.get(), 0);
+        assert_eq!(deaf.slow.get(), 0);
         tokio::time::sleep(2 * SECOND).await;
-        assert_eq!(deaf.stats.resp_slow.get(), 1);
+        assert_eq!(deaf.slow.get(), 1);
         assert!(deaf.ended().await.0.len() <= 1_000);
     }
 

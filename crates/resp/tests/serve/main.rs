@@ -1,12 +1,34 @@
-//! `--resp`: Redis clients over sockets.
+//! `--resp`: Redis clients over sockets. Every test starts the program on free ports, asks it, and stops it.
 
 mod bounds;
 mod clients;
+mod packaging;
+mod pages;
+mod state;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::process::Command;
 
-use crate::server::{PATIENCE, Place, Server};
+use tollgate_testing::service::{self, Ended, PATIENCE, Program};
+
+/// The service with the endpoint for Redis clients.
+struct WithResp;
+
+impl Program for WithResp {
+    const PATH: &'static str = env!("CARGO_BIN_EXE_tollgate-resp");
+}
+
+type Server = service::Server<WithResp>;
+type Place = service::Place<WithResp>;
+
+fn command() -> Command {
+    service::command::<WithResp>()
+}
+
+fn run(args: &str, variables: &[(&str, &str)]) -> Ended {
+    service::run::<WithResp>(args, variables)
+}
 
 /// Starts the program with the endpoint for Redis clients.
 fn start(place: &Place, args: &str) -> Server {
@@ -14,10 +36,10 @@ fn start(place: &Place, args: &str) -> Server {
 }
 
 /// A client that writes and reads bytes.
-pub(crate) struct Client(TcpStream);
+struct Client(TcpStream);
 
 impl Client {
-    pub(crate) fn connect(server: &Server) -> Self {
+    fn connect(server: &Server) -> Self {
         let stream = TcpStream::connect(server.address("resp")).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -42,7 +64,7 @@ impl Client {
     }
 
     /// Sends a line, and returns the answer of this number of lines.
-    pub(crate) fn say(&mut self, line: &str, lines: usize) -> String {
+    fn say(&mut self, line: &str, lines: usize) -> String {
         self.send(format!("{line}\r\n").as_bytes()).unwrap();
         self.lines(lines)
     }

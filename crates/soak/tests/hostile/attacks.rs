@@ -4,11 +4,11 @@ use std::io;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::sleep;
+use tollgate_testing::service::client::{Grpc, LIMIT, new_values};
+use tollgate_testing::service::frames::{BEGIN, RST_STREAM, call, frame, head};
 
 use super::resp::Resp;
 use super::{Life, MS};
-use crate::client::{Grpc, LIMIT, new_values};
-use crate::frames::{BEGIN, RST_STREAM, call, frame, head};
 
 /// The beginnings of requests of each protocol, whole and broken.
 const PIECES: [&[u8]; 12] = [

@@ -23,7 +23,7 @@ fn busy_quotas_are_kept_and_idle_ones_make_room() {
     assert_eq!(client.say("CL.THROTTLE a 0 1 30"), "*5|:1|:1|:0|:17|:17|");
     assert_eq!(client.say("CL.THROTTLE a 0 1 20"), "*5|:1|:1|:0|:8|:8|");
     assert!(client.say("CL.THROTTLE a 0 1 10").starts_with(refused), "a use keeps a quota busy");
-    assert_eq!(endpoint.shared.stats.resp_quotas_refused.get(), 3);
+    assert_eq!(endpoint.shared.counts.quotas_refused.get(), 3);
     assert_eq!(endpoint.shared.quotas.len(), 3);
     // All are idle. The one that was used least recently goes.
     endpoint.clock.advance(Duration::from_secs(100));

@@ -4,8 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 
-use tollgate_serve::resp::answer::FULL;
-use tollgate_serve::resp::transaction::{MOST_BYTES, MOST_COMMANDS};
+use tollgate_resp::internals::{FULL, MOST_BYTES, MOST_COMMANDS};
 use tollgate_testing::redis::Server as Redis;
 
 use super::users::UserFile;
@@ -69,7 +68,7 @@ fn spoilt_transactions_charge_nothing() {
         assert!(answer.starts_with("+OK|+QUEUED|+") && !answer.contains('*'), "{end}: {answer}");
     }
     assert_eq!(endpoint.say("CL.THROTTLE a 1 6 60 0"), "*5|:0|:2|:2|:-1|:0|");
-    assert_eq!(endpoint.shared.stats.resp_denied.get(), 0);
+    assert_eq!(endpoint.shared.counts.denied.get(), 0);
 }
 
 /// A user is checked when a command is queued, and again when it runs.

@@ -5,10 +5,10 @@ use std::{fs, io};
 
 use serde_json::Value;
 use tokio::time::sleep;
+use tollgate_testing::service::client::{Grpc, HEALTH, LIMIT, SERVING, asking};
 
 use super::resp::Resp;
 use super::{Life, MS, Phase, add, rules, users};
-use crate::client::{Grpc, HEALTH, LIMIT, SERVING, asking};
 
 /// The overall code of an answer.
 const OK: &[u8] = &[8, 1];
