@@ -29,6 +29,8 @@
 //! raises `high` in the meantime, `high` falls to the time of these calls. Whenever `high` falls, each key may get one
 //! more burst.
 
+use core::ops::Deref;
+
 use crossbeam_utils::CachePadded;
 
 use crate::base::clock::{Clock, Timestamp};
@@ -71,24 +73,53 @@ const NO_LAG: u64 = u64::MAX;
 
 /// The newest time that a store has written, in nanoseconds or in windows. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Newest {
+#[repr(C)]
+pub(crate) struct Newest<B = CachePadded<Bounds>> {
     /// On their own cache line: callers read the bounds at each charge, and write them once per `slack`.
-    bounds: CachePadded<Bounds>,
-    slack: u64,
+    bounds: B,
     /// The distance from `low` to `high`: the slack plus the greatest allowed lag of a caller.
     span: u64,
+    slack: u64,
     patience: u64,
 }
 
+/// The newest time of a store with few keys, in the cache lines of its other words: one of thousands of stores, each of
+/// which is rarely in use.
+#[cfg(feature = "std")]
+pub(crate) type NewestOfFew = Newest<Unpadded>;
+
+/// Bounds without a cache line of their own.
+#[cfg(feature = "std")]
 #[derive(Debug)]
-struct Bounds {
-    /// No word was written at a time later than this one. The value is at least `span`, so that [`Newest::is_near`]
-    /// needs only one subtraction.
-    high: AtomicU64,
+pub(crate) struct Unpadded(Bounds);
+
+#[cfg(feature = "std")]
+impl Deref for Unpadded {
+    type Target = Bounds;
+
+    #[inline(always)]
+    fn deref(&self) -> &Bounds {
+        &self.0
+    }
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Bounds {
     /// The newest time that raised `high`.
     newest: AtomicU64,
     /// The first time below `low` since `high` was raised, or [`NO_LAG`].
     lagging: AtomicU64,
+    /// No word was written at a time later than this one. The value is at least `span`, so that [`Newest::is_near`]
+    /// needs only one subtraction.
+    high: AtomicU64,
+}
+
+impl Bounds {
+    /// Bounds before any write.
+    fn new(span: u64) -> Self {
+        Self { high: AtomicU64::new(span), newest: AtomicU64::new(0), lagging: AtomicU64::new(NO_LAG) }
+    }
 }
 
 impl Newest {
@@ -97,10 +128,18 @@ impl Newest {
     /// `high` falls to them.
     pub(crate) fn new(slack: u64, lag: u64, patience: u64) -> Self {
         let span = lag.saturating_add(slack);
-        let (high, newest, lagging) = (AtomicU64::new(span), AtomicU64::new(0), AtomicU64::new(NO_LAG));
-        Self { bounds: CachePadded::new(Bounds { high, newest, lagging }), slack, span, patience }
+        Self { bounds: CachePadded::new(Bounds::new(span)), slack, span, patience }
     }
 
+    /// Returns the same for a store with few keys, before any write.
+    #[cfg(feature = "std")]
+    pub(crate) fn of_few(&self) -> NewestOfFew {
+        let Self { span, slack, patience, .. } = *self;
+        Newest { bounds: Unpadded(Bounds::new(span)), span, slack, patience }
+    }
+}
+
+impl<B: Deref<Target = Bounds>> Newest<B> {
     /// Returns whether a time is between `low` and `high`. The caller may then publish a word at that time without
     /// raising `high`.
     ///
@@ -155,6 +194,15 @@ impl Newest {
         if lagging.load(Ordering::Relaxed) != NO_LAG {
             lagging.store(NO_LAG, Ordering::Release);
         }
+    }
+
+    /// Raises the times to those of another store with the same words, whose words come to this store. Call this after all of
+    /// these words were loaded.
+    #[cfg(feature = "std")]
+    pub(crate) fn cover(&self, other: &Newest<impl Deref<Target = Bounds>>) {
+        // Ordering: Release, as in `raise_to`.
+        self.bounds.high.fetch_max(other.high(), Ordering::AcqRel);
+        self.bounds.newest.fetch_max(other.newest(), Ordering::AcqRel);
     }
 
     /// Returns the time at which to decide a call whose `time` is below `low`: `low`, or `time` if `high` falls to it.

@@ -14,9 +14,10 @@ const HALF_RANGE: u128 = 1 << (ticks::STATE_BITS - 1);
 pub(super) const STORE: &str = "the compact store";
 
 /// GCRA whose state is a time in ticks, in 40 bits. [`ticks`] defines a tick.
+// What each check reads comes first: one cache line, for thousands of stores. It ends in the rate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub struct TatWord {
-    rate: TickRate,
     /// Ticks per unit.
     interval: u64,
     /// Ticks per full burst.
@@ -25,6 +26,7 @@ pub struct TatWord {
     kind: TatVariant,
     /// How many ticks a state may be ahead of now, under any quota of this table.
     horizon: u64,
+    rate: TickRate,
     /// The units that a key may owe beyond its burst.
     overdraft: u64,
 }

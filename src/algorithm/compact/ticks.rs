@@ -63,6 +63,7 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 /// 2^(64 + s)`. If `num` is 1, this condition holds for all times until 2262 at least. For other values of `num`, it
 /// may hold for no time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub(crate) struct TickRate {
     /// Times up to this one need only one multiplication, by `factor`.
     short_to: u64,

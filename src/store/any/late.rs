@@ -11,25 +11,24 @@
 //! one tries again.
 //!
 //! A large store is created with its limiter, so that the caller learns at once if it asks for more memory than there
-//! is. Its pages are not resident before they are used.
+//! is. Its pages are not resident before they are used. Compact stores are in [`late_compact`](super::late_compact).
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-use crate::algorithm::{Algorithm, CompactAlgorithm, WindowAlgorithm};
+use crate::algorithm::{Algorithm, WindowAlgorithm};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::lazy::Lazy;
 use crate::base::quota::QuotaError;
-use crate::store::compact::CompactPlan;
 use crate::store::keyed::KeyedLayout;
 use crate::store::op::{Debt, Debts, Inherit, KeyTrace, Migrate, Operation, Store};
 use crate::store::sketch::SketchPlan;
 use crate::store::state::peek_fresh;
-use crate::store::{Compact, Direct, Keyed, Sketch};
+use crate::store::{Direct, Keyed, Sketch};
 
 /// A store of more bytes is created with its limiter.
-const LARGE: u64 = 16 << 20;
+pub(super) const LARGE: u64 = 16 << 20;
 
 /// How long a client should wait if there is not enough memory for a store.
 const NO_MEMORY_RETRY_NS: u64 = 1_000_000_000;
@@ -119,15 +118,8 @@ impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
         }
     }
 
-    /// The denial of a charge because there is not enough memory for the store.
     fn denied(&self, at: CheckTime, cost: u64) -> Decision {
-        let fresh = self.plan.peek(at, cost);
-        if fresh.is_denied() {
-            return fresh;
-        }
-        let (retry_ns, reset_ns) = (NO_MEMORY_RETRY_NS, NO_MEMORY_RETRY_NS);
-        let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns, delay_ns: 0 };
-        Decision::new(Outcome::Denied, cost, fresh.limit(), at.ns(), facts)
+        denied(self.plan.peek(at, cost), at, cost)
     }
 
     #[inline(always)]
@@ -257,8 +249,18 @@ impl<P: Plan<S, H>, S, H> LateStore<P, S, H> {
     }
 }
 
+/// The denial of a charge because there is not enough memory for the store. `fresh` is the decision for a key that owes nothing.
+pub(super) fn denied(fresh: Decision, at: CheckTime, cost: u64) -> Decision {
+    if fresh.is_denied() {
+        return fresh;
+    }
+    let (retry_ns, reset_ns) = (NO_MEMORY_RETRY_NS, NO_MEMORY_RETRY_NS);
+    let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns, delay_ns: 0 };
+    Decision::new(Outcome::Denied, cost, fresh.limit(), at.ns(), facts)
+}
+
 #[inline]
-fn apply<Q: ?Sized>(
+pub(super) fn apply<Q: ?Sized>(
     store: &impl Store<Q>,
     key: &Q,
     operation: Operation,
@@ -331,28 +333,6 @@ where
     }
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher + Clone> Plan<Compact<A, H>, H> for CompactPlan<A> {
-    fn make(&self, hasher: &H) -> Result<Compact<A, H>, QuotaError> {
-        Compact::new(self.clone(), hasher.clone())
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes()
-    }
-
-    fn debts(&self) -> &dyn Debts {
-        self
-    }
-
-    fn can_refund(&self) -> bool {
-        self.can_refund()
-    }
-
-    fn peek(&self, at: CheckTime, cost: u64) -> Decision {
-        self.peek(at, cost)
-    }
-}
-
 impl<A: WindowAlgorithm, H: BuildHasher + Clone> Plan<Sketch<A, H>, H> for SketchPlan<A> {
     fn make(&self, hasher: &H) -> Result<Sketch<A, H>, QuotaError> {
         Sketch::new(self.clone(), hasher.clone())
@@ -380,10 +360,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::algorithm::{FixedWindow, Gcra};
+    use crate::algorithm::FixedWindow;
     use crate::base::quota::Quota;
     use crate::store::Capacity;
-    use crate::store::compact::CompactLayout;
 
     const AT: CheckTime = CheckTime::from_ns(1_700_000_000_000_000_000);
 
@@ -412,8 +391,6 @@ mod tests {
     #[test]
     fn charge_without_memory_is_denied() {
         let quota = Quota::per_minute(10);
-        let layout = CompactLayout { capacity: HUGE, ..CompactLayout::default() };
-        without_memory::<_, Compact<_, _>>(CompactPlan::new(Gcra::new(quota), layout).unwrap());
         without_memory::<_, Sketch<_, _>>(SketchPlan::new(FixedWindow::new(quota), HUGE).unwrap());
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! Algorithms with equal decisions share one implementation: a greedy token bucket, and a leaky bucket as a meter, are
 //! GCRA. This leaves 27 pairs of store and algorithm. One `match` selects the pair, so that a check runs the code of its
-//! pair without a call through a pointer. The first charge creates the store: see [`late`].
+//! pair without a call through a pointer. The first charge creates the store: see [`late`] and [`late_compact`].
 
 mod late;
+mod late_compact;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 use self::late::{DirectPlan, KeyedPlan, LateStore, Plan};
+use self::late_compact::LateCompact;
 use crate::algorithm::{
     Blocked, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind,
     MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
@@ -17,20 +19,20 @@ use crate::algorithm::{
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
-use crate::store::compact::CompactPlan;
 use crate::store::op::{
     CarriedOver, CarryOver, Debt, Debts, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Peeked, Rebuild,
     Store, StoreBase, Ticket as _, WordTicket,
 };
 use crate::store::present::States;
 use crate::store::sketch::SketchPlan;
-use crate::store::{Compact, Direct, Gauges, Keyed, Lookup, Saturation, Sketch, StoreConfig, StoreKind};
+use crate::store::{Direct, Gauges, Keyed, Lookup, Saturation, Sketch, StoreConfig, StoreKind};
 
 /// A store whose kind and algorithm are chosen at run time. The store of [`AnyLimiter`](crate::AnyLimiter).
 ///
 /// A key of type `K` can have any form that [`Lookup`] allows, as in a [`Keyed`] store. The first charge creates the
-/// states. If there is not enough memory for them, each charge is denied for a second. A store of more than 16 MiB is
-/// created with its limiter.
+/// states. A compact store has room for eight keys at first, and the ninth one creates its table. If there is not
+/// enough memory, each charge that needs it is denied for a second. A store of more than 16 MiB is created with its
+/// limiter.
 ///
 /// # Complexity
 /// That of the chosen store, and one jump.
@@ -43,7 +45,6 @@ pub struct AnyStore<K = String, H = ahash::RandomState> {
 
 type DirectOf<A, H> = LateStore<DirectPlan<A>, Direct<A>, H>;
 type KeyedOf<K, A, H> = LateStore<KeyedPlan<A>, Keyed<K, A, H>, H>;
-type CompactOf<A, H> = LateStore<CompactPlan<A>, Compact<A, H>, H>;
 type SketchOf<A, H> = LateStore<SketchPlan<A>, Sketch<A, H>, H>;
 
 /// A store with its algorithm.
@@ -71,13 +72,13 @@ enum Pair<K, H> {
     KeyedQueue(KeyedOf<K, LeakyBucketQueue, H>),
     KeyedSpacing(KeyedOf<K, MinimumSpacing, H>),
     KeyedCalendar(KeyedOf<K, CalendarWindow, H>),
-    CompactFixed(CompactOf<FixedWindow, H>),
-    CompactGcra(CompactOf<Gcra, H>),
+    CompactFixed(LateCompact<FixedWindow, H>),
+    CompactGcra(LateCompact<Gcra, H>),
     // The largest of the pairs, and few limits have blocks.
-    CompactBlocked(Box<CompactOf<Blocked, H>>),
-    CompactSliding(CompactOf<SlidingWindow, H>),
-    CompactQueue(CompactOf<LeakyBucketQueue, H>),
-    CompactSpacing(CompactOf<MinimumSpacing, H>),
+    CompactBlocked(Box<LateCompact<Blocked, H>>),
+    CompactSliding(LateCompact<SlidingWindow, H>),
+    CompactQueue(LateCompact<LeakyBucketQueue, H>),
+    CompactSpacing(LateCompact<MinimumSpacing, H>),
     SketchFixed(SketchOf<FixedWindow, H>),
     SketchSliding(SketchOf<SlidingWindow, H>),
 }
@@ -141,7 +142,7 @@ where
                     StoreKind::Keyed => {
                         Self::$keyed(LateStore::new(KeyedPlan { algorithm, layout: config.options.keyed() }, hasher)?)
                     }
-                    $(StoreKind::Compact => Self::$compact(LateStore::new(config.compact(algorithm)?, hasher)?.into()),)?
+                    $(StoreKind::Compact => Self::$compact(LateCompact::new(config.compact(algorithm)?, hasher)?.into()),)?
                     $(StoreKind::Sketch => {
                         let capacity = config.options.capacity.unwrap_or_default();
                         Self::$sketch(LateStore::new(SketchPlan::new(algorithm, capacity)?, hasher)?)
@@ -253,14 +254,7 @@ where
             return Ok(same);
         }
         let next = Self::new(self.config, limit, each!(&self.pair, store => &store.hasher))?;
-        both_compact!(
-            &self.pair,
-            &next.pair,
-            |last, next| if let Some(last) = last.get() {
-                next.make()?.take_over_times(last);
-            },
-            ()
-        );
+        both_compact!(&self.pair, &next.pair, |last, next| next.take_over_times(last)?, ());
         Ok(next)
     }
 
@@ -305,12 +299,22 @@ where
         cost: u64,
         decision: &mut Option<Decision>,
     ) -> Option<WordTicket<'s>> {
-        each!(&self.pair, store => ticket(store, key, at, cost, decision))
+        by_kind!(&self.pair, store =>
+            ticket(store, key, at, cost, decision),
+            ticket(store, key, at, cost, decision),
+            store.ticket(key, at, cost, decision),
+            ticket(store, key, at, cost, decision),
+        )
     }
 
-    /// Whether the store exists. Until then, nothing was charged.
-    fn is_made(&self) -> bool {
-        each!(&self.pair, store => store.get().is_some())
+    /// Whether anything was charged.
+    fn is_used(&self) -> bool {
+        by_kind!(&self.pair, store =>
+            store.get().is_some(),
+            store.get().is_some(),
+            store.is_used(),
+            store.get().is_some(),
+        )
     }
 
     /// Returns the number of keys with a state, if the store knows it. A store that does not exist yet is empty.
@@ -319,7 +323,7 @@ where
         by_kind!(&self.pair, late =>
             None,
             Some(late.get().map_or(0, Keyed::len)),
-            Some(late.get().map_or(0, |store| store.live_slots(CheckTime::from_ns(now_ns)))),
+            Some(late.live(CheckTime::from_ns(now_ns))),
             None,
         )
     }
@@ -329,7 +333,7 @@ where
         by_kind!(&self.pair, late =>
             0,
             late.get().map_or(0, States::state_bytes),
-            late.get().map_or(0, States::state_bytes),
+            late.state_bytes(),
             late.get().map_or(0, States::state_bytes),
         )
     }
@@ -340,7 +344,7 @@ where
         by_kind!(&self.pair, late =>
             None,
             None,
-            Some(late.get().map_or_else(|| late.plan.gauges(), Compact::gauges)),
+            Some(late.gauges()),
             None,
         )
     }
@@ -374,20 +378,13 @@ fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
 /// [`check`] in a compact store, which most limits have: without a copy of the decision.
 #[inline(never)]
 fn check_compact<A: CompactAlgorithm, H: BuildHasher + Clone, Q: Hash + ?Sized>(
-    store: &CompactOf<A, H>,
+    store: &LateCompact<A, H>,
     key: &Q,
     at: CheckTime,
     cost: u64,
     decision: &mut Option<Decision>,
 ) {
-    match store.get() {
-        Some(made) if !<Compact<A, H> as Store<Q>>::BLOCKS => {
-            let key = Store::<Q>::prepare(made, key);
-            Store::<Q>::prefetch(made, key);
-            made.check_into(key, at, cost, decision);
-        }
-        _ => check(store, key, at, cost, decision),
-    }
+    store.check_into(key, at, cost, decision);
 }
 
 #[inline(never)]
@@ -453,7 +450,12 @@ where
     }
 
     fn peek(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
-        each!(&self.pair, store => peek(store, key, at, cost))
+        by_kind!(&self.pair, store =>
+            peek(store, key, at, cost),
+            peek(store, key, at, cost),
+            store.peek(key, at, cost),
+            peek(store, key, at, cost),
+        )
     }
 
     fn decide(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
@@ -523,7 +525,7 @@ where
     }
 
     fn carry_all(&self, into: &Self, carry: CarryOver<'_>) -> CarriedOver {
-        if !self.is_made() {
+        if !self.is_used() {
             return CarriedOver::All;
         }
         by_kind!(&self.pair, late =>
@@ -550,21 +552,10 @@ where
                 all.into()
             },
             by_kind!(&into.pair, into =>
-                CarriedOver::NotAll, CarriedOver::NotAll, carry_slots(late, into, carry), CarriedOver::NotAll
+                CarriedOver::NotAll, CarriedOver::NotAll, late.carry_into(into, carry), CarriedOver::NotAll
             ),
             CarriedOver::NotAll,
         )
-    }
-}
-
-fn carry_slots<A: CompactAlgorithm, B: CompactAlgorithm, H: BuildHasher + Clone>(
-    from: &CompactOf<A, H>,
-    into: &CompactOf<B, H>,
-    carry: CarryOver<'_>,
-) -> CarriedOver {
-    match (from.get(), into.make()) {
-        (Some(from), Ok(into)) => from.carry_into(into, carry),
-        _ => CarriedOver::NotAll,
     }
 }
 

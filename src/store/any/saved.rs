@@ -29,7 +29,7 @@ where
     /// Puts the states that owe something now.
     #[doc(hidden)]
     pub fn save(&self, now_ns: u64, put: &mut PutBytes<'_>) -> io::Result<()> {
-        if !self.is_made() {
+        if !self.is_used() {
             return put(&[0]);
         }
         by_kind!(&self.pair, late =>
@@ -43,7 +43,7 @@ where
                 late.get().map_or(Ok(()), |store| store.save(now_ns, put))
             },
             {
-                let image = late.get().map(|store| store.snapshot(CheckTime::from_ns(now_ns))).unwrap_or_default();
+                let image = late.snapshot(CheckTime::from_ns(now_ns))?;
                 put(&[3])?;
                 put(&(image.len() as u64).to_le_bytes())?;
                 put(&image)

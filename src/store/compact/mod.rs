@@ -27,6 +27,8 @@ use core::hash::{BuildHasher, Hash};
 pub use self::gauges::Gauges;
 use self::sizes::Sizes;
 use self::spill::Spill;
+#[cfg(feature = "std")]
+pub(crate) use self::table::{FirstKeys, NeedsTable};
 use self::table::{Full, SlotAddress, SlotTable, SlotTicket};
 use crate::algorithm::compact::{CompactState, newest_of};
 use crate::algorithm::{CompactAlgorithm, Gcra};
@@ -136,10 +138,12 @@ pub struct Compact<A: CompactAlgorithm = Gcra, H = ahash::RandomState> {
 }
 
 /// A compact store without its table and hasher: all that a quota and the builder's settings decide.
+// Each check reads the word.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct CompactPlan<A: CompactAlgorithm> {
-    algorithm: A,
     word: A::CompactState,
+    algorithm: A,
     overflow: Overflow,
     /// The layout from the builder. A rebuild for another quota uses it again.
     layout: CompactLayout,
@@ -217,6 +221,22 @@ impl<A: CompactAlgorithm> CompactPlan<A> {
     pub(crate) fn peek(&self, at: CheckTime, cost: u64) -> Decision {
         let outcome = self.word.judge(0, at.ns(), cost).outcome();
         self.word.uncharged(outcome, 0, self.word.moment(at.ns()), cost)
+    }
+
+    /// Whether no key can owe more than its burst.
+    pub(crate) fn has_only_bursts(&self) -> bool {
+        self.layout.overdraft == 0 && self.layout.tiers.is_empty()
+    }
+
+    /// Whether the table can refund charges.
+    #[cfg(feature = "std")]
+    pub(crate) fn refunds(&self) -> bool {
+        self.overflow != Overflow::Inherit
+    }
+
+    #[cfg(feature = "std")]
+    pub(crate) const fn word(&self) -> &A::CompactState {
+        &self.word
     }
 
     /// The gauges of a store that holds nothing.
@@ -306,6 +326,28 @@ impl<A: CompactAlgorithm, H> Compact<A, H> {
     /// Takes over the times of the store that this store replaces.
     pub(crate) fn take_over_times<B: CompactAlgorithm>(&self, last: &Compact<B, H>) {
         self.table.take_over_times(&self.plan.word, &last.table);
+    }
+}
+
+#[cfg(feature = "std")]
+impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
+    /// Creates the table of a store, and moves its first keys to it.
+    pub(crate) fn after(keys: &FirstKeys, plan: CompactPlan<A>, hasher: H) -> Result<Self, QuotaError> {
+        let store = Self::new(plan, hasher)?;
+        keys.move_to(&store.table);
+        Ok(store)
+    }
+
+    /// Creates a copy of a store that has no table.
+    pub(crate) fn copy_of(keys: &FirstKeys, plan: CompactPlan<A>, hasher: H) -> Result<Self, QuotaError> {
+        let store = Self::new(plan, hasher)?;
+        keys.copy_to(&store.table);
+        Ok(store)
+    }
+
+    /// [`Inherit::seed`] of the key with a hash.
+    pub(crate) fn seed_hash(&self, hash: u64, when: CheckTime, debt: Debt) {
+        self.table.seed(&self.plan.word, hash, when, debt);
     }
 }
 
@@ -460,7 +502,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
     }
 
     fn is_known(&self) -> bool {
-        (self.plan.layout.overdraft == 0 && self.plan.layout.tiers.is_empty()) || self.table.is_new()
+        self.plan.has_only_bursts() || self.table.is_new()
     }
 
     fn newest_ns(&self) -> u64 {

@@ -1,8 +1,7 @@
 //! Changes of a key's debt other than checks: debts carried over from another table, refunds and resets.
 
 use super::{Again, FoundSlot, Full, PendingInsert, SlotAddress, SlotTable};
-use crate::algorithm::compact::slot::{SlotStanding, standing};
-use crate::algorithm::compact::{CompactState, Moved, STATE_BITS, Verdict};
+use crate::algorithm::compact::{CompactState, Moved, Verdict};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
@@ -13,36 +12,16 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Inserts a key that has no slot, with a debt.
     ///
     /// Does nothing if these units are paid by now, or if the key already owes as much or more.
-    pub(in crate::store::compact) fn seed(
-        &self,
-        word: &N,
-        hash: u64,
-        time: CheckTime,
-        Debt { at_ns: then_ns, units, block }: Debt,
-    ) {
+    pub(in crate::store::compact) fn seed(&self, word: &N, hash: u64, time: CheckTime, debt: Debt) {
         let place = self.place(hash);
-        let seeded = word.resume(then_ns, word.seed(then_ns, units), block);
-        let state = word.reference(then_ns).wrapping_add(seeded);
         self.retry(word, time.ns(), |at| {
             let FoundSlot::Absent { slot, word: seen, ahead } = self.find(word, place, at)? else {
                 return Ok(());
             };
-            // If this thread's time lags, the state may be further ahead than any normal state.
-            let (SlotStanding::Ahead(left) | SlotStanding::Unsure(left)) =
-                standing::<STATE_BITS>(state, at.reference, self.horizon)
-            else {
-                return Ok(());
-            };
             let started = self.debt(word, place, ahead, at);
-            if left <= started {
-                return Ok(());
-            }
-            // The state was made at `then_ns`.
-            self.newest.raise(at.now_ns.max(then_ns), |now_ns| word.last_ns(now_ns));
-            if left > self.horizon {
-                self.newest.raise_to(self.covering_ns(word, at.now_ns, left));
-            }
-            let newcomer = PendingInsert { place, next: place.word(state), started };
+            let Some(left) = self.times().seeded(word, debt, started, at) else { return Ok(()) };
+            let newcomer =
+                PendingInsert { place, next: place.word(at.reference.wrapping_add(left)), started };
             self.insert(word, newcomer, (slot, seen, ahead), at)
         });
     }

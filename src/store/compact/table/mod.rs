@@ -76,19 +76,26 @@ mod models;
 
 mod address;
 mod change;
+#[cfg(feature = "std")]
+mod first_keys;
 mod image;
+mod operation;
 mod ticket;
 mod times;
 
 pub(super) use self::address::SlotAddress;
+#[cfg(feature = "std")]
+pub(crate) use self::first_keys::{FirstKeys, NeedsTable};
 pub(super) use self::image::Image;
+use self::operation::{is_forced, judge};
 pub(super) use self::ticket::SlotTicket;
+use self::times::retry;
 use alloc::boxed::Box;
 
 use super::gauges::{GaugeCounters, Gauges, count};
 use super::spill::{Identity, Spill};
-use crate::algorithm::compact::slot::{EMPTY, SlotStanding, SlotWord, distance, is_behind, order, standing};
-use crate::algorithm::compact::{CompactState, Moment, Moved, STATE_BITS, Verdict};
+use crate::algorithm::compact::slot::{EMPTY, SlotWord, order};
+use crate::algorithm::compact::{CompactState, Moment, STATE_BITS, Verdict};
 use crate::base::check_time::{CheckTime, Newest};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::memory::prefetch::prefetch;
@@ -245,8 +252,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.check_slot(word, place, (slot, seen), at, cost)
     }
 
-    /// [`SlotTable::check`] for one slot and its word. `None` if the word belongs to another key, or if one exchange is
-    /// not enough.
+    /// [`SlotTable::check`] for one slot and its word.
     #[inline(always)]
     fn check_slot(
         &self,
@@ -256,37 +262,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         at: Moment,
         cost: u64,
     ) -> Option<Decision> {
-        // The charge is added to the loaded word, not to its distance from the reference. The result is the same, but
-        // fewer instructions depend on each other between the load and the exchange. Checks on one processor cannot
-        // overlap in this part.
-        let idle = place.word(at.reference);
-        let distance = distance(seen, idle)?;
-        // One comparison for the common case, and one more for a word that is just idle.
-        let (ahead, from) = if distance <= self.horizon {
-            (distance, seen)
-        } else if is_behind::<STATE_BITS>(distance) {
-            (0, idle)
-        } else {
-            return None;
-        };
-        match word.judge(ahead, at.now_ns, cost) {
-            // This denial starts a block.
-            Verdict::Deny if N::BLOCKS && word.block(ahead).is_some() => None,
-            Verdict::Deny => Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
-            Verdict::Never => Some(word.uncharged(Outcome::Never, ahead, at, cost)),
-            // Only a cost of zero leaves the state unchanged.
-            Verdict::Admit(_) if cost == 0 => Some(word.uncharged(Outcome::Allowed, ahead, at, cost)),
-            Verdict::Admit(after) => {
-                if !self.newest.is_near(at.now_ns) {
-                    return None;
-                }
-                let next = from.wrapping_add(SlotWord::pack(0, after.wrapping_sub(ahead)));
-                // Ordering: AcqRel. The proof in the module docs rests on the order of each location, and on the
-                // absence of cycles of loads that see later stores. In theory, Relaxed would allow such cycles.
-                slot.compare_exchange(seen, next, AcqRel, Relaxed).ok()?;
-                Some(word.decision(Outcome::Allowed, after, at, cost))
-            }
-        }
+        self.times().check_slot(word, place, (slot, seen), at, cost)
     }
 
     /// Returns the slot and word of the key. If there are two, returns the one nearest to its home.
@@ -345,43 +321,8 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         at: CheckTime,
         cost: u64,
     ) -> Decision {
-        let keeping = |ahead, at: Moment, headroom: u64, takes: bool| {
-            let both = cost.saturating_add(headroom);
-            let refused = match word.judge(ahead, at.now_ns, both) {
-                Verdict::Admit(_) => return (word.judge(ahead, at.now_ns, cost), cost),
-                refused => refused,
-            };
-            let remaining = word.uncharged(Outcome::Denied, ahead, at, both).remaining();
-            match remaining.saturating_sub(headroom) {
-                room @ 1.. if takes => (word.judge(ahead, at.now_ns, room), room),
-                _ => (refused, both),
-            }
-        };
-        let judge = |ahead, at: Moment| match operation {
-            Operation::Check => (word.judge(ahead, at.now_ns, cost), cost),
-            Operation::Force => {
-                let Moved { ahead, units } = word.force(ahead, at.now_ns, cost);
-                (Verdict::Admit(ahead), units)
-            }
-            Operation::CheckOversized => (word.judge_oversized(ahead, at, cost), cost),
-            Operation::Reserve { wait_ns } => (word.reserve(ahead, at, cost, wait_ns), cost),
-            Operation::CheckKeeping { headroom } => keeping(ahead, at, headroom, false),
-            Operation::TakeKeeping { headroom } => keeping(ahead, at, headroom, true),
-            Operation::Take => match word.judge(ahead, at.now_ns, cost) {
-                admitted @ Verdict::Admit(_) => (admitted, cost),
-                _ => {
-                    let room = word.uncharged(Outcome::Denied, ahead, at, cost).remaining().max(1);
-                    (word.judge(ahead, at.now_ns, room), room)
-                }
-            },
-        };
-        let decided = self.decide(word, place, at.ns(), judge);
-        let is_forced = match operation {
-            Operation::Force => true,
-            Operation::CheckOversized => decided.cost() > decided.limit(),
-            _ => false,
-        };
-        if is_forced && decided.charged() > 0 {
+        let decided = self.decide(word, place, at.ns(), |ahead, at| judge(word, operation, cost, ahead, at));
+        if is_forced(operation, &decided) {
             return decided.forced();
         }
         let may_block = matches!(operation, Operation::Check | Operation::Take);
@@ -444,7 +385,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     /// Returns the decision that [`SlotTable::check`] would make now, with the current figures and without a charge.
     pub(super) fn peek(&self, word: &N, place: SlotAddress, time: CheckTime, cost: u64) -> Decision {
         let at = DecisionTime { peeks: true, ..DecisionTime::new(word, time.ns()) };
-        self.retry_from(word, at, |at| {
+        retry(word, at, |at| {
             let ahead = self.owed(word, place, at)?;
             let outcome = word.judge(ahead, at.now_ns, cost).outcome();
             Ok(word.uncharged(outcome, ahead, at.moment(), cost))
@@ -461,42 +402,12 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 
     /// Repeats an attempt until it succeeds, as of a later time if necessary.
     fn retry<R>(&self, word: &N, now_ns: u64, attempt: impl FnMut(&DecisionTime) -> Result<R, Again>) -> R {
-        self.retry_from(word, DecisionTime::new(word, now_ns), attempt)
+        retry(word, DecisionTime::new(word, now_ns), attempt)
     }
 
-    /// [`SlotTable::retry`] that starts at a given moment.
-    fn retry_from<R>(
-        &self,
-        word: &N,
-        mut at: DecisionTime,
-        mut attempt: impl FnMut(&DecisionTime) -> Result<R, Again>,
-    ) -> R {
-        loop {
-            match attempt(&at) {
-                Ok(result) => return result,
-                Err(Again::Lost) => {}
-                Err(Again::AsOf(now_ns)) => {
-                    at = DecisionTime { now_ns, reference: word.reference(now_ns), ..at }
-                }
-            }
-        }
-    }
-
-    /// How far a loaded state is ahead of a moment. `None` means a state from an earlier round.
     #[inline]
     fn ahead(&self, word: &N, state: u64, at: &DecisionTime) -> Option<u64> {
-        match standing::<STATE_BITS>(state, at.reference, self.horizon) {
-            SlotStanding::Idle => Some(0),
-            SlotStanding::Ahead(ahead) => Some(ahead),
-            SlotStanding::Unsure(ahead) => {
-                // The bound is read after the state was loaded: see `check_time`. The bound has no meaning for a time
-                // below `low`. In that case `find` begins again.
-                let high_ns = self.newest.high();
-                let newer =
-                    if high_ns > at.now_ns { word.reference(high_ns).wrapping_sub(at.reference) } else { 0 };
-                (ahead - self.horizon <= newer).then_some(ahead)
-            }
-        }
+        self.times().ahead(word, state, at)
     }
 
     /// Searches for a key. If the key is absent, finds the slot that is least ahead.

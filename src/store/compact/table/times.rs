@@ -1,18 +1,94 @@
 //! How a table handles time: see [`crate::base::check_time`].
 
-use super::super::gauges::GaugeStripe;
-use super::{Again, DecisionTime, SlotTable};
-use crate::algorithm::compact::{CompactState, STATE_BITS};
-use crate::base::check_time::CheckTime;
-use crate::base::sync::Ordering::{AcqRel, Relaxed};
+use core::ops::Deref;
 
-impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
+use crossbeam_utils::CachePadded;
+
+use super::super::gauges::GaugeStripe;
+use super::{Again, DecisionTime, SlotAddress, SlotTable};
+use crate::algorithm::compact::slot::{SlotStanding, SlotWord, distance, is_behind, standing};
+use crate::algorithm::compact::{CompactState, Moment, STATE_BITS, Verdict};
+use crate::base::check_time::{Bounds, CheckTime, Newest};
+use crate::base::decision::{Decision, Outcome};
+use crate::base::sync::AtomicU64;
+use crate::base::sync::Ordering::{AcqRel, Relaxed};
+use crate::store::op::Debt;
+
+/// The times of a store with such words: how far ahead a state can be at most, and the newest time.
+#[derive(Debug)]
+pub(super) struct Times<'t, B> {
+    pub(super) horizon: u64,
+    pub(super) newest: &'t Newest<B>,
+}
+
+impl<B: Deref<Target = Bounds>> Times<'_, B> {
+    /// Decides `cost` units for one slot and its word, and charges them if they are admitted. `None` if the word belongs to
+    /// another key, or if one exchange is not enough.
+    #[inline(always)]
+    pub(super) fn check_slot<N: CompactState>(
+        &self,
+        word: &N,
+        place: SlotAddress,
+        (slot, seen): (&AtomicU64, u64),
+        at: Moment,
+        cost: u64,
+    ) -> Option<Decision> {
+        // The charge is added to the loaded word, not to its distance from the reference. The result is the same, but
+        // fewer instructions depend on each other between the load and the exchange. Checks on one processor cannot
+        // overlap in this part.
+        let idle = place.word(at.reference);
+        let distance = distance(seen, idle)?;
+        // One comparison for the common case, and one more for a word that is just idle.
+        let (ahead, from) = if distance <= self.horizon {
+            (distance, seen)
+        } else if is_behind::<STATE_BITS>(distance) {
+            (0, idle)
+        } else {
+            return None;
+        };
+        match word.judge(ahead, at.now_ns, cost) {
+            // This denial starts a block.
+            Verdict::Deny if N::BLOCKS && word.block(ahead).is_some() => None,
+            Verdict::Deny => Some(word.uncharged(Outcome::Denied, ahead, at, cost)),
+            Verdict::Never => Some(word.uncharged(Outcome::Never, ahead, at, cost)),
+            // Only a cost of zero leaves the state unchanged.
+            Verdict::Admit(_) if cost == 0 => Some(word.uncharged(Outcome::Allowed, ahead, at, cost)),
+            Verdict::Admit(after) => {
+                if !self.newest.is_near(at.now_ns) {
+                    return None;
+                }
+                let next = from.wrapping_add(SlotWord::pack(0, after.wrapping_sub(ahead)));
+                // Ordering: AcqRel. The proof in the module docs rests on the order of each location, and on the
+                // absence of cycles of loads that see later stores. In theory, Relaxed would allow such cycles.
+                slot.compare_exchange(seen, next, AcqRel, Relaxed).ok()?;
+                Some(word.decision(Outcome::Allowed, after, at, cost))
+            }
+        }
+    }
+
+    /// How far a loaded state is ahead of a moment. `None` means a state from an earlier round.
+    #[inline]
+    pub(super) fn ahead<N: CompactState>(&self, word: &N, state: u64, at: &DecisionTime) -> Option<u64> {
+        match standing::<STATE_BITS>(state, at.reference, self.horizon) {
+            SlotStanding::Idle => Some(0),
+            SlotStanding::Ahead(ahead) => Some(ahead),
+            SlotStanding::Unsure(ahead) => {
+                // The bound is read after the state was loaded: see `check_time`. The bound has no meaning for a time
+                // below `low`. In that case the caller begins again: see `near`.
+                let high_ns = self.newest.high();
+                let newer =
+                    if high_ns > at.now_ns { word.reference(high_ns).wrapping_sub(at.reference) } else { 0 };
+                (ahead - self.horizon <= newer).then_some(ahead)
+            }
+        }
+    }
+
     /// Raises the newest time to a moment, before the call writes anything as of this moment.
     ///
     /// A moment may be later than the caller's own time. When the call chose such a moment, the moment was not after
     /// `high`. If it is after `high` now, the newest time was wrong and has been dropped in the meantime. The call then
     /// begins again at its own time.
-    pub(super) fn announce(&self, word: &N, at: &DecisionTime) -> Result<(), Again> {
+    pub(super) fn announce<N: CompactState>(&self, word: &N, at: &DecisionTime) -> Result<(), Again> {
         if at.now_ns > at.own_ns && at.now_ns > self.newest.high() {
             return Err(Again::AsOf(at.own_ns));
         }
@@ -30,6 +106,82 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         // A call that only peeks changes nothing.
         let as_of_ns = if at.peeks { low_ns } else { self.newest.as_of(at.now_ns) };
         if as_of_ns > at.now_ns { Err(Again::AsOf(as_of_ns)) } else { Ok(()) }
+    }
+
+    /// The newest time that must be announced for a state that is `ahead` of a time. If the state is further ahead than
+    /// the horizon, it was charged at a later time, and the newest time is later accordingly.
+    pub(super) fn covering_ns<N: CompactState>(&self, word: &N, now_ns: u64, ahead: u64) -> u64 {
+        match ahead.saturating_sub(self.horizon) {
+            0 => word.last_ns(now_ns),
+            // Rounded up by one state and one nanosecond. The slack is added when the newest time is raised.
+            beyond => {
+                let beyond_ns = word.span_ns(beyond + 1) + 1;
+                let slack_ns = word.span_ns(word.slack());
+                word.last_ns(now_ns.saturating_add(beyond_ns.saturating_sub(slack_ns)))
+            }
+        }
+    }
+
+    /// Returns how far ahead a debt is that comes from another store, before it is written as of a moment. `None` if it is
+    /// paid by then, or if the key `started` with as much.
+    pub(super) fn seeded<N: CompactState>(
+        &self,
+        word: &N,
+        debt: Debt,
+        started: u64,
+        at: &DecisionTime,
+    ) -> Option<u64> {
+        let Debt { at_ns: then_ns, units, block } = debt;
+        let seeded = word.resume(then_ns, word.seed(then_ns, units), block);
+        let state = word.reference(then_ns).wrapping_add(seeded);
+        // If this thread's time lags, the state may be further ahead than any normal state.
+        let (SlotStanding::Ahead(left) | SlotStanding::Unsure(left)) =
+            standing::<STATE_BITS>(state, at.reference, self.horizon)
+        else {
+            return None;
+        };
+        if left <= started {
+            return None;
+        }
+        // The state was made at `then_ns`.
+        self.newest.raise(at.now_ns.max(then_ns), |now_ns| word.last_ns(now_ns));
+        if left > self.horizon {
+            self.newest.raise_to(self.covering_ns(word, at.now_ns, left));
+        }
+        Some(left)
+    }
+}
+
+/// Repeats an attempt until it succeeds, as of a later time if necessary.
+pub(super) fn retry<N: CompactState, R>(
+    word: &N,
+    mut at: DecisionTime,
+    mut attempt: impl FnMut(&DecisionTime) -> Result<R, Again>,
+) -> R {
+    loop {
+        match attempt(&at) {
+            Ok(result) => return result,
+            Err(Again::Lost) => {}
+            Err(Again::AsOf(now_ns)) => at = DecisionTime { now_ns, reference: word.reference(now_ns), ..at },
+        }
+    }
+}
+
+impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
+    #[inline(always)]
+    pub(super) const fn times(&self) -> Times<'_, CachePadded<Bounds>> {
+        Times { horizon: self.horizon, newest: &self.newest }
+    }
+
+    /// See [`Times::announce`].
+    pub(super) fn announce(&self, word: &N, at: &DecisionTime) -> Result<(), Again> {
+        self.times().announce(word, at)
+    }
+
+    /// See [`Times::near`].
+    #[inline]
+    pub(super) fn near(&self, at: &DecisionTime) -> Result<(), Again> {
+        self.times().near(at)
     }
 
     /// How far the newest time is after a moment. Reads and writes of the sketch use the later of the two times.
@@ -68,18 +220,9 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         self.counters.take_times_of(&last.counters);
     }
 
-    /// The newest time that must be announced for a state that is `ahead` of a time. If the state is further ahead than
-    /// the horizon, it was charged at a later time, and the newest time is later accordingly.
+    /// See [`Times::covering_ns`].
     pub(super) fn covering_ns(&self, word: &N, now_ns: u64, ahead: u64) -> u64 {
-        match ahead.saturating_sub(self.horizon) {
-            0 => word.last_ns(now_ns),
-            // Rounded up by one state and one nanosecond. The slack is added when the newest time is raised.
-            beyond => {
-                let beyond_ns = word.span_ns(beyond + 1) + 1;
-                let slack_ns = word.span_ns(word.slack());
-                word.last_ns(now_ns.saturating_add(beyond_ns.saturating_sub(slack_ns)))
-            }
-        }
+        self.times().covering_ns(word, now_ns, ahead)
     }
 
     /// How far ahead of its time a state of an image can be: a quarter of the range. Callers' times may differ by this

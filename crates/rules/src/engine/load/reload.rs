@@ -153,7 +153,7 @@ impl<C: Clock> Rules<C> {
     ///
     /// [`RulesBuilder::keep_replaced`]: crate::RulesBuilder::keep_replaced
     ///
-    /// The first charge of a rule creates its store. If there is no memory for it, the request is denied. A store of more
+    /// The ninth key of a rule, or its first charge, creates its store. If there is no memory for it, the request is denied. A store of more
     /// than 16 MiB is created by the load.
     ///
     /// A changed rule keeps its old states until it changes again. It takes keys over from them when their next

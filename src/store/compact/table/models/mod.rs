@@ -7,7 +7,7 @@
 use super::*;
 use crate::algorithm::compact::slot::FINGERPRINT_BITS;
 use crate::algorithm::compact::ticks::{Interval, UnitRate};
-use crate::algorithm::compact::{TatVariant, TatWord, newest_of};
+use crate::algorithm::compact::{Moved, TatVariant, TatWord, newest_of};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::CheckTime;
 use crate::base::sync::Ordering::Release;
