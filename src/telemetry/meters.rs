@@ -1,11 +1,12 @@
 //! Counters of one rule.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::event::Event;
 use super::facade::RuleHandles;
 use super::shares::{NearLimit, Shares};
-use super::stripes::Stripes;
+use super::tallies::RuleTallies;
 use crate::base::decision::{Decision, Facts, Outcome};
 use crate::base::memory::prefetch::prefetch;
 use crate::base::sync::AtomicU64;
@@ -65,6 +66,9 @@ const MORE_HITS: usize = Event::COUNT;
 const DENIED_HITS: usize = MORE_HITS + 1;
 const SHADOW_DENIED_HITS: usize = MORE_HITS + 2;
 
+/// The counters of several rules: the counts of each event, and then the hits.
+pub(crate) type MeterTallies = RuleTallies<{ SHADOW_DENIED_HITS + 1 }>;
+
 /// The counters of one rule.
 ///
 /// Create the meters together with the rule. Recording adds to counters that threads share as little as possible. With
@@ -72,7 +76,7 @@ const SHADOW_DENIED_HITS: usize = MORE_HITS + 2;
 /// recorder first: meters that were created earlier never reach it.
 ///
 /// # Memory
-/// 2 KiB from the first event on.
+/// 112 bytes for each thread that records an event, up to 16 threads, and the handles of the facade.
 ///
 /// # Consistency
 /// Each count is exact. [`Meters::counts`] reads the counts one after another, so it may include some counts of a
@@ -91,24 +95,28 @@ const SHADOW_DENIED_HITS: usize = MORE_HITS + 2;
 /// let counts = meters.counts();
 /// assert_eq!((counts.allowed, counts.denied, counts.hits), (2, 1, 3));
 /// ```
+// What each check reads comes first, in 48 bytes: see `RuleTallies`.
+#[repr(C)]
 pub struct Meters {
-    /// The counts of each event, and then the hits.
-    tallies: Stripes<{ SHADOW_DENIED_HITS + 1 }>,
+    tallies: Arc<MeterTallies>,
+    /// The index of the rule among those that share the counters.
+    rule: u32,
     near: NearLimit,
     handles: RuleHandles,
 }
 
-/// The counters of one thread in some [`Meters`]. A request looks them up once, because it requests their memory before it is decided.
+/// One thread's counter of admitted requests in some [`Meters`]. A request looks it up once, because it requests its memory before
+/// it is decided.
 #[derive(Copy, Clone, Debug)]
 #[doc(hidden)]
-pub struct OwnTallies<'m>(&'m [AtomicU64; SHADOW_DENIED_HITS + 1]);
+pub struct OwnTallies<'m>(&'m AtomicU64);
 
 impl OwnTallies<'_> {
     /// Requests the counter of an admitted request in advance. With thousands of rules, it is in no cache, and the exchange
     /// of the charge would let the processor wait for it afterwards.
     #[inline(always)]
     pub fn prefetch(self) {
-        prefetch(&raw const self.0[Event::Allowed.index()]);
+        prefetch(self.0);
     }
 }
 
@@ -140,8 +148,23 @@ impl Meters {
     /// Creates the counters of a rule, under the labels `domain` and `rule`.
     #[must_use]
     pub fn new(domain: &str, rule: &str) -> Self {
+        Self::among(&Arc::new(RuleTallies::new(1)), 0, domain, rule)
+    }
+
+    /// Creates the memory of the counters of several rules.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn tallies(rules: usize) -> Arc<MeterTallies> {
+        Arc::new(RuleTallies::new(rules))
+    }
+
+    /// [`Meters::new`] with counters that have their memory among those of other rules, at this index.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn among(tallies: &Arc<MeterTallies>, index: u32, domain: &str, rule: &str) -> Self {
         Self {
-            tallies: Stripes::default(),
+            tallies: Arc::clone(tallies),
+            rule: index,
             near: NearLimit::default(),
             handles: RuleHandles::register(domain, rule),
         }
@@ -156,19 +179,11 @@ impl Meters {
     /// Records an event. An outcome counts one request and its `hits`; a mark counts `hits` units.
     #[inline]
     pub fn record(&self, event: Event, hits: u64) {
-        match self.own() {
-            Some(own) => self.record_in(own, event, hits),
-            None => self.record_first(event, hits),
+        if !self.add(event.index(), if event.is_decision() { 1 } else { hits }) {
+            return self.record_first(event, hits);
         }
-    }
-
-    #[inline(always)]
-    fn record_in(&self, OwnTallies(tallies): OwnTallies<'_>, event: Event, hits: u64) {
-        let is_decision = event.is_decision();
-        // Ordering: Relaxed; see `Stripes`.
-        tallies[event.index()].fetch_add(if is_decision { 1 } else { hits }, Relaxed);
-        if is_decision && hits != 1 {
-            tallies[MORE_HITS].fetch_add(hits.wrapping_sub(1), Relaxed);
+        if event.is_decision() && hits != 1 {
+            self.add(MORE_HITS, hits.wrapping_sub(1));
         }
         let denied = match event {
             Event::Denied | Event::ErrorClosed => Some(DENIED_HITS),
@@ -176,16 +191,24 @@ impl Meters {
             _ => None,
         };
         if let Some(index) = denied {
-            tallies[index].fetch_add(hits, Relaxed);
+            self.add(index, hits);
         }
         self.handles.record(event, hits);
+    }
+
+    /// Adds to a counter of this thread. Returns `false` before the first event of a thread with its stripe.
+    #[inline]
+    fn add(&self, counter: usize, count: u64) -> bool {
+        let own = self.tallies.get(self.rule as usize, counter);
+        // Ordering: Relaxed; see `RuleTallies`.
+        own.map(|own| own.fetch_add(count, Relaxed)).is_some()
     }
 
     /// Creates the counters, and records the first event.
     #[cold]
     #[inline(never)]
     fn record_first(&self, event: Event, hits: u64) {
-        self.tallies.own();
+        self.tallies.make();
         self.record(event, hits);
     }
 
@@ -232,7 +255,15 @@ impl Meters {
     #[doc(hidden)]
     pub fn observe_allowed(&self, own: Option<OwnTallies<'_>>, decision: &Decision) {
         match own {
-            Some(own) => self.record_in(own, Event::Allowed, decision.cost()),
+            Some(OwnTallies(allowed)) => {
+                let hits = decision.cost();
+                // Ordering: Relaxed; see `RuleTallies`.
+                allowed.fetch_add(1, Relaxed);
+                if hits != 1 {
+                    self.add(MORE_HITS, hits.wrapping_sub(1));
+                }
+                self.handles.record(Event::Allowed, hits);
+            }
             None => self.record_first(Event::Allowed, decision.cost()),
         }
         // The half of the limit is cheaper to compute than most lines.
@@ -251,19 +282,20 @@ impl Meters {
         }
     }
 
-    /// Returns the counters of this thread. `None` before the first event.
+    /// Returns this thread's counter of admitted requests. `None` before its first event.
     #[inline(always)]
     #[doc(hidden)]
     pub fn own(&self) -> Option<OwnTallies<'_>> {
-        self.tallies.get().map(OwnTallies)
+        self.tallies.get(self.rule as usize, Event::Allowed.index()).map(OwnTallies)
     }
 
     /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> MeterCounts {
-        let event = |event: Event| self.tallies.sum(event.index());
+        let sum = |counter| self.tallies.sum(self.rule as usize, counter);
+        let event = |event: Event| sum(event.index());
         // Negative for requests without units. It is read before their events, which are counted first.
-        let more_hits = self.tallies.sum(MORE_HITS).cast_signed();
+        let more_hits = sum(MORE_HITS).cast_signed();
         let mut counts = MeterCounts {
             allowed: event(Event::Allowed),
             denied: event(Event::Denied),
@@ -273,8 +305,8 @@ impl Meters {
             error_closed: event(Event::ErrorClosed),
             error_local: event(Event::ErrorLocal),
             hits: 0,
-            denied_hits: self.tallies.sum(DENIED_HITS),
-            shadow_denied_hits: self.tallies.sum(SHADOW_DENIED_HITS),
+            denied_hits: sum(DENIED_HITS),
+            shadow_denied_hits: sum(SHADOW_DENIED_HITS),
             near_limit: event(Event::NearLimit),
             over_limit: event(Event::OverLimit),
             soft_limited: event(Event::SoftLimited),

@@ -50,6 +50,7 @@ mod no_facade;
 mod no_trace;
 mod shares;
 pub(crate) mod stripes;
+mod tallies;
 mod timer;
 mod top;
 #[cfg(feature = "tracing")]

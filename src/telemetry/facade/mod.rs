@@ -54,10 +54,12 @@ pub fn value(name: &str) -> SharedString {
 }
 
 /// The counters of a rule.
+// What an admitted request adds to comes first: see `Meters`.
+#[repr(C)]
 pub(super) struct RuleHandles {
+    hits: Counter,
     /// The counters, in the order of [`Event::index`].
     events: [Counter; Event::DECISIONS.len() + Event::MARKS.len()],
-    hits: Counter,
 }
 
 impl RuleHandles {

@@ -149,12 +149,21 @@ impl RuleSet {
         let of_classes = (0..).zip(&rules).filter(|(_, rule)| rule.class.is_some());
         by_identity.extend(of_classes.map(|(index, rule)| (rule.counter().into(), index)));
         let mut active: Vec<ActiveRule> = Vec::with_capacity(rules.len());
+        let before_of = |rule: &Rule| before.and_then(|before| before.by_identity(&rule.identity));
+        let meters_of = |rule: &Rule| {
+            before_of(rule)
+                .filter(|before| before.rule.name == rule.name)
+                .map(|same| Arc::clone(&same.meters))
+        };
+        // The counts of all rules that are new, and the index of the next one among them.
+        let (tallies, mut new) =
+            (Meters::tallies(rules.iter().filter(|rule| meters_of(rule).is_none()).count()), 0..);
         for (rule, prepared) in rules.into_iter().zip(counters) {
-            let before = before.and_then(|before| before.by_identity(&rule.identity));
-            let meters = match before.filter(|before| before.rule.name == rule.name) {
-                Some(same) => Arc::clone(&same.meters),
-                None => Arc::new(Meters::new(&name, &rule.name).near_limit(options.near_limit)),
-            };
+            let before = before_of(&rule);
+            let meters = meters_of(&rule).unwrap_or_else(|| {
+                let index = new.next().unwrap_or_default();
+                Arc::new(Meters::among(&tallies, index, &name, &rule.name).near_limit(options.near_limit))
+            });
             let (counter, values) = match prepared {
                 RuleCounter::Own(prepared, values) => (prepared.finish(when), values),
                 RuleCounter::SameAs(earlier) => (active[earlier].counter.clone(), None),
