@@ -9,10 +9,15 @@ use super::affixes::NONE;
 use super::branch::AddressKind;
 use super::{Branch, BranchRules, Wildcards};
 
-/// A node. It fills one cache line, because a search among many nodes waits for each line.
+/// A node. It fills two cache lines next to each other, because a search among many nodes waits for each other memory.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct TreeNode {
+    /// The value, if it is short. A search compares it here.
+    short_value: ShortText,
+    /// A key of the level below of which all values have the same rules for all tiers, with these rules. A search for the key ends
+    /// here.
+    pub(super) alike_below: Option<(Arc<str>, FoundRules)>,
     /// The level of the node.
     pub(super) level: u32,
     /// All nodes with this key share the text.
@@ -24,7 +29,37 @@ pub(super) struct TreeNode {
     pub(super) below: u32,
 }
 
-const _: () = assert!(size_of::<TreeNode>() == 64, "one line");
+const _: () = assert!(size_of::<TreeNode>() == 128, "two lines");
+
+/// A text without memory of its own.
+#[derive(Debug)]
+struct ShortText {
+    /// [`NOT_SHORT`] without a text, and for a longer one.
+    len: u8,
+    bytes: [u8; LONGEST_SHORT],
+}
+
+const LONGEST_SHORT: usize = 36;
+const NOT_SHORT: u8 = u8::MAX;
+
+impl ShortText {
+    fn new(text: Option<&str>) -> Self {
+        let mut bytes = [0; LONGEST_SHORT];
+        let text = text.unwrap_or_default();
+        let len = match bytes.get_mut(..text.len()) {
+            Some(place) if !text.is_empty() => {
+                place.copy_from_slice(text.as_bytes());
+                u8::try_from(text.len()).unwrap_or(NOT_SHORT)
+            }
+            _ => NOT_SHORT,
+        };
+        Self { len, bytes }
+    }
+
+    fn get(&self) -> Option<&[u8]> {
+        self.bytes.get(..usize::from(self.len))
+    }
+}
 
 /// A tier of a node.
 #[derive(Debug)]
@@ -77,6 +112,21 @@ pub(super) struct ReadingBranch<'b> {
 }
 
 impl TreeNode {
+    /// Sets the value.
+    pub(super) fn set_value(&mut self, value: Option<Box<str>>) {
+        self.short_value = ShortText::new(value.as_deref());
+        self.value = value;
+    }
+
+    /// Whether it has this value.
+    #[inline]
+    pub(super) fn has_value(&self, value: &str) -> bool {
+        match self.short_value.get() {
+            Some(own) => own == value.as_bytes(),
+            None => self.value.as_deref() == Some(value),
+        }
+    }
+
     /// Whether it has a limit for some requests: its own, or that of a tier.
     pub(super) fn limits(&self) -> bool {
         !self.own.rules().is_empty() || !self.tiers.is_empty()
@@ -96,6 +146,8 @@ impl TreeNode {
             FoundRules::of(&range, offset)
         };
         Self {
+            short_value: ShortText::new(branch.value.as_deref()),
+            alike_below: None,
             level,
             key,
             value: branch.value.clone(),

@@ -68,19 +68,24 @@ impl Tree {
             let levels = std::mem::take(&mut tree.levels);
             tree.by_address = Some(Box::new(ByAddress::new(levels, &mut tree.nodes, &reading)));
         }
-        tree.alike = tree.keys_alike();
+        tree.alike = tree.keys_alike(0).collect();
+        for node in 0..tree.nodes.len() {
+            let below = tree.nodes[node].below;
+            let alike = tree.keys_alike(below).next();
+            tree.nodes[node].alike_below = alike;
+        }
         tree
     }
 
-    /// Returns the keys of the first level of which all values have the same rules.
-    fn keys_alike(&self) -> Box<[(Arc<str>, FoundRules)]> {
-        let level = self.levels.first().filter(|level| level.wild.is_none());
+    /// Returns the keys of a level of which all values have the same rules. None if the tree reads addresses.
+    fn keys_alike(&self, level: u32) -> impl Iterator<Item = (Arc<str>, FoundRules)> {
+        let level = self.levels.get(level as usize).filter(|level| level.wild.is_none());
         let keys = level.and_then(|level| level.listed_keys.as_deref()).unwrap_or_default();
-        let rules_of = |key: &LevelKey| match (&key.exact, self.nodes.get(key.bare? as usize)?) {
+        let rules_of = move |key: &LevelKey| match (&key.exact, self.nodes.get(key.bare? as usize)?) {
             (Exact::None, node) if node.tiers.is_empty() => Some((Arc::clone(&key.key), node.own)),
             _ => None,
         };
-        keys.iter().filter_map(rules_of).collect()
+        keys.iter().filter_map(rules_of)
     }
 
     /// Adds a level with these branches, and returns its number. Adds the branches that read addresses to `reading`.
@@ -168,7 +173,7 @@ impl Tree {
         }
         let mut node =
             TreeNode::new((level, self.key(&branch.key)), (branch, offset), &branch.own, None, NONE);
-        node.value = branch.value.as_deref().map(text);
+        node.set_value(branch.value.as_deref().map(text));
         self.nodes.push(node);
         let (hasher, nodes) = (&self.hasher, &self.nodes);
         let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
@@ -212,8 +217,15 @@ impl Tree {
     #[inline(never)]
     fn search(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         let Some((&(key, value), before)) = entries.split_last() else { return FoundRules::default() };
-        let level = if before.is_empty() { Some(0) } else { self.level_below(before) };
-        let Some(level) = level else { return FoundRules::default() };
+        let level = if before.is_empty() {
+            0
+        } else {
+            let Some(node) = self.node_before(before) else { return FoundRules::default() };
+            match &node.alike_below {
+                Some((one, found)) if is_same(one, key) => return *found,
+                _ => node.below,
+            }
+        };
         match self.step(level, key, value) {
             Some((at, node)) if !node.tiers.is_empty() => self.of_tier(at, node, value, tier),
             Some((_, node)) => node.own,
@@ -234,19 +246,20 @@ impl Tree {
 
     fn node_of(&self, entries: &[(&str, &str)]) -> Option<&TreeNode> {
         let (&(key, value), before) = entries.split_last()?;
-        let level = if before.is_empty() { 0 } else { self.level_below(before)? };
+        let level = if before.is_empty() { 0 } else { self.node_before(before)?.below };
         self.step(level, key, value).map(|(_, node)| node)
     }
 
-    /// Returns the level that entries lead to. It is a separate function, so that a search of one entry saves no
-    /// registers for the loop.
+    /// Returns the node that entries lead to. It is a separate function, so that a search of one entry saves no registers for
+    /// the loop.
     #[inline(never)]
-    fn level_below(&self, entries: &[(&str, &str)]) -> Option<u32> {
-        let mut level = 0;
+    fn node_before(&self, entries: &[(&str, &str)]) -> Option<&TreeNode> {
+        let (mut level, mut last) = (0, None);
         for &(key, value) in entries {
-            level = self.step(level, key, value)?.1.below;
+            let (_, node) = self.step(level, key, value)?;
+            (level, last) = (node.below, Some(node));
         }
-        Some(level)
+        last
     }
 
     #[inline(never)]
@@ -358,7 +371,7 @@ impl Tree {
     fn declared(&self, level: u32, key: &str, value: &str) -> Option<u32> {
         let same = |&at: &u32| {
             let node = &self.nodes[at as usize];
-            node.level == level && node.value.as_deref() == Some(value) && *node.key == *key
+            node.level == level && node.has_value(value) && *node.key == *key
         };
         self.by_entry.find(hash_of(&self.hasher, level, key, Some(value)), same).copied()
     }
