@@ -47,17 +47,18 @@ mod carry;
 mod latest;
 #[cfg(all(test, tollgate_loom))]
 mod models;
+mod own_store;
 mod present;
 mod published;
 mod saved;
 mod take_over;
 
-use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, PoisonError};
 
 pub use self::carry::Carry;
 use self::latest::{LatestCharge, SLACK_NS};
+pub use self::own_store::OwnStore;
 pub use self::published::{Numbered, Published, Replaced};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -687,14 +688,4 @@ impl<S: StoreBase> StoreBase for Adjustable<S> {
 #[expect(clippy::cast_possible_truncation, reason = "its low half")]
 const fn truncated(number: u64) -> u32 {
     number as u32
-}
-
-impl<S: fmt::Debug> fmt::Debug for Adjustable<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let present = self.present.load();
-        f.debug_struct("Adjustable")
-            .field("store", &present.padded.store)
-            .field("changes", &present.padded.number)
-            .finish_non_exhaustive()
-    }
 }

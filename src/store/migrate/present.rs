@@ -1,5 +1,6 @@
 //! The verbs of the present store, and the switch that turns a limiter off.
 
+use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 use super::{Adjustable, Before, Generation, Replaced};
@@ -66,5 +67,15 @@ impl<S: Migrate> PresentStore for Adjustable<S> {
         S: Inherit<Q>,
     {
         self.present.load().has_key(key, when())
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Adjustable<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let present = self.present.load();
+        f.debug_struct("Adjustable")
+            .field("store", &present.padded.store)
+            .field("changes", &present.padded.number)
+            .finish_non_exhaustive()
     }
 }

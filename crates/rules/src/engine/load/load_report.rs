@@ -296,7 +296,7 @@ struct Listed<'a> {
 
 impl<'a> Listed<'a> {
     fn of_active(domain: &'a ActiveDomain) -> Self {
-        let rules = domain.rules.iter().map(|active| &active.rule).collect();
+        let rules = domain.rules.iter().map(|active| &*active.rule).collect();
         Self { name: &domain.name, charging: domain.charging, shadow: domain.shadow, rules }
     }
 

@@ -135,10 +135,9 @@ impl<C: Clock> Rules<C> {
     #[must_use]
     pub fn unmatched(&self) -> Vec<(Box<str>, Rule)> {
         let live = self.in_force.load();
-        let each = live
-            .domains
-            .iter()
-            .flat_map(|domain| domain.unmatched().map(|active| (domain.name.clone(), active.rule.clone())));
+        let each = live.domains.iter().flat_map(|domain| {
+            domain.unmatched().map(|active| (domain.name.clone(), Rule::clone(&active.rule)))
+        });
         each.collect()
     }
 }

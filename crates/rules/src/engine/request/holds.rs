@@ -112,7 +112,7 @@ impl<C: Clock> Rules<C> {
         let rules = self.in_force.load();
         let Some(domain) = rules.domain(domain) else { return true };
         descriptors.iter().all(|descriptor| {
-            let mut found = domain.rules_of(domain.search(descriptor)).map(|(_, active)| &active.rule);
+            let mut found = domain.rules_of(domain.search(descriptor)).map(|(_, active)| &*active.rule);
             let counts = |rule: &Rule| !matches!(rule.limit, Amount::Unlimited | Amount::Blocked { .. });
             descriptor.limit.is_none() && found.all(|rule| rule.hold_life().is_some() || !counts(rule))
         })

@@ -235,7 +235,7 @@ impl<'r> PlainCheck<'r> {
 
     #[inline(always)]
     fn store(&self) -> &'r AnyStore {
-        self.counter.generation.store()
+        self.counter.store.get()
     }
 
     /// Charges the rule if it admits the request.
@@ -264,7 +264,7 @@ impl<'r> PlainCheck<'r> {
     /// Whether no load replaces the counter of the charge.
     #[inline(always)]
     fn is_open_for(&self, decided: &Decided) -> bool {
-        decided.decision.as_ref().is_some_and(|charge| self.counter.generation.is_open_for(charge))
+        decided.decision.as_ref().is_some_and(|charge| self.counter.store.is_open_for(charge))
     }
 
     #[cold]

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::internals::migrate::Generation;
+use tollgate::internals::migrate::{Generation, OwnStore};
 use tollgate::internals::op::{Migrate, Operation, Store, StoreBase};
 use tollgate::internals::readings_of;
 use tollgate::internals::{CheckTime, Facts, saturating_nanos};
@@ -81,7 +81,8 @@ impl SharedCounter {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(in crate::engine) struct LocalCounter {
-    pub(in crate::engine) generation: Arc<Generation<AnyStore>>,
+    /// The store of the generation: with thousands of rules, a check waits for each memory that it reads.
+    pub(in crate::engine) store: OwnStore<AnyStore>,
     /// The headroom: units that stay free in the store. It is [`spare`](Self::spare), and for a class, the units of other
     /// classes.
     pub(in crate::engine) headroom: u64,
@@ -89,6 +90,7 @@ pub(in crate::engine) struct LocalCounter {
     pub(in crate::engine) can_refund: bool,
     /// Whether this is the first counter, which takes over no usage.
     is_first: bool,
+    pub(in crate::engine) generation: Arc<Generation<AnyStore>>,
     /// The units that the store can hold beyond the maximum in use. A rule that counts denied requests needs one unit to detect
     /// that its limit is exceeded. The rest holds usage from a load with a higher limit.
     pub(super) spare: u64,
@@ -386,9 +388,9 @@ pub(in crate::engine) fn blocked(period: Duration, cost: u64, now_ns: u64) -> De
 impl LocalCounter {
     fn new(generation: Generation<AnyStore>, headroom: u64, parameters: Parameters) -> Self {
         let can_refund = generation.store().can_refund();
-        let generation = Arc::new(generation);
+        let (store, generation) = (generation.own_store(), Arc::new(generation));
         let (is_first, lineage, past) = (true, 0, Arc::default());
-        Self { generation, headroom, spare: headroom, can_refund, is_first, lineage, parameters, past }
+        Self { store, generation, headroom, spare: headroom, can_refund, is_first, lineage, parameters, past }
     }
 
     /// Creates the counter that another process had: its store has room for `spare` more units than its limit. `older` are
@@ -474,7 +476,7 @@ impl LocalCounter {
     #[inline]
     pub(in crate::engine) fn peek(&self, key: &str, cost: u64, headroom: u64, when: CheckTime) -> Decision {
         if headroom == 0 && !self.is_taking_over(when.ns()) {
-            return self.generation.store().peek(key, when, cost).for_cost(cost);
+            return self.store.get().peek(key, when, cost).for_cost(cost);
         }
         self.peek_with_headroom(key, cost, headroom, when)
     }

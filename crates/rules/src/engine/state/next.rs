@@ -69,7 +69,7 @@ impl RuleSet {
                         ));
                     }
                     let last = before.and_then(|before| before.by_identity(rule.counter()));
-                    let seen = last.and_then(|last| Some((&last.rule, last.values.as_ref()?)));
+                    let seen = last.and_then(|last| Some((&*last.rule, last.values.as_ref()?)));
                     let snapshot = snapshot.filter(|_| last.is_none());
                     let saved = snapshot.and_then(|snapshot| {
                         snapshot.counter(&domain.name, rule, (hasher, begun), &mut restored)

@@ -103,7 +103,8 @@ pub(in crate::engine) struct ActiveRule {
     plain_entry: u32,
     pub(in crate::engine) meters: Arc<Meters>,
     pub(in crate::engine) counter: Counter,
-    pub(in crate::engine) rule: Rule,
+    /// The content of the rule. It is apart, so that more rules fit in a page.
+    pub(in crate::engine) rule: Box<Rule>,
     /// The admitted values of a rule that counts different values.
     pub(in crate::engine) values: Option<Arc<SeenValues>>,
     /// The units that a fresh key may use at once, and the time in which they refill.
@@ -381,7 +382,7 @@ impl ActiveRule {
         };
         let values = None;
         Self {
-            rule,
+            rule: Box::new(rule),
             counter,
             values,
             quota,
