@@ -181,6 +181,11 @@ impl<A: Algorithm<Tail = ()>> Stepper for FirstFill<A> {
         self.algorithm.is_idle(head, read, now_ns)
     }
 
+    #[inline]
+    fn until_idle(&self, head: u64, read: impl Fn(usize) -> u64 + Copy, now_ns: u64) -> u64 {
+        self.algorithm.until_idle(head, read, now_ns)
+    }
+
     fn reads(&self, other: &Self) -> bool {
         self.algorithm.reads(&other.algorithm)
     }

@@ -143,6 +143,11 @@ impl Stepper for MinimumSpacing {
     fn is_idle(&self, head: u64, _read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         head <= now_ns
     }
+
+    #[inline]
+    fn until_idle(&self, head: u64, _read: impl Fn(usize) -> u64 + Copy, now_ns: u64) -> u64 {
+        head.saturating_sub(now_ns)
+    }
 }
 
 /// Builds the decision when the next event may come after `wait_ns`, and this event after `delay_ns`.

@@ -385,6 +385,11 @@ impl<const QUEUED: bool> Stepper for Pace<QUEUED> {
         self.ahead(word, self.ticks(now_ns)) == 0
     }
 
+    #[inline]
+    fn until_idle(&self, word: u64, _read: impl Fn(usize) -> u64 + Copy, now_ns: u64) -> u64 {
+        self.ahead(word, self.ticks(now_ns))
+    }
+
     fn reads(&self, other: &Self) -> bool {
         self.scale == other.scale
     }

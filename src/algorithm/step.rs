@@ -171,6 +171,11 @@ impl<W: Wrapper> Stepper for W {
         self.engine().is_idle(head, read, now_ns)
     }
 
+    #[inline]
+    fn until_idle(&self, head: u64, read: impl Fn(usize) -> u64 + Copy, now_ns: u64) -> u64 {
+        self.engine().until_idle(head, read, now_ns)
+    }
+
     fn reads(&self, other: &Self) -> bool {
         self.engine().reads(other.engine())
     }
@@ -348,6 +353,20 @@ pub trait Stepper {
 
     /// Returns whether this state means the same as an absent key, at `now_ns` and at every later time.
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool;
+
+    /// Returns the time until the state is idle, to compare it with other states of this algorithm: 0 if and only if it is
+    /// idle at `now_ns`. The unit of the time is the algorithm's own, so that no state is converted to nanoseconds. It is below
+    /// `u64::MAX`.
+    fn until_idle(&self, head: u64, read: impl Fn(usize) -> u64 + Copy, now_ns: u64) -> u64 {
+        if self.is_idle(head, read, now_ns) {
+            return 0;
+        }
+        match self.step(head, read, now_ns, 0) {
+            Step::Deny(decision) | Step::Admit { decision, .. } => decision.reset_ns().clamp(1, u64::MAX - 1),
+            // Its words are not written yet, so it was charged just now.
+            Step::Help(_) => u64::MAX - 1,
+        }
+    }
 
     /// Returns whether `other` reads and writes words in the same way, so that both can use one state.
     fn reads(&self, other: &Self) -> bool;

@@ -217,6 +217,11 @@ impl Stepper for TokenBucket {
     fn is_idle(&self, head: u64, read: impl Fn(usize) -> u64, now_ns: u64) -> bool {
         with_engine!(self, engine => engine.is_idle(head, read, now_ns))
     }
+
+    #[inline]
+    fn until_idle(&self, head: u64, read: impl Fn(usize) -> u64 + Copy, now_ns: u64) -> u64 {
+        with_engine!(self, engine => engine.until_idle(head, read, now_ns))
+    }
 }
 
 impl IntoCompact for TokenBucket {

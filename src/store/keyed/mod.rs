@@ -32,7 +32,6 @@ mod ticket;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::ops::ControlFlow;
 use std::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
@@ -40,7 +39,7 @@ use crossbeam_utils::CachePadded;
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
 use self::room::{Cap, Room};
-use self::table::{Filling, GRACE_NS, NodeTable, Occupied, SHARD_BITS};
+use self::table::{Filling, GRACE_NS, Occupied, NodeTable};
 use self::ticket::KeyedTicket;
 use super::beyond::BeyondBurst;
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request, peek_fresh};
@@ -337,6 +336,10 @@ where
         }
     }
 
+    /// How long a key must be idle before a new key at the cap removes it. A new key may have fewer units than an idle one, which
+    /// then keeps its place for a while.
+    const GRACE_AT_CAP_NS: u64 = if A::HAS_FIRST_FILL { GRACE_NS } else { 0 };
+
     /// Returns room for one key under the cap, after the removal of an idle key if necessary.
     ///
     /// On failure, returns the key that may be removed first among the searched keys.
@@ -345,7 +348,7 @@ where
         hash: u64,
         now_ns: u64,
         guard: &'s Pinned,
-    ) -> Result<Room<'s>, Option<Victim<'s, K, A::Tail>>> {
+    ) -> Result<Room<'s>, Option<Occupied<'s, K, A::Tail>>> {
         let Some(cap) = &self.cap else {
             return Ok(Room { cap: None, replaced: None });
         };
@@ -359,32 +362,32 @@ where
         if let Some(room) = take() {
             return Ok(room);
         }
-        // A new key may have fewer units than an idle one, which then keeps its place for a while.
-        let grace_ns = if A::HAS_FIRST_FILL { GRACE_NS } else { 0 };
-        let idle_since_ns = now_ns.saturating_sub(grace_ns);
-        let (mut room, mut soonest) = (None, None::<Victim<'_, K, A::Tail>>);
-        // Each key searches at another position, and at another one when it comes again, without a counter that threads
-        // share. So a flood of new keys covers the whole table. A key that replaces another one in any case stays in its own
-        // shard, whose index and counts it writes anyway.
-        let by_time = now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let place = hash ^ if cap.when_full == WhenFull::Forget { by_time >> SHARD_BITS } else { by_time };
-        self.table.search(place, cap.searched(), guard, |held| {
-            if held.node.state.kill_if_idle(&self.algorithm, idle_since_ns) == Kill::Done {
-                // The room passes from the removed node to this call. The count stays the same.
-                room = Some(Room { cap: Some(cap), replaced: Some(self.table.replace(&held, guard)) });
-                return ControlFlow::Break(());
+        let idle_since_ns = now_ns.saturating_sub(Self::GRACE_AT_CAP_NS);
+        // A new key that replaces another one in any case stays in its own lines, which it writes anyway. Otherwise each key
+        // searches at another position, and at another one when it comes again, without a counter that threads share. So a
+        // flood of new keys covers the whole table.
+        let place = match cap.when_full {
+            WhenFull::Forget => hash,
+            WhenFull::Deny | WhenFull::Admit => {
+                self.table.hash(hash ^ now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15))
             }
-            if cap.when_full != WhenFull::Admit
-                && let Ok(decision) = held.node.state.peek(&self.algorithm, now_ns, 0)
-            {
-                let reset_ns = decision.reset_ns().saturating_add(grace_ns);
-                if soonest.as_ref().is_none_or(|(best, _)| reset_ns < *best) {
-                    soonest = Some((reset_ns, held));
+        };
+        loop {
+            let until_idle = |node: &KeyNode<K, A::Tail>| node.state.until_idle(&self.algorithm, idle_since_ns);
+            let soonest = match self.table.search(place, cap.searched(), guard, until_idle) {
+                Some((0, held)) => {
+                    if held.node.state.kill_if_idle(&self.algorithm, idle_since_ns) == Kill::Done {
+                        // The room passes from the removed node to this call. The count stays the same.
+                        let replaced = Some(self.table.replace(&held, guard));
+                        return Ok(Room { cap: Some(cap), replaced });
+                    }
+                    // Another thread has charged or removed this key.
+                    continue;
                 }
-            }
-            ControlFlow::Continue(())
-        });
-        room.or_else(take).ok_or(soonest)
+                soonest => soonest.map(|(_, held)| held),
+            };
+            return take().ok_or(soonest);
+        }
     }
 
     /// The decision for a key that has no room under the cap.
@@ -394,13 +397,13 @@ where
         ask: &Request<'_, A>,
         absent: &Absent<'s, Q>,
         first: &Admission,
-        mut soonest: Option<Victim<'s, K, A::Tail>>,
+        mut soonest: Option<Occupied<'s, K, A::Tail>>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
         let (&Absent { key, hash, guard, .. }, fresh) = (absent, first.decision);
-        while let (Some((_, victim)), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
+        while let (Some(victim), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
             if key.is(&victim.node.key) {
                 // Another thread has inserted this same key, and its charge counts.
                 if let Ok(decision) = victim.node.state.apply(ask) {
@@ -428,7 +431,11 @@ where
             return Decision::new(outcome, fresh.cost(), fresh.limit(), now_ns, *fresh.facts()).uncharged();
         };
         // Denies the new key, with the time until a held key becomes idle.
-        let retry_ns = soonest.map_or(1, |(reset_ns, _)| reset_ns.max(1));
+        let reset_ns = |held: Occupied<'_, K, A::Tail>| {
+            let decision = held.node.state.peek(&self.algorithm, now_ns, 0).ok()?;
+            Some(decision.reset_ns().saturating_add(Self::GRACE_AT_CAP_NS).max(1))
+        };
+        let retry_ns = soonest.and_then(reset_ns).unwrap_or(1);
         let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };
         Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), now_ns, facts)
     }
@@ -685,9 +692,6 @@ struct Absent<'g, Q: ?Sized> {
     slot: Option<&'g AtomicU64>,
     guard: &'g Pinned,
 }
-
-/// A held key, with the nanoseconds until it may be removed.
-type Victim<'g, K, T> = (u64, Occupied<'g, K, T>);
 
 impl<K, A: Algorithm, H> fmt::Debug for Keyed<K, A, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -573,6 +573,13 @@ impl<T: Tail> KeyState<T> {
         }
     }
 
+    /// Returns the time until the state is idle, in the algorithm's own unit, or `None` if it is dead.
+    #[inline]
+    pub(crate) fn until_idle(&self, algorithm: &impl Algorithm<Tail = T>, now_ns: u64) -> Option<u64> {
+        let head = self.head.load(Ordering::Acquire);
+        (head != DEAD).then(|| algorithm.until_idle(head, |index| self.read(index), now_ns))
+    }
+
     /// Marks the state dead, whatever it holds.
     pub(crate) fn kill(&self) -> Kill {
         match self.head.swap(DEAD, Ordering::AcqRel) {

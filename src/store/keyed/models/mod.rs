@@ -470,7 +470,7 @@ fn control_new_key_replaces_itself() {
         let action = Action::Apply(Operation::Check);
         let ask = Request { algorithm: &store.algorithm, action, now_ns: 0, cost: 1 };
         let absent = Absent { key: &key, hash, slot, guard: &guard };
-        let Err(Some((_, victim))) = store.make_room(hash, 0, &guard) else {
+        let Err(Some(victim)) = store.make_room(hash, 0, &guard) else {
             return check(store, key, 0);
         };
         if victim.node.state.kill() == Kill::NotDone {

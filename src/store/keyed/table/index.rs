@@ -87,13 +87,18 @@ impl Index {
         (1 << TAG_BITS >> self.shift()).max(1)
     }
 
-    /// The address of a tag's line. It is in bounds, because tags have TAG_BITS bits.
+    /// The number of a tag's line. It is in bounds, because tags have TAG_BITS bits.
     #[inline(always)]
-    pub(super) fn home(self, tag: u64) -> *mut Line {
-        let base = self.0.map_addr(|address| address & !SHIFT_MASK);
+    pub(super) fn line(self, tag: u64) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
         let line = (tag >> self.shift()) as usize;
-        base.wrapping_add(line)
+        line
+    }
+
+    /// The address of a tag's line.
+    #[inline(always)]
+    pub(super) fn home(self, tag: u64) -> *mut Line {
+        self.0.map_addr(|address| address & !SHIFT_MASK).wrapping_add(self.line(tag))
     }
 
     pub(super) fn base(self) -> *mut Line {
@@ -153,7 +158,27 @@ fn places(words: &[u64; SLOTS], condition: impl Fn(u64) -> bool) -> Places {
 }
 
 /// The places of the bits that are set.
-struct Places(u32);
+pub(super) struct Places(u32);
+
+impl Places {
+    /// The filled slots of up to [`Places::LINES`] lines. The place of a slot is its position in the lines together.
+    #[inline(always)]
+    pub(super) fn filled<'g>(lines: impl Iterator<Item = &'g Line>) -> Self {
+        let bits = |(place, Line(line)): (usize, &Line)| {
+            // Ordering: Relaxed, because a thread that uses a node loads its word again.
+            let words = line.each_ref().map(|slot| slot.load(Ordering::Relaxed));
+            places(&words, is_filled).0 << (place * SLOTS)
+        };
+        Self(lines.enumerate().map(bits).sum())
+    }
+
+    /// The maximum number of lines: a power of two.
+    pub(super) const LINES: usize = 4;
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+}
 
 impl Iterator for Places {
     type Item = usize;

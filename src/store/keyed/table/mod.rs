@@ -68,14 +68,14 @@ mod index;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
+use std::hint::select_unpredictable;
 use std::mem::forget;
-use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
 use self::counts::ShardCounts;
 use self::index::{
-    EMPTY, FROZEN, Index, Line, SLOTS, TAG_BITS, TOMBSTONE, copy, free, freeze, has_tag, is_filled, number,
-    search, tag, tag_of, word_of,
+    EMPTY, FROZEN, Index, Line, Places, SLOTS, TAG_BITS, TOMBSTONE, copy, free, freeze, has_tag, is_filled,
+    number, search, tag, tag_of, word_of,
 };
 use super::nodes::{KeyNode, NewNode, Nodes};
 use crate::algorithm::step::Tail;
@@ -101,8 +101,8 @@ const SWEPT: usize = if cfg!(tollgate_loom) { 1 } else { 4 };
 const TOGETHER_SWEPT: usize = 8;
 /// The maximum number of words that are swept together.
 const TOGETHER: usize = SWEPT * TOGETHER_SWEPT;
-/// The number of words whose nodes a search visits together: those of its policy with the longest search, and a line.
-const SEARCHED_TOGETHER: usize = 12 + SLOTS;
+/// The number of nodes that a search for room looks at before it asks whether one of them is idle.
+const RANKED_TOGETHER: usize = 6;
 /// The maximum number of lines that a search visits.
 const MOST_LINES_SEARCHED: usize = 4 * SHARDS;
 
@@ -175,15 +175,15 @@ impl Drop for Replaced<'_> {
 /// A filled word, and its slot.
 type FoundWord<'g> = (u64, &'g AtomicU64);
 
-/// The filled words among up to `MOST` words of a shard.
-struct Found<'g, const MOST: usize> {
-    words: [FoundWord<'g>; MOST],
+/// The filled words among those that a sweep looks at.
+struct Found<'g> {
+    words: [FoundWord<'g>; TOGETHER],
     len: usize,
 }
 
-impl<'g, const MOST: usize> Found<'g, MOST> {
+impl<'g> Found<'g> {
     fn new(lines: &'g [Line]) -> Self {
-        Self { words: [(EMPTY, &lines[0].0[0]); MOST], len: 0 }
+        Self { words: [(EMPTY, &lines[0].0[0]); TOGETHER], len: 0 }
     }
 
     /// Adds the word of this slot if it is filled. There is no branch, because a processor cannot predict which words are filled.
@@ -349,12 +349,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Returns the live node of a word, if it has one.
-    fn occupied<'g>(
-        &'g self,
-        shard: usize,
-        slot: &'g AtomicU64,
-        guard: &'g Pinned,
-    ) -> Option<Occupied<'g, K, T>> {
+    fn occupied<'g>(&'g self, shard: usize, slot: &'g AtomicU64, guard: &'g Pinned) -> Option<Occupied<'g, K, T>> {
         let word = slot.load(Ordering::Acquire);
         let node = is_filled(word).then(|| self.node(word, guard))?;
         (!node.state.is_dead()).then_some(Occupied { node, shard, word, slot })
@@ -426,27 +421,6 @@ impl<K, T: Tail> NodeTable<K, T> {
         unsafe { self.nodes.retire(number(word), held.node.state.tail_bytes(), guard) };
     }
 
-    /// Visits the nodes of some words of a shard, until `visit` breaks. Passes over dead nodes. The nodes are prefetched, so that
-    /// they come from memory at the same time.
-    fn visit_nodes<'g>(
-        &'g self,
-        shard: usize,
-        words: &[FoundWord<'g>],
-        guard: &'g Pinned,
-        mut visit: impl FnMut(Occupied<'g, K, T>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        for (word, _) in words {
-            prefetch(self.node(*word, guard));
-        }
-        for &(word, slot) in words {
-            let node = self.node(word, guard);
-            if !node.state.is_dead() {
-                visit(Occupied { node, shard, word, slot })?;
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
     /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
     pub(super) fn sweep(&self, hash: u64, guard: &Pinned, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
         let shard = self.shard(hash);
@@ -454,72 +428,110 @@ impl<K, T: Tail> NodeTable<K, T> {
         let words = SWEPT * swept_together(lines.len());
         #[expect(clippy::cast_possible_truncation, reason = "a few")]
         let hand = self.counts[shard].advance(words as u32);
-        let mut found = Found::<TOGETHER>::new(lines);
+        let mut found = Found::new(lines);
         for place in (0..words).map(|step| hand.wrapping_add(step)) {
             // The number of lines is a power of two.
             found.look_at(&lines[(place / SLOTS) & (lines.len() - 1)].0[place % SLOTS]);
         }
+        // The nodes are prefetched, so that they come from memory at the same time.
+        for (word, _) in found.words() {
+            prefetch(self.node(*word, guard));
+        }
         let mut removed = 0;
-        let _ = self.visit_nodes(shard, found.words(), guard, |held| {
-            if kill(held.node) {
-                self.take_out(&held, guard);
+        for &(word, slot) in found.words() {
+            let node = self.node(word, guard);
+            if !node.state.is_dead() && kill(node) {
+                self.take_out(&Occupied { node, shard, word, slot }, guard);
                 removed += 1;
             }
-            ControlFlow::Continue(())
-        });
+        }
         if removed > 0 {
             self.counts[shard].add(-removed, 0);
         }
     }
 
-    /// Visits up to `most` live nodes, until `visit` breaks. The search starts at the shard and line that `place` names. It
-    /// passes over keys only if other threads insert or remove keys, or if the table is almost empty.
+    /// Looks at up to `most` live nodes, and returns the one with the smallest rank, with this rank. The search starts at the
+    /// line where a key of this hash belongs. It ends early when it has found the rank 0, and passes over nodes whose rank is
+    /// `None`. It passes over other keys only if other threads insert or remove keys, or if the table is almost empty.
     pub(super) fn search<'g>(
         &'g self,
-        place: u64,
+        hash: u64,
         most: usize,
         guard: &'g Pinned,
-        mut visit: impl FnMut(Occupied<'g, K, T>) -> ControlFlow<()>,
-    ) {
-        #[expect(clippy::cast_possible_truncation, reason = "takes some bits")]
-        let (first, line) = (self.shard(self.hash(place)), place as usize);
-        let (mut left, mut passed) = (most, 0);
+        mut rank: impl FnMut(&KeyNode<K, T>) -> Option<u64>,
+    ) -> Option<(u64, Occupied<'g, K, T>)> {
+        let (first, tag) = (self.shard(hash), tag_of(hash));
+        let (mut left, mut passed, mut least) = (most, 0, None::<(u64, Occupied<'_, K, T>)>);
         let shards = 1_usize << self.used_bits.leading_ones().min(SHARD_BITS);
         // The numbers of used shards are multiples of this number.
         let stride = SHARDS / shards;
         for step in 0..2 * shards {
             // A key is counted after it is in the table, so a second round looks at all shards, if the first found nothing.
             if step == shards && left < most {
-                return;
+                break;
             }
             let shard = (first + step * stride) % SHARDS;
             // A small store has keys in few of its shards.
             if step < shards && self.counts[shard].get().live <= 0 {
                 continue;
             }
-            let (_, lines) = self.lines(shard, guard);
-            // The number of lines is a power of two.
-            let mut places =
-                (0..lines.len()).map(|step| line.wrapping_add(step) & (lines.len() - 1)).peekable();
-            while places.peek().is_some() {
-                let mut found = Found::<SEARCHED_TOGETHER>::new(lines);
-                while found.len < left.min(SEARCHED_TOGETHER - SLOTS)
-                    && passed < MOST_LINES_SEARCHED
-                    && let Some(place) = places.next()
-                {
-                    lines[place].0.iter().for_each(|slot| found.look_at(slot));
-                    passed += 1;
+            let (index, lines) = self.lines(shard, guard);
+            for from in (index.line(tag)..).step_by(Places::LINES).take(lines.len().div_ceil(Places::LINES)) {
+                // The number of lines is a power of two.
+                let line = |place: usize| &lines[(from + place) & (lines.len() - 1)];
+                let mut filled = Places::filled((0..Places::LINES.min(lines.len())).map(line));
+                while left > 0 && !filled.is_empty() {
+                    let seen = self.least(&mut filled, &mut left, guard, &mut rank, |place| {
+                        &line(place / SLOTS).0[place % SLOTS]
+                    });
+                    if let Some((rank, slot, word)) = seen
+                        && least.as_ref().is_none_or(|(least, _)| rank < *least)
+                    {
+                        least = Some((rank, Occupied { node: self.node(word, guard), shard, word, slot }));
+                        if rank == 0 {
+                            return least;
+                        }
+                    }
                 }
-                let words = found.words();
-                let seen = self.visit_nodes(shard, &words[..words.len().min(left)], guard, |held| {
-                    left -= 1;
-                    visit(held)
-                });
-                if seen.is_break() || left == 0 || passed == MOST_LINES_SEARCHED {
-                    return;
+                passed += Places::LINES.min(lines.len());
+                if left == 0 || passed >= MOST_LINES_SEARCHED {
+                    return least;
                 }
             }
         }
+        least
+    }
+
+    /// Looks at the nodes of the next few places, and returns the smallest rank, with its slot and word. Each live node
+    /// takes one from `left`.
+    // There is no branch on a rank, because a processor cannot predict which is the smallest. So the nodes come from memory at the same time.
+    #[inline(always)]
+    fn least<'g>(
+        &'g self,
+        filled: &mut Places,
+        left: &mut usize,
+        guard: &'g Pinned,
+        rank: &mut impl FnMut(&KeyNode<K, T>) -> Option<u64>,
+        slot: impl Fn(usize) -> &'g AtomicU64,
+    ) -> Option<(u64, &'g AtomicU64, u64)> {
+        const NONE: u64 = u64::MAX;
+        let (mut least, mut least_slot, mut least_word) = (NONE, slot(0), EMPTY);
+        for place in filled.by_ref().take(RANKED_TOGETHER.min(*left)) {
+            let slot = slot(place);
+            // Ordering: Acquire pairs with `fill`: the node is written.
+            let word = slot.load(Ordering::Acquire);
+            // Another thread may have removed the key.
+            if !is_filled(word) {
+                continue;
+            }
+            let rank = rank(self.node(word, guard)).unwrap_or(NONE);
+            *left -= usize::from(rank != NONE);
+            let is_less = rank < least;
+            least = select_unpredictable(is_less, rank, least);
+            least_slot = select_unpredictable(is_less, slot, least_slot);
+            least_word = select_unpredictable(is_less, word, least_word);
+        }
+        (least != NONE).then_some((least, least_slot, least_word))
     }
 
     /// Visits every live node, and unlinks those for which `kill` returns true.

@@ -57,23 +57,26 @@ fn search_looks_at_as_many_nodes_as_told_wherever_it_starts() {
     {
         let table = NodeTable::<u64, ()>::new(0, most, 1);
         (0..keys).for_each(|key| insert(&table, key, &guard));
-        for place in (0..200).map(hash) {
+        for place in (0..200).map(|key| table.hash(hash(key))) {
             let mut seen = Vec::new();
             let most = usize::try_from(keys.min(12)).unwrap();
-            table.search(place, most, &guard, |held| {
-                seen.push(held.node.key);
-                ControlFlow::Continue(())
+            let found = table.search(place, most, &guard, |node| {
+                seen.push(node.key);
+                Some(node.key + 1)
             });
             seen.sort_unstable();
             seen.dedup();
             assert_eq!(seen.len(), most, "{keys} keys");
+            let (rank, held) = found.expect("the table has keys");
+            assert_eq!((rank, held.node.key), (seen[0] + 1, seen[0]), "the smallest rank");
+            assert!(table.search(place, most, &guard, |_| None).is_none(), "no key has a rank");
         }
         let mut looked = 0;
-        table.search(0, 12, &guard, |_| {
+        let found = table.search(0, 12, &guard, |_| {
             looked += 1;
-            ControlFlow::Break(())
+            Some(0)
         });
-        assert_eq!(looked, 1);
+        assert!(found.is_some() && looked <= RANKED_TOGETHER, "looked at {looked} keys");
     }
 }
 
