@@ -39,14 +39,14 @@ use crossbeam_utils::CachePadded;
 pub use self::lookup::Lookup;
 use self::nodes::{KeyNode, NewNode};
 use self::room::{Cap, Room};
-use self::table::{Filling, GRACE_NS, Occupied, NodeTable};
+use self::table::{Filling, GRACE_NS, NodeTable, Occupied};
 use self::ticket::KeyedTicket;
 use super::beyond::BeyondBurst;
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request, peek_fresh};
 use crate::algorithm::step::Refund;
 use crate::algorithm::{Algorithm, Gcra};
 use crate::base::check_time::CheckTime;
-use crate::base::decision::{Decision, Facts, Outcome};
+use crate::base::decision::{Decision, Outcome};
 use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicU64, AtomicUsize, Ordering, processors};
 use crate::store::op::{BATCH, Debts as _, KeyTrace, ManyKeys, Operation, Store, StoreBase};
@@ -55,9 +55,9 @@ use crate::store::present::{CheckWith, PresentStore, States, readable};
 /// What a full keyed store does with a new key when it finds no idle key to remove.
 ///
 /// A full store looks at some of its keys for each new key: at 6 to [forget](WhenFull::Forget) one, and at 12 with the
-/// other policies, or at all of them if its cap is 256 or less. The new key's hash and the time choose them, so different
-/// keys, and later attempts of one key, look at different ones. A new key at the cap costs more than a check. If another thread
-/// inserts the same key at the same moment, this policy may still apply to it.
+/// other policies, or at all of them if its cap is 256 or less. The new key's hash chooses them, so different keys look at
+/// different ones. The time chooses them too if the key may be denied, so later attempts of one key look at others. A new key at the
+/// cap costs more than a check. If another thread inserts the same key at the same moment, this policy may still apply to it.
 ///
 /// # Examples
 /// ```
@@ -295,7 +295,7 @@ where
         ask: &Request<'_, A>,
         &Absent { key, hash, slot, guard }: &Absent<'_, Q>,
         first: &Admission,
-        mut room: Room<'_>,
+        mut room: Room<'_, K, A::Tail>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
@@ -336,110 +336,6 @@ where
         }
     }
 
-    /// How long a key must be idle before a new key at the cap removes it. A new key may have fewer units than an idle one, which
-    /// then keeps its place for a while.
-    const GRACE_AT_CAP_NS: u64 = if A::HAS_FIRST_FILL { GRACE_NS } else { 0 };
-
-    /// Returns room for one key under the cap, after the removal of an idle key if necessary.
-    ///
-    /// On failure, returns the key that may be removed first among the searched keys.
-    fn make_room<'s>(
-        &'s self,
-        hash: u64,
-        now_ns: u64,
-        guard: &'s Pinned,
-    ) -> Result<Room<'s>, Option<Occupied<'s, K, A::Tail>>> {
-        let Some(cap) = &self.cap else {
-            return Ok(Room { cap: None, replaced: None });
-        };
-        // Ordering: Relaxed, here and where room is given back. This is only a count; one node or one call owns each
-        // unit of it.
-        let more = |held| if held < cap.max { Some(held + 1) } else { None };
-        let take = || {
-            let taken = cap.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-            taken.ok().map(|_| Room { cap: Some(cap), replaced: None })
-        };
-        if let Some(room) = take() {
-            return Ok(room);
-        }
-        let idle_since_ns = now_ns.saturating_sub(Self::GRACE_AT_CAP_NS);
-        // A new key that replaces another one in any case stays in its own lines, which it writes anyway. Otherwise each key
-        // searches at another position, and at another one when it comes again, without a counter that threads share. So a
-        // flood of new keys covers the whole table.
-        let place = match cap.when_full {
-            WhenFull::Forget => hash,
-            WhenFull::Deny | WhenFull::Admit => {
-                self.table.hash(hash ^ now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-            }
-        };
-        loop {
-            let until_idle = |node: &KeyNode<K, A::Tail>| node.state.until_idle(&self.algorithm, idle_since_ns);
-            let soonest = match self.table.search(place, cap.searched(), guard, until_idle) {
-                Some((0, held)) => {
-                    if held.node.state.kill_if_idle(&self.algorithm, idle_since_ns) == Kill::Done {
-                        // The room passes from the removed node to this call. The count stays the same.
-                        let replaced = Some(self.table.replace(&held, guard));
-                        return Ok(Room { cap: Some(cap), replaced });
-                    }
-                    // Another thread has charged or removed this key.
-                    continue;
-                }
-                soonest => soonest.map(|(_, held)| held),
-            };
-            return take().ok_or(soonest);
-        }
-    }
-
-    /// The decision for a key that has no room under the cap.
-    fn beyond_cap<'s, Q>(
-        &'s self,
-        now_ns: u64,
-        ask: &Request<'_, A>,
-        absent: &Absent<'s, Q>,
-        first: &Admission,
-        mut soonest: Option<Occupied<'s, K, A::Tail>>,
-    ) -> Decision
-    where
-        Q: Lookup<K> + ?Sized,
-    {
-        let (&Absent { key, hash, guard, .. }, fresh) = (absent, first.decision);
-        while let (Some(victim), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
-            if key.is(&victim.node.key) {
-                // Another thread has inserted this same key, and its charge counts.
-                if let Ok(decision) = victim.node.state.apply(ask) {
-                    return decision;
-                }
-            } else if victim.node.state.kill() == Kill::Done {
-                let replaced = Some(self.table.replace(victim, guard));
-                // The room passes from the removed node to this call. The count stays the same.
-                return self.insert(ask, absent, first, Room { cap: self.cap.as_ref(), replaced });
-            }
-            soonest = match self.make_room(hash, now_ns, guard) {
-                Ok(room) => return self.insert(ask, absent, first, room),
-                Err(soonest) => soonest,
-            };
-        }
-        // Another thread may have taken the last room for this same key.
-        if let Some(node) = self.live(key, hash, guard)
-            && let Ok(decision) = node.state.apply(ask)
-        {
-            return decision;
-        }
-        let Some(Cap { when_full: WhenFull::Deny | WhenFull::Forget, .. }) = self.cap else {
-            // Also a new key that begins with less than its cost: without a state, it would never refill.
-            let outcome = if fresh.is_never() { Outcome::Never } else { Outcome::Allowed };
-            return Decision::new(outcome, fresh.cost(), fresh.limit(), now_ns, *fresh.facts()).uncharged();
-        };
-        // Denies the new key, with the time until a held key becomes idle.
-        let reset_ns = |held: Occupied<'_, K, A::Tail>| {
-            let decision = held.node.state.peek(&self.algorithm, now_ns, 0).ok()?;
-            Some(decision.reset_ns().saturating_add(Self::GRACE_AT_CAP_NS).max(1))
-        };
-        let retry_ns = soonest.and_then(reset_ns).unwrap_or(1);
-        let facts = Facts::Plain { remaining: 0, retry_ns, reset_ns: retry_ns, delay_ns: 0 };
-        Decision::new(Outcome::Denied, fresh.cost(), fresh.limit(), now_ns, facts)
-    }
-
     /// Gives back the room of one key. Always returns `true`, for use in conditions.
     fn release(&self) -> bool {
         if let Some(cap) = &self.cap {
@@ -467,7 +363,7 @@ where
         };
         let removed = held.node.state.kill() == Kill::Done;
         if removed {
-            self.table.unlink(&held, &guard);
+            self.table.unlink(held, &guard);
             self.release();
         }
         removed

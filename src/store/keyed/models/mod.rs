@@ -317,8 +317,11 @@ fn control_filled_tombstone_is_lost() {
     });
 }
 
+/// How a model removes a node that it has killed.
+type Unlink = for<'g> fn(&'g Store, Occupied<'g, u64, ()>, &'g Pinned);
+
 /// A removal that races with two rebuilds, each by one thread.
-fn removal_racing_rebuild(unlink: fn(&Store, &Occupied<'_, u64, ()>, &Pinned)) {
+fn removal_racing_rebuild(unlink: Unlink, rebuild: fn(&Store, u64, &Pinned)) {
     model(3, move || {
         let store = store(1);
         assert!(check(&store, 0, 100));
@@ -327,9 +330,9 @@ fn removal_racing_rebuild(unlink: fn(&Store, &Occupied<'_, u64, ()>, &Pinned)) {
             let guard = reclaim::pin();
             let held = store.occupied(&0, hash, &guard).expect("no other thread removes it");
             assert!(held.node.state.kill() == Kill::Done);
-            unlink(store, &held, &guard);
+            unlink(store, held, &guard);
         };
-        both(&store, remove, move |s| s.table.rebuild_now(hash, &reclaim::pin()));
+        both(&store, remove, move |s| rebuild(s, hash, &reclaim::pin()));
         assert_eq!(store.len(), 0);
         assert_eq!(store.table.filled(&reclaim::pin()), 0, "a removed node's word is in no index");
     });
@@ -337,10 +340,23 @@ fn removal_racing_rebuild(unlink: fn(&Store, &Occupied<'_, u64, ()>, &Pinned)) {
 
 #[test]
 fn removal_racing_growth_leaves_no_word() {
-    removal_racing_rebuild(|store, held, guard| store.table.unlink(held, guard));
+    removal_racing_rebuild(
+        |store, held, guard| store.table.unlink(held, guard),
+        |store, hash, guard| store.table.rebuild_now(hash, guard),
+    );
 }
 
-/// A visit of all keys and a sweep know the slot of a word, and search for it only if the index is frozen.
+/// The control: copies an index that is not marked as growing.
+#[test]
+#[should_panic(expected = "a removed node's word is in no index")]
+fn control_unmarked_copy_keeps_a_word() {
+    removal_racing_rebuild(
+        |store, held, guard| store.table.unlink(held, guard),
+        |store, hash, guard| store.table.rebuild_unmarked(hash, guard),
+    );
+}
+
+/// A visit of all keys and a sweep know the slot of a word, and search for it only if the index grows.
 #[test]
 fn removal_in_a_known_slot_racing_growth_leaves_no_word() {
     model(3, || {
@@ -357,7 +373,10 @@ fn removal_in_a_known_slot_racing_growth_leaves_no_word() {
 #[test]
 #[should_panic(expected = "a removed node's word is in no index")]
 fn control_single_unlink_leaves_a_word() {
-    removal_racing_rebuild(|store, held, guard| store.table.unlink_once(held, guard));
+    removal_racing_rebuild(
+        |store, held, _| store.table.unlink_once(&held),
+        |store, hash, guard| store.table.rebuild_now(hash, guard),
+    );
 }
 
 /// One thread looks at a node while another thread returns it and uses its memory for another key.
@@ -476,7 +495,7 @@ fn control_new_key_replaces_itself() {
         if victim.node.state.kill() == Kill::NotDone {
             return check(store, key, 0);
         }
-        let room = Room { cap: store.cap.as_ref(), replaced: Some(store.table.replace(&victim, &guard)) };
+        let room = Room { cap: store.cap.as_ref(), replaced: Some(store.table.replace(victim, &guard)) };
         store.insert(&ask, &absent, &ask.fresh(), room).is_allowed()
     });
 }

@@ -1,5 +1,7 @@
 //! Operations with a fault, for the controls of the models.
 
+use super::index::TOMBSTONE;
+use super::removal::bury;
 use super::*;
 
 impl<K, T: Tail> NodeTable<K, T> {
@@ -14,7 +16,13 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Pinned) {
         let shard = self.shard(hash);
         let (old, lines) = self.lines(shard, guard);
-        self.publish(shard, old, Index::of(copy(lines, 2 * lines.len())), 0, guard);
+        self.publish(shard, old, Index::of(copy(lines, 2 * lines.len()).0), 0, guard);
+    }
+
+    /// Copies an index without a mark in the shard's word, so a removal does not look for its word in the copy.
+    pub(in super::super) fn rebuild_unmarked(&self, hash: u64, guard: &Pinned) {
+        freeze(self.lines(self.shard(hash), guard).1);
+        self.rebuild_unfrozen(hash, guard);
     }
 
     /// Runs a complete rebuild.
@@ -23,12 +31,10 @@ impl<K, T: Tail> NodeTable<K, T> {
         self.rebuild(shard, self.lines(shard, guard), guard);
     }
 
-    /// Exchanges the word in one index, frozen or not.
-    pub(in super::super) fn unlink_once(&self, held: &Occupied<'_, K, T>, guard: &Pinned) {
+    /// Stores a tombstone, and does not look for copies of the word.
+    pub(in super::super) fn unlink_once(&self, held: &Occupied<'_, K, T>) {
         self.counts[held.shard].add(-1, 0);
-        let mut slots = search(self.lines(held.shard, guard).1, tag(held.word));
-        let slot = slots.find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == held.word & !FROZEN);
-        slot.unwrap().store(TOMBSTONE, Ordering::Relaxed);
+        bury(held.slot);
     }
 
     /// Publishes a node in the place of a tombstone, if there is one.
@@ -53,7 +59,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// Frees the node while other threads may still look at it.
     pub(in super::super) fn free_at_once(&self, held: &Occupied<'_, K, T>, guard: &Pinned) {
-        self.unlink_once(held, guard);
+        self.unlink_once(held);
         // SAFETY: violated on purpose. The control exists to show this error.
         drop(unsafe { self.nodes.own(number(held.word), guard) });
     }

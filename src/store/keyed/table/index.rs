@@ -7,6 +7,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 
 /// The number of words in a line: the same as in a cache line.
 pub(super) const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
+/// The bit that turns an empty word into one that no insertion fills.
 pub(super) const FROZEN: u64 = 1;
 const FILLED: u64 = 1 << (NUMBER_BITS + 1);
 /// The number of hash bits in a word.
@@ -19,8 +20,10 @@ pub(super) const TOMBSTONE: u64 = 2;
 #[repr(align(64))]
 pub(super) struct Line(pub(super) [AtomicU64; SLOTS]);
 
-/// The alignment of a line leaves these bits of an index's address free for its shift.
-const SHIFT_MASK: usize = align_of::<Line>() - 1;
+/// The alignment of a line leaves these bits of an index's address free for its shift and for [`GROWING`].
+const LOW_BITS: usize = align_of::<Line>() - 1;
+/// A copy of the index is being made.
+const GROWING: usize = 1 << 5;
 
 /// The tag of a key.
 #[inline(always)]
@@ -76,10 +79,23 @@ impl Index {
         self.shift() > TAG_BITS
     }
 
-    #[inline(always)]
-    pub(super) fn shift(self) -> u32 {
-        #[expect(clippy::cast_possible_truncation, reason = "six bits")]
-        let shift = (self.0.addr() & SHIFT_MASK) as u32;
+    /// The same index, marked as growing.
+    pub(super) fn growing(self) -> Self {
+        Self(self.0.map_addr(|address| address | GROWING))
+    }
+
+    /// The same index without that mark.
+    pub(super) fn unmarked(self) -> Self {
+        Self(self.0.map_addr(|address| address & !GROWING))
+    }
+
+    pub(super) fn is_growing(self) -> bool {
+        self.0.addr() & GROWING != 0
+    }
+
+    fn shift(self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "five bits")]
+        let shift = (self.0.addr() & (GROWING - 1)) as u32;
         shift
     }
 
@@ -90,15 +106,19 @@ impl Index {
     /// The number of a tag's line. It is in bounds, because tags have TAG_BITS bits.
     #[inline(always)]
     pub(super) fn line(self, tag: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
-        let line = (tag >> self.shift()) as usize;
-        line
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "28 bits, and a shift whose upper bits are ignored"
+        )]
+        let (tag, shift) = (tag as u32, self.0.addr() as u32);
+        // A shift of 32 bits takes the lowest five bits of the address, so no instruction masks them.
+        tag.wrapping_shr(shift) as usize
     }
 
     /// The address of a tag's line.
     #[inline(always)]
     pub(super) fn home(self, tag: u64) -> *mut Line {
-        self.0.map_addr(|address| address & !SHIFT_MASK).wrapping_add(self.line(tag))
+        self.0.map_addr(|address| address & !LOW_BITS).wrapping_add(self.line(tag))
     }
 
     pub(super) fn base(self) -> *mut Line {
@@ -117,17 +137,16 @@ pub(super) fn new_lines(len: usize, word: u64) -> Box<[Line]> {
     (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
 }
 
-/// Freezes all words of an index that may still change. Returns the number of filled words and the number of non-empty
-/// words.
+/// Freezes all empty words of an index. Returns the number of filled words and the number of non-empty words.
 pub(super) fn freeze(lines: &[Line]) -> (usize, usize) {
     let (mut filled, mut used) = (0, 0);
     for Line(line) in lines {
-        // Ordering: Acquire, so that the copy passes the nodes on. Release below, so that a thread that reads the frozen
-        // word also sees the node that another thread published with it.
+        // Ordering: Acquire, here and below, so that the copy passes the nodes on.
         let mut words = line.each_ref().map(|slot| slot.load(Ordering::Acquire));
-        // A tombstone never changes. In a full store, half of the words are tombstones, and each exchange takes time.
-        for place in places(&words, |word| word & FROZEN == 0 && word != TOMBSTONE) {
-            words[place] = line[place].fetch_or(FROZEN, Ordering::AcqRel);
+        for place in places(&words, |word| word == EMPTY) {
+            // Ordering: Relaxed if the word was empty, because it passes nothing on.
+            let frozen = line[place].compare_exchange(EMPTY, FROZEN, Ordering::Relaxed, Ordering::Acquire);
+            words[place] = frozen.unwrap_or_else(|other| other);
         }
         filled += places(&words, is_filled).len();
         used += places(&words, |word| word & !FROZEN != EMPTY).len();
@@ -135,20 +154,21 @@ pub(super) fn freeze(lines: &[Line]) -> (usize, usize) {
     (filled, used)
 }
 
-/// Copies the filled words of a frozen index into `len` lines.
-pub(super) fn copy(lines: &[Line], len: usize) -> Box<[Line]> {
-    let copy = new_lines(len, EMPTY);
+/// Copies the filled words of an index without empty ones into `len` lines. Returns the copy, and the number of its words.
+pub(super) fn copy(lines: &[Line], len: usize) -> (Box<[Line]>, usize) {
+    let (copy, mut copied) = (new_lines(len, EMPTY), 0);
     for Line(line) in lines {
         // Ordering: Relaxed, here and in the copy: `freeze` has acquired the words, and an exchange will publish them.
-        let words = line.each_ref().map(|slot| slot.load(Ordering::Relaxed) & !FROZEN);
+        let words = line.each_ref().map(|slot| slot.load(Ordering::Relaxed));
         for place in places(&words, is_filled) {
             let mut slots = search(&copy, tag(words[place]));
             if let Some(slot) = slots.find(|slot| slot.load(Ordering::Relaxed) == EMPTY) {
                 slot.store(words[place], Ordering::Relaxed);
+                copied += 1;
             }
         }
     }
-    copy
+    (copy, copied)
 }
 
 /// The places of the words that satisfy a condition. It is collected as bits, without a branch for each word, because a

@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! empty       0
+//! frozen      1: an empty word that no insertion fills any more
 //! tombstone   the node was removed
-//! filled      28 bits of the hash (the tag) | 1 | the node's number | frozen
+//! filled      28 bits of the hash (the tag) | 1 | the node's number | 0
 //! ```
 //! The first bits of a tag are the line number of a key. Its last three bits are the slot in that line where a search
 //! begins. A search visits all slots of that line, then all slots of the next line, and ends at an empty slot. So in
@@ -17,34 +18,41 @@
 //! empty again. So two threads that insert the same key exchange the same slot. One of them fails, looks at the slot
 //! again, and finds the node of the other thread.
 //!
-//! *Removal* takes three steps:
+//! *Removal* takes four steps:
 //!
 //! 1. A thread exchanges the state of the node for dead. Only one thread wins this exchange. After it, no charge can
 //!    land on the node, and searches for its key pass it.
-//! 2. The winner exchanges the word in the current index for a tombstone.
-//! 3. The winner retires the node.
+//! 2. The winner stores a tombstone in the place of the word. No other thread changes this word.
+//! 3. After a fence, it reads the shard's word. If the index is another one by now, or is marked as *growing*, a copy may
+//!    have the word. The thread then completes the growth itself, looks for the word in the current index, and begins again at
+//!    step 2 if the word is there.
+//! 4. The winner retires the node.
 //!
 //! *Growth* replaces an index by a copy of another size, to make room or to remove tombstones:
 //!
-//! 1. A thread sets the *frozen* bit of each word, including empty words. A frozen word never changes again, because
-//!    every exchange expects a word without that bit. A tombstone needs no such bit, because no exchange expects one.
-//! 2. The thread makes a new index from the filled words. A word contains its own home, so the thread reads no node.
-//! 3. One exchange of the shard's word publishes the new index. The thread retires the old one.
+//! 1. A thread marks the index as growing, in the shard's word, and passes a fence.
+//! 2. It exchanges each empty word for a frozen one. So no word can be inserted any more. Filled words can still become tombstones.
+//! 3. It makes a new index from the filled words. A word contains its own home, so the thread reads no node.
+//! 4. One exchange of the shard's word publishes the new index. The thread retires the old one.
 //!
-//! A thread that must change a frozen word does all of these steps itself, and then begins again in the current index.
+//! A thread that finds a frozen word where it must insert does all of these steps itself, and then begins again in the current index.
 //! One of several such threads publishes its copy, so no thread waits for a thread that is preempted. Charges and
-//! lookups continue during the growth, because they read frozen words like any other word.
+//! lookups continue during the growth, because the filled words stay where they are.
 //!
 //! *Why these races are safe:*
-//! - All copies of an index contain the same words, so it does not matter which thread's copy is published.
-//! - A word stays in every later index until the thread that killed its node has exchanged it in the current index. If
-//!   the current index is frozen, that thread looks in the next one. After the exchange has succeeded, no later index
-//!   has the word, because a copy is made from frozen words. So a thread that pins afterwards does not find the node.
+//! - Every copy of an index has the words of all nodes that are not being removed, so it does not matter which thread's
+//!   copy is published.
+//! - A copy may have the word of a node that is being removed, if the copying thread has read the word before the tombstone. Then
+//!   the copying thread has marked the index before it read the word, and the removing thread reads the mark, or
+//!   a later index, after it stored the tombstone: of two threads that each write, pass a fence and read, at least one sees the
+//!   other's write. So the removing thread looks in the index that is published.
+//! - A word that is in no slot of the current index is in no later index either, because a copy is made from the current index, and
+//!   only a copy of the current index is published. So a thread that pins after the node is retired does not find it.
 //! - A copy of an index that is not current any more is not published. The old address cannot be used again while the
 //!   copying thread is pinned.
 //! - A lookup may search an index that was replaced in the meantime, and miss a key that was inserted after the lookup
 //!   began. Only an insertion needs to see such a key, and it searches the current index. In an older index it finds no
-//!   empty slot without the frozen bit.
+//!   empty slot that is not frozen.
 //!
 //! *Sweeping.* While a shard is more than half full, four of its words are looked at for each insert, in a circular order,
 //! and nodes are removed that have been idle for a grace period ([`GRACE_NS`]). So each word is looked at about once before
@@ -65,23 +73,25 @@
 pub(super) mod broken;
 mod counts;
 mod index;
+mod removal;
+mod search;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
-use std::hint::select_unpredictable;
-use std::mem::forget;
 use std::sync::OnceLock;
 
 use self::counts::ShardCounts;
 use self::index::{
-    EMPTY, FROZEN, Index, Line, Places, SLOTS, TAG_BITS, TOMBSTONE, copy, free, freeze, has_tag, is_filled,
-    number, search, tag, tag_of, word_of,
+    EMPTY, FROZEN, Index, Line, SLOTS, TAG_BITS, copy, free, freeze, has_tag, is_filled, number, search,
+    tag_of, word_of,
 };
+pub(super) use self::removal::Replaced;
+use self::search::swept_together;
 use super::nodes::{KeyNode, NewNode, Nodes};
 use crate::algorithm::step::Tail;
 use crate::base::memory::prefetch::{PrefetchToWrite, prefetch};
 use crate::base::reclaim::{self, Pinned};
-use crate::base::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::base::sync::{AtomicPtr, AtomicU64, Ordering, fence_after_rmw};
 
 /// The time that a key must be idle before a sweep removes it.
 /// To create the key again costs more than a check, so this must happen at most once per second.
@@ -95,22 +105,6 @@ const KEYS_OF_SHARD: usize = 32;
 /// The maximum number of lines of a shard's first index. With this limit, the insert that creates the index takes no
 /// longer than an insert that rebuilds one.
 const MAX_FIRST_LINES: usize = 1 << 12;
-/// The number of words that are swept for each insert.
-const SWEPT: usize = if cfg!(tollgate_loom) { 1 } else { 4 };
-/// The maximum number of inserts whose words one of them sweeps.
-const TOGETHER_SWEPT: usize = 8;
-/// The maximum number of words that are swept together.
-const TOGETHER: usize = SWEPT * TOGETHER_SWEPT;
-/// The number of nodes that a search for room looks at before it asks whether one of them is idle.
-const RANKED_TOGETHER: usize = 6;
-/// The maximum number of lines that a search visits.
-const MOST_LINES_SEARCHED: usize = 4 * SHARDS;
-
-/// The number of inserts into an index of this many lines whose words one of them sweeps.
-fn swept_together(lines: usize) -> usize {
-    lines.min(TOGETHER_SWEPT)
-}
-
 /// The number of shards of a store that never has more than this number of keys: a power of two. A search for room finds
 /// [`KEYS_OF_SHARD`] keys or more in one shard, and a rebuild of an index is shared by as many insertions.
 fn shards_for(keys: usize) -> usize {
@@ -140,6 +134,14 @@ pub(super) struct Occupied<'g, K, T> {
     slot: &'g AtomicU64,
 }
 
+impl<K, T> Clone for Occupied<'_, K, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, T> Copy for Occupied<'_, K, T> {}
+
 /// The place for a key that is not in the table.
 pub(super) struct Vacant<'g, K, T> {
     table: &'g NodeTable<K, T>,
@@ -149,55 +151,6 @@ pub(super) struct Vacant<'g, K, T> {
     index: Option<(Index, &'g [Line])>,
     /// `None` if the index is full.
     slot: Option<&'g AtomicU64>,
-}
-
-/// A key that was removed to make room for another one. It is counted until this value is dropped, so that one addition to the
-/// counts of a shard suffices for a key that replaces another one there.
-pub(super) struct Replaced<'g>(&'g ShardCounts);
-
-impl Replaced<'_> {
-    /// Passes the count of the removed key to the key that replaces it, if that is in a shard with these counts.
-    fn passes_to(self, counts: &ShardCounts) -> bool {
-        let is_same = std::ptr::eq(self.0, counts);
-        if is_same {
-            forget(self);
-        }
-        is_same
-    }
-}
-
-impl Drop for Replaced<'_> {
-    fn drop(&mut self) {
-        self.0.add(-1, 0);
-    }
-}
-
-/// A filled word, and its slot.
-type FoundWord<'g> = (u64, &'g AtomicU64);
-
-/// The filled words among those that a sweep looks at.
-struct Found<'g> {
-    words: [FoundWord<'g>; TOGETHER],
-    len: usize,
-}
-
-impl<'g> Found<'g> {
-    fn new(lines: &'g [Line]) -> Self {
-        Self { words: [(EMPTY, &lines[0].0[0]); TOGETHER], len: 0 }
-    }
-
-    /// Adds the word of this slot if it is filled. There is no branch, because a processor cannot predict which words are filled.
-    #[inline(always)]
-    fn look_at(&mut self, slot: &'g AtomicU64) {
-        // Ordering: Acquire pairs with `fill`: the node is written.
-        let word = slot.load(Ordering::Acquire);
-        self.words[self.len] = (word, slot);
-        self.len += usize::from(is_filled(word));
-    }
-
-    fn words(&self) -> &[FoundWord<'g>] {
-        &self.words[..self.len]
-    }
 }
 
 /// Whether the insertion filled the shard so far that a sweep is due.
@@ -349,21 +302,36 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Returns the live node of a word, if it has one.
-    fn occupied<'g>(&'g self, shard: usize, slot: &'g AtomicU64, guard: &'g Pinned) -> Option<Occupied<'g, K, T>> {
+    fn occupied<'g>(
+        &'g self,
+        shard: usize,
+        slot: &'g AtomicU64,
+        guard: &'g Pinned,
+    ) -> Option<Occupied<'g, K, T>> {
         let word = slot.load(Ordering::Acquire);
         let node = is_filled(word).then(|| self.node(word, guard))?;
         (!node.state.is_dead()).then_some(Occupied { node, shard, word, slot })
     }
 
     /// Replaces an index by a copy with the size that its filled words need. The first thread to finish publishes its
-    /// copy.
+    /// copy. Returns after the shard has another index.
     #[cold]
     fn rebuild(&self, shard: usize, (old, lines): (Index, &[Line]), guard: &Pinned) {
+        let (unmarked, growing) = (old.unmarked(), old.growing());
+        // Ordering: Relaxed. A thread that reads the mark gets the index from the exchange that published it. The fence pairs with
+        // the one in `retire`.
+        let marked =
+            self.shards[shard].compare_exchange(unmarked.0, growing.0, Ordering::Relaxed, Ordering::Relaxed);
+        if marked.is_err_and(|current| current != growing.0) {
+            return;
+        }
+        fence_after_rmw();
         let (filled, used) = freeze(lines);
         // At most four ninths full, so that enough inserts share the cost before the next rebuild.
         let len =
             (2 * filled + filled / 4).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
-        self.publish(shard, old, Index::of(copy(lines, len)), used - filled, guard);
+        let (copy, copied) = copy(lines, len);
+        self.publish(shard, growing, Index::of(copy), used - copied, guard);
     }
 
     /// Exchanges a shard's index if it is still the old one, and frees the unused index. The new index lacks the
@@ -384,156 +352,6 @@ impl<K, T: Tail> NodeTable<K, T> {
         }
     }
 
-    /// Unpublishes and retires a node. The caller has killed its state.
-    pub(super) fn unlink(&self, held: &Occupied<'_, K, T>, guard: &Pinned) {
-        drop(self.replace(held, guard));
-    }
-
-    /// Like [`NodeTable::unlink`], for another key to take the node's place.
-    pub(super) fn replace(&self, held: &Occupied<'_, K, T>, guard: &Pinned) -> Replaced<'_> {
-        self.take_out(held, guard);
-        Replaced(&self.counts[held.shard])
-    }
-
-    /// Exchanges the word of a node in the current index for a tombstone, and retires the node. The caller has killed its
-    /// state, and counts it.
-    fn take_out(&self, held: &Occupied<'_, K, T>, guard: &Pinned) {
-        let (shard, word) = (held.shard, held.word & !FROZEN);
-        // Ordering: Relaxed, here and below. The node died earlier, by an exchange of its own.
-        let bury = |slot: &AtomicU64| {
-            slot.compare_exchange(word, TOMBSTONE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        };
-        // All filled words of an index that was replaced are frozen, so if the exchange succeeds, the slot is in the current index.
-        let mut is_buried = bury(held.slot);
-        while !is_buried {
-            let (index, lines) = self.lines(shard, guard);
-            let slot = search(lines, tag(word)).find(|slot| slot.load(Ordering::Relaxed) & !FROZEN == word);
-            let Some(slot) = slot else {
-                debug_assert!(false, "a word stays until the thread that killed its node replaces it");
-                return;
-            };
-            is_buried = bury(slot);
-            if !is_buried {
-                self.rebuild(shard, (index, lines), guard);
-            }
-        }
-        // SAFETY: found under the guard. No current or later index has the number. Only one thread killed the node.
-        unsafe { self.nodes.retire(number(word), held.node.state.tail_bytes(), guard) };
-    }
-
-    /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
-    pub(super) fn sweep(&self, hash: u64, guard: &Pinned, mut kill: impl FnMut(&KeyNode<K, T>) -> bool) {
-        let shard = self.shard(hash);
-        let (_, lines) = self.lines(shard, guard);
-        let words = SWEPT * swept_together(lines.len());
-        #[expect(clippy::cast_possible_truncation, reason = "a few")]
-        let hand = self.counts[shard].advance(words as u32);
-        let mut found = Found::new(lines);
-        for place in (0..words).map(|step| hand.wrapping_add(step)) {
-            // The number of lines is a power of two.
-            found.look_at(&lines[(place / SLOTS) & (lines.len() - 1)].0[place % SLOTS]);
-        }
-        // The nodes are prefetched, so that they come from memory at the same time.
-        for (word, _) in found.words() {
-            prefetch(self.node(*word, guard));
-        }
-        let mut removed = 0;
-        for &(word, slot) in found.words() {
-            let node = self.node(word, guard);
-            if !node.state.is_dead() && kill(node) {
-                self.take_out(&Occupied { node, shard, word, slot }, guard);
-                removed += 1;
-            }
-        }
-        if removed > 0 {
-            self.counts[shard].add(-removed, 0);
-        }
-    }
-
-    /// Looks at up to `most` live nodes, and returns the one with the smallest rank, with this rank. The search starts at the
-    /// line where a key of this hash belongs. It ends early when it has found the rank 0, and passes over nodes whose rank is
-    /// `None`. It passes over other keys only if other threads insert or remove keys, or if the table is almost empty.
-    pub(super) fn search<'g>(
-        &'g self,
-        hash: u64,
-        most: usize,
-        guard: &'g Pinned,
-        mut rank: impl FnMut(&KeyNode<K, T>) -> Option<u64>,
-    ) -> Option<(u64, Occupied<'g, K, T>)> {
-        let (first, tag) = (self.shard(hash), tag_of(hash));
-        let (mut left, mut passed, mut least) = (most, 0, None::<(u64, Occupied<'_, K, T>)>);
-        let shards = 1_usize << self.used_bits.leading_ones().min(SHARD_BITS);
-        // The numbers of used shards are multiples of this number.
-        let stride = SHARDS / shards;
-        for step in 0..2 * shards {
-            // A key is counted after it is in the table, so a second round looks at all shards, if the first found nothing.
-            if step == shards && left < most {
-                break;
-            }
-            let shard = (first + step * stride) % SHARDS;
-            // A small store has keys in few of its shards.
-            if step < shards && self.counts[shard].get().live <= 0 {
-                continue;
-            }
-            let (index, lines) = self.lines(shard, guard);
-            for from in (index.line(tag)..).step_by(Places::LINES).take(lines.len().div_ceil(Places::LINES)) {
-                // The number of lines is a power of two.
-                let line = |place: usize| &lines[(from + place) & (lines.len() - 1)];
-                let mut filled = Places::filled((0..Places::LINES.min(lines.len())).map(line));
-                while left > 0 && !filled.is_empty() {
-                    let seen = self.least(&mut filled, &mut left, guard, &mut rank, |place| {
-                        &line(place / SLOTS).0[place % SLOTS]
-                    });
-                    if let Some((rank, slot, word)) = seen
-                        && least.as_ref().is_none_or(|(least, _)| rank < *least)
-                    {
-                        least = Some((rank, Occupied { node: self.node(word, guard), shard, word, slot }));
-                        if rank == 0 {
-                            return least;
-                        }
-                    }
-                }
-                passed += Places::LINES.min(lines.len());
-                if left == 0 || passed >= MOST_LINES_SEARCHED {
-                    return least;
-                }
-            }
-        }
-        least
-    }
-
-    /// Looks at the nodes of the next few places, and returns the smallest rank, with its slot and word. Each live node
-    /// takes one from `left`.
-    // There is no branch on a rank, because a processor cannot predict which is the smallest. So the nodes come from memory at the same time.
-    #[inline(always)]
-    fn least<'g>(
-        &'g self,
-        filled: &mut Places,
-        left: &mut usize,
-        guard: &'g Pinned,
-        rank: &mut impl FnMut(&KeyNode<K, T>) -> Option<u64>,
-        slot: impl Fn(usize) -> &'g AtomicU64,
-    ) -> Option<(u64, &'g AtomicU64, u64)> {
-        const NONE: u64 = u64::MAX;
-        let (mut least, mut least_slot, mut least_word) = (NONE, slot(0), EMPTY);
-        for place in filled.by_ref().take(RANKED_TOGETHER.min(*left)) {
-            let slot = slot(place);
-            // Ordering: Acquire pairs with `fill`: the node is written.
-            let word = slot.load(Ordering::Acquire);
-            // Another thread may have removed the key.
-            if !is_filled(word) {
-                continue;
-            }
-            let rank = rank(self.node(word, guard)).unwrap_or(NONE);
-            *left -= usize::from(rank != NONE);
-            let is_less = rank < least;
-            least = select_unpredictable(is_less, rank, least);
-            least_slot = select_unpredictable(is_less, slot, least_slot);
-            least_word = select_unpredictable(is_less, word, least_word);
-        }
-        (least != NONE).then_some((least, least_slot, least_word))
-    }
-
     /// Visits every live node, and unlinks those for which `kill` returns true.
     ///
     /// It pins once for each shard, so that nodes can be freed during a long visit.
@@ -544,8 +362,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                 if let Some(held) = self.occupied(shard, slot, guard)
                     && kill(held.node)
                 {
-                    self.counts[shard].add(-1, 0);
-                    self.take_out(&held, guard);
+                    self.unlink(held, guard);
                 }
             }
             let (index, lines) = self.lines(shard, guard);
@@ -615,7 +432,7 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
         self,
         node: NewNode<'g, K, T>,
         now_ns: u64,
-        replaced: &mut Option<Replaced<'_>>,
+        replaced: &mut Option<Replaced<'_, K, T>>,
     ) -> Result<Filling, NewNode<'g, K, T>> {
         let Self { table, guard, hash, index, slot } = self;
         let shard = table.shard(hash);
@@ -636,7 +453,7 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
         }
         node.published();
         let counts = &table.counts[shard];
-        let is_counted = replaced.take().is_some_and(|replaced| replaced.passes_to(counts));
+        let is_counted = replaced.take().is_some_and(|replaced| replaced.passes_to(shard));
         let used = counts.add(i32::from(!is_counted), 1).used as isize;
         let (index, lines) = table.lines(shard, guard);
         let slots = (lines.len() * SLOTS).cast_signed();

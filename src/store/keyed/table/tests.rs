@@ -1,6 +1,7 @@
 use super::super::nodes::NUMBER_BITS;
 use super::counts::Counts;
-use super::index::new_lines;
+use super::index::{TOMBSTONE, new_lines, tag};
+use super::search::{RANKED_TOGETHER, SWEPT};
 use super::*;
 use crate::store::state::{KeyState, Kill};
 
@@ -120,7 +121,7 @@ fn remove(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
         panic!("{key} is there")
     };
     assert!(held.node.state.kill() == Kill::Done);
-    table.unlink(&held, guard);
+    table.unlink(held, guard);
 }
 
 // G34

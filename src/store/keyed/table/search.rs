@@ -1,0 +1,193 @@
+//! Sweeps, and the search for room in a full store: see the page of the table.
+
+use std::hint::select_unpredictable;
+
+use super::index::{EMPTY, Line, Places, SLOTS, is_filled, tag_of};
+use super::removal::bury;
+use super::{NodeTable, Occupied, SHARD_BITS, SHARDS};
+use crate::algorithm::step::Tail;
+use crate::base::memory::prefetch::prefetch;
+use crate::base::reclaim::Pinned;
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::store::keyed::nodes::KeyNode;
+
+/// The number of words that are swept for each insert.
+pub(super) const SWEPT: usize = if cfg!(tollgate_loom) { 1 } else { 4 };
+/// The maximum number of inserts whose words one of them sweeps.
+const TOGETHER_SWEPT: usize = 8;
+/// The maximum number of words that are swept together.
+const TOGETHER: usize = SWEPT * TOGETHER_SWEPT;
+/// The number of nodes that a search for room looks at before it asks whether one of them is idle.
+pub(super) const RANKED_TOGETHER: usize = 6;
+/// The maximum number of lines that a search visits.
+const MOST_LINES_SEARCHED: usize = 4 * SHARDS;
+
+/// The number of inserts into an index of this many lines whose words one of them sweeps.
+pub(super) fn swept_together(lines: usize) -> usize {
+    lines.min(TOGETHER_SWEPT)
+}
+
+/// A filled word, and its slot.
+type FoundWord<'g> = (u64, &'g AtomicU64);
+
+/// The filled words among those that a sweep looks at.
+struct Found<'g> {
+    words: [FoundWord<'g>; TOGETHER],
+    len: usize,
+}
+
+impl<'g> Found<'g> {
+    fn new(lines: &'g [Line]) -> Self {
+        Self { words: [(EMPTY, &lines[0].0[0]); TOGETHER], len: 0 }
+    }
+
+    /// Adds the word of this slot if it is filled. There is no branch, because a processor cannot predict which words are filled.
+    #[inline(always)]
+    fn look_at(&mut self, slot: &'g AtomicU64) {
+        // Ordering: Acquire pairs with `fill`: the node is written.
+        let word = slot.load(Ordering::Acquire);
+        self.words[self.len] = (word, slot);
+        self.len += usize::from(is_filled(word));
+    }
+
+    fn words(&self) -> &[FoundWord<'g>] {
+        &self.words[..self.len]
+    }
+
+    /// Keeps the words that satisfy a condition, and returns their number.
+    fn retain(&mut self, mut keeps: impl FnMut(&FoundWord<'g>) -> bool) -> i32 {
+        let mut kept = 0;
+        for place in 0..self.len {
+            if keeps(&self.words[place]) {
+                self.words[kept] = self.words[place];
+                kept += 1;
+            }
+        }
+        self.len = kept;
+        i32::try_from(kept).unwrap_or(0)
+    }
+}
+
+impl<K, T: Tail> NodeTable<K, T> {
+    /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
+    pub(in super::super) fn sweep(
+        &self,
+        hash: u64,
+        guard: &Pinned,
+        mut kill: impl FnMut(&KeyNode<K, T>) -> bool,
+    ) {
+        let shard = self.shard(hash);
+        let (_, lines) = self.lines(shard, guard);
+        let words = SWEPT * swept_together(lines.len());
+        #[expect(clippy::cast_possible_truncation, reason = "a few")]
+        let hand = self.counts[shard].advance(words as u32);
+        let mut found = Found::new(lines);
+        for place in (0..words).map(|step| hand.wrapping_add(step)) {
+            // The number of lines is a power of two.
+            found.look_at(&lines[(place / SLOTS) & (lines.len() - 1)].0[place % SLOTS]);
+        }
+        // The nodes are prefetched, so that they come from memory at the same time.
+        for (word, _) in found.words() {
+            prefetch(self.node(*word, guard));
+        }
+        let is_removed = |&(word, slot): &FoundWord<'_>| {
+            let node = self.node(word, guard);
+            let is_removed = !node.state.is_dead() && kill(node);
+            if is_removed {
+                bury(slot);
+            }
+            is_removed
+        };
+        let removed = found.retain(is_removed);
+        if removed > 0 {
+            self.counts[shard].add(-removed, 0);
+            for &(word, slot) in found.words() {
+                self.retire(&Occupied { node: self.node(word, guard), shard, word, slot }, guard);
+            }
+        }
+    }
+
+    /// Looks at up to `most` live nodes, and returns the one with the smallest rank, with this rank. The search starts at the
+    /// line where a key of this hash belongs. It ends early when it has found the rank 0, and passes over nodes whose rank is
+    /// `None`. It passes over other keys only if other threads insert or remove keys, or if the table is almost empty.
+    pub(in super::super) fn search<'g>(
+        &'g self,
+        hash: u64,
+        most: usize,
+        guard: &'g Pinned,
+        mut rank: impl FnMut(&KeyNode<K, T>) -> Option<u64>,
+    ) -> Option<(u64, Occupied<'g, K, T>)> {
+        let (first, tag) = (self.shard(hash), tag_of(hash));
+        let (mut left, mut passed, mut least) = (most, 0, None::<(u64, Occupied<'_, K, T>)>);
+        let shards = 1_usize << self.used_bits.leading_ones().min(SHARD_BITS);
+        // The numbers of used shards are multiples of this number.
+        let stride = SHARDS / shards;
+        for step in 0..2 * shards {
+            // A key is counted after it is in the table, so a second round looks at all shards, if the first found nothing.
+            if step == shards && left < most {
+                break;
+            }
+            let shard = (first + step * stride) % SHARDS;
+            // A small store has keys in few of its shards.
+            if step < shards && self.counts[shard].get().live <= 0 {
+                continue;
+            }
+            let (index, lines) = self.lines(shard, guard);
+            for from in (index.line(tag)..).step_by(Places::LINES).take(lines.len().div_ceil(Places::LINES)) {
+                // The number of lines is a power of two.
+                let line = |place: usize| &lines[(from + place) & (lines.len() - 1)];
+                let mut filled = Places::filled((0..Places::LINES.min(lines.len())).map(line));
+                while left > 0 && !filled.is_empty() {
+                    let seen = self.least(&mut filled, &mut left, guard, &mut rank, |place| {
+                        &line(place / SLOTS).0[place % SLOTS]
+                    });
+                    if let Some((rank, slot, word)) = seen
+                        && least.as_ref().is_none_or(|(least, _)| rank < *least)
+                    {
+                        least = Some((rank, Occupied { node: self.node(word, guard), shard, word, slot }));
+                        if rank == 0 {
+                            return least;
+                        }
+                    }
+                }
+                passed += Places::LINES.min(lines.len());
+                if left == 0 || passed >= MOST_LINES_SEARCHED {
+                    return least;
+                }
+            }
+        }
+        least
+    }
+
+    /// Looks at the nodes of the next few places, and returns the smallest rank, with its slot and word. Each live node
+    /// takes one from `left`.
+    // There is no branch on a rank, because a processor cannot predict which is the smallest. So the nodes come from memory at the same time.
+    #[inline(always)]
+    fn least<'g>(
+        &'g self,
+        filled: &mut Places,
+        left: &mut usize,
+        guard: &'g Pinned,
+        rank: &mut impl FnMut(&KeyNode<K, T>) -> Option<u64>,
+        slot: impl Fn(usize) -> &'g AtomicU64,
+    ) -> Option<(u64, &'g AtomicU64, u64)> {
+        const NONE: u64 = u64::MAX;
+        let (mut least, mut least_slot, mut least_word) = (NONE, slot(0), EMPTY);
+        for place in filled.by_ref().take(RANKED_TOGETHER.min(*left)) {
+            let slot = slot(place);
+            // Ordering: Acquire pairs with `fill`: the node is written.
+            let word = slot.load(Ordering::Acquire);
+            // Another thread may have removed the key.
+            if !is_filled(word) {
+                continue;
+            }
+            let rank = rank(self.node(word, guard)).unwrap_or(NONE);
+            *left -= usize::from(rank != NONE);
+            let is_less = rank < least;
+            least = select_unpredictable(is_less, rank, least);
+            least_slot = select_unpredictable(is_less, slot, least_slot);
+            least_word = select_unpredictable(is_less, word, least_word);
+        }
+        (least != NONE).then_some((least, least_slot, least_word))
+    }
+}
