@@ -9,9 +9,9 @@ use libfuzzer_sys::{Corpus, fuzz_target};
 use tollgate::{Decision, Quota};
 use tollgate_http::{Dialect, Fields, Policy, Reset, problem};
 use tollgate_testing::fuzzing::Case;
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::kinds::{Kind, quota};
 use tollgate_testing::reader::{entry, list, number, percent_decoded};
-use tollgate_testing::subjects::{direct, quota};
+use tollgate_testing::subjects::direct;
 
 /// Returns the last decision of a random run, and its quota.
 fn decided(case: &Case) -> Option<(Quota, Decision)> {

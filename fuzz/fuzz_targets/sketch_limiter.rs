@@ -11,9 +11,9 @@ use libfuzzer_sys::{Corpus, fuzz_target};
 use std::collections::HashMap;
 use tollgate::{ManualClock, Timestamp, WindowAlgorithm};
 use tollgate_testing::fuzzing::{cost, step};
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::kinds::{Kind, WINDOWS};
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
-use tollgate_testing::sketch::{LEAST, WINDOWS, build, reach};
+use tollgate_testing::sketch::{LEAST, build, reach};
 use tollgate_testing::steps::{Cost, Op};
 use tollgate_testing::subjects::verdict;
 

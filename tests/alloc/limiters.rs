@@ -8,10 +8,10 @@ use tollgate::{
     Capacity, Decision, FixedWindow, Gcra, ManualClock, Outcome, Quota, RateLimiter, Timestamp, check_all,
     joint::AllOf, stores::HashedStore,
 };
-use tollgate_testing::compact::{COMPACT, compact_of, policies};
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::compact::{compact_of, policies};
+use tollgate_testing::kinds::{ALL, COMPACT, Kind, WINDOWS};
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::sketch::{LEAST, WINDOWS, build, sketch_of};
+use tollgate_testing::sketch::{LEAST, build, sketch_of};
 use tollgate_testing::subjects::direct;
 use tollgate_testing::{MINUTE, SEC};
 

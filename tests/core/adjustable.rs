@@ -5,8 +5,8 @@ use tollgate::{
     Builder, Carry, Clock, Decision, FixedWindow, Gcra, ManualClock, MinimumSpacing, Quota, SlidingLog,
     SlidingWindow, Timestamp, TokenBucket, check_all,
 };
-use tollgate_testing::compact::{COMPACT, policies};
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::compact::policies;
+use tollgate_testing::kinds::{ALL, COMPACT, Kind};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::{HOUR, build};
 

@@ -18,8 +18,8 @@
 use proptest::prelude::*;
 use std::time::Duration;
 use tollgate::{Capacity, Decision};
-use tollgate_testing::compact::{COMPACT, Layout, compact_of};
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::compact::{Layout, compact_of};
+use tollgate_testing::kinds::{ALL, COMPACT, Kind};
 use tollgate_testing::operations::{exact_spec, ops_with, run_cases, short_spec, start};
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
 use tollgate_testing::reading::Reading;

@@ -19,8 +19,8 @@ use std::time::Duration;
 use tollgate::{
     Algorithm, Decision, Gcra, Limit, ManualClock, Quota, RateLimiter, StoreKind, SubWindow, Timestamp,
 };
-use tollgate_testing::compact::{COMPACT, Layout, Ticks, compact};
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::compact::{Layout, Ticks, compact};
+use tollgate_testing::kinds::{ALL, COMPACT, Kind};
 use tollgate_testing::laws::all_are_within;
 use tollgate_testing::ledger::{Charge, Operation, check_no_units_created, chosen, make};
 use tollgate_testing::operations::{ops_with, run_cases, short_spec, start};

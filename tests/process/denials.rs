@@ -9,10 +9,10 @@ use tollgate::{
     RateLimiter, SlidingLog, Timestamp, check_all, joint::AllOf,
 };
 use tollgate_testing::HOUR;
-use tollgate_testing::compact::{COMPACT, POLICIES, compact_of};
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::compact::{POLICIES, compact_of};
+use tollgate_testing::kinds::{ALL, COMPACT, Kind, WINDOWS};
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::sketch::{WINDOWS, sketch_of};
+use tollgate_testing::sketch::sketch_of;
 use tollgate_testing::subjects::{Subject, direct, keyed};
 
 const SPEC: Spec = Spec { limit: 2, period_ns: HOUR, burst: 2 };

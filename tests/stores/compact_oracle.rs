@@ -12,8 +12,8 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate_testing::compact::{COMPACT, Layout, compact};
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::compact::{Layout, compact};
+use tollgate_testing::kinds::{COMPACT, Kind};
 use tollgate_testing::laws::{self, Exact, Request};
 use tollgate_testing::operations::{ops, run_cases, spec, start};
 use tollgate_testing::oracle::{Spec, Verdict};

@@ -13,7 +13,8 @@ use tollgate::{
     ManualClock, MinimumSpacing, Overflow, Quota, RateLimiter, SlidingWindow, Timestamp, TokenBucket,
 };
 use tollgate_testing::SEC;
-use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded, build, policies, seal};
+use tollgate_testing::compact::{POLICIES, Random, Seeded, build, policies, seal};
+use tollgate_testing::kinds::COMPACT;
 use tollgate_testing::oracle::Spec;
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);

@@ -7,7 +7,8 @@ use tollgate::{
     Overflow, Quota, QuotaError, RateLimiter, SlidingWindow, Timestamp, TokenBucket, stores::Gauges,
 };
 use tollgate_testing::SEC;
-use tollgate_testing::compact::{COMPACT, POLICIES, Random, Seeded, build, policies};
+use tollgate_testing::compact::{POLICIES, Random, Seeded, build, policies};
+use tollgate_testing::kinds::COMPACT;
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::subjects::Constant;
 

@@ -15,11 +15,12 @@ use tollgate::{
     Timestamp, stores::Tier,
 };
 use tollgate_testing::compact::{Layout, Seeded, Ticks};
+use tollgate_testing::kinds::quota;
 use tollgate_testing::laws::newest_is_within;
 use tollgate_testing::operations::{config, ops_with, start};
 use tollgate_testing::oracle::{Fixed, Gcra, Oracle, Sliding, Spec};
 use tollgate_testing::steps::Op;
-use tollgate_testing::subjects::{quota, verdict};
+use tollgate_testing::subjects::verdict;
 use tollgate_testing::{HOUR, MINUTE, SEC, build};
 
 const KEYS: u32 = 3;

@@ -9,12 +9,12 @@
 //!   Then σ is the longest time between two refreshes.
 
 use proptest::prelude::*;
-use tollgate_testing::compact::{COMPACT, compact};
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::compact::compact;
+use tollgate_testing::kinds::{ALL, COMPACT, Kind, WINDOWS};
 use tollgate_testing::laws::newest_is_within;
 use tollgate_testing::operations::{exact_spec, ops_with, run_cases, start};
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::sketch::{WINDOWS, reach, sketch_of};
+use tollgate_testing::sketch::{reach, sketch_of};
 use tollgate_testing::steps::{Op, within_reach};
 use tollgate_testing::subjects::{Subject, direct, keyed};
 

@@ -5,7 +5,8 @@ use super::*;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use tollgate::Capacity;
-use tollgate_testing::compact::{COMPACT, Held, Layout, compact_of};
+use tollgate_testing::compact::{Held, Layout, compact_of};
+use tollgate_testing::kinds::COMPACT;
 use tollgate_testing::reading::Reading;
 use tollgate_testing::subjects::{Subject, direct, keyed};
 

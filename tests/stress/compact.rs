@@ -3,7 +3,8 @@
 
 use super::*;
 use tollgate::{Capacity, Compact, CompactAlgorithm, Gcra, Overflow, Quota};
-use tollgate_testing::compact::{COMPACT, Layout, POLICIES, Seeded, build, policies};
+use tollgate_testing::compact::{Layout, POLICIES, Seeded, build, policies};
+use tollgate_testing::kinds::COMPACT;
 use tollgate_testing::reading::Reading;
 
 const ROOMY: Capacity = Capacity::memory(1 << 18);

@@ -2,7 +2,7 @@
 
 use super::*;
 use tollgate::leases::LeaseAlgorithm;
-use tollgate_testing::lease::LEASABLE;
+use tollgate_testing::kinds::LEASABLE;
 
 /// A single stripe, fewer stripes than threads, and more stripes than threads.
 const STRIPES: [usize; 3] = [1, 2, 16];

@@ -4,7 +4,8 @@
 use super::*;
 use tollgate::{FixedWindow, Quota, Sketch, SlidingWindow, WindowAlgorithm};
 use tollgate_testing::compact::Seeded;
-use tollgate_testing::sketch::{LEAST, WINDOWS, build};
+use tollgate_testing::kinds::WINDOWS;
+use tollgate_testing::sketch::{LEAST, build};
 
 const ROOMY: usize = 1 << 18;
 

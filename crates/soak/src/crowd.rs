@@ -9,12 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate::{DefaultClock, ManualClock, StdClock, Timestamp};
-use tollgate_testing::compact::{COMPACT, policies};
-use tollgate_testing::kinds::Kind;
-use tollgate_testing::lease::LEASABLE;
+use tollgate_testing::compact::policies;
+use tollgate_testing::kinds::{COMPACT, Kind, LEASABLE, WINDOWS};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::reading::Reading;
-use tollgate_testing::sketch::WINDOWS;
 
 const ROOMY: usize = 1 << 17;
 

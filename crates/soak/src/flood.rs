@@ -15,11 +15,10 @@ use super::{Found, Round, SEC, START, ensure};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{ManualClock, Overflow, Timestamp, WhenFull};
-use tollgate_testing::compact::{COMPACT, policies};
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::compact::policies;
+use tollgate_testing::kinds::{COMPACT, Kind, WINDOWS};
 use tollgate_testing::oracle::{Oracle, Spec};
 use tollgate_testing::reading::Reading;
-use tollgate_testing::sketch::WINDOWS;
 
 /// For each thread.
 const HONEST: u32 = 3;

@@ -11,8 +11,8 @@ use tollgate::{
     Capacity, Clock, DefaultClock, FixedWindow, Gcra, ManualClock, Quota, RateLimiter, SlidingWindow,
     Timestamp, TokenBucket, check_all, joint::AllOf,
 };
-use tollgate_testing::compact::{COMPACT, compact_of};
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::compact::compact_of;
+use tollgate_testing::kinds::{ALL, COMPACT, Kind};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::reading::Reading;
 use tollgate_testing::subjects::{direct, keyed};

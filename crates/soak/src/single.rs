@@ -4,14 +4,13 @@ use super::draw;
 use super::gate::{self, Store};
 use super::{Found, Round, ensure};
 use tollgate::{Capacity, Decision, ManualClock, Timestamp};
-use tollgate_testing::compact::{COMPACT, compact_of};
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::compact::compact_of;
+use tollgate_testing::kinds::{COMPACT, Kind, LEASABLE, WINDOWS};
 use tollgate_testing::laws::{self, Exact, Request};
-use tollgate_testing::lease::LEASABLE;
 use tollgate_testing::ledger::{self, Operation};
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
 use tollgate_testing::reading::Reading;
-use tollgate_testing::sketch::{WINDOWS, reach, sketch_of};
+use tollgate_testing::sketch::{reach, sketch_of};
 use tollgate_testing::steps::within_reach;
 use tollgate_testing::subjects::{Subject, crowded, direct, keyed, verdict};
 

@@ -6,12 +6,11 @@ use super::gate::{self, Store};
 use super::{Found, Round, START, ensure};
 use std::sync::Arc;
 use tollgate::{ManualClock, Overflow, Timestamp, WhenFull};
-use tollgate_testing::compact::{COMPACT, policies};
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::compact::policies;
+use tollgate_testing::kinds::{COMPACT, Kind, WINDOWS};
 use tollgate_testing::laws::newest_is_within;
 use tollgate_testing::oracle::{Spec, Verdict};
 use tollgate_testing::reading::Reading;
-use tollgate_testing::sketch::WINDOWS;
 
 const KEYS: u64 = 300;
 

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate::{DefaultClock, ManualClock, StdClock, Timestamp};
+use tollgate_testing::kinds::WINDOWS;
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::sketch::{LEAST, WINDOWS};
+use tollgate_testing::sketch::LEAST;
 
 const KEYS: u64 = 4;
 

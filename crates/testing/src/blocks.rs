@@ -4,9 +4,10 @@
 //! library, which keeps them in one word.
 
 use super::compact::{Layout, Seeded};
+use super::kinds::quota;
 use super::oracle::{Oracle, Spec, Verdict};
 use super::steps::Op;
-use super::subjects::{Subject, quota, verdict};
+use super::subjects::{Subject, verdict};
 use std::time::Duration;
 use tollgate::{
     Block, Blocked, Capacity, Compact, Decision, Direct, Keyed, ManualClock, QuotaError, RateLimiter,

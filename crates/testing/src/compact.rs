@@ -9,35 +9,12 @@ use tollgate::{
     Capacity, Clock, Compact, CompactAlgorithm, ManualClock, Overflow, QuotaError, RateLimiter, Timestamp,
 };
 
-/// The algorithms that the compact store can hold.
-pub const COMPACT: [Kind; 8] = [
-    Kind::Gcra,
-    Kind::Greedy,
-    Kind::Meter,
-    Kind::Queue,
-    Kind::Spacing,
-    Kind::Fixed,
-    Kind::Sliding,
-    Kind::SlidingStrict,
-];
-
 /// The overflow policies.
 pub const POLICIES: [Overflow; 3] = [Overflow::Spill, Overflow::Forget, Overflow::Inherit];
 
 /// Returns the overflow policies that an algorithm supports.
 pub fn policies(kind: Kind) -> &'static [Overflow] {
     if matches!(kind, Kind::Sliding | Kind::SlidingStrict) { &[Overflow::Forget] } else { &POLICIES }
-}
-
-/// [`with_one_of`](crate::with_one_of) for the kinds of [`COMPACT`].
-#[macro_export]
-macro_rules! with_compact {
-    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {
-        $crate::with_one_of!(
-            [Gcra, Greedy, Meter, Queue, Spacing, Fixed, Sliding, SlidingStrict],
-            $kind, $spec, $algorithm => $body
-        )
-    };
 }
 
 /// A hasher of 64-bit quality that is the same in every run.

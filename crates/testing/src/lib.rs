@@ -17,15 +17,13 @@ pub mod child;
 #[macro_use]
 mod verbs;
 #[macro_use]
+pub mod kinds;
 pub mod compact;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod holds;
-pub mod kinds;
 pub mod laws;
 pub mod ledger;
-#[macro_use]
-pub mod lease;
 pub mod naive;
 pub mod operations;
 pub mod oracle;
@@ -35,12 +33,10 @@ pub mod reading;
 pub mod redis;
 #[cfg(feature = "service")]
 pub mod service;
-#[macro_use]
 pub mod sketch;
 pub mod skipped;
 pub mod steps;
 pub mod stopping;
-#[macro_use]
 pub mod subjects;
 pub mod trace;
 

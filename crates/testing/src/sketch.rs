@@ -8,22 +8,8 @@ use std::fmt::Debug;
 use std::hash::BuildHasher;
 use tollgate::{Capacity, Clock, ManualClock, QuotaError, RateLimiter, Sketch, Timestamp, WindowAlgorithm};
 
-/// The algorithms that the sketch store can hold.
-pub const WINDOWS: [Kind; 3] = [Kind::Fixed, Kind::Sliding, Kind::SlidingStrict];
-
 /// The least memory that the sketch store accepts, in bytes.
 pub const LEAST: usize = 256;
-
-/// [`with_one_of`](crate::with_one_of) for the kinds of [`WINDOWS`].
-#[macro_export]
-macro_rules! with_windows {
-    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {
-        $crate::with_one_of!(
-            [Fixed, Sliding, SlidingStrict],
-            $kind, $spec, $algorithm => $body
-        )
-    };
-}
 
 /// Returns the number of windows after which tags repeat, so a word that was not written since then looks current.
 /// The tags have 16 to 24 bits and cover three months.

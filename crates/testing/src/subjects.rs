@@ -5,88 +5,7 @@ use super::oracle::{Spec, Verdict};
 use std::fmt::Debug;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::time::Duration;
-use tollgate::{
-    Algorithm, Clock, Decision, Direct, Keyed, ManualClock, Outcome, Quota, RateLimiter, Timestamp,
-};
-
-/// Returns the algorithm of a kind, or `None` if it refuses the quota.
-#[macro_export]
-macro_rules! algorithm_of {
-    (Gcra, $quota:expr) => {
-        Some(tollgate::Gcra::new($quota))
-    };
-    (Greedy, $quota:expr) => {
-        Some(tollgate::TokenBucket::new($quota))
-    };
-    (Meter, $quota:expr) => {
-        Some(tollgate::LeakyBucketMeter::new($quota))
-    };
-    (Queue, $quota:expr) => {
-        Some(tollgate::LeakyBucketQueue::new($quota))
-    };
-    (Interval, $quota:expr) => {
-        tollgate::TokenBucket::try_interval($quota).ok()
-    };
-    (Aligned($origin:ident), $quota:expr) => {
-        tollgate::TokenBucket::try_aligned($quota, $crate::at($origin)).ok()
-    };
-    (Adaptive($origin:ident), $quota:expr) => {
-        tollgate::TokenBucket::try_aligned_adaptive($quota, $crate::at($origin)).ok()
-    };
-    (Fixed, $quota:expr) => {
-        tollgate::FixedWindow::try_new($quota).ok()
-    };
-    (FirstUse, $quota:expr) => {
-        tollgate::FixedWindow::try_from_first_use($quota).ok()
-    };
-    (Sliding, $quota:expr) => {
-        tollgate::SlidingWindow::try_new($quota).ok()
-    };
-    (SlidingStrict, $quota:expr) => {
-        $crate::algorithm_of!(Sliding, $quota).map(tollgate::SlidingWindow::strict)
-    };
-    (Sub($parts:ident), $quota:expr) => {
-        tollgate::SubWindow::try_new($quota, $parts).ok()
-    };
-    (SubStrict($parts:ident), $quota:expr) => {
-        $crate::algorithm_of!(Sub($parts), $quota).map(tollgate::SubWindow::strict)
-    };
-    (Log, $quota:expr) => {
-        tollgate::SlidingLog::try_new($quota).ok()
-    };
-    (Spacing, $quota:expr) => {
-        Some(tollgate::MinimumSpacing::new($quota.period()))
-    };
-}
-
-/// Evaluates the body with `$algorithm` bound to the algorithm, which is of one of these kinds. Returns `Some` of the body's
-/// value, or `None` if the algorithm refuses the quota.
-#[macro_export]
-macro_rules! with_one_of {
-    ([$($name:ident $(($option:ident))?),+], $kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {
-        $crate::subjects::quota($spec).and_then(|quota| match $kind {
-            $($crate::kinds::Kind::$name $(($option))? => {
-                $crate::algorithm_of!($name $(($option))?, quota).map(|$algorithm| $body)
-            })+
-            #[allow(unreachable_patterns, reason = "the list may have all kinds")]
-            other => unreachable!("the store cannot hold {other:?}"),
-        })
-    };
-}
-
-/// [`with_one_of`] for all kinds.
-#[macro_export]
-macro_rules! with_algorithm {
-    ($kind:expr, $spec:expr, $algorithm:ident => $body:expr) => {
-        $crate::with_one_of!(
-            [
-                Gcra, Greedy, Meter, Queue, Interval, Aligned(origin), Adaptive(origin), Fixed, FirstUse, Sliding,
-                SlidingStrict, Sub(parts), SubStrict(parts), Log, Spacing
-            ],
-            $kind, $spec, $algorithm => $body
-        )
-    };
-}
+use tollgate::{Algorithm, Clock, Decision, Direct, Keyed, ManualClock, Outcome, RateLimiter, Timestamp};
 
 /// Builds a direct limiter, or returns `None` if the algorithm refuses the quota.
 pub fn direct(kind: Kind, spec: Spec) -> Option<Box<dyn Subject>> {
@@ -122,11 +41,6 @@ impl Hasher for Constant {
         0x5555_5555_5555_5555
     }
     fn write(&mut self, _: &[u8]) {}
-}
-
-/// Returns the quota of a `Spec`, if it is valid.
-pub fn quota(spec: Spec) -> Option<Quota> {
-    Quota::try_new(spec.limit, Duration::from_nanos(spec.period_ns)).ok()?.try_burst(spec.burst).ok()
 }
 
 /// A limiter under test, direct or keyed. A direct limiter has only key 0.

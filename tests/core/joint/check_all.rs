@@ -7,8 +7,9 @@ use tollgate::{
     SlidingLog, SlidingWindow, SubWindow, Timestamp, TokenBucket, check_all, joint::AllOf, joint::BoundLimit,
     joint::JointDecision, joint::Limits,
 };
+use tollgate_testing::kinds::quota;
 use tollgate_testing::oracle::{Fixed, Gcra as GcraOracle, Interval, Log, Oracle, Spacing, Spec, Verdict};
-use tollgate_testing::subjects::{quota, verdict};
+use tollgate_testing::subjects::verdict;
 use tollgate_testing::{MS, SEC, build};
 
 /// The start of a minute.

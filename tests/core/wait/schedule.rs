@@ -51,7 +51,7 @@ enum Store {
 }
 
 fn subject(kind: Kind, spec: Spec, store: Store, clock: TokioClock) -> Subject {
-    let quota = tollgate_testing::subjects::quota(spec).expect("a plain quota");
+    let quota = tollgate_testing::kinds::quota(spec).expect("a plain quota");
     let subject = match store {
         Store::Direct => with_algorithm!(kind, spec, algorithm => {
             let limiter = Arc::new(RateLimiter::builder(algorithm).clock(clock).direct());

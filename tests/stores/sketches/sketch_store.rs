@@ -18,11 +18,11 @@ use tollgate::{
     WindowAlgorithm,
 };
 use tollgate_testing::compact::Seeded;
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::kinds::{Kind, WINDOWS};
 use tollgate_testing::laws;
 use tollgate_testing::operations::{ops, run_cases, start};
 use tollgate_testing::oracle::{Spec, Verdict};
-use tollgate_testing::sketch::{LEAST, WINDOWS, build, reach, sketch_of};
+use tollgate_testing::sketch::{LEAST, build, reach, sketch_of};
 use tollgate_testing::steps::Op;
 use tollgate_testing::subjects::{Subject, verdict};
 use tollgate_testing::{HOUR, MINUTE, SEC, START};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 use tollgate::{FixedWindow, ManualClock, Quota, RateLimiter, Sketch, Timestamp};
 use tollgate_testing::compact::{Random, Seeded};
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::kinds::{Kind, WINDOWS};
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::sketch::{LEAST, WINDOWS, build, round, sketch_of};
+use tollgate_testing::sketch::{LEAST, build, round, sketch_of};
 use tollgate_testing::subjects::Subject;
 use tollgate_testing::{HOUR, MINUTE, SEC, START, at};
 

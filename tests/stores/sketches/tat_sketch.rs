@@ -10,9 +10,9 @@ use std::time::Duration;
 use tollgate::sketch::TatSketch;
 use tollgate::{Quota, Timestamp};
 use tollgate_testing::compact::Random;
+use tollgate_testing::kinds::quota;
 use tollgate_testing::operations::config;
 use tollgate_testing::oracle::Spec;
-use tollgate_testing::subjects::quota;
 use tollgate_testing::{HOUR, MINUTE, SEC, START};
 
 /// Start times over all phases of a cell. A cell's range is the time of 64 to 128 bursts.

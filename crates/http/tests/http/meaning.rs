@@ -12,11 +12,11 @@ use proptest::test_runner::TestRunner;
 use tollgate::{Outcome, Quota};
 use tollgate_http::{Available, Policy, retry_after};
 use tollgate_testing::SEC;
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::kinds::{ALL, Kind, quota};
 use tollgate_testing::operations::{config, exact_spec, ops, start};
 use tollgate_testing::oracle::Spec;
 use tollgate_testing::steps::{Op, within_reach};
-use tollgate_testing::subjects::{direct, quota};
+use tollgate_testing::subjects::direct;
 
 fn holds(kind: Kind, &(spec, start, ref ops): &(Spec, u64, Vec<Op>)) {
     let (Some(limiter), Some(quota)) = (direct(kind, spec), quota(spec)) else { return };

@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::{Decision, Quota};
 use tollgate_http::{Dialect, Fields, Policy, Reset, problem};
-use tollgate_testing::kinds::{ALL, Kind};
+use tollgate_testing::kinds::{ALL, Kind, quota};
 use tollgate_testing::operations::{config, spec, start};
 use tollgate_testing::reader::{Member, entry, list, number, percent_decoded};
-use tollgate_testing::subjects::{direct, quota};
+use tollgate_testing::subjects::direct;
 
 #[derive(Clone, Debug)]
 struct Limit {

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 use tollgate::{Capacity, ManualClock, RateLimiter, Timestamp};
-use tollgate_testing::compact::{COMPACT, Held, compact_of};
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::compact::{Held, compact_of};
+use tollgate_testing::kinds::{COMPACT, Kind};
 use tollgate_testing::oracle::{Oracle, Spec, Verdict};
 use tollgate_testing::reading::Reading;
 use tollgate_testing::subjects::{keyed, verdict};

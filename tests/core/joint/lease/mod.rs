@@ -23,9 +23,8 @@ use tollgate::{
     Clock, Decision, Gcra, ManualClock, Quota, RateLimiter, Timestamp, leases::Lease, leases::LeaseAlgorithm,
     leases::LeaseRequest, leases::LeaseSource, leases::Leases, leases::Striped,
 };
-use tollgate_testing::kinds::Kind;
+use tollgate_testing::kinds::{Kind, LEASABLE};
 use tollgate_testing::laws::all_are_within;
-use tollgate_testing::lease::LEASABLE;
 use tollgate_testing::operations::{config, exact_spec, ops, run_cases, start};
 use tollgate_testing::oracle::{Oracle, Spec};
 use tollgate_testing::steps::within_reach;
