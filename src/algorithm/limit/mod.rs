@@ -3,15 +3,8 @@
 mod kind;
 mod text;
 
-use core::time::Duration;
-
 pub use self::kind::LimitKind;
-use super::batch::Returns;
-use super::{
-    Block, Blocked, CalendarWindow, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, MinimumSpacing,
-    SlidingLog, SlidingWindow, SubWindow, TokenBucket,
-};
-use crate::base::clock::{Timestamp, saturating_nanos};
+use super::{Block, Blocked, MinimumSpacing};
 use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 
 /// An algorithm and its quota, chosen at run time.
@@ -20,23 +13,9 @@ use crate::base::quota::{Quota, QuotaError, Reason, or_panic};
 /// algorithm of the crate converts into a limit.
 ///
 /// # Text
-/// A text is a quota (see [`Quota`]), with the name of the algorithm before it. Without a name, it is GCRA.
-///
-/// | text | algorithm |
-/// |---|---|
-/// | `100/min burst 20`, `gcra 100/min burst 20` | [`Gcra`] |
-/// | `token-bucket 100/min burst 20` | [`TokenBucket::new`] |
-/// | `token-bucket(interval) 3/10min burst 5` | [`TokenBucket::interval`] |
-/// | `token-bucket(aligned) 400/h`, `token-bucket(aligned, at 8h) 400/d` | [`TokenBucket::aligned`]; `at` is the time from the clock's origin, the Unix epoch, to any one of the refills |
-/// | `token-bucket(aligned, adaptive) 400/h` | [`TokenBucket::aligned_adaptive`]; `at` can stand before `adaptive` |
-/// | `leaky-bucket 10/s`, `leaky-bucket(queue) 10/s burst 3` | [`LeakyBucketMeter`], [`LeakyBucketQueue`] |
-/// | `fixed-window 100/min`, `fixed-window(first-use) 100/min` | [`FixedWindow::new`], [`FixedWindow::from_first_use`] |
-/// | (none) | [`CalendarWindow`], because a text cannot name a table |
-/// | `sliding-window 100/min`, `sliding-window(strict) 100/min` | [`SlidingWindow`] |
-/// | `sub-window(60) 500/h`, `sub-window(60, strict) 500/h` | [`SubWindow`]; without a number it has 60 parts |
-/// | `sliding-log 3/10s` | [`SlidingLog`] |
-/// | `minimum-spacing 250ms` | [`MinimumSpacing`] |
-/// | `5/min block 10min`, `5/min block 10min to 1d` | [`Blocked`]; `to` is the longest block. Also after `token-bucket` and `leaky-bucket` |
+/// A text is a quota (see [`Quota`]), with the name of the algorithm before it: `sliding-log 3/10s`. [`LimitKind`] has the
+/// names and their options. Without a name, it is GCRA: `100/min burst 20`. After GCRA, `token-bucket` and `leaky-bucket`, a text
+/// can have the times of [blocks](Blocked): `5/min block 10min`, `5/min block 10min to 1d`. The second one is the longest.
 ///
 /// [`Display`](core::fmt::Display) writes the shortest such text, and [`FromStr`](core::str::FromStr) reads the same
 /// limit from it. For a calendar, it writes a text for people, which nothing reads.
@@ -67,19 +46,19 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Creates a limit for the generic cell rate algorithm: see [`Gcra`]. Accepts every quota.
+    /// Creates a limit for the generic cell rate algorithm: see [`Gcra`](crate::Gcra). Accepts every quota.
     #[must_use]
     pub const fn gcra(quota: Quota) -> Self {
         Self { kind: LimitKind::Gcra, quota, block: None }
     }
 
-    /// Creates a limit for a token bucket that refills continuously: see [`TokenBucket`]. Accepts every quota.
+    /// Creates a limit for a token bucket that refills continuously: see [`TokenBucket`](crate::TokenBucket). Accepts every quota.
     #[must_use]
     pub const fn token_bucket(quota: Quota) -> Self {
         Self { kind: LimitKind::TokenBucket, quota, block: None }
     }
 
-    /// Creates a limit for a fixed window that is aligned to the Unix epoch: see [`FixedWindow`].
+    /// Creates a limit for a fixed window that is aligned to the Unix epoch: see [`FixedWindow`](crate::FixedWindow).
     ///
     /// # Panics
     /// Panics if the algorithm cannot hold the quota; in a constant, at compile time. [`Limit::try_new`] returns the
@@ -196,7 +175,7 @@ impl Limit {
         })
     }
 
-    /// Makes a sliding window or a sub-window counter strict: see [`SlidingWindow::strict`] and [`SubWindow::strict`].
+    /// Makes a sliding window or a sub-window counter strict: see [`SlidingWindow::strict`](crate::SlidingWindow::strict) and [`SubWindow::strict`](crate::SubWindow::strict).
     /// Other algorithms do not change.
     #[must_use]
     pub const fn strict(mut self) -> Self {
@@ -241,137 +220,11 @@ impl Limit {
         };
         Self { kind, ..self }
     }
-
-    const fn checked(kind: LimitKind, quota: Quota) -> Result<Self, Reason> {
-        macro_rules! fits {
-            ($algorithm:expr) => {
-                match $algorithm {
-                    Ok(_) => {}
-                    Err(reason) => return Err(reason),
-                }
-            };
-        }
-        match kind {
-            LimitKind::Gcra
-            | LimitKind::TokenBucket
-            | LimitKind::LeakyBucketMeter
-            | LimitKind::LeakyBucketQueue => return Ok(Self { kind, quota, block: None }),
-            LimitKind::IntervalBucket => fits!(TokenBucket::from_first_use(&quota)),
-            LimitKind::AlignedBucket { at, adaptive } => {
-                fits!(TokenBucket::in_batches(&quota, at, adaptive));
-                let at = Timestamp::from_nanos(at.as_nanos() % quota.period_ns());
-                return Ok(Self { kind: LimitKind::AlignedBucket { at, adaptive }, quota, block: None });
-            }
-            LimitKind::FixedWindow => fits!(FixedWindow::aligned(&quota)),
-            LimitKind::FirstUseWindow => fits!(FixedWindow::first_use(&quota)),
-            LimitKind::CalendarWindow { calendar } => fits!(CalendarWindow::of_quota(calendar, &quota)),
-            LimitKind::SlidingWindow { .. } => fits!(SlidingWindow::checked(&quota)),
-            LimitKind::SubWindow { parts, .. } => fits!(SubWindow::checked(&quota, parts)),
-            LimitKind::SlidingLog => fits!(SlidingLog::checked(&quota)),
-            LimitKind::MinimumSpacing { spacing } => return Ok(Self::spacing(spacing)),
-        }
-        match if kind.has_burst() { Ok(quota) } else { quota.without_burst() } {
-            Ok(quota) => Ok(Self { kind, quota, block: None }),
-            Err(reason) => Err(reason),
-        }
-    }
-
-    const fn spacing(spacing: Duration) -> Self {
-        let spacing_ns = saturating_nanos(spacing);
-        let kind = LimitKind::MinimumSpacing { spacing: Duration::from_nanos(spacing_ns) };
-        Self { kind, quota: Quota::stored(1, spacing_ns, 1), block: None }
-    }
 }
 
 /// The default algorithm, GCRA.
 impl From<Quota> for Limit {
     fn from(quota: Quota) -> Self {
         Self::gcra(quota)
-    }
-}
-
-/// The algorithm stores the interval of one unit and the burst, so `10/60s` becomes `1/6s burst 10`.
-impl From<Gcra> for Limit {
-    fn from(algorithm: Gcra) -> Self {
-        Self::gcra(algorithm.quota())
-    }
-}
-
-/// The quota changes its numbers as for [`Gcra`].
-impl From<Blocked> for Limit {
-    fn from(algorithm: Blocked) -> Self {
-        Self { block: Some(algorithm.blocks()), ..Self::gcra(algorithm.quota()) }
-    }
-}
-
-/// The quota changes its numbers as for [`Gcra`].
-impl From<LeakyBucketMeter> for Limit {
-    fn from(algorithm: LeakyBucketMeter) -> Self {
-        Self { kind: LimitKind::LeakyBucketMeter, quota: algorithm.quota(), block: None }
-    }
-}
-
-/// The quota changes its numbers as for [`Gcra`].
-impl From<LeakyBucketQueue> for Limit {
-    fn from(algorithm: LeakyBucketQueue) -> Self {
-        Self { kind: LimitKind::LeakyBucketQueue, quota: algorithm.quota(), block: None }
-    }
-}
-
-/// The quota of a bucket that refills continuously changes its numbers as for [`Gcra`].
-impl From<TokenBucket> for Limit {
-    fn from(algorithm: TokenBucket) -> Self {
-        let (quota, returns) = algorithm.quota();
-        let kind = match returns {
-            Returns::Continuously => LimitKind::TokenBucket,
-            Returns::FromFirstUse => LimitKind::IntervalBucket,
-            Returns::Aligned { at, adaptive } => LimitKind::AlignedBucket { at, adaptive },
-        };
-        Self { kind, quota, block: None }
-    }
-}
-
-impl From<FixedWindow> for Limit {
-    fn from(algorithm: FixedWindow) -> Self {
-        let (quota, returns) = algorithm.quota();
-        let kind = match returns {
-            Returns::FromFirstUse => LimitKind::FirstUseWindow,
-            Returns::Continuously | Returns::Aligned { .. } => LimitKind::FixedWindow,
-        };
-        Self { kind, quota, block: None }
-    }
-}
-
-/// The quota's period is the calendar's longest one.
-impl From<CalendarWindow> for Limit {
-    fn from(algorithm: CalendarWindow) -> Self {
-        let kind = LimitKind::CalendarWindow { calendar: algorithm.calendar() };
-        Self { kind, quota: algorithm.quota(), block: None }
-    }
-}
-
-impl From<SlidingWindow> for Limit {
-    fn from(algorithm: SlidingWindow) -> Self {
-        let (quota, strict) = algorithm.quota();
-        Self { kind: LimitKind::SlidingWindow { strict }, quota, block: None }
-    }
-}
-
-impl From<SubWindow> for Limit {
-    fn from(algorithm: SubWindow) -> Self {
-        let (quota, parts, strict) = algorithm.quota();
-        Self { kind: LimitKind::SubWindow { parts, strict }, quota, block: None }
-    }
-}
-
-impl From<SlidingLog> for Limit {
-    fn from(algorithm: SlidingLog) -> Self {
-        Self { kind: LimitKind::SlidingLog, quota: algorithm.quota(), block: None }
-    }
-}
-
-impl From<MinimumSpacing> for Limit {
-    fn from(algorithm: MinimumSpacing) -> Self {
-        Self::spacing(algorithm.spacing())
     }
 }
