@@ -6,26 +6,6 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tollgate::LimitKind;
 
-/// The algorithms that the program can replay through, in the order of its output, and their help.
-pub const ALL: [(LimitKind, &str); 7] = [
-    (LimitKind::Gcra, "Generic cell rate algorithm: one time per key; smooth, with a burst"),
-    (LimitKind::TokenBucket, "Tokens refill continuously up to the burst; makes the same decisions as GCRA"),
-    (
-        LimitKind::LeakyBucketMeter,
-        "A bucket of the burst's size that leaks at the limit's rate; makes the same decisions as GCRA",
-    ),
-    (
-        LimitKind::FixedWindow,
-        "A counter that restarts every period, counted from 1970; admits up to twice the limit around a boundary",
-    ),
-    (LimitKind::SlidingLog, "The times of the last admissions; exact in every window, 8 bytes per unit"),
-    (
-        LimitKind::SlidingWindow { strict: false },
-        "The current window's count and a share of the previous one's; close to sliding-log, 16 bytes for the two counts",
-    ),
-    (LimitKind::SubWindow { parts: 60, strict: false }, "The window in equal parts that expire one by one"),
-];
-
 /// The settings of window algorithms.
 #[derive(Args, Copy, Clone, Debug)]
 pub struct WindowOptions {
@@ -57,15 +37,20 @@ impl WindowOptions {
     }
 }
 
+/// Returns the algorithms that the program can replay through, in the order of its output.
+pub fn named() -> impl Iterator<Item = LimitKind> {
+    LimitKind::BY_NAME.iter().map(|(kind, _)| *kind)
+}
+
 /// Reads `--algorithm`: one algorithm, or `None` for all of them.
 pub fn parser() -> impl TypedValueParser<Value = Option<LimitKind>> {
     let all = PossibleValue::new("all").help("All algorithms, side by side");
-    let names = ALL.iter().map(|(kind, help)| PossibleValue::new(kind.name()).help(help));
+    let names = LimitKind::BY_NAME.iter().map(|(kind, help)| PossibleValue::new(kind.name()).help(help));
     PossibleValuesParser::new(std::iter::once(all).chain(names))
-        .map(|name| ALL.iter().map(|(kind, _)| *kind).find(|kind| kind.name() == name))
+        .map(|name| named().find(|kind| kind.name() == name))
 }
 
-/// Returns the chosen algorithms with their settings, each once, in the order of [`ALL`]. With no choice it returns
+/// Returns the chosen algorithms with their settings, each once, in the order of [`LimitKind::BY_NAME`]. With no choice it returns
 /// `default`.
 pub fn chosen(
     choices: &[Option<LimitKind>],
@@ -76,7 +61,7 @@ pub fn chosen(
         [] => default.contains(kind),
         _ => choices.contains(&None) || choices.contains(&Some(*kind)),
     };
-    ALL.iter().map(|(kind, _)| *kind).filter(wanted).map(|kind| windows.of(kind)).collect()
+    named().filter(wanted).map(|kind| windows.of(kind)).collect()
 }
 
 #[cfg(test)]
@@ -85,7 +70,7 @@ mod tests {
 
     #[test]
     fn repeated_algorithms_run_once() {
-        let [log, sub, gcra] = [LimitKind::SlidingLog, ALL[6].0, LimitKind::Gcra];
+        let [log, sub, gcra] = [LimitKind::SlidingLog, LimitKind::BY_NAME[6].0, LimitKind::Gcra];
         let windows = WindowOptions { sub_windows: 7, strict: true };
         let chosen = |choices: &[_], default: &[_]| chosen(choices, default, windows);
         let with_settings = LimitKind::SubWindow { parts: 7, strict: true };

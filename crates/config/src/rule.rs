@@ -527,20 +527,17 @@ pub const MILLION: u32 = 1_000_000;
 /// The algorithm of a rule that names none, as in Envoy's service. The default in code is [`Gcra`](tollgate::Gcra).
 pub(crate) const DEFAULT_ALGORITHM: LimitKind = LimitKind::FixedWindow;
 
-/// Algorithms by name, with default parameters.
-pub(crate) const ALGORITHMS: &[(&str, LimitKind)] = &[
-    named(LimitKind::FixedWindow),
-    named(LimitKind::Gcra),
-    named(LimitKind::TokenBucket),
-    named(LimitKind::LeakyBucketMeter),
-    named(LimitKind::SlidingWindow { strict: false }),
-    named(LimitKind::SubWindow { parts: LimitKind::PARTS, strict: false }),
-    named(LimitKind::SlidingLog),
-];
-
-const fn named(kind: LimitKind) -> (&'static str, LimitKind) {
-    (kind.name(), kind)
-}
+/// The algorithms of [`LimitKind::BY_NAME`], with their names.
+pub(crate) const ALGORITHMS: &[(&str, LimitKind)] = &{
+    let mut named = [("", DEFAULT_ALGORITHM); LimitKind::BY_NAME.len()];
+    let mut at = 0;
+    while at < named.len() {
+        let kind = LimitKind::BY_NAME[at].0;
+        named[at] = (kind.name(), kind);
+        at += 1;
+    }
+    named
+};
 
 /// Defines the name of a value, whatever its parameters.
 fn name_of<T>(names: &[(&'static str, T)], value: &T) -> &'static str {

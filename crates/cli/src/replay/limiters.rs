@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate::{Algorithm, Compact, CompactAlgorithm, Keyed, ManualClock, RateLimiter, Sketch};
-use tollgate::{Timestamp, WindowAlgorithm, joint::AllOf};
+use tollgate::joint::AllOf;
+use tollgate::stores::AnyStore;
+use tollgate::{
+    Adjustable, Algorithm, Compact, CompactAlgorithm, Keyed, ManualClock, RateLimiter, Sketch, Timestamp,
+    WindowAlgorithm,
+};
 
 use crate::input::Record;
 
@@ -30,8 +34,8 @@ pub trait NumberLimiter: Sized {
 }
 
 macro_rules! number_limiter {
-    ($algorithm:ident, $store:ty) => {
-        impl<A: $algorithm> NumberLimiter for RateLimiter<$store, ManualClock> {
+    ([$($of:tt)*] $store:ty) => {
+        impl<$($of)*> NumberLimiter for RateLimiter<$store, ManualClock> {
             fn decide(limiters: &[Self], &Record { at, cost, ref key }: &Record) -> Result<(), Denial> {
                 let now = Timestamp::from_nanos(at);
                 // A single limit is checked directly, which is faster; several limits are checked together.
@@ -53,9 +57,10 @@ macro_rules! number_limiter {
     };
 }
 
-number_limiter!(Algorithm, Keyed<u32, A, Hasher>);
-number_limiter!(CompactAlgorithm, Compact<A, Hasher>);
-number_limiter!(WindowAlgorithm, Sketch<A, Hasher>);
+number_limiter!([A: Algorithm] Keyed<u32, A, Hasher>);
+number_limiter!([A: CompactAlgorithm] Compact<A, Hasher>);
+number_limiter!([A: WindowAlgorithm] Sketch<A, Hasher>);
+number_limiter!([] Adjustable<AnyStore<u32, Hasher>>);
 
 /// Keys are the program's own small numbers, which no client chooses. Fixed seeds make runs repeatable.
 pub fn hasher() -> Hasher {

@@ -26,13 +26,13 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::Value;
 use tollgate::{
-    Algorithm, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, LimitKind, ManualClock, Quota,
-    QuotaError, RateLimiter, SlidingLog, SlidingWindow, StoreKind, SubWindow, Timestamp, TokenBucket,
+    Algorithm, AnyLimiter, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketMeter, Limit, LimitKind,
+    ManualClock, Quota, QuotaError, RateLimiter, SlidingWindow, StoreKind, Timestamp, TokenBucket,
     WindowAlgorithm, stores::Saturation,
 };
 
 use self::ledger::{Differences, Ledger};
-use self::limiters::{Denial, NumberLimiter, hasher};
+use self::limiters::{Denial, Hasher, NumberLimiter, hasher};
 use crate::args::ReplayArgs;
 use crate::input::{Record, Trace};
 use crate::output::chart::{self, Series};
@@ -355,28 +355,33 @@ type Replayed = Result<(ReplayTally, StoreFigures), QuotaError>;
 
 // `Storage::holds` excludes what a store cannot hold, so every other combination runs on the keyed store.
 impl ReplayRun<'_> {
-    /// Builds the algorithm for each quota. This `match` selects the algorithm; everything below it is monomorphic.
+    /// Builds the algorithm for each quota. This `match` selects the algorithms that a compact store or a sketch can hold, because
+    /// their stores report more; everything below them is monomorphic.
     fn run(&self) -> Replayed {
         match self.algorithm {
             LimitKind::Gcra => self.compact(self.each(|quota| Ok(Gcra::new(quota)))?),
             LimitKind::TokenBucket => self.compact(self.each(|quota| Ok(TokenBucket::new(quota)))?),
             LimitKind::LeakyBucketMeter => self.compact(self.each(|quota| Ok(LeakyBucketMeter::new(quota)))?),
             LimitKind::FixedWindow => self.window(self.each(FixedWindow::try_new)?),
-            LimitKind::SlidingLog => self.keyed(self.each(SlidingLog::try_new)?),
             LimitKind::SlidingWindow { strict } => self.window(self.each(|quota| {
                 let window = SlidingWindow::try_new(quota)?;
                 Ok(if strict { window.strict() } else { window })
             })?),
-            LimitKind::SubWindow { parts, strict } => self.keyed(self.each(|quota| {
-                let window = SubWindow::try_new(quota, parts)?;
-                Ok(if strict { window.strict() } else { window })
-            })?),
-            // After the kinds of `algorithm::ALL`, because other packages cannot list all kinds.
-            other => unreachable!("--algorithm has no {other:?}"),
+            _ => self.any(),
         }
     }
 
-    /// Runs an algorithm that only the keyed store holds.
+    /// Runs any algorithm in the keyed store, which holds all of them.
+    fn any(&self) -> Replayed {
+        let build = |quota| {
+            let limit = Limit::try_new(self.algorithm, quota)?;
+            RateLimiter::any(limit).clock(ManualClock::default()).hasher(hasher()).build(StoreKind::Keyed)
+        };
+        let limiters: Vec<AnyLimiter<u32, ManualClock, Hasher>> = self.each(build)?;
+        Ok(self.through(&limiters, None::<Ledger<Gcra>>, |_| {}, |_, _| {}))
+    }
+
+    /// Runs an algorithm in the keyed store.
     fn keyed<A: Algorithm>(&self, algorithms: Vec<A>) -> Replayed {
         Ok(self.through(&limiters::keyed(algorithms), None::<Ledger<A>>, |_| {}, |_, _| {}))
     }

@@ -7,7 +7,7 @@ use tollgate::{LimitKind, Quota, StoreKind};
 
 use super::sections::FoundLimits;
 use super::{AlgorithmReplay, FinishedReplay, ReplaySetup, log, output, replay, sections, write_results};
-use crate::algorithm::{ALL, chosen};
+use crate::algorithm::{chosen, named};
 use crate::args::{ReplayArgs, Share};
 use crate::input::Trace;
 use crate::load;
@@ -29,7 +29,8 @@ pub fn run(args: &ReplayArgs) -> Result<(), Error> {
     let quotas = args.quotas()?;
     let by_name = args.algorithms.by_name();
     let storage = args.algorithms.stores.storage(quotas.len())?;
-    let algorithms = chosen(&args.algorithms.algorithm, &ALL.map(|(kind, _)| kind), args.algorithms.windows);
+    let all: Vec<_> = named().collect();
+    let algorithms = chosen(&args.algorithms.algorithm, &all, args.algorithms.windows);
     let (algorithms, mut left_out) = storage.holds(&algorithms, by_name)?;
     if args.decisions.is_some() && algorithms.len() != 1 {
         return Err(Error::usage(format!(

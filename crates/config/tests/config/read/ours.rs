@@ -26,7 +26,7 @@ fn tollgate_keys_need_opt_in() {
             => descriptors[0].rate_limit.burst: rate_limit has no key "burst" ... add `tollgate: {}` at the top
         descriptors: [{ key: a, tiers: {} }] => it is an extra key of a descriptor
         tollgate: {}\ndescriptors: [{ key: a, burst: 2 }] => a descriptor has no key "burst"; move it to rate_limit
-        tollgate: { algorithm: leaky } => no algorithm is called "leaky"; use fixed-window, gcra,
+        tollgate: { algorithm: leaky } => no algorithm is called "leaky"; use gcra, token-bucket,
         tollgate: { unit: day } => the `tollgate` map has no key "unit"
         tollgate: { charging: twice } => use all-or-nothing, count-first or count-denials
         tollgate: 5 => expected a map, found "5"
