@@ -84,7 +84,8 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
         self.get().is_some() || self.used_keys().is_some()
     }
 
-    /// [`Operation::Check`], with the decision written to its place: see [`Compact::check_into`]. A denial starts no block.
+    /// [`Operation::Check`], with the decision written to its place; returns its outcome: see [`Compact::check_into`]. A denial
+    /// starts no block.
     #[inline(always)]
     pub(super) fn check_into<Q: Hash + ?Sized>(
         &self,
@@ -92,19 +93,23 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
         at: CheckTime,
         cost: u64,
         decision: &mut Option<Decision>,
-    ) {
+    ) -> Outcome {
         if <Compact<A, H> as Store<Q>>::BLOCKS {
-            *decision = Some(self.apply(key, Operation::Check.without_block(), at, cost));
+            decision.insert(self.apply(key, Operation::Check.without_block(), at, cost)).outcome()
         } else if let Some(made) = self.get() {
             let key = Store::<Q>::prepare(made, key);
             Store::<Q>::prefetch(made, key);
-            made.check_into(key, at, cost, decision);
+            made.check_into(key, at, cost, decision)
         } else {
             let hash = self.hasher.hash_one(key);
             let at_home = |first: &FirstKeys| first.check_at_home(self.plan.word(), hash, at, cost);
             match self.first.get().and_then(at_home) {
-                Some(decided) => *decision = Some(decided),
-                None => *decision = Some(self.check_elsewhere(hash, at, cost)),
+                Some(decided) => {
+                    let outcome = decided.outcome();
+                    *decision = Some(decided);
+                    outcome
+                }
+                None => decision.insert(self.check_elsewhere(hash, at, cost)).outcome(),
             }
         }
     }

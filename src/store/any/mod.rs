@@ -269,8 +269,8 @@ where
         self.limit
     }
 
-    /// [`Operation::Check`], with the decision written to its place. A denial starts no block, because only the caller knows
-    /// whether it is enforced.
+    /// [`Operation::Check`], with the decision written to its place. Returns its outcome, so that the caller need not read what was
+    /// just written. A denial starts no block, because only the caller knows whether it is enforced.
     #[inline]
     #[doc(hidden)]
     pub fn check<Q: Lookup<K> + ?Sized>(
@@ -279,13 +279,13 @@ where
         at: CheckTime,
         cost: u64,
         decision: &mut Option<Decision>,
-    ) {
+    ) -> Outcome {
         by_kind!(&self.pair, store =>
             check(store, key, at, cost, decision),
             check(store, key, at, cost, decision),
             check_compact(store, key, at, cost, decision),
             check(store, key, at, cost, decision),
-        );
+        )
     }
 
     /// Decides as [`AnyStore::check`] does, and leaves the charge to the ticket. If it returns no ticket, the request is denied,
@@ -369,10 +369,10 @@ fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
     at: CheckTime,
     cost: u64,
     decision: &mut Option<Decision>,
-) {
+) -> Outcome {
     let operation = if S::BLOCKS { Operation::Check.without_block() } else { Operation::Check };
     // Written here. A caller that copies a decision just after it was written waits for the stores, because it loads wider words.
-    *decision = Some(store.apply(key, operation, at, cost));
+    decision.insert(store.apply(key, operation, at, cost)).outcome()
 }
 
 /// [`check`] in a compact store, which most limits have: without a copy of the decision.
@@ -383,8 +383,8 @@ fn check_compact<A: CompactAlgorithm, H: BuildHasher + Clone, Q: Hash + ?Sized>(
     at: CheckTime,
     cost: u64,
     decision: &mut Option<Decision>,
-) {
-    store.check_into(key, at, cost, decision);
+) -> Outcome {
+    store.check_into(key, at, cost, decision)
 }
 
 #[inline(never)]

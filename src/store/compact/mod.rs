@@ -353,7 +353,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Compact<A, H> {
 
 #[cfg(feature = "std")]
 impl<A: CompactAlgorithm, H> Compact<A, H> {
-    /// [`Operation::Check`], with the decision written to its place. The decisions of both branches have memory of their own, so
+    /// [`Operation::Check`], with the decision written to its place; returns its outcome. The decisions of both branches have memory of their own, so
     /// that the compiler copies none of them in the first branch, which is the common one.
     #[inline(always)]
     pub(crate) fn check_into(
@@ -362,11 +362,15 @@ impl<A: CompactAlgorithm, H> Compact<A, H> {
         at: CheckTime,
         cost: u64,
         decision: &mut Option<Decision>,
-    ) {
+    ) -> Outcome {
         let (table, word) = (&self.table, &self.plan.word);
         match table.check_at_home(word, key, word.moment(at.ns()), cost) {
-            Some(decided) => *decision = Some(decided),
-            None => *decision = Some(table.check_elsewhere(word, key, at.ns(), cost)),
+            Some(decided) => {
+                let outcome = decided.outcome();
+                *decision = Some(decided);
+                outcome
+            }
+            None => decision.insert(table.check_elsewhere(word, key, at.ns(), cost)).outcome(),
         }
     }
 }

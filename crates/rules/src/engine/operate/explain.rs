@@ -304,7 +304,7 @@ impl<C: Clock> Rules<C> {
             check.peek_all(domain.charging, when);
             peek_at_shared(&mut check);
             joint.quota_rules_deny = check.all_quota_rules_deny();
-            joint.shadow |= domain.shadow;
+            joint.shadow = domain.is_dry_run;
             joint.outcome = match check.is_empty() {
                 true => self.outcome_without_rule(rules, DomainId::Index(domain.index), descriptors),
                 false => check.outcome(),

@@ -77,6 +77,13 @@ pub(in crate::engine) struct JointOutcome {
 }
 
 impl JointOutcome {
+    /// The outcome of a request that begins to ask a domain.
+    #[inline(always)]
+    pub(in crate::engine) fn begin(domain: &ActiveDomain) -> Self {
+        domain.note_asked();
+        Self::new(domain.is_dry_run)
+    }
+
     /// The outcome of a request before any rule has decided.
     #[inline(always)]
     pub(super) const fn new(shadow: bool) -> Self {

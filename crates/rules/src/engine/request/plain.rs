@@ -114,18 +114,18 @@ impl<'r> PlainChecks<'r> {
 /// Returns the cost of a descriptor. `None` if it sets its own limit, also if no rule applies to it, or if it only peeks.
 #[inline(always)]
 pub(super) fn plain_cost(descriptor: &Descriptor<'_>, hits: u64) -> Option<u64> {
+    if descriptor.limit.is_some() {
+        return None;
+    }
     let cost = descriptor.cost(hits);
-    (descriptor.limit.is_none() && cost > 0).then_some(cost)
+    if cost > 0 { Some(cost) } else { None }
 }
 
 /// Charges all rules if all of them admit the request, or none.
 #[inline(always)]
 pub(super) fn decide(checks: &[PlainCheck<'_>], decided: &mut [Decided], when: CheckTime) -> Outcome {
     match (checks, &mut *decided) {
-        ([check], [decided]) => {
-            check.charge(decided, when);
-            decided.outcome()
-        }
+        ([check], [decided]) => check.charge(decided, when),
         ([first, others @ ..], [decided_first, decided_others @ ..]) => {
             match charge_several((first, others), (decided_first, decided_others), when) {
                 true => Outcome::Allowed,
@@ -189,8 +189,7 @@ fn charge_several<'r>(
             return false;
         }
     }
-    first.charge(decided_first, when);
-    if decided_first.outcome() != Outcome::Allowed {
+    if first.charge(decided_first, when) != Outcome::Allowed {
         return false;
     }
     for (place, (check, ticket)) in others.iter().zip(&tickets).enumerate() {
@@ -201,8 +200,7 @@ fn charge_several<'r>(
             continue;
         }
         // Another request was first, or there is no ticket.
-        check.charge(decided, when);
-        if decided.outcome() != Outcome::Allowed {
+        if check.charge(decided, when) != Outcome::Allowed {
             first.refund(decided_first, when);
             others.iter().zip(before).for_each(|(check, decided)| check.refund(decided, when));
             return false;
@@ -240,8 +238,8 @@ impl<'r> PlainCheck<'r> {
 
     /// Charges the rule if it admits the request.
     #[inline(always)]
-    fn charge(&self, decided: &mut Decided, when: CheckTime) {
-        self.store().check(self.key, when, self.cost, &mut decided.decision);
+    fn charge(&self, decided: &mut Decided, when: CheckTime) -> Outcome {
+        self.store().check(self.key, when, self.cost, &mut decided.decision)
     }
 
     /// Peeks at the rule, and returns a ticket if one exchange charges it.

@@ -42,6 +42,15 @@ enum Again {
     No,
 }
 
+/// How far a request came on the shortest route.
+enum Attempt {
+    Decided(Outcome),
+    /// A load has replaced the counter that it charged. The charge was refunded.
+    Outdated,
+    /// It needs another route. If it has one descriptor, its rules were found.
+    NotPlain(Option<FoundRules>),
+}
+
 impl<C: Clock> Rules<C> {
     /// Decides a request with these descriptors. Charges all rules that apply, or none.
     ///
@@ -78,8 +87,8 @@ impl<C: Clock> Rules<C> {
         RulesAt { rules: self, now }
     }
 
-    /// Decides a request without waiting. The parts of the answer are variables until the end, because the compiler would copy a whole
-    /// answer.
+    /// Decides a request without waiting. On the shortest route, the parts of the answer are variables until the end, because the
+    /// compiler would copy a whole answer, and store a [`Request`] that this route does not need.
     #[inline(never)]
     fn decide_by_name(
         &self,
@@ -88,21 +97,17 @@ impl<C: Clock> Rules<C> {
         hits: u64,
         when: CheckTime,
     ) -> Answer {
-        let (rules, request) = (self.in_force.load(), Request::of(descriptors, hits));
+        let rules = self.in_force.load();
         let Some(domain) = rules.domain(name) else { return self.unknown_domain(rules, name) };
-        domain.note_asked();
-        let mut joint = JointOutcome::new(self.options.shadow || domain.shadow);
-        let mut decided = DecidedList::new();
-        let again = self.attempt((&rules, domain), request, (&mut joint, &mut *decided), when);
+        let (joint, mut decided) = (JointOutcome::begin(domain), DecidedList::new());
+        let attempt = self.attempt_plain((&rules, domain), (descriptors, hits), &mut decided, when);
         let domain = Some(domain.index);
-        match again {
-            Again::No => Answer { rules, domain, joint, decided },
-            Again::Yes => {
-                let mut answer = Answer { rules, domain, joint, decided };
-                self.decide_again(&mut answer, request, when);
-                answer
-            }
+        if let Attempt::Decided(outcome) = attempt {
+            return Answer { rules, domain, joint: JointOutcome { outcome, ..joint }, decided };
         }
+        let mut answer = Answer { rules, domain, joint, decided };
+        self.decide_rest(&mut answer, &Request::of(descriptors, hits), attempt, when);
+        answer
     }
 }
 
@@ -132,8 +137,7 @@ impl Answer {
     fn begin(&mut self) -> Option<(Asked<'_>, Written<'_, '_>)> {
         let Self { rules, domain, joint, decided } = self;
         let domain = domain.and_then(|index| rules.domain_at(index))?;
-        domain.note_asked();
-        joint.shadow |= domain.shadow;
+        *joint = JointOutcome::begin(domain);
         Some(((rules, domain), (joint, decided)))
     }
 }
@@ -167,8 +171,24 @@ impl<C: Clock> Rules<C> {
     /// Takes a request along the route, to the answer.
     #[inline(never)]
     pub(super) fn decide_request(&self, answer: &mut Answer, request: &Request<'_, '_>, when: CheckTime) {
+        let Some((asked, (_, decided))) = answer.begin() else { return };
+        let attempt = self.attempt_plain(asked, (request.descriptors, request.hits), decided, when);
+        self.decide_rest(answer, request, attempt, when);
+    }
+
+    /// Continues the route after [`Rules::attempt_plain`].
+    #[inline(never)]
+    fn decide_rest(&self, answer: &mut Answer, request: &Request<'_, '_>, attempt: Attempt, when: CheckTime) {
         let Some((asked, written)) = answer.begin() else { return };
-        if self.attempt(asked, *request, written, when) == Again::Yes {
+        let again = match attempt {
+            Attempt::Decided(outcome) => {
+                written.0.outcome = outcome;
+                Again::No
+            }
+            Attempt::Outdated => Again::Yes,
+            Attempt::NotPlain(found) => self.attempt_any(asked, *request, found, written, when),
+        };
+        if again == Again::Yes {
             self.decide_again(answer, *request, when);
         }
     }
@@ -186,43 +206,46 @@ impl<C: Clock> Rules<C> {
         }
     }
 
-    /// Decides a request. A single rule of one descriptor needs no list.
+    /// Decides a request if it has one descriptor, to which one plain rule applies. It needs no list.
     #[inline(always)]
-    fn attempt<'r>(
+    fn attempt_plain<'r>(
         &self,
         (rules, domain): Asked<'r>,
-        request: Request<'_, 'r>,
-        (joint, decided): Written<'_, 'r>,
+        (descriptors, hits): (&[Descriptor<'r>], u64),
+        decided: &mut Vec<Decided>,
         when: CheckTime,
-    ) -> Again {
-        let [descriptor] = request.descriptors else {
-            return self.attempt_several((rules, domain), request, (joint, decided), when);
-        };
+    ) -> Attempt {
+        let [descriptor] = descriptors else { return Attempt::NotPlain(None) };
         let found = domain.search(descriptor);
-        if let [active] = domain.found(found)
+        if let Some(active) = domain.only(found)
             && domain.has_plain
-            && let Some(cost) = plain::plain_cost(descriptor, request.hits)
+            && let Some(cost) = plain::plain_cost(descriptor, hits)
             && let Some(check) = PlainCheck::new(domain, descriptor, active, cost, when)
         {
+            // It is empty. The compiler does not know that, and would compute the place of the next entry.
+            decided.clear();
             decided.push(Decided::not_yet(found.numbers().start, 0, Role::Enforced));
-            let Some(decided) = decided.last_mut().map(std::array::from_mut) else { return Again::No };
-            return self.take_plain((rules, domain), request.descriptors, [check], (joint, decided), when);
+            if let Some(decided) = decided.last_mut().map(std::array::from_mut) {
+                let taken = self.take_plain((rules, domain), descriptors, [check], decided, when);
+                return taken.map_or(Attempt::Outdated, Attempt::Decided);
+            }
         }
-        self.attempt_found((rules, domain), (request, found), (joint, decided), when)
+        Attempt::NotPlain(Some(found))
     }
 
-    /// Decides a request with one descriptor whose rules were found.
-    #[inline(never)]
-    fn attempt_found<'r>(
+    /// Decides a request of any kind. If it has one descriptor, its rules were found.
+    #[inline(always)]
+    fn attempt_any<'r>(
         &self,
         asked: Asked<'r>,
-        (request, found): (Request<'_, 'r>, FoundRules),
+        request: Request<'_, 'r>,
+        found: Option<FoundRules>,
         written: Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
-        let request = Request { searched: std::slice::from_ref(&found), ..request };
-        match found.numbers().len() {
-            0 | 1 => self.decide_any(asked, &request, written, when),
+        let request = Request { searched: found.as_slice(), ..request };
+        match found {
+            Some(found) if found.numbers().len() < 2 => self.decide_any(asked, &request, written, when),
             _ => self.attempt_several(asked, request, written, when),
         }
     }
@@ -238,8 +261,11 @@ impl<C: Clock> Rules<C> {
     ) -> Again {
         let (mut found, mut searched) = (PlainChecks::new(), Searched::new());
         if found.find(domain, &request, decided, &mut searched, when) {
-            let written = (joint, decided.as_mut_slice());
-            return self.take_plain((rules, domain), request.descriptors, &*found, written, when);
+            let decided = decided.as_mut_slice();
+            let taken = self.take_plain((rules, domain), request.descriptors, &*found, decided, when);
+            let Some(outcome) = taken else { return Again::Yes };
+            joint.outcome = outcome;
+            return Again::No;
         }
         decided.clear();
         let request = Request { searched: &searched, ..request };
@@ -247,31 +273,32 @@ impl<C: Clock> Rules<C> {
     }
 
     /// Takes a request along the route if all its rules are plain. The checks and the decisions are slices, or arrays of one.
+    /// Returns `None` if it must begin again, because a load has replaced the counters that it charged.
     #[inline(always)]
     fn take_plain<'r>(
         &self,
         (rules, domain): Asked<'_>,
         descriptors: &[Descriptor<'_>],
         checks: impl AsRef<[PlainCheck<'r>]> + Copy,
-        (joint, decided): (&mut JointOutcome, &mut (impl AsRef<[Decided]> + AsMut<[Decided]> + ?Sized)),
+        decided: &mut (impl AsRef<[Decided]> + AsMut<[Decided]> + ?Sized),
         when: CheckTime,
-    ) -> Again {
+    ) -> Option<Outcome> {
         let start = domain.timer.start();
-        joint.outcome = plain::decide(checks.as_ref(), decided.as_mut(), when);
+        let outcome = plain::decide(checks.as_ref(), decided.as_mut(), when);
         domain.timer.stop(start);
         // The calls that are rare get copies, so that the checks themselves need no memory.
-        if joint.outcome != Outcome::Allowed {
-            let (joint, checks) = (*joint, checks);
+        if outcome != Outcome::Allowed {
+            let (joint, checks) = (JointOutcome { outcome, ..JointOutcome::new(domain.is_dry_run) }, checks);
             let reporting = Reporting { domain, descriptors, joint, observers: &self.observers };
             plain::report_denied(checks.as_ref(), decided.as_mut(), &reporting);
         } else if self.is_plain_outdated(checks, &*decided, (rules, domain)) {
             let (checks, decided) = (checks, decided.as_ref());
             plain::refund(checks.as_ref(), decided, when);
-            return Again::Yes;
+            return None;
         } else {
             plain::report_admitted(checks.as_ref(), decided.as_ref());
         }
-        Again::No
+        Some(outcome)
     }
 
     /// Decides a request with rules of any kind.

@@ -20,7 +20,7 @@ use tollgate::internals::CheckTime;
 use tollgate::{Clock, Outcome, SharedDecision};
 use tollgate_config::Charging;
 
-use super::answer::Answer;
+use super::answer::{Answer, JointOutcome};
 use super::check::{HoldUse, Peek, Request, RequestCheck};
 use super::decided::{Decided, ShortList};
 use super::refund::Refund;
@@ -233,8 +233,7 @@ impl<C: Clock> Rules<C> {
         loop {
             let Answer { rules, domain, joint, decided } = &mut *answer;
             let Some(domain) = domain.and_then(|index| rules.domain_at(index)) else { return };
-            domain.note_asked();
-            joint.shadow |= domain.shadow;
+            *joint = JointOutcome::begin(domain);
             let mut waiting = Waiting::new(&self.clock, decided, deadline);
             let now = waiting.now();
             if !self.find(&mut waiting.check, (rules, domain), request, joint, now) {

@@ -143,6 +143,7 @@ impl RuleSet {
     ) -> ActiveDomain {
         let DomainParts { name, charging, shadow, rules, tree, files } = domain;
         let charging = charging.unwrap_or_default();
+        let is_dry_run = shadow || options.shadow;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
         by_identity.extend((0..).zip(&rules).map(|(index, rule)| (rule.identity.clone(), index)));
         // The next load finds the counter of classes, whatever classes it has.
@@ -168,7 +169,7 @@ impl RuleSet {
                 RuleCounter::Own(prepared, values) => (prepared.finish(when), values),
                 RuleCounter::SameAs(earlier) => (active[earlier].counter.clone(), None),
             };
-            let counter = counter.of_rule(&rule, shadow || options.shadow, self.number);
+            let counter = counter.of_rule(&rule, is_dry_run, self.number);
             let addresses = tree.addresses(u32::try_from(active.len()).unwrap_or(u32::MAX));
             let matched_before = before.is_some_and(ActiveRule::has_matched);
             let held_name = rule.hold.is_some().then(|| CounterName::of(&name, &rule));
@@ -183,6 +184,7 @@ impl RuleSet {
             index: u32::try_from(self.domains.len()).unwrap_or(u32::MAX),
             charging,
             shadow,
+            is_dry_run,
             quota: options.quota,
             has_plain: charging == Charging::AllOrNothing && !options.quota,
             files,

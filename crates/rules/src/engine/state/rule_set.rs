@@ -53,8 +53,10 @@ pub(in crate::engine) struct ActiveDomain {
     pub(in crate::engine) index: u32,
     pub(in crate::engine) name: Box<str>,
     pub(in crate::engine) charging: Charging,
-    /// Whether all its rules are a dry run.
+    /// Whether its files make all its rules a dry run.
     pub(in crate::engine) shadow: bool,
+    /// Whether its files or the program do.
+    pub(in crate::engine) is_dry_run: bool,
     /// Whether all its rules are quotas.
     pub(in crate::engine) quota: bool,
     /// Whether the stores of its rules may decide a request alone, if all rules of the request are plain.
@@ -290,6 +292,16 @@ impl ActiveDomain {
     #[inline]
     pub(in crate::engine) fn found(&self, found: FoundRules) -> &[ActiveRule] {
         self.rules.get(found.rules()).unwrap_or_default()
+    }
+
+    /// Returns the rule that was found, if it is the only one.
+    #[inline(always)]
+    pub(in crate::engine) fn only(&self, found: FoundRules) -> Option<&ActiveRule> {
+        let numbers = found.numbers();
+        if numbers.end.wrapping_sub(numbers.start) != 1 {
+            return None;
+        }
+        self.rules.get(numbers.start as usize)
     }
 
     /// Returns the rules that were found, with their indices.
