@@ -24,6 +24,7 @@ pub mod fuzzing;
 pub mod holds;
 pub mod laws;
 pub mod ledger;
+pub mod limits;
 pub mod naive;
 pub mod operations;
 pub mod oracle;

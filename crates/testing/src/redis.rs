@@ -99,6 +99,13 @@ impl Server {
         redis::Cmd::new().arg(words).query(&mut connection)
     }
 
+    /// Returns the number of writes that the server has made.
+    pub fn writes(&self) -> u64 {
+        let info: String = self.command(&["INFO", "persistence"]);
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.and_then(|count| count.trim().parse().ok()).expect("the server counts its writes")
+    }
+
     /// Starts a Sentinel with the lines of its file. Without `redis-server`, this panics.
     pub fn start_sentinel(settings: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory for the Sentinel");

@@ -9,7 +9,7 @@ use tollgate_redis::{AtomicLimiter, Blocking, DecidedBy, ErrorKind, InProcess, L
 use tollgate_testing::redis::Server;
 
 use crate::hosts::on_each;
-use crate::{absent, client, in_threads, strict, writes};
+use crate::{absent, client, in_threads, strict};
 
 const START: u64 = 1_800_000_000;
 const MINUTE: u64 = 60;
@@ -59,14 +59,14 @@ fn first_denial_writes_once_and_later_ones_write_nothing() {
     let Some(server) = Server::start() else { return };
     let limiter = strict(client(&server).blocking().limiter("login", logins()), &[]).atomic().unwrap();
     assert!(limiter.check_n("a", 5).is_allowed());
-    let before = writes(&server);
+    let before = server.writes();
     assert!(limiter.check("a").decision().is_block());
-    assert_eq!(writes(&server), before + 1);
+    assert_eq!(server.writes(), before + 1);
     for cost in [1, 2, 5, 6] {
         assert!(limiter.check_n("a", cost).is_denied());
     }
     assert!(limiter.block_on(|l| l.peek("a")).decision().is_block());
-    assert_eq!(writes(&server), before + 1);
+    assert_eq!(server.writes(), before + 1);
     let life_ms: u64 = server.command(&["PTTL", "tollgate:v1:{login|a}:b0"]);
     // The block, the rest of the burst, and the quiet time.
     let whole_ms = 1_000 * (600 + 48 + 600);

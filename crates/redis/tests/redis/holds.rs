@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{PATIENCE, absent, all_kinds, client, client_of, in_tasks, strict, until, wait_until};
+use crate::{PATIENCE, absent, client, client_of, in_tasks, strict, until, wait_until};
 use proptest::prelude::*;
 use tollgate::holds::HoldId;
 use tollgate::{LeakyBucketQueue, ManualClock, MinimumSpacing, Quota, Timestamp, TokenBucket};
@@ -19,6 +19,7 @@ use tollgate_redis::{
     Shard, Shards, SharedDecision, SharedHold,
 };
 use tollgate_testing::holds::HoldOp as Op;
+use tollgate_testing::limits::all_kinds;
 use tollgate_testing::redis::{Cluster, NO_END, Server};
 
 fn seconds(seconds: u64) -> Duration {

@@ -13,13 +13,14 @@ use proptest::test_runner::TestRunner;
 #[cfg(feature = "calendar")]
 use tollgate::calendar::CalendarPeriod;
 use tollgate::{
-    AnyLimiter, Block, Blocked, Class, Decision, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue,
+    AnyLimiter, Block, Class, Decision, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue,
     LimitKind, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, StoreKind,
     SubWindow, Timestamp, TokenBucket,
 };
 #[cfg(feature = "calendar")]
 use tollgate::{Calendar, CalendarWindow};
 use tollgate_redis::{AtomicLimiter, Blocking, DecidedBy, ErrorKind, InProcess, Limit, SharedDecision};
+use tollgate_testing::limits;
 use tollgate_testing::operations::config;
 use tollgate_testing::redis::Server;
 
@@ -36,38 +37,13 @@ fn own(limit: Limit) -> AnyLimiter<(), ManualClock> {
 }
 
 /// Returns a limit by the number of its algorithm, with these parameters.
-pub(crate) fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Limit {
-    let at = Timestamp::from_nanos(at_us * 1_000);
-    let few = quota.limit() % 31 + 1;
-    // Most of these intervals are not whole numbers of microseconds.
-    let odd = |of: fn(u64) -> Quota| of(few).burst(quota.burst_size());
-    let in_parts = SubWindow::new(Quota::new(quota.limit(), quota.period() * parts), parts);
+fn made(kind: u8, quota: Quota, parts: u32, at_us: u64) -> Limit {
     match kind {
-        0 | 1 => SlidingLog::new(quota).into(),
-        2 => in_parts.into(),
-        3 => in_parts.strict().into(),
-        4 => MinimumSpacing::new(quota.period()).into(),
-        5 => FixedWindow::from_first_use(quota).into(),
-        6 => TokenBucket::interval(quota).into(),
-        7 => TokenBucket::aligned(quota, at).into(),
-        8 => TokenBucket::aligned_adaptive(quota, at).into(),
-        9 => LeakyBucketQueue::new(odd(Quota::per_second)).into(),
-        10 => TokenBucket::new(odd(Quota::per_minute)).into(),
-        // The model of this process rounds intervals that are no multiple of a quarter of a nanosecond.
-        12 => {
-            let first = Duration::from_micros(1 + at_us % 3_000_000);
-            let block = Block::of(first).at_most(first * u32::from(parts != 1) * parts + first);
-            Blocked::new(Quota::new(1, quota.period()).burst(quota.burst_size()), block).into()
-        }
-        13 => Gcra::new(odd(Quota::per_hour)).into(),
-        14 => FixedWindow::new(quota).into(),
-        15 if parts == 1 => SlidingWindow::new(quota).strict().into(),
-        15 => SlidingWindow::new(quota).into(),
         #[cfg(feature = "calendar")]
-        16 => of_berlin(CalendarPeriod::Day, few).into(),
+        16 => of_berlin(CalendarPeriod::Day, quota.limit() % 31 + 1).into(),
         #[cfg(feature = "calendar")]
-        17 => of_berlin(CalendarPeriod::Month { day: 31 }, few).into(),
-        _ => LeakyBucketMeter::new(odd(Quota::per_hour)).into(),
+        17 => of_berlin(CalendarPeriod::Month { day: 31 }, quota.limit() % 31 + 1).into(),
+        _ => limits::made(kind, quota, parts, at_us),
     }
 }
 

@@ -54,10 +54,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
-use tollgate::{
-    FixedWindow, LeakyBucketQueue, Limit, MinimumSpacing, Quota, SlidingLog, SubWindow, Timestamp,
-    TokenBucket,
-};
+use tollgate::Limit;
 use tollgate_redis::{Client, LimiterBuilder, OnFailure};
 use tollgate_testing::redis::{Cluster, Server};
 
@@ -121,13 +118,6 @@ fn client_of(cluster: &Cluster) -> Client {
     Client::cluster(cluster.urls().iter().map(String::as_str)).unwrap()
 }
 
-/// The number of writes that a server has made.
-fn writes(server: &Server) -> u64 {
-    let info: String = server.command(&["INFO", "persistence"]);
-    let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
-    line.unwrap().trim().parse().unwrap()
-}
-
 /// A client of an address where no server listens.
 fn absent() -> Client {
     Client::open("redis://127.0.0.1:1/").unwrap()
@@ -137,26 +127,6 @@ fn absent() -> Client {
 fn strict<T>(builder: LimiterBuilder<T>, more: &[Limit]) -> LimiterBuilder<T> {
     let builder = builder.timeout(PATIENCE).on_failure(OnFailure::Closed);
     more.iter().fold(builder, |builder, limit| builder.and(*limit))
-}
-
-/// Limits of all algorithms. Units of the first ten can be held.
-fn all_kinds(quota: Quota) -> [Limit; 13] {
-    let (at, in_parts) = (Timestamp::from_nanos(7_003_000_000), SubWindow::new(quota, 5));
-    [
-        Limit::gcra(quota),
-        Limit::fixed_window(quota),
-        Limit::sliding_window(quota),
-        Limit::sliding_window(quota).strict(),
-        in_parts.into(),
-        in_parts.strict().into(),
-        SlidingLog::new(quota).into(),
-        FixedWindow::from_first_use(quota).into(),
-        TokenBucket::interval(quota).into(),
-        TokenBucket::aligned(quota, at).into(),
-        LeakyBucketQueue::new(quota).into(),
-        MinimumSpacing::new(quota.period() / 4).into(),
-        TokenBucket::aligned_adaptive(quota, at).into(),
-    ]
 }
 
 /// Lets one test at a time use every processor. Such a test also needs replies within its time-outs.

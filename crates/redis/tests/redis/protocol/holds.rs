@@ -10,9 +10,9 @@ use proptest::sample::select;
 use tollgate::Quota;
 use tollgate::holds::HoldId;
 use tollgate_redis::internals::{MOST_HELD, MOST_HOLDS, hold_until, identity_of};
+use tollgate_testing::limits::all_kinds;
 
 use super::*;
-use crate::all_kinds;
 
 const START_US: u64 = 1_700_000_000_000_000;
 

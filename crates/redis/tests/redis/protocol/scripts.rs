@@ -12,11 +12,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate::{Block, LimitKind, Quota};
 use tollgate_redis::ErrorKind;
+use tollgate_testing::limits::{all_kinds, made};
 use tollgate_testing::redis::{Cluster, Server};
 
 use super::*;
-use crate::kinds::made;
-use crate::{all_kinds, client, client_of, in_tasks, writes};
+use crate::{client, client_of, in_tasks};
 
 /// How time moves before a call.
 #[derive(Copy, Clone, Debug)]
@@ -336,7 +336,7 @@ fn denial_and_peek_write_nothing_and_keys_expire() {
     let day = Quota::per_day(3);
     let plan =
         plan(&[Limit::gcra(Quota::per_minute(3)), Limit::fixed_window(day), Limit::sliding_window(day)]);
-    let dirty = || writes(&server);
+    let dirty = || server.writes();
     let expires = |count: usize| {
         let mut connection = server.connection();
         let keys = redis_keys(&mut connection);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::{ManualClock, Quota, Timestamp};
 use tollgate_redis::{AtomicLimiter, Blocking, InProcess, Limit, Shards};
+use tollgate_testing::limits::all_kinds;
 
 use super::{named, set};
-use crate::all_kinds;
 
 const LIMIT: u64 = 10;
 const HOUR: Duration = Duration::from_secs(3_600);
