@@ -46,7 +46,7 @@ case $(cargo-deny --version) in
 esac
 
 # The libraries with all their features, the program, and the service. tollgate-tower includes tollgate-http.
-for manifest in Cargo.toml crates/io/Cargo.toml crates/redis/Cargo.toml crates/rules/Cargo.toml crates/tower/Cargo.toml crates/cli/Cargo.toml crates/serve/Cargo.toml; do
+for manifest in Cargo.toml crates/io/Cargo.toml crates/protocol/Cargo.toml crates/redis/Cargo.toml crates/rules/Cargo.toml crates/tower/Cargo.toml crates/cli/Cargo.toml crates/serve/Cargo.toml; do
     cargo-deny --manifest-path "$PWD/$manifest" --all-features --exclude-dev \
         --target x86_64-unknown-linux-gnu --target aarch64-unknown-linux-gnu \
         --target aarch64-apple-darwin --target x86_64-pc-windows-msvc \

@@ -9,7 +9,7 @@ if [ $# -gt 0 ]; then
 else
     sets=(--each-feature)
 fi
-for package in tollgate tollgate-config tollgate-http tollgate-io tollgate-redis tollgate-rules tollgate-tower; do
+for package in tollgate tollgate-config tollgate-http tollgate-io tollgate-protocol tollgate-redis tollgate-rules tollgate-tower; do
     # cargo-hack passes no `-p` to cargo, which would then check all default members of the workspace.
     CARGO_ALIAS_LIBRARY="clippy --quiet -p $package --lib" \
         cargo hack library -p "$package" "${sets[@]}" --exclude-features default,__models -- -D warnings

@@ -7,7 +7,7 @@ complain() { printf '%s\n%s\n' "$1" "$2" >&2; bad=1; }
 # Lists the code files, without models and tests.
 code() { find "${1:-src}" -name '*.rs' ! -path '*/models/*' ! -name models.rs ! -name tests.rs ! -path '*/tests/*' | sort; }
 
-stray=$(grep -rnE '(std|core|loom)::sync::atomic' src crates/config/src crates/redis/src crates/rules/src --include='*.rs' | grep -v '^src/base/sync.rs:' || true)
+stray=$(grep -rnE '(std|core|loom)::sync::atomic' src crates/config/src crates/protocol/src crates/redis/src crates/rules/src --include='*.rs' | grep -v '^src/base/sync.rs:' || true)
 [ -z "$stray" ] || complain 'Use the atomics of src/base/sync.rs:' "$stray"
 
 # Tags of evidence, such as `// G12`, do not count.
@@ -23,7 +23,7 @@ unfinished=$(grep -rnE '\b(todo|unimplemented|dbg)!\(' src crates tests benches 
 [ -z "$unfinished" ] || complain 'Not finished:' "$unfinished"
 
 # A SeqCst operation must name its partner. Only the shim has such an operation: a fence that pairs with itself.
-seqcst=$(grep -rn 'SeqCst' src crates/redis/src crates/rules/src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.rs:|^src/base/sync.rs:' || true)
+seqcst=$(grep -rn 'SeqCst' src crates/protocol/src crates/redis/src crates/rules/src --include='*.rs' | grep -vE '/models(/[a-z_]+)?\.rs:|^src/base/sync.rs:' || true)
 [ -z "$seqcst" ] || complain 'SeqCst outside the models and the shim:' "$seqcst"
 
 # Imports upwards, circles of modules, and choices with two types.
@@ -38,7 +38,7 @@ layout=$(find src crates -name '*.rs' | while read -r file; do [ ! -d "${file%.r
 
 # One name for one thing. At most MOST_SHARED_NAMES names may belong to three types or more.
 MOST_SHARED_NAMES=3
-shared=$({ code src; code crates/cli/src; code crates/config/src; code crates/http/src; code crates/io/src; code crates/redis/src; code crates/report/src; code crates/resp/src; code crates/rules/src; code crates/serve/src; code crates/tower/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
+shared=$({ code src; code crates/cli/src; code crates/config/src; code crates/http/src; code crates/io/src; code crates/protocol/src; code crates/redis/src; code crates/report/src; code crates/resp/src; code crates/rules/src; code crates/serve/src; code crates/tower/src; } | xargs grep -hoE '^ *(pub(\([a-z:_ ]+\))? )?(struct|enum|union|trait) [A-Z][A-Za-z0-9]*' \
     | awk '{ count[$NF]++ } END { for (name in count) if (count[name] > 2) print "  " name ": " count[name] }' | sort)
 [ "$(grep -c . <<<"$shared")" -le "$MOST_SHARED_NAMES" ] \
     || complain "More than $MOST_SHARED_NAMES names are those of three types or more:" "$shared"
@@ -49,7 +49,7 @@ retired=$(grep -rnE "\b(struct|enum|union|trait|type) ($RETIRED)\b" src crates t
 [ -z "$retired" ] || complain 'Retired names (docs/design.md has the glossary):' "$retired"
 
 # Functions for an operation that has another word: peek, refund, can_refund.
-verbs=$(grep -rnE '\bfn (look|looks|undo|undoes|gives_back)\b' src crates/cli crates/config crates/http crates/io crates/redis/src crates/report crates/resp crates/rules/src crates/serve crates/tower --include='*.rs' || true)
+verbs=$(grep -rnE '\bfn (look|looks|undo|undoes|gives_back)\b' src crates/cli crates/config crates/http crates/io crates/protocol crates/redis/src crates/report crates/resp crates/rules/src crates/serve crates/tower --include='*.rs' || true)
 [ -z "$verbs" ] || complain 'Say peek, refund, can_refund:' "$verbs"
 
 # Phrases that must not be used again. ci/words.tsv lists them, and what to write instead.

@@ -42,8 +42,9 @@
 //! | `mode` | the limiters `atomic`, `lease` and `write_back`, and their shared parts |
 //! | `guard` | decisions while the server does not answer: breaker, fallback, counts |
 //! | `client` | connections, user settings, and a server in this process |
-//! | `region` | one limit for several regions: what their servers count, and the exchange of totals |
-//! | `protocol` | limits, keys, calls and replies, also about holds and regions; the scripts, and their model in Rust |
+//!
+//! Below them is the package [`tollgate-protocol`](https://docs.rs/tollgate-protocol): limits, keys, calls and replies, also about holds
+//! and regions; the scripts, and their model in Rust.
 
 #![cfg_attr(not(tollgate_simulation), allow(unreachable_pub, reason = "`internals` exports these items"))]
 #![cfg_attr(tollgate_loom, allow(dead_code, unreachable_pub, reason = "models use the protocols only"))]
@@ -60,10 +61,6 @@ mod guard;
 pub mod internals;
 #[cfg(not(tollgate_loom))]
 mod mode;
-#[cfg(not(tollgate_loom))]
-mod protocol;
-#[cfg(not(tollgate_loom))]
-mod region;
 #[cfg(all(feature = "rules", not(tollgate_loom)))]
 mod rules;
 #[cfg(not(tollgate_loom))]
@@ -81,8 +78,6 @@ pub use self::mode::{
     AtomicLimiter, HoldingLimiter, InProgressLimiter, LeaseBuilder, LeaseLimiter, LeaseStats, LimiterAt,
     RegionHealth, SharedHold, WriteBackBuilder, WriteBackLimiter, WriteBackStats,
 };
-#[cfg(not(tollgate_loom))]
-pub use self::protocol::{DecidedBy, Error, ErrorKind, Key, Number, RegionPolicy, SharedDecision};
 #[cfg(all(feature = "rules", not(tollgate_loom)))]
 pub use self::rules::{PushedRules, RedisRules, check_config, health_by_server};
 #[cfg(not(tollgate_loom))]
@@ -91,6 +86,13 @@ pub use ::redis::{BasicAuth, StreamingCredentialsProvider};
 #[cfg(not(tollgate_loom))]
 #[doc(no_inline)]
 pub use tollgate::Limit;
+// These types are part of this package's own functions.
+#[cfg(not(tollgate_loom))]
+#[doc(inline)]
+pub use tollgate::{DecidedBy, SharedDecision};
+#[cfg(not(tollgate_loom))]
+#[doc(inline)]
+pub use tollgate_protocol::{Error, ErrorKind, Key, Number, RegionPolicy};
 
 /// The parts that models check. The clients and limiters around them would take minutes to build with the shim of models.
 #[cfg(tollgate_loom)]

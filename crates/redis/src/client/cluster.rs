@@ -24,13 +24,13 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tollgate::{Clock, StdClock};
+use tollgate_protocol::script::By;
+use tollgate_protocol::slot::PARTS;
+use tollgate_protocol::{Error, ErrorKind, slot};
 
 use super::connection::{PAUSES_NS, ServerConnection, address_like, timed_out};
 use super::options::ConnectionOptions;
 use super::runtime::OnDrop;
-use crate::protocol::script::By;
-use crate::protocol::slot::PARTS;
-use crate::protocol::{Error, ErrorKind, slot};
 
 /// How long a node may take to send the map before another node is asked.
 const NODE: Duration = Duration::from_millis(250);
@@ -287,7 +287,7 @@ impl Nodes {
         self.changed.send_replace(());
     }
 
-    /// The part of a key, in the sense of [`Transport::part`](crate::protocol::Transport::part).
+    /// The part of a key, in the sense of [`Transport::part`](tollgate_protocol::Transport::part).
     pub(crate) fn part(&self, key: &[u8]) -> usize {
         self.state().part(slot::slot(key))
     }

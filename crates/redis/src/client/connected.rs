@@ -8,6 +8,8 @@ use ::redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tollgate::Limit;
 use tollgate::internals::sync::Ordering;
+use tollgate_protocol::script::{By, CopyStep, StoredStates};
+use tollgate_protocol::{Call, Error, ErrorKind, LinkAges, LinkReport, Reply, Transport, script};
 
 use super::cluster::Nodes;
 use super::connection::{ServerConnection, address};
@@ -16,8 +18,6 @@ use super::runtime::{Blocking, Routed};
 use super::sentinel;
 use super::settings::{InProgressOptions, LimiterBuilder};
 use super::sharded::{Routes, ShardError, Shards};
-use crate::protocol::script::{By, CopyStep, StoredStates};
-use crate::protocol::{Call, Error, ErrorKind, LinkAges, LinkReport, Reply, Transport, script};
 
 /// A client of one Redis or Valkey server, of a Cluster, or of [several](Client::sharded) of them, for async code on
 /// tokio.
@@ -416,8 +416,8 @@ impl Transport for Client {
     }
 
     async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {
-        let answer = self.run(0, &report.name, |by| script::region::links(report, None, by)).await?;
-        script::region::link_ages(report, &answer)
+        let answer = self.run(0, &report.name, |by| script::links(report, None, by)).await?;
+        script::link_ages(report, &answer)
     }
 
     fn part(&self, call: &Call) -> usize {

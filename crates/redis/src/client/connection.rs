@@ -44,13 +44,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::internals::sync::{AtomicU64, Ordering};
 use tollgate::{Clock, StdClock};
+use tollgate_protocol::script::By;
+use tollgate_protocol::{Error, ErrorKind, script};
 
 use super::batched::BatchedCalls;
 use super::credentials::CredentialStream;
 use super::options::{self, ConnectionOptions};
 use super::runtime::OnDrop;
-use crate::protocol::script::By;
-use crate::protocol::{Error, ErrorKind, script};
 use crate::telemetry::server_evicts;
 
 /// The longest time that one attempt to connect takes.

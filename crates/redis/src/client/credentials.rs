@@ -11,8 +11,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
-
-use crate::protocol::{Error, ErrorKind};
+use tollgate_protocol::{Error, ErrorKind};
 
 /// The largest file of credentials.
 const MAX_FILE: u64 = 64 * 1_024;

@@ -1,19 +1,14 @@
 //! A server in this process.
 
-use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate::holds::HoldId;
 use tollgate::{Clock, Limit, StdClock};
+use tollgate_protocol::{Call, Error, KeyStates, LinkAges, LinkReport, Reply, ServerModel, Transport};
 
 use super::runtime::{Blocking, Routed};
 use super::settings::{InProgressOptions, LimiterBuilder};
 use super::sharded::{Routes, ShardError, Shards};
-use crate::protocol::model::{KeyState, MARGINS_US, answer_holds, holds_are_over};
-use crate::protocol::script::region;
-use crate::protocol::{Call, Error, LinkAges, LinkReport, RegionScope, Reply, Scope, Transport, model};
-use crate::region::{RegionLinks, RegionState};
 
 /// A server in this process, for your tests and for simulations. It gives the same answers as the script on a real
 /// server, without a delay.
@@ -42,113 +37,8 @@ pub struct InProcess {
 
 struct ServerState {
     clock: Box<dyn Clock + Send + Sync>,
-    keys: Mutex<KeptKeys>,
+    keys: Mutex<ServerModel>,
 }
-
-#[derive(Default)]
-struct KeptKeys {
-    held: HashMap<Vec<u8>, KeptKey, ahash::RandomState>,
-    /// The holds of each key. Requests in progress, which have no limits, are apart.
-    holds: HashMap<(Vec<u8>, bool), BTreeSet<HoldId>, ahash::RandomState>,
-    /// The states of limits that several regions share, with their periods, by the names of their keys.
-    regions: HashMap<Vec<u8>, (RegionState, u64), ahash::RandomState>,
-    /// What the region of this server knows of its calls to others, for each limiter.
-    links: HashMap<Vec<u8>, RegionLinks, ahash::RandomState>,
-    /// The number of entries at which the server looks for expired entries.
-    sweep_at: usize,
-}
-
-#[derive(Default)]
-struct KeptKey {
-    held: KeyState,
-    /// When the key expires, by the clock.
-    over_us: u64,
-}
-
-impl KeptKeys {
-    fn answer(&mut self, call: &Call, now_us: u64) -> Reply {
-        if self.stored() >= self.sweep_at.max(SWEEP) {
-            self.sweep(now_us);
-        }
-        match &call.scope {
-            Scope::Limits => self.answer_limits(call, now_us),
-            Scope::Holds { most_units } => self.answer_holds(call, *most_units, now_us),
-            Scope::Region(scope) => self.answer_region(call, scope, now_us),
-        }
-    }
-
-    fn stored(&self) -> usize {
-        self.held.len() + self.holds.len() + self.regions.len()
-    }
-
-    /// Removes all that has expired.
-    fn sweep(&mut self, now_us: u64) {
-        self.held.retain(|_, entry| entry.over_us > now_us);
-        self.holds.retain(|_, holds| !holds_are_over(holds, now_us));
-        self.regions.retain(|_, (state, period_us)| !state.is_over(*period_us, now_us));
-        self.sweep_at = self.stored() * 2;
-    }
-
-    fn answer_limits(&mut self, call: &Call, now_us: u64) -> Reply {
-        let at_us = time_us(call, now_us);
-        let margin_us = MARGINS_US[usize::from(call.now.is_some())];
-        let answer = |entry: &mut KeptKey| {
-            entry.expire(now_us);
-            let reply = model::answer(&call.plan, &mut entry.held, at_us, &call.ask);
-            let rest_us = entry.held.rest_us(&call.plan, at_us);
-            entry.over_us = entry.over_us.max(now_us.saturating_add(rest_us).saturating_add(margin_us));
-            reply
-        };
-        if let Some(entry) = self.held.get_mut(&call.tag) {
-            return answer(entry);
-        }
-        let mut entry = KeptKey::default();
-        let reply = answer(&mut entry);
-        if entry.held != KeyState::default() {
-            self.held.insert(call.tag.clone(), entry);
-        }
-        reply
-    }
-
-    fn answer_holds(&mut self, call: &Call, most_units: u64, now_us: u64) -> Reply {
-        let name = (call.tag.clone(), call.plan.parts().is_empty());
-        let mut holds = self.holds.remove(&name).unwrap_or_default();
-        let mut limits = |ask| self.answer_limits(&Call { ask, ..call.clone() }, now_us);
-        let reply = answer_holds(&mut holds, call, most_units, time_us(call, now_us), &mut limits);
-        if !holds.is_empty() {
-            self.holds.insert(name, holds);
-        }
-        reply
-    }
-
-    fn answer_region(&mut self, call: &Call, scope: &RegionScope, now_us: u64) -> Reply {
-        let entry = self.regions.entry(region::name(call));
-        let (state, _) = entry.or_insert_with(|| (RegionState::default(), scope.terms.windows.period_us));
-        state.answer(&call.ask, scope, time_us(call, now_us))
-    }
-
-    /// The entry of a key, unless it has expired.
-    fn live(&self, tag: &[u8], now_us: u64) -> Option<&KeptKey> {
-        self.held.get(tag).filter(|entry| entry.over_us > now_us)
-    }
-}
-
-/// The time of a call, in microseconds.
-fn time_us(call: &Call, now_us: u64) -> u64 {
-    call.now.map_or(now_us, |now| now.as_nanos() / 1_000)
-}
-
-impl KeptKey {
-    /// Forgets the state if the key has expired.
-    fn expire(&mut self, now_us: u64) {
-        if self.over_us <= now_us {
-            self.held = KeyState::default();
-        }
-    }
-}
-
-/// With fewer entries than this, the server does not look for expired entries.
-const SWEEP: usize = 1_024;
 
 impl InProcess {
     /// Creates an empty server that uses this clock.
@@ -210,13 +100,13 @@ impl InProcess {
     /// Returns the number of keys, including expired keys that are not yet removed.
     #[must_use]
     pub fn keys(&self) -> usize {
-        self.servers.iter().map(|server| server.keys_now().held.len()).sum()
+        self.servers.iter().map(|server| server.keys_now().keys()).sum()
     }
 
     /// Removes all keys, like a server that restarts without its data.
     pub fn clear(&self) {
         for server in &*self.servers {
-            *server.keys_now() = KeptKeys::default();
+            *server.keys_now() = ServerModel::default();
         }
     }
 
@@ -231,13 +121,13 @@ impl InProcess {
 impl ServerState {
     /// Returns the keys, and the time in microseconds. The time is read under the lock, when no other call is being
     /// answered. A script does the same: its calls never see time step back.
-    fn now(&self) -> (MutexGuard<'_, KeptKeys>, u64) {
+    fn now(&self) -> (MutexGuard<'_, ServerModel>, u64) {
         let keys = self.keys_now();
         let now_us = self.clock.now().as_nanos() / 1_000;
         (keys, now_us)
     }
 
-    fn keys_now(&self) -> MutexGuard<'_, KeptKeys> {
+    fn keys_now(&self) -> MutexGuard<'_, ServerModel> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -262,28 +152,21 @@ impl fmt::Debug for InProcess {
 }
 
 impl Transport for InProcess {
-    /// The states, and how long they live in microseconds.
-    type States = (KeyState, u64);
+    type States = KeyStates;
 
     async fn has_states(&self, call: &Call) -> Result<bool, Error> {
         let (keys, now_us) = self.servers[call.place.server].now();
-        Ok(keys.live(&call.tag, now_us).is_some_and(|entry| entry.held.is_complete(&call.plan)))
+        Ok(keys.has_states(call, now_us))
     }
 
-    async fn read_states(&self, call: &Call) -> Result<Self::States, Error> {
+    async fn read_states(&self, call: &Call) -> Result<KeyStates, Error> {
         let (keys, now_us) = self.servers[call.place.server].now();
-        let states = |entry: &KeptKey| (entry.held.states(&call.plan), entry.over_us - now_us);
-        Ok(keys.live(&call.tag, now_us).map(states).unwrap_or_default())
+        Ok(keys.read_states(call, now_us))
     }
 
-    async fn write_states(&self, call: &Call, (states, life_us): &Self::States) -> Result<(), Error> {
+    async fn write_states(&self, call: &Call, states: &KeyStates) -> Result<(), Error> {
         let (mut keys, now_us) = self.servers[call.place.server].now();
-        if *life_us > 0 {
-            let entry = keys.held.entry(call.tag.clone()).or_default();
-            entry.expire(now_us);
-            entry.held.adopt(&call.plan, states);
-            entry.over_us = entry.over_us.max(now_us.saturating_add(*life_us));
-        }
+        keys.write_states(call, states, now_us);
         Ok(())
     }
 
@@ -298,6 +181,6 @@ impl Transport for InProcess {
 
     async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {
         let (mut keys, now_us) = self.servers[0].now();
-        Ok(keys.links.entry(report.name.clone()).or_default().merge(report, now_us))
+        Ok(keys.report_links(report, now_us))
     }
 }

@@ -18,9 +18,9 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tollgate::internals::sync::{AtomicU64, Ordering};
 use tollgate::{Clock, StdClock};
+use tollgate_protocol::{Error, ErrorKind, script};
 
 use super::credentials::{CredentialStream, FAULTS};
-use crate::protocol::{Error, ErrorKind, script};
 use crate::telemetry::{count_refused_credentials, credentials_refused};
 
 /// The minimum time between two reports of credentials that cannot be used. Each is counted.

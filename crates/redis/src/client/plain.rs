@@ -9,11 +9,11 @@ use futures_util::StreamExt as _;
 use futures_util::future::{pending, select};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, sleep_until, timeout};
+use tollgate_protocol::{Error, ErrorKind, script};
 
 use super::connection::ServerConnection;
 use super::runtime::RuntimeThread;
 use super::{options, sentinel};
-use crate::protocol::{Error, ErrorKind, script};
 use crate::telemetry::subscription_refused;
 
 /// The longest time that a command takes, with the attempt to connect.

@@ -14,10 +14,10 @@ use std::{fmt, io};
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tollgate::Limit;
+use tollgate_protocol::{Error, ErrorKind, Transport};
 
 use super::settings::{BuildError, InProgressOptions, LimiterBuilder};
 use super::sharded::Routes;
-use crate::protocol::{Error, ErrorKind, Transport};
 
 /// A client on which limiters can be built.
 pub trait Connected {

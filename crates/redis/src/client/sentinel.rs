@@ -16,10 +16,10 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
+use tollgate_protocol::{Error, ErrorKind};
 
 use super::connection::{ServerConnection, address, address_like, timed_out};
 use super::options::{ConnectionOptions, Locate};
-use crate::protocol::{Error, ErrorKind};
 
 /// How long a Sentinel may take to answer, with the attempt to connect to it, if the others do not agree before.
 const ANSWER: Duration = Duration::from_millis(500);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{Limit, QuotaError};
+use tollgate_protocol::head;
 
 use super::sharded::{KeyPlaces, Routes};
-use crate::protocol::head;
 
 /// Decides a request while the server is unavailable.
 ///

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::Timestamp;
+use tollgate_protocol::{Call, Place, Plan, Question, Scope, tagged};
 
 use super::rendezvous::{Candidate, owner};
-use crate::protocol::{Call, Place, Plan, Question, Scope, tagged};
 
 /// The maximum number of servers, with those of the previous set. Each limiter has breakers and counts for each server.
 const MAX_SERVERS: usize = 128;

@@ -1,11 +1,12 @@
 //! Counts that describe the health of the server.
 
+use tollgate::DecidedBy;
 use tollgate::internals::Stripes;
 use tollgate::internals::sync::Ordering::Relaxed;
 use tollgate::telemetry::{Reading, Readings};
+use tollgate_protocol::ErrorKind;
 
 use super::breaker::BreakerState;
-use crate::protocol::{DecidedBy, ErrorKind};
 use crate::telemetry::{BREAKER_STATE, PARTITIONED, SERVER_EVICTS, SharedHandles};
 
 /// The health of a shared limiter's server, or of all its servers together: counts since the limiter was built, and the breaker's state.

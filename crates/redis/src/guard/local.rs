@@ -14,8 +14,7 @@ use tollgate::{
     AnyLimiter, Class, Decision, Limit, LimitKind, ManualClock, Quota, QuotaError, RateLimiter, StoreKind,
     Timestamp, WhenFull,
 };
-
-use crate::protocol::strictness;
+use tollgate_protocol::strictness;
 
 /// The limiter of one share. The caller passes all times, so its clock is not read.
 type Share = AnyLimiter<Vec<u8>, ManualClock>;

@@ -48,7 +48,9 @@ use crossbeam_utils::CachePadded;
 use tokio::runtime::Handle;
 use tollgate::internals::sync::{AtomicU64, Ordering};
 use tollgate::internals::{Facts, saturating_nanos};
-use tollgate::{Class, Clock, Decision, Limit, Outcome, Timestamp, TokioClock};
+use tollgate::{Class, Clock, DecidedBy, Decision, Limit, Outcome, SharedDecision, Timestamp, TokioClock};
+use tollgate_protocol::slot::PARTS;
+use tollgate_protocol::{Call, Error, ErrorKind, Reply, Transport};
 
 pub use self::breaker::BreakerState;
 use self::breaker::{BreakerChange, Circuit, Permit};
@@ -56,8 +58,6 @@ pub use self::health::Health;
 use self::health::{GuardCount, Tallies};
 pub(crate) use self::local::Local;
 use crate::client::{KeyPlaces, OnFailure, Settings};
-use crate::protocol::slot::PARTS;
-use crate::protocol::{Call, DecidedBy, Error, ErrorKind, Reply, SharedDecision, Transport};
 use crate::telemetry::{LimiterServer, server_fails, server_works};
 
 /// The retry time of a denial, if no breaker gives the time of the next call.
@@ -391,10 +391,8 @@ impl GuardedCall<'_> {
         }
         match failure {
             Some(ErrorKind::Timeout) if self.noticed_late(now_ns) => self.call_abandoned(now_ns),
-            Some(ErrorKind::Timeout | ErrorKind::Unreachable | ErrorKind::Refused) => {
-                self.failed(now_ns, why);
-            }
-            None | Some(ErrorKind::Address | ErrorKind::Breaker | ErrorKind::Reply) => self.succeeded(now_ns),
+            Some(kind) if kind.is_of_server() => self.failed(now_ns, why),
+            _ => self.succeeded(now_ns),
         }
         answer
     }

@@ -19,10 +19,10 @@
 //! server's.
 
 use tollgate::Clock;
+use tollgate_protocol::{Call, Error, Place, Question, Transport};
 
 use super::health::GuardCount;
 use super::{Guard, Passage};
-use crate::protocol::{Call, Error, Place, Question, Transport};
 
 impl Guard {
     /// Copies the states of a key from its previous server, if they are not at its server. Takes at most half of the

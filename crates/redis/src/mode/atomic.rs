@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "rules")]
-use tollgate::{Block, Limit};
+use tollgate::{Block, DecidedBy, Limit, SharedDecision};
 use tollgate::{Class, Decision, QuotaError, StdClock, Timestamp};
+use tollgate_protocol::{Error, Key, Plan, Question, Reply};
 
 use super::dispatch::{AsksServer, Dispatch};
 use crate::client::{Blocking, Connected, LimiterBuilder};
 use crate::guard::{Health, Local, LocalVerb};
 use crate::mode::LimiterAt;
-use crate::protocol::{DecidedBy, Error, Key, Plan, Question, Reply, SharedDecision};
 
 /// A limiter that asks the server to decide every request, in one atomic step and one round trip.
 ///

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tollgate::{Clock, QuotaError, Timestamp};
+use tollgate::{Clock, DecidedBy, QuotaError, SharedDecision, Timestamp};
+use tollgate_protocol::{Call, Error, Key, Plan, Question, Reply, Scope, Transport};
 
 use crate::client::{Blocking, RuntimeThread, Settings};
 use crate::guard::{Guard, Passage};
-use crate::protocol::{Call, DecidedBy, Error, Key, Plan, Question, Reply, Scope, SharedDecision, Transport};
 
 /// A call under way. This is the only allocation that a future of a limiter makes for a call.
 type Carried<'c> = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send + 'c>>;

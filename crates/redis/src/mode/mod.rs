@@ -8,6 +8,7 @@
 //! | `holds` | units that are taken now and settled later, and requests in progress |
 //! | `dispatch` | the clock, and calls to the server |
 //! | `background` | for modes that decide in this process: wake-up and stop of the task |
+//! | `name` | how this process stores and looks up a key |
 //! | `table`, `queue`, `count` | building blocks: a bounded table of keys, a queue of keys that wait for a call, and counters |
 
 mod at;
@@ -17,6 +18,7 @@ pub(crate) mod count;
 pub(crate) mod dispatch;
 mod holds;
 pub(crate) mod lease;
+pub(crate) mod name;
 pub(crate) mod queue;
 pub(crate) mod table;
 pub(crate) mod write_back;

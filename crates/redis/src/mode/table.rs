@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tollgate::internals::sync::{AtomicUsize, Ordering};
 
-use crate::protocol::{KeyRef, LookupKey, OwnedKey};
+use crate::mode::name::{KeyRef, LookupKey, OwnedKey};
 
 /// A table of at most `max` keys. Each value is changed in place.
 #[derive(Debug)]

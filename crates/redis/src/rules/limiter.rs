@@ -13,7 +13,7 @@ use super::denials::{DenialCounter, TWO};
 use crate::client::{Blocking, BuildError, Client, InProcess, LimiterBuilder, OnFailure, RuntimeThread};
 use crate::guard::Health;
 use crate::mode::{AtomicLimiter, LeaseLimiter, WriteBackLimiter};
-use crate::protocol::Error;
+use tollgate_protocol::Error;
 use tollgate_rules::{
     FailurePolicy, MayWait, Mode, OperatorAction, Refusal, Shared, SharedLimiter, SharedReply, SharedRule,
     SharedStore,

@@ -20,7 +20,7 @@ use tollgate::Clock;
 use self::limiter::RuleLimiter;
 pub use self::source::{PushedRules, RedisRules};
 use super::guard::Health;
-use super::protocol::Plan;
+use tollgate_protocol::Plan;
 use tollgate_rules::{Amount, Config, ConfigError, Problem, Rule, Rules, Store};
 
 /// Checks that a server can count the rules of a file with `store: redis`, and names all that it cannot. A load of [`Rules`]

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 
 use crate::client::{Client, PlainClient};
-use crate::protocol::Error as CallError;
+use tollgate_protocol::Error as CallError;
 use tollgate_rules::{Fetched, Format, Hint, RuleText, RulesError, Source, Version};
 
 /// The maximum length of a name.

@@ -1,6 +1,6 @@
 //! Blocks on a server: a denial in one process blocks the key for all of them, and no block outlives its stated end.
 //!
-//! `kinds` compares them with the blocks of this process, and `protocol::scripts` compares the script with its model.
+//! `kinds` compares them with the blocks of this process, and `tests/protocol/scripts.rs` of `crates/protocol` compares the script with its model.
 
 use std::time::Duration;
 

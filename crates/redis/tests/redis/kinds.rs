@@ -13,9 +13,9 @@ use proptest::test_runner::TestRunner;
 #[cfg(feature = "calendar")]
 use tollgate::calendar::CalendarPeriod;
 use tollgate::{
-    AnyLimiter, Block, Class, Decision, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue,
-    LimitKind, ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, StoreKind,
-    SubWindow, Timestamp, TokenBucket,
+    AnyLimiter, Block, Class, Decision, FixedWindow, Gcra, LeakyBucketMeter, LeakyBucketQueue, LimitKind,
+    ManualClock, MinimumSpacing, Quota, RateLimiter, SlidingLog, SlidingWindow, StoreKind, SubWindow,
+    Timestamp, TokenBucket,
 };
 #[cfg(feature = "calendar")]
 use tollgate::{Calendar, CalendarWindow};

@@ -10,6 +10,7 @@ mod alike_rules;
 mod blocks;
 #[cfg(feature = "calendar")]
 mod calendars;
+mod calls;
 mod classes;
 mod clients;
 mod credentials;
@@ -34,11 +35,9 @@ mod modes;
 #[path = "../../../../tests/common/one_rule.rs"]
 mod one_rule;
 mod operations;
-mod protocol;
 #[cfg(feature = "metrics")]
 #[path = "../../../../tests/common/recorded.rs"]
 mod recorded;
-mod regions;
 #[cfg(feature = "rules")]
 mod rules;
 #[cfg(feature = "rules")]

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tollgate::Decision;
+use tollgate_protocol::{Call, Place, Plan, Question, Reply, Scope};
 use tollgate_redis::internals::{
-    BlockRequest, BookSettings, Call, Granted, LeaseBook, LeaseCheck, LeaseSettings, Place, Plan, Post,
-    Question, Receipt, Reply, Scope, Waiting, WriteBackBook, places_of,
+    BlockRequest, BookSettings, Granted, LeaseBook, LeaseCheck, LeaseSettings, Post, Receipt, Waiting,
+    WriteBackBook, places_of,
 };
 use tollgate_redis::{ErrorKind, InProcess, OnFailure, WriteBackStats};
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tollgate::ManualClock;
+use tollgate_protocol::{Plan, Question, Reply};
 use tollgate_redis::InProcess;
-use tollgate_redis::internals::{LeaseBook, Plan, Question, Reply, Waiting};
+use tollgate_redis::internals::{LeaseBook, Waiting};
 use tollgate_testing::accuracy::random::Random;
 
 use super::SECOND;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tollgate::holds::{HoldId, InProgress, Permit};
 use tollgate::internals::quota_error;
-use tollgate::{Class, Decision, Limit, LimitKind, Outcome, QuotaError, StdClock};
+use tollgate::{Class, DecidedBy, Decision, Limit, LimitKind, Outcome, QuotaError, SharedDecision, StdClock};
+use tollgate_protocol::{Error, ErrorKind, Key, Plan, Question, identity_of};
 
 use super::remote::{HoldingLimiter, hold_id, micros};
 use crate::client::{Connected, LimiterBuilder, OnDrop};
 use crate::guard::{Guard, Health, Local, Passage};
 use crate::mode::dispatch::AsksServer;
-use crate::protocol::{DecidedBy, Error, ErrorKind, Key, Plan, Question, SharedDecision, identity_of};
 
 impl<T: Connected> LimiterBuilder<T> {
     /// Builds a limiter whose units can be held: taken now, and settled later.

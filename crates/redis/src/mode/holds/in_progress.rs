@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tollgate::holds::{HoldId, InProgress, Permit};
 use tollgate::internals::quota_error;
-use tollgate::{QuotaError, StdClock};
+use tollgate::{QuotaError, SharedDecision, StdClock};
+use tollgate_protocol::{Error, Key, Plan};
 
 use super::holding::{LocalLimit, SharedHold};
 use super::remote::HoldingLimiter;
 use crate::client::{Connected, InProgressOptions, LimiterBuilder};
 use crate::guard::{Guard, Health, Passage};
-use crate::protocol::{Error, Key, Plan, SharedDecision};
 
 /// A limit on the requests of each key that are in progress at the same time, in all processes.
 ///

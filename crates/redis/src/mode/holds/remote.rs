@@ -10,11 +10,11 @@ use tollgate::holds::HoldId;
 use tollgate::internals::holding::KeyStanding;
 use tollgate::internals::{Facts, saturating_nanos};
 use tollgate::{Decision, Outcome, StdClock, Timestamp};
+use tollgate_protocol::{Error, ErrorKind, MOST_HELD, Plan, Question, Reply, Scope, Transport};
 
 use crate::client::RuntimeThread;
 use crate::guard::{Guard, Passage};
 use crate::mode::dispatch::Dispatch;
-use crate::protocol::{Error, ErrorKind, MOST_HELD, Plan, Question, Reply, Scope, Transport};
 
 /// The longest life. The server counts ends exactly.
 const LONGEST_US: u64 = 1 << 52;

@@ -21,12 +21,13 @@ use tollgate::internals::sync::{AtomicU64, Ordering};
 use tollgate::internals::{Facts, Terms, saturating_nanos};
 use tollgate::leases::Lease;
 use tollgate::{Decision, Outcome, Timestamp};
+use tollgate_protocol::{Plan, Question, Reply};
 
 use super::key_lease::{Habit, KeyLease, Pause, Turn, Wish};
 use super::stats::{Counters, LeaseStats, RequestTally};
+use crate::mode::name::{KeyRef, LookupKey};
 use crate::mode::queue::KeyQueue;
 use crate::mode::table::KeyTable;
-use crate::protocol::{KeyRef, LookupKey, Plan, Question, Reply};
 
 /// A round trip before the first measurement, and the minimum wait for units that are in flight.
 const TRIP_NS: u64 = 1_000_000;

@@ -6,15 +6,14 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tollgate::internals::Facts;
 use tollgate::internals::sync::{AtomicU64, Ordering};
-use tollgate::{Clock, Decision, Timestamp};
+use tollgate::{Clock, DecidedBy, Decision, SharedDecision, Timestamp};
+use tollgate_protocol::{Call, Error, Key, Question, Reply, Transport};
 
 use super::book::{BlockRequest, Granted, LeaseBook, LeaseCheck, LeaseSettings, LeasedBlock, Receipt};
 use crate::client::{BuildError, Settings, Tasks};
 use crate::mode::background::{Background, can_decide_here};
 use crate::mode::dispatch::Dispatch;
-use crate::protocol::{
-    Bytes, Call, DecidedBy, Error, Key, KeyRef, Question, Reply, SharedDecision, Transport,
-};
+use crate::mode::name::{Bytes, KeyRef};
 
 /// How often a check asks for units to hold, before it asks the server for its own cost alone.
 const ROUNDS: usize = 4;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
-use tollgate::{Clock, Decision, DefaultClock, IntoClock, Timestamp};
+use tollgate::{Clock, Decision, DefaultClock, IntoClock, SharedDecision, Timestamp};
+use tollgate_protocol::Key;
 
 use super::book::{BlockRequest, LeaseCheck};
 use super::core::{BlockOutcome, LeaseCore};
@@ -18,7 +19,7 @@ use crate::client::{BuildError, Connected, OnDrop, Tasks};
 use crate::guard::Health;
 use crate::mode::LimiterAt;
 use crate::mode::background::StopOnDrop;
-use crate::protocol::{Key, KeyRef, SharedDecision};
+use crate::mode::name::KeyRef;
 
 /// A limiter that fetches units from the server in blocks, and spends them in this process. [`LimiterBuilder::leases`] creates
 /// its builder.

@@ -15,9 +15,8 @@
 //!
 //! *Totals* start from zero in each window; with GCRA, after each answer.
 
-use crate::protocol::{
-    Arithmetic, LimitState, POSTS_KEPT_US, PlannedLimit, Portion, PostedTotal, Question, Reply, Windows,
-    kept_us,
+use tollgate_protocol::{
+    LimitStanding, POSTS_KEPT_US, PlannedLimit, Portion, PostedTotal, Question, Reply, Windows,
 };
 
 use super::allowance::MOST;
@@ -217,7 +216,7 @@ impl Account {
 
     /// With GCRA, adds this process's share of the units that refilled since.
     pub(super) fn refill(&mut self, now_ns: u64) {
-        let Arithmetic::Pace(pace) = &self.part.kind else { return };
+        let Some(pace) = self.part.pace() else { return };
         let passed = now_ns.saturating_sub(self.refilled_ns);
         if passed == 0 {
             return;
@@ -234,7 +233,7 @@ impl Account {
 
     /// The time until `units` units are refilled, if no answer arrives before.
     pub(super) fn until_refilled_ns(&self, units: u64) -> u64 {
-        let Arithmetic::Pace(pace) = &self.part.kind else { return u64::MAX };
+        let Some(pace) = self.part.pace() else { return u64::MAX };
         let missing = u128::try_from(fixed_point(units).saturating_sub(self.level)).unwrap_or(0);
         let ticks = (missing * u128::from(pace.interval)) << (32 - FRACTION_BITS);
         let ns = ticks.saturating_mul(1_000) / u128::from(self.share.max(1)) / u128::from(pace.scale);
@@ -243,7 +242,7 @@ impl Account {
 
     /// The time until the debt of the last answer, and all units admitted since, are paid.
     pub(super) fn until_paid_ns(&self) -> u64 {
-        let Arithmetic::Pace(pace) = &self.part.kind else { return 0 };
+        let Some(pace) = self.part.pace() else { return 0 };
         let owed = self.known.map_or(0, |known| known.used).saturating_add(self.pending());
         let ns = u128::from(owed) * u128::from(pace.interval) * 1_000 / u128::from(pace.scale);
         u64::try_from(ns).unwrap_or(u64::MAX)
@@ -320,7 +319,7 @@ impl Account {
     /// units.
     #[must_use]
     pub(super) fn give_up(&mut self, now_ns: u64) -> u64 {
-        let kept_us = kept_us(&self.part).saturating_sub(POSTS_KEPT_US / 2);
+        let kept_us = self.part.refill_us() + POSTS_KEPT_US / 2;
         let is_recent = now_ns.saturating_sub(self.tried_ns) < kept_us.saturating_mul(1_000);
         if self.windows().is_some() || self.posted().is_some() || self.tried == 0 || is_recent {
             return 0;
@@ -385,13 +384,13 @@ impl Account {
         let sent = self.posted();
         self.asked = None;
         let Some(standing) = reply.limits.first() else { return Learnt::Present { overshoot: 0 } };
-        let (used, over, room, is_present) = match (&self.part.kind, standing) {
-            (Arithmetic::Pace(pace), LimitState::Pace { ahead, .. }) => {
+        let (used, over, room, is_present) = match (self.part.pace(), self.windows(), standing) {
+            (Some(pace), _, LimitStanding::Pace { ahead, .. }) => {
                 let room = pace.capacity.saturating_sub(*ahead) / pace.interval;
                 let used = ahead.div_ceil(pace.interval);
                 (used, used.saturating_sub(self.most()), room, true)
             }
-            (Arithmetic::Windows(windows), LimitState::Windows { start_us, previous, current }) => {
+            (_, Some(windows), LimitStanding::Windows { start_us, previous, current }) => {
                 let index = start_us / windows.period_us;
                 let left_us = windows.period_us.saturating_sub(at_us.saturating_sub(*start_us));
                 let weighed = if windows.slides { windows.weighed(*previous, left_us) } else { 0 };
@@ -428,9 +427,9 @@ impl Account {
     /// This process's part of the units in the shared state, before the last post. With GCRA, the debts of all processes
     /// shrink in proportion.
     fn own_as_of(&self, at_us: u64) -> u64 {
-        match (&self.part.kind, self.known) {
-            (Arithmetic::Pace(_), None) => 0,
-            (Arithmetic::Pace(pace), Some(known)) => {
+        match (self.part.pace(), self.known) {
+            (Some(_), None) => 0,
+            (Some(pace), Some(known)) => {
                 let paid_ticks = u128::from(at_us.saturating_sub(known.at_us)) * u128::from(pace.scale);
                 let paid = u64::try_from(paid_ticks.div_ceil(pace.interval.into())).unwrap_or(u64::MAX);
                 let left = u128::from(known.own) * u128::from(known.used.saturating_sub(paid));
@@ -513,15 +512,15 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::protocol::Plan;
     use tollgate::{Limit, Quota};
+    use tollgate_protocol::Plan;
 
     fn account(limit: Limit, processes: u64) -> Account {
         Account::new(Plan::new(&[limit]).unwrap().parts()[0], 1, 0, (processes, None), true, 0)
     }
 
     fn windows(granted: u64, current: u64) -> Reply {
-        let limits = smallvec![LimitState::Windows { start_us: 0, previous: 0, current }];
+        let limits = smallvec![LimitStanding::Windows { start_us: 0, previous: 0, current }];
         Reply::new(granted, 1, limits)
     }
 
@@ -590,7 +589,7 @@ mod tests {
         assert_eq!(account.left(), 10, "the share holds half of the burst");
         assert!(account.ask(false, 0).is_some());
         // Four units beyond the burst, 100,000 ticks each.
-        let limits = smallvec![LimitState::Pace { ahead: 2_400_000, is_blocked: false }];
+        let limits = smallvec![LimitStanding::Pace { ahead: 2_400_000, is_blocked: false }];
         let reply = Reply::new(10, 1, limits);
         let learnt = account.answered(&reply, 2, 1, 9 * SECOND);
         assert_eq!(learnt, Learnt::Present { overshoot: 4 });

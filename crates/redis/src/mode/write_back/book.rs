@@ -16,6 +16,8 @@ use smallvec::SmallVec;
 use tollgate::internals::Facts;
 use tollgate::internals::sync::{AtomicU64, Mutex, Ordering};
 use tollgate::{Decision, Outcome};
+use tollgate_protocol::slot::PARTS;
+use tollgate_protocol::{Call, ErrorKind, Plan, Portion, Question, Reply, slot};
 
 use super::account::{Account, Learnt};
 use super::allowance::{Removal, Spend};
@@ -27,10 +29,9 @@ use super::poster::PosterNumbers;
 use super::stats::WriteBackStats;
 use crate::client::{KeyPlaces, OnFailure};
 use crate::mode::count::Count;
+use crate::mode::name::Bytes;
 use crate::mode::queue::KeyQueue;
 use crate::mode::table::KeyTable;
-use crate::protocol::slot::PARTS;
-use crate::protocol::{Bytes, Call, ErrorKind, Plan, Portion, Question, Reply, slot};
 
 /// The minimum time between two scans of the keys.
 const SHORTEST_NS: u64 = 5_000_000;
@@ -59,7 +60,7 @@ pub struct BookSettings {
     /// The maximum number of posts in flight to one server.
     pub in_flight: usize,
     /// Whether parts of the shared state fail by themselves; see
-    /// [`Transport::in_parts`](crate::protocol::Transport::in_parts).
+    /// [`Transport::in_parts`](tollgate_protocol::Transport::in_parts).
     pub in_parts: bool,
     /// This region's part of the limits, if several regions share them.
     pub portion: Option<Portion>,

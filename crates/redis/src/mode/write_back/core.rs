@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tollgate::internals::sync::AtomicU64;
 use tollgate::internals::{saturating_nanos, unix_nanos};
-use tollgate::{Clock, Timestamp};
+use tollgate::{Clock, DecidedBy, SharedDecision, Timestamp};
+use tollgate_protocol::{Key, Transport};
 
 use super::basis::{Basis, WriteBackCheck};
 use super::book::{BookSettings, WriteBackBook};
@@ -15,7 +16,6 @@ use super::regions::{self, Regions};
 use crate::client::{BuildError, OnFailure, Settings, Tasks};
 use crate::mode::background::{Background, can_decide_here};
 use crate::mode::dispatch::Dispatch;
-use crate::protocol::{DecidedBy, Key, SharedDecision, Transport};
 
 /// The maximum number of posts in flight to one server.
 const IN_FLIGHT: usize = 64;

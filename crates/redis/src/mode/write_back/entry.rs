@@ -4,10 +4,10 @@ use std::sync::{MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 use tollgate::internals::sync::{AtomicU64, Mutex, Ordering};
+use tollgate_protocol::slot::PARTS;
 
 use super::account::Account;
 use super::allowance::{Allowance, Removal, Reset, Spend};
-use crate::protocol::slot::PARTS;
 
 /// An entry; see the module docs.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate::internals::sync::Ordering;
-use tollgate::{Clock, DefaultClock, IntoClock};
+use tollgate::{Clock, DefaultClock, IntoClock, SharedDecision};
+use tollgate_protocol::{Error, ErrorKind, Key, Reply};
 
 use super::basis::{Basis, WriteBackCheck};
 use super::book::Post;
@@ -18,7 +19,6 @@ use super::stats::WriteBackStats;
 use crate::client::{BuildError, Connected, OnDrop, Tasks};
 use crate::guard::Health;
 use crate::mode::background::StopOnDrop;
-use crate::protocol::{Error, ErrorKind, Key, Reply, SharedDecision};
 
 /// The number of times that a call waits for an answer about its key, before it uses the decision that it has.
 const ROUNDS: usize = 4;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tollgate_protocol::RegionPolicy;
+
 use crate::client::{Connected, LimiterBuilder};
-use crate::protocol::RegionPolicy;
 
 #[derive(Clone, Debug)]
 pub(super) struct WriteBackOptions<T> {

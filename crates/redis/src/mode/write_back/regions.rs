@@ -20,14 +20,14 @@ use tollgate::internals::saturating_nanos;
 use tollgate::internals::sync::{AtomicU64, Ordering};
 use tollgate::telemetry::{Reading, Readings};
 use tollgate::{Clock, TokioClock};
-
-use super::options::WriteBackOptions;
-use crate::client::{BuildError, Settings};
-use crate::protocol::{
+use tollgate_protocol::region::{Claim, RegionLink, pause};
+use tollgate_protocol::{
     Call, EXACT, Error, ErrorKind, LinkReport, Plan, PlannedLimit, Portion, Question, RegionScope,
     RegionTerms, Reply, Scope, Transport, Windows,
 };
-use crate::region::{Claim, RegionLink, pause};
+
+use super::options::WriteBackOptions;
+use crate::client::{BuildError, Settings};
 use crate::telemetry::{REGION_CUT_OFF, REGION_LAST_ANSWER};
 
 /// The maximum number of claims that wait, and of claims that are carried out at the same time.

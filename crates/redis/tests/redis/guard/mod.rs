@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate_redis::internals::{Call, LimitState, Place, Reply, Transport, error, with_client};
+use tollgate_protocol::{Call, LimitStanding, Place, Reply, Transport};
+use tollgate_redis::internals::with_client;
 use tollgate_redis::{AtomicLimiter, Breaker, Error, ErrorKind, InProcess, Limit, OnFailure};
 
 const TIMEOUT: Duration = Duration::from_millis(40);
@@ -63,7 +64,7 @@ impl Fake {
             Does::Answer => {}
             Does::Late(after) => tokio::time::sleep(after).await,
             Does::Hang => pending().await,
-            Does::Fail(kind) => return Err(error(kind, "simulated failure")),
+            Does::Fail(kind) => return Err(Error::new(kind, "simulated failure")),
         }
         Ok(answer)
     }
@@ -79,8 +80,8 @@ impl Transport for Fake {
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
         let limits = call.plan.parts().iter().map(|part| match part.windows() {
-            None => LimitState::Pace { ahead: 0, is_blocked: false },
-            Some(_) => LimitState::Windows { start_us: 0, previous: 0, current: 0 },
+            None => LimitStanding::Pace { ahead: 0, is_blocked: false },
+            Some(_) => LimitStanding::Windows { start_us: 0, previous: 0, current: 0 },
         });
         self.act(call, Reply::new(1, 0, limits.collect())).await
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate_redis::internals::{Call, Place, Plan, Question, Scope, Transport, slot};
+use tollgate_protocol::{Call, Place, Plan, Question, Scope, Transport, slot};
 use tollgate_redis::{AtomicLimiter, Breaker, Client, ErrorKind, Limit};
 
 use crate::sharded::read_call;

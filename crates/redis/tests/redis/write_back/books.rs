@@ -6,9 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::{ManualClock, Quota};
-use tollgate_redis::internals::{
-    Basis, BookSettings, Plan, Post, WriteBackBook, over_at_most, places_of, slot,
-};
+use tollgate_protocol::{Plan, slot};
+use tollgate_redis::internals::{Basis, BookSettings, Post, WriteBackBook, over_at_most, places_of};
 use tollgate_redis::{ErrorKind, InProcess, Limit, OnFailure, Shard};
 
 const SEC: u64 = 1_000_000_000;

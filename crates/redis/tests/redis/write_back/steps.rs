@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use tollgate::ManualClock;
-use tollgate_redis::internals::{BookSettings, Post, Reply, WriteBackBook};
+use tollgate_protocol::Reply;
+use tollgate_redis::internals::{BookSettings, Post, WriteBackBook};
 use tollgate_redis::{ErrorKind, InProcess, Limit};
 
 use super::books::{book_of, options};

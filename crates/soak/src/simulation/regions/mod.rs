@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_redis::internals::{
-    BookSettings, Call, Claim, LinkReport, Plan, PlannedLimit, Portion, Post, Question, RegionLink,
-    RegionLinks, RegionScope, RegionState, RegionTerms, RegionUse, Reply, Scope, Windows, WriteBackBook,
-    pause, places_of,
+use tollgate_protocol::region::{Claim, RegionLink, RegionLinks, RegionState, pause};
+use tollgate_protocol::{
+    Call, LinkReport, Plan, PlannedLimit, Portion, Question, RegionScope, RegionTerms, RegionUse, Reply,
+    Scope, Windows,
 };
+use tollgate_redis::internals::{BookSettings, Post, WriteBackBook, places_of};
 use tollgate_redis::{ErrorKind, InProcess, OnFailure};
 use tollgate_testing::accuracy::random::Random;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use tollgate_redis::internals::{Windows, over_at_most, quantum};
+use tollgate_protocol::{Windows, quantum};
+use tollgate_redis::internals::over_at_most;
 
 use super::bound::RegionBound;
 use super::setup::RegionSetup;
