@@ -16,8 +16,8 @@ fn algorithms() -> BTreeSet<String> {
     let text = read("src/algorithm/limit/kind.rs");
     let kinds = text.split("pub enum LimitKind {").nth(1).unwrap().split("\n}").next().unwrap();
     let variants = kinds.lines().filter(|line| line.starts_with("    /// `"));
-    let links = variants.filter_map(|line| line.split("](crate::").nth(1));
-    links.map(|link| link.split([':', ')']).next().unwrap().to_owned()).collect()
+    let links = variants.filter_map(|line| line.split("[`").nth(1));
+    links.map(|link| link.split([':', '`']).next().unwrap().to_owned()).collect()
 }
 
 /// The pages said nine, ten and eleven.
