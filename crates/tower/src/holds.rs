@@ -108,6 +108,7 @@ pub(crate) enum SettledAt {
     /// At once, so that other requests can use the rest.
     Once,
     /// At the end of the response, because the request is in progress until then.
+    #[cfg(feature = "rules")]
     End,
 }
 
