@@ -21,7 +21,7 @@ use super::read::Args;
 /// The most commands of a queue.
 pub const MOST_COMMANDS: usize = 4_096;
 
-/// The most bytes of a queue, with [`PLACE`] for each text and each command.
+/// The most bytes of a queue, with `PLACE` for each text and each command.
 pub const MOST_BYTES: usize = 1 << 20;
 
 /// The memory for the place of a text, and of a command.
