@@ -48,14 +48,14 @@ pub enum LimitKind {
     },
     /// `sliding-window`, `sliding-window(strict)`: [`SlidingWindow`], two counts, with a weight for the previous one.
     SlidingWindow {
-        /// Whether the window is [strict].
+        /// Whether the window is [strict](crate::SlidingWindow::strict).
         strict: bool,
     },
     /// `sub-window(60)`, `sub-window(60, strict)`: [`SubWindow`]. Without a number it has 60 parts.
     SubWindow {
         /// The number of parts, from 1 to [`SubWindow::MAX_PARTS`].
         parts: u32,
-        /// Whether the counter is [strict].
+        /// Whether the counter is [strict](crate::SubWindow::strict).
         strict: bool,
     },
     /// `sliding-log`: [`SlidingLog`].

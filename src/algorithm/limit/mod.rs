@@ -69,7 +69,7 @@ impl Limit {
         or_panic(Self::checked(LimitKind::FixedWindow, quota))
     }
 
-    /// Creates a limit for a sliding window of two counts: see [`SlidingWindow`].
+    /// Creates a limit for a sliding window of two counts: see [`SlidingWindow`](crate::SlidingWindow).
     ///
     /// # Panics
     /// The same as for [`Limit::fixed_window`].

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "rules")]
-use tollgate::{Block, DecidedBy, Limit, SharedDecision};
-use tollgate::{Class, Decision, QuotaError, StdClock, Timestamp};
+use tollgate::{Block, Limit};
+use tollgate::{Class, DecidedBy, Decision, QuotaError, SharedDecision, StdClock, Timestamp};
 use tollgate_protocol::{Error, Key, Plan, Question, Reply};
 
 use super::dispatch::{AsksServer, Dispatch};
