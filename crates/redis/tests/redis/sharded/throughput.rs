@@ -92,6 +92,5 @@ fn three_servers_decide_more_than_one() {
     let one = runtime.block_on(rate(clients[0].clone()));
     let three = runtime.block_on(rate(Client::sharded(named(&clients)).unwrap()));
     println!("one server: {one:.0} calls a second, three servers: {three:.0}");
-    // Three times as many on an idle machine. On a busy one, the client waits for its own processor.
-    assert!(three >= 1.5 * one, "{three} of three servers, {one} of one");
+    assert!(three >= 2.5 * one, "{three} of three servers, {one} of one");
 }
