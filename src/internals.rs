@@ -40,7 +40,7 @@ pub use crate::telemetry::gauges::readings_of;
 pub use crate::telemetry::meters::OwnTallies;
 // `tollgate-tower` reports requests without a key to the `metrics` facade, under the names of this crate.
 pub use crate::telemetry::keyless::KeylessCounts;
-// Shared limiters count calls and failures as meters count requests.
+// Shared limiters count calls and failures in stripes, one for each of up to 16 threads.
 pub use crate::telemetry::stripes::Stripes;
 
 /// Creates an error with the text of the caller: a rule or a server cannot count the limit.

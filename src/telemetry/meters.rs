@@ -76,7 +76,7 @@ pub(crate) type MeterTallies = RuleTallies<{ SHADOW_DENIED_HITS + 1 }>;
 /// recorder first: meters that were created earlier never reach it.
 ///
 /// # Memory
-/// 112 bytes for each thread that records an event, up to 16 threads, and the handles of the facade.
+/// 128 bytes for each thread that records an event, up to 16 threads, and the handles of the facade.
 ///
 /// # Consistency
 /// Each count is exact. [`Meters::counts`] reads the counts one after another, so it may include some counts of a

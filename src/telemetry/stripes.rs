@@ -11,13 +11,12 @@ use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::{AtomicU64, thread_number};
 
 /// The number of stripes. More would help only more than 16 threads that count at the same time.
-const STRIPES: usize = if cfg!(tollgate_loom) { 1 } else { 16 };
+pub(super) const STRIPES: usize = if cfg!(tollgate_loom) { 1 } else { 16 };
 
 /// `N` striped counters. All accesses are relaxed, because the counters publish no other data. Stripes keep the cores
-/// from writing the same cache line, for example for a rule that every request matches, or while a server does not
-/// answer.
+/// from writing the same cache line, for example while a server does not answer.
 ///
-/// The first call of [`Stripes::own`] creates the stripes, because most of many rules count nothing.
+/// The first call of [`Stripes::own`] creates the stripes.
 pub struct Stripes<const N: usize>(Lazy<[Stripe<N>; STRIPES]>);
 
 type Stripe<const N: usize> = CachePadded<[AtomicU64; N]>;
@@ -43,7 +42,7 @@ impl<const N: usize> Default for Stripes<N> {
 impl<const N: usize> Stripes<N> {
     /// Returns the current thread's counters, if they exist.
     #[inline(always)]
-    pub(crate) fn get(&self) -> Option<&[AtomicU64; N]> {
+    fn get(&self) -> Option<&[AtomicU64; N]> {
         self.0.get().map(own)
     }
 

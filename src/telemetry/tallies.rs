@@ -15,13 +15,11 @@ use std::array::from_fn;
 use std::convert::Infallible;
 use std::fmt;
 
+use super::stripes::STRIPES;
 use crate::base::lazy::Lazy;
 use crate::base::memory::Array;
 use crate::base::sync::Ordering::Relaxed;
 use crate::base::sync::{AtomicU64, thread_number};
-
-/// The number of stripes. More would help only more than 16 threads that count at the same time.
-const STRIPES: usize = if cfg!(tollgate_loom) { 1 } else { 16 };
 
 /// Words of two cache lines: a stripe ends where no other memory shares its last line.
 const UNIT: usize = 16;
