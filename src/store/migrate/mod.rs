@@ -106,6 +106,14 @@ struct PaddedStore<S> {
     largest_debt: AtomicU64,
 }
 
+impl<S> PaddedStore<S> {
+    /// See [`Generation::is_open_for`].
+    #[inline(always)]
+    fn is_open_for(&self, charge: &Decision) -> bool {
+        self.latest.is_open_for(charge.at_ns())
+    }
+}
+
 #[derive(Debug)]
 struct Past<S> {
     last: Arc<Generation<S>>,
@@ -442,7 +450,7 @@ impl<S: Migrate> Generation<S> {
     /// published one.
     #[inline(always)]
     pub fn is_open_for(&self, charge: &Decision) -> bool {
-        self.padded.latest.is_open_for(charge.at_ns())
+        self.padded.is_open_for(charge)
     }
 }
 

@@ -26,7 +26,7 @@ impl<S> OwnStore<S> {
     /// [`Generation::is_open_for`].
     #[inline(always)]
     pub fn is_open_for(&self, charge: &Decision) -> bool {
-        self.0.latest.is_open_for(charge.at_ns())
+        self.0.is_open_for(charge)
     }
 }
 
