@@ -86,7 +86,8 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
 
     /// [`Operation::Check`], with the decision written to its place; returns its outcome: see [`Compact::check_into`]. A denial
     /// starts no block.
-    #[inline(always)]
+    // One function for each pair, like `check` of `any`.
+    #[inline(never)]
     pub(super) fn check_into<Q: Hash + ?Sized>(
         &self,
         key: &Q,

@@ -13,8 +13,8 @@ use std::hash::{BuildHasher, Hash};
 use self::late::{DirectPlan, KeyedPlan, LateStore, Plan};
 use self::late_compact::LateCompact;
 use crate::algorithm::{
-    Blocked, CalendarWindow, CompactAlgorithm, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind,
-    MinimumSpacing, SlidingLog, SlidingWindow, SubWindow, TokenBucket,
+    Blocked, CalendarWindow, FixedWindow, Gcra, LeakyBucketQueue, Limit, LimitKind, MinimumSpacing,
+    SlidingLog, SlidingWindow, SubWindow, TokenBucket,
 };
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
@@ -283,7 +283,7 @@ where
         by_kind!(&self.pair, store =>
             check(store, key, at, cost, decision),
             check(store, key, at, cost, decision),
-            check_compact(store, key, at, cost, decision),
+            store.check_into(key, at, cost, decision),
             check(store, key, at, cost, decision),
         )
     }
@@ -373,18 +373,6 @@ fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
     let operation = if S::BLOCKS { Operation::Check.without_block() } else { Operation::Check };
     // Written here. A caller that copies a decision just after it was written waits for the stores, because it loads wider words.
     decision.insert(store.apply(key, operation, at, cost)).outcome()
-}
-
-/// [`check`] in a compact store, which most limits have: without a copy of the decision.
-#[inline(never)]
-fn check_compact<A: CompactAlgorithm, H: BuildHasher + Clone, Q: Hash + ?Sized>(
-    store: &LateCompact<A, H>,
-    key: &Q,
-    at: CheckTime,
-    cost: u64,
-    decision: &mut Option<Decision>,
-) -> Outcome {
-    store.check_into(key, at, cost, decision)
 }
 
 #[inline(never)]
