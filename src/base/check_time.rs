@@ -75,7 +75,7 @@ const NO_LAG: u64 = u64::MAX;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Newest<B = CachePadded<Bounds>> {
-    /// On their own cache line: callers read the bounds at each charge, and write them once per `slack`.
+    /// On their own cache line, except in a store with few keys: callers read the bounds at each charge, and write them once per `slack`.
     bounds: B,
     /// The distance from `low` to `high`: the slack plus the greatest allowed lag of a caller.
     span: u64,

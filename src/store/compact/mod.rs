@@ -214,7 +214,7 @@ impl<A: CompactAlgorithm> CompactPlan<A> {
     }
 
     pub(crate) fn can_refund(&self) -> bool {
-        self.overflow != Overflow::Inherit && self.word.can_refund()
+        self.refunds() && self.word.can_refund()
     }
 
     /// The decision for a key that was never charged, in a store that holds nothing. Charges nothing.
@@ -229,7 +229,6 @@ impl<A: CompactAlgorithm> CompactPlan<A> {
     }
 
     /// Whether the table can refund charges.
-    #[cfg(feature = "std")]
     pub(crate) fn refunds(&self) -> bool {
         self.overflow != Overflow::Inherit
     }

@@ -1,5 +1,6 @@
 //! Changes of a key's debt other than checks: debts carried over from another table, refunds and resets.
 
+use super::times::MOST_AHEAD;
 use super::{Again, FoundSlot, Full, PendingInsert, SlotAddress, SlotTable};
 use crate::algorithm::compact::{CompactState, Moved, Verdict};
 use crate::algorithm::step::Refund;
@@ -142,7 +143,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let place = self.place(hash);
         self.retry(word, time.ns(), |at| {
             // So far behind that the word is idle even for callers whose times lag.
-            let next = place.word(at.reference.wrapping_sub(Self::MOST_AHEAD));
+            let next = place.word(at.reference.wrapping_sub(MOST_AHEAD));
             match self.find(word, place, at)? {
                 FoundSlot::Here { slot, word: seen, ahead } => {
                     if seen != next {

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
+use super::times::MOST_AHEAD;
 use super::{DecisionTime, Full, SlotTable};
-use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotStanding, SlotWord, standing};
+use crate::algorithm::compact::slot::{EMPTY, FINGERPRINT_BITS, SlotWord};
 use crate::algorithm::compact::{CompactState, STATE_BITS};
 use crate::base::check_time::CheckTime;
 use crate::base::decision::Decision;
@@ -48,7 +49,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
                 if seen != EMPTY
                     && let Some(ahead @ 1..) = self.ahead(word, SlotWord::unpack(seen).state, &at)
                 {
-                    let ahead = ahead.min(Self::MOST_AHEAD);
+                    let ahead = ahead.min(MOST_AHEAD);
                     image.slots.push((index, SlotWord::pack(SlotWord::unpack(seen).fingerprint, ahead)));
                 }
             }
@@ -69,7 +70,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         let ascending = image.slots.is_sorted_by(|a, b| a.0 < b.0);
         let sound = image.slots.iter().all(|&(index, stored)| {
             let SlotWord { fingerprint, state } = SlotWord::unpack(stored);
-            index < slots && fingerprint > 0 && (1..=Self::MOST_AHEAD).contains(&state)
+            index < slots && fingerprint > 0 && (1..=MOST_AHEAD).contains(&state)
         });
         let cells = match &self.full {
             Full::Spill(spill) => spill.cells().accepts(&image.spilled),
@@ -159,11 +160,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     }
 
     fn is_live(&self, word: u64, reference: u64) -> bool {
-        word != EMPTY
-            && matches!(
-                standing::<STATE_BITS>(SlotWord::unpack(word).state, reference, self.horizon),
-                SlotStanding::Ahead(_)
-            )
+        word != EMPTY && self.times().owes(word, reference)
     }
 
     /// The number of slots whose keys owe.

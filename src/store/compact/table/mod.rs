@@ -405,6 +405,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         retry(word, DecisionTime::new(word, now_ns), attempt)
     }
 
+    /// See [`Times::ahead`](times::Times::ahead).
     #[inline]
     fn ahead(&self, word: &N, state: u64, at: &DecisionTime) -> Option<u64> {
         self.times().ahead(word, state, at)

@@ -14,6 +14,10 @@ use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Relaxed};
 use crate::store::op::Debt;
 
+/// How far ahead of its time a state of an image can be: a quarter of the range. Callers' times may differ by this
+/// much.
+pub(super) const MOST_AHEAD: u64 = 1 << (STATE_BITS - 2);
+
 /// The times of a store with such words: how far ahead a state can be at most, and the newest time.
 #[derive(Debug)]
 pub(super) struct Times<'t, B> {
@@ -64,6 +68,12 @@ impl<B: Deref<Target = Bounds>> Times<'_, B> {
                 Some(word.decision(Outcome::Allowed, after, at, cost))
             }
         }
+    }
+
+    /// Whether the state of a word is ahead of a reference.
+    pub(super) fn owes(&self, word: u64, reference: u64) -> bool {
+        let state = SlotWord::unpack(word).state;
+        matches!(standing::<STATE_BITS>(state, reference, self.horizon), SlotStanding::Ahead(_))
     }
 
     /// How far a loaded state is ahead of a moment. `None` means a state from an earlier round.
@@ -224,10 +234,6 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
     pub(super) fn covering_ns(&self, word: &N, now_ns: u64, ahead: u64) -> u64 {
         self.times().covering_ns(word, now_ns, ahead)
     }
-
-    /// How far ahead of its time a state of an image can be: a quarter of the range. Callers' times may differ by this
-    /// much.
-    pub(in crate::store::compact) const MOST_AHEAD: u64 = 1 << (STATE_BITS - 2);
 }
 
 #[cfg(all(test, not(tollgate_loom)))]

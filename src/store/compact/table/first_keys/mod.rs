@@ -31,9 +31,9 @@
 mod models;
 
 use super::operation::{is_forced, judge};
-use super::times::{Times, retry};
+use super::times::{MOST_AHEAD, Times, retry};
 use super::{Again, DecisionTime, SlotAddress, SlotTable};
-use crate::algorithm::compact::slot::{EMPTY, SlotStanding, SlotWord, distance, is_behind, standing};
+use crate::algorithm::compact::slot::{EMPTY, SlotWord, distance, is_behind};
 use crate::algorithm::compact::{CompactState, Moment, Moved, STATE_BITS, Verdict, newest_of};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::{CheckTime, NewestOfFew, Unpadded};
@@ -298,11 +298,7 @@ impl FirstKeys {
     /// The number of keys that owe.
     pub(crate) fn live<N: CompactState>(&self, word: &N, time: CheckTime) -> usize {
         let reference = word.reference(time.ns());
-        let is_live = |seen: u64| {
-            let state = SlotWord::unpack(seen).state;
-            let standing = standing::<STATE_BITS>(state, reference, self.horizon);
-            !is_new(seen) && matches!(standing, SlotStanding::Ahead(_))
-        };
+        let is_live = |seen: u64| !is_new(seen) && self.times().owes(seen, reference);
         self.entries.iter().filter(|entry| is_live(entry.word.load(Relaxed))).count()
     }
 
@@ -465,9 +461,6 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         }
     }
 }
-
-/// How far behind the word of a key is that was reset.
-const MOST_AHEAD: u64 = 1 << (STATE_BITS - 2);
 
 /// The hash by which the list names a key.
 const fn own_hash(place: SlotAddress) -> u64 {
