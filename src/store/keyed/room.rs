@@ -49,9 +49,6 @@ pub(super) struct Room<'s, K, T: Tail> {
     pub(super) replaced: Option<Replaced<'s, K, T>>,
 }
 
-/// Room for a key, or the key that may be removed first among those that were searched.
-type RoomOrFirst<'s, K, T> = Result<Room<'s, K, T>, Option<Occupied<'s, K, T>>>;
-
 impl<K, T: Tail> Room<'_, K, T> {
     /// Records that a node owns the room now.
     pub(super) fn taken(mut self) {
@@ -66,6 +63,9 @@ impl<K, T: Tail> Drop for Room<'_, K, T> {
         }
     }
 }
+
+/// Room for a key, or the key that may be removed first among those that were searched.
+type RoomOrFirst<'s, K, T> = Result<Room<'s, K, T>, Option<Occupied<'s, K, T>>>;
 
 impl<K, A, H> Keyed<K, A, H>
 where

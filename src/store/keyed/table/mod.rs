@@ -105,6 +105,7 @@ const KEYS_OF_SHARD: usize = 32;
 /// The maximum number of lines of a shard's first index. With this limit, the insert that creates the index takes no
 /// longer than an insert that rebuilds one.
 const MAX_FIRST_LINES: usize = 1 << 12;
+
 /// The number of shards of a store that never has more than this number of keys: a power of two. A search for room finds
 /// [`KEYS_OF_SHARD`] keys or more in one shard, and a rebuild of an index is shared by as many insertions.
 fn shards_for(keys: usize) -> usize {
@@ -297,7 +298,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     #[inline(always)]
     fn node<'g>(&'g self, word: u64, guard: &'g Pinned) -> &'g KeyNode<K, T> {
         debug_assert!(is_filled(word));
-        // SAFETY: all callers in this file have read the word in this way.
+        // SAFETY: all callers, here and in `search`, have read the word in this way.
         unsafe { self.nodes.get(number(word), guard) }
     }
 
