@@ -150,18 +150,16 @@ impl RuleSet {
         let of_classes = (0..).zip(&rules).filter(|(_, rule)| rule.class.is_some());
         by_identity.extend(of_classes.map(|(index, rule)| (rule.counter().into(), index)));
         let mut active: Vec<ActiveRule> = Vec::with_capacity(rules.len());
-        let before_of = |rule: &Rule| before.and_then(|before| before.by_identity(&rule.identity));
-        let meters_of = |rule: &Rule| {
-            before_of(rule)
-                .filter(|before| before.rule.name == rule.name)
-                .map(|same| Arc::clone(&same.meters))
+        let last: Vec<Option<&ActiveRule>> =
+            rules.iter().map(|rule| before?.by_identity(&rule.identity)).collect();
+        let kept = |rule: &Rule, last: Option<&ActiveRule>| {
+            last.filter(|last| last.rule.name == rule.name).map(|same| Arc::clone(&same.meters))
         };
         // The counts of all rules that are new, and the index of the next one among them.
-        let (tallies, mut new) =
-            (Meters::tallies(rules.iter().filter(|rule| meters_of(rule).is_none()).count()), 0..);
-        for (rule, prepared) in rules.into_iter().zip(counters) {
-            let before = before_of(&rule);
-            let meters = meters_of(&rule).unwrap_or_else(|| {
+        let new_rules = rules.iter().zip(&last).filter(|&(rule, &last)| kept(rule, last).is_none()).count();
+        let (tallies, mut new) = (Meters::tallies(new_rules), 0..);
+        for ((rule, prepared), last) in rules.into_iter().zip(counters).zip(last) {
+            let meters = kept(&rule, last).unwrap_or_else(|| {
                 let index = new.next().unwrap_or_default();
                 Arc::new(Meters::among(&tallies, index, &name, &rule.name).near_limit(options.near_limit))
             });
@@ -171,7 +169,7 @@ impl RuleSet {
             };
             let counter = counter.of_rule(&rule, is_dry_run, self.number);
             let addresses = tree.addresses(u32::try_from(active.len()).unwrap_or(u32::MAX));
-            let matched_before = before.is_some_and(ActiveRule::has_matched);
+            let matched_before = last.is_some_and(ActiveRule::has_matched);
             let held_name = rule.hold.is_some().then(|| CounterName::of(&name, &rule));
             let mut next = ActiveRule::new(rule, addresses, counter, meters);
             next.values = values;
