@@ -288,12 +288,6 @@ impl ActiveDomain {
         &self.tree
     }
 
-    /// Returns the rules that were found.
-    #[inline]
-    pub(in crate::engine) fn found(&self, found: FoundRules) -> &[ActiveRule] {
-        self.rules.get(found.rules()).unwrap_or_default()
-    }
-
     /// Returns the rule that was found, if it is the only one.
     #[inline(always)]
     pub(in crate::engine) fn only(&self, found: FoundRules) -> Option<&ActiveRule> {
@@ -307,7 +301,7 @@ impl ActiveDomain {
     /// Returns the rules that were found, with their indices.
     #[inline]
     pub(in crate::engine) fn rules_of(&self, found: FoundRules) -> impl Iterator<Item = (u32, &ActiveRule)> {
-        (found.numbers().start..).zip(self.found(found))
+        (found.numbers().start..).zip(self.rules.get(found.rules()).unwrap_or_default())
     }
 
     /// Marks the domain as used by a request.
