@@ -1,7 +1,7 @@
 //! What `tollgate-rules` uses, and users do not need. It is not part of the public interface: any release may change it, so that
 //! package depends on one exact version.
 //!
-//! The methods of public types that it uses are `#[doc(hidden)]`.
+//! Some methods of public types that only that package needs are `#[doc(hidden)]`.
 
 // A key of a counter has the text of an address as it is matched, whatever its spelling. So have the descriptors of a request.
 pub use crate::matching::{AddressText, address_of, push_ipv4};

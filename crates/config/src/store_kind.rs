@@ -60,18 +60,13 @@ impl Rule {
         let gives_back = match store.as_ref().map(Store::kind) {
             // A store that processes share has no kind.
             Some(None | Some(StoreKind::Sketch)) => false,
-            Some(Some(StoreKind::Compact)) => holds_debts(limit),
+            Some(Some(StoreKind::Compact)) => fits_compact(limit, limit.most()),
             Some(Some(StoreKind::Keyed | StoreKind::Direct)) | None => true,
         };
         if gives_back && !self.distinct && limit.kind() != LimitKind::SlidingLog && self.hold.is_none() {
             self.hold = Some(Box::new(RuleHold { life: LONGEST_HOLD, most: limit.most(), units: None }));
         }
     }
-}
-
-/// Whether a compact store has room for a debt of one limit.
-fn holds_debts(limit: &Limit) -> bool {
-    fits_compact(limit, limit.most())
 }
 
 /// Whether a compact store can hold the limit, and debts of this many units beyond it.

@@ -112,12 +112,6 @@ pub(super) struct ReadingBranch<'b> {
 }
 
 impl TreeNode {
-    /// Sets the value.
-    pub(super) fn set_value(&mut self, value: Option<Box<str>>) {
-        self.short_value = ShortText::new(value.as_deref());
-        self.value = value;
-    }
-
     /// Whether it has this value.
     #[inline]
     pub(super) fn has_value(&self, value: &str) -> bool {
@@ -135,7 +129,7 @@ impl TreeNode {
     /// Creates the node of a branch for one kind of values, with these rules as its own. `None`: the node has the rules for
     /// all kinds.
     pub(super) fn new(
-        (level, key): (u32, Arc<str>),
+        (level, key, value): (u32, Arc<str>, Option<Box<str>>),
         (branch, offset): (&Branch, usize),
         own: &BranchRules,
         kind: Option<AddressKind>,
@@ -146,11 +140,11 @@ impl TreeNode {
             FoundRules::of(&range, offset)
         };
         Self {
-            short_value: ShortText::new(branch.value.as_deref()),
+            short_value: ShortText::new(value.as_deref()),
             alike_below: None,
             level,
             key,
-            value: branch.value.clone(),
+            value,
             own: rules(own),
             tiers: branch
                 .tiers
@@ -167,7 +161,8 @@ impl TreeNode {
 
     /// Returns this node for one kind of values, with these rules as its own.
     pub(super) fn form(&self, of: &ReadingBranch<'_>, own: &BranchRules, kind: AddressKind) -> Self {
-        Self::new((self.level, Arc::clone(&self.key)), (of.branch, of.offset), own, Some(kind), self.below)
+        let named = (self.level, Arc::clone(&self.key), of.branch.value.clone());
+        Self::new(named, (of.branch, of.offset), own, Some(kind), self.below)
     }
 }
 

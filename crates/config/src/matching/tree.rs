@@ -171,10 +171,8 @@ impl Tree {
                 self.members.insert_unique(hash, Member { node: number, value, rules }, again);
             }
         }
-        let mut node =
-            TreeNode::new((level, self.key(&branch.key)), (branch, offset), &branch.own, None, NONE);
-        node.set_value(branch.value.as_deref().map(text));
-        self.nodes.push(node);
+        let named = (level, self.key(&branch.key), branch.value.as_deref().map(text));
+        self.nodes.push(TreeNode::new(named, (branch, offset), &branch.own, None, NONE));
         let (hasher, nodes) = (&self.hasher, &self.nodes);
         let hash = |node: &TreeNode| hash_of(hasher, node.level, &node.key, node.value.as_deref());
         // A search finds the ranges of a branch by the address alone.
