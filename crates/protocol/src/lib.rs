@@ -50,8 +50,6 @@
 
 // The models of the concurrent protocols use no part of this package.
 #![cfg(not(tollgate_loom))]
-// The published docs show which feature each item needs.
-#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 mod call;

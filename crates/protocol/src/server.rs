@@ -7,7 +7,7 @@ use tollgate::holds::HoldId;
 use crate::call::{Call, Reply, Scope};
 use crate::model::{self, KeyState, MARGINS_US, answer_holds, holds_are_over};
 use crate::region::{RegionLinks, RegionState};
-use crate::script::region;
+use crate::script::{region, time_us};
 use crate::terms::{LinkAges, LinkReport, RegionScope};
 
 /// A server in Rust. It gives the same answers as the scripts on a server.
@@ -107,7 +107,7 @@ impl ServerModel {
     }
 
     fn answer_limits(&mut self, call: &Call, now_us: u64) -> Reply {
-        let at_us = time_us(call, now_us);
+        let at_us = time_us(call).unwrap_or(now_us);
         let margin_us = MARGINS_US[usize::from(call.now.is_some())];
         let answer = |entry: &mut KeptKey| {
             entry.expire(now_us);
@@ -131,7 +131,7 @@ impl ServerModel {
         let name = (call.tag.clone(), call.plan.parts().is_empty());
         let mut holds = self.holds.remove(&name).unwrap_or_default();
         let mut limits = |ask| self.answer_limits(&Call { ask, ..call.clone() }, now_us);
-        let reply = answer_holds(&mut holds, call, most_units, time_us(call, now_us), &mut limits);
+        let reply = answer_holds(&mut holds, call, most_units, time_us(call).unwrap_or(now_us), &mut limits);
         if !holds.is_empty() {
             self.holds.insert(name, holds);
         }
@@ -141,18 +141,13 @@ impl ServerModel {
     fn answer_region(&mut self, call: &Call, scope: &RegionScope, now_us: u64) -> Reply {
         let entry = self.regions.entry(region::name(call));
         let (state, _) = entry.or_insert_with(|| (RegionState::default(), scope.terms.windows.period_us));
-        state.answer(&call.ask, scope, time_us(call, now_us))
+        state.answer(&call.ask, scope, time_us(call).unwrap_or(now_us))
     }
 
     /// The entry of a key, unless it has expired.
     fn live(&self, tag: &[u8], now_us: u64) -> Option<&KeptKey> {
         self.held.get(tag).filter(|entry| entry.over_us > now_us)
     }
-}
-
-/// The time of a call, in microseconds.
-fn time_us(call: &Call, now_us: u64) -> u64 {
-    call.now.map_or(now_us, |now| now.as_nanos() / 1_000)
 }
 
 impl KeptKey {

@@ -150,7 +150,7 @@ fn at_its_time(call: &Call) -> Call {
 }
 
 /// The time of a call in microseconds. Without a time, the server's time counts.
-fn time_us(call: &Call) -> Option<u64> {
+pub(crate) fn time_us(call: &Call) -> Option<u64> {
     call.now.map(|now| now.as_nanos() / 1_000)
 }
 
