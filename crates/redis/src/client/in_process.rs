@@ -37,13 +37,13 @@ pub struct InProcess {
 
 struct ServerState {
     clock: Box<dyn Clock + Send + Sync>,
-    keys: Mutex<ServerModel>,
+    model: Mutex<ServerModel>,
 }
 
 impl InProcess {
     /// Creates an empty server that uses this clock.
     pub fn new(clock: impl Clock + Send + Sync + 'static) -> Self {
-        let server = ServerState { clock: Box::new(clock), keys: Mutex::default() };
+        let server = ServerState { clock: Box::new(clock), model: Mutex::default() };
         Self { servers: [Arc::new(server)].into(), routes: Arc::default() }
     }
 
@@ -100,13 +100,13 @@ impl InProcess {
     /// Returns the number of keys, including expired keys that are not yet removed.
     #[must_use]
     pub fn keys(&self) -> usize {
-        self.servers.iter().map(|server| server.keys_now().keys()).sum()
+        self.servers.iter().map(|server| server.model_now().keys()).sum()
     }
 
     /// Removes all keys, like a server that restarts without its data.
     pub fn clear(&self) {
         for server in &*self.servers {
-            *server.keys_now() = ServerModel::default();
+            *server.model_now() = ServerModel::default();
         }
     }
 
@@ -114,21 +114,21 @@ impl InProcess {
     #[cfg(tollgate_simulation)]
     #[doc(hidden)]
     pub fn answer_at(&self, call: &Call, now_us: u64) -> Reply {
-        self.servers[call.place.server].keys_now().answer(call, now_us)
+        self.servers[call.place.server].model_now().answer(call, now_us)
     }
 }
 
 impl ServerState {
-    /// Returns the keys, and the time in microseconds. The time is read under the lock, when no other call is being
+    /// Returns the model of the server, and the time in microseconds. The time is read under the lock, when no other call is being
     /// answered. A script does the same: its calls never see time step back.
     fn now(&self) -> (MutexGuard<'_, ServerModel>, u64) {
-        let keys = self.keys_now();
+        let model = self.model_now();
         let now_us = self.clock.now().as_nanos() / 1_000;
-        (keys, now_us)
+        (model, now_us)
     }
 
-    fn keys_now(&self) -> MutexGuard<'_, ServerModel> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    fn model_now(&self) -> MutexGuard<'_, ServerModel> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -155,24 +155,24 @@ impl Transport for InProcess {
     type States = KeyStates;
 
     async fn has_states(&self, call: &Call) -> Result<bool, Error> {
-        let (keys, now_us) = self.servers[call.place.server].now();
-        Ok(keys.has_states(call, now_us))
+        let (model, now_us) = self.servers[call.place.server].now();
+        Ok(model.has_states(call, now_us))
     }
 
     async fn read_states(&self, call: &Call) -> Result<KeyStates, Error> {
-        let (keys, now_us) = self.servers[call.place.server].now();
-        Ok(keys.read_states(call, now_us))
+        let (model, now_us) = self.servers[call.place.server].now();
+        Ok(model.read_states(call, now_us))
     }
 
     async fn write_states(&self, call: &Call, states: &KeyStates) -> Result<(), Error> {
-        let (mut keys, now_us) = self.servers[call.place.server].now();
-        keys.write_states(call, states, now_us);
+        let (mut model, now_us) = self.servers[call.place.server].now();
+        model.write_states(call, states, now_us);
         Ok(())
     }
 
     async fn call(&self, call: &Call) -> Result<Reply, Error> {
-        let (mut keys, now_us) = self.servers[call.place.server].now();
-        Ok(keys.answer(call, now_us))
+        let (mut model, now_us) = self.servers[call.place.server].now();
+        Ok(model.answer(call, now_us))
     }
 
     fn is_one_server(&self) -> bool {
@@ -180,7 +180,7 @@ impl Transport for InProcess {
     }
 
     async fn report_links(&self, report: &LinkReport) -> Result<Vec<LinkAges>, Error> {
-        let (mut keys, now_us) = self.servers[0].now();
-        Ok(keys.report_links(report, now_us))
+        let (mut model, now_us) = self.servers[0].now();
+        Ok(model.report_links(report, now_us))
     }
 }
