@@ -9,10 +9,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use libfuzzer_sys::fuzz_target;
 use tollgate::{Capacity, ManualClock, Timestamp};
-use tollgate_resp::internals::{Limits, Quotas, RespCounts, RespShared, Session, Step};
+use tollgate_resp::internals::{Limits, Quotas, RespShared, Session, Step};
 use tollgate_rules::{Config, Rules};
 use tollgate_serve::answer::{Answerer, Settings};
-use tollgate_serve::endpoint::Stats;
 
 const RULES: &str = "
 domain: d
@@ -29,18 +28,14 @@ fn told<'a>(parts: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, bool) {
     let config = Config::from_yaml("rules", RULES).unwrap_or_else(|error| panic!("{error}"));
     let rules =
         Rules::builder().clock(clock.clone()).load([config]).unwrap_or_else(|error| panic!("{error}"));
-    let stats = Arc::new(Stats::default());
-    let shared = RespShared {
-        answerer: Arc::new(Answerer::new(Arc::new(rules), Settings::default())),
-        quotas: Quotas::new(clock, 4, Capacity::memory(64 << 10)).into(),
-        users: None,
-        limits: Limits { args: 20, bytes: 2_000 },
-        deadline: Duration::from_secs(1),
-        counts: RespCounts::of(&stats),
-        stats,
-        queues: Default::default(),
-        last_id: 0.into(),
-    };
+    let shared = RespShared::new(
+        Arc::new(Answerer::new(Arc::new(rules), Settings::default())),
+        Quotas::new(clock, 4, Capacity::memory(64 << 10)).into(),
+        None,
+        Limits { args: 20, bytes: 2_000 },
+        Duration::from_secs(1),
+        Arc::default(),
+    );
     let mut session = Session::new(Arc::new(shared), "127.0.0.1:1".to_owned());
     let (mut input, mut replies) = (Vec::new(), Vec::new());
     for part in parts {

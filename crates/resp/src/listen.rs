@@ -29,7 +29,6 @@ use super::counts::RespCounts;
 use super::flags::ServeResp;
 use super::quotas::Quotas;
 use super::read::Limits;
-use super::transaction::QueueRoom;
 use super::users::Users;
 use tollgate_report::error::Error;
 use tollgate_report::human;
@@ -69,7 +68,6 @@ struct Resp {
     quotas: Arc<Quotas>,
     limits: Limits,
     deadline: Duration,
-    counts: RespCounts,
 }
 
 impl EndpointFlags for ServeResp {
@@ -80,7 +78,7 @@ impl EndpointFlags for ServeResp {
         stats: &Arc<Stats>,
     ) -> Result<Vec<Endpoint>, Error> {
         // The counts are on the pages without an endpoint, too.
-        let counts = RespCounts::of(stats);
+        RespCounts::of(stats);
         let users = self.resp_users.as_deref().map(Users::load).transpose()?;
         let Some(addr) = self.resp.addr() else { return Ok(Vec::new()) };
         let tls = tls.filter(|_| !self.resp_plain).cloned();
@@ -90,7 +88,7 @@ impl EndpointFlags for ServeResp {
         let quotas = Quotas::new(DefaultClock::default(), self.resp_quotas, self.resp_quota_memory);
         let limits = Limits { args: MOST_ARGS, bytes: args.bounds.max_message };
         let deadline = args.bounds.deadline;
-        let resp = Resp { users, open_at, quotas: Arc::new(quotas), limits, deadline, counts };
+        let resp = Resp { users, open_at, quotas: Arc::new(quotas), limits, deadline };
         let endpoint = Endpoint::new("resp", Place::Port(addr), Protocol::Stream { full: NO_PLACE }, resp);
         Ok(vec![Endpoint { tls, decides: true, ..endpoint }])
     }
@@ -141,17 +139,9 @@ impl EndpointService for Resp {
                  you know"
             ));
         }
-        let shared = Arc::new(RespShared {
-            answerer: Arc::clone(&backend.answerer),
-            quotas: self.quotas,
-            users: self.users,
-            limits: self.limits,
-            deadline: self.deadline,
-            stats: Arc::clone(&backend.stats),
-            counts: self.counts,
-            queues: QueueRoom::default(),
-            last_id: 0.into(),
-        });
+        let (answerer, stats) = (Arc::clone(&backend.answerer), Arc::clone(&backend.stats));
+        let Resp { quotas, users, limits, deadline, .. } = *self;
+        let shared = Arc::new(RespShared::new(answerer, quotas, users, limits, deadline, stats));
         let (long, again) = (Arc::new(Semaphore::new(LONG)), Arc::clone(&shared));
         tokio::spawn(listening.serve_streams(move |stream, peer, phase| {
             talk(Arc::clone(&shared), Arc::clone(&long), stream, peer, phase)
@@ -362,17 +352,14 @@ mod tests {
             .clock(clock.clone())
             .load([tollgate_rules::Config::from_yaml("r", RULES).unwrap()]);
         let stats = Arc::new(Stats::default());
-        let shared = RespShared {
-            answerer: Arc::new(Answerer::new(Arc::new(rules.unwrap()), Settings::default())),
-            quotas: Quotas::new(clock, 8, Capacity::memory(1 << 12)).into(),
+        let shared = RespShared::new(
+            Arc::new(Answerer::new(Arc::new(rules.unwrap()), Settings::default())),
+            Quotas::new(clock, 8, Capacity::memory(1 << 12)).into(),
             users,
-            limits: Limits { args: 100, bytes: 1 << 20 },
-            deadline: SECOND,
-            counts: RespCounts::of(&stats),
-            stats: Arc::clone(&stats),
-            queues: QueueRoom::default(),
-            last_id: 0.into(),
-        };
+            Limits { args: 100, bytes: 1 << 20 },
+            SECOND,
+            Arc::clone(&stats),
+        );
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (slow, long) = (Arc::clone(&shared.counts.slow), Arc::new(Semaphore::new(2)));
         tokio::spawn(talk(Arc::new(shared), Arc::clone(&long), server, "a test".to_owned(), watched));

@@ -47,6 +47,22 @@ pub struct RespShared<C = DefaultClock> {
     pub last_id: AtomicU64,
 }
 
+impl<C> RespShared<C> {
+    /// Creates what connections share, before the first connection.
+    pub fn new(
+        answerer: Arc<Answerer<C>>,
+        quotas: Arc<Quotas<C>>,
+        users: Option<Users>,
+        limits: Limits,
+        deadline: Duration,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let counts = RespCounts::of(&stats);
+        let queues = QueueRoom::default();
+        Self { answerer, quotas, users, limits, deadline, queues, stats, counts, last_id: 0.into() }
+    }
+}
+
 /// What is known about the client of a connection.
 #[derive(Debug)]
 pub struct RespPeer<C> {

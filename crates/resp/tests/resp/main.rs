@@ -16,12 +16,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tollgate::{Capacity, ManualClock, Timestamp};
-use tollgate_resp::internals::{
-    ClientQuota, Limits, Quotas, RespCounts, RespShared, Session, Step, TURN, User, Users,
-};
+use tollgate_resp::internals::{ClientQuota, Limits, Quotas, RespShared, Session, Step, TURN, User, Users};
 use tollgate_rules::{Config, Rules};
 use tollgate_serve::answer::{Answerer, Settings};
-use tollgate_serve::endpoint::Stats;
 
 use crate::alike::{ALL, Entries, Seen, Surface, cases};
 use crate::alike_rules::Process;
@@ -65,18 +62,14 @@ impl TestEndpoint {
         most: usize,
         users: Option<Users>,
     ) -> Self {
-        let stats = Arc::new(Stats::default());
-        let shared = RespShared {
-            answerer: Arc::new(Answerer::new(rules, settings)),
-            quotas: Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)).into(),
+        let shared = RespShared::new(
+            Arc::new(Answerer::new(rules, settings)),
+            Quotas::new(clock.clone(), most, Capacity::memory(64 << 10)).into(),
             users,
-            limits: Limits { args: 100, bytes: 2 << 20 },
-            deadline: Duration::from_secs(60),
-            counts: RespCounts::of(&stats),
-            stats,
-            queues: Default::default(),
-            last_id: 0.into(),
-        };
+            Limits { args: 100, bytes: 2 << 20 },
+            Duration::from_secs(60),
+            Arc::default(),
+        );
         Self { shared: Arc::new(shared), clock }
     }
 

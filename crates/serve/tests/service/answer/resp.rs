@@ -1,8 +1,7 @@
 //! Redis clients get the answers of these tests, too: each request with one descriptor is sent as a command to the same rules.
 
 use tollgate::Capacity;
-use tollgate_resp::internals::{Limits, Quotas, RespCounts, RespShared, Session};
-use tollgate_serve::endpoint::Stats;
+use tollgate_resp::internals::{Limits, Quotas, RespShared, Session};
 
 use super::*;
 
@@ -10,18 +9,14 @@ pub(super) struct Twin(Arc<RespShared<ManualClock>>);
 
 impl Twin {
     pub(super) fn new(rules: Rules<ManualClock>, clock: ManualClock, settings: Settings) -> Self {
-        let stats = Arc::new(Stats::default());
-        Self(Arc::new(RespShared {
-            answerer: Arc::new(Answerer::new(Arc::new(rules), settings)),
-            quotas: Quotas::new(clock, 8, Capacity::memory(64 << 10)).into(),
-            users: None,
-            limits: Limits { args: 100, bytes: 2 << 20 },
-            deadline: Duration::from_secs(60),
-            counts: RespCounts::of(&stats),
-            stats,
-            queues: Default::default(),
-            last_id: 0.into(),
-        }))
+        Self(Arc::new(RespShared::new(
+            Arc::new(Answerer::new(Arc::new(rules), settings)),
+            Quotas::new(clock, 8, Capacity::memory(64 << 10)).into(),
+            None,
+            Limits { args: 100, bytes: 2 << 20 },
+            Duration::from_secs(60),
+            Arc::default(),
+        )))
     }
 
     /// Asks the same. Compares the answers, if a command can ask it.
