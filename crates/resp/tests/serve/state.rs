@@ -4,36 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use tollgate_testing::service::client::{Grpc, LIMIT, asking, block_on};
-use tollgate_testing::service::{FREE, eventually};
+use tollgate_testing::service::{FREE, TEN, admitted, eventually};
 
 use super::{Client, Place, Server};
-
-const TEN: &str = "
-domain: rl
-tollgate: {}
-descriptors:
-  - key: user
-    rate_limit: { unit: year, every: 70, requests_per_unit: 10 }
-";
 
 const STATE: &str = "--log info --state $/state";
 
 fn start(place: &Place, more: &str) -> Server {
     place.start(&format!("{STATE} {more}"))
-}
-
-/// Sends requests of a user to the rules, and returns how many were admitted.
-fn admitted(server: &Server, user: &str, requests: usize) -> usize {
-    block_on(async {
-        let mut grpc = Grpc::connect(&server.address("grpc")).await;
-        let mut admitted = 0;
-        for _ in 0..requests {
-            let answer = grpc.ok(LIMIT, &asking(&[("user", user)])).await;
-            admitted += usize::from(answer.starts_with(&[8, 1]));
-        }
-        admitted
-    })
 }
 
 fn mode(path: &Path) -> u32 {

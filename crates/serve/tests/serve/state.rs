@@ -12,32 +12,10 @@ use crate::client::{
 };
 use crate::drain::load_hangs;
 use crate::server::{FREE, Place, Server, eventually};
+use tollgate_testing::service::{TEN, admitted};
 
-const TEN: &str = "
-domain: rl
-tollgate: {}
-descriptors:
-  - key: user
-    rate_limit: { unit: year, every: 70, requests_per_unit: 10 }
-";
-
-/// The overall codes of an answer.
+/// The overall code of an admitted request.
 const OK: &[u8] = &[8, 1];
-const OVER: &[u8] = &[8, 2];
-
-/// Sends requests of a user, and returns how many were admitted.
-fn admitted(server: &Server, user: &str, requests: usize) -> usize {
-    block_on(async {
-        let mut grpc = Grpc::connect(&server.address("grpc")).await;
-        let mut admitted = 0;
-        for _ in 0..requests {
-            let answer = grpc.ok(LIMIT, &asking(&[("user", user)])).await;
-            assert!(answer.starts_with(OK) || answer.starts_with(OVER));
-            admitted += usize::from(answer.starts_with(OK));
-        }
-        admitted
-    })
-}
 
 const STATE: &str = "--log info --state $/state";
 

@@ -7,5 +7,5 @@ pub mod tls;
 
 pub use self::client::PATIENCE;
 pub use self::process::{
-    Ended, FREE, Place, Program, RULES, SHARED, Server, command, eventually, limit, run,
+    Ended, FREE, Place, Program, RULES, SHARED, Server, TEN, admitted, command, eventually, limit, run,
 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::{PATIENCE, block_on};
+use super::client::{Grpc, LIMIT, PATIENCE, asking, block_on};
 
 /// Rules for one domain, by which the tests count. Windows begin by the clock, so those of the tests are long: no test may
 /// depend on the time of the day.
@@ -36,6 +36,31 @@ pub const SHARED: &str = "store: redis, mode: atomic, on_failure: closed, timeou
 pub trait Program {
     /// Where the program is.
     const PATH: &'static str;
+}
+
+/// Ten requests of each user, for years.
+pub const TEN: &str = "
+domain: rl
+tollgate: {}
+descriptors:
+  - key: user
+    rate_limit: { unit: year, every: 70, requests_per_unit: 10 }
+";
+
+/// Sends requests of a user, and returns how many were admitted.
+pub fn admitted<P: Program>(server: &Server<P>, user: &str, requests: usize) -> usize {
+    const OK: &[u8] = &[8, 1];
+    const OVER: &[u8] = &[8, 2];
+    block_on(async {
+        let mut grpc = Grpc::connect(&server.address("grpc")).await;
+        let mut admitted = 0;
+        for _ in 0..requests {
+            let answer = grpc.ok(LIMIT, &asking(&[("user", user)])).await;
+            assert!(answer.starts_with(OK) || answer.starts_with(OVER));
+            admitted += usize::from(answer.starts_with(OK));
+        }
+        admitted
+    })
 }
 
 /// A process that serves.
