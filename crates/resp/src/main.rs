@@ -1,4 +1,4 @@
-//! The service with an endpoint that another package adds: `tollgate-resp serve --resp 6379`.
+//! The service with the endpoint for Redis clients: `tollgate-resp serve --resp 6379`.
 
 use std::process::ExitCode;
 

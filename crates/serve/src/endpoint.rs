@@ -18,8 +18,8 @@
 #![doc = concat!("```no_run\n", include_str!("../examples/lines.rs"), "```")]
 //!
 //! # An endpoint of this package
-//! It has a folder of its own, with its flags and its [`Endpoint`]. It needs four lines elsewhere: its module in `lib.rs`, its flags in
-//! `flags/mod.rs`, its line in [`ENDPOINTS`](super::endpoints::ENDPOINTS), and its line in the short help.
+//! It has a folder of its own, with its flags and its [`Endpoint`]. It needs a few lines elsewhere: its module in `lib.rs`, its flags in
+//! `flags/mod.rs` (in `ServeArgs` and in `ServeArgs::split`), its line in [`ENDPOINTS`](super::endpoints::ENDPOINTS), and its line in the short help.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -35,12 +35,9 @@ pub fn asked(
     }
     all.extend(added.endpoints(args, tls, stats)?);
     if !all.iter().any(|endpoint| endpoint.decides) {
-        let flags = [&["--grpc", "--http"][..], added.deciding()].concat();
-        let (last, others) = flags.split_last().unwrap_or((&"", &[]));
-        return Err(Error::usage(format!(
-            "{} and {last} are off, so no client could ask",
-            others.join(", ")
-        )));
+        let mut flags = [&["--grpc", "--http"][..], added.deciding()].concat();
+        let last = flags.pop().unwrap_or_default();
+        return Err(Error::usage(format!("{} and {last} are off, so no client could ask", flags.join(", "))));
     }
     let ports =
         all.iter().filter_map(|endpoint| Some((format!("--{}", endpoint.name), endpoint.place.addr()?)));
