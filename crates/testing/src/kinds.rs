@@ -68,10 +68,11 @@ macro_rules! use_kinds {
             $($name $(($type))?,)+
         }
 
-        /// All kinds, and whether a compact store, a sketch and leases can hold each.
-        const HELD: &[(Kind, [bool; 3])] = &[$($((
+        /// All kinds, and whether any store, a compact store, a sketch and leases can hold each.
+        const HELD: &[(Kind, [bool; 4])] = &[$($((
             Kind::$of $(($value))?,
             [
+                $crate::if_held!(any $holders true, false),
                 $crate::if_held!(compact $holders true, false),
                 $crate::if_held!(sketch $holders true, false),
                 $crate::if_held!(leases $holders true, false),
@@ -142,23 +143,16 @@ const fn held_by<const N: usize>(holder: usize) -> [Kind; N] {
 }
 
 /// All algorithms, with typical options.
-pub const ALL: [Kind; HELD.len()] = {
-    let (mut kinds, mut at) = ([Kind::Gcra; HELD.len()], 0);
-    while at < HELD.len() {
-        kinds[at] = HELD[at].0;
-        at += 1;
-    }
-    kinds
-};
+pub const ALL: [Kind; count(0)] = held_by(0);
 
 /// The algorithms that the compact store can hold.
-pub const COMPACT: [Kind; count(0)] = held_by(0);
+pub const COMPACT: [Kind; count(1)] = held_by(1);
 
 /// The algorithms that the sketch store can hold.
-pub const WINDOWS: [Kind; count(1)] = held_by(1);
+pub const WINDOWS: [Kind; count(2)] = held_by(2);
 
 /// The algorithms that leases can be taken from.
-pub const LEASABLE: [Kind; count(2)] = held_by(2);
+pub const LEASABLE: [Kind; count(3)] = held_by(3);
 
 /// Returns the quota of a `Spec`, if it is valid.
 pub fn quota(spec: Spec) -> Option<Quota> {
