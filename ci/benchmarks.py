@@ -51,7 +51,8 @@ def lines(report):
 def take(directory, names, whole):
     """Stores what the benches wrote, with numbers of four digits."""
     PROCESSORS.mkdir(parents=True, exist_ok=True)
-    known = PROCESSORS / f"{processor()}.json"
+    today, place = datetime.date.today().isoformat(), processor()
+    known = PROCESSORS / f"{place}.json"
     targets = json.loads(known.read_text()) if known.exists() else {}
     for name in names or NAMES:
         report, stored = None, RESULTS / f"{name}.json"
@@ -60,13 +61,13 @@ def take(directory, names, whole):
             part = json.loads(path.read_text(), parse_float=lambda digits: float(f"{float(digits):.4g}")) if path.exists() else {}
             report = part | report | {rows: report[rows] + part[rows] for rows in ("rows", "counts", "targets") if rows in report} if report else part
         if report and whole:
-            report["taken"] = {"date": datetime.date.today().isoformat(), "processor": processor()}
+            report["taken"] = {"date": today, "processor": place}
             stored.write_text(lines(report))
         elif whole:
             stored.unlink(missing_ok=True)
         if report and "targets" in report:
             figures = {target["target"]: {"bound": target["bound"], "value": target["value"]} for target in report["targets"]}
-            targets[name] = {"date": datetime.date.today().isoformat(), "targets": figures}
+            targets[name] = {"date": today, "targets": figures}
     known.write_text(lines(targets))
 
 
@@ -128,7 +129,7 @@ def span(values):
 
 
 def decisive(value):
-    """Returns the figure that decides whether a target is met."""
+    """Returns the figure that decides whether a target is met, as `Ratio::decisive` of benches/peers/summary.rs does."""
     return value["quiet"] if value.get("quiet_rounds", 0) >= 3 else value["median"]
 
 
