@@ -16,7 +16,8 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Pinned) {
         let shard = self.shard(hash);
         let (old, lines) = self.lines(shard, guard);
-        self.publish(shard, old, Index::of(copy(lines, 2 * lines.len()).0), 0, guard);
+        let (copy, copied) = copy(lines, 2 * lines.len());
+        self.publish(shard, old, Index::of(copy), copied, guard);
     }
 
     /// Copies an index without a mark in the shard's word, so a removal does not look for its word in the copy.
@@ -33,7 +34,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// Stores a tombstone, and does not look for copies of the word.
     pub(in super::super) fn unlink_once(&self, held: &Occupied<'_, K, T>) {
-        self.counts[held.shard].add(-1, 0);
+        self.counts[held.shard].add(-1);
         bury(held.slot);
     }
 
@@ -51,7 +52,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         let shard = self.shard(hash);
         if self.lines(shard, guard).1.iter().flat_map(|line| &line.0).any(fill) {
             node.published();
-            self.counts[shard].add(1, 0);
+            self.counts[shard].add(1);
             return Ok(());
         }
         Err(node)
@@ -71,6 +72,6 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
         let word = word_of(self.hash, node.number());
         self.slot.unwrap().store(word, Ordering::Release);
         node.published();
-        self.table.counts[self.table.shard(self.hash)].add(1, 0);
+        self.table.counts[self.table.shard(self.hash)].add(1);
     }
 }

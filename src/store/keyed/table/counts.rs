@@ -1,40 +1,21 @@
 //! What inserts and removals of one shard write beside its index.
 
 use super::GRACE_NS;
-use crate::base::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::base::sync::{AtomicU32, Ordering};
 
 /// The counts of a shard, the position of its sweeps, and the time of its growth. None of them decides which keys the
 /// store has.
 // Ordering: Relaxed everywhere. The counts only decide growth and inform users, the position only divides the work among
 // threads, and the time only delays sweeps.
 pub(super) struct ShardCounts {
-    counts: AtomicU64,
+    /// The number of nodes: signed, because a node is published before it is counted, and may be removed in between.
+    live: AtomicU32,
+    /// About as many as the index has filled words and tombstones. See [`ShardCounts::use_word`].
+    used: AtomicU32,
     /// The position of the next sweep.
     hand: AtomicU32,
     /// The time at which the index grew, as [`rest_time`].
     grown: AtomicU32,
-}
-
-/// The counts of a shard in one word, so that one addition counts an insert. Both are signed: a node is published before
-/// it is counted, and may be removed in between.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Counts {
-    pub(super) live: i32,
-    /// Filled words and tombstones of the index.
-    pub(super) used: i32,
-}
-
-impl Counts {
-    /// The word. The sum of two words is the word of the sums.
-    pub(super) const fn pack(self) -> u64 {
-        ((self.live as i64) << 32).wrapping_add(self.used as i64).cast_unsigned()
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "takes the word apart")]
-    pub(super) const fn unpack(word: u64) -> Self {
-        let used = word as i32;
-        Self { live: (word.cast_signed().wrapping_sub(used as i64) >> 32) as i32, used }
-    }
 }
 
 /// A time in units of 2^20 ns. It wraps after 52 days. Then a shard may rest once more, for one grace period.
@@ -46,17 +27,34 @@ fn rest_time(now_ns: u64) -> u32 {
 
 impl ShardCounts {
     pub(super) fn new() -> Self {
-        Self { counts: AtomicU64::new(0), hand: AtomicU32::new(0), grown: AtomicU32::new(0) }
+        let zero = || AtomicU32::new(0);
+        Self { live: zero(), used: zero(), hand: zero(), grown: zero() }
     }
 
-    pub(super) fn get(&self) -> Counts {
-        Counts::unpack(self.counts.load(Ordering::Relaxed))
+    pub(super) fn live(&self) -> i32 {
+        self.live.load(Ordering::Relaxed).cast_signed()
     }
 
-    /// Adds to the counts, and returns the sums.
-    pub(super) fn add(&self, live: i32, used: i32) -> Counts {
-        let more = Counts { live, used }.pack();
-        Counts::unpack(self.counts.fetch_add(more, Ordering::Relaxed).wrapping_add(more))
+    /// Adds to the number of nodes.
+    pub(super) fn add(&self, nodes: i32) {
+        self.live.fetch_add(nodes.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// Counts a word that was just filled, and returns the number of used words.
+    ///
+    /// This is a load and a store, because a key that replaces another one would otherwise take one locked instruction
+    /// more. If two threads count at the same time, one word may be missing, so the index fills up a little more before it is
+    /// rebuilt. An insert that finds no empty slot rebuilds it in any case. Each rebuild counts from the beginning.
+    pub(super) fn use_word(&self) -> u32 {
+        let used = self.used.load(Ordering::Relaxed).wrapping_add(1);
+        self.used.store(used, Ordering::Relaxed);
+        used
+    }
+
+    /// Records that the shard has an index with this number of used words. Words that other threads fill and count at this
+    /// moment may be missing, or counted although they are in the earlier index.
+    pub(super) fn renew_used(&self, words: usize) {
+        self.used.store(u32::try_from(words).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// Returns the position, and moves it by this number of words.

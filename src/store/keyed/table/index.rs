@@ -137,21 +137,20 @@ pub(super) fn new_lines(len: usize, word: u64) -> Box<[Line]> {
     (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
 }
 
-/// Freezes all empty words of an index. Returns the number of filled words and the number of non-empty words.
-pub(super) fn freeze(lines: &[Line]) -> (usize, usize) {
-    let (mut filled, mut used) = (0, 0);
+/// Freezes all empty words of an index. Returns the number of filled words.
+pub(super) fn freeze(lines: &[Line]) -> usize {
+    let mut filled = 0;
     for Line(line) in lines {
         // Ordering: Acquire, here and below, so that the copy passes the nodes on.
-        let mut words = line.each_ref().map(|slot| slot.load(Ordering::Acquire));
+        let words = line.each_ref().map(|slot| slot.load(Ordering::Acquire));
+        filled += words.iter().map(|word| usize::from(is_filled(*word))).sum::<usize>();
         for place in places(&words, |word| word == EMPTY) {
             // Ordering: Relaxed if the word was empty, because it passes nothing on.
             let frozen = line[place].compare_exchange(EMPTY, FROZEN, Ordering::Relaxed, Ordering::Acquire);
-            words[place] = frozen.unwrap_or_else(|other| other);
+            filled += usize::from(frozen.is_err_and(is_filled));
         }
-        filled += places(&words, is_filled).len();
-        used += places(&words, |word| word & !FROZEN != EMPTY).len();
     }
-    (filled, used)
+    filled
 }
 
 /// Copies the filled words of an index without empty ones into `len` lines. Returns the copy, and the number of its words.

@@ -186,7 +186,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 
     /// The number of keys, including idle ones.
     pub(super) fn len(&self) -> usize {
-        self.counts.iter().map(|counts| counts.get().live as isize).sum::<isize>().max(0).cast_unsigned()
+        self.counts.iter().map(|counts| counts.live() as isize).sum::<isize>().max(0).cast_unsigned()
     }
 
     /// The bytes of the nodes and of the words that find them.
@@ -327,23 +327,21 @@ impl<K, T: Tail> NodeTable<K, T> {
             return;
         }
         fence_after_rmw();
-        let (filled, used) = freeze(lines);
+        let filled = freeze(lines);
         // At most four ninths full, so that enough inserts share the cost before the next rebuild.
         let len =
             (2 * filled + filled / 4).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
         let (copy, copied) = copy(lines, len);
-        self.publish(shard, growing, Index::of(copy), used - copied, guard);
+        self.publish(shard, growing, Index::of(copy), copied, guard);
     }
 
-    /// Exchanges a shard's index if it is still the old one, and frees the unused index. The new index lacks the
-    /// `dropped` words.
-    fn publish(&self, shard: usize, old: Index, new: Index, dropped: usize, guard: &Pinned) {
+    /// Exchanges a shard's index if it is still the old one, and frees the unused index. The new index has `copied` words.
+    fn publish(&self, shard: usize, old: Index, new: Index, copied: usize, guard: &Pinned) {
         // Ordering: Release publishes the words, and the nodes that `freeze` has acquired.
         let published =
             self.shards[shard].compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if published {
-            // A subtraction, and not a store, keeps the changes that other threads make to the count in the meantime.
-            self.counts[shard].add(0, -i32::try_from(dropped).unwrap_or(0));
+            self.counts[shard].renew_used(copied);
         }
         let unused = if published { old } else { new };
         if !unused.is_vacant() {
@@ -367,7 +365,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                 }
             }
             let (index, lines) = self.lines(shard, guard);
-            let live = self.counts[shard].get().live.max(0);
+            let live = self.counts[shard].live().max(0);
             // A rebuild gives memory back.
             if lines.len() > self.least && live.cast_unsigned() as usize * 8 < lines.len() * SLOTS {
                 self.rebuild(shard, (index, lines), guard);
@@ -454,17 +452,19 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
         }
         node.published();
         let counts = &table.counts[shard];
-        let is_counted = replaced.take().is_some_and(|replaced| replaced.passes_to(shard));
-        let used = counts.add(i32::from(!is_counted), 1).used as isize;
+        if !replaced.take().is_some_and(|replaced| replaced.passes_to(shard)) {
+            counts.add(1);
+        }
+        let used = counts.use_word() as usize;
         let (index, lines) = table.lines(shard, guard);
-        let slots = (lines.len() * SLOTS).cast_signed();
+        let slots = lines.len() * SLOTS;
         if 4 * used > 3 * slots {
             table.rebuild(shard, (index, lines), guard);
             if table.index(shard).len() > lines.len() {
                 counts.grew(now_ns);
             }
         }
-        let is_turn = used.unsigned_abs().is_multiple_of(swept_together(lines.len()));
+        let is_turn = used.is_multiple_of(swept_together(lines.len()));
         Ok(if is_turn && 2 * used > slots && !counts.rests(now_ns) { Filling::Yes } else { Filling::No })
     }
 }

@@ -9,8 +9,8 @@ use crate::base::reclaim::Pinned;
 use crate::base::sync::{AtomicU64, Ordering, fence_after_rmw};
 
 /// A dead node whose word was just replaced by a tombstone, to make room for another key. The node is counted and not retired
-/// until this value is dropped. So one addition to the counts of a shard suffices for a key that replaces another one there,
-/// and the exchange that inserts that key is also the one before the fence of the removal.
+/// until this value is dropped. So a key that replaces another one in its shard adds nothing to the number of its nodes, and
+/// the exchange that inserts that key is also the one before the fence of the removal.
 pub(in super::super) struct Replaced<'g, K, T: Tail> {
     table: &'g NodeTable<K, T>,
     held: Occupied<'g, K, T>,
@@ -32,7 +32,7 @@ impl<K, T: Tail> Replaced<'_, K, T> {
 
 impl<K, T: Tail> Drop for Replaced<'_, K, T> {
     fn drop(&mut self) {
-        self.table.counts[self.held.shard].add(-1, 0);
+        self.table.counts[self.held.shard].add(-1);
         self.table.retire(&self.held, self.guard);
     }
 }

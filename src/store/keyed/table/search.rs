@@ -100,7 +100,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         };
         let removed = found.retain(is_removed);
         if removed > 0 {
-            self.counts[shard].add(-removed, 0);
+            self.counts[shard].add(-removed);
             for &(word, slot) in found.words() {
                 self.retire(&Occupied { node: self.node(word, guard), shard, word, slot }, guard);
             }
@@ -129,7 +129,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             }
             let shard = (first + step * stride) % SHARDS;
             // A small store has keys in few of its shards.
-            if step < shards && self.counts[shard].get().live <= 0 {
+            if step < shards && self.counts[shard].live() <= 0 {
                 continue;
             }
             let (index, lines) = self.lines(shard, guard);

@@ -1,5 +1,4 @@
 use super::super::nodes::NUMBER_BITS;
-use super::counts::Counts;
 use super::index::{TOMBSTONE, new_lines, tag};
 use super::search::{RANKED_TOGETHER, SWEPT};
 use super::*;
@@ -18,17 +17,6 @@ fn word_packs_tag_and_number() {
         for other in [EMPTY, TOMBSTONE, EMPTY | FROZEN, TOMBSTONE | FROZEN] {
             assert!(!is_filled(other) && !has_tag(other, tag_of(hash)));
         }
-    }
-}
-
-#[test]
-fn counts_are_signed_and_independent() {
-    let mut word = 0_u64;
-    let mut sum = Counts { live: 0, used: 0 };
-    for (live, used) in [(0, -1), (-1, 0), (1, 1), (0, -5), (-7, 0), (i32::MAX, i32::MAX), (0, 5), (7, 0)] {
-        word = word.wrapping_add(Counts { live, used }.pack());
-        sum = Counts { live: sum.live + live, used: sum.used + used };
-        assert_eq!(Counts::unpack(word), sum);
     }
 }
 
