@@ -180,19 +180,23 @@ fn places(words: &[u64; SLOTS], condition: impl Fn(u64) -> bool) -> Places {
 pub(super) struct Places(u32);
 
 impl Places {
-    /// The filled slots of up to [`Places::LINES`] lines. The place of a slot is its position in the lines together.
+    /// The maximum number of lines: a power of two.
+    pub(super) const LINES: usize = 4;
+
+    /// The filled slots of up to [`Places::LINES`] lines. Their number is a power of two. Slots are counted from `first` on, and
+    /// those before it come last.
     #[inline(always)]
-    pub(super) fn filled<'g>(lines: impl Iterator<Item = &'g Line>) -> Self {
+    pub(super) fn filled(lines: &[Line], first: usize) -> Self {
         let bits = |(place, Line(line)): (usize, &Line)| {
             // Ordering: Relaxed, because a thread that uses a node loads its word again.
             let words = line.each_ref().map(|slot| slot.load(Ordering::Relaxed));
-            places(&words, is_filled).0 << (place * SLOTS)
+            u64::from(places(&words, is_filled).0) << (place * SLOTS)
         };
-        Self(lines.enumerate().map(bits).sum())
+        let (filled, slots) = (lines.iter().enumerate().map(bits).sum::<u64>(), lines.len() * SLOTS);
+        #[expect(clippy::cast_possible_truncation, reason = "takes one of two copies")]
+        let bits = ((filled | filled << slots) >> first & ((1 << slots) - 1)) as u32;
+        Self(bits)
     }
-
-    /// The maximum number of lines: a power of two.
-    pub(super) const LINES: usize = 4;
 
     pub(super) fn is_empty(&self) -> bool {
         self.0 == 0

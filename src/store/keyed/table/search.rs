@@ -27,6 +27,18 @@ pub(super) fn swept_together(lines: usize) -> usize {
     lines.min(TOGETHER_SWEPT)
 }
 
+/// The rank of a node that is passed over.
+const NO_RANK: u64 = u64::MAX;
+
+/// The node with the smallest rank among those that were looked at.
+struct Ranked<'g> {
+    rank: u64,
+    slot: &'g AtomicU64,
+    word: u64,
+    /// The number of live nodes that were looked at.
+    nodes: usize,
+}
+
 /// A filled word, and its slot.
 type FoundWord<'g> = (u64, &'g AtomicU64);
 
@@ -70,6 +82,8 @@ impl<'g> Found<'g> {
 
 impl<K, T: Tail> NodeTable<K, T> {
     /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
+    // Not inlined, because one insert of eight calls it, and the others would have room for its words on their stack.
+    #[inline(never)]
     pub(in super::super) fn sweep(
         &self,
         hash: u64,
@@ -108,7 +122,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     }
 
     /// Looks at up to `most` live nodes, and returns the one with the smallest rank, with this rank. The search starts at the
-    /// line where a key of this hash belongs. It ends early when it has found the rank 0, and passes over nodes whose rank is
+    /// slot where a key of this hash belongs. It ends early when it has found the rank 0, and passes over nodes whose rank is
     /// `None`. It passes over other keys only if other threads insert or remove keys, or if the table is almost empty.
     pub(in super::super) fn search<'g>(
         &'g self,
@@ -133,24 +147,21 @@ impl<K, T: Tail> NodeTable<K, T> {
                 continue;
             }
             let (index, lines) = self.lines(shard, guard);
-            for from in (index.line(tag)..).step_by(Places::LINES).take(lines.len().div_ceil(Places::LINES)) {
-                // The number of lines is a power of two.
-                let line = |place: usize| &lines[(from + place) & (lines.len() - 1)];
-                let mut filled = Places::filled((0..Places::LINES.min(lines.len())).map(line));
-                while left > 0 && !filled.is_empty() {
-                    let seen = self.least(&mut filled, &mut left, guard, &mut rank, |place| {
-                        &line(place / SLOTS).0[place % SLOTS]
-                    });
-                    if let Some((rank, slot, word)) = seen
-                        && least.as_ref().is_none_or(|(least, _)| rank < *least)
-                    {
-                        least = Some((rank, Occupied { node: self.node(word, guard), shard, word, slot }));
-                        if rank == 0 {
-                            return least;
-                        }
+            // The number of lines is a power of two, so it is a multiple of the number of lines in a group.
+            let grouped = Places::LINES.min(lines.len());
+            let home = index.line(tag);
+            for group in (home..).step_by(grouped).take(lines.len() / grouped) {
+                let start = group & (lines.len() - 1) & !(grouped - 1);
+                let seen = self.least(&lines[start..][..grouped], (home, tag), left, guard, &mut rank);
+                left -= seen.nodes;
+                if seen.rank < least.as_ref().map_or(NO_RANK, |(rank, _)| *rank) {
+                    let Ranked { rank, slot, word, .. } = seen;
+                    least = Some((rank, Occupied { node: self.node(word, guard), shard, word, slot }));
+                    if rank == 0 {
+                        return least;
                     }
                 }
-                passed += Places::LINES.min(lines.len());
+                passed += grouped;
                 if left == 0 || passed >= MOST_LINES_SEARCHED {
                     return least;
                 }
@@ -159,35 +170,43 @@ impl<K, T: Tail> NodeTable<K, T> {
         least
     }
 
-    /// Looks at the nodes of the next few places, and returns the smallest rank, with its slot and word. Each live node
-    /// takes one from `left`.
-    // There is no branch on a rank, because a processor cannot predict which is the smallest. So the nodes come from memory at the same time.
-    #[inline(always)]
+    /// Looks at up to `most` live nodes of up to [`Places::LINES`] lines, and returns the smallest rank. It starts at the slot
+    /// of the tag, in the line with the number `home` of the index, and visits the slots before it last. So it prefers no
+    /// slot to others.
+    // There is no branch on a rank, because a processor cannot predict which is the smallest. So the nodes come from memory at
+    // the same time. Not inlined, because the loop needs all registers.
+    #[inline(never)]
     fn least<'g>(
         &'g self,
-        filled: &mut Places,
-        left: &mut usize,
+        lines: &'g [Line],
+        (home, tag): (usize, u64),
+        most: usize,
         guard: &'g Pinned,
         rank: &mut impl FnMut(&KeyNode<K, T>) -> Option<u64>,
-        slot: impl Fn(usize) -> &'g AtomicU64,
-    ) -> Option<(u64, &'g AtomicU64, u64)> {
-        const NONE: u64 = u64::MAX;
-        let (mut least, mut least_slot, mut least_word) = (NONE, slot(0), EMPTY);
-        for place in filled.by_ref().take(RANKED_TOGETHER.min(*left)) {
-            let slot = slot(place);
-            // Ordering: Acquire pairs with `fill`: the node is written.
-            let word = slot.load(Ordering::Acquire);
-            // Another thread may have removed the key.
-            if !is_filled(word) {
-                continue;
+    ) -> Ranked<'g> {
+        let last = lines.len() * SLOTS - 1;
+        #[expect(clippy::cast_possible_truncation, reason = "the slot in a line")]
+        let first = (home * SLOTS + tag as usize % SLOTS) & last;
+        let mut filled = Places::filled(lines, first);
+        let mut seen = Ranked { rank: NO_RANK, slot: &lines[0].0[0], word: EMPTY, nodes: 0 };
+        while seen.nodes < most && seen.rank != 0 && !filled.is_empty() {
+            for place in filled.by_ref().take(RANKED_TOGETHER.min(most - seen.nodes)) {
+                let place = (first + place) & last;
+                let slot = &lines[place / SLOTS].0[place % SLOTS];
+                // Ordering: Acquire pairs with `fill`: the node is written.
+                let word = slot.load(Ordering::Acquire);
+                // Another thread may have removed the key.
+                if !is_filled(word) {
+                    continue;
+                }
+                let rank = rank(self.node(word, guard)).unwrap_or(NO_RANK);
+                seen.nodes += usize::from(rank != NO_RANK);
+                let is_less = rank < seen.rank;
+                seen.rank = select_unpredictable(is_less, rank, seen.rank);
+                seen.slot = select_unpredictable(is_less, slot, seen.slot);
+                seen.word = select_unpredictable(is_less, word, seen.word);
             }
-            let rank = rank(self.node(word, guard)).unwrap_or(NONE);
-            *left -= usize::from(rank != NONE);
-            let is_less = rank < least;
-            least = select_unpredictable(is_less, rank, least);
-            least_slot = select_unpredictable(is_less, slot, least_slot);
-            least_word = select_unpredictable(is_less, word, least_word);
         }
-        (least != NONE).then_some((least, least_slot, least_word))
+        seen
     }
 }
