@@ -1,5 +1,7 @@
 //! The words of an index, its lines, and its copies: see the page of the table.
 
+use std::hint::select_unpredictable;
+
 use super::super::nodes::NUMBER_BITS;
 use super::SHARD_BITS;
 use crate::base::reclaim::Pinned;
@@ -159,10 +161,14 @@ pub(super) fn copy(lines: &[Line], len: usize) -> (Box<[Line]>, usize) {
     for Line(line) in lines {
         // Ordering: Relaxed, here and in the copy: `freeze` has acquired the words, and an exchange will publish them.
         let words = line.each_ref().map(|slot| slot.load(Ordering::Relaxed));
-        for place in places(&words, is_filled) {
-            let mut slots = search(&copy, tag(words[place]));
-            if let Some(slot) = slots.find(|slot| slot.load(Ordering::Relaxed) == EMPTY) {
-                slot.store(words[place], Ordering::Relaxed);
+        for word in places(&words, is_filled).map(|place| words[place]) {
+            let mut slots = search(&copy, tag(word));
+            let is_empty = |slot: &&AtomicU64| slot.load(Ordering::Relaxed) == EMPTY;
+            // One of the first two slots is almost always empty. There is no branch on the first, because a processor cannot predict it.
+            let first = slots.next().zip(slots.next());
+            let first = first.map(|(first, second)| select_unpredictable(is_empty(&first), first, second));
+            if let Some(slot) = first.filter(is_empty).or_else(|| slots.find(is_empty)) {
+                slot.store(word, Ordering::Relaxed);
                 copied += 1;
             }
         }
