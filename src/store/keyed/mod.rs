@@ -37,9 +37,9 @@ use std::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 
 pub use self::lookup::Lookup;
-use self::nodes::{KeyNode, NewNode};
+use self::nodes::KeyNode;
 use self::room::{Cap, Room};
-use self::table::{Filling, GRACE_NS, NodeTable, Occupied};
+use self::table::{Filling, GRACE_NS, NodeTable, Occupied, Vacant};
 use self::ticket::KeyedTicket;
 use super::beyond::BeyondBurst;
 use super::state::{Action, Admission, Dead, KeyState, Kill, Request, peek_fresh};
@@ -274,18 +274,33 @@ where
         Q: Lookup<K> + ?Sized,
     {
         let first = ask.fresh();
-        let decision = first.decision;
         if first.next == 0 {
             // A new key has nothing to insert. But another thread may have inserted the key in the meantime.
             return match self.live(absent.key, absent.hash, absent.guard) {
-                Some(node) => node.state.apply(ask).unwrap_or(decision),
-                None => decision,
+                Some(node) => node.state.apply(ask).unwrap_or(first.decision),
+                None => first.decision,
             };
         }
         self.table.prefetch_insertion(absent.hash, absent.slot);
-        match self.make_room(absent.hash, now_ns, absent.guard) {
-            Ok(room) => self.insert(ask, absent, &first, room),
-            Err(soonest) => self.beyond_cap(now_ns, ask, absent, &first, soonest),
+        loop {
+            let soonest = match self.make_room(absent.hash, now_ns, absent.guard) {
+                Ok(room) => return self.insert(ask, absent, &first, room),
+                Err(soonest) => soonest,
+            };
+            let (Some(victim), Some(cap @ Cap { when_full: WhenFull::Forget, .. })) = (soonest, &self.cap)
+            else {
+                return self.beyond_cap(now_ns, ask, absent, &first, soonest);
+            };
+            if absent.key.is(&victim.node.key) {
+                // Another thread has inserted this same key, and its charge counts.
+                if let Ok(decision) = victim.node.state.apply(ask) {
+                    return decision;
+                }
+            } else if victim.node.state.kill() == Kill::Done {
+                // The room passes from the removed node to this call. The count stays the same.
+                let replaced = Some(self.table.replace(victim, absent.guard));
+                return self.insert(ask, absent, &first, Room { cap: Some(cap), replaced });
+            }
         }
     }
 
@@ -293,45 +308,63 @@ where
     fn insert<Q>(
         &self,
         ask: &Request<'_, A>,
-        &Absent { key, hash, slot, guard }: &Absent<'_, Q>,
+        absent: &Absent<'_, Q>,
         first: &Admission,
         mut room: Room<'_, K, A::Tail>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
-        let mut known = slot.map(|slot| self.table.vacant(hash, slot, guard));
-        let mut node: Option<NewNode<'_, K, A::Tail>> = None;
-        loop {
-            let place =
-                match known.take().map_or_else(|| self.table.find(hash, guard, |held| key.is(held)), Err) {
-                    Ok(other) => match other.node.state.apply(ask) {
-                        // Another thread inserted the key first. If this call made a node, no other thread has seen it.
-                        Ok(decision) => return decision,
-                        Err(Dead) => continue,
-                    },
-                    Err(place) => place,
-                };
-            let new = node.take().unwrap_or_else(|| {
-                let state = KeyState::admitted(ask.algorithm, self.algorithm.tail_len(), first);
-                self.table.place(KeyNode { state, key: key.to_key() }, guard)
+        let &Absent { key, hash, slot, guard } = absent;
+        let mut place = match slot
+            .map_or_else(|| self.vacancy(ask, absent), |slot| Ok(self.table.vacant(hash, slot, guard)))
+        {
+            Ok(place) => place,
+            Err(decision) => return decision,
+        };
+        let state = KeyState::admitted(ask.algorithm, self.algorithm.tail_len(), first);
+        let mut node = self.table.place(KeyNode { state, key: key.to_key() }, guard);
+        // The table does not fill up if the new key replaces another one.
+        let fills = room.replaced.is_none();
+        let filling = loop {
+            node = match place.fill(node, ask.now_ns, &mut room.replaced) {
+                Ok(filling) => break filling,
+                Err(node) => node,
+            };
+            place = match self.vacancy(ask, absent) {
+                Ok(place) => place,
+                // No other thread has seen the node.
+                Err(decision) => return decision,
+            };
+        };
+        room.taken();
+        if fills && filling == Filling::Yes {
+            let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
+            self.table.sweep(hash, guard, |node| {
+                node.state.kill_if_idle(&self.algorithm, while_ago) == Kill::Done && self.release()
             });
-            // The table does not fill up if the new key replaces another one.
-            let fills = room.replaced.is_none();
-            match place.fill(new, ask.now_ns, &mut room.replaced) {
-                Ok(filling) => {
-                    let sweeps = fills && filling == Filling::Yes;
-                    room.taken();
-                    if sweeps {
-                        let while_ago = ask.now_ns.saturating_sub(GRACE_NS);
-                        self.table.sweep(hash, guard, |node| {
-                            node.state.kill_if_idle(&self.algorithm, while_ago) == Kill::Done
-                                && self.release()
-                        });
+        }
+        first.decision
+    }
+
+    /// Returns the place of a key that is not in the table, or the decision if another thread has inserted the key first.
+    #[cold]
+    fn vacancy<'g, Q>(
+        &'g self,
+        ask: &Request<'_, A>,
+        &Absent { key, hash, guard, .. }: &Absent<'g, Q>,
+    ) -> Result<Vacant<'g, K, A::Tail>, Decision>
+    where
+        Q: Lookup<K> + ?Sized,
+    {
+        loop {
+            match self.table.find(hash, guard, |held| key.is(held)) {
+                Ok(other) => {
+                    if let Ok(decision) = other.node.state.apply(ask) {
+                        return Err(decision);
                     }
-                    return first.decision;
                 }
-                Err(new) => node = Some(new),
+                Err(place) => return Ok(place),
             }
         }
     }

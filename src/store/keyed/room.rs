@@ -1,6 +1,7 @@
 //! The cap of a keyed store, and the room of one key under it.
 
 use std::hash::{BuildHasher, Hash};
+use std::mem::forget;
 
 use crossbeam_utils::CachePadded;
 
@@ -50,9 +51,10 @@ pub(super) struct Room<'s, K, T: Tail> {
 }
 
 impl<K, T: Tail> Room<'_, K, T> {
-    /// Records that a node owns the room now.
-    pub(super) fn taken(mut self) {
-        self.cap = None;
+    /// Records that a node owns the room now, and that the removed key was passed on.
+    pub(super) fn taken(self) {
+        debug_assert!(self.replaced.is_none(), "a filled slot takes the key that it replaces");
+        forget(self);
     }
 }
 
@@ -80,6 +82,8 @@ where
     /// Returns room for one key under the cap, after the removal of an idle key if necessary.
     ///
     /// On failure, returns the key that may be removed first among the searched keys.
+    // Always inlined at its one call. Otherwise its result is copied with wide loads, which wait for the stores of its words.
+    #[inline(always)]
     pub(super) fn make_room<'s>(
         &'s self,
         hash: u64,
@@ -128,35 +132,21 @@ where
         }
     }
 
-    /// The decision for a key that has no room under the cap.
+    /// The decision for a key that has no room under the cap, and for which no other key is forgotten.
+    #[cold]
+    #[inline(never)]
     pub(super) fn beyond_cap<'s, Q>(
         &'s self,
         now_ns: u64,
         ask: &Request<'_, A>,
         absent: &Absent<'s, Q>,
         first: &Admission,
-        mut soonest: Option<Occupied<'s, K, A::Tail>>,
+        soonest: Option<Occupied<'s, K, A::Tail>>,
     ) -> Decision
     where
         Q: Lookup<K> + ?Sized,
     {
         let (&Absent { key, hash, guard, .. }, fresh) = (absent, first.decision);
-        while let (Some(victim), Some(Cap { when_full: WhenFull::Forget, .. })) = (&soonest, &self.cap) {
-            if key.is(&victim.node.key) {
-                // Another thread has inserted this same key, and its charge counts.
-                if let Ok(decision) = victim.node.state.apply(ask) {
-                    return decision;
-                }
-            } else if victim.node.state.kill() == Kill::Done {
-                let replaced = Some(self.table.replace(*victim, guard));
-                // The room passes from the removed node to this call. The count stays the same.
-                return self.insert(ask, absent, first, Room { cap: self.cap.as_ref(), replaced });
-            }
-            soonest = match self.make_room(hash, now_ns, guard) {
-                Ok(room) => return self.insert(ask, absent, first, room),
-                Err(soonest) => soonest,
-            };
-        }
         // Another thread may have taken the last room for this same key.
         if let Some(node) = self.live(key, hash, guard)
             && let Ok(decision) = node.state.apply(ask)
