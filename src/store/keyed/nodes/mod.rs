@@ -122,8 +122,12 @@ struct Stripe {
 /// The level of a block, and the first block of that level.
 #[inline]
 fn level(block: u32) -> (usize, u32) {
+    // The common case, without arithmetic.
+    if block < FIRST_LEVEL {
+        return (0, 0);
+    }
     let level = (block | (FIRST_LEVEL - 1)).ilog2() - (FIRST_LEVEL.ilog2() - 1);
-    (level as usize, if level == 0 { 0 } else { FIRST_LEVEL << (level - 1) })
+    (level as usize, FIRST_LEVEL << (level - 1))
 }
 
 /// The number of blocks in a level.
@@ -138,27 +142,40 @@ impl<K, T> Directory<K, T> {
     }
 
     /// The entry of a block. Allocates the level of this block if necessary.
+    #[inline]
     fn entry(&self, block: u32) -> &Entry<K, T> {
         assert!(block < BLOCKS, "a keyed store has at most 2^22 blocks of nodes");
         let (number, first) = level(block);
-        // Ordering: Acquire, and Release on success: the entries of the level are null.
+        // Ordering: Acquire: the entries of the level are null.
         let mut biased = self.levels[number].load(Ordering::Acquire);
         if biased.is_null() {
-            let null = |_| AtomicPtr::new(std::ptr::null_mut());
-            let mut new = (0..level_len(number)).map(null).collect::<Box<[Entry<K, T>]>>().into_vec();
-            biased = new.as_mut_ptr().wrapping_sub(first as usize);
-            let null = std::ptr::null_mut();
-            match self.levels[number].compare_exchange(null, biased, Ordering::AcqRel, Ordering::Acquire) {
-                // The directory owns the level from now on.
-                Ok(_) => forget(new),
-                Err(other) => biased = other,
-            }
+            biased = self.new_level(number, first);
         }
         // SAFETY: the number of a level determines its length, and a level lives as long as the directory.
         unsafe { &*biased.wrapping_add(block as usize) }
     }
 
+    /// Allocates a level, unless another thread has done so, and returns its address minus the number of its first block.
+    #[cold]
+    #[inline(never)]
+    fn new_level(&self, number: usize, first: u32) -> *mut Entry<K, T> {
+        let null = |_| AtomicPtr::new(std::ptr::null_mut());
+        let mut new = (0..level_len(number)).map(null).collect::<Box<[Entry<K, T>]>>().into_vec();
+        let biased = new.as_mut_ptr().wrapping_sub(first as usize);
+        let null = std::ptr::null_mut();
+        // Ordering: Acquire, and Release on success, as in `entry`.
+        match self.levels[number].compare_exchange(null, biased, Ordering::AcqRel, Ordering::Acquire) {
+            // The directory owns the level from now on.
+            Ok(_) => {
+                forget(new);
+                biased
+            }
+            Err(other) => other,
+        }
+    }
+
     /// Returns the segments of a block, if the block exists.
+    #[inline]
     fn segments<'g>(&self, block: u32, _guard: &'g Pinned) -> Option<&'g [Segment<K, T>]> {
         // Ordering: Acquire pairs with the exchange that stored the block: its words are written.
         let first = self.entry(block).load(Ordering::Acquire);
@@ -171,6 +188,7 @@ impl<K, T> Directory<K, T> {
     }
 
     /// Returns the segment of this number, if its block exists. The segment may be closed.
+    #[inline]
     fn segment<'g>(&self, id: u32, guard: &'g Pinned) -> Option<&'g Segment<K, T>> {
         if id >= self.len.load(Ordering::Acquire) {
             return None;
@@ -504,6 +522,9 @@ impl<K, T> Nodes<K, T> {
     }
 
     /// Holds a segment that has room, or opens one.
+    // Not inlined, because one node of many needs it.
+    #[cold]
+    #[inline(never)]
     fn hold_another(&self, stripe: &Stripe, guard: &Pinned) -> u32 {
         // Ordering: AcqRel here and below: a thread that sees that a segment was opened also sees its level.
         let len = self.directory.len.load(Ordering::Acquire);
