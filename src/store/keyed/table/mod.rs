@@ -1,7 +1,7 @@
 //! The table that finds the node of a key.
 //!
 //! The top bits of a hash choose a *shard*: one of 512, or fewer if the store has a small cap. A shard is one word: the address of its *index*, with the size of the index
-//! in the low bits of that address. An index is an array of words in lines of eight. It is filled to at most three
+//! in the low bits of that address. An index is an array of words in lines of eight. It is filled to about three
 //! quarters:
 //!
 //! ```text
@@ -28,7 +28,9 @@
 //!    step 2 if the word is there.
 //! 4. The winner retires the node.
 //!
-//! *Growth* replaces an index by a copy of another size, to make room or to remove tombstones:
+//! *Growth* replaces an index by a copy of another size, to make room or to remove tombstones. An insertion starts it when it
+//! has filled the index to more than three quarters, by the shard's count of used words. Two insertions that count at the same time
+//! may count one word, so an insertion that finds no empty slot starts the growth too:
 //!
 //! 1. A thread marks the index as growing, in the shard's word, and passes a fence.
 //! 2. It exchanges each empty word for a frozen one. So no word can be inserted any more. Filled words can still become tombstones.
