@@ -260,6 +260,38 @@ fn growth_hides_no_key() {
     });
 }
 
+/// Two threads insert keys into an index of two words, and may count them as one word. Then a third key is inserted.
+fn third_key_after_two_that_raced(insert: fn(&Store, u64) -> bool) {
+    model(2, move || {
+        let store = store(1);
+        let (a, b) = both(&store, |s| check(s, 0, 100), |s| check(s, 1, 100));
+        assert!(a && b);
+        assert!(insert(&store, 2), "a third key finds room");
+        for key in [0, 1, 2] {
+            assert!(store.contains(&key), "{key}");
+        }
+    });
+}
+
+// G3
+#[test]
+fn full_index_grows_although_a_word_was_not_counted() {
+    third_key_after_two_that_raced(|store, key| check(store, key, 100));
+}
+
+/// The control: inserts only into an index that is not full.
+// G3
+#[test]
+#[should_panic(expected = "a third key finds room")]
+fn control_count_of_words_may_miss_one() {
+    third_key_after_two_that_raced(|store, key| {
+        let (guard, hash) = (reclaim::pin(), store.prepare(&key).1);
+        let is_full =
+            store.table.find(hash, &guard, |held| *held == key).is_err_and(|place| place.is_in_full_index());
+        !is_full && check(store, key, 100)
+    });
+}
+
 /// An insert that races with a rebuild of its index.
 fn insert_racing_rebuild(rebuild: fn(&Store, u64, &Pinned)) {
     model(3, move || {

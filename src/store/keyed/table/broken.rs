@@ -67,6 +67,11 @@ impl<K, T: Tail> NodeTable<K, T> {
 }
 
 impl<'g, K, T: Tail> Vacant<'g, K, T> {
+    /// Whether the index has no empty slot for the key.
+    pub(in super::super) fn is_in_full_index(&self) -> bool {
+        self.slot.is_none()
+    }
+
     /// Stores the word of the node where another thread may have stored its own.
     pub(in super::super) fn store(self, node: NewNode<'g, K, T>) {
         let word = word_of(self.hash, node.number());
