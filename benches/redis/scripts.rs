@@ -244,7 +244,11 @@ impl Bench<'_> {
                 }
             }
         }
-        assert!(best.iter().all(|us| us.is_finite()), "no slice granted {} units each: {best:?}", plan.granted);
+        assert!(
+            best.iter().all(|us| us.is_finite()),
+            "no slice granted {} units each: {best:?}",
+            plan.granted
+        );
         best
     }
 
