@@ -56,10 +56,9 @@ pub mod telemetry;
 #[cfg(feature = "watch")]
 mod watch;
 
-pub use ipnet::IpNet;
 // The types of `tollgate-config` that functions of this package take or return, and those of their fields.
 pub use tollgate_config::{
-    Amount, Charging, Config, ConfigError, Domain, FailurePolicy, FileEntry, Format, Metadata, Metric,
+    Amount, Charging, Config, ConfigError, Domain, FailurePolicy, FileEntry, Format, IpNet, Metadata, Metric,
     Mismatch, Mode, Problem, Rule, RuleClass, RuleHold, SettingValue, Shared, Store, TimeUnit,
 };
 

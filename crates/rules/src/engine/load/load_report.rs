@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use ipnet::IpNet;
-use tollgate_config::{Amount, Charging, Domain, Problem, Rule};
+use tollgate_config::{Amount, Charging, Domain, IpNet, Problem, Rule};
 
 use crate::engine::state::{ActiveDomain, RuleSet};
 
