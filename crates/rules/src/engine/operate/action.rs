@@ -286,7 +286,7 @@ async fn report(
     let role = match decided.role {
         Role::Replaced => "replaced",
         Role::Shadow => "shadow",
-        _ if domain.shadow => "shadow",
+        _ if domain.is_dry_run => "shadow",
         Role::Quota => "quota",
         Role::Enforced => "enforced",
     };

@@ -1,6 +1,6 @@
 //! Rules in shadow mode, soft limits, rules that replace others, and rules for some keys only.
 
-use tollgate_rules::{Descriptor, Rules, Verdict};
+use tollgate_rules::{Descriptor, OperatorAction, Rules, Verdict};
 
 use super::{Scene, config, file, left};
 
@@ -25,6 +25,8 @@ fn global_shadow_mode_denies_nothing() {
         assert!(answer.is_allowed());
         assert_eq!(verdicts(&answer), [Verdict::ShadowDenied]);
         assert_eq!(answer.denied_by().count(), 0);
+        let told = rules.operate("d", &[Descriptor::new(&[("a", "x")])], None, OperatorAction::Inspect);
+        assert_eq!(told.unwrap()[0].role, "shadow", "operators see that the rule only reports");
     }
 }
 
