@@ -16,7 +16,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
             "control character (\\u0000-\\u001F) found while parsing a string" => "write it as \\n or \\t",
             _ => "look for a missing or extra quote, comma or bracket; comments are not allowed",
         };
-        return problems.fail(at, format!("this is not valid JSON: {reason}"), remedy);
+        return problems.invalid("JSON", at, reason, remedy);
     }
     let lines = LineIndex::of(text);
     JsonReader { text, lines: &lines, offset: 0, allowance: MemoryAllowance::of(text), problems }.value(0)
@@ -105,7 +105,7 @@ impl JsonReader<'_, '_> {
             // An unpaired surrogate in a `\u` escape; only the conversion detects it.
             Err(error) => {
                 let remedy = "write the character itself, or both halves of the surrogate pair";
-                self.problems.fail(at, format!("this is not valid JSON: {}", reason(&error)), remedy)
+                self.problems.invalid("JSON", at, reason(&error), remedy)
             }
         }
     }

@@ -63,8 +63,7 @@ pub(super) const FILL_IN: &str = "write its value, or run the file first through
 /// Returns the remedy of a problem on a line with a variable that nothing filled in, or of a text that cannot be read after
 /// such a line.
 pub(super) fn fill_in(problem: &Problem, text: &str) -> Option<&'static str> {
-    let is_unread = problem.message().starts_with("this is not valid");
-    let before = if is_unread { 0 } else { problem.line().saturating_sub(1) };
+    let before = if problem.is_syntax { 0 } else { problem.line().saturating_sub(1) };
     let mut lines = text.lines().take(problem.line()).skip(before);
     lines.any(|line| !line.trim_start().starts_with('#') && unfilled(line).is_some()).then_some(FILL_IN)
 }

@@ -14,6 +14,8 @@ pub struct Problem {
     path: Box<str>,
     message: Box<str>,
     remedy: Box<str>,
+    /// Whether the text is not in its format, so that no reader gets past this place.
+    pub(super) is_syntax: bool,
 }
 
 impl Problem {
@@ -69,7 +71,8 @@ impl Problem {
         remedy: impl Into<Box<str>>,
     ) -> Self {
         let path = path.to_string().into();
-        Self { file: file.into(), at, path, message: message.into(), remedy: remedy.into() }
+        let (message, remedy) = (message.into(), remedy.into());
+        Self { file: file.into(), at, path, message, remedy, is_syntax: false }
     }
 
     /// Returns how to correct the problem.
@@ -213,6 +216,22 @@ impl Problems {
         remedy: impl Into<Box<str>>,
     ) -> Option<T> {
         self.add(at, "", message, remedy);
+        None
+    }
+
+    /// Adds the problem of a text that is not in its format.
+    pub(super) fn invalid<T>(
+        &mut self,
+        format: &str,
+        at: Position,
+        reason: impl fmt::Display,
+        remedy: impl Into<Box<str>>,
+    ) -> Option<T> {
+        if !self.skip() {
+            let message = format!("this is not valid {format}: {reason}");
+            let problem = Problem::new(&self.file, at, "", message, remedy);
+            self.found.push(Problem { is_syntax: true, ..problem });
+        }
         None
     }
 

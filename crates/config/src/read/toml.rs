@@ -21,7 +21,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
     for error in &errors {
         let at = error.span().map_or_else(Position::default, |span| lines.place(span.start));
         let remedy = "write key = value, put text in quotes, and close all quotes and brackets";
-        problems.add(at, "", format!("this is not valid TOML: {}", error.message()), remedy);
+        problems.invalid::<()>("TOML", at, error.message(), remedy);
     }
     if !errors.is_empty() {
         return None;

@@ -89,8 +89,7 @@ pub(super) fn read(text: &str, problems: &mut Problems) -> Option<FileNode> {
             Ok((event, span)) => reader.take(event, span)?,
             Err(error) => {
                 let (at, info) = (place(*error.marker()), error.info());
-                let message = format!("this is not valid YAML: {info}");
-                return reader.problems.fail(at, message, remedy(text, at, info));
+                return reader.problems.invalid("YAML", at, info, remedy(text, at, info));
             }
         }
     }
