@@ -1,7 +1,7 @@
 //! Calls to the shared state, and its replies.
 //!
 //! A [`Call`] is one question about one key. A transport carries it to the state: to a server, where a script answers
-//! it, or to a model of a server in this process. All modes, and their simulation, use these calls. The call's [`Scope`]
+//! it, or to a model of a server in this process. All limiters of `tollgate-redis`, and their simulation, use these calls. The call's [`Scope`]
 //! selects the script, because holds and totals of regions count together with the limits of their key.
 
 use std::future::{Future, ready};
@@ -193,7 +193,7 @@ impl Reply {
         Self { granted, now_us, limits, ..Self::default() }
     }
 
-    /// The reply of a region's server. For the modes, `limit - room` units are used, or more if the limit is exceeded.
+    /// The reply of a region's server. For limiters, `limit - room` units are used, or more if the limit is exceeded.
     pub(crate) fn of_region(granted: u64, now_us: u64, terms: &RegionTerms, found: RegionUse) -> Self {
         let limit = terms.windows.limit;
         let current = if found.used > limit { found.used } else { limit.saturating_sub(found.room) };
@@ -265,20 +265,32 @@ pub trait Transport: Send + Sync + 'static {
         "in this process".to_owned()
     }
 
-    /// Sends a call. If it takes too long, the guard ends it by dropping the future.
+    /// Sends a call. If it takes too long, the caller drops the future.
+    ///
+    /// # Errors
+    /// If the server does not answer, refuses the call, or sends something else than a reply. The server may still have carried out the call.
     fn call(&self, call: &Call) -> impl Future<Output = Result<Reply, Error>> + Send;
 
     /// Returns whether the server has a state for each limit of the key, or had a copy of it.
+    ///
+    /// # Errors
+    /// Those of [`call`](Self::call). A transport whose keys never move refuses this, and the two steps below.
     fn has_states(&self, _: &Call) -> impl Future<Output = Result<bool, Error>> + Send {
         ready(Err(uncopied()))
     }
 
     /// Reads the states of the limits of the key.
+    ///
+    /// # Errors
+    /// Those of [`has_states`](Self::has_states).
     fn read_states(&self, _: &Call) -> impl Future<Output = Result<Self::States, Error>> + Send {
         ready(Err(uncopied()))
     }
 
     /// Stores states that were read from another server. Changes nothing for a limit that has a state, or had a copy.
+    ///
+    /// # Errors
+    /// Those of [`has_states`](Self::has_states).
     fn write_states(&self, _: &Call, _: &Self::States) -> impl Future<Output = Result<(), Error>> + Send {
         ready(Err(uncopied()))
     }
@@ -290,13 +302,16 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Reports what this process saw of the calls to other regions. Returns what all processes of the region saw. The
     /// caller limits the time.
+    ///
+    /// # Errors
+    /// Those of [`call`](Self::call). A transport without regions refuses this.
     fn report_links(&self, _: &LinkReport) -> impl Future<Output = Result<Vec<LinkAges>, Error>> + Send {
         ready(Err(Error::new(ErrorKind::Refused, "this client has no regions")))
     }
 
     /// Returns the part of its server that this call is about. Parts fail by themselves, as the nodes of a Cluster do,
     /// and each part of each server has its own breaker. Any number is valid: parts that are equal modulo
-    /// `slot::PARTS` share a breaker.
+    /// [`slot::PARTS`](crate::slot::PARTS) share a breaker.
     fn part(&self, _call: &Call) -> usize {
         0
     }

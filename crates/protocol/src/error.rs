@@ -24,7 +24,7 @@ pub enum ErrorKind {
     /// `refused`: the server answered with an error, for example out of memory, a read-only replica, or a Cluster that
     /// is down.
     Refused,
-    /// `reply`: the answer is not from this crate's script, or Redis holds other data under this key.
+    /// `reply`: the answer is not from a script of this package, or Redis holds other data under this key.
     Reply,
 }
 

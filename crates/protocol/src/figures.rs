@@ -238,7 +238,7 @@ impl Windows {
         outcome: Outcome,
         cost: u64,
     ) -> Facts {
-        // The result of this crate's own algorithm, in time units instead of nanoseconds.
+        // The result of the algorithm of `tollgate`, in time units instead of nanoseconds.
         let units = to_end_us.div_ceil(self.unit_us);
         let window = self.period_us / self.unit_us;
         let blend = Facts::Blend {

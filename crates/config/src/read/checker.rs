@@ -10,7 +10,7 @@ use crate::rule::{Charging, MILLION, Rule, Shared, Store};
 pub(super) struct Checker {
     pub(super) problems: Problems,
     pub(super) warnings: Problems,
-    /// Whether the file enables the extensions of this crate.
+    /// Whether the file enables the extensions of Tollgate.
     pub(super) extended: bool,
     pub(super) settings: FileSettings,
     pub(super) domain: Box<str>,

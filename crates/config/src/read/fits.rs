@@ -10,7 +10,7 @@ use crate::rule::Store;
 /// so that a sketch that is too small is rejected.
 const ENOUGH: usize = 1 << 10;
 
-/// Creates the limit, and the store that the engine would create, but small.
+/// Creates the limit, and the store that `tollgate-rules` would create, but small.
 pub(super) fn checked(
     kind: LimitKind,
     quota: Quota,

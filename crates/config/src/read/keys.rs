@@ -1,4 +1,4 @@
-//! The keys that a map may have. Envoy's service accepts its own keys anywhere. The keys of this crate are accepted
+//! The keys that a map may have. Envoy's service accepts its own keys anywhere. Tollgate's keys are accepted
 //! only in their place.
 
 use std::fmt;
@@ -43,7 +43,7 @@ fn short(key: &str) -> &str {
 }
 
 /// A kind of map in a file: its name in messages, and the keys that have an effect in it. Some keys belong to Envoy's
-/// language, and some to this crate.
+/// language, and some to Tollgate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct MapKind {
     called: &'static str,

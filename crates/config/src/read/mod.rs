@@ -50,7 +50,7 @@ use super::rule::{Charging, Rule};
 
 /// The rules of one file, read and checked.
 ///
-/// The language is that of Envoy's rate limit service. A file can enable extensions of this crate: see
+/// The language is that of Envoy's rate limit service. A file can enable extensions of Tollgate: see
 /// [`docs/rules.md`](https://docs.rs/crate/tollgate/latest/source/docs/rules.md). All three formats express the same rules.
 ///
 /// # Examples

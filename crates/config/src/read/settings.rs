@@ -1,4 +1,4 @@
-//! Reads the map `tollgate:` at the top of a file. It enables the extensions of this crate, and sets the defaults of
+//! Reads the map `tollgate:` at the top of a file. It enables the extensions of Tollgate, and sets the defaults of
 //! all rules in the file.
 
 use std::time::Duration;

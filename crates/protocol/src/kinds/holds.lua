@@ -1,5 +1,5 @@
 
--- Holds: units that are taken now and settled later. The module `holds::model` does the same in Rust; tests compare the two.
+-- Holds: units that are taken now and settled later. The module `model::holds` does the same in Rust; tests compare the two.
 --
 -- KEYS  after the states of the limits: the holds of the key
 -- ARGV  after the limits: the most units that the key can hold; the most holds; an identity; and the life of a new hold, or

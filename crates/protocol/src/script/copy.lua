@@ -1,4 +1,4 @@
--- Carries out one step of the copy of a key's states to another server. The module `guard::moved` describes the steps.
+-- Carries out one step of the copy of a key's states to another server. `CopyStep` in mod.rs describes the steps.
 --
 -- KEYS  the state of each limit; then the mark of each limit, which says that its state was copied
 -- ARGV  find, or read, or write; to write, then for each limit the text of its state, and its life in milliseconds. The life 0

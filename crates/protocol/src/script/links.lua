@@ -1,5 +1,5 @@
--- Merges what one process of a region saw of the calls to the other regions. exchange.rs does the same in Rust and documents it;
--- tests compare the two.
+-- Merges what one process of a region saw of the calls to the other regions. The module `region::exchange` does the same in Rust
+-- and documents it; tests compare the two.
 --
 -- KEYS  what the region knows
 -- ARGV  the time in microseconds, or empty for the server's time; the milliseconds that the key lives; then for each other region

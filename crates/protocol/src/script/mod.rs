@@ -215,7 +215,7 @@ pub enum CopyStep<'s> {
     Write(&'s StoredStates),
 }
 
-static COPY: LazyLock<ScriptText> = LazyLock::new(|| ScriptText::new(include_str!("../copy.lua")));
+static COPY: LazyLock<ScriptText> = LazyLock::new(|| ScriptText::new(include_str!("copy.lua")));
 
 /// Builds the command that calls the script of copies, about the limits of a call. Its question does not matter.
 pub fn copy(call: &Call, step: CopyStep<'_>, by: By) -> Cmd {

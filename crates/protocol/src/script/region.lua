@@ -1,5 +1,5 @@
--- Answers one question about one key at the server of a region. model.rs does the same in Rust and documents it; tests compare
--- the two. All numbers are whole and below 2^53, or are only compared.
+-- Answers one question about one key at the server of a region. The module `region::model` does the same in Rust and documents
+-- it; tests compare the two. All numbers are whole and below 2^53, or are only compared.
 --
 -- KEYS  the state of one limit
 -- ARGV  the time in microseconds, or empty for the server's time; the milliseconds that the key lives longer than necessary;
