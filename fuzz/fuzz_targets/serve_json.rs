@@ -25,7 +25,7 @@ static SERVICE: LazyLock<Answerer> = LazyLock::new(|| {
     Answerer::new(rules.into(), Settings { dynamic_metadata: true, ..Settings::default() })
 });
 
-fn ask(entry: Entry, body: &[u8]) {
+fn ask(entry: Entry<'_>, body: &[u8]) {
     let response = json(&SERVICE, entry, body, Instant::now()).now_or_never();
     let response = response.expect("rules of this process do not wait");
     let told: serde_json::Value = serde_json::from_slice(response.body()).expect("the answer is JSON");

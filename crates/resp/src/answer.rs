@@ -312,7 +312,7 @@ impl<C: Clock + Clone> RespPeer<C> {
             _ => {
                 let (entry, options): (_, &[_]) = match command {
                     Limit::TollgatePeek => (Entry::Check, &[]),
-                    _ => (Entry::Added, &[HITS]),
+                    _ => (Entry::Added(&shared.check), &[HITS]),
                 };
                 let query = RuleQuery::of(args, options, 2)?;
                 let (entries, hits, patience) = (query.entries(), query.hits, shared.deadline);

@@ -15,7 +15,7 @@ use super::read::Limits;
 use super::transaction::{QueueRoom, Transaction};
 use super::users::{User, Users};
 use super::write::Replies;
-use tollgate_serve::answer::Answerer;
+use tollgate_serve::answer::{AddedMethod, Answerer};
 use tollgate_serve::endpoint::Stats;
 
 /// The reason why a command has no answer, with its code.
@@ -29,6 +29,8 @@ pub const NO_USER: Problem = Cow::Borrowed("NOAUTH Authentication required.");
 pub struct RespShared<C = DefaultClock> {
     /// Answers by the rules of the file.
     pub answerer: Arc<Answerer<C>>,
+    /// The method of `TOLLGATE.CHECK`.
+    pub check: Arc<AddedMethod>,
     /// Answers by the quotas that clients send.
     pub quotas: Arc<Quotas<C>>,
     /// The users, and what they may send. `None`: everyone may send everything.
@@ -47,7 +49,7 @@ pub struct RespShared<C = DefaultClock> {
     pub last_id: AtomicU64,
 }
 
-impl<C> RespShared<C> {
+impl<C: Clock> RespShared<C> {
     /// Creates what connections share, before the first connection.
     pub fn new(
         answerer: Arc<Answerer<C>>,
@@ -58,8 +60,8 @@ impl<C> RespShared<C> {
         stats: Arc<Stats>,
     ) -> Self {
         let counts = RespCounts::of(&stats);
-        let queues = QueueRoom::default();
-        Self { answerer, quotas, users, limits, deadline, queues, stats, counts, last_id: 0.into() }
+        let (check, queues) = (answerer.method("TOLLGATE.CHECK"), QueueRoom::default());
+        Self { answerer, check, quotas, users, limits, deadline, queues, stats, counts, last_id: 0.into() }
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tollgate_report::error::Error;
 use tollgate_report::{line, output};
 use tollgate_serve::Program;
-use tollgate_serve::answer::{Answerer, Entry, SingleAnswer, SingleRequest};
+use tollgate_serve::answer::{AddedMethod, Answerer, Entry, SingleAnswer, SingleRequest};
 use tollgate_serve::endpoint::{
     Address, Backend, Count, Endpoint, EndpointFlags, HANDSHAKE, Io, Listening, Place, Protocol, ServeArgs,
     ServerPhase, ShortHelp, Stats, Tls, is_closing, linger, patience,
@@ -45,8 +45,10 @@ impl EndpointFlags for Lines {
             (stats.counter("lines_total", "Lines that were answered"), args.bounds.deadline);
         let start = move |listening: Listening, backend: &Backend| {
             let answerer = Arc::clone(&backend.answerer);
+            let method = answerer.method("lines");
             tokio::spawn(listening.serve_streams(move |stream, _, phase| {
-                serve(stream, phase, Arc::clone(&answerer), Arc::clone(&count), deadline)
+                let (answerer, method) = (Arc::clone(&answerer), Arc::clone(&method));
+                serve(stream, phase, (answerer, method), Arc::clone(&count), deadline)
             }));
             // No files that are read again.
             Ok(None)
@@ -69,7 +71,7 @@ impl EndpointFlags for Lines {
 async fn serve(
     stream: Io,
     phase: watch::Receiver<ServerPhase>,
-    answerer: Arc<Answerer>,
+    (answerer, method): (Arc<Answerer>, Arc<AddedMethod>),
     count: Arc<Count>,
     deadline: Duration,
 ) {
@@ -82,7 +84,7 @@ async fn serve(
         };
         let Some(line) = line else { break };
         count.add();
-        let told = answer(&answerer, line.trim_end(), deadline).await;
+        let told = answer(&answerer, &method, line.trim_end(), deadline).await;
         if stream.write_all(told.as_bytes()).await.is_err() {
             return;
         }
@@ -99,11 +101,16 @@ async fn next_line(stream: &mut BufReader<Io>) -> Option<String> {
 }
 
 /// Charges a unit to the key and the value of a line.
-async fn answer(answerer: &Answerer, line: &str, deadline: Duration) -> String {
+async fn answer(answerer: &Answerer, method: &AddedMethod, line: &str, deadline: Duration) -> String {
     let (key, value) = line.split_once(' ').unwrap_or((line, ""));
     let entries = [[key.as_bytes(), value.as_bytes()]].into_iter();
-    let request =
-        SingleRequest { domain: b"lines", entries, hits: None, entry: Entry::Added, patience: deadline };
+    let request = SingleRequest {
+        domain: b"lines",
+        entries,
+        hits: None,
+        entry: Entry::Added(method),
+        patience: deadline,
+    };
     let mut told = "yes\n".to_owned();
     let put = |answer: &SingleAnswer<'_>| {
         if answer.is_over {

@@ -7,7 +7,7 @@
 //! | serve a connection, and end it with the server | [`Io`], [`ServerPhase`], [`is_closing`], [`patience`], [`linger`], [`HANDSHAKE`] |
 //! | keep something for the next process | [`StateFile`], [`EndpointState`] |
 //! | read files again | [`ReadAgain`], [`ReadTwice`], [`is_same`] |
-//! | count | [`Stats`], [`Count`] |
+//! | count | [`Stats`], [`Count`]; requests by [`Answerer::method`] |
 //!
 //! The module [`log`](crate::log) writes log lines, and [`answer`](crate::answer) has the requests and answers of the rules.
 //!

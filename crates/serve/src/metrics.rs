@@ -15,7 +15,7 @@ use tollgate::telemetry;
 use tollgate_rules::{Rules, publish_rules};
 use tower::service_fn;
 
-use super::answer::{AnswerCounts, BOUNDS_US, Entry};
+use super::answer::{AnswerCounts, BOUNDS_US};
 use super::connections::{Listening, Protocol};
 use super::debug::go_counts;
 use super::endpoint::{Backend, Endpoint, EndpointService, Place};
@@ -128,10 +128,12 @@ impl Metrics {
             "Whether the service wants requests",
             u64::from(backend.health.is_serving()),
         );
-        let samples = backend.stats.samples().into_iter().chain(samples_of(counts)).chain([serving]);
+        let requests = backend.answerer.requests(counts);
+        let answers = samples_of(counts, &requests);
+        let samples = backend.stats.samples().into_iter().chain(answers).chain([serving]);
         samples.for_each(|sample| sample.publish());
         if self.go_names {
-            go_samples(&backend.rules, counts).iter().for_each(Sample::publish);
+            go_samples(&backend.rules, counts, &requests).iter().for_each(Sample::publish);
             record_go_rules(&backend.rules);
         }
     }
@@ -159,9 +161,9 @@ fn record_go_rules(rules: &Rules) {
 
 /// Returns the other counts by the names of the Go service.
 #[rustfmt::skip]
-fn go_samples(rules: &Rules, counts: &AnswerCounts) -> Vec<Sample> {
+fn go_samples(rules: &Rules, counts: &AnswerCounts, requests: &[(&'static str, u64)]) -> Vec<Sample> {
     let (counter, loads) = (Sample::counter, rules.reloads());
-    let requests = Entry::ALL.iter().zip(counts.entries).map(|((_, name), value)| {
+    let requests = requests.iter().map(|&(name, value)| {
         counter("ratelimit_service_total_requests", "Requests, by method", value).with("grpc_method", name)
     });
     // The first code is OK.

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use metrics::Label;
 
-use super::answer::{AnswerCounts, Entry};
+use super::answer::AnswerCounts;
 use super::outage::RedisState;
 
 /// What the server counts about its connections and its certificates.
@@ -225,7 +225,7 @@ impl Stats {
         let xds = self.xds.get().map(XdsStats::samples).into_iter().flatten();
         let state = self.state.get().into_iter().flat_map(|state| state.samples());
         let own = [
-            gauge("tollgate_service_connections", "Open connections to the gRPC, HTTP and Redis endpoints", &self.open),
+            gauge("tollgate_service_connections", "Open connections", &self.open),
             counter("tollgate_service_connections_total", "Accepted connections", &self.accepted),
             counter("tollgate_service_connections_refused_total", "Connections closed at once because there were too many", &self.too_many),
             counter("tollgate_service_accept_errors_total", "Failed accepts", &self.accept_errors),
@@ -317,11 +317,11 @@ const CODES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
-/// Returns the counts of answers. Those with the same name follow each other.
+/// Returns the counts of answers, and of requests by method. Those with the same name follow each other.
 #[rustfmt::skip]
-pub fn samples_of(counts: &AnswerCounts) -> Vec<Sample> {
+pub fn samples_of(counts: &AnswerCounts, requests: &[(&'static str, u64)]) -> Vec<Sample> {
     let counter = Sample::counter;
-    let methods = Entry::ALL.iter().zip(counts.entries).map(|((_, name), value)| {
+    let methods = requests.iter().map(|&(name, value)| {
         counter("tollgate_service_requests_total", "Requests, by method", value).with("method", name)
     });
     let codes = CODES.iter().zip(counts.codes).filter(|(_, value)| *value > 0).map(|(code, value)| {

@@ -44,15 +44,18 @@ fn only_this_endpoint_is_enough() {
 #[test]
 fn counts_are_on_the_pages_with_and_without_the_endpoint() {
     let place = Place::new();
-    for (flag, commands) in [("--resp 0", 2), ("", 0)] {
+    for (flag, commands) in [("--resp 0", 3), ("", 0)] {
         let server = place.start(&format!("--metrics 127.0.0.1:0 {flag}"));
         if commands > 0 {
-            Client::connect(&server).say("PING\r\nECHO there", 3);
+            Client::connect(&server).say("PING\r\nECHO there\r\nTOLLGATE.CHECK rl once x", 3 + 8);
         }
         let line = |what: &str| format!("tollgate_resp_commands_total{what}{commands}\n");
         let page = block_on(get(&server.address("metrics"), "/metrics")).body;
         let described = "# HELP tollgate_resp_commands_total Commands of Redis clients\n# TYPE tollgate_resp_commands_total counter\n";
         assert!(page.contains(&format!("{described}{}", line(" "))), "{page}");
+        let check = "tollgate_service_requests_total{method=\"TOLLGATE.CHECK\"}";
+        assert_eq!(page.contains(&format!("{check} 1\n")), commands > 0, "{page}");
+        assert_eq!(page.contains(check), commands > 0, "{page}");
         let stats = block_on(get(&server.address("debug"), "/stats")).body;
         assert!(stats.contains(&line(": ")) && stats.contains("tollgate_resp_slow_total: 0\n"), "{stats}");
     }

@@ -17,7 +17,7 @@ impl<C: Clock> Answerer<C> {
         domain: &str,
         descriptors: &[Descriptor<'_>],
         hits: u64,
-        entry: Entry,
+        entry: Entry<'_>,
         deadline: Instant,
     ) -> Result<(Answer, Code), Status> {
         let (answer, is_over) = if entry == Entry::Check {

@@ -1,5 +1,7 @@
 //! Counts of answers, for metrics.
 
+use std::mem::discriminant;
+use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -20,8 +22,8 @@ const LATE: Duration = Duration::from_millis(5);
 /// Counts of answers, since the start.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AnswerCounts<N = u64> {
-    /// Requests by the method that they came by, in the order of [`Entry::ALL`].
-    pub entries: [N; Entry::ALL.len()],
+    /// Requests by the method that they came by, in the order of [`Entry::OWN`]. Added methods count their own.
+    pub entries: [N; Entry::OWN.len()],
     /// Answers by gRPC code. The index is the code.
     pub codes: [N; CODES],
     /// Answers that say over a limit.
@@ -66,20 +68,20 @@ impl Meters {
     }
 
     /// Counts a request that has no message, or one that cannot be decoded.
-    pub fn undecodable(&self, entry: Entry, code: Code) {
-        add(&self.entries, entry as usize);
+    pub fn undecodable(&self, entry: Entry<'_>, code: Code) {
+        self.count(entry);
         add(&self.codes, code as usize);
         self.undecodable.fetch_add(1, Relaxed);
     }
 
     /// Counts a request until it is answered or dropped. Returns `None` if too many others are waiting.
-    pub fn begin(&self, entry: Entry, most: usize) -> Option<InFlightRequest<'_>> {
+    pub fn begin(&self, entry: Entry<'_>, most: usize) -> Option<InFlightRequest<'_>> {
         self.begin_at(entry, most, now())
     }
 
     /// Counts a request that began at this time.
-    pub fn begin_at(&self, entry: Entry, most: usize, began: Instant) -> Option<InFlightRequest<'_>> {
-        add(&self.entries, entry as usize);
+    pub fn begin_at(&self, entry: Entry<'_>, most: usize, began: Instant) -> Option<InFlightRequest<'_>> {
+        self.count(entry);
         let before = self.in_flight.fetch_add(1, Relaxed);
         let request = InFlightRequest { meters: self, began, code: Code::Cancelled };
         if before >= most as u64 {
@@ -90,6 +92,14 @@ impl Meters {
         Some(request)
     }
 
+    fn count(&self, entry: Entry<'_>) {
+        if let Entry::Added(method) = entry {
+            method.requests.fetch_add(1, Relaxed);
+        }
+        let own = Entry::OWN.iter().position(|(own, _)| discriminant(own) == discriminant(&entry));
+        own.into_iter().for_each(|place| add(&self.entries, place));
+    }
+
     pub(super) fn over_limit(&self) {
         self.over_limit.fetch_add(1, Relaxed);
     }
@@ -98,6 +108,38 @@ impl Meters {
         self.shadow_denied.fetch_add(1, Relaxed);
     }
 }
+
+/// A method of an endpoint that a program adds, and its requests: see [`Answerer::method`](super::Answerer::method).
+#[derive(Debug)]
+pub struct AddedMethod {
+    name: &'static str,
+    requests: AtomicU64,
+}
+
+impl AddedMethod {
+    pub(super) const fn new(name: &'static str) -> Self {
+        Self { name, requests: AtomicU64::new(0) }
+    }
+
+    /// Its name in metrics.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The number of its requests since the start.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+}
+
+/// A method is equal to itself only.
+impl PartialEq for AddedMethod {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self, other)
+    }
+}
+
+impl Eq for AddedMethod {}
 
 /// A request that waits for its answer. If it is dropped before its end, it counts as cancelled.
 #[derive(Debug)]

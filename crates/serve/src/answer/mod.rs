@@ -21,9 +21,9 @@ mod single;
 mod status;
 mod text;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use smallvec::SmallVec;
@@ -33,7 +33,7 @@ use tollgate_rules::{Descriptor, Rules, TimeUnit};
 use tonic::Status;
 
 use self::meters::InFlightRequest;
-pub use self::meters::{AnswerCounts, BOUNDS_US, Meters};
+pub use self::meters::{AddedMethod, AnswerCounts, BOUNDS_US, Meters};
 pub use self::near::{NearKeys, NearView};
 pub use self::settings::{LimitHeaders, Names, Settings};
 pub use self::single::{Nearest, SingleAnswer, SingleRequest};
@@ -45,34 +45,33 @@ use super::proto::{
 
 /// The method that a request came by.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum Entry<'m> {
     /// `ShouldRateLimit` of Envoy's service.
     ShouldRateLimit,
     /// `CheckRateLimit` of Kuadrant's service: whether one hit would be over a limit. Counts nothing, and holds the units of a query. Also
-    /// `TOLLGATE.PEEK`, which holds nothing.
+    /// a peek at an endpoint that a program adds, which holds nothing.
     Check,
     /// `Report` of Kuadrant's service: counts without a decision.
     Report,
     /// `POST /json`.
     Json,
-    /// `Reserve` of Kuadrant's service, `POST /json/reserve` and `TOLLGATE.HOLD`: holds units.
+    /// `Reserve` of Kuadrant's service, `POST /json/reserve`, and the same at an endpoint that a program adds: holds units.
     Reserve,
-    /// `Commit` of Kuadrant's service, `POST /json/commit` and `TOLLGATE.COMMIT`: settles units that were held.
+    /// `Commit` of Kuadrant's service, `POST /json/commit`, and the same at an endpoint that a program adds: settles units that were held.
     Commit,
-    /// The check of an endpoint that a program adds. Metrics name all of them as the check of Redis clients, `TOLLGATE.CHECK`.
-    Added,
+    /// The check of an endpoint that a program adds, by the name under which [`Answerer::method`] counts it.
+    Added(&'m AddedMethod),
 }
 
-impl Entry {
-    /// All methods, with their names in metrics.
-    pub const ALL: [(Self, &'static str); 7] = [
+impl Entry<'_> {
+    /// The methods of the service's own endpoints, with their names in metrics.
+    pub const OWN: [(Self, &'static str); 6] = [
         (Self::ShouldRateLimit, "ShouldRateLimit"),
         (Self::Check, "CheckRateLimit"),
         (Self::Report, "Report"),
         (Self::Json, "json"),
         (Self::Reserve, "Reserve"),
         (Self::Commit, "Commit"),
-        (Self::Added, "TOLLGATE.CHECK"),
     ];
 }
 
@@ -83,6 +82,8 @@ pub struct Answerer<C = DefaultClock> {
     settings: Settings,
     fields: Fields,
     meters: Meters,
+    /// The methods of endpoints that a program adds.
+    added: Mutex<Vec<Arc<AddedMethod>>>,
     near: Arc<NearKeys>,
     /// Whether a request found that rules had been loaded.
     was_loaded: AtomicBool,
@@ -93,7 +94,27 @@ impl<C: Clock> Answerer<C> {
     pub fn new(rules: Arc<Rules<C>>, settings: Settings) -> Self {
         let fields = settings.limit_headers.fields();
         let was_loaded = AtomicBool::new(false);
-        Self { rules, settings, fields, meters: Meters::default(), near: Arc::default(), was_loaded }
+        let (meters, added, near) = (Meters::default(), Mutex::default(), Arc::default());
+        Self { rules, settings, fields, meters, added, near, was_loaded }
+    }
+
+    /// Returns the method of an endpoint that a program adds. Requests with it as their [`Entry::Added`] count under this name, in metrics and
+    /// on the page `/stats`. A name that was given before returns the same method.
+    pub fn method(&self, name: &'static str) -> Arc<AddedMethod> {
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = added.iter().find(|known| known.name() == name) {
+            return Arc::clone(known);
+        }
+        let method = Arc::new(AddedMethod::new(name));
+        added.push(Arc::clone(&method));
+        method
+    }
+
+    /// Returns the requests that these counts and the added methods have, by the name of the method.
+    pub fn requests(&self, counts: &AnswerCounts) -> Vec<(&'static str, u64)> {
+        let own = Entry::OWN.iter().zip(counts.entries).map(|((_, name), requests)| (*name, requests));
+        let added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        own.chain(added.iter().map(|method| (method.name(), method.requests()))).collect()
     }
 
     /// Returns the counts of answers.
@@ -129,7 +150,7 @@ impl<C: Clock> Answerer<C> {
     pub async fn answer(
         &self,
         request: RateLimitRequest,
-        entry: Entry,
+        entry: Entry<'_>,
         deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
         let answer = async |request: &RateLimitRequest, domain: &str, pairs: &[(&str, &str)]| {
@@ -143,12 +164,12 @@ impl<C: Clock> Answerer<C> {
     }
 
     #[inline]
-    fn begin(&self, entry: Entry) -> Result<InFlightRequest<'_>, Status> {
+    fn begin(&self, entry: Entry<'_>) -> Result<InFlightRequest<'_>, Status> {
         self.begin_at(entry, meters::now())
     }
 
     #[inline]
-    fn begin_at(&self, entry: Entry, began: Instant) -> Result<InFlightRequest<'_>, Status> {
+    fn begin_at(&self, entry: Entry<'_>, began: Instant) -> Result<InFlightRequest<'_>, Status> {
         let in_flight = self.meters.begin_at(entry, self.settings.max_in_flight, began);
         in_flight.ok_or_else(|| Status::unavailable("too many requests wait for an answer"))
     }
@@ -165,7 +186,7 @@ impl<C: Clock> Answerer<C> {
     async fn counted<T>(
         &self,
         mut request: RateLimitRequest,
-        entry: Entry,
+        entry: Entry<'_>,
         deadline: Instant,
         ask: impl AsyncFnOnce(&RateLimitRequest, &str, &[(&str, &str)]) -> Result<T, Status>,
     ) -> Result<T, Status> {
@@ -191,7 +212,7 @@ impl<C: Clock> Answerer<C> {
         request: &RateLimitRequest,
         domain: &str,
         pairs: &[(&str, &str)],
-        entry: Entry,
+        entry: Entry<'_>,
         deadline: Instant,
     ) -> Result<RateLimitResponse, Status> {
         let mut descriptors = self.descriptors(request, pairs)?;

@@ -21,7 +21,7 @@ pub struct SingleRequest<'a, E> {
     /// What the request costs, if it sets it.
     pub hits: Option<u64>,
     /// The method. With [`Entry::Check`], nothing is charged, and the request is over a limit if one hit would be.
-    pub entry: Entry,
+    pub entry: Entry<'a>,
     /// The most time that the answer may take.
     pub patience: Duration,
 }
@@ -63,9 +63,9 @@ impl<C: Clock> Answerer<C> {
     ///
     /// # Errors
     /// Those of [`Answerer::answer`], and `NOT_FOUND` if the domain has no rules.
-    pub async fn answer_single<'a>(
+    pub async fn answer_single<'e>(
         &self,
-        request: SingleRequest<'a, impl ExactSizeIterator<Item = [&'a [u8]; 2]> + Clone>,
+        request: SingleRequest<'_, impl ExactSizeIterator<Item = [&'e [u8]; 2]> + Clone>,
         began: Option<Instant>,
         told: impl FnOnce(&SingleAnswer<'_>),
     ) -> (Result<(), Status>, Instant) {
@@ -85,9 +85,9 @@ impl<C: Clock> Answerer<C> {
     }
 
     /// Returns whether the request is over a limit.
-    async fn decide_one<'a>(
+    async fn decide_one<'e>(
         &self,
-        request: SingleRequest<'a, impl ExactSizeIterator<Item = [&'a [u8]; 2]> + Clone>,
+        request: SingleRequest<'_, impl ExactSizeIterator<Item = [&'e [u8]; 2]> + Clone>,
         deadline: Instant,
         told: impl FnOnce(&SingleAnswer<'_>),
     ) -> Result<bool, Status> {
@@ -111,7 +111,7 @@ impl<C: Clock> Answerer<C> {
         };
         self.near.note(&answer, descriptors, self.settings.near_limit);
         if !answer.has_domain() {
-            // A Redis client may send a long name, and the answer must not be longer than the command.
+            // A client may send a long name, and the answer must not be longer than the command.
             let domain = domain.chars().take(64).collect::<String>();
             return Err(Status::not_found(format!("no rules have the domain {domain:?}")));
         }

@@ -121,7 +121,8 @@ fn config_json(backend: &Backend) -> Value {
 
 /// Lists the counts, each with its name.
 fn list(backend: &Backend) -> Vec<(String, u64)> {
-    let answers = samples_of(&backend.answerer.meters().read());
+    let counts = backend.answerer.meters().read();
+    let answers = samples_of(&counts, &backend.answerer.requests(&counts));
     let samples = backend.stats.samples().into_iter().chain(answers);
     let mut list: Vec<(String, u64)> = samples.map(|sample| (sample.full_name(), sample.value)).collect();
     let loads = backend.rules.reloads();

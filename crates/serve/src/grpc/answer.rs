@@ -38,7 +38,7 @@ pub(super) struct GrpcCalls<C> {
 
 impl<C: Clock + Send + Sync + 'static> GrpcCalls<C> {
     /// Answers a call.
-    pub(super) async fn call(&self, entry: Entry, request: Request<impl HttpBody>) -> Response<Body> {
+    pub(super) async fn call(&self, entry: Entry<'_>, request: Request<impl HttpBody>) -> Response<Body> {
         let deadline = self.deadline(&request);
         #[cfg(feature = "otlp")]
         let decision = request.extensions().get::<Decision>().cloned();
@@ -85,7 +85,7 @@ impl<C: Clock + Send + Sync + 'static> GrpcCalls<C> {
     /// Answers a call with tonic's codec.
     async fn call_tonic<Q, A, F>(
         &self,
-        entry: Entry,
+        entry: Entry<'_>,
         request: Request<impl HttpBody>,
         ask: impl Fn(Q) -> F,
     ) -> Response<Body>

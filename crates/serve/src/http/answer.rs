@@ -62,7 +62,7 @@ impl Http {
         }
     }
 
-    async fn json(&self, entry: Entry, body: Incoming) -> Response<Full<Bytes>> {
+    async fn json(&self, entry: Entry<'_>, body: Incoming) -> Response<Full<Bytes>> {
         let too_long = "the body is longer than --max-message allows";
         let body = match read::read_body(body, self.max_message, too_long).await {
             Ok(body) => body,
@@ -77,7 +77,7 @@ impl Http {
 /// Answers a request in JSON, with the status that fits the answer.
 pub async fn json<C: Clock>(
     answerer: &Answerer<C>,
-    entry: Entry,
+    entry: Entry<'_>,
     body: &[u8],
     deadline: Instant,
 ) -> Response<Bytes> {

@@ -33,7 +33,7 @@ pub async fn read_body(
 /// Reads the message of a request.
 pub(super) fn message<C: Clock, T: DeserializeOwned>(
     answerer: &Answerer<C>,
-    entry: Entry,
+    entry: Entry<'_>,
     body: &[u8],
 ) -> Result<T, Status> {
     match serde_json::from_slice(body) {

@@ -42,7 +42,9 @@ fn example_answers_by_the_rules_and_ends_with_the_server() {
         stream.read_line(&mut answer).unwrap();
         assert!(answer.starts_with(told), "{line}: {answer}");
     }
-    assert_eq!(block_on(stat(&server.address("debug"), "lines_total")), 4);
+    for count in ["lines_total", "tollgate_service_requests_total{method=\"lines\"}"] {
+        assert_eq!(block_on(stat(&server.address("debug"), count)), 4, "{count}");
+    }
     server.signal("TERM");
     assert_eq!(server.wait(), 0, "{}", server.log());
 }

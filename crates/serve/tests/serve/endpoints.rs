@@ -107,6 +107,11 @@ fn metrics_have_both_kinds_of_names() {
         ] {
             assert!(page.body.lines().any(|found| found == line), "{line} is not in {}", page.body);
         }
+        assert!(
+            !page.body.contains("TOLLGATE."),
+            "this program has no endpoint for Redis clients: {}",
+            page.body
+        );
         let bounds: Vec<&str> = page
             .body
             .lines()

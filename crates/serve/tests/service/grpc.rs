@@ -72,7 +72,7 @@ async fn call_is_answered_and_counted() {
         assert_eq!((code, &body[5..7]), (Code::Ok, &expected[..]));
     }
     let counts = answerer.meters().read();
-    assert_eq!((counts.entries, counts.codes[0], counts.over_limit), ([3, 0, 0, 0, 0, 0, 0], 3, 1));
+    assert_eq!((counts.entries, counts.codes[0], counts.over_limit), ([3, 0, 0, 0, 0, 0], 3, 1));
     assert_eq!((counts.times.iter().sum::<u64>(), counts.in_flight), (3, 0));
 }
 

@@ -116,7 +116,7 @@ async fn json_status_follows_the_answer() {
     assert_eq!(response.status(), 503);
     assert_eq!(response.body(), &br#"{"code":14,"message":"too many requests wait for an answer"}"#[..]);
     let counts = answerer.meters().read();
-    assert_eq!((counts.entries, counts.undecodable, counts.over_limit), ([0, 0, 0, 4, 0, 0, 0], 1, 1));
+    assert_eq!((counts.entries, counts.undecodable, counts.over_limit), ([0, 0, 0, 4, 0, 0], 1, 1));
     assert_eq!((counts.codes[0], counts.codes[3]), (2, 2));
 }
 

@@ -55,7 +55,7 @@ fn service_with(rules: &str, settings: Settings, build: impl Fn(RulesBuilder) ->
 }
 
 impl Service {
-    fn call(&self, request: RateLimitRequest, entry: Entry) -> Result<RateLimitResponse, Status> {
+    fn call(&self, request: RateLimitRequest, entry: Entry<'_>) -> Result<RateLimitResponse, Status> {
         run(async {
             let answer = self.answerer.answer(request.clone(), entry, deadline()).await;
             if let Some(twin) = &self.twin {

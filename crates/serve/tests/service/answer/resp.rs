@@ -23,7 +23,7 @@ impl Twin {
     pub(super) async fn asked(
         &self,
         request: RateLimitRequest,
-        entry: Entry,
+        entry: Entry<'_>,
         expected: &Result<RateLimitResponse, Status>,
     ) {
         let texts = match (&request.descriptors[..], entry) {
