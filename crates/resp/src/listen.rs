@@ -100,7 +100,8 @@ impl EndpointFlags for ServeResp {
     fn short_help() -> ShortHelp {
         ShortHelp {
             endpoints: "  --resp ADDRESS     Redis clients: CL.THROTTLE, GCRA, ... [default: off]\n",
-            security: "  --resp-users FILE                Users and passwords of Redis clients\n",
+            security: "  --resp-users FILE                Users and passwords of Redis clients\n  \
+                       --resp-plain                     No TLS for Redis clients beside --tls-cert\n",
         }
     }
 }

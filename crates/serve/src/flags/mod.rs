@@ -49,7 +49,7 @@ Endpoints:
   The built-in example is on loopback only.
 
 Security:
-  --tls-cert FILE --tls-key FILE   TLS of the gRPC and Redis endpoints
+  --tls-cert FILE --tls-key FILE   TLS of the gRPC endpoint
   --client-ca FILE                 Authorities of certificates of clients
 {security}
 Rules:
@@ -364,9 +364,6 @@ pub struct ServeBounds {
     pub max_in_flight: usize,
 
     /// Connections to each endpoint; others are closed at once
-    ///
-    /// One of a Redis client takes at most 80 KiB if its client does not read, and 160 KiB with TLS: 10,000 take at most 800 MB, and 1.6 GB
-    /// with TLS. All of them together take at most 256 MiB more for long commands, long transactions and their answers.
     #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "N")]
     pub max_connections: u32,
 

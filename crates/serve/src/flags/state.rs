@@ -14,9 +14,7 @@ pub struct ServeState {
     /// File from which the next process takes the usage of clients over: written while serving and after the drain, and
     /// read at the start [default: usage is lost at the end]
     ///
-    /// It has the usage of the rules. FILE.resp has that of limits in commands of Redis clients (CL.THROTTLE, GCRA), and takes at most 3.5 times
-    /// --resp-quotas times --resp-quota-memory, 900 MiB by default. While a file is written, the last one is there too, so the folder
-    /// needs twice the room.
+    /// It has the usage of the rules. While it is written, the last one is there too, so the folder needs twice the room.
     ///
     /// Each process needs a file of its own. It has keys of clients and secret seeds, so only its owner may read it. Example:
     /// tollgate serve limits.yaml --state /var/lib/tollgate/state
