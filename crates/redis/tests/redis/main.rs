@@ -14,6 +14,7 @@ mod calls;
 mod classes;
 mod clients;
 mod credentials;
+mod fake;
 mod fallback;
 mod faults;
 mod guard;

@@ -1,64 +1,14 @@
 //! Servers that send the replies of a test: errors of several versions, and maps of a Cluster.
 
-use std::io::{BufReader, Write};
-use std::net::{Ipv4Addr, TcpListener};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tollgate::Quota;
 use tollgate_protocol::{Call, Place, Plan, Question, Scope, Transport, slot};
 use tollgate_redis::{AtomicLimiter, Breaker, Client, ErrorKind, Limit};
 
-use crate::sharded::read_call;
+use crate::fake::Fake;
 use crate::strict;
-
-/// A server that sends one reply to commands of one name, and `OK` to all others.
-#[derive(Clone)]
-struct Fake {
-    port: u16,
-    reply: Arc<Mutex<String>>,
-    /// The number of connections so far.
-    connections: Arc<AtomicUsize>,
-    /// The number of commands of that name so far.
-    named: Arc<AtomicUsize>,
-}
-
-impl Fake {
-    /// Starts a server. It ends with the test program.
-    fn start(name: &'static str, reply: &str) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let reply = Arc::new(Mutex::new(reply.to_owned()));
-        let fake = Self { port, reply, connections: Arc::default(), named: Arc::default() };
-        let server = fake.clone();
-        thread::spawn(move || {
-            for connection in listener.incoming().flatten() {
-                server.connections.fetch_add(1, Ordering::SeqCst);
-                let (server, mut back) = (server.clone(), connection.try_clone().unwrap());
-                thread::spawn(move || {
-                    let mut calls = BufReader::new(connection);
-                    while let Some(call) = read_call(&mut calls) {
-                        let is_named = String::from_utf8_lossy(&call).contains(name);
-                        let reply = if is_named {
-                            server.named.fetch_add(1, Ordering::SeqCst);
-                            server.reply.lock().unwrap().clone()
-                        } else {
-                            "+OK\r\n".to_owned()
-                        };
-                        let _ = back.write_all(reply.as_bytes());
-                    }
-                });
-            }
-        });
-        fake
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
-    }
-}
 
 fn limiter(client: &Client) -> AtomicLimiter {
     let builder = strict(client.limiter("api", Limit::gcra(Quota::per_day(10))), &[]);

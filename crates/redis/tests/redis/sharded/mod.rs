@@ -1,14 +1,12 @@
 //! Keys that are spread over several servers.
 
+mod at_once;
 mod moved;
 mod owners;
 mod routing;
 mod servers;
-mod throughput;
 
 use tollgate_redis::{InProcess, Shard};
-
-pub(crate) use self::throughput::read_call;
 
 /// Names servers `a`, `b`, … with weight 1.
 fn named<T: Clone>(servers: &[T]) -> Vec<Shard<T>> {
