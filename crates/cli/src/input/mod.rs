@@ -305,6 +305,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     };
     let plain_key = key.iter().map(no_client).collect();
     let plain_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::plain);
+    let masked_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::masked);
     let of_time = |name: &String| sample.column(name).map(|at| &sample.fields[at]);
     let time_field = of_time(&time[0]).filter(|_| time.len() == 1);
     let mut times = TimeParser::new(time_format.clone(), time);
@@ -326,7 +327,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     }
     let mut reader = FileReader {
         time: times,
-        row: Row::new(Some(selection.clients)).with_plain(plain_key, plain_fields),
+        row: Row::new(Some(selection.clients)).with_plain(plain_key, plain_fields).with_masked(masked_fields),
         name: &name,
         strict: selection.strict,
         trace,

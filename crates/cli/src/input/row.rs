@@ -36,6 +36,8 @@ pub struct Row {
     /// Parts of the key, and other fields, that are taken unchanged.
     plain_key: Vec<bool>,
     plain_fields: Vec<bool>,
+    /// Other fields whose addresses are written as networks.
+    masked_fields: Vec<bool>,
 }
 
 impl Row {
@@ -48,6 +50,11 @@ impl Row {
     /// as the target of a request can be.
     pub fn with_plain(self, plain_key: Vec<bool>, plain_fields: Vec<bool>) -> Self {
         Self { plain_key, plain_fields, ..self }
+    }
+
+    /// Writes the addresses in these other fields as networks, as Envoy sends them under the key `masked_remote_address`.
+    pub fn with_masked(self, masked_fields: Vec<bool>) -> Self {
+        Self { masked_fields, ..self }
     }
 
     /// Clears the record.
@@ -100,19 +107,26 @@ impl Row {
 
     /// Adds the value of another field, if the record has it. A value that is empty or `-` counts as missing, as in
     /// logs. A list without the client's address counts as missing too. An address is written as a server writes it
-    /// into descriptors, and is whole: rules match the address, and count its network.
+    /// into descriptors, and is whole: rules match the address, and count its network. A masked field has the network.
     pub fn add_field(&mut self, value: Option<&[u8]>) {
         let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
             return self.field_ends.push(None);
         };
-        let clients = self.clients.filter(|_| self.plain_fields.get(self.field_ends.len()) != Some(&true));
-        match clients.map(|clients| clients.read_whole(value)) {
-            Some(Client::Address(address, seen)) => {
+        let place = self.field_ends.len();
+        let clients = self.clients.filter(|_| self.plain_fields.get(place) != Some(&true));
+        let is_masked = self.masked_fields.get(place) == Some(&true);
+        match clients.map(|clients| (clients, clients.read_whole(value))) {
+            Some((clients, Client::Address(address, seen))) => {
                 self.seen.add(seen);
-                self.fields.extend_from_slice(address.to_string().as_bytes());
+                let text = match (is_masked, clients.network(address)) {
+                    (false, _) => address.to_string(),
+                    (true, IpAddr::V4(network)) => format!("{network}/32"),
+                    (true, IpAddr::V6(network)) => format!("{network}/{}", clients.ipv6_bits()),
+                };
+                self.fields.extend_from_slice(text.as_bytes());
             }
-            Some(Client::Unknown) => return self.field_ends.push(None),
-            Some(Client::Text) | None => self.fields.extend_from_slice(value),
+            Some((_, Client::Unknown)) => return self.field_ends.push(None),
+            Some((_, Client::Text)) | None => self.fields.extend_from_slice(value),
         }
         self.field_ends.push(Some(self.fields.len()));
     }

@@ -19,6 +19,8 @@ pub struct Wanted {
     pub guessed: bool,
     /// Whether the field is the client; then an address in it is read as an address.
     pub client: bool,
+    /// Whether rules get the network of the address, such as 192.0.2.1/32.
+    pub masked: bool,
 }
 
 /// The number of a missing value.
@@ -68,6 +70,11 @@ impl Fields {
         self.fields.iter().map(|field| !field.wanted.client).collect()
     }
 
+    /// Returns of which fields rules get networks.
+    pub fn masked(&self) -> Vec<bool> {
+        self.fields.iter().map(|field| field.wanted.masked).collect()
+    }
+
     /// Returns the first field that is the client and was guessed: the key of its descriptor.
     pub fn guessed_client(&self) -> Option<&str> {
         let field = self.fields.iter().find(|field| field.wanted.guessed && field.wanted.client)?;
@@ -90,7 +97,7 @@ impl Fields {
         self.present = sample.names();
         let mut resolved = Vec::with_capacity(self.fields.len());
         for field in &mut self.fields {
-            let Wanted { names, guessed, client: is_client } = &field.wanted;
+            let Wanted { names, guessed, client: is_client, .. } = &field.wanted;
             // A guess uses no alias: `host`, for example, has another meaning in rules.
             let is_present = |name: &&String| {
                 sample.has(name) || !*guessed && !sample.open && sample.column(name).is_some()

@@ -22,6 +22,9 @@ const USUAL: [(&str, &str); 7] = [
     ("user_agent user-agent", "agent user_agent http_user_agent"),
 ];
 
+/// Envoy's key of a client's network.
+const MASKED: &str = "masked_remote_address";
+
 const ADDRESSES: &str = "ip client client_ip clientip client_addr remote_addr remote_ip remote_host src_ip srcip \
     source_ip sourceipaddress c-ip id.orig_h src ip_address forwarded http_x_forwarded_for real_ip";
 
@@ -103,8 +106,14 @@ impl Mapping {
             let entries = entries.collect();
             mapping.descriptors.push(entries);
         }
-        mapping.tier = tier.map(|name| mapping.field(vec![name.to_owned()], false, false));
-        mapping.domain = domain.map(|name| mapping.field(vec![name.to_owned()], false, false));
+        let field = |name: &str| Wanted {
+            names: vec![name.to_owned()],
+            guessed: false,
+            client: false,
+            masked: false,
+        };
+        mapping.tier = tier.map(|name| mapping.field(field(name)));
+        mapping.domain = domain.map(|name| mapping.field(field(name)));
         Ok(mapping)
     }
 
@@ -130,18 +139,20 @@ impl Mapping {
         let source = if CONSTANT.contains(&key) {
             self.text(value.filter(|value| !value.contains('*'))?)
         } else {
-            ValueSource::Field(self.field(usual_names(key), true, is_address(key)))
+            let (names, client) = (usual_names(key), is_address(key));
+            ValueSource::Field(self.field(Wanted { names, guessed: true, client, masked: key == MASKED }))
         };
         Some((key.to_owned(), source))
     }
 
     fn named(&mut self, key: &str, name: &str) -> ValueSource {
         let client = is_address(key) || is_among(ADDRESSES, name);
-        ValueSource::Field(self.field(vec![name.to_owned()], false, client))
+        let names = vec![name.to_owned()];
+        ValueSource::Field(self.field(Wanted { names, guessed: false, client, masked: key == MASKED }))
     }
 
-    fn field(&mut self, names: Vec<String>, guessed: bool, client: bool) -> usize {
-        place_of(Wanted { names, guessed, client }, &mut self.wanted)
+    fn field(&mut self, wanted: Wanted) -> usize {
+        place_of(wanted, &mut self.wanted)
     }
 
     fn text(&mut self, text: &str) -> ValueSource {

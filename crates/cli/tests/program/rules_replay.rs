@@ -72,6 +72,33 @@ fn row(run: &Run, begin: &str) -> String {
     found.first().unwrap_or_else(|| panic!("{begin:?} is not in {}", run.stdout)).clone()
 }
 
+/// Cause: the value was the address without its length. Symptom: a rule for 192.0.2.1/32, as Envoy sends it, applied to no request.
+#[test]
+fn masked_addresses_are_networks() {
+    let place = Place::new();
+    let rule = |value| {
+        format!(
+            "  - {{ key: masked_remote_address, value: {value}, rate_limit: {{ unit: hour, requests_per_unit: 1 }} }}\n"
+        )
+    };
+    let rules = [rule("192.0.2.1/32"), rule("'2001:db8:0:1::/64'"), rule("'2001:db8:0:1::7/128'")].concat();
+    let log = ["192.0.2.1", "2001:db8:0:1::7"].map(|address| {
+        format!("{address} - - [10/Oct/2020:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n").repeat(2)
+    });
+    place.file("edge.yaml", format!("domain: edge\ndescriptors:\n{rules}")).file("log", log.concat());
+    for descriptor in ["", "--descriptor masked_remote_address=ip"] {
+        for (prefix, network) in [("", "2001:db8:0:1::7/128"), ("--ipv6-prefix 64", "2001:db8:0:1::/64")] {
+            let json =
+                place.run(&format!("replay log --rules edge.yaml --json {descriptor} {prefix}")).json();
+            for value in ["192.0.2.1/32", network] {
+                let rule = format!("edge|masked_remote_address={value}");
+                has(entry(&json["rules"], "rule", &rule), &json!({ "matched": 2, "denied": 1 }));
+            }
+            has(&json["results"], &json!({ "denied": 2, "unmatched": 0 }));
+        }
+    }
+}
+
 #[test]
 fn denials_are_reported_by_rule_and_key() {
     let place = place();

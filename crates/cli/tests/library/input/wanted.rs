@@ -4,7 +4,8 @@ use tollgate_cli::input::row::Row;
 use tollgate_cli::input::wanted::{Fields, Wanted};
 
 fn fields(names: &[&str]) -> Fields {
-    let wanted = |name: &&str| Wanted { names: vec![(*name).to_owned()], guessed: false, client: true };
+    let wanted =
+        |name: &&str| Wanted { names: vec![(*name).to_owned()], guessed: false, client: true, masked: false };
     Fields::new(names.iter().map(wanted).collect())
 }
 
