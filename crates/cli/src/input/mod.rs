@@ -415,7 +415,7 @@ fn plan_of(source: &InputSource, chosen: &Selection) -> Result<ReadPlan, Error> 
         return Ok(ReadPlan::of(chosen.format));
     }
     let plan = ReadPlan::guess(&source.head, chosen);
-    let is_open = |plan: &ReadPlan| plan.steps.iter().any(|step| matches!(step, PeelStep::Open(_)));
+    let is_open = |plan: &ReadPlan| plan.steps.iter().any(|step| matches!(step, PeelStep::Open { .. }));
     if let Some(inner) = &chosen.inner
         && !plan.as_ref().is_some_and(is_open)
     {

@@ -55,8 +55,14 @@ impl FromStr for LogFormat {
 pub enum PeelStep {
     /// Cut this prefix off.
     Cut(Prefix),
-    /// Take the text of this field.
-    Open(String),
+    /// Take the text of a field.
+    Open {
+        /// The name of the field.
+        field: String,
+        /// Whether each line ends with a line feed, and a text without one continues in the next object of its stream. docker
+        /// divides lines of more than 16 KiB so.
+        divided: bool,
+    },
 }
 
 /// How a file is read.
@@ -137,7 +143,7 @@ impl ReadPlan {
         };
         let steps = self.steps.iter().map(|step| match step {
             PeelStep::Cut(prefix) => format!(" after the prefix of {}", prefix.name()),
-            PeelStep::Open(field) => format!(" in the field {field:?}"),
+            PeelStep::Open { field, .. } => format!(" in the field {field:?}"),
         });
         format!("{of}{format}{}", steps.rev().collect::<String>())
     }
@@ -181,11 +187,14 @@ fn recognise(lines: &[&[u8]], chosen: &Selection, depth: usize) -> Option<ReadPl
     };
     let (strong, weak): (Vec<Prefix>, Vec<Prefix>) = Prefix::ALL.into_iter().partition(|one| !one.is_weak());
     let open = |name: &str| {
-        let texts: Vec<Cow<'_, [u8]>> =
-            lines.iter().filter_map(|line| jsonl::text(line, name).ok()).collect();
-        let texts: Vec<&[u8]> = texts.iter().map(|text| text.trim_ascii_end()).collect();
-        let plan =
-            after(PeelStep::Open(name.to_owned()), &texts).filter(|_| 2 * texts.len() > lines.len())?;
+        let has_end = |line: &&[u8]| jsonl::text(line, name).is_ok_and(|text| text.ends_with(b"\n"));
+        let divided = lines.iter().any(|line| stream(line).is_some() && has_end(line));
+        let mut parts = Parts::default();
+        let opened = lines.iter().map(|line| opened(line, (name, divided), &mut parts));
+        let opened: Vec<_> = opened.filter_map(Result::ok).collect();
+        let texts: Vec<&[u8]> = opened.iter().flatten().map(AsRef::as_ref).collect();
+        let step = PeelStep::Open { field: name.to_owned(), divided };
+        let plan = after(step, &texts).filter(|_| 2 * opened.len() > lines.len())?;
         // The body of a request, for example, is an object too, but no record.
         let is_record = |text: &&[u8]| {
             jsonl::fields(text).is_ok_and(|fields| fields.iter().any(|(name, _)| is_time_name(name)))
@@ -249,6 +258,35 @@ impl LogFormat {
     }
 }
 
+/// Returns the stream of an object of docker's `json-file`.
+fn stream(line: &[u8]) -> Option<usize> {
+    match &*jsonl::text(line, "stream").ok()? {
+        b"stdout" => Some(0),
+        b"stderr" => Some(1),
+        _ => None,
+    }
+}
+
+/// Returns the text of a field without white space at its end; `None` if the line continues in the next object.
+fn opened<'l>(
+    line: &'l [u8],
+    (field, divided): (&str, bool),
+    parts: &mut Parts,
+) -> Result<Option<Cow<'l, [u8]>>, String> {
+    let text = jsonl::text(line, field)?;
+    let continues = !text.ends_with(b"\n");
+    // Most lines are whole, so their stream does not matter.
+    let is_part = divided && (continues || parts.0.iter().any(|before| !before.is_empty()));
+    let whole = match if is_part { stream(line) } else { None } {
+        Some(stream) => parts.join(stream, continues, text),
+        None => Some(text),
+    };
+    Ok(whole.map(|text| match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_ascii_end()),
+        Cow::Owned(text) => Cow::Owned(text.trim_ascii_end().to_vec()),
+    }))
+}
+
 /// The first parts of lines that a container runtime divided, by stream.
 #[derive(Debug, Default)]
 struct Parts([Vec<u8>; 2]);
@@ -273,7 +311,9 @@ impl Parts {
 #[derive(Debug)]
 pub struct Peel {
     steps: Vec<PeelStep>,
+    /// The parts of lines behind prefixes, and those in fields.
     parts: Parts,
+    opened: Parts,
     /// The number of lines whose prefix was cut off.
     pub cut: u64,
 }
@@ -281,7 +321,7 @@ pub struct Peel {
 impl Peel {
     /// Removes what this plan names.
     pub fn new(plan: &ReadPlan) -> Self {
-        Self { steps: plan.steps.clone(), parts: Parts::default(), cut: 0 }
+        Self { steps: plan.steps.clone(), parts: Parts::default(), opened: Parts::default(), cut: 0 }
     }
 
     /// Returns the line without what is around it; `None` if it continues in the next one.
@@ -307,9 +347,10 @@ impl Peel {
                     let Some(whole) = self.parts.join(stream, continues, part) else { return Ok(None) };
                     line = whole;
                 }
-                PeelStep::Open(field) => {
-                    let text = jsonl::text(&line, field)?.trim_ascii_end().to_vec();
-                    line = Cow::Owned(text);
+                PeelStep::Open { field, divided } => {
+                    let text = opened(&line, (field, *divided), &mut self.opened)?;
+                    let Some(whole) = text.map(Cow::into_owned) else { return Ok(None) };
+                    line = Cow::Owned(whole);
                 }
             }
         }
@@ -318,6 +359,7 @@ impl Peel {
 
     /// Returns the lines whose last part is missing.
     pub fn unfinished(&mut self) -> impl Iterator<Item = Vec<u8>> {
-        std::mem::take(&mut self.parts).0.into_iter().filter(|part| !part.is_empty())
+        let [parts, opened] = [&mut self.parts, &mut self.opened].map(std::mem::take);
+        parts.0.into_iter().chain(opened.0).filter(|part| !part.is_empty())
     }
 }

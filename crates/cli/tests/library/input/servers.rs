@@ -424,6 +424,33 @@ fn divided_lines_are_joined_by_stream() {
     );
 }
 
+/// docker writes a line of more than 16 KiB as several objects, and only the last text ends with a line feed.
+#[test]
+fn lines_that_docker_divided_are_joined_by_stream() {
+    let object = |stream: &str, text: &str| {
+        let text = serde_json::to_string(text).unwrap();
+        format!(r#"{{"log":{text},"stream":"{stream}","time":"2020-01-01T00:00:00.1Z"}}"#) + "\n"
+    };
+    let line = |n| format!("{} {}\n", request(n).ip, request(n).combined());
+    let two = |n: usize| {
+        let (one, other) = (line(n), line(n + 1));
+        let parts =
+            [("stdout", &one[..9]), ("stderr", &other[..9]), ("stdout", &one[9..20]), ("stdout", &one[20..])];
+        parts.map(|(stream, part)| object(stream, part)).concat() + &object("stderr", &other[9..])
+    };
+    let text: String = (0..100).step_by(2).map(two).collect();
+    assert_read(&load(text.as_bytes(), &["--ipv6-prefix", "128"]).unwrap(), "two streams");
+    let trace = load((text + &object("stdout", "192.0.2.1")).as_bytes(), &[]).unwrap();
+    let shown = trace.skipped.shown();
+    assert!(
+        shown.contains("log:251: the line was divided, and its last part is missing: 192.0.2.1"),
+        "{shown}"
+    );
+    // Programs that send single messages write no line feeds.
+    let text: String = (0..100).map(|n| object("stdout", line(n).trim_end())).collect();
+    assert_read(&load(text.as_bytes(), &["--ipv6-prefix", "128"]).unwrap(), "messages");
+}
+
 #[test]
 fn lines_that_do_not_fit_are_skipped_with_the_field() {
     let text = "2024-10-10T13:55:36Z 192.0.2.1 200\n2024-10-10T13:55:37Z 192.0.2.1 OK\n2024-10-10T13:55:38Z 192.0.2.1 200 x\n";
