@@ -187,6 +187,7 @@ mod tests {
         assert_eq!(third.get(0).unwrap().get(1).unwrap().len(), 30_000);
         assert!(third.get(1).is_none());
     }
+
     /// Cause: the lengths of the lists counted, and not the room into which they grow. Symptom: queues took up to twice the stated memory.
     #[test]
     fn room_for_growth_counts() {

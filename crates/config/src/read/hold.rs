@@ -23,7 +23,7 @@ impl Checker {
         let (message, remedy) = match limit {
             Amount::Limited { store: Some(Store::Redis(_)), .. } => (
                 "a limit that processes share has no holds in rules",
-                "use another store, or redis::HoldingLimiter in code",
+                "use another store, or tollgate_redis::HoldingLimiter in code",
             ),
             Amount::Limited { store: Some(store), .. } if store.kind() == Some(StoreKind::Sketch) => {
                 ("a sketch cannot give units back", "use store: compact or keyed")
@@ -76,7 +76,8 @@ impl Checker {
         if let Some(Store::Redis(_)) = self.settings.store {
             let message =
                 "requests in progress of rules are counted in each process, and this file's store is redis";
-            let remedy = "write it in a file without store: redis, or use redis::InProgressLimiter in code";
+            let remedy =
+                "write it in a file without store: redis, or use tollgate_redis::InProgressLimiter in code";
             self.wrong(fields, "in_progress", message, remedy);
         }
         self.reject_count_first(fields, "in_progress");

@@ -58,7 +58,7 @@ fn bad_holds_are_refused() {
         hold: { lives: 60s } => hold has no key "lives" ... did you mean life?
         hold: {}, store: sketch => a sketch cannot give units back ... store: compact or keyed
         hold: {}, algorithm: sliding-log => a log cannot give units back
-        hold: {}, store: redis => a limit that processes share has no holds ... redis::HoldingLimiter
+        hold: {}, store: redis => a limit that processes share has no holds ... tollgate_redis::HoldingLimiter
     "#;
     rejected_limits(&format!("{TEN}, "), rows);
     let rows = r#"
