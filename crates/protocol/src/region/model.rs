@@ -19,12 +19,9 @@ use std::collections::BTreeMap;
 
 use super::totals::Totals;
 use crate::call::{Question, Reply};
-use crate::exact::EXACT;
+use crate::exact::{EXACT, LAST_US, MAX_DEBT};
 use crate::plan::Windows;
 use crate::terms::{RegionPolicy, RegionScope, RegionTerms, RegionUse};
-
-/// The last time, and the largest count.
-const LAST: u64 = 1 << 52;
 
 /// The stored data of one limit of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -137,7 +134,7 @@ impl OwnWindows {
     fn raise_floor(&mut self, index: u64, floor: [u64; 2]) {
         for (age, floor) in (0..).zip(floor) {
             if let Some(own) = index.checked_sub(age).and_then(|of| self.own_of(of)) {
-                own.floor = own.floor.max(floor.min(LAST));
+                own.floor = own.floor.max(floor.min(MAX_DEBT));
             }
         }
     }
@@ -193,7 +190,7 @@ impl RegionState {
     pub fn answer(&mut self, ask: &Question, scope: &RegionScope, now_us: u64) -> Reply {
         let RegionScope { terms, pause_us, from } = scope;
         let from = from.as_deref().unwrap_or("");
-        let now_us = now_us.min(LAST);
+        let now_us = now_us.min(LAST_US);
         let Windows { period_us, slides, .. } = terms.windows;
         let present = now_us / period_us;
         let mut windows = self.windows.unwrap_or(OwnWindows::new(present, now_us));
@@ -261,7 +258,7 @@ impl RegionState {
         }
         let grown = self.posts.entry(process).or_default().report(epoch, total);
         let Some(own) = windows.own_of(epoch) else { return 0 };
-        let granted = grown.min(LAST.saturating_sub(own.counted));
+        let granted = grown.min(MAX_DEBT.saturating_sub(own.counted));
         own.counted += granted;
         granted
     }
@@ -288,7 +285,7 @@ impl RegionState {
 
     /// Merges the totals that a region reported, if they are not too far in the future. Returns what is known of it.
     fn hear(&mut self, from: &str, present: u64, index: u64, totals: [u64; 2]) -> Totals {
-        let totals = totals.map(|units| units.min(LAST));
+        let totals = totals.map(|units| units.min(MAX_DEBT));
         if index > present.saturating_add(1) {
             return self.others.get(from).map(|other| other.totals).unwrap_or_default();
         }

@@ -272,7 +272,7 @@ pub fn states(call: &Call, value: Value) -> Result<StoredStates, Error> {
     if states.len() == call.plan.parts().len() { Ok(states) } else { Err(unexpected_reply()) }
 }
 
-/// Reduces a number of units to the script's maximum.
+/// Reduces a number to the script's maximum.
 fn exact(units: u64) -> u64 {
     units.min(EXACT - 1)
 }

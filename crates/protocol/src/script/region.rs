@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use ::redis::{Cmd, Value};
 
-use super::{By, ScriptText, add_time, margin_ms, numbers, time_us};
+use super::{By, ScriptText, add_time, exact, margin_ms, numbers, time_us};
 use crate::call::{Call, Question, Reply};
 use crate::error::{Error, ErrorKind};
 use crate::plan::Windows;
@@ -12,8 +12,6 @@ use crate::terms::{LinkAges, LinkReport, RegionPolicy, RegionScope, RegionTerms,
 
 static SCRIPT: LazyLock<ScriptText> =
     LazyLock::new(|| ScriptText::new(concat!(include_str!("../now.lua"), include_str!("region.lua"))));
-/// Numbers in the script stay below this.
-const MOST: u64 = (1 << 53) - 1;
 
 /// Returns the name of the key in Redis.
 pub(crate) fn name(call: &Call) -> Vec<u8> {
@@ -38,11 +36,11 @@ pub(super) fn command(call: &Call, scope: &RegionScope, by: By) -> Cmd {
         .arg(&[limit, period_us, unit_us]);
     let portion = terms.portion;
     command.arg(policy).arg(&[portion.from, portion.to, portion.of]);
-    command.arg(&[(*pause_us).min(MOST), terms.quantum()]).arg(terms.others.len());
+    command.arg(&[exact(*pause_us), terms.quantum()]).arg(terms.others.len());
     for name in &terms.others {
         command.arg(&**name);
     }
-    let capped = |numbers: &[u64]| numbers.iter().map(|number| (*number).min(MOST)).collect::<Vec<u64>>();
+    let capped = |numbers: &[u64]| numbers.iter().map(|number| exact(*number)).collect::<Vec<u64>>();
     match call.ask {
         Question::Check { cost } => command.arg("check").arg(capped(&[cost])),
         // The script uses the process only as a name.
@@ -80,7 +78,7 @@ pub fn links(report: &LinkReport, now_us: Option<u64>, by: By) -> Cmd {
     command.arg(&*report.name);
     add_time(&mut command, now_us).arg(report.life_us.div_ceil(1_000));
     for (name, ages) in &report.links {
-        command.arg(&**name).arg(&ages.map(|age| age.map_or(0, |age| age.saturating_add(1).min(MOST))));
+        command.arg(&**name).arg(&ages.map(|age| age.map_or(0, |age| exact(age.saturating_add(1)))));
     }
     command
 }
