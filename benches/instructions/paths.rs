@@ -12,7 +12,7 @@ use ahash::RandomState;
 use http::{Request, Response, StatusCode};
 use tollgate::{
     Capacity, Compact, Direct, FixedWindow, Gcra, Keyed, ManualClock, Quota, RateLimiter, Sketch, Timestamp,
-    joint::AllOf, leases::Striped,
+    WhenFull, joint::AllOf, leases::Striped,
 };
 use tollgate_rules::{Config, Descriptor, Rules};
 use tollgate_tower::{ClientIp, KeyExtractor as _, PeerAddr, RateLimitLayer};
@@ -125,6 +125,17 @@ paths! {
     keyed_denied, false, {
         let limiter = keyed(ONE);
         move |number| limiter.at(NOW).check(&known(number)).is_allowed()
+    };
+    /// Only new keys, in a store that grows.
+    keyed_new_key, true, {
+        let limiter = keyed(PLENTY);
+        move |number| limiter.at(NOW).check(&key(u64::from(number))).is_allowed()
+    };
+    /// Only new keys, each of which replaces another one.
+    keyed_at_cap, true, {
+        let builder = RateLimiter::builder(Gcra::new(PLENTY)).hasher(hasher());
+        let limiter = builder.max_keys(KEYS as usize, WhenFull::Forget).keyed::<u64>();
+        move |number| limiter.at(NOW).check(&key(u64::from(number))).is_allowed()
     };
     sketch_allowed, true, {
         let limiter = sketch(Quota::per_minute(1_000_000));
