@@ -12,6 +12,10 @@
 //! key has one entry: a search stops at a free entry, and a thread that lost the exchange searches on from there. Then the
 //! key's word is charged by exchanges, as a slot is. The hash alone tells whose word it is, so keys never share a word here.
 //!
+//! A thread that looks at an entry without a search loads its word before its hash. Then a word with a state was written after the
+//! entry got its hash, so the thread sees whose word it is. In the other order, the hash could be that of the free entry, and the
+//! word that of a key which has got the entry in between.
+//!
 //! # How the keys move to the table
 //! 1. A thread that needs the table creates one that no other thread can see. If there is no memory for it, nothing else
 //!    happens.
@@ -67,6 +71,17 @@ struct KeyEntry {
     word: AtomicU64,
 }
 
+impl KeyEntry {
+    /// Loads the hash and the word. If the word has a state, it is the state of the key with this hash.
+    #[inline(always)]
+    fn load(&self) -> (u64, u64) {
+        // Ordering: Acquire. The word first, because its writer had seen the hash: see the module's documentation. The load of the hash
+        // pairs with `claim`, although the hash publishes nothing else.
+        let seen = self.word.load(Acquire);
+        (self.hash.load(Acquire), seen)
+    }
+}
+
 /// The operation needs a table: the list has no room for the key, or a thread is moving the keys to a table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[must_use]
@@ -103,11 +118,12 @@ impl FirstKeys {
     ) -> Option<Decision> {
         let place = SlotAddress::new(hash);
         let entry = &self.entries[place.home::<ENTRIES>()];
-        // Ordering: Acquire, here and in `find`; pairs with `claim`, although the hash publishes nothing else.
-        if entry.hash.load(Acquire) != hash {
+        let (own, seen) = entry.load();
+        // Also the hash of a free entry, whose word has no state then.
+        if own != hash {
             return None;
         }
-        self.check_entry(word, place, entry, word.moment(at.ns()), cost)
+        self.times().check_slot(word, place, (&entry.word, seen), word.moment(at.ns()), cost)
     }
 
     /// `None` if the word is frozen or new, or if one exchange is not enough.
@@ -304,11 +320,8 @@ impl FirstKeys {
 
     /// The hashes of the keys that have a state.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = u64> {
-        let of_key = |entry: &KeyEntry| {
-            let hash = entry.hash.load(Acquire);
-            (!is_new(entry.word.load(Acquire))).then_some(hash)
-        };
-        self.entries.iter().filter_map(of_key)
+        let of_key = |(hash, seen)| if is_new(seen) { None } else { Some(hash) };
+        self.entries.iter().map(KeyEntry::load).filter_map(of_key)
     }
 
     /// The latest time of any charge, to within the slack.
@@ -432,7 +445,7 @@ impl FirstKeys {
         table: &SlotTable<N, WAYS>,
     ) {
         for entry in &self.entries {
-            let (hash, seen) = (entry.hash.load(Acquire), entry.word.load(Acquire));
+            let (hash, seen) = entry.load();
             if !is_new(seen) {
                 table.put(SlotAddress::new(hash), SlotWord::unpack(seen).state);
             }
