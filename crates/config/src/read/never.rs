@@ -139,6 +139,18 @@ fn has_sign_of_regex(value: &str) -> bool {
     {
         return true;
     }
+    // A class of characters: [a-z], [0-9].
+    let is_class = |class: &str| {
+        class.as_bytes().windows(3).any(|range| {
+            range[1] == b'-' && range[0].is_ascii_alphanumeric() && range[2].is_ascii_alphanumeric()
+        })
+    };
+    // Alternatives: (a|b).
+    if has_between(value, ['[', ']'], is_class)
+        || has_between(value, ['(', ')'], |inside| inside.contains('|'))
+    {
+        return true;
+    }
     let at = |place: usize| bytes.get(place).copied();
     (0..bytes.len()).any(|place| {
         let before = place.checked_sub(1).and_then(at);
@@ -150,24 +162,16 @@ fn has_sign_of_regex(value: &str) -> bool {
                 !at(place + 2).is_some_and(|after| after.is_ascii_alphanumeric())
             }
             (b'\\', Some(after)) => b".?/+*()[]{}^$|-".contains(&after),
-            // A class of characters: [a-z], [0-9].
-            (b'[', Some(_)) => {
-                value.get(place..).and_then(|rest| rest.split_once(']')).is_some_and(|(class, _)| {
-                    class.as_bytes().windows(3).any(|range| {
-                        range[1] == b'-'
-                            && range[0].is_ascii_alphanumeric()
-                            && range[2].is_ascii_alphanumeric()
-                    })
-                })
-            }
-            // Alternatives: (a|b).
-            (b'(', Some(_)) => value
-                .get(place..)
-                .and_then(|rest| rest.split_once(')'))
-                .is_some_and(|(inside, _)| inside.contains('|')),
             _ => false,
         }
     })
+}
+
+/// Whether a text between these two brackets has a sign. Reads each byte once: of several opening brackets before a closing one, the
+/// first has the whole text.
+fn has_between(value: &str, [open, close]: [char; 2], has_sign: impl Fn(&str) -> bool) -> bool {
+    let Some((closed, _)) = value.rsplit_once(close) else { return false };
+    closed.split(close).any(|piece| piece.split_once(open).is_some_and(|(_, inside)| has_sign(inside)))
 }
 
 /// Returns the pattern for a simple regular expression.

@@ -248,6 +248,29 @@ fn regular_expressions_and_variables_are_known() {
     }
 }
 
+/// Cause: each opening bracket searched for its closing one. Trigger: a long text of brackets. Symptom: a load of a megabyte took hours.
+// G68
+#[test]
+fn long_texts_of_brackets_are_read_once() {
+    let opened = |bracket: &str| bracket.repeat(1 << 20);
+    for (value, is_expression) in [
+        (opened("["), false),
+        (opened("("), false),
+        (opened("[") + "]", false),
+        (opened("[") + "a-z]", true),
+        (opened("(") + "a|b)", true),
+        (opened("[]"), false),
+        ("a-z] [x".to_owned(), false),
+        ("a|b) (x".to_owned(), false),
+        ("[x] [a-z]".to_owned(), true),
+    ] {
+        let limit = r#""rate_limit":{"unit":"day","requests_per_unit":1}"#;
+        let text = format!(r#"{{"domain":"d","descriptors":[{{"key":"x","value":"{value}",{limit}}}]}}"#);
+        let config = Config::from_json("test.json", &text).unwrap();
+        assert_eq!(config.warnings().len(), usize::from(is_expression), "{:?}", config.warnings());
+    }
+}
+
 #[test]
 fn domains_keys_and_members_are_checked_too() {
     let text = format!(
