@@ -1,6 +1,6 @@
 //! Names files that are the objects of other programs, and says how to get rules out of them.
 
-use super::node::{FileNode, Value};
+use super::node::{FileNode, Value, quoted};
 use super::scalar::BadValue;
 
 /// The kinds of objects that hold limits, or texts with rules: the beginning of their `apiVersion`, their `kind`, what they
@@ -47,6 +47,7 @@ pub(super) fn foreign(root: &FileNode) -> Option<BadValue> {
             let (_, _, what, remedy) = KINDS.iter().find(|(versions, kinds, ..)| {
                 version.starts_with(versions) && (kinds.is_empty() || *kinds == kind)
             })?;
+            let kind = if is_name(kind) { kind.to_owned() } else { quoted(kind) };
             Some(BadValue::new(format!("this is {what} ({kind}), not a file of rules"), *remedy))
         }
         _ => None,
@@ -62,7 +63,14 @@ fn text_of<'n>(node: &'n FileNode, name: &str) -> Option<&'n str> {
     value_of(node, name)?.as_key()
 }
 
-/// Returns the problem of a ConfigMap, with the command that prints its text.
+/// Whether a text can be the name of an object of Kubernetes, or a key of its data. No shell reads anything else in such a name.
+fn is_name(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    (1..=253).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(is_part)
+}
+
+/// Returns the problem of a ConfigMap, with the command that prints its text. The user may copy that command into a shell, so a name
+/// that Kubernetes does not permit is left out of it.
 fn config_map(root: &FileNode) -> BadValue {
     // The first text with a domain, or else the first one.
     let texts = |data: &'static str| {
@@ -78,8 +86,11 @@ fn config_map(root: &FileNode) -> BadValue {
     let plain = || texts("data");
     let found =
         plain().find(|&(.., text)| is_rules(text)).or_else(|| plain().chain(texts("binaryData")).next());
-    let (data, key, _) = found.unwrap_or(("data", "KEY", ""));
-    let metadata = |name| value_of(root, "metadata").and_then(|metadata| text_of(metadata, name));
+    let (data, key, _) = found.filter(|(_, key, _)| is_name(key)).unwrap_or(("data", "KEY", ""));
+    let metadata = |name| {
+        let text = value_of(root, "metadata").and_then(|metadata| text_of(metadata, name));
+        text.filter(|text| is_name(text))
+    };
     let name = metadata("name").unwrap_or("NAME");
     let namespace = metadata("namespace").map_or_else(String::new, |namespace| format!(" -n {namespace}"));
     let decode = if data == "data" { "" } else { " | base64 -d" };

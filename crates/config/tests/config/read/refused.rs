@@ -269,3 +269,21 @@ data:
     // A file of rules may have such keys in its metadata only.
     problem("domain: d\nkind: ConfigMap\n", r#"no key "kind""#);
 }
+
+/// Cause: a message had the names of the file as they were. Trigger: a name that a shell reads as a command. Symptom: a reader who copied the
+/// remedy ran that command.
+#[test]
+fn commands_of_remedies_have_only_names() {
+    let map = |name: &str, key: &str| {
+        let [name, key] = [name, key].map(|text| format!("{text:?}"));
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: {name}, namespace: {name} }}\ndata: {{ {key}: x }}\n"
+        )
+    };
+    let none = "kubectl get configmap NAME -o jsonpath='{.data.KEY}' | tollgate rules check -";
+    for text in ["a; reboot", "$(reboot)", "`reboot`", "a' b", "-a", "", "a\nb", &"a".repeat(254)] {
+        problem(&map(text, text), none);
+    }
+    let right = r"configmap a.b_c-1 -n a.b_c-1 -o jsonpath='{.data.d-e_f\.yaml}' |";
+    problem(&map("a.b_c-1", "d-e_f.yaml"), right);
+}
