@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::checker::Checker;
 use super::node::{FileNode, Scalar, Value, quoted};
-use super::scalar::BadValue;
+use super::scalar::{BadValue, short};
 use crate::matching::Position;
 
 /// The path of a value in the file, for messages: `descriptors[2].rate_limit.unit`.
@@ -30,16 +30,27 @@ impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
-            Self::Key(Self::Root, key) => write!(f, "{}", short(key)),
-            Self::Key(above, key) => write!(f, "{above}.{}", short(key)),
+            Self::Key(Self::Root, key) => write_short(f, key),
+            Self::Key(above, key) => {
+                write!(f, "{above}.")?;
+                write_short(f, key)
+            }
             Self::Index(above, index) => write!(f, "{above}[{index}]"),
         }
     }
 }
 
-/// Cuts a key to the length that fits into a path.
-fn short(key: &str) -> &str {
-    key.char_indices().nth(40).map_or(key, |(end, _)| &key[..end])
+/// Writes the beginning of a key, as much as fits into a path. A path is a part of a line, so characters that could end the line, or
+/// show it in another order, are escaped.
+fn write_short(f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
+    for letter in key.chars().take(40) {
+        match letter {
+            '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => write!(f, "{}", letter.escape_unicode())?,
+            letter if letter.is_control() => write!(f, "{}", letter.escape_debug())?,
+            letter => write!(f, "{letter}")?,
+        }
+    }
+    Ok(())
 }
 
 /// A kind of map in a file: its name in messages, and the keys that have an effect in it. Some keys belong to Envoy's
@@ -244,7 +255,7 @@ impl Checker {
     fn name<'n>(&mut self, key: &'n FileNode, path: &FieldPath<'_>) -> Option<&'n str> {
         let name = key.as_key().ok_or_else(|| {
             let message = match &key.kind {
-                Value::Scalar(_, text) => format!("keys must be text, found {text}"),
+                Value::Scalar(_, text) => format!("keys must be text, found {}", short(text)),
                 _ => format!("{} cannot be a key", key.shown()),
             };
             BadValue::new(message, "use words such as key, value or rate_limit")
@@ -279,7 +290,7 @@ impl Checker {
         match &node.kind {
             _ if name == "metadata" => {}
             Value::Scalar(scalar @ (Scalar::Float | Scalar::Integer), text) if !scalar.is_text(text) => {
-                let message = format!("expected text or a whole number, found {text}");
+                let message = format!("expected text or a whole number, found {}", short(text));
                 self.problems.add(node.at, path, message, "put it in quotes");
             }
             Value::Null | Value::Scalar(..) => {}

@@ -167,8 +167,9 @@ fn number(text: &str) -> Option<f64> {
     number.is_finite().then_some(if sign == "-" { -number } else { number })
 }
 
-fn short(text: &str) -> &str {
-    text.get(..40).unwrap_or(text)
+/// Cuts a number or another word without quotes to a length that suits a message.
+pub(super) fn short(text: &str) -> &str {
+    text.char_indices().nth(40).map_or(text, |(end, _)| &text[..end])
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -287,3 +287,29 @@ fn commands_of_remedies_have_only_names() {
     let right = r"configmap a.b_c-1 -n a.b_c-1 -o jsonpath='{.data.d-e_f\.yaml}' |";
     problem(&map("a.b_c-1", "d-e_f.yaml"), right);
 }
+
+/// Cause: keys were written into paths and messages as they were. Trigger: a key with a line feed. Symptom: an error had more lines than
+/// problems, and the log showed a line that the program had not written.
+#[test]
+fn each_problem_is_one_short_line() {
+    let long = "1".repeat(1 << 16);
+    let texts = [
+        "domain: d\n\"a\\nb\": 1\n".to_owned(),
+        "domain: d\n\"\\e[31m\\u202e\\u2028\": 1\n".to_owned(),
+        "domain: d\ndescriptors: [{ key: a, name: { \"a\\nb\": 1 } }]\n".to_owned(),
+        "apiVersion: v1\nkind: \"a\\nb\"\n".to_owned(),
+        format!("domain: d\n{long}: 1\n"),
+        format!("domain: d\ndescriptors: [{{ key: a, unit: {long} }}]\n"),
+        format!("apiVersion: v1\nkind: {long}a\n"),
+    ];
+    for text in texts {
+        let problems = bad(&text);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let is_hidden = |letter: char| letter.is_control() || "\u{202e}\u{2028}".contains(letter);
+        assert!(problems[0].len() < 500 && !problems[0].contains(is_hidden), "{:?}", problems[0]);
+    }
+    problem(
+        "domain: d\n\"a\\nb\": 1\n",
+        r#"test.yaml:2:1: a\nb: the file's top-level map has no key "a\nb""#,
+    );
+}
