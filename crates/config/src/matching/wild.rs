@@ -129,6 +129,14 @@ fn pieces(literal: &[u8]) -> impl Iterator<Item = &[u8]> {
     (0..last).step_by(LONGEST).chain([last]).map(move |at| &literal[at..literal.len().min(at + LONGEST)])
 }
 
+/// The number of pieces of a pattern from which one is chosen. Each piece takes a place in a map while the search is built.
+const CHOSEN_FROM: usize = 16;
+
+/// The pieces of some literals from which one is chosen.
+fn choices<'t>(literals: impl Iterator<Item = &'t [u8]>) -> impl Iterator<Item = &'t [u8]> {
+    literals.flat_map(pieces).take(CHOSEN_FROM)
+}
+
 impl Group {
     fn new(patterns: Vec<(Pattern, u32)>) -> Self {
         const PREFIX: usize = 0;
@@ -145,23 +153,23 @@ impl Group {
             let [(prefix, _), (suffix, _)] = pattern.affixes();
             shared.add(PREFIX, std::iter::once(prefix.as_bytes()));
             shared.add(SUFFIX, std::iter::once(suffix.as_bytes()));
-            shared.add(MIDDLE, pattern.middle().flat_map(pieces));
+            shared.add(MIDDLE, choices(pattern.middle()));
         }
-        let choices = patterns.iter().map(|(pattern, _)| {
+        let by = patterns.iter().map(|(pattern, _)| {
             let [(prefix, _), (suffix, _)] = pattern.affixes();
             let prefix = shared.count(PREFIX, prefix.as_bytes());
             let suffix = shared.count(SUFFIX, suffix.as_bytes());
-            match shared.rarest(MIDDLE, pattern.middle().flat_map(pieces)) {
+            match shared.rarest(MIDDLE, choices(pattern.middle())) {
                 Some((count, literal)) if count.max(FEW) < prefix.min(suffix) => By::Literal(literal.into()),
                 _ if prefix == usize::MAX && suffix == usize::MAX => By::Nothing,
                 _ if suffix < prefix => By::Suffix,
                 _ => By::Prefix,
             }
         });
-        let choices: Vec<By> = choices.collect();
+        let by: Vec<By> = by.collect();
         drop(shared);
         let (mut prefixes, mut suffixes, mut literals, mut any) = (Vec::new(), Vec::new(), Vec::new(), NONE);
-        for ((pattern, node), by) in patterns.into_iter().zip(choices) {
+        for ((pattern, node), by) in patterns.into_iter().zip(by) {
             let [prefix, suffix] = pattern.affixes();
             let ((affix, certain), affixes) = match by {
                 By::Prefix => (prefix, &mut prefixes),
@@ -198,21 +206,21 @@ impl AnyKey {
         const VALUE: usize = 1;
         let mut shared = Shared::default();
         for (one, _) in &wild {
-            shared.add(KEY, one.key.literals().flat_map(pieces));
-            shared.add(VALUE, one.value.literals().flat_map(pieces));
+            shared.add(KEY, choices(one.key.literals()));
+            shared.add(VALUE, choices(one.value.literals()));
         }
-        let choices = wild.iter().map(|(one, _)| {
-            let key = shared.rarest(KEY, one.key.literals().flat_map(pieces));
-            let value = shared.rarest(VALUE, one.value.literals().flat_map(pieces));
+        let chosen = wild.iter().map(|(one, _)| {
+            let key = shared.rarest(KEY, choices(one.key.literals()));
+            let value = shared.rarest(VALUE, choices(one.value.literals()));
             let count = |literal: Option<(usize, _)>| literal.map_or(usize::MAX, |(count, _)| count);
             let place = if count(value) < count(key) { VALUE } else { KEY };
             let (_, literal) = if place == VALUE { value? } else { key? };
             Some((place, Box::<[u8]>::from(literal)))
         });
-        let choices: Vec<_> = choices.collect();
+        let chosen: Vec<_> = chosen.collect();
         drop(shared);
         let (mut by_key, mut by_value, mut any) = (Vec::new(), Vec::new(), NONE);
-        for ((pattern, node), choice) in wild.into_iter().zip(choices) {
+        for ((pattern, node), choice) in wild.into_iter().zip(chosen) {
             let Some((place, literal)) = choice else {
                 any = node.min(any);
                 continue;

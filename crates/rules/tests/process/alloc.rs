@@ -279,6 +279,7 @@ fn yaml_files() -> Vec<(&'static str, String)> {
     let anchors =
         format!("- key: a\n  metadata:\n{open}{}", format!("{}- a\n", " ".repeat(44)).repeat(30_000));
     let rule = |at| format!("  - {{ key: k, value: v{at}, {LIMIT} }}\n");
+    let pattern = |value: &str| format!("  - {{ key: k, value: '{value}', {LIMIT} }}\n");
     let rule_in_lines = |at| {
         format!(
             "  - key: k\n    value: v{at}\n    rate_limit:\n      unit: day\n      requests_per_unit: 1\n"
@@ -297,6 +298,9 @@ fn yaml_files() -> Vec<(&'static str, String)> {
         ("many patterns", patterns(20_000, 6)),
         ("patterns of twelve bytes", patterns(20_000, 12)),
         ("many long patterns", patterns(8_000, 100)),
+        ("patterns of some stars", lines(10_000, |at| pattern(&format!("{at}{}", "*ab".repeat(30))))),
+        ("a pattern of many stars", pattern(&"*ab".repeat(400_000))),
+        ("a key of many stars", pattern(&"*ab".repeat(400_000)).replace("key: k, value", "key")),
         ("many members", a("tiers", format!("    t:\n      {LIMIT}\n      members:\n{members}"))),
         ("many wrong keys", format!("- key: a\n{}", lines(100_000, wrong_key))),
         ("many descriptors with a wrong key", lines(100_000, |at| format!("- k{at:05}: x\n"))),
