@@ -119,7 +119,7 @@ impl Config {
         let read =
             |(at, item): (usize, &RawValue)| Self::from_text(&format!("{name}[{at}]"), item.get(), format);
         match is_list.then(|| serde_json::from_str::<Vec<&RawValue>>(&text)) {
-            Some(Ok(items)) => ConfigError::of_all(items.into_iter().enumerate().map(read)),
+            Some(Ok(items)) => ConfigError::of_list(name, items.into_iter().enumerate().map(read)),
             // Another text, or one that is not valid, which has a message of its own.
             _ => Ok(vec![Self::from_text(name, &text, format)?]),
         }

@@ -143,6 +143,26 @@ impl ConfigError {
         if problems.is_empty() { Ok(all) } else { Err(Self { problems }) }
     }
 
+    /// Does the same for the items of one text. Stops at the first 100 problems, because a short text can have millions of items.
+    pub(super) fn of_list<T>(
+        name: &str,
+        items: impl Iterator<Item = Result<T, Self>>,
+    ) -> Result<Vec<T>, Self> {
+        let mut left = MOST;
+        let mut all = Self::of_all(items.take_while(|item| {
+            let is_read = left > 0;
+            left = left.saturating_sub(item.as_ref().map_or_else(|error| error.problems.len(), |_| 0));
+            is_read
+        }));
+        if let Err(error) = &mut all
+            && left == 0
+        {
+            let message = "the list may have more problems: the rest of it was not read";
+            error.problems.push(Problem::new(name, Position::default(), "", message, "correct these first"));
+        }
+        all
+    }
+
     /// Returns the problems by line: at least one, and at most the first 100 of a file.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {

@@ -6,7 +6,7 @@
 //! - A rule takes at most 2 kB before its first charge, and a load that changes one rule frees as much as it allocates.
 
 use crate::counting::{allocations, bytes_held, held, peak_bytes};
-use tollgate_rules::{Config, ConfigError, Descriptor, Domain, Rules};
+use tollgate_rules::{Config, ConfigError, Descriptor, Domain, Format, Rules};
 
 const RULES: &str = "
   - { key: many, rate_limit: { unit: second, requests_per_unit: 1000000 } }
@@ -345,7 +345,10 @@ fn json_files() -> Vec<(&'static str, String)> {
 #[ignore = "several seconds unless optimised; .ci/run runs it"]
 fn reading_takes_bounded_memory() {
     let (yaml, json): (Read, Read) = (Config::from_yaml, Config::from_json);
-    let files = yaml_files().into_iter().map(|file| (yaml, file));
+    let list: Read =
+        |name, text| Config::all_from_bytes(name, Format::Json, text).map(|mut all| all.remove(0));
+    let lists = [("a list of empty maps", format!("[{}{{}}]", "{},".repeat(500_000)))];
+    let files = yaml_files().into_iter().map(|file| (yaml, file)).chain(lists.map(|file| (list, file)));
     let files = files.chain(json_files().into_iter().flat_map(|file| [(yaml, file.clone()), (json, file)]));
     for (read, (name, text)) in files {
         assert!(text.len() > 1_000_000, "{name}: {}", text.len());

@@ -1,7 +1,7 @@
 //! The same rules in YAML, JSON and TOML give the same result. The file's extension selects the format. Files of one
 //! domain can be merged.
 
-use tollgate_config::{Config, ConfigError, Domain, Rule};
+use tollgate_config::{Config, ConfigError, Domain, Format, Rule};
 
 use super::support::good;
 use crate::matching::texts;
@@ -259,4 +259,23 @@ fn domains_merge_or_stay_separate() {
     assert_eq!(error.problems().len(), 2);
     let part = "c.yaml:1:9: tollgate.charging: charging differs from one.yaml:1";
     assert!(error.to_string().contains(part), "{error}");
+}
+
+/// Cause: each item of a list has problems of its own, and all were kept. Trigger: a short text of millions of items. Symptom: reading took a
+/// hundred times the memory of the text.
+// G68
+#[test]
+fn problems_of_a_list_are_bounded() {
+    let read = |bad: usize| {
+        let text = format!(r#"[{}{{"domain":"d"}}]"#, "{},".repeat(bad));
+        Config::all_from_bytes("list", Format::Json, text)
+    };
+    assert_eq!(read(0).unwrap().len(), 1);
+    for bad in [1, 99, 100, 1 << 16] {
+        let error = read(bad).unwrap_err();
+        let (problems, last) = (error.problems(), error.problems().last().unwrap().to_string());
+        assert!(problems[0].to_string().starts_with("list[0]:1:1: domain: the domain is missing"), "{error}");
+        assert_eq!(problems.len(), bad.min(100) + usize::from(bad >= 100));
+        assert_eq!(last.contains("the rest of it was not read"), bad >= 100, "{last}");
+    }
 }
