@@ -180,6 +180,22 @@ struct ConnectionContext {
     seldom: Seldom,
 }
 
+/// Counts a connection as open until it is dropped, also if the code of a program panics that serves it.
+struct OpenConnection(Arc<ConnectionContext>);
+
+impl OpenConnection {
+    fn new(shared: &Arc<ConnectionContext>) -> Self {
+        shared.stats.open.add();
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.stats.open.sub(1);
+    }
+}
+
 impl Listening {
     /// Serves requests of HTTP in a task of this runtime, until the server is closing. All connections have the same service.
     pub fn spawn<B: HttpBody>(self, service: impl HttpService<B>) {
@@ -285,14 +301,12 @@ impl Listening {
                 continue;
             };
             stats.accepted.add();
-            stats.open.add();
             let (stream, peer) = accepted.open();
             let attended = attend(Arc::clone(&shared), stream, peer, watched.clone());
-            let (shared, alive) = (Arc::clone(&shared), alive.clone());
+            let (open, alive) = (OpenConnection::new(&shared), alive.clone());
             tokio::spawn(async move {
                 attended.await;
-                shared.stats.open.sub(1);
-                drop((place, alive));
+                drop((open, place, alive));
             });
         }
         // A socket is removed before the server can end.
@@ -634,6 +648,24 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(came.recv().await, Some(false), "the listener still takes connections");
         }
+    }
+
+    fn fault() {
+        panic!("a fault of the program")
+    }
+
+    /// Cause: a connection was counted until its service had returned. Trigger: the code of a program that panics. Symptom: the metrics
+    /// showed connections that were closed.
+    #[tokio::test]
+    async fn connections_whose_service_panics_are_not_open() {
+        let (listening, endpoint) = listen(Protocol::Stream { full: b"" }).await;
+        tokio::spawn(listening.serve_streams(|_, _, _| async { fault() }));
+        // Twice as many as there is room for.
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(&endpoint.address).await.unwrap();
+            assert!(stream.read_u8().await.is_err());
+        }
+        assert_eq!((endpoint.stats.accepted.get(), endpoint.stats.open.get()), (20, 0));
     }
 
     // G115
