@@ -9,7 +9,7 @@ use crate::flags::ServeArgs;
 use crate::stats::Stats;
 use crate::tls::Tls;
 use crate::variables::Translation;
-use crate::{admin, debug, grpc, http, metrics};
+use crate::{admin, debug, grpc, http, metrics, state};
 
 /// The endpoints of a protocol that the flags ask for. The certificates are those of `--tls-cert`.
 type Asked = fn(&ServeArgs, Option<&Arc<Tls>>) -> Result<Vec<Endpoint>, Error>;
@@ -21,7 +21,7 @@ pub const ENDPOINTS: &[Asked] =
 /// Returns the endpoints that the flags ask for, and those that the flags of the program add.
 ///
 /// # Errors
-/// If no client could ask, if two endpoints have one address, or if the example would be open to others.
+/// If no client could ask, if two endpoints have one address or one file, or if the example would be open to others.
 pub fn asked(
     args: &ServeArgs,
     added: &dyn EndpointFlags,
@@ -55,5 +55,8 @@ pub fn asked(
             return Err(Error::usage(format!("{other} and {flag} have the same address, {addr}")));
         }
     }
+    let states: Vec<_> =
+        all.iter().filter_map(|endpoint| Some((endpoint.name, endpoint.service.state()?))).collect();
+    state::check_suffixes(states.iter().map(|(name, state)| (*name, state)))?;
     Ok(all)
 }

@@ -16,6 +16,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::iter;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -43,7 +44,8 @@ const RULES: [&str; 4] = ["yaml", "yml", "json", "toml"];
 
 /// What an endpoint keeps for the next process, in a file of its own beside the one of the rules.
 pub trait EndpointState: Send + Sync {
-    /// Returns the end of the name of its file, such as `.resp`.
+    /// Returns the end of the name of its file, such as `.resp`: a dot, and then letters. Each endpoint has another one, and `.lock`,
+    /// `.new` and `.unusable` belong to the service.
     fn suffix(&self) -> &'static str;
 
     /// Writes all of it. A thread that gives way calls this each minute, and once more after the last answer.
@@ -95,6 +97,36 @@ pub fn check(args: &ServeState) -> Result<(), Error> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// The ends of names that the service uses.
+const OWN_SUFFIXES: [&str; 3] = [".lock", ".new", ".unusable"];
+
+/// Checks the ends of the names of endpoints' files.
+///
+/// # Errors
+/// If one of them is not a dot and letters, or if two files would have one name.
+pub fn check_suffixes<'e>(
+    endpoints: impl Iterator<Item = (&'static str, &'e Arc<dyn EndpointState>)>,
+) -> Result<(), Error> {
+    let mut seen: Vec<&str> = OWN_SUFFIXES.to_vec();
+    for (endpoint, state) in endpoints {
+        let suffix = state.suffix();
+        let is_letters =
+            |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let why = match suffix.strip_prefix('.').is_some_and(is_letters) {
+            false => "it is not a dot and letters",
+            true if seen.contains(&suffix) => "another file has it",
+            true => {
+                seen.push(suffix);
+                continue;
+            }
+        };
+        return Err(Error::run(format!(
+            "the state of the endpoint {endpoint} cannot have the suffix {suffix:?}: {why}; return another one in EndpointState::suffix"
+        )));
+    }
+    Ok(())
 }
 
 impl StateFile {
@@ -307,7 +339,12 @@ impl Run {
     fn write(&self) {
         let rules = self.write_file(&self.file.path, |to| self.rules.snapshot(to));
         let write_endpoint = |endpoint: &Arc<dyn EndpointState>| {
-            self.write_file(&beside(&self.file.path, endpoint.suffix()), |to| endpoint.save(to))
+            // Code of a program may panic. The rules are saved again in any case.
+            let save = |to: &mut BufWriter<File>| {
+                let saved = catch_unwind(AssertUnwindSafe(|| endpoint.save(to)));
+                saved.unwrap_or_else(|_| Err(io::Error::other("its endpoint panicked")))
+            };
+            self.write_file(&beside(&self.file.path, endpoint.suffix()), save)
         };
         let endpoints = Vec::from_iter(self.endpoints.iter().map(write_endpoint));
         let counts = &self.counts;
@@ -353,5 +390,68 @@ impl StateWriter {
         drop(self.stop);
         let _ = self.thread.join();
         self.run.write();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The state of an endpoint whose program has a fault, or has none.
+    struct Kept(&'static str, bool);
+
+    impl EndpointState for Kept {
+        fn suffix(&self) -> &'static str {
+            self.0
+        }
+
+        fn save(&self, to: &mut dyn Write) -> io::Result<()> {
+            assert!(self.1, "a fault of the program");
+            to.write_all(b"kept")
+        }
+    }
+
+    /// Cause: an endpoint wrote its state on the thread that writes all of them. Trigger: its code panics. Symptom: from then on nothing was
+    /// written, and a crash lost the usage of all rules.
+    // G143
+    #[test]
+    fn endpoint_that_panics_keeps_no_other_state_from_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let file = StateFile { path: path.clone(), every: Duration::ZERO, _lock: None };
+        let rules = Arc::new(Rules::from_yaml("domain: d\ndescriptors: []\n").unwrap());
+        let endpoints: Vec<Arc<dyn EndpointState>> =
+            vec![Arc::new(Kept(".a", false)), Arc::new(Kept(".b", true))];
+        let writer = file.keep(&rules, endpoints, &Stats::default()).unwrap();
+        for errors in 1..=2 {
+            writer.run.write();
+            assert_eq!(writer.run.counts.errors.get(), errors);
+            assert!(fs::read(&path).is_ok_and(|state| !state.is_empty()));
+            assert_eq!(fs::read(beside(&path, ".b")).unwrap(), b"kept");
+            fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "nothing of the endpoint that panicked is left"
+        );
+        writer.finish();
+        assert!(path.exists());
+    }
+
+    /// A suffix that is empty would give the endpoint the file of the rules.
+    #[test]
+    fn each_state_has_a_file_of_its_own() {
+        let check = |suffixes: &[&'static str]| {
+            let states: Vec<Arc<dyn EndpointState>> =
+                suffixes.iter().map(|suffix| Arc::new(Kept(suffix, true)) as _).collect();
+            check_suffixes(states.iter().map(|state| ("mine", state)))
+        };
+        assert!(check(&[]).is_ok() && check(&[".resp", ".b"]).is_ok());
+        for wrong in ["", ".", "resp", ".a/b", "./a", "..", ".a.new", ".lock", ".new", ".unusable"] {
+            let why = check(&[".b", wrong]).unwrap_err().to_string();
+            assert!(why.contains("the endpoint mine") && why.contains(&format!("{wrong:?}")), "{why}");
+        }
+        assert!(check(&[".b", ".b"]).unwrap_err().to_string().contains("another file has it"));
     }
 }
