@@ -14,6 +14,7 @@ use bytes::Bytes;
 use rustix::net::{SendFlags, send, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
@@ -39,10 +40,16 @@ pub enum Listener {
     Unix(Socket),
 }
 
-/// A Unix socket, which is removed on drop.
+/// A Unix socket.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
+    file: SocketFile,
+}
+
+/// The file of a socket, which is removed on drop.
+#[derive(Debug)]
+struct SocketFile {
     path: PathBuf,
     /// The device and the number of the file: another process may have replaced it.
     identity: (u64, u64),
@@ -102,7 +109,8 @@ impl Listener {
             fs::set_permissions(&first, fs::Permissions::from_mode(mode))?;
             let file = fs::symlink_metadata(&first)?;
             fs::rename(&first, path)?;
-            Ok(Socket { listener, path: path.to_owned(), identity: (file.dev(), file.ino()) })
+            let file = SocketFile { path: path.to_owned(), identity: (file.dev(), file.ino()) };
+            Ok(Socket { listener, file })
         });
         made.map(Self::Unix).map_err(|error| {
             let _ = fs::remove_file(&first);
@@ -124,20 +132,23 @@ impl Listener {
         }
     }
 
-    /// Takes a TCP port from this runtime, for another one.
-    pub fn detach(self) -> Option<std::net::TcpListener> {
-        match self {
-            Self::Tcp(listener) => listener.into_std().ok(),
-            Self::Unix(_) => None,
-        }
-    }
-
-    /// Gives a TCP port to this runtime.
+    /// Moves the listener from this runtime to another one.
     ///
     /// # Errors
-    /// If the runtime cannot take it.
-    pub fn attach(listener: std::net::TcpListener) -> io::Result<Self> {
-        TcpListener::from_std(listener).map(Self::Tcp)
+    /// If that runtime cannot take it.
+    pub fn move_to(self, runtime: &Handle) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let listener = listener.into_std()?;
+                let _entered = runtime.enter();
+                Self::Tcp(TcpListener::from_std(listener)?)
+            }
+            Self::Unix(Socket { listener, file }) => {
+                let listener = listener.into_std()?;
+                let _entered = runtime.enter();
+                Self::Unix(Socket { listener: UnixListener::from_std(listener)?, file })
+            }
+        })
     }
 
     /// Accepts the next connection.
@@ -220,12 +231,12 @@ impl fmt::Display for Listener {
                 Ok(addr) => addr.fmt(f),
                 Err(_) => f.write_str("an unknown address"),
             },
-            Self::Unix(socket) => socket.path.display().fmt(f),
+            Self::Unix(socket) => socket.file.path.display().fmt(f),
         }
     }
 }
 
-impl Drop for Socket {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         let ours =
             fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.identity);

@@ -3,16 +3,28 @@
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::log::{Level, Seldom};
 use tollgate_report::error::{Error, plain};
 use tollgate_report::output::print;
 
 /// Reads a file again, such as a certificate, and puts it in force if it changed, or gives back memory that is not used any more. It is
 /// called each second and at SIGHUP, by threads that give way.
 pub type ReadAgain = Arc<dyn Fn() + Send + Sync>;
+
+/// Reads all files again. One that panics, which may be code of a program, keeps none of the others from it, and is called again.
+pub fn read_all(files: &[ReadAgain]) {
+    static PANICKED: LazyLock<Seldom> = LazyLock::new(Seldom::default);
+    for read_again in files {
+        if catch_unwind(AssertUnwindSafe(|| read_again())).is_err() {
+            PANICKED.write(Level::Error, "a file could not be read again, because its reader panicked; its last content stays in force");
+        }
+    }
+}
 
 /// Lowers the priority of this thread, and of those that it starts, because a load or a page takes time, and on a machine with one
 /// core no answer may wait for it.

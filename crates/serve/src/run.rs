@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tollgate_rules::{Rules, Watcher};
 
@@ -226,7 +226,7 @@ impl Service {
         for (listener, endpoint) in open {
             read_again.extend(endpoint.start(listener, &context, &backend)?);
         }
-        serve_pages(pages, backend.clone(), bounds, read_again.clone())?;
+        serve_pages(pages, &backend, bounds, &mut read_again)?;
         Ok((Self { backend, read_again, note, watcher, xds, state, phase, ended }, opened))
     }
 
@@ -279,7 +279,7 @@ impl Service {
         let (rules, files) = (Arc::clone(&self.backend.rules), self.read_again.clone());
         let note = self.watcher.as_ref().map(|_| Arc::clone(&self.note));
         move || {
-            files.iter().for_each(|read_again| read_again());
+            process::read_all(&files);
             if let Some(note) = &note {
                 note(&rules.reload());
             }
@@ -404,45 +404,70 @@ fn warn_of_idle_redis(rules: &Rules) {
     }
 }
 
-/// Starts the thread of pages, which also reads files again and logs denials. It ends with the process.
+/// Starts the endpoints of pages, and their thread, which ends with the process. It also lets files be read again, and logs denials.
+/// Adds what reads files of these endpoints again.
+///
+/// # Errors
+/// If an endpoint or the thread cannot be started.
 fn serve_pages(
     pages: Vec<(Listener, Endpoint)>,
-    backend: Backend,
+    backend: &Backend,
     bounds: Bounds,
-    read_again: Vec<ReadAgain>,
+    read_again: &mut Vec<ReadAgain>,
 ) -> Result<(), Error> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime::Builder::new_current_thread().thread_name("tollgate-files").enable_all().build();
     let runtime = runtime.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
-    // A listener belongs to the runtime that created it.
-    let pages = pages.into_iter().filter_map(|(listener, page)| Some((listener.detach()?, page)));
-    let pages = Vec::from_iter(pages);
+    let (phase, watched) = watch::channel(ServerPhase::Serving);
+    let (alive, _) = mpsc::channel(1);
+    let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
+    let context = ServerContext { bounds, stats: Arc::default(), phase: watched, alive };
+    if let Err(error) = start_pages(pages, &context, backend, &runtime, read_again) {
+        runtime.shutdown_background();
+        return Err(error);
+    }
+    let (rules, files): (_, Arc<[ReadAgain]>) = (Arc::clone(&backend.rules), read_again.as_slice().into());
     let run = async move {
-        let (phase, watched) = watch::channel(ServerPhase::Serving);
-        let (alive, _) = mpsc::channel(1);
-        let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
-        let context = ServerContext { bounds, stats: Arc::default(), phase: watched, alive };
-        for (listener, page) in pages {
-            let started = Listener::attach(listener)
-                .map_err(|error| Error::run(plain(&error)))
-                .and_then(|listener| page.start(listener, &context, &backend));
-            if let Err(error) = started {
-                log::warn(error);
-            }
-        }
         let mut second = interval(SECOND);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut denials = Denials::default();
+        let mut reading: Option<JoinHandle<()>> = None;
         loop {
             tokio::select! {
                 _ = second.tick() => {
-                    read_again.iter().for_each(|read_again| read_again());
-                    denials.write(&backend.rules);
+                    denials.write(&rules);
+                    // In a thread of its own: a file system that hangs must not hang the pages.
+                    if reading.as_ref().is_none_or(JoinHandle::is_finished) {
+                        let files = Arc::clone(&files);
+                        reading = Some(spawn_blocking(move || process::read_all(&files)));
+                    }
                 }
                 () = phase.closed() => return,
             }
         }
     };
-    process::spawn("tollgate-pages", move || runtime.block_on(run)).map(drop)
+    // All endpoints of pages may be off. Files are read again, and denials are logged, in any case.
+    process::spawn("tollgate-pages", move || {
+        let _context = context;
+        runtime.block_on(run);
+    })
+    .map(drop)
+}
+
+/// Starts endpoints in another runtime. They serve as soon as it runs.
+fn start_pages(
+    pages: Vec<(Listener, Endpoint)>,
+    context: &ServerContext,
+    backend: &Backend,
+    runtime: &Runtime,
+    read_again: &mut Vec<ReadAgain>,
+) -> Result<(), Error> {
+    for (listener, page) in pages {
+        // A listener belongs to the runtime that created it.
+        let listener = listener.move_to(runtime.handle()).map_err(|error| Error::run(plain(&error)))?;
+        let _entered = runtime.enter();
+        read_again.extend(page.start(listener, context, backend)?);
+    }
+    Ok(())
 }
 
 /// The signals that the server obeys.
@@ -492,5 +517,84 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::sync::mpsc;
+
+    use clap::Parser as _;
+    use http::StatusCode;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixStream;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::connections::{Failure, Listening};
+    use crate::endpoint::{EndpointService, NoFlags, Place};
+    use crate::http::text;
+
+    fn fault() {
+        panic!("a fault of the program")
+    }
+
+    /// Starts pages of a program at a socket.
+    async fn serve(
+        socket: &std::path::Path,
+        start: impl EndpointService + 'static,
+        read_again: &mut Vec<ReadAgain>,
+    ) -> Result<(), Error> {
+        let crate::Command::Serve(args) =
+            crate::Program::<NoFlags>::parse_from(["tollgate", "serve"]).command
+        else {
+            unreachable!("the command is serve")
+        };
+        let (_, args) = args.split();
+        let (stats, rules) =
+            (Arc::default(), Arc::new(Rules::from_yaml("domain: d\ndescriptors: []\n").unwrap()));
+        let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(&args).unwrap()));
+        let (health, traces) = (Health::new().await, Traces::start(&args.process, &stats).unwrap());
+        let backend = Backend { rules, answerer, stats, health, traces };
+        let bounds = Bounds { connections: 10, streams: 10, age: Duration::ZERO, grace: Duration::ZERO };
+        let endpoint =
+            Endpoint::new("mine", Place::Socket(socket.to_owned(), 0o600, "mine"), Protocol::Pages, start);
+        let listener = endpoint.place.listen("mine").await.unwrap();
+        serve_pages(vec![(listener, endpoint)], &backend, bounds, read_again)
+    }
+
+    /// Cause: pages were served from ports only, and nothing of theirs was read again. Trigger: pages of a program at a socket. Symptom: a
+    /// client that connected waited for ever.
+    #[tokio::test]
+    async fn pages_of_a_program_are_served_at_a_socket_and_read_their_files_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let (reads, read) = mpsc::channel();
+        let start = move |listening: Listening, _: &Backend| {
+            listening.spawn(service_fn(|_| ready(Ok::<_, Failure>(text(StatusCode::OK, "mine")))));
+            let again: ReadAgain = Arc::new(move || assert!(reads.send(()).is_ok()));
+            Ok(Some(again))
+        };
+        // One that panics keeps none of the others from being called, now and later.
+        let mut read_again: Vec<ReadAgain> = vec![Arc::new(fault)];
+        self::serve(&socket, start, &mut read_again).await.unwrap();
+        assert_eq!(read_again.len(), 2);
+        let mut client = UnixStream::connect(&socket).await.unwrap();
+        client.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let mut page = String::new();
+        client.read_to_string(&mut page).await.unwrap();
+        assert!(page.ends_with("mine"), "{page}");
+        spawn_blocking(move || assert!(read.recv().is_ok() && read.recv().is_ok())).await.unwrap();
+    }
+
+    /// Cause: pages were started after the service, whose start had succeeded. Symptom: an endpoint that could not start was only a line
+    /// in the log.
+    #[tokio::test]
+    async fn pages_that_cannot_start_end_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |_: Listening, _: &Backend| Err(Error::run("no file with colours"));
+        let ended = self::serve(&folder.path().join("socket"), start, &mut Vec::new()).await;
+        assert!(ended.unwrap_err().to_string().contains("no file with colours"));
     }
 }
