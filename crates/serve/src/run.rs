@@ -13,6 +13,7 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::panic::resume_unwind;
+use std::process::exit;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -108,7 +109,10 @@ pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
 
 async fn serve(args: &ServeArgs, added: &dyn EndpointFlags, taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
-    let (mut service, opened) = Service::start(args, added, taken).await?;
+    let starting = tokio::spawn(end_the_start());
+    let started = Service::start(args, added, taken).await;
+    starting.abort();
+    let (mut service, opened) = started?;
     let ended = tokio::select! {
         closing = signals.wait_for_end(service.read_again()) => closing,
         Err(error) = service.report(args, taken, opened) => Err(error),
@@ -125,6 +129,17 @@ async fn serve(args: &ServeArgs, added: &dyn EndpointFlags, taken: &Translation)
             finish(service.state, &mut signals).await;
             Err(error)
         }
+    }
+}
+
+/// Ends the process at the first signal to end. A start can hang, as with rules on a file system that is away, and no client was promised
+/// an answer before it is done.
+async fn end_the_start() {
+    if let Ok(mut signals) = Signals::new() {
+        signals.wait_for_either().await;
+        log::info("ended before the start was done");
+        log::flush();
+        exit(0);
     }
 }
 
@@ -296,7 +311,7 @@ impl Service {
         self.backend.health.drain().await;
         let (all_ended, most) = tokio::select! {
             all_ended = self.drain(args, closing) => (all_ended, FLUSH),
-            () = signals.wait_for_second() => (false, CUT),
+            () = signals.wait_for_either() => (false, CUT),
         };
         if !all_ended {
             self.phase.send_replace(ServerPhase::Cutting);
@@ -311,7 +326,7 @@ impl Service {
         };
         let is_flushed = tokio::select! {
             is_flushed = flush => is_flushed,
-            () = signals.wait_for_second() => false,
+            () = signals.wait_for_either() => false,
         };
         if !is_flushed && is_shared(&self.backend.rules) {
             log::warn("some units were not reported to the Redis server in time; they expire there");
@@ -348,7 +363,7 @@ async fn finish(state: Option<StateWriter>, signals: &mut Signals) {
     let Some(state) = state else { return };
     tokio::select! {
         _ = spawn_blocking(|| state.finish()) => {}
-        () = signals.wait_for_second() => log::warn("the state of the end was not written: a second signal came"),
+        () = signals.wait_for_either() => log::warn("the state of the end was not written: a second signal came"),
     }
 }
 
@@ -512,7 +527,8 @@ impl Signals {
         }
     }
 
-    async fn wait_for_second(&mut self) {
+    /// Waits for a signal to end.
+    async fn wait_for_either(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -1,7 +1,9 @@
 //! The end of a server: it loses no request, and cuts off only what does not end.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use crate::client::{
     ASK, Grpc, HEALTH, LIMIT, Load, NOT_SERVING, SERVING, block_on, bytes, comes_true, get, wait_for_stat,
 };
 use crate::frames::{BEGIN, GOAWAY, call, head, is_answered, message, next};
-use crate::server::{PATIENCE, Place, Server, eventually};
+use crate::server::{Ended, FREE, PATIENCE, Place, Server, command, eventually};
 
 /// Open connections, without those for pages.
 const CONNECTIONS: &str = "tollgate_service_connections";
@@ -260,20 +262,47 @@ fn load_that_hangs_does_not_hang_the_end() {
     assert_eq!(server.wait(), 0, "{}", server.log());
 }
 
+/// Cause: signals were heard from the first moment, and obeyed only after the start. Trigger: a file on a file system that is away.
+/// Symptom: nothing but SIGKILL ended the process, and Ctrl+C did nothing.
+// G108
+#[test]
+fn start_that_hangs_does_not_hang_the_end() {
+    for signal in ["-TERM", "-INT"] {
+        let place = Place::new();
+        let pipe = make_pipe(&place.path("tls.crt"));
+        let mut starting = command();
+        starting.arg(place.rules()).args(FREE.split(' ')).args(["--log", "info", "--tls-key"]);
+        starting.arg(place.rules()).arg("--tls-cert").arg(&pipe).stderr(Stdio::piped());
+        let starting = starting.spawn().unwrap();
+        let _pipe = reader_of(&pipe).expect("nothing reads the certificate");
+        assert!(Command::new("kill").args([signal, &starting.id().to_string()]).status().unwrap().success());
+        let ended = Ended::of(starting.wait_with_output().unwrap());
+        assert!(ended.code == 0 && ended.stderr.contains("ended before the start was done"), "{ended:?}");
+    }
+}
+
 /// Makes a load wait for ever, as one of a file on a network that is away: the rules become a pipe, and nothing is written to
 /// it. Returns the end for writing when the server has begun to read.
-pub(crate) fn load_hangs(place: &Place, server: &Server) -> std::fs::File {
-    let pipe = place.path(".pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    std::fs::rename(pipe, place.rules()).unwrap();
+pub(crate) fn load_hangs(place: &Place, server: &Server) -> File {
+    std::fs::rename(make_pipe(&place.path(".pipe")), place.rules()).unwrap();
     server.signal("HUP");
+    reader_of(place.rules()).unwrap_or_else(|| panic!("nothing reads the rules: {}", server.log()))
+}
+
+fn make_pipe(path: &Path) -> PathBuf {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    path.to_owned()
+}
+
+/// Waits until a process reads a pipe, and returns the end for writing.
+fn reader_of(pipe: impl AsRef<Path>) -> Option<File> {
     // Without a reader, this fails.
     let mut writer = OpenOptions::new();
     writer.write(true).custom_flags(libc::O_NONBLOCK);
     let mut opened = None;
     eventually(|| {
-        opened = writer.open(place.rules()).ok();
+        opened = writer.open(&pipe).ok();
         opened.is_some()
     });
-    opened.unwrap_or_else(|| panic!("nothing reads the rules: {}", server.log()))
+    opened
 }
