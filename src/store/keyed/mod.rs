@@ -89,7 +89,8 @@ pub enum WhenFull {
     Admit,
     /// Removes the key that becomes idle first among the keys of a short search.
     ///
-    /// The removed key loses its debt, so it may be admitted the amount of that debt again.
+    /// The removed key loses its debt, so it may be admitted the amount of that debt again. A new key is denied only while other
+    /// threads replace every key of the store, so that there is none to remove. It may come again at once.
     Forget,
 }
 
