@@ -39,11 +39,7 @@ pub use modelled::{sync::Arc, thread};
 #[cfg(all(feature = "std", not(tollgate_loom)))]
 #[inline(always)]
 pub fn thread_number() -> usize {
-    use std::cell::Cell;
-
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    // No destructor, so that a thread can read the number while it ends. The largest number means "not assigned".
-    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
 
     #[cold]
     fn first() -> usize {
@@ -56,6 +52,17 @@ pub fn thread_number() -> usize {
         usize::MAX => first(),
         number => number,
     }
+}
+
+// No destructor, so that a thread can read the number while it ends. The largest number means "not assigned".
+#[cfg(all(feature = "std", not(tollgate_loom)))]
+std::thread_local!(static NUMBER: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) });
+
+/// Returns the calling thread's number if it has one, or else the largest number.
+#[cfg(all(feature = "std", not(tollgate_loom)))]
+#[inline(always)]
+pub(crate) fn known_thread_number() -> usize {
+    NUMBER.get()
 }
 
 /// In models, each thread passes its own number to the function that needs it.
