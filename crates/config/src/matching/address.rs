@@ -157,6 +157,19 @@ impl Write for AddressText {
         self.len = u8::try_from(begin + text.len()).map_err(|_| fmt::Error)?;
         Ok(())
     }
+
+    /// Texts of addresses are written letter by letter, and the standard library would copy each letter by a call.
+    #[inline]
+    fn write_char(&mut self, letter: char) -> fmt::Result {
+        match (self.bytes.get_mut(usize::from(self.len)), u8::try_from(letter)) {
+            (Some(place), Ok(byte)) if byte.is_ascii() => {
+                *place = byte;
+                self.len += 1;
+                Ok(())
+            }
+            _ => self.write_str(letter.encode_utf8(&mut [0; 4])),
+        }
+    }
 }
 
 /// Appends a character. No `String` and no text of an address refuses it.

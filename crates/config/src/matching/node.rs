@@ -7,32 +7,35 @@ use smallvec::SmallVec;
 
 use super::affixes::NONE;
 use super::branch::AddressKind;
+use super::same::are_same;
 use super::{Branch, BranchRules, Wildcards};
 
-/// A node. It fills two cache lines next to each other, because a search among many nodes waits for each other memory.
+/// A node. It fills two cache lines next to each other, because a search among many nodes waits for each other memory. What most
+/// searches read comes first, and ends in the first line, unless the value has more than 19 bytes.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(super) struct TreeNode {
-    /// The value, if it is short. A search compares it here.
-    short_value: ShortText,
     /// A key of the level below of which all values have the same rules for all tiers, with these rules. A search for the key ends
     /// here.
     pub(super) alike_below: Option<(Arc<str>, FoundRules)>,
-    /// The level of the node.
-    pub(super) level: u32,
     /// All nodes with this key share the text.
     pub(super) key: Arc<str>,
-    pub(super) value: Option<Box<str>>,
-    pub(super) own: FoundRules,
-    pub(super) tiers: Box<[NodeTier]>,
+    /// The level of the node.
+    pub(super) level: u32,
+    /// The value, if it is short. A search compares it here.
+    short_value: ShortText,
     /// The level of the node's children.
     pub(super) below: u32,
+    pub(super) own: FoundRules,
+    pub(super) value: Option<Box<str>>,
+    pub(super) tiers: Box<[NodeTier]>,
 }
 
 const _: () = assert!(size_of::<TreeNode>() == 128, "two lines");
 
 /// A text without memory of its own.
 #[derive(Debug)]
+#[repr(C)]
 struct ShortText {
     /// [`NOT_SHORT`] without a text, and for a longer one.
     len: u8,
@@ -84,6 +87,8 @@ pub(super) struct TreeLevel {
 #[derive(Debug)]
 pub(super) struct LevelKey {
     pub(super) key: Arc<str>,
+    /// The hash of the level and the key, from which that of a node with a value is made.
+    pub(super) hash: u64,
     /// Its nodes with a value.
     pub(super) exact: Exact,
     /// Its node without a value.
@@ -116,7 +121,7 @@ impl TreeNode {
     #[inline]
     pub(super) fn has_value(&self, value: &str) -> bool {
         match self.short_value.get() {
-            Some(own) => own == value.as_bytes(),
+            Some(own) => are_same(own, value.as_bytes()),
             None => self.value.as_deref() == Some(value),
         }
     }
@@ -170,12 +175,12 @@ impl TreeNode {
 const LONGEST_LIST: usize = 4;
 
 impl TreeLevel {
-    /// Creates a level without nodes. `text` returns the shared text of a key.
-    pub(super) fn new(branches: &[(&Branch, usize)], text: impl FnMut(&str) -> Arc<str>) -> Self {
+    /// Creates a level without nodes. `text` returns the shared text of a key, and its hash on this level.
+    pub(super) fn new(branches: &[(&Branch, usize)], text: impl FnMut(&str) -> (Arc<str>, u64)) -> Self {
         let mut keys: Vec<&str> = branches.iter().map(|(branch, _)| &*branch.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let of = |key| LevelKey { key, exact: Exact::None, bare: None };
+        let of = |(key, hash)| LevelKey { key, hash, exact: Exact::None, bare: None };
         let listed_keys = (keys.len() <= LONGEST_LIST).then(|| keys.into_iter().map(text).map(of).collect());
         Self { listed_keys, ..Self::default() }
     }

@@ -4,14 +4,36 @@
 /// library's comparison takes more instructions than the comparison itself, and its caller saves registers for it.
 #[inline(always)]
 pub fn is_same(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
+    are_same(one.as_bytes(), other.as_bytes())
+}
+
+/// [`is_same`] for bytes.
+#[inline(always)]
+pub(super) fn are_same(one: &[u8], other: &[u8]) -> bool {
+    if other.len() > SHORT { one == other } else { are_same_if_short(one, other) }
+}
+
+/// The length of the longest text that is compared without a call.
+pub(super) const SHORT: usize = 16;
+
+/// [`is_same`], if the second text has at most [`SHORT`] bytes; otherwise `false`. It calls nothing, so its caller saves no
+/// registers.
+#[inline(always)]
+pub(super) fn is_same_if_short(one: &str, other: &str) -> bool {
+    are_same_if_short(one.as_bytes(), other.as_bytes())
+}
+
+#[inline(always)]
+fn are_same_if_short(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }
-    match one.len() {
+    match other.len() {
+        8..=SHORT => ends::<8>(one) == ends::<8>(other),
         4..8 => ends::<4>(one) == ends::<4>(other),
-        8..=16 => ends::<8>(one) == ends::<8>(other),
-        _ => one == other,
+        2..4 => ends::<2>(one) == ends::<2>(other),
+        0..2 => one.first() == other.first(),
+        _ => false,
     }
 }
 

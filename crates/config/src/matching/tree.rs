@@ -13,6 +13,7 @@ use super::affixes::NONE;
 use super::branch::keys_of_addresses;
 use super::by_address::ByAddress;
 use super::node::{Exact, FoundRules, LevelKey, ReadingBranch, TreeLevel, TreeNode};
+use super::same::{SHORT, is_same_if_short};
 use super::{Branch, Wildcards, is_same};
 
 /// The entries of the file, for finding the entry of a request.
@@ -25,6 +26,8 @@ pub struct Tree {
     /// The keys of the first level of which all values have the same rules for all tiers, with these rules. A request with one entry often
     /// ends here, without a look at a node.
     alike: Box<[(Arc<str>, FoundRules)]>,
+    /// The same by the hash of the key, if the level has too many keys for a list.
+    many_alike: HashTable<(Arc<str>, FoundRules)>,
     /// Empty if the tree reads addresses.
     levels: Vec<TreeLevel>,
     /// The levels of a tree that reads addresses. They are apart, so that a search in other trees does not ask for
@@ -54,6 +57,7 @@ impl Tree {
             keys: HashSet::default(),
             nodes: Vec::new(),
             alike: Box::default(),
+            many_alike: HashTable::new(),
             levels: Vec::new(),
             by_address: None,
             by_entry: HashTable::new(),
@@ -69,6 +73,7 @@ impl Tree {
             tree.by_address = Some(Box::new(ByAddress::new(levels, &mut tree.nodes, &reading)));
         }
         tree.alike = tree.keys_alike(0).collect();
+        tree.many_alike = tree.many_alike();
         for node in 0..tree.nodes.len() {
             let below = tree.nodes[node].below;
             let alike = tree.keys_alike(below).next();
@@ -88,6 +93,22 @@ impl Tree {
         keys.iter().filter_map(rules_of)
     }
 
+    /// Returns the keys of the first level of which all values have the same rules, if the level does not list its keys, and no key
+    /// has values or wildcards.
+    fn many_alike(&self) -> HashTable<(Arc<str>, FoundRules)> {
+        let mut alike = HashTable::new();
+        let is_bare =
+            |level: &TreeLevel| level.listed_keys.is_none() && !level.has_exact && level.wild.is_none();
+        if self.levels.first().is_some_and(is_bare) {
+            for node in self.nodes.iter().filter(|node| node.level == 0 && node.tiers.is_empty()) {
+                let hash = |(key, _): &(Arc<str>, FoundRules)| self.hasher.hash_one(&**key);
+                let entry = (Arc::clone(&node.key), node.own);
+                alike.insert_unique(hash(&entry), entry, hash);
+            }
+        }
+        alike
+    }
+
     /// Adds a level with these branches, and returns its number. Adds the branches that read addresses to `reading`.
     /// `entry` is the bit of the request's entry, and `above` has the bits of those above it that are read as addresses.
     fn fill<'b>(
@@ -99,7 +120,7 @@ impl Tree {
         let read = keys_of_addresses(branches.iter().map(|(branch, _)| *branch));
         let addresses = |branch: &Branch| if read.contains(&*branch.key) { above | entry } else { above };
         let level = u32::try_from(self.levels.len()).unwrap_or(NONE);
-        let here = TreeLevel::new(branches, |key| self.key(key));
+        let here = TreeLevel::new(branches, |key| (self.key(key), hash_of_key(&self.hasher, level, key)));
         self.levels.push(here);
         let mut wild = Vec::new();
         let mut nodes = Vec::with_capacity(branches.len());
@@ -201,29 +222,51 @@ impl Tree {
     ///
     /// The tier that the request names comes first, if the entry has it. Next comes a tier that contains the value, and
     /// then the entry's own limit.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
-        if let [(key, _)] = entries
-            && let Some((_, found)) = self.alike.iter().find(|(one, _)| is_same(one, key))
+        if let &[(key, value)] = entries {
+            // A long key is found below, because its comparison is a call.
+            for (one, found) in &self.alike {
+                if is_same_if_short(one, key) {
+                    return *found;
+                }
+            }
+            return self.search_one(key, value, tier);
+        }
+        self.search_several(entries, tier)
+    }
+
+    /// Returns the rules for a request's only entry.
+    #[inline(never)]
+    fn search_one(&self, key: &str, value: &str, tier: Option<&str>) -> FoundRules {
+        let same = |(one, _): &(Arc<str>, FoundRules)| is_same(one, key);
+        if !self.many_alike.is_empty()
+            && let Some((_, found)) = self.many_alike.find(self.hasher.hash_one(key), same)
         {
             return *found;
         }
-        self.search(entries, tier)
+        self.rules_at(0, key, value, tier)
     }
 
-    /// Returns the rules for a request's entries, of any number and under any key.
+    /// Returns the rules for a request's entries, of any number.
     #[inline(never)]
-    fn search(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
+    fn search_several(&self, entries: &[(&str, &str)], tier: Option<&str>) -> FoundRules {
         let Some((&(key, value), before)) = entries.split_last() else { return FoundRules::default() };
-        let level = if before.is_empty() {
-            0
-        } else {
-            let Some(node) = self.node_before(before) else { return FoundRules::default() };
-            match &node.alike_below {
-                Some((one, found)) if is_same(one, key) => return *found,
-                _ => node.below,
-            }
+        let node = match before {
+            // Most requests of several entries have two.
+            &[(key, value)] => self.step(0, key, value).map(|(_, node)| node),
+            _ => self.node_before(before),
         };
+        match node.map(|node| (&node.alike_below, node.below)) {
+            Some((Some((one, found)), _)) if is_same(one, key) => *found,
+            Some((_, level)) => self.rules_at(level, key, value, tier),
+            None => FoundRules::default(),
+        }
+    }
+
+    /// Returns the rules for the last entry of a request.
+    #[inline(always)]
+    fn rules_at(&self, level: u32, key: &str, value: &str, tier: Option<&str>) -> FoundRules {
         match self.step(level, key, value) {
             Some((at, node)) if !node.tiers.is_empty() => self.of_tier(at, node, value, tier),
             Some((_, node)) => node.own,
@@ -328,7 +371,7 @@ impl Tree {
             let valued = if has_values { self.valued(here, level, key, value) } else { None };
             return valued.or_else(|| if here.has_bare { self.bare(level, key) } else { None });
         };
-        let found = keys.iter().find(|one| is_same(&one.key, key));
+        let found = if key.len() > SHORT { long_key(keys, key) } else { short_key(keys, key) };
         match (found, &here.wild) {
             (Some(LevelKey { exact: Exact::None, bare, .. }), None) => *bare,
             (None, None) => None,
@@ -347,7 +390,7 @@ impl Tree {
     ) -> Option<u32> {
         let exact = match found.map(|one| &one.exact) {
             Some(Exact::Listed(list)) => list.iter().find(|(one, _)| is_same(one, value)).map(|&(_, at)| at),
-            Some(Exact::InTable) => self.declared(level, key, value),
+            Some(Exact::InTable) => found.and_then(|one| self.declared_under(level, one, value)),
             Some(Exact::None) | None => None,
         };
         let bare = found.and_then(|one| one.bare);
@@ -364,12 +407,22 @@ impl Tree {
         exact.or_else(|| here.wild.as_ref()?.first(key, value))
     }
 
+    /// Returns the node with a key of a level that lists its keys, and with this exact value.
+    #[inline(always)]
+    fn declared_under(&self, level: u32, one: &LevelKey, value: &str) -> Option<u32> {
+        let same = |&at: &u32| {
+            let node = &self.nodes[at as usize];
+            node.level == level && Arc::ptr_eq(&node.key, &one.key) && node.has_value(value)
+        };
+        self.by_entry.find(with_value(&self.hasher, one.hash, value), same).copied()
+    }
+
     /// Returns the node with this exact key and value.
     #[inline(never)]
     fn declared(&self, level: u32, key: &str, value: &str) -> Option<u32> {
         let same = |&at: &u32| {
             let node = &self.nodes[at as usize];
-            node.level == level && node.has_value(value) && *node.key == *key
+            node.level == level && node.has_value(value) && is_same(&node.key, key)
         };
         self.by_entry.find(hash_of(&self.hasher, level, key, Some(value)), same).copied()
     }
@@ -379,16 +432,43 @@ impl Tree {
     fn bare(&self, level: u32, key: &str) -> Option<u32> {
         let same = |&at: &u32| {
             let node = &self.nodes[at as usize];
-            node.level == level && node.value.is_none() && *node.key == *key
+            node.level == level && node.value.is_none() && is_same(&node.key, key)
         };
         self.by_entry.find(hash_of(&self.hasher, level, key, None), same).copied()
     }
 }
 
+/// Returns the entry of a key with at most [`SHORT`] bytes.
+#[inline(always)]
+#[expect(clippy::manual_find, reason = "the closure of `find` becomes a function, which each search calls")]
+fn short_key<'k>(keys: &'k [LevelKey], key: &str) -> Option<&'k LevelKey> {
+    for one in keys {
+        if is_same_if_short(&one.key, key) {
+            return Some(one);
+        }
+    }
+    None
+}
+
+/// Returns the entry of a longer key.
+#[inline(never)]
+fn long_key<'k>(keys: &'k [LevelKey], key: &str) -> Option<&'k LevelKey> {
+    keys.iter().find(|one| *one.key == *key)
+}
+
+/// The hash of a node. The value is hashed alone, because a level that lists its keys has the hash of the rest.
 #[inline]
 fn hash_of(hasher: &RandomState, level: u32, key: &str, value: Option<&str>) -> u64 {
-    match value {
-        Some(value) => hasher.hash_one((level, key, value)),
-        None => hasher.hash_one((level, key)),
-    }
+    let hash = hash_of_key(hasher, level, key);
+    value.map_or(hash, |value| with_value(hasher, hash, value))
+}
+
+#[inline]
+fn hash_of_key(hasher: &RandomState, level: u32, key: &str) -> u64 {
+    hasher.hash_one((level, key))
+}
+
+#[inline]
+fn with_value(hasher: &RandomState, of_key: u64, value: &str) -> u64 {
+    of_key ^ hasher.hash_one(value)
 }
