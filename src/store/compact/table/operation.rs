@@ -5,6 +5,7 @@ use crate::base::decision::{Decision, Outcome};
 use crate::store::op::Operation;
 
 /// Returns the verdict of an operation about a state that is `ahead`, and the units that it then charges.
+#[inline(always)]
 pub(super) fn judge<N: CompactState>(
     word: &N,
     operation: Operation,
@@ -33,6 +34,7 @@ pub(super) fn judge<N: CompactState>(
 }
 
 /// [`judge`] for an operation that leaves a headroom. `takes`: charges less than the cost if that is too much.
+#[inline(always)]
 fn judge_keeping<N: CompactState>(
     word: &N,
     cost: u64,

@@ -2,7 +2,7 @@
 
 use super::{SlotAddress, SlotTable};
 use crate::algorithm::compact::slot::{EMPTY, SlotWord, distance, is_behind};
-use crate::algorithm::compact::{CompactState, STATE_BITS, Verdict};
+use crate::algorithm::compact::{CompactState, Moment, STATE_BITS, Verdict};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
@@ -24,7 +24,8 @@ pub struct SlotTicket<'t, N, const WAYS: usize> {
     /// The word that an idle key would have.
     idle: u64,
     ahead: u64,
-    now_ns: u64,
+    /// The time of the decision.
+    at: Moment,
     verdict: Verdict,
     cost: u64,
 }
@@ -43,9 +44,10 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
         cost: u64,
     ) -> SlotTicket<'t, N, WAYS> {
         let slot = Some(&self.bucket_of(place)[place.home::<WAYS>()]);
-        let idle = place.word(word.reference(now_ns));
+        let at = word.moment(now_ns);
+        let idle = place.word(at.reference);
         let (seen, ahead, verdict) = (EMPTY, 0, Verdict::Deny);
-        SlotTicket { table: self, word, place, slot, seen, idle, ahead, now_ns, verdict, cost }
+        SlotTicket { table: self, word, place, slot, seen, idle, ahead, at, verdict, cost }
     }
 
     /// For a key that takes more than one exchange: returns how far ahead its state is, and the time for which this
@@ -67,8 +69,9 @@ impl<N: CompactState, const WAYS: usize> SlotTicket<'_, N, WAYS> {
     /// The same ticket, decided as [`SlotTable::check`] decides. The charge is left to the ticket.
     pub(in crate::store::compact) fn decided(mut self) -> Self {
         if self.peek() == Peeked::Undecided {
-            (self.ahead, self.now_ns) = self.table.peek_slowly(self.word, self.place, self.now_ns);
-            self.verdict = self.word.judge(self.ahead, self.now_ns, self.cost);
+            let (ahead, now_ns) = self.table.peek_slowly(self.word, self.place, self.at.now_ns);
+            (self.ahead, self.at) = (ahead, self.word.moment(now_ns));
+            self.verdict = self.word.judge(ahead, now_ns, self.cost);
             self.slot = None;
         }
         self
@@ -105,11 +108,11 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
         } else {
             return Peeked::Undecided;
         };
-        if !self.table.newest.is_near(self.now_ns) {
+        if !self.table.newest.is_near(self.at.now_ns) {
             return Peeked::Undecided;
         }
         self.ahead = ahead;
-        self.verdict = self.word.judge(ahead, self.now_ns, self.cost);
+        self.verdict = self.word.judge(ahead, self.at.now_ns, self.cost);
         (self.slot, self.seen) = (Some(slot), seen);
         Peeked::Decided
     }
@@ -150,8 +153,7 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
     fn charged(&self) -> Decision {
         match self.verdict {
             Verdict::Admit(after) if self.cost > 0 => {
-                let at = self.word.moment(self.now_ns);
-                self.word.decision(Outcome::Allowed, after, at, self.cost)
+                self.word.decision(Outcome::Allowed, after, self.at, self.cost)
             }
             _ => self.uncharged(),
         }
@@ -159,7 +161,6 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
 
     #[inline(always)]
     fn uncharged(&self) -> Decision {
-        let at = self.word.moment(self.now_ns);
-        self.word.uncharged(self.outcome(), self.ahead, at, self.cost)
+        self.word.uncharged(self.outcome(), self.ahead, self.at, self.cost)
     }
 }

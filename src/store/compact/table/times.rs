@@ -98,6 +98,7 @@ impl<B: Deref<Target = Bounds>> Times<'_, B> {
     /// A moment may be later than the caller's own time. When the call chose such a moment, the moment was not after
     /// `high`. If it is after `high` now, the newest time was wrong and has been dropped in the meantime. The call then
     /// begins again at its own time.
+    #[inline(always)]
     pub(super) fn announce<N: CompactState>(&self, word: &N, at: &DecisionTime) -> Result<(), Again> {
         if at.now_ns > at.own_ns && at.now_ns > self.newest.high() {
             return Err(Again::AsOf(at.own_ns));
@@ -163,6 +164,8 @@ impl<B: Deref<Target = Bounds>> Times<'_, B> {
 }
 
 /// Repeats an attempt until it succeeds, as of a later time if necessary.
+// Each attempt is a closure of one place, so nothing is inlined twice.
+#[inline(always)]
 pub(super) fn retry<N: CompactState, R>(
     word: &N,
     mut at: DecisionTime,
