@@ -260,7 +260,7 @@ pub(super) fn denied(fresh: Decision, at: CheckTime, cost: u64) -> Decision {
 }
 
 #[inline]
-pub(super) fn apply<Q: ?Sized>(
+fn apply<Q: ?Sized>(
     store: &impl Store<Q>,
     key: &Q,
     operation: Operation,

@@ -13,8 +13,9 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::io;
 
-use super::late::{LARGE, apply, denied};
+use super::late::{LARGE, denied};
 use crate::algorithm::CompactAlgorithm;
+use crate::algorithm::compact::CompactState;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::lazy::Lazy;
@@ -28,13 +29,13 @@ use crate::store::present::States as _;
 use crate::store::{Compact, Gauges};
 
 /// See the module's documentation.
-// What each check reads comes first.
+// What each check reads comes first. A check of rules has the hash of its key.
 #[repr(C)]
 pub(super) struct LateCompact<A: CompactAlgorithm, H> {
     store: Lazy<Compact<A, H>>,
     first: Lazy<FirstKeys>,
-    pub(super) hasher: H,
     plan: CompactPlan<A>,
+    pub(super) hasher: H,
 }
 
 impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
@@ -88,21 +89,19 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
     /// starts no block.
     // One function for each pair, like `check` of `any`.
     #[inline(never)]
-    pub(super) fn check_into<Q: Hash + ?Sized>(
+    pub(super) fn check_into(
         &self,
-        key: &Q,
+        hash: u64,
         at: CheckTime,
         cost: u64,
         decision: &mut Option<Decision>,
     ) -> Outcome {
-        if <Compact<A, H> as Store<Q>>::BLOCKS {
-            decision.insert(self.apply(key, Operation::Check.without_block(), at, cost)).outcome()
+        if <A::CompactState as CompactState>::BLOCKS {
+            let operation = Operation::Check.without_block();
+            decision.insert(self.apply_hash(hash, operation, at, cost)).outcome()
         } else if let Some(made) = self.get() {
-            let key = Store::<Q>::prepare(made, key);
-            Store::<Q>::prefetch(made, key);
-            made.check_into(key, at, cost, decision)
+            made.check_into(made.prepare_hash(hash), at, cost, decision)
         } else {
-            let hash = self.hasher.hash_one(key);
             let at_home = |first: &FirstKeys| first.check_at_home(self.plan.word(), hash, at, cost);
             match self.first.get().and_then(at_home) {
                 Some(decided) => {
@@ -133,7 +132,7 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
     }
 
     /// Decides and charges.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn apply<Q: Hash + ?Sized>(
         &self,
         key: &Q,
@@ -141,9 +140,16 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
         at: CheckTime,
         cost: u64,
     ) -> Decision {
-        match self.get() {
-            Some(store) => apply(store, key, operation, at, cost),
-            None => self.apply_first(self.hasher.hash_one(key), operation, at, cost),
+        self.apply_hash(self.hasher.hash_one(key), operation, at, cost)
+    }
+
+    #[inline(always)]
+    fn apply_hash(&self, hash: u64, operation: Operation, at: CheckTime, cost: u64) -> Decision {
+        match (self.get(), operation) {
+            (Some(store), _) => Store::<()>::apply(store, store.prepare_hash(hash), operation, at, cost),
+            // One exchange, if the key has an entry.
+            (None, Operation::Check) => self.check_elsewhere(hash, at, cost),
+            (None, _) => self.apply_first(hash, operation, at, cost),
         }
     }
 
@@ -162,16 +168,15 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
 
     /// See [`AnyStore::ticket`](super::AnyStore::ticket).
     #[inline(never)]
-    pub(super) fn ticket<'s, Q: Hash + ?Sized + 's>(
+    pub(super) fn ticket<'s>(
         &'s self,
-        key: &Q,
+        hash: u64,
         at: CheckTime,
         cost: u64,
         decision: &mut Option<Decision>,
     ) -> Option<WordTicket<'s>> {
-        let hash = self.hasher.hash_one(key);
         if let Some(made) = self.get() {
-            let mut ticket = Store::<Q>::aim(made, made.prepare_hash(hash), at, cost);
+            let mut ticket = Store::<()>::aim(made, made.prepare_hash(hash), at, cost);
             if ticket.peek() == Peeked::Decided {
                 if ticket.outcome() != Outcome::Allowed {
                     *decision = Some(ticket.uncharged());
@@ -194,9 +199,14 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
 
     #[inline(never)]
     pub(super) fn peek<Q: Hash + ?Sized>(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {
+        // Without a list, all keys are new, and no hash is needed.
+        if self.first.get().is_none() && self.get().is_none() {
+            return self.plan.peek(at, cost);
+        }
         self.peek_hash(self.hasher.hash_one(key), at, cost)
     }
 
+    #[inline(always)]
     fn peek_hash(&self, hash: u64, at: CheckTime, cost: u64) -> Decision {
         match self.get() {
             Some(store) => Store::<()>::peek(store, store.prepare_hash(hash), at, cost),
@@ -257,6 +267,13 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
 
     pub(super) fn key_hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
+    }
+
+    /// Returns the hash of a key that the caller has computed.
+    #[inline(always)]
+    pub(super) fn given<Q: Hash + ?Sized>(&self, key: &Q, hash: u64) -> u64 {
+        debug_assert_eq!(hash, self.key_hash(key), "the caller has the hasher of the store");
+        hash
     }
 
     #[expect(clippy::extra_unused_type_parameters, reason = "the signature of all late stores")]
@@ -457,7 +474,7 @@ mod tests {
 
     fn check(late: &LateCompact<Gcra, ahash::RandomState>, key: u64) -> Decision {
         let mut decision = None;
-        late.check_into(&key, AT, 1, &mut decision);
+        late.check_into(late.key_hash(&key), AT, 1, &mut decision);
         decision.unwrap()
     }
 

@@ -271,11 +271,14 @@ where
 
     /// [`Operation::Check`], with the decision written to its place. Returns its outcome, so that the caller need not read what was
     /// just written. A denial starts no block, because only the caller knows whether it is enforced.
-    #[inline]
+    ///
+    /// `hash` is the hash of the key by the store's hasher, if the store [finds its keys by their hashes](Self::finds_by_hash). The
+    /// caller computes it, because it may charge the same key in several stores with one hasher.
+    #[inline(always)]
     #[doc(hidden)]
     pub fn check<Q: Lookup<K> + ?Sized>(
         &self,
-        key: &Q,
+        (key, hash): (&Q, u64),
         at: CheckTime,
         cost: u64,
         decision: &mut Option<Decision>,
@@ -283,18 +286,18 @@ where
         by_kind!(&self.pair, store =>
             check(store, key, at, cost, decision),
             check(store, key, at, cost, decision),
-            store.check_into(key, at, cost, decision),
+            store.check_into(store.given(key, hash), at, cost, decision),
             check(store, key, at, cost, decision),
         )
     }
 
     /// Decides as [`AnyStore::check`] does, and leaves the charge to the ticket. If it returns no ticket, the request is denied,
     /// or its charge takes more than one exchange; then the decision charged nothing.
-    #[inline]
+    #[inline(always)]
     #[doc(hidden)]
     pub fn ticket<'s, Q: Lookup<K> + ?Sized + 's>(
         &'s self,
-        key: &Q,
+        (key, hash): (&Q, u64),
         at: CheckTime,
         cost: u64,
         decision: &mut Option<Decision>,
@@ -302,9 +305,16 @@ where
         by_kind!(&self.pair, store =>
             ticket(store, key, at, cost, decision),
             ticket(store, key, at, cost, decision),
-            store.ticket(key, at, cost, decision),
+            store.ticket(store.given(key, hash), at, cost, decision),
             ticket(store, key, at, cost, decision),
         )
+    }
+
+    /// Whether the store finds its keys by their hashes, so that a caller passes the hash with the key.
+    #[inline(always)]
+    #[doc(hidden)]
+    pub fn finds_by_hash(&self) -> bool {
+        by_kind!(&self.pair, store => false, false, true, false)
     }
 
     /// Whether anything was charged.
@@ -376,6 +386,17 @@ fn check<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
 }
 
 #[inline(never)]
+fn apply<P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized>(
+    store: &LateStore<P, S, H>,
+    key: &Q,
+    operation: Operation,
+    at: CheckTime,
+    cost: u64,
+) -> Decision {
+    store.apply(key, operation, at, cost)
+}
+
+#[inline(never)]
 fn ticket<'s, P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized + 's>(
     store: &'s LateStore<P, S, H>,
     key: &Q,
@@ -434,7 +455,12 @@ where
     }
 
     fn apply(&self, key: &Q, operation: Operation, at: CheckTime, cost: u64) -> Decision {
-        each!(&self.pair, store => store.apply(key, operation, at, cost))
+        by_kind!(&self.pair, store =>
+            apply(store, key, operation, at, cost),
+            apply(store, key, operation, at, cost),
+            store.apply(key, operation, at, cost),
+            apply(store, key, operation, at, cost),
+        )
     }
 
     fn peek(&self, key: &Q, at: CheckTime, cost: u64) -> Decision {

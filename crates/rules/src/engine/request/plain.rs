@@ -13,6 +13,7 @@
 //! ```
 //! A denied request then peeks at the rules that would admit it, because their figures are part of the answer.
 
+use std::hash::BuildHasher;
 use std::ops::Deref;
 
 use smallvec::SmallVec;
@@ -26,6 +27,7 @@ use super::check::{Request, worse};
 use super::decided::Decided;
 use super::report::Reporting;
 use super::rule_check::{CountedBy, RuleCheck};
+use crate::counting::Hasher;
 use crate::descriptor::{CounterKey, Descriptor};
 use crate::engine::state::{ActiveDomain, ActiveRule, LocalCounter, Role, RuleSet, Rules};
 
@@ -121,13 +123,47 @@ pub(super) fn plain_cost(descriptor: &Descriptor<'_>, hits: u64) -> Option<u64> 
     if cost > 0 { Some(cost) } else { None }
 }
 
+/// The hash of a key in compact stores. All counters of the rules have one hasher, and rules of one request often count by the
+/// same value, so the last hash is kept.
+struct KeyHash<'r> {
+    hasher: &'r Hasher,
+    last: Option<(&'r str, u64)>,
+}
+
+impl<'r> KeyHash<'r> {
+    #[inline(always)]
+    fn of(&mut self, check: &PlainCheck<'r>) -> u64 {
+        match self.last {
+            // The same text, without a look at it.
+            Some((last, hash)) if std::ptr::eq(last, check.key) => hash,
+            _ => self.of_other(check),
+        }
+    }
+
+    #[inline(never)]
+    fn of_other(&mut self, check: &PlainCheck<'r>) -> u64 {
+        if !check.store().finds_by_hash() {
+            return 0;
+        }
+        let hash = BuildHasher::hash_one(self.hasher, check.key);
+        self.last = Some((check.key, hash));
+        hash
+    }
+}
+
 /// Charges all rules if all of them admit the request, or none.
 #[inline(always)]
-pub(super) fn decide(checks: &[PlainCheck<'_>], decided: &mut [Decided], when: CheckTime) -> Outcome {
+pub(super) fn decide(
+    checks: &[PlainCheck<'_>],
+    decided: &mut [Decided],
+    when: CheckTime,
+    hasher: &Hasher,
+) -> Outcome {
     match (checks, &mut *decided) {
-        ([check], [decided]) => check.charge(decided, when),
+        ([check], [decided]) => check.charge(decided, when, check.hash(hasher)),
         ([first, others @ ..], [decided_first, decided_others @ ..]) => {
-            match charge_several((first, others), (decided_first, decided_others), when) {
+            let hashes = KeyHash { hasher, last: None };
+            match charge_several((first, others), (decided_first, decided_others), when, hashes) {
                 true => Outcome::Allowed,
                 false => deny(checks, decided, when),
             }
@@ -181,32 +217,29 @@ fn charge_several<'r>(
     (first, others): (&PlainCheck<'r>, &[PlainCheck<'r>]),
     (decided_first, decided_others): (&mut Decided, &mut [Decided]),
     when: CheckTime,
+    mut hashes: KeyHash<'r>,
 ) -> bool {
     let mut tickets: Several<Option<WordTicket<'r>>> = Several::new();
     for (check, decided) in others.iter().zip(&mut *decided_others) {
-        tickets.push(check.ticket(decided, when));
+        tickets.push(check.ticket(decided, when, hashes.of(check)));
         if decided.outcome() != Outcome::Allowed {
             return false;
         }
     }
-    if first.charge(decided_first, when) != Outcome::Allowed {
+    if first.charge(decided_first, when, hashes.of(first)) != Outcome::Allowed {
         return false;
     }
-    for (place, (check, ticket)) in others.iter().zip(&tickets).enumerate() {
-        let Some((decided, before)) = decided_others.get_mut(..=place).and_then(<[_]>::split_last_mut) else {
-            return false;
-        };
-        if ticket.as_ref().is_some_and(|ticket| ticket.exchange() == Exchange::Done) {
-            continue;
-        }
-        // Another request was first, or there is no ticket.
-        if check.charge(decided, when) != Outcome::Allowed {
-            first.refund(decided_first, when);
-            others.iter().zip(before).for_each(|(check, decided)| check.refund(decided, when));
-            return false;
-        }
-    }
-    true
+    let denies = |((check, ticket), decided): ((&PlainCheck<'r>, &Option<WordTicket<'_>>), &mut Decided)| {
+        // Otherwise another request was first, or there is no ticket.
+        let is_charged = ticket.as_ref().is_some_and(|ticket| ticket.exchange() == Exchange::Done);
+        !is_charged && check.charge(decided, when, hashes.of(check)) != Outcome::Allowed
+    };
+    let Some(denied) = others.iter().zip(&tickets).zip(&mut *decided_others).position(denies) else {
+        return true;
+    };
+    first.refund(decided_first, when);
+    others.iter().zip(decided_others).take(denied).for_each(|(check, decided)| check.refund(decided, when));
+    false
 }
 
 impl<'r> PlainCheck<'r> {
@@ -236,20 +269,26 @@ impl<'r> PlainCheck<'r> {
         self.counter.store.get()
     }
 
-    /// Charges the rule if it admits the request.
+    /// Returns the hash of the key, if the store finds keys by their hashes.
     #[inline(always)]
-    fn charge(&self, decided: &mut Decided, when: CheckTime) -> Outcome {
-        self.store().check(self.key, when, self.cost, &mut decided.decision)
+    fn hash(&self, hasher: &Hasher) -> u64 {
+        if self.store().finds_by_hash() { BuildHasher::hash_one(hasher, self.key) } else { 0 }
     }
 
-    /// Peeks at the rule, and returns a ticket if one exchange charges it.
+    /// Charges the rule if it admits the request. `hash` is the [hash](Self::hash) of its key.
     #[inline(always)]
-    fn ticket(&self, decided: &mut Decided, when: CheckTime) -> Option<WordTicket<'r>> {
+    fn charge(&self, decided: &mut Decided, when: CheckTime, hash: u64) -> Outcome {
+        self.store().check((self.key, hash), when, self.cost, &mut decided.decision)
+    }
+
+    /// Peeks at the rule, and returns a ticket if one exchange charges it. `hash` is the [hash](Self::hash) of its key.
+    #[inline(always)]
+    fn ticket(&self, decided: &mut Decided, when: CheckTime, hash: u64) -> Option<WordTicket<'r>> {
         if self.earlier > 0 {
             decided.decision = Some(self.peek(when));
             return None;
         }
-        self.store().ticket(self.key, when, self.cost, &mut decided.decision)
+        self.store().ticket((self.key, hash), when, self.cost, &mut decided.decision)
     }
 
     /// Returns the decision that a charge after the earlier ones would give, and charges nothing.

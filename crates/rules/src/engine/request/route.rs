@@ -132,11 +132,18 @@ type Asked<'r> = (&'r Loaded<RuleSet>, &'r ActiveDomain);
 type Written<'w, 'r> = (&'w mut JointOutcome, &'r mut Vec<Decided>);
 
 impl Answer {
-    /// Notes that a request asks the domain. Returns `None` if the domain has no rules.
+    /// Returns what a request asks and writes. `None` if the domain has no rules.
     #[inline(always)]
-    fn begin(&mut self) -> Option<(Asked<'_>, Written<'_, '_>)> {
+    fn parts(&mut self) -> Option<(Asked<'_>, Written<'_, '_>)> {
         let Self { rules, domain, joint, decided } = self;
         let domain = domain.and_then(|index| rules.domain_at(index))?;
+        Some(((rules, domain), (joint, decided)))
+    }
+
+    /// Does the same, and notes that a request asks the domain.
+    #[inline(always)]
+    fn begin(&mut self) -> Option<(Asked<'_>, Written<'_, '_>)> {
+        let ((rules, domain), (joint, decided)) = self.parts()?;
         *joint = JointOutcome::begin(domain);
         Some(((rules, domain), (joint, decided)))
     }
@@ -179,7 +186,7 @@ impl<C: Clock> Rules<C> {
     /// Continues the route after [`Rules::attempt_plain`].
     #[inline(never)]
     fn decide_rest(&self, answer: &mut Answer, request: &Request<'_, '_>, attempt: Attempt, when: CheckTime) {
-        let Some((asked, written)) = answer.begin() else { return };
+        let Some((asked, written)) = answer.parts() else { return };
         let again = match attempt {
             Attempt::Decided(outcome) => {
                 written.0.outcome = outcome;
@@ -284,7 +291,7 @@ impl<C: Clock> Rules<C> {
         when: CheckTime,
     ) -> Option<Outcome> {
         let start = domain.timer.start();
-        let outcome = plain::decide(checks.as_ref(), decided.as_mut(), when);
+        let outcome = plain::decide(checks.as_ref(), decided.as_mut(), when, &self.hasher);
         domain.timer.stop(start);
         // The calls that are rare get copies, so that the checks themselves need no memory.
         if outcome != Outcome::Allowed {
