@@ -1,5 +1,6 @@
 //! The key under which a rule counts a request.
 
+use std::cell::OnceCell;
 use std::fmt::Write as _;
 
 use smallvec::SmallVec;
@@ -24,7 +25,31 @@ pub(crate) enum CounterKey<'a> {
     Joined(String),
 }
 
+/// Room for the texts of keys that a request does not have itself: prefixes of its addresses, and addresses in another spelling.
+#[derive(Debug, Default)]
+pub(crate) struct KeyTexts([OnceCell<AddressText>; TEXTS]);
+
+/// One for each length of `prefixes` that most files have.
+const TEXTS: usize = 4;
+
+impl KeyTexts {
+    /// Keeps a text. `None` if there is no room.
+    fn keep(&self, text: AddressText) -> Option<&str> {
+        let place = self.0.iter().find(|place| place.get().is_none())?;
+        Some(place.get_or_init(|| text).as_str())
+    }
+}
+
 impl<'a> CounterKey<'a> {
+    /// Returns the key as a text, if it is a text of the request, or there is room for it.
+    pub(crate) fn kept_in(self, texts: Option<&'a KeyTexts>) -> Option<&'a str> {
+        match self {
+            Self::Whole(text) => Some(text),
+            Self::Address(text) => texts?.keep(text),
+            Self::Joined(_) => None,
+        }
+    }
+
     /// Builds the key from the values of the entries in the first mask, with their keys if `keys_vary`, and from the
     /// keys alone of the entries in the second mask.
     pub(crate) fn new(

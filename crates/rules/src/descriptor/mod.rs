@@ -8,7 +8,7 @@ mod descriptors;
 
 use tollgate_config::TimeUnit;
 
-pub(crate) use self::counter_key::{CounterKey, LONGEST};
+pub(crate) use self::counter_key::{CounterKey, KeyTexts, LONGEST};
 pub use self::descriptors::{Added, Descriptors, Pairs};
 
 /// A description of a request to match with rules: a list of keys and values, in order. A request has one or more

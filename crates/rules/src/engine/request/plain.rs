@@ -28,7 +28,7 @@ use super::decided::Decided;
 use super::report::Reporting;
 use super::rule_check::{CountedBy, RuleCheck};
 use crate::counting::Hasher;
-use crate::descriptor::{CounterKey, Descriptor};
+use crate::descriptor::{CounterKey, Descriptor, KeyTexts};
 use crate::engine::state::{ActiveDomain, ActiveRule, LocalCounter, Role, RuleSet, Rules};
 
 /// A list on the stack. Of a longer one, the memory is allocated.
@@ -78,7 +78,7 @@ impl<'r> PlainChecks<'r> {
         request: &Request<'_, 'r>,
         decided: &mut Vec<Decided>,
         searched: &mut Searched,
-        when: CheckTime,
+        (texts, when): (&'r KeyTexts, CheckTime),
     ) -> bool {
         if !domain.has_plain {
             return false;
@@ -92,7 +92,8 @@ impl<'r> PlainChecks<'r> {
             searched.push(found);
             let Some(cost) = plain_cost(descriptor, request.hits) else { return false };
             for (rule, active) in domain.rules_of(found) {
-                let Some(check) = PlainCheck::new(domain, descriptor, active, cost, when) else {
+                let Some(check) = PlainCheck::new(domain, descriptor, active, cost, (Some(texts), when))
+                else {
                     return false;
                 };
                 let number = 1_u64.rotate_left(rule);
@@ -113,9 +114,23 @@ impl<'r> PlainChecks<'r> {
     }
 }
 
+/// Decides a request that costs nothing by one rule. Such a request charges nothing and is not counted.
+#[inline(never)]
+pub(super) fn query(
+    domain: &ActiveDomain,
+    check: PlainCheck<'_>,
+    decided: &mut Decided,
+    when: CheckTime,
+) -> Outcome {
+    let start = domain.timer.start();
+    decided.decision = Some(check.peek(when));
+    domain.timer.stop(start);
+    decided.outcome()
+}
+
 /// Returns the cost of a descriptor. `None` if it sets its own limit, also if no rule applies to it, or if it only peeks.
 #[inline(always)]
-pub(super) fn plain_cost(descriptor: &Descriptor<'_>, hits: u64) -> Option<u64> {
+fn plain_cost(descriptor: &Descriptor<'_>, hits: u64) -> Option<u64> {
     if descriptor.limit.is_some() {
         return None;
     }
@@ -243,16 +258,16 @@ fn charge_several<'r>(
 }
 
 impl<'r> PlainCheck<'r> {
-    /// Returns `None` if the rule is not plain.
+    /// Returns `None` if the rule is not plain, or its key needs room that `texts` does not have.
     #[inline(always)]
     pub(super) fn new(
         domain: &'r ActiveDomain,
         descriptor: &Descriptor<'r>,
         active: &'r ActiveRule,
         cost: u64,
-        when: CheckTime,
+        (texts, when): (Option<&'r KeyTexts>, CheckTime),
     ) -> Option<Self> {
-        let (counter, key) = active.plain(domain, descriptor)?;
+        let (counter, key) = active.plain(domain, descriptor, texts)?;
         if counter.is_taking_over(when.ns()) {
             return None;
         }
@@ -262,6 +277,12 @@ impl<'r> PlainCheck<'r> {
             own.prefetch();
         }
         Some(Self { active, counter, key, cost, earlier: 0, own })
+    }
+
+    /// Whether the request only peeks.
+    #[inline(always)]
+    pub(super) const fn costs_nothing(&self) -> bool {
+        self.cost == 0
     }
 
     #[inline(always)]

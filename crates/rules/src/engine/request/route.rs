@@ -30,8 +30,8 @@ use super::decided::{Decided, DecidedList};
 use super::plain;
 use super::plain::{PlainCheck, PlainChecks, Searched};
 use super::report::Reporting;
-use crate::descriptor::Descriptor;
-use crate::engine::state::{ActiveDomain, DomainId, Role, RuleSet, Rules, RulesAt, WithoutRule};
+use crate::descriptor::{Descriptor, KeyTexts};
+use crate::engine::state::{ActiveDomain, ActiveRule, DomainId, Role, RuleSet, Rules, RulesAt, WithoutRule};
 use crate::telemetry::request_without_rule;
 
 /// Whether a request begins again with the rules in force, because a load has replaced the counters that it charged.
@@ -226,13 +226,18 @@ impl<C: Clock> Rules<C> {
         let found = domain.search(descriptor);
         if let Some(active) = domain.only(found)
             && domain.has_plain
-            && let Some(cost) = plain::plain_cost(descriptor, hits)
-            && let Some(check) = PlainCheck::new(domain, descriptor, active, cost, when)
+            && descriptor.limit.is_none()
+            && let Some(check) =
+                PlainCheck::new(domain, descriptor, active, descriptor.cost(hits), (None, when))
         {
             // It is empty. The compiler does not know that, and would compute the place of the next entry.
             decided.clear();
             decided.push(Decided::not_yet(found.numbers().start, 0, Role::Enforced));
             if let Some(decided) = decided.last_mut().map(std::array::from_mut) {
+                if check.costs_nothing() {
+                    let [decided] = decided;
+                    return Attempt::Decided(plain::query(domain, check, decided, when));
+                }
                 let taken = self.take_plain((rules, domain), descriptors, [check], decided, when);
                 return taken.map_or(Attempt::Outdated, Attempt::Decided);
             }
@@ -251,9 +256,14 @@ impl<C: Clock> Rules<C> {
         when: CheckTime,
     ) -> Again {
         let request = Request { searched: found.as_slice(), ..request };
-        match found {
-            Some(found) if found.numbers().len() < 2 => self.decide_any(asked, &request, written, when),
-            _ => self.attempt_several(asked, request, written, when),
+        let may_be_plain = match found {
+            // A plain rule may need room for its key.
+            Some(found) => found.numbers().len() > 1 || asked.1.only(found).is_some_and(ActiveRule::is_plain),
+            None => true,
+        };
+        match may_be_plain {
+            true => self.attempt_several(asked, request, written, when),
+            false => self.decide_any(asked, &request, written, when),
         }
     }
 
@@ -266,8 +276,9 @@ impl<C: Clock> Rules<C> {
         (joint, decided): Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
+        let texts = KeyTexts::default();
         let (mut found, mut searched) = (PlainChecks::new(), Searched::new());
-        if found.find(domain, &request, decided, &mut searched, when) {
+        if found.find(domain, &request, decided, &mut searched, (&texts, when)) {
             let decided = decided.as_mut_slice();
             let taken = self.take_plain((rules, domain), request.descriptors, &*found, decided, when);
             let Some(outcome) = taken else { return Again::Yes };

@@ -11,7 +11,7 @@ use tollgate::internals::sync::Ordering::Relaxed;
 use tollgate::stores::AnyStore;
 use tollgate::telemetry::{CheckTimer, Meters};
 use tollgate::{LimitKind, Quota};
-use tollgate_config::internals::{AddressText, FoundRules, RuleFiles, Tree, is_same};
+use tollgate_config::internals::{FoundRules, RuleFiles, Tree, is_same};
 use tollgate_config::{Amount, Charging, Rule, TimeUnit};
 
 use super::counter::{Counter, LocalCounter};
@@ -20,7 +20,7 @@ use super::overrides;
 use super::role::Role;
 use super::values::SeenValues;
 use crate::counting::{Hasher, Servers};
-use crate::descriptor::{CounterKey, Descriptor, LONGEST};
+use crate::descriptor::{CounterKey, Descriptor, KeyTexts, LONGEST};
 
 /// Each thread times one in this number of checks, on average.
 pub(super) const TIMED: u32 = 128;
@@ -92,8 +92,8 @@ pub(in crate::engine) struct ActiveRule {
     pub(in crate::engine) unit: Option<TimeUnit>,
     /// The role that the rule has in every request, or `None` if the request's key or the time decides.
     pub(in crate::engine) role: Option<Role>,
-    /// Whether the rule is plain: it is enforced for every request, has no soft limit, and is counted by one value or none in a store of
-    /// this process, without headroom and without blocks. Its charges can be refunded.
+    /// Whether the rule is plain: it is enforced for every request, has no soft limit, and is counted by one value or prefix, or by
+    /// none, in a store of this process, without headroom and without blocks. Its charges can be refunded.
     is_plain: bool,
     /// Whether the rule replaces others, or counts values.
     pub(in crate::engine) is_rare: bool,
@@ -279,7 +279,7 @@ impl ActiveDomain {
     }
 
     /// Searches the rules that apply to a descriptor.
-    #[inline]
+    #[inline(always)]
     pub(in crate::engine) fn search(&self, descriptor: &Descriptor<'_>) -> FoundRules {
         self.tree.find(descriptor.entries(), descriptor.tier)
     }
@@ -380,7 +380,7 @@ impl ActiveRule {
         let is_plain = role == Some(Role::Enforced)
             && rule.soft == u64::MAX
             && !is_rare
-            && matches!(key_from, KeyFrom::Nothing | KeyFrom::Entry(_) | KeyFrom::Address(_))
+            && !matches!(key_from, KeyFrom::Parts | KeyFrom::PartsWithAddresses)
             && counter.local().is_some_and(LocalCounter::is_plain);
         let plain_entry = match key_from {
             KeyFrom::Entry(entry) if is_plain => entry,
@@ -414,34 +414,44 @@ impl ActiveRule {
     }
 
     /// Returns the counter and the key of a request, if the rule is plain and limits that requests set do not count together
-    /// with it.
+    /// with it. `texts` has room for a key that the request does not have itself.
     #[inline(always)]
     pub(in crate::engine) fn plain<'r>(
         &self,
         domain: &ActiveDomain,
         descriptor: &Descriptor<'r>,
+        texts: Option<&'r KeyTexts>,
     ) -> Option<(&LocalCounter, &'r str)> {
         let Counter::Local(counter) = &self.counter else { return None };
         let key = match descriptor.counted().get(self.plain_entry as usize) {
             Some(&(_, value)) => value,
-            None => self.other_plain_key(descriptor)?,
+            None => self.other_plain_key(descriptor, texts)?,
         };
         (key.len() <= LONGEST && !self.counts_with_override(domain)).then_some((counter, key))
     }
 
-    /// Returns the key of a request under a plain rule whose key needs more than an entry. `None` if the rule is not plain.
+    /// Returns the key of a request under a plain rule whose key needs more than an entry. `None` if the rule is not plain, or there
+    /// is no room for the key.
     #[inline(never)]
-    fn other_plain_key<'r>(&self, descriptor: &Descriptor<'r>) -> Option<&'r str> {
+    fn other_plain_key<'r>(
+        &self,
+        descriptor: &Descriptor<'r>,
+        texts: Option<&'r KeyTexts>,
+    ) -> Option<&'r str> {
         match self.key_from {
             _ if !self.is_plain => None,
             KeyFrom::Nothing => Some(""),
-            // Other spellings of an address have a key that the request does not have.
             KeyFrom::Address(entry) => {
                 let &(_, value) = descriptor.counted().get(entry as usize)?;
-                AddressText::instead_of(value).is_none().then_some(value)
+                CounterKey::of_address(value).kept_in(texts)
             }
-            _ => None,
+            _ => self.whole_key(descriptor).kept_in(texts),
         }
+    }
+
+    /// Whether a request may be decided by the rule's store alone.
+    pub(in crate::engine) const fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// Whether limits that requests set count together with this rule. True only after a request has set one.

@@ -259,6 +259,24 @@ fn ranges_count_each_address_or_all() {
     assert!(admitted("11.0.0.1") && admitted("2001:db8::1") && !admitted("11.0.0.2"));
 }
 
+/// The route of plain rules keeps the texts of four prefixes. A request with more of them is decided alike.
+// G124
+#[test]
+fn request_of_several_addresses_counts_each_step() {
+    let rules = rules(LADDER);
+    let entries = ["2001:db8::1", "2001:db8:0:100::1", "2001:db8:1::1"].map(|address| [("ip", address)]);
+    let left = |addresses: usize| {
+        let descriptors: Vec<_> = entries[..addresses].iter().map(|entry| Descriptor::new(entry)).collect();
+        let answer = rules.check("d", &descriptors);
+        let each = answer.limits().map(|limit| limit.decision().expect("a limit").remaining());
+        (each.collect::<Vec<_>>(), answer.is_allowed())
+    };
+    assert_eq!(left(1), (vec![5, 3, 1], true));
+    assert_eq!(left(3), (vec![4, 2, 0, 3, 3, 1, 5, 3, 1], true), "the first two share the shortest prefix");
+    assert_eq!(left(1), (vec![3, 2, 0], false));
+    assert_eq!(left(3), (vec![3, 2, 0, 3, 3, 1, 5, 3, 1], false), "a denied request charges nothing");
+}
+
 /// Three steps decide as three rules whose callers cut the address themselves.
 // G124
 #[test]
