@@ -43,8 +43,10 @@ impl ShardCounts {
     /// Counts a word that was just filled, and returns the number of used words.
     ///
     /// This is a load and a store, because a key that replaces another one would otherwise take one locked instruction
-    /// more. If two threads count at the same time, one word may be missing, so the index fills up a little more before it is
-    /// rebuilt. An insert that finds no empty slot rebuilds it in any case. Each rebuild counts from the beginning.
+    /// more. If a thread is interrupted between the two, the words that other threads count meanwhile are missing, so the
+    /// index fills up more before it is rebuilt. For a large shard this is a small part of the index, because an interruption
+    /// is short. A small shard may become full. An insert that finds no empty slot rebuilds the index in any case. Each
+    /// rebuild counts from the beginning.
     pub(super) fn use_word(&self) -> u32 {
         let used = self.used.load(Ordering::Relaxed).wrapping_add(1);
         self.used.store(used, Ordering::Relaxed);

@@ -29,8 +29,8 @@
 //! 4. The winner retires the node.
 //!
 //! *Growth* replaces an index by a copy of another size, to make room or to remove tombstones. An insertion starts it when it
-//! has filled the index to more than three quarters, by the shard's count of used words. Two insertions that count at the same time
-//! may count one word, so an insertion that finds no empty slot starts the growth too:
+//! has filled the index to more than three quarters, by the shard's count of used words. That count misses the words that others
+//! count while a thread is interrupted in its own counting, so an insertion that finds no empty slot starts the growth too:
 //!
 //! 1. A thread marks the index as growing, in the shard's word, and passes a fence.
 //! 2. It exchanges each empty word for a frozen one. So no word can be inserted any more. Filled words can still become tombstones.
