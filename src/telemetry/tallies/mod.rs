@@ -116,7 +116,7 @@ impl<const N: usize> RuleTallies<N> {
     #[inline(never)]
     fn other_stripe(&self, thread: usize) -> &Lazy<Array<AtomicU64>> {
         let thread = if thread == usize::MAX { thread_number() } else { thread };
-        self.own.get(thread).unwrap_or(&self.shared[thread % STRIPES])
+        self.own.get(thread).unwrap_or(&self.shared[thread % self.shared.len()])
     }
 
     #[inline(always)]
