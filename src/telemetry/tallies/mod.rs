@@ -4,7 +4,7 @@
 //! stripe of a thread: [ counter 0 of all rules | counter 1 of all rules | … ]
 //! ```
 //! A check adds to one counter of one rule. With thousands of rules in use, the counters that checks add to should fill few
-//! cache lines and pages, so the same counter of all rules is side by side: ten thousand rules take 80 KB of each thread's
+//! cache lines and pages. So the same counter of all rules is side by side. Ten thousand rules then take 80 KB of each thread's
 //! stripe, as long as all requests are admitted. When each rule had stripes of its own, they took 2 KiB of each rule, and each
 //! check waited for a line and a page of its own.
 //!

@@ -60,7 +60,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
 }
 
 impl<N: CompactState, const WAYS: usize> SlotTicket<'_, N, WAYS> {
-    /// The word of a state that is so far ahead.
+    /// The word of a state that is this far ahead.
     #[inline(always)]
     const fn next(&self, after: u64) -> u64 {
         self.idle.wrapping_add(SlotWord::pack(0, after))
