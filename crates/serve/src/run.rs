@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tollgate_rules::{Rules, Watcher};
 
@@ -430,31 +430,34 @@ fn serve_pages(
     bounds: Bounds,
     read_again: &mut Vec<ReadAgain>,
 ) -> Result<(), Error> {
-    let runtime = runtime::Builder::new_current_thread().thread_name("tollgate-files").enable_all().build();
+    let runtime = runtime::Builder::new_current_thread().thread_name("tollgate-admin").enable_all().build();
     let runtime = runtime.map_err(|error| Error::run(format!("cannot start a thread: {error}")))?;
     let (phase, watched) = watch::channel(ServerPhase::Serving);
     let (alive, _) = mpsc::channel(1);
     let bounds = Bounds { connections: PAGES, streams: PAGES, ..bounds };
     let context = ServerContext { bounds, stats: Arc::default(), phase: watched, alive };
-    if let Err(error) = start_pages(pages, &context, backend, &runtime, read_again) {
+    let (read, asked) = std::sync::mpsc::sync_channel(1);
+    let started = start_pages(pages, &context, backend, &runtime, read_again).and_then(|()| {
+        let files = read_again.to_vec();
+        // A file system that hangs must not hang the pages. Not a thread of the runtime for blocking work, which would start at some time
+        // after the service: it has all its threads when it says that it serves.
+        process::spawn("tollgate-files", move || asked.iter().for_each(|()| process::read_all(&files)))
+    });
+    if let Err(error) = started {
         runtime.shutdown_background();
         return Err(error);
     }
-    let (rules, files): (_, Arc<[ReadAgain]>) = (Arc::clone(&backend.rules), read_again.as_slice().into());
+    let rules = Arc::clone(&backend.rules);
     let run = async move {
         let mut second = interval(SECOND);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut denials = Denials::default();
-        let mut reading: Option<JoinHandle<()>> = None;
         loop {
             tokio::select! {
                 _ = second.tick() => {
                     denials.write(&rules);
-                    // In a thread of its own: a file system that hangs must not hang the pages.
-                    if reading.as_ref().is_none_or(JoinHandle::is_finished) {
-                        let files = Arc::clone(&files);
-                        reading = Some(spawn_blocking(move || process::read_all(&files)));
-                    }
+                    // While a second has not been served, the next one asks for nothing more.
+                    let _ = read.try_send(());
                 }
                 () = phase.closed() => return,
             }

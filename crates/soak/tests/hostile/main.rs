@@ -318,12 +318,17 @@ impl Life<'_> {
         join_all(all).await;
     }
 
+    fn open_files_and_threads(&self) -> (usize, Vec<String>) {
+        let server = self.server.borrow();
+        (server.open_files(), server.threads())
+    }
+
     /// Waits until the process has no more files and threads than at its start.
-    async fn rest(&self, start: (usize, usize)) {
+    async fn rest(&self, start: (usize, Vec<String>)) {
         let began = now();
         loop {
-            let present = self.server.borrow().open_files_and_threads();
-            if present.0 <= start.0 && present.1 <= start.1 {
+            let present = self.open_files_and_threads();
+            if present.0 <= start.0 && present.1.len() <= start.1.len() {
                 return;
             }
             let is_late = began.elapsed() > PATIENCE;
@@ -419,7 +424,7 @@ fn live(day: &Day, number: u64, (length, end): (Duration, Phase), was_killed: bo
             holds.replace(Holds { key: format!("held{number}"), all, ..Holds::default() });
         }
         ledger.borrow_mut().open(number);
-        let start = life.server.borrow().open_files_and_threads();
+        let start = life.open_files_and_threads();
         life.be_busy(length, end).await;
         if end == Phase::Resting {
             clients::settle(&life).await;

@@ -197,19 +197,26 @@ impl<P: Program> Server<P> {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// Returns the number of open files, and that of threads.
-    pub fn open_files_and_threads(&self) -> (usize, usize) {
-        let count =
-            |folder: &str| std::fs::read_dir(format!("/proc/{}/{folder}", self.child.id())).unwrap().count();
-        (count("fd"), count("task"))
+    /// Returns the number of open files.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = PathBuf> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        tasks.map(|task| task.unwrap().path())
+    }
+
+    /// Returns the names of the threads.
+    pub fn threads(&self) -> Vec<String> {
+        // A thread can end meanwhile.
+        self.tasks().filter_map(|task| std::fs::read_to_string(task.join("comm")).ok()).collect()
     }
 
     /// Returns the processor time of the threads with this name.
     pub fn processor_time(&self, name: &str) -> Duration {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
-        let tasks = tasks.map(|task| task.unwrap().path());
-        let named = tasks.filter(|task| read(task.join("comm")).trim() == name);
+        let named = self.tasks().filter(|task| read(task.join("comm")).trim() == name);
         let ns =
             named.map(|task| read(task.join("schedstat")).split(' ').next().unwrap().parse::<u64>().unwrap());
         Duration::from_nanos(ns.sum())
