@@ -58,7 +58,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The most connections to the debug page, and to the metrics page.
 const PAGES: u32 = 64;
 
-/// How long the Redis server has to take what this process holds. Also how long a load may delay the end.
+/// How long the Redis server has to take what this process holds. Also how long a load may delay the end, and an endpoint of a program
+/// that does not write its state.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// How long connections have to notice that they are cut off. Also how long the end may take after a second signal.
@@ -362,7 +363,12 @@ impl Service {
 async fn finish(state: Option<StateWriter>, signals: &mut Signals) {
     let Some(state) = state else { return };
     tokio::select! {
-        _ = spawn_blocking(|| state.finish()) => {}
+        left = state.finish(FLUSH) => for path in left {
+            log::warn(format_args!(
+                "cannot write the state {}: its endpoint does not come to an end; a restart loses its usage since the last write",
+                path.display()
+            ));
+        },
         () = signals.wait_for_either() => log::warn("the state of the end was not written: a second signal came"),
     }
 }

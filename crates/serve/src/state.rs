@@ -18,16 +18,17 @@ use std::iter;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 use tollgate::Clock as _;
 use tollgate_rules::{RestoreReport, Rules, RulesSnapshot};
 
-use super::stats::{StateCounts, Stats, now};
+use super::stats::{Count, StateCounts, Stats, now};
 use super::{log, process};
 use crate::flags::state::ServeState;
 use tollgate_report::error::{Error, plain};
@@ -48,7 +49,8 @@ pub trait EndpointState: Send + Sync {
     /// `.new` and `.unusable` belong to the service.
     fn suffix(&self) -> &'static str;
 
-    /// Writes all of it. A thread that gives way calls this each minute, and once more after the last answer.
+    /// Writes all of it. A thread that gives way calls this each minute, and another one once more after the last answer. Then the
+    /// process does not wait for code that has neither written nor returned for some seconds, and the file of the last write stays.
     ///
     /// # Errors
     /// If `to` returns an error. The file of the last write then stays.
@@ -67,14 +69,70 @@ pub struct StateFile {
 pub struct StateWriter {
     run: Arc<Run>,
     stop: mpsc::Sender<()>,
-    thread: JoinHandle<()>,
 }
 
 struct Run {
     file: StateFile,
     rules: Arc<Rules>,
-    endpoints: Vec<Arc<dyn EndpointState>>,
+    /// Held while the file of the rules is written.
+    writing: Mutex<()>,
+    endpoints: Vec<Kept>,
     counts: Arc<StateCounts>,
+}
+
+/// What an endpoint keeps.
+struct Kept {
+    state: Arc<dyn EndpointState>,
+    /// Held while its file is written.
+    writing: Mutex<()>,
+    /// Odd while its code runs, until it writes or returns.
+    steps: Count,
+}
+
+/// The file of an endpoint, which counts its steps.
+struct Counted<'w> {
+    to: &'w mut BufWriter<File>,
+    steps: &'w Count,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.steps.add();
+        let written = self.to.write(bytes);
+        self.steps.add();
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.steps.add();
+        let flushed = self.to.flush();
+        self.steps.add();
+        flushed
+    }
+}
+
+impl Kept {
+    fn save(&self, to: &mut BufWriter<File>) -> io::Result<()> {
+        self.steps.add();
+        // Code of a program may panic. The rules are saved again in any case.
+        let save = AssertUnwindSafe(|| self.state.save(&mut Counted { to, steps: &self.steps }));
+        let saved = catch_unwind(save).unwrap_or_else(|_| Err(io::Error::other("its endpoint panicked")));
+        self.steps.add();
+        saved
+    }
+
+    /// Returns after its code has run for so long without a step. A disk may take longer.
+    async fn until_stuck(&self, most: Duration) {
+        let mut before = 0;
+        loop {
+            let steps = self.steps.get();
+            if steps % 2 == 1 && steps == before {
+                return;
+            }
+            before = steps;
+            sleep(most).await;
+        }
+    }
 }
 
 /// Checks the flag, and touches nothing.
@@ -230,15 +288,23 @@ impl StateFile {
         // Set only here.
         let _ = stats.state.set(Arc::clone(&counts));
         let every = if self.every.is_zero() { Duration::MAX } else { self.every };
-        let run = Arc::new(Run { file: self, rules: Arc::clone(rules), endpoints, counts });
+        let kept = |state| Kept { state, writing: Mutex::default(), steps: Count::default() };
+        let endpoints = endpoints.into_iter().map(kept).collect();
+        let run = Arc::new(Run {
+            file: self,
+            rules: Arc::clone(rules),
+            writing: Mutex::default(),
+            endpoints,
+            counts,
+        });
         let (stop, stopped) = mpsc::channel();
         let writing = Arc::clone(&run);
-        let thread = process::spawn("tollgate-state", move || {
+        process::spawn("tollgate-state", move || {
             while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
                 writing.write();
             }
         })?;
-        Ok(StateWriter { run, stop, thread })
+        Ok(StateWriter { run, stop })
     }
 }
 
@@ -337,16 +403,8 @@ impl Run {
     /// Writes each file even if another one cannot be written, because a folder in the place of one of them must not cost the usage
     /// in the others.
     fn write(&self) {
-        let rules = self.write_file(&self.file.path, |to| self.rules.snapshot(to));
-        let write_endpoint = |endpoint: &Arc<dyn EndpointState>| {
-            // Code of a program may panic. The rules are saved again in any case.
-            let save = |to: &mut BufWriter<File>| {
-                let saved = catch_unwind(AssertUnwindSafe(|| endpoint.save(to)));
-                saved.unwrap_or_else(|_| Err(io::Error::other("its endpoint panicked")))
-            };
-            self.write_file(&beside(&self.file.path, endpoint.suffix()), save)
-        };
-        let endpoints = Vec::from_iter(self.endpoints.iter().map(write_endpoint));
+        let rules = self.write_rules();
+        let endpoints = Vec::from_iter(self.endpoints.iter().map(|kept| self.write_kept(kept)));
         let counts = &self.counts;
         if let Some(bytes) = iter::once(rules).chain(endpoints).sum::<Option<u64>>() {
             counts.writes.add();
@@ -355,12 +413,25 @@ impl Run {
         }
     }
 
+    fn write_rules(&self) -> Option<u64> {
+        self.write_file((&self.file.path, &self.writing), |to| self.rules.snapshot(to))
+    }
+
+    fn write_kept(&self, kept: &Kept) -> Option<u64> {
+        self.write_file((&self.path_of(kept), &kept.writing), |to| kept.save(to))
+    }
+
+    fn path_of(&self, kept: &Kept) -> PathBuf {
+        beside(&self.file.path, kept.state.suffix())
+    }
+
     /// Writes a file, and returns its length. Writes to the log why it cannot be written.
     fn write_file(
         &self,
-        path: &Path,
+        (path, writing): (&Path, &Mutex<()>),
         put: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
     ) -> Option<u64> {
+        let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
         let written = replace(path, put);
         if let Err(error) = &written {
             self.counts.errors.add();
@@ -385,11 +456,29 @@ impl StateWriter {
         true
     }
 
-    /// Writes the state of the end.
-    pub fn finish(self) {
-        drop(self.stop);
-        let _ = self.thread.join();
-        self.run.write();
+    /// Writes the state of the end. Returns the files of endpoints that are not written, because their code has taken so long
+    /// without a step. The file of the rules waits for none of them.
+    pub async fn finish(self, most: Duration) -> Vec<PathBuf> {
+        let Self { run, stop } = self;
+        drop(stop);
+        let rules = Arc::clone(&run);
+        let rules = spawn_blocking(move || rules.write_rules());
+        let writes = (0..run.endpoints.len()).map(|place| {
+            let run = Arc::clone(&run);
+            spawn_blocking(move || run.write_kept(&run.endpoints[place]))
+        });
+        // All begin before the first is waited for.
+        let writes = Vec::from_iter(writes);
+        let _ = rules.await;
+        let mut left = Vec::new();
+        for (kept, write) in run.endpoints.iter().zip(writes) {
+            tokio::select! {
+                biased;
+                _ = write => {}
+                () = kept.until_stuck(most) => left.push(run.path_of(kept)),
+            }
+        }
+        left
     }
 }
 
@@ -397,32 +486,48 @@ impl StateWriter {
 mod tests {
     use super::*;
 
-    /// The state of an endpoint whose program has a fault, or has none.
-    struct Kept(&'static str, bool);
+    /// The state of an endpoint, and what its program does before it writes.
+    struct Fake(&'static str, fn());
 
-    impl EndpointState for Kept {
+    impl EndpointState for Fake {
         fn suffix(&self) -> &'static str {
             self.0
         }
 
         fn save(&self, to: &mut dyn Write) -> io::Result<()> {
-            assert!(self.1, "a fault of the program");
+            (self.1)();
             to.write_all(b"kept")
         }
+    }
+
+    fn well() {}
+
+    fn panic() {
+        panic!("a fault of the program");
+    }
+
+    fn hang() {
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Keeps the state of no rules, and of endpoints.
+    fn keep(path: &Path, endpoints: [Fake; 2]) -> StateWriter {
+        let file = StateFile { path: path.to_owned(), every: Duration::ZERO, _lock: None };
+        let rules = Arc::new(Rules::from_yaml("domain: d\ndescriptors: []\n").unwrap());
+        let endpoints = endpoints.map(|fake| Arc::new(fake) as Arc<dyn EndpointState>);
+        file.keep(&rules, endpoints.into(), &Stats::default()).unwrap()
     }
 
     /// Cause: an endpoint wrote its state on the thread that writes all of them. Trigger: its code panics. Symptom: from then on nothing was
     /// written, and a crash lost the usage of all rules.
     // G143
-    #[test]
-    fn endpoint_that_panics_keeps_no_other_state_from_being_written() {
+    #[tokio::test]
+    async fn endpoint_that_panics_keeps_no_other_state_from_being_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
-        let file = StateFile { path: path.clone(), every: Duration::ZERO, _lock: None };
-        let rules = Arc::new(Rules::from_yaml("domain: d\ndescriptors: []\n").unwrap());
-        let endpoints: Vec<Arc<dyn EndpointState>> =
-            vec![Arc::new(Kept(".a", false)), Arc::new(Kept(".b", true))];
-        let writer = file.keep(&rules, endpoints, &Stats::default()).unwrap();
+        let writer = keep(&path, [Fake(".a", panic), Fake(".b", well)]);
         for errors in 1..=2 {
             writer.run.write();
             assert_eq!(writer.run.counts.errors.get(), errors);
@@ -435,8 +540,31 @@ mod tests {
             1,
             "nothing of the endpoint that panicked is left"
         );
-        writer.finish();
+        assert!(writer.finish(Duration::from_secs(2)).await.is_empty());
         assert!(path.exists());
+    }
+
+    /// Cause: the end waited for a last write, which waited for the one before it. Trigger: a `save` that does not return. Symptom: the
+    /// process went on until a second signal, and its last file of the rules was old.
+    // G143
+    #[test]
+    fn endpoint_that_hangs_keeps_no_other_state_from_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let writer = keep(&path, [Fake(".a", hang), Fake(".b", well)]);
+        let (run, minute) = (Arc::clone(&writer.run), Arc::clone(&writer.run));
+        std::thread::spawn(move || minute.write());
+        while run.endpoints[0].steps.get() == 0 {
+            std::thread::yield_now();
+        }
+        fs::remove_file(&path).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let left = runtime.block_on(writer.finish(Duration::from_millis(1)));
+        runtime.shutdown_background();
+        assert!(path.exists() && left.contains(&beside(&path, ".a")), "{left:?}");
+        // On a busy machine, this one may have taken as long.
+        let _written = run.endpoints[1].writing.lock();
+        assert_eq!(fs::read(beside(&path, ".b")).unwrap(), b"kept");
     }
 
     /// A suffix that is empty would give the endpoint the file of the rules.
@@ -444,7 +572,7 @@ mod tests {
     fn each_state_has_a_file_of_its_own() {
         let check = |suffixes: &[&'static str]| {
             let states: Vec<Arc<dyn EndpointState>> =
-                suffixes.iter().map(|suffix| Arc::new(Kept(suffix, true)) as _).collect();
+                suffixes.iter().map(|suffix| Arc::new(Fake(suffix, well)) as _).collect();
             check_suffixes(states.iter().map(|state| ("mine", state)))
         };
         assert!(check(&[]).is_ok() && check(&[".resp", ".b"]).is_ok());
