@@ -304,8 +304,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
         (format, ..) => format,
     };
     let plain_key = key.iter().map(no_client).collect();
-    let plain_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::plain);
-    let masked_fields = trace.fields.as_ref().map_or_else(Vec::new, Fields::masked);
+    let kinds = trace.fields.as_ref().map_or_else(Vec::new, Fields::kinds);
     let of_time = |name: &String| sample.column(name).map(|at| &sample.fields[at]);
     let time_field = of_time(&time[0]).filter(|_| time.len() == 1);
     let mut times = TimeParser::new(time_format.clone(), time);
@@ -327,7 +326,7 @@ pub fn load_source(source: InputSource, selection: &Selection, trace: &mut Trace
     }
     let mut reader = FileReader {
         time: times,
-        row: Row::new(Some(selection.clients)).with_plain(plain_key, plain_fields).with_masked(masked_fields),
+        row: Row::new(Some(selection.clients)).with_kinds(plain_key, kinds),
         name: &name,
         strict: selection.strict,
         trace,

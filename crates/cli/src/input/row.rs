@@ -33,11 +33,29 @@ pub struct Row {
     /// The end of each value; `None` for a missing value.
     field_ends: Vec<Option<usize>>,
     clients: Option<Clients>,
-    /// Parts of the key, and other fields, that are taken unchanged.
+    /// Parts of the key that are taken unchanged.
     plain_key: Vec<bool>,
-    plain_fields: Vec<bool>,
-    /// Other fields whose addresses are written as networks.
-    masked_fields: Vec<bool>,
+    /// What the other fields are.
+    kinds: Vec<FieldKind>,
+}
+
+/// What the values of a field are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum FieldKind {
+    /// Texts that are taken unchanged. They may be addresses, as the target of a request can be.
+    Text,
+    /// Clients: an address is read as an address.
+    Client,
+    /// Clients whose addresses are written as networks, such as 192.0.2.1/32. Envoy sends them so under the key
+    /// `masked_remote_address`.
+    Network,
+}
+
+impl FieldKind {
+    /// Whether the field is the client.
+    pub const fn is_client(self) -> bool {
+        !matches!(self, Self::Text)
+    }
 }
 
 impl Row {
@@ -46,15 +64,9 @@ impl Row {
         Self { clients, ..Self::default() }
     }
 
-    /// Takes these parts of the key and these other fields unchanged. They are not clients, but they may be addresses,
-    /// as the target of a request can be.
-    pub fn with_plain(self, plain_key: Vec<bool>, plain_fields: Vec<bool>) -> Self {
-        Self { plain_key, plain_fields, ..self }
-    }
-
-    /// Writes the addresses in these other fields as networks, as Envoy sends them under the key `masked_remote_address`.
-    pub fn with_masked(self, masked_fields: Vec<bool>) -> Self {
-        Self { masked_fields, ..self }
+    /// Takes these parts of the key unchanged, because they are not clients, and other fields as they are.
+    pub fn with_kinds(self, plain_key: Vec<bool>, kinds: Vec<FieldKind>) -> Self {
+        Self { plain_key, kinds, ..self }
     }
 
     /// Clears the record.
@@ -107,21 +119,20 @@ impl Row {
 
     /// Adds the value of another field, if the record has it. A value that is empty or `-` counts as missing, as in
     /// logs. A list without the client's address counts as missing too. An address is written as a server writes it
-    /// into descriptors, and is whole: rules match the address, and count its network. A masked field has the network.
+    /// into descriptors, and is whole: rules match the address, and count its network. A [network](FieldKind::Network) is written as such.
     pub fn add_field(&mut self, value: Option<&[u8]>) {
         let Some(value) = value.filter(|&value| !matches!(value, b"" | b"-")) else {
             return self.field_ends.push(None);
         };
-        let place = self.field_ends.len();
-        let clients = self.clients.filter(|_| self.plain_fields.get(place) != Some(&true));
-        let is_masked = self.masked_fields.get(place) == Some(&true);
+        let kind = self.kinds.get(self.field_ends.len()).copied().unwrap_or(FieldKind::Text);
+        let clients = self.clients.filter(|_| kind.is_client());
         match clients.map(|clients| (clients, clients.read_whole(value))) {
             Some((clients, Client::Address(address, seen))) => {
                 self.seen.add(seen);
-                let text = match (is_masked, clients.network(address)) {
-                    (false, _) => address.to_string(),
-                    (true, IpAddr::V4(network)) => format!("{network}/32"),
-                    (true, IpAddr::V6(network)) => format!("{network}/{}", clients.ipv6_bits()),
+                let text = match (kind, clients.network(address)) {
+                    (FieldKind::Network, IpAddr::V4(network)) => format!("{network}/32"),
+                    (FieldKind::Network, IpAddr::V6(network)) => format!("{network}/{}", clients.ipv6_bits()),
+                    _ => address.to_string(),
                 };
                 self.fields.extend_from_slice(text.as_bytes());
             }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::Error;
 use super::client::Clients;
 use super::keys::Interner;
-use super::row::Row;
+use super::row::{FieldKind, Row};
 use super::sample::Sample;
 
 /// A field to read.
@@ -17,10 +17,8 @@ pub struct Wanted {
     pub names: Vec<String>,
     /// Whether a file may lack the field, because it was guessed and not named by the user.
     pub guessed: bool,
-    /// Whether the field is the client; then an address in it is read as an address.
-    pub client: bool,
-    /// Whether rules get the network of the address, such as 192.0.2.1/32.
-    pub masked: bool,
+    /// What its values are.
+    pub kind: FieldKind,
 }
 
 /// The number of a missing value.
@@ -65,19 +63,14 @@ impl Fields {
         Self { fields: wanted.into_iter().map(field).collect(), ..Self::default() }
     }
 
-    /// Returns which of the fields are not clients.
-    pub fn plain(&self) -> Vec<bool> {
-        self.fields.iter().map(|field| !field.wanted.client).collect()
-    }
-
-    /// Returns of which fields rules get networks.
-    pub fn masked(&self) -> Vec<bool> {
-        self.fields.iter().map(|field| field.wanted.masked).collect()
+    /// Returns what the values of each field are.
+    pub fn kinds(&self) -> Vec<FieldKind> {
+        self.fields.iter().map(|field| field.wanted.kind).collect()
     }
 
     /// Returns the first field that is the client and was guessed: the key of its descriptor.
     pub fn guessed_client(&self) -> Option<&str> {
-        let field = self.fields.iter().find(|field| field.wanted.guessed && field.wanted.client)?;
+        let field = self.fields.iter().find(|field| field.wanted.guessed && field.wanted.kind.is_client())?;
         field.name().map(String::as_str)
     }
 
@@ -97,12 +90,12 @@ impl Fields {
         self.present = sample.names();
         let mut resolved = Vec::with_capacity(self.fields.len());
         for field in &mut self.fields {
-            let Wanted { names, guessed, client: is_client, .. } = &field.wanted;
+            let Wanted { names, guessed, kind } = &field.wanted;
             // A guess uses no alias: `host`, for example, has another meaning in rules.
             let is_present = |name: &&String| {
                 sample.has(name) || !*guessed && !sample.open && sample.column(name).is_some()
             };
-            let chosen = client.filter(|_| *guessed && *is_client).map(str::to_owned);
+            let chosen = client.filter(|_| *guessed && kind.is_client()).map(str::to_owned);
             let known = chosen.or_else(|| names.iter().find(is_present).cloned());
             if let Some(name) = known.as_ref().filter(|name| !field.found.contains(name)) {
                 field.found.push(name.clone());
@@ -205,7 +198,7 @@ impl Fields {
     /// value itself.
     pub fn counted(&self, combination: u32, field: usize) -> Option<u32> {
         let value = self.value(combination, field)?;
-        let is_client = self.fields.get(field).is_some_and(|field| field.wanted.client);
+        let is_client = self.fields.get(field).is_some_and(|field| field.wanted.kind.is_client());
         Some(self.networks.get(&value).copied().filter(|_| is_client).unwrap_or(value))
     }
 

@@ -2,6 +2,7 @@
 
 use tollgate_rules::Rule;
 
+use crate::input::row::FieldKind;
 use crate::input::wanted::{Fields, Wanted};
 use tollgate_report::descriptor::{DescriptorArg, EntryValue};
 use tollgate_report::error::Error;
@@ -33,10 +34,14 @@ fn is_among(names: &str, name: &str) -> bool {
     names.split(' ').any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a key's value is a client's address.
-fn is_address(key: &str) -> bool {
+/// Returns what the values of a key are.
+fn kind_of(key: &str) -> FieldKind {
     let [(keys, _), ..] = USUAL;
-    is_among(keys, key)
+    match key {
+        MASKED => FieldKind::Network,
+        key if is_among(keys, key) => FieldKind::Client,
+        _ => FieldKind::Text,
+    }
 }
 
 /// Returns the possible field names of a key.
@@ -106,12 +111,8 @@ impl Mapping {
             let entries = entries.collect();
             mapping.descriptors.push(entries);
         }
-        let field = |name: &str| Wanted {
-            names: vec![name.to_owned()],
-            guessed: false,
-            client: false,
-            masked: false,
-        };
+        let field =
+            |name: &str| Wanted { names: vec![name.to_owned()], guessed: false, kind: FieldKind::Text };
         mapping.tier = tier.map(|name| mapping.field(field(name)));
         mapping.domain = domain.map(|name| mapping.field(field(name)));
         Ok(mapping)
@@ -139,16 +140,21 @@ impl Mapping {
         let source = if CONSTANT.contains(&key) {
             self.text(value.filter(|value| !value.contains('*'))?)
         } else {
-            let (names, client) = (usual_names(key), is_address(key));
-            ValueSource::Field(self.field(Wanted { names, guessed: true, client, masked: key == MASKED }))
+            ValueSource::Field(self.field(Wanted {
+                names: usual_names(key),
+                guessed: true,
+                kind: kind_of(key),
+            }))
         };
         Some((key.to_owned(), source))
     }
 
     fn named(&mut self, key: &str, name: &str) -> ValueSource {
-        let client = is_address(key) || is_among(ADDRESSES, name);
-        let names = vec![name.to_owned()];
-        ValueSource::Field(self.field(Wanted { names, guessed: false, client, masked: key == MASKED }))
+        let kind = match kind_of(key) {
+            FieldKind::Text if is_among(ADDRESSES, name) => FieldKind::Client,
+            kind => kind,
+        };
+        ValueSource::Field(self.field(Wanted { names: vec![name.to_owned()], guessed: false, kind }))
     }
 
     fn field(&mut self, wanted: Wanted) -> usize {
@@ -173,7 +179,7 @@ impl Mapping {
 
     /// Returns the fields that are clients.
     pub fn clients(&self) -> impl Iterator<Item = usize> {
-        self.wanted.iter().enumerate().filter(|(_, wanted)| wanted.client).map(|(field, _)| field)
+        self.wanted.iter().enumerate().filter(|(_, wanted)| wanted.kind.is_client()).map(|(field, _)| field)
     }
 
     /// Returns each key whose value is a field, with the field.

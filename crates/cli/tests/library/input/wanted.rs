@@ -1,11 +1,11 @@
 //! Combinations of fields.
 
-use tollgate_cli::input::row::Row;
+use tollgate_cli::input::row::{FieldKind, Row};
 use tollgate_cli::input::wanted::{Fields, Wanted};
 
 fn fields(names: &[&str]) -> Fields {
     let wanted =
-        |name: &&str| Wanted { names: vec![(*name).to_owned()], guessed: false, client: true, masked: false };
+        |name: &&str| Wanted { names: vec![(*name).to_owned()], guessed: false, kind: FieldKind::Client };
     Fields::new(names.iter().map(wanted).collect())
 }
 
