@@ -3,7 +3,7 @@
 use core::array::from_fn;
 use core::hash::{BuildHasher, Hash};
 #[cfg(feature = "std")]
-use core::{marker::PhantomData, ptr::NonNull};
+use core::{cell::OnceCell, ptr::NonNull};
 
 use crate::algorithm::step::BlockRest;
 use crate::base::check_time::CheckTime;
@@ -221,7 +221,7 @@ pub trait Ticket {
     /// The charge of an admitted request, if it is one exchange and nothing else.
     #[cfg(feature = "std")]
     #[inline(always)]
-    fn into_word<'t>(self) -> Option<WordTicket<'t>>
+    fn into_word<'t>(self, _pins: &'t Pins) -> Option<WordTicket<'t>>
     where
         Self: Sized + 't,
     {
@@ -229,24 +229,35 @@ pub trait Ticket {
     }
 }
 
+/// Keeps the nodes of the words of all [`WordTicket`]s of one request.
+#[cfg(feature = "std")]
+#[derive(Default)]
+#[expect(missing_debug_implementations, reason = "a guard has none")]
+pub struct Pins(OnceCell<Pinned>);
+
+#[cfg(feature = "std")]
+impl Pins {
+    /// Keeps a guard. All guards of a thread are one pin, so the first guard also keeps what later ones have found.
+    fn keep(&self, guard: Pinned) {
+        let _ = self.0.set(guard);
+    }
+}
+
 /// A charge that is one exchange of one word, in a store of any kind.
 #[cfg(feature = "std")]
-#[expect(missing_debug_implementations, reason = "a guard has none")]
+#[derive(Copy, Clone, Debug)]
 pub struct WordTicket<'s> {
-    word: NonNull<AtomicU64>,
+    word: &'s AtomicU64,
     seen: u64,
     next: u64,
-    /// Keeps the word, if it is in a node.
-    _guard: Option<Pinned>,
-    store: PhantomData<&'s AtomicU64>,
 }
 
 #[cfg(feature = "std")]
 impl<'s> WordTicket<'s> {
     /// Exchanges a word of the store, which lives as long as the store.
     #[inline(always)]
-    pub(crate) fn new(word: &'s AtomicU64, seen: u64, next: u64) -> Self {
-        Self { word: NonNull::from(word), seen, next, _guard: None, store: PhantomData }
+    pub(crate) const fn new(word: &'s AtomicU64, seen: u64, next: u64) -> Self {
+        Self { word, seen, next }
     }
 
     /// Exchanges a word of a node.
@@ -254,18 +265,22 @@ impl<'s> WordTicket<'s> {
     /// # Safety
     /// The node was found under the guard, in a store that lives for `'s`.
     #[inline(always)]
-    pub(crate) unsafe fn of_node(word: NonNull<AtomicU64>, [seen, next]: [u64; 2], guard: Pinned) -> Self {
-        Self { word, seen, next, _guard: Some(guard), store: PhantomData }
+    pub(crate) unsafe fn of_node(
+        word: NonNull<AtomicU64>,
+        [seen, next]: [u64; 2],
+        (guard, pins): (Pinned, &'s Pins),
+    ) -> Self {
+        pins.keep(guard);
+        // SAFETY: a node lives as long as the guard, and `pins` keeps it, or an earlier one of this thread, for `'s`.
+        Self { word: unsafe { word.as_ref() }, seen, next }
     }
 
     /// Charges the request if the word has not changed since the decision.
     #[inline(always)]
     pub fn exchange(&self) -> Exchange {
-        // SAFETY: the store lives for `'s`, and a node lives as long as the guard: see the constructors.
-        let word = unsafe { self.word.as_ref() };
         // Ordering: AcqRel, as for each exchange that charges a word: see `SlotTable::check` and `KeyState`. Nothing depends on
         // the word of a lost exchange.
-        word.compare_exchange(self.seen, self.next, Ordering::AcqRel, Ordering::Relaxed).into()
+        self.word.compare_exchange(self.seen, self.next, Ordering::AcqRel, Ordering::Relaxed).into()
     }
 }
 

@@ -10,9 +10,9 @@ use crate::algorithm::Algorithm;
 use crate::algorithm::step::Refund;
 use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
-#[cfg(feature = "std")]
-use crate::store::op::WordTicket;
 use crate::store::op::{Debts, Exchange, KeyTrace, Operation, Store, StoreBase, Ticket};
+#[cfg(feature = "std")]
+use crate::store::op::{Pins, WordTicket};
 
 /// See the module's documentation.
 pub(crate) struct StateRef<'s, A: Algorithm, X: Lasting = Infallible> {
@@ -157,7 +157,7 @@ impl<A: Algorithm, X: Lasting> Ticket for StateTicket<'_, A, X> {
 
     #[cfg(feature = "std")]
     #[inline(always)]
-    fn into_word<'t>(self) -> Option<WordTicket<'t>>
+    fn into_word<'t>(self, _pins: &'t Pins) -> Option<WordTicket<'t>>
     where
         Self: 't,
     {

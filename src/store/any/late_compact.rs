@@ -13,6 +13,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::io;
 
+use super::Planned;
 use super::late::{LARGE, denied};
 use crate::algorithm::CompactAlgorithm;
 use crate::algorithm::compact::CompactState;
@@ -23,7 +24,7 @@ use crate::base::quota::QuotaError;
 use crate::store::compact::{CompactPlan, FirstKeys, NeedsTable};
 use crate::store::op::{
     CarriedOver, CarryOver, Debt, Debts, HashedStore as _, Inherit, KeyTrace, Migrate as _, Operation,
-    Peeked, Store, Ticket as _, WordTicket,
+    Peeked, Pins, Store, Ticket as _,
 };
 use crate::store::present::States as _;
 use crate::store::{Compact, Gauges};
@@ -173,28 +174,31 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
         hash: u64,
         at: CheckTime,
         cost: u64,
-        decision: &mut Option<Decision>,
-    ) -> Option<WordTicket<'s>> {
+        pins: &'s Pins,
+        (decision, word): Planned<'_, 's>,
+    ) -> Outcome {
         if let Some(made) = self.get() {
             let mut ticket = Store::<()>::aim(made, made.prepare_hash(hash), at, cost);
             if ticket.peek() == Peeked::Decided {
-                if ticket.outcome() != Outcome::Allowed {
+                let outcome = ticket.outcome();
+                if outcome != Outcome::Allowed {
                     *decision = Some(ticket.uncharged());
-                    return None;
+                    return outcome;
                 }
                 *decision = Some(ticket.charged());
-                if let Some(word) = ticket.into_word() {
-                    return Some(word);
+                *word = ticket.into_word(pins);
+                if word.is_some() {
+                    return outcome;
                 }
             }
         } else if let Some(first) = self.first.get()
-            && let Some((charged, word)) = first.ticket(self.plan.word(), hash, at, cost)
+            && let Some((charged, ticket)) = first.ticket(self.plan.word(), hash, at, cost)
         {
             *decision = Some(charged);
-            return Some(word);
+            *word = Some(ticket);
+            return Outcome::Allowed;
         }
-        *decision = Some(self.peek_hash(hash, at, cost));
-        None
+        decision.insert(self.peek_hash(hash, at, cost)).outcome()
     }
 
     #[inline(never)]

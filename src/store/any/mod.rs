@@ -20,8 +20,8 @@ use crate::base::check_time::CheckTime;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Peeked, Rebuild,
-    Store, StoreBase, Ticket as _, WordTicket,
+    CarriedOver, CarryOver, Debt, Debts, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Peeked, Pins,
+    Rebuild, Store, StoreBase, Ticket as _, WordTicket,
 };
 use crate::store::present::States;
 use crate::store::sketch::SketchPlan;
@@ -46,6 +46,9 @@ pub struct AnyStore<K = String, H = ahash::RandomState> {
 type DirectOf<A, H> = LateStore<DirectPlan<A>, Direct<A>, H>;
 type KeyedOf<K, A, H> = LateStore<KeyedPlan<A>, Keyed<K, A, H>, H>;
 type SketchOf<A, H> = LateStore<SketchPlan<A>, Sketch<A, H>, H>;
+
+/// The places of a decision and of the ticket that charges it. Both are written where they stay: see [`AnyStore::check`].
+pub(crate) type Planned<'p, 's> = (&'p mut Option<Decision>, &'p mut Option<WordTicket<'s>>);
 
 /// A store with its algorithm.
 // The tag has a byte of its own. Otherwise the compiler hides it in a field of the stores, and each check needs four more
@@ -291,8 +294,8 @@ where
         )
     }
 
-    /// Decides as [`AnyStore::check`] does, and leaves the charge to the ticket. If it returns no ticket, the request is denied,
-    /// or its charge takes more than one exchange; then the decision charged nothing.
+    /// Decides as [`AnyStore::check`] does, and leaves the charge to a ticket. If it writes no ticket, the request is denied,
+    /// or its charge takes more than one exchange; then the decision charged nothing. `pins` keeps what the tickets need.
     #[inline(always)]
     #[doc(hidden)]
     pub fn ticket<'s, Q: Lookup<K> + ?Sized + 's>(
@@ -300,13 +303,14 @@ where
         (key, hash): (&Q, u64),
         at: CheckTime,
         cost: u64,
-        decision: &mut Option<Decision>,
-    ) -> Option<WordTicket<'s>> {
+        pins: &'s Pins,
+        into: Planned<'_, 's>,
+    ) -> Outcome {
         by_kind!(&self.pair, store =>
-            ticket(store, key, at, cost, decision),
-            ticket(store, key, at, cost, decision),
-            store.ticket(store.given(key, hash), at, cost, decision),
-            ticket(store, key, at, cost, decision),
+            ticket(store, key, at, cost, pins, into),
+            ticket(store, key, at, cost, pins, into),
+            store.ticket(store.given(key, hash), at, cost, pins, into),
+            ticket(store, key, at, cost, pins, into),
         )
     }
 
@@ -402,23 +406,25 @@ fn ticket<'s, P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized + 's>(
     key: &Q,
     at: CheckTime,
     cost: u64,
-    decision: &mut Option<Decision>,
-) -> Option<WordTicket<'s>> {
+    pins: &'s Pins,
+    (decision, word): Planned<'_, 's>,
+) -> Outcome {
     if let Some(made) = store.get() {
         let mut ticket = made.aim(made.prepare(key), at, cost);
         if ticket.peek() == Peeked::Decided {
-            if ticket.outcome() != Outcome::Allowed {
+            let outcome = ticket.outcome();
+            if outcome != Outcome::Allowed {
                 *decision = Some(ticket.uncharged());
-                return None;
+                return outcome;
             }
             *decision = Some(ticket.charged());
-            if let Some(word) = ticket.into_word() {
-                return Some(word);
+            *word = ticket.into_word(pins);
+            if word.is_some() {
+                return outcome;
             }
         }
     }
-    *decision = Some(store.peek(key, at, cost));
-    None
+    decision.insert(store.peek(key, at, cost)).outcome()
 }
 
 #[inline(never)]

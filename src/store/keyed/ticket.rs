@@ -7,7 +7,7 @@ use super::nodes::KeyNode;
 use crate::algorithm::Algorithm;
 use crate::base::decision::{Decision, Outcome};
 use crate::base::reclaim::Pinned;
-use crate::store::op::{Exchange, Ticket, WordTicket};
+use crate::store::op::{Exchange, Pins, Ticket, WordTicket};
 use crate::store::state::{Admission, KeyState};
 
 /// A check that is decided but not yet charged.
@@ -53,13 +53,13 @@ impl<K, A: Algorithm> Ticket for KeyedTicket<'_, K, A> {
     }
 
     #[inline(always)]
-    fn into_word<'t>(self) -> Option<WordTicket<'t>>
+    fn into_word<'t>(self, pins: &'t Pins) -> Option<WordTicket<'t>>
     where
         Self: 't,
     {
         let (word, words) = self.state()?.only_exchange(&self.admission)?;
         // SAFETY: the node was found under the ticket's guard, in the store that lends the ticket its algorithm.
-        Some(unsafe { WordTicket::of_node(NonNull::from(word), words, self.guard) })
+        Some(unsafe { WordTicket::of_node(NonNull::from(word), words, (self.guard, pins)) })
     }
 }
 

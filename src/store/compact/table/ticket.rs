@@ -6,9 +6,9 @@ use crate::algorithm::compact::{CompactState, Moment, STATE_BITS, Verdict};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
-#[cfg(feature = "std")]
-use crate::store::op::WordTicket;
 use crate::store::op::{Exchange, Peeked, Ticket};
+#[cfg(feature = "std")]
+use crate::store::op::{Pins, WordTicket};
 
 /// A check that is decided but not yet charged.
 #[derive(Copy, Clone, Debug)]
@@ -137,7 +137,7 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
 
     #[cfg(feature = "std")]
     #[inline(always)]
-    fn into_word<'s>(self) -> Option<WordTicket<'s>>
+    fn into_word<'s>(self, _pins: &'s Pins) -> Option<WordTicket<'s>>
     where
         Self: 's,
     {

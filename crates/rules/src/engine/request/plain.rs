@@ -2,22 +2,22 @@
 //!
 //! The [route](super::route) takes such a request with a list of [`PlainCheck`]s, whose steps are short, and any other request
 //! with a [`RequestCheck`](super::check::RequestCheck). It chooses once, when it has found the rules, and searches none of them
-//! twice. The most frequent list is a single rule. It is compiled apart, from the same functions: its list is an array of one, so that the
-//! compiler leaves no list and no loop.
+//! twice. The most frequent list is a single rule. It is compiled apart, from the same functions: it is charged directly, and reported as
+//! an array of one, so that the compiler leaves no list and no loop.
 //!
 //! # Protocol
 //! ```text
-//! peek    at all rules but the first, each with a ticket that charges it ── one denies ──► denied
+//! peek    at all rules but the first. Each keeps a ticket that charges it ── one denies ──► denied
 //! charge  the first rule, because its charge gives the same information as a peek ── denied ──► denied
 //! charge  the others by their tickets. If another request was first, the rule decides again ── denied ──► all are refunded
 //! ```
 //! A denied request then peeks at the rules that would admit it, because their figures are part of the answer.
 
 use std::hash::BuildHasher;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use smallvec::SmallVec;
-use tollgate::internals::op::{Exchange, Store, WordTicket};
+use tollgate::internals::op::{Exchange, Pins, Store, WordTicket};
 use tollgate::internals::{CheckTime, OwnTallies};
 use tollgate::stores::AnyStore;
 use tollgate::{Clock, Decision, Outcome};
@@ -48,6 +48,15 @@ pub(super) struct PlainCheck<'r> {
     earlier: u64,
     /// The thread's counters of the rule's outcomes.
     own: Option<OwnTallies<'r>>,
+    /// What charges the rule, once it has decided and its charge is one exchange.
+    ticket: Option<WordTicket<'r>>,
+}
+
+/// Room of a request for what its checks borrow: the texts of keys, and the guards of tickets.
+#[derive(Default)]
+pub(super) struct Room {
+    texts: KeyTexts,
+    pins: Pins,
 }
 
 /// The rules of a request that are all plain.
@@ -60,6 +69,13 @@ impl<'r> Deref for PlainChecks<'r> {
     #[inline(always)]
     fn deref(&self) -> &[PlainCheck<'r>] {
         &self.0
+    }
+}
+
+impl DerefMut for PlainChecks<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }
 
@@ -77,8 +93,8 @@ impl<'r> PlainChecks<'r> {
         domain: &'r ActiveDomain,
         request: &Request<'_, 'r>,
         decided: &mut Vec<Decided>,
-        searched: &mut Searched,
-        (texts, when): (&'r KeyTexts, CheckTime),
+        (known, searched): (&[FoundRules], &mut Searched),
+        (room, when): (&'r Room, CheckTime),
     ) -> bool {
         if !domain.has_plain {
             return false;
@@ -86,13 +102,14 @@ impl<'r> PlainChecks<'r> {
         decided.reserve(request.descriptors.len());
         // The numbers of the rules, one bit for each, modulo the number of bits.
         let mut numbers = 0;
-        let mut known = request.searched.iter().copied();
+        let mut known = known.iter().copied();
         for (descriptor, place) in request.descriptors.iter().zip(0..) {
             let found = known.next().unwrap_or_else(|| domain.search(descriptor));
             searched.push(found);
             let Some(cost) = plain_cost(descriptor, request.hits) else { return false };
             for (rule, active) in domain.rules_of(found) {
-                let Some(check) = PlainCheck::new(domain, descriptor, active, cost, (Some(texts), when))
+                let Some(check) =
+                    PlainCheck::new(domain, descriptor, active, cost, (Some(&room.texts), when))
                 else {
                     return false;
                 };
@@ -140,12 +157,12 @@ fn plain_cost(descriptor: &Descriptor<'_>, hits: u64) -> Option<u64> {
 
 /// The hash of a key in compact stores. All counters of the rules have one hasher, and rules of one request often count by the
 /// same value, so the last hash is kept.
-struct KeyHash<'r> {
-    hasher: &'r Hasher,
+struct KeyHash<'r, 'h> {
+    hasher: &'h Hasher,
     last: Option<(&'r str, u64)>,
 }
 
-impl<'r> KeyHash<'r> {
+impl<'r> KeyHash<'r, '_> {
     #[inline(always)]
     fn of(&mut self, check: &PlainCheck<'r>) -> u64 {
         match self.last {
@@ -168,22 +185,19 @@ impl<'r> KeyHash<'r> {
 
 /// Charges all rules if all of them admit the request, or none.
 #[inline(always)]
-pub(super) fn decide(
-    checks: &[PlainCheck<'_>],
+pub(super) fn decide<'r>(
+    checks: &mut [PlainCheck<'r>],
     decided: &mut [Decided],
     when: CheckTime,
-    hasher: &Hasher,
+    (hasher, room): (&Hasher, &'r Room),
 ) -> Outcome {
-    match (checks, &mut *decided) {
-        ([check], [decided]) => check.charge(decided, when, check.hash(hasher)),
-        ([first, others @ ..], [decided_first, decided_others @ ..]) => {
-            let hashes = KeyHash { hasher, last: None };
-            match charge_several((first, others), (decided_first, decided_others), when, hashes) {
-                true => Outcome::Allowed,
-                false => deny(checks, decided, when),
-            }
-        }
-        _ => Outcome::Allowed,
+    if let ([check], [decided]) = (&*checks, &mut *decided) {
+        return check.decide(decided, when, hasher);
+    }
+    let hashes = KeyHash { hasher, last: None };
+    match charge_all(checks, decided, (when, room), hashes) {
+        true => Outcome::Allowed,
+        false => deny(checks, decided, when),
     }
 }
 
@@ -226,32 +240,31 @@ pub(super) fn report_denied(checks: &[PlainCheck<'_>], decided: &mut [Decided], 
     }
 }
 
-/// Charges several rules, or none. Returns whether all of them admit the request.
+/// Charges all rules, or none. Returns whether all of them admit the request.
 #[inline(never)]
-fn charge_several<'r>(
-    (first, others): (&PlainCheck<'r>, &[PlainCheck<'r>]),
-    (decided_first, decided_others): (&mut Decided, &mut [Decided]),
-    when: CheckTime,
-    mut hashes: KeyHash<'r>,
+fn charge_all<'r>(
+    checks: &mut [PlainCheck<'r>],
+    decided: &mut [Decided],
+    (when, room): (CheckTime, &'r Room),
+    mut hashes: KeyHash<'r, '_>,
 ) -> bool {
-    let mut tickets: Several<Option<WordTicket<'r>>> = Several::new();
-    for (check, decided) in others.iter().zip(&mut *decided_others) {
-        tickets.push(check.ticket(decided, when, hashes.of(check)));
-        if decided.outcome() != Outcome::Allowed {
+    let ([first, others @ ..], [decided_first, decided_others @ ..]) = (checks, decided) else { return true };
+    for (check, decided) in others.iter_mut().zip(&mut *decided_others) {
+        let hash = hashes.of(check);
+        if check.plan(decided, when, hash, &room.pins) != Outcome::Allowed {
             return false;
         }
     }
     if first.charge(decided_first, when, hashes.of(first)) != Outcome::Allowed {
         return false;
     }
-    let denies = |((check, ticket), decided): ((&PlainCheck<'r>, &Option<WordTicket<'_>>), &mut Decided)| {
+    let others = &*others;
+    let denies = |(check, decided): (&PlainCheck<'r>, &mut Decided)| {
         // Otherwise another request was first, or there is no ticket.
-        let is_charged = ticket.as_ref().is_some_and(|ticket| ticket.exchange() == Exchange::Done);
+        let is_charged = check.ticket.is_some_and(|ticket| ticket.exchange() == Exchange::Done);
         !is_charged && check.charge(decided, when, hashes.of(check)) != Outcome::Allowed
     };
-    let Some(denied) = others.iter().zip(&tickets).zip(&mut *decided_others).position(denies) else {
-        return true;
-    };
+    let Some(denied) = others.iter().zip(&mut *decided_others).position(denies) else { return true };
     first.refund(decided_first, when);
     others.iter().zip(decided_others).take(denied).for_each(|(check, decided)| check.refund(decided, when));
     false
@@ -276,7 +289,7 @@ impl<'r> PlainCheck<'r> {
         if let Some(own) = own {
             own.prefetch();
         }
-        Some(Self { active, counter, key, cost, earlier: 0, own })
+        Some(Self { active, counter, key, cost, earlier: 0, own, ticket: None })
     }
 
     /// Whether the request only peeks.
@@ -288,6 +301,12 @@ impl<'r> PlainCheck<'r> {
     #[inline(always)]
     fn store(&self) -> &'r AnyStore {
         self.counter.store.get()
+    }
+
+    /// Decides the request if this is its only rule.
+    #[inline(always)]
+    pub(super) fn decide(&self, decided: &mut Decided, when: CheckTime, hasher: &Hasher) -> Outcome {
+        self.charge(decided, when, self.hash(hasher))
     }
 
     /// Returns the hash of the key, if the store finds keys by their hashes.
@@ -302,14 +321,14 @@ impl<'r> PlainCheck<'r> {
         self.store().check((self.key, hash), when, self.cost, &mut decided.decision)
     }
 
-    /// Peeks at the rule, and returns a ticket if one exchange charges it. `hash` is the [hash](Self::hash) of its key.
+    /// Peeks at the rule, and keeps a ticket if one exchange charges it. `hash` is the [hash](Self::hash) of its key.
     #[inline(always)]
-    fn ticket(&self, decided: &mut Decided, when: CheckTime, hash: u64) -> Option<WordTicket<'r>> {
+    fn plan(&mut self, decided: &mut Decided, when: CheckTime, hash: u64, pins: &'r Pins) -> Outcome {
         if self.earlier > 0 {
-            decided.decision = Some(self.peek(when));
-            return None;
+            return decided.decision.insert(self.peek(when)).outcome();
         }
-        self.store().ticket((self.key, hash), when, self.cost, &mut decided.decision)
+        let store = self.store();
+        store.ticket((self.key, hash), when, self.cost, pins, (&mut decided.decision, &mut self.ticket))
     }
 
     /// Returns the decision that a charge after the earlier ones would give, and charges nothing.

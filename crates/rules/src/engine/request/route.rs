@@ -28,9 +28,9 @@ use super::answer::{Answer, JointOutcome};
 use super::check::{Request, RequestCheck};
 use super::decided::{Decided, DecidedList};
 use super::plain;
-use super::plain::{PlainCheck, PlainChecks, Searched};
+use super::plain::{PlainCheck, PlainChecks, Room, Searched};
 use super::report::Reporting;
-use crate::descriptor::{Descriptor, KeyTexts};
+use crate::descriptor::Descriptor;
 use crate::engine::state::{ActiveDomain, ActiveRule, DomainId, Role, RuleSet, Rules, RulesAt, WithoutRule};
 use crate::telemetry::request_without_rule;
 
@@ -185,32 +185,39 @@ impl<C: Clock> Rules<C> {
 
     /// Continues the route after [`Rules::attempt_plain`].
     #[inline(never)]
-    fn decide_rest(&self, answer: &mut Answer, request: &Request<'_, '_>, attempt: Attempt, when: CheckTime) {
-        let Some((asked, written)) = answer.parts() else { return };
-        let again = match attempt {
-            Attempt::Decided(outcome) => {
-                written.0.outcome = outcome;
-                Again::No
+    fn decide_rest(
+        &self,
+        answer: &mut Answer,
+        request: &Request<'_, '_>,
+        mut attempt: Attempt,
+        when: CheckTime,
+    ) {
+        while let Some((asked, written)) = answer.parts() {
+            let again = match attempt {
+                Attempt::Decided(outcome) => {
+                    written.0.outcome = outcome;
+                    Again::No
+                }
+                Attempt::Outdated => Again::Yes,
+                Attempt::NotPlain(found) => self.attempt_any(asked, request, found, written, when),
+            };
+            if again == Again::No {
+                return;
             }
-            Attempt::Outdated => Again::Yes,
-            Attempt::NotPlain(found) => self.attempt_any(asked, *request, found, written, when),
-        };
-        if again == Again::Yes {
-            self.decide_again(answer, *request, when);
+            attempt = self.begin_again(answer);
         }
     }
 
+    /// Finds the rules that are in force now.
     #[cold]
     #[inline(never)]
-    fn decide_again(&self, answer: &mut Answer, request: Request<'_, '_>, when: CheckTime) {
-        while let Some(domain) = answer.domain() {
+    fn begin_again(&self, answer: &mut Answer) -> Attempt {
+        if let Some(domain) = answer.domain() {
             let next = self.find_domain(&domain.name);
             *answer = next;
-            let Some((asked, written)) = answer.begin() else { return };
-            if self.attempt_several(asked, request, written, when) == Again::No {
-                return;
-            }
+            let _ = answer.begin();
         }
+        Attempt::NotPlain(None)
     }
 
     /// Decides a request if it has one descriptor, to which one plain rule applies. It needs no list.
@@ -238,8 +245,12 @@ impl<C: Clock> Rules<C> {
                     let [decided] = decided;
                     return Attempt::Decided(plain::query(domain, check, decided, when));
                 }
-                let taken = self.take_plain((rules, domain), descriptors, [check], decided, when);
-                return taken.map_or(Attempt::Outdated, Attempt::Decided);
+                let start = domain.timer.start();
+                let outcome = check.decide(&mut decided[0], when, &self.hasher);
+                domain.timer.stop(start);
+                let taken = ([check], outcome);
+                let settled = self.settle_plain((rules, domain), descriptors, taken, decided, when);
+                return settled.map_or(Attempt::Outdated, Attempt::Decided);
             }
         }
         Attempt::NotPlain(Some(found))
@@ -250,60 +261,64 @@ impl<C: Clock> Rules<C> {
     fn attempt_any<'r>(
         &self,
         asked: Asked<'r>,
-        request: Request<'_, 'r>,
+        request: &Request<'_, 'r>,
         found: Option<FoundRules>,
         written: Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
-        let request = Request { searched: found.as_slice(), ..request };
         let may_be_plain = match found {
             // A plain rule may need room for its key.
             Some(found) => found.numbers().len() > 1 || asked.1.only(found).is_some_and(ActiveRule::is_plain),
             None => true,
         };
         match may_be_plain {
-            true => self.attempt_several(asked, request, written, when),
-            false => self.decide_any(asked, &request, written, when),
+            true => self.attempt_several(asked, request, found, written, when),
+            false => {
+                self.decide_any(asked, &Request { searched: found.as_slice(), ..*request }, written, when)
+            }
         }
     }
 
-    /// Decides a request with rules of any number.
-    #[inline(never)]
+    /// Decides a request with rules of any number. The request is not copied, because a copy of what was just written waits.
+    #[inline(always)]
     fn attempt_several<'r>(
         &self,
         (rules, domain): Asked<'r>,
-        request: Request<'_, 'r>,
+        request: &Request<'_, 'r>,
+        found: Option<FoundRules>,
         (joint, decided): Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
-        let texts = KeyTexts::default();
-        let (mut found, mut searched) = (PlainChecks::new(), Searched::new());
-        if found.find(domain, &request, decided, &mut searched, (&texts, when)) {
+        let room = Room::default();
+        let (mut checks, mut searched) = (PlainChecks::new(), Searched::new());
+        let known = (found.as_slice(), &mut searched);
+        if checks.find(domain, request, decided, known, (&room, when)) {
             let decided = decided.as_mut_slice();
-            let taken = self.take_plain((rules, domain), request.descriptors, &*found, decided, when);
-            let Some(outcome) = taken else { return Again::Yes };
+            let start = domain.timer.start();
+            let outcome = plain::decide(&mut checks, decided, when, (&self.hasher, &room));
+            domain.timer.stop(start);
+            let taken = (&*checks, outcome);
+            let settled = self.settle_plain((rules, domain), request.descriptors, taken, decided, when);
+            let Some(outcome) = settled else { return Again::Yes };
             joint.outcome = outcome;
             return Again::No;
         }
         decided.clear();
-        let request = Request { searched: &searched, ..request };
+        let request = Request { searched: &searched, ..*request };
         self.decide_any((rules, domain), &request, (joint, decided), when)
     }
 
-    /// Takes a request along the route if all its rules are plain. The checks and the decisions are slices, or arrays of one.
+    /// Reports a request whose rules are all plain, and its outcome. The checks and the decisions are slices, or arrays of one.
     /// Returns `None` if it must begin again, because a load has replaced the counters that it charged.
     #[inline(always)]
-    fn take_plain<'r>(
+    fn settle_plain<'r>(
         &self,
         (rules, domain): Asked<'_>,
         descriptors: &[Descriptor<'_>],
-        checks: impl AsRef<[PlainCheck<'r>]> + Copy,
+        (checks, outcome): (impl AsRef<[PlainCheck<'r>]> + Copy, Outcome),
         decided: &mut (impl AsRef<[Decided]> + AsMut<[Decided]> + ?Sized),
         when: CheckTime,
     ) -> Option<Outcome> {
-        let start = domain.timer.start();
-        let outcome = plain::decide(checks.as_ref(), decided.as_mut(), when, &self.hasher);
-        domain.timer.stop(start);
         // The calls that are rare get copies, so that the checks themselves need no memory.
         if outcome != Outcome::Allowed {
             let (joint, checks) = (JointOutcome { outcome, ..JointOutcome::new(domain.is_dry_run) }, checks);
