@@ -12,6 +12,8 @@ pub use crate::base::check_time::CheckTime;
 pub use crate::base::clock::models::SharedTime;
 // Times of settings and of servers are nanoseconds in both packages.
 pub use crate::base::clock::{saturating_nanos, unix_nanos};
+// A search among thousands of rules requests the memory of a rule before it needs it.
+pub use crate::base::memory::prefetch::prefetch;
 // Errors of all packages show their message.
 pub use crate::base::debug_shows_message;
 // `tollgate-http` shows clients the rate that was in force, and not the quota of the caller. Servers send these figures.

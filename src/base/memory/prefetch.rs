@@ -2,7 +2,7 @@
 
 /// Hints that the line at `place` will be read; `place` may be any address. Does nothing on targets without the hint.
 #[inline(always)]
-pub(crate) fn prefetch<T>(place: *const T) {
+pub fn prefetch<T>(place: *const T) {
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     // SAFETY: a hint that reads nothing, writes nothing and faults on nothing; SSE is in every x86-64.
     unsafe {

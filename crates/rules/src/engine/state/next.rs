@@ -141,7 +141,7 @@ impl RuleSet {
         when: CheckTime,
         (hasher, options): (&Hasher, &LoadOptions),
     ) -> ActiveDomain {
-        let DomainParts { name, charging, shadow, rules, tree, files } = domain;
+        let DomainParts { name, charging, shadow, rules, mut tree, files } = domain;
         let charging = charging.unwrap_or_default();
         let is_dry_run = shadow || options.shadow;
         let mut by_identity = HashMap::with_capacity_and_hasher(rules.len(), hasher.clone());
@@ -178,6 +178,7 @@ impl RuleSet {
             active.push(next);
         }
         let rules = active;
+        tree.prefetch_among(&rules);
         ActiveDomain {
             index: u32::try_from(self.domains.len()).unwrap_or(u32::MAX),
             charging,
