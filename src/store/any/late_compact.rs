@@ -56,6 +56,12 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
         self.store.get()
     }
 
+    /// Returns the address of the store with a table, or of the list.
+    pub(super) fn states_address(&self) -> Option<usize> {
+        let first = || self.first.get().map(|first| std::ptr::from_ref(first).addr());
+        self.get().map(|store| std::ptr::from_ref(store).addr()).or_else(first)
+    }
+
     /// Returns the store with a table, and creates it if it does not exist.
     pub(super) fn make(&self) -> Result<&Compact<A, H>, QuotaError> {
         // Also if no key has a state: another thread may be about to charge the first one in the list.

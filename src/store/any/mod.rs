@@ -321,6 +321,13 @@ where
         by_kind!(&self.pair, store => false, false, true, false)
     }
 
+    /// Returns the address of the memory that a check reads after that of the store. `None` as long as no charge has created it.
+    #[doc(hidden)]
+    pub fn states_address(&self) -> Option<usize> {
+        let own = std::ptr::from_ref(self).addr();
+        by_kind!(&self.pair, store => Some(own), Some(own), store.states_address(), Some(own))
+    }
+
     /// Whether anything was charged.
     fn is_used(&self) -> bool {
         by_kind!(&self.pair, store =>

@@ -127,7 +127,7 @@ impl<'r> RequestCheck<'r> {
                 continue;
             }
             for (index, active) in domain.rules_of(found) {
-                active.matched.set();
+                active.note_match();
                 // Apart from its check, so that the check is built where it stays.
                 let key = active.key(domain, descriptor);
                 let role = active.role.unwrap_or_else(|| role_of(active, &key, index, now_ns, hasher));

@@ -237,6 +237,7 @@ pub(super) fn report_denied(checks: &[PlainCheck<'_>], decided: &mut [Decided], 
     for (PlainCheck { active, counter, key, cost, .. }, decided) in checks.iter().zip(decided) {
         let (counted, key) = (CountedBy::Local { counter, headroom: 0 }, CounterKey::Whole(key));
         RuleCheck::with(reporting.domain, active, counted, key, *cost).report(decided, reporting);
+        active.note_states();
     }
 }
 
@@ -284,7 +285,7 @@ impl<'r> PlainCheck<'r> {
         if counter.is_taking_over(when.ns()) {
             return None;
         }
-        active.matched.set();
+        active.note_match();
         let own = active.meters.own();
         if let Some(own) = own {
             own.prefetch();

@@ -1,13 +1,15 @@
 //! The rules in force: trees that match requests, and a counter for each rule.
 
 use std::collections::HashMap;
+use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tollgate::internals::CheckTime;
 use tollgate::internals::migrate::{Generation, Numbered};
-use tollgate::internals::sync::AtomicU32;
+use tollgate::internals::prefetch;
 use tollgate::internals::sync::Ordering::Relaxed;
+use tollgate::internals::sync::{AtomicU32, AtomicUsize};
 use tollgate::stores::AnyStore;
 use tollgate::telemetry::{CheckTimer, Meters};
 use tollgate::{LimitKind, Quota};
@@ -86,8 +88,8 @@ pub(in crate::engine) struct ActiveDomain {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(in crate::engine) struct ActiveRule {
-    /// Set by the first request since this load that the rule matched.
-    pub(in crate::engine) matched: OnceFlag,
+    /// Whether the rule matched a request since this load.
+    pub(in crate::engine) matched: Matched,
     /// The unit for which limits that requests set count together with this rule.
     pub(in crate::engine) unit: Option<TimeUnit>,
     /// The role that the rule has in every request, or `None` if the request's key or the time decides.
@@ -98,8 +100,6 @@ pub(in crate::engine) struct ActiveRule {
     /// Whether the rule replaces others, or counts values.
     pub(in crate::engine) is_rare: bool,
     key_from: KeyFrom,
-    /// The entries whose values are read as addresses, one bit for each.
-    addresses: u32,
     /// The index of the entry whose value is the key, if the rule is plain and needs nothing else. Otherwise [`u32::MAX`], so that no
     /// request has this entry: one comparison then tells both.
     plain_entry: u32,
@@ -112,6 +112,8 @@ pub(in crate::engine) struct ActiveRule {
     /// The units that a fresh key may use at once, and the time in which they refill.
     pub(in crate::engine) quota: u64,
     pub(in crate::engine) window: Duration,
+    /// The entries whose values are read as addresses, one bit for each.
+    addresses: u32,
     /// Whether requests with other keys have separate counters.
     keys_vary: bool,
     /// Whether a request matched it before this load.
@@ -160,6 +162,29 @@ impl OnceFlag {
     #[inline]
     pub(in crate::engine) fn is_set(&self) -> bool {
         self.0.load(Relaxed) != 0
+    }
+}
+
+/// Whether a rule matched a request, and where its checks read memory after that of its store. With thousands of rules, a check
+/// would wait for the store, and then for the memory to which the store points.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Matched(AtomicUsize);
+
+/// [`Matched`] as long as no charge has created that memory. Otherwise its address, or 0 before the first request.
+const WITHOUT_ADDRESS: usize = 1;
+
+/// The lines at that address: the list of a compact store's first keys has three.
+const FIRST_LINES: [usize; 3] = [0, 64, 128];
+
+impl Matched {
+    // Ordering: Relaxed, here and below. The address is only a hint.
+    #[inline]
+    fn get(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    pub(in crate::engine) fn is_set(&self) -> bool {
+        self.get() != 0
     }
 }
 
@@ -375,7 +400,7 @@ impl ActiveRule {
             None if addresses & rule.counted_by == 0 => KeyFrom::Parts,
             _ => KeyFrom::PartsWithAddresses,
         };
-        let (role, matched) = (Role::of_all(&rule), OnceFlag::default());
+        let (role, matched) = (Role::of_all(&rule), Matched::default());
         let is_rare = rule.distinct || holds_units(&rule) || !rule.replaces.is_empty();
         let is_plain = role == Some(Role::Enforced)
             && rule.soft == u64::MAX
@@ -405,6 +430,33 @@ impl ActiveRule {
             matched,
             matched_before: false,
             held_name: None,
+        }
+    }
+
+    /// Notes that a request matched the rule, and requests the memory of its counter in advance.
+    #[inline(always)]
+    pub(in crate::engine) fn note_match(&self) {
+        let address = self.matched.get();
+        if address <= WITHOUT_ADDRESS {
+            self.note_states();
+        } else {
+            for offset in FIRST_LINES {
+                prefetch(ptr::without_provenance::<u8>(address.wrapping_add(offset)));
+            }
+        }
+    }
+
+    /// Notes where the states of the counter are. They move when a store creates its table.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::engine) fn note_states(&self) {
+        let address = match &self.counter {
+            Counter::Local(local) => local.store.get().states_address().unwrap_or(WITHOUT_ADDRESS),
+            _ => ptr::from_ref(self).addr(),
+        };
+        // Written rarely, because all threads read this cache line.
+        if address != self.matched.get() {
+            self.matched.0.store(address, Relaxed);
         }
     }
 
