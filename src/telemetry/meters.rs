@@ -73,7 +73,7 @@ pub(crate) type MeterTallies = RuleTallies<{ SHADOW_DENIED_HITS + 1 }>;
 /// recorder first: meters that were created earlier never reach it.
 ///
 /// # Memory
-/// 128 bytes for each thread that records an event, up to 32 threads, and the handles of the facade.
+/// 128 bytes for each thread that records an event, up to 32 threads, and the handles of the facade. A clone shares all of them.
 ///
 /// # Consistency
 /// Each count is exact. [`Meters::counts`] reads the counts one after another, so it may include some counts of a
@@ -92,7 +92,8 @@ pub(crate) type MeterTallies = RuleTallies<{ SHADOW_DENIED_HITS + 1 }>;
 /// let counts = meters.counts();
 /// assert_eq!((counts.allowed, counts.denied, counts.hits), (2, 1, 3));
 /// ```
-// What each check reads comes first, in 48 bytes: see `RuleTallies`.
+// Rules have them in place, so that a check among thousands of rules waits for no memory of theirs: see `RuleTallies`.
+#[derive(Clone)]
 #[repr(C)]
 pub struct Meters {
     tallies: Arc<MeterTallies>,

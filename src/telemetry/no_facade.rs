@@ -3,6 +3,7 @@
 use super::event::Event;
 use crate::base::clock::Timestamp;
 
+#[derive(Clone)]
 pub(super) struct RuleHandles;
 
 impl RuleHandles {

@@ -5,6 +5,8 @@
 mod clean;
 mod sample;
 
+use std::sync::Arc;
+
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
 
 use self::clean::clean;
@@ -54,9 +56,12 @@ pub fn value(name: &str) -> SharedString {
 }
 
 /// The counters of a rule.
-// What an admitted request adds to comes first: see `Meters`.
+#[derive(Clone)]
+pub(super) struct RuleHandles(Arc<RuleCounters>);
+
+// What an admitted request adds to comes first.
 #[repr(C)]
-pub(super) struct RuleHandles {
+struct RuleCounters {
     hits: Counter,
     /// The counters, in the order of [`Event::index`].
     events: [Counter; Event::DECISIONS.len() + Event::MARKS.len()],
@@ -74,16 +79,17 @@ impl RuleHandles {
             }
             None => counter(mark(Event::MARKS[index - Event::DECISIONS.len()]), labels()),
         });
-        Self { events, hits: counter(HITS, labels()) }
+        Self(Arc::new(RuleCounters { events, hits: counter(HITS, labels()) }))
     }
 
     #[inline]
     pub(super) fn record(&self, event: Event, hits: u64) {
+        let RuleCounters { hits: all_hits, events } = &*self.0;
         if event.is_decision() {
-            self.events[event.index()].increment(1);
-            self.hits.increment(hits);
+            events[event.index()].increment(1);
+            all_hits.increment(hits);
         } else {
-            self.events[event.index()].increment(hits);
+            events[event.index()].increment(hits);
         }
     }
 }

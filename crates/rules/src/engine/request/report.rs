@@ -54,7 +54,7 @@ impl RuleCheck<'_> {
         if self.cost == 0 {
             return;
         }
-        let (cost, meters) = (self.cost, &*self.active.meters);
+        let (cost, meters) = (self.cost, &self.active.meters);
         match &decided.decision {
             Some(decision) if decision.is_denied() => {
                 self.report_denial(decided, reporting);
@@ -80,7 +80,7 @@ impl RuleCheck<'_> {
     /// Counts a request that a shared rule admitted.
     #[cold]
     fn report_shared(&self, decision: &Decision, by: SharedOrigin) {
-        let meters = &*self.active.meters;
+        let meters = &self.active.meters;
         match by.event() {
             Some(event) => meters.record(event, self.cost),
             // The distance to the limit is not known.
@@ -101,7 +101,7 @@ impl RuleCheck<'_> {
     /// Counts a denial, and informs the observers. Also starts a block, because the denial is final only now.
     #[cold]
     fn report_denial(&self, decided: &mut Decided, reporting: &Reporting<'_>) {
-        let (cost, meters) = (self.cost, &*self.active.meters);
+        let (cost, meters) = (self.cost, &self.active.meters);
         let reports_only = reporting.joint.shadow
             || decided.role == Role::Shadow
             || (decided.role == Role::Quota && !reporting.joint.quota_rules_deny);

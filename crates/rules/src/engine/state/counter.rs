@@ -8,6 +8,7 @@
 //! ```
 
 use std::iter;
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,13 +84,13 @@ impl SharedCounter {
 pub(in crate::engine) struct LocalCounter {
     /// The store of the generation: with thousands of rules, a check waits for each memory that it reads.
     pub(in crate::engine) store: OwnStore<AnyStore>,
-    /// The headroom: units that stay free in the store. It is [`spare`](Self::spare), and for a class, the units of other
-    /// classes.
-    pub(in crate::engine) headroom: u64,
     /// Whether a charge can be refunded.
     pub(in crate::engine) can_refund: bool,
     /// Whether this is the first counter, which takes over no usage.
     is_first: bool,
+    /// The headroom: units that stay free in the store. It is [`spare`](Self::spare), and for a class, the units of other
+    /// classes.
+    pub(in crate::engine) headroom: u64,
     pub(in crate::engine) generation: Arc<Generation<AnyStore>>,
     /// The units that the store can hold beyond the maximum in use. A rule that counts denied requests needs one unit to detect
     /// that its limit is exceeded. The rest holds usage from a load with a higher limit.
@@ -386,6 +387,9 @@ pub(in crate::engine) fn blocked(period: Duration, cost: u64, now_ns: u64) -> De
 }
 
 impl LocalCounter {
+    /// The number of bytes at its beginning that a check of a plain rule reads.
+    pub(super) const READ: usize = offset_of!(Self, is_first) + size_of::<bool>();
+
     fn new(generation: Generation<AnyStore>, headroom: u64, parameters: Parameters) -> Self {
         let can_refund = generation.store().can_refund();
         let (store, generation) = (generation.own_store(), Arc::new(generation));

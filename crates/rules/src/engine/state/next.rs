@@ -153,7 +153,7 @@ impl RuleSet {
         let last: Vec<Option<&ActiveRule>> =
             rules.iter().map(|rule| before?.by_identity(&rule.identity)).collect();
         let kept = |rule: &Rule, last: Option<&ActiveRule>| {
-            last.filter(|last| last.rule.name == rule.name).map(|same| Arc::clone(&same.meters))
+            last.filter(|last| last.rule.name == rule.name).map(|same| same.meters.clone())
         };
         // The counts of all rules that are new, and the index of the next one among them.
         let new_rules = rules.iter().zip(&last).filter(|&(rule, &last)| kept(rule, last).is_none()).count();
@@ -161,7 +161,7 @@ impl RuleSet {
         for ((rule, prepared), last) in rules.into_iter().zip(counters).zip(last) {
             let meters = kept(&rule, last).unwrap_or_else(|| {
                 let index = new.next().unwrap_or_default();
-                Arc::new(Meters::among(&tallies, index, &name, &rule.name).near_limit(options.near_limit))
+                Meters::among(&tallies, index, &name, &rule.name).near_limit(options.near_limit)
             });
             let (counter, values) = match prepared {
                 RuleCounter::Own(prepared, values) => (prepared.finish(when), values),

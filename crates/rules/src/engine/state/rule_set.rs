@@ -1,6 +1,7 @@
 //! The rules in force: trees that match requests, and a counter for each rule.
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -99,11 +100,10 @@ pub(in crate::engine) struct ActiveRule {
     is_plain: bool,
     /// Whether the rule replaces others, or counts values.
     pub(in crate::engine) is_rare: bool,
-    key_from: KeyFrom,
     /// The index of the entry whose value is the key, if the rule is plain and needs nothing else. Otherwise [`u32::MAX`], so that no
     /// request has this entry: one comparison then tells both.
     plain_entry: u32,
-    pub(in crate::engine) meters: Arc<Meters>,
+    pub(in crate::engine) meters: Meters,
     pub(in crate::engine) counter: Counter,
     /// The content of the rule. It is apart, so that more rules fit in a page.
     pub(in crate::engine) rule: Box<Rule>,
@@ -112,6 +112,7 @@ pub(in crate::engine) struct ActiveRule {
     /// The units that a fresh key may use at once, and the time in which they refill.
     pub(in crate::engine) quota: u64,
     pub(in crate::engine) window: Duration,
+    key_from: KeyFrom,
     /// The entries whose values are read as addresses, one bit for each.
     addresses: u32,
     /// Whether requests with other keys have separate counters.
@@ -364,13 +365,13 @@ impl ActiveRule {
         let prepared =
             Counter::prepare(&rule, Charging::AllOrNothing, None, when, (hasher, &servers), None).ok()?;
         let counter = prepared.finish(when);
-        let meters = Arc::new(Meters::new("", &rule.name));
+        let meters = Meters::new("", &rule.name);
         let counter = counter.of_rule(&rule, false, 0);
         Some(Self::new(rule, 0, counter, meters))
     }
 
     /// Creates a rule that reads the values of the entries in `addresses` as addresses.
-    pub(super) fn new(rule: Rule, addresses: u32, counter: Counter, meters: Arc<Meters>) -> Self {
+    pub(super) fn new(rule: Rule, addresses: u32, counter: Counter, meters: Meters) -> Self {
         let kept = rule.kept();
         let (quota, window) = match &rule.limit {
             Amount::Unlimited => (u64::MAX, Duration::ZERO),
@@ -597,6 +598,9 @@ impl ActiveRule {
 pub(super) fn holds_units(rule: &Rule) -> bool {
     rule.hold_life().is_some()
 }
+
+const _: () =
+    assert!(LocalCounter::READ + size_of::<u64>() + offset_of!(ActiveRule, counter) <= 64, "one line");
 
 /// Returns the time in which these units refill, rounded up.
 fn refill_time(units: u64, quota: &Quota) -> Duration {
