@@ -129,9 +129,9 @@ enum KeyFrom {
     /// Nothing: all requests have one counter.
     Nothing,
     /// The value of one entry.
-    Entry(u32),
+    Entry(u8),
     /// The value of one entry that is read as an address.
-    Address(u32),
+    Address(u8),
     /// The prefix of the last entry's address with this number of bits.
     Prefix(u8),
     /// Several parts.
@@ -392,7 +392,7 @@ impl ActiveRule {
         let unit = TimeUnit::of(window).filter(|_| is_fixed && !rule.shares_counters);
         let counted_by = rule.counted_by | rule.counted_by_key;
         let is_alone = counted_by.is_power_of_two() && !keys_vary;
-        let entry = counted_by.trailing_zeros();
+        let entry = u8::try_from(counted_by.trailing_zeros()).unwrap_or(u8::MAX);
         let key_from = match rule.prefix {
             Some(bits) if is_alone => KeyFrom::Prefix(bits),
             None if is_alone && addresses & counted_by == 0 => KeyFrom::Entry(entry),
@@ -409,7 +409,7 @@ impl ActiveRule {
             && !matches!(key_from, KeyFrom::Parts | KeyFrom::PartsWithAddresses)
             && counter.local().is_some_and(LocalCounter::is_plain);
         let plain_entry = match key_from {
-            KeyFrom::Entry(entry) if is_plain => entry,
+            KeyFrom::Entry(entry) if is_plain => entry.into(),
             _ => u32::MAX,
         };
         let values = None;
@@ -495,7 +495,7 @@ impl ActiveRule {
             _ if !self.is_plain => None,
             KeyFrom::Nothing => Some(""),
             KeyFrom::Address(entry) => {
-                let &(_, value) = descriptor.counted().get(entry as usize)?;
+                let &(_, value) = descriptor.counted().get(usize::from(entry))?;
                 CounterKey::of_address(value).kept_in(texts)
             }
             _ => self.whole_key(descriptor).kept_in(texts),
@@ -521,7 +521,7 @@ impl ActiveRule {
         descriptor: &Descriptor<'r>,
     ) -> CounterKey<'r> {
         if let KeyFrom::Entry(entry) = self.key_from
-            && let Some((_, value)) = descriptor.counted().get(entry as usize)
+            && let Some((_, value)) = descriptor.counted().get(usize::from(entry))
             && value.len() <= LONGEST
         {
             return CounterKey::Whole(value);
@@ -543,7 +543,7 @@ impl ActiveRule {
     #[inline]
     fn whole_key<'r>(&self, descriptor: &Descriptor<'r>) -> CounterKey<'r> {
         let (entries, counted_by) = (descriptor.counted(), [self.rule.counted_by, self.rule.counted_by_key]);
-        let value = |entry: u32| entries.get(entry as usize).map_or("", |(_, value)| value);
+        let value = |entry: u8| entries.get(usize::from(entry)).map_or("", |(_, value)| value);
         match self.key_from {
             KeyFrom::Nothing => CounterKey::Whole(""),
             KeyFrom::Entry(entry) => CounterKey::Whole(value(entry)),
