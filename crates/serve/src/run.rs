@@ -128,6 +128,9 @@ async fn serve(args: &ServeArgs, added: &dyn EndpointFlags, taken: &Translation)
             let _ = timeout(CUT, service.ended.recv()).await;
             // An endpoint with limits of its own needs no rules.
             finish(service.state, &mut signals).await;
+            let watcher = (service.watcher, service.xds);
+            // As at the end of a service that was ready: this waits for its thread, which a file system can hang.
+            let _ = timeout(CUT, spawn_blocking(|| drop(watcher))).await;
             Err(error)
         }
     }

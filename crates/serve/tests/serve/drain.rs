@@ -289,13 +289,13 @@ pub(crate) fn load_hangs(place: &Place, server: &Server) -> File {
     reader_of(place.rules()).unwrap_or_else(|| panic!("nothing reads the rules: {}", server.log()))
 }
 
-fn make_pipe(path: &Path) -> PathBuf {
+pub(crate) fn make_pipe(path: &Path) -> PathBuf {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     path.to_owned()
 }
 
 /// Waits until a process reads a pipe, and returns the end for writing.
-fn reader_of(pipe: impl AsRef<Path>) -> Option<File> {
+pub(crate) fn reader_of(pipe: impl AsRef<Path>) -> Option<File> {
     // Without a reader, this fails.
     let mut writer = OpenOptions::new();
     writer.write(true).custom_flags(libc::O_NONBLOCK);

@@ -18,6 +18,7 @@ use self::plane::{Behaviour, Plane, nonce_of, set};
 use crate::client::{
     Grpc, LIMIT, NOT_SERVING, ONCE, SERVING, bytes, comes_true, get, http, stat, wait_for_stat,
 };
+use crate::drain::{make_pipe, reader_of};
 use crate::server::{FREE, Place, Server, command, eventually, run};
 use crate::tls::{Authority, Pair, dns, install, tls_client};
 
@@ -178,6 +179,24 @@ fn start_ends_without_rules_in_time() {
             || [line, why, "add --start-without-rules"].iter().all(|part| server.log().contains(part));
         assert!(eventually(all_said), "{}", server.log());
         assert!(!socket.exists());
+    });
+}
+
+/// Cause: the end of such a start waited for the thread that follows the control plane. Trigger: a file system that hangs when the
+/// thread reads a certificate. Symptom: the process did not end, and said nothing.
+// G139
+#[test]
+#[ignore = "takes ten seconds or more; .ci/run runs it"]
+fn start_without_rules_ends_although_a_file_hangs() {
+    runtime(async {
+        let (plane, place) = (start_plane(Behaviour::default()).await, Place::new());
+        place.write("ca.crt", Authority::new().pem());
+        let args = format!("--xds-tls --xds-ca {}", place.name("ca.crt"));
+        let mut server = start_to_wait(&plane, &args).await;
+        std::fs::rename(make_pipe(&place.path(".pipe")), place.path("ca.crt")).unwrap();
+        let _hangs = reader_of(place.path("ca.crt")).unwrap();
+        assert_eq!(server.wait(), 1);
+        assert!(eventually(|| server.log().contains("no rules within 20 s")), "{}", server.log());
     });
 }
 
