@@ -112,9 +112,9 @@ pub(in crate::engine) struct ActiveRule {
     /// The units that a fresh key may use at once, and the time in which they refill.
     pub(in crate::engine) quota: u64,
     pub(in crate::engine) window: Duration,
-    key_from: KeyFrom,
     /// The entries whose values are read as addresses, one bit for each.
     addresses: u32,
+    key_from: KeyFrom,
     /// Whether requests with other keys have separate counters.
     keys_vary: bool,
     /// Whether a request matched it before this load.
