@@ -19,6 +19,12 @@ pub(super) const ALIGN: usize = 128;
 /// block. The smallest part of a rule's default store has this size.
 const MAPPED_FROM: usize = 16 << 10;
 
+/// Blocks of at least this size ask for huge pages. With 40,000 small pages, the translation of an address costs about as
+/// much as the load of the cache line. And a small page costs two faults, because it is read before it is written: about a
+/// fifth of the first check of each key. The memory of smaller blocks must not grow in such large steps.
+#[cfg(feature = "std")]
+pub(super) const HUGE_FROM: usize = 8 << 20;
+
 /// Memory that starts as zeros.
 #[derive(Debug)]
 pub(super) struct Block {
@@ -28,9 +34,10 @@ pub(super) struct Block {
 
 #[derive(Debug)]
 enum Origin {
-    /// Mapped from the operating system. The value is only dropped.
+    /// Mapped from the operating system.
     System {
-        _map: Map,
+        #[cfg_attr(not(feature = "std"), expect(dead_code, reason = "the value is only dropped"))]
+        map: Map,
     },
     Allocator {
         allocation: NonNull<u8>,
@@ -44,9 +51,31 @@ impl Block {
         if bytes >= MAPPED_FROM
             && let Some((start, map)) = map::zeroed(bytes)
         {
-            return Some(Self { start, origin: Origin::System { _map: map } });
+            return Some(Self { start, origin: Origin::System { map } });
         }
         Self::allocated(bytes)
+    }
+
+    /// Returns `bytes` zero bytes at the start of a page, which ask for huge pages and can be discarded, or `None` if the block is
+    /// too small for that, or the system has no such blocks.
+    #[cfg(feature = "std")]
+    pub(super) fn huge(bytes: usize) -> Option<Self> {
+        let is_possible = cfg!(target_os = "linux") && bytes >= HUGE_FROM;
+        let (start, map) = if is_possible { map::zeroed(bytes) } else { None }?;
+        Some(Self { start, origin: Origin::System { map } })
+    }
+
+    /// Gives the pages of a part back to the system, as far as they lie wholly in this part. They are provided again when they are
+    /// used again.
+    ///
+    /// # Safety
+    /// No thread uses the content of this part any more, or accesses it during this call.
+    #[cfg(feature = "std")]
+    pub(super) unsafe fn discard(&self, part: core::ops::Range<usize>) {
+        if let Origin::System { map } = &self.origin {
+            // SAFETY: guaranteed by the caller.
+            unsafe { map::discard(map, part) };
+        }
     }
 
     /// If a zeroed allocation has an alignment above 16, the standard allocator writes zeros to every page. So this
@@ -80,6 +109,9 @@ impl Drop for Block {
 mod map {
     use core::ptr::NonNull;
 
+    #[cfg(target_os = "linux")]
+    use super::HUGE_FROM;
+
     pub(super) type Map = memmap2::MmapMut;
 
     /// Maps `bytes` zero bytes at the start of a page, or returns `None` if the system refuses.
@@ -89,12 +121,6 @@ mod map {
         Some((NonNull::new(map.as_mut_ptr())?, map))
     }
 
-    /// Blocks of at least this size ask for huge pages. With 40,000 small pages, the translation of an address costs
-    /// about as much as the load of the cache line. And a small page costs two faults, because it is read before it is
-    /// written: about a fifth of the first check of each key. The memory of smaller blocks must not grow in such large
-    /// steps.
-    #[cfg(target_os = "linux")]
-    const HUGE_FROM: usize = 8 << 20;
     /// Blocks below this size, the size of a huge page, refuse huge pages. The kernel joins neighbouring mappings. If it
     /// uses huge pages everywhere, a write to one block could make a part of many blocks resident.
     #[cfg(target_os = "linux")]
@@ -113,6 +139,32 @@ mod map {
 
     #[cfg(not(target_os = "linux"))]
     fn advise(_map: &Map, _bytes: usize) {}
+
+    /// Gives the pages in a part of the mapping back.
+    ///
+    /// # Safety
+    /// As for [`Block::discard`](super::Block::discard).
+    #[cfg(target_os = "linux")]
+    pub(super) unsafe fn discard(map: &Map, part: core::ops::Range<usize>) {
+        // SAFETY: the call only reads a constant of the system.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let Some(page) = usize::try_from(page).ok().filter(|page| page.is_power_of_two()) else { return };
+        // A mapping begins with a page.
+        let (start, end) = (part.start.next_multiple_of(page), part.end & !(page - 1));
+        if start < end {
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the caller guarantees that the content is not used, and the range has only whole pages of it. A failure
+            // leaves the pages as they are.
+            let _ = unsafe { map.unchecked_advise_range(advice, start, end - start) };
+        }
+    }
+
+    /// Does nothing: other systems have no blocks of huge pages.
+    ///
+    /// # Safety
+    /// None.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) unsafe fn discard(_map: &Map, _part: core::ops::Range<usize>) {}
 }
 
 #[cfg(not(all(feature = "std", unix, not(miri))))]
@@ -125,6 +177,13 @@ mod map {
 
     pub(super) fn zeroed(_bytes: usize) -> Option<(NonNull<u8>, Map)> {
         None
+    }
+
+    /// # Safety
+    /// None: there are no mappings.
+    #[cfg(feature = "std")]
+    pub(super) unsafe fn discard(map: &Map, _part: core::ops::Range<usize>) {
+        match *map {}
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! The memory of a large array is resident only as far as it is used; see `block`.
 
+#[cfg(feature = "std")]
+pub(crate) mod arena;
 #[cfg(not(tollgate_loom))]
 mod block;
 pub(crate) mod prefetch;

@@ -23,6 +23,9 @@
 //! can use the memory of the node. So a store never takes more memory than for its largest number of keys at one time.
 //! A block without nodes gives its memory back.
 //!
+//! The blocks of a store of many keys lie in *arenas*, so that they have huge pages: see `base/memory/arena`. A level has one
+//! arena. The first blocks come from the allocator, because an arena gets memory in steps of a huge page.
+//!
 //! Each charge writes a node. If two hot keys shared a cache line, threads that charge them would wait for each other.
 //! So the first nodes (about 200) lie far enough apart that no two of them share a cache line. In a store of many keys,
 //! two given keys are rarely charged at the same moment. So further nodes lie close together, and more of them fit into
@@ -41,6 +44,8 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
+use crate::base::lazy::Lazy;
+use crate::base::memory::arena::Arena;
 use crate::base::memory::prefetch::prefetch;
 use crate::base::reclaim::{self, Pinned};
 use crate::base::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, thread_number};
@@ -71,6 +76,11 @@ const BLOCKS: u32 = FIRST_LEVEL << (LEVELS - 1);
 const SPREAD: u32 = 16;
 /// The maximum number of bytes in a block with more than one segment.
 const BLOCK_BYTES: usize = 1 << 16;
+/// The first block in an arena. The blocks before it have 4 MB, and the words that find their nodes as much. So a huge page
+/// that is not full yet adds at most a quarter.
+const FIRST_IN_ARENA: u32 = SMALL + SMALL / 4;
+/// The bytes of a page of most systems, and a part of those of the others.
+const PAGE: usize = 1 << 12;
 /// A stripe holds the segment, or the segment is closed.
 const HELD: u64 = 1 << NODES;
 /// The segment or block is closed: no thread takes a node of the segment, or opens a segment of the block.
@@ -90,6 +100,8 @@ struct Directory<K, T> {
     /// The address of each level, minus the number of blocks in the levels before it. So the block's number, added to
     /// this address, gives the block's entry.
     levels: [AtomicPtr<Entry<K, T>>; LEVELS],
+    /// The memory for the blocks of each level.
+    arenas: [Lazy<Arena>; LEVELS],
     /// The number of segments that were ever opened.
     len: AtomicU32,
     nodes: PhantomData<Box<KeyNode<K, T>>>,
@@ -138,7 +150,8 @@ fn level_len(level: usize) -> usize {
 impl<K, T> Directory<K, T> {
     fn new() -> Self {
         let levels = std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut()));
-        Self { levels, len: AtomicU32::new(0), nodes: PhantomData }
+        let arenas = std::array::from_fn(|_| Lazy::default());
+        Self { levels, arenas, len: AtomicU32::new(0), nodes: PhantomData }
     }
 
     /// The entry of a block. Allocates the level of this block if necessary.
@@ -218,15 +231,64 @@ impl<K, T> Directory<K, T> {
         if !entry.load(Ordering::Relaxed).is_null() {
             return false;
         }
-        let mut new = Segment::new_block(block, place, held);
+        let new = self.new_block(block, place, held);
         // Ordering: Release publishes the block.
-        let made =
-            entry.compare_exchange(null, new.as_mut_ptr(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let made = entry.compare_exchange(null, new, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if made {
             // The directory owns the block now. The block keeps the directory alive.
-            forget((new, Arc::clone(self)));
+            forget(Arc::clone(self));
+        } else {
+            // SAFETY: the block is from above, and no other thread has seen it.
+            unsafe { self.free_memory(block, new) };
         }
         made
+    }
+
+    /// The arena for a block, with the block's place there, if there is one.
+    fn arena(&self, block: u32) -> Option<(&Arena, usize)> {
+        let (number, first) = level(block);
+        let place = block.checked_sub(first.max(FIRST_IN_ARENA))?;
+        let places = level_len(number) - (FIRST_IN_ARENA.saturating_sub(first)) as usize;
+        let bytes = Segment::<K, T>::PLACE_BYTES?;
+        let new = || Arena::new(places, bytes).ok_or(());
+        Some((self.arenas[number].get_or_make(new).ok()?, place as usize))
+    }
+
+    /// The segments of a new block. All are closed except one, which the caller holds.
+    fn new_block(&self, block: u32, open: usize, held: u64) -> *mut Segment<K, T> {
+        let len = Segment::<K, T>::segments_in_block(block);
+        let first = match self.arena(block).and_then(|(arena, place)| arena.claim(place)) {
+            Some(place) => place.as_ptr().cast::<Segment<K, T>>(),
+            None => Box::into_raw(Box::<[Segment<K, T>]>::new_uninit_slice(len)).cast(),
+        };
+        for place in 0..len {
+            let taken = if place == open { held } else { CLOSED };
+            // SAFETY: the caller has this memory alone, and it is aligned and large enough for the block (`PLACE_BYTES`). Nodes
+            // need no write, because they stay uninitialised until a thread takes them.
+            unsafe {
+                let segment = first.add(place);
+                (&raw mut (*segment).taken).write(AtomicU64::new(taken));
+                (&raw mut (*segment).open).write(AtomicU64::new(1 << open));
+            }
+        }
+        first
+    }
+
+    /// Frees the memory of a block. The nodes in it are not dropped.
+    ///
+    /// # Safety
+    /// [`Directory::new_block`] has made the block, and no thread uses it any more.
+    unsafe fn free_memory(&self, block: u32, first: *mut Segment<K, T>) {
+        let arena = self.arenas[level(block).0].get();
+        match arena.and_then(|arena| Some((arena, arena.place(first)?))) {
+            // SAFETY: the place was claimed for this block. The caller guarantees the rest.
+            Some((arena, place)) => unsafe { arena.release(place) },
+            None => {
+                let len = Segment::<K, T>::segments_in_block(block);
+                // SAFETY: the box was made with this length. The caller guarantees the rest.
+                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, len)) });
+            }
+        }
     }
 
     /// Clears a bit of a segment that the caller owned. Closes the segment if this was the last bit, and then the block
@@ -300,6 +362,12 @@ impl<K, T> Segment<K, T> {
         fit if fit > 64 => 64,
         fit => 1 << fit.ilog2(),
     };
+    /// The bytes of a large block in an arena: whole pages of most systems. `None` if pages are not aligned enough for nodes.
+    const PLACE_BYTES: Option<usize> = if align_of::<Self>() > PAGE {
+        None
+    } else {
+        Some((Self::MANY * size_of::<Self>()).next_multiple_of(PAGE))
+    };
     /// In segments whose nodes have cache lines of their own, every `STEP`th node is used. With 63 bytes or more
     /// between them, two nodes share no cache line, whatever their alignment.
     const STEP: usize = match 1 + 63_usize.div_ceil(size_of::<KeyNode<K, T>>()) {
@@ -342,22 +410,6 @@ impl<K, T> Segment<K, T> {
     /// The bits of nodes that are never used in this segment. A segment without other bits is empty.
     fn never(id: u32) -> u64 {
         if id < SPREAD { Self::BETWEEN } else { 0 }
-    }
-
-    /// The segments of a new block. All are closed except one, which the creator holds.
-    fn new_block(block: u32, open: usize, held: u64) -> Vec<Self> {
-        let mut segments = Box::<[Self]>::new_uninit_slice(Self::segments_in_block(block));
-        // SAFETY: the writes are within the box, and they write both words of each segment. Nodes need no write,
-        // because they stay uninitialised until a thread takes them.
-        let segments = unsafe {
-            for (place, segment) in segments.iter_mut().enumerate() {
-                let (segment, taken) = (segment.as_mut_ptr(), if place == open { held } else { CLOSED });
-                (&raw mut (*segment).taken).write(AtomicU64::new(taken));
-                (&raw mut (*segment).open).write(AtomicU64::new(1 << open));
-            }
-            segments.assume_init()
-        };
-        segments.into_vec()
     }
 
     /// Takes a node if one is free, and returns its place.
@@ -604,17 +656,13 @@ unsafe fn free<K, T>(directory: *mut Directory<K, T>, number: usize, guard: &Pin
 unsafe fn free_block<K, T>(directory: *mut Directory<K, T>, block: usize, _guard: &Pinned) {
     #[expect(clippy::cast_possible_truncation, reason = "drops the bit that marks a block")]
     let block = block as u32;
-    // SAFETY: `open` has forgotten this reference and this block, which has this length. The caller guarantees the
-    // rest. Nodes are dropped when they are returned, and not here.
+    // SAFETY: `open` has forgotten this reference, and made this block. The caller guarantees the rest. Nodes are dropped when
+    // they are returned, and not here.
     unsafe {
         let directory = Arc::from_raw(directory.cast_const());
         // Ordering: Relaxed, because a null entry refers to nothing.
         let first = directory.entry(block).swap(std::ptr::null_mut(), Ordering::Relaxed);
-        let first = first.map_addr(|address| address & !1);
-        drop(Box::from_raw(std::ptr::slice_from_raw_parts_mut(
-            first,
-            Segment::<K, T>::segments_in_block(block),
-        )));
+        directory.free_memory(block, first.map_addr(|address| address & !1));
     }
 }
 

@@ -61,8 +61,11 @@ fn empty_blocks_are_freed() {
     std::thread::scope(|scope| {
         let work = || {
             let guard = pin();
-            let nodes: Vec<_> = (0..50_000).map(|_| allocator.place(node(&witness), &guard)).collect();
+            let many = if cfg!(miri) { 50_000 } else { 300_000 };
+            let nodes: Vec<_> = (0..many).map(|_| allocator.place(node(&witness), &guard)).collect();
             assert!(Arc::strong_count(&allocator.directory) > 256);
+            let has_arena = allocator.directory.arenas[0].get().is_some();
+            assert_eq!(has_arena, cfg!(all(target_os = "linux", not(miri))), "large stores have arenas");
             drop(nodes);
         };
         scope.spawn(work).join().expect("the thread does not panic");

@@ -16,8 +16,10 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(in super::super) fn rebuild_unfrozen(&self, hash: u64, guard: &Pinned) {
         let shard = self.shard(hash);
         let (old, lines) = self.lines(shard, guard);
-        let (copy, copied) = copy(lines, 2 * lines.len());
-        self.publish(shard, old, Index::of(copy), copied, guard);
+        let new = self.memory.new_index(shard, 2 * lines.len());
+        // SAFETY: no other thread has seen the index.
+        let copied = copy(lines, unsafe { new.lines() });
+        self.publish(shard, old, new, copied, guard);
     }
 
     /// Copies an index without a mark in the shard's word, so a removal does not look for its word in the copy.

@@ -4,7 +4,6 @@ use std::hint::select_unpredictable;
 
 use super::super::nodes::NUMBER_BITS;
 use super::SHARD_BITS;
-use crate::base::reclaim::Pinned;
 use crate::base::sync::{AtomicU64, Ordering};
 
 /// The number of words in a line: the same as in a cache line.
@@ -64,16 +63,16 @@ pub(super) fn is_filled(word: u64) -> bool {
 pub(super) struct Index(pub(super) *mut Line);
 
 impl Index {
-    /// An index for lines that have no other owner.
-    pub(super) fn of(lines: Box<[Line]>) -> Self {
-        let shift = TAG_BITS - lines.len().ilog2();
-        Self(Box::into_raw(lines).cast::<Line>().map_addr(|address| address | shift as usize))
+    /// An index of `len` lines from this address on, which have no other owner.
+    pub(super) fn of(base: *mut Line, len: usize) -> Self {
+        let shift = TAG_BITS - len.ilog2();
+        Self(base.map_addr(|address| address | shift as usize))
     }
 
     /// The index that all shards without keys share at first: one line of frozen words. Its shift differs from all other
     /// shifts.
     pub(super) fn vacant() -> Self {
-        let index = Self::of(new_lines(1, EMPTY | FROZEN));
+        let index = Self::of(Box::into_raw(new_lines(1, EMPTY | FROZEN)).cast(), 1);
         Self(index.0.map_addr(|address| address + 1))
     }
 
@@ -126,13 +125,13 @@ impl Index {
     pub(super) fn base(self) -> *mut Line {
         self.home(0)
     }
-}
 
-/// # Safety
-/// `base` must be the address of an index of `len` lines, and no thread may use this index any more.
-pub(super) unsafe fn free(base: *mut Line, len: usize, _guard: &Pinned) {
-    // SAFETY: `Index::of` made the address from such a box, as the caller guarantees.
-    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(base, len)) });
+    /// # Safety
+    /// The index is not freed in this time.
+    pub(super) unsafe fn lines<'g>(self) -> &'g [Line] {
+        // SAFETY: the index has this length, and only atomics change it.
+        unsafe { std::slice::from_raw_parts(self.base(), self.len()) }
+    }
 }
 
 pub(super) fn new_lines(len: usize, word: u64) -> Box<[Line]> {
@@ -155,14 +154,14 @@ pub(super) fn freeze(lines: &[Line]) -> usize {
     filled
 }
 
-/// Copies the filled words of an index without empty ones into `len` lines. Returns the copy, and the number of its words.
-pub(super) fn copy(lines: &[Line], len: usize) -> (Box<[Line]>, usize) {
-    let (copy, mut copied) = (new_lines(len, EMPTY), 0);
+/// Copies the filled words of an index without empty ones into empty lines. Returns the number of copied words.
+pub(super) fn copy(lines: &[Line], copy: &[Line]) -> usize {
+    let mut copied = 0;
     for Line(line) in lines {
         // Ordering: Relaxed, here and in the copy: `freeze` has acquired the words, and an exchange will publish them.
         let words = line.each_ref().map(|slot| slot.load(Ordering::Relaxed));
         for word in places(&words, is_filled).map(|place| words[place]) {
-            let mut slots = search(&copy, tag(word));
+            let mut slots = search(copy, tag(word));
             let is_empty = |slot: &&AtomicU64| slot.load(Ordering::Relaxed) == EMPTY;
             // One of the first two slots is almost always empty. There is no branch on the first, because a processor cannot predict it.
             let first = slots.next().zip(slots.next());
@@ -173,7 +172,7 @@ pub(super) fn copy(lines: &[Line], len: usize) -> (Box<[Line]>, usize) {
             }
         }
     }
-    (copy, copied)
+    copied
 }
 
 /// The places of the words that satisfy a condition. It is collected as bits, without a branch for each word, because a

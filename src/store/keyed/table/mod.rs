@@ -75,18 +75,20 @@
 pub(super) mod broken;
 mod counts;
 mod index;
+mod memory;
 mod removal;
 mod search;
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use self::counts::ShardCounts;
 use self::index::{
-    EMPTY, FROZEN, Index, Line, SLOTS, TAG_BITS, copy, free, freeze, has_tag, is_filled, number, search,
-    tag_of, word_of,
+    EMPTY, FROZEN, Index, Line, SLOTS, TAG_BITS, copy, freeze, has_tag, is_filled, number, search, tag_of,
+    word_of,
 };
+use self::memory::IndexMemory;
 pub(super) use self::removal::Replaced;
 use self::search::swept_together;
 use super::nodes::{KeyNode, NewNode, Nodes};
@@ -120,6 +122,7 @@ pub(super) struct NodeTable<K, T> {
     counts: Box<[ShardCounts; SHARDS]>,
     /// The initial index of every shard.
     vacant: AtomicPtr<Line>,
+    memory: Arc<IndexMemory>,
     /// The number of lines of the smallest index.
     least: usize,
     /// The bits of a hash that are used. A store for few keys uses fewer shards, so that a shard has several keys.
@@ -178,6 +181,7 @@ impl<K, T: Tail> NodeTable<K, T> {
             shards: Box::new(std::array::from_fn(|_| AtomicPtr::new(vacant.0))),
             counts: Box::new(std::array::from_fn(|_| ShardCounts::new())),
             vacant: AtomicPtr::new(vacant.0),
+            memory: IndexMemory::new(),
             least: (slots / SLOTS).min(MAX_FIRST_LINES),
             // The first bits of a shard's number, so that the words of used shards are far apart.
             used_bits: !(((SHARDS / shards - 1) as u64) << (64 - SHARD_BITS)),
@@ -219,9 +223,8 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// The current index of a shard, and its lines.
     fn lines<'g>(&self, shard: usize, _guard: &'g Pinned) -> (Index, &'g [Line]) {
         let index = self.index(shard);
-        // SAFETY: the index has this length. It was the shard's index under the guard, so it is not freed. Only atomics
-        // change it.
-        (index, unsafe { std::slice::from_raw_parts(index.base(), index.len()) })
+        // SAFETY: it was the shard's index under the guard, so it is not freed.
+        (index, unsafe { index.lines() })
     }
 
     /// The slots that a search for a tag begins with, in order, with their words.
@@ -333,8 +336,10 @@ impl<K, T: Tail> NodeTable<K, T> {
         // At most four ninths full, so that enough inserts share the cost before the next rebuild.
         let len =
             (2 * filled + filled / 4).div_ceil(SLOTS).next_power_of_two().clamp(self.least, 1 << TAG_BITS);
-        let (copy, copied) = copy(lines, len);
-        self.publish(shard, growing, Index::of(copy), copied, guard);
+        let new = self.memory.new_index(shard, len);
+        // SAFETY: no other thread has seen the index.
+        let copied = copy(lines, unsafe { new.lines() });
+        self.publish(shard, growing, new, copied, guard);
     }
 
     /// Exchanges a shard's index if it is still the old one, and frees the unused index. The new index has `copied` words.
@@ -349,7 +354,7 @@ impl<K, T: Tail> NodeTable<K, T> {
         if !unused.is_vacant() {
             // SAFETY: either the old index is not the shard's any more, after exactly one exchange, or the new one was
             // never published.
-            unsafe { guard.retire(unused.base(), unused.len(), unused.len() * size_of::<Line>(), free) };
+            unsafe { self.memory.retire(unused, guard) };
         }
     }
 
@@ -478,16 +483,16 @@ impl<K, T> Drop for NodeTable<K, T> {
         for index in indices.chain([index(&self.vacant)]) {
             // One pin for each shard, so that the blocks of its nodes can be freed meanwhile.
             let guard = &reclaim::pin();
-            // SAFETY: `Index::of` made the index. No other thread uses the table any more, so this is the last use of
-            // the index and of the nodes of its words. Nodes that were unlinked have no words.
+            // SAFETY: no other thread uses the table any more, so this is the last use of the index and of the nodes of its
+            // words. Nodes that were unlinked have no words.
             unsafe {
-                let lines = Box::from_raw(std::ptr::slice_from_raw_parts_mut(index.base(), index.len()));
-                for slot in lines.iter().flat_map(|line| &line.0) {
+                for slot in index.lines().iter().flat_map(|line| &line.0) {
                     let word = slot.load(Ordering::Relaxed);
                     if is_filled(word) {
                         drop(self.nodes.own(number(word), guard));
                     }
                 }
+                self.memory.free(index, guard);
             }
         }
     }

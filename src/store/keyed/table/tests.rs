@@ -144,6 +144,34 @@ fn emptied_indices_shrink_at_a_visit() {
     assert_eq!(lines(&table), SHARDS);
 }
 
+// G34
+#[test]
+fn large_indices_lie_in_arenas_until_they_are_freed() {
+    let guard = reclaim::pin();
+    let (keys, has_arenas) = (20_000, cfg!(all(target_os = "linux", not(miri))));
+    let table = NodeTable::<u64, ()>::new(600_000, None, 1);
+    let memory = Arc::clone(&table.memory);
+    (0..keys).for_each(|key| insert(&table, key, &guard));
+    let in_arena = |shard| memory.is_in_arena(table.index(shard));
+    assert!((0..SHARDS).all(|shard| in_arena(shard) == has_arenas));
+    // The first place of a shard is in use when its index is copied.
+    for shard in 0..SHARDS {
+        table.rebuild(shard, table.lines(shard, &guard), &guard);
+        assert!(!in_arena(shard));
+    }
+    assert!((0..keys).all(|key| table.get(hash(key), &guard, |held| *held == key).is_ok()));
+    drop((guard, table));
+    unsafe fn nothing(_: *mut (), _: usize, _: &Pinned) {}
+    for _ in 0..10_000_000 {
+        if Arc::strong_count(&memory) == 1 {
+            return;
+        }
+        // SAFETY: nothing is freed.
+        unsafe { reclaim::pin().retire(std::ptr::null_mut(), 0, usize::MAX, nothing) };
+    }
+    panic!("{} indices are left", Arc::strong_count(&memory) - 1);
+}
+
 #[test]
 fn grown_shard_rests_from_sweeps_for_the_grace_period() {
     let guard = reclaim::pin();
