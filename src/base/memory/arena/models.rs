@@ -34,7 +34,7 @@ fn two_claims(release: Release) {
     let held = Arc::new(Held { places: PlaceBits::new(6), content: UnsafeCell::new(0) });
     let (one, other) =
         both(&held, move |held| use_place(held, release), move |held| use_place(held, release));
-    let used = held.content.with(|content| {
+    let used = held.content.with_mut(|content| {
         // SAFETY: both threads have ended.
         unsafe { *content }
     });
