@@ -455,34 +455,35 @@ impl Tree {
     /// Returns the node with a key of a level that lists its keys, and with this exact value.
     #[inline(always)]
     fn declared_under(&self, level: u32, one: &LevelKey, value: &str) -> Option<u32> {
-        let same = |&entry: &NodeEntry| {
-            self.rule_lines.prefetch(entry);
-            let node = &self.nodes[entry.node as usize];
+        self.node_with(with_value(&self.hasher, one.hash, value), |node| {
             node.level == level && Arc::ptr_eq(&node.key, &one.key) && node.has_value(value)
-        };
-        self.by_entry.find(with_value(&self.hasher, one.hash, value), same).map(|entry| entry.node)
+        })
     }
 
     /// Returns the node with this exact key and value.
     #[inline(never)]
     fn declared(&self, level: u32, key: &str, value: &str) -> Option<u32> {
-        let same = |&entry: &NodeEntry| {
-            self.rule_lines.prefetch(entry);
-            let node = &self.nodes[entry.node as usize];
+        self.node_with(hash_of(&self.hasher, level, key, Some(value)), |node| {
             node.level == level && node.has_value(value) && is_same(&node.key, key)
-        };
-        self.by_entry.find(hash_of(&self.hasher, level, key, Some(value)), same).map(|entry| entry.node)
+        })
     }
 
     /// Returns the node of this key without a value.
     #[inline(never)]
     fn bare(&self, level: u32, key: &str) -> Option<u32> {
+        self.node_with(hash_of(&self.hasher, level, key, None), |node| {
+            node.level == level && node.value.is_none() && is_same(&node.key, key)
+        })
+    }
+
+    /// Returns the node that has this hash and satisfies a condition, and requests the memory of its rule meanwhile.
+    #[inline(always)]
+    fn node_with(&self, hash: u64, is_it: impl Fn(&TreeNode) -> bool) -> Option<u32> {
         let same = |&entry: &NodeEntry| {
             self.rule_lines.prefetch(entry);
-            let node = &self.nodes[entry.node as usize];
-            node.level == level && node.value.is_none() && is_same(&node.key, key)
+            is_it(&self.nodes[entry.node as usize])
         };
-        self.by_entry.find(hash_of(&self.hasher, level, key, None), same).map(|entry| entry.node)
+        self.by_entry.find(hash, same).map(|entry| entry.node)
     }
 }
 
