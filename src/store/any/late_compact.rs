@@ -13,8 +13,8 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::io;
 
-use super::Planned;
 use super::late::{LARGE, denied};
+use super::{Planned, write_ticket};
 use crate::algorithm::CompactAlgorithm;
 use crate::algorithm::compact::CompactState;
 use crate::base::check_time::CheckTime;
@@ -23,8 +23,8 @@ use crate::base::lazy::Lazy;
 use crate::base::quota::QuotaError;
 use crate::store::compact::{CompactPlan, FirstKeys, NeedsTable};
 use crate::store::op::{
-    CarriedOver, CarryOver, Debt, Debts, HashedStore as _, Inherit, KeyTrace, Migrate as _, Operation,
-    Peeked, Pins, Store, Ticket as _,
+    CarriedOver, CarryOver, Debt, Debts, HashedStore as _, Inherit, KeyTrace, Migrate as _, Operation, Pins,
+    Store,
 };
 use crate::store::present::States as _;
 use crate::store::{Compact, Gauges};
@@ -184,18 +184,9 @@ impl<A: CompactAlgorithm, H: BuildHasher + Clone> LateCompact<A, H> {
         (decision, word): Planned<'_, 's>,
     ) -> Outcome {
         if let Some(made) = self.get() {
-            let mut ticket = Store::<()>::aim(made, made.prepare_hash(hash), at, cost);
-            if ticket.peek() == Peeked::Decided {
-                let outcome = ticket.outcome();
-                if outcome != Outcome::Allowed {
-                    *decision = Some(ticket.uncharged());
-                    return outcome;
-                }
-                *decision = Some(ticket.charged());
-                *word = ticket.into_word(pins);
-                if word.is_some() {
-                    return outcome;
-                }
+            let ticket = Store::<()>::aim(made, made.prepare_hash(hash), at, cost);
+            if let Some(outcome) = write_ticket(ticket, pins, (&mut *decision, &mut *word)) {
+                return outcome;
             }
         } else if let Some(first) = self.first.get()
             && let Some((charged, ticket)) = first.ticket(self.plan.word(), hash, at, cost)

@@ -21,7 +21,7 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::{Quota, QuotaError, Reason};
 use crate::store::op::{
     CarriedOver, CarryOver, Debt, Debts, Inherit, KeyTrace, ManyKeys, Migrate, Operation, Peeked, Pins,
-    Rebuild, Store, StoreBase, Ticket as _, WordTicket,
+    Rebuild, Store, StoreBase, Ticket, WordTicket,
 };
 use crate::store::present::States;
 use crate::store::sketch::SketchPlan;
@@ -416,22 +416,33 @@ fn ticket<'s, P: Plan<S, H>, S: Store<Q>, H, Q: ?Sized + 's>(
     pins: &'s Pins,
     (decision, word): Planned<'_, 's>,
 ) -> Outcome {
-    if let Some(made) = store.get() {
-        let mut ticket = made.aim(made.prepare(key), at, cost);
-        if ticket.peek() == Peeked::Decided {
-            let outcome = ticket.outcome();
-            if outcome != Outcome::Allowed {
-                *decision = Some(ticket.uncharged());
-                return outcome;
-            }
-            *decision = Some(ticket.charged());
-            *word = ticket.into_word(pins);
-            if word.is_some() {
-                return outcome;
-            }
-        }
+    if let Some(made) = store.get()
+        && let Some(outcome) = write_ticket(made.aim(made.prepare(key), at, cost), pins, (decision, word))
+    {
+        return outcome;
     }
     decision.insert(store.peek(key, at, cost)).outcome()
+}
+
+/// Writes the decision of a ticket, and what charges it. Returns `None` if it does not decide, or if its charge takes more than one
+/// exchange.
+#[inline(always)]
+fn write_ticket<'s>(
+    mut ticket: impl Ticket + 's,
+    pins: &'s Pins,
+    (decision, word): Planned<'_, 's>,
+) -> Option<Outcome> {
+    if ticket.peek() != Peeked::Decided {
+        return None;
+    }
+    let outcome = ticket.outcome();
+    if outcome != Outcome::Allowed {
+        *decision = Some(ticket.uncharged());
+        return Some(outcome);
+    }
+    *decision = Some(ticket.charged());
+    *word = ticket.into_word(pins);
+    word.is_some().then_some(outcome)
 }
 
 #[inline(never)]
