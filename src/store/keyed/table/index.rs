@@ -135,7 +135,11 @@ impl Index {
 }
 
 pub(super) fn new_lines(len: usize, word: u64) -> Box<[Line]> {
-    (0..len).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(word)))).collect()
+    (0..len).map(|_| new_line(word)).collect()
+}
+
+pub(super) fn new_line(word: u64) -> Line {
+    Line(std::array::from_fn(|_| AtomicU64::new(word)))
 }
 
 /// Freezes all empty words of an index. Returns the number of filled words.

@@ -5,12 +5,11 @@
 use std::mem::forget;
 use std::sync::Arc;
 
-use super::index::{EMPTY, Index, Line, new_lines};
+use super::index::{EMPTY, Index, Line, new_line, new_lines};
 use super::{SHARD_BITS, SHARDS};
 use crate::base::lazy::Lazy;
 use crate::base::memory::arena::Arena;
 use crate::base::reclaim::Pinned;
-use crate::base::sync::AtomicU64;
 
 /// The number of lines of the smallest index in an arena, as a power of two. The arena of this size has 8 MB.
 const FIRST: u32 = 8;
@@ -36,7 +35,7 @@ impl IndexMemory {
         let base = place.cast::<Line>().as_ptr();
         for line in 0..len {
             // SAFETY: the place has room for `len` lines, is aligned for them, and has no other user.
-            unsafe { base.add(line).write(Line(std::array::from_fn(|_| AtomicU64::new(EMPTY)))) };
+            unsafe { base.add(line).write(new_line(EMPTY)) };
         }
         Index::of(base, len)
     }
