@@ -45,8 +45,8 @@
 //! - Every copy of an index has the words of all nodes that are not being removed, so it does not matter which thread's
 //!   copy is published.
 //! - A copy may have the word of a node that is being removed, if the copying thread has read the word before the tombstone. Then
-//!   the copying thread has marked the index before it read the word, and the removing thread reads the mark, or
-//!   a later index, after it stored the tombstone: of two threads that each write, pass a fence and read, at least one sees the
+//!   the copying thread has marked the index before it read the word. The removing thread reads the mark, or
+//!   a later index, after it stored the tombstone. Of two threads that each write, pass a fence and read, at least one sees the
 //!   other's write. So the removing thread looks in the index that is published.
 //! - A word that is in no slot of the current index is in no later index either, because a copy is made from the current index, and
 //!   only a copy of the current index is published. So a thread that pins after the node is retired does not find it.
