@@ -232,6 +232,44 @@ fn counting_needs_no_recorder() {
     assert_eq!((counts.hits, counts.denied_hits, counts.shadow_denied_hits), (31, 12, 16));
 }
 
+/// A recorder without fields looks like the one that stands in for a missing one, except for what it does.
+#[test]
+fn recorder_without_fields_is_reached() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use metrics::{
+        Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+
+    static SUM: AtomicU64 = AtomicU64::new(0);
+    struct Adds;
+    impl CounterFn for Adds {
+        fn increment(&self, value: u64) {
+            SUM.fetch_add(value, Relaxed);
+        }
+        fn absolute(&self, _: u64) {}
+    }
+    struct Fieldless;
+    impl Recorder for Fieldless {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(Arc::new(Adds))
+        }
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+    let meters = metrics::with_local_recorder(&Fieldless, || Meters::new("d", "r"));
+    meters.record(Event::Allowed, 4);
+    assert_eq!(SUM.load(Relaxed), 1 + 4, "a request and its units");
+}
+
 /// Every metric has a description and a unit.
 #[test]
 fn every_metric_is_described() {

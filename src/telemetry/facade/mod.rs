@@ -5,9 +5,13 @@
 mod clean;
 mod sample;
 
+use std::ptr;
 use std::sync::Arc;
 
-use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, SharedString, Unit, with_recorder};
+use metrics::{
+    Counter, Gauge, Histogram, Key, Label, Level, Metadata, NoopRecorder, Recorder, SharedString, Unit,
+    with_recorder,
+};
 
 use self::clean::clean;
 pub(crate) use self::sample::SampleTimer;
@@ -55,9 +59,9 @@ pub fn value(name: &str) -> SharedString {
     SharedString::from(std::sync::Arc::<str>::from(&*clean(name)))
 }
 
-/// The counters of a rule.
+/// The counters of a rule. `None` if no recorder is installed: then each check would read them, and call them, for nothing.
 #[derive(Clone)]
-pub(super) struct RuleHandles(Arc<RuleCounters>);
+pub(super) struct RuleHandles(Option<Arc<RuleCounters>>);
 
 // What an admitted request adds to comes first.
 #[repr(C)]
@@ -67,8 +71,21 @@ struct RuleCounters {
     events: [Counter; Event::DECISIONS.len() + Event::MARKS.len()],
 }
 
+/// Whether handles that are registered now reach a recorder. May be `true` although none is installed.
+fn has_recorder() -> bool {
+    with_recorder(|recorder| {
+        // If none is installed, this is a `NoopRecorder`. The table of its functions tells: another recorder with the same functions
+        // does nothing either. The compiler may make several copies of the table, so an unequal one proves nothing.
+        let noop: *const dyn Recorder = ptr::from_ref(recorder).cast::<NoopRecorder>();
+        !ptr::eq(recorder, noop)
+    })
+}
+
 impl RuleHandles {
     pub(super) fn register(domain: &str, rule: &str) -> Self {
+        if !has_recorder() {
+            return Self(None);
+        }
         let (domain, rule) = (value(domain), value(rule));
         let labels = || rule_labels(&domain, &rule);
         let events = std::array::from_fn(|index| match Event::DECISIONS.get(index) {
@@ -79,12 +96,13 @@ impl RuleHandles {
             }
             None => counter(mark(Event::MARKS[index - Event::DECISIONS.len()]), labels()),
         });
-        Self(Arc::new(RuleCounters { events, hits: counter(HITS, labels()) }))
+        Self(Some(Arc::new(RuleCounters { events, hits: counter(HITS, labels()) })))
     }
 
     #[inline]
     pub(super) fn record(&self, event: Event, hits: u64) {
-        let RuleCounters { hits: all_hits, events } = &*self.0;
+        let Some(counters) = &self.0 else { return };
+        let RuleCounters { hits: all_hits, events } = &**counters;
         if event.is_decision() {
             events[event.index()].increment(1);
             all_hits.increment(hits);
