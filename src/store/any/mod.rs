@@ -275,13 +275,13 @@ where
     /// [`Operation::Check`], with the decision written to its place. Returns its outcome, so that the caller need not read what was
     /// just written. A denial starts no block, because only the caller knows whether it is enforced.
     ///
-    /// `hash` is the hash of the key by the store's hasher, if the store [finds its keys by their hashes](Self::finds_by_hash). The
+    /// `hash` returns the hash of the key by the store's hasher. It is called if the store finds its keys by their hashes. The
     /// caller computes it, because it may charge the same key in several stores with one hasher.
     #[inline(always)]
     #[doc(hidden)]
     pub fn check<Q: Lookup<K> + ?Sized>(
         &self,
-        (key, hash): (&Q, u64),
+        (key, hash): (&Q, impl FnOnce() -> u64),
         at: CheckTime,
         cost: u64,
         decision: &mut Option<Decision>,
@@ -289,7 +289,7 @@ where
         by_kind!(&self.pair, store =>
             check(store, key, at, cost, decision),
             check(store, key, at, cost, decision),
-            store.check_into(store.given(key, hash), at, cost, decision),
+            store.check_into(store.given(key, hash()), at, cost, decision),
             check(store, key, at, cost, decision),
         )
     }
@@ -300,7 +300,7 @@ where
     #[doc(hidden)]
     pub fn ticket<'s, Q: Lookup<K> + ?Sized + 's>(
         &'s self,
-        (key, hash): (&Q, u64),
+        (key, hash): (&Q, impl FnOnce() -> u64),
         at: CheckTime,
         cost: u64,
         pins: &'s Pins,
@@ -309,16 +309,9 @@ where
         by_kind!(&self.pair, store =>
             ticket(store, key, at, cost, pins, into),
             ticket(store, key, at, cost, pins, into),
-            store.ticket(store.given(key, hash), at, cost, pins, into),
+            store.ticket(store.given(key, hash()), at, cost, pins, into),
             ticket(store, key, at, cost, pins, into),
         )
-    }
-
-    /// Whether the store finds its keys by their hashes, so that a caller passes the hash with the key.
-    #[inline(always)]
-    #[doc(hidden)]
-    pub fn finds_by_hash(&self) -> bool {
-        by_kind!(&self.pair, store => false, false, true, false)
     }
 
     /// Returns the address of the memory that a check reads after that of the store. `None` as long as no charge has created it.

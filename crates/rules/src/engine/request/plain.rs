@@ -164,21 +164,18 @@ struct KeyHash<'r, 'h> {
 
 impl<'r> KeyHash<'r, '_> {
     #[inline(always)]
-    fn of(&mut self, check: &PlainCheck<'r>) -> u64 {
+    fn of(&mut self, key: &'r str) -> u64 {
         match self.last {
             // The same text, without a look at it.
-            Some((last, hash)) if std::ptr::eq(last, check.key) => hash,
-            _ => self.of_other(check),
+            Some((last, hash)) if std::ptr::eq(last, key) => hash,
+            _ => self.of_other(key),
         }
     }
 
     #[inline(never)]
-    fn of_other(&mut self, check: &PlainCheck<'r>) -> u64 {
-        if !check.store().finds_by_hash() {
-            return 0;
-        }
-        let hash = BuildHasher::hash_one(self.hasher, check.key);
-        self.last = Some((check.key, hash));
+    fn of_other(&mut self, key: &'r str) -> u64 {
+        let hash = BuildHasher::hash_one(self.hasher, key);
+        self.last = Some((key, hash));
         hash
     }
 }
@@ -251,19 +248,18 @@ fn charge_all<'r>(
 ) -> bool {
     let ([first, others @ ..], [decided_first, decided_others @ ..]) = (checks, decided) else { return true };
     for (check, decided) in others.iter_mut().zip(&mut *decided_others) {
-        let hash = hashes.of(check);
-        if check.plan(decided, when, hash, &room.pins) != Outcome::Allowed {
+        if check.plan(decided, when, &mut hashes, &room.pins) != Outcome::Allowed {
             return false;
         }
     }
-    if first.charge(decided_first, when, hashes.of(first)) != Outcome::Allowed {
+    if first.charge(decided_first, when, || hashes.of(first.key)) != Outcome::Allowed {
         return false;
     }
     let others = &*others;
     let denies = |(check, decided): (&PlainCheck<'r>, &mut Decided)| {
         // Otherwise another request was first, or there is no ticket.
         let is_charged = check.ticket.is_some_and(|ticket| ticket.exchange() == Exchange::Done);
-        !is_charged && check.charge(decided, when, hashes.of(check)) != Outcome::Allowed
+        !is_charged && check.charge(decided, when, || hashes.of(check.key)) != Outcome::Allowed
     };
     let Some(denied) = others.iter().zip(&mut *decided_others).position(denies) else { return true };
     first.refund(decided_first, when);
@@ -307,29 +303,30 @@ impl<'r> PlainCheck<'r> {
     /// Decides the request if this is its only rule.
     #[inline(always)]
     pub(super) fn decide(&self, decided: &mut Decided, when: CheckTime, hasher: &Hasher) -> Outcome {
-        self.charge(decided, when, self.hash(hasher))
+        self.charge(decided, when, || BuildHasher::hash_one(hasher, self.key))
     }
 
-    /// Returns the hash of the key, if the store finds keys by their hashes.
+    /// Charges the rule if it admits the request. `hash` returns the hash of its key.
     #[inline(always)]
-    fn hash(&self, hasher: &Hasher) -> u64 {
-        if self.store().finds_by_hash() { BuildHasher::hash_one(hasher, self.key) } else { 0 }
-    }
-
-    /// Charges the rule if it admits the request. `hash` is the [hash](Self::hash) of its key.
-    #[inline(always)]
-    fn charge(&self, decided: &mut Decided, when: CheckTime, hash: u64) -> Outcome {
+    fn charge(&self, decided: &mut Decided, when: CheckTime, hash: impl FnOnce() -> u64) -> Outcome {
         self.store().check((self.key, hash), when, self.cost, &mut decided.decision)
     }
 
-    /// Peeks at the rule, and keeps a ticket if one exchange charges it. `hash` is the [hash](Self::hash) of its key.
+    /// Peeks at the rule, and keeps a ticket if one exchange charges it.
     #[inline(always)]
-    fn plan(&mut self, decided: &mut Decided, when: CheckTime, hash: u64, pins: &'r Pins) -> Outcome {
+    fn plan(
+        &mut self,
+        decided: &mut Decided,
+        when: CheckTime,
+        hashes: &mut KeyHash<'r, '_>,
+        pins: &'r Pins,
+    ) -> Outcome {
         if self.earlier > 0 {
             return decided.decision.insert(self.peek(when)).outcome();
         }
-        let store = self.store();
-        store.ticket((self.key, hash), when, self.cost, pins, (&mut decided.decision, &mut self.ticket))
+        let (store, key) = (self.store(), self.key);
+        let into = (&mut decided.decision, &mut self.ticket);
+        store.ticket((key, || hashes.of(key)), when, self.cost, pins, into)
     }
 
     /// Returns the decision that a charge after the earlier ones would give, and charges nothing.
