@@ -47,13 +47,25 @@ impl DecidedList {
 impl Drop for DecidedList {
     #[inline]
     fn drop(&mut self) {
-        if let Some(mut list) = self.0.take()
+        let mut left = self.0.take();
+        if let Some(list) = &mut left
             && list.capacity() <= LONGEST_SPARE
         {
             list.clear();
-            let _ = SPARE.try_with(|spare| spare.set(Some(list)));
+            // A thread that is ending keeps no memory.
+            let _ = SPARE.try_with(|spare| left = spare.replace(left.take()));
+        }
+        if left.is_some() {
+            free(left);
         }
     }
+}
+
+/// Not inlined, so that an answer that leaves its memory to the thread is dropped without a call.
+#[cold]
+#[inline(never)]
+fn free(list: Option<OwnList>) {
+    drop(list);
 }
 
 impl Deref for DecidedList {
