@@ -11,7 +11,8 @@ use tollgate_config::internals::push_ipv4;
 
 use super::Descriptor;
 
-/// The descriptors of one request, built piece by piece. It owns its texts in one block of memory.
+/// The descriptors of one request, built piece by piece. It owns its texts in one block of memory. The thread uses the memory of its
+/// last request again.
 ///
 /// # Examples
 /// ```
@@ -34,7 +35,12 @@ use super::Descriptor;
 /// # Ok::<(), tollgate_rules::RulesError>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Descriptors {
+pub struct Descriptors(Option<Box<Lists>>);
+
+/// What descriptors are made of. A request moves its descriptors often, and each copy would wait for what was just written. So they
+/// have memory of their own, and are one pointer.
+#[derive(Clone, Default, Debug)]
+struct Lists {
     texts: String,
     entries: SmallVec<[EntryTexts; ENTRIES]>,
     /// For each descriptor, where its entries end, and its other settings.
@@ -50,7 +56,8 @@ pub struct Descriptors {
 /// a function.
 #[derive(Debug)]
 pub struct Pairs<'a> {
-    of: &'a Descriptors,
+    /// `None` if there are no descriptors.
+    of: Option<&'a Lists>,
     matched: PairList<'a>,
     /// The pairs that make the keys of counters, if they are others.
     counted: Option<PairList<'a>>,
@@ -61,19 +68,34 @@ type PairList<'a> = SmallVec<[(&'a str, &'a str); ENTRIES]>;
 /// The maximum memory, in bytes, that a thread keeps for the texts of its next request.
 const KEPT: usize = 1_024;
 
-// Memory from the texts of the thread's last request.
-thread_local!(static SPARE: Cell<String> = const { Cell::new(String::new()) });
+/// The longest lists whose memory a thread keeps.
+const MOST_KEPT: usize = 32;
+
+// Memory from the descriptors of the thread's last request.
+thread_local!(static SPARE: Cell<Option<Box<Lists>>> = const { Cell::new(None) });
 
 impl Drop for Descriptors {
     #[inline]
     fn drop(&mut self) {
-        if (TEXT_CAPACITY..=KEPT).contains(&self.texts.capacity()) {
-            let mut texts = std::mem::take(&mut self.texts);
-            texts.clear();
+        let mut left = self.0.take();
+        if let Some(lists) = &mut left
+            && lists.is_small()
+        {
+            lists.clear();
             // A thread that is ending keeps no memory.
-            let _ = SPARE.try_with(|spare| spare.set(texts));
+            let _ = SPARE.try_with(|spare| left = spare.replace(left.take()));
+        }
+        if left.is_some() {
+            free(left);
         }
     }
+}
+
+/// Not inlined, so that descriptors that leave their memory to the thread are dropped without a call.
+#[cold]
+#[inline(never)]
+fn free(lists: Option<Box<Lists>>) {
+    drop(lists);
 }
 
 /// The start of a key in the texts, the start of its value, and the end of the value. Or those of two other texts.
@@ -99,7 +121,7 @@ struct DescriptorEnd {
 
 /// A descriptor that was just added. Add its entries and set its hits here.
 #[derive(Debug)]
-pub struct Added<'a>(&'a mut Descriptors);
+pub struct Added<'a>(&'a mut Lists);
 
 impl Added<'_> {
     /// Adds a key and its value after the existing entries.
@@ -120,7 +142,7 @@ impl Added<'_> {
     /// descriptors.with(|descriptors| assert_eq!(descriptors[0].entries(), [("remote_address", "127.0.0.1")]));
     /// ```
     pub fn address(self, key: &str, address: IpAddr) -> Self {
-        let Descriptors { texts, entries, each, address: last, .. } = &mut *self.0;
+        let Lists { texts, entries, each, address: last, .. } = &mut *self.0;
         let same = last.filter(|(last, _)| *last == address).map(|(_, entry)| entry);
         let same = same.filter(|entry| texts.get(entry.key as usize..entry.value as usize) == Some(key));
         let Some(entry) = same else { return self.new_address(key, address) };
@@ -139,7 +161,7 @@ impl Added<'_> {
 
     #[inline]
     fn entry_by(self, key: &str, value: impl FnOnce(&mut String)) -> Self {
-        let Descriptors { texts, entries, each, .. } = &mut *self.0;
+        let Lists { texts, entries, each, .. } = &mut *self.0;
         let begin = place(texts.len());
         texts.push_str(key);
         let middle = place(texts.len());
@@ -184,16 +206,15 @@ impl Descriptors {
     /// ```
     #[inline]
     pub fn begin(&mut self) -> Added<'_> {
-        if self.texts.capacity() == 0 {
-            self.reserve_texts();
-        }
-        self.each.push(DescriptorEnd { end: place(self.entries.len()), hits: None });
-        Added(self)
+        let lists = self.lists_mut();
+        lists.each.push(DescriptorEnd { end: place(lists.entries.len()), hits: None });
+        Added(lists)
     }
 
-    fn reserve_texts(&mut self) {
-        self.texts = SPARE.try_with(Cell::take).unwrap_or_default();
-        self.texts.reserve(TEXT_CAPACITY);
+    #[inline]
+    fn lists_mut(&mut self) -> &mut Lists {
+        // A thread that is ending has no spare memory any more.
+        self.0.get_or_insert_with(|| SPARE.try_with(Cell::take).ok().flatten().unwrap_or_else(Lists::boxed))
     }
 
     /// Adds a descriptor with these keys and values, in order.
@@ -206,58 +227,78 @@ impl Descriptors {
 
     /// Sets the client's tier for all descriptors; see [`Descriptor::tier`].
     pub fn tier(&mut self, tier: &str) {
-        let begin = place(self.texts.len());
-        self.texts.push_str(tier);
-        self.tier = Some(begin..place(self.texts.len()));
+        let lists = self.lists_mut();
+        let begin = place(lists.texts.len());
+        lists.texts.push_str(tier);
+        lists.tier = Some(begin..place(lists.texts.len()));
     }
 
     /// Returns the number of descriptors.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.each.len()
+        self.0.as_ref().map_or(0, |lists| lists.each.len())
     }
 
     /// Whether there are no descriptors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.each.is_empty()
+        self.len() == 0
     }
 
     /// Removes all descriptors, and keeps the memory.
     pub fn clear(&mut self) {
-        let Self { texts, entries, each, tier, address, whole } = self;
-        texts.clear();
-        entries.clear();
-        each.clear();
-        (*tier, *address, *whole) = (None, None, None);
+        if let Some(lists) = &mut self.0 {
+            lists.clear();
+        }
     }
 
     /// Lets rules match `address` in each entry whose value is `network`, although the entry is still counted as the
     /// network; see [`Descriptor::counted_as`]. Call this after the entries are added.
     pub fn match_whole(&mut self, network: IpAddr, address: IpAddr) {
-        if self.is_empty() {
-            return;
-        }
-        let texts = &mut self.texts;
+        let Some(lists) = self.0.as_mut().filter(|lists| !lists.each.is_empty()) else { return };
+        let texts = &mut lists.texts;
         let begin = place(texts.len());
         push_address(texts, network);
         let middle = place(texts.len());
         push_address(texts, address);
-        self.whole = Some(EntryTexts { key: begin, value: middle, end: place(texts.len()) });
+        lists.whole = Some(EntryTexts { key: begin, value: middle, end: place(texts.len()) });
     }
 
     /// Calls `use_them` with the descriptors, for [`Rules::check`](crate::Rules::check) or [`Rules::refund`](crate::Rules::refund).
     #[inline]
     pub fn with<R>(&self, use_them: impl FnOnce(&[Descriptor<'_>]) -> R) -> R {
+        let Some(lists) = &self.0 else { return use_them(&[]) };
         // The common case, without a list that can grow.
-        if self.whole.is_none() && self.entries.len() <= ENTRIES && self.each.len() <= DESCRIPTORS {
-            let mut texts = self.texts_of();
+        if lists.whole.is_none() && lists.entries.len() <= ENTRIES && lists.each.len() <= DESCRIPTORS {
+            let mut texts = lists.texts_of();
             let pairs: [_; ENTRIES] = from_fn(|_| texts.next().unwrap_or_default());
-            let mut descriptors = self.descriptors(&pairs, None);
+            let mut descriptors = lists.descriptors(&pairs, None);
             let each: [_; DESCRIPTORS] = from_fn(|_| descriptors.next().unwrap_or(Descriptor::new(&[])));
-            return use_them(each.get(..self.each.len()).unwrap_or_default());
+            return use_them(each.get(..lists.each.len()).unwrap_or_default());
         }
         use_them(&Pairs::of(self).each())
+    }
+}
+
+impl Lists {
+    #[cold]
+    fn boxed() -> Box<Self> {
+        Box::new(Self { texts: String::with_capacity(TEXT_CAPACITY), ..Self::default() })
+    }
+
+    /// Whether a thread keeps the memory.
+    fn is_small(&self) -> bool {
+        self.texts.capacity() <= KEPT
+            && self.entries.capacity() <= MOST_KEPT
+            && self.each.capacity() <= MOST_KEPT
+    }
+
+    fn clear(&mut self) {
+        let Self { texts, entries, each, tier, address, whole } = self;
+        texts.clear();
+        entries.clear();
+        each.clear();
+        (*tier, *address, *whole) = (None, None, None);
     }
 
     #[inline]
@@ -297,19 +338,19 @@ impl Descriptors {
 impl<'a> Pairs<'a> {
     /// Returns the keys and values of all descriptors.
     pub fn of(of: &'a Descriptors) -> Self {
-        let pairs = of.texts_of();
-        let Some(whole) = of.whole else {
-            return Self { of, matched: pairs.collect(), counted: None };
+        let of = of.0.as_deref();
+        let counted: PairList<'_> = of.into_iter().flat_map(Lists::texts_of).collect();
+        let Some((network, address)) = of.and_then(|of| Some(of.both_texts(of.whole?))) else {
+            return Self { of, matched: counted, counted: None };
         };
-        let counted: PairList<'_> = pairs.collect();
-        let (network, address) = of.both_texts(whole);
         let whole = |&(key, value)| (key, if value == network { address } else { value });
         Self { of, matched: counted.iter().map(whole).collect(), counted: Some(counted) }
     }
 
     /// Returns each descriptor, over these keys and values.
     pub fn each(&self) -> SmallVec<[Descriptor<'_>; DESCRIPTORS]> {
-        self.of.descriptors(&self.matched, self.counted.as_deref()).collect()
+        let of = |lists: &'a Lists| lists.descriptors(&self.matched, self.counted.as_deref());
+        self.of.into_iter().flat_map(of).collect()
     }
 }
 
