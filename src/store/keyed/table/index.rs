@@ -10,7 +10,7 @@ use crate::base::sync::{AtomicU64, Ordering};
 pub(super) const SLOTS: usize = if cfg!(tollgate_loom) { 2 } else { 8 };
 /// The bit that turns an empty word into one that no insertion fills.
 pub(super) const FROZEN: u64 = 1;
-const FILLED: u64 = 1 << (NUMBER_BITS + 1);
+pub(super) const FILLED: u64 = 1 << (NUMBER_BITS + 1);
 /// The number of hash bits in a word.
 pub(super) const TAG_BITS: u32 = 62 - NUMBER_BITS;
 pub(super) const EMPTY: u64 = 0;
@@ -41,6 +41,21 @@ pub(super) fn tag(word: u64) -> u64 {
 #[inline(always)]
 pub(super) fn has_tag(word: u64, tag: u64) -> bool {
     word >> (63 - TAG_BITS) == tag << 1 | 1
+}
+
+/// How far a word is over the least filled word of this tag. If the word is filled and has the tag, this is less than [`FILLED`],
+/// and is the number in its place. So the lesser of two results is that of the word with the tag, and no branch is needed.
+#[inline(always)]
+pub(super) fn over(word: u64, tag: u64) -> u64 {
+    word.wrapping_sub(tag << (64 - TAG_BITS) | FILLED)
+}
+
+/// The slot in a line that a search for a tag visits after `step` others. An even slot and the next one are a pair.
+#[inline(always)]
+pub(super) fn slot_of(tag: u64, step: usize) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
+    let tag = tag as usize;
+    (tag & (SLOTS - 2)) ^ step
 }
 
 /// The word for a key's node.
@@ -233,12 +248,11 @@ impl ExactSizeIterator for Places {}
 /// The slots that a search for a tag visits, in order.
 pub(super) fn search(lines: &[Line], tag: u64) -> impl Iterator<Item = &AtomicU64> {
     #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
-    let tag = tag as usize;
-    let home = tag >> (TAG_BITS - lines.len().ilog2());
+    let home = tag as usize >> (TAG_BITS - lines.len().ilog2());
     // Their number is a power of two.
     let last = lines.len() - 1;
     (0..lines.len()).flat_map(move |line| {
         let line = &lines[(home + line) & last];
-        (0..SLOTS).map(move |slot| &line.0[(tag + slot) % SLOTS])
+        (0..SLOTS).map(move |step| &line.0[slot_of(tag, step)])
     })
 }

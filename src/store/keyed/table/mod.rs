@@ -10,9 +10,10 @@
 //! tombstone   the node was removed
 //! filled      28 bits of the hash (the tag) | 1 | the node's number | 0
 //! ```
-//! The first bits of a tag are the line number of a key. Its last three bits are the slot in that line where a search
-//! begins. A search visits all slots of that line, then all slots of the next line, and ends at an empty slot. So in
-//! almost all cases it reads one line and one node.
+//! The first bits of a tag are the line number of a key. The line has four pairs of slots, and the last bits of the tag but one are
+//! the pair where a search begins. A search visits all pairs of that line, then all of the next line, and ends at an empty slot. So
+//! in almost all cases it reads one line and one node. A processor cannot predict in which slot of a pair a key is, so
+//! a check compares both without a branch: see [`over`].
 //!
 //! *Insertion* exchanges the first empty slot of a key's search for the word of the node. A filled slot never becomes
 //! empty again. So two threads that insert the same key exchange the same slot. One of them fails, looks at the slot
@@ -85,8 +86,8 @@ use std::sync::{Arc, OnceLock};
 
 use self::counts::ShardCounts;
 use self::index::{
-    EMPTY, FROZEN, Index, Line, SLOTS, TAG_BITS, copy, freeze, has_tag, is_filled, number, search, tag_of,
-    word_of,
+    EMPTY, FILLED, FROZEN, Index, Line, SLOTS, TAG_BITS, copy, freeze, has_tag, is_filled, number, over,
+    search, slot_of, tag_of, word_of,
 };
 use self::memory::IndexMemory;
 pub(super) use self::removal::Replaced;
@@ -227,23 +228,24 @@ impl<K, T: Tail> NodeTable<K, T> {
         (index, unsafe { index.lines() })
     }
 
-    /// The slots that a search for a tag begins with, in order, with their words.
+    /// The pairs of slots that a search for a tag begins with, in order, with their words.
     #[inline(always)]
     fn home<'g>(
         &self,
         hash: u64,
         _guard: &'g Pinned,
-    ) -> impl Iterator<Item = (&'g AtomicU64, u64)> + use<'g, K, T> {
+    ) -> impl Iterator<Item = [(&'g AtomicU64, u64); 2]> + use<'g, K, T> {
         let tag = tag_of(hash);
         let index = self.index(self.shard(hash));
         // SAFETY: as in `lines`. A tag's home is in bounds, because tags have TAG_BITS bits.
         let Line(line) = unsafe { &*index.home(tag) };
-        #[expect(clippy::cast_possible_truncation, reason = "28 bits")]
-        let first = tag as usize;
-        (0..SLOTS).map(move |step| {
-            let slot = &line[(first + step) % SLOTS];
-            // Ordering: Acquire pairs with `fill`: the node is written.
-            (slot, slot.load(Ordering::Acquire))
+        (0..SLOTS).step_by(2).map(move |step| {
+            let first = slot_of(tag, step);
+            [first, first | 1].map(|slot| {
+                let slot = &line[slot % SLOTS];
+                // Ordering: Acquire pairs with `fill`: the node is written.
+                (slot, slot.load(Ordering::Acquire))
+            })
         })
     }
 
@@ -257,15 +259,19 @@ impl<K, T: Tail> NodeTable<K, T> {
         mut is_key: impl FnMut(&K) -> bool,
     ) -> Result<&'g KeyNode<K, T>, Option<&'g AtomicU64>> {
         let tag = tag_of(hash);
-        for (slot, word) in self.home(hash, guard) {
-            if has_tag(word, tag) {
-                let node = self.node(word, guard);
+        for pair in self.home(hash, guard) {
+            let [first, second] = pair.map(|(_, word)| over(word, tag));
+            // If both words have the tag, it does not matter which node is looked at.
+            let over = first.min(second);
+            if over < FILLED {
+                let node = self.node(over | FILLED, guard);
                 if is_key(&node.key) {
                     return Ok(node);
                 }
                 // Another key with this tag is rare, so the way to its next one is not inlined.
                 break;
-            } else if word & !FROZEN == EMPTY {
+            }
+            if let Some((slot, _)) = pair.into_iter().find(|(_, word)| word & !FROZEN == EMPTY) {
                 return Err(Some(slot));
             }
         }
@@ -396,7 +402,7 @@ impl<K, T: Tail> NodeTable<K, T> {
     /// Prefetches the node that is probably the one of this hash's key.
     #[inline]
     pub(super) fn prefetch_node(&self, hash: u64, guard: &Pinned) {
-        let mut words = self.home(hash, guard).map(|(_, word)| word);
+        let mut words = self.home(hash, guard).flatten().map(|(_, word)| word);
         let word = words.find(|word| has_tag(*word, tag_of(hash)) || word & !FROZEN == EMPTY);
         if let Some(word) = word.filter(|word| is_filled(*word)) {
             prefetch(self.node(word, guard));

@@ -12,10 +12,13 @@ fn word_packs_tag_and_number() {
             for word in [word, word | FROZEN] {
                 assert!(is_filled(word) && has_tag(word, tag_of(hash)));
                 assert_eq!((tag(word), number(word)), (tag_of(hash), place));
+                assert_eq!(over(word, tag_of(hash)) | FILLED, word & ((FILLED << 1) - 1));
+                assert!(over(word, tag_of(hash)) < FILLED && over(word, tag_of(hash) ^ 1) >= FILLED);
             }
         }
         for other in [EMPTY, TOMBSTONE, EMPTY | FROZEN, TOMBSTONE | FROZEN] {
             assert!(!is_filled(other) && !has_tag(other, tag_of(hash)));
+            assert!(over(other, tag_of(hash)) >= FILLED);
         }
     }
 }
@@ -28,7 +31,7 @@ fn search_visits_each_slot_once() {
             let mut slots: Vec<_> = search(&lines, tag as u64).map(std::ptr::from_ref).collect();
             let base = lines.as_ptr().cast::<AtomicU64>();
             let home = (tag >> (TAG_BITS - len.ilog2())) * SLOTS;
-            assert_eq!(slots[0], base.wrapping_add(home + tag % SLOTS));
+            assert_eq!(slots[0], base.wrapping_add(home + tag % SLOTS / 2 * 2));
             slots.sort_unstable();
             slots.dedup();
             assert_eq!(slots.len(), len * SLOTS);
