@@ -23,7 +23,11 @@ const MAPPED_FROM: usize = 16 << 10;
 /// much as the load of the cache line. And a small page costs two faults, because it is read before it is written: about a
 /// fifth of the first check of each key. The memory of smaller blocks must not grow in such large steps.
 #[cfg(feature = "std")]
-pub(super) const HUGE_FROM: usize = 8 << 20;
+const HUGE_FROM: usize = 8 << 20;
+
+/// The bytes of a huge page on most systems.
+#[cfg(feature = "std")]
+const HUGE_PAGE: usize = 2 << 20;
 
 /// Memory that starts as zeros.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ impl Block {
     /// Returns `bytes` zero bytes, aligned to [`ALIGN`], or `None` if there is not enough memory.
     pub(super) fn zeroed(bytes: usize) -> Option<Self> {
         if bytes >= MAPPED_FROM
-            && let Some((start, map)) = map::zeroed(bytes)
+            && let Some((start, map)) = map::zeroed(bytes, HUGE_FROM)
         {
             return Some(Self { start, origin: Origin::System { map } });
         }
@@ -57,11 +61,11 @@ impl Block {
     }
 
     /// Returns `bytes` zero bytes at the start of a page, which ask for huge pages and can be discarded, or `None` if the block is
-    /// too small for that, or the system has no such blocks.
+    /// smaller than such a page, or the system has no such blocks.
     #[cfg(feature = "std")]
     pub(super) fn huge(bytes: usize) -> Option<Self> {
-        let is_possible = cfg!(target_os = "linux") && bytes >= HUGE_FROM;
-        let (start, map) = if is_possible { map::zeroed(bytes) } else { None }?;
+        let is_possible = cfg!(target_os = "linux") && bytes >= HUGE_PAGE;
+        let (start, map) = if is_possible { map::zeroed(bytes, HUGE_PAGE) } else { None }?;
         Some(Self { start, origin: Origin::System { map } })
     }
 
@@ -110,35 +114,34 @@ mod map {
     use core::ptr::NonNull;
 
     #[cfg(target_os = "linux")]
-    use super::HUGE_FROM;
+    use super::HUGE_PAGE;
 
     pub(super) type Map = memmap2::MmapMut;
 
-    /// Maps `bytes` zero bytes at the start of a page, or returns `None` if the system refuses.
-    pub(super) fn zeroed(bytes: usize) -> Option<(NonNull<u8>, Map)> {
+    /// Maps `bytes` zero bytes at the start of a page, or returns `None` if the system refuses. The mapping asks for huge pages if it
+    /// has `huge_from` bytes or more.
+    pub(super) fn zeroed(bytes: usize, huge_from: usize) -> Option<(NonNull<u8>, Map)> {
         let mut map = Map::map_anon(bytes).ok()?;
-        advise(&map, bytes);
+        advise(&map, bytes, huge_from);
         Some((NonNull::new(map.as_mut_ptr())?, map))
     }
 
-    /// Blocks below this size, the size of a huge page, refuse huge pages. The kernel joins neighbouring mappings. If it
-    /// uses huge pages everywhere, a write to one block could make a part of many blocks resident.
-    #[cfg(target_os = "linux")]
-    const SMALL_BELOW: usize = 2 << 20;
-
     /// Tells the kernel whether to use huge pages. This is only a hint, so a failure is ignored.
+    ///
+    /// Blocks below the size of a huge page refuse huge pages. The kernel joins neighbouring mappings. If it uses huge pages
+    /// everywhere, a write to one block could make a part of many blocks resident.
     #[cfg(target_os = "linux")]
-    fn advise(map: &Map, bytes: usize) {
+    fn advise(map: &Map, bytes: usize, huge_from: usize) {
         let advice = match bytes {
-            HUGE_FROM.. => memmap2::Advice::HugePage,
-            ..SMALL_BELOW => memmap2::Advice::NoHugePage,
+            _ if bytes >= huge_from => memmap2::Advice::HugePage,
+            ..HUGE_PAGE => memmap2::Advice::NoHugePage,
             _ => return,
         };
         let _ = map.advise(advice);
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn advise(_map: &Map, _bytes: usize) {}
+    fn advise(_map: &Map, _bytes: usize, _huge_from: usize) {}
 
     /// Gives the pages in a part of the mapping back.
     ///
@@ -175,7 +178,7 @@ mod map {
     #[derive(Debug)]
     pub(super) enum Map {}
 
-    pub(super) fn zeroed(_bytes: usize) -> Option<(NonNull<u8>, Map)> {
+    pub(super) fn zeroed(_bytes: usize, _huge_from: usize) -> Option<(NonNull<u8>, Map)> {
         None
     }
 

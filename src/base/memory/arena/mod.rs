@@ -3,7 +3,8 @@
 //! A store of many keys has its memory in thousands of parts, which are used and freed one by one. If an allocator provides
 //! them, they lie in small pages, and at a million keys each access waits for the translation of its address. An arena has
 //! the parts side by side in huge pages. The system provides pages when they are first used, and takes back the pages of a
-//! place that is released, so an arena has no more memory than its places.
+//! place that is released. A huge page that is not full is memory all the same. A kernel with `khugepaged` may join the pages
+//! around released ones to a huge page again, so an arena can have the memory of places that no one uses.
 //!
 //! A place has a bit, which is set while the place is taken:
 //!

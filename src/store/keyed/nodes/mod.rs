@@ -76,8 +76,8 @@ const BLOCKS: u32 = FIRST_LEVEL << (LEVELS - 1);
 const SPREAD: u32 = 16;
 /// The maximum number of bytes in a block with more than one segment.
 const BLOCK_BYTES: usize = 1 << 16;
-/// The first block in an arena. The blocks before it have 4 MB, and the words that find their nodes as much. So a huge page
-/// that is not full yet adds at most a quarter.
+/// The first block in an arena. The blocks before it have 2 to 4 MB, and the words that find their nodes about as much. So a
+/// huge page that is not full yet adds a quarter to a half.
 const FIRST_IN_ARENA: u32 = SMALL + SMALL / 4;
 /// The bytes of a page of most systems, and a part of those of the others.
 const PAGE: usize = 1 << 12;

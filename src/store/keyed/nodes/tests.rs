@@ -64,8 +64,6 @@ fn empty_blocks_are_freed() {
             let many = if cfg!(miri) { 50_000 } else { 300_000 };
             let nodes: Vec<_> = (0..many).map(|_| allocator.place(node(&witness), &guard)).collect();
             assert!(Arc::strong_count(&allocator.directory) > 256);
-            let has_arena = allocator.directory.arenas[0].get().is_some();
-            assert_eq!(has_arena, cfg!(all(target_os = "linux", not(miri))), "large stores have arenas");
             drop(nodes);
         };
         scope.spawn(work).join().expect("the thread does not panic");
@@ -80,6 +78,24 @@ fn empty_blocks_are_freed() {
         unsafe { pin().retire(std::ptr::null_mut(), 0, usize::MAX, nothing) };
     }
     panic!("{} blocks are left", Arc::strong_count(&allocator.directory) - 1);
+}
+
+// G34
+#[test]
+fn large_stores_of_every_node_size_have_arenas() {
+    fn has_arena<K>() -> bool {
+        Nodes::<K, ()>::new(1).directory.arena(FIRST_IN_ARENA).is_some()
+    }
+    // A block has a power of two of segments, so its bytes differ by a factor of two.
+    let found = [
+        has_arena::<u64>(),
+        has_arena::<[u64; 4]>(),
+        has_arena::<[u64; 8]>(),
+        has_arena::<[u64; 9]>(),
+        has_arena::<[u64; 64]>(),
+        has_arena::<[u64; 4_000]>(),
+    ];
+    assert_eq!(found, [cfg!(all(target_os = "linux", not(miri))); 6]);
 }
 
 #[test]
