@@ -96,9 +96,6 @@ impl<'r> PlainChecks<'r> {
         (known, searched): (&[FoundRules], &mut Searched),
         (room, when): (&'r Room, CheckTime),
     ) -> bool {
-        if !domain.has_plain {
-            return false;
-        }
         decided.reserve(request.descriptors.len());
         // The numbers of the rules, one bit for each, modulo the number of bits.
         let mut numbers = 0;

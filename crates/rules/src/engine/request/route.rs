@@ -266,11 +266,12 @@ impl<C: Clock> Rules<C> {
         written: Written<'_, 'r>,
         when: CheckTime,
     ) -> Again {
-        let may_be_plain = match found {
-            // A plain rule may need room for its key.
-            Some(found) => found.numbers().len() > 1 || asked.1.only(found).is_some_and(ActiveRule::is_plain),
-            None => true,
-        };
+        let domain = asked.1;
+        let may_be_plain = domain.has_plain
+            && found.is_none_or(|found| {
+                // A plain rule may need room for its key.
+                found.numbers().len() > 1 || domain.only(found).is_some_and(ActiveRule::is_plain)
+            });
         match may_be_plain {
             true => self.attempt_several(asked, request, found, written, when),
             false => {
