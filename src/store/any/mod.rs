@@ -314,7 +314,8 @@ where
         )
     }
 
-    /// Returns the address of the memory that a check reads after that of the store. `None` as long as no charge has created it.
+    /// Returns the address of the memory that a check reads after that of a compact store. `None` as long as no charge has created it.
+    /// That of another store is its own address.
     #[doc(hidden)]
     pub fn states_address(&self) -> Option<usize> {
         let own = std::ptr::from_ref(self).addr();

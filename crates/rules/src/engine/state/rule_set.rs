@@ -447,7 +447,8 @@ impl ActiveRule {
         }
     }
 
-    /// Notes where the states of the counter are. They move when a store creates its table.
+    /// Notes where the states of the counter are. They move when a store creates its table. No check looks for that, so the hint
+    /// is of no use from then on, until a request is denied or a load comes.
     #[cold]
     #[inline(never)]
     pub(in crate::engine) fn note_states(&self) {
