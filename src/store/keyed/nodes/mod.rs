@@ -38,7 +38,7 @@ mod tests;
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, MaybeUninit, forget};
+use std::mem::{ManuallyDrop, MaybeUninit, forget, offset_of};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -453,6 +453,10 @@ impl<K, T> Segment<K, T> {
     unsafe fn node(first: *mut Self, segment: usize, place: usize) -> *mut MaybeUninit<KeyNode<K, T>> {
         // SAFETY: guaranteed by the caller.
         unsafe {
+            // Small nodes are as large as the words before them. Then the nodes of all segments lie at equal distances.
+            if const { offset_of!(Self, nodes) == size_of::<KeyNode<K, T>>() } {
+                return first.cast::<MaybeUninit<KeyNode<K, T>>>().add((segment << PLACE_BITS | place) + 1);
+            }
             let nodes =
                 (&raw const (*first.add(segment)).nodes).cast::<UnsafeCell<MaybeUninit<KeyNode<K, T>>>>();
             UnsafeCell::raw_get(nodes.add(place))
