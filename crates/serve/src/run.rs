@@ -236,7 +236,10 @@ impl Service {
             example: open.iter().find_map(|(listener, endpoint)| Some(endpoint.example?(listener))),
             loaded,
         };
-        let kept = open.iter().filter_map(|(_, endpoint)| endpoint.service.state()).collect();
+        let kept = open
+            .iter()
+            .filter_map(|(_, endpoint)| Some((endpoint.name, endpoint.service.state()?)))
+            .collect();
         let state = state.map(|state| state.keep(&rules, kept, &stats)).transpose()?;
         let backend = Backend { rules, answerer, stats, health, traces };
         let mut read_again = Vec::from_iter(tls.map(|tls| tls.read_again(&backend.stats)));

@@ -87,16 +87,23 @@ pub struct XdsStats {
 /// What the server counts about its state.
 #[derive(Debug, Default)]
 pub struct StateCounts {
+    /// Of each file, first that of the rules.
+    pub files: Vec<StateFileCounts>,
+    /// Writes that failed or hang.
+    pub errors: Count,
+    /// The counters that were taken over at the start.
+    pub restored: Count,
+}
+
+/// What the server counts about a file of its state.
+#[derive(Debug, Default)]
+pub struct StateFileCounts {
     /// Writes that succeeded.
     pub writes: Count,
-    /// Writes that failed.
-    pub errors: Count,
     /// The length of the last one that succeeded.
     pub bytes: Count,
     /// The time of the last write that succeeded, in seconds since the epoch; at first, that of the start.
     pub written_at: Count,
-    /// The counters that were taken over at the start.
-    pub restored: Count,
 }
 
 /// The names of what operators do, in the order of their counts.
@@ -281,15 +288,25 @@ pub fn now() -> u64 {
 }
 
 impl StateCounts {
-    /// Returns the counts.
+    /// Returns those of so many files.
+    pub fn new(files: usize) -> Self {
+        let counts =
+            Self { files: Vec::from_iter((0..files).map(|_| StateFileCounts::default())), ..Self::default() };
+        counts.files.iter().for_each(|file| file.written_at.set(now()));
+        counts
+    }
+
+    /// Returns the counts. A write of the state is one of each file.
     #[rustfmt::skip]
     pub fn samples(&self) -> [Sample; 5] {
-        let Self { writes, errors, bytes, written_at, restored } = self;
-        let age = now().saturating_sub(written_at.get());
+        let Self { files, errors, restored } = self;
+        let least = |count: fn(&StateFileCounts) -> &Count| files.iter().map(|file| count(file).get()).min().unwrap_or(0);
+        let (writes, bytes) = (least(|file| &file.writes), files.iter().map(|file| file.bytes.get()).sum());
+        let age = now().saturating_sub(least(|file| &file.written_at));
         [
-            Sample::counter("tollgate_service_state_writes_total", "Writes of the state that succeeded", writes.get()),
+            Sample::counter("tollgate_service_state_writes_total", "Writes of the state that succeeded", writes),
             Sample::counter("tollgate_service_state_write_errors_total", "Writes of the state that failed", errors.get()),
-            Sample::gauge("tollgate_service_state_bytes", "Bytes of the last state that was written", bytes.get()),
+            Sample::gauge("tollgate_service_state_bytes", "Bytes of the last state that was written", bytes),
             Sample::gauge("tollgate_service_state_age_seconds", "Seconds since the last write that succeeded, or since the start", age),
             Sample::gauge("tollgate_service_state_restored_rules", "Rules whose usage was taken over at the start", restored.get()),
         ]
