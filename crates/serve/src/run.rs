@@ -111,8 +111,12 @@ pub fn tls(args: &ServeArgs) -> Result<Option<Arc<Tls>>, Error> {
 async fn serve(args: &ServeArgs, added: &dyn EndpointFlags, taken: &Translation) -> Result<(), Error> {
     let mut signals = Signals::new()?;
     let starting = tokio::spawn(end_the_start());
-    let started = Service::start(args, added, taken).await;
+    let mut loads = Loads::default();
+    let started = Service::start(args, added, taken, &mut loads).await;
     starting.abort();
+    if started.is_err() {
+        std::mem::take(&mut loads).end(CUT).await;
+    }
     let (mut service, opened) = started?;
     let ended = tokio::select! {
         closing = signals.wait_for_end(service.read_again()) => closing,
@@ -121,16 +125,14 @@ async fn serve(args: &ServeArgs, added: &dyn EndpointFlags, taken: &Translation)
     match ended {
         Ok(closing) => {
             process::tell_systemd("STOPPING=1");
-            service.end(args, closing, &mut signals).await
+            service.end(args, loads, closing, &mut signals).await
         }
         Err(error) => {
             service.phase.send_replace(ServerPhase::Cutting);
             let _ = timeout(CUT, service.ended.recv()).await;
             // An endpoint with limits of its own needs no rules.
             finish(service.state, &mut signals).await;
-            let watcher = (service.watcher, service.xds);
-            // As at the end of a service that was ready: this waits for its thread, which a file system can hang.
-            let _ = timeout(CUT, spawn_blocking(|| drop(watcher))).await;
+            loads.end(CUT).await;
             Err(error)
         }
     }
@@ -155,16 +157,30 @@ struct Opened {
     loaded: mpsc::UnboundedReceiver<()>,
 }
 
+/// What loads rules after the start. The drop waits for a load, and a file system that hangs must hang neither a start that fails nor the
+/// end.
+#[derive(Default)]
+struct Loads {
+    /// Watches the rules, unless they are the example.
+    watcher: Option<Watcher>,
+    /// Follows the control plane, if the rules are from one.
+    xds: Option<Xds>,
+}
+
+impl Loads {
+    /// Waits for a load for at most so long.
+    async fn end(self, most: Duration) {
+        let _ = timeout(most, spawn_blocking(|| drop(self))).await;
+    }
+}
+
 /// A service that runs.
 struct Service {
     backend: Backend,
     /// The files that are read again, beside those of rules.
     read_again: Vec<ReadAgain>,
-    note: NoteLoad,
-    /// Watches the rules, unless they are the example.
-    watcher: Option<Watcher>,
-    /// Follows the control plane, if the rules are from one.
-    xds: Option<Xds>,
+    /// Notes loads of files, unless the rules are from elsewhere.
+    note: Option<NoteLoad>,
     /// Writes the state, if there is a file for it.
     state: Option<StateWriter>,
     phase: watch::Sender<ServerPhase>,
@@ -173,11 +189,12 @@ struct Service {
 }
 
 impl Service {
-    /// Opens all endpoints.
+    /// Opens all endpoints. What loads rules belongs to the caller, also if something fails after that.
     async fn start(
         args: &ServeArgs,
         added: &dyn EndpointFlags,
         taken: &Translation,
+        loading: &mut Loads,
     ) -> Result<(Self, Opened), Error> {
         let tls = tls(args)?;
         let stats = Arc::new(Stats::default());
@@ -205,7 +222,7 @@ impl Service {
         let seen = Arc::clone(&note);
         let watch = || Rules::watch(&rules, move |result| seen(&result));
         let watcher = if args.rules.paths.is_empty() { None } else { Some(quietly(watch)) };
-        let watcher = watcher.transpose().map_err(|error| Error::run(error.to_string()))?;
+        loading.watcher = watcher.transpose().map_err(|error| Error::run(error.to_string()))?;
         let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(args)?));
         let traces = Traces::start(&args.process, &stats)?;
         if let Some(client) = &redis {
@@ -213,7 +230,7 @@ impl Service {
             stats.redis.get_or_init(|| watch.state());
             tokio::spawn(watch.run());
         }
-        let xds = prepared.map(|prepared| prepared.start(args, Arc::clone(&note), &stats)).transpose()?;
+        loading.xds = prepared.map(|prepared| prepared.start(args, Arc::clone(&note), &stats)).transpose()?;
         let (phase, watched) = watch::channel(ServerPhase::Serving);
         let (alive, ended) = mpsc::channel(1);
         let bounds = Bounds {
@@ -249,7 +266,8 @@ impl Service {
             read_again.extend(endpoint.start(listener, &context, &backend)?);
         }
         serve_pages(pages, &backend, bounds, &mut read_again)?;
-        Ok((Self { backend, read_again, note, watcher, xds, state, phase, ended }, opened))
+        let note = loading.watcher.is_some().then_some(note);
+        Ok((Self { backend, read_again, note, state, phase, ended }, opened))
     }
 
     /// Reports the start, the health and what the state had: after the first rules, unless the service may start without them, and after each load.
@@ -298,8 +316,8 @@ impl Service {
 
     /// Returns a function that reads all files again.
     fn read_again(&self) -> impl Fn() + Send + 'static {
-        let (rules, files) = (Arc::clone(&self.backend.rules), self.read_again.clone());
-        let note = self.watcher.as_ref().map(|_| Arc::clone(&self.note));
+        let (rules, files, note) =
+            (Arc::clone(&self.backend.rules), self.read_again.clone(), self.note.clone());
         move || {
             process::read_all(&files);
             if let Some(note) = &note {
@@ -312,6 +330,7 @@ impl Service {
     async fn end(
         mut self,
         args: &ServeArgs,
+        loads: Loads,
         closing: ServerPhase,
         signals: &mut Signals,
     ) -> Result<(), Error> {
@@ -324,10 +343,8 @@ impl Service {
             self.phase.send_replace(ServerPhase::Cutting);
             let _ = timeout(CUT, self.ended.recv()).await;
         }
-        let watcher = (self.watcher, self.xds);
         let flush = async {
-            // This waits for a load, and a file system that hangs must not hang the end.
-            let _ = timeout(most, spawn_blocking(|| drop(watcher))).await;
+            loads.end(most).await;
             let _ = timeout(most, self.backend.traces.end()).await;
             timeout(most, self.backend.rules.close()).await.is_ok()
         };
@@ -553,13 +570,17 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
     use std::future::ready;
+    use std::path::PathBuf;
+    use std::process::Command;
     use std::sync::mpsc;
 
     use clap::Parser as _;
     use http::StatusCode;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::UnixStream;
+    use tollgate_testing::service::PATIENCE;
     use tower::service_fn;
 
     use super::*;
@@ -571,18 +592,21 @@ mod tests {
         panic!("a fault of the program")
     }
 
+    fn parse(line: &[&str]) -> ServeArgs {
+        let line = ["tollgate", "serve"].iter().chain(line);
+        match crate::Program::<NoFlags>::parse_from(line).command {
+            crate::Command::Serve(args) => args.split().1,
+            crate::Command::Ctl { .. } => unreachable!("the command is serve"),
+        }
+    }
+
     /// Starts pages of a program at a socket.
     async fn serve(
         socket: &std::path::Path,
         start: impl EndpointService + 'static,
         read_again: &mut Vec<ReadAgain>,
     ) -> Result<(), Error> {
-        let crate::Command::Serve(args) =
-            crate::Program::<NoFlags>::parse_from(["tollgate", "serve"]).command
-        else {
-            unreachable!("the command is serve")
-        };
-        let (_, args) = args.split();
+        let args = parse(&[]);
         let (stats, rules) =
             (Arc::default(), Arc::new(Rules::from_yaml("domain: d\ndescriptors: []\n").unwrap()));
         let answerer = Arc::new(Answerer::new(Arc::clone(&rules), arguments::settings(&args).unwrap()));
@@ -593,6 +617,50 @@ mod tests {
             Endpoint::new("mine", Place::Socket(socket.to_owned(), 0o600, "mine"), Protocol::Pages, start);
         let listener = endpoint.place.listen("mine").await.unwrap();
         serve_pages(vec![(listener, endpoint)], &backend, bounds, read_again)
+    }
+
+    /// Pages that cannot start, after the file of the rules hangs.
+    #[derive(Clone, Debug)]
+    struct Hanging(PathBuf, mpsc::Sender<File>);
+
+    impl EndpointFlags for Hanging {
+        fn endpoints(
+            &self,
+            _: &ServeArgs,
+            _: Option<&Arc<Tls>>,
+            _: &Arc<Stats>,
+        ) -> Result<Vec<Endpoint>, Error> {
+            let (Self(rules, pipes), socket) = (self.clone(), self.0.with_extension("socket"));
+            let start = move |_: Listening, _: &Backend| {
+                let pipe = rules.with_extension("pipe");
+                assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+                fs::rename(pipe, &rules).unwrap();
+                // This waits for the load, which then waits for what is never written.
+                pipes.send(File::options().write(true).open(rules).unwrap()).unwrap();
+                Err(Error::run("no file with colours"))
+            };
+            Ok(vec![Endpoint::new("mine", Place::Socket(socket, 0o600, "mine"), Protocol::Pages, start)])
+        }
+    }
+
+    /// Cause: what loads rules was dropped where the start failed, and waited there for a load. Trigger: rules on a file system that
+    /// hangs, and then an error. Symptom: the log never had the error, and a signal ended the process with success.
+    // G108
+    #[test]
+    fn start_that_fails_waits_for_no_load() {
+        let folder = tempfile::tempdir().unwrap();
+        let rules = folder.path().join("limits.yaml");
+        fs::write(&rules, "domain: d\ndescriptors: []\n").unwrap();
+        let ((pipes, _pipe), (ends, ended)) = (mpsc::channel(), mpsc::channel());
+        thread::spawn(move || {
+            let args = parse(&["--grpc", "0", "--http", "off", "--debug", "off", rules.to_str().unwrap()]);
+            let (runtime, added) = (Runtime::new().unwrap(), Hanging(rules, pipes));
+            let ended = runtime.block_on(super::serve(&args, &added, &Translation::default()));
+            runtime.shutdown_background();
+            ends.send(ended)
+        });
+        let ended = ended.recv_timeout(PATIENCE).expect("the start waits for the load");
+        assert!(ended.unwrap_err().to_string().contains("no file with colours"));
     }
 
     /// Cause: pages were served from ports only, and nothing of theirs was read again. Trigger: pages of a program at a socket. Symptom: a
