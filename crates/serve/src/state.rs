@@ -12,6 +12,7 @@
 //! A crash leaves the file of the last write, because a new file replaces it in one step. If a file cannot be written, answers go on
 //! as before: the log has the reason, and the next write tries again.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -52,7 +53,7 @@ pub trait EndpointState: Send + Sync {
     /// `.new` and `.unusable` belong to the service.
     fn suffix(&self) -> &'static str;
 
-    /// Writes all of it. A thread that gives way calls this each minute, and once more after the last answer. Then the process does not
+    /// Writes all of it. A thread that gives way calls this each minute, and another one after the last answer. Then the process does not
     /// wait for code that has neither written nor returned for two seconds, and the file of the last write stays. So write as you go,
     /// instead of computing all of it first.
     ///
@@ -80,8 +81,8 @@ pub struct StateWriter {
 /// A thread that writes one file.
 struct WriterThread {
     kept: Arc<Kept>,
-    /// Each message asks for a write. Without it, the thread ends.
-    ask: mpsc::Sender<()>,
+    /// Without it, the thread ends.
+    stop: mpsc::Sender<Infallible>,
     ended: oneshot::Receiver<()>,
 }
 
@@ -129,16 +130,29 @@ impl Write for Counted<'_> {
 }
 
 impl Kept {
-    /// Writes the file each time that the flag tells, and when it is asked. Tells of the code of endpoints that hangs.
-    fn write_until_end(&self, asked: &mpsc::Receiver<()>, endpoints: &[Arc<Self>]) {
+    /// Writes the file each time that the flag tells. Tells of the code of endpoints that hangs.
+    fn write_until_end(&self, stopped: &mpsc::Receiver<Infallible>, endpoints: &[Arc<Self>]) {
         let every = if self.file.every.is_zero() { Duration::MAX } else { self.file.every };
-        loop {
-            match asked.recv_timeout(every) {
-                Ok(()) => {}
-                Err(mpsc::RecvTimeoutError::Timeout) => endpoints.iter().for_each(|kept| kept.tell_of_hang()),
-                Err(mpsc::RecvTimeoutError::Disconnected) => return,
-            }
+        while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+            endpoints.iter().for_each(|kept| kept.tell_of_hang());
             self.write();
+        }
+    }
+
+    /// Writes the file once more after the end of its thread. This write does not give way, because the end waits for it.
+    async fn write_after(self: &Arc<Self>, thread: oneshot::Receiver<()>) {
+        let _ = thread.await;
+        let (end, ended) = oneshot::channel::<()>();
+        let writing = Arc::clone(self);
+        let write = move || {
+            writing.write();
+            // As above.
+            drop(writing);
+            drop(end);
+        };
+        match process::spawn_equal("tollgate-state", write) {
+            Ok(_) => _ = ended.await,
+            Err(error) => self.note_error(error),
         }
     }
 
@@ -375,18 +389,18 @@ impl StateFile {
             Arc::new(Kept { file, path, source, counts, place, steps, seen })
         }));
         let threads = kept.iter().map(|one| {
-            let (ask, asked) = mpsc::channel();
-            let (end, ended) = oneshot::channel::<()>();
+            let (stop, stopped) = mpsc::channel();
+            let (end, ended) = oneshot::channel();
             // That of the rules waits for no endpoint, so it looks at all of them.
             let endpoints = if one.place == 0 { kept[1..].to_vec() } else { Vec::new() };
             let writing = Arc::clone(one);
             process::spawn("tollgate-state", move || {
-                writing.write_until_end(&asked, &endpoints);
+                writing.write_until_end(&stopped, &endpoints);
                 // The lock may be free when the end is known.
                 drop((writing, endpoints));
                 drop(end);
             })?;
-            Ok(WriterThread { kept: Arc::clone(one), ask, ended })
+            Ok(WriterThread { kept: Arc::clone(one), stop, ended })
         });
         let threads = threads.collect::<Result<_, Error>>()?;
         Ok(StateWriter { file, rules: Arc::clone(rules), counts, threads })
@@ -498,12 +512,11 @@ impl StateWriter {
     /// Writes the state of the end. Returns the files of endpoints that are not written, because their code has taken so long
     /// without a step. No file waits for another one.
     pub async fn finish(self, most: Duration) -> Vec<PathBuf> {
-        let ends = self.threads.into_iter().map(async |WriterThread { kept, ask, ended }| {
-            let _ = ask.send(());
-            drop(ask);
+        let ends = self.threads.into_iter().map(async |WriterThread { kept, stop, ended }| {
+            drop(stop);
             tokio::select! {
                 biased;
-                _ = ended => None,
+                () = kept.write_after(ended) => None,
                 () = kept.until_stuck(most) => Some(kept.path.clone()),
             }
         });
