@@ -54,12 +54,25 @@ pub(crate) enum SlotStanding {
     Unsure(u64),
 }
 
-/// Returns how far `word` is ahead of `from`, modulo 2^40, or `None` if their fingerprints differ.
+/// Returns how far `word` is ahead of `from`, modulo 2^40, or 2^40 or more if their fingerprints differ. So one comparison with a horizon
+/// also compares the fingerprints.
 #[inline(always)]
-pub(crate) const fn distance(word: u64, from: u64) -> Option<u64> {
-    // The fingerprints' difference is zero only if they are equal; then the states' difference has no borrow.
-    let distance = word.wrapping_sub(from);
-    if distance & FINGERPRINT_MASK == 0 { Some(distance >> FINGERPRINT_BITS) } else { None }
+pub(crate) const fn distance(word: u64, from: u64) -> u64 {
+    // The fingerprints' difference, which becomes the top bits, is zero only if they are equal; then the states' difference has no
+    // borrow.
+    word.wrapping_sub(from).rotate_right(FINGERPRINT_BITS)
+}
+
+/// Returns whether a [`distance`] means that the fingerprints are equal.
+#[inline(always)]
+pub(crate) const fn is_own(distance: u64) -> bool {
+    distance >> STATE_BITS == 0
+}
+
+/// Returns whether a [`distance`] means that the fingerprints are equal, and that the state is behind.
+#[inline(always)]
+pub(crate) const fn is_own_and_behind(distance: u64) -> bool {
+    distance >> (STATE_BITS - 1) == 1
 }
 
 /// Returns whether a distance modulo 2^`BITS` means that the state is behind, by up to half the range.
@@ -113,9 +126,11 @@ mod tests {
             for fingerprint in [1, 2, (1 << FINGERPRINT_BITS) - 1] {
                 let from = |fingerprint| SlotWord::pack(fingerprint, from);
                 let word = SlotWord::pack(fingerprint, state);
-                assert_eq!(distance(word, from(fingerprint)), Some(ahead));
-                assert_eq!(distance(word, from(fingerprint ^ 1)), None);
-                assert_eq!(distance(EMPTY, from(fingerprint)), None);
+                let own = distance(word, from(fingerprint));
+                assert_eq!((own, is_own_and_behind(own)), (ahead, ahead > most / 2));
+                for other in [distance(word, from(fingerprint ^ 1)), distance(EMPTY, from(fingerprint))] {
+                    assert!(!is_own(other) && !is_own_and_behind(other) && other > most);
+                }
             }
         }
     }

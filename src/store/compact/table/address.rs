@@ -1,7 +1,7 @@
 //! The address of a key in the table.
 
 use crate::algorithm::compact::STATE_BITS;
-use crate::algorithm::compact::slot::{FINGERPRINT_BITS, SlotWord, distance};
+use crate::algorithm::compact::slot::{FINGERPRINT_BITS, SlotWord, distance, is_own};
 
 /// The address of a key. The top bits of the hash give the bucket, the lowest bits give the fingerprint, and the bits
 /// next to them give the home slot.
@@ -53,6 +53,6 @@ impl SlotAddress {
     /// Whether a word belongs to this key.
     #[inline(always)]
     pub(super) const fn owns(self, word: u64) -> bool {
-        distance(word, self.fingerprint()).is_some()
+        is_own(distance(word, self.fingerprint()))
     }
 }

@@ -1,8 +1,8 @@
 //! A check in two parts, for several limits on one request: first the decision, then the exchange that charges.
 
 use super::{SlotAddress, SlotTable};
-use crate::algorithm::compact::slot::{EMPTY, SlotWord, distance, is_behind};
-use crate::algorithm::compact::{CompactState, Moment, STATE_BITS, Verdict};
+use crate::algorithm::compact::slot::{EMPTY, SlotWord, distance, is_own, is_own_and_behind};
+use crate::algorithm::compact::{CompactState, Moment, Verdict};
 use crate::base::decision::{Decision, Outcome};
 use crate::base::sync::AtomicU64;
 use crate::base::sync::Ordering::{AcqRel, Acquire, Relaxed};
@@ -86,28 +86,23 @@ impl<N: CompactState, const WAYS: usize> Ticket for SlotTicket<'_, N, WAYS> {
         };
         // Ordering: as in `locate`.
         let mut seen = slot.load(Acquire);
-        let ahead = match distance(seen, self.idle) {
-            Some(ahead) => ahead,
-            None => {
+        let mut ahead = distance(seen, self.idle);
+        // One comparison for the common case, as in `check_slot`.
+        if ahead > self.table.horizon {
+            if !is_own(ahead) {
                 let Some(found) = SlotTable::<N, WAYS>::locate(self.table.bucket_of(self.place), self.place)
                 else {
                     return Peeked::Undecided;
                 };
                 (slot, seen) = found;
-                match distance(seen, self.idle) {
-                    Some(ahead) => ahead,
-                    None => return Peeked::Undecided,
-                }
+                ahead = distance(seen, self.idle);
             }
-        };
-        // One comparison for the common case, as in `check_slot`.
-        let ahead = if ahead <= self.table.horizon {
-            ahead
-        } else if is_behind::<STATE_BITS>(ahead) {
-            0
-        } else {
-            return Peeked::Undecided;
-        };
+            if is_own_and_behind(ahead) {
+                ahead = 0;
+            } else if ahead > self.table.horizon {
+                return Peeked::Undecided;
+            }
+        }
         if !self.table.newest.is_near(self.at.now_ns) {
             return Peeked::Undecided;
         }

@@ -6,7 +6,7 @@ use crossbeam_utils::CachePadded;
 
 use super::super::gauges::GaugeStripe;
 use super::{Again, DecisionTime, SlotAddress, SlotTable};
-use crate::algorithm::compact::slot::{SlotStanding, SlotWord, distance, is_behind, standing};
+use crate::algorithm::compact::slot::{SlotStanding, SlotWord, distance, is_own_and_behind, standing};
 use crate::algorithm::compact::{CompactState, Moment, STATE_BITS, Verdict};
 use crate::base::check_time::{Bounds, CheckTime, Newest};
 use crate::base::decision::{Decision, Outcome};
@@ -41,11 +41,11 @@ impl<B: Deref<Target = Bounds>> Times<'_, B> {
         // fewer instructions depend on each other between the load and the exchange. Checks on one processor cannot
         // overlap in this part.
         let idle = place.word(at.reference);
-        let distance = distance(seen, idle)?;
+        let distance = distance(seen, idle);
         // One comparison for the common case, and one more for a word that is just idle.
         let (ahead, from) = if distance <= self.horizon {
             (distance, seen)
-        } else if is_behind::<STATE_BITS>(distance) {
+        } else if is_own_and_behind(distance) {
             (0, idle)
         } else {
             return None;

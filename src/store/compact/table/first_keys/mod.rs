@@ -37,8 +37,8 @@ mod models;
 use super::operation::{is_forced, judge};
 use super::times::{MOST_AHEAD, Times, retry};
 use super::{Again, DecisionTime, SlotAddress, SlotTable};
-use crate::algorithm::compact::slot::{EMPTY, SlotWord, distance, is_behind};
-use crate::algorithm::compact::{CompactState, Moment, Moved, STATE_BITS, Verdict, newest_of};
+use crate::algorithm::compact::slot::{EMPTY, SlotWord, distance, is_own_and_behind};
+use crate::algorithm::compact::{CompactState, Moment, Moved, Verdict, newest_of};
 use crate::algorithm::step::Refund;
 use crate::base::check_time::{CheckTime, NewestOfFew, Unpadded};
 use crate::base::decision::{Decision, Outcome};
@@ -209,9 +209,9 @@ impl FirstKeys {
         // Ordering: as in `check_entry`.
         let seen = state.load(Acquire);
         let idle = place.word(at.reference);
-        let ahead = match distance(seen, idle)? {
+        let ahead = match distance(seen, idle) {
             ahead if ahead <= self.horizon => ahead,
-            ahead if is_behind::<STATE_BITS>(ahead) => 0,
+            ahead if is_own_and_behind(ahead) => 0,
             _ => return None,
         };
         match word.judge(ahead, at.now_ns, cost) {
@@ -464,7 +464,7 @@ impl<N: CompactState, const WAYS: usize> SlotTable<N, WAYS> {
             let seen = slot.load(Relaxed);
             let next = place.word(state);
             if seen == EMPTY || place.owns(seen) {
-                let is_larger = distance(next, seen).is_none_or(|ahead| !is_behind::<STATE_BITS>(ahead));
+                let is_larger = !is_own_and_behind(distance(next, seen));
                 if is_larger {
                     // Ordering: Release, as for each write of a slot. The table is published later.
                     slot.store(next, Release);
