@@ -22,7 +22,6 @@ const MAPPED_FROM: usize = 16 << 10;
 /// Blocks of at least this size ask for huge pages. With 40,000 small pages, the translation of an address costs about as
 /// much as the load of the cache line. And a small page costs two faults, because it is read before it is written: about a
 /// fifth of the first check of each key. The memory of smaller blocks must not grow in such large steps.
-#[cfg(feature = "std")]
 const HUGE_FROM: usize = 8 << 20;
 
 /// The bytes of a huge page on most systems.
