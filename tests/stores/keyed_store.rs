@@ -373,7 +373,7 @@ fn panicking_drop_leaks_no_other_key() {
     });
     let clock = StdClock::new();
     let begun = clock.now();
-    // A thread frees what waits when it has removed a batch of keys itself. Else 64 batches may wait.
+    // A thread frees what waits when it has removed a batch of keys itself. As long as none does, 64 batches may wait.
     let other = RateLimiter::keyed(Gcra::new(Quota::per_hour(10)));
     while dropped.load(Ordering::Relaxed) < KEYS && clock.now() < begun + Duration::from_secs(30) {
         (0..100_u64).for_each(|key| assert!(other.check(&key).is_allowed()));

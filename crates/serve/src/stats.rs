@@ -288,7 +288,7 @@ pub fn now() -> u64 {
 }
 
 impl StateCounts {
-    /// Returns those of so many files.
+    /// Returns counts for this number of files.
     pub fn new(files: usize) -> Self {
         let counts =
             Self { files: Vec::from_iter((0..files).map(|_| StateFileCounts::default())), ..Self::default() };
