@@ -1,7 +1,6 @@
 //! Builds descriptors piece by piece.
 
 use std::array::from_fn;
-use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -10,6 +9,7 @@ use smallvec::SmallVec;
 use tollgate_config::internals::push_ipv4;
 
 use super::Descriptor;
+use super::spare::{self, Spare};
 
 /// The descriptors of one request, built piece by piece. It owns its texts in one block of memory. The thread uses the memory of its
 /// last request again.
@@ -72,30 +72,19 @@ const KEPT: usize = 1_024;
 const MOST_KEPT: usize = 32;
 
 // Memory from the descriptors of the thread's last request.
-thread_local!(static SPARE: Cell<Option<Box<Lists>>> = const { Cell::new(None) });
+thread_local!(static SPARE: Spare<Box<Lists>> = const { Spare::new(None) });
 
 impl Drop for Descriptors {
     #[inline]
     fn drop(&mut self) {
-        let mut left = self.0.take();
-        if let Some(lists) = &mut left
-            && lists.is_small()
-        {
-            lists.clear();
-            // A thread that is ending keeps no memory.
-            let _ = SPARE.try_with(|spare| left = spare.replace(left.take()));
-        }
-        if left.is_some() {
-            free(left);
-        }
+        spare::leave(&SPARE, self.0.take(), |lists| {
+            let is_small = lists.is_small();
+            if is_small {
+                lists.clear();
+            }
+            is_small
+        });
     }
-}
-
-/// Not inlined, so that descriptors that leave their memory to the thread are dropped without a call.
-#[cold]
-#[inline(never)]
-fn free(lists: Option<Box<Lists>>) {
-    drop(lists);
 }
 
 /// The start of a key in the texts, the start of its value, and the end of the value. Or those of two other texts.
@@ -213,8 +202,7 @@ impl Descriptors {
 
     #[inline]
     fn lists_mut(&mut self) -> &mut Lists {
-        // A thread that is ending has no spare memory any more.
-        self.0.get_or_insert_with(|| SPARE.try_with(Cell::take).ok().flatten().unwrap_or_else(Lists::boxed))
+        self.0.get_or_insert_with(|| spare::take(&SPARE).unwrap_or_else(Lists::boxed))
     }
 
     /// Adds a descriptor with these keys and values, in order.

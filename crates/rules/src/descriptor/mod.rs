@@ -5,6 +5,7 @@
 
 mod counter_key;
 mod descriptors;
+pub(crate) mod spare;
 
 use tollgate_config::TimeUnit;
 

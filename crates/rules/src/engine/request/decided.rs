@@ -1,12 +1,12 @@
 //! What each rule has decided about one request.
 
-use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
 use smallvec::SmallVec;
 use tollgate::telemetry::Event;
 use tollgate::{DecidedBy, Decision, Outcome, SharedDecision};
 
+use crate::descriptor::spare::{self, Spare};
 use crate::engine::state::Role;
 
 /// Things of which most requests have one or two.
@@ -32,40 +32,28 @@ static EMPTY: Vec<Decided> = Vec::new();
 
 thread_local! {
     /// The memory of an answer that this thread has dropped.
-    static SPARE: Cell<Option<OwnList>> = const { Cell::new(None) };
+    static SPARE: Spare<OwnList> = const { Spare::new(None) };
 }
 
 impl DecidedList {
     /// Creates an empty list.
     #[inline]
     pub(in crate::engine) fn new() -> Self {
-        // A thread that is ending has no spare memory any more.
-        Self(SPARE.try_with(Cell::take).unwrap_or_default())
+        Self(spare::take(&SPARE))
     }
 }
 
 impl Drop for DecidedList {
     #[inline]
     fn drop(&mut self) {
-        let mut left = self.0.take();
-        if let Some(list) = &mut left
-            && list.capacity() <= LONGEST_SPARE
-        {
-            list.clear();
-            // A thread that is ending keeps no memory.
-            let _ = SPARE.try_with(|spare| left = spare.replace(left.take()));
-        }
-        if left.is_some() {
-            free(left);
-        }
+        spare::leave(&SPARE, self.0.take(), |list| {
+            let is_short = list.capacity() <= LONGEST_SPARE;
+            if is_short {
+                list.clear();
+            }
+            is_short
+        });
     }
-}
-
-/// Not inlined, so that an answer that leaves its memory to the thread is dropped without a call.
-#[cold]
-#[inline(never)]
-fn free(list: Option<OwnList>) {
-    drop(list);
 }
 
 impl Deref for DecidedList {
