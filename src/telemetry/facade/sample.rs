@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use metrics::{Histogram, Label};
 
-use super::{CHECK_DURATION, histogram, value};
+use super::{CHECK_DURATION, has_recorder, histogram, value};
 use crate::base::clock::{Clock, DefaultClock, Timestamp};
 
 // The state of the thread's random number generator.
@@ -25,7 +25,7 @@ fn random() -> u64 {
 
 /// The timer of a domain's checks.
 pub(crate) struct SampleTimer {
-    /// How many of the 2³² random numbers select a check.
+    /// How many of the 2³² random numbers select a check. 0 if no recorder was installed.
     turns: u64,
     clock: DefaultClock,
     histogram: Histogram,
@@ -35,7 +35,7 @@ impl SampleTimer {
     /// Registers the metric. The sample is one check in `every` on average.
     pub(crate) fn register(domain: &str, every: u32) -> Self {
         Self {
-            turns: if every == 0 { 0 } else { (1_u64 << 32).div_ceil(every.into()) },
+            turns: if every == 0 || !has_recorder() { 0 } else { (1_u64 << 32).div_ceil(every.into()) },
             clock: DefaultClock::new(),
             histogram: histogram(CHECK_DURATION, vec![Label::new("domain", value(domain))]),
         }
@@ -44,7 +44,7 @@ impl SampleTimer {
     /// Returns the start time of a check in the sample, or `None` for other checks.
     #[inline(always)]
     pub(crate) fn start(&self) -> Option<Timestamp> {
-        if random() < self.turns { Some(self.now()) } else { None }
+        if self.turns > 0 && random() < self.turns { Some(self.now()) } else { None }
     }
 
     /// Reads the clock. Not inlined, because few checks are in the sample.
