@@ -22,6 +22,8 @@ use crate::base::decision::{Decision, Outcome};
 use crate::base::quota::QuotaError;
 // A block in rules is a period without a quota.
 pub use crate::base::quota::parse_period;
+// An answer by rules keeps the rules that were in force.
+pub use crate::base::reclaim::Loaded;
 // The concurrent parts of both packages have models.
 pub use crate::base::sync;
 // A rule with `distinct` counts the values that it has seen.

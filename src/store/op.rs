@@ -484,7 +484,7 @@ pub trait Migrate: Sized {
 
 /// A store whose quota can change while it is in use ([`RateLimiter::adjustable`](crate::RateLimiter::adjustable)).
 /// Sealed.
-pub trait Rebuild: Migrate {
+pub trait Rebuild: Migrate + Send + Sync + 'static {
     /// Returns an empty store of the same kind and size with another quota.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
-//! A process that was copied by `fork` frees the keys that it removes. The copy has one thread. It also has what the other
-//! threads of the original had written, and these may have been anywhere in a call.
+//! A process that was copied by `fork` frees the keys that it removes, and the values that it replaces. The copy has one
+//! thread. It also has what the other threads of the original had written, and these may have been anywhere in a call.
 
 use super::reclamation::visitor;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use tollgate::internals::migrate::{Numbered, Published, Replaced};
 use tollgate_testing::child::runs_in_own_process;
 
 use tollgate::{Gcra, Keyed, Quota, RateLimiter};
@@ -103,5 +105,111 @@ fn copy_frees_whatever_other_threads_were_doing() {
         let all = (0..50).all(|_| in_copy(|| frees(&limiter)));
         over.store(true, Ordering::Relaxed);
         assert!(all, "the copy does not free the keys that it removes");
+    });
+}
+
+/// A value with a number, which is counted when it is freed.
+struct Counted(u64, Arc<AtomicUsize>);
+
+impl Numbered for Counted {
+    fn number(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+type Shared = Arc<Published<Counted>>;
+
+fn shared(freed: &Arc<AtomicUsize>) -> Shared {
+    Arc::new(Published::new(Counted(0, Arc::clone(freed))))
+}
+
+/// What happens to the two values of [`replaces`].
+#[derive(Debug, PartialEq)]
+struct Freed {
+    first_in_use: usize,
+    first: usize,
+    second_in_use: usize,
+    second: usize,
+}
+
+/// Holds and replaces a value, and then drops the owner of the next value while this thread holds it.
+fn replaces(published: Shared, freed: &AtomicUsize) -> Freed {
+    let (of_second, mut replaced) = (Arc::new(AtomicUsize::new(0)), Replaced::default());
+    let count = |freed: &AtomicUsize| freed.load(Ordering::Relaxed);
+    let held = published.load();
+    published.publish(Arc::new(Counted(1, Arc::clone(&of_second))), &mut replaced);
+    replaced.free_unused();
+    let first_in_use = count(freed);
+    drop(held);
+    replaced.free_unused();
+    let (first, held) = (count(freed), published.load());
+    drop(published);
+    let second_in_use = count(&of_second);
+    drop(held);
+    // The next owner that is dropped frees what others have left behind.
+    drop(shared(&Arc::default()));
+    Freed { first_in_use, first, second_in_use, second: count(&of_second) }
+}
+
+/// A thread of the original holds the first value, so the copy keeps it.
+#[test]
+fn copy_replaces_values_that_are_held() {
+    if !runs_in_own_process("copied::copy_replaces_values_that_are_held") {
+        return;
+    }
+    for (is_held, first) in [(false, 1), (true, 0)] {
+        let freed = Arc::default();
+        let published = shared(&freed);
+        let (begin, begun) = channel();
+        let (end, ended) = channel::<()>();
+        let of_other = Arc::clone(&published);
+        let other = std::thread::spawn(move || {
+            let held = is_held.then(|| of_other.load());
+            drop(of_other);
+            begin.send(()).unwrap();
+            let _ = ended.recv();
+            drop(held);
+        });
+        begun.recv().unwrap();
+        let expected = Freed { first_in_use: 0, first, second_in_use: 0, second: 1 };
+        assert!(in_copy(|| replaces(published, &freed) == expected), "{expected:?}");
+        drop(end);
+        other.join().unwrap();
+    }
+}
+
+/// Threads of the original hold values and leave them behind while the process is copied again and again. If one of them has just taken
+/// the values that were left behind, the copy does not free these.
+#[test]
+fn copy_replaces_values_whatever_other_threads_were_doing() {
+    if !runs_in_own_process("copied::copy_replaces_values_whatever_other_threads_were_doing") {
+        return;
+    }
+    let over = AtomicBool::new(false);
+    let replace = || {
+        // SAFETY: the function only takes a number. It ends a copy that waits for a lock.
+        unsafe { libc::alarm(60) };
+        let freed = Arc::default();
+        let Freed { first_in_use, first, second_in_use, .. } = replaces(shared(&freed), &freed);
+        (first_in_use, first, second_in_use) == (0, 1, 0)
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let freed = Arc::default();
+                    let _ = replaces(shared(&freed), &freed);
+                }
+            });
+        }
+        let all = (0..200).all(|_| in_copy(replace));
+        over.store(true, Ordering::Relaxed);
+        assert!(all, "the copy does not free a value that no thread holds");
     });
 }

@@ -5,7 +5,7 @@
 //! - No limiter starts a thread.
 //! - A constructor that panics reports its caller.
 //! - A process has at most a thousand calendars, because their tables stay.
-//! - A process that was copied by `fork` frees removed keys, whatever the threads did that the copy does not have.
+//! - A process that was copied by `fork` frees removed keys and replaced values, whatever the threads did that the copy does not have.
 //! - Memory is resident only as far as limiters are used, and removed keys are freed.
 //!
 //! These are properties of memory, signals, threads and hooks, so the tests observe them through the operating system.

@@ -57,7 +57,7 @@ const HELPS: u32 = 64;
 /// The epoch has the upper bits of its word, and two flags below. A record contains a copy of the whole word, and is 0
 /// while its thread is not pinned. At a million collections in a second, the epoch wraps in 146,000 years.
 const EPOCH: u64 = 4;
-/// Pins need a full fence, because the system has no heavy barrier. Decided before the first pin.
+/// The light barrier is a full fence, because the system has no heavy barrier. Decided before the first pin.
 const FENCED: u64 = 1;
 /// More than [`MANY`] batches wait.
 const BACKLOG: u64 = 2;
@@ -79,6 +79,8 @@ pub(super) struct Domain {
     /// 1 while a thread uses the group.
     pub(super) busy: AtomicU32,
     group: UnsafeCell<Group>,
+    /// Held values whose owners were dropped: see `hold`.
+    pub(super) left: AtomicPtr<Batch>,
 }
 
 // SAFETY: `group` is used only by the thread that has set `busy`, and items may be freed on any thread (`Pinned::retire`).
@@ -86,12 +88,22 @@ unsafe impl Sync for Domain {}
 // SAFETY: as above.
 unsafe impl Send for Domain {}
 
+/// The address of a value that is held, or null.
+pub(super) type Place = AtomicPtr<()>;
+
+/// The places of each thread, without the spare one. With these, a record has 128 bytes.
+pub(super) const PLACES: usize = if cfg!(tollgate_loom) { 1 } else { 6 };
+
 /// One thread. Only this thread uses the fields after `next`. The record is padded, because its thread writes it at each
 /// pin.
 #[repr(align(128))]
 pub(super) struct Record {
     /// The epoch and the flags at the pin, or 0.
     pinned: AtomicU64,
+    /// What the thread holds, or others for it: see `hold`.
+    pub(super) places: [Place; PLACES],
+    /// Has a value only while the thread counts a user of it.
+    pub(super) spare: Place,
     /// 1 while a thread has the record.
     owned: AtomicU32,
     next: *const Record,
@@ -102,6 +114,9 @@ pub(super) struct Record {
     bag: UnsafeCell<Bag>,
 }
 
+#[cfg(all(target_pointer_width = "64", not(tollgate_loom)))]
+const _: () = assert!(size_of::<Record>() == 128);
+
 // SAFETY: other threads use only the atomics, and `next`, which never changes. `owned` passes the rest on.
 unsafe impl Sync for Record {}
 
@@ -111,11 +126,11 @@ struct Bag {
     bytes: usize,
 }
 
-struct Batch {
-    items: Vec<Retired>,
+pub(super) struct Batch {
+    pub(super) items: Vec<Retired>,
     /// The number of items. A batch that has many bytes counts like one of [`BATCH`] items.
     cost: usize,
-    next: *mut Batch,
+    pub(super) next: *mut Batch,
 }
 
 /// Batches that became unreachable at the same epoch.
@@ -135,6 +150,7 @@ macro_rules! empty {
             batches: AtomicUsize::new(0),
             busy: AtomicU32::new(0),
             group: UnsafeCell::new(Group::EMPTY),
+            left: AtomicPtr::new(null_mut()),
         }
     };
 }
@@ -162,19 +178,18 @@ impl Domain {
     /// Returns a record for the calling thread.
     #[cold]
     pub(super) fn register(&self) -> &Record {
-        let mut record = self.records.load(Ordering::Acquire);
-        // SAFETY: records are never freed.
-        while let Some(free) = unsafe { record.as_ref() } {
-            // Ordering: Acquire pairs with `leave`, for the fields that only the owner uses.
-            if free.owned.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                // The first pin helps, so short threads free more than they leave.
-                free.helped.set(0);
-                return free;
-            }
-            record = free.next.cast_mut();
+        // Ordering: Acquire pairs with `leave`, for the fields that only the owner uses.
+        let take =
+            |free: &Record| free.owned.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if let Some(record) = self.threads().find(|record| take(record)) {
+            // The first pin helps, so short threads free more than they leave.
+            record.helped.set(0);
+            return record;
         }
         let new = Box::leak(Box::new(Record {
             pinned: AtomicU64::new(0),
+            places: std::array::from_fn(|_| Place::new(null_mut())),
+            spare: Place::new(null_mut()),
             owned: AtomicU32::new(1),
             next: null_mut(),
             guards: Cell::new(0),
@@ -193,6 +208,18 @@ impl Domain {
         }
     }
 
+    /// The records of all threads, also of those that have ended.
+    pub(super) fn threads(&self) -> impl Iterator<Item = &Record> {
+        // Ordering: Acquire pairs with `register`.
+        let mut record: *const Record = self.records.load(Ordering::Acquire);
+        std::iter::from_fn(move || {
+            // SAFETY: records are never freed.
+            let thread = unsafe { record.as_ref() }?;
+            record = thread.next;
+            Some(thread)
+        })
+    }
+
     /// Hands the items of a thread over and gives its record back.
     #[cold]
     pub(super) fn leave(&self, record: &Record) {
@@ -209,14 +236,10 @@ impl Domain {
     /// been copied in the middle of a step, so that nothing can be said about these items.
     #[cfg(not(tollgate_loom))]
     pub(super) fn forget_other_threads(&self, own: Option<&Record>) {
-        // Ordering: Relaxed here and below. No other thread exists whose accesses could be ordered with these.
-        let mut record: *const Record = self.records.load(Ordering::Relaxed);
-        // SAFETY: records are never freed.
-        while let Some(thread) = unsafe { record.as_ref() } {
-            if own.is_none_or(|own| !std::ptr::eq(own, thread)) {
-                thread.pinned.store(0, Ordering::Relaxed);
-            }
-            record = thread.next;
+        for thread in self.threads().filter(|&thread| own.is_none_or(|own| !std::ptr::eq(own, thread))) {
+            // Ordering: Relaxed here and below. No other thread exists whose accesses could be ordered with these.
+            thread.pinned.store(0, Ordering::Relaxed);
+            thread.spare.store(null_mut(), Ordering::Relaxed);
         }
         let grouped = self.group.with_mut(|group| {
             // SAFETY: only this thread exists, and it runs no `Drop` of a key while it uses the group.
@@ -329,17 +352,7 @@ impl Domain {
         let cost = if bytes < BATCH_BYTES { items.len() } else { BATCH };
         // Counted before any thread can free it.
         self.count_fresh();
-        let batch = Box::into_raw(Box::new(Batch { items, cost, next: null_mut() }));
-        let mut first = self.fresh.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: no other thread knows the batch yet.
-            unsafe { (*batch).next = first };
-            // Ordering: Release passes on that the items were unpublished.
-            match self.fresh.compare_exchange(first, batch, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(other) => first = other,
-            }
-        }
+        Batch::push(items, cost, &self.fresh);
     }
 
     /// Counts a batch that waits from now on.
@@ -364,8 +377,7 @@ impl Domain {
 
     /// Passes items that no thread can use any more to `free`.
     pub(super) fn collect(&self, record: &Record, free: impl Fn(Retired)) {
-        // A thread that is ending frees nothing, and freeing does not begin inside freeing.
-        if record.guards.get() & LEAVING != 0 || record.is_collecting.replace(true) {
+        if record.begin_to_free().is_none() {
             return;
         }
         let mut batch = self.take_ripe();
@@ -407,30 +419,47 @@ impl Domain {
             return group.is_ripe;
         }
         if group.epoch == 0 {
-            full_fence();
             // If the system refuses, the group waits. The next collection asks again.
-            if self.now.load(Ordering::Relaxed) & FENCED == 0 && !barrier::heavy() {
+            if !self.pass_heavy_barrier() {
                 return false;
             }
             // Ordering: Relaxed, after the barrier: see the module docs.
             group.epoch = self.now.fetch_add(EPOCH, Ordering::Relaxed) / EPOCH;
         }
-        // Ordering: Acquire pairs with `register` and with the Release of a record's last value.
-        let mut record: *const Record = self.records.load(Ordering::Acquire);
-        // SAFETY: records are never freed.
-        while let Some(thread) = unsafe { record.as_ref() } {
+        let may_use = |thread: &Record| {
+            // Ordering: Acquire pairs with the Release of a record's last value.
             let pinned = thread.pinned.load(Ordering::Acquire);
-            if pinned != 0 && pinned / EPOCH <= group.epoch {
-                return false;
-            }
-            record = thread.next;
+            pinned != 0 && pinned / EPOCH <= group.epoch
+        };
+        group.is_ripe = !self.threads().any(may_use);
+        group.is_ripe
+    }
+}
+
+/// The barriers as chosen: see `barrier`.
+impl Domain {
+    #[inline(always)]
+    pub(super) fn pass_light_barrier(&self) {
+        if !barrier::CAN_ASK || self.now.load(Ordering::Relaxed) & FENCED != 0 {
+            full_fence();
+        } else {
+            barrier::light();
         }
-        group.is_ripe = true;
-        true
+    }
+
+    /// Returns false if the system refused. Then anything may be in use.
+    pub(super) fn pass_heavy_barrier(&self) -> bool {
+        full_fence();
+        self.now.load(Ordering::Relaxed) & FENCED != 0 || barrier::heavy()
     }
 }
 
 impl Record {
+    /// Notes that the thread frees. `None` if it is ending, because then it frees nothing, or if it frees already.
+    pub(super) fn begin_to_free(&self) -> Option<&Self> {
+        (self.guards.get() & LEAVING == 0 && !self.is_collecting.replace(true)).then_some(self)
+    }
+
     /// Marks the thread as ending. Returns whether it has no guard, and so must [`leave`](Domain::leave) now.
     #[cfg(not(tollgate_loom))]
     #[must_use]
@@ -440,9 +469,24 @@ impl Record {
     }
 }
 
-#[cfg(not(tollgate_loom))]
 impl Batch {
+    /// Puts a new batch into a list.
+    pub(super) fn push(items: Vec<Retired>, cost: usize, list: &AtomicPtr<Self>) {
+        let batch = Box::into_raw(Box::new(Self { items, cost, next: null_mut() }));
+        let mut first = list.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: no other thread knows the batch yet.
+            unsafe { (*batch).next = first };
+            // Ordering: Release passes on that the items were unpublished.
+            match list.compare_exchange(first, batch, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => first = other,
+            }
+        }
+    }
+
     /// The number of batches in a list that no other thread changes.
+    #[cfg(not(tollgate_loom))]
     fn count(first: *const Self) -> usize {
         // SAFETY: a batch in a list is valid.
         std::iter::successors(unsafe { first.as_ref() }, |batch| unsafe { batch.next.as_ref() }).count()

@@ -3,6 +3,8 @@
 //! retire of the same item fails the model.
 
 use std::cell::RefCell;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use super::{Free, Retired};
 use crate::base::sync::{AtomicUsize, Ordering, modelled};
@@ -104,4 +106,69 @@ impl Drop for Pinned {
 #[cfg(test)]
 pub(crate) fn take_retired() -> usize {
     EPOCH.with_borrow_mut(|epoch| std::mem::take(&mut epoch.count))
+}
+
+/// A shared value that is replaced as a whole. In the models a replaced value is freed only when the `Swap` is dropped.
+#[derive(Debug)]
+pub(crate) struct Swap<T> {
+    present: AtomicUsize,
+    /// A mutex of the standard library. The model never switches threads while it is held, so it orders nothing; only
+    /// the index orders accesses.
+    values: std::sync::Mutex<Vec<Arc<T>>>,
+}
+
+/// A loaded value.
+#[derive(Debug)]
+pub struct Loaded<T>(Arc<T>);
+
+/// A replaced value.
+pub(crate) struct Former<T>(Arc<T>);
+
+impl<T: Send + Sync + 'static> Swap<T> {
+    /// Holds a value.
+    pub(crate) fn new(value: T) -> Self {
+        let values = std::sync::Mutex::new(vec![Arc::new(value)]);
+        Self { present: AtomicUsize::new(0), values }
+    }
+}
+
+impl<T> Swap<T> {
+    /// Returns the current value.
+    pub(crate) fn load(&self) -> Loaded<T> {
+        let present = self.present.load(Ordering::Acquire);
+        Loaded(self.values.lock().unwrap()[present].clone())
+    }
+
+    /// Replaces the current value, and returns it.
+    pub(crate) fn swap(&self, value: Arc<T>) -> Former<T> {
+        let mut values = self.values.lock().unwrap();
+        let last = values.last().unwrap().clone();
+        values.push(value);
+        let newest = values.len() - 1;
+        drop(values);
+        self.present.store(newest, Ordering::Release);
+        Former(last)
+    }
+}
+
+impl<T> Loaded<T> {
+    /// Returns an `Arc` of the value.
+    pub fn to_arc(&self) -> Arc<T> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl<T> Deref for Loaded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Former<T> {
+    /// Frees the values that no thread uses, the last one first.
+    pub(crate) fn free_unused(formers: &mut Vec<Self>) {
+        formers.retain(|former| Arc::strong_count(&former.0) > 1);
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use super::domain::{BATCH, Domain, FREED, MANY, SHARED};
 use super::*;
-use crate::base::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::base::sync::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 /// Counts the items that were freed.
 unsafe fn count(freed: *mut AtomicUsize, by: usize, _: &Pinned) {
@@ -118,6 +118,34 @@ fn one_call_frees_many_small_batches() {
         collect(domain);
         assert_eq!(freed.load(Relaxed), expected);
     }
+}
+
+/// The `Drop` of a value may panic, so values are taken one at a time.
+// G34
+#[test]
+fn values_that_are_left_behind_are_taken_one_at_a_time() {
+    let (freed, domain) = (counter(), domain_with(0, counter()));
+    let pointer = std::ptr::from_ref(freed).cast_mut();
+    let (record, present) = (domain.register(), AtomicPtr::new(pointer));
+    let (_, place) = domain.hold(record, &present).unwrap();
+    (0..3).for_each(|_| domain.leave_behind(Retired::new(pointer, 1, count)));
+    assert!(domain.take_left().is_none(), "the thread holds the value");
+    hold::let_go(place);
+    assert_eq!(std::iter::from_fn(|| domain.take_left()).count(), 3);
+    domain.leave(record);
+}
+
+/// The `Drop` of a value or of a key may drop the owners of other values.
+// G34
+#[test]
+fn freeing_does_not_begin_inside_freeing() {
+    let domain = domain_with(0, counter());
+    let record = domain.register();
+    assert!(record.begin_to_free().is_some());
+    assert!(record.begin_to_free().is_none(), "the thread frees already");
+    record.is_collecting.set(false);
+    assert!(record.end());
+    assert!(record.begin_to_free().is_none(), "the thread is ending");
 }
 
 /// A copied process has records of threads that it does not have. They may be pinned, but the one thread may be, too.

@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 
-use super::domain::{DOMAIN, Record};
+use super::domain::{DOMAIN, Place, Record};
 use super::{Free, Retired, barrier};
+use crate::base::sync::AtomicPtr;
 
 thread_local! {
     /// The record of this thread. It has no destructor and no lazy initialisation, so a pin only reads it, also while the
@@ -84,6 +86,77 @@ pub(crate) fn pin() -> Pinned {
         collect(record, &guard);
     }
     guard
+}
+
+/// Holds the value to which `present` points, and returns it with the place. If no place is empty, calls `count` with the value, which
+/// must increment its count.
+#[inline(always)]
+pub(super) fn hold<T>(
+    present: &AtomicPtr<T>,
+    count: impl Fn(NonNull<T>),
+) -> (NonNull<T>, Option<&'static Place>) {
+    match RECORD.get().and_then(|record| DOMAIN.hold(record, present)) {
+        Some((value, place)) => (value, Some(place)),
+        None => hold_rarely(present, count),
+    }
+}
+
+/// For the first value of a thread, or if its places are in use, or if the value was just replaced.
+#[cold]
+#[inline(never)]
+fn hold_rarely<T>(
+    present: &AtomicPtr<T>,
+    count: impl Fn(NonNull<T>),
+) -> (NonNull<T>, Option<&'static Place>) {
+    // The pin registers the thread. An ending thread has the record as long as the guard.
+    let guard = pin();
+    match DOMAIN.hold(guard.record, present) {
+        Some((value, place)) => (value, Some(place)),
+        None => (DOMAIN.hold_counted(guard.record, present, count), None),
+    }
+}
+
+/// Orders the accesses of all threads, for [`is_unused`]. Returns false if the system refused.
+pub(super) fn order_all_threads() -> bool {
+    // The pin registers this thread, and so chooses the barriers.
+    drop(pin());
+    DOMAIN.pass_heavy_barrier()
+}
+
+/// See [`Domain::is_held`](super::domain::Domain::is_held).
+pub(super) fn is_held<T>(value: *const T) -> bool {
+    DOMAIN.is_held(value)
+}
+
+/// See [`Domain::is_unused`](super::domain::Domain::is_unused).
+pub(super) fn is_unused<T>(value: *const T, has_one_count: impl FnOnce() -> bool) -> bool {
+    DOMAIN.is_unused(value, has_one_count)
+}
+
+/// Calls `free` with a value once no thread holds it. No thread can hold it from now on, and `free` may be called on any thread
+/// at any later time.
+pub(super) fn leave_behind<T>(value: *mut T, free: Free<T>) {
+    DOMAIN.leave_behind(Retired::new(value, 0, free));
+}
+
+/// Frees the values that were left behind and that no thread holds, unless this thread is ending or frees something already.
+pub(super) fn free_left() {
+    struct Freeing<'r>(&'r Record);
+
+    impl Drop for Freeing<'_> {
+        fn drop(&mut self) {
+            self.0.is_collecting.set(false);
+        }
+    }
+    let guard = pin();
+    if let Some(record) = guard.record.begin_to_free() {
+        let _freeing = Freeing(record);
+        // One at a time, because its drop may panic.
+        while let Some(value) = DOMAIN.take_left() {
+            // SAFETY: no thread holds the value.
+            unsafe { value.free(&guard) };
+        }
+    }
 }
 
 impl Pinned {

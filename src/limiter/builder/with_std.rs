@@ -160,7 +160,7 @@ impl<A, C, H> Builder<A, C, H> {
     }
 }
 
-impl<C: IntoClock, H: BuildHasher + Clone> Builder<Limit, C, H> {
+impl<C: IntoClock, H: BuildHasher + Clone + Send + Sync + 'static> Builder<Limit, C, H> {
     /// Builds a limiter with this store: a [`StoreKind`], or a [`StoreConfig`] with its size and options. An option of this
     /// builder precedes that of the config. See [`RateLimiter::any`]. A change of the limit applies the options again.
     ///

@@ -594,7 +594,7 @@ where
 impl<K, H> Rebuild for AnyStore<K, H>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
-    H: BuildHasher + Clone,
+    H: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
         self.with_limit(self.limit.with_quota(*quota)?, false)

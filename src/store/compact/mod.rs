@@ -523,7 +523,7 @@ impl<A: CompactAlgorithm, H: BuildHasher> Migrate for Compact<A, H> {
     }
 }
 
-impl<A: CompactAlgorithm, H: BuildHasher + Clone> Rebuild for Compact<A, H> {
+impl<A: CompactAlgorithm, H: BuildHasher + Clone + Send + Sync + 'static> Rebuild for Compact<A, H> {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
         let plan = CompactPlan::new(self.plan.algorithm.with_quota(quota)?, self.plan.layout.clone())?;
         let next = Self::new(plan, self.hasher.clone())?;

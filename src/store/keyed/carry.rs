@@ -43,7 +43,7 @@ impl<K, A, H> Rebuild for Keyed<K, A, H>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     A: Algorithm,
-    H: BuildHasher + Clone,
+    H: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn rebuild(&self, quota: &Quota) -> Result<Self, QuotaError> {
         Ok(Self::new(self.algorithm.with_quota(quota)?, self.hasher.clone(), self.layout()))

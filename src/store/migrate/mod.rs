@@ -533,7 +533,7 @@ impl<S: Migrate> Adjustable<S> {
         now: impl Fn() -> CheckTime,
     ) -> Result<(), QuotaError> {
         let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let present = Arc::clone(&*self.present.load());
+        let present = self.present.load().to_arc();
         // A limiter that was off begins again.
         let carry = if present.is_off() { Carry::Reset } else { carry };
         let keeps = carry != Carry::Reset;
@@ -586,7 +586,7 @@ impl<S: Migrate> Adjustable<S> {
     /// Drops all stores except the current one, and changes that store.
     pub(crate) fn forget_past_and(&self, change: impl FnOnce(&S)) {
         let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let present = Arc::clone(&*self.present.load());
+        let present = self.present.load().to_arc();
         if present.past().is_some() {
             self.publish(present.without_past(), &mut replaced);
         }

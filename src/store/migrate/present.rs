@@ -20,7 +20,7 @@ impl<S: Migrate> Adjustable<S> {
     /// Admits every request from now on, until another quota is put in force.
     pub(crate) fn turn_off(&self) {
         let mut replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let present = Arc::clone(&*self.present.load());
+        let present = self.present.load().to_arc();
         // The store stays, because the next one is made from it.
         let off = Generation { padded: Arc::clone(&present.padded), from: Before::Off };
         self.publish(off, &mut replaced);

@@ -24,7 +24,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::base::sync::{Loaded, Swap, fence_after_rmw};
+use crate::base::reclaim::{Former, Loaded, Swap};
+use crate::base::sync::fence_after_rmw;
 
 /// A value that can be replaced during use: see the module docs.
 #[derive(Debug)]
@@ -36,14 +37,16 @@ pub trait Numbered {
     fn number(&self) -> u64;
 }
 
-impl<T: Numbered> Published<T> {
-    /// Publishes the first value.
+impl<T: Numbered + Send + Sync + 'static> Published<T> {
+    /// Publishes the first value. Any thread may free it.
     pub fn new(first: T) -> Self {
         Self(Swap::new(first))
     }
+}
 
+impl<T: Numbered> Published<T> {
     /// Returns the current value.
-    #[inline]
+    #[inline(always)]
     pub fn load(&self) -> Loaded<T> {
         self.0.load()
     }
@@ -78,18 +81,13 @@ impl<T: Numbered> Published<T> {
 }
 
 /// The values that one [`Published`] has replaced, as long as other threads may use them. It belongs to the thread that replaces them.
-pub struct Replaced<T>(Vec<Arc<T>>);
+pub struct Replaced<T>(Vec<Former<T>>);
 
 impl<T> Replaced<T> {
     /// Frees the values that no other thread uses any more, on this thread. Returns whether some are left.
     pub fn free_unused(&mut self) -> bool {
         // The newest first, because a value may use the one before it.
-        for index in (0..self.0.len()).rev() {
-            // No thread can find the value any more. So if this count is the only one, no other comes.
-            if self.0.get(index).is_some_and(|value| Arc::strong_count(value) == 1) {
-                drop(self.0.remove(index));
-            }
-        }
+        Former::free_unused(&mut self.0);
         !self.0.is_empty()
     }
 }
@@ -138,7 +136,7 @@ mod tests {
         let loaded = [value.load(), value.load()];
         value.publish(Arc::new(noted(1)), &mut replaced);
         assert!(replaced.free_unused(), "the first value has users");
-        let clone = Arc::clone(&*value.load());
+        let clone = value.load().to_arc();
         value.publish(Arc::new(noted(2)), &mut replaced);
         thread::scope(|scope| drop(scope.spawn(|| drop((loaded, clone)))));
         assert!(freed.lock().unwrap().is_empty(), "no user frees a value");

@@ -50,7 +50,7 @@ impl Timed {
     /// A change that closes the generation after it has read its time.
     fn change_with_early_time(&self) {
         let when = CheckTime::read(&self.clock);
-        let last = self.store.present.load().settled(Carry::Used, || when).unwrap();
+        let last = self.store.present.load().to_arc().settled(Carry::Used, || when).unwrap();
         last.close();
         let store = last.padded.store.rebuild(&of_one()).unwrap();
         let next = std::sync::Arc::new(last.next(store, Carry::Used, when));
@@ -59,7 +59,8 @@ impl Timed {
 
     /// A change that does not close the generation.
     fn change_without_close(&self) {
-        let last = self.store.present.load().settled(Carry::Used, || CheckTime::read(&self.clock)).unwrap();
+        let last =
+            self.store.present.load().to_arc().settled(Carry::Used, || CheckTime::read(&self.clock)).unwrap();
         let store = last.padded.store.rebuild(&of_one()).unwrap();
         let when = CheckTime::read(&self.clock);
         let next = std::sync::Arc::new(last.next(store, Carry::Used, when));

@@ -113,7 +113,7 @@ fn check_beside_switch_is_decided_by_one_state() {
 
 /// Turns on from the store before the switch, as a change of the quota does.
 fn switch_with_debts(store: &Shared) {
-    let last = std::sync::Arc::clone(&*store.present.load());
+    let last = store.present.load().to_arc();
     store.turn_off();
     last.close();
     let next = last.padded.store.rebuild(&of_one()).unwrap();
@@ -153,7 +153,7 @@ fn switch_loses_no_change() {
 fn control_switch_without_lock_loses_a_change() {
     explore(3, || {
         switch_beside_change(|store| {
-            let present = std::sync::Arc::clone(&*store.present.load());
+            let present = store.present.load().to_arc();
             let off = Generation { padded: std::sync::Arc::clone(&present.padded), from: Before::Off };
             store.present.publish(std::sync::Arc::new(off), &mut Replaced::default());
         });

@@ -484,7 +484,7 @@ mod tests {
     fn kept_rules_are_freed_by_the_program_alone() {
         let config = |limit| config("d", "a", limit);
         let rules = Rules::builder().keep_replaced(true).load([config("1")]).expect("the rules load");
-        let first = Arc::downgrade(&*rules.in_force.load());
+        let first = Arc::downgrade(&rules.in_force.load().to_arc());
         let used = rules.in_force.load();
         rules.replace([config("2")]).expect("the rules load");
         assert!(rules.free_replaced(), "an answer uses the first rules");

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use tollgate::internals::Loaded;
 use tollgate::internals::saturating_nanos;
-use tollgate::internals::sync::Loaded;
 use tollgate::{DecidedBy, Decision, LimitKind, Outcome};
 use tollgate_config::{Amount, Rule};
 

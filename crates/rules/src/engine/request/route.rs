@@ -19,7 +19,7 @@
 //! [`Rules::decide_request`] waits for no server. [`waiting`](super::waiting) takes the same steps, and waits between them.
 
 use tollgate::internals::CheckTime;
-use tollgate::internals::sync::Loaded;
+use tollgate::internals::Loaded;
 use tollgate::{Clock, Outcome, Timestamp};
 use tollgate_config::Charging;
 use tollgate_config::internals::FoundRules;

@@ -3,6 +3,8 @@
 //! An item is a cell that is reachable through a pointer, and that `free` writes. Loom fails a model in which a thread
 //! reads the cell while it is written, or without an order before it.
 
+mod hold;
+
 use super::domain::{Domain, MANY, Record};
 use super::*;
 use crate::base::sync::modelled::cell;
