@@ -135,15 +135,20 @@ mod broken {
     use super::*;
 
     impl Domain {
-        pub(in super::super) fn hold_without_barrier<'r, T>(
-            &self,
-            record: &'r Record,
-            present: &AtomicPtr<T>,
-        ) -> Option<(NonNull<T>, &'r Place)> {
+        /// Stores the present value in the first place, and passes no barrier.
+        fn place_first<'r, T>(record: &'r Record, present: &AtomicPtr<T>) -> Option<(NonNull<T>, &'r Place)> {
             let [place, ..] = &record.places;
             let value = NonNull::new(present.load(Ordering::Acquire))?;
             place.store(value.as_ptr().cast(), Ordering::Release);
-            (present.load(Ordering::Acquire) == value.as_ptr()).then_some((value, place))
+            Some((value, place))
+        }
+
+        pub(in super::super) fn hold_without_barrier<'r, T>(
+            record: &'r Record,
+            present: &AtomicPtr<T>,
+        ) -> Option<(NonNull<T>, &'r Place)> {
+            let held = Self::place_first(record, present)?;
+            (present.load(Ordering::Acquire) == held.0.as_ptr()).then_some(held)
         }
 
         pub(in super::super) fn hold_without_second_read<'r, T>(
@@ -151,11 +156,9 @@ mod broken {
             record: &'r Record,
             present: &AtomicPtr<T>,
         ) -> Option<(NonNull<T>, &'r Place)> {
-            let [place, ..] = &record.places;
-            let value = NonNull::new(present.load(Ordering::Acquire))?;
-            place.store(value.as_ptr().cast(), Ordering::Release);
+            let held = Self::place_first(record, present)?;
             self.pass_light_barrier();
-            Some((value, place))
+            Some(held)
         }
 
         /// Does not order the uses of the value by the thread that emptied the place.

@@ -153,7 +153,7 @@ fn held_value_is_not_freed() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn control_hold_without_light_barrier_uses_freed_value() {
-    let hold: Hold = |world, record| world.domain.hold_without_barrier(record, &world.present);
+    let hold: Hold = |world, record| Domain::hold_without_barrier(record, &world.present);
     use_racing_free(hold, use_and_let_go, World::replace_and_free);
 }
 
