@@ -377,9 +377,7 @@ impl Domain {
 
     /// Passes items that no thread can use any more to `free`.
     pub(super) fn collect(&self, record: &Record, free: impl Fn(Retired)) {
-        if record.begin_to_free().is_none() {
-            return;
-        }
+        let Some(_freeing) = record.begin_to_free() else { return };
         let mut batch = self.take_ripe();
         let mut freed = 0;
         while !batch.is_null() {
@@ -391,7 +389,6 @@ impl Domain {
             freed += 1;
         }
         self.count_freed(freed);
-        record.is_collecting.set(false);
     }
 
     /// Returns the first batches of the group, as a list, if the group is ripe and no other thread uses it.
@@ -454,10 +451,19 @@ impl Domain {
     }
 }
 
+/// A thread that frees, until this is dropped.
+pub(super) struct Freeing<'r>(&'r Record);
+
+impl Drop for Freeing<'_> {
+    fn drop(&mut self) {
+        self.0.is_collecting.set(false);
+    }
+}
+
 impl Record {
     /// Notes that the thread frees. `None` if it is ending, because then it frees nothing, or if it frees already.
-    pub(super) fn begin_to_free(&self) -> Option<&Self> {
-        (self.guards.get() & LEAVING == 0 && !self.is_collecting.replace(true)).then_some(self)
+    pub(super) fn begin_to_free(&self) -> Option<Freeing<'_>> {
+        (self.guards.get() & LEAVING == 0 && !self.is_collecting.replace(true)).then(|| Freeing(self))
     }
 
     /// Marks the thread as ending. Returns whether it has no guard, and so must [`leave`](Domain::leave) now.

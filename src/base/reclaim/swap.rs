@@ -6,10 +6,10 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::Pinned;
-use super::domain::Place;
+use super::domain::{DOMAIN, Place};
 use super::hold::let_go;
-use super::thread::{free_left, hold, is_held, is_unused, leave_behind, order_all_threads};
+use super::thread::{free_left, hold, order_all_threads};
+use super::{Pinned, Retired};
 use crate::base::sync::{AtomicPtr, Ordering};
 
 /// A shared value that is replaced as a whole. A load takes no locked instruction where the system has the heavy barrier.
@@ -135,7 +135,8 @@ impl<T> Former<T> {
 
     /// Whether nothing uses the value, as far as the last barrier tells.
     fn is_unused(&self) -> bool {
-        let has_one_count = |value: &Arc<T>| is_unused(Arc::as_ptr(value), || Arc::strong_count(value) == 1);
+        let has_one_count =
+            |value: &Arc<T>| DOMAIN.is_unused(Arc::as_ptr(value), || Arc::strong_count(value) == 1);
         self.0.as_ref().is_some_and(has_one_count)
     }
 }
@@ -159,8 +160,8 @@ fn leave<T>(value: Arc<T>) {
         // SAFETY: the count that was left behind.
         unsafe { Arc::decrement_strong_count(value) };
     }
-    if is_held(Arc::as_ptr(&value)) {
-        leave_behind(Arc::into_raw(value).cast_mut(), free);
+    if DOMAIN.is_held(Arc::as_ptr(&value)) {
+        DOMAIN.leave_behind(Retired::new(Arc::into_raw(value).cast_mut(), 0, free));
     } else {
         drop(value);
     }

@@ -116,41 +116,17 @@ fn hold_rarely<T>(
     }
 }
 
-/// Orders the accesses of all threads, for [`is_unused`]. Returns false if the system refused.
+/// Orders the accesses of all threads, before a look at the places. Returns false if the system refused.
 pub(super) fn order_all_threads() -> bool {
     // The pin registers this thread, and so chooses the barriers.
     drop(pin());
     DOMAIN.pass_heavy_barrier()
 }
 
-/// See [`Domain::is_held`](super::domain::Domain::is_held).
-pub(super) fn is_held<T>(value: *const T) -> bool {
-    DOMAIN.is_held(value)
-}
-
-/// See [`Domain::is_unused`](super::domain::Domain::is_unused).
-pub(super) fn is_unused<T>(value: *const T, has_one_count: impl FnOnce() -> bool) -> bool {
-    DOMAIN.is_unused(value, has_one_count)
-}
-
-/// Calls `free` with a value once no thread holds it. No thread can hold it from now on, and `free` may be called on any thread
-/// at any later time.
-pub(super) fn leave_behind<T>(value: *mut T, free: Free<T>) {
-    DOMAIN.leave_behind(Retired::new(value, 0, free));
-}
-
 /// Frees the values that were left behind and that no thread holds, unless this thread is ending or frees something already.
 pub(super) fn free_left() {
-    struct Freeing<'r>(&'r Record);
-
-    impl Drop for Freeing<'_> {
-        fn drop(&mut self) {
-            self.0.is_collecting.set(false);
-        }
-    }
     let guard = pin();
-    if let Some(record) = guard.record.begin_to_free() {
-        let _freeing = Freeing(record);
+    if let Some(_freeing) = guard.record.begin_to_free() {
         // One at a time, because its drop may panic.
         while let Some(value) = DOMAIN.take_left() {
             // SAFETY: no thread holds the value.
