@@ -328,10 +328,9 @@ where
         // The table does not fill up if the new key replaces another one.
         let fills = room.replaced.is_none();
         let filling = loop {
-            node = match place.fill(node, ask.now_ns, &mut room.replaced) {
-                Ok(filling) => break filling,
-                Err(node) => node,
-            };
+            if let Some(filling) = place.fill(&mut node, ask.now_ns, &mut room.replaced) {
+                break filling;
+            }
             place = match self.vacancy(ask, absent) {
                 Ok(place) => place,
                 // No other thread has seen the node.

@@ -95,10 +95,11 @@ where
                         return self.beyond.note(&decision, &self.algorithm);
                     }
                 }
-                Err(place) => match place.fill(new, now_ns, &mut room.replaced) {
-                    Ok(_) => return room.taken(),
-                    Err(back) => new = back,
-                },
+                Err(place) => {
+                    if place.fill(&mut new, now_ns, &mut room.replaced).is_some() {
+                        return room.taken();
+                    }
+                }
             }
         }
     }

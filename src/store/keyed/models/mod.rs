@@ -342,8 +342,8 @@ fn insert_beside_tombstone_racing_growth_is_kept() {
 fn control_filled_tombstone_is_lost() {
     insert_beside_tombstone(|store, key| {
         let (guard, hash) = (reclaim::pin(), store.prepare(&key).1);
-        let node = store.table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
-        if store.table.fill_tombstone(hash, node, &guard).is_err() {
+        let mut node = store.table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
+        if !store.table.fill_tombstone(hash, &mut node, &guard) {
             assert!(check(store, key, 100));
         }
     });

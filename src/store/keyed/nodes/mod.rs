@@ -59,6 +59,8 @@ pub(super) struct KeyNode<K, T> {
 
 /// The number of bits in a number.
 pub(super) const NUMBER_BITS: u32 = 34;
+/// In place of a number: an index has the node.
+const PUBLISHED: u64 = u64::MAX;
 /// The number of nodes in a segment: one for each bit of its word except the last.
 const NODES: usize = 63;
 /// The low bits of a number, which are the place of the node in its segment.
@@ -683,13 +685,16 @@ impl<K, T> NewNode<'_, K, T> {
     }
 
     /// Records that an index has the number now.
-    pub(super) fn published(self) {
-        forget(self);
+    pub(super) fn published(&mut self) {
+        self.number = PUBLISHED;
     }
 }
 
 impl<K, T> Drop for NewNode<'_, K, T> {
     fn drop(&mut self) {
+        if self.number == PUBLISHED {
+            return;
+        }
         #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
         let number = self.number as usize;
         // SAFETY: the node was written when it was placed, and no other thread knows it.

@@ -44,20 +44,20 @@ impl<K, T: Tail> NodeTable<K, T> {
     pub(in super::super) fn fill_tombstone<'g>(
         &self,
         hash: u64,
-        node: NewNode<'g, K, T>,
+        node: &mut NewNode<'g, K, T>,
         guard: &'g Pinned,
-    ) -> Result<(), NewNode<'g, K, T>> {
+    ) -> bool {
         let word = word_of(hash, node.number());
         let fill = |slot: &AtomicU64| {
             slot.compare_exchange(TOMBSTONE, word, Ordering::Release, Ordering::Relaxed).is_ok()
         };
         let shard = self.shard(hash);
-        if self.lines(shard, guard).1.iter().flat_map(|line| &line.0).any(fill) {
+        let filled = self.lines(shard, guard).1.iter().flat_map(|line| &line.0).any(fill);
+        if filled {
             node.published();
             self.counts[shard].add(1);
-            return Ok(());
         }
-        Err(node)
+        filled
     }
 
     /// Frees the node while other threads may still look at it.
@@ -75,7 +75,7 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
     }
 
     /// Stores the word of the node where another thread may have stored its own.
-    pub(in super::super) fn store(self, node: NewNode<'g, K, T>) {
+    pub(in super::super) fn store(self, mut node: NewNode<'g, K, T>) {
         let word = word_of(self.hash, node.number());
         self.slot.unwrap().store(word, Ordering::Release);
         node.published();

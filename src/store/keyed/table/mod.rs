@@ -57,16 +57,18 @@
 //!   began. Only an insertion needs to see such a key, and it searches the current index. In an older index it finds no
 //!   empty slot that is not frozen.
 //!
-//! *Sweeping.* While a shard is more than half full, four of its words are looked at for each insert, in a circular order,
+//! *Sweeping.* While a shard is more than half full, up to four of its words are looked at for each insert, in a circular order,
 //! and nodes are removed that have been idle for a grace period ([`GRACE_NS`]). So each word is looked at about once before
-//! the shard is rebuilt. However long new keys arrive, the number of idle nodes stays in proportion to the keys in use.
+//! the shard is rebuilt, or as many nodes are removed as were inserted. However long new keys arrive, the number of idle nodes
+//! stays in proportion to the keys in use.
 //! Sweeping needs no thread of its own, and only inserts pay for it. The grace period exists because a key that returns
 //! is more expensive to create again than to keep.
 //!
-//! One insert of eight does this for all eight, so it looks at 32 words. In a store of many idle keys, their nodes come from
-//! memory, or from the cache of another thread that inserts. The insert first asks for all of them, and then visits them, so
-//! it waits for about one of them. And the lines of the shard go from thread to thread once for eight inserts. A shard with
-//! a small index takes fewer inserts together.
+//! One insert of eight does this for all eight, so it looks at 16 words, and at the next 16 if it has removed fewer than
+//! eight nodes. A flood of new keys in a store of idle ones so pays for two removals a key, and not for four. The nodes of idle
+//! keys come from memory, or from the cache of another thread that inserts. The insert first asks for all of them, and then
+//! visits them, so it waits for about one of them. And the lines of the shard go from thread to thread once for eight inserts. A
+//! shard with a small index takes fewer inserts together.
 //!
 //! After an index has grown, its shard *rests* from sweeps for one grace period. No key that was inserted or charged
 //! in this time can have been idle for a grace period. So a rest delays the removal of idle nodes by one grace period,
@@ -442,10 +444,10 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
     /// that the node replaces is counted until then.
     pub(super) fn fill(
         self,
-        node: NewNode<'g, K, T>,
+        node: &mut NewNode<'g, K, T>,
         now_ns: u64,
         replaced: &mut Option<Replaced<'_, K, T>>,
-    ) -> Result<Filling, NewNode<'g, K, T>> {
+    ) -> Option<Filling> {
         let Self { table, guard, hash, index, slot } = self;
         let shard = table.shard(hash);
         let word = word_of(hash, node.number());
@@ -455,12 +457,12 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
         match slot.map(exchange) {
             Some(Ok(_)) => {}
             // Another thread filled the slot.
-            Some(Err(other)) if other & FROZEN == 0 => return Err(node),
+            Some(Err(other)) if other & FROZEN == 0 => return None,
             _ => {
                 if let Some(index) = index {
                     table.rebuild(shard, index, guard);
                 }
-                return Err(node);
+                return None;
             }
         }
         node.published();
@@ -477,8 +479,9 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
                 counts.grew(now_ns);
             }
         }
-        let is_turn = used.is_multiple_of(swept_together(lines.len()));
-        Ok(if is_turn && 2 * used > slots && !counts.rests(now_ns) { Filling::Yes } else { Filling::No })
+        // Both numbers of lines are powers of two.
+        let is_turn = used & (swept_together(lines.len()) - 1) == 0;
+        Some(if is_turn && 2 * used > slots && !counts.rests(now_ns) { Filling::Yes } else { Filling::No })
     }
 }
 

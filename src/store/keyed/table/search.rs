@@ -12,11 +12,13 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::store::keyed::nodes::KeyNode;
 
 /// The number of words that are swept for each insert.
-pub(super) const SWEPT: usize = if cfg!(tollgate_loom) { 1 } else { 4 };
+pub(super) const SWEPT: usize = PARTS * if cfg!(tollgate_loom) { 1 } else { 2 };
+/// The number of parts of a sweep.
+const PARTS: usize = 2;
 /// The maximum number of inserts whose words one of them sweeps.
 const TOGETHER_SWEPT: usize = 8;
-/// The maximum number of words that are swept together.
-const TOGETHER: usize = SWEPT * TOGETHER_SWEPT;
+/// The maximum number of words in a part of a sweep.
+const IN_PART: usize = SWEPT * TOGETHER_SWEPT / PARTS;
 /// The number of nodes that a search for room looks at before it asks whether one of them is idle.
 pub(super) const RANKED_TOGETHER: usize = 6;
 /// The maximum number of lines that a search visits.
@@ -44,13 +46,13 @@ type FoundWord<'g> = (u64, &'g AtomicU64);
 
 /// The filled words among those that a sweep looks at.
 struct Found<'g> {
-    words: [FoundWord<'g>; TOGETHER],
+    words: [FoundWord<'g>; IN_PART],
     len: usize,
 }
 
 impl<'g> Found<'g> {
     fn new(lines: &'g [Line]) -> Self {
-        Self { words: [(EMPTY, &lines[0].0[0]); TOGETHER], len: 0 }
+        Self { words: [(EMPTY, &lines[0].0[0]); IN_PART], len: 0 }
     }
 
     /// Adds the word of this slot if it is filled. There is no branch, because a processor cannot predict which words are filled.
@@ -81,7 +83,8 @@ impl<'g> Found<'g> {
 }
 
 impl<K, T: Tail> NodeTable<K, T> {
-    /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true.
+    /// Visits the nodes of the next few words of a hash's shard, and unlinks those for which `kill` returns true. Ends after the
+    /// first part if that has unlinked as many as were inserted.
     // Not inlined, because one insert of eight calls it, and the others would have room for its words on their stack.
     #[inline(never)]
     pub(in super::super) fn sweep(
@@ -92,7 +95,23 @@ impl<K, T: Tail> NodeTable<K, T> {
     ) {
         let shard = self.shard(hash);
         let (_, lines) = self.lines(shard, guard);
-        let words = SWEPT * swept_together(lines.len());
+        let inserts = swept_together(lines.len());
+        for _ in 0..PARTS {
+            if self.sweep_part(shard, lines, SWEPT * inserts / PARTS, guard, &mut kill) >= inserts {
+                break;
+            }
+        }
+    }
+
+    /// Sweeps this number of words, and returns the number of nodes that it has unlinked.
+    fn sweep_part<'g>(
+        &'g self,
+        shard: usize,
+        lines: &'g [Line],
+        words: usize,
+        guard: &'g Pinned,
+        kill: &mut impl FnMut(&KeyNode<K, T>) -> bool,
+    ) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "a few")]
         let hand = self.counts[shard].advance(words as u32);
         let mut found = Found::new(lines);
@@ -119,6 +138,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                 self.retire(&Occupied { node: self.node(word, guard), shard, word, slot }, guard);
             }
         }
+        removed.unsigned_abs() as usize
     }
 
     /// Looks at up to `most` live nodes, and returns the one with the smallest rank, with this rank. The search starts at the

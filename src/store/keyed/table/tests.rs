@@ -94,17 +94,18 @@ fn hash(key: u64) -> u64 {
     key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
+fn insert_at(table: &NodeTable<u64, ()>, hash: u64, key: u64, now_ns: u64, guard: &Pinned) -> Filling {
     let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, guard);
     loop {
-        let Err(place) = table.find(table.hash(hash(key)), guard, |held| *held == key) else {
-            panic!("{key} is new")
-        };
-        match place.fill(new, 0, &mut None) {
-            Ok(_) => return,
-            Err(again) => new = again,
+        let Err(place) = table.find(hash, guard, |held| *held == key) else { panic!("{key} is new") };
+        if let Some(filling) = place.fill(&mut new, now_ns, &mut None) {
+            return filling;
         }
     }
+}
+
+fn insert(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
+    let _ = insert_at(table, table.hash(hash(key)), key, 0, guard);
 }
 
 fn remove(table: &NodeTable<u64, ()>, key: u64, guard: &Pinned) {
@@ -179,17 +180,7 @@ fn large_indices_lie_in_arenas_until_they_are_freed() {
 fn grown_shard_rests_from_sweeps_for_the_grace_period() {
     let guard = reclaim::pin();
     let table = NodeTable::<u64, ()>::new(0, None, 1);
-    let insert = |key: u64, now_ns: u64| {
-        let hash = key << 47;
-        let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
-        loop {
-            let Err(place) = table.find(hash, &guard, |held| *held == key) else { panic!("{key} is new") };
-            match place.fill(new, now_ns, &mut None) {
-                Ok(filling) => return filling,
-                Err(again) => new = again,
-            }
-        }
-    };
+    let insert = |key: u64, now_ns: u64| insert_at(&table, key << 47, key, now_ns, &guard);
     // The first index has eight slots, and grows at the seventh key.
     for key in 0..7 {
         let _ = insert(key, 5 * GRACE_NS);
@@ -213,33 +204,53 @@ fn sweeps_visit_each_word_once_before_a_rebuild() {
     }
 }
 
+/// The hash of a key of [`forty_keys`].
+fn forty_hash(key: u64) -> u64 {
+    key << 48
+}
+
+/// A table of forty keys, which are in one shard, whose index has eight lines.
+fn forty_keys(guard: &Pinned) -> NodeTable<u64, ()> {
+    let table = NodeTable::<u64, ()>::new(0, None, 1);
+    for key in 0..40 {
+        let _ = insert_at(&table, forty_hash(key), key, 0, guard);
+    }
+    assert_eq!(table.lines(0, guard).1.len(), 8);
+    table
+}
+
 /// A sweep removes what it finds in its words, and nothing else, and counts it.
 #[test]
 fn sweep_removes_the_nodes_of_its_words() {
     let guard = reclaim::pin();
-    let table = NodeTable::<u64, ()>::new(0, None, 1);
-    // All keys are in one shard, whose index has eight lines.
-    let hash_of = |key: u64| key << 48;
-    let insert = |key: u64| {
-        let mut new = table.place(KeyNode { state: KeyState::fresh(0), key }, &guard);
-        loop {
-            let Err(place) = table.find(hash_of(key), &guard, |held| *held == key) else {
-                panic!("{key} is new")
-            };
-            match place.fill(new, 0, &mut None) {
-                Ok(_) => return,
-                Err(again) => new = again,
-            }
-        }
-    };
-    (0..40).for_each(insert);
-    let slots = table.lines(0, &guard).1.len() * SLOTS;
-    assert_eq!(slots, 64);
-    table.sweep(0, &guard, |node| node.key % 2 == 0 && node.state.kill() == Kill::Done);
-    assert!((20..40).contains(&table.len()), "half of the words");
-    table.sweep(0, &guard, |node| node.key % 2 == 0 && node.state.kill() == Kill::Done);
+    let table = forty_keys(&guard);
+    let sweep = || table.sweep(0, &guard, |node| node.key % 2 == 0 && node.state.kill() == Kill::Done);
+    sweep();
+    assert!((20..40).contains(&table.len()), "a part of the words");
+    // A sweep visits at least a quarter of the words.
+    (0..3).for_each(|_| sweep());
     assert_eq!(table.len(), 20, "all of the words");
     for key in 0..40 {
-        assert_eq!(table.find(hash_of(key), &guard, |held| *held == key).is_ok(), key % 2 == 1);
+        assert_eq!(table.find(forty_hash(key), &guard, |held| *held == key).is_ok(), key % 2 == 1);
     }
+}
+
+/// So a flood of new keys pays for a bounded number of removals, and still fewer keys are left than before.
+#[test]
+fn sweep_ends_after_as_many_removals_as_inserts() {
+    let guard = reclaim::pin();
+    let table = forty_keys(&guard);
+    let visited_by_sweep = |kills: bool| {
+        let mut visited = 0;
+        table.sweep(0, &guard, |node| {
+            visited += 1;
+            kills && node.state.kill() == Kill::Done
+        });
+        visited
+    };
+    let part = visited_by_sweep(true);
+    assert!((8..=16).contains(&part), "{part} nodes in 16 words");
+    assert_eq!(table.len(), 40 - part);
+    let both = visited_by_sweep(false);
+    assert!((17..=32).contains(&both), "{both} nodes in 32 words");
 }
