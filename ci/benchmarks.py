@@ -29,7 +29,7 @@ BENCHES = ("peers", "theirs", "sketches", "policies", "rules", "cost", "layer", 
 NAMES = (*BENCHES, "peers_server", "peers_beside", "run")
 COMPACT, BATCHES, KEYED, CAPPED = "tollgate compact", "tollgate compact, batches of 16", "tollgate keyed", "tollgate keyed, capped"
 GOVERNOR = "governor + ahash"
-PEERS = ("governor", "quota", "rate-net", "ratelimit", "pingora", "fastbloom", "throttle-net", "a ")
+PEERS = ("governor", "quota", "rate-net", "ratelimit", "pingora", "fastbloom", "throttle-net", "scc ", "a ")
 NO_LIMITERS = ("floor", "clock alone", "quanta now")
 PLACE = re.compile(r"(<!-- table (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 MIB = 2**20
