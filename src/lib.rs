@@ -66,7 +66,7 @@
 //! | Store | Constructors | What it keeps | When to use it |
 //! |---|---|---|---|
 //! | [`Compact`] | [`RateLimiter::new`], [`Builder::compact`] | eight bytes for each key that owes, in memory of fixed size; keys of any type | unless you need another store |
-//! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves: about 35 bytes for each active key of 8 bytes | to list keys; when two keys must never share a limit; for [`SlidingLog`], [`SubWindow`] and token buckets that refill in batches |
+//! | [`Keyed`] | [`RateLimiter::keyed`], [`Builder::keyed`] | the keys themselves: 30 to 50 bytes for each active key of 8 bytes, from 100,000 keys on | to list keys; when two keys must never share a limit; for [`SlidingLog`], [`SubWindow`] and token buckets that refill in batches |
 //! | [`Sketch`] | [`Builder::sketch`] | counters that keys share: memory is constant, and a few requests are denied early | for quotas such as 10,000 per day, with more busy keys than memory can hold; see [the guide][sketches] |
 //! | [`Direct`] | [`RateLimiter::direct`] | one state | for one limit on all requests |
 //! | [`LimitState`] | in your own struct | one word, 8 bytes; the algorithm and the time are given | for a limit of each connection or peer; without the standard library |

@@ -619,12 +619,10 @@ impl<K, T> Drop for Nodes<K, T> {
 /// The block, segment and place of a number.
 #[inline(always)]
 fn split(number: u64) -> (u32, usize, usize) {
+    let (segment, place) =
+        (number >> PLACE_BITS & ((1 << SEGMENT_BITS) - 1), number & ((1 << PLACE_BITS) - 1));
     #[expect(clippy::cast_possible_truncation, reason = "22 bits, and twice six")]
-    let parts = (
-        (number >> (SEGMENT_BITS + PLACE_BITS)) as u32,
-        (number >> PLACE_BITS & ((1 << SEGMENT_BITS) - 1)) as usize,
-        (number & ((1 << PLACE_BITS) - 1)) as usize,
-    );
+    let parts = ((number >> (SEGMENT_BITS + PLACE_BITS)) as u32, segment as usize, place as usize);
     parts
 }
 
@@ -692,12 +690,11 @@ impl<K, T> NewNode<'_, K, T> {
 
 impl<K, T> Drop for NewNode<'_, K, T> {
     fn drop(&mut self) {
-        if self.number == PUBLISHED {
-            return;
+        if self.number != PUBLISHED {
+            #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
+            let number = self.number as usize;
+            // SAFETY: the node was written when it was placed, and no other thread knows it.
+            unsafe { free(Arc::as_ptr(self.directory).cast_mut(), number, self.guard) };
         }
-        #[expect(clippy::cast_possible_truncation, reason = "pointers have 64 bits")]
-        let number = self.number as usize;
-        // SAFETY: the node was written when it was placed, and no other thread knows it.
-        unsafe { free(Arc::as_ptr(self.directory).cast_mut(), number, self.guard) };
     }
 }
