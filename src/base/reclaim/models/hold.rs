@@ -287,8 +287,8 @@ fn control_count_read_before_places_frees_value_in_use() {
     });
 }
 
-/// A value is left behind while another thread holds it. That thread lets it go while the owner and a third thread free what was
-/// left behind. The first that sees the empty place frees it, or else the next one does.
+/// A value is left behind while another thread holds it. That thread lets it go while the owner and a third thread free values that
+/// were left behind. The first that sees the empty place frees it, or else the next one does.
 fn leave_racing_let_go(free_left: fn(&World)) {
     model(move |has_barrier| {
         let world = World::new(has_barrier);

@@ -442,6 +442,7 @@ impl<K, T: Tail> NodeTable<K, T> {
 impl<'g, K, T: Tail> Vacant<'g, K, T> {
     /// Publishes a node in this place at `now_ns`, if the place is still empty. Otherwise the caller must search again. A key
     /// that the node replaces is counted until then.
+    // The node stays where it is. If it were moved, it would be copied with wide loads, which wait for the stores of its words.
     pub(super) fn fill(
         self,
         node: &mut NewNode<'g, K, T>,
@@ -479,7 +480,7 @@ impl<'g, K, T: Tail> Vacant<'g, K, T> {
                 counts.grew(now_ns);
             }
         }
-        // Both numbers of lines are powers of two.
+        // The number of inserts that are swept together is a power of two, like the number of lines.
         let is_turn = used & (swept_together(lines.len()) - 1) == 0;
         Some(if is_turn && 2 * used > slots && !counts.rests(now_ns) { Filling::Yes } else { Filling::No })
     }

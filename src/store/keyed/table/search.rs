@@ -138,7 +138,7 @@ impl<K, T: Tail> NodeTable<K, T> {
                 self.retire(&Occupied { node: self.node(word, guard), shard, word, slot }, guard);
             }
         }
-        removed.unsigned_abs() as usize
+        found.words().len()
     }
 
     /// Looks at up to `most` live nodes, and returns the one with the smallest rank, with this rank. The search starts at the
